@@ -1,0 +1,1 @@
+"""The data plane: compiled, free of the GIL on the message path."""

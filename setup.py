@@ -1,0 +1,67 @@
+"""Builds the data plane's extensions.
+
+Switches (environment): CHECKED=1 turns Cython's bounds, None and overflow checks on, SANITIZE=1
+builds with AddressSanitizer and UndefinedBehaviorSanitizer, ANNOTATE=1 leaves Cython's HTML
+reports beside the sources, DEBUG=1 builds without optimisation.
+"""
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+# One extension a folder of cext/, lowest layer first; each includes the parts in its folder.
+LAYERS = [
+    name
+    for name in ("bytes", "store", "stream", "consumer", "core", "net")
+    if Path(f"cext/{name}.pyx").exists()
+]
+
+
+def switch(name: str) -> bool:
+    return os.environ.get(name, "") not in ("", "0")
+
+
+compile_args = ["-O3", "-g1", "-fno-semantic-interposition", "-fvisibility=hidden", "-Wno-unused-function"]
+link_args = ["-pthread"]
+if switch("DEBUG"):
+    compile_args[0] = "-O0"
+if switch("SANITIZE"):
+    compile_args[0] = "-O1"
+    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
+    compile_args += flags
+    link_args += flags
+
+checked = switch("CHECKED")
+directives = {
+    "language_level": 3,
+    "boundscheck": checked,
+    "wraparound": checked,
+    "initializedcheck": checked,
+    "nonecheck": checked,
+    "overflowcheck": checked,
+    "cdivision": True,
+    "embedsignature": False,
+    "binding": False,
+}
+
+setup(
+    ext_modules=cythonize(
+        [
+            Extension(
+                f"jsserver.cext.{name}",
+                [f"jsserver/cext/{name}.pyx"],
+                depends=sorted(str(p) for p in Path(f"cext/{name}").glob("*") if p.is_file())
+                + sorted(str(p) for p in Path("cext").glob("*.pxd")),
+                extra_compile_args=compile_args,
+                extra_link_args=link_args,
+                libraries=["m"],
+            )
+            for name in LAYERS
+        ],
+        compiler_directives=directives,
+        annotate=switch("ANNOTATE"),
+        nthreads=int(os.environ.get("BUILD_JOBS", "0")),
+    ),
+)
