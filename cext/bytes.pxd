@@ -1,0 +1,229 @@
+"""What every layer stands on: spans, messages, hashes, timers, tables, and the environment handed in."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from posix.types cimport off_t
+
+
+# ---- spans and messages ------------------------------------------------------------------------
+
+cdef struct Span:
+    # A borrowed view: valid only until whoever owns the bytes may move or free them.
+    const uint8_t* p
+    uint32_t n
+
+
+cdef struct Msg:
+    # A message on its way in or out. All spans are borrowed for the duration of the call.
+    Span dest       # the subject it is routed by
+    Span subject    # the subject its receivers see (equal to dest, but for deliveries of consumers)
+    Span reply
+    Span header     # the whole block "NATS/1.0...\r\n\r\n", or empty
+    Span data
+    uint64_t cid    # the connection it came from; 0 for the server's own
+    void* account
+
+
+# ---- hashes ------------------------------------------------------------------------------------
+
+cdef struct HHState:
+    # HighwayHash-64 in progress.
+    uint64_t v0[4]
+    uint64_t v1[4]
+    uint64_t mul0[4]
+    uint64_t mul1[4]
+    uint8_t rest[32]
+    uint32_t n_rest
+
+cdef void hh_init(HHState* s, const uint64_t* key) noexcept nogil
+cdef void hh_update(HHState* s, const uint8_t* p, size_t n) noexcept nogil
+cdef uint64_t hh_final(HHState* s) noexcept nogil
+cdef uint64_t hh64(const uint64_t* key, const uint8_t* p, size_t n) noexcept nogil
+cdef void sha256(const uint8_t* p, size_t n, uint8_t* out32) noexcept nogil
+# For tables in memory only: seeded once a process, so that nobody can prepare collisions.
+cdef uint64_t table_hash(const uint8_t* p, size_t n) noexcept nogil
+
+
+# ---- timers ------------------------------------------------------------------------------------
+
+cdef struct Timer
+ctypedef void (*timer_fn)(Timer* t, int64_t now) noexcept nogil
+
+cdef struct Timer:
+    # Embedded in its owner. deadline is monotonic nanoseconds; pos is 0 while it is not set.
+    int64_t deadline
+    uint32_t pos
+    timer_fn fn
+    void* owner
+
+cdef struct TimerHeap:
+    # A 4-ary heap of borrowed timers: set, cancel and pop cost O(log n).
+    Timer** a
+    uint32_t n
+    uint32_t cap
+
+# 0, or -1 when memory ran out (the timer is then not set).
+cdef int timer_set(TimerHeap* h, Timer* t, int64_t deadline) noexcept nogil
+cdef void timer_cancel(TimerHeap* h, Timer* t) noexcept nogil
+# The earliest deadline, or INT64_MAX.
+cdef int64_t timer_next(TimerHeap* h) noexcept nogil
+# Fires what is due at `now`, at most `limit` of them; returns how many.
+cdef uint32_t timer_run(TimerHeap* h, int64_t now, uint32_t limit) noexcept nogil
+
+
+# ---- tasks: work that is due once in this turn ---------------------------------------------------
+
+cdef struct Task
+ctypedef void (*task_fn)(Task* t) noexcept nogil
+
+cdef struct Task:
+    # Embedded in its owner; being queued twice is being queued once.
+    Task* next
+    Task* prev
+    bint queued
+    task_fn fn
+    void* owner
+
+cdef struct TaskList:
+    Task* head
+    Task* tail
+
+cdef void task_post(TaskList* l, Task* t) noexcept nogil
+cdef void task_cancel(TaskList* l, Task* t) noexcept nogil
+# Runs what is queued, including what that queues, at most `limit` tasks; returns how many ran.
+cdef uint32_t task_run(TaskList* l, uint32_t limit) noexcept nogil
+
+
+# ---- tables --------------------------------------------------------------------------------------
+
+cdef struct U64Map:
+    # Open addressing, linear probing with backward-shift deletion. Key 0 is not allowed.
+    uint64_t* keys
+    uint64_t* vals
+    uint32_t cap
+    uint32_t n
+
+cdef int u64map_put(U64Map* m, uint64_t key, uint64_t val) noexcept nogil      # 0 | -1 no memory
+cdef bint u64map_get(U64Map* m, uint64_t key, uint64_t* val) noexcept nogil
+cdef bint u64map_del(U64Map* m, uint64_t key) noexcept nogil
+cdef void u64map_free(U64Map* m) noexcept nogil
+
+cdef struct StrMap:
+    # Bytes (copied) to pointer; for names, not for millions.
+    uint64_t* hashes
+    uint8_t** keys
+    uint32_t* lens
+    void** vals
+    uint32_t cap
+    uint32_t n
+
+cdef int strmap_put(StrMap* m, Span key, void* val) noexcept nogil             # 0 | -1 no memory
+cdef void* strmap_get(StrMap* m, Span key) noexcept nogil
+cdef void* strmap_del(StrMap* m, Span key) noexcept nogil
+cdef void strmap_free(StrMap* m) noexcept nogil
+
+cdef struct Bytes:
+    # A growable buffer. data moves when it grows.
+    uint8_t* data
+    size_t n
+    size_t cap
+
+cdef int bytes_reserve(Bytes* b, size_t more) noexcept nogil                   # 0 | -1 no memory
+cdef int bytes_add(Bytes* b, const void* p, size_t n) noexcept nogil           # 0 | -1 no memory
+cdef void bytes_free(Bytes* b) noexcept nogil
+
+
+# ---- subjects --------------------------------------------------------------------------------------
+
+# Whether `pattern` (with * and >) matches `subject`; `subject`'s own wildcards count as literals.
+cdef bint subject_matches(Span pattern, Span subject) noexcept nogil
+cdef bint subject_is_literal(Span s) noexcept nogil
+# No empty token, > only last, no blanks: what SUB and stream subjects must be.
+cdef bint subject_is_valid(Span s) noexcept nogil
+# Whether every literal that `inner` matches is matched by `outer`.
+cdef bint subject_covers(Span outer, Span inner) noexcept nogil
+# Whether some literal is matched by both.
+cdef bint subjects_overlap(Span a, Span b) noexcept nogil
+
+
+# ---- headers ---------------------------------------------------------------------------------------
+
+# The value of the first line `name: value` in a header block, blanks before it skipped; .p NULL if absent.
+# Names are case-sensitive and must follow CRLF directly, as nats-server looks them up.
+cdef Span header_get(Span block, const char* name) noexcept nogil
+
+
+# ---- files -----------------------------------------------------------------------------------------
+
+cdef struct FileOps:
+    # How the store reaches files; the default is POSIX, tests hand in others. All return >= 0 or -errno.
+    int (*open)(void* ctx, const char* path, int flags, int mode) noexcept nogil
+    int (*close)(void* ctx, int fd) noexcept nogil
+    int64_t (*pwrite)(void* ctx, int fd, const void* p, size_t n, off_t off) noexcept nogil    # all of it, or an error
+    int64_t (*pread)(void* ctx, int fd, void* p, size_t n, off_t off) noexcept nogil           # short only at the end of the file
+    int (*datasync)(void* ctx, int fd) noexcept nogil
+    int (*truncate)(void* ctx, int fd, off_t n) noexcept nogil
+    int64_t (*size)(void* ctx, int fd) noexcept nogil
+    int (*rename)(void* ctx, const char* a, const char* b) noexcept nogil
+    int (*unlink)(void* ctx, const char* path) noexcept nogil
+    int (*sync_dir)(void* ctx, const char* path) noexcept nogil
+    void* ctx
+
+cdef FileOps* posix_files() noexcept nogil
+
+
+# ---- the environment -------------------------------------------------------------------------------
+
+ctypedef int (*inbound_fn)(void* target, const Msg* m) noexcept nogil
+# Called with every message that reaches an internal subscription. 1: taken, counts as a receiver;
+# 0: not taken (no responders may be reported).
+
+# What the control plane is told, through the inbox: kind, then up to three texts and three numbers.
+cdef enum EventKind:
+    EV_CONSUMER_GONE = 1      # stream, consumer: inactive for its threshold; to be deleted. num[0] = consumer id
+    EV_ADVISORY = 2           # stream, consumer, reason; num = kind, stream_seq, consumer_seq, deliveries, ack_time
+    EV_STORE_ERROR = 3        # stream, text: a write or sync failed; num[0] = errno
+    EV_PAUSE_OVER = 4         # stream, consumer
+    EV_LOG = 5                # text; num[0] = level
+
+cdef enum AdvisoryKind:
+    ADV_MAX_DELIVER = 1
+    ADV_NAK = 2
+    ADV_TERM = 3
+    ADV_ACK_METRIC = 4
+
+cdef struct Event:
+    int kind
+    Span text[3]
+    int64_t num[5]
+
+cdef struct Outlet:
+    # The way out of stream and consumer; the engine hands it in, tests hand in a recorder.
+    void* ctx
+    # Routes a message inside m.account. Returns the number of receivers that took it.
+    int (*send)(void* ctx, const Msg* m) noexcept nogil
+    # An internal subscription; returns a handle for unsubscribe, NULL when memory ran out.
+    void* (*subscribe)(void* ctx, void* account, Span subject, inbound_fn fn, void* target) noexcept nogil
+    void (*unsubscribe)(void* ctx, void* sub) noexcept nogil
+    # Whether anybody but the server itself would receive a message on this subject (wildcards and queues count).
+    bint (*has_interest)(void* ctx, void* account, Span subject) noexcept nogil
+    # Tells fn(target, active) now and at each change whether a subscription with exactly this subject and
+    # queue group (empty: none) exists. Returns a handle for unwatch.
+    void* (*watch)(void* ctx, void* account, Span subject, Span group,
+                   void (*fn)(void* target, bint active) noexcept nogil, void* target) noexcept nogil
+    void (*unwatch)(void* ctx, void* watch) noexcept nogil
+    # Copies the event into the control inbox.
+    void (*event)(void* ctx, const Event* e) noexcept nogil
+
+cdef struct Env:
+    # One an engine. Everything below is used only under `lock`, but for the commit thread's file work.
+    void* lock            # pthread_mutex_t*: the engine lock
+    int64_t now           # wall clock, ns since 1970; set by whoever drives, before each turn
+    int64_t mono          # monotonic ns, likewise
+    TimerHeap timers      # deadlines on the monotonic clock
+    TaskList tasks        # what is to run at the end of this turn
+    FileOps* files
+    Outlet out
+    uint64_t random       # state of env_random
+
+cdef uint64_t env_random(Env* e) noexcept nogil
+# Wakes the driver so that it runs tasks (called by the commit thread, with the lock held).

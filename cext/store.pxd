@@ -1,0 +1,146 @@
+"""The store of one stream: blocks of records in files or memory, indexes, limits, commit. Knows no stream semantics."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from jsserver.cext.bytes cimport Env, Span, Task
+
+
+cdef enum:
+    STORE_FILE = 0
+    STORE_MEMORY = 1
+
+cdef enum StoreError:
+    ST_OK = 0
+    ST_NO_MEMORY = -1
+    ST_TOO_LARGE = -2       # the record exceeds 32 MiB, or a length its field
+    ST_IO = -3              # a write, sync or read failed; store.io_errno says which
+    ST_NOT_FOUND = -4
+    ST_DAMAGED = -5         # the record's checksum does not fit
+    ST_CLOSED = -6
+
+cdef enum RemoveReason:
+    RM_LIMIT = 1            # trimmed by count, bytes, per subject: derived again at recovery, no tombstone
+    RM_AGE = 2
+    RM_DELETE = 3           # on request, or by ack: leaves a tombstone
+    RM_PURGE = 4
+
+cdef struct StoreConfig:
+    int storage             # STORE_FILE | STORE_MEMORY
+    Span name               # the stream's name: key of the checksums
+    Span directory          # of the stream (holds msgs/); empty for memory
+    int64_t max_msgs        # -1: unlimited, for all limits
+    int64_t max_bytes
+    int64_t max_age         # ns, 0: unlimited
+    int64_t max_msgs_per
+    bint trim               # discard old: keep max_msgs and max_bytes by removing from the head
+    uint64_t first_seq      # of a new store; 0 means 1
+    int retention           # 0 limits, 1 interest, 2 work queue: only for the default block size
+
+cdef struct Record:
+    # A stored message. The spans are views into the store, valid until the next call that changes it
+    # or until the engine lock is let go.
+    uint64_t seq
+    int64_t ts              # ns since 1970
+    Span subject
+    Span header
+    Span data
+
+cdef struct StoreState:
+    uint64_t msgs
+    uint64_t bytes
+    uint64_t first_seq
+    int64_t first_ts        # 0: none
+    uint64_t last_seq
+    int64_t last_ts
+    uint64_t num_subjects
+    uint64_t num_deleted
+
+# A set of subject patterns, compiled; an empty one matches everything. Made and freed by its user.
+cdef struct Filter:
+    uint32_t n
+    Span* patterns          # owned copies
+    bint all                # matches every subject
+    bint literal            # exactly one pattern, without wildcards
+
+cdef int filter_init(Filter* f, const Span* patterns, uint32_t n) noexcept nogil     # 0 | ST_NO_MEMORY
+cdef void filter_free(Filter* f) noexcept nogil
+cdef bint filter_matches(const Filter* f, Span subject) noexcept nogil
+
+cdef struct Committer       # the commit thread's state: one an engine
+
+cdef struct Store           # opaque to the layers above, but for what the functions below tell
+
+ctypedef void (*removed_fn)(void* ctx, uint64_t seq, Span subject, int reason) noexcept nogil
+ctypedef void (*durable_fn)(void* ctx, uint64_t seq, uint64_t ticket, int error) noexcept nogil
+
+# ---- life --------------------------------------------------------------------------------------
+# Opening reads the disk: call it WITHOUT the engine lock, before the store is shared. NULL on failure,
+# with a text in err. committer may be NULL for memory storage.
+cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, char* err, size_t err_cap) noexcept nogil
+# removed: called for every message that leaves the store, after it left (not during recovery).
+# durable: called under the lock when everything up to seq, and every change up to ticket, is on disk
+# (or handed to the kernel, in lazy mode); error is errno of a failed group, whose acks must not be sent.
+cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* ctx) noexcept nogil
+# Stops timers and takes no more appends (with the lock held).
+cdef void store_stop(Store* s) noexcept nogil
+# Waits for the commit thread, writes checkpoints, closes files and frees (WITHOUT the lock, after store_stop).
+# With remove, the stream's msgs directory is deleted instead.
+cdef void store_close(Store* s, bint remove) noexcept nogil
+cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil               # new limits, trimmed at once
+
+# ---- writing (with the lock held) ----------------------------------------------------------------
+# Appends and trims. The message is visible at once and durable later. Returns ST_OK and the sequence.
+cdef int store_append(Store* s, Span subject, Span header, Span data, int64_t ts, uint64_t* seq) noexcept nogil
+# Uses up a sequence without storing (interest retention without interest).
+cdef int store_skip(Store* s, uint64_t* seq) noexcept nogil
+cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil             # ST_NOT_FOUND
+# filter NULL: all. seq > 0: only below seq; keep > 0: leave the newest keep. Returns the number removed, or an error.
+cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil
+# Bytes a message would count in state.bytes.
+cdef uint64_t store_size_of(Store* s, Span subject, Span header, Span data) noexcept nogil
+# The ticket of the last change made so far; done when store_durable_ticket reaches it. Memory stores are always there.
+cdef uint64_t store_ticket(Store* s) noexcept nogil
+cdef uint64_t store_durable_ticket(Store* s) noexcept nogil
+# The last sequence whose ack may be sent.
+cdef uint64_t store_durable_seq(Store* s) noexcept nogil
+
+# ---- reading (with the lock held) ----------------------------------------------------------------
+cdef void store_state(Store* s, StoreState* out) noexcept nogil
+cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil              # ST_NOT_FOUND, ST_DAMAGED, ST_IO
+# First stored message with sequence >= from that matches (filter NULL: any). ST_NOT_FOUND when none.
+cdef int store_next(Store* s, const Filter* filter, uint64_t start, Record* out) noexcept nogil
+# As store_next, only the sequence: no record is touched. 0 when none.
+cdef uint64_t store_next_seq(Store* s, const Filter* filter, uint64_t start) noexcept nogil
+# Last sequence of one subject (wildcards allowed through the filter); 0 when none.
+cdef uint64_t store_last_of(Store* s, Span literal) noexcept nogil
+cdef uint64_t store_last_match(Store* s, const Filter* filter) noexcept nogil
+# Last sequence <= upto per matching subject, ascending, malloc'ed into *out (free() it). Returns the count or an error.
+cdef int64_t store_last_per_subject(Store* s, const Filter* filter, uint64_t upto, uint64_t** out) noexcept nogil
+cdef uint64_t store_count_of(Store* s, Span literal) noexcept nogil
+# Messages with sequence >= start that match.
+cdef uint64_t store_pending(Store* s, const Filter* filter, uint64_t start) noexcept nogil
+# First sequence with timestamp >= ts; last_seq + 1 when none.
+cdef uint64_t store_seq_at(Store* s, int64_t ts) noexcept nogil
+# Calls fn for every subject that matches, with its count; order unspecified. fn returns 0 to go on.
+cdef void store_subjects(Store* s, const Filter* filter,
+                         int (*fn)(void* ctx, Span subject, uint64_t count) noexcept nogil, void* ctx) noexcept nogil
+# Fills up to cap deleted sequences >= start inside [first, last]; returns how many.
+cdef uint64_t store_deleted(Store* s, uint64_t start, uint64_t* out, uint64_t cap) noexcept nogil
+
+# ---- an append-only log beside the blocks, in the same commit groups ------------------------------
+# (consumer state: acks and deliveries.) Opened and replayed without the lock.
+cdef struct Log
+cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noexcept nogil, void* ctx,
+                   char* err, size_t err_cap) noexcept nogil
+cdef int log_append(Log* l, Span entry) noexcept nogil                               # counts for store_ticket
+# Starts the log anew with these entries, when the old one has grown; done by the commit thread.
+cdef int log_rewrite(Log* l, Span entries) noexcept nogil
+cdef uint64_t log_size(Log* l) noexcept nogil
+cdef void log_close(Log* l) noexcept nogil
+
+# ---- the commit thread --------------------------------------------------------------------------------
+# sync_interval: 0 = every group is synced before its acks; > 0 = acks after the write, synced at least this often (ns).
+cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noexcept nogil
+cdef void committer_run(Committer* c) noexcept nogil                                 # the thread's body
+cdef void committer_stop(Committer* c) noexcept nogil
+cdef void committer_free(Committer* c) noexcept nogil
