@@ -152,6 +152,40 @@ cdef bint subjects_overlap(Span a, Span b) noexcept nogil
 cdef Span header_get(Span block, const char* name) noexcept nogil
 
 
+# ---- JSON ------------------------------------------------------------------------------------------
+
+cdef enum JsonKind:
+    JSON_NULL = 0
+    JSON_FALSE
+    JSON_TRUE
+    JSON_NUMBER
+    JSON_STRING
+    JSON_ARRAY
+    JSON_OBJECT
+
+cdef struct JsonItem:
+    int kind
+    Span text               # a string's inside, a number's or word's text, a nested value whole
+    bint escaped            # a string with escapes: json_text resolves them
+
+cdef struct JsonReader:
+    const uint8_t* p
+    const uint8_t* end
+    bint first
+    uint8_t close
+
+cdef void json_open(JsonReader* r, Span text) noexcept nogil
+cdef bint json_enter_object(JsonReader* r) noexcept nogil                        # False: it is none
+cdef bint json_enter_array(JsonReader* r) noexcept nogil
+cdef int json_next_member(JsonReader* r, JsonItem* key, JsonItem* val) noexcept nogil   # 1 | 0 end | -1 bad JSON
+cdef int json_next_element(JsonReader* r, JsonItem* val) noexcept nogil                 # likewise
+cdef bint json_at_end(JsonReader* r) noexcept nogil
+cdef bint json_key_is(const JsonItem* key, const char* lower_case_name) noexcept nogil
+cdef bint json_int(const JsonItem* it, int64_t* out) noexcept nogil
+cdef bint json_uint(const JsonItem* it, uint64_t* out) noexcept nogil
+cdef int json_text(const JsonItem* it, uint8_t* out, uint32_t cap) noexcept nogil       # length | -1
+
+
 # ---- files -----------------------------------------------------------------------------------------
 
 cdef struct FileOps:
