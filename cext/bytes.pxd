@@ -248,9 +248,37 @@ cdef struct Outlet:
     # Copies the event into the control inbox.
     void (*event)(void* ctx, const Event* e) noexcept nogil
 
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+    ctypedef struct pthread_cond_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t* m, void* attr)
+    int pthread_mutex_lock(pthread_mutex_t* m)
+    int pthread_mutex_unlock(pthread_mutex_t* m)
+    int pthread_mutex_destroy(pthread_mutex_t* m)
+
+cdef struct EnvLock:
+    # A fair lock out of two: whoever waits holds `next`, so that the reactor, which lets go of `held`
+    # only to take it again, cannot pass by.
+    pthread_mutex_t held
+    pthread_mutex_t next
+
+cdef inline void env_lock_init(EnvLock* l) noexcept nogil:
+    pthread_mutex_init(&l.held, NULL)
+    pthread_mutex_init(&l.next, NULL)
+
+cdef inline void env_lock(Env* e) noexcept nogil:
+    pthread_mutex_lock(&e.lock.next)
+    pthread_mutex_lock(&e.lock.held)
+    pthread_mutex_unlock(&e.lock.next)
+
+cdef inline void env_unlock(Env* e) noexcept nogil:
+    pthread_mutex_unlock(&e.lock.held)
+
 cdef struct Env:
     # One an engine. Everything below is used only under `lock`, but for the commit thread's file work.
-    void* lock            # pthread_mutex_t*: the engine lock
+    EnvLock* lock         # the engine lock: env_lock, env_unlock
     int64_t now           # wall clock, ns since 1970; set by whoever drives, before each turn
     int64_t mono          # monotonic ns, likewise
     TimerHeap timers      # deadlines on the monotonic clock
@@ -260,4 +288,3 @@ cdef struct Env:
     uint64_t random       # state of env_random
 
 cdef uint64_t env_random(Env* e) noexcept nogil
-# Wakes the driver so that it runs tasks (called by the commit thread, with the lock held).

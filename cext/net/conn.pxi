@@ -11,6 +11,7 @@ cdef enum:
     IOV_MAX_USED = 64
     ADDRESS_MAX = 64
     STALL_NS = 2000000
+    CONN_NUMBERS = 14
     STALLS_MAX = 5          # in one read, as nats-server's 10 ms
 
 cdef struct Conn:
@@ -265,12 +266,46 @@ cdef void conn_parse_error(Conn* c, int rc, const uint8_t* p, size_t n) noexcept
     client_close(b, reason)
 
 
+cdef void conn_numbers(Conn* c, Span* texts, int64_t* num) noexcept nogil:
+    # What monitoring wants to know of a connection, open or closing.
+    texts[0].p = <const uint8_t*>c.address
+    texts[0].n = c.n_address
+    texts[1].p = c.connect.data
+    texts[1].n = <uint32_t>c.connect.n
+    num[0] = c.base.closing
+    num[1] = c.port
+    num[2] = c.started
+    num[3] = c.last_active
+    num[4] = c.rtt
+    num[5] = <int64_t>c.base.in_msgs
+    num[6] = <int64_t>c.base.out_msgs
+    num[7] = <int64_t>c.base.in_bytes
+    num[8] = <int64_t>c.base.out_bytes
+    num[9] = c.base.n_subs
+    num[10] = c.base.engine.env.now
+    num[11] = <int64_t>c.base.pending
+    num[12] = <int64_t>c.stalls
+    num[13] = c.base.account.index
+
+
+cdef void forget_dirty(Engine* e, Client* c) noexcept nogil:
+    cdef Client** at = &e.dirty
+    if not c.dirty:
+        return
+    while at[0] != NULL:
+        if at[0] == c:
+            at[0] = c.next_dirty
+            break
+        at = &at[0].next_dirty
+    c.dirty = False
+
+
 cdef void conn_close_now(Conn* c) noexcept nogil:
     # The end of a closing connection: last words, socket, memory.
     cdef Reactor* r = c.reactor
     cdef Engine* e = c.base.engine
     cdef Span texts[2]
-    cdef int64_t num[13]
+    cdef int64_t num[CONN_NUMBERS]
     cdef int reason = c.base.closing
     cdef uint8_t scrap[4096]
     cdef int i
@@ -286,24 +321,8 @@ cdef void conn_close_now(Conn* c) noexcept nogil:
         if recv(c.fd, scrap, sizeof(scrap), MSG_DONTWAIT) <= 0:
             break
     close(c.fd)
-    texts[0].p = <const uint8_t*>c.address
-    texts[0].n = c.n_address
-    texts[1].p = c.connect.data
-    texts[1].n = <uint32_t>c.connect.n
-    num[0] = reason
-    num[1] = c.port
-    num[2] = c.started
-    num[3] = c.last_active
-    num[4] = c.rtt
-    num[5] = <int64_t>c.base.in_msgs
-    num[6] = <int64_t>c.base.out_msgs
-    num[7] = <int64_t>c.base.in_bytes
-    num[8] = <int64_t>c.base.out_bytes
-    num[9] = c.base.n_subs
-    num[10] = e.env.now
-    num[11] = <int64_t>c.base.pending
-    num[12] = <int64_t>c.stalls
-    inbox_put(&e.inbox, IN_CLOSED, c.base.cid, texts, 2, num, 13)
+    conn_numbers(c, texts, num)
+    inbox_put(&e.inbox, IN_CLOSED, c.base.cid, texts, 2, num, CONN_NUMBERS)
     if c.prev != NULL:
         c.prev.next = c.next
     else:
@@ -312,6 +331,7 @@ cdef void conn_close_now(Conn* c) noexcept nogil:
         c.next.prev = c.prev
     r.n_conns -= 1
     u64map_del(&r.by_cid, c.base.cid)
+    forget_dirty(e, &c.base)
     client_free(&c.base)
     drop_left(c)
     bytes_free(&c.connect)
