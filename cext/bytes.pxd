@@ -1,6 +1,7 @@
 """What every layer stands on: spans, messages, hashes, timers, tables, and the environment handed in."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport UINT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, strlen
 from posix.types cimport off_t
 
 
@@ -10,6 +11,29 @@ cdef struct Span:
     # A borrowed view: valid only until whoever owns the bytes may move or free them.
     const uint8_t* p
     uint32_t n
+
+
+cdef inline Span span(const void* p, uint32_t n) noexcept nogil:
+    cdef Span s
+    s.p = <const uint8_t*>p
+    s.n = n
+    return s
+
+
+# Of a NUL-terminated text shorter than 4 GiB.
+cdef inline Span span_c(const char* text) noexcept nogil:
+    return span(text, <uint32_t>strlen(text))
+
+
+# Borrowed from a Python object that the caller keeps alive.
+cdef inline Span span_of(bytes b) except *:
+    if len(b) > UINT32_MAX:
+        raise ValueError(f"{len(b)} bytes are too long for a span")
+    return span(<const char*>b, <uint32_t>len(b))
+
+
+cdef inline bint span_eq(Span a, Span b) noexcept nogil:
+    return a.n == b.n and (a.n == 0 or memcmp(a.p, b.p, a.n) == 0)
 
 
 cdef struct Msg:
@@ -68,6 +92,8 @@ cdef void timer_cancel(TimerHeap* h, Timer* t) noexcept nogil
 cdef int64_t timer_next(TimerHeap* h) noexcept nogil
 # Fires what is due at `now`, at most `limit` of them; returns how many.
 cdef uint32_t timer_run(TimerHeap* h, int64_t now, uint32_t limit) noexcept nogil
+# Forgets every timer and frees the heap.
+cdef void timers_free(TimerHeap* h) noexcept nogil
 
 
 # ---- tasks: work that is due once in this turn ---------------------------------------------------
@@ -96,7 +122,8 @@ cdef uint32_t task_run(TaskList* l, uint32_t limit) noexcept nogil
 # ---- tables --------------------------------------------------------------------------------------
 
 cdef struct U64Map:
-    # Open addressing, linear probing with backward-shift deletion. Key 0 is not allowed.
+    # Open addressing, linear probing with backward-shift deletion. Key 0 is refused (-1).
+    # Putting and deleting may move keys and vals.
     uint64_t* keys
     uint64_t* vals
     uint32_t cap
