@@ -36,6 +36,10 @@ cdef inline bint span_eq(Span a, Span b) noexcept nogil:
     return a.n == b.n and (a.n == 0 or memcmp(a.p, b.p, a.n) == 0)
 
 
+cdef inline bint span_starts(Span s, const char* prefix, uint32_t n) noexcept nogil:
+    return s.n >= n and memcmp(s.p, prefix, n) == 0
+
+
 cdef struct Msg:
     # A message on its way in or out. All spans are borrowed for the duration of the call.
     Span dest       # the subject it is routed by
@@ -315,3 +319,8 @@ cdef struct Env:
     uint64_t random       # state of env_random
 
 cdef uint64_t env_random(Env* e) noexcept nogil
+
+
+cdef class EnvBox:
+    # How Python objects of different layers share one environment.
+    cdef Env* env
