@@ -20,6 +20,7 @@ cdef extern from *:
 
 # ---- HighwayHash-64 --------------------------------------------------------------------------------
 
+@cython.overflowcheck(False)
 cdef inline uint64_t halves_swapped(uint64_t x) noexcept nogil:
     return (x >> 32) | (x << 32)
 
@@ -74,6 +75,7 @@ cdef inline void hh_packet(HHState* s, const uint8_t* p) noexcept nogil:
     hh_lanes(s, lanes)
 
 
+@cython.overflowcheck(False)
 cdef inline uint32_t rotl32(uint32_t x, uint32_t by) noexcept nogil:
     return (x << by) | (x >> ((32 - by) & 31))
 

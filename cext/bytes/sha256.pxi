@@ -12,6 +12,7 @@ cdef uint32_t[64] SHA_K = [
 ]
 
 
+@cython.overflowcheck(False)
 cdef inline uint32_t rotr32(uint32_t x, uint32_t by) noexcept nogil:
     return (x >> by) | (x << (32 - by))
 

@@ -3,7 +3,7 @@
 
 cdef enum:
     TABLE_MIN = 16
-    TABLE_MAX = 1 << 30
+    TABLE_MAX = 0x40000000
 
 
 cdef inline bint table_full(uint32_t n, uint32_t cap) noexcept nogil:

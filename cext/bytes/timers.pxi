@@ -55,7 +55,7 @@ cdef int timer_set(TimerHeap* h, Timer* t, int64_t deadline) noexcept nogil:
             heap_down(h, t, t.pos - 1)
         return 0
     if h.n == h.cap:
-        if h.cap >= 1 << 30 or heap_resize(h, h.cap * 2 if h.cap else 16) < 0:
+        if h.cap >= 0x40000000 or heap_resize(h, h.cap * 2 if h.cap else 16) < 0:
             return -1
     t.deadline = deadline
     h.n += 1
