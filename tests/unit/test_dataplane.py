@@ -1,0 +1,304 @@
+"""The data plane alone, driven through sockets: routing, limits, the control inbox, admission."""
+
+import contextlib
+import json
+import select
+import socket
+import threading
+import time
+
+import pytest
+
+from jsserver.cext import net
+from jsserver.cext.net import DataPlane, PermissionSet, PyParser
+from jsserver.sockets import bound_port, open_listener
+
+LIMITS = {
+    "max_payload": 1024 * 1024,
+    "max_control_line": 4096,
+    "max_pending": 64 * 1024 * 1024,
+    "max_subscriptions": 0,
+    "max_sub_tokens": 0,
+    "max_connections": 65536,
+    "headers": True,
+    "stall": True,
+    "max_requests": 10000,
+    "ping_interval": 120 * 10**9,
+    "ping_max": 2,
+    "write_deadline": 10 * 10**9,
+    "auth_timeout": 2 * 10**9,
+    "auth_required": False,
+    "no_auth_user": False,
+    "debug": False,
+    "trace": False,
+}
+
+
+class Plane:
+    """A running data plane with a listener."""
+
+    def __init__(self, **limits):
+        self.plane = DataPlane()
+        self.plane.set_limits(**{**LIMITS, **limits})
+        self.plane.set_info(b'INFO {"client_id":', b',"connect_info":true', b'} \r\n')
+        self.listener = open_listener("127.0.0.1", 0)
+        self.port = bound_port(self.listener)
+        self.plane.listen(self.listener.fileno())
+        self.thread = threading.Thread(target=self.plane.run)
+        self.thread.start()
+
+    def stop(self):
+        self.plane.stop()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+        self.plane.close()
+        self.listener.close()
+
+    def items(self, kind, timeout=5.0):
+        """Waits for inbox items of one kind."""
+        end = time.monotonic() + timeout
+        found = []
+        while not found and time.monotonic() < end:
+            select.select([self.plane.inbox_fd], [], [], end - time.monotonic())
+            found = [i for i in self.plane.drain() if i[0] == kind]
+        return found
+
+
+class Peer:
+    """A raw client."""
+
+    def __init__(self, port, options=None):
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=5)
+        self.data = b""
+        self.info = self.line()
+        if options is not None:
+            self.send(b"CONNECT " + json.dumps(options).encode() + b"\r\n")
+
+    def send(self, data):
+        self.sock.sendall(data)
+
+    def more(self):
+        got = self.sock.recv(65536)
+        if not got:
+            raise EOFError(self.data)
+        self.data += got
+
+    def line(self):
+        while b"\n" not in self.data:
+            self.more()
+        line, self.data = self.data.split(b"\n", 1)
+        return line + b"\n"
+
+    def take(self, n):
+        while len(self.data) < n:
+            self.more()
+        out, self.data = self.data[:n], self.data[n:]
+        return out
+
+    def until_pong(self):
+        """Everything up to the PONG of a PING sent now."""
+        self.send(b"PING\r\n")
+        while b"PONG\r\n" not in self.data:
+            self.more()
+        out, self.data = self.data.split(b"PONG\r\n", 1)
+        return out
+
+    def rest(self):
+        """What comes until the server closes."""
+        with contextlib.suppress(EOFError, ConnectionResetError):
+            while True:
+                self.more()
+        return self.data
+
+
+QUIET = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
+
+
+@pytest.fixture
+def plane():
+    p = Plane()
+    yield p
+    p.stop()
+
+
+def test_info_names_the_connection(plane):
+    a, b = Peer(plane.port), Peer(plane.port)
+    first = json.loads(a.info[5:])
+    second = json.loads(b.info[5:])
+    assert first["client_ip"] == "127.0.0.1"
+    assert second["client_id"] > first["client_id"] > 0
+
+
+def test_messages_reach_plain_and_wildcard_subscribers(plane):
+    sub, pub = Peer(plane.port, QUIET), Peer(plane.port, QUIET)
+    sub.send(b"SUB foo.* 1\r\nSUB foo.bar 2\r\nSUB > 3\r\n")
+    sub.until_pong()
+    pub.send(b"PUB foo.bar reply 5\r\nhello\r\n")
+    pub.until_pong()
+    got = sub.until_pong()
+    frames = sorted(got[i : i + 31] for i in range(0, len(got), 31))
+    assert frames == [b"MSG foo.bar %d reply 5\r\nhello\r\n" % i for i in (1, 2, 3)]
+
+
+def test_headers_are_stripped_for_clients_without_them(plane):
+    old = Peer(plane.port, {**QUIET, "headers": False, "no_responders": False})
+    new, pub = Peer(plane.port, QUIET), Peer(plane.port, QUIET)
+    for c in (old, new):
+        c.send(b"SUB h 1\r\n")
+        c.until_pong()
+    pub.send(b"HPUB h 18 20\r\nNATS/1.0\r\nA: b\r\n\r\nhi\r\n")
+    pub.until_pong()
+    assert old.until_pong() == b"MSG h 1 2\r\nhi\r\n"
+    assert new.until_pong() == b"HMSG h 1 18 20\r\nNATS/1.0\r\nA: b\r\n\r\nhi\r\n"
+
+
+def test_queue_groups_get_each_message_once(plane):
+    members = [Peer(plane.port, QUIET) for _ in range(4)]
+    for i, m in enumerate(members):
+        m.send(b"SUB %s workers 1\r\n" % (b"q.*" if i % 2 else b"q.a"))
+        m.until_pong()
+    pub = Peer(plane.port, QUIET)
+    pub.send(b"PUB q.a 1\r\nx\r\n" * 400)
+    pub.until_pong()
+    counts = [m.until_pong().count(b"MSG q.a 1 1\r\nx\r\n") for m in members]
+    assert sum(counts) == 400
+    assert min(counts) > 40
+
+
+def test_unsub_max_counts_from_the_subscription(plane):
+    c = Peer(plane.port, QUIET)
+    c.send(b"SUB a 1\r\nPUB a 1\r\nx\r\nUNSUB 1 3\r\n" + b"PUB a 1\r\nx\r\n" * 5)
+    assert c.until_pong() == b"MSG a 1 1\r\nx\r\n" * 3
+    c.send(b"SUB a 2\r\nPUB a 1\r\nx\r\nPUB a 1\r\nx\r\nUNSUB 2 1\r\nPUB a 1\r\nx\r\n")
+    assert c.until_pong() == b"MSG a 2 1\r\nx\r\n" * 2
+
+
+def test_no_responders(plane):
+    c = Peer(plane.port, QUIET)
+    c.send(b"SUB _INBOX.x 1\r\nPUB nobody _INBOX.x 0\r\n\r\n")
+    assert c.until_pong() == (
+        b"HMSG _INBOX.x 1 38 38\r\nNATS/1.0 503\r\nNats-Subject: nobody\r\n\r\n\r\n"
+    )
+
+
+def test_a_large_payload_in_small_pieces(plane):
+    c = Peer(plane.port, QUIET)
+    payload = bytes(range(256)) * 4096
+    c.send(b"SUB big 1\r\n")
+    message = b"PUB big %d\r\n" % len(payload) + payload + b"\r\n"
+    for i in range(0, len(message), 30011):
+        c.send(message[i : i + 30011])
+    assert c.line() == b"MSG big 1 %d\r\n" % len(payload)
+    assert c.take(len(payload)) == payload
+
+
+def test_errors_are_told_before_the_cut(plane):
+    for bad, text in (
+        (b"FOO\r\n", b"Unknown Protocol Operation"),
+        (b"PUB a 3\r\nabcd\r\n", b"Unknown Protocol Operation"),
+        (b"PUB a 1048577\r\n", b"Maximum Payload Violation"),
+        (b"SUB " + b"a" * 5000, b"maximum control line exceeded"),
+    ):
+        c = Peer(plane.port, QUIET)
+        c.send(bad)
+        assert c.rest() == b"-ERR '" + text + b"'\r\n"
+    c = Peer(plane.port, QUIET)
+    c.send(b"PUB a\r\n")
+    assert c.rest() == b""
+
+
+def test_a_reader_that_stops_is_cut():
+    p = Plane(max_pending=1024 * 1024, stall=False)
+    try:
+        slow, pub = Peer(p.port, QUIET), Peer(p.port, QUIET)
+        slow.send(b"SUB s 1\r\n")
+        slow.until_pong()
+        block = b"PUB s 65536\r\n" + b"x" * 65536 + b"\r\n"
+        for _ in range(400):
+            pub.send(block)
+        pub.until_pong()
+        closed = p.items(net.INBOX_CLOSED)
+        assert net.CLOSE_REASONS[closed[0][2][0]] == "Slow Consumer (Pending Bytes)"
+        assert p.plane.stats()["slow_consumers"] == 1
+    finally:
+        p.stop()
+
+
+def test_requests_reach_the_inbox_and_are_answered(plane):
+    plane.plane.serve_requests("$G", b"$JS.API.>")
+    c = Peer(plane.port, QUIET)
+    c.send(b"SUB r 1\r\nPUB $JS.API.INFO r 2\r\n{}\r\n")
+    ((_, cid, _, texts),) = plane.items(net.INBOX_REQUEST)
+    assert texts == (b"$JS.API.INFO", b"r", b"", b"{}")
+    assert cid == json.loads(c.info[5:])["client_id"]
+    plane.plane.publish("$G", b"r", b"", b"", b"answer")
+    assert c.line() == b"MSG r 1 6\r\n"
+    assert c.take(8) == b"answer\r\n"
+    # What streams and consumers answer themselves is no request of the API's.
+    c.send(b"PUB $JS.API.DIRECT.GET.S r 0\r\n\r\n")
+    assert c.line().startswith(b"HMSG r 1 ")
+
+
+def test_admission_waits_for_the_control_plane():
+    p = Plane(auth_required=True)
+    try:
+        c = Peer(p.port, {**QUIET, "user": "me"})
+        c.send(b"SUB a 1\r\nPUB a 1\r\nx\r\nSUB secret 2\r\nPUB no 0\r\n\r\n")
+        ((_, cid, _, (connect,)),) = p.items(net.INBOX_CONNECT)
+        assert json.loads(connect)["user"] == "me"
+        permissions = PermissionSet(
+            publish_allow=[(b"a", b"")], subscribe_deny=[(b"secret", b"")], subscribe_allow=None
+        )
+        assert p.plane.admit(cid, "$G", permissions)
+        assert c.line() == b"MSG a 1 1\r\n"
+        assert c.take(3) == b"x\r\n"
+        assert c.line() == b"-ERR 'Permissions Violation for Subscription to \"secret\"'\r\n"
+        assert c.line() == b"-ERR 'Permissions Violation for Publish to \"no\"'\r\n"
+        d = Peer(p.port, QUIET)
+        ((_, cid, _, _),) = p.items(net.INBOX_CONNECT)
+        p.plane.refuse(cid)
+        assert d.rest() == b"-ERR 'Authorization Violation'\r\n"
+        e = Peer(p.port)
+        e.send(b"PUB a 0\r\n\r\n")
+        assert e.rest() == b"-ERR 'Authorization Violation'\r\n"
+    finally:
+        p.stop()
+
+
+def test_connections_leave_nothing_behind(plane):
+    for _ in range(20):
+        peers = [Peer(plane.port, QUIET) for _ in range(20)]
+        for i, c in enumerate(peers):
+            c.send(b"SUB a.%d 1\r\nSUB *.b.%d.> q 2\r\n" % (i, i))
+            c.until_pong()
+        for c in peers:
+            c.sock.close()
+    end = time.monotonic() + 5
+    while plane.plane.stats()["connections"] and time.monotonic() < end:
+        plane.items(net.INBOX_CLOSED, 0.1)
+    stats = plane.plane.stats()
+    assert (stats["connections"], stats["subscriptions"]) == (0, 0)
+    assert stats["total_connections"] == 400
+
+
+def test_stale_connections_are_cut():
+    p = Plane(ping_interval=50_000_000, ping_max=2)
+    try:
+        c = Peer(p.port, QUIET)
+        assert c.rest() == b"PING\r\nPING\r\n-ERR 'Stale Connection'\r\n"
+    finally:
+        p.stop()
+
+
+@pytest.mark.parametrize("step", [1, 2, 7])
+def test_parser_gives_the_same_in_pieces(step):
+    text = (
+        b'CONNECT {"verbose":false}\r\nPING\r\nsub a.b  q 7\r\nPUB a.b r 3\r\nab\n\r\n'
+        b"HPUB h 12 14\r\nNATS/1.0\r\n\r\nhi\r\nUNSUB 7 5\r\n+OK\r\n"
+    )
+    whole = PyParser().feed(text)
+    assert [op[0] for op in whole] == ["CONNECT", "PING", "SUB", "PUB", "PUB", "UNSUB", "+OK"]
+    assert whole[2] == ("SUB", b"a.b", b"", b"q", b"7", b"", b"", 0)
+    assert whole[4][5:7] == (b"NATS/1.0\r\n\r\n", b"hi")
+    pieces = PyParser()
+    assert [op for i in range(0, len(text), step) for op in pieces.feed(text[i : i + step])] == whole
