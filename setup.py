@@ -23,7 +23,7 @@ def switch(name: str) -> bool:
     return os.environ.get(name, "") not in ("", "0")
 
 
-compile_args = ["-O3", "-g1", "-fno-semantic-interposition", "-fvisibility=hidden", "-Wno-unused-function"]
+compile_args = ["-O2", "-g1", "-fno-semantic-interposition", "-fvisibility=hidden", "-Wno-unused-function"]
 link_args = ["-pthread"]
 if switch("DEBUG"):
     compile_args[0] = "-O0"
