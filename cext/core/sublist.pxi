@@ -192,7 +192,7 @@ cdef void vec_remove(Sublist* l, SubVec* v, Sub* s) noexcept nogil:
     if v.cap == 0:
         return
     if v.n <= 1:
-        v.p = last if v.n else NULL
+        v.p = a[0] if v.n else NULL
         v.cap = 0
         list_free(l, a)
     elif v.n <= v.cap // 4:
