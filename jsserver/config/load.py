@@ -9,9 +9,9 @@ import msgspec
 from jsserver.config.lexer import ConfigError
 from jsserver.config.options import Options
 from jsserver.config.parser import digest, parse_file
-from jsserver.config.server import READERS
+from jsserver.config.server import READERS, split_address
 from jsserver.config.values import Problems, read_block
-from jsserver.goformat import duration
+from jsserver.goformat import duration, quote
 
 _MAX_PORT = 65535
 
@@ -30,6 +30,8 @@ def read_file(path: str) -> Loaded:
     """
     root = parse_file(path)
     problems = Problems()
+    if not root.data:
+        problems.warnings.append(f"{path}: config has no values or is empty")
     options = Options(config_file=path)
     read_block(options, root.data, READERS, problems)
     if problems.errors:
@@ -40,8 +42,6 @@ def read_file(path: str) -> Loaded:
 
 def check_file(path: str) -> str:
     """What `-t` does: the file's digest, or ConfigError; warnings count as errors."""
-    if not parse_file(path).data:
-        raise ConfigError(f"{path}: config has no values or is empty\n")
     loaded = read_file(path)
     if loaded.warnings:
         raise ConfigError("".join(f"{line}\n" for line in loaded.warnings))
@@ -62,6 +62,8 @@ def load(path: str, flags: Mapping[str, Any]) -> Loaded:
         for parent in parents:
             target = getattr(target, parent)
         setattr(target, attribute, value)
+    if " " in options.server_name:
+        raise ConfigError("server name cannot contain spaces")
     js = options.jetstream
     js.info_queue_limit = js.info_queue_limit or js.request_queue_limit
     options.http_host = options.http_host or options.host
@@ -91,10 +93,23 @@ def validate(options: Options) -> None:
             f"lame duck grace period ({duration(options.lame_duck_grace_period)}) should be "
             f"strictly lower than lame duck duration ({duration(options.lame_duck_duration)})"
         )
+    _validate_advertise(options)
     _validate_users(options)
     if options.system_account and options.system_account != "$G":
         raise ConfigError("error resolving system account: account missing")
     _validate_domain(options.jetstream.domain)
+
+
+def _validate_advertise(options: Options) -> None:
+    address = options.client_advertise
+    if not address or ":" not in address.rpartition("]")[2]:
+        return
+    try:
+        _, port = split_address(address)
+        if port > _MAX_PORT:
+            raise ValueError(f"port {port} is above {_MAX_PORT}")
+    except ValueError as error:
+        raise ConfigError(f"client_advertise {quote(address)}: {error}") from None
 
 
 def _validate_users(options: Options) -> None:
