@@ -1,0 +1,1 @@
+"""The configuration: its language, the options, and what may be set together."""
