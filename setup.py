@@ -2,7 +2,8 @@
 
 Switches (environment): CHECKED=1 turns Cython's bounds, None and overflow checks on, SANITIZE=1
 builds with AddressSanitizer and UndefinedBehaviorSanitizer, ANNOTATE=1 leaves Cython's HTML
-reports beside the sources, DEBUG=1 builds without optimisation.
+reports beside the sources, DEBUG=1 builds without optimisation, BUILD_JOBS=N runs N Cythons at
+once. A tree built with other switches is a tree of its own: no switch rebuilds what is there.
 """
 
 import os
@@ -23,15 +24,26 @@ def switch(name: str) -> bool:
     return os.environ.get(name, "") not in ("", "0")
 
 
-compile_args = ["-O3", "-g1", "-fno-semantic-interposition", "-fvisibility=hidden", "-Wno-unused-function"]
+def older_than_this_file(path: Path) -> bool:
+    """True for generated C that was made with other directives than the present ones."""
+    return path.exists() and path.stat().st_mtime < Path("setup.py").stat().st_mtime
+
+
+compile_args = [
+    "-O3",
+    "-g1",
+    "-fno-semantic-interposition",
+    "-fvisibility=hidden",
+    "-Wno-unused-function",
+]
 link_args = ["-pthread"]
 if switch("DEBUG"):
     compile_args[0] = "-O0"
 if switch("SANITIZE"):
     compile_args[0] = "-O1"
-    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
-    compile_args += flags
-    link_args += flags
+    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+    compile_args += [*sanitizers, "-fno-omit-frame-pointer"]
+    link_args += sanitizers
 
 checked = switch("CHECKED")
 directives = {
@@ -53,7 +65,8 @@ setup(
                 f"jsserver.cext.{name}",
                 [f"jsserver/cext/{name}.pyx"],
                 depends=sorted(str(p) for p in Path(f"cext/{name}").glob("*") if p.is_file())
-                + sorted(str(p) for p in Path("cext").glob("*.pxd")),
+                + sorted(str(p) for p in Path("cext").glob("*.pxd"))
+                + ["setup.py"],
                 extra_compile_args=compile_args,
                 extra_link_args=link_args,
                 libraries=["m"],
@@ -62,6 +75,7 @@ setup(
         ],
         compiler_directives=directives,
         annotate=switch("ANNOTATE"),
+        force=any(older_than_this_file(Path(f"cext/{name}.c")) for name in LAYERS),
         nthreads=int(os.environ.get("BUILD_JOBS", "0")),
     ),
 )
