@@ -12,6 +12,7 @@ PEER_VERSION := v2.14.5
 PEER := .peer/nats-server
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PIP_VERSION := 26.3
+PINNED := -U -c packaging/constraints.txt
 BINARY_VENV := build/venv-binary
 
 # A change in any of these rebuilds what depends on it.
@@ -47,20 +48,20 @@ $(STAMPS)/venv: packaging/prepare $(PROJECT)
 		{ $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		"$$python" -m venv --clear $(VENV); }
 	$(PIP) install pip==$(PIP_VERSION)
-	$(PIP) install -U -c packaging/constraints.txt setuptools Cython
+	$(PIP) install $(PINNED) setuptools Cython
 	@touch $@
 
+# Editable: the modules stay where they are, and the extensions are built in place by the next rule.
 $(STAMPS)/install: $(STAMPS)/venv
-	$(PIP) install -U -c packaging/constraints.txt --no-build-isolation -e .
+	NO_EXTENSIONS=1 $(PIP) install $(PINNED) --no-build-isolation -e .
 	@touch $@
 
-# The editable install above builds in place; this one follows every later change of a source.
 $(STAMPS)/extensions: $(STAMPS)/install $(CEXT_SOURCES)
 	BUILD_JOBS=$(JOBS) $(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
 	@touch $@
 
 $(STAMPS)/tools: $(STAMPS)/venv
-	$(PIP) install -U -c packaging/constraints.txt --group test
+	$(PIP) install $(PINNED) --group test
 	@touch $@
 
 tools: $(STAMPS)/tools
@@ -110,21 +111,21 @@ binary: $(STAMPS)/binary
 
 $(STAMPS)/venv-binary: $(STAMPS)/venv
 	@sh packaging/prepare binary >/dev/null
-	$(BIN)/python -m venv --clear $(BINARY_VENV)
-	$(BINARY_VENV)/bin/python -m pip --quiet install pip==$(PIP_VERSION)
-	$(BINARY_VENV)/bin/python -m pip --quiet install -U -c packaging/constraints.txt \
-		setuptools Cython --group build
+	$(BIN)/python -m venv --clear --without-pip $(BINARY_VENV)
+	$(PIP) --python $(BINARY_VENV) install $(PINNED) --group build
 	@touch $@
 
-# From an installed wheel, not from the work tree: only so does PyInstaller find every module.
-$(STAMPS)/binary: $(STAMPS)/venv-binary $(STAMPS)/extensions $(PY_SOURCES) packaging/jsserver.spec
-	rm -rf build/wheel build/lib.* build/bdist.* dist
-	BUILD_JOBS=$(JOBS) $(BINARY_VENV)/bin/python -m pip --quiet wheel --no-build-isolation --no-deps \
-		-w build/wheel .
-	$(BINARY_VENV)/bin/python -m pip --quiet install --force-reinstall --no-deps build/wheel/*.whl
-	$(BINARY_VENV)/bin/python -m pip --quiet install -U -c packaging/constraints.txt build/wheel/*.whl
-	cd build && venv-binary/bin/pyinstaller --noconfirm --log-level WARN --distpath ../dist \
-		--workpath pyinstaller ../packaging/jsserver.spec
+# From an installed wheel, not from the work tree: only so does PyInstaller find every module. The
+# wheel takes the extensions that the ordinary build left in build/lib.*, and no stale module.
+$(STAMPS)/binary: $(STAMPS)/venv-binary $(STAMPS)/extensions $(PY_SOURCES) packaging/jsserver.spec \
+		packaging/entry.py
+	rm -rf build/wheel build/bdist.* dist
+	find build/lib.* -name '*.py' -delete 2>/dev/null || true
+	BUILD_JOBS=$(JOBS) $(PIP) wheel --no-build-isolation --no-deps -w build/wheel .
+	$(PIP) --python $(BINARY_VENV) install --force-reinstall --no-deps build/wheel/*.whl
+	$(PIP) --python $(BINARY_VENV) install $(PINNED) build/wheel/*.whl
+	cd build && venv-binary/bin/python -m PyInstaller --noconfirm --log-level ERROR \
+		--distpath ../dist --workpath pyinstaller ../packaging/jsserver.spec
 	@touch $@
 
 # --- comparison --------------------------------------------------------------------------------

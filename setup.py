@@ -3,7 +3,8 @@
 Switches (environment): CHECKED=1 turns Cython's bounds, None and overflow checks on, SANITIZE=1
 builds with AddressSanitizer and UndefinedBehaviorSanitizer, ANNOTATE=1 leaves Cython's HTML
 reports beside the sources, DEBUG=1 builds without optimisation, BUILD_JOBS=N runs N Cythons at
-once. A tree built with other switches is a tree of its own: no switch rebuilds what is there.
+once, NO_EXTENSIONS=1 installs the Python modules alone. A tree built with other switches is a tree
+of its own: no switch rebuilds what is there.
 """
 
 import os
@@ -12,16 +13,17 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
+
+def switch(name: str) -> bool:
+    return os.environ.get(name, "") not in ("", "0")
+
+
 # One extension a folder of cext/, lowest layer first; each includes the parts in its folder.
 LAYERS = [
     name
     for name in ("bytes", "store", "stream", "consumer", "core", "net")
-    if Path(f"cext/{name}.pyx").exists()
+    if Path(f"cext/{name}.pyx").exists() and not switch("NO_EXTENSIONS")
 ]
-
-
-def switch(name: str) -> bool:
-    return os.environ.get(name, "") not in ("", "0")
 
 
 def older_than_this_file(path: Path) -> bool:
