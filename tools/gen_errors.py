@@ -24,7 +24,7 @@ from .errors import ErrorTemplate
 
 def constant_name(upstream: str) -> str:
     """`JSStreamNotFoundErr` becomes `STREAM_NOT_FOUND`."""
-    name = re.sub(r"(Err)?F?$", "", upstream.removeprefix("JS"))
+    name = re.sub(r"(Err(or)?)?F?$", "", upstream.removeprefix("JS"))
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[0-9]+", name)
     return "_".join(words).upper()
 

@@ -204,14 +204,15 @@ def _list_reader(item: Any) -> Reader:
 
 def _struct_reader(kind: type[msgspec.Struct]) -> Reader:
     hints = get_type_hints(kind, include_extras=True)
-    fields = {name.lower(): (name, _reader(hints[name])) for name in kind.__struct_fields__}
+    exact = {name: (name, _reader(hints[name])) for name in kind.__struct_fields__}
+    folded = {name.lower(): field for name, field in exact.items()} | exact
 
     def read(value: Any, where: str, strict: bool) -> Any:
         if type(value) is not dict:
             raise _mismatch(value, where, "object")
         out: dict[str, Any] = {}
         for key, entry in value.items():
-            field = fields.get(key) or fields.get(key.lower())
+            field = folded.get(key) or folded.get(key.lower())
             if field is None:
                 if strict:
                     raise Unreadable(f"json: unknown field {goformat.quote(key)}")
