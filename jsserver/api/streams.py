@@ -1,4 +1,4 @@
-"""Stream configurations: defaults, validation in the documented order, and what updates may change.
+"""Stream configurations: defaults, validation in the documented order, rules of updates.
 
 The order of the checks and their texts are nats-server 2.14's: clients compare both.
 """
