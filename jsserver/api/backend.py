@@ -186,6 +186,10 @@ class Usage(msgspec.Struct, kw_only=True, frozen=True):
 class ConsumerHandle(Protocol):
     """A consumer in the data plane."""
 
+    @property
+    def id(self) -> int:
+        """Tells this consumer from a later one of the same name; never used twice."""
+
     def state(self) -> ConsumerState:
         """Position and counts; drops waiting requests that expired or lost their interest."""
 
@@ -287,6 +291,7 @@ class ConsumerGone(msgspec.Struct, kw_only=True, frozen=True):
     account: str
     stream: str
     consumer: str
+    id: int
 
 
 class PauseOver(msgspec.Struct, kw_only=True, frozen=True):

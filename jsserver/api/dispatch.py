@@ -295,6 +295,7 @@ class Dispatcher:
                 response = await self.handle(request)
                 if response is not None and request.reply:
                     self.shared.engine.publish(request.account, request.reply, b"", b"", response)
+                await asyncio.sleep(0)  # others have their turn
         finally:
             self._running -= 1
 
@@ -381,7 +382,7 @@ class Dispatcher:
         async with account.lock(event.stream):
             stream = account.streams.get(event.stream)
             consumer = stream.consumers.get(event.consumer) if stream is not None else None
-            if stream is None or consumer is None:
+            if stream is None or consumer is None or consumer.handle.id != event.id:
                 return
             try:
                 await account.delete_consumer(stream, consumer)

@@ -42,7 +42,7 @@ class MetaFiles:
 
     def create(self, directory: Path, staging: Path, asset: str, body: bytes) -> None:
         """Makes the directory of a new asset; `staging` is a folder on the same file system."""
-        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(directory.parent)
         temporary = staging / f".new-{nuid.new()}"
         temporary.mkdir(mode=0o700)
         try:
@@ -103,6 +103,14 @@ def leftovers(directory: Path) -> list[Path]:
     """Directories that an interrupted creation or removal left here."""
     with os.scandir(directory) as entries:
         return [Path(e.path) for e in entries if e.name.startswith((".new-", ".del-"))]
+
+
+def make_directory(directory: Path) -> None:
+    """Makes a directory durably, with those above it."""
+    if not directory.is_dir():
+        make_directory(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        sync_directory(directory.parent)
 
 
 def sync_directory(directory: Path) -> None:

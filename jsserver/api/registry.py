@@ -241,7 +241,7 @@ class Account:
         if config.storage == "file" and self.directory is not None:
             directory = self.directory / config.name
             body = encode_meta(config, created)
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            metafiles.make_directory(self.directory)
             self.shared.files.create(directory, self.directory, config.name, body)
         try:
             handle = self._open_stream(config, directory)
