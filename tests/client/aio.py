@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import itertools
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec
@@ -11,6 +12,7 @@ from typing import Any, ParamSpec
 import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.js import JetStreamContext
 
 from tests.servers import Server
 
@@ -87,3 +89,17 @@ async def nothing(subscription: Any, seconds: float = 0.15) -> None:
 def unique(prefix: str) -> str:
     """A name that no other test of this run uses."""
     return f"{prefix}{next(_numbers)}"
+
+
+async def api(client: Client, subject: str, body: object = None) -> dict[str, Any]:
+    """A request to `$JS.API.<subject>`."""
+    data = b"" if body is None else json.dumps(body).encode()
+    answer = json.loads((await client.request(f"$JS.API.{subject}", data, timeout=5)).data)
+    assert isinstance(answer, dict)
+    return answer
+
+
+async def fill(js: JetStreamContext, subject: str, count: int) -> None:
+    """Publishes `count` messages with the bodies 1, 2, 3…"""
+    acks = [await js.publish_async(subject, str(n + 1).encode()) for n in range(count)]
+    await asyncio.gather(*acks)

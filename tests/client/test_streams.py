@@ -17,25 +17,11 @@ from nats.js.api import (
 )
 from nats.js.errors import APIError, BadRequestError, NoStreamResponseError, NotFoundError
 
-from tests.client.aio import asynchronous, connected, nothing, take, unique, until
+from tests.client.aio import api, asynchronous, connected, fill, nothing, take, unique, until
 from tests.servers import Server
 
 STORAGES = [StorageType.FILE, StorageType.MEMORY]
 both_storages = pytest.mark.parametrize("storage", STORAGES, ids=lambda s: s.value)
-
-
-async def api(client: Client, subject: str, body: object = None) -> dict[str, Any]:
-    """A request to `$JS.API.<subject>`."""
-    data = b"" if body is None else json.dumps(body).encode()
-    answer = json.loads((await client.request(f"$JS.API.{subject}", data, timeout=5)).data)
-    assert isinstance(answer, dict)
-    return answer
-
-
-async def fill(js: JetStreamContext, subject: str, count: int) -> None:
-    """Publishes `count` messages with the bodies 1, 2, 3…"""
-    acks = [await js.publish_async(subject, str(n + 1).encode()) for n in range(count)]
-    await asyncio.gather(*acks)
 
 
 async def bodies(js: JetStreamContext, stream: str) -> list[tuple[int, bytes]]:
@@ -343,13 +329,13 @@ async def test_work_queue_forgets_what_is_acked(js_server: Server, storage: Stor
         worker = await js.pull_subscribe(name, "worker")
         messages = await worker.fetch(5, timeout=5)
         for message in (messages[1], messages[0], messages[4]):
-            await message.ack_sync()
+            await message.ack_sync(5)
         assert [seq for seq, _ in await bodies(js, name)] == [3, 4]
         with pytest.raises(APIError) as failure:
             await js.pull_subscribe(name, "second")
         assert error_of(failure) == 10100
         await messages[2].term()
-        await messages[3].ack_sync()
+        await messages[3].ack_sync(5)
 
         async def empty() -> bool:
             return (await js.stream_info(name)).state.messages == 0
@@ -378,10 +364,10 @@ async def test_interest_keeps_until_every_consumer_acked(
         for subject in ("a", "b", "a"):
             await js.publish(f"{name}.{subject}", b"")
         for message in await both.fetch(3, timeout=5):
-            await message.ack_sync()
+            await message.ack_sync(5)
         assert [seq for seq, _ in await bodies(js, name)] == [2, 4]
         first, _ = await only_a.fetch(2, timeout=5)
-        await first.ack_sync()
+        await first.ack_sync(5)
         assert [seq for seq, _ in await bodies(js, name)] == [4]
         await js.delete_consumer(name, "only")
 
