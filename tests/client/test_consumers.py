@@ -326,7 +326,8 @@ async def test_max_deliver_gives_up_with_an_advisory(js_server: Server) -> None:
         config = ConsumerConfig(ack_wait=0.15, max_deliver=2)
         pull = await js.pull_subscribe(name, "c", config=config)
         assert [deliveries((await pull.fetch(1, timeout=5))[0]) for _ in range(2)] == [1, 2]
-        await empty(pull, 0.6)
+        while not advisories.pending_msgs:
+            await empty(pull, 0.3)
         advisory = (await take(advisories, 1))[0]
         assert b'"stream_seq":1' in advisory.data
         assert b'"deliveries":2' in advisory.data
@@ -489,11 +490,14 @@ async def test_consumers_are_listed_changed_and_deleted(js_server: Server) -> No
 
 @asynchronous
 async def test_ephemerals_go_when_nobody_uses_them(js_server: Server) -> None:
-    async with stream(js_server, 1) as (_, js, name):
-        push = await js.subscribe(name, inactive_threshold=0.3)
-        pull = ConsumerConfig(inactive_threshold=0.3, name="eph")
-        await js.add_consumer(name, config=pull)
+    async with stream(js_server, 1) as (client, js, name):
+        push = await client.subscribe(client.new_inbox())
+        await client.flush()
+        await js.add_consumer(name, deliver_subject=push.subject, inactive_threshold=0.3)
         await take(push, 1)
+        await asyncio.sleep(0.5)
+        assert len(await js.consumers_info(name)) == 1
+        await js.add_consumer(name, name="eph", inactive_threshold=0.3)
         await push.unsubscribe()
 
         async def gone() -> bool:
