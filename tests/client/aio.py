@@ -47,11 +47,20 @@ async def connected(server: Server, **options: Any) -> AsyncIterator[Client]:
     try:
         yield client
     finally:
-        await client.close()
+        with contextlib.suppress(ConnectionError):
+            await client.close()
 
 
 async def _silent(_: Exception) -> None:
     """Errors are what tests look at; they need no lines on the terminal."""
+
+
+async def restart(client: Client, server: Server, *, kill: bool = False) -> None:
+    """Restarts the server and waits until the client has found it again."""
+    before = client.stats["reconnects"]
+    await asyncio.to_thread(server.restart, kill=kill)
+    await until(lambda: client.stats["reconnects"] > before and client.is_connected, 20)
+    await client.flush()
 
 
 async def until(

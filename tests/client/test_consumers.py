@@ -316,7 +316,7 @@ async def test_backoff(js_server: Server) -> None:
             assert deliveries(message) == n + 1
         gaps = [b - a for a, b in itertools.pairwise(times)]
         for gap, wanted in zip(gaps, [0.1, 0.3, 0.6], strict=True):
-            assert wanted - 0.05 < gap < wanted + 1.0, gaps
+            assert wanted - 0.05 < gap < wanted + 5, gaps
 
 
 @asynchronous

@@ -11,7 +11,7 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from tests.client.aio import asynchronous, connected, nothing, take, until
+from tests.client.aio import asynchronous, connected, nothing, restart, take, until
 from tests.servers import Server, Servers
 
 
@@ -197,19 +197,12 @@ async def test_drain_handles_what_is_on_its_way(core_server: Server) -> None:
 @asynchronous
 async def test_subscriptions_come_back_after_a_restart(servers: Servers) -> None:
     server = servers.under_test()
-    reconnected = asyncio.Event()
-
-    async def on_reconnect() -> None:
-        reconnected.set()
-
-    async with connected(server, reconnected_cb=on_reconnect) as client:
+    async with connected(server) as client:
         subscription = await client.subscribe("r")
         for kill in (True, False):
             await client.publish("r", b"before")
             await take(subscription, 1)
-            reconnected.clear()
-            await asyncio.to_thread(server.restart, kill=kill)
-            await asyncio.wait_for(reconnected.wait(), 15)
+            await restart(client, server, kill=kill)
             await client.publish("r", b"after")
             assert [m.data for m in await take(subscription, 1)] == [b"after"]
 
