@@ -195,7 +195,7 @@ class Server:
             time.sleep(POLL_SECONDS)
 
     def restart(self, *, kill: bool = False) -> None:
-        """Ends the server, cleanly or as a crash would, and starts it on the same port and store."""
+        """Ends the server, cleanly or as a crash would; starts it on the same port and store."""
         if kill:
             self.kill()
         else:

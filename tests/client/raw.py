@@ -1,5 +1,6 @@
-"""A small synchronous client on a bare socket, for tests that look at every byte of the protocol."""
+"""A small synchronous client on a bare socket, for tests that look at every byte."""
 
+import contextlib
 import json
 import socket
 import time
@@ -70,10 +71,8 @@ class RawClient:
 
     def send(self, data: bytes) -> None:
         """Sends all of it; a connection that the server has closed shows when it is read."""
-        try:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
-            pass
 
     def _more(self, end: float) -> bool:
         """Reads once; False at the end of the stream."""
@@ -115,7 +114,7 @@ class RawClient:
             del self.buffer[: stop + 2]
             body = json.loads(line[5:]) if verb == "INFO" else {}
             return Frame(verb, line, json=body)
-        words = line.decode().split()
+        words = [w for w in line.decode("utf-8", "surrogateescape").split(" ") if w]
         total = int(words[-1])
         if len(self.buffer) < stop + 2 + total + 2:
             return None
