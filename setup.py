@@ -32,7 +32,7 @@ def older_than_this_file(path: Path) -> bool:
 
 
 compile_args = [
-    "-O3",
+    "-O2",
     "-g1",
     "-fno-semantic-interposition",
     "-fvisibility=hidden",
