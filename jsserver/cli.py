@@ -211,10 +211,20 @@ def _serve(flags: dict[str, Any]) -> int:
         raise CommandError(str(error)) from None
     for warning in loaded.warnings:
         _say(sys.stderr, warning)
+    _fill_standard_streams()
     from jsserver.server import run
 
     code: int = run(loaded.options)
     return code
+
+
+def _fill_standard_streams() -> None:
+    """Opens closed standard descriptors, lest a socket gets their number and the log's lines."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # The lowest free number is this one.
 
 
 def option_flags(flags: dict[str, Any]) -> dict[str, Any]:

@@ -205,7 +205,8 @@ def _read_users(block: _Block, value: Value, problems: Problems) -> None:
         if user.name:
             block.users.append(user)
         elif len(problems.errors) == before:
-            problems.error(item, "User entry requires a user")
+            place = next(iter(item.data.values()), item)
+            problems.error(place, "User entry requires a user")
 
 
 def _read_timeout(block: _Block, value: Value, problems: Problems) -> None:

@@ -1,7 +1,7 @@
 """The Go text forms: durations, quoting, times, JSON escapes."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsserver import goformat as go
@@ -29,6 +29,7 @@ def test_duration_text(ns: int, text: str) -> None:
     assert go.duration(ns) == text
 
 
+@settings(deadline=None)
 @given(st.integers(-go.MAX_DURATION, go.MAX_DURATION))
 def test_duration_text_parses_back(ns: int) -> None:
     assert go.parse_duration(go.duration(ns)) == ns
