@@ -184,10 +184,19 @@ def prepare(client: RawApp) -> None:
     assert "error" not in client.api("CONSUMER.DURABLE.CREATE.SYNC.acker", body)
 
 
-def run_until_killed(server: Server, workers: list[Publisher | Acker], seconds: float) -> None:
+def run_until_killed(
+    server: Server, publishers: list[Publisher], acker: Acker, seconds: float
+) -> None:
+    """Kills the server this long after every publisher had its first ack."""
+    workers = [*publishers, acker]
+    before = [p.acked() for p in publishers]
     threads = [threading.Thread(target=w.run, args=(server.port,)) for w in workers]
     for thread in threads:
         thread.start()
+    end = time.monotonic() + STOPPED_SECONDS
+    while any(p.acked() <= b for p, b in zip(publishers, before, strict=True)):
+        assert time.monotonic() < end, f"no acks: {[w.failure for w in workers]}"
+        time.sleep(0.01)
     time.sleep(seconds)
     server.kill()
     for thread in threads:
@@ -214,7 +223,7 @@ def test_acked_is_kept(servers: Servers) -> None:
     acker = Acker()
     for turn in range(ROUNDS):
         before = [p.acked() for p in publishers]
-        run_until_killed(server, [*publishers, acker], moments.uniform(0.1, 0.7))
+        run_until_killed(server, publishers, acker, moments.uniform(0, 0.6))
         server.start()
         with RawApp(server.port) as client:
             for stream, group in streams.items():
