@@ -1,4 +1,4 @@
-"""The sublist alone: `pytest bench/micro_sublist.py`. Each round's figure is for BATCH operations."""
+"""The sublist alone: `pytest bench/micro_sublist.py`. A round is BATCH operations."""
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
