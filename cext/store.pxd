@@ -61,6 +61,8 @@ cdef struct Filter:
     Span* patterns          # owned copies
     bint all                # matches every subject
     bint literal            # exactly one pattern, without wildcards
+    bint overlap            # two patterns share subjects
+    void* cache             # what it matches in the store it was used with last; brought up to date as needed
 
 cdef int filter_init(Filter* f, const Span* patterns, uint32_t n) noexcept nogil     # 0 | ST_NO_MEMORY
 cdef void filter_free(Filter* f) noexcept nogil

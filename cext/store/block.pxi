@@ -1,0 +1,382 @@
+# Blocks: their arrays by slot, their bytes (a region of our own while they are appended to, a mapping afterwards),
+# and the list of them by sequence.
+
+cdef inline uint64_t page_up(uint64_t n) noexcept nogil:
+    return (n + PAGE - 1) & ~<uint64_t> (PAGE - 1)
+
+
+# ---- slots ------------------------------------------------------------------------------------------------
+
+cdef inline uint64_t seq_at(const Block* b, uint32_t i) noexcept nogil:
+    return b.base + (i if b.rel == NULL else b.rel[i])
+
+
+cdef inline uint32_t slot_from(const Block* b, uint64_t seq) noexcept nogil:
+    """The first slot whose sequence is >= seq; b.n when none."""
+    cdef uint64_t d
+    cdef uint32_t lo = 0, hi = b.n, mid
+    if seq <= b.base:
+        return 0
+    d = seq - b.base
+    if b.rel == NULL:
+        return <uint32_t> d if d < b.n else b.n
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if b.rel[mid] < d:
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo
+
+
+cdef inline int64_t slot_of(const Block* b, uint64_t seq) noexcept nogil:
+    """The slot of exactly this sequence, -1 when there is none."""
+    cdef uint32_t i
+    if seq < b.base:
+        return -1
+    i = slot_from(b, seq)
+    if i < b.n and (b.rel == NULL or b.base + b.rel[i] == seq):
+        return i
+    return -1
+
+
+cdef void arrays_free(Block* b) noexcept nogil:
+    if b.arrays_size:
+        munmap(b.arrays, b.arrays_size)
+    else:
+        free(b.arrays)
+    b.arrays = NULL
+    b.arrays_size = 0
+
+
+cdef int arrays_grow(Block* b, uint32_t cap) noexcept nogil:
+    """Moves the arrays to room for cap slots."""
+    cdef size_t size = <size_t> cap * 14
+    cdef uint8_t* p
+    cdef size_t mapped = 0
+    cdef uint32_t* off
+    cdef uint32_t* sid
+    cdef uint32_t* nxt
+    cdef uint16_t* lens
+    if cap > SLOTS_SMALL:
+        mapped = page_up(size)
+        p = <uint8_t*> st_reserve(mapped)
+    else:
+        p = <uint8_t*> malloc(size)
+    if p == NULL:
+        return ST_NO_MEMORY
+    off = <uint32_t*> p
+    sid = off + cap
+    nxt = sid + cap
+    lens = <uint16_t*> (nxt + cap)
+    memcpy(off, b.off, b.n * 4)
+    memcpy(sid, b.sid, b.n * 4)
+    memcpy(nxt, b.nxt, b.n * 4)
+    memcpy(lens, b.len, b.n * 2)
+    arrays_free(b)
+    b.arrays = p
+    b.arrays_size = mapped
+    b.off = off
+    b.sid = sid
+    b.nxt = nxt
+    b.len = lens
+    b.cap = cap
+    return ST_OK
+
+
+cdef int rel_grow(Block* b, uint32_t need) noexcept nogil:
+    cdef uint32_t cap = max(need, b.cap_rel * 2)
+    cdef uint32_t* p
+    if need <= b.cap_rel:
+        return ST_OK
+    p = <uint32_t*> realloc(b.rel, <size_t> cap * 4)
+    if p == NULL:
+        return ST_NO_MEMORY
+    b.rel = p
+    b.cap_rel = cap
+    return ST_OK
+
+
+cdef int block_sparse(Block* b) noexcept nogil:
+    """From a slot for every sequence to a slot for every message."""
+    cdef uint32_t i
+    if b.rel != NULL:
+        return ST_OK
+    if rel_grow(b, max(b.n + 1, <uint32_t> 16)) < 0:
+        return ST_NO_MEMORY
+    for i in range(b.n):
+        b.rel[i] = i
+    return ST_OK
+
+
+cdef int block_room(Block* b, uint64_t seq) noexcept nogil:
+    """Makes sure that slot_add for this sequence cannot fail. 1: the block cannot hold it, take a new one."""
+    cdef uint64_t gap = seq - b.base - b.n if b.rel == NULL else 0
+    cdef uint64_t need, cap
+    if seq - b.base >= FAR:
+        return 1
+    if gap > 1024 and gap > b.n:
+        if block_sparse(b) < 0:
+            return ST_NO_MEMORY
+        gap = 0
+    need = b.n + gap + 1
+    if b.rel != NULL and rel_grow(b, <uint32_t> need) < 0:
+        return ST_NO_MEMORY
+    if need > b.cap:
+        cap = max(<uint64_t> b.cap * 4, <uint64_t> 16)
+        while cap < need:
+            cap *= 4
+        if cap > SLOTS_SMALL:
+            cap = max(b.data_cap // REC_MIN + 1, need + need // 2)
+        if cap >= FAR:
+            return 1
+        return arrays_grow(b, <uint32_t> cap)
+    return ST_OK
+
+
+cdef inline uint32_t slot_add(Block* b, uint64_t seq, uint32_t off, uint32_t sid, uint64_t counted) noexcept nogil:
+    """After block_room: the slot of the block's newest message."""
+    cdef uint32_t i = b.n, at
+    if b.rel == NULL:
+        at = <uint32_t> (seq - b.base)
+        while i < at:
+            b.off[i] = 0
+            b.sid[i] = 0
+            b.nxt[i] = 0
+            b.len[i] = 0
+            i += 1
+    else:
+        b.rel[i] = <uint32_t> (seq - b.base)
+    b.off[i] = off + 1
+    b.sid[i] = sid
+    b.nxt[i] = 0
+    b.len[i] = <uint16_t> counted if counted < 65535 else 65535
+    b.n = i + 1
+    b.last = seq
+    b.live += 1
+    b.live_bytes += counted
+    return i
+
+
+# ---- the list of blocks ------------------------------------------------------------------------------------
+
+cdef inline Block* block_i(const Store* s, uint32_t i) noexcept nogil:
+    return s.blocks[s.b0 + i]
+
+
+cdef uint32_t block_from(const Store* s, uint64_t seq) noexcept nogil:
+    """Index of the first block that reaches up to seq; n_blocks when none."""
+    cdef uint32_t lo = 0, hi = s.n_blocks, mid
+    if hi and block_i(s, hi - 1).base <= seq and block_i(s, hi - 1).last >= seq:
+        lo = hi - 1
+        while lo and block_i(s, lo - 1).last >= seq:
+            lo -= 1
+        return lo
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if block_i(s, mid).last < seq:
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo
+
+
+cdef inline Block* block_of(Store* s, uint64_t seq) noexcept nogil:
+    """The block that accounts for a sequence, or NULL."""
+    cdef Block* b = s.memo_block
+    cdef uint32_t i
+    if b != NULL and b.base <= seq <= b.last:
+        return b
+    i = block_from(s, seq)
+    if i == s.n_blocks:
+        return NULL
+    b = block_i(s, i)
+    if b.base > seq:
+        return NULL
+    s.memo_block = b
+    return b
+
+
+cdef int blocks_reserve(Store* s) noexcept nogil:
+    cdef Block** p
+    cdef uint32_t cap
+    if s.b0 + s.n_blocks < s.cap_blocks:
+        return ST_OK
+    if s.b0 > s.n_blocks:
+        memmove(s.blocks, s.blocks + s.b0, s.n_blocks * sizeof(Block*))
+        s.b0 = 0
+        return ST_OK
+    cap = max(s.cap_blocks * 2, <uint32_t> 2)
+    p = <Block**> realloc(s.blocks, cap * sizeof(Block*))
+    if p == NULL:
+        return ST_NO_MEMORY
+    s.blocks = p
+    s.cap_blocks = cap
+    return ST_OK
+
+
+cdef void blocks_take_out(Store* s, Block* b) noexcept nogil:
+    cdef uint32_t i = block_from(s, b.base)
+    while i < s.n_blocks and block_i(s, i) != b:
+        i += 1
+    if i == s.n_blocks:     # an empty span: look everywhere
+        i = 0
+        while i < s.n_blocks and block_i(s, i) != b:
+            i += 1
+        if i == s.n_blocks:
+            return
+    if i == 0:
+        s.b0 += 1
+    else:
+        memmove(s.blocks + s.b0 + i, s.blocks + s.b0 + i + 1, (s.n_blocks - i - 1) * sizeof(Block*))
+    s.n_blocks -= 1
+    if s.memo_block == b:
+        s.memo_block = NULL
+
+
+# ---- bytes ---------------------------------------------------------------------------------------------------
+
+cdef Block* block_new(Store* s, uint64_t num, uint64_t base) noexcept nogil:
+    cdef Block* b = <Block*> calloc(1, sizeof(Block))
+    if b == NULL:
+        return NULL
+    b.store = s
+    b.num = num
+    b.base = base
+    b.last = base - 1
+    b.fd = -1
+    b.tomb_min = UINT64_MAX
+    return b
+
+
+cdef uint8_t* region_new(Store* s, uint64_t cap) noexcept nogil:
+    """An anonymous region, a recycled one when the size is the usual."""
+    cdef Committer* c = s.com
+    cdef uint8_t* p = NULL
+    if c != NULL and s.storage == STORE_FILE and cap == c.pool_size:
+        pthread_mutex_lock(&c.q)
+        if c.n_pool:
+            c.n_pool -= 1
+            p = <uint8_t*> c.pool[c.n_pool]
+        pthread_mutex_unlock(&c.q)
+        if p != NULL:
+            return p
+    return <uint8_t*> st_reserve(cap)
+
+
+cdef void region_free(Store* s, uint8_t* p, uint64_t cap) noexcept nogil:
+    """Recycled regions keep old bytes: everything in a block is written before it is read."""
+    cdef Committer* c = s.com
+    if c != NULL and s.storage == STORE_FILE and cap == c.pool_size:
+        pthread_mutex_lock(&c.q)
+        if c.n_pool < 4:
+            c.pool[c.n_pool] = p
+            c.n_pool += 1
+            p = NULL
+        pthread_mutex_unlock(&c.q)
+    if p != NULL:
+        munmap(p, cap)
+
+
+cdef void lru_remove(Committer* c, Block* b) noexcept nogil:
+    if not b.in_lru:
+        return
+    if b.lru_prev != NULL:
+        b.lru_prev.lru_next = b.lru_next
+    else:
+        c.lru = b.lru_next
+    if b.lru_next != NULL:
+        b.lru_next.lru_prev = b.lru_prev
+    else:
+        c.lru_last = b.lru_prev
+    b.lru_next = NULL
+    b.lru_prev = NULL
+    b.in_lru = False
+    c.n_maps -= 1
+
+
+cdef void lru_push(Committer* c, Block* b) noexcept nogil:
+    b.lru_prev = NULL
+    b.lru_next = c.lru
+    if c.lru != NULL:
+        c.lru.lru_prev = b
+    else:
+        c.lru_last = b
+    c.lru = b
+    b.in_lru = True
+    c.n_maps += 1
+
+
+cdef void block_free(Block* b) noexcept nogil:
+    """Its memory; the file stays."""
+    cdef Store* s = b.store
+    arrays_free(b)
+    free(b.rel)
+    if b.data != NULL:
+        if b.region:
+            region_free(s, b.data, b.data_cap)
+        else:
+            munmap(b.data, b.data_cap)
+    if b.fd >= 0:
+        s.files.close(s.files.ctx, b.fd)
+    free(b)
+
+
+cdef void block_path(const Store* s, const Block* b, const char* suffix, char* out, size_t cap) noexcept nogil:
+    snprintf(out, cap, "%s/%llu%s", s.msgs_dir, <unsigned long long> b.num, suffix)
+
+
+cdef int block_map(Block* b) noexcept nogil:
+    """Makes a sealed file block readable. Its bytes are looked at only through block_data."""
+    cdef Store* s = b.store
+    cdef char path[4200]
+    cdef int fd
+    cdef int64_t size
+    block_path(s, b, ".blk", path, sizeof(path))
+    fd = s.files.open(s.files.ctx, path, O_RDONLY, 0)
+    if fd < 0:
+        return ST_IO
+    size = s.files.size(s.files.ctx, fd)
+    if size <= 0 or <uint64_t> size < b.used:
+        # Shorter than it was: what is missing must not be touched through a mapping.
+        s.files.close(s.files.ctx, fd)
+        return ST_IO
+    b.data = <uint8_t*> st_map(fd, <size_t> size, False)
+    s.files.close(s.files.ctx, fd)
+    if b.data == NULL:
+        return ST_IO
+    b.data_cap = <uint64_t> size
+    b.region = False
+    if not s.replaying:
+        lru_push(s.com, b)
+    return ST_OK
+
+
+cdef inline const uint8_t* block_data(Block* b) noexcept nogil:
+    """The block's bytes, NULL when they cannot be read."""
+    cdef Committer* c
+    if b.data == NULL:
+        if b.store.storage == STORE_MEMORY or block_map(b) < 0:
+            return NULL
+    elif b.in_lru:
+        c = b.store.com
+        if c.lru != b:
+            lru_remove(c, b)
+            lru_push(c, b)
+    return b.data
+
+
+cdef uint64_t slot_size(Block* b, uint32_t i) noexcept nogil:
+    """What a message counts in the state's bytes."""
+    cdef const uint8_t* p
+    cdef uint32_t size
+    if b.len[i] != 65535:
+        return b.len[i]
+    p = block_data(b)
+    if p == NULL:
+        return 65535
+    p += b.off[i] - 1
+    size = st_get32(p)
+    if b.store.storage == STORE_MEMORY:
+        return (size & 0x7fffffff) - (18 if size & HAS_HEADER else 14)
+    return size & 0x7fffffff

@@ -1,0 +1,264 @@
+# Opening, updating, stopping and closing a store.
+
+cdef uint64_t next_store_id = 0
+
+
+cdef uint64_t block_size_of(const StoreConfig* cfg) noexcept nogil:
+    """Bytes a block: as nats-server sizes them, but for limits by count, whose message size is not known here."""
+    cdef uint64_t b
+    if cfg.storage == STORE_MEMORY:
+        return MEMORY_BLOCK
+    if cfg.max_bytes > 0 or cfg.max_msgs > 0:
+        b = <uint64_t> cfg.max_bytes if cfg.max_bytes > 0 else min(<uint64_t> cfg.max_msgs, <uint64_t> 1 << 32) * 512
+        b = (b // 4 + 1 + 99) // 100 * 100
+        if b <= 32000:
+            return 32000
+        return 8388608 if b >= 8388608 else 4194304
+    if cfg.max_msgs_per > 0 or cfg.retention != 0:
+        return 4194304
+    return 8388608
+
+
+cdef void limits_set(Store* s, const StoreConfig* cfg) noexcept nogil:
+    s.max_msgs = cfg.max_msgs
+    s.max_bytes = cfg.max_bytes
+    s.max_age = cfg.max_age
+    s.max_msgs_per = cfg.max_msgs_per
+    s.trim = cfg.trim
+
+
+cdef void store_dispose(Store* s) noexcept nogil:
+    """Frees everything; no thread may know the store any more."""
+    cdef uint32_t i
+    cdef Log* l
+    for i in range(s.n_blocks):
+        block_free(block_i(s, i))
+    while s.logs != NULL:
+        l = s.logs
+        s.logs = l.next
+        log_free(l)
+    free(s.blocks)
+    index_free(&s.x)
+    free(s.dir)
+    free(s.msgs_dir)
+    free(s)
+
+
+cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, char* err, size_t err_cap) noexcept nogil:
+    global next_store_id
+    cdef Store* s = <Store*> calloc(1, sizeof(Store))
+    cdef Opening o
+    err[0] = 0
+    if s == NULL or index_init(&s.x) < 0:
+        if s != NULL:
+            index_free(&s.x)
+        free(s)
+        snprintf(err, err_cap, "no memory for a store")
+        return NULL
+    s.id = st_add(&next_store_id, 1)
+    s.env = env
+    s.com = committer
+    s.files = env.files if env.files != NULL else posix_files()
+    s.storage = cfg.storage
+    s.retention = cfg.retention
+    s.block_size = block_size_of(cfg)
+    s.next_num = 1
+    s.first_seq = 1
+    s.age_timer.fn = age_fire
+    s.age_timer.owner = s
+    s.slim_task.fn = slim_memory
+    s.slim_task.owner = s
+    store_key(cfg.name, s.key)
+    limits_set(s, cfg)
+    if cfg.storage == STORE_FILE:
+        if committer == NULL or cfg.directory.n == 0 or cfg.directory.n > 4000:
+            snprintf(err, err_cap, "file storage needs a committer and a directory of 1 to 4000 bytes")
+            store_dispose(s)
+            return NULL
+        s.dir = <char*> calloc(cfg.directory.n + 1, 1)
+        s.msgs_dir = <char*> calloc(cfg.directory.n + 8, 1)
+        if s.dir == NULL or s.msgs_dir == NULL:
+            store_dispose(s)
+            return NULL
+        memcpy(s.dir, cfg.directory.p, cfg.directory.n)
+        snprintf(s.msgs_dir, cfg.directory.n + 8, "%s/msgs", s.dir)
+        if committer.sync_dir[0] == 0:
+            snprintf(committer.sync_dir, sizeof(committer.sync_dir), "%s", s.dir)
+        o.s = s
+        o.err = err
+        o.err_cap = err_cap
+        if store_recover(&o) < 0:
+            if err[0] == 0:
+                snprintf(err, err_cap, "%s: no memory", s.dir)
+            store_dispose(s)
+            return NULL
+    if s.n_blocks == 0 and cfg.first_seq > 1 and s.last_seq == 0:
+        s.last_seq = cfg.first_seq - 1
+        s.first_seq = cfg.first_seq
+    s.shown_seq = s.last_seq
+    s.durable_seq = s.last_seq
+    s.done_seq = s.last_seq
+    if s.empties != NULL:
+        reap(s)
+    return s
+
+
+cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* ctx) noexcept nogil:
+    s.on_removed = removed
+    s.on_durable = durable
+    s.ctx = ctx
+    if s.max_age > 0:
+        age_arm(s)
+
+
+cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil:
+    if s.stopped:
+        return ST_CLOSED
+    limits_set(s, cfg)
+    if s.max_msgs_per > 0:
+        limit_subjects(s)
+    keep_limits(s, 0)
+    age_arm(s)
+    return ST_OK
+
+
+cdef struct Excess:
+    uint64_t max
+    uint32_t* ids
+    uint32_t n
+    uint32_t cap
+
+
+cdef int excess_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
+    cdef Excess* e = <Excess*> ctx
+    cdef uint32_t* p
+    if node_at(x, id).count <= e.max:
+        return 0
+    if e.n == e.cap:
+        p = <uint32_t*> realloc(e.ids, (e.cap * 2 + 64) * 4)
+        if p == NULL:
+            return 1
+        e.ids = p
+        e.cap = e.cap * 2 + 64
+    e.ids[e.n] = id
+    e.n += 1
+    return 0
+
+
+cdef void limit_subjects(Store* s) noexcept nogil:
+    cdef Excess e
+    cdef uint32_t i
+    memset(&e, 0, sizeof(e))
+    e.max = <uint64_t> s.max_msgs_per
+    index_each(&s.x, NULL, excess_visit, &e)
+    for i in range(e.n):
+        while node_at(&s.x, e.ids[i]).count > e.max:
+            take_seq(s, node_at(&s.x, e.ids[i]).first, RM_LIMIT)
+    free(e.ids)
+
+
+cdef void store_stop(Store* s) noexcept nogil:
+    cdef Committer* c = s.com
+    cdef Store** at
+    cdef uint32_t i
+    s.stopped = True
+    timer_cancel(&s.env.timers, &s.age_timer)
+    task_cancel(&s.env.tasks, &s.slim_task)
+    if s.storage == STORE_MEMORY:
+        return
+    at = &c.slim
+    while at[0] != NULL and at[0] != s:
+        at = &at[0].next_slim
+    if at[0] == s:
+        at[0] = s.next_slim
+    s.in_slim = False
+    for i in range(s.n_blocks):
+        lru_remove(c, block_i(s, i))
+
+
+cdef void ops_discard(Store* s) noexcept nogil:
+    cdef Op* op
+    cdef uint32_t i
+    while s.ops != NULL:
+        op = s.ops
+        s.ops = op.next
+        if op.kind == OP_DROP:
+            block_free(op.block)
+        elif op.kind == OP_PURGE:
+            for i in range(op.n):
+                block_free(op.blocks[i])
+            free(op.blocks)
+        bytes_free(&op.bytes)
+        free(op)
+    s.ops_tail = NULL
+
+
+cdef void store_detach(Store* s, bint drop) noexcept nogil:
+    """Waits until neither the commit thread nor the maintenance thread knows the store."""
+    cdef Committer* c = s.com
+    cdef Store** at
+    cdef Block** side
+    if not drop and s.dirty:
+        if not c.running:
+            commit_inline(c, s)
+    pthread_mutex_lock(&c.q)
+    while not drop and (s.dirty or s.ops != NULL) and c.running:
+        st_cond_wait(&c.idle, &c.q, INT64_MAX)
+    if s.dirty:
+        at = &c.dirty
+        while at[0] != NULL and at[0] != s:
+            at = &at[0].next_dirty
+        if at[0] == s:
+            at[0] = s.next_dirty
+        st_store(&s.dirty, 0)
+    side = &c.sides
+    while side[0] != NULL:
+        if side[0].store == s:
+            side[0].pins -= 1
+            side[0] = side[0].next_side
+        else:
+            side = &side[0].next_side
+    while s.busy:
+        st_cond_wait(&c.idle, &c.q, INT64_MAX)
+    active_remove(c, s)
+    at = &c.done
+    while at[0] != NULL and at[0] != s:
+        at = &at[0].next_done
+    if at[0] == s:
+        at[0] = s.next_done
+    pthread_mutex_unlock(&c.q)
+
+
+cdef void store_close(Store* s, bint remove) noexcept nogil:
+    cdef char path[4300]
+    if s.storage == STORE_FILE:
+        store_detach(s, remove)
+        ops_discard(s)
+        if remove:
+            tree_remove(s.files, s.msgs_dir)
+            snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
+            tree_remove(s.files, path)
+        elif s.done_errno == 0:
+            tail_close(s)
+    store_dispose(s)
+
+
+cdef void tail_close(Store* s) noexcept nogil:
+    """At a clean stop the last group is closed and the file cut to its size."""
+    cdef Round r
+    cdef Part p
+    cdef Piece piece
+    cdef Block* b = s.tail
+    cdef FileOps* f = s.files
+    if b == NULL or b.written == 0:
+        return
+    memset(&r, 0, sizeof(r))
+    memset(&p, 0, sizeof(p))
+    p.s = s
+    p.close = True
+    piece.b = b
+    piece.sealed = False
+    if piece_write(s.com, &r, &p, &piece) == 0 and block_fd(s, b, s.msgs_dir, &p.sync_dir) == 0:
+        f.truncate(f.ctx, b.fd, <off_t> b.written)
+        f.datasync(f.ctx, b.fd)
+    round_free(&r)

@@ -1,0 +1,338 @@
+# Filters: sets of subject patterns, walks over what they match, and cached sets of matching ids.
+
+ctypedef int (*visit_fn)(void* ctx, Index* x, uint32_t id, bint below) noexcept nogil
+# below: everything under the node (without itself) is meant. Returns 0 to go on.
+
+cdef struct IdSet:
+    # What a filter matches in one store, brought up to date by the births since.
+    uint64_t store
+    uint64_t births
+    uint64_t** pages
+    uint32_t n_pages
+    uint32_t n_ids              # FEW_IDS + 1: more than ids holds
+    uint32_t ids[FEW_IDS]
+    bint covers                 # every subject of the store matches
+
+
+cdef int filter_init(Filter* f, const Span* patterns, uint32_t n) noexcept nogil:
+    cdef uint32_t i, j
+    memset(f, 0, sizeof(Filter))
+    f.all = n == 0
+    if n == 0:
+        return ST_OK
+    f.patterns = <Span*> calloc(n, sizeof(Span))
+    if f.patterns == NULL:
+        return ST_NO_MEMORY
+    for i in range(n):
+        f.patterns[i].p = <const uint8_t*> malloc(patterns[i].n + 1)
+        if f.patterns[i].p == NULL:
+            filter_free(f)
+            return ST_NO_MEMORY
+        memcpy(<void*> f.patterns[i].p, patterns[i].p, patterns[i].n)
+        f.patterns[i].n = patterns[i].n
+        f.n = i + 1
+        if patterns[i].n == 1 and patterns[i].p[0] == c'>':
+            f.all = True
+    f.literal = n == 1 and subject_is_literal(f.patterns[0])
+    for i in range(n):
+        for j in range(i):
+            if subjects_overlap(f.patterns[i], f.patterns[j]):
+                f.overlap = True
+    return ST_OK
+
+
+cdef void idset_free(IdSet* c) noexcept nogil:
+    cdef uint32_t i
+    if c == NULL:
+        return
+    for i in range(c.n_pages):
+        free(c.pages[i])
+    free(c.pages)
+    free(c)
+
+
+cdef void filter_free(Filter* f) noexcept nogil:
+    cdef uint32_t i
+    for i in range(f.n):
+        free(<void*> f.patterns[i].p)
+    free(f.patterns)
+    idset_free(<IdSet*> f.cache)
+    memset(f, 0, sizeof(Filter))
+
+
+cdef bint filter_matches(const Filter* f, Span subject) noexcept nogil:
+    cdef uint32_t i
+    if f.all:
+        return True
+    for i in range(f.n):
+        if subject_matches(f.patterns[i], subject):
+            return True
+    return False
+
+
+cdef inline bint matches_all(const Filter* f) noexcept nogil:
+    return f == NULL or f.all
+
+
+# ---- walks ---------------------------------------------------------------------------------------------
+
+cdef uint32_t child_of(Index* x, uint32_t id, Span tok) noexcept nogil:
+    """The child of a node with that last token, 0 when there is none."""
+    cdef Node* n = node_at(x, id)
+    cdef Node* k
+    cdef uint32_t kid = n.kid, tried = 0
+    cdef uint8_t near[512]
+    cdef uint8_t* text = near
+    while kid and tried < 4:
+        k = node_at(x, kid)
+        if k.len - k.tok == tok.n and memcmp(text_at(x, k.text) + k.tok, tok.p, tok.n) == 0:
+            return kid
+        kid = k.next
+        tried += 1
+    if kid == 0:
+        return 0
+    if id == 0:
+        return index_find(x, tok)
+    if <uint32_t> n.len + 1 + tok.n > 65535:
+        return 0
+    if <uint32_t> n.len + 1 + tok.n > sizeof(near):
+        text = <uint8_t*> malloc(n.len + 1 + tok.n)
+        if text == NULL:
+            return 0
+    memcpy(text, text_at(x, n.text), n.len)
+    text[n.len] = c'.'
+    memcpy(text + n.len + 1, tok.p, tok.n)
+    kid = index_find(x, span(text, n.len + 1 + tok.n))
+    if text != near:
+        free(text)
+    return kid
+
+
+cdef int walk(Index* x, Span pat, uint32_t at, uint32_t id, visit_fn fn, void* ctx) noexcept nogil:
+    """Visits what the pattern, from byte `at` on, matches below a node. It recurses only at a `*`."""
+    cdef uint32_t end, kid, after
+    cdef bint last
+    cdef Node* n
+    cdef int r
+    while True:
+        end = at
+        while end < pat.n and pat.p[end] != c'.':
+            end += 1
+        last = end >= pat.n
+        if end - at == 1 and pat.p[at] == c'>' and last:
+            return fn(ctx, x, id, True)
+        if end - at == 1 and pat.p[at] == c'*':
+            kid = node_at(x, id).kid
+            while kid:
+                n = node_at(x, kid)
+                after = n.next
+                if last:
+                    r = fn(ctx, x, kid, False) if n.count else 0
+                else:
+                    r = walk(x, pat, end + 1, kid, fn, ctx)
+                if r:
+                    return r
+                kid = after
+            return 0
+        kid = child_of(x, id, span(pat.p + at, end - at))
+        if kid == 0:
+            return 0
+        if last:
+            return fn(ctx, x, kid, False) if node_at(x, kid).count else 0
+        id = kid
+        at = end + 1
+
+
+cdef inline uint32_t next_below(Index* x, uint32_t root, uint32_t id) noexcept nogil:
+    """Pre-order over what stands below root; start with id = root; 0 at the end."""
+    cdef Node* n = node_at(x, id)
+    if n.kid:
+        return n.kid
+    while id != root:
+        n = node_at(x, id)
+        if n.next:
+            return n.next
+        id = n.parent
+    return 0
+
+
+cdef struct Each:
+    const Filter* f
+    uint32_t which              # of the patterns
+    int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil
+    void* ctx
+
+
+cdef inline int each_one(Each* e, Index* x, uint32_t id) noexcept nogil:
+    cdef uint32_t i
+    if e.f != NULL and e.f.overlap:     # an earlier pattern has shown it already
+        for i in range(e.which):
+            if subject_matches(e.f.patterns[i], node_text(x, id)):
+                return 0
+    return e.fn(e.ctx, x, id)
+
+
+cdef int each_visit(void* ctx, Index* x, uint32_t id, bint below) noexcept nogil:
+    cdef Each* e = <Each*> ctx
+    cdef uint32_t root = id
+    cdef int r
+    if not below:
+        return each_one(e, x, id)
+    id = next_below(x, root, root)
+    while id:
+        if node_at(x, id).count:
+            r = each_one(e, x, id)
+            if r:
+                return r
+        id = next_below(x, root, id)
+    return 0
+
+
+cdef int index_each(Index* x, const Filter* f,
+                    int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil, void* ctx) noexcept nogil:
+    """Calls fn once for every subject that matches, until it returns other than 0. fn must not change the index."""
+    cdef Each e
+    cdef uint32_t i
+    cdef int r
+    e.f = f
+    e.fn = fn
+    e.ctx = ctx
+    e.which = 0
+    if matches_all(f):
+        e.f = NULL
+        if node_at(x, 0).count:
+            r = fn(ctx, x, 0)
+            if r:
+                return r
+        return each_visit(&e, x, 0, True)
+    for i in range(f.n):
+        e.which = i
+        r = walk(x, f.patterns[i], 0, 0, each_visit, &e)
+        if r:
+            return r
+    return 0
+
+
+cdef int total_visit(void* ctx, Index* x, uint32_t id, bint below) noexcept nogil:
+    cdef Node* n = node_at(x, id)
+    (<uint64_t*> ctx)[0] += n.total - n.count if below else n.count
+    return 0
+
+
+cdef int total_one(void* ctx, Index* x, uint32_t id) noexcept nogil:
+    (<uint64_t*> ctx)[0] += node_at(x, id).count
+    return 0
+
+
+cdef uint64_t index_total(Index* x, const Filter* f) noexcept nogil:
+    """Messages of all subjects that match."""
+    cdef uint64_t total = 0
+    cdef uint32_t i
+    if matches_all(f):
+        return node_at(x, 0).total
+    if f.overlap:
+        index_each(x, f, total_one, &total)
+        return total
+    for i in range(f.n):
+        walk(x, f.patterns[i], 0, 0, total_visit, &total)
+    return total
+
+
+# ---- cached sets of ids --------------------------------------------------------------------------------------
+
+cdef int idset_put(IdSet* c, uint32_t id, bint on) noexcept nogil:
+    cdef uint32_t k = id >> 12, cap, i
+    cdef uint64_t** pages
+    cdef uint64_t bit = <uint64_t> 1 << (id & 63)
+    if k >= c.n_pages:
+        if not on:
+            return 0
+        cap = max(k + 1, c.n_pages * 2)
+        pages = <uint64_t**> realloc(c.pages, cap * sizeof(uint64_t*))
+        if pages == NULL:
+            return -1
+        memset(pages + c.n_pages, 0, (cap - c.n_pages) * sizeof(uint64_t*))
+        c.pages = pages
+        c.n_pages = cap
+    if c.pages[k] == NULL:
+        if not on:
+            return 0
+        c.pages[k] = <uint64_t*> calloc(64, 8)
+        if c.pages[k] == NULL:
+            return -1
+    if not on:
+        c.pages[k][(id >> 6) & 63] &= ~bit
+        for i in range(min(c.n_ids, <uint32_t> FEW_IDS)):
+            if c.ids[i] == id and c.n_ids <= FEW_IDS:
+                c.n_ids -= 1
+                c.ids[i] = c.ids[c.n_ids]
+                break
+    elif not c.pages[k][(id >> 6) & 63] & bit:
+        c.pages[k][(id >> 6) & 63] |= bit
+        if c.n_ids < FEW_IDS:
+            c.ids[c.n_ids] = id
+        if c.n_ids <= FEW_IDS:
+            c.n_ids += 1
+    return 0
+
+
+cdef struct IdFill:
+    IdSet* set
+    uint32_t n
+    bint failed
+
+
+cdef int idset_fill(void* ctx, Index* x, uint32_t id) noexcept nogil:
+    cdef IdFill* fill = <IdFill*> ctx
+    fill.n += 1
+    if idset_put(fill.set, id, True) < 0:
+        fill.failed = True
+        return 1
+    return 0
+
+
+cdef IdSet* filter_ids(Store* s, const Filter* f) noexcept nogil:
+    """The ids that a filter (not one of everything) matches now; NULL when memory ran out."""
+    cdef Index* x = &s.x
+    cdef IdSet* c = <IdSet*> f.cache
+    cdef IdFill fill
+    cdef uint32_t id
+    cdef bint on, stale = False
+    if x.born == NULL:
+        x.born = <uint32_t*> calloc(BORN, 4)
+        if x.born == NULL:
+            return NULL
+        x.births += BORN + 1    # whatever was cached before this ring is out of date
+    if c != NULL and c.store == s.id and x.births - c.births <= BORN:
+        while c.births < x.births:
+            id = x.born[c.births % BORN]
+            on = filter_matches(f, node_text(x, id))
+            if c.covers:
+                if not on and node_at(x, id).count:
+                    stale = True
+                    break
+            elif idset_put(c, id, on) < 0:
+                return NULL
+            c.births += 1
+        if not stale:
+            return c
+    idset_free(c)
+    (<Filter*> f).cache = NULL
+    c = <IdSet*> calloc(1, sizeof(IdSet))
+    if c == NULL:
+        return NULL
+    c.store = s.id
+    c.births = x.births
+    fill.set = c
+    fill.n = 0
+    fill.failed = False
+    if index_total(x, f) == node_at(x, 0).total:
+        c.covers = True     # its bits are of no use as long as that holds
+        c.n_ids = FEW_IDS + 1
+    else:
+        index_each(x, f, idset_fill, &fill)
+    if fill.failed:
+        idset_free(c)
+        return NULL
+    (<Filter*> f).cache = c
+    return c

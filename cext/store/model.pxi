@@ -1,0 +1,249 @@
+# The structures of the store: index nodes, blocks, the store itself, the committer.
+#
+# Who may touch what: everything is the engine lock's, but for the fields marked (q), which are guarded by the
+# committer's own short mutex, and those marked (c), which belong to the commit thread alone. A block's `used`
+# is the one word that both sides change: the engine reserves a record with a compare-and-swap after it has
+# written it, the commit thread reserves its marker the same way.
+
+cdef enum:
+    REC_MIN = 30
+    REC_MAX = 33554432
+    HEAD = 22                   # rec_len, seq, ts, subj_len
+    MARKER = 80                 # a group's closing record: 30 + 50 bytes of payload
+    SLACK = 4096                # room behind the last record of a block for its markers
+    NODES = 1024                # index nodes a chunk
+    TEXT_CHUNK = 65536
+    TEXT_CLASSES = 72
+    BORN = 4096                 # how many new subjects a cached filter may miss before it is built anew
+    SLOTS_SMALL = 4096          # up to here a block's arrays are malloc'ed and grow; beyond, they are reserved whole
+    MEMORY_BLOCK = 524288
+    FEW_IDS = 64
+
+cdef uint64_t TOMB = <uint64_t> 1 << 62
+cdef uint64_t ERASED = <uint64_t> 1 << 63
+cdef uint32_t FAR = 0xffffffff
+cdef uint32_t HAS_HEADER = 0x80000000
+
+
+cdef struct Node:
+    # A prefix of whole tokens; a subject is a node with count > 0. Addressed by u32, never by a kept pointer.
+    uint64_t total              # messages at and below it
+    uint64_t first              # of its own messages, valid when count > 0
+    uint64_t last
+    uint32_t hash
+    uint32_t text               # of the whole prefix, in units of 4 bytes
+    uint32_t parent
+    uint32_t next               # siblings; free nodes are chained by it
+    uint32_t prev
+    uint32_t kid
+    uint32_t count
+    uint16_t len
+    uint16_t tok                # where its last token starts
+
+cdef struct Index:
+    Node** nodes
+    uint32_t n_chunks
+    uint32_t cap_chunks
+    uint32_t cap_first          # nodes allocated in the first chunk
+    uint32_t n_nodes
+    uint32_t free_node
+    uint32_t n_subjects
+    uint8_t** texts
+    uint32_t n_texts
+    uint32_t cap_texts
+    uint32_t cap_text0          # bytes allocated in the first chunk
+    uint32_t text_used          # in the last chunk
+    uint32_t text_free[TEXT_CLASSES]
+    uint64_t* slots             # hash << 32 | node; open addressing
+    uint32_t bits
+    uint32_t n_slots
+    uint64_t* old               # a smaller table that is moved over in small steps
+    uint32_t old_bits
+    uint32_t old_pos
+    uint64_t seed
+    uint64_t births
+    uint32_t* born              # ring of the last BORN new ids; NULL until a filter is cached
+    uint32_t memo
+    uint8_t* map                # chunks inside it are not malloc'ed (a loaded checkpoint)
+    size_t map_size
+
+cdef struct Block:
+    Store* store
+    uint64_t num
+    uint64_t base               # sequence of slot 0
+    uint64_t last               # the highest sequence it accounts for; base - 1 when none
+    int64_t first_ts
+    int64_t last_ts
+    uint32_t n                  # slots
+    uint32_t cap
+    uint32_t head               # no live slot below it
+    uint32_t live
+    uint64_t live_bytes
+    uint32_t* rel               # NULL: slot i holds base + i; else base + rel[i]
+    uint32_t cap_rel
+    uint32_t* off               # offset + 1; 0: removed
+    uint32_t* sid
+    uint32_t* nxt               # distance to the next message of its subject; 0: none
+    uint16_t* len               # bytes it counts; 65535: ask the record
+    void* arrays                # what the four stand in
+    size_t arrays_size          # 0: malloc'ed, else mapped
+    uint8_t* data
+    uint64_t data_cap           # of the region or mapping
+    bint region                 # anonymous and ours, not a mapping of the file
+    uint64_t used               # atomic: bytes of records and markers
+    bint sealed
+    bint damaged                # a bad range inside: kept as it is, never appended to or rewritten
+    bint foreign                # a record length or checksum of it was not covered by a marker
+    uint32_t tombs              # tombstones in it
+    uint64_t tomb_min           # lowest sequence they name
+    Block* next_empty
+    bint in_empties
+    Block* lru_next             # mapped sealed blocks, most recent first
+    Block* lru_prev
+    bint in_lru
+    Block* next_out             # (q) blocks with bytes to write, oldest first
+    bint dead                   # (q) left the store; freed when pins is 0
+    uint32_t pins               # (q)
+    bint compacting
+    bint gone                   # (q) its files are dealt with: whoever holds the last pin frees it
+    Block* next_side            # (q) sealed blocks that wait for their sidecar
+    int fd                      # (c)
+    uint64_t written            # (c)
+    uint64_t durable            # (c)
+    uint64_t zeroed             # (c) file size ahead of written that holds zeros
+    bint created                # (c) its directory entry is on disk
+    bint closed                 # (c) sealed, written whole, cut to size
+    bint rewritten              # (c) compacted: offsets of before mean nothing
+    bint open_group             # (c) the last group on disk is not closed by an empty marker
+
+cdef enum OpKind:
+    OP_DROP = 1                 # unlink block
+    OP_PURGE = 2                # replace the msgs directory; block: chain of the old ones
+    OP_ERASE = 3                # overwrite one record
+    OP_SWAP = 4                 # rename N.blk.tmp over N.blk
+    OP_LOG = 5                  # start a log anew with `bytes`
+
+cdef struct Op:
+    Op* next
+    OpKind kind
+    Block* block
+    Block** blocks
+    uint32_t n
+    uint64_t off
+    uint64_t size
+    Log* log
+    Bytes bytes
+    uint64_t done               # atomic: 1 carried out, 2 not
+
+cdef struct Store:
+    Env* env
+    Committer* com
+    FileOps* files
+    uint64_t id                 # tells stores apart in cached filters
+    int storage
+    int64_t max_msgs
+    int64_t max_bytes
+    int64_t max_age
+    int64_t max_msgs_per
+    bint trim
+    int retention
+    uint64_t block_size
+    uint64_t key[4]
+    char* dir                   # of the stream
+    char* msgs_dir
+    bint stopped
+    int64_t io_errno
+    Index x
+    Block** blocks
+    uint32_t b0                 # blocks[b0 : b0 + n_blocks] are in use
+    uint32_t n_blocks
+    uint32_t cap_blocks
+    Block* tail                 # the one appended to, NULL when the next append opens a new one
+    Block* memo_block
+    Block* empties
+    uint64_t next_num
+    uint64_t msgs
+    uint64_t bytes
+    uint64_t first_seq          # last_seq + 1 when empty
+    uint64_t last_seq
+    int64_t last_ts
+    uint64_t first_ts_seq       # memo of state's first_ts
+    int64_t first_ts
+    uint64_t ticket             # atomic
+    uint64_t shown_seq          # atomic: last_seq as the commit thread may see it
+    uint64_t durable_seq
+    uint64_t durable_ticket
+    uint64_t damage             # bad ranges met
+    removed_fn on_removed
+    durable_fn on_durable
+    void* ctx
+    Timer age_timer
+    Task slim_task              # memory storage: compaction in slices
+    bint replaying
+    uint64_t dirty              # atomic
+    Store* next_dirty           # (q)
+    Op* ops                     # (q)
+    Op* ops_tail                # (q)
+    Block* out                  # (q)
+    Block* out_tail             # (q)
+    Log* logs                   # (q)
+    uint32_t busy               # (q) threads at work on it
+    bint listed                 # (q) in the list of finished stores
+    Store* next_done            # (q)
+    uint64_t done_seq           # (q)
+    uint64_t done_ticket        # (q)
+    int done_errno              # (q)
+    uint64_t group              # (c)
+    bint caches_gone            # (c) index.db and the checkpoint were removed
+    bint unsynced               # (c) lazy mode: written since the last sync
+    int64_t active_at           # (c) monotonic time of its last group
+    Store* active_next          # (q) stores with something to do when idle
+    Store* active_prev
+    bint in_active
+    bint in_slim
+    Store* next_slim            # stores with blocks to compact
+
+cdef struct Log:
+    Store* store
+    char* path
+    int fd                      # (c)
+    uint64_t written            # (c)
+    Bytes staged                # (q)
+    Bytes writing               # (c)
+    uint64_t size
+    bint dirty                  # (q)
+    bint gone                   # (q) freed when written
+    Log* next                   # (q)
+
+cdef struct Committer:
+    Env* env
+    int64_t sync_interval
+    int wake_fd
+    pthread_mutex_t q
+    pthread_cond_t wake         # work for the commit thread
+    pthread_cond_t idle         # a store was let go
+    pthread_cond_t chores       # work for the maintenance thread
+    bint sleeping
+    bint stopping
+    bint running
+    int64_t due                 # when there is work without being called
+    int64_t synced_at
+    bint unsynced               # lazy mode: written since the last sync
+    char sync_dir[4096]
+    Block* sides                # chain by next_side
+    Store* dirty                # chain by next_dirty
+    Store* done                 # chain by next_done
+    uint64_t done_flag          # atomic
+    uint64_t groups             # written so far
+    uint64_t syncs
+    pthread_t keeper
+    bint keeper_runs
+    Store* active               # most recently committed first
+    Store* active_last
+    Block* lru                  # under the engine lock
+    Block* lru_last
+    uint32_t n_maps
+    Store* slim                 # under the engine lock
+    void* pool[4]               # (q) recycled regions of 8 MiB blocks
+    uint32_t n_pool
+    uint64_t pool_size

@@ -1,0 +1,260 @@
+# What Cython has no word for: atomics, mappings, prefetches and the loops that the compiler should vectorise.
+
+from libc.errno cimport EEXIST, EIO, ENOENT, ENOSPC, errno
+from libc.stdint cimport INT64_MAX, UINT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strlen
+
+from jsserver.cext.bytes cimport (
+    EV_LOG, EV_STORE_ERROR, Bytes, Env, Event, FileOps, HHState, Span, Task, Timer, bytes_add, bytes_free, bytes_reserve,
+    hh64, hh_final, hh_init, hh_update, posix_files, sha256, subject_is_literal, subject_matches, subjects_overlap,
+    task_cancel, task_post, timer_cancel, timer_set,
+)
+
+
+cdef extern from * nogil:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <dirent.h>
+    #include <errno.h>
+    #include <fcntl.h>
+    #include <pthread.h>
+    #include <stdint.h>
+    #include <string.h>
+    #include <sys/file.h>
+    #include <sys/mman.h>
+    #include <sys/random.h>
+    #include <sys/stat.h>
+    #include <time.h>
+    #include <unistd.h>
+
+    static inline uint64_t st_load(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
+    static inline void st_store(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
+    static inline void st_release(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+    static inline int st_cas(uint64_t *p, uint64_t expected, uint64_t v) {
+        return __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    }
+    static inline uint64_t st_add(uint64_t *p, uint64_t v) { return __atomic_add_fetch(p, v, __ATOMIC_SEQ_CST); }
+    static inline void st_prefetch(const void *p) { __builtin_prefetch(p); }
+
+    static inline uint64_t st_get64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
+    static inline uint32_t st_get32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
+    static inline uint16_t st_get16(const uint8_t *p) { uint16_t v; memcpy(&v, p, 2); return v; }
+    static inline void st_put64(uint8_t *p, uint64_t v) { memcpy(p, &v, 8); }
+    static inline void st_put32(uint8_t *p, uint32_t v) { memcpy(p, &v, 4); }
+    static inline void st_put16(uint8_t *p, uint16_t v) { memcpy(p, &v, 2); }
+
+    static inline uint64_t st_mix(uint64_t a, uint64_t b) {
+        unsigned __int128 m = (unsigned __int128)a * b;
+        return (uint64_t)m ^ (uint64_t)(m >> 64);
+    }
+    /* A keyed multiply-fold hash for tables whose seed is kept with them on disk. */
+    static inline uint32_t st_hash(uint64_t seed, const uint8_t *p, uint32_t n) {
+        uint64_t h = seed ^ n, a = 0, b = 0;
+        uint32_t left = n;
+        while (left > 16) {
+            h = st_mix(st_get64(p) ^ 0xa0761d6478bd642fULL, st_get64(p + 8) ^ h);
+            p += 16; left -= 16;
+        }
+        if (left >= 8) { a = st_get64(p); b = st_get64(p + left - 8); }
+        else if (left >= 4) { a = st_get32(p); b = st_get32(p + left - 4); }
+        else if (left) { a = ((uint64_t)p[0] << 16) | ((uint64_t)p[left >> 1] << 8) | p[left - 1]; }
+        h = st_mix(a ^ 0xe7037ed1a0b428dbULL, b ^ h);
+        return (uint32_t)(st_mix(h ^ 0x8ebc6af09c88c6e3ULL, seed ^ 0x589965cc75374cc3ULL) >> 32);
+    }
+
+    /* The first i in [i, n) with a[i] == v and live[i] != 0, or n. */
+    static uint32_t st_find(const uint32_t *a, const uint32_t *live, uint32_t i, uint32_t n, uint32_t v) {
+        while (i < n) {
+            if (n - i >= 32) {
+                uint32_t any = 0;
+                for (int j = 0; j < 32; j++) any |= (uint32_t)(a[i + j] == v);
+                if (!any) { i += 32; continue; }
+            }
+            uint32_t end = n - i >= 32 ? i + 32 : n;
+            for (; i < end; i++) if (a[i] == v && live[i]) return i;
+        }
+        return n;
+    }
+    /* The last i in [0, n) with a[i] == v and live[i] != 0; UINT32_MAX when none. */
+    static uint32_t st_find_back(const uint32_t *a, const uint32_t *live, uint32_t n, uint32_t v) {
+        while (n > 0) {
+            if (n >= 32) {
+                uint32_t any = 0;
+                for (int j = 1; j <= 32; j++) any |= (uint32_t)(a[n - j] == v);
+                if (!any) { n -= 32; continue; }
+            }
+            uint32_t end = n >= 32 ? n - 32 : 0;
+            while (n > end) { n--; if (a[n] == v && live[n]) return n; }
+        }
+        return UINT32_MAX;
+    }
+    static uint32_t st_first_live(const uint32_t *live, uint32_t i, uint32_t n) {
+        while (i < n) {
+            if (n - i >= 16) {
+                uint32_t any = 0;
+                for (int j = 0; j < 16; j++) any |= live[i + j];
+                if (!any) { i += 16; continue; }
+            }
+            if (live[i]) return i;
+            i++;
+        }
+        return n;
+    }
+    static uint32_t st_count_live(const uint32_t *live, uint32_t i, uint32_t n) {
+        uint32_t c = 0;
+        for (; i < n; i++) c += live[i] != 0;
+        return c;
+    }
+    static uint32_t st_count_id(const uint32_t *a, const uint32_t *live, uint32_t i, uint32_t n, uint32_t v) {
+        uint32_t c = 0;
+        for (; i < n; i++) c += (uint32_t)(a[i] == v) & (uint32_t)(live[i] != 0);
+        return c;
+    }
+    /* Sets of ids: pages of 4096 bits, NULL where none is set. */
+    static inline int st_has(uint64_t *const *pages, uint32_t n_pages, uint32_t id) {
+        uint32_t k = id >> 12;
+        if (k >= n_pages || !pages[k]) return 0;
+        return (pages[k][(id >> 6) & 63] >> (id & 63)) & 1;
+    }
+    static uint32_t st_count_set(uint64_t *const *pages, uint32_t n_pages, const uint32_t *a, const uint32_t *live,
+                                 uint32_t i, uint32_t n) {
+        uint32_t c = 0;
+        for (; i < n; i++) c += (uint32_t)st_has(pages, n_pages, a[i]) & (uint32_t)(live[i] != 0);
+        return c;
+    }
+    static uint32_t st_find_set(uint64_t *const *pages, uint32_t n_pages, const uint32_t *a, const uint32_t *live,
+                                uint32_t i, uint32_t n) {
+        for (; i < n; i++) if (live[i] && st_has(pages, n_pages, a[i])) return i;
+        return n;
+    }
+
+    static void *st_reserve(size_t n) {
+        void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p == MAP_FAILED) return NULL;
+        madvise(p, n, MADV_NOHUGEPAGE);
+        return p;
+    }
+    static void *st_map(int fd, size_t n, int writable) {
+        void *p = mmap(NULL, n, writable ? PROT_READ | PROT_WRITE : PROT_READ, writable ? MAP_PRIVATE : MAP_SHARED, fd, 0);
+        return p == MAP_FAILED ? NULL : p;
+    }
+    /* Puts the file's first n bytes (whole pages) in place of the anonymous pages at p, private to us. */
+    static int st_map_over(void *p, int fd, size_t n) {
+        void *r = mmap(p, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, 0);
+        return r == MAP_FAILED ? -errno : 0;
+    }
+    static int64_t st_clock(int id) {
+        struct timespec t;
+        clock_gettime(id, &t);
+        return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    }
+    static void st_cond_init(pthread_cond_t *c) {
+        pthread_condattr_t a;
+        pthread_condattr_init(&a);
+        pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+        pthread_cond_init(c, &a);
+        pthread_condattr_destroy(&a);
+    }
+    /* Waits until the monotonic time `deadline` (INT64_MAX: for ever). */
+    static void st_cond_wait(pthread_cond_t *c, pthread_mutex_t *m, int64_t deadline) {
+        if (deadline == INT64_MAX) { pthread_cond_wait(c, m); return; }
+        struct timespec t = {deadline / 1000000000, deadline % 1000000000};
+        pthread_cond_timedwait(c, m, &t);
+    }
+    static int st_is_dir(const char *path) {
+        struct stat st;
+        return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    }
+    static void st_random(void *p, size_t n) {
+        if (getrandom(p, n, 0) != (ssize_t)n) {
+            uint64_t v = (uint64_t)st_clock(CLOCK_MONOTONIC) * 0x9e3779b97f4a7c15ULL;
+            for (size_t i = 0; i < n; i++) ((uint8_t *)p)[i] = (uint8_t)(v >> (8 * (i & 7)));
+        }
+    }
+    """
+    uint64_t st_load(const uint64_t* p)
+    void st_store(uint64_t* p, uint64_t v)
+    void st_release(uint64_t* p, uint64_t v)
+    bint st_cas(uint64_t* p, uint64_t expected, uint64_t v)
+    uint64_t st_add(uint64_t* p, uint64_t v)
+    void st_prefetch(const void* p)
+    uint64_t st_get64(const uint8_t* p)
+    uint32_t st_get32(const uint8_t* p)
+    uint16_t st_get16(const uint8_t* p)
+    void st_put64(uint8_t* p, uint64_t v)
+    void st_put32(uint8_t* p, uint32_t v)
+    void st_put16(uint8_t* p, uint16_t v)
+    uint32_t st_hash(uint64_t seed, const uint8_t* p, uint32_t n)
+    uint32_t st_find(const uint32_t* a, const uint32_t* live, uint32_t i, uint32_t n, uint32_t v)
+    uint32_t st_find_back(const uint32_t* a, const uint32_t* live, uint32_t n, uint32_t v)
+    uint32_t st_first_live(const uint32_t* live, uint32_t i, uint32_t n)
+    uint32_t st_count_live(const uint32_t* live, uint32_t i, uint32_t n)
+    uint32_t st_count_id(const uint32_t* a, const uint32_t* live, uint32_t i, uint32_t n, uint32_t v)
+    bint st_has(uint64_t** pages, uint32_t n_pages, uint32_t id)
+    uint32_t st_count_set(uint64_t** pages, uint32_t n_pages, const uint32_t* a, const uint32_t* live, uint32_t i, uint32_t n)
+    uint32_t st_find_set(uint64_t** pages, uint32_t n_pages, const uint32_t* a, const uint32_t* live, uint32_t i, uint32_t n)
+    void* st_reserve(size_t n)
+    void* st_map(int fd, size_t n, bint writable)
+    int st_map_over(void* p, int fd, size_t n)
+    int64_t st_clock(int id)
+    bint st_is_dir(const char* path)
+    void st_random(void* p, size_t n)
+
+    ctypedef struct pthread_mutex_t:
+        pass
+    ctypedef struct pthread_cond_t:
+        pass
+    ctypedef unsigned long pthread_t
+    int pthread_mutex_init(pthread_mutex_t* m, void* attr)
+    int pthread_mutex_lock(pthread_mutex_t* m)
+    int pthread_mutex_unlock(pthread_mutex_t* m)
+    int pthread_mutex_destroy(pthread_mutex_t* m)
+    void st_cond_init(pthread_cond_t* c)
+    void st_cond_wait(pthread_cond_t* c, pthread_mutex_t* m, int64_t deadline)
+    int pthread_cond_signal(pthread_cond_t* c)
+    int pthread_cond_broadcast(pthread_cond_t* c)
+    int pthread_cond_destroy(pthread_cond_t* c)
+    int pthread_create(pthread_t* t, void* attr, void* (*fn)(void*) noexcept nogil, void* arg)
+    int pthread_join(pthread_t t, void** result)
+
+    ctypedef struct DIR:
+        pass
+    ctypedef struct dirent:
+        char* d_name
+    DIR* opendir(const char* path)
+    dirent* readdir "readdir"(DIR* d)
+    int closedir(DIR* d)
+    int c_mkdir "mkdir"(const char* path, int mode)
+    int c_rmdir "rmdir"(const char* path)
+    int c_fsync "fsync"(int fd)
+    int c_syncfs "syncfs"(int fd)
+    int c_flock "flock"(int fd, int op)
+    ssize_t c_write "write"(int fd, const void* p, size_t n)
+    int munmap(void* p, size_t n)
+    int madvise(void* p, size_t n, int advice)
+    int LOCK_EX
+    int LOCK_NB
+    int CLOCK_MONOTONIC
+    int CLOCK_REALTIME
+    int MADV_DONTNEED
+    int O_RDONLY
+    int O_RDWR
+    int O_CREAT
+    int O_TRUNC
+    int O_CLOEXEC
+    int O_DIRECTORY
+
+
+cdef enum:
+    PAGE = 4096
+
+
+cdef inline Span span(const void* p, uint32_t n) noexcept nogil:
+    cdef Span s
+    s.p = <const uint8_t*> p
+    s.n = n
+    return s

@@ -1,0 +1,385 @@
+# Questions to the store. None changes it, but for caches.
+
+cdef void store_state(Store* s, StoreState* out) noexcept nogil:
+    out.msgs = s.msgs
+    out.bytes = s.bytes
+    out.first_seq = s.first_seq
+    out.first_ts = first_time(s)
+    out.last_seq = s.last_seq
+    out.last_ts = s.last_ts
+    out.num_subjects = s.x.n_subjects
+    out.num_deleted = s.last_seq + 1 - s.first_seq - s.msgs
+
+
+cdef uint64_t store_ticket(Store* s) noexcept nogil:
+    return s.ticket
+
+
+cdef uint64_t store_durable_ticket(Store* s) noexcept nogil:
+    return s.ticket if s.storage == STORE_MEMORY else s.durable_ticket
+
+
+cdef uint64_t store_durable_seq(Store* s) noexcept nogil:
+    return s.last_seq if s.storage == STORE_MEMORY else s.durable_seq
+
+
+cdef int slot_load(Store* s, Block* b, uint32_t i, Record* out) noexcept nogil:
+    cdef const uint8_t* p = block_data(b)
+    cdef uint64_t at = b.off[i] - 1
+    cdef Parsed r
+    if p == NULL:
+        return ST_IO
+    p += at
+    if not record_parse(p, b.used - at, &r):
+        return ST_DAMAGED
+    if not b.region and (r.raw_seq != seq_at(b, i) or not record_good(s.key, p, &r)):
+        return ST_DAMAGED
+    out.seq = r.seq
+    out.ts = r.ts
+    out.subject = r.subject
+    out.header = r.header
+    out.data = r.data
+    return ST_OK
+
+
+cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil:
+    cdef Block* b = block_of(s, seq)
+    cdef int64_t i = slot_of(b, seq) if b != NULL else -1
+    if i < 0 or b.off[i] == 0:
+        return ST_NOT_FOUND
+    return slot_load(s, b, <uint32_t> i, out)
+
+
+cdef int store_next(Store* s, const Filter* filter, uint64_t start, Record* out) noexcept nogil:
+    cdef uint64_t seq = store_next_seq(s, filter, start)
+    return store_load(s, seq, out) if seq else ST_NOT_FOUND
+
+
+cdef uint64_t next_any(Store* s, uint64_t start) noexcept nogil:
+    cdef uint32_t bi, i
+    cdef Block* b
+    if start <= s.first_seq:
+        return s.first_seq if s.msgs else 0
+    if start > s.last_seq:
+        return 0
+    b = s.memo_block
+    if b != NULL and b.base <= start <= b.last:
+        i = st_first_live(b.off, slot_from(b, start), b.n)
+        if i < b.n:
+            return seq_at(b, i)
+        start = b.last + 1
+    bi = block_from(s, start)
+    while bi < s.n_blocks:
+        b = block_i(s, bi)
+        if b.live:
+            i = st_first_live(b.off, slot_from(b, start), b.n)
+            if i < b.n:
+                s.memo_block = b
+                return seq_at(b, i)
+        bi += 1
+    return 0
+
+
+cdef uint64_t next_of_id(Store* s, uint32_t id, uint64_t start) noexcept nogil:
+    """The first message of a subject from a sequence on: along its chain if it is sparse, else by scanning."""
+    cdef Node* n = node_at(&s.x, id)
+    cdef uint64_t seq, steps
+    cdef Block* b
+    cdef int64_t i
+    if n.count == 0 or n.last < start:
+        return 0
+    if start <= n.first:
+        return n.first
+    if start == n.last:
+        return start
+    b = block_of(s, start - 1)      # a consumer asks right behind the message it had
+    i = slot_of(b, start - 1) if b != NULL else -1
+    if i >= 0 and b.sid[i] == id and b.off[i]:
+        return chain_next(s, b, <uint32_t> i, id)
+    if <uint64_t> n.count * 128 > n.last - n.first:
+        return scan_id(s, id, start)
+    seq = n.first
+    steps = n.count
+    while seq and seq < start and steps:
+        b = block_of(s, seq)
+        seq = chain_next(s, b, <uint32_t> slot_of(b, seq), id)
+        steps -= 1
+    return seq
+
+
+cdef uint64_t store_next_seq(Store* s, const Filter* filter, uint64_t start) noexcept nogil:
+    cdef IdSet* c
+    cdef uint32_t bi, i, id, k
+    cdef uint64_t best = 0, seq
+    cdef Block* b
+    if matches_all(filter):
+        return next_any(s, start)
+    if start > s.last_seq or s.msgs == 0:
+        return 0
+    if filter.literal:
+        id = index_find(&s.x, filter.patterns[0])
+        return next_of_id(s, id, start) if id else 0
+    c = filter_ids(s, filter)
+    if c == NULL:
+        return 0
+    if c.covers:
+        return next_any(s, start)
+    if c.n_ids <= FEW_IDS and <uint64_t> c.n_ids * 64 < s.msgs:
+        for k in range(c.n_ids):
+            seq = next_of_id(s, c.ids[k], start)
+            if seq and (best == 0 or seq < best):
+                best = seq
+        return best
+    start = max(start, s.first_seq)
+    bi = block_from(s, start)
+    while bi < s.n_blocks:
+        b = block_i(s, bi)
+        if b.live:
+            i = st_find_set(c.pages, c.n_pages, b.sid, b.off, slot_from(b, start), b.n)
+            if i < b.n:
+                return seq_at(b, i)
+        bi += 1
+    return 0
+
+
+# ---- last of --------------------------------------------------------------------------------------------------
+
+cdef uint64_t store_last_of(Store* s, Span literal) noexcept nogil:
+    cdef uint32_t id = index_find(&s.x, literal)
+    if id == 0 or node_at(&s.x, id).count == 0:
+        return 0
+    return node_at(&s.x, id).last
+
+
+cdef uint64_t store_count_of(Store* s, Span literal) noexcept nogil:
+    cdef uint32_t id = index_find(&s.x, literal)
+    return node_at(&s.x, id).count if id else 0
+
+
+cdef int newest_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
+    if node_at(x, id).last > (<uint64_t*> ctx)[0]:
+        (<uint64_t*> ctx)[0] = node_at(x, id).last
+    return 0
+
+
+cdef uint64_t last_any(Store* s) noexcept nogil:
+    cdef uint32_t bi = s.n_blocks, i
+    cdef Block* b
+    while bi and s.msgs:
+        bi -= 1
+        b = block_i(s, bi)
+        if b.live:
+            i = b.n
+            while i:
+                i -= 1
+                if b.off[i]:
+                    return seq_at(b, i)
+    return 0
+
+
+cdef uint64_t store_last_match(Store* s, const Filter* filter) noexcept nogil:
+    cdef uint64_t newest = 0
+    cdef uint32_t bi = s.n_blocks, i, tries = 0
+    cdef IdSet* c
+    cdef Block* b
+    if matches_all(filter):
+        return last_any(s)
+    if filter.literal:
+        return store_last_of(s, filter.patterns[0])
+    c = filter_ids(s, filter)
+    if c != NULL and c.covers:
+        return last_any(s)
+    if c != NULL and c.n_ids > FEW_IDS:     # many subjects: the newest is likely near the end
+        while bi and tries < 100000:
+            bi -= 1
+            b = block_i(s, bi)
+            i = b.n if b.live else 0
+            tries += i
+            while i:
+                i -= 1
+                if b.off[i] and st_has(c.pages, c.n_pages, b.sid[i]):
+                    return seq_at(b, i)
+    index_each(&s.x, filter, newest_visit, &newest)
+    return newest
+
+
+cdef struct Lasts:
+    Store* s
+    uint64_t upto
+    uint64_t* seqs
+    uint64_t n
+    uint64_t cap
+    bint failed
+
+
+cdef int lasts_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
+    cdef Lasts* l = <Lasts*> ctx
+    cdef Node* n = node_at(x, id)
+    cdef uint64_t seq = n.last
+    cdef uint64_t* p
+    if n.first > l.upto:
+        return 0
+    if seq > l.upto:
+        seq = prev_of(l.s, id, l.upto + 1)
+        if seq == 0:
+            return 0
+    if l.n == l.cap:
+        p = <uint64_t*> realloc(l.seqs, max(l.cap * 2, <uint64_t> 64) * 8)
+        if p == NULL:
+            l.failed = True
+            return 1
+        l.seqs = p
+        l.cap = max(l.cap * 2, <uint64_t> 64)
+    l.seqs[l.n] = seq
+    l.n += 1
+    return 0
+
+
+cdef int compare_seqs(const void* a, const void* b) noexcept nogil:
+    cdef uint64_t x = (<const uint64_t*> a)[0], y = (<const uint64_t*> b)[0]
+    return (x > y) - (x < y)
+
+
+cdef int64_t store_last_per_subject(Store* s, const Filter* filter, uint64_t upto, uint64_t** out) noexcept nogil:
+    cdef Lasts l
+    memset(&l, 0, sizeof(l))
+    l.s = s
+    l.upto = upto if upto else UINT64_MAX - 1
+    out[0] = NULL
+    if filter != NULL and filter.literal:
+        if index_find(&s.x, filter.patterns[0]) and store_count_of(s, filter.patterns[0]):
+            lasts_visit(&l, &s.x, index_find(&s.x, filter.patterns[0]))
+    else:
+        index_each(&s.x, filter, lasts_visit, &l)
+    if l.failed:
+        free(l.seqs)
+        return ST_NO_MEMORY
+    if l.n:
+        qsort(l.seqs, l.n, 8, compare_seqs)
+    out[0] = l.seqs
+    return <int64_t> l.n
+
+
+# ---- counts from a sequence on ----------------------------------------------------------------------------------
+
+cdef struct Tally:
+    # What to count: all, one id, or a set.
+    bint all
+    bint one
+    uint32_t id
+    IdSet* set
+
+
+cdef inline uint32_t tally(const Tally* t, const Block* b, uint32_t i, uint32_t n) noexcept nogil:
+    if t.all:
+        return b.live if i <= b.head and n == b.n else st_count_live(b.off, i, n)
+    if t.one:
+        return st_count_id(b.sid, b.off, i, n, t.id)
+    return st_count_set(t.set.pages, t.set.n_pages, b.sid, b.off, i, n)
+
+
+cdef uint64_t store_pending(Store* s, const Filter* filter, uint64_t start) noexcept nogil:
+    cdef uint64_t total = index_total(&s.x, filter), n = 0, seq
+    cdef uint32_t bi, k
+    cdef Tally t
+    cdef Block* b
+    cdef bint tail_side
+    cdef Node* node
+    if start <= s.first_seq or total == 0:
+        return total
+    if start > s.last_seq:
+        return 0
+    memset(&t, 0, sizeof(t))
+    t.all = matches_all(filter)
+    if not t.all and filter.literal:
+        t.one = True
+        t.id = index_find(&s.x, filter.patterns[0])
+        node = node_at(&s.x, t.id)
+        if start <= node.first:
+            return total
+        if start > node.last:
+            return 0
+        if <uint64_t> node.count * 64 < s.last_seq - s.first_seq:   # few: walk along them
+            seq = next_of_id(s, t.id, start)
+            while seq:
+                n += 1
+                b = block_of(s, seq)
+                seq = chain_next(s, b, <uint32_t> slot_of(b, seq), t.id)
+            return n
+    elif not t.all:
+        t.set = filter_ids(s, filter)
+        if t.set == NULL:
+            return 0
+        t.all = t.set.covers
+    tail_side = s.last_seq - start < start - s.first_seq
+    bi = block_from(s, start)
+    if tail_side:
+        for k in range(bi, s.n_blocks):
+            b = block_i(s, k)
+            if b.live:
+                n += tally(&t, b, slot_from(b, start) if k == bi else 0, b.n)
+        return n
+    for k in range(min(bi + 1, s.n_blocks)):
+        b = block_i(s, k)
+        if b.live:
+            n += tally(&t, b, b.head, slot_from(b, start))
+    return total - n
+
+
+# ---- by time, lists -------------------------------------------------------------------------------------------------
+
+cdef uint64_t store_seq_at(Store* s, int64_t ts) noexcept nogil:
+    cdef uint32_t bi, lo, hi, mid, i
+    cdef Block* b
+    for bi in range(s.n_blocks):
+        b = block_i(s, bi)
+        if b.live == 0 or b.last_ts < ts:
+            continue
+        lo = b.head
+        hi = b.n
+        while lo < hi:      # over live slots: a removed one is judged by the next live
+            mid = (lo + hi) >> 1
+            i = st_first_live(b.off, mid, hi)
+            if i == hi:
+                hi = mid
+            elif ts_of(b, i) < ts:
+                lo = i + 1
+            else:
+                hi = mid
+        i = st_first_live(b.off, lo, b.n)
+        if i < b.n:
+            return seq_at(b, i)
+    return s.last_seq + 1
+
+
+cdef struct Listing:
+    int (*fn)(void* ctx, Span subject, uint64_t count) noexcept nogil
+    void* ctx
+
+
+cdef int listing_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
+    cdef Listing* l = <Listing*> ctx
+    return l.fn(l.ctx, node_text(x, id), node_at(x, id).count) if id else 0
+
+
+cdef void store_subjects(Store* s, const Filter* filter,
+                         int (*fn)(void* ctx, Span subject, uint64_t count) noexcept nogil, void* ctx) noexcept nogil:
+    cdef Listing l
+    l.fn = fn
+    l.ctx = ctx
+    index_each(&s.x, filter, listing_visit, &l)
+
+
+cdef uint64_t store_deleted(Store* s, uint64_t start, uint64_t* out, uint64_t cap) noexcept nogil:
+    cdef uint64_t seq = max(start, s.first_seq), n = 0, live
+    while seq <= s.last_seq and n < cap:
+        live = next_any(s, seq)
+        if live == 0:
+            live = s.last_seq + 1
+        while seq < live and n < cap:
+            out[n] = seq
+            n += 1
+            seq += 1
+        if seq == live:
+            seq += 1
+    return n

@@ -1,0 +1,154 @@
+# Records as they stand in blocks: sizes, encoding, checksums, and the marker that closes a group.
+#
+# A marker is a tombstone of sequence 0, which every reader of the format passes over. Its payload:
+#   magic u64 · group u64 · start offset u64 · durable offset u64 · digest u64 · records u32 · flags u32 · 0 u16
+# The digest runs over the lengths and checksums of the group's records, so that with the records' own checksums every
+# byte of the group is covered, lengths included, and none is hashed twice.
+
+cdef uint64_t MARKER_MAGIC = 0x314b524d534a534a
+cdef enum:
+    MARK_LAZY = 1               # written by a store that acks before it syncs
+    MARK_WHOLE = 2              # covers a whole rewritten block
+
+cdef struct Mark:
+    uint64_t group
+    uint64_t start
+    uint64_t durable
+    uint64_t digest
+    uint32_t count
+    uint32_t flags
+
+cdef struct Parsed:
+    # One record found in a block's bytes; the spans point into them.
+    uint32_t size
+    bint headed
+    uint64_t raw_seq
+    uint64_t seq                # without its flags
+    int64_t ts
+    Span subject
+    Span header
+    Span data
+
+
+cdef void store_key(Span name, uint64_t* key) noexcept nogil:
+    """The key of a text's checksums: its SHA-256."""
+    sha256(name.p, name.n, <uint8_t*> key)
+
+
+cdef inline uint64_t record_size(Span subject, Span header, Span data) noexcept nogil:
+    return <uint64_t> REC_MIN + subject.n + data.n + (4 + <uint64_t> header.n if header.n else 0)
+
+
+cdef inline void record_write(uint8_t* p, uint32_t size, uint64_t seq, int64_t ts, Span subject, Span header,
+                              Span data) noexcept nogil:
+    """Everything but the checksum."""
+    st_put32(p, size | HAS_HEADER if header.n else size)
+    st_put64(p + 4, seq)
+    st_put64(p + 12, <uint64_t> ts)
+    st_put16(p + 20, <uint16_t> subject.n)
+    p += HEAD
+    memcpy(p, subject.p, subject.n)
+    p += subject.n
+    if header.n:
+        st_put32(p, header.n)
+        memcpy(p + 4, header.p, header.n)
+        p += 4 + header.n
+    if data.n:
+        memcpy(p, data.p, data.n)
+
+
+cdef bint record_parse(const uint8_t* p, uint64_t left, Parsed* r) noexcept nogil:
+    """Whether a record of sane lengths starts here."""
+    cdef uint32_t head, sub, hdr = 0, at
+    if left < REC_MIN:
+        return False
+    head = st_get32(p)
+    r.headed = (head & HAS_HEADER) != 0
+    r.size = head & 0x7fffffff
+    sub = st_get16(p + 20)
+    if r.size < REC_MIN or r.size > REC_MAX or r.size > left or sub > r.size - REC_MIN:
+        return False
+    at = HEAD + sub
+    if r.headed:
+        if sub + 4 > r.size - REC_MIN:
+            return False
+        hdr = st_get32(p + at)
+        at += 4
+        if hdr > r.size - 8 - at:
+            return False
+    r.raw_seq = st_get64(p + 4)
+    r.seq = r.raw_seq & ~(TOMB | ERASED)
+    r.ts = <int64_t> st_get64(p + 12)
+    r.subject = span(p + HEAD, sub)
+    r.header = span(p + at, hdr)
+    r.data = span(p + at + hdr, r.size - 8 - at - hdr)
+    return True
+
+
+cdef uint64_t record_hash(const uint64_t* key, const uint8_t* p, const Parsed* r) noexcept nogil:
+    """Over bytes 4..19, subject, header and payload: the lengths between them are left out."""
+    cdef HHState h
+    hh_init(&h, key)
+    hh_update(&h, p + 4, 16)
+    if r.headed:
+        hh_update(&h, r.subject.p, r.subject.n)
+        hh_update(&h, r.header.p, r.header.n + r.data.n)
+    else:
+        hh_update(&h, r.subject.p, r.subject.n + r.data.n)
+    return hh_final(&h)
+
+
+cdef inline bint record_good(const uint64_t* key, const uint8_t* p, const Parsed* r) noexcept nogil:
+    return st_get64(p + r.size - 8) == record_hash(key, p, r)
+
+
+cdef inline void digest_init(HHState* h, const uint64_t* key) noexcept nogil:
+    hh_init(h, key)
+
+
+cdef inline void digest_add(HHState* h, const uint8_t* p, const Parsed* r) noexcept nogil:
+    cdef uint8_t line[24]
+    st_put32(line, st_get32(p))
+    st_put32(line + 4, st_get16(p + 20))
+    st_put32(line + 8, r.header.n if r.headed else 0)
+    st_put32(line + 12, 0)
+    memcpy(line + 16, p + r.size - 8, 8)
+    hh_update(h, line, 24)
+
+
+cdef void bare_write(const uint64_t* key, uint8_t* p, uint64_t raw_seq, int64_t ts) noexcept nogil:
+    """A record without subject and payload: 30 bytes, checksum included."""
+    st_put32(p, REC_MIN)
+    st_put64(p + 4, raw_seq)
+    st_put64(p + 12, <uint64_t> ts)
+    st_put16(p + 20, 0)
+    st_put64(p + 22, hh64(key, p + 4, 16))
+
+
+cdef void marker_write(const uint64_t* key, uint8_t* p, const Mark* m) noexcept nogil:
+    cdef Parsed r
+    memset(p, 0, MARKER)
+    st_put32(p, MARKER)
+    st_put64(p + 4, TOMB)
+    st_put64(p + 22, MARKER_MAGIC)
+    st_put64(p + 30, m.group)
+    st_put64(p + 38, m.start)
+    st_put64(p + 46, m.durable)
+    st_put64(p + 54, m.digest)
+    st_put32(p + 62, m.count)
+    st_put32(p + 66, m.flags)
+    record_parse(p, MARKER, &r)
+    st_put64(p + MARKER - 8, record_hash(key, p, &r))
+
+
+cdef bint marker_read(const uint8_t* p, const Parsed* r, Mark* m) noexcept nogil:
+    """Whether this record (its checksum checked) is one of our markers."""
+    if r.raw_seq != TOMB or r.size != MARKER or st_get64(p + 22) != MARKER_MAGIC:
+        return False
+    m.group = st_get64(p + 30)
+    m.start = st_get64(p + 38)
+    m.durable = st_get64(p + 46)
+    m.digest = st_get64(p + 54)
+    m.count = st_get32(p + 62)
+    m.flags = st_get32(p + 66)
+    return True
