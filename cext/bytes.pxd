@@ -1,6 +1,7 @@
 """What every layer stands on: spans, messages, hashes, timers, tables, and the environment handed in."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport UINT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, strlen
 from posix.types cimport off_t
 
 
@@ -10,6 +11,29 @@ cdef struct Span:
     # A borrowed view: valid only until whoever owns the bytes may move or free them.
     const uint8_t* p
     uint32_t n
+
+
+cdef inline Span span(const void* p, uint32_t n) noexcept nogil:
+    cdef Span s
+    s.p = <const uint8_t*>p
+    s.n = n
+    return s
+
+
+# Of a NUL-terminated text shorter than 4 GiB.
+cdef inline Span span_c(const char* text) noexcept nogil:
+    return span(text, <uint32_t>strlen(text))
+
+
+# Borrowed from a Python object that the caller keeps alive.
+cdef inline Span span_of(bytes b) except *:
+    if len(b) > UINT32_MAX:
+        raise ValueError(f"{len(b)} bytes are too long for a span")
+    return span(<const char*>b, <uint32_t>len(b))
+
+
+cdef inline bint span_eq(Span a, Span b) noexcept nogil:
+    return a.n == b.n and (a.n == 0 or memcmp(a.p, b.p, a.n) == 0)
 
 
 cdef struct Msg:
@@ -68,6 +92,8 @@ cdef void timer_cancel(TimerHeap* h, Timer* t) noexcept nogil
 cdef int64_t timer_next(TimerHeap* h) noexcept nogil
 # Fires what is due at `now`, at most `limit` of them; returns how many.
 cdef uint32_t timer_run(TimerHeap* h, int64_t now, uint32_t limit) noexcept nogil
+# Forgets every timer and frees the heap.
+cdef void timers_free(TimerHeap* h) noexcept nogil
 
 
 # ---- tasks: work that is due once in this turn ---------------------------------------------------
@@ -96,7 +122,8 @@ cdef uint32_t task_run(TaskList* l, uint32_t limit) noexcept nogil
 # ---- tables --------------------------------------------------------------------------------------
 
 cdef struct U64Map:
-    # Open addressing, linear probing with backward-shift deletion. Key 0 is not allowed.
+    # Open addressing, linear probing with backward-shift deletion. Key 0 is refused (-1).
+    # Putting and deleting may move keys and vals.
     uint64_t* keys
     uint64_t* vals
     uint32_t cap
@@ -150,6 +177,40 @@ cdef bint subjects_overlap(Span a, Span b) noexcept nogil
 # The value of the first line `name: value` in a header block, blanks before it skipped; .p NULL if absent.
 # Names are case-sensitive and must follow CRLF directly, as nats-server looks them up.
 cdef Span header_get(Span block, const char* name) noexcept nogil
+
+
+# ---- JSON ------------------------------------------------------------------------------------------
+
+cdef enum JsonKind:
+    JSON_NULL = 0
+    JSON_FALSE
+    JSON_TRUE
+    JSON_NUMBER
+    JSON_STRING
+    JSON_ARRAY
+    JSON_OBJECT
+
+cdef struct JsonItem:
+    int kind
+    Span text               # a string's inside, a number's or word's text, a nested value whole
+    bint escaped            # a string with escapes: json_text resolves them
+
+cdef struct JsonReader:
+    const uint8_t* p
+    const uint8_t* end
+    bint first
+    uint8_t close
+
+cdef void json_open(JsonReader* r, Span text) noexcept nogil
+cdef bint json_enter_object(JsonReader* r) noexcept nogil                        # False: it is none
+cdef bint json_enter_array(JsonReader* r) noexcept nogil
+cdef int json_next_member(JsonReader* r, JsonItem* key, JsonItem* val) noexcept nogil   # 1 | 0 end | -1 bad JSON
+cdef int json_next_element(JsonReader* r, JsonItem* val) noexcept nogil                 # likewise
+cdef bint json_at_end(JsonReader* r) noexcept nogil
+cdef bint json_key_is(const JsonItem* key, const char* lower_case_name) noexcept nogil
+cdef bint json_int(const JsonItem* it, int64_t* out) noexcept nogil
+cdef bint json_uint(const JsonItem* it, uint64_t* out) noexcept nogil
+cdef int json_text(const JsonItem* it, uint8_t* out, uint32_t cap) noexcept nogil       # length | -1
 
 
 # ---- files -----------------------------------------------------------------------------------------
@@ -215,9 +276,37 @@ cdef struct Outlet:
     # Copies the event into the control inbox.
     void (*event)(void* ctx, const Event* e) noexcept nogil
 
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+    ctypedef struct pthread_cond_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t* m, void* attr)
+    int pthread_mutex_lock(pthread_mutex_t* m)
+    int pthread_mutex_unlock(pthread_mutex_t* m)
+    int pthread_mutex_destroy(pthread_mutex_t* m)
+
+cdef struct EnvLock:
+    # A fair lock out of two: whoever waits holds `next`, so that the reactor, which lets go of `held`
+    # only to take it again, cannot pass by.
+    pthread_mutex_t held
+    pthread_mutex_t next
+
+cdef inline void env_lock_init(EnvLock* l) noexcept nogil:
+    pthread_mutex_init(&l.held, NULL)
+    pthread_mutex_init(&l.next, NULL)
+
+cdef inline void env_lock(Env* e) noexcept nogil:
+    pthread_mutex_lock(&e.lock.next)
+    pthread_mutex_lock(&e.lock.held)
+    pthread_mutex_unlock(&e.lock.next)
+
+cdef inline void env_unlock(Env* e) noexcept nogil:
+    pthread_mutex_unlock(&e.lock.held)
+
 cdef struct Env:
     # One an engine. Everything below is used only under `lock`, but for the commit thread's file work.
-    void* lock            # pthread_mutex_t*: the engine lock
+    EnvLock* lock         # the engine lock: env_lock, env_unlock
     int64_t now           # wall clock, ns since 1970; set by whoever drives, before each turn
     int64_t mono          # monotonic ns, likewise
     TimerHeap timers      # deadlines on the monotonic clock
@@ -227,4 +316,3 @@ cdef struct Env:
     uint64_t random       # state of env_random
 
 cdef uint64_t env_random(Env* e) noexcept nogil
-# Wakes the driver so that it runs tasks (called by the commit thread, with the lock held).

@@ -2,10 +2,12 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Span, inbound_fn
+from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, inbound_fn
 
 
 # ---- subscriptions -------------------------------------------------------------------------------
+
+cdef struct Sublist
 
 cdef struct Sub:
     # One subscription, allocated with its texts in one piece (sub_new). Once removed it is `closed`
@@ -19,9 +21,11 @@ cdef struct Sub:
     uint64_t delivered      # messages since SUB
     uint64_t max            # UNSUB max; 0: none
     bint closed
+    bint filtered           # deliveries are checked one by one against the client's deny list
     Sub* next               # list of its client's subscriptions; after removal: of what gc frees
     Sub* prev
     uint64_t hash
+    Sublist* list           # where a subscription of the server's own is inserted
 
 cdef Sub* sub_new(Span subject, Span queue, Span sid) noexcept nogil     # NULL: no memory
 cdef void sub_free(Sub* s) noexcept nogil                                # only if it was never inserted
@@ -49,8 +53,6 @@ cdef struct SublistStats:
     uint64_t cache_hits
     uint32_t max_fanout     # over the cached results
     double avg_fanout
-
-cdef struct Sublist
 
 cdef Sublist* sublist_new() noexcept nogil
 cdef void sublist_free(Sublist* l) noexcept nogil                         # and every sub still in it
@@ -86,3 +88,184 @@ cdef enum:
     PERM_PUB_DENY = 1
     PERM_SUB_ALLOW = 2
     PERM_SUB_DENY = 3
+
+
+# ---- clients: whoever sends and receives over the protocol ------------------------------------------
+
+cdef struct Chunk:
+    # A piece of an out buffer: [start, end) waits to be written.
+    Chunk* next
+    uint32_t start
+    uint32_t end
+    uint32_t cap
+
+cdef inline uint8_t* chunk_data(Chunk* c) noexcept nogil:
+    return <uint8_t*>c + sizeof(Chunk)
+
+cdef enum CloseReason:
+    # In the order of close_reasons (faces.pxi); 0 is open.
+    CLOSE_CLIENT = 1
+    CLOSE_AUTH_TIMEOUT
+    CLOSE_AUTH_FAILURE
+    CLOSE_SLOW_PENDING
+    CLOSE_SLOW_DEADLINE
+    CLOSE_WRITE_ERROR
+    CLOSE_READ_ERROR
+    CLOSE_PARSE_ERROR
+    CLOSE_STALE
+    CLOSE_PROTOCOL_VIOLATION
+    CLOSE_BAD_VERSION
+    CLOSE_MAX_CONNECTIONS
+    CLOSE_MAX_PAYLOAD
+    CLOSE_MAX_CONTROL_LINE
+    CLOSE_MAX_SUBSCRIPTIONS
+    CLOSE_SHUTDOWN
+    CLOSE_REVOKED
+    CLOSE_HEADER_VIOLATION
+    CLOSE_NO_RESPONDERS_HEADERS
+    CLOSE_KICKED
+
+cdef struct Reply:
+    # A reply subject that allow_responses opened for a client.
+    int64_t expires         # monotonic ns
+    int32_t left            # messages; negative: unlimited
+
+cdef struct Account
+cdef struct Engine
+
+cdef struct Client:
+    uint64_t cid
+    Engine* engine
+    Account* account
+    Permissions* perms      # NULL: everything allowed
+    int64_t max_payload
+    bint verbose
+    bint pedantic
+    bint echo
+    bint headers
+    bint no_responders
+    bint responses          # allow_responses
+    int32_t responses_max
+    int64_t responses_ttl   # ns
+    StrMap replies          # reply subject -> Reply*
+    StrMap subs             # sid -> Sub*
+    Sub* first_sub
+    uint32_t n_subs
+    # the way out
+    Chunk* head
+    Chunk* tail
+    uint64_t pending        # bytes in the chunks
+    uint32_t fan_out        # messages delivered since the last flush
+    bint dirty              # linked in engine.dirty
+    Client* next_dirty
+    int closing             # CloseReason; 0: open
+    Client* next_closing
+    uint64_t in_msgs
+    uint64_t in_bytes
+    uint64_t out_msgs
+    uint64_t out_bytes
+
+cdef struct Watch:
+    Watch* next             # same subject
+    Account* account
+    Span subject            # owned
+    Span group              # owned
+    uint32_t count          # subscriptions that are exactly this
+    void (*fn)(void* target, bint active) noexcept nogil
+    void* target
+
+cdef struct Account:
+    Engine* engine
+    uint32_t index
+    Span name               # owned
+    Sublist* subs
+    StrMap watches          # subject -> Watch*
+    uint64_t in_msgs
+    uint64_t in_bytes
+    uint64_t out_msgs
+    uint64_t out_bytes
+
+cdef enum InboxKind:
+    # What the control plane finds in its inbox, beside the EventKinds of the lower layers (< 100).
+    IN_REQUEST = 100        # text: subject, reply, header, data; num[0] = account index
+    IN_CONNECT = 101        # a CONNECT that needs a decision; text: json; its connection waits
+    IN_OPENED = 102         # text: address; (only when debugging)
+    IN_CLOSED = 103         # text: address, name, lang, version; num: see faces.pxi
+    IN_VIOLATION = 104      # text: message for the log, subject, queue, sid
+    IN_TRACE = 105          # text: line; num[0] = direction
+    IN_DROPPED = 106        # num[0] = requests dropped because the queue was full
+    IN_ERROR = 107          # text: message for the log about a connection
+
+cdef struct Inbox:
+    # Items for the control plane, serialised one behind the other; filled under the engine lock.
+    Bytes items
+    uint32_t n
+    uint32_t requests
+    uint32_t requests_max
+    uint64_t dropped
+    int fd                  # eventfd, written once until the next drain
+    bint signalled
+
+cdef struct EngineLimits:
+    int64_t max_payload
+    int64_t max_control_line
+    int64_t max_pending
+    int64_t max_subscriptions   # 0: unlimited
+    int64_t max_sub_tokens      # 0: unlimited
+    int64_t max_connections
+    bint headers                # header support
+    bint stall                  # slow fast producers down
+
+cdef struct EngineStats:
+    uint64_t in_msgs
+    uint64_t in_bytes
+    uint64_t out_msgs
+    uint64_t out_bytes
+    uint64_t slow_consumers
+    uint64_t slow_clients
+    uint64_t stale
+    uint64_t stalls
+    uint64_t total_connections
+
+cdef struct Engine:
+    Env env
+    EngineLimits limits
+    EngineStats stats
+    Account** accounts
+    uint32_t n_accounts
+    Client* dirty
+    Client* closing
+    Inbox inbox
+    uint32_t depth          # nested routes under way
+    bint stalled            # the turn delivered to a client near its limit
+    bint trace
+    bint debug
+    Chunk* free_small
+    Chunk* free_large
+    uint32_t n_free_small
+    uint32_t n_free_large
+
+cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil
+cdef void engine_free(Engine* e) noexcept nogil
+cdef Account* engine_account(Engine* e, Span name) noexcept nogil          # found or made; NULL: no memory
+
+# Routes m inside m.account; src is the publishing client or NULL. Returns the number of receivers.
+cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil
+# Frees what routing retired; called between messages when nothing is being routed.
+cdef void engine_gc(Engine* e) noexcept nogil
+
+cdef void client_init(Client* c, Engine* e, uint64_t cid) noexcept nogil
+# Removes subscriptions and buffers; the struct itself is its owner's.
+cdef void client_free(Client* c) noexcept nogil
+cdef void client_close(Client* c, int reason) noexcept nogil
+cdef void client_write(Client* c, const void* p, size_t n) noexcept nogil
+cdef void client_error(Client* c, const char* text) noexcept nogil
+cdef void client_drop_subs(Client* c) noexcept nogil
+# Verbs, after parsing; they answer -ERR themselves. client_publish may set closing.
+cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil
+cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexcept nogil
+cdef void client_unsubscribe(Client* c, Span sid, uint64_t max) noexcept nogil
+cdef void chunk_release(Engine* e, Chunk* c) noexcept nogil
+
+cdef int inbox_put(Inbox* b, int kind, uint64_t cid, const Span* texts, uint32_t n_texts,
+                   const int64_t* nums, uint32_t n_nums) noexcept nogil

@@ -1,0 +1,18 @@
+"""What every layer stands on: hashes, timers, tasks, tables, subjects, headers and files."""
+
+cimport cython
+from libc.errno cimport EINTR, EINVAL, EIO, errno
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memchr, memcmp, memcpy, memset, strlen
+from posix.types cimport off_t
+
+import os
+
+include "bytes/hash.pxi"
+include "bytes/sha256.pxi"
+include "bytes/timers.pxi"
+include "bytes/tables.pxi"
+include "bytes/subjects.pxi"
+include "bytes/files.pxi"
+include "bytes/faces.pxi"

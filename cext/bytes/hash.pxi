@@ -1,0 +1,205 @@
+# HighwayHash-64 (Alakuijala, Cox, Wassenberg 2016: arXiv 1612.06257) and the hash of tables in memory.
+
+cdef extern from *:
+    """
+    #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+    #error "the data plane reads little-endian words in place"
+    #endif
+    static inline uint64_t load64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
+    static inline uint32_t load32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
+    /* Both halves of the 128-bit product, folded. */
+    static inline uint64_t mul_fold(uint64_t a, uint64_t b) {
+        unsigned __int128 r = (unsigned __int128)a * b;
+        return (uint64_t)r ^ (uint64_t)(r >> 64);
+    }
+    """
+    uint64_t load64(const uint8_t* p) noexcept nogil
+    uint32_t load32(const uint8_t* p) noexcept nogil
+    uint64_t mul_fold(uint64_t a, uint64_t b) noexcept nogil
+
+
+# ---- HighwayHash-64 --------------------------------------------------------------------------------
+
+@cython.overflowcheck(False)
+cdef inline uint64_t halves_swapped(uint64_t x) noexcept nogil:
+    return (x >> 32) | (x << 32)
+
+
+cdef void hh_init(HHState* s, const uint64_t* key) noexcept nogil:
+    s.mul0[0] = 0xdbe6d5d5fe4cce2fULL
+    s.mul0[1] = 0xa4093822299f31d0ULL
+    s.mul0[2] = 0x13198a2e03707344ULL
+    s.mul0[3] = 0x243f6a8885a308d3ULL
+    s.mul1[0] = 0x3bd39e10cb0ef593ULL
+    s.mul1[1] = 0xc0acf169b5f18a8cULL
+    s.mul1[2] = 0xbe5466cf34e90c6cULL
+    s.mul1[3] = 0x452821e638d01377ULL
+    cdef int i
+    for i in range(4):
+        s.v0[i] = s.mul0[i] ^ key[i]
+        s.v1[i] = s.mul1[i] ^ halves_swapped(key[i])
+    s.n_rest = 0
+
+
+@cython.overflowcheck(False)
+cdef inline void hh_zipper(const uint64_t* v, uint64_t* to) noexcept nogil:
+    # Adds the bytes of one 128-bit half of `v`, interleaved, to the same half of `to`.
+    cdef uint64_t a = v[0], b = v[1]
+    to[0] += ((((a & 0xff000000ULL) | (b & 0xff00000000ULL)) >> 24)
+              | (((a & 0xff0000000000ULL) | (b & 0xff000000000000ULL)) >> 16)
+              | (a & 0xff0000ULL) | ((a & 0xff00ULL) << 32)
+              | ((b & 0xff00000000000000ULL) >> 8) | (a << 56))
+    to[1] += ((((b & 0xff000000ULL) | (a & 0xff00000000ULL)) >> 24)
+              | (b & 0xff0000ULL) | ((b & 0xff0000000000ULL) >> 16)
+              | ((b & 0xff00ULL) << 24) | ((a & 0xff000000000000ULL) >> 8)
+              | ((b & 0xffULL) << 48) | (a & 0xff00000000000000ULL))
+
+
+@cython.overflowcheck(False)
+cdef inline void hh_lanes(HHState* s, const uint64_t* lanes) noexcept nogil:
+    cdef int i
+    for i in range(4):
+        s.v1[i] += s.mul0[i] + lanes[i]
+        s.mul0[i] ^= (s.v1[i] & 0xffffffffULL) * (s.v0[i] >> 32)
+        s.v0[i] += s.mul1[i]
+        s.mul1[i] ^= (s.v0[i] & 0xffffffffULL) * (s.v1[i] >> 32)
+    hh_zipper(&s.v1[0], &s.v0[0])
+    hh_zipper(&s.v1[2], &s.v0[2])
+    hh_zipper(&s.v0[0], &s.v1[0])
+    hh_zipper(&s.v0[2], &s.v1[2])
+
+
+cdef inline void hh_packet(HHState* s, const uint8_t* p) noexcept nogil:
+    cdef uint64_t lanes[4]
+    memcpy(lanes, p, 32)
+    hh_lanes(s, lanes)
+
+
+@cython.overflowcheck(False)
+cdef inline uint32_t rotl32(uint32_t x, uint32_t by) noexcept nogil:
+    return (x << by) | (x >> ((32 - by) & 31))
+
+
+@cython.overflowcheck(False)
+cdef inline void hh_remainder(HHState* s, const uint8_t* p, uint32_t n) noexcept nogil:
+    # The last 1..31 bytes.
+    cdef uint8_t packet[32]
+    cdef uint32_t whole = n & ~<uint32_t>3, odd = n & 3
+    cdef uint64_t n64 = n
+    cdef int i
+    for i in range(4):
+        s.v0[i] += (n64 << 32) + n64
+        s.v1[i] = (<uint64_t>rotl32(<uint32_t>(s.v1[i] >> 32), n) << 32) | rotl32(<uint32_t>s.v1[i], n)
+    memset(packet, 0, 32)
+    memcpy(packet, p, whole)
+    if n & 16:
+        memcpy(packet + 28, p + n - 4, 4)
+    elif odd:
+        packet[16] = p[whole]
+        packet[17] = p[whole + (odd >> 1)]
+        packet[18] = p[n - 1]
+    hh_packet(s, packet)
+
+
+@cython.overflowcheck(False)
+cdef inline uint64_t hh_finish(HHState* s, const uint8_t* rest, uint32_t n_rest) noexcept nogil:
+    cdef uint64_t lanes[4]
+    cdef int i, j
+    if n_rest:
+        hh_remainder(s, rest, n_rest)
+    for i in range(4):
+        for j in range(4):
+            lanes[j] = halves_swapped(s.v0[j ^ 2])
+        hh_lanes(s, lanes)
+    return s.v0[0] + s.v1[0] + s.mul0[0] + s.mul1[0]
+
+
+cdef void hh_update(HHState* s, const uint8_t* p, size_t n) noexcept nogil:
+    cdef size_t take
+    if s.n_rest:
+        take = 32 - s.n_rest
+        if n < take:
+            take = n
+        if take:
+            memcpy(s.rest + s.n_rest, p, take)
+        s.n_rest += <uint32_t>take
+        if s.n_rest < 32:
+            return
+        hh_packet(s, s.rest)
+        s.n_rest = 0
+        p += take
+        n -= take
+    while n >= 32:
+        hh_packet(s, p)
+        p += 32
+        n -= 32
+    if n:
+        memcpy(s.rest, p, n)
+        s.n_rest = <uint32_t>n
+
+
+cdef uint64_t hh_final(HHState* s) noexcept nogil:
+    return hh_finish(s, s.rest, s.n_rest)
+
+
+cdef uint64_t hh64(const uint64_t* key, const uint8_t* p, size_t n) noexcept nogil:
+    cdef HHState s
+    hh_init(&s, key)
+    while n >= 32:
+        hh_packet(&s, p)
+        p += 32
+        n -= 32
+    return hh_finish(&s, p, <uint32_t>n)
+
+
+# ---- tables in memory --------------------------------------------------------------------------------
+# A folded-multiply hash (wyhash's construction). Its words are drawn at random too, not only its seed:
+# an input word equal to a known multiplier would make the product zero and so cancel the rest.
+
+cdef uint64_t table_words[4]
+
+
+def _seed_tables() -> None:
+    cdef const uint8_t[::1] raw = os.urandom(32)
+    cdef int i
+    for i in range(4):
+        table_words[i] = load64(&raw[8 * i]) | 1
+
+
+_seed_tables()
+
+
+@cython.overflowcheck(False)
+cdef uint64_t table_hash(const uint8_t* p, size_t n) noexcept nogil:
+    cdef uint64_t h = table_words[0], a, b
+    cdef size_t left = n
+    while left > 16:
+        h = mul_fold(load64(p) ^ table_words[1], load64(p + 8) ^ h)
+        p += 16
+        left -= 16
+    if left >= 8:
+        a = load64(p)
+        b = load64(p + left - 8)
+    elif left >= 4:
+        a = load32(p)
+        b = load32(p + left - 4)
+    elif left:
+        a = (<uint64_t>p[0] << 16) | (<uint64_t>p[left >> 1] << 8) | p[left - 1]
+        b = 0
+    else:
+        a = 0
+        b = 0
+    h = mul_fold(a ^ table_words[1], b ^ h)
+    return mul_fold(h ^ table_words[2], <uint64_t>n ^ table_words[3])
+
+
+# ---- random numbers ----------------------------------------------------------------------------------
+
+@cython.overflowcheck(False)
+cdef uint64_t env_random(Env* e) noexcept nogil:
+    # SplitMix64 (Steele, Lea, Flood 2014): for jitter and choice, not for secrets.
+    e.random += 0x9e3779b97f4a7c15ULL
+    cdef uint64_t z = e.random
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL
+    return z ^ (z >> 31)

@@ -1,0 +1,329 @@
+# A reader of small JSON texts without allocation: members of an object or elements of an array, one
+# by one, values as views. Nested values are checked and skipped; depth is bounded.
+
+cdef enum:
+    JSON_DEPTH_MAX = 64
+
+
+cdef inline void json_blanks(JsonReader* r) noexcept nogil:
+    while r.p < r.end and (r.p[0] == 32 or r.p[0] == 10 or r.p[0] == 13 or r.p[0] == 9):
+        r.p += 1
+
+
+cdef void json_open(JsonReader* r, Span text) noexcept nogil:
+    r.p = text.p
+    r.end = text.p + text.n
+    r.first = True
+    r.close = 0
+
+
+cdef bint json_enter(JsonReader* r, uint8_t opening) noexcept nogil:
+    json_blanks(r)
+    if r.p == r.end or r.p[0] != opening:
+        return False
+    r.p += 1
+    r.first = True
+    r.close = 125 if opening == 123 else 93
+    return True
+
+
+cdef bint json_enter_object(JsonReader* r) noexcept nogil:
+    return json_enter(r, 123)
+
+
+cdef bint json_enter_array(JsonReader* r) noexcept nogil:
+    return json_enter(r, 91)
+
+
+cdef bint json_string(JsonReader* r, JsonItem* it) noexcept nogil:
+    # At an opening quote.
+    cdef const uint8_t* start
+    cdef uint32_t i
+    r.p += 1
+    start = r.p
+    it.escaped = False
+    while r.p < r.end:
+        if r.p[0] == 34:
+            it.kind = JSON_STRING
+            it.text.p = start
+            it.text.n = <uint32_t>(r.p - start)
+            r.p += 1
+            return True
+        if r.p[0] < 32:
+            return False
+        if r.p[0] == 92:
+            it.escaped = True
+            r.p += 1
+            if r.p == r.end:
+                return False
+            if r.p[0] == 117:
+                for i in range(1, 5):
+                    if r.end - r.p <= <ssize_t>i or hex_value(r.p[i]) < 0:
+                        return False
+                r.p += 4
+            elif memchr(b"\"\\/bfnrt", r.p[0], 8) == NULL:
+                return False
+        r.p += 1
+    return False
+
+
+cdef inline int hex_value(uint8_t ch) noexcept nogil:
+    if 48 <= ch <= 57:
+        return ch - 48
+    ch |= 32
+    if 97 <= ch <= 102:
+        return ch - 87
+    return -1
+
+
+cdef bint json_number(JsonReader* r, JsonItem* it) noexcept nogil:
+    cdef const uint8_t* start = r.p
+    cdef const uint8_t* digits
+    if r.p[0] == 45:
+        r.p += 1
+    digits = r.p
+    while r.p < r.end and 48 <= r.p[0] <= 57:
+        r.p += 1
+    if r.p == digits or (digits[0] == 48 and r.p - digits > 1):
+        return False
+    if r.p < r.end and r.p[0] == 46:
+        r.p += 1
+        digits = r.p
+        while r.p < r.end and 48 <= r.p[0] <= 57:
+            r.p += 1
+        if r.p == digits:
+            return False
+    if r.p < r.end and (r.p[0] | 32) == 101:
+        r.p += 1
+        if r.p < r.end and (r.p[0] == 43 or r.p[0] == 45):
+            r.p += 1
+        digits = r.p
+        while r.p < r.end and 48 <= r.p[0] <= 57:
+            r.p += 1
+        if r.p == digits:
+            return False
+    it.kind = JSON_NUMBER
+    it.text.p = start
+    it.text.n = <uint32_t>(r.p - start)
+    return True
+
+
+cdef bint json_word(JsonReader* r, JsonItem* it, const char* word, uint32_t n, int kind) noexcept nogil:
+    if r.end - r.p < <ssize_t>n or memcmp(r.p, word, n) != 0:
+        return False
+    it.kind = kind
+    it.text.p = r.p
+    it.text.n = n
+    r.p += n
+    return True
+
+
+cdef bint json_nested(JsonReader* r, JsonItem* it, int depth) noexcept nogil:
+    # A whole object or array, its inside checked as deep as JSON_DEPTH_MAX.
+    cdef JsonReader inner
+    cdef JsonItem key, val
+    cdef const uint8_t* start = r.p
+    cdef bint is_object = r.p[0] == 123
+    cdef int rc
+    if depth >= JSON_DEPTH_MAX:
+        return False
+    inner.p = r.p
+    inner.end = r.end
+    if not json_enter(&inner, r.p[0]):
+        return False
+    while True:
+        rc = json_step(&inner, &key if is_object else NULL, &val, depth + 1)
+        if rc < 0:
+            return False
+        if rc == 0:
+            break
+    r.p = inner.p
+    it.kind = JSON_OBJECT if is_object else JSON_ARRAY
+    it.text.p = start
+    it.text.n = <uint32_t>(r.p - start)
+    return True
+
+
+cdef bint json_value(JsonReader* r, JsonItem* it, int depth) noexcept nogil:
+    json_blanks(r)
+    it.escaped = False
+    if r.p == r.end:
+        return False
+    if r.p[0] == 34:
+        return json_string(r, it)
+    if r.p[0] == 123 or r.p[0] == 91:
+        return json_nested(r, it, depth)
+    if r.p[0] == 116:
+        return json_word(r, it, b"true", 4, JSON_TRUE)
+    if r.p[0] == 102:
+        return json_word(r, it, b"false", 5, JSON_FALSE)
+    if r.p[0] == 110:
+        return json_word(r, it, b"null", 4, JSON_NULL)
+    return json_number(r, it)
+
+
+cdef int json_step(JsonReader* r, JsonItem* key, JsonItem* val, int depth) noexcept nogil:
+    # The next member (key not NULL) or element: 1, 0 at the end, -1 on bad JSON.
+    json_blanks(r)
+    if r.p == r.end:
+        return -1
+    if r.p[0] == r.close:
+        r.p += 1
+        return 0
+    if not r.first:
+        if r.p[0] != 44:
+            return -1
+        r.p += 1
+        json_blanks(r)
+        if r.p == r.end:
+            return -1
+    r.first = False
+    if key != NULL:
+        if r.p[0] != 34 or not json_string(r, key):
+            return -1
+        json_blanks(r)
+        if r.p == r.end or r.p[0] != 58:
+            return -1
+        r.p += 1
+    return 1 if json_value(r, val, depth) else -1
+
+
+cdef int json_next_member(JsonReader* r, JsonItem* key, JsonItem* val) noexcept nogil:
+    return json_step(r, key, val, 0)
+
+
+cdef int json_next_element(JsonReader* r, JsonItem* val) noexcept nogil:
+    return json_step(r, NULL, val, 0)
+
+
+cdef bint json_at_end(JsonReader* r) noexcept nogil:
+    # Only blanks are left.
+    json_blanks(r)
+    return r.p == r.end
+
+
+cdef bint json_key_is(const JsonItem* key, const char* name) noexcept nogil:
+    # Keys are matched without regard to case, as Go's decoder does.
+    cdef size_t n = strlen(name)
+    cdef size_t i
+    cdef uint8_t a, b
+    if key.text.n != n:
+        return False
+    for i in range(n):
+        a = key.text.p[i]
+        b = <uint8_t>name[i]
+        if 65 <= a <= 90:
+            a |= 32
+        if a != b:
+            return False
+    return True
+
+
+cdef bint json_int(const JsonItem* it, int64_t* out) noexcept nogil:
+    # A whole number that fits; False otherwise.
+    cdef uint64_t v = 0
+    cdef uint32_t i = 0
+    cdef bint negative = False
+    if it.kind != JSON_NUMBER:
+        return False
+    if it.text.p[0] == 45:
+        negative = True
+        i = 1
+    while i < it.text.n:
+        if it.text.p[i] < 48 or it.text.p[i] > 57:
+            return False
+        if v > 922337203685477580:
+            return False
+        v = v * 10 + (it.text.p[i] - 48)
+        i += 1
+    if v > <uint64_t>INT64_MAX + (1 if negative else 0):
+        return False
+    out[0] = -<int64_t>v if negative else <int64_t>v
+    return True
+
+
+cdef bint json_uint(const JsonItem* it, uint64_t* out) noexcept nogil:
+    # A whole number from 0 to 2^64 - 1; False otherwise.
+    cdef uint64_t v = 0, d
+    cdef uint32_t i
+    if it.kind != JSON_NUMBER:
+        return False
+    for i in range(it.text.n):
+        if it.text.p[i] < 48 or it.text.p[i] > 57:
+            return False
+        d = it.text.p[i] - 48
+        if v > (<uint64_t>-1 - d) // 10:
+            return False
+        v = v * 10 + d
+    out[0] = v
+    return True
+
+
+cdef int json_text(const JsonItem* it, uint8_t* out, uint32_t cap) noexcept nogil:
+    # The string's bytes with escapes resolved (UTF-8); its length, or -1 when it is none or does not fit.
+    cdef const uint8_t* p = it.text.p
+    cdef const uint8_t* end = p + it.text.n
+    cdef uint32_t n = 0, code, low
+    if it.kind != JSON_STRING:
+        return -1
+    while p < end:
+        if n + 4 > cap:
+            if n + <uint32_t>(end - p) > cap or it.escaped:
+                return -1
+        if p[0] != 92:
+            out[n] = p[0]
+            n += 1
+            p += 1
+            continue
+        p += 1
+        if p[0] != 117:
+            if p[0] == 98:
+                out[n] = 8
+            elif p[0] == 102:
+                out[n] = 12
+            elif p[0] == 110:
+                out[n] = 10
+            elif p[0] == 114:
+                out[n] = 13
+            elif p[0] == 116:
+                out[n] = 9
+            else:
+                out[n] = p[0]
+            n += 1
+            p += 1
+            continue
+        code = hex4(p + 1)
+        p += 5
+        if 0xD800 <= code < 0xDC00 and end - p >= 6 and p[0] == 92 and p[1] == 117:
+            low = hex4(p + 2)
+            if 0xDC00 <= low < 0xE000:
+                code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
+                p += 6
+        if 0xD800 <= code < 0xE000:
+            code = 0xFFFD
+        n += put_utf8(out + n, code)
+    return <int>n
+
+
+cdef inline uint32_t hex4(const uint8_t* p) noexcept nogil:
+    return (<uint32_t>hex_value(p[0]) << 12) | (<uint32_t>hex_value(p[1]) << 8) | (<uint32_t>hex_value(p[2]) << 4) | <uint32_t>hex_value(p[3])
+
+
+cdef inline uint32_t put_utf8(uint8_t* out, uint32_t code) noexcept nogil:
+    if code < 0x80:
+        out[0] = <uint8_t>code
+        return 1
+    if code < 0x800:
+        out[0] = <uint8_t>(0xC0 | (code >> 6))
+        out[1] = <uint8_t>(0x80 | (code & 63))
+        return 2
+    if code < 0x10000:
+        out[0] = <uint8_t>(0xE0 | (code >> 12))
+        out[1] = <uint8_t>(0x80 | ((code >> 6) & 63))
+        out[2] = <uint8_t>(0x80 | (code & 63))
+        return 3
+    out[0] = <uint8_t>(0xF0 | (code >> 18))
+    out[1] = <uint8_t>(0x80 | ((code >> 12) & 63))
+    out[2] = <uint8_t>(0x80 | ((code >> 6) & 63))
+    out[3] = <uint8_t>(0x80 | (code & 63))
+    return 4

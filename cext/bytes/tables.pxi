@@ -1,0 +1,254 @@
+# Tables with open addressing: linear probing, backward-shift deletion, at most three quarters full.
+# They shrink when seven eighths are empty, so deleting may move a table just as putting may.
+
+cdef enum:
+    TABLE_MIN = 16
+    TABLE_MAX = 0x40000000
+
+
+cdef inline bint table_full(uint32_t n, uint32_t cap) noexcept nogil:
+    return n >= cap - (cap >> 2)
+
+
+cdef inline bint table_sparse(uint32_t n, uint32_t cap) noexcept nogil:
+    return cap > TABLE_MIN and n < (cap >> 3)
+
+
+# ---- number to number ----------------------------------------------------------------------------------
+
+cdef inline uint32_t u64_slot(uint64_t key, uint32_t cap) noexcept nogil:
+    return <uint32_t>mul_fold(key ^ table_words[1], table_words[2]) & (cap - 1)
+
+
+cdef inline uint32_t u64_find(const U64Map* m, uint64_t key) noexcept nogil:
+    # The slot that holds key, or the empty one where it belongs.
+    cdef uint32_t i = u64_slot(key, m.cap)
+    while m.keys[i] != 0 and m.keys[i] != key:
+        i = (i + 1) & (m.cap - 1)
+    return i
+
+
+cdef int u64_resize(U64Map* m, uint32_t cap) noexcept nogil:
+    cdef U64Map to
+    cdef uint32_t i, j
+    to.keys = <uint64_t*>calloc(cap, 2 * sizeof(uint64_t))      # keys, then values
+    if to.keys == NULL:
+        return -1
+    to.vals = to.keys + cap
+    to.cap = cap
+    to.n = m.n
+    for i in range(m.cap):
+        if m.keys[i]:
+            j = u64_find(&to, m.keys[i])
+            to.keys[j] = m.keys[i]
+            to.vals[j] = m.vals[i]
+    free(m.keys)
+    m[0] = to
+    return 0
+
+
+cdef int u64map_put(U64Map* m, uint64_t key, uint64_t val) noexcept nogil:
+    cdef uint32_t i
+    if key == 0:
+        return -1
+    if m.cap:
+        i = u64_find(m, key)
+        if m.keys[i]:
+            m.vals[i] = val
+            return 0
+    if m.cap == 0 or table_full(m.n, m.cap):
+        if m.cap >= TABLE_MAX or u64_resize(m, m.cap * 2 if m.cap else TABLE_MIN) < 0:
+            return -1
+    i = u64_find(m, key)
+    m.keys[i] = key
+    m.vals[i] = val
+    m.n += 1
+    return 0
+
+
+cdef bint u64map_get(U64Map* m, uint64_t key, uint64_t* val) noexcept nogil:
+    cdef uint32_t i
+    if m.n == 0 or key == 0:
+        return False
+    i = u64_find(m, key)
+    if m.keys[i] == 0:
+        return False
+    val[0] = m.vals[i]
+    return True
+
+
+cdef bint u64map_del(U64Map* m, uint64_t key) noexcept nogil:
+    cdef uint32_t hole, i, home, mask
+    if m.n == 0 or key == 0:
+        return False
+    hole = u64_find(m, key)
+    if m.keys[hole] == 0:
+        return False
+    mask = m.cap - 1
+    i = hole
+    while True:
+        i = (i + 1) & mask
+        if m.keys[i] == 0:
+            break
+        home = u64_slot(m.keys[i], m.cap)
+        if ((i + m.cap - home) & mask) >= ((i + m.cap - hole) & mask):
+            m.keys[hole] = m.keys[i]
+            m.vals[hole] = m.vals[i]
+            hole = i
+    m.keys[hole] = 0
+    m.n -= 1
+    if table_sparse(m.n, m.cap):
+        u64_resize(m, m.cap // 2)       # without memory it stays large
+    return True
+
+
+cdef void u64map_free(U64Map* m) noexcept nogil:
+    free(m.keys)
+    memset(m, 0, sizeof(U64Map))
+
+
+# ---- bytes to pointer ------------------------------------------------------------------------------------
+
+cdef inline uint32_t str_find(const StrMap* m, Span key, uint64_t hash) noexcept nogil:
+    cdef uint32_t i = <uint32_t>hash & (m.cap - 1)
+    while m.keys[i] != NULL:
+        if m.hashes[i] == hash and m.lens[i] == key.n and (key.n == 0 or memcmp(m.keys[i], key.p, key.n) == 0):
+            break
+        i = (i + 1) & (m.cap - 1)
+    return i
+
+
+cdef inline void str_move(StrMap* to, uint32_t j, const StrMap* m, uint32_t i) noexcept nogil:
+    to.hashes[j] = m.hashes[i]
+    to.keys[j] = m.keys[i]
+    to.lens[j] = m.lens[i]
+    to.vals[j] = m.vals[i]
+
+
+cdef int str_resize(StrMap* m, uint32_t cap) noexcept nogil:
+    cdef StrMap to
+    cdef uint32_t i, j
+    # One piece: hashes, keys, values, lengths.
+    to.hashes = <uint64_t*>calloc(cap, sizeof(uint64_t) + 2 * sizeof(void*) + sizeof(uint32_t))
+    if to.hashes == NULL:
+        return -1
+    to.keys = <uint8_t**>(to.hashes + cap)
+    to.vals = <void**>(to.keys + cap)
+    to.lens = <uint32_t*>(to.vals + cap)
+    to.cap = cap
+    to.n = m.n
+    for i in range(m.cap):
+        if m.keys[i] != NULL:
+            j = <uint32_t>m.hashes[i] & (cap - 1)
+            while to.keys[j] != NULL:
+                j = (j + 1) & (cap - 1)
+            str_move(&to, j, m, i)
+    free(m.hashes)
+    m[0] = to
+    return 0
+
+
+cdef int strmap_put(StrMap* m, Span key, void* val) noexcept nogil:
+    cdef uint64_t hash = table_hash(key.p, key.n)
+    cdef uint32_t i
+    cdef uint8_t* copy
+    if m.cap:
+        i = str_find(m, key, hash)
+        if m.keys[i] != NULL:
+            m.vals[i] = val
+            return 0
+    if m.cap == 0 or table_full(m.n, m.cap):
+        if m.cap >= TABLE_MAX or str_resize(m, m.cap * 2 if m.cap else TABLE_MIN) < 0:
+            return -1
+    copy = <uint8_t*>malloc(key.n if key.n else 1)
+    if copy == NULL:
+        return -1
+    if key.n:
+        memcpy(copy, key.p, key.n)
+    i = str_find(m, key, hash)
+    m.hashes[i] = hash
+    m.keys[i] = copy
+    m.lens[i] = key.n
+    m.vals[i] = val
+    m.n += 1
+    return 0
+
+
+cdef void* strmap_get(StrMap* m, Span key) noexcept nogil:
+    cdef uint32_t i
+    if m.n == 0:
+        return NULL
+    i = str_find(m, key, table_hash(key.p, key.n))
+    return m.vals[i] if m.keys[i] != NULL else NULL
+
+
+cdef void* strmap_del(StrMap* m, Span key) noexcept nogil:
+    cdef uint32_t hole, i, home, mask
+    cdef void* val
+    if m.n == 0:
+        return NULL
+    hole = str_find(m, key, table_hash(key.p, key.n))
+    if m.keys[hole] == NULL:
+        return NULL
+    val = m.vals[hole]
+    free(m.keys[hole])
+    mask = m.cap - 1
+    i = hole
+    while True:
+        i = (i + 1) & mask
+        if m.keys[i] == NULL:
+            break
+        home = <uint32_t>m.hashes[i] & mask
+        if ((i + m.cap - home) & mask) >= ((i + m.cap - hole) & mask):
+            str_move(m, hole, m, i)
+            hole = i
+    m.keys[hole] = NULL
+    m.n -= 1
+    if table_sparse(m.n, m.cap):
+        str_resize(m, m.cap // 2)       # without memory it stays large
+    return val
+
+
+cdef void strmap_free(StrMap* m) noexcept nogil:
+    cdef uint32_t i
+    for i in range(m.cap):
+        free(m.keys[i])
+    free(m.hashes)
+    memset(m, 0, sizeof(StrMap))
+
+
+# ---- a growable buffer -----------------------------------------------------------------------------------
+
+cdef int bytes_reserve(Bytes* b, size_t more) noexcept nogil:
+    cdef size_t want, cap
+    cdef uint8_t* data
+    if more > <size_t>INT64_MAX - b.n:
+        return -1
+    want = b.n + more
+    if want <= b.cap:
+        return 0
+    cap = b.cap * 2 if b.cap < <size_t>INT64_MAX // 2 else want
+    if cap < 64:
+        cap = 64
+    if cap < want:
+        cap = want
+    data = <uint8_t*>realloc(b.data, cap)
+    if data == NULL:
+        return -1
+    b.data = data
+    b.cap = cap
+    return 0
+
+
+cdef int bytes_add(Bytes* b, const void* p, size_t n) noexcept nogil:
+    if bytes_reserve(b, n) < 0:
+        return -1
+    if n:
+        memcpy(b.data + b.n, p, n)
+        b.n += n
+    return 0
+
+
+cdef void bytes_free(Bytes* b) noexcept nogil:
+    free(b.data)
+    memset(b, 0, sizeof(Bytes))

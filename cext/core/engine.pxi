@@ -1,0 +1,232 @@
+# The engine: accounts, clients' lives, and the way out that the layers below are handed.
+
+cdef int outlet_send(void* ctx, const Msg* m) noexcept nogil:
+    return engine_route(<Engine*>ctx, NULL, m)
+
+
+cdef void* outlet_subscribe(void* ctx, void* account, Span subject, inbound_fn fn, void* target) noexcept nogil:
+    cdef Account* a = <Account*>account
+    cdef Span none
+    cdef Sub* s
+    none.p = NULL
+    none.n = 0
+    s = sub_new(subject, none, none)
+    if s == NULL:
+        return NULL
+    s.fn = fn
+    s.target = target
+    s.list = a.subs
+    if sublist_insert(a.subs, s) != 0:
+        sub_free(s)
+        return NULL
+    return s
+
+
+cdef void outlet_unsubscribe(void* ctx, void* handle) noexcept nogil:
+    sublist_remove((<Sub*>handle).list, <Sub*>handle)
+
+
+cdef bint outlet_has_interest(void* ctx, void* account, Span subject) noexcept nogil:
+    cdef const Match* found = sublist_match((<Account*>account).subs, subject)
+    cdef uint32_t i, j
+    if found == NULL:
+        return False
+    for i in range(found.n_plain):
+        if found.plain[i].client != NULL and not found.plain[i].closed:
+            return True
+    for i in range(found.n_groups):
+        for j in range(found.groups[i].n):
+            if found.groups[i].subs[j].client != NULL and not found.groups[i].subs[j].closed:
+                return True
+    return False
+
+
+cdef uint32_t count_exact(Account* a, Span subject, Span group) noexcept nogil:
+    # Clients' subscriptions with exactly this subject and queue group.
+    cdef const Match* found = sublist_match(a.subs, subject)
+    cdef Sub* s
+    cdef uint32_t i, j, n = 0
+    if found == NULL:
+        return 0
+    if group.n == 0:
+        for i in range(found.n_plain):
+            s = found.plain[i]
+            if s.client != NULL and not s.closed and span_eq(s.subject, subject):
+                n += 1
+        return n
+    for i in range(found.n_groups):
+        if not span_eq(found.groups[i].name, group):
+            continue
+        for j in range(found.groups[i].n):
+            s = found.groups[i].subs[j]
+            if s.client != NULL and not s.closed and span_eq(s.subject, subject):
+                n += 1
+    return n
+
+
+cdef void* outlet_watch(void* ctx, void* account, Span subject, Span group,
+                        void (*fn)(void* target, bint active) noexcept nogil, void* target) noexcept nogil:
+    cdef Account* a = <Account*>account
+    cdef Watch* w = <Watch*>calloc(1, sizeof(Watch) + subject.n + group.n)
+    cdef uint8_t* texts
+    if w == NULL:
+        return NULL
+    texts = <uint8_t*>w + sizeof(Watch)
+    memcpy(texts, subject.p, subject.n)
+    if group.n:
+        memcpy(texts + subject.n, group.p, group.n)
+    w.subject.p = texts
+    w.subject.n = subject.n
+    w.group.p = texts + subject.n
+    w.group.n = group.n
+    w.account = a
+    w.fn = fn
+    w.target = target
+    w.next = <Watch*>strmap_get(&a.watches, subject)
+    if strmap_put(&a.watches, subject, w) != 0:
+        free(w)
+        return NULL
+    w.count = count_exact(a, subject, group)
+    fn(target, w.count > 0)
+    return w
+
+
+cdef void outlet_unwatch(void* ctx, void* handle) noexcept nogil:
+    cdef Watch* w = <Watch*>handle
+    cdef Account* a = w.account
+    cdef Watch* at = <Watch*>strmap_get(&a.watches, w.subject)
+    if at == w:
+        if w.next == NULL:
+            strmap_del(&a.watches, w.subject)
+        else:
+            strmap_put(&a.watches, w.subject, w.next)
+    else:
+        while at != NULL and at.next != w:
+            at = at.next
+        if at != NULL:
+            at.next = w.next
+    free(w)
+
+
+cdef void outlet_event(void* ctx, const Event* ev) noexcept nogil:
+    inbox_put(&(<Engine*>ctx).inbox, ev.kind, 0, ev.text, 3, ev.num, 5)
+
+
+cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil:
+    memset(e, 0, sizeof(Engine))
+    e.inbox.fd = inbox_fd
+    e.inbox.requests_max = 10000
+    e.env.files = posix_files()
+    e.env.out.ctx = e
+    e.env.out.send = outlet_send
+    e.env.out.subscribe = outlet_subscribe
+    e.env.out.unsubscribe = outlet_unsubscribe
+    e.env.out.has_interest = outlet_has_interest
+    e.env.out.watch = outlet_watch
+    e.env.out.unwatch = outlet_unwatch
+    e.env.out.event = outlet_event
+    e.limits.max_payload = 1024 * 1024
+    e.limits.max_control_line = 4096
+    e.limits.max_pending = 64 * 1024 * 1024
+    e.limits.max_connections = 65536
+    e.limits.headers = True
+    e.limits.stall = True
+    return 0
+
+
+cdef void engine_free(Engine* e) noexcept nogil:
+    # Every client, stream and consumer is gone before.
+    cdef uint32_t i
+    cdef Chunk* c
+    for i in range(e.n_accounts):
+        sublist_free(e.accounts[i].subs)
+        strmap_free(&e.accounts[i].watches)
+        free(<void*>e.accounts[i].name.p)
+        free(e.accounts[i])
+    free(e.accounts)
+    e.accounts = NULL
+    e.n_accounts = 0
+    while e.free_small != NULL:
+        c = e.free_small
+        e.free_small = c.next
+        free(c)
+    while e.free_large != NULL:
+        c = e.free_large
+        e.free_large = c.next
+        free(c)
+    bytes_free(&e.inbox.items)
+    free(e.env.timers.a)
+
+
+cdef Account* engine_account(Engine* e, Span name) noexcept nogil:
+    cdef uint32_t i
+    cdef Account* a
+    cdef Account** grown
+    cdef uint8_t* copy
+    for i in range(e.n_accounts):
+        if span_eq(e.accounts[i].name, name):
+            return e.accounts[i]
+    grown = <Account**>realloc(e.accounts, (e.n_accounts + 1) * sizeof(Account*))
+    if grown == NULL:
+        return NULL
+    e.accounts = grown
+    a = <Account*>calloc(1, sizeof(Account))
+    copy = <uint8_t*>malloc(name.n + 1)
+    if a == NULL or copy == NULL:
+        free(a)
+        free(copy)
+        return NULL
+    a.subs = sublist_new()
+    if a.subs == NULL:
+        free(a)
+        free(copy)
+        return NULL
+    memcpy(copy, name.p, name.n)
+    a.name.p = copy
+    a.name.n = name.n
+    a.engine = e
+    a.index = e.n_accounts
+    e.accounts[e.n_accounts] = a
+    e.n_accounts += 1
+    return a
+
+
+cdef void client_init(Client* c, Engine* e, uint64_t cid) noexcept nogil:
+    memset(c, 0, sizeof(Client))
+    c.cid = cid
+    c.engine = e
+    c.verbose = True
+    c.pedantic = True
+    c.echo = True
+    c.max_payload = e.limits.max_payload
+
+
+cdef void client_free(Client* c) noexcept nogil:
+    cdef Chunk* k
+    cdef uint32_t i
+    client_drop_subs(c)
+    strmap_free(&c.subs)
+    for i in range(c.replies.cap):
+        if c.replies.keys[i] != NULL:
+            free(c.replies.vals[i])
+    strmap_free(&c.replies)
+    while c.head != NULL:
+        k = c.head
+        c.head = k.next
+        chunk_release(c.engine, k)
+    c.tail = NULL
+    c.pending = 0
+
+
+cdef void client_close(Client* c, int reason) noexcept nogil:
+    # Takes effect at the end of the turn; from now on nothing is delivered or written.
+    if c.closing:
+        return
+    c.closing = reason
+    c.next_closing = c.engine.closing
+    c.engine.closing = c
+    if reason == CLOSE_SLOW_PENDING or reason == CLOSE_SLOW_DEADLINE:
+        c.engine.stats.slow_consumers += 1
+        c.engine.stats.slow_clients += 1
+    elif reason == CLOSE_STALE:
+        c.engine.stats.stale += 1

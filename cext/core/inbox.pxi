@@ -1,0 +1,74 @@
+# The control inbox: what the control plane must see, serialised one item behind the other and
+# taken over whole when Python drains it. Each item: ItemHead, numbers, lengths, texts, padding to 8.
+
+cdef struct ItemHead:
+    uint32_t size
+    uint16_t kind
+    uint8_t n_texts
+    uint8_t n_nums
+    uint64_t cid
+
+
+cdef enum:
+    INBOX_BYTES_MAX = 256 * 1024 * 1024   # a control plane that hangs must not eat the machine
+
+
+cdef int inbox_put(Inbox* b, int kind, uint64_t cid, const Span* texts, uint32_t n_texts,
+                   const int64_t* nums, uint32_t n_nums) noexcept nogil:
+    # 0, or -1 when the item was dropped because the inbox is full.
+    cdef size_t size = sizeof(ItemHead) + n_nums * 8 + n_texts * 4
+    cdef uint32_t i
+    cdef uint8_t* p
+    cdef ItemHead* head
+    cdef uint64_t one = 1
+    for i in range(n_texts):
+        size += texts[i].n
+    size = (size + 7) & ~<size_t>7
+    if kind == IN_REQUEST and b.requests >= b.requests_max:
+        b.dropped += 1
+        return -1
+    if b.items.n + size > INBOX_BYTES_MAX or bytes_reserve(&b.items, size) != 0:
+        b.dropped += 1
+        return -1
+    p = b.items.data + b.items.n
+    head = <ItemHead*>p
+    head.size = <uint32_t>size
+    head.kind = <uint16_t>kind
+    head.n_texts = <uint8_t>n_texts
+    head.n_nums = <uint8_t>n_nums
+    head.cid = cid
+    p += sizeof(ItemHead)
+    if n_nums:
+        memcpy(p, nums, n_nums * 8)
+        p += n_nums * 8
+    for i in range(n_texts):
+        memcpy(p, &texts[i].n, 4)
+        p += 4
+    for i in range(n_texts):
+        if texts[i].n:
+            memcpy(p, texts[i].p, texts[i].n)
+            p += texts[i].n
+    b.items.n += size
+    b.n += 1
+    if kind == IN_REQUEST:
+        b.requests += 1
+    if not b.signalled:
+        b.signalled = True
+        write(b.fd, &one, 8)
+    return 0
+
+
+cdef int request_in(void* target, const Msg* m) noexcept nogil:
+    # The inbound handler of `$JS.API.>`. Direct gets and requests for the next message are answered by
+    # streams and consumers themselves; where none does, nobody is to count as a responder.
+    cdef Account* a = <Account*>target
+    cdef Span texts[4]
+    cdef int64_t num = a.index
+    if span_starts(m.dest, b"$JS.API.DIRECT.GET", 18) or span_starts(m.dest, b"$JS.API.CONSUMER.MSG.NEXT.", 26):
+        return 0
+    texts[0] = m.dest
+    texts[1] = m.reply
+    texts[2] = m.header
+    texts[3] = m.data
+    inbox_put(&a.engine.inbox, IN_REQUEST, m.cid, texts, 4, &num, 1)
+    return 1

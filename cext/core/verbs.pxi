@@ -1,0 +1,243 @@
+# What a client's verbs mean once they are parsed: publish, subscribe, unsubscribe.
+
+cdef enum:
+    QUOTED_MAX = 4 * 4096
+
+
+cdef size_t put_quoted(uint8_t* out, size_t cap, Span s) noexcept nogil:
+    # `s` in double quotes with the escapes Go's %q writes; cut short when it does not fit in cap.
+    cdef const char* hexdigits = b"0123456789abcdef"
+    cdef size_t n = 0
+    cdef uint32_t i
+    cdef uint8_t ch
+    out[n] = 34
+    n += 1
+    for i in range(s.n):
+        if n + 6 > cap:
+            break
+        ch = s.p[i]
+        if ch == 34 or ch == 92:
+            out[n] = 92
+            out[n + 1] = ch
+            n += 2
+        elif ch < 32 or ch == 127:
+            out[n] = 92
+            out[n + 1] = 120
+            out[n + 2] = hexdigits[ch >> 4]
+            out[n + 3] = hexdigits[ch & 15]
+            n += 4
+        else:
+            out[n] = ch
+            n += 1
+    out[n] = 34
+    return n + 1
+
+
+cdef void violation(Client* c, const char* what, Span subject, Span queue, const char* after) noexcept nogil:
+    # -ERR 'Permissions Violation for <what> "subject"[ using queue "queue"]<after>', and the log's event.
+    cdef uint8_t text[QUOTED_MAX + 600]
+    cdef size_t n = 0
+    cdef Span texts[4]
+    client_write(c, b"-ERR '", 6)
+    memcpy(text, b"Permissions Violation for ", 26)
+    n = 26
+    memcpy(text + n, what, strlen(what))
+    n += strlen(what)
+    text[n] = 32
+    n += 1
+    n += put_quoted(text + n, QUOTED_MAX, subject)
+    if queue.n:
+        memcpy(text + n, b" using queue ", 13)
+        n += 13
+        n += put_quoted(text + n, 256, queue)
+    memcpy(text + n, after, strlen(after))
+    n += strlen(after)
+    client_write(c, text, n)
+    client_write(c, b"'\r\n", 3)
+    texts[0] = span_of(what)
+    texts[1] = subject
+    texts[2] = queue
+    inbox_put(&c.engine.inbox, IN_VIOLATION, c.cid, texts, 3, NULL, 0)
+
+
+cdef inline bint reply_is_reserved(Span reply) noexcept nogil:
+    return reply.n > 3 and ((reply.p[0] == 95 and (span_starts(reply, b"_R_.", 4) or span_starts(reply, b"_GR_.", 5)))
+                            or (reply.p[0] == 36 and span_starts(reply, b"$JS.ACK.", 8)))
+
+
+cdef void no_responders(Client* c, Span subject, Span reply) noexcept nogil:
+    # The 503 frame, if a plain subscription of c itself waits for the reply (ADR-22).
+    cdef const Match* found = sublist_match(c.account.subs, reply)
+    cdef Sub* s
+    cdef uint32_t i
+    cdef uint8_t* p
+    cdef uint8_t* start
+    if found == NULL:
+        return
+    for i in range(found.n_plain):
+        s = found.plain[i]
+        if s.client != c or s.closed:
+            continue
+        start = client_reserve(c, <size_t>reply.n + s.sid.n + subject.n + 80)
+        if start == NULL:
+            return
+        p = start
+        memcpy(p, b"HMSG ", 5)
+        p = put_span(p + 5, reply)
+        p[0] = 32
+        p = put_span(p + 1, s.sid)
+        p[0] = 32
+        p = put_number(p + 1, 32 + subject.n)
+        p[0] = 32
+        p = put_number(p + 1, 32 + subject.n)
+        memcpy(p, b"\r\nNATS/1.0 503\r\nNats-Subject: ", 30)
+        p = put_span(p + 30, subject)
+        memcpy(p, b"\r\n\r\n\r\n", 6)
+        p += 6
+        client_commit(c, p - start)
+        client_mark_dirty(c)
+        return
+
+
+cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil:
+    # Returns the number of receivers. header is empty for PUB.
+    cdef Msg m
+    cdef Engine* e = c.engine
+    cdef int taken
+    cdef Span none
+    cdef uint32_t size = header.n + data.n
+    none.p = NULL
+    none.n = 0
+    c.in_msgs += 1
+    c.in_bytes += size
+    c.account.in_msgs += 1
+    c.account.in_bytes += size
+    e.stats.in_msgs += 1
+    e.stats.in_bytes += size
+    if c.pedantic and not (subject_is_valid(subject) and subject_is_literal(subject)):
+        client_error(c, b"Invalid Publish Subject")
+    if reply.n and reply_is_reserved(reply):
+        violation(c, b"Publish with Reply of", reply, none, b"")
+        return 0
+    if subject.n > 4 and (span_starts(subject, b"_GR_.", 5) or span_starts(subject, b"$NRG.", 5)):
+        violation(c, b"Publish to", subject, none, b"")
+        return 0
+    if c.perms != NULL and not perms_can_publish(c.perms, subject) and not may_respond(c, subject):
+        violation(c, b"Publish to", subject, none, b"")
+        return 0
+    if c.verbose:
+        client_write(c, b"+OK\r\n", 5)
+    m.dest = subject
+    m.subject = subject
+    m.reply = reply
+    m.header = header
+    m.data = data
+    m.cid = c.cid
+    m.account = c.account
+    taken = engine_route(e, c, &m)
+    if taken == 0 and reply.n and c.no_responders and c.headers and not c.closing:
+        no_responders(c, subject, reply)
+    return taken
+
+
+cdef void watch_changed(Account* a, Sub* s, int delta) noexcept nogil:
+    # Counts a client's subscription in or out of the watches on exactly its subject and group.
+    cdef Watch* w
+    cdef Watch* after
+    if a.watches.n == 0:
+        return
+    w = <Watch*>strmap_get(&a.watches, s.subject)
+    while w != NULL:
+        after = w.next
+        if span_eq(w.group, s.queue):
+            w.count += delta
+            if w.count == 0:
+                w.fn(w.target, False)
+            elif w.count == 1 and delta > 0:
+                w.fn(w.target, True)
+        w = after
+
+
+cdef void sub_drop(Client* c, Sub* s) noexcept nogil:
+    if s.closed:
+        return
+    if s.prev != NULL:
+        s.prev.next = s.next
+    else:
+        c.first_sub = s.next
+    if s.next != NULL:
+        s.next.prev = s.prev
+    c.n_subs -= 1
+    strmap_del(&c.subs, s.sid)
+    sublist_remove(c.account.subs, s)
+    watch_changed(c.account, s, -1)
+
+
+cdef void client_drop_subs(Client* c) noexcept nogil:
+    while c.first_sub != NULL:
+        sub_drop(c, c.first_sub)
+
+
+cdef uint32_t count_tokens(Span s) noexcept nogil:
+    cdef uint32_t i, n = 1
+    for i in range(s.n):
+        if s.p[i] == 46:
+            n += 1
+    return n
+
+
+cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexcept nogil:
+    cdef Sub* s
+    cdef Engine* e = c.engine
+    if c.perms != NULL and not perms_can_subscribe(c.perms, subject, queue):
+        violation(c, b"Subscription to", subject, queue, b"")
+        return
+    if queue.n == 5 and memcmp(queue.p, b"_sys_", 5) == 0:
+        violation(c, b"Subscription to", subject, queue, b"")
+        return
+    if e.limits.max_sub_tokens > 0 and count_tokens(subject) > <uint64_t>e.limits.max_sub_tokens:
+        queue.n = 0
+        violation(c, b"Subscription to", subject, queue, b", too many tokens")
+        return
+    if e.limits.max_subscriptions > 0 and c.n_subs >= <uint64_t>e.limits.max_subscriptions:
+        client_error(c, b"maximum subscriptions exceeded")
+        return
+    if strmap_get(&c.subs, sid) == NULL:
+        if not subject_is_valid(subject):
+            client_error(c, b"Invalid Subject")
+            return
+        s = sub_new(subject, queue, sid)
+        if s == NULL:
+            client_close(c, CLOSE_WRITE_ERROR)
+            return
+        s.client = c
+        s.filtered = c.perms != NULL and perms_must_filter(c.perms, subject)
+        if strmap_put(&c.subs, s.sid, s) != 0:
+            sub_free(s)
+            client_close(c, CLOSE_WRITE_ERROR)
+            return
+        if sublist_insert(c.account.subs, s) != 0:
+            strmap_del(&c.subs, s.sid)
+            sub_free(s)
+            client_close(c, CLOSE_WRITE_ERROR)
+            return
+        s.prev = NULL
+        s.next = c.first_sub
+        if c.first_sub != NULL:
+            c.first_sub.prev = s
+        c.first_sub = s
+        c.n_subs += 1
+        watch_changed(c.account, s, 1)
+    if c.verbose:
+        client_write(c, b"+OK\r\n", 5)
+
+
+cdef void client_unsubscribe(Client* c, Span sid, uint64_t max) noexcept nogil:
+    cdef Sub* s = <Sub*>strmap_get(&c.subs, sid)
+    if s != NULL:
+        if max > 0 and s.delivered < max:
+            s.max = max
+        else:
+            sub_drop(c, s)
+    if c.verbose:
+        client_write(c, b"+OK\r\n", 5)

@@ -1,0 +1,25 @@
+# cython: language_level=3
+"""The network's side of the data plane: reactor, connections, client protocol, and the control plane's view."""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.errno cimport EAGAIN, ECONNRESET, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, errno
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strlen
+from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
+from posix.unistd cimport close, read, write
+
+from jsserver.cext.bytes cimport *
+from jsserver.cext.core cimport *
+from jsserver.cext.stream cimport EnvBox
+
+
+include "net/sockets.pxi"
+include "net/parser.pxi"
+include "net/conn.pxi"
+include "net/handshake.pxi"
+include "net/reactor.pxi"
+include "net/items.pxi"
+include "net/faces.pxi"

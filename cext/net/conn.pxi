@@ -1,0 +1,338 @@
+# A connection: its socket, its parser and its timers around the Client that routing knows.
+
+cdef enum AuthState:
+    AUTH_OPEN = 0           # nothing to prove, or proven
+    AUTH_NEEDED = 1         # CONNECT must come first
+    AUTH_WAITING = 2        # the control plane decides; the input is paused
+
+cdef enum:
+    READ_SIZE = 65536       # bytes taken from one connection in one turn
+    LEFT_MAX = 65536        # an incomplete operation of unknown size must be shorter
+    IOV_MAX_USED = 64
+    ADDRESS_MAX = 64
+    STALL_NS = 2000000
+    CONN_NUMBERS = 14
+    STALLS_MAX = 5          # in one read, as nats-server's 10 ms
+
+cdef struct Conn:
+    Client base             # first: a Client* of ours is a Conn*
+    Reactor* reactor
+    Conn* next
+    Conn* prev
+    int fd
+    int auth
+    bint paused             # for the control plane
+    bint stalled            # for a slow receiver
+    bint reading            # EPOLLIN is set
+    bint writing            # EPOLLOUT is set
+    bint connected          # CONNECT was accepted
+    bint first_pong         # sent
+    int protocol
+    uint32_t stalls_left
+    uint64_t stalls
+    Parser parser
+    uint8_t* left           # input kept for later: an incomplete operation, or all of it while paused
+    size_t n_left
+    size_t cap_left
+    Timer ping_timer
+    Timer auth_timer
+    Timer write_timer
+    Timer stall_timer
+    uint32_t pings_out
+    int64_t ping_sent       # mono; 0: none outstanding
+    int64_t rtt             # ns; 0: unknown
+    int64_t rtt_at
+    int64_t started         # wall
+    int64_t last_active     # wall
+    int64_t input_at        # mono
+    char address[ADDRESS_MAX]
+    uint32_t n_address
+    int port
+    Bytes connect           # the CONNECT options as they came, for the control plane
+
+
+cdef void conn_events(Conn* c) noexcept nogil:
+    # Tells epoll what this connection waits for.
+    cdef epoll_event ev
+    cdef bint read = not (c.paused or c.stalled or c.base.closing)
+    cdef bint write = c.base.head != NULL
+    if read == c.reading and write == c.writing:
+        return
+    c.reading = read
+    c.writing = write
+    ev.events = (EPOLLIN if read else 0) | (EPOLLOUT if write else 0)
+    ev.data.ptr = c
+    epoll_ctl(c.reactor.epoll, EPOLL_CTL_MOD, c.fd, &ev)
+
+
+cdef void conn_flush(Conn* c) noexcept nogil:
+    # Writes as much of the out buffer as the socket takes.
+    cdef iovec iov[IOV_MAX_USED]
+    cdef Client* b = &c.base
+    cdef Chunk* k
+    cdef int n
+    cdef ssize_t sent
+    cdef size_t asked
+    cdef bint progress = False
+    while b.head != NULL:
+        n = 0
+        asked = 0
+        k = b.head
+        while k != NULL and n < IOV_MAX_USED:
+            iov[n].iov_base = chunk_data(k) + k.start
+            iov[n].iov_len = k.end - k.start
+            asked += iov[n].iov_len
+            n += 1
+            k = k.next
+        sent = writev(c.fd, iov, n) if n > 1 else send(c.fd, iov[0].iov_base, asked, MSG_NOSIGNAL)
+        if sent < 0:
+            if errno == EINTR:
+                continue
+            if errno == EAGAIN:
+                break
+            client_close(b, CLOSE_WRITE_ERROR)
+            return
+        progress = True
+        b.pending -= <uint64_t>sent
+        asked -= <size_t>sent
+        while b.head != NULL and sent >= <ssize_t>(b.head.end - b.head.start):
+            k = b.head
+            sent -= k.end - k.start
+            b.head = k.next
+            chunk_release(b.engine, k)
+        if b.head == NULL:
+            b.tail = NULL
+        else:
+            b.head.start += <uint32_t>sent
+        if asked:
+            break
+    if b.head == NULL:
+        if c.write_timer.pos:
+            timer_cancel(&b.engine.env.timers, &c.write_timer)
+    elif progress or c.write_timer.pos == 0:
+        timer_set(&b.engine.env.timers, &c.write_timer, b.engine.env.mono + c.reactor.write_deadline)
+    conn_events(c)
+
+
+cdef bint keep_left(Conn* c, const uint8_t* p, size_t n, size_t cap) noexcept nogil:
+    # Keeps p[0:n] (which may lie in c.left itself) in a buffer of at least cap bytes.
+    cdef uint8_t* grown
+    if cap < n:
+        cap = n
+    if c.left != NULL and p >= c.left and p <= c.left + c.cap_left:
+        memmove(c.left, p, n)
+        if c.cap_left < cap:
+            grown = <uint8_t*>realloc(c.left, cap)
+            if grown == NULL:
+                return False
+            c.left = grown
+            c.cap_left = cap
+    else:
+        if c.cap_left < cap:
+            free(c.left)
+            c.cap_left = 0
+            c.left = <uint8_t*>malloc(cap)
+            if c.left == NULL:
+                c.n_left = 0
+                return False
+            c.cap_left = cap
+        memcpy(c.left, p, n)
+    c.n_left = n
+    return True
+
+
+cdef void drop_left(Conn* c) noexcept nogil:
+    free(c.left)
+    c.left = NULL
+    c.n_left = 0
+    c.cap_left = 0
+
+
+cdef void conn_feed(Conn* c, const uint8_t* p, size_t n) noexcept nogil:
+    # Works through p[0:n] (c.left or the reactor's buffer) and keeps what is left over.
+    cdef Op op
+    cdef size_t at = 0
+    cdef int rc = PARSE_MORE
+    cdef Engine* e = c.base.engine
+    while at < n and not c.base.closing and not c.paused and not c.stalled:
+        rc = parse(&c.parser, p + at, n - at, &op)
+        if rc != PARSE_OK:
+            break
+        conn_op(c, &op)
+        if c.paused and c.auth == AUTH_WAITING and op.kind != OP_CONNECT:
+            break                       # the operation is looked at again once it may be
+        at += op.size
+        if e.stalled:
+            e.stalled = False
+            conn_stall(c)
+    if rc < 0 and not c.base.closing:
+        conn_parse_error(c, rc, p + at, n - at)
+    if c.base.closing or at == n:
+        drop_left(c)
+        return
+    if rc == PARSE_MORE and c.parser.need == 0 and n - at > LEFT_MAX:
+        conn_parse_error(c, PARSE_LINE, p + at, n - at)
+        drop_left(c)
+        return
+    if not keep_left(c, p + at, n - at, c.parser.need if rc == PARSE_MORE else 0):
+        client_close(&c.base, CLOSE_READ_ERROR)
+
+
+cdef void conn_stall(Conn* c) noexcept nogil:
+    # A receiver is close to its limit: whoever feeds it pauses for a moment.
+    if c.stalls_left == 0:
+        return
+    c.stalls_left -= 1
+    c.stalls += 1
+    c.base.engine.stats.stalls += 1
+    if timer_set(&c.base.engine.env.timers, &c.stall_timer, c.base.engine.env.mono + STALL_NS) == 0:
+        c.stalled = True
+        conn_events(c)
+
+
+cdef void stall_over(Timer* t, int64_t now) noexcept nogil:
+    cdef Conn* c = <Conn*>t.owner
+    c.stalled = False
+    conn_resume(c)
+
+
+cdef void conn_resume(Conn* c) noexcept nogil:
+    # Input may flow again: first what was kept.
+    if c.base.closing or c.paused or c.stalled:
+        return
+    if c.n_left:
+        conn_feed(c, c.left, c.n_left)
+    conn_events(c)
+
+
+cdef void conn_readable(Conn* c) noexcept nogil:
+    cdef Reactor* r = c.reactor
+    cdef ssize_t got
+    cdef uint8_t* into
+    cdef size_t room, before
+    if c.base.closing or c.paused or c.stalled:
+        return
+    before = c.n_left
+    if c.cap_left - before >= 1 and c.parser.need > LEFT_MAX:
+        into = c.left + before          # a large message: straight into its own buffer
+        room = c.parser.need - before
+    else:
+        if before:
+            memcpy(r.buffer, c.left, before)
+        into = r.buffer + before
+        room = READ_SIZE
+    got = recv(c.fd, into, room, 0)
+    if got == 0:
+        client_close(&c.base, CLOSE_CLIENT)
+        return
+    if got < 0:
+        if errno != EAGAIN and errno != EINTR:
+            client_close(&c.base, CLOSE_READ_ERROR if errno != ECONNRESET else CLOSE_CLIENT)
+        return
+    c.stalls_left = STALLS_MAX
+    c.input_at = c.base.engine.env.mono
+    c.last_active = c.base.engine.env.now
+    if into == c.left + before and c.left != NULL:
+        c.n_left = before + <size_t>got
+        if c.n_left >= c.parser.need:
+            conn_feed(c, c.left, c.n_left)
+        return
+    c.n_left = 0
+    conn_feed(c, r.buffer, before + <size_t>got)
+
+
+cdef void conn_parse_error(Conn* c, int rc, const uint8_t* p, size_t n) noexcept nogil:
+    cdef Client* b = &c.base
+    cdef Span texts[2]
+    cdef int reason = CLOSE_PROTOCOL_VIOLATION
+    texts[0] = span_of(b"Client parser error")
+    if rc == PARSE_UNKNOWN:
+        client_error(b, b"Unknown Protocol Operation")
+        texts[0] = span_of(b"Client parser ERROR, unknown protocol operation")
+    elif rc == PARSE_LINE:
+        client_error(b, b"maximum control line exceeded")
+        texts[0] = span_of(b"maximum control line exceeded")
+        reason = CLOSE_MAX_CONTROL_LINE
+    elif rc == PARSE_PAYLOAD:
+        client_error(b, b"Maximum Payload Violation")
+        texts[0] = span_of(b"maximum payload exceeded")
+        reason = CLOSE_MAX_PAYLOAD
+    else:
+        texts[0] = span_of(b"Parse Error, wrong arguments")
+        reason = CLOSE_PARSE_ERROR
+    texts[1].p = p
+    texts[1].n = <uint32_t>(n if n < 64 else 64)
+    inbox_put(&b.engine.inbox, IN_ERROR, b.cid, texts, 2, NULL, 0)
+    client_close(b, reason)
+
+
+cdef void conn_numbers(Conn* c, Span* texts, int64_t* num) noexcept nogil:
+    # What monitoring wants to know of a connection, open or closing.
+    texts[0].p = <const uint8_t*>c.address
+    texts[0].n = c.n_address
+    texts[1].p = c.connect.data
+    texts[1].n = <uint32_t>c.connect.n
+    num[0] = c.base.closing
+    num[1] = c.port
+    num[2] = c.started
+    num[3] = c.last_active
+    num[4] = c.rtt
+    num[5] = <int64_t>c.base.in_msgs
+    num[6] = <int64_t>c.base.out_msgs
+    num[7] = <int64_t>c.base.in_bytes
+    num[8] = <int64_t>c.base.out_bytes
+    num[9] = c.base.n_subs
+    num[10] = c.base.engine.env.now
+    num[11] = <int64_t>c.base.pending
+    num[12] = <int64_t>c.stalls
+    num[13] = c.base.account.index
+
+
+cdef void forget_dirty(Engine* e, Client* c) noexcept nogil:
+    cdef Client** at = &e.dirty
+    if not c.dirty:
+        return
+    while at[0] != NULL:
+        if at[0] == c:
+            at[0] = c.next_dirty
+            break
+        at = &at[0].next_dirty
+    c.dirty = False
+
+
+cdef void conn_close_now(Conn* c) noexcept nogil:
+    # The end of a closing connection: last words, socket, memory.
+    cdef Reactor* r = c.reactor
+    cdef Engine* e = c.base.engine
+    cdef Span texts[2]
+    cdef int64_t num[CONN_NUMBERS]
+    cdef int reason = c.base.closing
+    cdef uint8_t scrap[4096]
+    cdef int i
+    if reason != CLOSE_SLOW_PENDING and reason != CLOSE_SLOW_DEADLINE and reason != CLOSE_WRITE_ERROR:
+        conn_flush(c)
+    timer_cancel(&e.env.timers, &c.ping_timer)
+    timer_cancel(&e.env.timers, &c.auth_timer)
+    timer_cancel(&e.env.timers, &c.write_timer)
+    timer_cancel(&e.env.timers, &c.stall_timer)
+    # Unread input would turn the close into a reset, and the peer would lose our last words.
+    shutdown(c.fd, SHUT_WR)
+    for i in range(64):
+        if recv(c.fd, scrap, sizeof(scrap), MSG_DONTWAIT) <= 0:
+            break
+    close(c.fd)
+    conn_numbers(c, texts, num)
+    inbox_put(&e.inbox, IN_CLOSED, c.base.cid, texts, 2, num, CONN_NUMBERS)
+    if c.prev != NULL:
+        c.prev.next = c.next
+    else:
+        r.conns = c.next
+    if c.next != NULL:
+        c.next.prev = c.prev
+    r.n_conns -= 1
+    u64map_del(&r.by_cid, c.base.cid)
+    forget_dirty(e, &c.base)
+    client_free(&c.base)
+    drop_left(c)
+    bytes_free(&c.connect)
+    free(c)

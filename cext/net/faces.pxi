@@ -1,0 +1,494 @@
+# The control plane's view of the data plane. Each call takes the engine lock for a moment, without the GIL.
+
+#: Texts for CloseReason, as monitoring and events show them.
+CLOSE_REASONS = (
+    "", "Client Closed", "Authentication Timeout", "Authentication Failure", "Slow Consumer (Pending Bytes)",
+    "Slow Consumer (Write Deadline)", "Write Error", "Read Error", "Parse Error", "Stale Connection",
+    "Protocol Violation", "Bad Client Protocol Version", "Maximum Connections Exceeded",
+    "Maximum Message Payload Exceeded", "Maximum Control Line Exceeded", "Maximum Subscriptions Exceeded",
+    "Server Shutdown", "Credentials Revoked", "Message Header Violation", "No Responders Requires Headers",
+    "Kicked",
+)
+
+INBOX_CONSUMER_GONE = EV_CONSUMER_GONE
+INBOX_ADVISORY = EV_ADVISORY
+INBOX_STORE_ERROR = EV_STORE_ERROR
+INBOX_PAUSE_OVER = EV_PAUSE_OVER
+INBOX_LOG = EV_LOG
+INBOX_REQUEST = IN_REQUEST
+INBOX_CONNECT = IN_CONNECT
+INBOX_OPENED = IN_OPENED
+INBOX_CLOSED = IN_CLOSED
+INBOX_VIOLATION = IN_VIOLATION
+INBOX_TRACE = IN_TRACE
+INBOX_ERROR = IN_ERROR
+
+
+cdef class PermissionSet:
+    """What one user may publish and subscribe to; built once, shared by the user's connections.
+
+    Lists hold (subject, queue) pairs of bytes; None: no such list (everything allowed). responses: None, or
+    (messages, seconds) of allow_responses; a negative number of messages means unlimited.
+    """
+
+    cdef Permissions* perms
+    cdef bint responses
+    cdef int32_t responses_max
+    cdef int64_t responses_ttl
+
+    def __cinit__(self, publish_allow=None, publish_deny=None, subscribe_allow=None, subscribe_deny=None,
+                  responses=None):
+        cdef int which = 0
+        cdef int rc = 0
+        self.perms = perms_new()
+        if self.perms == NULL:
+            raise MemoryError
+        for entries in (publish_allow, publish_deny, subscribe_allow, subscribe_deny):
+            if entries is not None:
+                if not entries:
+                    rc |= perms_set_empty_allow(self.perms, which)
+                for subject, queue in entries:
+                    rc |= perms_add(self.perms, which, span_bytes(subject), span_bytes(queue))
+            which += 1
+        if responses is not None:
+            self.responses = True
+            self.responses_max = responses[0]
+            self.responses_ttl = <int64_t>(responses[1] * 1e9)
+            if publish_allow is None:
+                rc |= perms_set_empty_allow(self.perms, PERM_PUB_ALLOW)
+        if rc != 0:
+            raise MemoryError
+
+    def __dealloc__(self):
+        perms_free(self.perms)
+
+
+cdef struct Machine:
+    # On the heap, because its parts point at each other.
+    Engine engine
+    Reactor reactor
+    EnvLock lock
+
+
+cdef class DataPlane(EnvBox):
+    """The data plane of one server: accounts, connections, and the thread that serves them.
+
+    Life: make it, configure it, call run() in a thread of its own (it returns after stop()), then close().
+    Every other method may be called from any thread.
+    """
+
+    cdef Machine* m
+    cdef list permissions       # sets that connections may still use
+    cdef readonly int inbox_fd  # readable when drain() has something
+
+    def __cinit__(self):
+        cdef Span system
+        cdef int rc
+        self.permissions = []
+        self.inbox_fd = -1
+        self.m = <Machine*>calloc(1, sizeof(Machine))
+        if self.m == NULL:
+            raise MemoryError
+        self.inbox_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+        if self.inbox_fd < 0:
+            raise OSError(errno, "cannot make an eventfd")
+        engine_init(&self.m.engine, self.inbox_fd)
+        env_lock_init(&self.m.lock)
+        self.m.engine.env.lock = &self.m.lock
+        rc = reactor_init(&self.m.reactor, &self.m.engine)
+        if rc != 0:
+            raise OSError(-rc, "cannot start the reactor")
+        self.m.engine.env.random = <uint64_t>clock_ns(CLOCK_MONOTONIC) | 1
+        self.env = &self.m.engine.env
+        self.m.reactor.default_account = engine_account(&self.m.engine, span_bytes(b"$G"))
+        if self.m.reactor.default_account == NULL:
+            raise MemoryError
+
+    def run(self):
+        """Serve until stop(); the body of the data plane's thread."""
+        with nogil:
+            reactor_run(&self.m.reactor)
+
+    def stop(self):
+        self.m.reactor.stopping = True
+        reactor_wake(&self.m.reactor)
+
+    def close(self):
+        """Closes every connection and frees everything; after run() returned and streams were closed."""
+        if self.m == NULL:
+            return
+        with nogil:
+            env_lock(&self.m.engine.env)
+            reactor_free(&self.m.reactor)
+            env_unlock(&self.m.engine.env)
+            engine_free(&self.m.engine)
+            free(self.m)
+        self.m = NULL
+        self.env = NULL
+        close(self.inbox_fd)
+        self.inbox_fd = -1
+
+    def __dealloc__(self):
+        if self.m != NULL:
+            self.close()
+
+    # ---- configuration
+
+    def set_limits(self, *, int64_t max_payload, int64_t max_control_line, int64_t max_pending,
+                   int64_t max_subscriptions, int64_t max_sub_tokens, int64_t max_connections, bint headers,
+                   bint stall, uint32_t max_requests, int64_t ping_interval, int64_t ping_max,
+                   int64_t write_deadline, int64_t auth_timeout, bint auth_required, bint no_auth_user,
+                   bint debug, bint trace):
+        """Limits and timings (ns); those of the client protocol apply to connected clients at once."""
+        cdef Engine* e = &self.m.engine
+        cdef Reactor* r = &self.m.reactor
+        cdef Conn* c
+        with nogil:
+            env_lock(&e.env)
+            e.limits.max_payload = max_payload
+            e.limits.max_control_line = max_control_line
+            e.limits.max_pending = max_pending
+            e.limits.max_subscriptions = max_subscriptions
+            e.limits.max_sub_tokens = max_sub_tokens
+            e.limits.max_connections = max_connections
+            e.limits.headers = headers
+            e.limits.stall = stall
+            e.inbox.requests_max = max_requests
+            e.debug = debug
+            e.trace = trace
+            r.ping_interval = ping_interval
+            r.ping_max = ping_max
+            r.write_deadline = write_deadline
+            r.auth_timeout = auth_timeout
+            r.auth_required = auth_required
+            r.no_auth_user = no_auth_user
+            c = r.conns
+            while c != NULL:
+                c.parser.max_line = max_control_line
+                c.parser.max_payload = max_payload
+                c = c.next
+            env_unlock(&e.env)
+
+    def set_info(self, bytes head, bytes connected, bytes tail):
+        """The pieces of INFO: up to and with `"client_id":`, what connect_info adds, and the rest."""
+        cdef Reactor* r = &self.m.reactor
+        cdef Span a = span_bytes(head)
+        cdef Span b = span_bytes(connected)
+        cdef Span c = span_bytes(tail)
+        cdef int rc = 0
+        with nogil:
+            env_lock(&self.m.engine.env)
+            r.info_head.n = r.info_connected.n = r.info_tail.n = 0
+            rc |= bytes_add(&r.info_head, a.p, a.n)
+            rc |= bytes_add(&r.info_connected, b.p, b.n)
+            rc |= bytes_add(&r.info_tail, c.p, c.n)
+            env_unlock(&self.m.engine.env)
+        if rc != 0:
+            raise MemoryError
+
+    def listen(self, int fd):
+        """Accept connections from a listening, non-blocking socket; -1 stops accepting."""
+        cdef Reactor* r = &self.m.reactor
+        cdef epoll_event ev
+        with nogil:
+            env_lock(&self.m.engine.env)
+            if r.listener.fd >= 0:
+                epoll_ctl(r.epoll, EPOLL_CTL_DEL, r.listener.fd, NULL)
+            r.listener.fd = fd
+            r.listener.paused = False
+            if fd >= 0:
+                ev.events = EPOLLIN
+                ev.data.ptr = &r.listener
+                epoll_ctl(r.epoll, EPOLL_CTL_ADD, fd, &ev)
+            env_unlock(&self.m.engine.env)
+
+    # ---- the control inbox
+
+    def drain(self):
+        """Everything that came in: a list of (kind, cid, numbers, texts), kinds being the INBOX_ constants."""
+        cdef Engine* e = &self.m.engine
+        cdef Bytes taken
+        cdef uint64_t scrap
+        with nogil:
+            env_lock(&e.env)
+            read(e.inbox.fd, &scrap, 8)
+            taken = e.inbox.items
+            memset(&e.inbox.items, 0, sizeof(Bytes))
+            e.inbox.n = 0
+            e.inbox.requests = 0
+            e.inbox.signalled = False
+            env_unlock(&e.env)
+        try:
+            return read_items(taken.data, taken.n)
+        finally:
+            bytes_free(&taken)
+
+    def dropped(self):
+        """Inbox items dropped because the inbox was full, since the start."""
+        return self.m.engine.inbox.dropped
+
+    def admit(self, uint64_t cid, str account, PermissionSet permissions):
+        """Answers INBOX_CONNECT: the connection is let in. permissions may be None. False: it is gone."""
+        cdef bytes name = account.encode()
+        cdef Span name_span = span_bytes(name)
+        cdef Permissions* perms = NULL
+        cdef bint responses = False
+        cdef int32_t responses_max = 0
+        cdef int64_t responses_ttl = 0
+        cdef Conn* c
+        cdef Account* a
+        if permissions is not None:
+            if permissions not in self.permissions:
+                self.permissions.append(permissions)
+            perms = permissions.perms
+            responses = permissions.responses
+            responses_max = permissions.responses_max
+            responses_ttl = permissions.responses_ttl
+        with nogil:
+            env_lock(&self.m.engine.env)
+            c = self.find(cid)
+            a = engine_account(&self.m.engine, name_span)
+            if c != NULL and a != NULL:
+                c.base.account = a
+                c.base.perms = perms
+                c.base.responses = responses
+                c.base.responses_max = responses_max
+                c.base.responses_ttl = responses_ttl
+                connect_done(c)
+                c.paused = False
+                read_clocks(&self.m.engine)
+                conn_resume(c)
+            env_unlock(&self.m.engine.env)
+        reactor_wake(&self.m.reactor)
+        return c != NULL
+
+    def refuse(self, uint64_t cid):
+        """Answers INBOX_CONNECT: Authorization Violation."""
+        cdef Conn* c
+        with nogil:
+            env_lock(&self.m.engine.env)
+            c = self.find(cid)
+            if c != NULL:
+                refuse(c)
+            env_unlock(&self.m.engine.env)
+        reactor_wake(&self.m.reactor)
+
+    cdef Conn* find(self, uint64_t cid) noexcept nogil:
+        cdef uint64_t val
+        if not u64map_get(&self.m.reactor.by_cid, cid, &val):
+            return NULL
+        if (<Conn*>val).base.closing:
+            return NULL
+        return <Conn*>val
+
+    def close_connection(self, uint64_t cid, int reason, bytes error=None):
+        """Cuts a connection, with -ERR 'error' first if given; reason is an index of CLOSE_REASONS."""
+        cdef Conn* c
+        cdef const char* text = NULL
+        if error is not None:
+            text = error
+        with nogil:
+            env_lock(&self.m.engine.env)
+            c = self.find(cid)
+            if c != NULL:
+                if text != NULL:
+                    client_error(&c.base, text)
+                client_close(&c.base, reason)
+            env_unlock(&self.m.engine.env)
+        reactor_wake(&self.m.reactor)
+        return c != NULL
+
+    # ---- messages
+
+    def publish(self, str account, bytes subject, bytes reply, bytes header, bytes data):
+        """Routes a message of the server's own; the number of receivers."""
+        return self.publish_all(account, [(subject, reply, header, data)])
+
+    def publish_all(self, str account, list messages):
+        """Routes (subject, reply, header, data) tuples in order; the number of receivers in all."""
+        cdef Account* a = self.account(account)
+        cdef Msg m
+        cdef int taken = 0
+        memset(&m, 0, sizeof(m))
+        m.account = a
+        for subject, reply, header, data in messages:
+            m.dest = m.subject = span_bytes(subject)
+            m.reply = span_bytes(reply)
+            m.header = span_bytes(header)
+            m.data = span_bytes(data)
+            with nogil:
+                env_lock(&self.m.engine.env)
+                read_clocks(&self.m.engine)
+                taken += engine_route(&self.m.engine, NULL, &m)
+                env_unlock(&self.m.engine.env)
+        reactor_wake(&self.m.reactor)
+        return taken
+
+    cdef Account* account(self, str name) except NULL:
+        cdef bytes raw = name.encode()
+        cdef Span s = span_bytes(raw)
+        cdef Account* a
+        with nogil:
+            env_lock(&self.m.engine.env)
+            a = engine_account(&self.m.engine, s)
+            env_unlock(&self.m.engine.env)
+        if a == NULL:
+            raise MemoryError
+        return a
+
+    def account_index(self, str name):
+        """The number by which inbox items name the account; it is made when it is new."""
+        return self.account(name).index
+
+    def serve_requests(self, str account, bytes subject):
+        """Messages on this subject (may have wildcards) come to the inbox as INBOX_REQUEST."""
+        cdef Account* a = self.account(account)
+        cdef Span s = span_bytes(subject)
+        cdef void* sub
+        with nogil:
+            env_lock(&self.m.engine.env)
+            sub = outlet_subscribe(&self.m.engine, a, s, request_in, a)
+            env_unlock(&self.m.engine.env)
+        if sub == NULL:
+            raise MemoryError
+
+    def has_interest(self, str account, bytes subject):
+        """Whether a client would receive a message on this subject."""
+        cdef Account* a = self.account(account)
+        cdef Span s = span_bytes(subject)
+        cdef bint found
+        with nogil:
+            env_lock(&self.m.engine.env)
+            found = outlet_has_interest(&self.m.engine, a, s)
+            env_unlock(&self.m.engine.env)
+        return found
+
+    # ---- monitoring
+
+    def stats(self):
+        """Counters of the whole data plane as a dict."""
+        cdef Engine* e = &self.m.engine
+        cdef EngineStats s
+        cdef uint32_t n
+        cdef uint64_t subs = 0
+        cdef uint32_t i
+        cdef SublistStats l
+        with nogil:
+            env_lock(&e.env)
+            s = e.stats
+            n = self.m.reactor.n_conns
+            for i in range(e.n_accounts):
+                sublist_stats(e.accounts[i].subs, &l)
+                subs += l.subs
+            env_unlock(&e.env)
+        return {
+            "connections": n, "total_connections": s.total_connections, "in_msgs": s.in_msgs,
+            "in_bytes": s.in_bytes, "out_msgs": s.out_msgs, "out_bytes": s.out_bytes,
+            "slow_consumers": s.slow_consumers, "slow_clients": s.slow_clients, "stale": s.stale,
+            "stalls": s.stalls, "subscriptions": subs,
+        }
+
+    def sublist(self, str account):
+        """Counters of one account's sublist as a dict."""
+        cdef Account* a = self.account(account)
+        cdef SublistStats l
+        with nogil:
+            env_lock(&self.m.engine.env)
+            sublist_stats(a.subs, &l)
+            env_unlock(&self.m.engine.env)
+        return l
+
+    def connections(self):
+        """Open connections as (kind, cid, numbers, texts), numbers as conn_numbers fills them."""
+        cdef Inbox box
+        cdef Conn* c
+        with nogil:
+            env_lock(&self.m.engine.env)
+            read_clocks(&self.m.engine)
+            box_open(&box)
+            c = self.m.reactor.conns
+            while c != NULL:
+                snapshot_conn(c, &box)
+                c = c.next
+            env_unlock(&self.m.engine.env)
+        return box_take(&box)
+
+    def connection(self, uint64_t cid):
+        """One open connection as connections() has it; None when there is none."""
+        cdef Inbox box
+        cdef Conn* c
+        with nogil:
+            env_lock(&self.m.engine.env)
+            box_open(&box)
+            c = self.find(cid)
+            if c != NULL:
+                snapshot_conn(c, &box)
+            env_unlock(&self.m.engine.env)
+        found = box_take(&box)
+        return found[0] if found else None
+
+    def subscriptions(self):
+        """Every subscription as (kind, cid, (account, delivered, max, internal), (subject, queue, sid))."""
+        cdef Inbox box
+        cdef SubWalk walk
+        cdef uint32_t i
+        with nogil:
+            env_lock(&self.m.engine.env)
+            box_open(&box)
+            walk.box = &box
+            for i in range(self.m.engine.n_accounts):
+                walk.account = i
+                sublist_each(self.m.engine.accounts[i].subs, snapshot_sub, &walk)
+            env_unlock(&self.m.engine.env)
+        return box_take(&box)
+
+
+cdef class PyParser:
+    """The client protocol's parser for tests: feed() returns the operations completed so far.
+
+    Each as (verb, subject, reply, queue, sid, header, data, max) with bytes; ("ERROR", text) ends it.
+    """
+
+    cdef Parser parser
+    cdef bytearray kept
+
+    def __cinit__(self, int64_t max_line=4096, int64_t max_payload=1048576):
+        self.parser.max_line = max_line
+        self.parser.max_payload = max_payload
+        self.kept = bytearray()
+
+    def feed(self, bytes data):
+        cdef Op op
+        cdef int rc
+        cdef size_t at = 0
+        cdef const uint8_t* p
+        cdef list out = []
+        self.kept += data
+        p = <const uint8_t*>PyByteArray_AS_STRING(self.kept)
+        while True:
+            memset(&op, 0, sizeof(op))
+            rc = parse(&self.parser, p + at, len(self.kept) - at, &op)
+            if rc < 0:
+                out.append(("ERROR", {PARSE_UNKNOWN: "unknown", PARSE_ARGS: "args", PARSE_LINE: "line",
+                                      PARSE_PAYLOAD: "payload"}[rc]))
+            if rc != PARSE_OK:
+                break
+            out.append(self.tell(&op))
+            at += op.size
+        del self.kept[:at]
+        return out
+
+    cdef tuple tell(self, Op* op):
+        verb = ("", "CONNECT", "INFO", "PING", "PONG", "PUB", "SUB", "UNSUB", "+OK", "-ERR")[op.kind]
+        if op.kind == OP_PUB:
+            return (verb, span_to_bytes(op.subject), span_to_bytes(op.reply), b"", b"",
+                    span_to_bytes(op.header), span_to_bytes(op.data), 0)
+        if op.kind == OP_SUB:
+            return (verb, span_to_bytes(op.subject), b"", span_to_bytes(op.queue), span_to_bytes(op.sid), b"", b"", 0)
+        if op.kind == OP_UNSUB:
+            return (verb, b"", b"", b"", span_to_bytes(op.sid), b"", b"", op.max)
+        return (verb, span_to_bytes(op.args), b"", b"", b"", b"", b"", 0)
+
+
+cdef bytes span_to_bytes(Span s):
+    return PyBytes_FromStringAndSize(<const char*>s.p, s.n) if s.n else b""

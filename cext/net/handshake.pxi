@@ -1,0 +1,231 @@
+# INFO, CONNECT and keepalive: what a connection says besides messages.
+
+cdef void send_info(Conn* c, bint connected) noexcept nogil:
+    # INFO with this connection's id and address; `connected` adds connect_info for clients that asked for it.
+    cdef Reactor* r = c.reactor
+    cdef char text[96]
+    cdef int n
+    client_write(&c.base, r.info_head.data, r.info_head.n)
+    n = snprintf(text, sizeof(text), b"%llu,\"client_ip\":\"", <unsigned long long>c.base.cid)
+    client_write(&c.base, text, n)
+    client_write(&c.base, c.address, c.n_address)
+    client_write(&c.base, b"\"", 1)
+    if connected:
+        client_write(&c.base, r.info_connected.data, r.info_connected.n)
+    client_write(&c.base, r.info_tail.data, r.info_tail.n)
+
+
+cdef void arm_ping(Conn* c, int64_t delay) noexcept nogil:
+    timer_set(&c.base.engine.env.timers, &c.ping_timer, c.base.engine.env.mono + delay)
+
+
+cdef void ping_due(Timer* t, int64_t now) noexcept nogil:
+    cdef Conn* c = <Conn*>t.owner
+    cdef Reactor* r = c.reactor
+    cdef bint rtt_fresh = c.rtt != 0 and now - c.rtt_at < 3600 * <int64_t>1000000000
+    arm_ping(c, r.ping_interval)
+    if c.auth != AUTH_OPEN:
+        return
+    if c.pings_out == 0 and rtt_fresh and now - c.input_at < r.ping_interval:
+        return
+    if <int64_t>c.pings_out + 1 > r.ping_max:
+        client_error(&c.base, b"Stale Connection")
+        client_close(&c.base, CLOSE_STALE)
+        return
+    c.pings_out += 1
+    c.ping_sent = now
+    client_write(&c.base, b"PING\r\n", 6)
+
+
+cdef void auth_due(Timer* t, int64_t now) noexcept nogil:
+    cdef Conn* c = <Conn*>t.owner
+    if c.auth != AUTH_OPEN:
+        client_error(&c.base, b"Authentication Timeout")
+        client_close(&c.base, CLOSE_AUTH_TIMEOUT)
+
+
+cdef void write_due(Timer* t, int64_t now) noexcept nogil:
+    client_close(&(<Conn*>t.owner).base, CLOSE_SLOW_DEADLINE)
+
+
+cdef void on_pong(Conn* c) noexcept nogil:
+    cdef int64_t now = c.base.engine.env.mono
+    c.pings_out = 0
+    if c.ping_sent:
+        c.rtt = now - c.ping_sent
+        if c.rtt <= 0:
+            c.rtt = 1
+        c.rtt_at = now
+        c.ping_sent = 0
+
+
+cdef void on_ping(Conn* c) noexcept nogil:
+    client_write(&c.base, b"PONG\r\n", 6)
+    if not c.first_pong:
+        c.first_pong = True
+        if c.protocol >= 1:
+            send_info(c, True)
+
+
+cdef void refuse(Conn* c) noexcept nogil:
+    client_error(&c.base, b"Authorization Violation")
+    client_close(&c.base, CLOSE_AUTH_FAILURE)
+
+
+cdef void ask_control(Conn* c) noexcept nogil:
+    # The control plane decides about this connection's CONNECT; until then its input rests.
+    cdef Span text
+    c.auth = AUTH_WAITING
+    c.paused = True
+    text.p = c.connect.data
+    text.n = <uint32_t>c.connect.n
+    if inbox_put(&c.base.engine.inbox, IN_CONNECT, c.base.cid, &text, 1, NULL, 0) != 0:
+        refuse(c)
+    conn_events(c)
+
+
+cdef bint json_bool(JsonItem* it, bint* out) noexcept nogil:
+    if it.kind == JSON_TRUE:
+        out[0] = True
+    elif it.kind == JSON_FALSE:
+        out[0] = False
+    elif it.kind != JSON_NULL:
+        return False
+    return True
+
+
+cdef bint read_options(Conn* c, Span json) noexcept nogil:
+    # Takes the options routing needs from CONNECT; False when the JSON or a type is wrong. What the
+    # control plane and monitoring need (names, credentials) is read there, from the kept text.
+    cdef JsonReader rd
+    cdef JsonItem key, val
+    cdef Client* b = &c.base
+    cdef int rc
+    cdef bint ok
+    cdef int64_t number = 0
+    b.verbose = True
+    b.pedantic = True
+    b.echo = True
+    b.headers = False
+    b.no_responders = False
+    c.protocol = 0
+    json_open(&rd, json)
+    if not json_enter_object(&rd):
+        return False
+    while True:
+        rc = json_next_member(&rd, &key, &val)
+        if rc <= 0:
+            break
+        ok = True
+        if json_key_is(&key, b"verbose"):
+            ok = json_bool(&val, &b.verbose)
+        elif json_key_is(&key, b"pedantic"):
+            ok = json_bool(&val, &b.pedantic)
+        elif json_key_is(&key, b"echo"):
+            ok = json_bool(&val, &b.echo)
+        elif json_key_is(&key, b"headers"):
+            ok = json_bool(&val, &b.headers)
+        elif json_key_is(&key, b"no_responders"):
+            ok = json_bool(&val, &b.no_responders)
+        elif json_key_is(&key, b"tls_required"):
+            ok = val.kind == JSON_TRUE or val.kind == JSON_FALSE or val.kind == JSON_NULL
+        elif json_key_is(&key, b"protocol"):
+            ok = val.kind == JSON_NUMBER or val.kind == JSON_NULL
+            if val.kind == JSON_NUMBER:
+                ok = json_int(&val, &number)
+                c.protocol = 1 if number == 1 else (0 if number == 0 else -1)
+        elif (json_key_is(&key, b"user") or json_key_is(&key, b"pass") or json_key_is(&key, b"auth_token")
+                or json_key_is(&key, b"name") or json_key_is(&key, b"lang") or json_key_is(&key, b"version")
+                or json_key_is(&key, b"nkey") or json_key_is(&key, b"sig") or json_key_is(&key, b"jwt")):
+            ok = val.kind == JSON_STRING or val.kind == JSON_NULL
+        elif json_key_is(&key, b"account") or json_key_is(&key, b"new_account"):
+            # Old ways to choose an account are refused, as nats-server does.
+            if (val.kind == JSON_STRING and val.text.n > 0) or val.kind == JSON_TRUE:
+                c.protocol = -2
+        if not ok:
+            return False
+    if rc < 0 or not json_at_end(&rd):
+        return False
+    b.headers = b.headers and b.engine.limits.headers
+    return True
+
+
+cdef void on_connect(Conn* c, Span json) noexcept nogil:
+    cdef Client* b = &c.base
+    cdef Reactor* r = c.reactor
+    if c.connected:
+        client_drop_subs(b)
+        c.connected = False
+        if r.auth_required:
+            c.auth = AUTH_NEEDED
+    c.connect.n = 0
+    if bytes_add(&c.connect, json.p, json.n) != 0 or not read_options(c, json):
+        client_close(b, CLOSE_PARSE_ERROR)
+        return
+    if c.protocol == -2:
+        refuse(c)
+        return
+    if c.protocol < 0 or c.protocol > 1:
+        client_error(b, b"invalid client protocol")
+        client_close(b, CLOSE_BAD_VERSION)
+        return
+    if b.no_responders and not b.headers:
+        client_error(b, b"no responders requires headers support")
+        client_close(b, CLOSE_NO_RESPONDERS_HEADERS)
+        return
+    if c.auth != AUTH_OPEN:
+        ask_control(c)
+        return
+    connect_done(c)
+
+
+cdef void connect_done(Conn* c) noexcept nogil:
+    # CONNECT is accepted: keepalive starts with an early PING that also measures the round trip.
+    cdef int64_t first = c.reactor.ping_interval
+    c.connected = True
+    c.auth = AUTH_OPEN
+    timer_cancel(&c.base.engine.env.timers, &c.auth_timer)
+    if c.base.verbose:
+        client_write(&c.base, b"+OK\r\n", 5)
+    if first > 2000000000:
+        first = 2000000000
+    arm_ping(c, first + <int64_t>(env_random(&c.base.engine.env) % <uint64_t>(first // 5 + 1)))
+
+
+cdef void conn_op(Conn* c, const Op* op) noexcept nogil:
+    # One parsed operation.
+    cdef Client* b = &c.base
+    if c.auth == AUTH_NEEDED and op.kind != OP_CONNECT:
+        if c.reactor.no_auth_user:
+            c.connect.n = 0
+            ask_control(c)
+        else:
+            refuse(c)
+        return
+    if b.engine.trace:
+        trace_op(c, op)
+    if op.kind == OP_PUB:
+        if op.has_header and not b.headers:
+            client_close(b, CLOSE_HEADER_VIOLATION)
+            return
+        client_publish(b, op.subject, op.reply, op.header, op.data)
+    elif op.kind == OP_PING:
+        on_ping(c)
+    elif op.kind == OP_PONG:
+        on_pong(c)
+    elif op.kind == OP_SUB:
+        client_subscribe(b, op.subject, op.queue, op.sid)
+    elif op.kind == OP_UNSUB:
+        client_unsubscribe(b, op.sid, op.max)
+    elif op.kind == OP_CONNECT:
+        on_connect(c, op.args)
+    elif op.kind == OP_ERR:
+        client_close(b, CLOSE_CLIENT)
+
+
+cdef void trace_op(Conn* c, const Op* op) noexcept nogil:
+    cdef Span texts[2]
+    cdef int64_t num = op.kind
+    texts[0] = op.args
+    texts[1] = op.data
+    inbox_put(&c.base.engine.inbox, IN_TRACE, c.base.cid, texts, 2 if op.kind == OP_PUB else 1, &num, 1)

@@ -1,0 +1,82 @@
+# Reading what the engine serialised for the control plane: inbox items and snapshots.
+
+cdef enum SnapshotKind:
+    ITEM_CONN = 200         # texts: address, connect options; numbers: as IN_CLOSED
+    ITEM_SUB = 201          # texts: subject, queue, sid; numbers: account, delivered, max, internal
+
+
+cdef inline Span span_bytes(bytes b):
+    cdef Span s
+    s.p = <const uint8_t*>PyBytes_AS_STRING(b)
+    s.n = <uint32_t>PyBytes_GET_SIZE(b)
+    return s
+
+
+cdef list read_items(const uint8_t* p, size_t n):
+    # Each as (kind, cid, numbers, texts).
+    cdef list out = []
+    cdef size_t at = 0
+    cdef ItemHead head
+    cdef uint32_t i, length
+    cdef const uint8_t* nums
+    cdef const uint8_t* lens
+    cdef const uint8_t* text
+    cdef int64_t num
+    cdef list numbers, texts
+    while at < n:
+        memcpy(&head, p + at, sizeof(head))
+        nums = p + at + sizeof(head)
+        lens = nums + head.n_nums * 8
+        text = lens + head.n_texts * 4
+        numbers = []
+        for i in range(head.n_nums):
+            memcpy(&num, nums + i * 8, 8)
+            numbers.append(num)
+        texts = []
+        for i in range(head.n_texts):
+            memcpy(&length, lens + i * 4, 4)
+            texts.append(PyBytes_FromStringAndSize(<const char*>text, length))
+            text += length
+        out.append((head.kind, head.cid, tuple(numbers), tuple(texts)))
+        at += head.size
+    return out
+
+
+cdef void box_open(Inbox* box) noexcept nogil:
+    # A private inbox: nobody is to be woken.
+    memset(box, 0, sizeof(Inbox))
+    box.signalled = True
+    box.fd = -1
+
+
+cdef list box_take(Inbox* box):
+    cdef list out = read_items(box.items.data, box.items.n)
+    bytes_free(&box.items)
+    return out
+
+
+cdef void snapshot_conn(Conn* c, Inbox* box) noexcept nogil:
+    cdef Span texts[2]
+    cdef int64_t num[CONN_NUMBERS]
+    conn_numbers(c, texts, num)
+    inbox_put(box, ITEM_CONN, c.base.cid, texts, 2, num, CONN_NUMBERS)
+
+
+cdef void snapshot_sub(void* ctx, Sub* s) noexcept nogil:
+    cdef SubWalk* walk = <SubWalk*>ctx
+    cdef Span texts[3]
+    cdef int64_t num[4]
+    cdef uint64_t cid = (<Client*>s.client).cid if s.client != NULL else 0
+    texts[0] = s.subject
+    texts[1] = s.queue
+    texts[2] = s.sid
+    num[0] = walk.account
+    num[1] = <int64_t>s.delivered
+    num[2] = <int64_t>s.max
+    num[3] = s.client == NULL
+    inbox_put(walk.box, ITEM_SUB, cid, texts, 3, num, 4)
+
+
+cdef struct SubWalk:
+    Inbox* box
+    int64_t account
