@@ -1,7 +1,7 @@
 """What every layer stands on: spans, messages, hashes, timers, tables, and the environment handed in."""
 
 from libc.stdint cimport UINT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcmp, strlen
+from libc.string cimport memchr, memcmp, strlen
 from posix.types cimport off_t
 
 
@@ -34,6 +34,10 @@ cdef inline Span span_of(bytes b) except *:
 
 cdef inline bint span_eq(Span a, Span b) noexcept nogil:
     return a.n == b.n and (a.n == 0 or memcmp(a.p, b.p, a.n) == 0)
+
+
+cdef inline bint span_starts(Span s, const char* prefix, uint32_t n) noexcept nogil:
+    return s.n >= n and memcmp(s.p, prefix, n) == 0
 
 
 cdef struct Msg:
@@ -160,6 +164,45 @@ cdef void bytes_free(Bytes* b) noexcept nogil
 
 
 # ---- subjects --------------------------------------------------------------------------------------
+
+cdef struct Tokens:
+    # A walk over a subject's tokens: tokens_of gives the first as p[:n], tokens_cut, unless `last`, the next.
+    const uint8_t* p
+    uint32_t n
+    const uint8_t* rest
+    uint32_t n_rest
+    bint last               # no token follows
+
+cdef inline void tokens_cut(Tokens* t) noexcept nogil:
+    cdef const uint8_t* dot = NULL
+    if t.n_rest:
+        dot = <const uint8_t*>memchr(t.rest, c'.', t.n_rest)
+    t.p = t.rest
+    if dot == NULL:
+        t.n = t.n_rest
+        t.last = True
+    else:
+        t.n = <uint32_t>(dot - t.rest)
+        t.rest = dot + 1
+        t.n_rest -= t.n + 1
+
+cdef inline Tokens tokens_of(Span s) noexcept nogil:
+    cdef Tokens t
+    t.rest = s.p
+    t.n_rest = s.n
+    t.last = False
+    tokens_cut(&t)
+    return t
+
+cdef inline bint is_star(const Tokens* t) noexcept nogil:
+    return t.n == 1 and t.p[0] == c'*'
+
+# A > at the end.
+cdef inline bint is_tail(const Tokens* t) noexcept nogil:
+    return t.n == 1 and t.last and t.p[0] == c'>'
+
+cdef inline bint same_token(const Tokens* a, const Tokens* b) noexcept nogil:
+    return a.n == b.n and (a.n == 0 or memcmp(a.p, b.p, a.n) == 0)
 
 # Whether `pattern` (with * and >) matches `subject`; `subject`'s own wildcards count as literals.
 cdef bint subject_matches(Span pattern, Span subject) noexcept nogil
@@ -316,3 +359,8 @@ cdef struct Env:
     uint64_t random       # state of env_random
 
 cdef uint64_t env_random(Env* e) noexcept nogil
+
+
+cdef class EnvBox:
+    # How Python objects of different layers share one environment.
+    cdef Env* env

@@ -267,5 +267,15 @@ cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexce
 cdef void client_unsubscribe(Client* c, Span sid, uint64_t max) noexcept nogil
 cdef void chunk_release(Engine* e, Chunk* c) noexcept nogil
 
+cdef struct ItemHead:       # of a serialised item; behind it numbers, lengths, texts, padding to 8
+    uint32_t size
+    uint16_t kind
+    uint8_t n_texts
+    uint8_t n_nums
+    uint64_t cid
+
+# The inbound handler that puts messages into the inbox; its target is the Account.
+cdef int request_in(void* target, const Msg* m) noexcept nogil
+
 cdef int inbox_put(Inbox* b, int kind, uint64_t cid, const Span* texts, uint32_t n_texts,
                    const int64_t* nums, uint32_t n_nums) noexcept nogil

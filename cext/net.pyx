@@ -13,7 +13,6 @@ from posix.unistd cimport close, read, write
 
 from jsserver.cext.bytes cimport *
 from jsserver.cext.core cimport *
-from jsserver.cext.stream cimport EnvBox
 
 
 include "net/sockets.pxi"

@@ -77,6 +77,10 @@ globals().update(
 )
 
 
+cdef class EnvBox:
+    """Holds the environment of one engine, so that the faces of different layers share it."""
+
+
 # ---- for tests -----------------------------------------------------------------------------------------
 
 cdef class PyHighwayHash:

@@ -232,7 +232,7 @@ cdef bint json_int(const JsonItem* it, int64_t* out) noexcept nogil:
     while i < it.text.n:
         if it.text.p[i] < 48 or it.text.p[i] > 57:
             return False
-        if v > 922337203685477580:
+        if v > <uint64_t>INT64_MAX // 10:
             return False
         v = v * 10 + (it.text.p[i] - 48)
         i += 1

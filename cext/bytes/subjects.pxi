@@ -1,50 +1,6 @@
 # Subjects: tokens separated by dots; `*` stands for one token, `>` at the end for one or more.
 # Also the lookup in header blocks.
 
-cdef struct Tokens:
-    # What is left of a subject, cut at dots. The token at hand is p[:n].
-    const uint8_t* p
-    uint32_t n
-    const uint8_t* rest
-    uint32_t n_rest
-    bint last               # no token follows
-
-
-cdef inline void tokens_cut(Tokens* t) noexcept nogil:
-    cdef const uint8_t* dot = NULL
-    if t.n_rest:
-        dot = <const uint8_t*>memchr(t.rest, c'.', t.n_rest)
-    t.p = t.rest
-    if dot == NULL:
-        t.n = t.n_rest
-        t.last = True
-    else:
-        t.n = <uint32_t>(dot - t.rest)
-        t.rest = dot + 1
-        t.n_rest -= t.n + 1
-
-
-cdef inline Tokens tokens_of(Span s) noexcept nogil:
-    cdef Tokens t
-    t.rest = s.p
-    t.n_rest = s.n
-    t.last = False
-    tokens_cut(&t)
-    return t
-
-
-cdef inline bint is_star(const Tokens* t) noexcept nogil:
-    return t.n == 1 and t.p[0] == c'*'
-
-
-cdef inline bint is_tail(const Tokens* t) noexcept nogil:
-    return t.n == 1 and t.last and t.p[0] == c'>'
-
-
-cdef inline bint same_token(const Tokens* a, const Tokens* b) noexcept nogil:
-    return a.n == b.n and (a.n == 0 or memcmp(a.p, b.p, a.n) == 0)
-
-
 cdef bint subject_matches(Span pattern, Span subject) noexcept nogil:
     cdef Tokens a = tokens_of(pattern), b = tokens_of(subject)
     while True:

@@ -1,14 +1,6 @@
 # The control inbox: what the control plane must see, serialised one item behind the other and
 # taken over whole when Python drains it. Each item: ItemHead, numbers, lengths, texts, padding to 8.
 
-cdef struct ItemHead:
-    uint32_t size
-    uint16_t kind
-    uint8_t n_texts
-    uint8_t n_nums
-    uint64_t cid
-
-
 cdef enum:
     INBOX_BYTES_MAX = 256 * 1024 * 1024   # a control plane that hangs must not eat the machine
 

@@ -54,7 +54,7 @@ cdef void violation(Client* c, const char* what, Span subject, Span queue, const
     n += strlen(after)
     client_write(c, text, n)
     client_write(c, b"'\r\n", 3)
-    texts[0] = span_of(what)
+    texts[0] = span_c(what)
     texts[1] = subject
     texts[2] = queue
     inbox_put(&c.engine.inbox, IN_VIOLATION, c.cid, texts, 3, NULL, 0)

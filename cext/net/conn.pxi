@@ -245,20 +245,20 @@ cdef void conn_parse_error(Conn* c, int rc, const uint8_t* p, size_t n) noexcept
     cdef Client* b = &c.base
     cdef Span texts[2]
     cdef int reason = CLOSE_PROTOCOL_VIOLATION
-    texts[0] = span_of(b"Client parser error")
+    texts[0] = span_c(b"Client parser error")
     if rc == PARSE_UNKNOWN:
         client_error(b, b"Unknown Protocol Operation")
-        texts[0] = span_of(b"Client parser ERROR, unknown protocol operation")
+        texts[0] = span_c(b"Client parser ERROR, unknown protocol operation")
     elif rc == PARSE_LINE:
         client_error(b, b"maximum control line exceeded")
-        texts[0] = span_of(b"maximum control line exceeded")
+        texts[0] = span_c(b"maximum control line exceeded")
         reason = CLOSE_MAX_CONTROL_LINE
     elif rc == PARSE_PAYLOAD:
         client_error(b, b"Maximum Payload Violation")
-        texts[0] = span_of(b"maximum payload exceeded")
+        texts[0] = span_c(b"maximum payload exceeded")
         reason = CLOSE_MAX_PAYLOAD
     else:
-        texts[0] = span_of(b"Parse Error, wrong arguments")
+        texts[0] = span_c(b"Parse Error, wrong arguments")
         reason = CLOSE_PARSE_ERROR
     texts[1].p = p
     texts[1].n = <uint32_t>(n if n < 64 else 64)

@@ -48,7 +48,7 @@ cdef class PermissionSet:
                 if not entries:
                     rc |= perms_set_empty_allow(self.perms, which)
                 for subject, queue in entries:
-                    rc |= perms_add(self.perms, which, span_bytes(subject), span_bytes(queue))
+                    rc |= perms_add(self.perms, which, span_of(subject), span_of(queue))
             which += 1
         if responses is not None:
             self.responses = True
@@ -100,7 +100,7 @@ cdef class DataPlane(EnvBox):
             raise OSError(-rc, "cannot start the reactor")
         self.m.engine.env.random = <uint64_t>clock_ns(CLOCK_MONOTONIC) | 1
         self.env = &self.m.engine.env
-        self.m.reactor.default_account = engine_account(&self.m.engine, span_bytes(b"$G"))
+        self.m.reactor.default_account = engine_account(&self.m.engine, span_of(b"$G"))
         if self.m.reactor.default_account == NULL:
             raise MemoryError
 
@@ -172,9 +172,9 @@ cdef class DataPlane(EnvBox):
     def set_info(self, bytes head, bytes connected, bytes tail):
         """The pieces of INFO: up to and with `"client_id":`, what connect_info adds, and the rest."""
         cdef Reactor* r = &self.m.reactor
-        cdef Span a = span_bytes(head)
-        cdef Span b = span_bytes(connected)
-        cdef Span c = span_bytes(tail)
+        cdef Span a = span_of(head)
+        cdef Span b = span_of(connected)
+        cdef Span c = span_of(tail)
         cdef int rc = 0
         with nogil:
             env_lock(&self.m.engine.env)
@@ -230,7 +230,7 @@ cdef class DataPlane(EnvBox):
     def admit(self, uint64_t cid, str account, PermissionSet permissions):
         """Answers INBOX_CONNECT: the connection is let in. permissions may be None. False: it is gone."""
         cdef bytes name = account.encode()
-        cdef Span name_span = span_bytes(name)
+        cdef Span name_span = span_of(name)
         cdef Permissions* perms = NULL
         cdef bint responses = False
         cdef int32_t responses_max = 0
@@ -312,10 +312,10 @@ cdef class DataPlane(EnvBox):
         memset(&m, 0, sizeof(m))
         m.account = a
         for subject, reply, header, data in messages:
-            m.dest = m.subject = span_bytes(subject)
-            m.reply = span_bytes(reply)
-            m.header = span_bytes(header)
-            m.data = span_bytes(data)
+            m.dest = m.subject = span_of(subject)
+            m.reply = span_of(reply)
+            m.header = span_of(header)
+            m.data = span_of(data)
             with nogil:
                 env_lock(&self.m.engine.env)
                 read_clocks(&self.m.engine)
@@ -326,7 +326,7 @@ cdef class DataPlane(EnvBox):
 
     cdef Account* account(self, str name) except NULL:
         cdef bytes raw = name.encode()
-        cdef Span s = span_bytes(raw)
+        cdef Span s = span_of(raw)
         cdef Account* a
         with nogil:
             env_lock(&self.m.engine.env)
@@ -343,11 +343,11 @@ cdef class DataPlane(EnvBox):
     def serve_requests(self, str account, bytes subject):
         """Messages on this subject (may have wildcards) come to the inbox as INBOX_REQUEST."""
         cdef Account* a = self.account(account)
-        cdef Span s = span_bytes(subject)
+        cdef Span s = span_of(subject)
         cdef void* sub
         with nogil:
             env_lock(&self.m.engine.env)
-            sub = outlet_subscribe(&self.m.engine, a, s, request_in, a)
+            sub = self.env.out.subscribe(self.env.out.ctx, a, s, request_in, a)
             env_unlock(&self.m.engine.env)
         if sub == NULL:
             raise MemoryError
@@ -355,11 +355,11 @@ cdef class DataPlane(EnvBox):
     def has_interest(self, str account, bytes subject):
         """Whether a client would receive a message on this subject."""
         cdef Account* a = self.account(account)
-        cdef Span s = span_bytes(subject)
+        cdef Span s = span_of(subject)
         cdef bint found
         with nogil:
             env_lock(&self.m.engine.env)
-            found = outlet_has_interest(&self.m.engine, a, s)
+            found = self.env.out.has_interest(self.env.out.ctx, a, s)
             env_unlock(&self.m.engine.env)
         return found
 

@@ -5,13 +5,6 @@ cdef enum SnapshotKind:
     ITEM_SUB = 201          # texts: subject, queue, sid; numbers: account, delivered, max, internal
 
 
-cdef inline Span span_bytes(bytes b):
-    cdef Span s
-    s.p = <const uint8_t*>PyBytes_AS_STRING(b)
-    s.n = <uint32_t>PyBytes_GET_SIZE(b)
-    return s
-
-
 cdef list read_items(const uint8_t* p, size_t n):
     # Each as (kind, cid, numbers, texts).
     cdef list out = []
@@ -62,6 +55,11 @@ cdef void snapshot_conn(Conn* c, Inbox* box) noexcept nogil:
     inbox_put(box, ITEM_CONN, c.base.cid, texts, 2, num, CONN_NUMBERS)
 
 
+cdef struct SubWalk:
+    Inbox* box
+    int64_t account
+
+
 cdef void snapshot_sub(void* ctx, Sub* s) noexcept nogil:
     cdef SubWalk* walk = <SubWalk*>ctx
     cdef Span texts[3]
@@ -75,8 +73,3 @@ cdef void snapshot_sub(void* ctx, Sub* s) noexcept nogil:
     num[2] = <int64_t>s.max
     num[3] = s.client == NULL
     inbox_put(walk.box, ITEM_SUB, cid, texts, 3, num, 4)
-
-
-cdef struct SubWalk:
-    Inbox* box
-    int64_t account

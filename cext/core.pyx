@@ -1,0 +1,17 @@
+"""Routing: sublists, permissions, clients' verbs, and the way out that the layers below are handed."""
+
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memchr, memcmp, memcpy, memset, strlen
+from posix.unistd cimport write
+
+from jsserver.cext.bytes cimport *
+
+include "core/sublist.pxi"
+include "core/permissions.pxi"
+include "core/outbuf.pxi"
+include "core/inbox.pxi"
+include "core/router.pxi"
+include "core/verbs.pxi"
+include "core/engine.pxi"
+include "core/faces.pxi"

@@ -1,0 +1,83 @@
+"""What the control plane knows of connections: their CONNECT options, users, and counters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from jsserver.cext.net import CLOSE_REASONS
+
+
+class Connect(msgspec.Struct):
+    """The options of CONNECT that the control plane reads; routing reads its own in the data plane."""
+
+    user: str | None = ""
+    password: str | None = msgspec.field(name="pass", default="")
+    auth_token: str | None = ""
+    name: str | None = ""
+    lang: str | None = ""
+    version: str | None = ""
+
+
+def decode_connect(raw: bytes) -> Connect:
+    """Keys are matched without regard to case, as Go's decoder does; types were checked before."""
+    if not raw:
+        return Connect()
+    fields: dict[str, Any] = msgspec.json.decode(raw)
+    return msgspec.convert({k.lower(): v for k, v in fields.items()}, Connect)
+
+
+class Connection(msgspec.Struct, kw_only=True):
+    """One connection at one instant; times in ns since the epoch, rtt in ns (0: unknown)."""
+
+    cid: int
+    ip: str
+    port: int
+    reason: str
+    start: int
+    last_activity: int
+    rtt: int
+    in_msgs: int
+    out_msgs: int
+    in_bytes: int
+    out_bytes: int
+    subscriptions: int
+    now: int
+    pending: int
+    stalls: int
+    account_index: int
+    name: str
+    lang: str
+    version: str
+    user: str = ""
+
+
+def read_connection(item: tuple[int, int, tuple[int, ...], tuple[bytes, ...]]) -> Connection:
+    """A Connection from an inbox or snapshot item of the data plane."""
+    _, cid, num, (address, raw) = item
+    try:
+        options = decode_connect(raw)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
+        options = Connect()  # a CONNECT that was refused for being malformed
+    return Connection(
+        cid=cid,
+        ip=address.decode(),
+        reason=CLOSE_REASONS[num[0]],
+        port=num[1],
+        start=num[2],
+        last_activity=num[3],
+        rtt=num[4],
+        in_msgs=num[5],
+        out_msgs=num[6],
+        in_bytes=num[7],
+        out_bytes=num[8],
+        subscriptions=num[9],
+        now=num[10],
+        pending=num[11],
+        stalls=num[12],
+        account_index=num[13],
+        name=options.name or "",
+        lang=options.lang or "",
+        version=options.version or "",
+    )
