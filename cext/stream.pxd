@@ -206,6 +206,8 @@ cdef bint stream_keeps_all(const Stream* s) noexcept nogil
 # A consumer needs this message too, or no longer: the last one that lets go removes it.
 cdef int stream_need(Stream* s, uint64_t seq) noexcept nogil                 # 0 | -1 no memory
 cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil
+# Asks all watchers anew (interest retention), after filters changed.
+cdef void stream_recount(Stream* s) noexcept nogil
 # Sends an empty message to reply once the change with this ticket is durable.
 cdef void stream_answer(Stream* s, uint64_t ticket, Span reply) noexcept nogil
 

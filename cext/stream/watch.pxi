@@ -120,6 +120,7 @@ cdef Spot* trie_spot(WatchIndex* x, Span pattern) noexcept nogil:
         if x.root == NULL:
             return NULL
     node = x.root
+    place = &node.here
     while rest.p != NULL:
         token = first_token(&rest)
         if rest.p == NULL and token.n == 1 and token.p[0] == 62:
