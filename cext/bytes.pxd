@@ -297,6 +297,7 @@ cdef enum AdvisoryKind:
 
 cdef struct Event:
     int kind
+    void* account       # whose stream it is
     Span text[3]
     int64_t num[5]
 
