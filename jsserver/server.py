@@ -230,6 +230,11 @@ class Server:
         """Stops listening, closes connections and streams; what was acked is on disk afterwards."""
         self.log.info("Initiating Shutdown...")
         self._notify.stopping()
+        await self.close()
+        self.log.info("Server Exiting..")
+
+    async def close(self) -> None:
+        """Ends what start() began, however far it came."""
         self.plane.listen(-1)
         if self.listener is not None:
             self.listener.close()
@@ -245,17 +250,21 @@ class Server:
             self.jetstream.close_store()
         if self.ports_file is not None:
             self.ports_file.remove()
-        self.log.info("Server Exiting..")
 
 
 async def serve(options: Options, log: Logger) -> int:
     """Runs one server until a signal ends it; the exit code."""
     try:
         server = Server(options, log)
-        server.watch_signals()
+    except StartError as e:
+        log.fatal(str(e))
+        return 1
+    server.watch_signals()
+    try:
         await server.start()
     except (StartError, OSError) as e:
         log.fatal(str(e))
+        await server.close()
         return 1
     # The start's objects live as long as the server: collections need not look at them again.
     gc.collect()

@@ -243,6 +243,10 @@ cdef class DataPlane(EnvBox):
         self.committer = committer_new(self.env, sync_interval, self.m.reactor.wake)
         if self.committer == NULL:
             raise MemoryError
+        with nogil:
+            self.enter()
+            self.m.reactor.committer = self.committer
+            self.leave()
 
     def run_commits(self):
         """Write and sync what streams stage until stop_commits(); the body of the commit thread."""
