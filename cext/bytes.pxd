@@ -359,8 +359,3 @@ cdef struct Env:
     uint64_t random       # state of env_random
 
 cdef uint64_t env_random(Env* e) noexcept nogil
-
-
-cdef class EnvBox:
-    # How Python objects of different layers share one environment.
-    cdef Env* env

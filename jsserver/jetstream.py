@@ -119,9 +119,9 @@ class JetStream:
 
     def event(self, item: Item) -> None:
         """What streams and consumers report."""
-        kind, _, numbers, texts = item
+        kind, _, (index, *numbers), texts = item
         stream, consumer, more = (t.decode("utf-8", "surrogateescape") for t in texts)
-        account = self._accounts[0]
+        account = self._accounts[index]
         if kind == net.INBOX_CONSUMER_GONE:
             self.dispatcher.on_event(
                 ConsumerGone(account=account, stream=stream, consumer=consumer, id=numbers[0])

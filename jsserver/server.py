@@ -130,7 +130,7 @@ class Server:
 
     def _limit(self) -> None:
         o = self.options
-        self.plane.set_limits(
+        self.plane.configure(
             max_payload=o.max_payload,
             max_control_line=o.max_control_line,
             max_pending=o.max_pending,

@@ -15,9 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-
-class StoreError(Exception):
-    """The store could not do what was asked; the text goes to the client."""
+from jsserver.cext.stream import StoreError as StoreError
 
 
 class Retention(IntEnum):

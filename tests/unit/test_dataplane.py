@@ -39,7 +39,7 @@ class Plane:
 
     def __init__(self, **limits):
         self.plane = DataPlane()
-        self.plane.set_limits(**{**LIMITS, **limits})
+        self.plane.configure(**{**LIMITS, **limits})
         self.plane.set_info(b'INFO {"client_id":', b',"connect_info":true', b"} \r\n")
         self.listener = open_listener("127.0.0.1", 0)
         self.port = bound_port(self.listener)
