@@ -48,9 +48,7 @@ cdef void flush_task(Task* t) noexcept nogil:
 cdef void log_posted(Consumer* c) noexcept nogil:
     # Where acks remove messages the records go with the removals, otherwise some time later.
     cdef Consumers* k = c.shared
-    if k.lazy.n > LOG_GATHER:
-        consumers_flush(c.s)
-    elif not stream_keeps_all(c.s):
+    if k.lazy.n > LOG_GATHER or not stream_keeps_all(c.s):
         task_post(&c.env.tasks, &k.flush_soon)
     elif k.flush.pos == 0:
         timer_set(&c.env.timers, &k.flush, c.env.mono + LOG_FLUSH)

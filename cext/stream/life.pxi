@@ -239,14 +239,31 @@ cdef void stream_count_bytes(Stream* s) noexcept nogil:
     add_used(s.cfg.server_usage, more)
 
 
+cdef void drop_needed(Stream* s) noexcept nogil:
+    # All below the first sequence is gone.
+    cdef StoreState state
+    cdef uint32_t i = 0, cap
+    store_state(s.store, &state)
+    while i < s.needed.cap:
+        if s.needed.keys[i] == 0 or s.needed.keys[i] >= state.first_seq:
+            i += 1
+            continue
+        cap = s.needed.cap
+        u64map_del(&s.needed, s.needed.keys[i])     # another key moves to this place, or all to another table
+        if s.needed.cap != cap:
+            i = 0
+
+
 cdef void on_removed(void* ctx, uint64_t seq, Span subject, int reason) noexcept nogil:
     cdef Stream* s = <Stream*>ctx
     cdef Telling t
-    if s.needed.n:
+    if seq == 0:
+        drop_needed(s)
+    elif s.needed.n:
         u64map_del(&s.needed, seq)
     if seq > s.told:
         s.newest_gone = True
-    if s.watchers.n and not s.purging:
+    if s.watchers.n and seq and not s.purging:
         t.seq = seq
         t.reason = reason
         watch_match(&s.watchers, subject, tell_removed, &t)
