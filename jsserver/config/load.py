@@ -1,6 +1,5 @@
 """Options from a configuration file and the command line, checked against each other."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,7 +54,7 @@ def load(path: str, flags: Mapping[str, Any]) -> Loaded:
     """
     loaded = read_file(path) if path else Loaded(Options())
     options = loaded.options
-    options.flags = copy.deepcopy(dict(flags))
+    options.flags = dict(flags)
     for name, value in flags.items():
         *parents, attribute = name.split(".")
         target: Any = options

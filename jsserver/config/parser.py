@@ -131,7 +131,7 @@ class _Parser:
                 return found.data
         where = f"variable reference for '{name}' on line {item.line}"
         if name in self.resolving:
-            raise ConfigError(f"variable reference cycle for '{name}'")
+            raise ConfigError(f"{where} could not be parsed: variable reference cycle for '{name}'")
         text = self.environment.get(name)
         if text is not None:
             inner = _Parser(self.file, self.environment, self.including, (*self.resolving, name))
