@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from jsserver.config.lexer import ConfigError
+from jsserver.config import ConfigError
 from jsserver.config.options import Options
 from jsserver.config.parser import digest, parse_file
 from jsserver.config.server import READERS, split_address

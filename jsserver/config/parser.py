@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from jsserver.config.lexer import ConfigError, Item, Kind, Lexer
+from jsserver.config import ConfigError
+from jsserver.config.items import Item, Kind
+from jsserver.config.lexer import Lexer
 from jsserver.goformat import escape_json
 
 MAX_INCLUDE_DEPTH = 100
