@@ -31,7 +31,11 @@ class Notifier:
         period = os.environ.pop("WATCHDOG_USEC", "")
         pid = os.environ.pop("WATCHDOG_PID", "")
         watchdog_s = None
-        if period.isdigit() and int(period) > 0 and pid in ("", str(os.getpid()), str(os.getppid())):
+        if (
+            period.isdigit()
+            and int(period) > 0
+            and pid in ("", str(os.getpid()), str(os.getppid()))
+        ):
             watchdog_s = int(period) / SECOND_US
         return cls(address, watchdog_s)
 
@@ -81,4 +85,3 @@ class Notifier:
                 out.sendto("\n".join(lines).encode(), address)
         except (OSError, ValueError):
             return
-
