@@ -218,6 +218,8 @@ def required_level(headers: bytes) -> bool:
     start = at + len(LEVEL_HEADER)
     end = headers.find(b"\r\n", start)
     value = headers[start : end if end >= 0 else None].strip(b" ")
+    if not value:
+        return True
     digits = value[1:] if value[:1] in (b"+", b"-") else value
     return digits.isdigit() and int(value) <= API_LEVEL
 
