@@ -8,11 +8,12 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jsserver import NATS_VERSION
-from jsserver.auth import Authenticator, is_bcrypt
+from jsserver.auth import GLOBAL_ACCOUNT, Authenticator, is_bcrypt
 from jsserver.cext.net import DataPlane
 from jsserver.clients import Connection
 from jsserver.config.options import Options
@@ -47,6 +48,10 @@ class Server:
         self.plane = DataPlane()
         self.authenticator = Authenticator(options.authorization, options.no_auth_user)
         self.stopped = asyncio.Event()
+        self.started = self.config_loaded = time.time_ns()
+        self.accounts = (GLOBAL_ACCOUNT,)
+        self.system_account = ""
+        self.accepting = False
         self.listener: socket.socket | None = None
         self.port = 0
         self.jetstream = self._make_jetstream() if options.jetstream.enabled else None
@@ -73,6 +78,15 @@ class Server:
             return JetStream(self.options, self.plane, self.log, self.name, self.id)
         except StoreDirError as e:
             raise StartError(f"Can't start JetStream: {e}") from e
+
+    @property
+    def auth_required(self) -> bool:
+        """Whether clients must prove anything."""
+        return self.authenticator.required
+
+    def user(self, cid: int) -> str:
+        """Who is behind an open connection; "" if nobody in particular."""
+        return self.inbox.user(cid)
 
     # ---- what comes out of the inbox
 
@@ -107,6 +121,7 @@ class Server:
             await self._start_monitor()
         if self.listener is not None:
             self.plane.listen(self.listener.fileno())
+        self.accepting = True
         self.log.info(f"Listening for client connections on {host_port(o.host, self.port)}")
         self.log.info("Server is ready")
         self._write_files()
@@ -235,6 +250,7 @@ class Server:
 
     async def close(self) -> None:
         """Ends what start() began, however far it came."""
+        self.accepting = False
         self.plane.listen(-1)
         if self.listener is not None:
             self.listener.close()
