@@ -63,7 +63,10 @@ def _ratio(own: float, peer: float) -> str:
 
 def _cells(row: Row) -> list[str]:
     peer, own = row.median(PEER_NAME), row.median(OWN_NAME)
-    rate = [f"{s.rate:,.0f}" if s else "failed" for s in (peer, own)]
+    rate = [
+        f"{sample.rate:,.0f}" if sample else "failed" if name in row.failures else "-"
+        for name, sample in ((PEER_NAME, peer), (OWN_NAME, own))
+    ]
     cpu = [f"{s.cpu_per_million:.2f}" if s else "-" for s in (peer, own)]
     memory = [f"{s.peak_bytes / MEBIBYTE:.0f}" if s else "-" for s in (peer, own)]
     ratios = ["-"] * 3
@@ -88,13 +91,14 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def _latency_rows(rows: Sequence[Row]) -> list[list[str]]:
     found = []
     for row in rows:
-        peer, own = row.median(PEER_NAME), row.median(OWN_NAME)
-        if not (peer and own and peer.latency_us and own.latency_us):
+        medians = (row.median(PEER_NAME), row.median(OWN_NAME))
+        peer, own = [sample.latency_us if sample else {} for sample in medians]
+        if not peer and not own:
             continue
         cells = [row.scenario]
         for name in PERCENTILES:
-            there, here = peer.latency_us.get(name, 0.0), own.latency_us.get(name, 0.0)
-            cells += [f"{there:,.0f}", f"{here:,.0f}", _ratio(here, there)]
+            cells += [f"{side[name]:,.0f}" if name in side else "-" for side in (peer, own)]
+            cells.append(_ratio(own.get(name, 0.0), peer.get(name, 0.0)) if peer and own else "-")
         found.append(cells)
     return found
 
@@ -104,7 +108,7 @@ def markdown(rows: Sequence[Row], *, facts: Sequence[str], rounds: int) -> str:
     lines = ["# Side by side with nats-server", ""]
     lines += [f"- {fact}" for fact in facts]
     lines += [
-        f"- {time.strftime('%Y-%m-%d')}; {rounds} rounds, the servers in turn, medians",
+        f"- {time.strftime('%Y-%m-%d')}; medians of {rounds}, the servers in turn",
         "- both with their default settings: jsserver's acks wait for the disk, nats-server's do"
         " not, except where a line says `peer always` (its `sync_interval: always`)",
         "- ratio: jsserver's figure divided by nats-server's",
