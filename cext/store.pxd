@@ -79,7 +79,8 @@ ctypedef void (*durable_fn)(void* ctx, uint64_t seq, uint64_t ticket, int error)
 # Opening reads the disk: call it WITHOUT the engine lock, before the store is shared. NULL on failure,
 # with a text in err. committer may be NULL for memory storage.
 cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, char* err, size_t err_cap) noexcept nogil
-# removed: called for every message that leaves the store, after it left (not during recovery).
+# removed: called for every message that leaves the store, after it left (not during recovery). It must not change
+# the store. A purge of everything is one call with seq 0 and no subject: all below state.first_seq is gone.
 # durable: called under the lock when everything up to seq, and every change up to ticket, is on disk
 # (or handed to the kernel, in lazy mode); error is errno of a failed group, whose acks must not be sent.
 cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* ctx) noexcept nogil
@@ -135,7 +136,7 @@ cdef struct Log
 cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noexcept nogil, void* ctx,
                    char* err, size_t err_cap) noexcept nogil
 cdef int log_append(Log* l, Span entry) noexcept nogil                               # counts for store_ticket
-# Starts the log anew with these entries, when the old one has grown; done by the commit thread.
+# Starts the log anew with this one entry, which must say what all earlier ones said; done by the commit thread.
 cdef int log_rewrite(Log* l, Span entries) noexcept nogil
 cdef uint64_t log_size(Log* l) noexcept nogil
 cdef void log_close(Log* l) noexcept nogil
@@ -144,5 +145,8 @@ cdef void log_close(Log* l) noexcept nogil
 # sync_interval: 0 = every group is synced before its acks; > 0 = acks after the write, synced at least this often (ns).
 cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noexcept nogil
 cdef void committer_run(Committer* c) noexcept nogil                                 # the thread's body
+# Reports finished groups to the stores' listeners (durable_fn). The driver calls it with the lock held whenever wake_fd
+# is readable, and may at any other time: it costs one load. With wake_fd -1 the thread takes the lock and does it itself.
+cdef void committer_poll(Committer* c) noexcept nogil
 cdef void committer_stop(Committer* c) noexcept nogil
 cdef void committer_free(Committer* c) noexcept nogil

@@ -1,6 +1,6 @@
 # The commit thread: takes what is staged in all stores, writes each file once, syncs, and lets the acks go.
 #
-# It never takes the engine lock. What it needs it takes under its own mutex `q`, and by reserving the place of its
+# It does not take the engine lock (but where there is no driver to wake). What it needs it takes under its own mutex `q`, and by reserving the place of its
 # marker in a block's `used`; what it has done it leaves in a list that the driver empties with committer_poll.
 
 cdef enum:
@@ -98,6 +98,12 @@ cdef void committer_run(Committer* c) noexcept nogil:
         round_write(c, &r, now)
         pthread_mutex_lock(&c.q)
         round_done(c, &r)
+        if c.wake_fd < 0:
+            pthread_mutex_unlock(&c.q)
+            env_lock(c.env)
+            committer_poll(c)
+            env_unlock(c.env)
+            pthread_mutex_lock(&c.q)
     c.running = False
     pthread_cond_broadcast(&c.idle)
     pthread_cond_broadcast(&c.chores)
@@ -259,7 +265,7 @@ cdef int caches_remove(Store* s) noexcept nogil:
     cdef int a, b
     snprintf(path, sizeof(path), "%s/index.db", s.msgs_dir)
     a = s.files.unlink(s.files.ctx, path)
-    snprintf(path, sizeof(path), "%s/%s", s.msgs_dir, CHECKPOINT)
+    snprintf(path, sizeof(path), "%s/%s", s.msgs_dir, b"checkpoint.jss")
     b = s.files.unlink(s.files.ctx, path)
     s.caches_gone = True
     if a == 0 or b == 0:
@@ -549,7 +555,7 @@ cdef void block_unlink(Store* s, Block* b) noexcept nogil:
     cdef char path[4200]
     block_path(s, b, ".blk", path, sizeof(path))
     s.files.unlink(s.files.ctx, path)
-    block_path(s, b, SIDECAR, path, sizeof(path))
+    block_path(s, b, b".jsx", path, sizeof(path))
     s.files.unlink(s.files.ctx, path)
 
 

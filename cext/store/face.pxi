@@ -274,6 +274,12 @@ cdef class PyStore:
         committer_poll(self.com)
         self._leave()
 
+    def upkeep(self) -> None:
+        """Does now what the maintenance thread would do in its time."""
+        with nogil:
+            keeper_turn(self.com)
+        self.tick()
+
     def wait_durable(self, timeout=30.0) -> None:
         """Until everything done so far is on disk. OSError when the store's files fail, TimeoutError."""
         end = time.monotonic() + timeout
@@ -449,7 +455,7 @@ cdef int64_t load_run(Store* s, Span p, uint64_t count, uint64_t subjects, uint3
             len = p.n
             memcpy(subject, p.p, at)
             if at < p.n:
-                put = snprintf(subject + at, 32, "%llu", <unsigned long long> ((start + i) * 2654435761 % subjects))
+                put = snprintf(subject + at, 32, "%llu", <unsigned long long> ((start + i) * 2654435761ULL % subjects))
                 memcpy(subject + at + put, p.p + at + 1, p.n - at - 1)
                 len = p.n - 1 + put
             memset(data, 97 + <int> (i % 26), size)

@@ -137,12 +137,12 @@ cdef inline uint32_t probe(const Index* x, const uint64_t* slots, uint32_t bits,
     cdef Node* node
     while slots[i]:
         v = slots[i]
-        if <uint32_t> (v >> 32) == hash and <uint32_t> v != 0xffffffff:
+        if <uint32_t> (v >> 32) == hash and <uint32_t> v != 0xffffffffU:
             node = node_at(x, <uint32_t> v)
             if node.len == n and memcmp(text_at(x, node.text), p, n) == 0:
                 return i
         i = (i + 1) & mask
-    return 0xffffffff
+    return 0xffffffffU
 
 
 cdef uint32_t index_find_hashed(const Index* x, const uint8_t* p, uint32_t n, uint32_t hash) noexcept nogil:
@@ -150,11 +150,11 @@ cdef uint32_t index_find_hashed(const Index* x, const uint8_t* p, uint32_t n, ui
     if x.slots == NULL:
         return 0
     i = probe(x, x.slots, x.bits, hash, p, n)
-    if i != 0xffffffff:
+    if i != 0xffffffffU:
         return <uint32_t> x.slots[i]
     if x.old != NULL:
         i = probe(x, x.old, x.old_bits, hash, p, n)
-        if i != 0xffffffff:
+        if i != 0xffffffffU:
             return <uint32_t> x.old[i]
     return 0
 
@@ -178,7 +178,7 @@ cdef void slots_move(Index* x, uint32_t steps) noexcept nogil:
     """Takes up to `steps` slots of the old table over; its texts are not touched."""
     cdef uint32_t end = <uint32_t> 1 << x.old_bits
     while steps and x.old_pos < end:
-        if x.old[x.old_pos] and <uint32_t> x.old[x.old_pos] != 0xffffffff:
+        if x.old[x.old_pos] and <uint32_t> x.old[x.old_pos] != 0xffffffffU:
             slot_put(x.slots, x.bits, x.old[x.old_pos])
         x.old_pos += 1
         steps -= 1
@@ -194,7 +194,7 @@ cdef int slots_add(Index* x, uint32_t id) noexcept nogil:
     cdef Node* node = node_at(x, id)
     if x.slots == NULL or <uint64_t> x.n_slots * 4 >= <uint64_t> 3 << x.bits:
         if x.old != NULL:
-            slots_move(x, 0xffffffff)
+            slots_move(x, 0xffffffffU)
         bits = x.bits + 1 if x.slots != NULL else 3
         if bits > 31:
             return ST_NO_MEMORY
@@ -207,7 +207,7 @@ cdef int slots_add(Index* x, uint32_t id) noexcept nogil:
         x.slots = fresh
         x.bits = bits
         if x.old != NULL and x.old_bits <= 10:
-            slots_move(x, 0xffffffff)
+            slots_move(x, 0xffffffffU)
     if x.old != NULL:
         slots_move(x, 16)
     slot_put(x.slots, x.bits, <uint64_t> node.hash << 32 | id)
@@ -223,10 +223,10 @@ cdef void slots_del(Index* x, uint32_t id) noexcept nogil:
     cdef uint32_t j, home
     if x.old != NULL:
         j = probe(x, x.old, x.old_bits, hash, s.p, s.n)
-        if j != 0xffffffff:
-            x.old[j] |= 0xffffffff
+        if j != 0xffffffffU:
+            x.old[j] |= 0xffffffffU
     x.n_slots -= 1
-    if i == 0xffffffff:
+    if i == 0xffffffffU:
         return
     j = i
     while True:     # close the gap: whoever could stand at i moves there
@@ -250,7 +250,7 @@ cdef int64_t node_new(Index* x) noexcept nogil:
         x.free_node = node_at(x, id).next
         return id
     id = x.n_nodes
-    if id == 0xfffffffe:
+    if id == 0xfffffffeU:
         return ST_NO_MEMORY
     chunk = id >> 10
     if chunk == 0 and id >= x.cap_first:

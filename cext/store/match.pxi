@@ -85,7 +85,7 @@ cdef uint32_t child_of(Index* x, uint32_t id, Span tok) noexcept nogil:
     cdef uint8_t* text = near
     while kid and tried < 4:
         k = node_at(x, kid)
-        if k.len - k.tok == tok.n and memcmp(text_at(x, k.text) + k.tok, tok.p, tok.n) == 0:
+        if <uint32_t> (k.len - k.tok) == tok.n and memcmp(text_at(x, k.text) + k.tok, tok.p, tok.n) == 0:
             return kid
         kid = k.next
         tried += 1

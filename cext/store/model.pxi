@@ -21,7 +21,7 @@ cdef enum:
 
 cdef uint64_t TOMB = <uint64_t> 1 << 62
 cdef uint64_t ERASED = <uint64_t> 1 << 63
-cdef uint32_t FAR = 0xffffffff
+cdef uint32_t FAR = 0xffffffffU
 cdef uint32_t HAS_HEADER = 0x80000000
 
 

@@ -5,11 +5,14 @@ from libc.stdint cimport INT64_MAX, UINT64_MAX, int32_t, int64_t, uint8_t, uint1
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strlen
+from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
-    EV_LOG, EV_STORE_ERROR, Bytes, Env, Event, FileOps, HHState, Span, Task, Timer, bytes_add, bytes_free, bytes_reserve,
+    Bytes, Env, EnvLock, FileOps, HHState, Span, Task, Timer, bytes_add, bytes_free, bytes_reserve,
     hh64, hh_final, hh_init, hh_update, posix_files, sha256, subject_is_literal, subject_matches, subjects_overlap,
-    task_cancel, task_post, timer_cancel, timer_set,
+    task_cancel, task_post, task_run,
+    timer_cancel, timer_run, timer_set, env_lock, env_lock_init, env_unlock, pthread_cond_t, pthread_mutex_destroy,
+    pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock,
 )
 
 
@@ -204,15 +207,7 @@ cdef extern from * nogil:
     bint st_is_dir(const char* path)
     void st_random(void* p, size_t n)
 
-    ctypedef struct pthread_mutex_t:
-        pass
-    ctypedef struct pthread_cond_t:
-        pass
     ctypedef unsigned long pthread_t
-    int pthread_mutex_init(pthread_mutex_t* m, void* attr)
-    int pthread_mutex_lock(pthread_mutex_t* m)
-    int pthread_mutex_unlock(pthread_mutex_t* m)
-    int pthread_mutex_destroy(pthread_mutex_t* m)
     void st_cond_init(pthread_cond_t* c)
     void st_cond_wait(pthread_cond_t* c, pthread_mutex_t* m, int64_t deadline)
     int pthread_cond_signal(pthread_cond_t* c)
@@ -223,7 +218,7 @@ cdef extern from * nogil:
 
     ctypedef struct DIR:
         pass
-    ctypedef struct dirent:
+    struct dirent:
         char* d_name
     DIR* opendir(const char* path)
     dirent* readdir "readdir"(DIR* d)

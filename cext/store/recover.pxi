@@ -393,7 +393,7 @@ cdef int store_recover(Opening* o) noexcept nogil:
             break
         s.next_num = nums[i] + 1
     if rc == ST_OK:
-        age_trim(s, 0xffffffff)
+        age_trim(s, 0xffffffffU)
         rc = tail_recover(s)
     s.replaying = False
     free(nums)

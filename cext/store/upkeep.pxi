@@ -19,6 +19,10 @@ cdef void* keeper_main(void* arg) noexcept nogil:
     return NULL
 
 
+cdef void keeper_turn(Committer* c) noexcept nogil:
+    pass
+
+
 cdef void swap_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
     pass
 

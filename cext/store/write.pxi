@@ -328,7 +328,7 @@ cdef uint64_t scan_id_back(Store* s, uint32_t id, uint64_t before) noexcept nogi
         b = block_i(s, bi)
         if b.live:
             i = st_find_back(b.sid, b.off, slot_from(b, before), id)
-            if i != 0xffffffff:
+            if i != 0xffffffffU:
                 return seq_at(b, i)
         if bi == 0:
             return 0
