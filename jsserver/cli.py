@@ -258,3 +258,7 @@ def _say(stream: TextIO | None, text: str) -> None:
         stream.flush()
     except OSError:
         return
+
+
+if __name__ == "__main__":
+    sys.exit(main())
