@@ -3,7 +3,3 @@
 It builds big buffers once, sends them as they are and counts what comes back by scanning, so that
 the server is what limits it.
 """
-
-from jsserver.bench.cli import main
-
-__all__ = ["main"]
