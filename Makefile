@@ -146,7 +146,7 @@ try-peer:
 	-@$(MAKE) --no-print-directory peer
 
 bench: build peer
-	$(BIN)/python bench/compare.py $(BENCH)
+	$(BIN)/python -m bench.compare $(BENCH)
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

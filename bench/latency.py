@@ -23,6 +23,7 @@ from bench.servers import OWN_NAME, PEER_NAME, MissingServer, Server, machine, v
 from jsserver.bench import core, streams
 from jsserver.bench.run import Options, Worker, run
 from jsserver.bench.wire import BenchError, Connection, new_inbox, publish_frame
+from jsserver.procs import die_with_parent
 
 SHOWN = ("P50", "P99", "P99.9")
 FORK = multiprocessing.get_context("fork")
@@ -34,7 +35,12 @@ Latency = dict[str, float]
 @contextmanager
 def beside(work: Callable[[], None]) -> Iterator[BaseProcess]:
     """Runs `work` in a process of its own for the length of the block."""
-    process = FORK.Process(target=work, daemon=True)
+
+    def run_it() -> None:
+        die_with_parent()
+        work()
+
+    process = FORK.Process(target=run_it, daemon=True)
     process.start()
     try:
         yield process

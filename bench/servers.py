@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from jsserver.bench.wire import BenchError, wait_for_server
+from jsserver.procs import die_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 30.0
@@ -80,6 +81,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                preexec_fn=die_with_parent,
             )
         try:
             self._wait_ready(begin + seconds)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jsserver.bench.wire import BenchError
+from jsserver.procs import die_with_parent
 
 COMMAND_SECONDS = 180.0
 RATE = re.compile(r"stats: ([\d,]+) msgs/sec")
@@ -121,6 +122,7 @@ class Tool:
             stderr=subprocess.PIPE,
             text=True,
             env=env,
+            preexec_fn=die_with_parent,
         )
         return (_NatsRun if self.nats else _OwnRun)(words, process, table)
 

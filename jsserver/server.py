@@ -22,7 +22,7 @@ from jsserver.inbox import Inbox, Item
 from jsserver.info import InfoHead, InfoTail, pieces
 from jsserver.logs import LogError, Logger
 from jsserver.notify import Notifier
-from jsserver.procs import join_launcher
+from jsserver.procs import remove_stale_folders
 from jsserver.runfiles import PortsFile, write_pid_file
 from jsserver.sockets import bound_port, host_port, open_listener
 
@@ -107,6 +107,7 @@ class Server:
     async def start(self) -> None:
         """Opens everything and serves; StartError or OSError when that is not possible."""
         o = self.options
+        self._attending = asyncio.create_task(self._notify.attend())
         self._announce()
         self._limit()
         self._spawn("reactor", self.plane.run)
@@ -126,6 +127,7 @@ class Server:
         self.log.info("Server is ready")
         self._write_files()
         self._notify.ready()
+        self._spawn("cleanup", remove_stale_folders)
 
     def _announce(self) -> None:
         o, log = self.options, self.log
@@ -197,7 +199,7 @@ class Server:
     async def _start_monitor(self) -> None:
         raise StartError("monitoring is not built in")
 
-    def _spawn(self, name: str, target: Callable[[], None]) -> None:
+    def _spawn(self, name: str, target: Callable[[], object]) -> None:
         thread = threading.Thread(target=target, name=name, daemon=True)
         thread.start()
         self._threads.append(thread)
@@ -294,7 +296,6 @@ def run(options: Options) -> int:
     """The program's main part: a server in a new event loop; returns the exit code."""
     import uvloop
 
-    join_launcher()
     try:
         log = Logger(
             options.log_file,

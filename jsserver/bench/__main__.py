@@ -2,6 +2,6 @@
 
 import sys
 
-from jsserver.bench.cli import main
+from jsserver.bench.main import main
 
 sys.exit(main())

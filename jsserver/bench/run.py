@@ -10,6 +10,7 @@ from multiprocessing.synchronize import Barrier
 from typing import Any
 
 from jsserver.bench.wire import BenchError
+from jsserver.procs import die_with_parent
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 START_SECONDS = 60.0
@@ -125,6 +126,7 @@ def _share(messages: int, clients: int, index: int) -> int:
 
 
 def _work(scenario: Scenario, worker: Worker, pipe: Pipe) -> None:
+    die_with_parent()
     try:
         handled = scenario(worker)
         pipe.send((handled, worker.started, time.monotonic(), worker.latencies.tobytes()))

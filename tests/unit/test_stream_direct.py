@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from tests.unit.stream_world import World, headers, stream_params
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from tests.unit.stream_world import (
     INTEREST,
     NEW,
