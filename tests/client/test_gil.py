@@ -7,15 +7,14 @@ import threading
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from tests.client.raw import RawApp
 from tests.servers import Server, Servers
 
-DRIVER = Path(__file__).with_name("gil_driver.py")
-ROOT = DRIVER.parent.parent.parent
+DRIVER = [sys.executable, "-m", "tests.client.gil_driver"]
 HELD_SECONDS = 2.0
 LONGEST_GAP_SECONDS = 0.2
 
@@ -23,16 +22,7 @@ LONGEST_GAP_SECONDS = 0.2
 class HeldServer(Server):
     """A server whose Python can be stopped for a while."""
 
-    def launch(self) -> None:
-        with open(self.log_path, "ab") as log:
-            self._log_start = log.tell()
-            self.process = subprocess.Popen(
-                self._command_line(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd=ROOT,
-            )
+    streams: ClassVar[dict[str, int]] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
 
     def hold(self, seconds: float) -> tuple[float, float]:
         """Holds the lock for some seconds; the moments when it was taken and given back."""
@@ -50,7 +40,7 @@ def held_server(servers: Servers) -> Iterator[HeldServer]:
     if find_spec("jsserver.cli") is None:
         pytest.skip("the server is not built here")
     folder = servers.base / "held"
-    server = HeldServer([sys.executable, str(DRIVER)], folder, jetstream=True)
+    server = HeldServer(DRIVER, folder, jetstream=True)
     servers.started.append(server)
     server.start()
     yield server
