@@ -92,6 +92,8 @@ def consumers_updated(
 
 EXPLICIT = {"ack_policy": "explicit"}
 PUSH = {"deliver_subject": "push"}
+LASTING = {"inactive_threshold": 600 * SECOND}
+KEPT = {**EXPLICIT, **LASTING}
 FILLED: list[Step] = [
     create(subjects=["s.>"]),
     *(Pub(f"s.{n % 3}", b"%d" % n) for n in range(10)),
@@ -271,7 +273,7 @@ SCENARIOS: dict[str, list[Step]] = {
         ),
     ],
     "stream names": [
-        create("A b"[:1]),
+        create("A"),
         Ask("STREAM.CREATE.A", {"name": "B"}),
         Ask("STREAM.CREATE.A"),
         create("a/b"),
@@ -591,14 +593,16 @@ SCENARIOS: dict[str, list[Step]] = {
     "consumer subjects": [
         create(),
         raw_consumer("CREATE.S", stream_name="S", config={"durable_name": "d"}),
-        raw_consumer("CREATE.S", stream_name="S", config={"name": "n"}),
+        raw_consumer("CREATE.S", stream_name="S", config={"name": "n", **LASTING}),
         raw_consumer("CREATE.S", stream_name="S", config={"name": "a/b"}),
         raw_consumer("CREATE.S", stream_name="T", config={}),
-        raw_consumer("CREATE.S.n2", stream_name="S", config={"name": "other"}),
+        raw_consumer("CREATE.S.n2", stream_name="S", config={"name": "other", **LASTING}),
         raw_consumer("CREATE.S.n3", stream_name="S", config={"durable_name": "other"}),
         raw_consumer("CREATE.S.a/b", stream_name="S", config={}),
         raw_consumer("CREATE.S.a\\b", stream_name="S", config={}),
-        raw_consumer("CREATE.S.n4.a.b", stream_name="S", config={"filter_subject": "a.b"}),
+        raw_consumer(
+            "CREATE.S.n4.a.b", stream_name="S", config={"filter_subject": "a.b", **LASTING}
+        ),
         raw_consumer("CREATE.S.n5.a.b", stream_name="S", config={"filter_subject": "a.c"}),
         raw_consumer("CREATE.S.n5.a.b", stream_name="S", config={}),
         raw_consumer("CREATE.S.n5.a.b", stream_name="S", config={"filter_subjects": ["a.b"]}),
@@ -609,9 +613,9 @@ SCENARIOS: dict[str, list[Step]] = {
         raw_consumer(
             "DURABLE.CREATE.S.e", stream_name="S", config={"durable_name": "e", "name": "f"}
         ),
-        consumer("c c"[:1]),
+        consumer("c", **LASTING),
         consumer("n6*"),
-        consumer("x" * 255),
+        consumer("x" * 255, **LASTING),
         consumer("x" * 256),
         consumer("x" * 256, durable_name="x" * 256),
         Ask("CONSUMER.NAMES.S"),
@@ -842,18 +846,18 @@ SCENARIOS: dict[str, list[Step]] = {
         consumer("n"),
         consumer("a", ack_policy="all"),
         consumer("p", deliver_subject="push"),
-        consumer("x", deliver_policy="new", **EXPLICIT),
-        consumer("f1", filter_subject="s.1", **EXPLICIT),
-        consumer("f1b", filter_subject="s.1", **EXPLICIT),
-        consumer("f2", filter_subjects=["s.2", "s.*.3"], **EXPLICIT),
-        consumer("f3", filter_subject="s.3.3", **EXPLICIT),
-        consumer("all", **EXPLICIT),
-        consumer("f1", filter_subject="s.2", **EXPLICIT),
-        consumer("f1", filter_subject="s.4", **EXPLICIT),
-        consumer("f4", filter_subject="s.1", **EXPLICIT),
+        consumer("x", deliver_policy="new", **KEPT),
+        consumer("f1", filter_subject="s.1", **KEPT),
+        consumer("f1b", filter_subject="s.1", **KEPT),
+        consumer("f2", filter_subjects=["s.2", "s.*.3"], **KEPT),
+        consumer("f3", filter_subject="s.3.3", **KEPT),
+        consumer("all", **KEPT),
+        consumer("f1", filter_subject="s.2", **KEPT),
+        consumer("f1", filter_subject="s.4", **KEPT),
+        consumer("f4", filter_subject="s.1", **KEPT),
         Ask("CONSUMER.DELETE.S.f4"),
-        consumer("f5", filter_subject="s.1", **EXPLICIT),
-        consumer("r", num_replicas=1, filter_subject="s.9", **EXPLICIT),
+        consumer("f5", filter_subject="s.1", **KEPT),
+        consumer("r", num_replicas=1, filter_subject="s.9", **KEPT),
         Ask("CONSUMER.NAMES.S"),
     ],
     "workqueue of one": [

@@ -246,7 +246,7 @@ class FakeEngine:
                 held[stream.params.storage] += stream.state().bytes
         return Usage(memory=held[Storage.MEMORY], storage=held[Storage.FILE])
 
-    def set_limits(self, account: str, max_memory: int, max_storage: int) -> None:
+    def set_account_limits(self, account: str, max_memory: int, max_storage: int) -> None:
         self.limits[account] = (max_memory, max_storage)
 
     def publish(
