@@ -39,7 +39,8 @@ def stream_state(stream: Stream) -> StreamStateInfo:
     return StreamStateInfo(
         messages=state.messages,
         bytes=state.bytes,
-        first_seq=state.first_seq,
+        # A stream that never held a message has no first sequence, as nats-server tells it.
+        first_seq=state.first_seq if state.last_seq else 0,
         first_ts=time_text(state.first_ts),
         last_seq=state.last_seq,
         last_ts=time_text(state.last_ts),
