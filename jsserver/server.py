@@ -28,6 +28,7 @@ from jsserver.sockets import bound_port, host_port, open_listener
 
 if TYPE_CHECKING:
     from jsserver.jetstream import JetStream
+    from jsserver.monitor.monitor import Monitor
 
 STOP_SIGNALS = {signal.SIGINT: "interrupt", signal.SIGTERM: "terminated"}
 
@@ -55,7 +56,7 @@ class Server:
         self.listener: socket.socket | None = None
         self.port = 0
         self.jetstream = self._make_jetstream() if options.jetstream.enabled else None
-        self.monitor = None
+        self.monitor: Monitor | None = None
         self.ports_file = PortsFile(options.ports_file_dir) if options.ports_file_dir else None
         self.inbox = Inbox(
             self.plane,
@@ -118,8 +119,6 @@ class Server:
         if self.jetstream is not None:
             await self.jetstream.start()
         self._listen()
-        if o.http_port:
-            await self._start_monitor()
         if self.listener is not None:
             self.plane.listen(self.listener.fileno())
         self.accepting = True
@@ -197,7 +196,17 @@ class Server:
         self.plane.set_info(*pieces(head, tail))
 
     async def _start_monitor(self) -> None:
-        raise StartError("monitoring is not built in")
+        # Imported only here: a server that is not watched starts without it.
+        from jsserver.monitor.monitor import Monitor
+
+        self.monitor = Monitor(self)
+        try:
+            await self.monitor.start()
+        except OSError as e:
+            where = host_port(self.monitor.host, max(self.options.http_port, 0))
+            raise StartError(f'Can\'t start monitoring on {where}, "{e}"') from e
+        where = host_port(self.monitor.host, self.monitor.port)
+        self.log.info(f"Starting http monitor on {where}")
 
     def _spawn(self, name: str, target: Callable[[], object]) -> None:
         thread = threading.Thread(target=target, name=name, daemon=True)
@@ -259,6 +268,8 @@ class Server:
         if self.jetstream is not None:
             await self.jetstream.close()
             self.plane.stop_commits()
+        if self.monitor is not None:
+            await self.monitor.close()
         self.plane.stop()
         self.inbox.close()
         for thread in self._threads:

@@ -295,7 +295,7 @@ cdef class DataPlane(EnvBox):
         cdef AccountStore* usage = self.account_store(account)
         return AccountUsage(memory=usage.memory.used, storage=usage.storage.used)
 
-    def set_limits(self, str account, int64_t max_memory, int64_t max_storage):
+    def set_account_limits(self, str account, int64_t max_memory, int64_t max_storage):
         """The most bytes the account's streams may hold; -1: no limit."""
         cdef AccountStore* usage = self.account_store(account)
         with nogil:
