@@ -291,8 +291,9 @@ async def serve(options: Options, log: Logger) -> int:
     server.watch_signals()
     try:
         await server.start()
-    except (StartError, OSError) as e:
-        log.fatal(str(e))
+    except Exception as e:
+        # Whatever it was: the operator reads one line, and no thread keeps the process alive.
+        log.fatal(str(e) if isinstance(e, StartError | OSError) else f"Internal error: {e!r}")
         await server.close()
         return 1
     # The start's objects live as long as the server: collections need not look at them again.
