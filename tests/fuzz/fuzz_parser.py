@@ -31,13 +31,60 @@ def events(pieces: list[bytes]) -> list[tuple[object, ...]]:
     return found
 
 
-def one_input(data: bytes) -> None:
-    if not data:
-        return
-    step, data = data[0] or 1, data[1:]
+@atheris.instrument_func
+def seen(event: tuple[object, ...]) -> int:
+    """Branches that tell the fuzzer what an input led to: into the compiled parser it can't see."""
+    verb = event[0]
+    if verb == "PUB":
+        kind = 1
+        if event[2]:
+            kind += 1
+        if event[5]:
+            kind += 2
+        if event[6]:
+            kind += 4
+    elif verb == "SUB":
+        kind = 10
+        if event[3]:
+            kind += 1
+    elif verb == "UNSUB":
+        kind = 20
+        if event[7]:
+            kind += 1
+    elif verb == "ERROR":
+        kind = 30
+        if event[1] == "args":
+            kind += 1
+        elif event[1] == "line":
+            kind += 2
+        elif event[1] == "payload":
+            kind += 3
+    elif verb == "CONNECT":
+        kind = 40
+    elif verb == "INFO":
+        kind = 50
+    elif verb == "PING":
+        kind = 60
+    elif verb == "PONG":
+        kind = 70
+    else:
+        kind = 80
+    return kind
+
+
+@atheris.instrument_func
+def compare(step: int, data: bytes) -> None:
     pieces = [data[at : at + step] for at in range(0, len(data), step)]
-    if events(pieces) != events([data]):
+    whole = events([data])
+    if events(pieces) != whole:
         raise AssertionError(f"pieces of {step} bytes change the events")
+    for event in whole:
+        seen(event)
+
+
+def one_input(data: bytes) -> None:
+    if data:
+        compare(data[0] or 1, data[1:])
 
 
 def main() -> None:
