@@ -2,7 +2,9 @@
 
 Switches (environment): CHECKED=1 turns Cython's bounds, None and overflow checks on, SANITIZE=1
 builds with AddressSanitizer and UndefinedBehaviorSanitizer, ANNOTATE=1 leaves Cython's HTML
-reports beside the sources, DEBUG=1 builds without optimisation.
+reports beside the sources, DEBUG=1 builds without optimisation, BUILD_JOBS=N runs N Cythons at
+once, NO_EXTENSIONS=1 installs the Python modules alone. A tree built with other switches is a tree
+of its own: no switch rebuilds what is there.
 """
 
 import os
@@ -11,27 +13,39 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-# One extension a folder of cext/, lowest layer first; each includes the parts in its folder.
-LAYERS = [
-    name
-    for name in ("bytes", "store", "stream", "consumer", "core", "net")
-    if Path(f"cext/{name}.pyx").exists()
-]
-
 
 def switch(name: str) -> bool:
     return os.environ.get(name, "") not in ("", "0")
 
 
-compile_args = ["-O3", "-g1", "-fno-semantic-interposition", "-fvisibility=hidden", "-Wno-unused-function"]
+# One extension a folder of cext/, lowest layer first; each includes the parts in its folder.
+LAYERS = [
+    name
+    for name in ("bytes", "store", "stream", "consumer", "core", "net")
+    if Path(f"cext/{name}.pyx").exists() and not switch("NO_EXTENSIONS")
+]
+
+
+def older_than_this_file(path: Path) -> bool:
+    """True for generated C that was made with other directives than the present ones."""
+    return path.exists() and path.stat().st_mtime < Path("setup.py").stat().st_mtime
+
+
+compile_args = [
+    "-O2",
+    "-g1",
+    "-fno-semantic-interposition",
+    "-fvisibility=hidden",
+    "-Wno-unused-function",
+]
 link_args = ["-pthread"]
 if switch("DEBUG"):
     compile_args[0] = "-O0"
 if switch("SANITIZE"):
     compile_args[0] = "-O1"
-    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
-    compile_args += flags
-    link_args += flags
+    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+    compile_args += [*sanitizers, "-fno-omit-frame-pointer"]
+    link_args += sanitizers
 
 checked = switch("CHECKED")
 directives = {
@@ -53,7 +67,8 @@ setup(
                 f"jsserver.cext.{name}",
                 [f"jsserver/cext/{name}.pyx"],
                 depends=sorted(str(p) for p in Path(f"cext/{name}").glob("*") if p.is_file())
-                + sorted(str(p) for p in Path("cext").glob("*.pxd")),
+                + sorted(str(p) for p in Path("cext").glob("*.pxd"))
+                + ["setup.py"],
                 extra_compile_args=compile_args,
                 extra_link_args=link_args,
                 libraries=["m"],
@@ -62,6 +77,7 @@ setup(
         ],
         compiler_directives=directives,
         annotate=switch("ANNOTATE"),
+        force=any(older_than_this_file(Path(f"cext/{name}.c")) for name in LAYERS),
         nthreads=int(os.environ.get("BUILD_JOBS", "0")),
     ),
 )

@@ -297,6 +297,7 @@ cdef enum AdvisoryKind:
 
 cdef struct Event:
     int kind
+    void* account       # whose stream it is
     Span text[3]
     int64_t num[5]
 
@@ -358,8 +359,3 @@ cdef struct Env:
     uint64_t random       # state of env_random
 
 cdef uint64_t env_random(Env* e) noexcept nogil
-
-
-cdef class EnvBox:
-    # How Python objects of different layers share one environment.
-    cdef Env* env

@@ -8,6 +8,8 @@ from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, inbound_fn
 # ---- subscriptions -------------------------------------------------------------------------------
 
 cdef struct Sublist
+cdef struct SubSet
+cdef struct QueueName
 
 cdef struct Sub:
     # One subscription, allocated with its texts in one piece (sub_new). Once removed it is `closed`
@@ -24,7 +26,10 @@ cdef struct Sub:
     bint filtered           # deliveries are checked one by one against the client's deny list
     Sub* next               # list of its client's subscriptions; after removal: of what gc frees
     Sub* prev
-    uint64_t hash
+    uint64_t hash           # the rest is the sublist's: of the subject
+    SubSet* home            # where it is, and its place there
+    uint32_t place
+    QueueName* group
     Sublist* list           # where a subscription of the server's own is inserted
 
 cdef Sub* sub_new(Span subject, Span queue, Span sid) noexcept nogil     # NULL: no memory
@@ -64,7 +69,7 @@ cdef const Match* sublist_match(Sublist* l, Span subject) noexcept nogil
 # Frees removed subscriptions and retired results; call it when no result is in use.
 cdef void sublist_gc(Sublist* l) noexcept nogil
 cdef void sublist_stats(Sublist* l, SublistStats* out) noexcept nogil
-# Calls fn for each subscription (monitoring).
+# Calls fn, which must not change the sublist, for each subscription (monitoring).
 cdef void sublist_each(Sublist* l, void (*fn)(void* ctx, Sub* s) noexcept nogil, void* ctx) noexcept nogil
 
 
@@ -72,14 +77,14 @@ cdef void sublist_each(Sublist* l, void (*fn)(void* ctx, Sub* s) noexcept nogil,
 
 cdef struct Permissions     # of one user, shared by its connections; immutable once built
 
-# Entries of subscribe lists may be "subject queue". NULL lists mean: no such list; n 0 with a non-NULL list: none allowed.
+# Entries of subscribe lists may have a queue (a name or pattern). No allow list: all is allowed; an empty one: nothing.
 cdef Permissions* perms_new() noexcept nogil
 cdef void perms_free(Permissions* p) noexcept nogil
 cdef int perms_add(Permissions* p, int which, Span subject, Span queue) noexcept nogil  # which: PERM_*
 cdef int perms_set_empty_allow(Permissions* p, int which) noexcept nogil
 cdef bint perms_can_publish(const Permissions* p, Span subject) noexcept nogil
 cdef bint perms_can_subscribe(const Permissions* p, Span subject, Span queue) noexcept nogil
-# Whether a deny entry lies inside a wildcard subscription, so that deliveries must be checked one by one.
+# Whether the wildcard subscription reaches beyond what is allowed, so that deliveries must be checked one by one.
 cdef bint perms_must_filter(const Permissions* p, Span subject) noexcept nogil
 cdef bint perms_can_receive(const Permissions* p, Span subject, Span queue) noexcept nogil
 

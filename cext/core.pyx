@@ -1,5 +1,6 @@
 """Routing: sublists, permissions, clients' verbs, and the way out that the layers below are handed."""
 
+cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
@@ -8,6 +9,7 @@ from posix.unistd cimport write
 from jsserver.cext.bytes cimport *
 
 include "core/sublist.pxi"
+include "core/match.pxi"
 include "core/permissions.pxi"
 include "core/outbuf.pxi"
 include "core/inbox.pxi"

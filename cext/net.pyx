@@ -12,8 +12,14 @@ from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 from posix.unistd cimport close, read, write
 
 from jsserver.cext.bytes cimport *
+from jsserver.cext.consumer cimport stream_handle
 from jsserver.cext.core cimport *
+from jsserver.cext.store cimport Committer, committer_free, committer_new, committer_poll, committer_run, committer_stop
+from jsserver.cext.stream cimport EnvBox, StreamPlace, Usage
 
+
+from jsserver.api.backend import Usage as AccountUsage
+from jsserver.identity import short_hash
 
 include "net/sockets.pxi"
 include "net/parser.pxi"

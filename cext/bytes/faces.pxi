@@ -77,10 +77,6 @@ globals().update(
 )
 
 
-cdef class EnvBox:
-    """Holds the environment of one engine, so that the faces of different layers share it."""
-
-
 # ---- for tests -----------------------------------------------------------------------------------------
 
 cdef class PyHighwayHash:

@@ -109,7 +109,11 @@ cdef void outlet_unwatch(void* ctx, void* handle) noexcept nogil:
 
 
 cdef void outlet_event(void* ctx, const Event* ev) noexcept nogil:
-    inbox_put(&(<Engine*>ctx).inbox, ev.kind, 0, ev.text, 3, ev.num, 5)
+    # The account's number goes in front of the event's own numbers.
+    cdef int64_t num[6]
+    num[0] = (<Account*>ev.account).index if ev.account != NULL else 0
+    memcpy(&num[1], ev.num, sizeof(ev.num))
+    inbox_put(&(<Engine*>ctx).inbox, ev.kind, 0, ev.text, 3, num, 6)
 
 
 cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil:

@@ -2,7 +2,7 @@
 # taken over whole when Python drains it. Each item: ItemHead, numbers, lengths, texts, padding to 8.
 
 cdef enum:
-    INBOX_BYTES_MAX = 256 * 1024 * 1024   # a control plane that hangs must not eat the machine
+    INBOX_BYTES_MAX = 268435456     # a control plane that hangs must not eat the machine
 
 
 cdef int inbox_put(Inbox* b, int kind, uint64_t cid, const Span* texts, uint32_t n_texts,

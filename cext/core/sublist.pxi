@@ -1,22 +1,557 @@
+# Which subscriptions a subject has. Literal ones live in a hash table by their whole subject, wildcard
+# ones in a trie of tokens; match.pxi gathers and caches results. What a result may still name when it is
+# removed (subscriptions, results) is kept until sublist_gc.
+#
+#      literals: hash(subject) ─► SubSet            root ── "orders" ── *(star) ── "new"
+#      edges:    hash(parent, token) ─► TrieNode                │  tail: SubSet of orders.>
+#                                                               └─ here: none
+#
+# All edges of the trie share one table, so that a node is small and needs no table of its own.
+
+cdef enum:
+    VEC_MAX = 0x40000000        # elements of a vector or slots of a table
+    TABLE_MIN = 16
+    CACHE_WAYS = 4
+
+
+cdef struct SubVec:
+    # Subscriptions in no order; each knows its place. One alone is held in `p` itself.
+    void* p
+    uint32_t n
+    uint32_t cap                # 0: p is the only one, or nothing
+
+cdef struct SubSet:
+    # The subscriptions of one pattern.
+    SubVec plain
+    SubVec queued
+    TrieNode* node              # NULL: a literal's
+
+cdef struct QueueName:
+    # A queue group's name, shared by its members; stamp and index are match.pxi's scribbles.
+    uint64_t stamp
+    uint32_t index
+    uint32_t members
+
+cdef struct Place:
+    uint64_t hash
+    void* item                  # NULL: free
+
+cdef struct Table:
+    # Open addressing by given hashes, linear probing, backward-shift deletion.
+    Place* a
+    uint32_t cap
+    uint32_t n
+
+cdef struct TrieNode:
+    TrieNode* parent            # NULL: the root
+    TrieNode* star              # the child `*`
+    SubSet* here                # patterns that end with this token
+    SubSet* tail                # patterns that go on with > alone
+    uint32_t n_edges            # literal children
+    uint32_t n_token            # bytes that follow the node; the star's and root's have none
+
+# Of match.pxi: a remembered result, a set of the cache, a result in the making, and all of them.
+
+cdef struct Cached:
+    # One allocation with the arrays of its match and the subject.
+    Match match
+    Cached* next            # retired: of what gc frees
+    uint64_t hash
+    uint64_t generation
+    Span subject
+    uint32_t size           # bytes of the allocation
+
+cdef struct CacheSet:
+    uint64_t missed         # hash of the last subject that missed here and was not kept
+    Cached* way[CACHE_WAYS]
+    uint32_t tag[CACHE_WAYS]
+    uint8_t used[CACHE_WAYS]
+    uint8_t hand
+
+cdef struct Scratch:
+    Match match
+    Scratch* next
+    Sub** plain
+    Sub** queued            # as found; sorted by group they are put behind, at queued + cap_queued
+    QueueGroup* groups
+    uint32_t n_plain
+    uint32_t cap_plain
+    uint32_t n_queued
+    uint32_t cap_queued
+    uint32_t cap_groups
+
+cdef struct Finder:
+    CacheSet* sets
+    uint32_t n_sets
+    uint32_t sweep          # the set that gives way next when the results together are too large
+    uint32_t n_cached
+    uint64_t cached_bytes
+    Cached* retired         # by next; freed by gc
+    Scratch* idle
+    Scratch* busy           # in use until gc
+    uint32_t n_idle
+    uint64_t stamp          # of the gathering under way, for QueueName
+    TrieNode** level        # nodes reached by the tokens so far, and the next token's
+    TrieNode** below
+    uint32_t cap_level
+
 cdef struct Sublist:
-    int x
+    Table literals
+    Table edges
+    TrieNode root
+    StrMap queues               # name -> QueueName
+    uint64_t generation         # of the wildcard patterns: older results in the cache are stale
+    uint64_t n_subs
+    uint64_t blocks             # allocations it holds now, subscriptions aside
+    uint64_t inserts
+    uint64_t removes
+    uint64_t matches
+    uint64_t hits
+    Sub* removed                # by next; freed by gc
+    bint garbage                # gc has something to do
+    Finder finder
+
+
+# ---- memory --------------------------------------------------------------------------------------------
+
+cdef inline void* list_alloc(Sublist* l, size_t n) noexcept nogil:
+    cdef void* p = calloc(1, n)
+    if p != NULL:
+        l.blocks += 1
+    return p
+
+
+cdef inline void list_free(Sublist* l, void* p) noexcept nogil:
+    if p != NULL:
+        l.blocks -= 1
+        free(p)
+
+
 cdef Sub* sub_new(Span subject, Span queue, Span sid) noexcept nogil:
-    return NULL
+    cdef Sub* s = <Sub*>calloc(1, sizeof(Sub) + <size_t>subject.n + queue.n + sid.n)
+    cdef uint8_t* text
+    if s == NULL:
+        return NULL
+    text = <uint8_t*>s + sizeof(Sub)
+    s.subject = sub_text(&text, subject)
+    s.queue = sub_text(&text, queue)
+    s.sid = sub_text(&text, sid)
+    return s
+
+
+cdef inline Span sub_text(uint8_t** to, Span text) noexcept nogil:
+    cdef Span copy = span(to[0], text.n)
+    if text.n:
+        memcpy(to[0], text.p, text.n)
+        to[0] += text.n
+    return copy
+
+
 cdef void sub_free(Sub* s) noexcept nogil:
-    pass
+    free(s)
+
+
+# ---- vectors -------------------------------------------------------------------------------------------
+
+cdef inline Sub** vec_subs(SubVec* v) noexcept nogil:
+    return <Sub**>&v.p if v.cap == 0 else <Sub**>v.p
+
+
+cdef int vec_resize(Sublist* l, SubVec* v, uint32_t cap) noexcept nogil:
+    cdef Sub** a
+    if v.cap:
+        a = <Sub**>realloc(v.p, cap * sizeof(Sub*))
+    else:
+        a = <Sub**>list_alloc(l, cap * sizeof(Sub*))
+        if a != NULL:
+            a[0] = <Sub*>v.p
+    if a == NULL:
+        return -1
+    v.p = a
+    v.cap = cap
+    return 0
+
+
+cdef int vec_add(Sublist* l, SubVec* v, Sub* s) noexcept nogil:
+    if v.n and (v.n == v.cap or v.cap == 0):
+        if v.cap >= VEC_MAX or vec_resize(l, v, v.cap * 2 if v.cap else 4) < 0:
+            return -1
+    vec_subs(v)[v.n] = s
+    s.place = v.n
+    v.n += 1
+    return 0
+
+
+cdef void vec_remove(Sublist* l, SubVec* v, Sub* s) noexcept nogil:
+    cdef Sub** a = vec_subs(v)
+    cdef Sub* last
+    v.n -= 1
+    last = a[v.n]
+    a[s.place] = last
+    last.place = s.place
+    if v.cap == 0:
+        return
+    if v.n <= 1:
+        v.p = a[0] if v.n else NULL
+        v.cap = 0
+        list_free(l, a)
+    elif v.n <= v.cap // 4:
+        vec_resize(l, v, v.cap // 2)        # without memory it stays large
+
+
+# ---- tables --------------------------------------------------------------------------------------------
+
+cdef inline void table_place(Table* t, uint64_t hash, void* item) noexcept nogil:
+    cdef uint32_t i = <uint32_t>hash & (t.cap - 1)
+    while t.a[i].item != NULL:
+        i = (i + 1) & (t.cap - 1)
+    t.a[i].hash = hash
+    t.a[i].item = item
+
+
+cdef int table_resize(Sublist* l, Table* t, uint32_t cap) noexcept nogil:
+    cdef Table to
+    cdef uint32_t i
+    to.a = <Place*>list_alloc(l, cap * sizeof(Place))
+    if to.a == NULL:
+        return -1
+    to.cap = cap
+    to.n = t.n
+    for i in range(t.cap):
+        if t.a[i].item != NULL:
+            table_place(&to, t.a[i].hash, t.a[i].item)
+    list_free(l, t.a)
+    t[0] = to
+    return 0
+
+
+cdef int table_add(Sublist* l, Table* t, uint64_t hash, void* item) noexcept nogil:
+    if t.cap == 0 or t.n >= t.cap - t.cap // 4:
+        if t.cap >= VEC_MAX or table_resize(l, t, t.cap * 2 if t.cap else TABLE_MIN) < 0:
+            return -1
+    table_place(t, hash, item)
+    t.n += 1
+    return 0
+
+
+cdef void table_remove(Sublist* l, Table* t, uint64_t hash, void* item) noexcept nogil:
+    cdef uint32_t mask = t.cap - 1
+    cdef uint32_t hole = <uint32_t>hash & mask
+    cdef uint32_t i
+    while t.a[hole].item != item:
+        hole = (hole + 1) & mask
+    i = hole
+    while True:
+        i = (i + 1) & mask
+        if t.a[i].item == NULL:
+            break
+        if ((i - <uint32_t>t.a[i].hash) & mask) >= ((i - hole) & mask):
+            t.a[hole] = t.a[i]
+            hole = i
+    t.a[hole].item = NULL
+    t.n -= 1
+    if t.n == 0:
+        list_free(l, t.a)
+        memset(t, 0, sizeof(Table))
+    elif t.cap > TABLE_MIN and t.n < t.cap // 8:
+        table_resize(l, t, t.cap // 2)      # without memory it stays large
+
+
+cdef inline SubSet* literal_find(const Table* t, Span subject, uint64_t hash) noexcept nogil:
+    # A set is never empty, so any of its subscriptions tells its subject.
+    cdef uint32_t i
+    cdef SubSet* set
+    cdef SubVec* any
+    if t.n == 0:
+        return NULL
+    i = <uint32_t>hash & (t.cap - 1)
+    while t.a[i].item != NULL:
+        if t.a[i].hash == hash:
+            set = <SubSet*>t.a[i].item
+            any = &set.plain if set.plain.n else &set.queued
+            if span_eq(vec_subs(any)[0].subject, subject):
+                return set
+        i = (i + 1) & (t.cap - 1)
+    return NULL
+
+
+@cython.overflowcheck(False)
+cdef inline uint64_t edge_hash(const TrieNode* parent, uint64_t token_hash) noexcept nogil:
+    cdef uint64_t z = (token_hash + <uint64_t><size_t>parent) * 0x9e3779b97f4a7c15ULL
+    return z ^ (z >> 32)
+
+
+cdef inline TrieNode* edge_find(const Table* t, const TrieNode* parent, const Tokens* token,
+                                uint64_t token_hash) noexcept nogil:
+    cdef uint64_t hash
+    cdef uint32_t i
+    cdef TrieNode* node
+    if parent.n_edges == 0:
+        return NULL
+    hash = edge_hash(parent, token_hash)
+    i = <uint32_t>hash & (t.cap - 1)
+    while t.a[i].item != NULL:
+        node = <TrieNode*>t.a[i].item
+        if (t.a[i].hash == hash and node.parent == parent and node.n_token == token.n
+                and memcmp(<uint8_t*>node + sizeof(TrieNode), token.p, token.n) == 0):
+            return node
+        i = (i + 1) & (t.cap - 1)
+    return NULL
+
+
+# ---- the trie ------------------------------------------------------------------------------------------
+
+cdef TrieNode* trie_step(Sublist* l, TrieNode* at, const Tokens* t) noexcept nogil:
+    # The child of `at` for the token, made if it is missing. NULL: no memory.
+    cdef TrieNode* child
+    cdef uint64_t token_hash
+    cdef bint star = is_star(t)
+    if star:
+        token_hash = 0
+        child = at.star
+    else:
+        token_hash = table_hash(t.p, t.n)
+        child = edge_find(&l.edges, at, t, token_hash)
+    if child != NULL:
+        return child
+    child = <TrieNode*>list_alloc(l, sizeof(TrieNode) + (0 if star else t.n))
+    if child == NULL:
+        return NULL
+    child.parent = at
+    if star:
+        at.star = child
+        return child
+    if table_add(l, &l.edges, edge_hash(at, token_hash), child) < 0:
+        list_free(l, child)
+        return NULL
+    child.n_token = t.n
+    if t.n:
+        memcpy(<uint8_t*>child + sizeof(TrieNode), t.p, t.n)
+    at.n_edges += 1
+    return child
+
+
+cdef void trie_prune(Sublist* l, TrieNode* at) noexcept nogil:
+    # Frees `at` and what is above it, as far as nothing hangs on it.
+    cdef TrieNode* parent
+    while at.parent != NULL and at.here == NULL and at.tail == NULL and at.star == NULL and at.n_edges == 0:
+        parent = at.parent
+        if parent.star == at:
+            parent.star = NULL
+        else:
+            table_remove(l, &l.edges,
+                         edge_hash(parent, table_hash(<uint8_t*>at + sizeof(TrieNode), at.n_token)), at)
+            parent.n_edges -= 1
+        list_free(l, at)
+        at = parent
+
+
+cdef SubSet* wild_set(Sublist* l, Span pattern) noexcept nogil:
+    # The set of a pattern, made if it is missing. NULL: no memory, and nothing has changed.
+    cdef Tokens t = tokens_of(pattern)
+    cdef TrieNode* at = &l.root
+    cdef TrieNode* child
+    cdef SubSet** set
+    while not is_tail(&t):
+        child = trie_step(l, at, &t)
+        if child == NULL:
+            trie_prune(l, at)
+            return NULL
+        at = child
+        if t.last:
+            break
+        tokens_cut(&t)
+    set = &at.tail if is_tail(&t) else &at.here
+    if set[0] == NULL:
+        set[0] = <SubSet*>list_alloc(l, sizeof(SubSet))
+        if set[0] == NULL:
+            trie_prune(l, at)
+            return NULL
+        set[0].node = at
+    return set[0]
+
+
+cdef SubSet* literal_set(Sublist* l, Span subject, uint64_t hash) noexcept nogil:
+    cdef SubSet* set = literal_find(&l.literals, subject, hash)
+    if set == NULL:
+        set = <SubSet*>list_alloc(l, sizeof(SubSet))
+        if set != NULL and table_add(l, &l.literals, hash, set) < 0:
+            list_free(l, set)
+            return NULL
+    return set
+
+
+cdef void set_prune(Sublist* l, SubSet* set, uint64_t hash) noexcept nogil:
+    # Frees a set that has become empty, and its place.
+    cdef TrieNode* at = set.node
+    if set.plain.n or set.queued.n:
+        return
+    if at == NULL:
+        table_remove(l, &l.literals, hash, set)
+    elif at.tail == set:
+        at.tail = NULL
+    else:
+        at.here = NULL
+    list_free(l, set)
+    if at != NULL:
+        trie_prune(l, at)
+
+
+# ---- queue names ---------------------------------------------------------------------------------------
+
+cdef QueueName* queue_join(Sublist* l, Span name) noexcept nogil:
+    cdef QueueName* q = <QueueName*>strmap_get(&l.queues, name)
+    if q == NULL:
+        q = <QueueName*>list_alloc(l, sizeof(QueueName))
+        if q == NULL:
+            return NULL
+        if strmap_put(&l.queues, name, q) < 0:
+            list_free(l, q)
+            return NULL
+    q.members += 1
+    return q
+
+
+cdef void queue_leave(Sublist* l, QueueName* q, Span name) noexcept nogil:
+    q.members -= 1
+    if q.members == 0:
+        strmap_del(&l.queues, name)
+        if l.queues.n == 0:
+            strmap_free(&l.queues)
+        list_free(l, q)
+
+
+# ---- insert and remove ---------------------------------------------------------------------------------
+
 cdef Sublist* sublist_new() noexcept nogil:
-    return NULL
-cdef void sublist_free(Sublist* l) noexcept nogil:
-    pass
+    return <Sublist*>calloc(1, sizeof(Sublist))
+
+
 cdef int sublist_insert(Sublist* l, Sub* s) noexcept nogil:
-    return -1
+    cdef bint wild = not subject_is_literal(s.subject)
+    cdef SubSet* set
+    s.hash = table_hash(s.subject.p, s.subject.n)
+    if s.queue.n:
+        s.group = queue_join(l, s.queue)
+        if s.group == NULL:
+            return -1
+    set = wild_set(l, s.subject) if wild else literal_set(l, s.subject, s.hash)
+    if set == NULL or vec_add(l, &set.queued if s.queue.n else &set.plain, s) < 0:
+        if set != NULL:
+            set_prune(l, set, s.hash)
+        if s.group != NULL:
+            queue_leave(l, s.group, s.queue)
+            s.group = NULL
+        return -1
+    s.home = set
+    s.closed = False
+    l.n_subs += 1
+    l.inserts += 1
+    sublist_changed(l, s, wild)
+    return 0
+
+
 cdef void sublist_remove(Sublist* l, Sub* s) noexcept nogil:
-    pass
-cdef const Match* sublist_match(Sublist* l, Span subject) noexcept nogil:
-    return NULL
+    cdef SubSet* set = s.home
+    cdef bint wild
+    if s.closed or set == NULL:
+        return
+    wild = set.node != NULL
+    vec_remove(l, &set.queued if s.queue.n else &set.plain, s)
+    set_prune(l, set, s.hash)
+    if s.group != NULL:
+        queue_leave(l, s.group, s.queue)
+        s.group = NULL
+    s.home = NULL
+    s.closed = True
+    s.next = l.removed
+    l.removed = s
+    l.garbage = True
+    l.n_subs -= 1
+    l.removes += 1
+    sublist_changed(l, s, wild)
+
+
+cdef inline void sublist_changed(Sublist* l, const Sub* s, bint wild) noexcept nogil:
+    # Drops the cached results that its coming or going makes wrong.
+    if wild:
+        l.generation += 1
+    else:
+        cache_drop(l, s.subject, s.hash)
+
+
+cdef void subs_free(Sub* s) noexcept nogil:
+    cdef Sub* after
+    while s != NULL:
+        after = s.next
+        free(s)
+        s = after
+
+
 cdef void sublist_gc(Sublist* l) noexcept nogil:
-    pass
-cdef void sublist_stats(Sublist* l, SublistStats* out) noexcept nogil:
-    pass
+    if not l.garbage:
+        return
+    l.garbage = False
+    subs_free(l.removed)
+    l.removed = NULL
+    finder_gc(l)
+
+
+cdef void sub_remove_each(void* ctx, Sub* s) noexcept nogil:
+    # Links all, for sublist_free: removing one by one would walk the structure while it changes.
+    s.next = (<Sublist*>ctx).removed
+    (<Sublist*>ctx).removed = s
+
+
+cdef void sublist_free(Sublist* l) noexcept nogil:
+    cdef Sub* s
+    cdef Sub* after
+    if l == NULL:
+        return
+    subs_free(l.removed)
+    l.removed = NULL
+    sublist_each(l, sub_remove_each, l)
+    s = l.removed
+    l.removed = NULL
+    while s != NULL:
+        after = s.next
+        sublist_remove(l, s)
+        s = after
+    sublist_gc(l)
+    finder_free(l)
+    free(l)
+
+
+# ---- looking at all of it ------------------------------------------------------------------------------
+
+cdef void set_each(SubSet* set, void (*fn)(void* ctx, Sub* s) noexcept nogil, void* ctx) noexcept nogil:
+    cdef uint32_t i
+    if set == NULL:
+        return
+    for i in range(set.plain.n):
+        fn(ctx, vec_subs(&set.plain)[i])
+    for i in range(set.queued.n):
+        fn(ctx, vec_subs(&set.queued)[i])
+
+
 cdef void sublist_each(Sublist* l, void (*fn)(void* ctx, Sub* s) noexcept nogil, void* ctx) noexcept nogil:
-    pass
+    # Every node is the root, an edge's, or reached from one of these by stars alone.
+    cdef uint32_t i
+    cdef TrieNode* at
+    for i in range(l.literals.cap):
+        set_each(<SubSet*>l.literals.a[i].item, fn, ctx)
+    for i in range(l.edges.cap + 1):
+        at = &l.root if i == l.edges.cap else <TrieNode*>l.edges.a[i].item
+        while at != NULL:
+            set_each(at.here, fn, ctx)
+            set_each(at.tail, fn, ctx)
+            at = at.star
+
+
+cdef void sublist_stats(Sublist* l, SublistStats* out) noexcept nogil:
+    out.subs = l.n_subs
+    out.inserts = l.inserts
+    out.removes = l.removes
+    out.matches = l.matches
+    out.cache_hits = l.hits
+    cache_stats(l, out)

@@ -1,7 +1,7 @@
 # What a client's verbs mean once they are parsed: publish, subscribe, unsubscribe.
 
 cdef enum:
-    QUOTED_MAX = 4 * 4096
+    QUOTED_MAX = 16384
 
 
 cdef size_t put_quoted(uint8_t* out, size_t cap, Span s) noexcept nogil:

@@ -63,11 +63,24 @@ cdef class PermissionSet:
         perms_free(self.perms)
 
 
+cdef enum:
+    ACCOUNTS_MAX = 1024
+
+cdef struct AccountStore:
+    # What the streams of an account hold; streams keep pointers to it.
+    Usage memory
+    Usage storage
+    uint8_t hash[8]         # the account's name in the long form of ack subjects
+
+
 cdef struct Machine:
     # On the heap, because its parts point at each other.
     Engine engine
     Reactor reactor
     EnvLock lock
+    AccountStore server     # of all accounts
+    AccountStore* accounts[ACCOUNTS_MAX]
+    int64_t max_payload
 
 
 cdef class DataPlane(EnvBox):
@@ -78,6 +91,7 @@ cdef class DataPlane(EnvBox):
     """
 
     cdef Machine* m
+    cdef bytes domain
     cdef list permissions       # sets that connections may still use
     cdef readonly int inbox_fd  # readable when drain() has something
 
@@ -85,6 +99,7 @@ cdef class DataPlane(EnvBox):
         cdef Span system
         cdef int rc
         self.permissions = []
+        self.domain = b""
         self.inbox_fd = -1
         self.m = <Machine*>calloc(1, sizeof(Machine))
         if self.m == NULL:
@@ -117,11 +132,17 @@ cdef class DataPlane(EnvBox):
         """Closes every connection and frees everything; after run() returned and streams were closed."""
         if self.m == NULL:
             return
+        cdef int i
         with nogil:
+            if self.committer != NULL:
+                committer_free(self.committer)
+                self.committer = NULL
             env_lock(&self.m.engine.env)
             reactor_free(&self.m.reactor)
             env_unlock(&self.m.engine.env)
             engine_free(&self.m.engine)
+            for i in range(ACCOUNTS_MAX):
+                free(self.m.accounts[i])
             free(self.m)
         self.m = NULL
         self.env = NULL
@@ -134,11 +155,11 @@ cdef class DataPlane(EnvBox):
 
     # ---- configuration
 
-    def set_limits(self, *, int64_t max_payload, int64_t max_control_line, int64_t max_pending,
-                   int64_t max_subscriptions, int64_t max_sub_tokens, int64_t max_connections, bint headers,
-                   bint stall, uint32_t max_requests, int64_t ping_interval, int64_t ping_max,
-                   int64_t write_deadline, int64_t auth_timeout, bint auth_required, bint no_auth_user,
-                   bint debug, bint trace):
+    def configure(self, *, int64_t max_payload, int64_t max_control_line, int64_t max_pending,
+                  int64_t max_subscriptions, int64_t max_sub_tokens, int64_t max_connections, bint headers,
+                  bint stall, uint32_t max_requests, int64_t ping_interval, int64_t ping_max,
+                  int64_t write_deadline, int64_t auth_timeout, bint auth_required, bint no_auth_user,
+                  bint debug, bint trace):
         """Limits and timings (ns); those of the client protocol apply to connected clients at once."""
         cdef Engine* e = &self.m.engine
         cdef Reactor* r = &self.m.reactor
@@ -201,6 +222,87 @@ cdef class DataPlane(EnvBox):
                 ev.data.ptr = &r.listener
                 epoll_ctl(r.epoll, EPOLL_CTL_ADD, fd, &ev)
             env_unlock(&self.m.engine.env)
+
+    # ---- JetStream
+
+    cdef void enter(self) noexcept nogil:
+        env_lock(self.env)
+        read_clocks(&self.m.engine)
+
+    cdef void leave(self) noexcept nogil:
+        env_unlock(self.env)
+        reactor_wake(&self.m.reactor)
+
+    def open_store(self, *, int64_t sync_interval, bytes domain, int64_t max_memory, int64_t max_storage,
+                   int64_t max_payload):
+        """Makes the commit machinery. sync_interval in ns, 0: acks follow the sync. Limits in bytes, -1: none."""
+        self.domain = domain
+        self.m.max_payload = max_payload
+        self.m.server.memory.max = max_memory
+        self.m.server.storage.max = max_storage
+        self.committer = committer_new(self.env, sync_interval, self.m.reactor.wake)
+        if self.committer == NULL:
+            raise MemoryError
+        with nogil:
+            self.enter()
+            self.m.reactor.committer = self.committer
+            self.leave()
+
+    def run_commits(self):
+        """Write and sync what streams stage until stop_commits(); the body of the commit thread."""
+        with nogil:
+            committer_run(self.committer)
+
+    def stop_commits(self):
+        committer_stop(self.committer)
+
+    cdef AccountStore* account_store(self, str name) except NULL:
+        cdef Account* a = self.account(name)
+        cdef AccountStore* found
+        cdef bytes digest
+        if a.index >= ACCOUNTS_MAX:
+            raise ValueError(f"more than {ACCOUNTS_MAX} accounts")
+        if self.m.accounts[a.index] == NULL:
+            found = <AccountStore*>calloc(1, sizeof(AccountStore))
+            if found == NULL:
+                raise MemoryError
+            found.memory.max = found.storage.max = -1
+            digest = short_hash(name).encode()
+            memcpy(found.hash, PyBytes_AS_STRING(digest), 8)
+            self.m.accounts[a.index] = found
+        return self.m.accounts[a.index]
+
+    def open_stream(self, str account, directory, params):
+        """Blocking. A StreamHandle, new or with what its directory holds (None for memory); StoreError."""
+        cdef StreamPlace place
+        cdef AccountStore* usage = self.account_store(account)
+        memset(&place, 0, sizeof(place))
+        place.account = self.account(account)
+        place.domain = span_of(self.domain)
+        place.account_hash.p = usage.hash
+        place.account_hash.n = 8
+        place.max_payload = self.m.max_payload
+        if directory is None:
+            place.account_usage = &usage.memory
+            place.server_usage = &self.m.server.memory
+        else:
+            place.account_usage = &usage.storage
+            place.server_usage = &self.m.server.storage
+        return stream_handle(self, &place, params, directory)
+
+    def usage(self, str account):
+        """Bytes that the account's streams hold."""
+        cdef AccountStore* usage = self.account_store(account)
+        return AccountUsage(memory=usage.memory.used, storage=usage.storage.used)
+
+    def set_account_limits(self, str account, int64_t max_memory, int64_t max_storage):
+        """The most bytes the account's streams may hold; -1: no limit."""
+        cdef AccountStore* usage = self.account_store(account)
+        with nogil:
+            env_lock(self.env)
+            usage.memory.max = max_memory
+            usage.storage.max = max_storage
+            env_unlock(self.env)
 
     # ---- the control inbox
 
@@ -300,29 +402,19 @@ cdef class DataPlane(EnvBox):
 
     # ---- messages
 
-    def publish(self, str account, bytes subject, bytes reply, bytes header, bytes data):
-        """Routes a message of the server's own; the number of receivers."""
-        return self.publish_all(account, [(subject, reply, header, data)])
-
-    def publish_all(self, str account, list messages):
-        """Routes (subject, reply, header, data) tuples in order; the number of receivers in all."""
-        cdef Account* a = self.account(account)
+    def publish(self, str account, bytes subject, bytes reply, bytes headers, bytes payload):
+        """Routes a message of the server's own."""
         cdef Msg m
-        cdef int taken = 0
         memset(&m, 0, sizeof(m))
-        m.account = a
-        for subject, reply, header, data in messages:
-            m.dest = m.subject = span_of(subject)
-            m.reply = span_of(reply)
-            m.header = span_of(header)
-            m.data = span_of(data)
-            with nogil:
-                env_lock(&self.m.engine.env)
-                read_clocks(&self.m.engine)
-                taken += engine_route(&self.m.engine, NULL, &m)
-                env_unlock(&self.m.engine.env)
-        reactor_wake(&self.m.reactor)
-        return taken
+        m.account = self.account(account)
+        m.dest = m.subject = span_of(subject)
+        m.reply = span_of(reply)
+        m.header = span_of(headers)
+        m.data = span_of(payload)
+        with nogil:
+            self.enter()
+            engine_route(&self.m.engine, NULL, &m)
+            self.leave()
 
     cdef Account* account(self, str name) except NULL:
         cdef bytes raw = name.encode()
@@ -352,7 +444,7 @@ cdef class DataPlane(EnvBox):
         if sub == NULL:
             raise MemoryError
 
-    def has_interest(self, str account, bytes subject):
+    def subject_interest(self, str account, bytes subject):
         """Whether a client would receive a message on this subject."""
         cdef Account* a = self.account(account)
         cdef Span s = span_of(subject)

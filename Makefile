@@ -1,0 +1,157 @@
+# Builds, runs, tests, packages and benchmarks jsserver. `make help` lists the targets.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := build
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := build/stamps
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+PEER_VERSION := v2.14.5
+PEER := .peer/nats-server
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PIP_VERSION := 26.3
+PINNED := -U -c packaging/constraints.txt
+BINARY_VENV := build/venv-binary
+
+# A change in any of these rebuilds what depends on it.
+CEXT_SOURCES := $(shell find cext -type f ! -name '*.so' ! -name '*.html' ! -name '*.py' \
+	! -path '*/__pycache__/*' ! -path 'cext/*.c' 2>/dev/null) \
+	$(shell find cext -mindepth 2 -type f -name '*.c' 2>/dev/null)
+PY_SOURCES := $(shell find jsserver/ cext/ -type f -name '*.py' 2>/dev/null)
+PROJECT := setup.py pyproject.toml packaging/constraints.txt
+
+export PIP_NO_INPUT := 1
+# An absolute path, so that tests of the copies under build/ find the peer too.
+export NATS_SERVER ?= $(CURDIR)/$(PEER)
+
+.PHONY: help build run test test-main test-checked test-sanitize binary peer try-peer bench lint \
+	tools clean distclean
+
+help:
+	@echo 'make build          .venv/bin/jsserver (and nats-server, an alias)'
+	@echo 'make run            build, then a server with JetStream in ./data on 127.0.0.1:4222'
+	@echo 'make test           build, then every test; also with checks on and with AddressSanitizer'
+	@echo 'make test-main      build, then the tests of the ordinary build alone'
+	@echo 'make lint           ruff, mypy, cython-lint'
+	@echo 'make binary         dist/jsserver (one file) and dist/jsserver-dir/ (one folder)'
+	@echo 'make peer           .peer/nats-server $(PEER_VERSION), for comparison; needs Go'
+	@echo 'make bench          both servers side by side; writes bench/RESULTS.md'
+	@echo 'make clean          removes what was built (distclean: the virtual environment too)'
+
+build: $(STAMPS)/install $(STAMPS)/extensions
+
+$(STAMPS)/venv: packaging/prepare $(PROJECT)
+	@mkdir -p $(STAMPS)
+	@python=$$(sh packaging/prepare build) && test -n "$$python" && \
+		{ $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		"$$python" -m venv --clear $(VENV); }
+	$(PIP) install pip==$(PIP_VERSION)
+	$(PIP) install $(PINNED) setuptools Cython
+	@touch $@
+
+# Editable: the modules stay where they are, and the extensions are built in place by the next rule.
+$(STAMPS)/install: $(STAMPS)/venv
+	NO_EXTENSIONS=1 $(PIP) install $(PINNED) --no-build-isolation -e .
+	@touch $@
+
+$(STAMPS)/extensions: $(STAMPS)/install $(CEXT_SOURCES)
+	BUILD_JOBS=$(JOBS) $(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
+	@touch $@
+
+$(STAMPS)/tools: $(STAMPS)/venv
+	$(PIP) install $(PINNED) --group test
+	@touch $@
+
+tools: $(STAMPS)/tools
+
+run: build
+	@mkdir -p data
+	exec $(BIN)/jsserver -js -sd data -a 127.0.0.1 -p 4222
+
+lint: build tools
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint cext
+
+# --- tests -------------------------------------------------------------------------------------
+
+test: test-main test-checked test-sanitize
+
+test-main: build tools try-peer binary
+	$(BIN)/python -m pytest
+
+# A copy of the tree each, because what these switches build must not replace the ordinary build.
+define copy_tree
+	@mkdir -p build/$(1)
+	@find build/$(1) -type f ! -name '*.so' ! -path 'build/$(1)/build/*' ! -path 'build/$(1)/cext/*.c' -delete
+	@tar -cf - --exclude='*.so' --exclude='cext/*.c' --exclude='*.html' --exclude=__pycache__ \
+		--no-wildcards-match-slash setup.py pyproject.toml cext jsserver tests packaging bench \
+		| tar -xf - -C build/$(1)
+endef
+
+test-checked: build tools try-peer
+	$(call copy_tree,checked)
+	cd build/checked && export PYTHONPATH="$$PWD" CHECKED=1 && \
+		BUILD_JOBS=$(JOBS) $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS) && \
+		$(CURDIR)/$(BIN)/python -m pytest --ignore tests/unit/test_source.py tests/unit tests/client
+
+test-sanitize: build tools try-peer
+	$(call copy_tree,sanitize)
+	cd build/sanitize && export PYTHONPATH="$$PWD" SANITIZE=1 && \
+		BUILD_JOBS=$(JOBS) $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS) && \
+		LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" PYTHONMALLOC=malloc \
+		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
+		$(CURDIR)/$(BIN)/python -m pytest --ignore tests/unit/test_source.py tests/unit tests/client
+
+# --- the executable ----------------------------------------------------------------------------
+
+binary: $(STAMPS)/binary
+
+$(STAMPS)/venv-binary: $(STAMPS)/venv
+	@sh packaging/prepare binary >/dev/null
+	$(BIN)/python -m venv --clear --without-pip $(BINARY_VENV)
+	$(PIP) --python $(BINARY_VENV) install $(PINNED) --group build
+	@touch $@
+
+# From an installed wheel, not from the work tree: only so does PyInstaller find every module. The
+# wheel takes the extensions that the ordinary build left in build/lib.*, and no stale module.
+$(STAMPS)/binary: $(STAMPS)/venv-binary $(STAMPS)/extensions $(PY_SOURCES) packaging/jsserver.spec \
+		packaging/entry.py
+	rm -rf build/wheel build/bdist.* dist
+	find build/lib.* -name '*.py' -delete 2>/dev/null || true
+	BUILD_JOBS=$(JOBS) $(PIP) wheel --no-build-isolation --no-deps -w build/wheel .
+	$(PIP) --python $(BINARY_VENV) install --force-reinstall --no-deps build/wheel/*.whl
+	$(PIP) --python $(BINARY_VENV) install $(PINNED) build/wheel/*.whl
+	cd build && venv-binary/bin/python -m PyInstaller --noconfirm --log-level ERROR \
+		--distpath ../dist --workpath pyinstaller ../packaging/jsserver.spec
+	@touch $@
+
+# --- comparison --------------------------------------------------------------------------------
+
+peer: $(PEER)
+
+$(PEER):
+	@go=$$(command -v go || ls /usr/local/go/bin/go 2>/dev/null) || { \
+		echo 'make peer: Go is missing. nats-server $(PEER_VERSION) needs Go 1.25 or newer; the golang' \
+			'package of Debian 12 (1.19) is too old, take a current one from go.dev/dl.' >&2; exit 1; }; \
+	GOBIN="$(CURDIR)/.peer" GOFLAGS=-buildvcs=false "$$go" install \
+		github.com/nats-io/nats-server/v2@$(PEER_VERSION) || { \
+		echo "make peer: could not build nats-server $(PEER_VERSION) with $$("$$go" version)" >&2; exit 1; }
+	@$(PEER) -v
+
+# Tests that compare with the peer skip themselves where it could not be built.
+try-peer:
+	-@$(MAKE) --no-print-directory peer
+
+bench: build peer
+	$(BIN)/python -m bench.compare $(BENCH)
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find cext -maxdepth 1 \( -name '*.so' -o -name '*.c' -o -name '*.html' \) -delete
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV) .peer

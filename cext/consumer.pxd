@@ -1,0 +1,251 @@
+"""A consumer: where it stands in its stream, what is not yet acked, who waits for messages, and its state on disk."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, Task, Timer, U64Map
+from jsserver.cext.store cimport Filter, Log
+from jsserver.cext.stream cimport EnvBox, Stream, StreamFace, StreamPlace, Watcher
+
+
+cdef enum:
+    DELIVER_ALL = 0
+    DELIVER_LAST = 1
+    DELIVER_NEW = 2
+    DELIVER_BY_SEQUENCE = 3
+    DELIVER_BY_TIME = 4
+    DELIVER_LAST_PER_SUBJECT = 5
+
+cdef enum:
+    ACK_NONE = 0
+    ACK_ALL = 1
+    ACK_EXPLICIT = 2
+
+cdef struct ConsumerConfig:
+    Span name
+    bint durable
+    int deliver_policy      # DELIVER_*
+    uint64_t opt_start_seq
+    int64_t opt_start_time
+    int ack_policy          # ACK_*
+    int64_t ack_wait        # ns, likewise all durations
+    int64_t max_deliver     # -1: unlimited
+    const int64_t* backoff
+    uint32_t n_backoff
+    uint32_t n_filters      # 0: every message
+    const Span* filters
+    bint replay_original
+    uint64_t rate_limit     # bits per second; 0: none
+    uint32_t sample         # per cent of acks that make a metric
+    int64_t max_waiting
+    int64_t max_ack_pending # <= 0: unlimited
+    bint headers_only
+    int64_t max_batch       # of one pull request; 0: any, likewise the next two
+    int64_t max_expires
+    int64_t max_bytes
+    Span deliver_subject    # empty: a pull consumer
+    Span deliver_group
+    bint flow_control
+    int64_t idle_heartbeat
+    int64_t inactive_threshold  # 0: never removed
+    bint mem_storage
+    int64_t pause_until     # wall clock; 0: not paused
+
+
+# ---- what is delivered and not acked ---------------------------------------------------------------------
+
+cdef enum Place:
+    # Where a pending message waits.
+    AT_NONE = 0
+    AT_TIMED = 1            # in the list of deadlines, in order
+    AT_HEAP = 2             # in the heap of deadlines that are out of order
+    AT_QUEUE = 3            # to be redelivered
+
+cdef struct Pending:
+    uint64_t sseq
+    uint64_t dseq           # of the first delivery
+    int64_t deadline        # monotonic
+    int64_t sent            # monotonic: last delivery, or +WPI
+    uint32_t deliveries
+    uint32_t next           # by first delivery, which is by sequence; 0: none. Index 0 of the slab is not used.
+    uint32_t prev
+    uint32_t qnext          # in the list that `place` says
+    uint32_t qprev
+    uint32_t heap_at
+    int place
+
+cdef struct PendingList:
+    uint32_t head
+    uint32_t tail
+    uint32_t n
+
+cdef struct PendingTable:
+    Pending* slab
+    uint32_t cap
+    uint32_t n
+    uint32_t free           # linked by next
+    U64Map by_seq           # stream sequence -> index
+    uint32_t first
+    uint32_t last
+    PendingList timed
+    PendingList queue       # what is to be redelivered
+    uint32_t* heap
+    uint32_t heap_n
+    uint32_t heap_cap
+
+
+# ---- pull requests -----------------------------------------------------------------------------------------
+
+cdef struct Consumer
+
+cdef struct Pull:
+    # A waiting request, allocated with its reply.
+    Pull* next
+    Pull* prev
+    Consumer* c
+    Timer timer             # its end, or its next heartbeat
+    int64_t batch           # left
+    int64_t bytes           # left, where it gave max_bytes
+    bint has_bytes
+    bint no_wait
+    int64_t expires         # monotonic; 0: never
+    int64_t heartbeat       # ns; 0: none
+    int64_t last            # monotonic: last message or heartbeat, or its arrival
+    uint64_t delivered
+    uint32_t n_reply
+    uint8_t reply[1]
+
+
+# ---- the consumer --------------------------------------------------------------------------------------------
+
+cdef struct Consumers:
+    # What the consumers of one stream share: their log, and the records in it of those not yet open.
+    Stream* s
+    Consumer* first
+    uint32_t n
+    Log* log
+    bint has_log
+    uint32_t next_id
+    Bytes lazy              # records that go to the log together
+    Timer flush
+    Task flush_soon
+    uint64_t log_base       # size of the log after it was last started anew
+    StrMap replayed         # name -> Replayed*
+
+cdef struct Consumer:
+    Env* env
+    Stream* s
+    Consumers* shared
+    Consumer* next_consumer
+    Consumer* prev_consumer
+    ConsumerConfig cfg      # its texts are in `texts`
+    uint8_t* texts
+    Filter filter
+    Watcher watcher
+    uint32_t id             # in the log
+    bint logged
+    bint active
+    bint closed
+    # where it stands
+    uint64_t next           # the first sequence not yet looked at
+    uint64_t dseq           # of the next delivery
+    uint64_t delivered_seq
+    uint64_t floor_dseq
+    uint64_t floor_seq
+    int64_t delivered_ts    # wall clock; 0: not since the start
+    int64_t floor_ts
+    int64_t num_pending
+    uint64_t* skip          # last_per_subject: these first, then all from `resume` on
+    uint64_t n_skip
+    uint64_t skip_at
+    uint64_t resume
+    # what is not acked
+    PendingTable pending
+    U64Map exhausted        # delivered max_deliver times and not acked: sequence -> deliveries
+    uint32_t n_redelivered
+    Timer ack_timer
+    # delivery
+    Task deliver
+    Timer wake              # replay and rate limit
+    bint paused
+    Timer pause
+    uint8_t* ack_prefix     # in texts of its own
+    uint32_t n_ack_prefix
+    int64_t last_delivery   # monotonic
+    int64_t last_activity
+    Timer gone
+    bint replaying
+    uint64_t replay_until
+    int64_t replay_ts       # store time of the last message replayed
+    double tokens           # of the rate limit, bytes
+    int64_t tokens_at
+    # pull
+    Pull* first
+    Pull* last
+    uint32_t n_waiting
+    uint32_t n_no_wait
+    int64_t swept
+    bint delivering         # a delivery is being sent: requests are not removed meanwhile
+    # push
+    bint bound              # somebody listens
+    Timer heartbeat
+    int64_t last_sent       # monotonic
+    int64_t window          # of flow control, bytes; 0: none
+    int64_t unconfirmed     # bytes sent since
+    int64_t asked           # of which the open request will confirm; 0: no request is open
+    uint8_t flow_id[4]
+    # the way in
+    void* subs[5]
+    void* watch
+
+cdef struct ConsumerInfo:
+    uint64_t delivered_dseq
+    uint64_t delivered_seq
+    int64_t delivered_ts
+    uint64_t floor_dseq
+    uint64_t floor_seq
+    int64_t floor_ts
+    uint64_t num_ack_pending
+    uint64_t num_redelivered
+    uint64_t num_waiting
+    uint64_t num_pending
+    bint bound
+
+cdef Consumers* consumers_of(Stream* s) noexcept nogil                        # made when there is none; NULL: no memory
+cdef void consumers_free(Stream* s) noexcept nogil
+# Lets the log take what was gathered.
+cdef void consumers_flush(Stream* s) noexcept nogil
+# A consumer with the state of its file (.n 0: none) and its records in the log, else a new one. NULL: no memory, or a
+# name too long. With the lock held.
+cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Span state, bint logged) noexcept nogil
+# Subscribes and serves. 0 | -1 no memory
+cdef int consumer_activate(Consumer* c) noexcept nogil
+cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg) noexcept nogil
+cdef void consumer_pause(Consumer* c, int64_t until) noexcept nogil
+cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil
+# Tells who waits, detaches, and frees.
+cdef void consumer_close(Consumer* c, bint deleted) noexcept nogil
+# nats-server's o.dat, version 2. 0 | -1 no memory
+cdef int consumer_encode_state(Consumer* c, Bytes* out) noexcept nogil
+# 0 | -1 no memory | -2 not a state
+cdef int consumer_decode_state(Consumer* c, Span state) noexcept nogil
+
+
+cdef class StreamHandle(StreamFace):
+    """A stream with its consumers."""
+    cdef list handles
+    cdef object opening     # a lock: opening and closing are one at a time
+    cdef bint serving
+    cdef forget(self, handle)
+    cdef int open_log(self) except -1
+
+
+cdef class ConsumerHandle:
+    """A consumer for the control plane."""
+    cdef EnvBox box
+    cdef StreamHandle stream
+    cdef Consumer* c
+    cdef int check(self) except -1
+    cdef void end(self, bint delete) noexcept nogil
+
+# A stream opened for the engine: raises StoreError.
+cdef StreamHandle stream_handle(EnvBox box, const StreamPlace* place, object params, object directory)

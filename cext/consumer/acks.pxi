@@ -1,0 +1,285 @@
+# Acks: their subjects, their bodies, and what they change.
+
+cdef struct AckTokens:
+    # From the ack subject. Tokens that are no numbers are taken as impossibly large.
+    uint64_t deliveries
+    uint64_t sseq
+    uint64_t dseq
+
+
+# ---- the floor -----------------------------------------------------------------------------------------------
+
+cdef void floor_after(Consumer* c, bint was_first) noexcept nogil:
+    # An entry was taken out of what is pending; was_first: the oldest one.
+    cdef Pending* e
+    if c.pending.n == 0:
+        c.floor_dseq = c.dseq - 1
+        c.floor_seq = max(c.floor_seq, c.delivered_seq)
+    elif was_first:
+        e = entry_at(&c.pending, c.pending.first)
+        c.floor_dseq = max(c.floor_dseq, e.dseq - 1)
+        c.floor_seq = max(c.floor_seq, e.sseq - 1)
+
+
+cdef void take_out(Consumer* c, uint32_t i) noexcept nogil:
+    # No longer pending, for whatever reason.
+    cdef bint first = i == c.pending.first
+    if entry_at(&c.pending, i).deliveries > 1:
+        c.n_redelivered -= 1
+    pending_remove(&c.pending, i)
+    floor_after(c, first)
+
+
+cdef void let_go(Consumer* c, uint64_t sseq) noexcept nogil:
+    if not stream_keeps_all(c.s):
+        stream_release(c.s, sseq)
+
+
+cdef void pending_gone(Consumer* c, uint32_t i, const char* reason) noexcept nogil:
+    # The message left the stream before it was acked.
+    cdef Pending* e = entry_at(&c.pending, i)
+    cdef uint64_t sseq = e.sseq, dseq = e.dseq
+    cdef uint32_t deliveries = e.deliveries
+    take_out(c, i)
+    log_acked(c, sseq)
+    advise(c, ADV_TERM, sseq, dseq, deliveries, 0, span_c(reason))
+
+
+# ---- advisories ----------------------------------------------------------------------------------------------
+
+cdef bint advisory_wanted(Consumer* c, const char* subject) noexcept nogil:
+    cdef Bytes b
+    cdef bint wanted
+    memset(&b, 0, sizeof(Bytes))
+    wanted = (add_text(&b, subject) == 0 and add_span(&b, c.s.cfg.name) == 0 and add_text(&b, b".") == 0
+              and add_span(&b, c.cfg.name) == 0
+              and c.env.out.has_interest(c.env.out.ctx, c.s.account, span(b.data, <uint32_t>b.n)))
+    bytes_free(&b)
+    return wanted
+
+
+cdef const char* advisory_subject(int kind) noexcept nogil:
+    if kind == ADV_MAX_DELIVER:
+        return b"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."
+    if kind == ADV_NAK:
+        return b"$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED."
+    if kind == ADV_TERM:
+        return b"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED."
+    return b"$JS.EVENT.METRIC.CONSUMER.ACK."
+
+
+cdef void advise(Consumer* c, int kind, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t ack_time,
+                 Span reason) noexcept nogil:
+    # Only when somebody listens.
+    cdef Event e
+    if not advisory_wanted(c, advisory_subject(kind)):
+        return
+    memset(&e, 0, sizeof(Event))
+    e.kind = EV_ADVISORY
+    e.account = c.s.account
+    e.text[0] = c.s.cfg.name
+    e.text[1] = c.cfg.name
+    e.text[2] = reason
+    e.num[0] = kind
+    e.num[1] = <int64_t>sseq
+    e.num[2] = <int64_t>dseq
+    e.num[3] = <int64_t>deliveries
+    e.num[4] = ack_time
+    c.env.out.event(c.env.out.ctx, &e)
+
+
+# ---- effects: each returns whether a double ack is answered ------------------------------------------------------
+
+cdef void ack_metric(Consumer* c, const Pending* e, const AckTokens* t) noexcept nogil:
+    if c.cfg.sample and (c.cfg.sample >= 100 or env_random(c.env) % 100 < c.cfg.sample):
+        advise(c, ADV_ACK_METRIC, t.sseq, t.dseq, t.deliveries, c.env.mono - e.sent, span(NULL, 0))
+
+
+cdef void ack_late(Consumer* c, uint64_t sseq) noexcept nogil:
+    # Of a message that was given up.
+    if u64map_del(&c.exhausted, sseq):
+        log_acked(c, sseq)
+        let_go(c, sseq)
+
+
+cdef void ack_explicit(Consumer* c, const AckTokens* t, bint metric) noexcept nogil:
+    cdef uint32_t i = pending_find(&c.pending, t.sseq)
+    if i == 0:
+        ack_late(c, t.sseq)
+        return
+    if metric:
+        ack_metric(c, entry_at(&c.pending, i), t)
+    take_out(c, i)
+    log_acked(c, t.sseq)
+    let_go(c, t.sseq)
+
+
+cdef void ack_late_upto(Consumer* c, uint64_t sseq) noexcept nogil:
+    # Of all that were given up to here.
+    cdef uint32_t i = 0, cap
+    while i < c.exhausted.cap:
+        if c.exhausted.keys[i] == 0 or c.exhausted.keys[i] > sseq:
+            i += 1
+            continue
+        cap = c.exhausted.cap
+        ack_late(c, c.exhausted.keys[i])        # another key moves to this place, or all to another table
+        if c.exhausted.cap != cap:
+            i = 0
+
+
+cdef void ack_upto(Consumer* c, const AckTokens* t) noexcept nogil:
+    # Ack policy all: this one and everything before.
+    cdef uint32_t i
+    cdef uint64_t sseq
+    if c.exhausted.n:
+        ack_late_upto(c, t.sseq)
+    if t.sseq <= c.floor_seq:
+        return
+    while c.pending.first and entry_at(&c.pending, c.pending.first).sseq <= t.sseq:
+        i = c.pending.first
+        sseq = entry_at(&c.pending, i).sseq
+        if entry_at(&c.pending, i).deliveries > 1:
+            c.n_redelivered -= 1
+        pending_remove(&c.pending, i)
+        let_go(c, sseq)
+    c.floor_seq = t.sseq
+    if t.dseq < c.dseq:
+        c.floor_dseq = max(c.floor_dseq, t.dseq)
+    log_acked_upto(c, t.sseq, c.floor_dseq)
+
+
+cdef void do_ack(Consumer* c, const AckTokens* t, bint metric) noexcept nogil:
+    if c.cfg.ack_policy == ACK_ALL:
+        ack_upto(c, t)
+    else:
+        ack_explicit(c, t, metric)
+    c.floor_ts = c.env.now
+
+
+cdef void do_nak(Consumer* c, const AckTokens* t, Span arg) noexcept nogil:
+    cdef uint32_t i = pending_find(&c.pending, t.sseq)
+    cdef int64_t delay = 0
+    if i == 0 or t.dseq <= c.floor_dseq or t.dseq > c.dseq:
+        return
+    advise(c, ADV_NAK, t.sseq, t.dseq, t.deliveries, 0, span(NULL, 0))
+    read_delay(arg, &delay)
+    if delay > 0:
+        pending_schedule(&c.pending, i, c.env.mono + delay, False)
+        log_deadline(c, t.sseq, c.env.now + delay)
+        ack_timer_set(c)
+    else:
+        requeue(c, i)
+
+
+cdef void do_progress(Consumer* c, const AckTokens* t) noexcept nogil:
+    cdef uint32_t i = pending_find(&c.pending, t.sseq)
+    if i:
+        start_waiting(c, i)
+        log_deadline(c, t.sseq, c.env.now + wait_of(c, entry_at(&c.pending, i).deliveries))
+
+
+cdef void do_term(Consumer* c, const AckTokens* t, Span reason) noexcept nogil:
+    do_ack(c, t, False)
+    advise(c, ADV_TERM, t.sseq, t.dseq, t.deliveries, 0, reason)
+
+
+# ---- bodies ---------------------------------------------------------------------------------------------------------
+
+cdef void read_delay(Span arg, int64_t* delay) noexcept nogil:
+    # {"delay": ns}, or a duration; anything else is no delay.
+    cdef JsonReader j
+    cdef JsonItem key, val
+    arg = trimmed(arg)
+    json_open(&j, arg)
+    if not json_enter_object(&j):
+        get_duration(arg, delay)
+        return
+    while json_next_member(&j, &key, &val) > 0:
+        if json_key_is(&key, b"delay") and not json_int(&val, delay):
+            return
+
+
+cdef inline bint body_is(Span body, const char* a, uint32_t n) noexcept nogil:
+    return body.n == n and memcmp(body.p, a, n) == 0
+
+
+cdef inline bint body_starts(Span body, const char* a, uint32_t n, Span* rest) noexcept nogil:
+    if body.n < n or memcmp(body.p, a, n) != 0:
+        return False
+    rest[0] = trimmed(span(body.p + n, body.n - n))
+    return True
+
+
+cdef bint apply_ack(Consumer* c, const AckTokens* t, const Msg* m) noexcept nogil:
+    # False when the answer is another message (+NXT), so that the ack itself is not answered.
+    cdef Span body = m.data
+    cdef Span rest
+    if body.n == 0 or body_is(body, b"+ACK", 4) or body_is(body, b"+OK", 3):
+        do_ack(c, t, True)
+    elif body_starts(body, b"-NAK", 4, &rest):
+        do_nak(c, t, rest)
+    elif body_is(body, b"+WPI", 4) or body_is(body, b"-WPI", 4):
+        do_progress(c, t)
+    elif body_starts(body, b"+NXT", 4, &rest) or body_starts(body, b"-NXT", 4, &rest):
+        do_ack(c, t, True)
+        if m.reply.n:
+            pull_request(c, m.reply, span(NULL, 0), rest)
+        return False
+    elif body_starts(body, b"+TERM", 5, &rest) or body_starts(body, b"-TERM", 5, &rest):
+        do_term(c, t, rest)
+    return True
+
+
+# ---- subjects --------------------------------------------------------------------------------------------------------
+
+cdef uint64_t take_number(Span* s) noexcept nogil:
+    # The first token as a number, its dot taken too.
+    cdef uint64_t v = 0
+    cdef uint32_t i = 0
+    cdef bint good = True
+    while i < s.n and s.p[i] != 46:
+        if s.p[i] < 48 or s.p[i] > 57 or i >= 19:
+            good = False
+        else:
+            v = v * 10 + (s.p[i] - 48)
+        i += 1
+    good = good and i > 0
+    if i < s.n:
+        i += 1
+    s.p += i
+    s.n -= i
+    return v if good else UINT64_MAX
+
+
+cdef int ack_message(Consumer* c, const Msg* m, uint32_t prefix) noexcept nogil:
+    cdef AckTokens t
+    cdef Span s = m.dest
+    cdef uint64_t ticket
+    if s.n <= prefix:
+        return 1
+    s.p += prefix
+    s.n -= prefix
+    t.deliveries = take_number(&s)
+    t.sseq = take_number(&s)
+    t.dseq = take_number(&s)
+    if t.sseq and undelivered(c, t.sseq):
+        return 1
+    c.last_activity = c.env.mono
+    if apply_ack(c, &t, m) and m.reply.n:
+        ticket = change_ticket(c)
+        stream_answer(c.s, ticket, m.reply)
+    wake_delivery(c)
+    return 1
+
+
+cdef int ack_inbound(void* target, const Msg* m) noexcept nogil:
+    # $JS.ACK.<stream>.<consumer>.<deliveries>.<sseq>.<dseq>.<ts>.<pending>
+    cdef Consumer* c = <Consumer*>target
+    return ack_message(c, m, 8 + c.s.cfg.name.n + 1 + c.cfg.name.n + 1)
+
+
+cdef int ack_long_inbound(void* target, const Msg* m) noexcept nogil:
+    # $JS.ACK.<domain>.<account hash>.<stream>.<consumer>. ...
+    cdef Consumer* c = <Consumer*>target
+    cdef uint32_t domain = c.s.cfg.domain.n if c.s.cfg.domain.n else 1
+    return ack_message(c, m, 8 + domain + 1 + c.s.cfg.account_hash.n + 1 + c.s.cfg.name.n + 1 + c.cfg.name.n + 1)

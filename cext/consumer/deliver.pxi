@@ -1,0 +1,385 @@
+# Delivery: what comes next, to whom, and what is remembered of it. It runs as a task, some messages a turn.
+
+cdef enum:
+    DELIVER_TURN = 256                  # messages a turn
+    ACK_SUBJECT_ROOM = 1280
+    ACK_PREFIX_MAX = ACK_SUBJECT_ROOM - 5 * 21
+
+
+cdef enum Step:
+    STEP_WAIT = 0                       # nothing to do until something happens
+    STEP_ON = 1
+
+
+cdef inline bint is_push(const Consumer* c) noexcept nogil:
+    return c.cfg.deliver_subject.n > 0
+
+
+cdef inline bint has_taker(const Consumer* c) noexcept nogil:
+    return c.bound if is_push(c) else c.n_waiting > 0
+
+
+cdef inline void wake_delivery(Consumer* c) noexcept nogil:
+    if c.active and has_taker(c):
+        task_post(&c.env.tasks, &c.deliver)
+
+
+cdef inline bint stalled(const Consumer* c) noexcept nogil:
+    return c.cfg.max_ack_pending > 0 and <int64_t>c.pending.n >= c.cfg.max_ack_pending
+
+
+cdef inline int64_t wait_of(const Consumer* c, uint32_t deliveries) noexcept nogil:
+    # How long a message that was delivered this often may stay without an ack.
+    cdef uint32_t i
+    if c.cfg.n_backoff == 0:
+        return c.cfg.ack_wait
+    i = deliveries - 1 if deliveries else 0
+    return c.cfg.backoff[min(i, c.cfg.n_backoff - 1)]
+
+
+# ---- which message ---------------------------------------------------------------------------------------------
+
+cdef bint undelivered(const Consumer* c, uint64_t seq) noexcept nogil:
+    # Whether a message that matches is still to be delivered for the first time.
+    cdef uint64_t low, high, middle
+    if c.skip == NULL:
+        return seq >= c.next
+    if seq >= c.resume:
+        return True
+    low = c.skip_at
+    high = c.n_skip
+    while low < high:
+        middle = low + (high - low) // 2
+        if c.skip[middle] < seq:
+            low = middle + 1
+        else:
+            high = middle
+    return low < c.n_skip and c.skip[low] == seq
+
+
+cdef void skip_end(Consumer* c) noexcept nogil:
+    free(c.skip)
+    c.skip = NULL
+    c.n_skip = 0
+    c.skip_at = 0
+    c.next = max(c.next, c.resume)
+
+
+cdef int load_new(Consumer* c, Record* r) noexcept nogil:
+    # The next message that was never delivered. At the end of the stream the consumer stands behind it.
+    cdef StoreState state
+    cdef int rc
+    while c.skip != NULL:
+        if c.skip_at >= c.n_skip:
+            skip_end(c)
+            break
+        c.next = c.skip[c.skip_at]
+        if store_load(c.s.store, c.next, r) == ST_OK:
+            return ST_OK
+        c.skip_at += 1
+    rc = store_next(c.s.store, NULL if c.filter.all else &c.filter, c.next, r)
+    if rc == ST_NOT_FOUND:
+        store_state(c.s.store, &state)
+        if c.next <= state.last_seq:
+            c.next = state.last_seq + 1
+    return rc
+
+
+cdef void step_over(Consumer* c, uint64_t seq) noexcept nogil:
+    # seq is being delivered for the first time, or cannot be read.
+    if c.skip != NULL:
+        c.skip_at += 1
+        c.next = seq + 1
+        if c.skip_at >= c.n_skip:
+            skip_end(c)
+    else:
+        c.next = seq + 1
+    c.num_pending -= 1
+
+
+# ---- when ------------------------------------------------------------------------------------------------------
+
+cdef void wake_fired(Timer* t, int64_t now) noexcept nogil:
+    wake_delivery(<Consumer*>t.owner)
+
+
+cdef bint replay_waits(Consumer* c, const Record* r) noexcept nogil:
+    # Whether this message's time has not come yet, when messages are replayed as they were stored.
+    cdef int64_t gap = r.ts - c.replay_ts
+    if c.replay_ts and gap > 1000000 and c.env.mono < c.last_delivery + gap:
+        timer_set(&c.env.timers, &c.wake, c.last_delivery + gap)
+        return True
+    return False
+
+
+cdef bint rate_waits(Consumer* c, int64_t cost) noexcept nogil:
+    cdef double rate = <double>c.cfg.rate_limit / 8
+    cdef int64_t burst = c.s.cfg.max_msg_size if c.s.cfg.max_msg_size > 0 else c.s.cfg.max_payload
+    if cost > burst:
+        return False
+    c.tokens = min(c.tokens + rate * (c.env.mono - c.tokens_at) / 1e9, <double>burst)
+    c.tokens_at = c.env.mono
+    if c.tokens < cost:
+        timer_set(&c.env.timers, &c.wake, c.env.mono + 1 + <int64_t>((cost - c.tokens) / rate * 1e9))
+        return True
+    c.tokens -= cost
+    return False
+
+
+# ---- sending ----------------------------------------------------------------------------------------------------
+
+cdef uint32_t put_ack_subject(Consumer* c, uint8_t* p, const Record* r, uint32_t deliveries, uint64_t pending) noexcept nogil:
+    cdef uint32_t n = c.n_ack_prefix
+    memcpy(p, c.ack_prefix, n)
+    n += put_u64(p + n, deliveries)
+    p[n] = 46
+    n += 1
+    n += put_u64(p + n, r.seq)
+    p[n] = 46
+    n += 1
+    n += put_u64(p + n, c.dseq)
+    p[n] = 46
+    n += 1
+    n += put_u64(p + n, <uint64_t>r.ts)
+    p[n] = 46
+    n += 1
+    return n + put_u64(p + n, pending)
+
+
+cdef int size_header(const Record* r, Bytes* b) noexcept nogil:
+    # The stored headers with the size of the payload, which is not sent.
+    if r.header.n >= 12:
+        if bytes_add(b, r.header.p, r.header.n - 2) < 0:
+            return -1
+    elif bytes_add(b, b"NATS/1.0\r\n", 10) < 0:
+        return -1
+    if add_text(b, b"Nats-Msg-Size: ") < 0 or add_u64(b, r.data.n) < 0:
+        return -1
+    return bytes_add(b, b"\r\n\r\n", 4)
+
+
+cdef bint send_message(Consumer* c, Msg* m, int64_t cost) noexcept nogil:
+    # To the deliver subject or the next request; False when nobody was there to take it.
+    cdef Pull* q
+    cdef bint taken
+    if is_push(c):
+        m.dest = c.cfg.deliver_subject
+        c.env.out.send(c.env.out.ctx, m)
+        c.last_sent = c.env.mono
+        flow_sent(c, cost)
+        return True
+    while True:
+        q = pull_for(c, cost)
+        if q == NULL:
+            return False
+        m.dest = span(q.reply, q.n_reply)
+        c.delivering = True
+        taken = c.env.out.send(c.env.out.ctx, m) > 0
+        c.delivering = False
+        if taken:
+            pull_served(c, q, cost)
+            return True
+        pull_remove(c, q)
+
+
+cdef bint deliver_record(Consumer* c, const Record* r, uint32_t deliveries, uint64_t pending, int64_t* cost) noexcept nogil:
+    cdef uint8_t reply[ACK_SUBJECT_ROOM]
+    cdef Msg m
+    cdef Bytes b
+    cdef bint sent
+    memset(&m, 0, sizeof(Msg))
+    memset(&b, 0, sizeof(Bytes))
+    m.account = c.s.account
+    m.subject = r.subject
+    m.header = r.header
+    m.data = r.data
+    m.reply = span(reply, put_ack_subject(c, reply, r, deliveries, pending))
+    if c.cfg.headers_only:
+        if size_header(r, &b) < 0:
+            bytes_free(&b)
+            return False
+        m.header = span(b.data, <uint32_t>b.n)
+        m.data.n = 0
+    cost[0] = <int64_t>m.subject.n + m.reply.n + m.header.n + m.data.n
+    if c.cfg.rate_limit and rate_waits(c, cost[0]):
+        sent = False
+    else:
+        sent = send_message(c, &m, cost[0])
+    bytes_free(&b)
+    return sent
+
+
+# ---- what is remembered ------------------------------------------------------------------------------------------
+
+cdef void note_delivered(Consumer* c) noexcept nogil:
+    c.dseq += 1
+    c.delivered_ts = c.env.now
+    c.last_delivery = c.env.mono
+    c.last_activity = c.env.mono
+
+
+cdef void ack_timer_set(Consumer* c) noexcept nogil:
+    cdef int64_t deadline = pending_deadline(&c.pending)
+    if deadline == INT64_MAX:
+        timer_cancel(&c.env.timers, &c.ack_timer)
+    elif c.ack_timer.pos == 0 or deadline < c.ack_timer.deadline:
+        timer_set(&c.env.timers, &c.ack_timer, deadline)
+
+
+cdef void start_waiting(Consumer* c, uint32_t i) noexcept nogil:
+    # The time in which the ack must come starts now.
+    cdef Pending* e = entry_at(&c.pending, i)
+    e.sent = c.env.mono
+    pending_schedule(&c.pending, i, c.env.mono + wait_of(c, e.deliveries), c.cfg.n_backoff == 0)
+    if c.ack_timer.pos == 0 or e.deadline < c.ack_timer.deadline:
+        timer_set(&c.env.timers, &c.ack_timer, e.deadline)
+
+
+cdef int deliver_new(Consumer* c) noexcept nogil:
+    cdef Record r
+    cdef uint64_t seq, dseq = c.dseq
+    cdef int64_t ts, cost
+    cdef uint32_t i
+    cdef int rc = load_new(c, &r)
+    if rc == ST_NOT_FOUND:
+        if c.n_no_wait:
+            pulls_at_end(c)
+        return STEP_WAIT
+    if rc == ST_DAMAGED:
+        log_damaged(c, c.next)
+        step_over(c, c.next)
+        return STEP_ON
+    if rc != ST_OK:
+        return STEP_WAIT
+    if c.replaying and replay_waits(c, &r):
+        return STEP_WAIT
+    seq = r.seq
+    ts = r.ts
+    if not deliver_record(c, &r, 1, <uint64_t>max(<int64_t>0, c.num_pending - 1), &cost):
+        return STEP_WAIT
+    step_over(c, seq)
+    c.delivered_seq = seq
+    note_delivered(c)
+    if c.replaying:
+        c.replay_ts = ts
+        c.replaying = seq < c.replay_until
+    log_delivered(c, seq, dseq, 1)
+    if c.cfg.ack_policy == ACK_NONE:
+        c.floor_dseq = dseq
+        c.floor_seq = seq
+        if not stream_keeps_all(c.s):
+            stream_release(c.s, seq)
+        return STEP_ON
+    i = pending_add(&c.pending, seq, dseq)
+    if i:                                       # without memory it is as if its ack would never be asked for
+        start_waiting(c, i)
+    return STEP_ON
+
+
+cdef int deliver_again(Consumer* c) noexcept nogil:
+    cdef uint32_t i = c.pending.queue.head
+    cdef Pending* e = entry_at(&c.pending, i)
+    cdef Record r
+    cdef uint64_t seq = e.sseq, dseq = c.dseq
+    cdef uint32_t deliveries = e.deliveries + 1
+    cdef int64_t cost
+    cdef int rc = store_load(c.s.store, seq, &r)
+    if rc == ST_NOT_FOUND or rc == ST_DAMAGED:
+        pending_gone(c, i, b"Unacknowledged message was deleted")
+        return STEP_ON
+    if rc != ST_OK:
+        return STEP_WAIT
+    if not deliver_record(c, &r, deliveries, <uint64_t>max(<int64_t>0, c.num_pending), &cost):
+        return STEP_WAIT
+    note_delivered(c)
+    log_delivered(c, seq, dseq, deliveries)
+    i = pending_find(&c.pending, seq)           # what was sent may have led to its ack already
+    if i:
+        e = entry_at(&c.pending, i)
+        if e.deliveries == 1:
+            c.n_redelivered += 1
+        e.deliveries = deliveries
+        start_waiting(c, i)
+    return STEP_ON
+
+
+cdef int deliver_step(Consumer* c) noexcept nogil:
+    if c.paused or not c.active or not has_taker(c):
+        if c.paused and c.n_no_wait:
+            pulls_at_end(c)
+        return STEP_WAIT
+    if c.window and c.unconfirmed > c.window:
+        return STEP_WAIT
+    if c.pending.queue.head:
+        return deliver_again(c)
+    if stalled(c):
+        return STEP_WAIT
+    return deliver_new(c)
+
+
+cdef void deliver_run(Task* t) noexcept nogil:
+    cdef Consumer* c = <Consumer*>t.owner
+    cdef int i
+    for i in range(DELIVER_TURN):
+        if deliver_step(c) == STEP_WAIT:
+            return
+    task_post(&c.env.tasks, t)
+
+
+# ---- redelivery ----------------------------------------------------------------------------------------------------
+
+cdef int compare_seqs(const void* a, const void* b) noexcept nogil:
+    cdef uint64_t x = (<const uint64_t*>a)[0], y = (<const uint64_t*>b)[0]
+    return -1 if x < y else (1 if x > y else 0)
+
+
+cdef void exhaust(Consumer* c, uint32_t i) noexcept nogil:
+    # Delivered as often as it may be: it is not waited for any more, but stays marked until a late ack.
+    cdef Pending* e = entry_at(&c.pending, i)
+    cdef uint64_t seq = e.sseq
+    cdef uint32_t deliveries = e.deliveries
+    if deliveries > 1:
+        c.n_redelivered -= 1
+    pending_remove(&c.pending, i)
+    u64map_put(&c.exhausted, seq, deliveries)
+    log_exhausted(c, seq)
+    advise(c, ADV_MAX_DELIVER, seq, 0, deliveries, 0, span(NULL, 0))
+
+
+cdef void requeue(Consumer* c, uint32_t i) noexcept nogil:
+    cdef Pending* e = entry_at(&c.pending, i)
+    if c.cfg.max_deliver > 0 and <int64_t>e.deliveries >= c.cfg.max_deliver:
+        exhaust(c, i)
+    elif e.place != AT_QUEUE:
+        pending_unplace(&c.pending, i)
+        list_append(&c.pending, &c.pending.queue, i, AT_QUEUE)
+
+
+cdef void requeue_all(Consumer* c) noexcept nogil:
+    cdef uint32_t i = c.pending.first, after
+    while i:
+        after = entry_at(&c.pending, i).next
+        requeue(c, i)
+        i = after
+    ack_timer_set(c)
+
+
+cdef void ack_expired(Timer* t, int64_t now) noexcept nogil:
+    # What expired together is redelivered by sequence.
+    cdef Consumer* c = <Consumer*>t.owner
+    cdef uint64_t seqs[1024]
+    cdef uint32_t n = 0, k, i
+    while n < 1024:
+        i = pending_due(&c.pending, now)
+        if i == 0:
+            break
+        pending_unplace(&c.pending, i)
+        seqs[n] = entry_at(&c.pending, i).sseq
+        n += 1
+    qsort(seqs, n, sizeof(uint64_t), compare_seqs)
+    for k in range(n):
+        i = pending_find(&c.pending, seqs[k])
+        if i:
+            requeue(c, i)
+    ack_timer_set(c)
+    wake_delivery(c)

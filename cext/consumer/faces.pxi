@@ -1,0 +1,298 @@
+# The faces of consumers, and of streams with consumers, for the control plane.
+
+ConsumerState = namedtuple(
+    "ConsumerState",
+    "delivered_consumer delivered_stream delivered_ts floor_consumer floor_stream floor_ts num_ack_pending "
+    "num_redelivered num_waiting num_pending push_bound")
+
+
+cdef class ConfigBuffers:
+    """What a ConsumerConfig borrows besides the parameters' own bytes."""
+    cdef Span* filters
+    cdef int64_t* backoff
+
+    def __dealloc__(self):
+        free(self.filters)
+        free(self.backoff)
+
+
+cdef ConfigBuffers fill_consumer(ConsumerConfig* c, object p):
+    # Borrows from the parameters, which the caller keeps alive.
+    cdef ConfigBuffers b = ConfigBuffers()
+    cdef Py_ssize_t i
+    b.filters = <Span*>malloc((len(p.filters) + 1) * sizeof(Span))
+    b.backoff = <int64_t*>malloc((len(p.backoff) + 1) * sizeof(int64_t))
+    if b.filters == NULL or b.backoff == NULL:
+        raise MemoryError()
+    for i in range(len(p.filters)):
+        b.filters[i] = span_of(p.filters[i])
+    for i in range(len(p.backoff)):
+        b.backoff[i] = p.backoff[i]
+    memset(c, 0, sizeof(ConsumerConfig))
+    c.filters = b.filters
+    c.n_filters = <uint32_t>len(p.filters)
+    c.backoff = b.backoff
+    c.n_backoff = <uint32_t>len(p.backoff)
+    c.name = span_of(p.name)
+    c.durable = p.durable
+    c.deliver_policy = int(p.deliver_policy)
+    c.opt_start_seq = p.opt_start_seq
+    c.opt_start_time = p.opt_start_time
+    c.ack_policy = int(p.ack_policy)
+    c.ack_wait = p.ack_wait
+    c.max_deliver = p.max_deliver
+    c.replay_original = int(p.replay_policy) == 1
+    c.rate_limit = p.rate_limit
+    c.sample = p.sample_percent
+    c.max_waiting = p.max_waiting
+    c.max_ack_pending = p.max_ack_pending
+    c.headers_only = p.headers_only
+    c.max_batch = p.max_batch
+    c.max_expires = p.max_expires
+    c.max_bytes = p.max_bytes
+    c.deliver_subject = span_of(p.deliver_subject)
+    c.deliver_group = span_of(p.deliver_group)
+    c.flow_control = p.flow_control
+    c.idle_heartbeat = p.idle_heartbeat
+    c.inactive_threshold = p.inactive_threshold
+    c.mem_storage = p.mem_storage
+    c.pause_until = p.pause_until
+    return b
+
+
+cdef class ConsumerHandle:
+    """A consumer for the control plane; as StreamFace about the lock, threads and errors."""
+
+    cdef int check(self) except -1:
+        if self.c == NULL:
+            raise StoreError("the consumer is closed")
+        return 0
+
+    def state(self):
+        cdef ConsumerInfo i
+        with nogil:
+            self.box.enter()
+            if self.c != NULL:
+                consumer_info(self.c, &i)
+            self.box.leave()
+        self.check()
+        return ConsumerState(
+            i.delivered_dseq, i.delivered_seq, i.delivered_ts, i.floor_dseq, i.floor_seq, i.floor_ts,
+            i.num_ack_pending, i.num_redelivered, i.num_waiting, i.num_pending, bool(i.bound))
+
+    def update(self, params) -> None:
+        cdef ConsumerConfig cfg
+        cdef ConfigBuffers b = fill_consumer(&cfg, params)
+        cdef int rc = 0
+        with nogil:
+            self.box.enter()
+            if self.c != NULL:
+                rc = consumer_update(self.c, &cfg)
+            self.box.leave()
+        self.check()
+        if rc < 0:
+            raise StoreError("out of memory")
+
+    def pause(self, int64_t until) -> None:
+        with nogil:
+            self.box.enter()
+            if self.c != NULL:
+                consumer_pause(self.c, until)
+            self.box.leave()
+        self.check()
+
+    def has_interest(self) -> bool:
+        cdef bint bound = False
+        with nogil:
+            self.box.enter()
+            if self.c != NULL:
+                bound = self.c.bound
+            self.box.leave()
+        self.check()
+        return bound
+
+    def encode_state(self) -> bytes:
+        """The state in the format of nats-server's o.dat."""
+        cdef Bytes b
+        cdef int rc = 0
+        memset(&b, 0, sizeof(Bytes))
+        with nogil:
+            self.box.enter()
+            if self.c != NULL:
+                rc = consumer_encode_state(self.c, &b)
+            self.box.leave()
+        try:
+            self.check()
+            if rc < 0:
+                raise StoreError("out of memory")
+            return (<const char*>b.data)[:b.n]
+        finally:
+            bytes_free(&b)
+
+    def close(self, bint delete) -> None:
+        with nogil:
+            self.box.enter()
+            self.end(delete)
+            self.box.leave()
+        if self.stream is not None:
+            self.stream.forget(self)
+
+    cdef void end(self, bint delete) noexcept nogil:
+        cdef Consumer* c = self.c
+        cdef Stream* s
+        if c == NULL:
+            return
+        s = c.s
+        self.c = NULL
+        consumer_close(c, delete)
+        consumers_flush(s)
+
+
+cdef class StreamHandle(StreamFace):
+    """A stream with its consumers."""
+
+    def __init__(self):
+        self.handles = []
+        self.opening = Lock()
+
+    cdef void flush(self) noexcept nogil:
+        consumers_flush(self.s)
+
+    cdef forget(self, handle):
+        with self.opening:
+            if handle in self.handles:
+                self.handles.remove(handle)
+
+    def activate(self) -> None:
+        cdef ConsumerHandle h
+        cdef int rc = 0
+        StreamFace.activate(self)
+        with self.opening:
+            self.serving = True
+            for h in self.handles:
+                with nogil:
+                    self.box.enter()
+                    if h.c != NULL:
+                        rc = consumer_activate(h.c)
+                    self.box.leave()
+                if rc < 0:
+                    raise StoreError("out of memory")
+
+    cdef int open_log(self) except -1:
+        # The first time that a consumer is kept on disk.
+        cdef ReplayContext x
+        cdef Consumers* k
+        cdef Log* log
+        cdef char err[256]
+        cdef bytes path = self.directory + b"/consumers.log"
+        cdef Span p = span_of(path)
+        with nogil:
+            self.box.enter()
+            k = consumers_of(self.s)
+            self.box.leave()
+        if k == NULL:
+            raise MemoryError()
+        if k.log != NULL:
+            return 0
+        memset(&x, 0, sizeof(x))
+        x.k = k
+        err[0] = 0
+        with nogil:
+            log = log_open(self.s.store, p, replay_entry, &x, err, sizeof(err))
+            u64map_free(&x.names)
+            self.box.enter()
+            k.log = log
+            self.box.leave()
+        if log == NULL:
+            raise StoreError((<bytes>err).decode("utf-8", "replace"))
+        return 0
+
+    def open_consumer(self, params, directory):
+        """A ConsumerHandle, new or with what o.dat in its directory and the stream's log say."""
+        cdef ConsumerConfig cfg
+        cdef ConfigBuffers b = fill_consumer(&cfg, params)
+        cdef bytes state = b"" if directory is None else read_state(directory)
+        cdef Span file = span_of(state)
+        cdef bint logged = directory is not None and len(self.directory) > 0
+        cdef ConsumerHandle h = ConsumerHandle.__new__(ConsumerHandle)
+        cdef Consumer* c
+        cdef int rc = 0
+        with self.opening:
+            self.check()
+            if logged:
+                self.open_log()
+            with nogil:
+                self.box.enter()
+                c = consumer_new(self.s, &cfg, file, logged)
+                if c != NULL and self.serving:
+                    rc = consumer_activate(c)
+                    if rc < 0:
+                        consumer_close(c, False)
+                self.box.leave()
+            if c == NULL or rc < 0:
+                raise StoreError("out of memory")
+            h.c = c
+            h.box = self.box
+            h.stream = self
+            self.handles.append(h)
+        return h
+
+    def close(self, bint delete) -> None:
+        cdef ConsumerHandle h
+        cdef Consumers* k
+        cdef Stream* s = self.s
+        cdef Store* store
+        if s == NULL:
+            return
+        with self.opening:
+            self.s = NULL
+            store = s.store
+            with nogil:
+                self.box.enter()
+                stream_stop(s)
+                self.box.leave()
+            for h in self.handles:
+                with nogil:
+                    self.box.enter()
+                    h.end(delete)
+                    self.box.leave()
+            self.handles = []
+            with nogil:
+                self.box.enter()
+                consumers_flush(s)
+                store_stop(store)
+                k = <Consumers*>s.consumers
+                if k != NULL and k.log != NULL:
+                    log_close(k.log)
+                consumers_free(s)
+                stream_free(s)
+                self.box.leave()
+                store_close(store, delete)
+
+
+cdef bytes read_state(directory):
+    # nats-server's checkpoint of a consumer; empty when there is none.
+    try:
+        with open(os.path.join(os.fsdecode(directory), "o.dat"), "rb") as f:
+            return f.read()
+    except FileNotFoundError:
+        return b""
+
+
+cdef StreamHandle stream_handle(EnvBox box, const StreamPlace* place, object params, object directory):
+    # A stream opened for the engine. StoreError
+    cdef StreamHandle h = StreamHandle()
+    h.open(box, place, params, directory)
+    return h
+
+
+def open_test_stream(EnvBox box not None, params, directory=None, bytes domain=b"", bytes account_hash=b"szMpdrwD",
+                     bint long_acks=False, max_payload=1 << 20):
+    """A stream in an environment for tests, in no account."""
+    cdef StreamPlace place
+    memset(&place, 0, sizeof(place))
+    place.domain = span_of(domain)
+    place.account_hash = span_of(account_hash)
+    place.long_acks = long_acks
+    place.max_payload = max_payload
+    return stream_handle(box, &place, params, directory)

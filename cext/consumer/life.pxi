@@ -1,0 +1,595 @@
+# A consumer's life: where it starts, its subscriptions, updates, pauses, and its end.
+
+cdef enum:
+    GONE_SLACK = 100 * 1000000          # pull consumers are removed this long after their threshold, ns
+
+
+# ---- configuration -----------------------------------------------------------------------------------------
+
+cdef void place_text(uint8_t** at, Span* s) noexcept nogil:
+    if s.n:
+        memcpy(at[0], s.p, s.n)
+    s.p = at[0]
+    at[0] += s.n
+
+
+cdef uint8_t* consumer_config_take(ConsumerConfig* to, const ConsumerConfig* cfg) noexcept nogil:
+    # A copy whose backoff, filters and texts lie in the allocation that is returned. NULL: no memory
+    cdef size_t n = cfg.name.n + cfg.deliver_subject.n + cfg.deliver_group.n
+    cdef uint32_t i
+    cdef uint8_t* texts
+    cdef uint8_t* at
+    cdef Span* filters
+    for i in range(cfg.n_filters):
+        n += cfg.filters[i].n
+    texts = <uint8_t*>malloc(n + cfg.n_backoff * sizeof(int64_t) + cfg.n_filters * sizeof(Span) + 1)
+    if texts == NULL:
+        return NULL
+    at = texts
+    to[0] = cfg[0]
+    to.backoff = <const int64_t*>at
+    if cfg.n_backoff:
+        memcpy(at, cfg.backoff, cfg.n_backoff * sizeof(int64_t))
+    at += cfg.n_backoff * sizeof(int64_t)
+    filters = <Span*>at
+    at += cfg.n_filters * sizeof(Span)
+    for i in range(cfg.n_filters):
+        filters[i] = cfg.filters[i]
+        place_text(&at, &filters[i])
+    to.filters = filters
+    place_text(&at, &to.name)
+    place_text(&at, &to.deliver_subject)
+    place_text(&at, &to.deliver_group)
+    return texts
+
+
+cdef int add_ack_name(Bytes* b, const StreamConfig* s, bint long_form) noexcept nogil:
+    # What stands between $JS.ACK. (or $JS.FC.) and the consumer's name.
+    if long_form:
+        if s.domain.n:
+            if add_span(b, s.domain) < 0:
+                return -1
+        elif add_text(b, b"_") < 0:
+            return -1
+        if add_text(b, b".") < 0 or add_span(b, s.account_hash) < 0 or add_text(b, b".") < 0:
+            return -1
+    if add_span(b, s.name) < 0:
+        return -1
+    return add_text(b, b".")
+
+
+cdef int make_ack_prefix(Consumer* c) noexcept nogil:
+    cdef Bytes b
+    memset(&b, 0, sizeof(Bytes))
+    if (add_text(&b, b"$JS.ACK.") < 0 or add_ack_name(&b, &c.s.cfg, c.s.cfg.long_acks) < 0
+            or add_span(&b, c.cfg.name) < 0 or add_text(&b, b".") < 0 or b.n > ACK_PREFIX_MAX):
+        bytes_free(&b)
+        return -1
+    c.ack_prefix = b.data
+    c.n_ack_prefix = <uint32_t>b.n
+    return 0
+
+
+# ---- where it starts -----------------------------------------------------------------------------------------
+
+cdef int make_skip_list(Consumer* c, uint64_t upto, uint64_t after) noexcept nogil:
+    # The newest message of each subject up to a sequence, without those up to `after`. 0 | -1 no memory
+    cdef int64_t n
+    cdef uint64_t* seqs = NULL
+    n = store_last_per_subject(c.s.store, &c.filter, upto, &seqs)
+    if n < 0:
+        return -1 if n == ST_NO_MEMORY else 0
+    c.skip = seqs
+    c.n_skip = <uint64_t>n
+    c.skip_at = 0
+    c.resume = upto + 1
+    while c.skip_at < c.n_skip and c.skip[c.skip_at] <= after:
+        c.skip_at += 1
+    if c.skip_at < c.n_skip:
+        c.next = c.skip[c.skip_at]
+    else:
+        skip_end(c)
+    return 0
+
+
+cdef int start_anew(Consumer* c) noexcept nogil:
+    cdef StoreState state
+    cdef uint64_t last
+    cdef int rc = 0
+    cdef int policy = c.cfg.deliver_policy
+    store_state(c.s.store, &state)
+    c.next = max(state.first_seq, <uint64_t>1)
+    if policy == DELIVER_LAST:
+        last = state.last_seq if c.filter.all else store_last_match(c.s.store, &c.filter)
+        if last and state.msgs:
+            c.next = last
+    elif policy == DELIVER_NEW:
+        c.next = state.last_seq + 1
+    elif policy == DELIVER_BY_SEQUENCE:
+        c.next = max(c.next, c.cfg.opt_start_seq)
+    elif policy == DELIVER_BY_TIME:
+        c.next = max(c.next, store_seq_at(c.s.store, c.cfg.opt_start_time))
+    elif policy == DELIVER_LAST_PER_SUBJECT and state.msgs and c.s.cfg.max_msgs_per != 1:
+        rc = make_skip_list(c, state.last_seq, 0)
+    c.dseq = 1
+    c.delivered_seq = c.next - 1
+    c.floor_seq = c.next - 1
+    return rc
+
+
+cdef void clip(Consumer* c) noexcept nogil:
+    # A restored state is never ahead of the stream: what is stored next must not be taken for delivered.
+    cdef StoreState state
+    store_state(c.s.store, &state)
+    if c.dseq > 1 and c.delivered_seq > state.last_seq:
+        c.delivered_seq = state.last_seq
+        c.next = state.last_seq + 1
+        c.floor_seq = min(c.floor_seq, state.last_seq)
+    if c.next < state.first_seq:
+        c.next = state.first_seq
+    drop_vanished(c)
+
+
+cdef int restore(Consumer* c, Span file) noexcept nogil:
+    # 1: restored, 0: there was nothing, -1: no memory. A damaged state is as none: everything is delivered again.
+    cdef Replayed* r = NULL
+    cdef int rc = 0
+    cdef bint found = False
+    if file.n:
+        rc = consumer_decode_state(c, file)
+        found = rc == 0
+    if c.logged:
+        r = <Replayed*>strmap_del(&c.shared.replayed, c.cfg.name)
+    if rc == 0 and r != NULL and r.records.n:
+        rc = consumer_replay(c, r)
+        found = rc == 0
+    if rc == 0 and found and r != NULL and c.cfg.deliver_policy == DELIVER_LAST_PER_SUBJECT:
+        if r.resume > c.delivered_seq + 1:
+            rc = make_skip_list(c, r.resume - 1, c.delivered_seq)
+    if r != NULL:
+        bytes_free(&r.records)
+        free(r)
+    if rc == -1:
+        return -1
+    if rc == -2:
+        log_state_damaged(c)
+        forget_state(c)
+        return 0
+    return found
+
+
+# ---- beginning -------------------------------------------------------------------------------------------------
+
+cdef void timers_prepare(Consumer* c) noexcept nogil:
+    c.ack_timer.fn = ack_expired
+    c.ack_timer.owner = c
+    c.wake.fn = wake_fired
+    c.wake.owner = c
+    c.pause.fn = pause_over
+    c.pause.owner = c
+    c.gone.fn = gone_due
+    c.gone.owner = c
+    c.heartbeat.fn = heartbeat_due
+    c.heartbeat.owner = c
+    c.deliver.fn = deliver_run
+    c.deliver.owner = c
+    c.watcher.owner = c
+    c.watcher.filter = &c.filter
+    c.watcher.stored = on_stored
+    c.watcher.removed = on_gone
+    c.watcher.purged = on_purged
+    c.watcher.needs = on_asked
+
+
+cdef void consumer_free(Consumer* c) noexcept nogil:
+    pending_free(&c.pending)
+    u64map_free(&c.exhausted)
+    filter_free(&c.filter)
+    free(c.skip)
+    free(c.ack_prefix)
+    free(c.texts)
+    free(c)
+
+
+cdef int consumer_place(Consumer* c, Span state) noexcept nogil:
+    # Where it stands, new or restored. 0 | -1 no memory
+    cdef StoreState st
+    cdef int rc = start_anew(c)
+    if rc == 0:
+        rc = restore(c, state)
+        if rc == 1:
+            clip(c)
+            rc = 0
+        elif rc == 0 and c.pending.n == 0:
+            rc = 0
+    store_state(c.s.store, &st)
+    c.replaying = c.cfg.replay_original and c.next <= st.last_seq
+    c.replay_until = st.last_seq
+    count_pending(c)
+    return rc
+
+
+cdef void claim(Consumer* c) noexcept nogil:
+    # Interest retention: what is stored and not yet delivered is needed here too.
+    cdef uint64_t seq = c.next if c.skip == NULL else c.resume, i
+    for i in range(c.skip_at, c.n_skip):
+        stream_need(c.s, c.skip[i])
+    while True:
+        seq = store_next_seq(c.s.store, NULL if c.filter.all else &c.filter, seq)
+        if seq == 0:
+            return
+        stream_need(c.s, seq)
+        seq += 1
+
+
+cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Span state, bint logged) noexcept nogil:
+    cdef Consumers* k = consumers_of(s)
+    cdef Consumer* c = <Consumer*>calloc(1, sizeof(Consumer)) if k != NULL else NULL
+    if c == NULL:
+        return NULL
+    c.env = s.env
+    c.s = s
+    c.shared = k
+    timers_prepare(c)
+    c.logged = logged and k.log != NULL and not cfg.mem_storage
+    c.texts = consumer_config_take(&c.cfg, cfg)
+    if (c.texts == NULL or filter_init(&c.filter, c.cfg.filters, c.cfg.n_filters) != ST_OK
+            or make_ack_prefix(c) < 0 or consumer_place(c, state) < 0 or stream_watch(s, &c.watcher) < 0):
+        consumer_free(c)
+        return NULL
+    c.id = k.next_id
+    k.next_id += 1
+    c.next_consumer = k.first
+    if k.first != NULL:
+        k.first.prev_consumer = c
+    k.first = c
+    k.n += 1
+    if s.active and s.cfg.retention == RETAIN_INTEREST:
+        claim(c)
+    flow_reset(c)
+    log_opened(c)
+    return c
+
+
+# ---- subscriptions ------------------------------------------------------------------------------------------------
+
+cdef void* subscribe_to(Consumer* c, const char* prefix, bint long_form, const char* suffix, inbound_fn fn) noexcept nogil:
+    cdef Bytes b
+    cdef void* sub = NULL
+    memset(&b, 0, sizeof(Bytes))
+    if (add_text(&b, prefix) == 0 and add_ack_name(&b, &c.s.cfg, long_form) == 0 and add_span(&b, c.cfg.name) == 0
+            and add_text(&b, suffix) == 0):
+        sub = c.env.out.subscribe(c.env.out.ctx, c.s.account, span(b.data, <uint32_t>b.n), fn, c)
+    bytes_free(&b)
+    return sub
+
+
+cdef int consumer_subscribe(Consumer* c) noexcept nogil:
+    cdef bint ok
+    c.subs[0] = subscribe_to(c, b"$JS.API.CONSUMER.MSG.NEXT.", False, b"", pull_inbound)
+    ok = c.subs[0] != NULL
+    if ok and c.cfg.ack_policy != ACK_NONE:
+        c.subs[1] = subscribe_to(c, b"$JS.ACK.", False, b".*.*.*.*.*", ack_inbound)
+        c.subs[2] = subscribe_to(c, b"$JS.ACK.", True, b".*.*.*.*.>", ack_long_inbound)
+        ok = c.subs[1] != NULL and c.subs[2] != NULL
+    if ok and c.cfg.flow_control:
+        c.subs[3] = subscribe_to(c, b"$JS.FC.", False, b".*", flow_inbound)
+        c.subs[4] = subscribe_to(c, b"$JS.FC.", True, b".*", flow_inbound)
+        ok = c.subs[3] != NULL and c.subs[4] != NULL
+    if ok and is_push(c):
+        ok = watch_deliver_subject(c) == 0
+    return 0 if ok else -1
+
+
+cdef int watch_deliver_subject(Consumer* c) noexcept nogil:
+    c.watch = c.env.out.watch(c.env.out.ctx, c.s.account, c.cfg.deliver_subject, c.cfg.deliver_group,
+                              bound_changed, c)
+    return 0 if c.watch != NULL else -1
+
+
+cdef void consumer_unsubscribe(Consumer* c) noexcept nogil:
+    cdef int i
+    for i in range(5):
+        if c.subs[i] != NULL:
+            c.env.out.unsubscribe(c.env.out.ctx, c.subs[i])
+            c.subs[i] = NULL
+    if c.watch != NULL:
+        c.env.out.unwatch(c.env.out.ctx, c.watch)
+        c.watch = NULL
+
+
+cdef int consumer_activate(Consumer* c) noexcept nogil:
+    c.active = True
+    c.last_activity = c.env.mono
+    c.tokens_at = c.env.mono
+    if consumer_subscribe(c) < 0:
+        consumer_unsubscribe(c)
+        c.active = False
+        return -1
+    pause_arm(c)
+    ack_timer_set(c)
+    if not c.bound:
+        gone_arm(c)
+    wake_delivery(c)
+    return 0
+
+
+# ---- inactivity -----------------------------------------------------------------------------------------------------
+
+cdef void gone_arm(Consumer* c) noexcept nogil:
+    if c.cfg.inactive_threshold <= 0 or not c.active:
+        timer_cancel(&c.env.timers, &c.gone)
+        return
+    timer_set(&c.env.timers, &c.gone, gone_at(c))
+
+
+cdef int64_t gone_at(Consumer* c) noexcept nogil:
+    # When it will have been inactive for too long, if nothing happens. What is not acked may still be, in its time.
+    cdef int64_t since = c.last_activity
+    if is_push(c):
+        return since + c.cfg.inactive_threshold
+    if c.pending.n:
+        since = max(since, c.last_delivery + c.cfg.ack_wait)
+    return since + c.cfg.inactive_threshold + GONE_SLACK
+
+
+cdef void gone_due(Timer* t, int64_t now) noexcept nogil:
+    cdef Consumer* c = <Consumer*>t.owner
+    cdef Event e
+    cdef int64_t due
+    if c.n_waiting:
+        pulls_sweep(c)
+        if c.n_waiting:
+            c.last_activity = now
+    due = gone_at(c)
+    if due > now:
+        timer_set(&c.env.timers, t, due)
+        return
+    memset(&e, 0, sizeof(Event))
+    e.kind = EV_CONSUMER_GONE
+    e.account = c.s.account
+    e.text[0] = c.s.cfg.name
+    e.text[1] = c.cfg.name
+    c.env.out.event(c.env.out.ctx, &e)
+    timer_set(&c.env.timers, t, now + max(c.cfg.inactive_threshold, <int64_t>SECOND))   # should nobody have listened
+
+
+# ---- pause ------------------------------------------------------------------------------------------------------------
+
+cdef void pause_arm(Consumer* c) noexcept nogil:
+    cdef int64_t rest = c.cfg.pause_until - c.env.now if c.cfg.pause_until > 0 else 0
+    c.paused = rest > 0
+    if c.paused:
+        timer_set(&c.env.timers, &c.pause, c.env.mono + rest)
+    else:
+        timer_cancel(&c.env.timers, &c.pause)
+
+
+cdef void pause_over(Timer* t, int64_t now) noexcept nogil:
+    cdef Consumer* c = <Consumer*>t.owner
+    cdef Event e
+    pause_arm(c)
+    if c.paused:
+        return
+    memset(&e, 0, sizeof(Event))
+    e.kind = EV_PAUSE_OVER
+    e.account = c.s.account
+    e.text[0] = c.s.cfg.name
+    e.text[1] = c.cfg.name
+    c.env.out.event(c.env.out.ctx, &e)
+    wake_delivery(c)
+
+
+cdef void consumer_pause(Consumer* c, int64_t until) noexcept nogil:
+    c.cfg.pause_until = until
+    pause_arm(c)
+    wake_delivery(c)
+
+
+# ---- update -----------------------------------------------------------------------------------------------------------
+
+cdef bint same_filters(const ConsumerConfig* a, const ConsumerConfig* b) noexcept nogil:
+    cdef uint32_t i
+    if a.n_filters != b.n_filters:
+        return False
+    for i in range(a.n_filters):
+        if not span_eq(a.filters[i], b.filters[i]):
+            return False
+    return True
+
+
+cdef int change_filter(Consumer* c, const ConsumerConfig* cfg) noexcept nogil:
+    cdef Filter filter
+    if filter_init(&filter, cfg.filters, cfg.n_filters) != ST_OK:
+        return -1
+    stream_unwatch(c.s, &c.watcher)
+    filter_free(&c.filter)
+    c.filter = filter
+    if stream_watch(c.s, &c.watcher) < 0:
+        return -1
+    stream_recount(c.s)
+    return 0
+
+
+cdef void change_deadlines(Consumer* c) noexcept nogil:
+    cdef uint32_t i = c.pending.first
+    cdef Pending* e
+    while i:
+        e = entry_at(&c.pending, i)
+        if e.place != AT_QUEUE:
+            pending_schedule(&c.pending, i, e.sent + wait_of(c, e.deliveries), c.cfg.n_backoff == 0)
+        i = e.next
+    ack_timer_set(c)
+
+
+cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg) noexcept nogil:
+    cdef ConsumerConfig new
+    cdef uint8_t* texts = consumer_config_take(&new, cfg)
+    cdef uint8_t* old = c.texts
+    cdef bint filters = not same_filters(&c.cfg, cfg)
+    cdef bint moved = (not span_eq(c.cfg.deliver_subject, cfg.deliver_subject)
+                       or not span_eq(c.cfg.deliver_group, cfg.deliver_group))
+    cdef int rc = 0
+    if texts == NULL:
+        return -1
+    if filters and change_filter(c, cfg) < 0:
+        free(texts)
+        return -1
+    new.pause_until = c.cfg.pause_until         # which only the request to pause changes
+    if moved and c.watch != NULL:
+        c.env.out.unwatch(c.env.out.ctx, c.watch)
+        c.watch = NULL
+        bound_changed(c, False)
+    c.cfg = new
+    c.texts = texts
+    free(old)
+    if filters:
+        skip_end(c)
+        count_pending(c)
+    if moved and c.active and is_push(c):
+        requeue_all(c)
+        rc = watch_deliver_subject(c)
+    change_deadlines(c)
+    if not c.bound:
+        gone_arm(c)
+    wake_delivery(c)
+    return rc
+
+
+# ---- info ---------------------------------------------------------------------------------------------------------------
+
+cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil:
+    cdef StoreState state
+    cdef int64_t pending = max(<int64_t>0, c.num_pending)
+    pulls_sweep(c)
+    store_state(c.s.store, &state)
+    if c.next > state.last_seq:
+        pending = 0
+    else:
+        pending = min(pending, <int64_t>min(state.msgs, state.last_seq - c.next + 1))
+    out.delivered_dseq = c.dseq - 1
+    out.delivered_seq = c.delivered_seq
+    out.delivered_ts = c.delivered_ts
+    out.floor_dseq = c.floor_dseq
+    out.floor_seq = c.floor_seq
+    out.floor_ts = c.floor_ts
+    out.num_ack_pending = c.pending.n
+    out.num_redelivered = 0 if c.cfg.max_deliver == 1 else <uint64_t>c.n_redelivered + c.exhausted.n
+    out.num_waiting = 0 if is_push(c) else c.n_waiting
+    out.num_pending = <uint64_t>pending
+    out.bound = c.bound
+
+
+# ---- the end ---------------------------------------------------------------------------------------------------------------
+
+cdef void release_needed(Consumer* c) noexcept nogil:
+    # Interest retention: what only this consumer still needed leaves the stream. Nobody watches for it any more.
+    cdef uint64_t seq, i
+    cdef uint32_t at = c.pending.first
+    while at:
+        stream_release(c.s, entry_at(&c.pending, at).sseq)
+        at = entry_at(&c.pending, at).next
+    for at in range(c.exhausted.cap):
+        if c.exhausted.keys[at]:
+            stream_release(c.s, c.exhausted.keys[at])
+    for i in range(c.skip_at, c.n_skip):
+        if still_stored(c, c.skip[i]):
+            stream_release(c.s, c.skip[i])
+    seq = c.next if c.skip == NULL else c.resume
+    while True:
+        seq = store_next_seq(c.s.store, NULL if c.filter.all else &c.filter, seq)
+        if seq == 0:
+            return
+        stream_release(c.s, seq)
+        seq += 1
+
+
+cdef void consumer_close(Consumer* c, bint deleted) noexcept nogil:
+    cdef Consumers* k = c.shared
+    consumer_unsubscribe(c)
+    c.active = False
+    timer_cancel(&c.env.timers, &c.ack_timer)
+    timer_cancel(&c.env.timers, &c.wake)
+    timer_cancel(&c.env.timers, &c.pause)
+    timer_cancel(&c.env.timers, &c.gone)
+    timer_cancel(&c.env.timers, &c.heartbeat)
+    task_cancel(&c.env.tasks, &c.deliver)
+    pulls_end(c, deleted)
+    stream_unwatch(c.s, &c.watcher)
+    if deleted:
+        if c.s.active and c.s.cfg.retention == RETAIN_INTEREST:
+            release_needed(c)
+        log_deleted(c)
+    if c.prev_consumer != NULL:
+        c.prev_consumer.next_consumer = c.next_consumer
+    else:
+        k.first = c.next_consumer
+    if c.next_consumer != NULL:
+        c.next_consumer.prev_consumer = c.prev_consumer
+    k.n -= 1
+    consumer_free(c)
+
+
+# ---- of a stream's consumers together ------------------------------------------------------------------------------------------
+
+cdef Consumers* consumers_of(Stream* s) noexcept nogil:
+    cdef Consumers* k = <Consumers*>s.consumers
+    if k != NULL:
+        return k
+    k = <Consumers*>calloc(1, sizeof(Consumers))
+    if k == NULL:
+        return NULL
+    k.s = s
+    k.next_id = 1
+    k.flush.fn = flush_due
+    k.flush.owner = k
+    k.flush_soon.fn = flush_task
+    k.flush_soon.owner = k
+    s.consumers = k
+    return k
+
+
+cdef void consumers_free(Stream* s) noexcept nogil:
+    # Without consumers; the log is closed by now.
+    cdef Consumers* k = <Consumers*>s.consumers
+    cdef Replayed* r
+    cdef uint32_t i
+    if k == NULL:
+        return
+    timer_cancel(&s.env.timers, &k.flush)
+    task_cancel(&s.env.tasks, &k.flush_soon)
+    for i in range(k.replayed.cap):
+        if k.replayed.keys[i] != NULL:
+            r = <Replayed*>k.replayed.vals[i]
+            bytes_free(&r.records)
+            free(r)
+    strmap_free(&k.replayed)
+    bytes_free(&k.lazy)
+    free(k)
+    s.consumers = NULL
+
+
+cdef void say(Consumer* c, const char* text) noexcept nogil:
+    # A line for the server's log.
+    cdef Event e
+    memset(&e, 0, sizeof(Event))
+    e.kind = EV_LOG
+    e.account = c.s.account
+    e.text[0] = span_c(text)
+    e.num[0] = LOG_WARNING
+    c.env.out.event(c.env.out.ctx, &e)
+
+
+cdef void log_damaged(Consumer* c, uint64_t seq) noexcept nogil:
+    cdef char text[700]
+    snprintf(text, sizeof(text), b"stream %.*s: message %llu is damaged and passed over by consumer %.*s",
+             <int>c.s.cfg.name.n, <const char*>c.s.cfg.name.p, <unsigned long long>seq,
+             <int>c.cfg.name.n, <const char*>c.cfg.name.p)
+    say(c, text)
+
+
+cdef void log_state_damaged(Consumer* c) noexcept nogil:
+    cdef char text[700]
+    snprintf(text, sizeof(text), b"stream %.*s: the state of consumer %.*s is damaged, it starts anew",
+             <int>c.s.cfg.name.n, <const char*>c.s.cfg.name.p, <int>c.cfg.name.n, <const char*>c.cfg.name.p)
+    say(c, text)

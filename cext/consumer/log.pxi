@@ -1,0 +1,355 @@
+# The log of a stream's consumers: small records of deliveries and acks, gathered and given to the store together.
+# A group of records is one entry. Replaying it over an older state leads to the newest one; over a newer state it
+# changes nothing but what is newer still, because deliveries are numbered and acks only take away.
+#
+#   N id resume n name      the records of this id concern this consumer
+#   D id sseq dseq deliveries sent          delivered (sent: wall clock ns)
+#   A id sseq               acked, or gone
+#   U id sseq dseq          all acked up to here, and the floor's delivery
+#   E id sseq               given up
+#   T id sseq sent          its deadline counts from then
+#   S id n state            the whole state
+#   X id                    deleted: what was said before concerns nobody
+
+cdef enum:
+    LOG_FLUSH = 100 * 1000000           # records wait this long at most, ns
+    LOG_GATHER = 1 << 16                # or until they are this many bytes
+    LOG_GROWN = 4 << 20                 # a log larger than this, and four times its start, is started anew
+
+
+cdef struct Replayed:
+    # Of one consumer not yet open.
+    Bytes records
+    uint64_t resume
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+cdef void consumers_flush(Stream* s) noexcept nogil:
+    cdef Consumers* k = <Consumers*>s.consumers
+    if k == NULL or k.log == NULL or k.lazy.n == 0:
+        return
+    if log_append(k.log, span(k.lazy.data, <uint32_t>k.lazy.n)) == ST_OK:
+        k.lazy.n = 0
+    elif k.lazy.n > LOG_GATHER * 16:
+        k.lazy.n = 0                            # the store is broken: it has said so
+    if log_size(k.log) > LOG_GROWN and log_size(k.log) > 4 * k.log_base:
+        log_restart(k)
+
+
+cdef void flush_due(Timer* t, int64_t now) noexcept nogil:
+    consumers_flush((<Consumers*>t.owner).s)
+
+
+cdef void flush_task(Task* t) noexcept nogil:
+    consumers_flush((<Consumers*>t.owner).s)
+
+
+cdef void log_posted(Consumer* c) noexcept nogil:
+    # Where acks remove messages the records go with the removals, otherwise some time later.
+    cdef Consumers* k = c.shared
+    if k.lazy.n > LOG_GATHER or not stream_keeps_all(c.s):
+        task_post(&c.env.tasks, &k.flush_soon)
+    elif k.flush.pos == 0:
+        timer_set(&c.env.timers, &k.flush, c.env.mono + LOG_FLUSH)
+
+
+cdef void log_numbers(Consumer* c, uint8_t kind, const uint64_t* numbers, uint32_t n) noexcept nogil:
+    # Without memory the record is lost: at worst a message is delivered once more after a restart.
+    cdef Bytes* b = &c.shared.lazy
+    cdef uint8_t* p
+    cdef uint32_t i
+    cdef uint64_t v = c.id
+    if not c.logged or bytes_reserve(b, 1 + (n + 1) * 10) < 0:
+        return
+    p = b.data + b.n
+    p[0] = kind
+    p += 1
+    for i in range(n + 1):
+        while v >= 0x80:
+            p[0] = <uint8_t>(v & 0x7F) | 0x80
+            v = v >> 7
+            p += 1
+        p[0] = <uint8_t>v
+        p += 1
+        v = numbers[i] if i < n else 0
+    b.n = <size_t>(p - b.data)
+    log_posted(c)
+
+
+cdef void log_delivered(Consumer* c, uint64_t sseq, uint64_t dseq, uint32_t deliveries) noexcept nogil:
+    cdef uint64_t numbers[4]
+    numbers[0] = sseq
+    numbers[1] = dseq
+    numbers[2] = deliveries
+    numbers[3] = <uint64_t>c.env.now
+    log_numbers(c, 68, numbers, 4)
+
+
+cdef void log_acked(Consumer* c, uint64_t sseq) noexcept nogil:
+    log_numbers(c, 65, &sseq, 1)
+
+
+cdef void log_acked_upto(Consumer* c, uint64_t sseq, uint64_t dseq) noexcept nogil:
+    cdef uint64_t numbers[2]
+    numbers[0] = sseq
+    numbers[1] = dseq
+    log_numbers(c, 85, numbers, 2)
+
+
+cdef void log_exhausted(Consumer* c, uint64_t sseq) noexcept nogil:
+    log_numbers(c, 69, &sseq, 1)
+
+
+cdef void log_deadline(Consumer* c, uint64_t sseq, int64_t deadline) noexcept nogil:
+    # deadline: wall clock.
+    cdef uint64_t numbers[2]
+    cdef uint32_t i = pending_find(&c.pending, sseq)
+    if i == 0:
+        return
+    numbers[0] = sseq
+    numbers[1] = <uint64_t>(deadline - wait_of(c, entry_at(&c.pending, i).deliveries))
+    log_numbers(c, 84, numbers, 2)
+
+
+cdef void log_deleted(Consumer* c) noexcept nogil:
+    log_numbers(c, 88, NULL, 0)
+
+
+cdef int add_named(Bytes* b, Consumer* c) noexcept nogil:
+    if (bytes_add(b, b"N", 1) < 0 or add_uv(b, c.id) < 0 or add_uv(b, c.resume) < 0
+            or add_uv(b, c.cfg.name.n) < 0):
+        return -1
+    return add_span(b, c.cfg.name)
+
+
+cdef int add_state(Bytes* b, Consumer* c) noexcept nogil:
+    cdef Bytes state
+    cdef int rc = -1
+    memset(&state, 0, sizeof(Bytes))
+    if (consumer_encode_state(c, &state) == 0 and bytes_add(b, b"S", 1) == 0 and add_uv(b, c.id) == 0
+            and add_uv(b, state.n) == 0):
+        rc = bytes_add(b, state.data, state.n)
+    bytes_free(&state)
+    return rc
+
+
+cdef void log_opened(Consumer* c) noexcept nogil:
+    cdef Bytes* b = &c.shared.lazy
+    cdef size_t before = b.n
+    if not c.logged:
+        return
+    if add_named(b, c) < 0 or add_state(b, c) < 0:
+        b.n = before
+    log_posted(c)
+
+
+cdef void log_restart(Consumers* k) noexcept nogil:
+    # Everything anew: for each consumer its name and its state.
+    cdef Bytes b
+    cdef Consumer* c = k.first
+    cdef bint ok = True
+    memset(&b, 0, sizeof(Bytes))
+    while c != NULL and ok:
+        if c.logged:
+            ok = add_named(&b, c) == 0 and add_state(&b, c) == 0
+        c = c.next_consumer
+    if ok and log_rewrite(k.log, span(b.data, <uint32_t>b.n)) == ST_OK:
+        k.lazy.n = 0                            # the states hold it
+        k.log_base = b.n
+    bytes_free(&b)
+
+
+cdef uint64_t change_ticket(Consumer* c) noexcept nogil:
+    # What a double ack waits for: the records so far, and the removal of messages.
+    if c.logged:
+        consumers_flush(c.s)
+    elif stream_keeps_all(c.s):
+        return 0
+    return store_ticket(c.s.store)
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------
+
+cdef struct ReplayContext:
+    Consumers* k
+    U64Map names            # id -> Replayed*
+
+
+cdef Replayed* replayed_named(Consumers* k, Span name) noexcept nogil:
+    cdef Replayed* r = <Replayed*>strmap_get(&k.replayed, name)
+    if r != NULL:
+        return r
+    r = <Replayed*>calloc(1, sizeof(Replayed))
+    if r != NULL and strmap_put(&k.replayed, name, r) < 0:
+        free(r)
+        return NULL
+    return r
+
+
+cdef uint32_t record_numbers(uint8_t kind) noexcept nogil:
+    # How many numbers follow the id; -1 for an unknown kind.
+    if kind == 68:
+        return 4
+    if kind == 85 or kind == 84:
+        return 2
+    if kind == 65 or kind == 69:
+        return 1
+    return 0 if kind == 88 else UINT32_MAX
+
+
+cdef int replay_name(ReplayContext* x, Span* s, uint64_t id) noexcept nogil:
+    cdef uint64_t resume, n
+    cdef Replayed* r
+    if not get_uv(s, &resume) or not get_uv(s, &n) or n > s.n:
+        return -1
+    r = replayed_named(x.k, span(s.p, <uint32_t>n))
+    s.p += n
+    s.n -= <uint32_t>n
+    if r == NULL or u64map_put(&x.names, id, <uint64_t>r) < 0:
+        return -1
+    r.resume = resume
+    x.k.next_id = max(x.k.next_id, <uint32_t>id + 1)
+    return 0
+
+
+cdef int replay_record(ReplayContext* x, Span* s) noexcept nogil:
+    # Takes one record off and keeps it for its consumer, without the id. 0 | -1 damaged, or no memory
+    cdef uint8_t kind = s.p[0]
+    cdef uint64_t id, n, found
+    cdef uint32_t numbers
+    cdef Span body
+    cdef Replayed* r = NULL
+    s.p += 1
+    s.n -= 1
+    if not get_uv(s, &id) or id == 0 or id > UINT32_MAX - 1:
+        return -1
+    if kind == 78:
+        return replay_name(x, s, id)
+    body = s[0]
+    if kind == 83:
+        if not get_uv(s, &n) or n > s.n:
+            return -1
+        s.p += n
+        s.n -= <uint32_t>n
+    else:
+        numbers = record_numbers(kind)
+        if numbers == UINT32_MAX:
+            return -1
+        while numbers:
+            numbers -= 1
+            if not get_uv(s, &n):
+                return -1
+    if not u64map_get(&x.names, id, &found):
+        return 0
+    r = <Replayed*>found
+    if kind == 88 or kind == 83:
+        r.records.n = 0
+    if kind == 88:
+        return 0
+    body.n -= s.n
+    return 0 if bytes_add(&r.records, &kind, 1) == 0 and add_span(&r.records, body) == 0 else -1
+
+
+cdef int replay_entry(void* ctx, Span entry) noexcept nogil:
+    while entry.n:
+        if replay_record(<ReplayContext*>ctx, &entry) < 0:
+            return -1
+    return 0
+
+
+# ---- applying ---------------------------------------------------------------------------------------------------------
+
+cdef void replay_delivered(Consumer* c, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t sent) noexcept nogil:
+    cdef uint32_t i
+    if dseq < c.dseq:
+        return
+    c.dseq = dseq + 1
+    if sseq > c.delivered_seq:
+        c.delivered_seq = sseq
+        c.next = max(c.next, sseq + 1)
+        if c.cfg.ack_policy == ACK_NONE:
+            c.floor_dseq = dseq
+            c.floor_seq = sseq
+            return
+        i = pending_find(&c.pending, sseq)
+        if i == 0:
+            i = pending_add(&c.pending, sseq, dseq)
+    else:
+        i = pending_find(&c.pending, sseq)
+    if i == 0:
+        return
+    if deliveries > 1 and entry_at(&c.pending, i).deliveries == 1:
+        c.n_redelivered += 1
+    entry_at(&c.pending, i).deliveries = <uint32_t>min(max(deliveries, <uint64_t>1), <uint64_t>UINT32_MAX)
+    restore_deadline(c, i, sent)
+
+
+cdef void replay_upto(Consumer* c, uint64_t sseq, uint64_t dseq) noexcept nogil:
+    cdef uint32_t i
+    while c.pending.first and entry_at(&c.pending, c.pending.first).sseq <= sseq:
+        i = c.pending.first
+        if entry_at(&c.pending, i).deliveries > 1:
+            c.n_redelivered -= 1
+        pending_remove(&c.pending, i)
+    c.floor_seq = max(c.floor_seq, sseq)
+    c.floor_dseq = max(c.floor_dseq, dseq)
+
+
+cdef void replay_apply(Consumer* c, uint8_t kind, const uint64_t* v) noexcept nogil:
+    cdef uint32_t i = pending_find(&c.pending, v[0])
+    if kind == 68:
+        replay_delivered(c, v[0], v[1], v[2], <int64_t>v[3])
+    elif kind == 65:
+        u64map_del(&c.exhausted, v[0])
+        if i:
+            take_out(c, i)
+    elif kind == 85:
+        replay_upto(c, v[0], v[1])
+    elif kind == 69 and i:
+        u64map_put(&c.exhausted, v[0], entry_at(&c.pending, i).deliveries)
+        if entry_at(&c.pending, i).deliveries > 1:
+            c.n_redelivered -= 1
+        pending_remove(&c.pending, i)
+    elif kind == 84 and i:
+        restore_deadline(c, i, <int64_t>v[1])
+
+
+cdef int replay_state(Consumer* c, Span state) noexcept nogil:
+    # The log's state, unless the file's is newer.
+    cdef Span head = span(state.p + 2, state.n - 2) if state.n > 2 else span(NULL, 0)
+    cdef uint64_t v = 0
+    cdef int i
+    for i in range(3):                          # the third number is the last delivery
+        if not get_uv(&head, &v):
+            return -2
+    if v + 1 < c.dseq:
+        return 0
+    return consumer_decode_state(c, state)
+
+
+cdef int consumer_replay(Consumer* c, Replayed* r) noexcept nogil:
+    # What the log says, over the state at hand. 0 | -1 no memory | -2 damaged
+    cdef Span s = span(r.records.data, <uint32_t>r.records.n)
+    cdef uint8_t kind
+    cdef uint64_t v[4]
+    cdef uint64_t n
+    cdef uint32_t i
+    cdef int rc
+    while s.n:
+        kind = s.p[0]
+        s.p += 1
+        s.n -= 1
+        if kind == 83:
+            get_uv(&s, &n)
+            rc = replay_state(c, span(s.p, <uint32_t>n))
+            s.p += n
+            s.n -= <uint32_t>n
+            if rc < 0:
+                return rc
+            continue
+        memset(v, 0, sizeof(v))
+        for i in range(record_numbers(kind)):
+            get_uv(&s, &v[i])
+        replay_apply(c, kind, v)
+    return 0

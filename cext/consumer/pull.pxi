@@ -1,0 +1,358 @@
+# Pull requests: what they ask for, the queue in which they wait in turn, and how they end.
+
+cdef enum:
+    SWEEP_PAUSE = 1000000000            # between two sweeps of a full queue, ns
+
+
+cdef struct PullAsk:
+    # What a request says.
+    int64_t batch
+    int64_t max_bytes
+    int64_t expires
+    int64_t heartbeat
+    int64_t min_pending
+    int64_t min_ack_pending
+    int64_t priority
+    bint no_wait
+    bint has_id
+
+
+# ---- statuses ------------------------------------------------------------------------------------------------
+
+cdef void send_status(Consumer* c, Span dest, Span reply, const void* text, size_t n) noexcept nogil:
+    cdef Msg m
+    memset(&m, 0, sizeof(Msg))
+    m.dest = dest
+    m.subject = dest
+    m.reply = reply
+    m.header = span(text, <uint32_t>n)
+    m.account = c.s.account
+    c.env.out.send(c.env.out.ctx, &m)
+
+
+cdef void refuse(Consumer* c, Span dest, const char* status) noexcept nogil:
+    # A status without further headers.
+    cdef char text[256]
+    cdef int n = snprintf(text, sizeof(text), b"NATS/1.0 %s\r\n\r\n", status)
+    send_status(c, dest, span(NULL, 0), text, min(n, <int>sizeof(text) - 1))
+
+
+cdef void refuse_number(Consumer* c, Span dest, const char* status, int64_t number) noexcept nogil:
+    cdef char text[160]
+    snprintf(text, sizeof(text), b"%s%lld", status, <long long>number)
+    refuse(c, dest, text)
+
+
+cdef void pull_status(Consumer* c, const Pull* q, const char* status) noexcept nogil:
+    # A status that says what is left of the request.
+    cdef char text[256]
+    cdef int n = snprintf(text, sizeof(text),
+                          b"NATS/1.0 %s\r\nNats-Pending-Messages: %lld\r\nNats-Pending-Bytes: %lld\r\n\r\n", status,
+                          <long long>q.batch, <long long>q.bytes)
+    send_status(c, span(q.reply, q.n_reply), span(NULL, 0), text, min(n, <int>sizeof(text) - 1))
+
+
+cdef void send_heartbeat(Consumer* c, Span dest) noexcept nogil:
+    cdef char text[1536]
+    cdef int n = snprintf(text, sizeof(text),
+                          b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %llu\r\nNats-Last-Stream: %llu\r\n",
+                          <unsigned long long>(c.dseq - 1), <unsigned long long>(c.next - 1))
+    cdef uint32_t flow
+    if c.asked:
+        memcpy(text + n, b"Nats-Consumer-Stalled: ", 23)
+        n += 23
+        flow = put_flow_subject(c, <uint8_t*>text + n)
+        n += flow
+        memcpy(text + n, b"\r\n", 2)
+        n += 2
+    memcpy(text + n, b"\r\n", 2)
+    send_status(c, dest, span(NULL, 0), text, n + 2)
+
+
+# ---- the queue -----------------------------------------------------------------------------------------------
+
+cdef void pull_append(Consumer* c, Pull* q) noexcept nogil:
+    q.next = NULL
+    q.prev = c.last
+    if c.last != NULL:
+        c.last.next = q
+    else:
+        c.first = q
+    c.last = q
+
+
+cdef void pull_unlink(Consumer* c, Pull* q) noexcept nogil:
+    if q.prev != NULL:
+        q.prev.next = q.next
+    else:
+        c.first = q.next
+    if q.next != NULL:
+        q.next.prev = q.prev
+    else:
+        c.last = q.prev
+
+
+cdef void pull_remove(Consumer* c, Pull* q) noexcept nogil:
+    pull_unlink(c, q)
+    timer_cancel(&c.env.timers, &q.timer)
+    c.n_waiting -= 1
+    if q.no_wait:
+        c.n_no_wait -= 1
+    c.last_activity = c.env.mono
+    free(q)
+
+
+cdef void pull_arm(Consumer* c, Pull* q) noexcept nogil:
+    cdef int64_t due = INT64_MAX
+    if q.expires:
+        due = q.expires
+    if q.heartbeat and q.last + q.heartbeat < due:
+        due = q.last + q.heartbeat
+    if due != INT64_MAX:
+        timer_set(&c.env.timers, &q.timer, due)
+
+
+cdef void pull_due(Timer* t, int64_t now) noexcept nogil:
+    cdef Pull* q = <Pull*>t.owner
+    cdef Consumer* c = q.c
+    if q.expires and q.expires <= now:
+        pull_status(c, q, b"408 Request Timeout")
+        pull_remove(c, q)
+        return
+    if q.heartbeat and q.last + q.heartbeat <= now:
+        send_heartbeat(c, span(q.reply, q.n_reply))
+        q.last = now
+    pull_arm(c, q)
+
+
+cdef Pull* pull_for(Consumer* c, int64_t cost) noexcept nogil:
+    # The request whose turn it is. One that has no room for the message ends here.
+    cdef Pull* q = c.first
+    cdef Pull* after
+    while q != NULL:
+        after = q.next
+        if q.expires and q.expires <= c.env.mono:
+            pull_status(c, q, b"408 Request Timeout")
+        elif q.has_bytes and cost > q.bytes:
+            pull_status(c, q, b"409 Message Size Exceeds MaxBytes")
+        else:
+            return q
+        pull_remove(c, q)
+        q = after
+    return NULL
+
+
+cdef void pull_served(Consumer* c, Pull* q, int64_t cost) noexcept nogil:
+    # One message was taken: the request goes behind the others, or ends.
+    q.batch -= 1
+    q.delivered += 1
+    q.last = c.env.mono
+    if q.has_bytes:
+        q.bytes -= cost
+    if q.batch > 0 and not (q.has_bytes and q.bytes == 0):
+        if c.last != q:
+            pull_unlink(c, q)
+            pull_append(c, q)
+        return
+    if q.has_bytes and q.bytes > 0:
+        pull_status(c, q, b"409 Batch Completed")
+    pull_remove(c, q)
+
+
+cdef void pulls_at_end(Consumer* c) noexcept nogil:
+    # Nothing more to deliver now: requests that do not wait end.
+    cdef Pull* q = c.first
+    cdef Pull* after
+    while q != NULL:
+        after = q.next
+        if q.no_wait and (q.expires == 0 or q.delivered):
+            refuse(c, span(q.reply, q.n_reply), b"404 No Messages")
+            pull_remove(c, q)
+        q = after
+
+
+cdef void pulls_sweep(Consumer* c) noexcept nogil:
+    # Ends the requests that expired and forgets those that nobody listens for.
+    cdef Pull* q = c.first
+    cdef Pull* after
+    if c.delivering:
+        return
+    while q != NULL:
+        after = q.next
+        if q.expires and q.expires <= c.env.mono:
+            pull_status(c, q, b"408 Request Timeout")
+            pull_remove(c, q)
+        elif not c.env.out.has_interest(c.env.out.ctx, c.s.account, span(q.reply, q.n_reply)):
+            pull_remove(c, q)
+        q = after
+
+
+cdef void pulls_end(Consumer* c, bint deleted) noexcept nogil:
+    while c.first != NULL:
+        if deleted:
+            refuse(c, span(c.first.reply, c.first.n_reply), b"409 Consumer Deleted")
+        else:
+            pull_status(c, c.first, b"409 Server Shutdown")
+        pull_remove(c, c.first)
+
+
+# ---- what a request asks for ------------------------------------------------------------------------------------
+
+cdef bint ask_member(PullAsk* a, const JsonItem* key, const JsonItem* val) noexcept nogil:
+    if json_key_is(key, b"batch"):
+        return read_int(val, &a.batch)
+    if json_key_is(key, b"max_bytes"):
+        return read_int(val, &a.max_bytes)
+    if json_key_is(key, b"expires"):
+        return read_int(val, &a.expires)
+    if json_key_is(key, b"no_wait"):
+        return read_bool(val, &a.no_wait)
+    if json_key_is(key, b"idle_heartbeat"):
+        return read_int(val, &a.heartbeat)
+    if json_key_is(key, b"min_pending"):
+        return read_int(val, &a.min_pending)
+    if json_key_is(key, b"min_ack_pending"):
+        return read_int(val, &a.min_ack_pending)
+    if json_key_is(key, b"priority"):
+        return read_int(val, &a.priority)
+    if json_key_is(key, b"id"):
+        a.has_id = val.kind == JSON_STRING and val.text.n > 0
+        return val.kind == JSON_STRING or val.kind == JSON_NULL
+    if json_key_is(key, b"group"):
+        return val.kind == JSON_STRING or val.kind == JSON_NULL
+    return True
+
+
+cdef const char* read_ask(PullAsk* a, Span body) noexcept nogil:
+    # NULL, or what is wrong with the JSON.
+    cdef JsonReader j
+    cdef JsonItem key, val
+    cdef uint64_t batch
+    cdef int rc
+    memset(a, 0, sizeof(PullAsk))
+    body = trimmed(body)
+    a.batch = 1
+    json_open(&j, body)
+    if not json_enter_object(&j):
+        if get_u64(body, &batch) and 0 < batch <= <uint64_t>INT32_MAX:
+            a.batch = <int64_t>batch
+        return NULL
+    while True:
+        rc = json_next_member(&j, &key, &val)
+        if rc <= 0:
+            break
+        if not ask_member(a, &key, &val):
+            return b"json: cannot unmarshal a value into a field of another type"
+    if rc < 0:
+        return b"unexpected end of JSON input" if json_at_end(&j) else b"invalid character in JSON"
+    if not json_at_end(&j):
+        return b"invalid character after top-level value"
+    if a.batch <= 0:
+        a.batch = 1
+    return NULL
+
+
+cdef bint ask_refused(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
+    # The limits of the consumer; True when a status was sent.
+    cdef char text[80]
+    cdef char duration[33]
+    if a.heartbeat * 2 > a.expires:
+        refuse(c, reply, b"400 Bad Request - heartbeat value too large")
+    elif c.cfg.max_batch > 0 and a.batch > c.cfg.max_batch:
+        refuse_number(c, reply, b"409 Exceeded MaxRequestBatch of ", c.cfg.max_batch)
+    elif c.cfg.max_expires > 0 and a.expires > c.cfg.max_expires:
+        duration[put_duration(<uint8_t*>duration, c.cfg.max_expires)] = 0
+        snprintf(text, sizeof(text), b"409 Exceeded MaxRequestExpires of %s", duration)
+        refuse(c, reply, text)
+    elif c.cfg.max_bytes > 0 and a.max_bytes > c.cfg.max_bytes:
+        refuse_number(c, reply, b"409 Exceeded MaxRequestMaxBytes of ", c.cfg.max_bytes)
+    elif a.min_pending or a.min_ack_pending:
+        refuse(c, reply, b"400 Bad Request - Not a Overflow Priority consumer")
+    elif a.has_id:
+        refuse(c, reply, b"400 Bad Request - Not a Pinned Client Priority consumer")
+    elif a.priority < 0 or a.priority > 9:
+        refuse(c, reply, b"400 Bad Request - Priority must be between 0 and 9")
+    else:
+        return False
+    return True
+
+
+cdef bint nothing_to_wait_for(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
+    # A request that does not wait at all, and cannot be served now.
+    cdef Pull* q = c.first
+    cdef int64_t available = (max(<int64_t>0, c.num_pending) + c.pending.queue.n), wanted = 0
+    if not a.no_wait or a.expires:
+        return False
+    if available == 0 or c.paused:
+        refuse(c, reply, b"404 No Messages")
+        return True
+    while q != NULL and wanted <= available:
+        wanted += q.batch
+        q = q.next
+    if wanted > available:
+        refuse(c, reply, b"408 Requests Pending")
+        return True
+    return False
+
+
+cdef bint queue_is_full(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
+    if <int64_t>c.n_waiting < c.cfg.max_waiting:
+        return False
+    if c.env.mono - c.swept >= SWEEP_PAUSE:
+        c.swept = c.env.mono
+        pulls_sweep(c)
+    if <int64_t>c.n_waiting < c.cfg.max_waiting:
+        return False
+    if a.heartbeat == 0:
+        refuse(c, reply, b"409 Exceeded MaxWaiting")
+    return True
+
+
+cdef void pull_request(Consumer* c, Span reply, Span header, Span body) noexcept nogil:
+    cdef PullAsk a
+    cdef Pull* q
+    cdef const char* wrong
+    cdef char text[160]
+    if header.n and level_too_high(header):
+        refuse(c, reply, b"412 Required Api Level")
+        return
+    if is_push(c):
+        refuse(c, reply, b"409 Consumer is push based")
+        return
+    wrong = read_ask(&a, body)
+    if wrong != NULL:
+        snprintf(text, sizeof(text), b"400 Bad Request - %s", wrong)
+        refuse(c, reply, text)
+        return
+    if ask_refused(c, &a, reply) or nothing_to_wait_for(c, &a, reply) or queue_is_full(c, &a, reply):
+        return
+    q = <Pull*>malloc(sizeof(Pull) + reply.n)
+    if q == NULL:
+        refuse(c, reply, b"500 out of memory")
+        return
+    memset(q, 0, sizeof(Pull))
+    q.c = c
+    q.timer.fn = pull_due
+    q.timer.owner = q
+    q.batch = a.batch
+    q.bytes = a.max_bytes if a.max_bytes > 0 else 0
+    q.has_bytes = a.max_bytes > 0
+    q.no_wait = a.no_wait
+    q.expires = c.env.mono + a.expires if a.expires > 0 else 0
+    q.heartbeat = a.heartbeat if a.heartbeat > 0 else 0
+    q.last = c.env.mono
+    q.n_reply = reply.n
+    memcpy(q.reply, reply.p, reply.n)
+    pull_append(c, q)
+    c.n_waiting += 1
+    if q.no_wait:
+        c.n_no_wait += 1
+    pull_arm(c, q)
+    c.last_activity = c.env.mono
+    wake_delivery(c)
+
+
+cdef int pull_inbound(void* target, const Msg* m) noexcept nogil:
+    if m.reply.n:
+        pull_request(<Consumer*>target, m.reply, m.header, m.data)
+    return 1

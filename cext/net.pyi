@@ -1,0 +1,121 @@
+"""The control plane's view of the data plane."""
+
+from typing import TypedDict
+
+from jsserver.api.backend import StreamParams, Usage
+from jsserver.cext.stream import EnvBox, StreamFace
+
+CLOSE_REASONS: tuple[str, ...]
+INBOX_CONSUMER_GONE: int
+INBOX_ADVISORY: int
+INBOX_STORE_ERROR: int
+INBOX_PAUSE_OVER: int
+INBOX_LOG: int
+INBOX_REQUEST: int
+INBOX_CONNECT: int
+INBOX_OPENED: int
+INBOX_CLOSED: int
+INBOX_VIOLATION: int
+INBOX_TRACE: int
+INBOX_ERROR: int
+
+Item = tuple[int, int, tuple[int, ...], tuple[bytes, ...]]
+Rules = list[tuple[bytes, bytes]] | None
+
+class PermissionSet:
+    def __init__(
+        self,
+        publish_allow: Rules = None,
+        publish_deny: Rules = None,
+        subscribe_allow: Rules = None,
+        subscribe_deny: Rules = None,
+        responses: tuple[int, float] | None = None,
+    ) -> None: ...
+
+class Stats(TypedDict):
+    connections: int
+    total_connections: int
+    in_msgs: int
+    in_bytes: int
+    out_msgs: int
+    out_bytes: int
+    slow_consumers: int
+    slow_clients: int
+    stale: int
+    stalls: int
+    subscriptions: int
+
+class Sublist(TypedDict):
+    subs: int
+    cache: int
+    inserts: int
+    removes: int
+    matches: int
+    cache_hits: int
+    max_fanout: int
+    avg_fanout: float
+
+class DataPlane(EnvBox):
+    inbox_fd: int
+    def run(self) -> None: ...
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
+    def configure(
+        self,
+        *,
+        max_payload: int,
+        max_control_line: int,
+        max_pending: int,
+        max_subscriptions: int,
+        max_sub_tokens: int,
+        max_connections: int,
+        headers: bool,
+        stall: bool,
+        max_requests: int,
+        ping_interval: int,
+        ping_max: int,
+        write_deadline: int,
+        auth_timeout: int,
+        auth_required: bool,
+        no_auth_user: bool,
+        debug: bool,
+        trace: bool,
+    ) -> None: ...
+    def set_info(self, head: bytes, connected: bytes, tail: bytes) -> None: ...
+    def listen(self, fd: int) -> None: ...
+    def drain(self) -> list[Item]: ...
+    def dropped(self) -> int: ...
+    def admit(self, cid: int, account: str, permissions: PermissionSet | None) -> bool: ...
+    def refuse(self, cid: int) -> None: ...
+    def close_connection(self, cid: int, reason: int, error: bytes | None = None) -> bool: ...
+    def publish(
+        self, account: str, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None: ...
+    def account_index(self, name: str) -> int: ...
+    def serve_requests(self, account: str, subject: bytes) -> None: ...
+    def subject_interest(self, account: str, subject: bytes) -> bool: ...
+    def open_store(
+        self,
+        *,
+        sync_interval: int,
+        domain: bytes,
+        max_memory: int,
+        max_storage: int,
+        max_payload: int,
+    ) -> None: ...
+    def run_commits(self) -> None: ...
+    def stop_commits(self) -> None: ...
+    def open_stream(
+        self, account: str, directory: str | None, params: StreamParams
+    ) -> StreamFace: ...
+    def usage(self, account: str) -> Usage: ...
+    def set_account_limits(self, account: str, max_memory: int, max_storage: int) -> None: ...
+    def stats(self) -> Stats: ...
+    def sublist(self, account: str) -> Sublist: ...
+    def connections(self) -> list[Item]: ...
+    def connection(self, cid: int) -> Item | None: ...
+    def subscriptions(self) -> list[Item]: ...
+
+class PyParser:
+    def __init__(self, max_line: int = 4096, max_payload: int = 1048576) -> None: ...
+    def feed(self, data: bytes) -> list[tuple[object, ...]]: ...

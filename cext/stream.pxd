@@ -1,0 +1,256 @@
+"""A stream: publishing with its checks and acks, deduplication, interest, reads; and text helpers above it."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from jsserver.cext.bytes cimport Bytes, Env, JsonItem, Msg, Span, StrMap, Task, Timer, U64Map
+from jsserver.cext.store cimport Committer, Filter, Record, Store, StoreState
+
+
+# ---- numbers, times and requests in texts ---------------------------------------------------------------
+
+# Decimal digits of v at p (at most 20); returns how many.
+cdef uint32_t put_u64(uint8_t* p, uint64_t v) noexcept nogil
+# False unless s is 1 to 20 digits that fit.
+cdef bint get_u64(Span s, uint64_t* v) noexcept nogil
+cdef Span trimmed(Span s) noexcept nogil
+# Go's time.ParseDuration: "1h30m", "-1.5s"; nanoseconds.
+cdef bint get_duration(Span s, int64_t* ns) noexcept nogil
+# Go's Duration.String at p (at most 32 bytes); returns how many.
+cdef uint32_t put_duration(uint8_t* p, int64_t ns) noexcept nogil
+# RFC 3339 with up to nine decimals; nanoseconds since 1970.
+cdef bint get_time(Span s, int64_t* ns) noexcept nogil
+# RFC 3339 in UTC, trailing zeros of the fraction dropped, at p (at most 40 bytes); returns how many.
+cdef uint32_t put_time(uint8_t* p, int64_t ns) noexcept nogil
+# Appends s as the inside of a JSON string. 0 | -1 no memory
+cdef int add_json_text(Bytes* b, Span s) noexcept nogil
+cdef int add_text(Bytes* b, const char* text) noexcept nogil
+cdef int add_span(Bytes* b, Span s) noexcept nogil
+cdef int add_u64(Bytes* b, uint64_t v) noexcept nogil
+# Keys and values of headers that know no case.
+cdef bint key_is(Span key, const char* name) noexcept nogil
+# Members of requests; null leaves the value alone, as Go's decoder does.
+cdef bint read_bool(const JsonItem* it, bint* v) noexcept nogil
+cdef bint read_int(const JsonItem* it, int64_t* v) noexcept nogil
+cdef bint read_uint(const JsonItem* it, uint64_t* v) noexcept nogil
+# Whether a request's header Nats-Required-Api-Level asks for more than there is.
+cdef bint level_too_high(Span header) noexcept nogil
+
+
+# ---- a queue of bytes ----------------------------------------------------------------------------------
+
+cdef struct Fifo:
+    # Bytes in, bytes out, in one buffer that moves together when half of it is spent.
+    Bytes b
+    size_t head
+    uint64_t base           # how many bytes were dropped before b.data[0]: positions base + i are stable
+
+cdef uint8_t* fifo_add(Fifo* f, size_t n) noexcept nogil                    # NULL: no memory
+cdef void fifo_drop(Fifo* f, size_t n) noexcept nogil
+
+
+# ---- watchers: who wants to know of which messages -------------------------------------------------------
+
+cdef struct Watcher
+cdef struct Spot
+
+cdef struct WatchEntry:
+    Spot* spot              # watchers of one pattern
+    uint32_t slot           # where in it
+
+cdef struct Watcher:
+    # Embedded in a consumer; its filter must not change while it is attached. The callbacks attach and detach nobody.
+    void* owner
+    const Filter* filter
+    # A matching message was stored. Returns whether the owner will need it.
+    bint (*stored)(Watcher* w, uint64_t seq) noexcept nogil
+    # A matching message left the store (but for purges).
+    void (*removed)(Watcher* w, uint64_t seq, int reason) noexcept nogil
+    # A purge happened: anything may be gone.
+    void (*purged)(Watcher* w) noexcept nogil
+    # Whether the owner still needs a stored message that matches.
+    bint (*needs)(Watcher* w, uint64_t seq) noexcept nogil
+    uint64_t seen           # the last sequence it was told of: several patterns may match one message
+    uint64_t gone           # likewise of removals
+    Watcher* next
+    Watcher* prev
+    WatchEntry* entries     # one a pattern
+    uint32_t n_entries
+
+cdef struct SpotItem:
+    Watcher* w
+    uint32_t entry          # which of its entries this is
+
+cdef struct Node
+
+cdef struct Spot:
+    SpotItem* items
+    uint32_t n
+    uint32_t cap
+    Node* node              # where in the trie; NULL for literals and for all
+    Span literal            # of literals: the pattern, for its removal
+
+cdef struct Node:
+    # One token of the wildcard patterns.
+    StrMap children
+    Node* star
+    Spot* here              # patterns that end here
+    Spot* full              # patterns that end here with >
+    Node* parent
+    Span token              # owned; the name in the parent's children ("*": the parent's star)
+
+cdef struct WatchIndex:
+    Watcher* first
+    uint32_t n
+    Spot* all               # watchers of every message
+    StrMap literals         # pattern -> Spot*
+    Node* root              # wildcard patterns
+
+
+# ---- the stream -------------------------------------------------------------------------------------------
+
+cdef enum:
+    RETAIN_LIMITS = 0
+    RETAIN_INTEREST = 1
+    RETAIN_WORKQUEUE = 2
+
+cdef struct Usage:
+    # Bytes held by the streams of an account (or of all) in one kind of storage, and the most they may hold (-1: any).
+    int64_t used
+    int64_t max
+
+cdef struct StreamConfig:
+    Span name
+    Span directory          # of the stream; empty for memory storage
+    Span domain             # empty: none
+    Span account_hash       # eight characters, in the long form of ack subjects
+    const Span* subjects
+    uint32_t n_subjects
+    int retention           # RETAIN_*
+    int storage             # STORE_*
+    bint discard_new
+    bint discard_new_per
+    int64_t max_msgs        # -1: unlimited, likewise the next three
+    int64_t max_bytes
+    int64_t max_msgs_per
+    int64_t max_msg_size
+    int64_t max_age         # ns, 0: unlimited
+    int64_t window          # of deduplication, ns, 0: none
+    uint64_t first_seq
+    bint no_ack
+    bint allow_direct
+    bint allow_rollup
+    bint sealed
+    bint deny_delete
+    bint deny_purge
+    bint long_acks          # consumers' ack subjects with domain and account hash
+    int64_t max_payload     # the server's
+    Usage* account_usage    # NULL: not counted
+    Usage* server_usage
+
+cdef struct Dedupe:
+    # Ids of the window: their bytes in a queue in order of time, found through their hashes.
+    Fifo ids
+    U64Map by_hash          # hash -> position in ids, plus one
+    uint64_t n
+    Timer timer
+
+cdef struct DirectJob
+
+cdef struct Stream:
+    Env* env
+    void* account
+    Store* store
+    StreamConfig cfg        # its texts are in `texts`
+    uint8_t* texts
+    void** subs             # subscriptions of the subjects
+    uint32_t n_subs
+    void* direct[2]
+    bint active
+    bint purging            # the store's removals are part of a purge
+    Bytes ack_prefix        # {"stream":"S","seq":
+    Bytes error_suffix      # ,"stream":"S","seq":0}
+    Fifo acks               # PubAcks that wait for durability, by sequence
+    Fifo answers            # empty answers that wait for durability, by ticket
+    uint64_t failed_seq     # up to here a group failed to be written
+    int failed_errno
+    Dedupe dedupe
+    Bytes last_id           # Nats-Msg-Id of the last message
+    WatchIndex watchers
+    uint64_t told           # the last sequence that the watchers heard of
+    bint newest_gone        # the store let go of a message before the watchers heard of it
+    U64Map needed           # interest retention: sequence -> consumers that need it, where more than one
+    int64_t counted         # bytes that this stream added to the usages
+    DirectJob* jobs         # direct gets in several turns
+    void* durable           # pthread_cond_t*: signalled when something became durable
+    void* consumers         # of the layer above: shared by the stream's consumers
+
+# Copies the configuration. NULL: no memory. The stream does not own the store.
+cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfig* cfg) noexcept nogil
+# Subscribes and serves. 0 | -1 no memory (then nothing is subscribed)
+cdef int stream_activate(Stream* s) noexcept nogil
+# The new configuration; name, storage and directory stay. 0 | -1 no memory (the old one stays) | ST_* of the store
+cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil
+# Unsubscribes, ends timers and jobs; acks not yet released are dropped. Watchers must be detached before stream_free.
+cdef void stream_stop(Stream* s) noexcept nogil
+cdef void stream_free(Stream* s) noexcept nogil
+# Publishes m into the stream: m.dest is the subject, m.reply gets the PubAck. Always 1.
+cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil
+# Removed messages, or ST_*. As store_purge.
+cdef int64_t stream_purge(Stream* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil
+cdef int stream_delete(Stream* s, uint64_t seq, bint erase) noexcept nogil
+
+# Consumers.
+cdef int stream_watch(Stream* s, Watcher* w) noexcept nogil                  # 0 | -1 no memory
+cdef void stream_unwatch(Stream* s, Watcher* w) noexcept nogil
+cdef bint stream_keeps_all(const Stream* s) noexcept nogil
+# A consumer needs this message too, or no longer: the last one that lets go removes it.
+cdef int stream_need(Stream* s, uint64_t seq) noexcept nogil                 # 0 | -1 no memory
+cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil
+# Asks all watchers anew (interest retention), after filters changed.
+cdef void stream_recount(Stream* s) noexcept nogil
+# Sends an empty message to reply once the change with this ticket is durable.
+cdef void stream_answer(Stream* s, uint64_t ticket, Span reply) noexcept nogil
+
+
+# ---- the Python faces -----------------------------------------------------------------------------------------
+
+cdef struct StreamPlace:
+    # Where a stream is opened: what the engine knows and its parameters do not.
+    void* account
+    Span domain
+    Span account_hash
+    bint long_acks
+    int64_t max_payload
+    Usage* account_usage
+    Usage* server_usage
+
+cdef struct Copied:
+    # A record copied out of the store.
+    uint64_t seq
+    int64_t ts
+    uint32_t n_subject
+    uint32_t n_header
+    Bytes b                 # subject, header, data
+
+cdef class EnvBox:
+    """The environment of an engine; whoever drives it subclasses this."""
+    cdef Env* env
+    cdef Committer* committer
+    # Around every short call of the control plane: takes the lock and sets the clocks; lets go and wakes the driver.
+    cdef void enter(self) noexcept nogil
+    cdef void leave(self) noexcept nogil
+
+
+cdef class StreamFace:
+    """A stream for the control plane."""
+    cdef EnvBox box
+    cdef Stream* s
+    cdef StreamPlace place
+    cdef bytes domain       # what place borrows
+    cdef bytes account_hash
+    cdef bytes directory
+    # Opens the stream; raises StoreError. Called once, without the lock.
+    cdef int open(self, EnvBox box, const StreamPlace* place, object params, object directory) except -1
+    # With the lock held: what lies in buffers above the store goes to it.
+    cdef void flush(self) noexcept nogil
+    cdef int check(self) except -1

@@ -1,0 +1,46 @@
+"""A stream: publishing with its checks and acks, deduplication, interest, reads; and its face for the control plane."""
+
+cimport cython
+from libc.stdint cimport INT64_MAX, INT64_MIN, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strerror, strlen
+
+from jsserver.cext.bytes cimport (
+    EV_STORE_ERROR, JSON_FALSE, JSON_NULL, JSON_STRING, JSON_TRUE, Bytes, Env, EnvLock, Event, JsonItem, JsonReader,
+    Msg, Span, StrMap, Task, Timer, U64Map, bytes_add, bytes_free, bytes_reserve, env_lock, env_lock_init, env_unlock,
+    header_get, inbound_fn, json_at_end, json_enter_array, json_enter_object, json_int, json_key_is,
+    json_next_element, json_next_member, json_open, json_text, json_uint, posix_files, pthread_cond_t,
+    pthread_mutex_destroy, pthread_mutex_t, span, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get,
+    strmap_put, subject_is_literal, subject_matches, table_hash, task_cancel, task_post, task_run, timer_cancel,
+    timer_next, timer_run, timer_set, timers_free, u64map_del, u64map_free, u64map_get, u64map_put,
+)
+from jsserver.cext.store cimport (
+    RM_AGE, ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE, Committer, Filter, Record,
+    Store, StoreConfig, StoreState, filter_free, filter_init, store_append, store_close, store_count_of,
+    store_deleted, store_durable_seq, store_durable_ticket, store_last_match, store_last_of, store_last_per_subject,
+    store_listen, store_load, store_next, store_open, store_pending, store_purge, store_remove, store_seq_at,
+    store_size_of, store_skip, store_state, store_stop, store_subjects, store_ticket, store_update,
+)
+
+import os
+from collections import namedtuple
+
+
+cdef extern from "<pthread.h>" nogil:
+    int pthread_cond_init(pthread_cond_t* c, void* attributes)
+    int pthread_cond_destroy(pthread_cond_t* c)
+    int pthread_cond_broadcast(pthread_cond_t* c)
+    int pthread_cond_wait(pthread_cond_t* c, pthread_mutex_t* m)
+
+
+include "stream/text.pxi"
+include "stream/fifo.pxi"
+include "stream/dedupe.pxi"
+include "stream/watch.pxi"
+include "stream/acks.pxi"
+include "stream/publish.pxi"
+include "stream/direct.pxi"
+include "stream/life.pxi"
+include "stream/env.pxi"
+include "stream/faces.pxi"

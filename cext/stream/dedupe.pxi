@@ -1,0 +1,125 @@
+# The window of deduplication: ids in the order in which they were stored, found through their hashes.
+# An entry lies in the queue as a head and the bytes of the id; different ids with the same hash take the next keys.
+
+cdef enum:
+    DEDUPE_PROBES = 8
+    DEDUPE_PAUSE = 50 * 1000000         # between two turns of expiry, ns
+    DEDUPE_TURN = 10000                 # entries that one turn lets go at most
+
+
+cdef struct IdHead:
+    int64_t ts
+    uint64_t seq
+    uint64_t key            # under which by_hash knows it
+    uint32_t n
+
+
+cdef inline uint64_t id_hash(Span id) noexcept nogil:
+    cdef uint64_t h = table_hash(id.p, id.n)
+    return h if 0 < h < UINT64_MAX - DEDUPE_PROBES else 1
+
+
+cdef inline IdHead* id_at(Dedupe* d, uint64_t position) noexcept nogil:
+    return <IdHead*>(d.ids.b.data + (position - d.ids.base))
+
+
+cdef bint dedupe_find(Dedupe* d, Span id, uint64_t* seq) noexcept nogil:
+    cdef uint64_t key = id_hash(id), position
+    cdef IdHead head
+    cdef int i
+    for i in range(DEDUPE_PROBES):
+        if not u64map_get(&d.by_hash, key + i, &position):
+            return False
+        memcpy(&head, id_at(d, position - 1), sizeof(IdHead))
+        if head.n == id.n and memcmp(<uint8_t*>id_at(d, position - 1) + sizeof(IdHead), id.p, id.n) == 0:
+            seq[0] = head.seq
+            return True
+    return False
+
+
+cdef int dedupe_add(Stream* s, Span id, uint64_t seq, int64_t ts) noexcept nogil:
+    # Not found before. Without memory the id is not remembered: -1.
+    cdef Dedupe* d = &s.dedupe
+    cdef IdHead head
+    cdef uint64_t position
+    cdef uint8_t* p
+    cdef int i
+    head.ts = ts
+    head.seq = seq
+    head.n = id.n
+    head.key = id_hash(id)
+    for i in range(DEDUPE_PROBES):
+        if not u64map_get(&d.by_hash, head.key, &position):
+            break
+        head.key += 1
+    else:
+        return -1
+    p = fifo_add(&d.ids, sizeof(IdHead) + id.n)
+    if p == NULL:
+        return -1
+    memcpy(p, &head, sizeof(IdHead))
+    memcpy(p + sizeof(IdHead), id.p, id.n)
+    position = d.ids.base + <uint64_t>(p - d.ids.b.data)
+    if u64map_put(&d.by_hash, head.key, position + 1) < 0:
+        d.ids.b.n -= sizeof(IdHead) + id.n
+        return -1
+    d.n += 1
+    if d.timer.pos == 0:
+        timer_set(&s.env.timers, &d.timer, s.env.mono + s.cfg.window - (s.env.now - ts))
+    return 0
+
+
+cdef void dedupe_expire(Timer* t, int64_t now) noexcept nogil:
+    cdef Stream* s = <Stream*>t.owner
+    cdef Dedupe* d = &s.dedupe
+    cdef IdHead head
+    cdef int64_t rest
+    cdef int i
+    for i in range(DEDUPE_TURN):
+        if d.n == 0:
+            return
+        memcpy(&head, d.ids.b.data + d.ids.head, sizeof(IdHead))
+        rest = s.cfg.window - (s.env.now - head.ts)
+        if rest > 0:
+            timer_set(&s.env.timers, t, now + max(rest, DEDUPE_PAUSE))
+            return
+        u64map_del(&d.by_hash, head.key)
+        fifo_drop(&d.ids, sizeof(IdHead) + head.n)
+        d.n -= 1
+    if d.n:
+        timer_set(&s.env.timers, t, now + 1)
+
+
+cdef void dedupe_free(Stream* s) noexcept nogil:
+    timer_cancel(&s.env.timers, &s.dedupe.timer)
+    u64map_free(&s.dedupe.by_hash)
+    fifo_free(&s.dedupe.ids)
+    s.dedupe.n = 0
+
+
+cdef void dedupe_rebuild(Stream* s) noexcept nogil:
+    # From the messages that are stored: those of the window, and the last one's id.
+    cdef StoreState state
+    cdef Record r
+    cdef Span id
+    cdef uint64_t seq, old
+    store_state(s.store, &state)
+    if state.msgs and store_load(s.store, state.last_seq, &r) == ST_OK:
+        id = header_get(r.header, b"Nats-Msg-Id")
+        s.last_id.n = 0
+        bytes_add(&s.last_id, id.p, id.n)
+    if s.cfg.window <= 0 or state.msgs == 0:
+        return
+    seq = store_seq_at(s.store, s.env.now - s.cfg.window)
+    while store_next(s.store, NULL, seq, &r) == ST_OK:
+        seq = r.seq + 1
+        id = header_get(r.header, b"Nats-Msg-Id")
+        if id.n and not dedupe_find(&s.dedupe, id, &old):
+            dedupe_add(s, id, r.seq, r.ts)
+
+
+cdef void dedupe_window_changed(Stream* s) noexcept nogil:
+    if s.cfg.window <= 0:
+        dedupe_free(s)
+    elif s.dedupe.n:
+        timer_set(&s.env.timers, &s.dedupe.timer, s.env.mono)

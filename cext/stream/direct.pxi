@@ -1,0 +1,481 @@
+# Direct gets: reads that are answered here, one message, a batch, or the last messages of many subjects.
+# Long answers are given in turns, so that nobody waits for them.
+
+cdef enum:
+    DIRECT_SUBJECTS = 1024              # subjects that a multi_last request may match
+    DIRECT_FILTERS = 1024               # patterns that it may name
+    DIRECT_TURN = 256                   # messages a turn
+    DIRECT_MAX_BYTES = 64 << 20         # of a batch that does not say
+    API_LEVEL = 4
+
+
+cdef struct DirectGet:
+    # A request. Spans point into it, or into room.
+    uint64_t seq
+    int64_t batch
+    uint64_t up_to_seq
+    int64_t max_bytes
+    int64_t start_time
+    int64_t up_to_time
+    bint has_start
+    bint has_up_to_time
+    bint no_hdr
+    Span last_by
+    Span next_by
+    Span* multi                         # DIRECT_FILTERS of them, once there is one
+    uint32_t n_multi
+    uint8_t* room                       # of texts with escapes
+    uint8_t* room_at
+    uint32_t room_left
+
+
+cdef struct DirectJob:
+    # A batch or multi answer under way.
+    Task task
+    DirectJob* next
+    DirectJob* prev
+    Stream* s
+    Filter filter
+    bint filtered
+    bint no_hdr
+    uint64_t* seqs                      # multi: what to send; NULL for a batch
+    uint64_t n_seqs
+    uint64_t at                         # index into seqs, or the next sequence
+    uint64_t left                       # messages still allowed
+    uint64_t pending                    # matching messages not yet sent
+    uint64_t last                       # sequence of the previous message of this answer
+    uint64_t up_to                      # multi: the bound
+    int64_t bytes_left
+    uint64_t sent
+    uint32_t n_reply
+    uint8_t reply[1]
+
+
+# ---- answers -----------------------------------------------------------------------------------------------
+
+cdef void direct_status(Stream* s, Span reply, const char* status) noexcept nogil:
+    cdef char text[160]
+    cdef Msg m
+    cdef int n = snprintf(text, sizeof(text), b"NATS/1.0 %s\r\n\r\n", status)
+    memset(&m, 0, sizeof(Msg))
+    m.dest = reply
+    m.subject = reply
+    m.header = span(text, <uint32_t>min(n, <int>sizeof(text) - 1))
+    m.account = s.account
+    s.env.out.send(s.env.out.ctx, &m)
+
+
+cdef int add_header(Bytes* b, const char* name, Span value) noexcept nogil:
+    if add_text(b, name) < 0 or add_span(b, value) < 0:
+        return -1
+    return bytes_add(b, b"\r\n", 2)
+
+
+cdef int add_header_u64(Bytes* b, const char* name, uint64_t value) noexcept nogil:
+    cdef uint8_t digits[20]
+    return add_header(b, name, span(digits, put_u64(digits, value)))
+
+
+cdef int direct_headers(Stream* s, Bytes* b, const Record* r) noexcept nogil:
+    # The stored headers and where the message lies, without the blank line at the end.
+    cdef uint8_t time[40]
+    cdef Span stored = r.header
+    if stored.n >= 12:
+        stored.n -= 2
+    else:
+        stored = span(b"NATS/1.0\r\n", 10)
+    if (add_span(b, stored) < 0 or add_header(b, b"Nats-Stream: ", s.cfg.name) < 0
+            or add_header(b, b"Nats-Subject: ", r.subject) < 0
+            or add_header_u64(b, b"Nats-Sequence: ", r.seq) < 0):
+        return -1
+    return add_header(b, b"Nats-Time-Stamp: ", span(time, put_time(time, r.ts)))
+
+
+cdef void direct_send(Stream* s, Span reply, const Record* r, Span header) noexcept nogil:
+    cdef Msg m
+    memset(&m, 0, sizeof(Msg))
+    m.dest = reply
+    m.subject = reply
+    m.header = header
+    m.data = r.data
+    m.account = s.account
+    s.env.out.send(s.env.out.ctx, &m)
+
+
+cdef void direct_single(Stream* s, Span reply, const Record* r, bint no_hdr) noexcept nogil:
+    cdef Bytes b
+    memset(&b, 0, sizeof(Bytes))
+    if no_hdr:
+        direct_send(s, reply, r, b_span(&b))
+    elif direct_headers(s, &b, r) == 0 and bytes_add(&b, b"\r\n", 2) == 0:
+        direct_send(s, reply, r, b_span(&b))
+    bytes_free(&b)
+
+
+cdef inline Span b_span(const Bytes* b) noexcept nogil:
+    return span(b.data, <uint32_t>b.n)
+
+
+# ---- longer answers, in turns --------------------------------------------------------------------------------
+
+cdef void job_free(DirectJob* j) noexcept nogil:
+    if j.prev != NULL:
+        j.prev.next = j.next
+    else:
+        j.s.jobs = j.next
+    if j.next != NULL:
+        j.next.prev = j.prev
+    task_cancel(&j.s.env.tasks, &j.task)
+    if j.filtered:
+        filter_free(&j.filter)
+    free(j.seqs)
+    free(j)
+
+
+cdef void direct_stop(Stream* s) noexcept nogil:
+    while s.jobs != NULL:
+        job_free(s.jobs)
+
+
+cdef void job_end(DirectJob* j) noexcept nogil:
+    # The end of the batch, or that there was nothing.
+    cdef Stream* s = j.s
+    cdef Span reply = span(j.reply, j.n_reply)
+    cdef Bytes b
+    cdef Msg m
+    if j.sent == 0 and j.seqs == NULL:
+        direct_status(s, reply, b"404 Message Not Found")
+        job_free(j)
+        return
+    memset(&b, 0, sizeof(Bytes))
+    memset(&m, 0, sizeof(Msg))
+    if (add_text(&b, b"NATS/1.0 204 EOB\r\n") == 0 and add_header_u64(&b, b"Nats-Num-Pending: ", j.pending) == 0
+            and add_header_u64(&b, b"Nats-Last-Sequence: ", j.last) == 0
+            and (j.seqs == NULL or add_header_u64(&b, b"Nats-UpTo-Sequence: ", j.up_to) == 0)
+            and add_text(&b, b"\r\n") == 0):
+        m.dest = reply
+        m.subject = reply
+        m.header = b_span(&b)
+        m.account = s.account
+        s.env.out.send(s.env.out.ctx, &m)
+    bytes_free(&b)
+    job_free(j)
+
+
+cdef bint job_next(DirectJob* j, Record* r) noexcept nogil:
+    cdef int rc
+    if j.seqs == NULL:
+        rc = store_next(j.s.store, &j.filter if j.filtered else NULL, j.at, r)
+        if rc == ST_OK:
+            j.at = r.seq + 1
+        return rc == ST_OK
+    while j.at < j.n_seqs:
+        j.at += 1
+        if store_load(j.s.store, j.seqs[j.at - 1], r) == ST_OK:
+            return True
+        j.pending -= 1 if j.pending else 0
+    return False
+
+
+cdef bint job_send(DirectJob* j, const Record* r) noexcept nogil:
+    cdef Bytes b
+    cdef bint ok
+    memset(&b, 0, sizeof(Bytes))
+    if j.pending:
+        j.pending -= 1
+    ok = j.no_hdr or (direct_headers(j.s, &b, r) == 0
+                      and add_header_u64(&b, b"Nats-Num-Pending: ", j.pending) == 0
+                      and add_header_u64(&b, b"Nats-Last-Sequence: ", j.last) == 0
+                      and bytes_add(&b, b"\r\n", 2) == 0)
+    j.last = r.seq
+    j.sent += 1
+    j.left -= 1
+    j.bytes_left -= <int64_t>r.subject.n + r.header.n + r.data.n
+    if ok:
+        direct_send(j.s, span(j.reply, j.n_reply), r, b_span(&b))
+    bytes_free(&b)
+    return ok
+
+
+cdef void job_run(Task* t) noexcept nogil:
+    cdef DirectJob* j = <DirectJob*>t.owner
+    cdef Record r
+    cdef int i
+    for i in range(DIRECT_TURN):
+        if j.left == 0 or j.bytes_left <= 0 or not job_next(j, &r) or not job_send(j, &r):
+            job_end(j)
+            return
+    task_post(&j.s.env.tasks, t)
+
+
+cdef DirectJob* job_new(Stream* s, Span reply, const DirectGet* g) noexcept nogil:
+    cdef DirectJob* j = <DirectJob*>calloc(1, sizeof(DirectJob) + reply.n)
+    if j == NULL:
+        return NULL
+    j.task.fn = job_run
+    j.task.owner = j
+    j.s = s
+    j.left = <uint64_t>g.batch if g.batch else UINT64_MAX
+    j.bytes_left = g.max_bytes if g.max_bytes > 0 else DIRECT_MAX_BYTES
+    j.n_reply = reply.n
+    memcpy(j.reply, reply.p, reply.n)
+    j.next = s.jobs
+    if s.jobs != NULL:
+        s.jobs.prev = j
+    s.jobs = j
+    return j
+
+
+# ---- kinds of requests -----------------------------------------------------------------------------------------
+
+cdef void direct_batch(Stream* s, Span reply, const DirectGet* g, uint64_t start) noexcept nogil:
+    cdef DirectJob* j = job_new(s, reply, g)
+    if j == NULL:
+        direct_status(s, reply, b"500 out of memory")
+        return
+    if g.next_by.n:
+        if filter_init(&j.filter, &g.next_by, 1) != ST_OK:
+            job_free(j)
+            direct_status(s, reply, b"500 out of memory")
+            return
+        j.filtered = True
+    j.no_hdr = g.no_hdr
+    j.at = start
+    j.pending = store_pending(s.store, &j.filter if j.filtered else NULL, start)
+    job_run(&j.task)
+
+
+cdef void direct_multi(Stream* s, Span reply, const DirectGet* g, uint64_t start) noexcept nogil:
+    cdef DirectJob* j
+    cdef StoreState state
+    cdef int64_t n
+    cdef uint64_t up_to = g.up_to_seq
+    store_state(s.store, &state)
+    if g.has_up_to_time:
+        up_to = store_seq_at(s.store, g.up_to_time)
+        up_to -= 1 if up_to else 0
+    elif up_to == 0 or up_to > state.last_seq:
+        up_to = state.last_seq
+    j = job_new(s, reply, g)
+    if j == NULL or filter_init(&j.filter, g.multi, g.n_multi) != ST_OK:
+        if j != NULL:
+            job_free(j)
+        direct_status(s, reply, b"500 out of memory")
+        return
+    j.filtered = True
+    n = store_last_per_subject(s.store, &j.filter, up_to, &j.seqs) if state.msgs else 0
+    if n <= 0 or n > DIRECT_SUBJECTS:
+        direct_status(s, reply, b"404 No Results" if n == 0 else
+                      (b"500 reading failed" if n < 0 else b"413 Too Many Results"))
+        job_free(j)
+        return
+    j.n_seqs = <uint64_t>n
+    while j.at < j.n_seqs and j.seqs[j.at] < start:
+        j.at += 1
+    j.pending = j.n_seqs - j.at
+    j.up_to = up_to
+    job_run(&j.task)
+
+
+cdef void direct_one(Stream* s, Span reply, const DirectGet* g, uint64_t start) noexcept nogil:
+    cdef Record r
+    cdef Filter f
+    cdef uint64_t seq
+    cdef int rc = ST_NOT_FOUND
+    if g.last_by.n:
+        seq = last_of_pattern(s, g.last_by)
+        if seq:
+            rc = store_load(s.store, seq, &r)
+    elif g.next_by.n:
+        if filter_init(&f, &g.next_by, 1) == ST_OK:
+            rc = store_next(s.store, &f, start, &r)
+            filter_free(&f)
+    elif g.has_start:
+        rc = store_next(s.store, NULL, start, &r)
+    else:
+        rc = store_load(s.store, g.seq, &r)
+    if rc == ST_OK:
+        direct_single(s, reply, &r, g.no_hdr)
+    else:
+        direct_status(s, reply, b"404 Message Not Found")
+
+
+cdef bint direct_conflict(const DirectGet* g) noexcept nogil:
+    cdef bint last = g.last_by.n > 0, follows = g.next_by.n > 0, multi = g.n_multi > 0
+    return ((g.seq and last) or (g.seq and g.has_start) or (g.has_start and last) or (last and follows)
+            or (last and g.batch) or (last and multi) or (follows and multi)
+            or (g.up_to_seq and g.has_up_to_time))
+
+
+cdef void direct_answer(Stream* s, Span reply, const DirectGet* g) noexcept nogil:
+    cdef uint64_t start = g.seq
+    if g.seq == 0 and not g.has_start and g.last_by.n == 0 and g.next_by.n == 0 and g.n_multi == 0:
+        direct_status(s, reply, b"408 Empty Request")
+        return
+    if direct_conflict(g):
+        direct_status(s, reply, b"408 Bad Request")
+        return
+    if g.has_start:
+        start = store_seq_at(s.store, g.start_time)
+    if g.n_multi:
+        direct_multi(s, reply, g, start)
+    elif g.batch:
+        direct_batch(s, reply, g, start)
+    else:
+        direct_one(s, reply, g, start)
+
+
+# ---- requests --------------------------------------------------------------------------------------------------------
+
+cdef bint read_text(const JsonItem* it, DirectGet* g, Span* text) noexcept nogil:
+    # A string: a view of the request, or of g.room where escapes had to be resolved. null is no text.
+    cdef int n
+    if it.kind == JSON_NULL:
+        return True
+    if it.kind != JSON_STRING:
+        return False
+    text[0] = it.text
+    if not it.escaped:
+        return True
+    if g.room == NULL:
+        g.room = <uint8_t*>malloc(g.room_left)
+        g.room_at = g.room
+    if g.room == NULL:
+        return False
+    n = json_text(it, g.room_at, g.room_left)
+    if n < 0:
+        return False
+    text[0] = span(g.room_at, <uint32_t>n)
+    g.room_at += n
+    g.room_left -= n
+    return True
+
+
+cdef bint read_multi(const JsonItem* it, DirectGet* g) noexcept nogil:
+    cdef JsonReader list
+    cdef JsonItem element
+    cdef int rc
+    if it.kind == JSON_NULL:
+        return True
+    json_open(&list, it.text)
+    if not json_enter_array(&list):
+        return False
+    if g.multi == NULL:
+        g.multi = <Span*>malloc(DIRECT_FILTERS * sizeof(Span))
+    while g.multi != NULL and g.n_multi < DIRECT_FILTERS:
+        rc = json_next_element(&list, &element)
+        if rc <= 0:
+            return rc == 0
+        if element.kind != JSON_STRING or not read_text(&element, g, &g.multi[g.n_multi]):
+            return False
+        g.n_multi += 1
+    return False
+
+
+cdef bint read_time(const JsonItem* it, DirectGet* g, int64_t* t, bint* given) noexcept nogil:
+    cdef Span text
+    if it.kind == JSON_NULL:
+        return True
+    given[0] = read_text(it, g, &text) and get_time(text, t)
+    return given[0]
+
+
+cdef bint read_bool(const JsonItem* it, bint* v) noexcept nogil:
+    if it.kind == JSON_TRUE or it.kind == JSON_FALSE:
+        v[0] = it.kind == JSON_TRUE
+    return it.kind == JSON_TRUE or it.kind == JSON_FALSE or it.kind == JSON_NULL
+
+
+cdef bint read_int(const JsonItem* it, int64_t* v) noexcept nogil:
+    return it.kind == JSON_NULL or json_int(it, v)
+
+
+cdef bint read_uint(const JsonItem* it, uint64_t* v) noexcept nogil:
+    return it.kind == JSON_NULL or json_uint(it, v)
+
+
+cdef bint read_member(DirectGet* g, const JsonItem* key, const JsonItem* val) noexcept nogil:
+    if json_key_is(key, b"seq"):
+        return read_uint(val, &g.seq)
+    if json_key_is(key, b"last_by_subj"):
+        return read_text(val, g, &g.last_by)
+    if json_key_is(key, b"next_by_subj"):
+        return read_text(val, g, &g.next_by)
+    if json_key_is(key, b"batch"):
+        return read_int(val, &g.batch)
+    if json_key_is(key, b"max_bytes"):
+        return read_int(val, &g.max_bytes)
+    if json_key_is(key, b"start_time"):
+        return read_time(val, g, &g.start_time, &g.has_start)
+    if json_key_is(key, b"multi_last"):
+        return read_multi(val, g)
+    if json_key_is(key, b"up_to_seq"):
+        return read_uint(val, &g.up_to_seq)
+    if json_key_is(key, b"up_to_time"):
+        return read_time(val, g, &g.up_to_time, &g.has_up_to_time)
+    if json_key_is(key, b"no_hdr"):
+        return read_bool(val, &g.no_hdr)
+    return True
+
+
+cdef bint read_direct(Span text, DirectGet* g) noexcept nogil:
+    cdef JsonReader j
+    cdef JsonItem key, val
+    cdef int rc
+    json_open(&j, text)
+    if not json_enter_object(&j):
+        return False
+    while True:
+        rc = json_next_member(&j, &key, &val)
+        if rc <= 0:
+            break
+        if not read_member(g, &key, &val):
+            return False
+    if g.batch < 0:
+        g.batch = 0
+    return rc == 0 and json_at_end(&j)
+
+
+cdef bint level_too_high(Span header) noexcept nogil:
+    cdef Span value = header_get(header, b"Nats-Required-Api-Level")
+    cdef uint64_t level
+    return value.p != NULL and value.n and (not get_u64(value, &level) or level > API_LEVEL)
+
+
+cdef void direct_request(Stream* s, const Msg* m, Span subject) noexcept nogil:
+    # subject: of the form with a subject at its end; empty for the other.
+    cdef DirectGet g
+    if m.header.n and level_too_high(m.header):
+        direct_status(s, m.reply, b"412 Required Api Level")
+        return
+    if subject.n == 0 and m.data.n == 0:
+        direct_status(s, m.reply, b"408 Empty Request")
+        return
+    memset(&g, 0, sizeof(DirectGet))
+    g.room_left = m.data.n + 8
+    if m.data.n and not read_direct(m.data, &g):
+        direct_status(s, m.reply, b"408 Malformed Request")
+    elif subject.n == 0:
+        direct_answer(s, m.reply, &g)
+    elif g.seq or g.has_start or g.last_by.n or g.next_by.n or g.n_multi or g.batch:
+        direct_status(s, m.reply, b"408 Bad Request")
+    else:
+        g.last_by = subject
+        direct_answer(s, m.reply, &g)
+    free(g.multi)
+    free(g.room)
+
+
+cdef int direct_inbound(void* target, const Msg* m) noexcept nogil:
+    cdef Stream* s = <Stream*>target
+    if m.reply.n:
+        direct_request(s, m, span(NULL, 0))
+    return 1
+
+
+cdef int direct_subject_inbound(void* target, const Msg* m) noexcept nogil:
+    cdef Stream* s = <Stream*>target
+    cdef uint32_t prefix = 19 + s.cfg.name.n + 1        # $JS.API.DIRECT.GET.<name>.
+    if m.reply.n and m.dest.n > prefix:
+        direct_request(s, m, span(m.dest.p + prefix, m.dest.n - prefix))
+    return 1

@@ -1,0 +1,280 @@
+# The environment that streams and consumers live in, and one for tests: a clock that stands still until it is moved,
+# and a way out that records what goes out and leads to the subscriptions in it.
+
+cdef class EnvBox:
+    """The environment of an engine; whoever drives it subclasses this."""
+
+    cdef void enter(self) noexcept nogil:
+        env_lock(self.env)
+
+    cdef void leave(self) noexcept nogil:
+        env_unlock(self.env)
+
+
+cdef struct TestSub:
+    Bytes subject
+    inbound_fn fn
+    void* target
+    bint closed
+    TestSub* next
+
+
+cdef struct TestWatch:
+    Bytes subject
+    Bytes group
+    void (*fn)(void* target, bint active) noexcept nogil
+    void* target
+    TestWatch* next
+
+
+cdef object span_bytes(Span s):
+    return (<const char*>s.p)[:s.n] if s.n else b""
+
+
+cdef class TestEnv(EnvBox):
+    """An environment under a test's control.
+
+    `sent` holds (dest, subject, reply, header, data) of all that went out, `events` (kind, texts, numbers).
+    `listen` and `ignore` are a client's SUB and UNSUB; `inject` publishes into the server; `advance` moves the clock
+    (nanoseconds), firing timers and running tasks on the way.
+    """
+    cdef Env own
+    cdef EnvLock lock
+    cdef TestSub* subs
+    cdef TestWatch* watches
+    cdef int routing
+    cdef readonly list sent
+    cdef readonly list events
+    cdef readonly list clients          # (subject, queue group) pairs that a client listens on
+
+    def __cinit__(self, int64_t now=1_700_000_000_000_000_000, uint64_t seed=1):
+        env_lock_init(&self.lock)
+        memset(&self.own, 0, sizeof(Env))
+        self.env = &self.own
+        self.own.lock = &self.lock
+        self.own.now = now
+        self.own.mono = 1_000_000_000
+        self.own.files = posix_files()
+        self.own.random = seed
+        self.own.out.ctx = <void*>self
+        self.own.out.send = test_send
+        self.own.out.subscribe = test_subscribe
+        self.own.out.unsubscribe = test_unsubscribe
+        self.own.out.has_interest = test_has_interest
+        self.own.out.watch = test_watch
+        self.own.out.unwatch = test_unwatch
+        self.own.out.event = test_event
+        self.sent = []
+        self.events = []
+        self.clients = []
+
+    def __dealloc__(self):
+        cdef TestSub* sub = self.subs
+        cdef TestWatch* w = self.watches
+        while sub != NULL:
+            self.subs = sub.next
+            bytes_free(&sub.subject)
+            free(sub)
+            sub = self.subs
+        while w != NULL:
+            self.watches = w.next
+            bytes_free(&w.subject)
+            bytes_free(&w.group)
+            free(w)
+            w = self.watches
+        timers_free(&self.own.timers)
+        pthread_mutex_destroy(&self.lock.held)
+        pthread_mutex_destroy(&self.lock.next)
+
+    @property
+    def now(self) -> int:
+        return self.own.now
+
+    @property
+    def mono(self) -> int:
+        return self.own.mono
+
+    def set_now(self, int64_t now) -> None:
+        self.own.now = now
+
+    @property
+    def subscriptions(self) -> list:
+        cdef TestSub* sub = self.subs
+        found = []
+        while sub != NULL:
+            if not sub.closed:
+                found.append(span_bytes(span(sub.subject.data, <uint32_t>sub.subject.n)))
+            sub = sub.next
+        return sorted(found)
+
+    def listen(self, bytes subject, bytes queue=b"") -> None:
+        self.clients.append((subject, queue))
+        self.tell_watches(subject, queue, True)
+
+    def ignore(self, bytes subject, bytes queue=b"") -> None:
+        self.clients.remove((subject, queue))
+        if (subject, queue) not in self.clients:
+            self.tell_watches(subject, queue, False)
+
+    cdef tell_watches(self, bytes subject, bytes queue, bint active):
+        cdef TestWatch* w = self.watches
+        cdef Span s = span_of(subject), g = span_of(queue)
+        while w != NULL:
+            if span_eq(span(w.subject.data, <uint32_t>w.subject.n), s) and \
+                    span_eq(span(w.group.data, <uint32_t>w.group.n), g):
+                w.fn(w.target, active)
+            w = w.next
+
+    def inject(self, bytes subject, bytes data=b"", bytes reply=b"", bytes header=b"") -> int:
+        """Publishes; returns how many of the server's subscriptions took it. Tasks run."""
+        cdef Msg m
+        cdef int n
+        memset(&m, 0, sizeof(Msg))
+        m.dest = span_of(subject)
+        m.subject = m.dest
+        m.reply = span_of(reply)
+        m.header = span_of(header)
+        m.data = span_of(data)
+        m.cid = 1
+        n = self.route(&m)
+        self.run()
+        return n
+
+    cdef int route(self, const Msg* m) noexcept nogil:
+        cdef TestSub* sub = self.subs
+        cdef TestSub** at
+        cdef int n = 0
+        self.routing += 1
+        while sub != NULL:
+            if not sub.closed and subject_matches(span(sub.subject.data, <uint32_t>sub.subject.n), m.dest):
+                n += sub.fn(sub.target, m)
+            sub = sub.next
+        self.routing -= 1
+        if self.routing == 0:
+            at = &self.subs
+            while at[0] != NULL:
+                sub = at[0]
+                if sub.closed:
+                    at[0] = sub.next
+                    bytes_free(&sub.subject)
+                    free(sub)
+                else:
+                    at = &sub.next
+        return n
+
+    def run(self, limit=100_000) -> int:
+        """Runs the tasks that are due; returns how many ran."""
+        cdef uint32_t n = limit
+        with nogil:
+            n = task_run(&self.own.tasks, n)
+        return n
+
+    def advance(self, int64_t ns) -> None:
+        cdef int64_t end = self.own.mono + ns, due
+        while True:
+            self.run()
+            due = timer_next(&self.own.timers)
+            if due > end:
+                break
+            if due > self.own.mono:
+                self.own.now += due - self.own.mono
+                self.own.mono = due
+            with nogil:
+                timer_run(&self.own.timers, self.own.mono, 1000)
+        self.own.now += end - self.own.mono
+        self.own.mono = end
+
+    @property
+    def timers(self) -> int:
+        return self.own.timers.n
+
+    def take(self) -> list:
+        """What went out since the last call."""
+        got = self.sent[:]
+        del self.sent[:]
+        return got
+
+
+cdef int test_send(void* ctx, const Msg* m) noexcept nogil:
+    cdef int n
+    with gil:
+        box = <TestEnv>ctx
+        dest = span_bytes(m.dest)
+        n = sum(1 for subject, _ in box.clients if subject_matches(span_of(subject), m.dest))
+        box.sent.append((dest, span_bytes(m.subject), span_bytes(m.reply), span_bytes(m.header), span_bytes(m.data)))
+        n += box.route(m)
+    return n
+
+
+cdef void* test_subscribe(void* ctx, void* account, Span subject, inbound_fn fn, void* target) noexcept nogil:
+    cdef TestSub* sub = <TestSub*>calloc(1, sizeof(TestSub))
+    if sub == NULL:
+        return NULL
+    bytes_add(&sub.subject, subject.p, subject.n)
+    sub.fn = fn
+    sub.target = target
+    with gil:
+        box = <TestEnv>ctx
+        sub.next = box.subs
+        box.subs = sub
+    return sub
+
+
+cdef void test_unsubscribe(void* ctx, void* handle) noexcept nogil:
+    cdef TestSub** at
+    cdef TestSub* sub = <TestSub*>handle
+    sub.closed = True
+    with gil:
+        box = <TestEnv>ctx
+        if box.routing:
+            return
+        at = &box.subs
+        while at[0] != sub:
+            at = &at[0].next
+        at[0] = sub.next
+    bytes_free(&sub.subject)
+    free(sub)
+
+
+cdef bint test_has_interest(void* ctx, void* account, Span subject) noexcept nogil:
+    with gil:
+        return any(subject_matches(span_of(s), subject) for s, _ in (<TestEnv>ctx).clients)
+
+
+cdef void* test_watch(void* ctx, void* account, Span subject, Span group,
+                      void (*fn)(void* target, bint active) noexcept nogil, void* target) noexcept nogil:
+    cdef TestWatch* w = <TestWatch*>calloc(1, sizeof(TestWatch))
+    cdef bint active
+    if w == NULL:
+        return NULL
+    bytes_add(&w.subject, subject.p, subject.n)
+    bytes_add(&w.group, group.p, group.n)
+    w.fn = fn
+    w.target = target
+    with gil:
+        box = <TestEnv>ctx
+        w.next = box.watches
+        box.watches = w
+        active = (span_bytes(subject), span_bytes(group)) in box.clients
+    fn(target, active)
+    return w
+
+
+cdef void test_unwatch(void* ctx, void* handle) noexcept nogil:
+    cdef TestWatch** at
+    cdef TestWatch* w = <TestWatch*>handle
+    with gil:
+        at = &(<TestEnv>ctx).watches
+        while at[0] != w:
+            at = &at[0].next
+        at[0] = w.next
+    bytes_free(&w.subject)
+    bytes_free(&w.group)
+    free(w)
+
+
+cdef void test_event(void* ctx, const Event* e) noexcept nogil:
+    cdef int i
+    with gil:
+        (<TestEnv>ctx).events.append((
+            e.kind, tuple(span_bytes(e.text[i]) for i in range(3)), tuple(e.num[i] for i in range(5))))

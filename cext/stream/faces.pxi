@@ -1,0 +1,371 @@
+# The face of a stream for the control plane: short calls under the lock, the GIL released. Nothing that was read is
+# made a Python object before the lock is let go.
+
+class StoreError(Exception):
+    """The store could not do what was asked; the text is for the client."""
+
+
+StreamState = namedtuple(
+    "StreamState", "messages bytes first_seq first_ts last_seq last_ts num_subjects num_deleted")
+Message = namedtuple("Message", "subject seq ts headers data")
+
+
+cdef dict STORE_TEXTS = {
+    ST_NO_MEMORY: "out of memory",
+    ST_TOO_LARGE: "message too large",
+    ST_IO: "reading or writing the disk failed",
+    ST_NOT_FOUND: "not found",
+    ST_DAMAGED: "the record is damaged",
+    ST_CLOSED: "the store is closed",
+}
+
+
+cdef int store_checked(int64_t rc) except -1:
+    if rc < 0:
+        raise StoreError(STORE_TEXTS.get(rc, f"store error {rc}"))
+    return 0
+
+
+cdef int copy_record(Copied* c, const Record* r) noexcept nogil:
+    c.seq = r.seq
+    c.ts = r.ts
+    c.n_subject = r.subject.n
+    c.n_header = r.header.n
+    if add_span(&c.b, r.subject) < 0 or add_span(&c.b, r.header) < 0 or add_span(&c.b, r.data) < 0:
+        return ST_NO_MEMORY
+    return ST_OK
+
+
+cdef object copied_message(Copied* c, int rc):
+    cdef const char* p = <const char*>c.b.data
+    cdef size_t body = <size_t>c.n_subject + c.n_header
+    try:
+        if rc == ST_NOT_FOUND:
+            return None
+        store_checked(rc)
+        return Message(p[:c.n_subject], c.seq, c.ts, p[c.n_subject:body], p[body:c.b.n])
+    finally:
+        bytes_free(&c.b)
+
+
+cdef class Patterns:
+    """A compiled filter, held while it is used."""
+    cdef Filter f
+    cdef bint made
+
+    def __cinit__(self, patterns):
+        cdef Py_ssize_t i, n = len(patterns)
+        cdef Span* spans = <Span*>malloc((n + 1) * sizeof(Span))
+        if spans == NULL:
+            raise MemoryError()
+        try:
+            for i in range(n):
+                spans[i] = span_of(patterns[i])
+            if filter_init(&self.f, spans, <uint32_t>n) != ST_OK:
+                raise MemoryError()
+            self.made = True
+        finally:
+            free(spans)
+
+    def __dealloc__(self):
+        if self.made:
+            filter_free(&self.f)
+
+
+cdef struct SubjectList:
+    Bytes b
+    bint failed
+
+
+cdef int note_subject(void* ctx, Span subject, uint64_t count) noexcept nogil:
+    cdef SubjectList* l = <SubjectList*>ctx
+    if bytes_add(&l.b, &count, 8) < 0 or bytes_add(&l.b, &subject.n, 4) < 0 or add_span(&l.b, subject) < 0:
+        l.failed = True
+        return 1
+    return 0
+
+
+cdef int fill_config(StreamConfig* c, object p, Span* subjects) except -1:
+    # Borrows from the parameters, which the caller keeps alive. Texts are ready before any number is asked for.
+    cdef Py_ssize_t i
+    c.name = span_of(p.name)
+    for i in range(len(p.subjects)):
+        subjects[i] = span_of(p.subjects[i])
+    c.subjects = subjects
+    c.n_subjects = <uint32_t>len(p.subjects)
+    c.retention = int(p.retention)
+    c.storage = int(p.storage)
+    c.discard_new = int(p.discard) == 1
+    c.discard_new_per = p.discard_new_per_subject
+    c.max_msgs = p.max_msgs
+    c.max_bytes = p.max_bytes
+    c.max_msgs_per = p.max_msgs_per_subject
+    c.max_msg_size = p.max_msg_size
+    c.max_age = p.max_age
+    c.window = p.duplicate_window
+    c.first_seq = p.first_seq
+    c.no_ack = p.no_ack
+    c.allow_direct = p.allow_direct
+    c.allow_rollup = p.allow_rollup
+    c.sealed = p.sealed
+    c.deny_delete = p.deny_delete
+    c.deny_purge = p.deny_purge
+    return 0
+
+
+cdef int fill_place(StreamConfig* c, StreamFace face) except -1:
+    c.directory = span_of(face.directory)
+    c.domain = span_of(face.domain)
+    c.account_hash = span_of(face.account_hash)
+    c.long_acks = face.place.long_acks
+    c.max_payload = face.place.max_payload
+    c.account_usage = face.place.account_usage
+    c.server_usage = face.place.server_usage
+    return 0
+
+
+cdef class StreamFace:
+    """A stream for the control plane; times are nanoseconds since 1970, sizes bytes.
+
+    Every method takes the engine lock for a short time and may be called from any thread. StoreError: the store
+    could not do it. After `close` every method raises StoreError.
+    """
+
+    cdef int check(self) except -1:
+        if self.s == NULL:
+            raise StoreError("the stream is closed")
+        return 0
+
+    cdef int open(self, EnvBox box, const StreamPlace* place, object params, object directory) except -1:
+        cdef StreamConfig c
+        cdef StoreConfig sc
+        cdef Store* store
+        cdef Committer* committer = box.committer
+        cdef char err[256]
+        cdef Span* subjects
+        self.box = box
+        self.place = place[0]
+        self.domain = span_bytes(place.domain)
+        self.account_hash = span_bytes(place.account_hash)
+        self.directory = os.fsencode(directory) if directory is not None else b""
+        memset(&c, 0, sizeof(StreamConfig))
+        subjects = <Span*>malloc((len(params.subjects) + 1) * sizeof(Span))
+        if subjects == NULL:
+            raise MemoryError()
+        try:
+            fill_config(&c, params, subjects)
+            fill_place(&c, self)
+            store_config(&c, &sc)
+            err[0] = 0
+            with nogil:
+                store = store_open(box.env, committer, &sc, err, sizeof(err))
+            if store == NULL:
+                raise StoreError((<bytes>err).decode("utf-8", "replace"))
+            with nogil:
+                box.enter()
+                self.s = stream_new(box.env, place.account, store, &c)
+                if self.s == NULL:
+                    store_stop(store)
+                box.leave()
+                if self.s == NULL:
+                    store_close(store, False)
+            if self.s == NULL:
+                raise MemoryError()
+        finally:
+            free(subjects)
+        return 0
+
+    cdef void flush(self) noexcept nogil:
+        pass
+
+    def activate(self) -> None:
+        cdef int rc
+        self.check()
+        with nogil:
+            self.box.enter()
+            rc = stream_activate(self.s)
+            self.box.leave()
+        if rc < 0:
+            raise StoreError("out of memory")
+
+    def update(self, params) -> None:
+        cdef StreamConfig c
+        cdef int rc
+        cdef Span* subjects
+        self.check()
+        memset(&c, 0, sizeof(StreamConfig))
+        subjects = <Span*>malloc((len(params.subjects) + 1) * sizeof(Span))
+        if subjects == NULL:
+            raise MemoryError()
+        try:
+            fill_config(&c, params, subjects)
+            fill_place(&c, self)
+            with nogil:
+                self.box.enter()
+                rc = stream_update(self.s, &c)
+                self.box.leave()
+            store_checked(rc)
+        finally:
+            free(subjects)
+
+    def state(self):
+        cdef StoreState st
+        self.check()
+        with nogil:
+            self.box.enter()
+            store_state(self.s.store, &st)
+            self.box.leave()
+        return StreamState(st.msgs, st.bytes, st.first_seq, st.first_ts, st.last_seq, st.last_ts, st.num_subjects,
+                           st.num_deleted)
+
+    def deleted(self) -> list:
+        cdef uint64_t start = 0, n
+        cdef uint64_t page[4096]
+        found = []
+        while True:
+            self.check()
+            with nogil:
+                self.box.enter()
+                n = store_deleted(self.s.store, start, page, 4096)
+                self.box.leave()
+            for i in range(n):
+                found.append(page[i])
+            if n < 4096:
+                return found
+            start = page[n - 1] + 1
+
+    def subjects(self, bytes filter not None) -> dict:
+        cdef Patterns f = Patterns((filter,))
+        cdef SubjectList l
+        cdef uint64_t count
+        cdef uint32_t n
+        cdef size_t at = 0
+        self.check()
+        memset(&l, 0, sizeof(SubjectList))
+        with nogil:
+            self.box.enter()
+            store_subjects(self.s.store, &f.f, note_subject, &l)
+            self.box.leave()
+        try:
+            if l.failed:
+                raise StoreError("out of memory")
+            found = {}
+            while at < l.b.n:
+                memcpy(&count, l.b.data + at, 8)
+                memcpy(&n, l.b.data + at + 8, 4)
+                found[(<const char*>l.b.data)[at + 12:at + 12 + n]] = count
+                at += 12 + n
+            return found
+        finally:
+            bytes_free(&l.b)
+
+    def purge(self, filter, uint64_t seq, uint64_t keep) -> int:
+        cdef Patterns f = Patterns(() if filter is None else (filter,))
+        cdef bint all = filter is None
+        cdef int64_t n
+        self.check()
+        with nogil:
+            self.box.enter()
+            n = stream_purge(self.s, NULL if all else &f.f, seq, keep)
+            self.box.leave()
+        store_checked(n)
+        return n
+
+    def get(self, uint64_t seq):
+        cdef Record r
+        cdef Copied c
+        cdef int rc
+        self.check()
+        memset(&c, 0, sizeof(Copied))
+        with nogil:
+            self.box.enter()
+            rc = store_load(self.s.store, seq, &r)
+            if rc == ST_OK:
+                rc = copy_record(&c, &r)
+            self.box.leave()
+        return copied_message(&c, rc)
+
+    def last_for(self, bytes filter not None):
+        cdef Patterns f = Patterns((filter,))
+        cdef Record r
+        cdef Copied c
+        cdef int rc = ST_NOT_FOUND
+        cdef uint64_t seq
+        self.check()
+        memset(&c, 0, sizeof(Copied))
+        with nogil:
+            self.box.enter()
+            seq = store_last_match(self.s.store, &f.f)
+            if seq:
+                rc = store_load(self.s.store, seq, &r)
+            if rc == ST_OK:
+                rc = copy_record(&c, &r)
+            self.box.leave()
+        return copied_message(&c, rc)
+
+    def next_for(self, bytes filter not None, uint64_t seq):
+        cdef Patterns f = Patterns((filter,) if filter else ())
+        cdef bint all = not filter
+        cdef Record r
+        cdef Copied c
+        cdef int rc
+        self.check()
+        memset(&c, 0, sizeof(Copied))
+        with nogil:
+            self.box.enter()
+            rc = store_next(self.s.store, NULL if all else &f.f, seq, &r)
+            if rc == ST_OK:
+                rc = copy_record(&c, &r)
+            self.box.leave()
+        return copied_message(&c, rc)
+
+    def at_time(self, int64_t ts) -> int:
+        cdef uint64_t seq
+        self.check()
+        with nogil:
+            self.box.enter()
+            seq = store_seq_at(self.s.store, ts)
+            self.box.leave()
+        return seq
+
+    def delete(self, uint64_t seq, bint erase) -> bool:
+        cdef int rc
+        self.check()
+        with nogil:
+            self.box.enter()
+            rc = stream_delete(self.s, seq, erase)
+            self.box.leave()
+        if rc == ST_NOT_FOUND:
+            return False
+        store_checked(rc)
+        return True
+
+    def wait_durable(self) -> None:
+        cdef uint64_t ticket
+        cdef int error = 0
+        self.check()
+        with nogil:
+            self.box.enter()
+            self.flush()
+            ticket = store_ticket(self.s.store)
+            while error == 0 and store_durable_ticket(self.s.store) < ticket:
+                pthread_cond_wait(<pthread_cond_t*>self.s.durable, &self.box.env.lock.held)
+                error = self.s.failed_errno
+            self.box.leave()
+        if error:
+            raise StoreError(f"writing to disk failed: {os.strerror(error)}")
+
+    def close(self, bint delete) -> None:
+        cdef Stream* s = self.s
+        cdef Store* store
+        if s == NULL:
+            return
+        self.s = NULL
+        store = s.store
+        with nogil:
+            self.box.enter()
+            stream_stop(s)
+            store_stop(store)
+            stream_free(s)
+            self.box.leave()
+            store_close(store, delete)

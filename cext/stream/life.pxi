@@ -1,0 +1,296 @@
+# A stream's life: its configuration, its subscriptions, what its store tells, and changes on request.
+
+cdef enum:
+    ACK_ROOM = 4096             # of a PubAck
+    ACK_TAIL = 64               # of which behind its constant start
+
+
+# ---- configuration -----------------------------------------------------------------------------------------
+
+cdef void place_text(uint8_t** at, Span* s) noexcept nogil:
+    if s.n:
+        memcpy(at[0], s.p, s.n)
+    s.p = at[0]
+    at[0] += s.n
+
+
+cdef int config_take(StreamConfig* to, uint8_t** texts, const StreamConfig* cfg) noexcept nogil:
+    # A copy whose texts lie in one allocation: the subjects' spans, then all bytes. 0 | -1 no memory
+    cdef size_t n = cfg.name.n + cfg.directory.n + cfg.domain.n + cfg.account_hash.n
+    cdef uint32_t i
+    cdef uint8_t* at
+    cdef Span* subjects
+    for i in range(cfg.n_subjects):
+        n += cfg.subjects[i].n
+    at = <uint8_t*>malloc(n + cfg.n_subjects * sizeof(Span) + 1)
+    if at == NULL:
+        return -1
+    texts[0] = at
+    to[0] = cfg[0]
+    subjects = <Span*>at
+    at += cfg.n_subjects * sizeof(Span)
+    for i in range(cfg.n_subjects):
+        subjects[i] = cfg.subjects[i]
+        place_text(&at, &subjects[i])
+    to.subjects = subjects
+    place_text(&at, &to.name)
+    place_text(&at, &to.directory)
+    place_text(&at, &to.domain)
+    place_text(&at, &to.account_hash)
+    return 0
+
+
+cdef int texts_prepare(Stream* s) noexcept nogil:
+    # The constant parts of PubAcks.
+    cdef Bytes* b = &s.ack_prefix
+    if (add_text(b, b"{\"stream\":\"") < 0 or add_json_text(b, s.cfg.name) < 0 or add_text(b, b"\"") < 0):
+        return -1
+    if bytes_add(&s.error_suffix, b",", 1) < 0 or bytes_add(&s.error_suffix, b.data + 1, b.n - 1) < 0:
+        return -1
+    if add_text(&s.error_suffix, b",\"seq\":0}") < 0:
+        return -1
+    if s.cfg.domain.n:
+        if (add_text(b, b",\"domain\":\"") < 0 or add_json_text(b, s.cfg.domain) < 0 or add_text(b, b"\"") < 0):
+            return -1
+    if add_text(b, b",\"seq\":") < 0:
+        return -1
+    return 0 if b.n <= ACK_ROOM - ACK_TAIL else -1
+
+
+cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfig* cfg) noexcept nogil:
+    cdef Stream* s = <Stream*>calloc(1, sizeof(Stream))
+    if s == NULL:
+        return NULL
+    s.env = env
+    s.account = account
+    s.store = store
+    s.dedupe.timer.fn = dedupe_expire
+    s.dedupe.timer.owner = s
+    s.durable = calloc(1, sizeof(pthread_cond_t))
+    if s.durable != NULL:
+        pthread_cond_init(<pthread_cond_t*>s.durable, NULL)
+    if s.durable == NULL or config_take(&s.cfg, &s.texts, cfg) < 0 or texts_prepare(s) < 0:
+        stream_free(s)
+        return NULL
+    store_listen(store, on_removed, on_durable, s)
+    return s
+
+
+cdef void stream_free(Stream* s) noexcept nogil:
+    if s.durable != NULL:
+        pthread_cond_destroy(<pthread_cond_t*>s.durable)
+        free(s.durable)
+    dedupe_free(s)
+    fifo_free(&s.acks)
+    fifo_free(&s.answers)
+    bytes_free(&s.ack_prefix)
+    bytes_free(&s.error_suffix)
+    bytes_free(&s.last_id)
+    u64map_free(&s.needed)
+    watch_free(&s.watchers)
+    free(s.subs)
+    free(s.texts)
+    free(s)
+
+
+# ---- subscriptions -----------------------------------------------------------------------------------------
+
+cdef void unsubscribe_all(Env* env, void** subs, uint32_t n) noexcept nogil:
+    cdef uint32_t i
+    for i in range(n):
+        if subs[i] != NULL:
+            env.out.unsubscribe(env.out.ctx, subs[i])
+            subs[i] = NULL
+
+
+cdef void** subscribe_all(Stream* s, const StreamConfig* cfg) noexcept nogil:
+    # Handles of all subjects, or NULL and nothing subscribed.
+    cdef void** subs = <void**>calloc(cfg.n_subjects + 1, sizeof(void*))
+    cdef uint32_t i
+    if subs == NULL:
+        return NULL
+    for i in range(cfg.n_subjects):
+        subs[i] = s.env.out.subscribe(s.env.out.ctx, s.account, cfg.subjects[i], publish_inbound, s)
+        if subs[i] == NULL:
+            unsubscribe_all(s.env, subs, i)
+            free(subs)
+            return NULL
+    return subs
+
+
+cdef int subscribe_direct(Stream* s) noexcept nogil:
+    cdef Bytes b
+    cdef int rc = -1
+    memset(&b, 0, sizeof(Bytes))
+    if add_text(&b, b"$JS.API.DIRECT.GET.") == 0 and add_span(&b, s.cfg.name) == 0 and add_text(&b, b".>") == 0:
+        s.direct[0] = s.env.out.subscribe(s.env.out.ctx, s.account, span(b.data, <uint32_t>b.n - 2),
+                                          direct_inbound, s)
+        s.direct[1] = s.env.out.subscribe(s.env.out.ctx, s.account, span(b.data, <uint32_t>b.n),
+                                          direct_subject_inbound, s)
+        rc = 0 if s.direct[0] != NULL and s.direct[1] != NULL else -1
+    bytes_free(&b)
+    if rc < 0:
+        unsubscribe_all(s.env, s.direct, 2)
+    return rc
+
+
+cdef int stream_activate(Stream* s) noexcept nogil:
+    cdef StoreState state
+    store_state(s.store, &state)
+    s.told = state.last_seq
+    dedupe_rebuild(s)
+    stream_recount(s)
+    stream_count_bytes(s)
+    s.subs = subscribe_all(s, &s.cfg)
+    if s.subs == NULL:
+        return -1
+    s.n_subs = s.cfg.n_subjects
+    if s.cfg.allow_direct and subscribe_direct(s) < 0:
+        unsubscribe_all(s.env, s.subs, s.n_subs)
+        free(s.subs)
+        s.subs = NULL
+        s.n_subs = 0
+        return -1
+    s.active = True
+    return 0
+
+
+cdef void store_config(const StreamConfig* cfg, StoreConfig* to) noexcept nogil:
+    memset(to, 0, sizeof(StoreConfig))
+    to.storage = cfg.storage
+    to.name = cfg.name
+    to.directory = cfg.directory
+    to.max_msgs = cfg.max_msgs
+    to.max_bytes = cfg.max_bytes
+    to.max_age = cfg.max_age
+    to.max_msgs_per = cfg.max_msgs_per
+    to.trim = not cfg.discard_new
+    to.first_seq = cfg.first_seq
+    to.retention = cfg.retention
+
+
+cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil:
+    cdef StreamConfig new, old = s.cfg
+    cdef StoreConfig limits
+    cdef uint8_t* texts
+    cdef void** subs = NULL
+    cdef int rc
+    if config_take(&new, &texts, cfg) < 0:
+        return -1
+    if s.active:
+        subs = subscribe_all(s, &new)               # first the new ones: nothing is missed between
+        if subs == NULL:
+            free(texts)
+            return -1
+        unsubscribe_all(s.env, s.subs, s.n_subs)
+        free(s.subs)
+        s.subs = subs
+        s.n_subs = new.n_subjects
+    free(s.texts)
+    s.texts = texts
+    s.cfg = new
+    if old.window != new.window:
+        dedupe_window_changed(s)
+    if s.active and old.allow_direct and not new.allow_direct:
+        unsubscribe_all(s.env, s.direct, 2)
+    elif s.active and new.allow_direct and not old.allow_direct and subscribe_direct(s) < 0:
+        s.cfg.allow_direct = False
+        return -1
+    store_config(&new, &limits)
+    rc = store_update(s.store, &limits)
+    if old.retention != new.retention:
+        stream_recount(s)
+    stream_count_bytes(s)
+    return rc
+
+
+cdef void stream_stop(Stream* s) noexcept nogil:
+    if s.subs != NULL:
+        unsubscribe_all(s.env, s.subs, s.n_subs)
+    unsubscribe_all(s.env, s.direct, 2)
+    s.n_subs = 0
+    s.active = False
+    direct_stop(s)
+    timer_cancel(&s.env.timers, &s.dedupe.timer)
+    store_listen(s.store, NULL, NULL, NULL)
+    add_used(s.cfg.account_usage, -s.counted)
+    add_used(s.cfg.server_usage, -s.counted)
+    s.counted = 0
+    pthread_cond_broadcast(<pthread_cond_t*>s.durable)
+
+
+# ---- what the store tells ------------------------------------------------------------------------------------
+
+cdef inline void add_used(Usage* u, int64_t more) noexcept nogil:
+    if u != NULL:
+        u.used += more
+
+
+cdef void stream_count_bytes(Stream* s) noexcept nogil:
+    # Brings the usages up to date with what the store holds.
+    cdef StoreState state
+    cdef int64_t more
+    if s.cfg.account_usage == NULL and s.cfg.server_usage == NULL:
+        return
+    store_state(s.store, &state)
+    more = <int64_t>state.bytes - s.counted
+    s.counted = <int64_t>state.bytes
+    add_used(s.cfg.account_usage, more)
+    add_used(s.cfg.server_usage, more)
+
+
+cdef void drop_needed(Stream* s) noexcept nogil:
+    # All below the first sequence is gone.
+    cdef StoreState state
+    cdef uint32_t i = 0, cap
+    store_state(s.store, &state)
+    while i < s.needed.cap:
+        if s.needed.keys[i] == 0 or s.needed.keys[i] >= state.first_seq:
+            i += 1
+            continue
+        cap = s.needed.cap
+        u64map_del(&s.needed, s.needed.keys[i])     # another key moves to this place, or all to another table
+        if s.needed.cap != cap:
+            i = 0
+
+
+cdef void on_removed(void* ctx, uint64_t seq, Span subject, int reason) noexcept nogil:
+    cdef Stream* s = <Stream*>ctx
+    cdef Telling t
+    if seq == 0:
+        drop_needed(s)
+    elif s.needed.n:
+        u64map_del(&s.needed, seq)
+    if seq > s.told:
+        s.newest_gone = True
+    if s.watchers.n and seq and not s.purging:
+        t.seq = seq
+        t.reason = reason
+        watch_match(&s.watchers, subject, tell_removed, &t)
+    if reason == RM_AGE:
+        stream_count_bytes(s)
+
+
+# ---- changes on request ----------------------------------------------------------------------------------------
+
+cdef int64_t stream_purge(Stream* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil:
+    # One notice to the consumers at the end, where telling each message would cost more.
+    cdef Watcher* w
+    cdef Watcher* after
+    cdef int64_t n
+    s.purging = True
+    n = store_purge(s.store, filter, seq, keep)
+    s.purging = False
+    w = s.watchers.first
+    while w != NULL:
+        after = w.next
+        w.purged(w)
+        w = after
+    stream_count_bytes(s)
+    return n
+
+
+cdef int stream_delete(Stream* s, uint64_t seq, bint erase) noexcept nogil:
+    cdef int rc = store_remove(s.store, seq, erase)
+    stream_count_bytes(s)
+    return rc

@@ -1,0 +1,372 @@
+# A publish: the checks in the order in which clients see their errors, then the store, the ack and the consumers.
+
+cdef struct PubHeaders:
+    # The values of the headers that a publish looks at; .p is NULL where there is none.
+    Span msg_id
+    Span stream
+    Span last_seq
+    Span subject_seq
+    Span subject_seq_of
+    Span last_msg_id
+    Span rollup
+    Span ttl
+    Span incr
+    Span batch
+    bint schedule
+    bint request_info
+
+
+cdef inline bint name_is(Span line, const char* name, uint32_t n, Span* value) noexcept nogil:
+    # A line "name: value", blanks before the value skipped; only the first one counts.
+    if line.n < n or memcmp(line.p, name, n) != 0 or value.p != NULL:
+        return False
+    value[0] = span(line.p + n, line.n - n)
+    while value.n and (value.p[0] == 32 or value.p[0] == 9):
+        value.p += 1
+        value.n -= 1
+    return True
+
+
+cdef void note_header(PubHeaders* h, Span line) noexcept nogil:
+    # A line that starts with "Nats-".
+    cdef uint8_t c = line.p[5] if line.n > 5 else 0
+    cdef Span any
+    any.p = NULL
+    if c == 77:                                                                 # M
+        name_is(line, b"Nats-Msg-Id:", 12, &h.msg_id)
+    elif c == 69:                                                               # E
+        if (name_is(line, b"Nats-Expected-Stream:", 21, &h.stream)
+                or name_is(line, b"Nats-Expected-Last-Sequence:", 28, &h.last_seq)
+                or name_is(line, b"Nats-Expected-Last-Subject-Sequence:", 36, &h.subject_seq)
+                or name_is(line, b"Nats-Expected-Last-Subject-Sequence-Subject:", 44, &h.subject_seq_of)):
+            return
+        name_is(line, b"Nats-Expected-Last-Msg-Id:", 26, &h.last_msg_id)
+    elif c == 82:                                                               # R
+        if not name_is(line, b"Nats-Rollup:", 12, &h.rollup) and name_is(line, b"Nats-Request-Info:", 18, &any):
+            h.request_info = True
+    elif c == 84:                                                               # T
+        name_is(line, b"Nats-TTL:", 9, &h.ttl)
+    elif c == 73:                                                               # I
+        name_is(line, b"Nats-Incr:", 10, &h.incr)
+    elif c == 66:                                                               # B
+        name_is(line, b"Nats-Batch-Id:", 14, &h.batch)
+    elif c == 83:                                                               # S
+        if line.n > 13 and memcmp(line.p, b"Nats-Schedule", 13) == 0:
+            h.schedule = True
+
+
+cdef const uint8_t* line_end(const uint8_t* p, const uint8_t* end) noexcept nogil:
+    # Where the CRLF starts, or the end.
+    cdef const uint8_t* cr
+    while p < end:
+        cr = <const uint8_t*>memchr(p, 13, end - p)
+        if cr == NULL or cr + 1 >= end:
+            return end
+        if cr[1] == 10:
+            return cr
+        p = cr + 1
+    return end
+
+
+cdef void read_headers(PubHeaders* h, Span block) noexcept nogil:
+    cdef const uint8_t* p = block.p
+    cdef const uint8_t* end = block.p + block.n
+    cdef const uint8_t* stop
+    memset(h, 0, sizeof(PubHeaders))
+    p = line_end(p, end) + 2                                # behind the status line
+    while p < end:
+        stop = line_end(p, end)
+        if stop - p > 8 and memcmp(p, b"Nats-", 5) == 0:
+            note_header(h, span(p, <uint32_t>(stop - p)))
+        p = stop + 2
+
+
+cdef bint ttl_valid(Span ttl, bint* never) noexcept nogil:
+    cdef int64_t ns
+    cdef uint64_t seconds
+    never[0] = False
+    if key_is(ttl, b"never"):
+        never[0] = True
+        return True
+    if get_u64(ttl, &seconds):
+        return 0 < seconds <= <uint64_t>INT64_MAX // SECOND
+    return get_duration(ttl, &ns) and ns >= SECOND
+
+
+cdef bint is_integer(Span s) noexcept nogil:
+    cdef uint32_t i
+    if s.n and (s.p[0] == 43 or s.p[0] == 45):
+        s.p += 1
+        s.n -= 1
+    for i in range(s.n):
+        if s.p[i] < 48 or s.p[i] > 57:
+            return False
+    return s.n > 0
+
+
+cdef uint64_t last_of_pattern(Stream* s, Span pattern) noexcept nogil:
+    # The last sequence on a subject, which may have wildcards; 0 if there is none.
+    cdef Filter f
+    cdef uint64_t seq
+    if subject_is_literal(pattern):
+        return store_last_of(s.store, pattern)
+    if filter_init(&f, &pattern, 1) != ST_OK:
+        return 0
+    seq = store_last_match(s.store, &f)
+    filter_free(&f)
+    return seq
+
+
+# ---- checks: 0 goes on, 1 has been answered ----------------------------------------------------------------
+
+cdef int check_batch(Stream* s, const Msg* m) noexcept nogil:
+    # Batches are not stored yet.
+    if s.cfg.sealed:
+        return publish_failed(s, m, 400, 10109, b"invalid operation on sealed stream")
+    if s.cfg.max_msg_size >= 0 and <int64_t>m.header.n + m.data.n > s.cfg.max_msg_size:
+        return publish_failed(s, m, 400, 10054, b"message size exceeds maximum allowed")
+    return publish_failed(s, m, 400, 10174, b"atomic publish is disabled")
+
+
+cdef int check_expected(Stream* s, const Msg* m, const PubHeaders* h, uint64_t last) noexcept nogil:
+    cdef uint64_t want, have
+    if h.stream.n and not span_eq(h.stream, s.cfg.name):
+        return publish_failed(s, m, 400, 10060, b"expected stream does not match")
+    cdef bint never
+    if h.ttl.n and ttl_valid(h.ttl, &never):
+        return publish_failed(s, m, 400, 10166, b"per-message TTL is disabled")
+    if h.subject_seq.n:
+        have = last_of_pattern(s, h.subject_seq_of if h.subject_seq_of.n else m.dest)
+        if not get_u64(h.subject_seq, &want) or want != have:
+            return publish_failed_seq(s, m, have)
+    elif h.subject_seq_of.n:
+        return publish_failed(s, m, 400, 10193, b"missing sequence for expected last sequence per subject")
+    if h.last_seq.n and (not get_u64(h.last_seq, &want) or want != last):
+        return publish_failed_seq(s, m, last)
+    if h.schedule:
+        return publish_failed(s, m, 400, 10188, b"message schedules is disabled")
+    return 0
+
+
+cdef int check_duplicate(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
+    cdef uint64_t seq
+    if h.msg_id.n and s.cfg.window > 0 and dedupe_find(&s.dedupe, h.msg_id, &seq):
+        pub_ack(s, m.reply, seq, True)
+        return 1
+    if h.last_msg_id.n and not span_eq(h.last_msg_id, span(s.last_id.data, <uint32_t>s.last_id.n)):
+        return publish_failed_with(s, m, 400, 10070, b"wrong last msg ID: ",
+                                   span(s.last_id.data, <uint32_t>s.last_id.n))
+    return 0
+
+
+cdef int check_rollup(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
+    cdef Bytes text
+    if h.rollup.n == 0:
+        return 0
+    if not s.cfg.allow_rollup or s.cfg.deny_purge:
+        return publish_failed(s, m, 500, 10111, b"rollup not permitted")
+    if key_is(h.rollup, b"sub") or key_is(h.rollup, b"all"):
+        return 0
+    memset(&text, 0, sizeof(Bytes))
+    if (add_text(&text, b"rollup value invalid: \"") == 0 and add_span(&text, h.rollup) == 0
+            and add_text(&text, b"\"") == 0):
+        send_pub_error(s, m.reply, 500, 10111, span(text.data, <uint32_t>text.n))
+    bytes_free(&text)
+    return 1
+
+
+cdef bint over(const Usage* u, uint64_t more) noexcept nogil:
+    return u != NULL and u.max >= 0 and u.used + <int64_t>more > u.max
+
+
+cdef int check_sizes(Stream* s, const Msg* m) noexcept nogil:
+    if s.cfg.max_msg_size >= 0 and <int64_t>m.header.n + m.data.n > s.cfg.max_msg_size:
+        return publish_failed(s, m, 400, 10054, b"message size exceeds maximum allowed")
+    if m.header.n > 65535:
+        return publish_failed(s, m, 400, 10097, b"header size exceeds maximum allowed of 64k")
+    if over(s.cfg.server_usage, store_size_of(s.store, m.dest, m.header, m.data)):
+        return publish_failed(s, m, 503, 10023, b"insufficient resources")
+    return 0
+
+
+cdef int check_discard_new(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
+    cdef bint full_subject = (s.cfg.max_msgs_per > 0
+                              and store_count_of(s.store, m.dest) >= <uint64_t>s.cfg.max_msgs_per)
+    cdef uint64_t size, freed = 0
+    cdef Record oldest
+    cdef Filter f
+    if full_subject and s.cfg.discard_new_per and h.rollup.n == 0:
+        return publish_failed(s, m, 503, 10077, b"maximum messages per subject exceeded")
+    if s.cfg.max_msgs >= 0 and state.msgs >= <uint64_t>s.cfg.max_msgs and not full_subject:
+        return publish_failed(s, m, 503, 10077, b"maximum messages exceeded")
+    if s.cfg.max_bytes < 0:
+        return 0
+    size = store_size_of(s.store, m.dest, m.header, m.data)
+    if state.bytes + size <= <uint64_t>s.cfg.max_bytes:
+        return 0
+    if full_subject and filter_init(&f, &m.dest, 1) == ST_OK:
+        if store_next(s.store, &f, 0, &oldest) == ST_OK:
+            freed = store_size_of(s.store, oldest.subject, oldest.header, oldest.data)
+        filter_free(&f)
+    if freed < size:
+        return publish_failed(s, m, 503, 10077, b"maximum bytes exceeded")
+    return 0
+
+
+# ---- storing ------------------------------------------------------------------------------------------------------
+
+cdef const char* store_text(int rc) noexcept nogil:
+    if rc == ST_TOO_LARGE:
+        return b"message too large"
+    if rc == ST_NO_MEMORY:
+        return b"out of memory"
+    if rc == ST_CLOSED:
+        return b"store is closed"
+    return b"writing to disk failed"
+
+
+cdef void roll_up(Stream* s, Span subject, Span kind) noexcept nogil:
+    # Only the message just stored stays, of its subject or of all.
+    cdef Filter f
+    cdef Span pattern = subject
+    if key_is(kind, b"all"):
+        stream_purge(s, NULL, 0, 1)
+    elif filter_init(&f, &pattern, 1) == ST_OK:
+        store_purge(s.store, &f, 0, 1)          # few messages: each is told to the consumers
+        filter_free(&f)
+
+
+cdef void tell_watchers(Stream* s, Span subject, uint64_t seq) noexcept nogil:
+    cdef Telling t
+    t.seq = seq
+    t.count = 0
+    s.told = seq
+    if s.watchers.n:
+        watch_match(&s.watchers, subject, tell_stored, &t)
+    if s.cfg.retention != RETAIN_INTEREST or s.newest_gone:
+        return
+    if t.count > 1:
+        u64map_put(&s.needed, seq, t.count)
+    elif t.count == 0:
+        store_remove(s.store, seq, False)       # filters match, but all start later
+
+
+cdef void remember_id(Stream* s, Span id, uint64_t seq) noexcept nogil:
+    s.last_id.n = 0
+    if id.n:
+        bytes_add(&s.last_id, id.p, id.n)
+        if s.cfg.window > 0:
+            dedupe_add(s, id, seq, s.env.now)
+
+
+cdef int store_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
+    cdef uint64_t seq
+    cdef int rc
+    s.newest_gone = False
+    rc = store_append(s.store, m.dest, m.header, m.data, s.env.now, &seq)
+    if rc != ST_OK:
+        return publish_failed(s, m, 503, 10077, store_text(rc))
+    remember_id(s, h.msg_id, seq)
+    tell_watchers(s, m.dest, seq)
+    if h.rollup.n:
+        roll_up(s, m.dest, h.rollup)
+    stream_count_bytes(s)
+    pub_ack(s, m.reply, seq, False)
+    return 1
+
+
+cdef int skip_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
+    # Interest retention, and nobody is interested: the sequence is used up.
+    cdef uint64_t seq
+    cdef int rc = store_skip(s.store, &seq)
+    if rc != ST_OK:
+        return publish_failed(s, m, 503, 10077, store_text(rc))
+    remember_id(s, h.msg_id, seq)
+    pub_ack(s, m.reply, seq, False)
+    return 1
+
+
+cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
+    cdef StoreState state
+    cdef bint never
+    store_state(s.store, &state)
+    if s.cfg.sealed:
+        return publish_failed(s, m, 400, 10109, b"invalid operation on sealed stream")
+    if h.incr.p != NULL:
+        if not is_integer(h.incr):
+            return publish_failed(s, m, 400, 10171, b"message counter increment is invalid")
+        return publish_failed(s, m, 400, 10168, b"message counters is disabled")
+    if (check_expected(s, m, h, state.last_seq) or check_duplicate(s, m, h) or check_rollup(s, m, h)
+            or check_sizes(s, m)):
+        return 1
+    if s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, m.dest):
+        return skip_publish(s, m, h)
+    if over(s.cfg.account_usage, store_size_of(s.store, m.dest, m.header, m.data)):
+        return publish_failed(s, m, 400, 10002, b"resource limits exceeded for account")
+    if h.ttl.n and not ttl_valid(h.ttl, &never):
+        return publish_failed(s, m, 400, 10165, b"invalid per-message TTL")
+    if s.cfg.discard_new and check_discard_new(s, m, h, &state):
+        return 1
+    return store_publish(s, m, h)
+
+
+# ---- headers that are stored changed -----------------------------------------------------------------------------
+
+cdef int rewrite_headers(Span block, Bytes* b) noexcept nogil:
+    # The block without a status and without Nats-Request-Info; empty when no line is left. 0 | -1 no memory
+    cdef const uint8_t* p = block.p
+    cdef const uint8_t* end = block.p + block.n
+    cdef const uint8_t* stop
+    cdef size_t start
+    if bytes_add(b, b"NATS/1.0\r\n", 10) < 0:
+        return -1
+    start = b.n
+    p = line_end(p, end) + 2
+    while p < end:
+        stop = line_end(p, end)
+        if stop > p and not (stop - p >= 18 and memcmp(p, b"Nats-Request-Info:", 18) == 0):
+            if bytes_add(b, p, stop - p) < 0 or bytes_add(b, b"\r\n", 2) < 0:
+                return -1
+        p = stop + 2
+    if b.n == start:
+        b.n = 0
+        return 0
+    return bytes_add(b, b"\r\n", 2)
+
+
+cdef int publish_rewritten(Stream* s, const Msg* m) noexcept nogil:
+    cdef Msg clean = m[0]
+    cdef PubHeaders h
+    cdef Bytes b
+    memset(&b, 0, sizeof(Bytes))
+    if rewrite_headers(m.header, &b) < 0:
+        publish_failed(s, m, 503, 10077, b"out of memory")
+    else:
+        clean.header = span(b.data, <uint32_t>b.n)
+        read_headers(&h, clean.header)
+        publish_checked(s, &clean, &h)
+    bytes_free(&b)
+    return 1
+
+
+cdef inline bint ends_fast(Span reply) noexcept nogil:
+    return reply.n > 4 and memcmp(reply.p + reply.n - 4, b".$FI", 4) == 0
+
+
+cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil:
+    cdef PubHeaders h
+    if m.reply.n and ends_fast(m.reply):
+        return publish_failed(s, m, 400, 10205, b"batch publish is disabled")
+    if m.header.n == 0:
+        memset(&h, 0, sizeof(PubHeaders))
+        return publish_checked(s, m, &h)
+    read_headers(&h, m.header)
+    if h.batch.n:
+        return check_batch(s, m)
+    if h.request_info or m.header.n <= 12 or memcmp(m.header.p, b"NATS/1.0\r\n", 10) != 0:
+        return publish_rewritten(s, m)
+    return publish_checked(s, m, &h)
+
+
+cdef int publish_inbound(void* target, const Msg* m) noexcept nogil:
+    return stream_publish(<Stream*>target, m)

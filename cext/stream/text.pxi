@@ -1,0 +1,348 @@
+# Numbers, durations and times in the forms that NATS writes them: decimal, Go's durations, RFC 3339.
+
+cdef enum:
+    SECOND = 1000000000
+
+cdef uint32_t put_u64(uint8_t* p, uint64_t v) noexcept nogil:
+    cdef uint8_t digits[20]
+    cdef uint32_t i = 20, n
+    while v >= 10:
+        i -= 1
+        digits[i] = <uint8_t>(48 + v % 10)
+        v = v // 10
+    i -= 1
+    digits[i] = <uint8_t>(48 + v)
+    n = 20 - i
+    memcpy(p, digits + i, n)
+    return n
+
+
+cdef bint get_u64(Span s, uint64_t* v) noexcept nogil:
+    cdef uint64_t x = 0, d
+    cdef uint32_t i
+    if s.n == 0 or s.n > 20:
+        return False
+    for i in range(s.n):
+        if s.p[i] < 48 or s.p[i] > 57:
+            return False
+        d = s.p[i] - 48
+        if x > (UINT64_MAX - d) // 10:
+            return False
+        x = x * 10 + d
+    v[0] = x
+    return True
+
+
+cdef inline bint is_blank(uint8_t c) noexcept nogil:
+    return c == 32 or (9 <= c <= 13)
+
+
+cdef Span trimmed(Span s) noexcept nogil:
+    while s.n and is_blank(s.p[0]):
+        s.p += 1
+        s.n -= 1
+    while s.n and is_blank(s.p[s.n - 1]):
+        s.n -= 1
+    return s
+
+
+cdef inline uint8_t lower(uint8_t c) noexcept nogil:
+    return c + 32 if 65 <= c <= 90 else c
+
+
+cdef bint key_is(Span key, const char* name) noexcept nogil:
+    cdef uint32_t i
+    for i in range(key.n):
+        if name[i] == 0 or lower(key.p[i]) != <uint8_t>name[i]:
+            return False
+    return name[key.n] == 0
+
+
+# ---- durations ---------------------------------------------------------------------------------------
+
+cdef int64_t duration_unit(Span* s) noexcept nogil:
+    # Takes a unit off the front; its nanoseconds, 0 if there is none.
+    cdef uint32_t n = 1
+    cdef int64_t unit = 0
+    cdef uint8_t c, d
+    if s.n == 0:
+        return 0
+    c = s.p[0]
+    d = s.p[1] if s.n > 1 else 0
+    if d == 115 and (c == 110 or c == 117 or c == 109):             # ns us ms
+        unit = 1 if c == 110 else (1000 if c == 117 else 1000000)
+        n = 2
+    elif s.n > 2 and s.p[2] == 115 and ((c == 0xC2 and d == 0xB5) or (c == 0xCE and d == 0xBC)):    # the two letters mu
+        unit = 1000
+        n = 3
+    elif c == 115:
+        unit = SECOND
+    elif c == 109:
+        unit = <int64_t>60 * SECOND
+    elif c == 104:
+        unit = <int64_t>3600 * SECOND
+    else:
+        return 0
+    s.p += n
+    s.n -= n
+    return unit
+
+
+cdef bint get_duration(Span s, int64_t* ns) noexcept nogil:
+    cdef bint negative = False, digits
+    cdef int64_t total = 0, whole, unit
+    cdef double fraction, scale
+    if s.n and (s.p[0] == 45 or s.p[0] == 43):
+        negative = s.p[0] == 45
+        s.p += 1
+        s.n -= 1
+    if s.n == 1 and s.p[0] == 48:
+        ns[0] = 0
+        return True
+    if s.n == 0:
+        return False
+    while s.n:
+        whole = 0
+        digits = False
+        fraction = 0
+        scale = 1
+        while s.n and 48 <= s.p[0] <= 57:
+            if whole > (INT64_MAX - 9) // 10:
+                return False
+            whole = whole * 10 + (s.p[0] - 48)
+            digits = True
+            s.p += 1
+            s.n -= 1
+        if s.n and s.p[0] == 46:
+            s.p += 1
+            s.n -= 1
+            while s.n and 48 <= s.p[0] <= 57:
+                scale = scale / 10
+                fraction = fraction + scale * (s.p[0] - 48)
+                digits = True
+                s.p += 1
+                s.n -= 1
+        unit = duration_unit(&s)
+        if not digits or unit == 0 or whole > INT64_MAX // unit:
+            return False
+        whole = whole * unit
+        if total > INT64_MAX - whole - unit:
+            return False
+        total = total + whole + <int64_t>(fraction * unit + 0.5)
+    ns[0] = -total if negative else total
+    return True
+
+
+cdef uint32_t put_fraction(uint8_t* p, uint64_t v, uint32_t width) noexcept nogil:
+    # ".5" for 500 of width 3: v as a fraction, zeros at its end dropped; nothing for 0.
+    cdef uint32_t i
+    if v == 0:
+        return 0
+    while v % 10 == 0:
+        v = v // 10
+        width -= 1
+    p[0] = 46
+    for i in range(width, 0, -1):
+        p[i] = <uint8_t>(48 + v % 10)
+        v = v // 10
+    return width + 1
+
+
+cdef uint32_t put_duration(uint8_t* p, int64_t ns) noexcept nogil:
+    cdef uint64_t u = <uint64_t>ns
+    cdef uint32_t n = 0
+    cdef uint64_t seconds
+    if ns < 0:
+        u = 0 - u
+        p[0] = 45
+        n = 1
+    if u == 0:
+        memcpy(p, b"0s", 2)
+        return 2
+    if u < SECOND:
+        if u < 1000:
+            n += put_u64(p + n, u)
+            p[n] = 110
+            n += 1
+        elif u < 1000000:
+            n += put_u64(p + n, u // 1000)
+            n += put_fraction(p + n, u % 1000, 3)
+            p[n] = 0xC2
+            p[n + 1] = 0xB5
+            n += 2
+        else:
+            n += put_u64(p + n, u // 1000000)
+            n += put_fraction(p + n, u % 1000000, 6)
+            p[n] = 109
+            n += 1
+        p[n] = 115
+        return n + 1
+    seconds = u // SECOND
+    if seconds >= 3600:
+        n += put_u64(p + n, seconds // 3600)
+        p[n] = 104
+        n += 1
+    if seconds >= 60:
+        n += put_u64(p + n, seconds // 60 % 60)
+        p[n] = 109
+        n += 1
+    n += put_u64(p + n, seconds % 60)
+    n += put_fraction(p + n, u % SECOND, 9)
+    p[n] = 115
+    return n + 1
+
+
+# ---- times -------------------------------------------------------------------------------------------
+
+cdef int64_t days_of(int64_t y, int64_t m, int64_t d) noexcept nogil:
+    # Days from 1970-01-01 to a date of the Gregorian calendar (y >= 0).
+    y += 400                                # keeps every division on the positive side
+    if m <= 2:
+        y -= 1
+        m += 12
+    return 365 * y + y // 4 - y // 100 + y // 400 + (153 * (m - 3) + 2) // 5 + d - 1 - 719468 - 146097
+
+
+cdef bint get_digits(Span* s, uint32_t width, int64_t* v) noexcept nogil:
+    cdef uint32_t i
+    cdef int64_t x = 0
+    if s.n < width:
+        return False
+    for i in range(width):
+        if s.p[i] < 48 or s.p[i] > 57:
+            return False
+        x = x * 10 + (s.p[i] - 48)
+    s.p += width
+    s.n -= width
+    v[0] = x
+    return True
+
+
+cdef bint get_mark(Span* s, uint8_t c) noexcept nogil:
+    if s.n == 0 or s.p[0] != c:
+        return False
+    s.p += 1
+    s.n -= 1
+    return True
+
+
+cdef bint get_zone(Span* s, int64_t* seconds) noexcept nogil:
+    cdef int64_t h, m
+    cdef bint west
+    seconds[0] = 0
+    if get_mark(s, 90):
+        return s.n == 0
+    west = s.n and s.p[0] == 45
+    if not west and not (s.n and s.p[0] == 43):
+        return False
+    s.p += 1
+    s.n -= 1
+    if not (get_digits(s, 2, &h) and get_mark(s, 58) and get_digits(s, 2, &m)) or h > 23 or m > 59 or s.n:
+        return False
+    seconds[0] = (h * 60 + m) * 60 * (-1 if west else 1)
+    return True
+
+
+cdef bint get_time(Span s, int64_t* ns) noexcept nogil:
+    cdef int64_t y, mo, d, h, mi, sec, zone, fraction = 0, unit = SECOND // 10, t
+    if not (get_digits(&s, 4, &y) and get_mark(&s, 45) and get_digits(&s, 2, &mo) and get_mark(&s, 45)
+            and get_digits(&s, 2, &d) and get_mark(&s, 84) and get_digits(&s, 2, &h) and get_mark(&s, 58)
+            and get_digits(&s, 2, &mi) and get_mark(&s, 58) and get_digits(&s, 2, &sec)):
+        return False
+    if s.n and s.p[0] == 46:
+        s.p += 1
+        s.n -= 1
+        if not s.n or s.p[0] < 48 or s.p[0] > 57:
+            return False
+        while s.n and 48 <= s.p[0] <= 57:
+            fraction += unit * (s.p[0] - 48)
+            unit = unit // 10
+            s.p += 1
+            s.n -= 1
+    if not get_zone(&s, &zone) or not (1 <= mo <= 12 and 1 <= d <= 31 and h <= 23 and mi <= 59 and sec <= 59):
+        return False
+    t = days_of(y, mo, d) * 86400 + h * 3600 + mi * 60 + sec - zone
+    if t > INT64_MAX // SECOND - 1:             # beyond the range of nanoseconds: its end
+        ns[0] = INT64_MAX
+    elif t < -(INT64_MAX // SECOND) + 1:
+        ns[0] = INT64_MIN + 1
+    else:
+        ns[0] = t * SECOND + fraction
+    return True
+
+
+cdef inline uint32_t put_two(uint8_t* p, int64_t v, uint8_t mark) noexcept nogil:
+    p[0] = <uint8_t>(48 + v // 10 % 10)
+    p[1] = <uint8_t>(48 + v % 10)
+    p[2] = mark
+    return 3
+
+
+cdef uint32_t put_time(uint8_t* p, int64_t ns) noexcept nogil:
+    cdef int64_t days, rest, era, doe, yoe, doy, mp, y, m
+    cdef int64_t seconds = ns // SECOND
+    cdef uint32_t n
+    ns = ns % SECOND
+    if ns < 0:                                  # C's division rounds towards zero
+        ns += SECOND
+        seconds -= 1
+    days = seconds // 86400
+    rest = seconds % 86400
+    if rest < 0:
+        rest += 86400
+        days -= 1
+    days += 719468
+    era = days // 146097
+    doe = days - era * 146097                   # day of the 400-year era that starts on March 1st
+    yoe = (doe - doe // 1460 + doe // 36524 - doe // 146096) // 365
+    doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
+    mp = (5 * doy + 2) // 153
+    m = mp + 3 if mp < 10 else mp - 9
+    y = yoe + era * 400 + (1 if m <= 2 else 0)
+    p[0] = <uint8_t>(48 + y // 1000 % 10)
+    p[1] = <uint8_t>(48 + y // 100 % 10)
+    n = 2 + put_two(p + 2, y % 100, 45)
+    n += put_two(p + n, m, 45)
+    n += put_two(p + n, doy - (153 * mp + 2) // 5 + 1, 84)
+    n += put_two(p + n, rest // 3600, 58)
+    n += put_two(p + n, rest // 60 % 60, 58)
+    n += put_two(p + n, rest % 60, 90) - 1
+    n += put_fraction(p + n, <uint64_t>ns, 9)
+    p[n] = 90
+    return n + 1
+
+
+# ---- texts in buffers ----------------------------------------------------------------------------------
+
+cdef int add_text(Bytes* b, const char* text) noexcept nogil:
+    return bytes_add(b, text, strlen(text))
+
+
+cdef int add_span(Bytes* b, Span s) noexcept nogil:
+    return bytes_add(b, s.p, s.n)
+
+
+cdef int add_u64(Bytes* b, uint64_t v) noexcept nogil:
+    cdef uint8_t digits[20]
+    return bytes_add(b, digits, put_u64(digits, v))
+
+
+cdef int add_json_text(Bytes* b, Span s) noexcept nogil:
+    # As Go's encoder: <, > and & are escaped too.
+    cdef uint32_t i
+    cdef uint8_t c
+    cdef char escape[8]
+    for i in range(s.n):
+        c = s.p[i]
+        if c == 34 or c == 92:
+            escape[0] = 92
+            escape[1] = c
+            if bytes_add(b, escape, 2) < 0:
+                return -1
+        elif c < 32 or c == 60 or c == 62 or c == 38:
+            snprintf(escape, 8, b"\\u%04x", <int>c)
+            if bytes_add(b, escape, 6) < 0:
+                return -1
+        elif bytes_add(b, &c, 1) < 0:
+            return -1
+    return 0

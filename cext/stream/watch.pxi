@@ -1,0 +1,382 @@
+# Who wants to know of which messages, found by the message's subject in time of the matching watchers:
+# a list of those that want all, a table of literal patterns, and a trie of the others.
+#
+#       root ── "orders" ── "*" ── "new"      orders.*.new
+#                  └─────── ">"               orders.>     (full)
+
+ctypedef void (*spot_fn)(Spot* spot, void* ctx) noexcept nogil
+
+
+# ---- one pattern's watchers -------------------------------------------------------------------------------
+
+cdef int spot_add(Spot* spot, Watcher* w, uint32_t entry) noexcept nogil:
+    cdef SpotItem* items
+    cdef uint32_t cap
+    if spot.n == spot.cap:
+        cap = spot.cap * 2 if spot.cap else 1
+        items = <SpotItem*>realloc(spot.items, cap * sizeof(SpotItem))
+        if items == NULL:
+            return -1
+        spot.items = items
+        spot.cap = cap
+    spot.items[spot.n].w = w
+    spot.items[spot.n].entry = entry
+    w.entries[entry].spot = spot
+    w.entries[entry].slot = spot.n
+    spot.n += 1
+    return 0
+
+
+cdef void spot_remove(Spot* spot, uint32_t slot) noexcept nogil:
+    spot.n -= 1
+    if slot != spot.n:
+        spot.items[slot] = spot.items[spot.n]
+        spot.items[slot].w.entries[spot.items[slot].entry].slot = slot
+
+
+cdef Spot* spot_new(Node* node) noexcept nogil:
+    cdef Spot* spot = <Spot*>calloc(1, sizeof(Spot))
+    if spot != NULL:
+        spot.node = node
+    return spot
+
+
+cdef void spot_free(Spot* spot) noexcept nogil:
+    if spot != NULL:
+        free(<void*>spot.literal.p)
+        free(spot.items)
+        free(spot)
+
+
+# ---- the trie ------------------------------------------------------------------------------------------------
+
+cdef Span first_token(Span* rest) noexcept nogil:
+    # Takes the first token and its dot off; rest.p is NULL behind the last one.
+    cdef Span token = rest[0]
+    cdef const uint8_t* dot = <const uint8_t*>memchr(rest.p, 46, rest.n) if rest.n else NULL
+    if dot == NULL:
+        rest.p = NULL
+        rest.n = 0
+    else:
+        token.n = <uint32_t>(dot - token.p)
+        rest.p = dot + 1
+        rest.n -= token.n + 1
+    return token
+
+
+cdef inline bint is_star(Span token) noexcept nogil:
+    return token.n == 1 and token.p[0] == 42
+
+
+cdef Node* node_child(Node* parent, Span token) noexcept nogil:
+    # The child for a pattern's token, made if it is not there.
+    cdef Node* node = parent.star if is_star(token) else <Node*>strmap_get(&parent.children, token)
+    if node != NULL:
+        return node
+    node = <Node*>calloc(1, sizeof(Node))
+    if node == NULL:
+        return NULL
+    node.parent = parent
+    node.token.p = <const uint8_t*>malloc(token.n + 1)
+    if node.token.p == NULL:
+        free(node)
+        return NULL
+    memcpy(<void*>node.token.p, token.p, token.n)
+    node.token.n = token.n
+    if is_star(token):
+        parent.star = node
+    elif strmap_put(&parent.children, token, node) < 0:
+        free(<void*>node.token.p)
+        free(node)
+        return NULL
+    return node
+
+
+cdef void node_prune(Node* node) noexcept nogil:
+    # Frees the nodes from here up that hold nothing any more.
+    cdef Node* parent
+    while node != NULL and node.here == NULL and node.full == NULL and node.star == NULL and node.children.n == 0:
+        parent = node.parent
+        if parent == NULL:
+            return                          # the root stays
+        if is_star(node.token):
+            parent.star = NULL
+        else:
+            strmap_del(&parent.children, node.token)
+        strmap_free(&node.children)
+        free(<void*>node.token.p)
+        free(node)
+        node = parent
+
+
+cdef Spot* trie_spot(WatchIndex* x, Span pattern) noexcept nogil:
+    cdef Span rest = pattern
+    cdef Span token
+    cdef Node* node
+    cdef Node* child
+    cdef Spot** place
+    if x.root == NULL:
+        x.root = <Node*>calloc(1, sizeof(Node))
+        if x.root == NULL:
+            return NULL
+    node = x.root
+    place = &node.here
+    while rest.p != NULL:
+        token = first_token(&rest)
+        if rest.p == NULL and token.n == 1 and token.p[0] == 62:
+            place = &node.full
+            break
+        child = node_child(node, token)
+        if child == NULL:
+            node_prune(node)
+            return NULL
+        node = child
+        place = &node.here
+    if place[0] == NULL:
+        place[0] = spot_new(node)
+        if place[0] == NULL:
+            node_prune(node)
+    return place[0]
+
+
+cdef void trie_match(Node* node, Span rest, spot_fn fn, void* ctx) noexcept nogil:
+    # Depth is bounded by the longest pattern.
+    cdef Span token
+    cdef Node* child
+    if node.full != NULL and rest.p != NULL:
+        fn(node.full, ctx)
+    if rest.p == NULL:
+        if node.here != NULL:
+            fn(node.here, ctx)
+        return
+    token = first_token(&rest)
+    if node.star != NULL:
+        trie_match(node.star, rest, fn, ctx)
+    if node.children.n:
+        child = <Node*>strmap_get(&node.children, token)
+        if child != NULL:
+            trie_match(child, rest, fn, ctx)
+
+
+cdef void watch_match(WatchIndex* x, Span subject, spot_fn fn, void* ctx) noexcept nogil:
+    cdef Spot* spot
+    if x.all != NULL:
+        fn(x.all, ctx)
+    if x.literals.n:
+        spot = <Spot*>strmap_get(&x.literals, subject)
+        if spot != NULL:
+            fn(spot, ctx)
+    if x.root != NULL:
+        trie_match(x.root, subject, fn, ctx)
+
+
+# ---- attaching and detaching -----------------------------------------------------------------------------------
+
+cdef Spot* literal_spot(WatchIndex* x, Span pattern) noexcept nogil:
+    cdef Spot* spot = <Spot*>strmap_get(&x.literals, pattern)
+    if spot != NULL:
+        return spot
+    spot = spot_new(NULL)
+    if spot == NULL:
+        return NULL
+    spot.literal.p = <const uint8_t*>malloc(pattern.n + 1)
+    if spot.literal.p == NULL or strmap_put(&x.literals, pattern, spot) < 0:
+        spot_free(spot)
+        return NULL
+    memcpy(<void*>spot.literal.p, pattern.p, pattern.n)
+    spot.literal.n = pattern.n
+    return spot
+
+
+cdef void spot_drop(WatchIndex* x, Spot* spot) noexcept nogil:
+    # Frees a pattern that nobody watches any more.
+    cdef Node* node = spot.node
+    if spot.n:
+        return
+    if spot == x.all:
+        x.all = NULL
+    elif node == NULL:
+        strmap_del(&x.literals, spot.literal)
+    elif node.full == spot:
+        node.full = NULL
+    else:
+        node.here = NULL
+    spot_free(spot)
+    if node != NULL:
+        node_prune(node)
+
+
+cdef Spot* watch_spot(WatchIndex* x, const Filter* f, uint32_t i) noexcept nogil:
+    if f.all:
+        if x.all == NULL:
+            x.all = spot_new(NULL)
+        return x.all
+    if subject_is_literal(f.patterns[i]):
+        return literal_spot(x, f.patterns[i])
+    return trie_spot(x, f.patterns[i])
+
+
+cdef int stream_watch(Stream* s, Watcher* w) noexcept nogil:
+    cdef WatchIndex* x = &s.watchers
+    cdef uint32_t n = 1 if w.filter.all else w.filter.n
+    cdef uint32_t i
+    cdef Spot* spot
+    w.entries = <WatchEntry*>calloc(n, sizeof(WatchEntry))
+    if w.entries == NULL:
+        return -1
+    w.next = x.first
+    w.prev = NULL
+    if x.first != NULL:
+        x.first.prev = w
+    x.first = w
+    x.n += 1
+    for i in range(n):
+        spot = watch_spot(x, w.filter, i)
+        if spot != NULL and spot_add(spot, w, i) < 0:
+            spot_drop(x, spot)
+            spot = NULL
+        if spot == NULL:
+            stream_unwatch(s, w)
+            return -1
+        w.n_entries = i + 1
+    return 0
+
+
+cdef void stream_unwatch(Stream* s, Watcher* w) noexcept nogil:
+    cdef WatchIndex* x = &s.watchers
+    cdef uint32_t i
+    cdef Spot* spot
+    if w.entries == NULL:
+        return
+    for i in range(w.n_entries):
+        spot = w.entries[i].spot
+        spot_remove(spot, w.entries[i].slot)
+        spot_drop(x, spot)
+    free(w.entries)
+    w.entries = NULL
+    w.n_entries = 0
+    if w.prev != NULL:
+        w.prev.next = w.next
+    else:
+        x.first = w.next
+    if w.next != NULL:
+        w.next.prev = w.prev
+    x.n -= 1
+
+
+cdef void watch_free(WatchIndex* x) noexcept nogil:
+    # With nobody attached only the root is left.
+    if x.root != NULL:
+        strmap_free(&x.root.children)
+        free(x.root)
+        x.root = NULL
+    strmap_free(&x.literals)
+
+
+# ---- telling -----------------------------------------------------------------------------------------------------
+
+cdef struct Telling:
+    uint64_t seq
+    uint32_t count
+    int reason
+
+
+cdef void tell_stored(Spot* spot, void* ctx) noexcept nogil:
+    cdef Telling* t = <Telling*>ctx
+    cdef uint32_t i
+    cdef Watcher* w
+    for i in range(spot.n):
+        w = spot.items[i].w
+        if w.seen == t.seq:
+            continue
+        w.seen = t.seq
+        t.count += w.stored(w, t.seq)
+
+
+cdef void tell_removed(Spot* spot, void* ctx) noexcept nogil:
+    cdef Telling* t = <Telling*>ctx
+    cdef uint32_t i
+    cdef Watcher* w
+    for i in range(spot.n):
+        w = spot.items[i].w
+        if w.n_entries > 1:
+            if w.gone == t.seq:
+                continue
+            w.gone = t.seq
+        w.removed(w, t.seq, t.reason)
+
+
+cdef void ask_needs(Spot* spot, void* ctx) noexcept nogil:
+    cdef Telling* t = <Telling*>ctx
+    cdef uint32_t i
+    cdef Watcher* w
+    for i in range(spot.n):
+        w = spot.items[i].w
+        if w.seen == t.seq:
+            continue
+        w.seen = t.seq
+        t.count += w.needs(w, t.seq)
+
+
+cdef void count_spot(Spot* spot, void* ctx) noexcept nogil:
+    (<uint32_t*>ctx)[0] += spot.n
+
+
+cdef bint watched(WatchIndex* x, Span subject) noexcept nogil:
+    # Whether anybody's filter matches.
+    cdef uint32_t n = 0
+    watch_match(x, subject, count_spot, &n)
+    return n > 0
+
+
+# ---- interest retention ----------------------------------------------------------------------------------------------
+# A stored message has at least one consumer that needs it; only the counts above one are kept.
+
+cdef bint stream_keeps_all(const Stream* s) noexcept nogil:
+    return s.cfg.retention == RETAIN_LIMITS
+
+
+cdef int stream_need(Stream* s, uint64_t seq) noexcept nogil:
+    cdef uint64_t count = 1
+    if s.cfg.retention != RETAIN_INTEREST:
+        return 0
+    u64map_get(&s.needed, seq, &count)
+    return u64map_put(&s.needed, seq, count + 1)
+
+
+cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil:
+    cdef uint64_t count
+    if s.cfg.retention == RETAIN_LIMITS:
+        return
+    if s.cfg.retention == RETAIN_INTEREST and u64map_get(&s.needed, seq, &count):
+        if count > 2:
+            u64map_put(&s.needed, seq, count - 1)
+        else:
+            u64map_del(&s.needed, seq)
+        return
+    store_remove(s.store, seq, False)
+    stream_count_bytes(s)
+
+
+cdef void stream_recount(Stream* s) noexcept nogil:
+    # Asks the consumers about every message: at the start of a stream, and when its retention becomes interest.
+    cdef Telling t
+    cdef Record r
+    cdef Watcher* w = s.watchers.first
+    cdef uint64_t seq = 0
+    u64map_free(&s.needed)
+    if s.cfg.retention != RETAIN_INTEREST:
+        return
+    while w != NULL:                            # what they were told of before says nothing here
+        w.seen = 0
+        w = w.next
+    while store_next(s.store, NULL, seq, &r) == ST_OK:
+        seq = r.seq + 1
+        t.seq = r.seq
+        t.count = 0
+        watch_match(&s.watchers, r.subject, ask_needs, &t)
+        if t.count > 1:
+            u64map_put(&s.needed, t.seq, t.count)
+        elif t.count == 0:
+            store_remove(s.store, t.seq, False)
+    stream_count_bytes(s)

@@ -1,0 +1,1 @@
+"""The JetStream API: everything between a request's bytes and calls on the data plane."""

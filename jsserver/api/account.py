@@ -1,0 +1,106 @@
+"""What an account may use of JetStream and what it uses: limits, reservations, request counts."""
+
+import msgspec
+
+from . import errcodes
+from .types import Int64, StreamConfig, Wire, always
+
+API_LEVEL = 4
+SERVER_VERSION = "2.14.5"
+"""The nats-server release whose API this one speaks; clients compare it."""
+
+
+class AccountLimits(Wire):
+    """Ceilings of an account; -1 is none. Its JSON is the `limits` of INFO."""
+
+    max_memory: Int64 = always(-1)
+    max_storage: Int64 = always(-1)
+    max_streams: Int64 = always(-1)
+    max_consumers: Int64 = always(-1)
+    max_ack_pending: Int64 = always(-1)
+    memory_max_stream_bytes: Int64 = always(-1)
+    storage_max_stream_bytes: Int64 = always(-1)
+    max_bytes_required: bool = always(False)
+
+
+class ServerSettings(msgspec.Struct, kw_only=True, frozen=True):
+    """What the configuration says about JetStream as a whole. 0 or -1: no limit."""
+
+    server_name: str
+    server_id: str = ""
+    domain: str = ""
+    strict: bool = True
+    max_memory: int = -1
+    max_storage: int = -1
+    duplicate_window: int = 0
+    max_ack_pending: int = 0
+    max_request_batch: int = 0
+    request_queue_limit: int = 10_000
+    """Requests waiting to be worked on; with one more, all of them are dropped unanswered."""
+    info_queue_limit: int = 10_000
+
+
+class Reservations:
+    """Streams, consumers and bytes promised to the streams of an account, or of the server."""
+
+    __slots__ = ("consumers", "memory", "storage", "streams")
+
+    def __init__(self) -> None:
+        self.streams = 0
+        self.consumers = 0
+        self.memory = 0
+        self.storage = 0
+
+    def add_stream(self, config: StreamConfig, sign: int) -> None:
+        """Counts a stream (+1) or takes it out (-1)."""
+        self.streams += sign
+        self.add_bytes(config, sign)
+
+    def add_bytes(self, config: StreamConfig, sign: int) -> None:
+        """Counts what a configuration reserves."""
+        reserved = max(config.max_bytes, 0) * sign
+        if config.storage == "memory":
+            self.memory += reserved
+        else:
+            self.storage += reserved
+
+
+class RequestStats:
+    """API requests of an account."""
+
+    __slots__ = ("errors", "inflight", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.errors = 0
+        self.inflight = 0
+
+
+def check_room(
+    config: StreamConfig,
+    old: StreamConfig | None,
+    limits: AccountLimits,
+    account: Reservations,
+    server: Reservations,
+    settings: ServerSettings,
+) -> None:
+    """Raises if the bytes that a stream reserves exceed what its account or the server has.
+
+    `old` is the present configuration of the stream, whose reservation falls away."""
+    memory = config.storage == "memory"
+    wanted = max(config.max_bytes, 1)
+    if old is not None:
+        wanted -= max(old.max_bytes, 0)
+    exceeded = errcodes.MEMORY_RESOURCES_EXCEEDED if memory else errcodes.STORAGE_RESOURCES_EXCEEDED
+    for limit, reserved in (
+        (
+            limits.max_memory if memory else limits.max_storage,
+            account.memory if memory else account.storage,
+        ),
+        (
+            settings.max_memory if memory else settings.max_storage,
+            server.memory if memory else server.storage,
+        ),
+    ):
+        if limit >= 0 and reserved + wanted > limit:
+            raise exceeded()

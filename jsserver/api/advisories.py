@@ -1,0 +1,245 @@
+"""What the server tells about itself on `$JS.EVENT`: published only if somebody listens."""
+
+from typing import Any
+
+import msgspec
+
+from .. import goformat, nuid
+from .backend import AdvisoryKind, ConsumerAdvisory
+from .registry import Shared
+from .types import Time, Wire, always
+
+ADVISORY = "$JS.EVENT.ADVISORY."
+METRIC = "$JS.EVENT.METRIC."
+AUDIT = ADVISORY + "API"
+
+
+class ClientInfo(Wire):
+    """The connection that a request came from."""
+
+    start: Time = ""
+    host: str = ""
+    id: int = 0
+    acc: str = ""
+    user: str = ""
+    name: str = ""
+    lang: str = ""
+    ver: str = ""
+    rtt: int = 0
+    server: str = ""
+    cluster: str = ""
+    kind: str = ""
+    client_type: str = ""
+
+
+class Event(Wire):
+    """What every advisory begins with."""
+
+    type: str = always("")
+    id: str = always("")
+    timestamp: Time = always("")
+
+
+class ApiAudit(Event):
+    """An API request and its answer."""
+
+    server: str = always("")
+    client: ClientInfo | None = always(None)
+    subject: str = always("")
+    request: str = ""
+    response: str = always("")
+    domain: str = ""
+
+
+class ApiLimitReached(Event):
+    """Requests were dropped because too many were waiting."""
+
+    server: str = always("")
+    domain: str = ""
+    dropped: int = always(0)
+
+
+class StreamAction(Event):
+    """A stream was created, deleted or modified."""
+
+    stream: str = always("")
+    action: str = always("")
+    domain: str = ""
+
+
+class ConsumerAction(Event):
+    """A consumer was created or deleted."""
+
+    stream: str = always("")
+    consumer: str = always("")
+    action: str = always("")
+    domain: str = ""
+
+
+class ConsumerPause(Event):
+    """A consumer was paused or resumed."""
+
+    stream: str = always("")
+    consumer: str = always("")
+    paused: bool = always(False)
+    pause_until: Time = ""
+    domain: str = ""
+
+
+class MaxDeliver(Event):
+    """A message was delivered as often as it may be without an acknowledgement."""
+
+    stream: str = always("")
+    consumer: str = always("")
+    stream_seq: int = always(0)
+    deliveries: int = always(0)
+    domain: str = ""
+
+
+class Nak(Event):
+    """A message was refused."""
+
+    stream: str = always("")
+    consumer: str = always("")
+    consumer_seq: int = always(0)
+    stream_seq: int = always(0)
+    deliveries: int = always(0)
+    domain: str = ""
+
+
+class Terminated(Event):
+    """A message was given up by its receiver."""
+
+    stream: str = always("")
+    consumer: str = always("")
+    consumer_seq: int = always(0)
+    stream_seq: int = always(0)
+    deliveries: int = always(0)
+    reason: str = ""
+    domain: str = ""
+
+
+class AckMetric(Event):
+    """A sampled acknowledgement."""
+
+    stream: str = always("")
+    consumer: str = always("")
+    consumer_seq: int = always(0)
+    stream_seq: int = always(0)
+    ack_time: int = always(0)
+    deliveries: int = always(0)
+    domain: str = ""
+
+
+class Advisories:
+    """Builds and publishes events in an account."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+
+    def wanted(self, account: str, subject: str) -> bool:
+        """Whether a client listens to this subject."""
+        return self._shared.engine.subject_interest(account, subject.encode())
+
+    def publish(self, account: str, subject: str, name: str, event: Event) -> None:
+        """Completes the event and sends it."""
+        event.type = f"io.nats.jetstream.{name}"
+        event.id = nuid.new()
+        event.timestamp = goformat.rfc3339_nano(self._shared.clock())
+        body = goformat.escape_json(msgspec.json.encode(event))
+        self._shared.engine.publish(account, subject.encode(), b"", b"", body)
+
+    def stream(self, account: str, stream: str, action: str) -> None:
+        """`action` is create, delete or modify."""
+        verb = {"create": "CREATED", "delete": "DELETED", "modify": "UPDATED"}[action]
+        subject = f"{ADVISORY}STREAM.{verb}.{stream}"
+        if self.wanted(account, subject):
+            event = StreamAction(stream=stream, action=action, domain=self._domain)
+            self.publish(account, subject, "advisory.v1.stream_action", event)
+
+    def consumer(self, account: str, stream: str, consumer: str, action: str) -> None:
+        """`action` is create or delete."""
+        verb = {"create": "CREATED", "delete": "DELETED"}[action]
+        subject = f"{ADVISORY}CONSUMER.{verb}.{stream}.{consumer}"
+        if self.wanted(account, subject):
+            event = ConsumerAction(
+                stream=stream, consumer=consumer, action=action, domain=self._domain
+            )
+            self.publish(account, subject, "advisory.v1.consumer_action", event)
+
+    def pause(self, account: str, stream: str, consumer: str, paused: bool, until: str) -> None:
+        """A pause began or ended."""
+        subject = f"{ADVISORY}CONSUMER.PAUSE.{stream}.{consumer}"
+        if self.wanted(account, subject):
+            event = ConsumerPause(
+                stream=stream,
+                consumer=consumer,
+                paused=paused,
+                pause_until=until,
+                domain=self._domain,
+            )
+            self.publish(account, subject, "advisory.v1.consumer_pause", event)
+
+    def limit_reached(self, account: str, dropped: int) -> None:
+        """Requests went unanswered."""
+        subject = f"{ADVISORY}API.LIMIT_REACHED"
+        if self.wanted(account, subject):
+            event = ApiLimitReached(
+                server=self._shared.settings.server_name, dropped=dropped, domain=self._domain
+            )
+            self.publish(account, subject, "advisory.v1.api_limit_reached", event)
+
+    def audit(
+        self, account: str, subject: str, client: ClientInfo | None, request: bytes, response: bytes
+    ) -> None:
+        """A request was worked on. The caller has asked whether somebody listens."""
+        settings = self._shared.settings
+        event = ApiAudit(
+            server=settings.server_name,
+            client=client,
+            subject=subject,
+            request=request.decode("utf-8", "replace"),
+            response=response.decode("utf-8", "replace"),
+            domain=settings.domain,
+        )
+        self.publish(account, AUDIT, "advisory.v1.api_audit", event)
+
+    def delivery(self, told: ConsumerAdvisory) -> None:
+        """What the data plane tells about a message of a consumer."""
+        where = f"{told.stream}.{told.consumer}"
+        event: Event
+        match told.kind:
+            case AdvisoryKind.MAX_DELIVER:
+                subject, name = f"{ADVISORY}CONSUMER.MAX_DELIVERIES.{where}", "max_deliver"
+                event = MaxDeliver(
+                    stream=told.stream,
+                    consumer=told.consumer,
+                    stream_seq=told.stream_seq,
+                    deliveries=told.deliveries,
+                    domain=self._domain,
+                )
+            case AdvisoryKind.NAK:
+                subject, name = f"{ADVISORY}CONSUMER.MSG_NAKED.{where}", "nak"
+                event = Nak(domain=self._domain, **_position(told))
+            case AdvisoryKind.TERM:
+                subject, name = f"{ADVISORY}CONSUMER.MSG_TERMINATED.{where}", "terminated"
+                event = Terminated(reason=told.reason, domain=self._domain, **_position(told))
+            case AdvisoryKind.ACK_METRIC:
+                subject, name = f"{METRIC}CONSUMER.ACK.{where}", "consumer_ack"
+                event = AckMetric(ack_time=told.ack_time, domain=self._domain, **_position(told))
+        kind = "metric" if told.kind == AdvisoryKind.ACK_METRIC else "advisory"
+        self.publish(told.account, subject, f"{kind}.v1.{name}", event)
+
+    @property
+    def _domain(self) -> str:
+        return self._shared.settings.domain
+
+
+def _position(told: ConsumerAdvisory) -> dict[str, Any]:
+    return {
+        "stream": told.stream,
+        "consumer": told.consumer,
+        "consumer_seq": told.consumer_seq,
+        "stream_seq": told.stream_seq,
+        "deliveries": told.deliveries,
+    }

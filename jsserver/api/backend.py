@@ -1,0 +1,328 @@
+"""What the API asks of the data plane, as protocols, and the plain values that cross that line.
+
+Units: times are nanoseconds since the Unix epoch (0: none), durations nanoseconds, sizes bytes;
+a limit of -1 means unlimited. Subjects, names, headers and payloads are bytes.
+
+Every method takes the engine lock for a short time and may be called from any thread. A method
+whose docstring starts with "Blocking" may besides wait for a disk or work in proportion to what is
+stored: it is called in a worker thread, never in the event loop. Methods raise StoreError when the
+store cannot do its work and ValueError never: the API validates first.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Protocol
+
+import msgspec
+
+from jsserver.cext.stream import StoreError as StoreError
+
+
+class Retention(IntEnum):
+    """When a stream lets go of a message."""
+
+    LIMITS = 0
+    INTEREST = 1
+    WORKQUEUE = 2
+
+
+class Storage(IntEnum):
+    """Where a stream keeps its messages."""
+
+    FILE = 0
+    MEMORY = 1
+
+
+class Discard(IntEnum):
+    """What happens to a publish at a limit: the oldest message goes, or the new one is refused."""
+
+    OLD = 0
+    NEW = 1
+
+
+class DeliverPolicy(IntEnum):
+    """Where in the stream a consumer starts."""
+
+    ALL = 0
+    LAST = 1
+    NEW = 2
+    BY_START_SEQUENCE = 3
+    BY_START_TIME = 4
+    LAST_PER_SUBJECT = 5
+
+
+class AckPolicy(IntEnum):
+    """Which messages an acknowledgement covers."""
+
+    NONE = 0
+    ALL = 1
+    EXPLICIT = 2
+
+
+class ReplayPolicy(IntEnum):
+    """How fast stored messages are replayed."""
+
+    INSTANT = 0
+    ORIGINAL = 1
+
+
+class StreamParams(msgspec.Struct, kw_only=True, frozen=True):
+    """A validated stream configuration, as far as the data plane acts on it."""
+
+    name: bytes
+    subjects: tuple[bytes, ...]
+    retention: Retention
+    storage: Storage
+    discard: Discard
+    discard_new_per_subject: bool
+    max_msgs: int
+    max_bytes: int
+    max_msgs_per_subject: int
+    max_msg_size: int
+    max_age: int
+    """0: messages do not age."""
+    duplicate_window: int
+    """0: no deduplication."""
+    first_seq: int
+    """Sequence of the first message of a new stream; 0 means 1."""
+    no_ack: bool
+    allow_direct: bool
+    allow_rollup: bool
+    sealed: bool
+    deny_delete: bool
+    deny_purge: bool
+
+
+class ConsumerParams(msgspec.Struct, kw_only=True, frozen=True):
+    """A validated consumer configuration, as far as the data plane acts on it."""
+
+    name: bytes
+    durable: bool
+    deliver_policy: DeliverPolicy
+    opt_start_seq: int
+    opt_start_time: int
+    ack_policy: AckPolicy
+    ack_wait: int
+    max_deliver: int
+    backoff: tuple[int, ...]
+    filters: tuple[bytes, ...]
+    """Empty: every message."""
+    replay_policy: ReplayPolicy
+    rate_limit: int
+    """Bits per second; 0: none."""
+    sample_percent: int
+    max_waiting: int
+    max_ack_pending: int
+    headers_only: bool
+    max_batch: int
+    """0: no limit; likewise max_expires and max_bytes."""
+    max_expires: int
+    max_bytes: int
+    deliver_subject: bytes
+    """Empty: a pull consumer."""
+    deliver_group: bytes
+    flow_control: bool
+    idle_heartbeat: int
+    inactive_threshold: int
+    """0: never removed."""
+    mem_storage: bool
+    pause_until: int
+    """0: not paused. A time in the past means not paused either."""
+
+
+class StreamState(msgspec.Struct, kw_only=True, frozen=True):
+    """Counts of a stream at one instant."""
+
+    messages: int = 0
+    bytes: int = 0
+    first_seq: int = 0
+    first_ts: int = 0
+    """0: the stream is empty."""
+    last_seq: int = 0
+    last_ts: int = 0
+    """0: nothing was ever stored."""
+    num_subjects: int = 0
+    num_deleted: int = 0
+
+
+class ConsumerState(msgspec.Struct, kw_only=True, frozen=True):
+    """Position and counts of a consumer at one instant."""
+
+    delivered_consumer: int = 0
+    delivered_stream: int = 0
+    delivered_ts: int = 0
+    """Wall clock of the last delivery since the server started; 0: none."""
+    floor_consumer: int = 0
+    floor_stream: int = 0
+    floor_ts: int = 0
+    """Wall clock of the last acknowledgement since the server started; 0: none."""
+    num_ack_pending: int = 0
+    num_redelivered: int = 0
+    num_waiting: int = 0
+    num_pending: int = 0
+    push_bound: bool = False
+
+
+class Message(msgspec.Struct, kw_only=True, frozen=True):
+    """A stored message."""
+
+    subject: bytes
+    seq: int
+    ts: int
+    headers: bytes
+    """The whole block, or empty."""
+    data: bytes
+
+
+class Usage(msgspec.Struct, kw_only=True, frozen=True):
+    """Bytes that an account's streams hold."""
+
+    memory: int = 0
+    storage: int = 0
+
+
+class ConsumerHandle(Protocol):
+    """A consumer in the data plane."""
+
+    @property
+    def id(self) -> int:
+        """Tells this consumer from a later one of the same name; never used twice."""
+
+    def state(self) -> ConsumerState:
+        """Position and counts; drops waiting requests that expired or lost their interest."""
+
+    def update(self, params: ConsumerParams) -> None:
+        """Blocking. Takes the new configuration; a new filter counts what is pending anew."""
+
+    def pause(self, until: int) -> None:
+        """Delivers nothing before this time; 0 or a past time resumes."""
+
+    def has_interest(self) -> bool:
+        """Whether somebody subscribes to the deliver subject in the deliver group."""
+
+    def close(self, delete: bool) -> None:
+        """Blocking. Stops serving; with `delete` waiting pulls are told that it was deleted, and
+        messages that nobody else needs leave an interest stream.
+
+        The state is flushed otherwise. Its files stay: the API removes the directory."""
+
+
+class StreamHandle(Protocol):
+    """A stream in the data plane."""
+
+    def activate(self) -> None:
+        """Subscribes its subjects and direct-get subjects and starts to serve. Called once, after
+        the consumers that were on disk are open."""
+
+    def update(self, params: StreamParams) -> None:
+        """Blocking. Takes the new configuration; lower limits have trimmed when it returns."""
+
+    def state(self) -> StreamState:
+        """Counts."""
+
+    def deleted(self) -> Sequence[int]:
+        """Blocking. Deleted sequences between the first and the last one, ascending."""
+
+    def subjects(self, filter: bytes) -> dict[bytes, int]:
+        """Blocking. Messages per stored subject that matches the pattern, in any order."""
+
+    def purge(self, filter: bytes | None, seq: int, keep: int) -> int:
+        """Blocking. Removes everything, or what matches `filter`; with `seq` only below it, with
+        `keep` all but the newest. 0 stands for "not given". Returns how many messages went."""
+
+    def get(self, seq: int) -> Message | None:
+        """The message with this sequence."""
+
+    def last_for(self, filter: bytes) -> Message | None:
+        """The newest message on a matching subject."""
+
+    def next_for(self, filter: bytes, seq: int) -> Message | None:
+        """The first message from `seq` on whose subject matches; an empty filter matches all."""
+
+    def at_time(self, ts: int) -> int:
+        """The sequence of the first message stored at or after this time; last + 1 if none."""
+
+    def delete(self, seq: int, erase: bool) -> bool:
+        """Blocking. Removes one message; False if there is none. `erase` overwrites its bytes."""
+
+    def wait_durable(self) -> None:
+        """Blocking. Returns when everything done so far to the stream and its consumers is as
+        durable as the sync setting promises."""
+
+    def open_consumer(self, params: ConsumerParams, directory: str | None) -> ConsumerHandle:
+        """Blocking. Opens a consumer, new or with the state found in its directory, and serves it
+        as soon as the stream is active. None: state is kept in memory only."""
+
+    def close(self, delete: bool) -> None:
+        """Blocking. Stops serving, closes its consumers, and flushes and closes the store. With
+        `delete` nothing needs to be flushed, and waiting pulls are told that their consumer was
+        deleted. The files stay: the API removes the directory."""
+
+
+class Engine(Protocol):
+    """The data plane as a whole."""
+
+    def open_stream(
+        self, account: str, directory: str | None, params: StreamParams
+    ) -> StreamHandle:
+        """Blocking. Opens a stream, new or with what is found in its directory (None exactly for
+        memory storage), without serving it yet. StoreError if the store cannot be opened."""
+
+    def usage(self, account: str) -> Usage:
+        """What the account's streams hold."""
+
+    def set_account_limits(self, account: str, max_memory: int, max_storage: int) -> None:
+        """The most that the account's streams may hold, checked at each publish."""
+
+    def publish(
+        self, account: str, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        """Routes a message of the server's own in the account."""
+
+    def subject_interest(self, account: str, subject: bytes) -> bool:
+        """Whether a client would receive a message on this subject."""
+
+
+class ConsumerGone(msgspec.Struct, kw_only=True, frozen=True):
+    """Event: a consumer was without interest for its threshold and is to be deleted."""
+
+    account: str
+    stream: str
+    consumer: str
+    id: int
+
+
+class PauseOver(msgspec.Struct, kw_only=True, frozen=True):
+    """Event: a consumer's pause ended by itself."""
+
+    account: str
+    stream: str
+    consumer: str
+
+
+class AdvisoryKind(IntEnum):
+    """What a consumer's advisory is about."""
+
+    MAX_DELIVER = 1
+    NAK = 2
+    TERM = 3
+    ACK_METRIC = 4
+
+
+class ConsumerAdvisory(msgspec.Struct, kw_only=True, frozen=True):
+    """Event: something that a consumer tells listeners of `$JS.EVENT`; sent only if there are."""
+
+    account: str
+    stream: str
+    consumer: str
+    kind: AdvisoryKind
+    stream_seq: int
+    consumer_seq: int
+    deliveries: int
+    ack_time: int = 0
+    """Nanoseconds from the last delivery to the acknowledgement (ACK_METRIC)."""
+    reason: str = ""
+    """TERM: what the client gave."""
+
+
+Event = ConsumerGone | PauseOver | ConsumerAdvisory

@@ -1,0 +1,245 @@
+"""Handlers of `$JS.API.CONSUMER.*` that the control plane answers."""
+
+import msgspec
+
+from .. import goformat, nuid
+from . import consumers, errcodes, unsupported
+from .call import Call, dynamic_metadata, page
+from .registry import Consumer, Shared, Stream, with_threshold
+from .responses import (
+    ConsumerInfo,
+    ConsumerList,
+    ConsumerNames,
+    ConsumerPauseResponse,
+    SequenceInfo,
+    SuccessResponse,
+)
+from .types import (
+    ConsumerConfig,
+    ConsumerCreateRequest,
+    ConsumerPageRequest,
+    ConsumerPauseRequest,
+)
+
+NAMES_LIMIT = 1024
+LIST_LIMIT = 256
+
+_ZERO_TIME = goformat.parse_rfc3339(goformat.ZERO_TIME)
+
+
+def consumer_info(
+    shared: Shared, stream: Stream, consumer: Consumer, listed: bool = False
+) -> ConsumerInfo:
+    """A consumer as CREATE and INFO show it; `listed`: as an element of a list."""
+    config = consumer.config
+    if not listed:
+        config = msgspec.structs.replace(config, metadata=dynamic_metadata(config.metadata))
+    state = consumer.handle.state()
+    now = shared.clock()
+    remaining = max(consumers.pause_time(config) - now, 0)
+    return ConsumerInfo(
+        stream_name=stream.name,
+        name=consumer.name,
+        created=goformat.rfc3339_nano(consumer.created),
+        config=config,
+        delivered=_position(state.delivered_consumer, state.delivered_stream, state.delivered_ts),
+        ack_floor=_position(state.floor_consumer, state.floor_stream, state.floor_ts),
+        num_ack_pending=state.num_ack_pending,
+        num_redelivered=0 if config.max_deliver == 1 else state.num_redelivered,
+        num_waiting=state.num_waiting,
+        num_pending=state.num_pending,
+        push_bound=state.push_bound,
+        paused=remaining > 0,
+        pause_remaining=remaining,
+        ts=goformat.rfc3339_nano(now),
+    )
+
+
+def _position(consumer_seq: int, stream_seq: int, ts: int) -> SequenceInfo:
+    return SequenceInfo(
+        consumer_seq=consumer_seq,
+        stream_seq=stream_seq,
+        last_active=goformat.rfc3339_nano(ts) if ts else "",
+    )
+
+
+# ---- creation and update -----------------------------------------------------------------------
+
+
+async def create(call: Call) -> ConsumerInfo:
+    """CONSUMER.CREATE.<stream>[.<consumer>[.<filter>]]."""
+    request = call.request(ConsumerCreateRequest)
+    stream, *rest = call.args
+    if stream != request.stream_name:
+        raise errcodes.STREAM_MISMATCH()
+    config = request.config
+    if not rest:
+        if config.durable_name:
+            raise errcodes.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME()
+        _check_separators(config.name)
+        return await _create(call, request, config.name)
+    name = rest[0]
+    _check_separators(name)
+    if config.durable_name and config.durable_name != name:
+        raise errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
+    if len(rest) > 1:
+        if config.filter_subjects:
+            raise errcodes.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED()
+        if ".".join(rest[1:]) != config.filter_subject:
+            raise errcodes.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH()
+    config.name = name
+    return await _create(call, request, name)
+
+
+async def create_durable(call: Call) -> ConsumerInfo:
+    """CONSUMER.DURABLE.CREATE.<stream>.<consumer>."""
+    request = call.request(ConsumerCreateRequest)
+    stream, name = call.args
+    if stream != request.stream_name:
+        raise errcodes.STREAM_MISMATCH()
+    _check_separators(name)
+    if not request.config.durable_name:
+        raise errcodes.CONSUMER_DURABLE_NAME_NOT_SET()
+    if request.config.durable_name != name:
+        raise errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
+    request.config.name = name
+    return await _create(call, request, name)
+
+
+def _check_separators(name: str) -> None:
+    if "/" in name or "\\" in name:
+        raise errcodes.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS()
+
+
+async def _create(call: Call, request: ConsumerCreateRequest, name: str) -> ConsumerInfo:
+    """Creates or updates; an empty name is filled in here."""
+    if request.config.num_replicas > 1:
+        raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
+    account, settings = call.account, call.shared.settings
+    async with account.lock(request.stream_name):
+        stream = account.stream(request.stream_name)
+        config = consumers.normalise(
+            request.config, stream.config, settings, account.limits, request.pedantic
+        )
+        consumers.check(config, stream.config, settings, account.limits)
+        unsupported.check_consumer(config)
+        name = name or _free_name(stream)
+        if name in stream.offline:
+            raise errcodes.CONSUMER_OFFLINE_REASON(err=stream.offline[name])
+        consumer = stream.consumers.get(name)
+        if consumer is not None:
+            await _update(call, stream, consumer, config, request.action)
+        elif request.action == "update":
+            raise errcodes.CONSUMER_DOES_NOT_EXIST()
+        else:
+            consumer = await _make(call, stream, name, config)
+        return consumer_info(call.shared, stream, consumer)
+
+
+def _free_name(stream: Stream) -> str:
+    while True:
+        name = nuid.token(8)
+        if name not in stream.consumers and name not in stream.offline:
+            return name
+
+
+async def _make(call: Call, stream: Stream, name: str, config: ConsumerConfig) -> Consumer:
+    account = call.account
+    ceilings = [
+        most for most in (stream.config.max_consumers, account.limits.max_consumers) if most > 0
+    ]
+    if ceilings and len(stream.consumers) >= min(ceilings):
+        raise errcodes.MAXIMUM_CONSUMERS_LIMIT()
+    if stream.config.retention == "workqueue":
+        consumers.check_workqueue(config)
+    consumers.check_stored_name(config, name)
+    consumer = await account.create_consumer(stream, name, config)
+    call.advisories.consumer(account.name, stream.name, name, "create")
+    if consumers.pause_time(config) > call.shared.clock():
+        call.advisories.pause(account.name, stream.name, name, True, config.pause_until)
+    return consumer
+
+
+async def _update(
+    call: Call, stream: Stream, consumer: Consumer, config: ConsumerConfig, action: str
+) -> None:
+    """A creation on an existing name: nothing if it is the same, else the update that it means."""
+    old = consumer.config
+    config.pause_until = old.pause_until
+    consumers.note_level(config)
+    if consumers.same(old, config):
+        return
+    if action == "create":
+        raise errcodes.CONSUMER_ALREADY_EXISTS()
+    consumers.check_update(old, config)
+    if config.deliver_subject != old.deliver_subject and consumer.handle.has_interest():
+        raise errcodes.CONSUMER_NAME_EXIST()
+    if stream.config.retention == "workqueue":
+        consumers.check_workqueue(config)
+    if not old.durable_name:
+        config = with_threshold(config)
+    await call.account.update_consumer(stream, consumer, config)
+
+
+# ---- the rest ----------------------------------------------------------------------------------
+
+
+async def info(call: Call) -> ConsumerInfo:
+    """CONSUMER.INFO."""
+    call.no_body()
+    stream = call.account.stream(call.args[0])
+    return consumer_info(call.shared, stream, stream.consumer(call.args[1]))
+
+
+async def delete(call: Call) -> SuccessResponse:
+    """CONSUMER.DELETE."""
+    call.no_body()
+    account = call.account
+    async with account.lock(call.args[0]):
+        stream = account.stream(call.args[0])
+        consumer = stream.consumer(call.args[1])
+        await account.delete_consumer(stream, consumer)
+        call.advisories.consumer(account.name, stream.name, consumer.name, "delete")
+    return SuccessResponse(success=True)
+
+
+async def names(call: Call) -> ConsumerNames:
+    """CONSUMER.NAMES."""
+    request = call.optional(ConsumerPageRequest)
+    stream = call.account.stream(call.args[0])
+    found = page([*stream.consumers, *stream.offline], request.offset, NAMES_LIMIT)
+    return ConsumerNames(
+        total=found.total, offset=found.offset, limit=NAMES_LIMIT, consumers=found.names
+    )
+
+
+async def list_all(call: Call) -> ConsumerList:
+    """CONSUMER.LIST."""
+    request = call.optional(ConsumerPageRequest)
+    stream = call.account.stream(call.args[0])
+    found = page([*stream.consumers, *stream.offline], request.offset, LIST_LIMIT)
+    answer = ConsumerList(total=found.total, offset=found.offset, limit=LIST_LIMIT)
+    for name in found.names:
+        consumer = stream.consumers.get(name)
+        if consumer is not None:
+            answer.consumers.append(consumer_info(call.shared, stream, consumer, listed=True))
+        else:
+            answer.missing = [*(answer.missing or ()), name]
+            answer.offline = {**(answer.offline or {}), name: stream.offline[name]}
+    return answer
+
+
+async def pause(call: Call) -> ConsumerPauseResponse:
+    """CONSUMER.PAUSE: until a time, or no longer."""
+    request = call.optional(ConsumerPauseRequest)
+    account = call.account
+    async with account.lock(call.args[0]):
+        stream = account.stream(call.args[0])
+        consumer = stream.consumer(call.args[1])
+        given = request.pause_until
+        zero = not given or goformat.parse_rfc3339(given) == _ZERO_TIME
+        await account.pause_consumer(stream, consumer, "" if zero else given)
+        remaining = max(consumers.pause_time(consumer.config) - call.shared.clock(), 0)
+        until = consumer.config.pause_until or goformat.ZERO_TIME
+        call.advisories.pause(account.name, stream.name, consumer.name, remaining > 0, until)
+    return ConsumerPauseResponse(paused=remaining > 0, pause_until=until, pause_remaining=remaining)

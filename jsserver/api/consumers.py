@@ -1,0 +1,460 @@
+"""Consumer configurations: defaults, validation in the documented order, rules of updates.
+
+The order of the checks and their texts are nats-server 2.14's: clients compare both.
+"""
+
+import re
+
+import msgspec
+
+from .. import goformat
+from . import backend, errcodes, subjects
+from .account import AccountLimits, ServerSettings
+from .errors import ApiError
+from .streams import (
+    MAX_DESCRIPTION,
+    MAX_METADATA,
+    MAX_NAME,
+    NAME_CHARACTERS,
+    metadata_size,
+    stored_metadata,
+    user_metadata,
+)
+from .types import ConsumerConfig, StreamConfig
+
+DEFAULT_ACK_WAIT = 30 * goformat.SECOND
+DEFAULT_MAX_WAITING = 512
+DEFAULT_MAX_ACK_PENDING = 1000
+DEFAULT_INACTIVE_THRESHOLD = 5 * goformat.SECOND
+"""Of ephemeral consumers."""
+
+_NOT_IN_NAMES = frozenset(" \t\r\n\f.*>")
+_GROUP_NAME = re.compile(r"[A-Za-z0-9/_=-]{1,16}")
+
+_POLICY_TEXT = {
+    "all": "all",
+    "last": "last",
+    "new": "new",
+    "last_per_subject": "last per subject",
+    "by_start_sequence": "by start sequence",
+    "by_start_time": "by start time",
+}
+_NOT_NEGATIVE_LATER = ("max_batch", "max_expires", "max_bytes", "idle_heartbeat")
+
+
+def filters(config: ConsumerConfig) -> list[str]:
+    """The subjects that a consumer wants; none means all."""
+    return [config.filter_subject] if config.filter_subject else config.filter_subjects
+
+
+def filters_overlap(a: ConsumerConfig, b: ConsumerConfig) -> bool:
+    """Whether two consumers want a common subject."""
+    mine, theirs = filters(a) or [">"], filters(b) or [">"]
+    return any(subjects.overlap(x, y) for x in mine for y in theirs)
+
+
+def pause_time(config: ConsumerConfig) -> int:
+    """pause_until in nanoseconds; 0 if not given or the zero time."""
+    if not config.pause_until:
+        return 0
+    return max(goformat.parse_rfc3339(config.pause_until), 0)
+
+
+# ---- defaults ------------------------------------------------------------------------------------
+
+
+def normalise(
+    request: ConsumerConfig,
+    stream: StreamConfig,
+    settings: ServerSettings,
+    limits: AccountLimits,
+    pedantic: bool,
+) -> ConsumerConfig:
+    """The configuration with the defaults filled in, but for the threshold of ephemerals.
+
+    With `pedantic`, a value that would be corrected is an error instead."""
+    config = msgspec.structs.replace(request)
+    if config.max_deliver < -1 and pedantic:
+        raise errcodes.PEDANTIC(err="max_deliver must be set to -1")
+    if config.max_deliver == 0 or config.max_deliver < -1:
+        config.max_deliver = -1
+    if config.backoff and pedantic and config.ack_wait not in (0, config.backoff[0]):
+        raise errcodes.PEDANTIC(err="first backoff value has to equal batch AckWait")
+    if config.backoff:
+        config.ack_wait = config.backoff[0]
+    elif config.ack_wait == 0 and config.ack_policy in ("explicit", "all"):
+        config.ack_wait = DEFAULT_ACK_WAIT
+    _not_negative(config, "max_waiting", pedantic)
+    if not config.deliver_subject and config.max_waiting == 0:
+        config.max_waiting = DEFAULT_MAX_WAITING
+    _default_max_ack_pending(config, stream, settings, limits, pedantic)
+    for field in _NOT_NEGATIVE_LATER:
+        _not_negative(config, field, pedantic)
+    _default_threshold(config, stream, pedantic)
+    _not_negative(config, "priority_timeout", pedantic)
+    if not config.deliver_subject and config.max_batch == 0 and settings.max_request_batch > 0:
+        if pedantic:
+            raise errcodes.PEDANTIC(
+                err="max_request_batch must be set if it's JetStream limits are set"
+            )
+        config.max_batch = settings.max_request_batch
+    if config.priority_policy == "none":
+        config.priority_policy = ""
+    if config.ack_policy == "flow_control" and not pedantic:
+        config.flow_control, config.idle_heartbeat = True, goformat.SECOND
+    note_level(config)
+    return config
+
+
+def note_level(config: ConsumerConfig) -> None:
+    """Puts the API level that a server needs for this consumer into its metadata."""
+    level = 4 if config.ack_policy == "flow_control" else 0
+    if pause_time(config) or config.priority_policy or config.priority_groups:
+        level = max(level, 1)
+    config.metadata = stored_metadata(config.metadata, level)
+
+
+def _not_negative(config: ConsumerConfig, field: str, pedantic: bool) -> None:
+    if getattr(config, field) < 0:
+        if pedantic:
+            raise errcodes.PEDANTIC(err=f"{field} must not be negative")
+        setattr(config, field, 0)
+
+
+def _default_max_ack_pending(
+    config: ConsumerConfig,
+    stream: StreamConfig,
+    settings: ServerSettings,
+    limits: AccountLimits,
+    pedantic: bool,
+) -> None:
+    if config.max_ack_pending < -1:
+        if pedantic:
+            raise errcodes.PEDANTIC(err="max_ack_pending must be set to -1")
+        config.max_ack_pending = -1
+    if config.max_ack_pending != 0:
+        return
+    if stream.consumer_limits.max_ack_pending > 0:
+        if pedantic:
+            raise errcodes.PEDANTIC(
+                err="max_ack_pending must be set if it's configured in stream limits"
+            )
+        config.max_ack_pending = stream.consumer_limits.max_ack_pending
+    elif config.ack_policy != "none":
+        ceilings = (settings.max_ack_pending, limits.max_ack_pending)
+        config.max_ack_pending = min([DEFAULT_MAX_ACK_PENDING, *(c for c in ceilings if c > 0)])
+
+
+def _default_threshold(config: ConsumerConfig, stream: StreamConfig, pedantic: bool) -> None:
+    _not_negative(config, "inactive_threshold", pedantic)
+    if config.inactive_threshold == 0 and stream.consumer_limits.inactive_threshold > 0:
+        if pedantic:
+            raise errcodes.PEDANTIC(
+                err="inactive_threshold must be set if it's configured in stream limits"
+            )
+        config.inactive_threshold = stream.consumer_limits.inactive_threshold
+
+
+# ---- validation ----------------------------------------------------------------------------------
+
+
+def check(
+    config: ConsumerConfig, stream: StreamConfig, settings: ServerSettings, limits: AccountLimits
+) -> None:
+    """Raises ApiError for the first thing that is wrong with a normalised configuration."""
+    _check_basics(config, stream)
+    if config.ack_policy == "flow_control":
+        _check_flow_control_acks(config)
+    if len(config.backoff) > config.max_deliver != -1:
+        raise errcodes.CONSUMER_MAX_DELIVER_BACKOFF()
+    if len(config.description.encode()) > MAX_DESCRIPTION:
+        raise errcodes.CONSUMER_DESCRIPTION_TOO_LONG(max=MAX_DESCRIPTION)
+    if config.deliver_subject:
+        _check_push(config, stream)
+    else:
+        _check_pull(config, stream, settings)
+    _check_limits(config, stream, settings, limits)
+    if config.direct:
+        if not config.deliver_subject:
+            raise errcodes.CONSUMER_DIRECT_REQUIRES_PUSH()
+        if config.durable_name:
+            raise errcodes.CONSUMER_DIRECT_REQUIRES_EPHEMERAL()
+    _check_filters(config)
+    _check_start(config)
+    sample_percent(config)
+    if config.flow_control and config.idle_heartbeat == 0:
+        raise errcodes.CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS()
+    if config.durable_name and config.name and config.durable_name != config.name:
+        raise errcodes.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH()
+    if metadata_size(config.metadata) > MAX_METADATA:
+        raise errcodes.CONSUMER_METADATA_LENGTH(limit="128KB")
+    _check_priority(config)
+
+
+def _check_basics(config: ConsumerConfig, stream: StreamConfig) -> None:
+    for name, what in ((config.name, "name"), (config.durable_name, "durable name")):
+        if not _NOT_IN_NAMES.isdisjoint(name):
+            raise errcodes.STREAM_INVALID_CONFIG(err=f"consumer {what} {NAME_CHARACTERS}")
+    if config.num_replicas > stream.num_replicas:
+        raise errcodes.CONSUMER_REPLICAS_EXCEEDS_STREAM()
+    if config.num_replicas < 0:
+        raise errcodes.REPLICAS_COUNT_CANNOT_BE_NEGATIVE()
+    if stream.retention != "limits" and config.num_replicas not in (0, stream.num_replicas):
+        raise errcodes.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM()
+    if any(delay < 0 for delay in config.backoff):
+        raise errcodes.CONSUMER_BACK_OFF_NEGATIVE()
+    if config.ack_wait < 0:
+        raise errcodes.CONSUMER_ACK_WAIT_NEGATIVE()
+
+
+def _check_flow_control_acks(config: ConsumerConfig) -> None:
+    for wrong, error in (
+        (not config.deliver_subject, errcodes.CONSUMER_ACK_FC_REQUIRES_PUSH),
+        (not config.flow_control, errcodes.CONSUMER_ACK_FC_REQUIRES_FC),
+    ):
+        if wrong:
+            raise error()
+    if config.idle_heartbeat != goformat.SECOND:
+        raise errcodes.STREAM_INVALID_CONFIG(err="flow control ack policy heartbeat needs to be 1s")
+    for wrong, error in (
+        (config.max_ack_pending <= 0, errcodes.CONSUMER_ACK_FC_REQUIRES_MAX_ACK_PENDING),
+        (config.ack_wait != 0, errcodes.CONSUMER_ACK_FC_REQUIRES_NO_ACK_WAIT),
+        (config.max_deliver > 0, errcodes.CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER),
+    ):
+        if wrong:
+            raise error()
+
+
+def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
+    target = config.deliver_subject
+    if not subjects.is_literal(target):
+        raise errcodes.CONSUMER_DELIVER_TO_WILDCARDS()
+    if not subjects.is_valid(target):
+        raise errcodes.CONSUMER_INVALID_DELIVER_SUBJECT()
+    if any(subjects.covers(subject, target) for subject in stream.subjects):
+        raise errcodes.CONSUMER_DELIVER_CYCLE()
+    if config.max_waiting != 0:
+        raise errcodes.CONSUMER_PUSH_MAX_WAITING()
+    if config.max_ack_pending > 0 and config.ack_policy == "none":
+        raise errcodes.CONSUMER_MAX_PENDING_ACK_POLICY_REQUIRED()
+    if 0 < config.idle_heartbeat < 100 * goformat.MILLISECOND:
+        raise errcodes.CONSUMER_SMALL_HEARTBEAT()
+
+
+def _check_pull(config: ConsumerConfig, stream: StreamConfig, settings: ServerSettings) -> None:
+    if config.ack_policy == "none" and stream.retention == "workqueue":
+        raise errcodes.CONSUMER_PULL_REQUIRES_ACK()
+    if config.rate_limit_bps > 0:
+        raise errcodes.CONSUMER_PULL_WITH_RATE_LIMIT()
+    if config.idle_heartbeat > 0:
+        raise errcodes.CONSUMER_HB_REQUIRES_PUSH()
+    if config.flow_control:
+        raise errcodes.CONSUMER_FC_REQUIRES_PUSH()
+    if 0 < config.max_expires < goformat.MILLISECOND:
+        raise errcodes.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL()
+    limit = settings.max_request_batch
+    if 0 < limit < config.max_batch:
+        raise errcodes.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED(limit=limit)
+
+
+def _check_limits(
+    config: ConsumerConfig, stream: StreamConfig, settings: ServerSettings, limits: AccountLimits
+) -> None:
+    for limit in (
+        settings.max_ack_pending,
+        limits.max_ack_pending,
+        stream.consumer_limits.max_ack_pending,
+    ):
+        if 0 < limit < config.max_ack_pending:
+            raise errcodes.CONSUMER_MAX_PENDING_ACK_EXCESS(limit=limit)
+    limit = stream.consumer_limits.inactive_threshold
+    if 0 < limit < config.inactive_threshold:
+        raise errcodes.CONSUMER_INACTIVE_THRESHOLD_EXCESS(limit=goformat.duration(limit))
+
+
+def _check_filters(config: ConsumerConfig) -> None:
+    if config.filter_subject and config.filter_subjects:
+        raise errcodes.CONSUMER_DUPLICATE_FILTER_SUBJECTS()
+    wanted = filters(config)
+    for subject in wanted:
+        if not subject:
+            raise errcodes.CONSUMER_EMPTY_FILTER()
+        if not subjects.is_valid(subject):
+            raise errcodes.STREAM_INVALID_CONFIG(err="invalid subject")
+    index: subjects.PatternIndex[str] = subjects.PatternIndex()
+    for subject in wanted:
+        for other in index.overlapping(subject):
+            if subjects.covers(subject, other) or subjects.covers(other, subject):
+                raise errcodes.CONSUMER_OVERLAPPING_SUBJECT_FILTERS()
+        index.add(subject, subject)
+
+
+def _check_start(config: ConsumerConfig) -> None:
+    policy = config.deliver_policy
+
+    def refuse(what: str) -> ApiError:
+        return errcodes.CONSUMER_INVALID_POLICY(
+            err=f"consumer delivery policy is deliver {_POLICY_TEXT[policy]}, "
+            f"but optional {what} set"
+        )
+
+    if policy == "by_start_sequence":
+        if config.opt_start_seq == 0:
+            raise refuse("start sequence is not")
+        if config.opt_start_time:
+            raise refuse("start time is also")
+    elif policy == "by_start_time":
+        if not config.opt_start_time:
+            raise refuse("start time is not")
+        if config.opt_start_seq:
+            raise refuse("start start sequence is also")
+    else:
+        if config.opt_start_seq:
+            raise refuse("start sequence is also")
+        if config.opt_start_time:
+            raise refuse("start time is also")
+        if policy == "last_per_subject" and not filters(config):
+            raise refuse("filter subject is not")
+
+
+def sample_percent(config: ConsumerConfig) -> int:
+    """Percentage of acknowledgements that produce a metric; ApiError if it is no number."""
+    text = config.sample_freq.removesuffix("%")
+    if not config.sample_freq:
+        return 0
+    if not re.fullmatch(r"[+-]?[0-9]+", text, re.ASCII):
+        quoted = goformat.quote(text)
+        raise errcodes.CONSUMER_INVALID_SAMPLING(
+            err=f"strconv.Atoi: parsing {quoted}: invalid syntax"
+        )
+    value = int(text)
+    if value < 0:
+        raise errcodes.CONSUMER_INVALID_SAMPLING(err="<nil>")
+    return min(value, 100)
+
+
+def _check_priority(config: ConsumerConfig) -> None:
+    groups = config.priority_groups
+    if config.priority_policy:
+        if config.deliver_subject:
+            raise errcodes.CONSUMER_PUSH_WITH_PRIORITY_GROUP()
+        if not groups:
+            raise errcodes.CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP()
+        for group in groups:
+            if not group:
+                raise errcodes.CONSUMER_EMPTY_GROUP_NAME()
+            if not _GROUP_NAME.fullmatch(group):
+                raise errcodes.CONSUMER_INVALID_GROUP_NAME()
+        return
+    if groups:
+        raise errcodes.CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE()
+    if config.priority_timeout > 0:
+        raise errcodes.CONSUMER_PINNED_TTL_WITHOUT_PRIORITY_POLICY_NONE()
+
+
+# ---- existing consumers --------------------------------------------------------------------------
+
+
+def same(a: ConsumerConfig, b: ConsumerConfig) -> bool:
+    """Whether two normalised configurations are equal but for the server's metadata."""
+    return msgspec.structs.replace(a, metadata={}) == msgspec.structs.replace(
+        b, metadata={}
+    ) and user_metadata(a.metadata) == user_metadata(b.metadata)
+
+
+def _instant(text: str) -> int | None:
+    return goformat.parse_rfc3339(text) if text else None
+
+
+def check_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
+    """Raises if `new` changes what may not change in a consumer."""
+    for changed, text in (
+        (old.deliver_policy != new.deliver_policy, "deliver policy can not be updated"),
+        (old.mem_storage != new.mem_storage, "storage type can not be updated"),
+        (old.opt_start_seq != new.opt_start_seq, "start sequence can not be updated"),
+        (
+            _instant(old.opt_start_time) != _instant(new.opt_start_time),
+            "start time can not be updated",
+        ),
+        (old.ack_policy != new.ack_policy, "ack policy can not be updated"),
+        (old.replay_policy != new.replay_policy, "replay policy can not be updated"),
+        (old.idle_heartbeat != new.idle_heartbeat, "heart beats can not be updated"),
+        (old.flow_control != new.flow_control, "flow control can not be updated"),
+        (
+            bool(new.deliver_subject) and not old.deliver_subject,
+            "can not update pull consumer to push based",
+        ),
+        (
+            bool(old.deliver_subject) and not new.deliver_subject,
+            "can not update push consumer to pull based",
+        ),
+        (old.max_waiting != new.max_waiting, "max waiting can not be updated"),
+    ):
+        if changed:
+            raise errcodes.CONSUMER_CREATE(err=text)
+
+
+def check_workqueue(config: ConsumerConfig) -> None:
+    """What a consumer of a workqueue stream must be, whatever other consumers there are."""
+    if config.ack_policy not in ("explicit", "flow_control"):
+        raise errcodes.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK()
+    if config.deliver_policy != "all":
+        raise errcodes.CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL()
+
+
+def check_stored_name(config: ConsumerConfig, name: str) -> None:
+    """Whether the name fits a file system's."""
+    if len(name.encode()) > MAX_NAME:
+        if config.durable_name:
+            raise errcodes.CONSUMER_NAME_TOO_LONG(max=MAX_NAME)
+        raise errcodes.CONSUMER_CREATE(err="error creating store for consumer")
+
+
+# ---- for the data plane --------------------------------------------------------------------------
+
+_DELIVER = {
+    "all": backend.DeliverPolicy.ALL,
+    "last": backend.DeliverPolicy.LAST,
+    "new": backend.DeliverPolicy.NEW,
+    "by_start_sequence": backend.DeliverPolicy.BY_START_SEQUENCE,
+    "by_start_time": backend.DeliverPolicy.BY_START_TIME,
+    "last_per_subject": backend.DeliverPolicy.LAST_PER_SUBJECT,
+}
+_ACK = {
+    "none": backend.AckPolicy.NONE,
+    "all": backend.AckPolicy.ALL,
+    "explicit": backend.AckPolicy.EXPLICIT,
+}
+
+
+def params(config: ConsumerConfig, name: str) -> backend.ConsumerParams:
+    """What the data plane needs of a normalised configuration."""
+    original = config.replay_policy == "original"
+    return backend.ConsumerParams(
+        name=name.encode(),
+        durable=bool(config.durable_name),
+        deliver_policy=_DELIVER[config.deliver_policy],
+        opt_start_seq=config.opt_start_seq,
+        opt_start_time=_instant(config.opt_start_time) or 0,
+        ack_policy=_ACK[config.ack_policy],
+        ack_wait=config.ack_wait,
+        max_deliver=config.max_deliver,
+        backoff=tuple(config.backoff),
+        filters=tuple(f.encode() for f in filters(config)),
+        replay_policy=backend.ReplayPolicy.ORIGINAL if original else backend.ReplayPolicy.INSTANT,
+        rate_limit=config.rate_limit_bps,
+        sample_percent=sample_percent(config),
+        max_waiting=config.max_waiting,
+        max_ack_pending=config.max_ack_pending,
+        headers_only=config.headers_only,
+        max_batch=config.max_batch,
+        max_expires=config.max_expires,
+        max_bytes=config.max_bytes,
+        deliver_subject=config.deliver_subject.encode(),
+        deliver_group=config.deliver_group.encode(),
+        flow_control=config.flow_control,
+        idle_heartbeat=config.idle_heartbeat,
+        inactive_threshold=config.inactive_threshold,
+        mem_storage=config.mem_storage,
+        pause_until=pause_time(config),
+    )

@@ -1,0 +1,400 @@
+"""From an API subject to its handler, and from the handler's result to the answer.
+
+Subjects that are no endpoint get silence: `$JS.API.>` is one service, and clients time out.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from .. import goformat
+from . import consumer_api, errcodes, messages, stream_api, unsupported
+from .account import API_LEVEL, AccountLimits
+from .advisories import AUDIT, Advisories, ClientInfo
+from .backend import ConsumerAdvisory, ConsumerGone, Event, PauseOver
+from .call import Call
+from .errors import ApiError
+from .recovery import recover
+from .registry import WORKERS, Account, Shared
+from .responses import (
+    TYPE_PREFIX,
+    AccountInfo,
+    ApiStats,
+    ConsumerList,
+    ConsumerNames,
+    ConsumerPauseResponse,
+    PurgeResponse,
+    Response,
+    StreamList,
+    StreamNames,
+)
+
+log = logging.getLogger(__name__)
+
+PREFIX = "$JS.API."
+LEVEL_HEADER = b"\r\nNats-Required-Api-Level:"
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A message on `$JS.API.>` that the data plane does not answer itself."""
+
+    account: str
+    subject: bytes
+    reply: bytes = b""
+    headers: bytes = b""
+    payload: bytes = b""
+    connection: int = 0
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """What serves a subject."""
+
+    name: str
+    answer: str
+    """The type of the answer, after TYPE_PREFIX."""
+    handler: Handler
+    empty: Callable[[], Response] = Response
+    """The body of an error."""
+    least: int = 1
+    """Tokens after the name."""
+    most: int = 1
+    info: bool = False
+    """Whether it waits in the queue of lower priority."""
+    audited: bool = True
+    """Whether success counts and is told to listeners; errors always are."""
+
+
+async def account_info(call: Call) -> AccountInfo:
+    """INFO: usage, limits and request counts."""
+    account = call.account
+    usage = call.shared.engine.usage(account.name)
+    return AccountInfo(
+        memory=usage.memory,
+        storage=usage.storage,
+        reserved_memory=account.reserved.memory,
+        reserved_storage=account.reserved.storage,
+        streams=account.reserved.streams,
+        consumers=account.reserved.consumers,
+        limits=account.limits,
+        domain=call.shared.settings.domain,
+        api=ApiStats(
+            level=API_LEVEL,
+            total=account.stats.total,
+            errors=account.stats.errors,
+            inflight=account.stats.inflight - 1,
+        ),
+    )
+
+
+async def _not_clustered(call: Call) -> Response:
+    raise errcodes.CLUSTER_REQUIRED()
+
+
+def _refused(name: str) -> Handler:
+    async def handler(call: Call) -> Response:
+        raise unsupported.endpoint(name)
+
+    return handler
+
+
+def _paged() -> Response:
+    return Response(total=0, offset=0, limit=0)
+
+
+def _not_paused() -> Response:
+    return ConsumerPauseResponse(pause_until=goformat.ZERO_TIME)
+
+
+ENDPOINTS: dict[str, Endpoint] = {
+    endpoint.name: endpoint
+    for endpoint in (
+        Endpoint("INFO", "account_info_response", account_info, least=0, most=0, info=True),
+        Endpoint("STREAM.CREATE", "stream_create_response", stream_api.create),
+        Endpoint("STREAM.UPDATE", "stream_update_response", stream_api.update),
+        Endpoint("STREAM.INFO", "stream_info_response", stream_api.info, _paged, info=True),
+        Endpoint("STREAM.DELETE", "stream_delete_response", stream_api.delete),
+        Endpoint("STREAM.PURGE", "stream_purge_response", stream_api.purge, PurgeResponse),
+        Endpoint(
+            "STREAM.NAMES",
+            "stream_names_response",
+            stream_api.names,
+            StreamNames,
+            least=0,
+            most=0,
+            info=True,
+        ),
+        Endpoint(
+            "STREAM.LIST",
+            "stream_list_response",
+            stream_api.list_all,
+            StreamList,
+            least=0,
+            most=0,
+            info=True,
+        ),
+        Endpoint("STREAM.MSG.GET", "stream_msg_get_response", messages.get, audited=False),
+        Endpoint("STREAM.MSG.DELETE", "stream_msg_delete_response", messages.delete),
+        Endpoint("STREAM.LEADER.STEPDOWN", "stream_leader_stepdown_response", _not_clustered),
+        Endpoint("STREAM.PEER.REMOVE", "stream_remove_peer_response", _not_clustered),
+        Endpoint("CONSUMER.CREATE", "consumer_create_response", consumer_api.create, most=1 << 20),
+        Endpoint(
+            "CONSUMER.DURABLE.CREATE",
+            "consumer_create_response",
+            consumer_api.create_durable,
+            least=2,
+            most=2,
+        ),
+        Endpoint(
+            "CONSUMER.INFO",
+            "consumer_info_response",
+            consumer_api.info,
+            least=2,
+            most=2,
+            info=True,
+        ),
+        Endpoint(
+            "CONSUMER.DELETE", "consumer_delete_response", consumer_api.delete, least=2, most=2
+        ),
+        Endpoint(
+            "CONSUMER.NAMES",
+            "consumer_names_response",
+            consumer_api.names,
+            ConsumerNames,
+            info=True,
+        ),
+        Endpoint(
+            "CONSUMER.LIST",
+            "consumer_list_response",
+            consumer_api.list_all,
+            ConsumerList,
+            info=True,
+        ),
+        Endpoint(
+            "CONSUMER.PAUSE",
+            "consumer_pause_response",
+            consumer_api.pause,
+            _not_paused,
+            least=2,
+            most=2,
+        ),
+        Endpoint(
+            "CONSUMER.LEADER.STEPDOWN",
+            "consumer_leader_stepdown_response",
+            _not_clustered,
+            least=2,
+            most=2,
+        ),
+        *(
+            Endpoint(name, answer, _refused(name), least=1, most=2)
+            for name, answer in unsupported.ENDPOINTS.items()
+        ),
+    )
+}
+
+
+def find(subject: str) -> tuple[Endpoint, list[str]] | None:
+    """The endpoint of a subject after the prefix, and the tokens that follow its name."""
+    tokens = subject.split(".")
+    for length in (3, 2, 1):
+        endpoint = ENDPOINTS.get(".".join(tokens[:length]))
+        if endpoint is not None:
+            args = tokens[length:]
+            if endpoint.least <= len(args) <= endpoint.most and all(args[:2]):
+                return endpoint, args
+            return None
+    return None
+
+
+def required_level(headers: bytes) -> bool:
+    """Whether this server has the API level that the headers ask for."""
+    at = headers.find(LEVEL_HEADER)
+    if at < 0:
+        return True
+    start = at + len(LEVEL_HEADER)
+    end = headers.find(b"\r\n", start)
+    value = headers[start : end if end >= 0 else None].strip(b" ")
+    if not value:
+        return True
+    digits = value[1:] if value[:1] in (b"+", b"-") else value
+    return digits.isdigit() and int(value) <= API_LEVEL
+
+
+class Dispatcher:
+    """JetStream's API of all accounts."""
+
+    def __init__(
+        self, shared: Shared, client_info: Callable[[int], ClientInfo | None] | None = None
+    ) -> None:
+        self.shared = shared
+        self.accounts: dict[str, Account] = {}
+        self.advisories = Advisories(shared)
+        self._client_info = client_info or (lambda connection: None)
+        self._requests: deque[Request] = deque()
+        self._infos: deque[Request] = deque()
+        self._running = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # ---- accounts --------------------------------------------------------------------------------
+
+    async def add_account(self, account: Account) -> None:
+        """Gives an account JetStream, with what it has on disk."""
+        limits = account.limits
+        self.shared.engine.set_account_limits(account.name, limits.max_memory, limits.max_storage)
+        await recover(account)
+        self.accounts[account.name] = account
+
+    def set_limits(self, name: str, limits: AccountLimits) -> None:
+        """Changes the limits of an account, for what is made from now on."""
+        self.accounts[name].limits = limits
+        self.shared.engine.set_account_limits(name, limits.max_memory, limits.max_storage)
+
+    async def close(self) -> None:
+        """Finishes the requests in progress, then stops all streams."""
+        self._requests.clear()
+        self._infos.clear()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for account in self.accounts.values():
+            await account.close()
+        await self.shared.close()
+
+    # ---- requests --------------------------------------------------------------------------------
+
+    def submit(self, request: Request) -> None:
+        """Takes a request; its answer is published. At most WORKERS are in progress."""
+        found = self._route(request)
+        if found is None:
+            return
+        settings = self.shared.settings
+        low = found[0].info
+        queue = self._infos if low else self._requests
+        queue.append(request)
+        limit = settings.info_queue_limit if low else settings.request_queue_limit
+        if len(queue) > limit:
+            log.warning("JetStream API queue limit reached, dropping %d requests", len(queue))
+            self.advisories.limit_reached(request.account, len(queue))
+            queue.clear()
+            return
+        if self._running < WORKERS:
+            self._running += 1
+            self._start(self._work())
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self) -> None:
+        """Works on requests until none waits."""
+        try:
+            while self._requests or self._infos:
+                request = (self._requests or self._infos).popleft()
+                response = await self.handle(request)
+                if response is not None and request.reply:
+                    self.shared.engine.publish(request.account, request.reply, b"", b"", response)
+                await asyncio.sleep(0)  # others have their turn
+        finally:
+            self._running -= 1
+
+    def _route(self, request: Request) -> tuple[Endpoint, list[str]] | None:
+        subject = request.subject.decode("utf-8", "replace")
+        domain = self.shared.settings.domain
+        if domain and subject.startswith(f"$JS.{domain}.API."):
+            subject = PREFIX + subject.removeprefix(f"$JS.{domain}.API.")
+        if not subject.startswith(PREFIX):
+            return None
+        return find(subject[len(PREFIX) :])
+
+    async def handle(self, request: Request) -> bytes | None:
+        """The answer to a request; None where the API is silent."""
+        found = self._route(request)
+        if found is None:
+            return None
+        endpoint, args = found
+        account = self.accounts.get(request.account)
+        if account is not None:
+            account.stats.inflight += 1
+        try:
+            answer = await self._answer(endpoint, account, args, request)
+        finally:
+            if account is not None:
+                account.stats.inflight -= 1
+        failed = answer.error is not None
+        answer.type = TYPE_PREFIX + endpoint.answer
+        response = goformat.escape_json(msgspec.json.encode(answer))
+        if endpoint.audited or failed:
+            if account is not None:
+                account.stats.total += 1
+                account.stats.errors += failed
+            if self.advisories.wanted(request.account, AUDIT):
+                self.advisories.audit(
+                    request.account,
+                    request.subject.decode("utf-8", "replace"),
+                    self._client_info(request.connection),
+                    request.payload,
+                    response,
+                )
+        return response
+
+    async def _answer(
+        self, endpoint: Endpoint, account: Account | None, args: list[str], request: Request
+    ) -> Response:
+        try:
+            if not required_level(request.headers):
+                raise errcodes.REQUIRED_API_LEVEL()
+            if account is None:
+                raise errcodes.NOT_ENABLED_FOR_ACCOUNT()
+            call = Call(self.shared, self.advisories, account, args, request.payload)
+            return await endpoint.handler(call)
+        except ApiError as error:
+            refused = error
+        except Exception:
+            log.exception("JetStream API request on %r failed", request.subject)
+            refused = errcodes.STREAM_GENERAL(err="internal error, see the server's log")
+        answer = endpoint.empty()
+        answer.error = refused.body
+        return answer
+
+    # ---- events of the data plane ----------------------------------------------------------------
+
+    def on_event(self, event: Event) -> None:
+        """Takes what the data plane tells through its inbox."""
+        match event:
+            case ConsumerAdvisory():
+                self.advisories.delivery(event)
+            case PauseOver():
+                self._pause_over(event)
+            case ConsumerGone():
+                self._start(self._remove_inactive(event))
+
+    def _pause_over(self, event: PauseOver) -> None:
+        stream = self.accounts[event.account].streams.get(event.stream)
+        consumer = stream.consumers.get(event.consumer) if stream is not None else None
+        if consumer is not None:
+            until = consumer.config.pause_until
+            self.advisories.pause(event.account, event.stream, event.consumer, False, until)
+
+    async def _remove_inactive(self, event: ConsumerGone) -> None:
+        account = self.accounts[event.account]
+        async with account.lock(event.stream):
+            stream = account.streams.get(event.stream)
+            consumer = stream.consumers.get(event.consumer) if stream is not None else None
+            if stream is None or consumer is None or consumer.handle.id != event.id:
+                return
+            try:
+                await account.delete_consumer(stream, consumer)
+            except ApiError as error:
+                log.error(
+                    "Inactive consumer '%s > %s > %s' was not removed: %s",
+                    event.account,
+                    event.stream,
+                    event.consumer,
+                    error,
+                )
+                return
+            self.advisories.consumer(event.account, event.stream, event.consumer, "delete")

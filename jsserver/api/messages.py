@@ -1,0 +1,75 @@
+"""Handlers of `$JS.API.STREAM.MSG.*`: reading and deleting single messages."""
+
+from .. import goformat
+from . import errcodes
+from .backend import Message
+from .call import Call
+from .registry import Stream
+from .responses import MessageGetResponse, StoredMessage, SuccessResponse
+from .types import MessageDeleteRequest, MessageGetRequest
+
+
+async def get(call: Call) -> MessageGetResponse:
+    """STREAM.MSG.GET: by sequence, time, or last or next of a subject."""
+    request = call.required(MessageGetRequest)
+    stream = call.account.stream(call.args[0])
+    last, following = request.last_by_subj, request.next_by_subj
+    if (
+        request.batch
+        or request.max_bytes
+        or not (request.seq or last or following or request.start_time)
+        or (request.seq and (last or request.start_time))
+        or (last and (following or request.start_time))
+    ):
+        raise errcodes.BAD_REQUEST()
+    message = await call.shared.run(_find, stream, request)
+    if message is None:
+        raise errcodes.NO_MESSAGE_FOUND()
+    return MessageGetResponse(
+        message=StoredMessage(
+            subject=message.subject.decode("utf-8", "replace"),
+            seq=message.seq,
+            hdrs=b"" if request.no_hdr else message.headers,
+            data=message.data,
+            time=goformat.rfc3339_nano(message.ts),
+        )
+    )
+
+
+def _find(stream: Stream, request: MessageGetRequest) -> Message | None:
+    handle = stream.handle
+    if request.last_by_subj:
+        return handle.last_for(request.last_by_subj.encode())
+    if request.start_time:
+        start = handle.at_time(goformat.parse_rfc3339(request.start_time))
+        return handle.next_for(request.next_by_subj.encode(), start)
+    if request.next_by_subj:
+        return handle.next_for(request.next_by_subj.encode(), request.seq)
+    return handle.get(request.seq)
+
+
+async def delete(call: Call) -> SuccessResponse:
+    """STREAM.MSG.DELETE: unlinks a message, and unless asked otherwise overwrites its bytes."""
+    request = call.required(MessageDeleteRequest)
+    name = call.args[0]
+    async with call.account.lock(name):
+        stream = call.account.stream(name)
+        if stream.config.sealed:
+            raise errcodes.STREAM_SEALED()
+        if stream.config.deny_delete:
+            raise errcodes.STREAM_MSG_DELETE_FAILED(err="message delete not permitted")
+        await call.shared.run(_delete, stream, request)
+    return SuccessResponse(success=True)
+
+
+def _delete(stream: Stream, request: MessageDeleteRequest) -> None:
+    if stream.handle.delete(request.seq, not request.no_erase):
+        stream.handle.wait_durable()
+        return
+    state = stream.handle.state()
+    if stream.config.storage == "file":
+        if request.seq > state.last_seq:
+            raise errcodes.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
+        if request.seq < max(state.first_seq, 1):
+            raise errcodes.STREAM_MSG_DELETE_FAILED(err="no message found")
+    raise errcodes.SEQUENCE_NOT_FOUND(seq=request.seq)

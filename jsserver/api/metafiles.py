@@ -1,0 +1,137 @@
+"""Configuration files of streams and consumers: meta.inf with its checksum meta.sum.
+
+The checksum is HighwayHash-64 of the bytes of meta.inf, keyed with the SHA-256 of the asset's name
+(`STREAM`, or `STREAM/CONSUMER`), as 16 hexadecimal digits of its little-endian bytes.
+
+Every function waits for the disk. A new asset's directory appears complete or not at all, because
+it is filled under another name first. An update replaces two files, one after the other: a crash
+in between leaves meta.sum.tmp, which `read` takes as the sum of the meta.inf beside it. A removed
+directory leaves its name in one step and is emptied afterwards. Names that start with `.new-` or
+`.del-` are what a crash left of that.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from .. import nuid
+
+Hash64 = Callable[[bytes, bytes], int]
+"""HighwayHash-64 of data under a key of 32 bytes: hash(key, data)."""
+
+INF, SUM = "meta.inf", "meta.sum"
+
+
+class DamagedMeta(Exception):
+    """The configuration of an asset cannot be trusted; the text says why."""
+
+
+class MetaFiles:
+    """Reads and writes configuration files."""
+
+    def __init__(self, hash64: Hash64) -> None:
+        self._hash64 = hash64
+
+    def checksum(self, asset: str, body: bytes) -> bytes:
+        """What meta.sum holds for this meta.inf."""
+        key = hashlib.sha256(asset.encode()).digest()
+        return self._hash64(key, body).to_bytes(8, "little").hex().encode()
+
+    def create(self, directory: Path, staging: Path, asset: str, body: bytes) -> None:
+        """Makes the directory of a new asset; `staging` is a folder on the same file system."""
+        make_directory(directory.parent)
+        temporary = staging / f".new-{nuid.new()}"
+        temporary.mkdir(mode=0o700)
+        try:
+            _write(temporary / INF, body)
+            _write(temporary / SUM, self.checksum(asset, body))
+            sync_directory(temporary)
+            temporary.rename(directory)
+        except OSError:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        sync_directory(directory.parent)
+
+    def update(self, directory: Path, asset: str, body: bytes) -> None:
+        """Replaces the configuration of an asset."""
+        names = {INF: body, SUM: self.checksum(asset, body)}
+        for name, content in names.items():
+            _write(directory / f"{name}.tmp", content)
+        sync_directory(directory)
+        for name in names:
+            (directory / f"{name}.tmp").rename(directory / name)
+        sync_directory(directory)
+
+    def read(self, directory: Path, asset: str) -> bytes:
+        """The meta.inf of an asset, checked against its sum, with a broken update put right."""
+        try:
+            body = (directory / INF).read_bytes()
+        except OSError as error:
+            raise DamagedMeta(f"{INF}: {error.strerror}") from None
+        want = self.checksum(asset, body)
+        if _content(directory / SUM) == want:
+            for name in (INF, SUM):
+                with contextlib.suppress(OSError):
+                    (directory / f"{name}.tmp").unlink(missing_ok=True)
+            return body
+        if _content(directory / f"{SUM}.tmp") == want:
+            (directory / f"{SUM}.tmp").rename(directory / SUM)
+            sync_directory(directory)
+            return body
+        raise DamagedMeta(f"{SUM} is not the checksum of {INF}")
+
+
+def discard(directory: Path, staging: Path) -> Path:
+    """Takes a directory away from its name for good; what is returned is to be erased."""
+    trash = staging / f".del-{nuid.new()}"
+    directory.rename(trash)
+    sync_directory(directory.parent)
+    if staging != directory.parent:
+        sync_directory(staging)
+    return trash
+
+
+def erase(directory: Path) -> None:
+    """Removes a directory with everything in it."""
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def leftovers(directory: Path) -> list[Path]:
+    """Directories that an interrupted creation or removal left here."""
+    with os.scandir(directory) as entries:
+        return [Path(e.path) for e in entries if e.name.startswith((".new-", ".del-"))]
+
+
+def make_directory(directory: Path) -> None:
+    """Makes a directory durably, with those above it."""
+    if not directory.is_dir():
+        make_directory(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        sync_directory(directory.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Makes the names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes().strip()
+    except OSError:
+        return b""

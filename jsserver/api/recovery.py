@@ -1,0 +1,120 @@
+"""Finds an account's streams and consumers on disk and brings them back into service.
+
+What cannot be served (damaged configuration, an option or API level that this server does not
+have) is left untouched on disk and listed as offline with the reason; it never keeps others from
+coming up.
+"""
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import TypeVar
+
+from .. import goformat
+from . import consumers, decode, metafiles, streams, unsupported
+from .account import API_LEVEL
+from .backend import StoreError, StreamHandle
+from .errors import ApiError
+from .registry import Account, Consumer, Shared, Stream, with_threshold
+from .types import ConsumerConfig, StoredConsumer, StoredStream, StreamConfig
+
+log = logging.getLogger(__name__)
+
+PARALLEL = 4
+"""Streams that are opened at the same time."""
+
+K = TypeVar("K", StoredStream, StoredConsumer)
+
+
+class _Offline(Exception):
+    """Why an asset cannot be served."""
+
+
+async def recover(account: Account) -> None:
+    """Opens everything on disk that belongs to the account and serves it."""
+    directory = account.directory
+    if directory is None or not directory.is_dir():
+        return
+    for leftover in await account.shared.run(metafiles.leftovers, directory):
+        account.shared.erase_later(leftover)
+    names = await account.shared.run(_subdirectories, directory)
+    gate = asyncio.Semaphore(PARALLEL)
+
+    async def one(name: str) -> None:
+        async with gate:
+            found = await account.shared.run(_load_stream, account, directory / name)
+        if isinstance(found, Stream):
+            account.adopt(found)
+        else:
+            log.warning("Stream '%s > %s' is offline: %s", account.name, name, found)
+            account.offline[name] = found
+
+    await asyncio.gather(*(one(name) for name in names))
+
+
+def _subdirectories(directory: Path) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+    except FileNotFoundError:
+        return []
+
+
+def _load_stream(account: Account, directory: Path) -> Stream | str:
+    """The opened stream of a directory, or why it is offline."""
+    name = directory.name
+    try:
+        stored, created = _read(account.shared, directory, name, StoredStream)
+        config = StreamConfig(**{f: getattr(stored, f) for f in StreamConfig.__struct_fields__})
+        if config.name != name:
+            raise _Offline(f"configuration of stream {goformat.quote(config.name)} found here")
+        unsupported.check_stream(config)
+        handle = account.shared.engine.open_stream(
+            account.name, str(directory), streams.params(config)
+        )
+    except ApiError as error:
+        return error.body.description
+    except (_Offline, StoreError) as error:
+        return str(error)
+    stream = Stream(config, created, handle, directory)
+    for leftover in metafiles.leftovers(directory):
+        metafiles.erase(leftover)
+    for consumer in _subdirectories(directory / "obs"):
+        _load_consumer(account, stream, handle, directory / "obs" / consumer)
+    return stream
+
+
+def _load_consumer(account: Account, stream: Stream, handle: StreamHandle, directory: Path) -> None:
+    name = directory.name
+    try:
+        stored, created = _read(account.shared, directory, f"{stream.name}/{name}", StoredConsumer)
+        config = ConsumerConfig(**{f: getattr(stored, f) for f in ConsumerConfig.__struct_fields__})
+        unsupported.check_consumer(config)
+        if not config.durable_name:
+            config = with_threshold(config)
+        opened = handle.open_consumer(consumers.params(config, name), str(directory))
+    except ApiError as error:
+        reason = error.body.description
+    except (_Offline, StoreError) as error:
+        reason = str(error)
+    else:
+        stream.consumers[name] = Consumer(name, config, created, opened, directory)
+        return
+    log.warning("Consumer '%s > %s > %s' is offline: %s", account.name, stream.name, name, reason)
+    stream.offline[name] = reason
+
+
+def _read(shared: Shared, directory: Path, asset: str, kind: type[K]) -> tuple[K, int]:
+    """A stored configuration and when its asset was created."""
+    try:
+        stored = decode.parse(shared.files.read(directory, asset), kind, strict=True)
+        created = goformat.parse_rfc3339(stored.Created)
+    except (metafiles.DamagedMeta, decode.Unreadable) as error:
+        raise _Offline(str(error)) from None
+    except ValueError as error:
+        raise _Offline(f"{metafiles.INF}: {error}") from None
+    level = stored.metadata.get(streams.REQUIRED_LEVEL, "0")
+    if not level.isdecimal() or int(level) > API_LEVEL:
+        raise _Offline(f"unsupported - required API level: {level}, current API level: {API_LEVEL}")
+    return stored, created

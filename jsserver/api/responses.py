@@ -1,0 +1,175 @@
+"""Answers of the JetStream API, each declared once; omission as in `types`."""
+
+import msgspec
+
+from .account import AccountLimits
+from .errors import ErrorBody
+from .types import ConsumerConfig, Int64, StreamConfig, Time, Uint64, Wire, always
+
+TYPE_PREFIX = "io.nats.jetstream.api.v1."
+
+
+class Response(Wire):
+    """The envelope. Pages and subject details carry total, offset and limit, errors included."""
+
+    type: str = ""
+    error: ErrorBody | None = None
+    total: int | None = None
+    offset: int | None = None
+    limit: int | None = None
+
+
+class PagedResponse(Response):
+    """The envelope of an answer that always has its page."""
+
+    total: int | None = always(0)
+    offset: int | None = always(0)
+    limit: int | None = always(0)
+
+
+class SuccessResponse(Response):
+    """STREAM.DELETE, STREAM.MSG.DELETE, CONSUMER.DELETE; and errors without a body."""
+
+    success: bool = False
+
+
+class ApiStats(Wire):
+    """Requests that an account made."""
+
+    level: int = always(0)
+    total: int = always(0)
+    errors: int = always(0)
+    inflight: int = 0
+
+
+class AccountInfo(Response):
+    """INFO."""
+
+    memory: int = always(0)
+    storage: int = always(0)
+    reserved_memory: int = always(0)
+    reserved_storage: int = always(0)
+    streams: int = always(0)
+    consumers: int = always(0)
+    limits: AccountLimits = always(AccountLimits())
+    domain: str = ""
+    api: ApiStats = always(ApiStats())
+
+
+class StreamStateInfo(Wire):
+    """Counts of a stream."""
+
+    messages: int = always(0)
+    bytes: int = always(0)
+    first_seq: int = always(0)
+    first_ts: Time = always("")
+    last_seq: int = always(0)
+    last_ts: Time = always("")
+    num_subjects: int = 0
+    subjects: dict[str, int] | None = None
+    num_deleted: int = 0
+    deleted: list[int] | None = None
+    consumer_count: int = always(0)
+
+
+class ClusterInfo(Wire):
+    """Who serves an asset."""
+
+    leader: str = ""
+
+
+class StreamInfo(Response):
+    """A stream: element of a list, and body of STREAM.CREATE, UPDATE and INFO."""
+
+    config: StreamConfig | None = None
+    created: Time = ""
+    state: StreamStateInfo | None = None
+    domain: str = ""
+    cluster: ClusterInfo | None = None
+    ts: Time = ""
+    did_create: bool = False
+
+
+class StreamNames(PagedResponse):
+    """STREAM.NAMES; null when there is none."""
+
+    streams: list[str] | None = always(None)
+
+
+class StreamList(PagedResponse):
+    """STREAM.LIST."""
+
+    streams: list[StreamInfo] = msgspec.field(default_factory=lambda: [])
+    missing: list[str] | None = None
+    offline: dict[str, str] | None = None
+
+
+class PurgeResponse(SuccessResponse):
+    """STREAM.PURGE."""
+
+    purged: Uint64 = always(0)
+
+
+class StoredMessage(Wire):
+    """A message of a stream; headers and payload in base64."""
+
+    subject: str = always("")
+    seq: Uint64 = always(0)
+    hdrs: bytes = b""
+    data: bytes = b""
+    time: Time = always("")
+
+
+class MessageGetResponse(Response):
+    """STREAM.MSG.GET."""
+
+    message: StoredMessage | None = None
+
+
+class SequenceInfo(Wire):
+    """A position of a consumer."""
+
+    consumer_seq: int = always(0)
+    stream_seq: int = always(0)
+    last_active: Time = ""
+
+
+class ConsumerInfo(Response):
+    """A consumer: element of a list, and body of CONSUMER.CREATE and INFO."""
+
+    stream_name: str = ""
+    name: str = ""
+    created: Time = ""
+    config: ConsumerConfig | None = None
+    delivered: SequenceInfo | None = None
+    ack_floor: SequenceInfo | None = None
+    num_ack_pending: int | None = None
+    num_redelivered: int | None = None
+    num_waiting: int | None = None
+    num_pending: int | None = None
+    push_bound: bool = False
+    paused: bool = False
+    pause_remaining: Int64 = 0
+    ts: Time = ""
+
+
+class ConsumerNames(PagedResponse):
+    """CONSUMER.NAMES."""
+
+    consumers: list[str] = msgspec.field(default_factory=lambda: [])
+
+
+class ConsumerList(PagedResponse):
+    """CONSUMER.LIST."""
+
+    consumers: list[ConsumerInfo] = msgspec.field(default_factory=lambda: [])
+    missing: list[str] | None = None
+    offline: dict[str, str] | None = None
+
+
+class ConsumerPauseResponse(Response):
+    """CONSUMER.PAUSE."""
+
+    paused: bool = always(False)
+    pause_until: Time = always("")
+    pause_remaining: Int64 = 0

@@ -1,0 +1,217 @@
+"""Handlers of `$JS.API.STREAM.*`, but for single messages."""
+
+import msgspec
+
+from .. import goformat
+from . import errcodes, streams, subjects, unsupported
+from .call import Call, dynamic_metadata, page
+from .registry import Shared, Stream
+from .responses import (
+    ClusterInfo,
+    PurgeResponse,
+    StreamInfo,
+    StreamList,
+    StreamNames,
+    StreamStateInfo,
+    SuccessResponse,
+)
+from .types import (
+    PurgeRequest,
+    StreamConfig,
+    StreamConfigRequest,
+    StreamInfoRequest,
+    StreamPageRequest,
+)
+
+NAMES_LIMIT = 1024
+LIST_LIMIT = 256
+SUBJECTS_LIMIT = 100_000
+
+
+def time_text(ns: int) -> str:
+    """A time on the wire; 0 is the zero time."""
+    return goformat.rfc3339_nano(ns) if ns else goformat.ZERO_TIME
+
+
+def stream_state(stream: Stream) -> StreamStateInfo:
+    """The counts of a stream."""
+    state = stream.handle.state()
+    return StreamStateInfo(
+        messages=state.messages,
+        bytes=state.bytes,
+        # A stream that never held a message has no first sequence, as nats-server tells it.
+        first_seq=state.first_seq if state.last_seq else 0,
+        first_ts=time_text(state.first_ts),
+        last_seq=state.last_seq,
+        last_ts=time_text(state.last_ts),
+        num_subjects=state.num_subjects,
+        num_deleted=state.num_deleted,
+        consumer_count=len(stream.consumers),
+    )
+
+
+def stream_info(shared: Shared, stream: Stream, listed: bool = False) -> StreamInfo:
+    """A stream as CREATE, UPDATE and INFO show it; `listed`: as an element of a list."""
+    config = stream.config
+    if not listed:
+        config = msgspec.structs.replace(config, metadata=dynamic_metadata(config.metadata))
+    return StreamInfo(
+        config=config,
+        created=goformat.rfc3339_nano(stream.created),
+        state=stream_state(stream),
+        domain=shared.settings.domain,
+        ts=goformat.rfc3339_nano(shared.clock()),
+    )
+
+
+async def create(call: Call) -> StreamInfo:
+    """STREAM.CREATE: makes a stream, or finds that it is there already as wanted."""
+    request = call.request(StreamConfigRequest)
+    account = call.account
+    name = call.args[0]
+    streams.check_create(name, request)
+    account.check_counts(request)
+    config = streams.normalise(request, call.shared.settings, account.limits, request.pedantic)
+    if config.num_replicas > 1:
+        raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
+    async with account.lock(name):
+        if name in account.streams or name in account.offline:
+            stream = account.stream(name)
+            if not streams.same(stream.config, config):
+                raise errcodes.STREAM_NAME_EXIST()
+        else:
+            account.check_counts(config)
+            account.check_room(config, None)
+            unsupported.check_stream(config)
+            stream = await account.create_stream(config)
+            call.advisories.stream(account.name, name, "create")
+        info = stream_info(call.shared, stream)
+    info.domain = ""
+    info.did_create = True
+    return info
+
+
+async def update(call: Call) -> StreamInfo:
+    """STREAM.UPDATE: replaces the whole configuration."""
+    request = call.request(StreamConfigRequest)
+    account = call.account
+    config = streams.normalise(request, call.shared.settings, account.limits, request.pedantic)
+    name = call.args[0]
+    if name != config.name:
+        raise errcodes.STREAM_MISMATCH()
+    async with account.lock(name):
+        stream = account.stream(name)
+        config = streams.check_update(stream.config, config)
+        unsupported.check_stream(config)
+        violated = streams.violating(
+            config,
+            (
+                (c.name, c.config.inactive_threshold, c.config.max_ack_pending)
+                for c in stream.consumers.values()
+            ),
+        )
+        if violated:
+            names = ", ".join(violated)
+            raise errcodes.STREAM_UPDATE(err=f"change to limits violates consumers: {names}")
+        account.check_counts(config)
+        account.check_room(config, stream.config)
+        await account.update_stream(stream, config)
+        call.advisories.stream(account.name, name, "modify")
+        return stream_info(call.shared, stream)
+
+
+async def info(call: Call) -> StreamInfo:
+    """STREAM.INFO, with deleted sequences or counts per subject on request."""
+    request = call.optional(StreamInfoRequest)
+    stream = call.account.stream(call.args[0])
+    answer = stream_info(call.shared, stream)
+    answer.cluster = ClusterInfo(leader=call.shared.settings.server_name)
+    answer.total = answer.offset = answer.limit = 0
+    assert answer.state is not None
+    if request.deleted_details and answer.state.num_deleted:
+        answer.state.deleted = list(await call.shared.run(stream.handle.deleted))
+        answer.state.num_deleted = len(answer.state.deleted)
+    if request.subjects_filter:
+        wanted = request.subjects_filter.encode()
+        counts = await call.shared.run(stream.handle.subjects, wanted)
+        if counts:
+            start = max(request.offset, 0)
+            chosen = sorted(counts)[start : start + SUBJECTS_LIMIT]
+            answer.total, answer.offset, answer.limit = len(counts), start, SUBJECTS_LIMIT
+            shown = {s.decode("utf-8", "replace"): counts[s] for s in chosen}
+            answer.state.subjects = shown or None
+    return answer
+
+
+async def delete(call: Call) -> SuccessResponse:
+    """STREAM.DELETE: removes the stream and its consumers before it answers."""
+    call.no_body()
+    account = call.account
+    name = call.args[0]
+    async with account.lock(name):
+        stream = account.stream(name)
+        consumers = list(stream.consumers)
+        await account.delete_stream(stream)
+        for consumer in consumers:
+            call.advisories.consumer(account.name, name, consumer, "delete")
+        call.advisories.stream(account.name, name, "delete")
+    return SuccessResponse(success=True)
+
+
+async def purge(call: Call) -> PurgeResponse:
+    """STREAM.PURGE: everything, or by subject, sequence and number to keep."""
+    request = call.optional(PurgeRequest)
+    name = call.args[0]
+    if request.seq and request.keep:
+        raise errcodes.BAD_REQUEST()
+    async with call.account.lock(name):
+        stream = call.account.stream(name)
+        if stream.config.sealed:
+            raise errcodes.STREAM_SEALED()
+        if stream.config.deny_purge:
+            raise errcodes.STREAM_PURGE_FAILED(err="stream purge not permitted")
+        purged = await call.shared.run(_purge, stream, request)
+    return PurgeResponse(success=True, purged=purged)
+
+
+def _purge(stream: Stream, request: PurgeRequest) -> int:
+    wanted = request.filter.encode() if request.filter else None
+    purged = stream.handle.purge(wanted, request.seq, request.keep)
+    stream.handle.wait_durable()
+    return purged
+
+
+def _names(call: Call, subject: str) -> list[str]:
+    """All streams, offline ones too, or those that have a subject in common with a filter."""
+    account = call.account
+    if not subject:
+        return [*account.streams, *account.offline]
+    return [name for name, stream in account.streams.items() if _captures(stream.config, subject)]
+
+
+def _captures(config: StreamConfig, subject: str) -> bool:
+    return any(subjects.overlap(own, subject) for own in config.subjects)
+
+
+async def names(call: Call) -> StreamNames:
+    """STREAM.NAMES."""
+    request = call.optional(StreamPageRequest)
+    found = page(_names(call, request.subject), request.offset, NAMES_LIMIT)
+    return StreamNames(
+        total=found.total, offset=found.offset, limit=NAMES_LIMIT, streams=found.names or None
+    )
+
+
+async def list_all(call: Call) -> StreamList:
+    """STREAM.LIST."""
+    request = call.optional(StreamPageRequest)
+    account = call.account
+    found = page(_names(call, request.subject), request.offset, LIST_LIMIT)
+    answer = StreamList(total=found.total, offset=found.offset, limit=LIST_LIMIT)
+    for name in found.names:
+        if name in account.streams:
+            answer.streams.append(stream_info(call.shared, account.streams[name], listed=True))
+        else:
+            answer.missing = [*(answer.missing or ()), name]
+            answer.offline = {**(answer.offline or {}), name: account.offline[name]}
+    return answer

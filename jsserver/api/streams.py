@@ -1,0 +1,379 @@
+"""Stream configurations: defaults, validation in the documented order, rules of updates.
+
+The order of the checks and their texts are nats-server 2.14's: clients compare both.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from .. import goformat
+from . import backend, errcodes, subjects
+from .account import AccountLimits, ServerSettings
+from .types import StreamConfig
+
+MAX_NAME = 255
+MAX_DESCRIPTION = 4096
+MAX_METADATA = 128 * 1024
+MAX_REPLICAS = 5
+DEFAULT_DUPLICATE_WINDOW = 2 * goformat.MINUTE
+SMALLEST_WINDOW = 100 * goformat.MILLISECOND
+
+NAME_CHARACTERS = "can not contain '.', '*', '>', '\\', '/'"
+"""How error texts name the rule for names."""
+_FORBIDDEN_IN_NAMES = frozenset(" \t\r\n\f.*>\\/")
+
+_UNLIMITED_FIELDS = (
+    "max_msgs",
+    "max_msgs_per_subject",
+    "max_bytes",
+    "max_msg_size",
+    "max_consumers",
+)
+
+REQUIRED_LEVEL = "_nats.req.level"
+DYNAMIC_KEYS = ("_nats.ver", "_nats.level")
+"""Metadata of responses only."""
+SERVER_KEYS = (REQUIRED_LEVEL, *DYNAMIC_KEYS)
+
+_invalid = errcodes.STREAM_INVALID_CONFIG
+
+
+def is_valid_name(name: str) -> bool:
+    """Whether a stream or consumer may be called this."""
+    return bool(name) and _FORBIDDEN_IN_NAMES.isdisjoint(name)
+
+
+def check_create(subject_name: str, config: StreamConfig) -> None:
+    """What a creation is refused for before limits and configuration are looked at."""
+    if subject_name != config.name:
+        raise errcodes.STREAM_MISMATCH()
+    if "/" in config.name or "\\" in config.name:
+        raise errcodes.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
+    if config.sealed:
+        raise _invalid(err="stream configuration for create can not be sealed")
+    if config.mirror is None and config.mirror_direct:
+        raise _invalid(err="stream has no mirror but does have mirror direct")
+
+
+def normalise(
+    request: StreamConfig, settings: ServerSettings, limits: AccountLimits, pedantic: bool
+) -> StreamConfig:
+    """The configuration with every default filled in; ApiError for the first thing wrong with it.
+
+    With `pedantic`, what would be corrected silently is an error too."""
+    config = StreamConfig(**{f: getattr(request, f) for f in StreamConfig.__struct_fields__})
+    config.metadata = stored_metadata(config.metadata, required_level(config))
+    _check_texts(config)
+    if config.num_replicas == 0:
+        config.num_replicas = 1
+    if config.num_replicas > MAX_REPLICAS:
+        raise _invalid(err=f"maximum replicas is {MAX_REPLICAS}")
+    if config.num_replicas < 0:
+        raise errcodes.REPLICAS_COUNT_CANNOT_BE_NEGATIVE()
+    for field in _UNLIMITED_FIELDS:
+        value = getattr(config, field)
+        if value < -1 and pedantic:
+            raise errcodes.PEDANTIC(err=f"{field} must be set to -1")
+        if value == 0 or value < -1:
+            setattr(config, field, -1)
+    _check_windows(config, settings, pedantic)
+    _check_options(config, pedantic)
+    if config.mirror is not None:
+        _check_mirror(config)
+    if config.sources:
+        _check_sources(config)
+    if config.mirror is None and not config.sources and not config.subjects:
+        config.subjects = [config.name]
+    _check_subjects(config)
+    if limits.max_bytes_required and config.max_bytes <= 0:
+        raise errcodes.STREAM_MAX_BYTES_REQUIRED()
+    most = (
+        limits.memory_max_stream_bytes
+        if config.storage == "memory"
+        else limits.storage_max_stream_bytes
+    )
+    if most > 0 and config.max_bytes > most:
+        raise errcodes.STREAM_MAX_STREAM_BYTES_EXCEEDED()
+    _check_placement(config)
+    config.metadata = stored_metadata(config.metadata, required_level(config))
+    return config
+
+
+def _check_texts(config: StreamConfig) -> None:
+    if not is_valid_name(config.name):
+        raise _invalid(err=f"stream name is required and {NAME_CHARACTERS}")
+    if len(config.name.encode()) > MAX_NAME:
+        raise _invalid(err=f"stream name is too long, maximum allowed is {MAX_NAME}")
+    if len(config.description.encode()) > MAX_DESCRIPTION:
+        raise _invalid(err=f"stream description is too long, maximum allowed is {MAX_DESCRIPTION}")
+    if metadata_size(config.metadata) > MAX_METADATA:
+        raise _invalid(err=f"stream metadata exceeds maximum size of {MAX_METADATA} bytes")
+
+
+def _check_windows(config: StreamConfig, settings: ServerSettings, pedantic: bool) -> None:
+    """max_age and duplicate_window, which depend on each other."""
+    if config.max_age < 0:
+        raise _invalid(err="max age can not be negative")
+    limit = settings.duplicate_window
+    if config.duplicate_window == 0 and config.mirror is None and not config.sources:
+        window = DEFAULT_DUPLICATE_WINDOW
+        if 0 < limit < window:
+            if pedantic:
+                raise errcodes.PEDANTIC(
+                    err="duplicate window limits are higher than current limits"
+                )
+            window = limit
+        if 0 < config.max_age < window:
+            if pedantic:
+                raise errcodes.PEDANTIC(err="duplicate window cannot be bigger than max age")
+            window = config.max_age
+        config.duplicate_window = window
+    if 0 < config.max_age < SMALLEST_WINDOW:
+        raise _invalid(err="max age needs to be >= 100ms")
+    if config.duplicate_window < 0:
+        raise _invalid(err="duplicates window can not be negative")
+    if 0 < config.max_age < config.duplicate_window:
+        raise _invalid(err="duplicates window can not be larger then max age")
+    if 0 < limit < config.duplicate_window:
+        most = goformat.duration(limit)
+        raise _invalid(err=f"duplicates window can not be larger then server limit of {most}")
+    if 0 < config.duplicate_window < SMALLEST_WINDOW:
+        raise _invalid(err="duplicates window needs to be >= 100ms")
+
+
+def _check_options(config: StreamConfig, pedantic: bool) -> None:
+    if config.deny_purge and config.allow_rollup_hdrs:
+        raise _invalid(err="roll-ups require the purge permission")
+    if config.allow_msg_counter:
+        if config.discard == "new":
+            raise _invalid(err="counter stream cannot use discard new")
+        if config.allow_msg_ttl:
+            raise _invalid(err="counter stream cannot use message TTLs")
+        if config.allow_msg_schedules:
+            raise _invalid(err="counter stream cannot use message schedules")
+        if config.retention != "limits":
+            raise _invalid(err="counter stream can only use limits retention")
+    if config.discard_new_per_subject:
+        if config.discard != "new":
+            raise _invalid(err="discard new per subject requires discard new policy to be set")
+        if config.max_msgs_per_subject <= 0:
+            raise _invalid(err="discard new per subject requires max msgs per subject > 0")
+    _check_delete_markers(config, pedantic)
+    if config.allow_msg_schedules:
+        if config.discard == "new":
+            raise _invalid(err="message scheduling cannot use discard new")
+        if not config.allow_rollup_hdrs:
+            if pedantic:
+                raise _invalid(err="message scheduling cannot be set if roll-ups are disabled")
+            config.allow_rollup_hdrs, config.deny_purge = True, False
+    if config.persist_mode == "default":
+        config.persist_mode = ""
+    if config.persist_mode == "async":
+        if config.storage != "file":
+            raise _invalid(err="async persist mode is only supported on file storage")
+        if config.num_replicas > 1:
+            raise _invalid(err="async persist mode is not supported on replicated streams")
+        if config.allow_atomic:
+            raise _invalid(err="async persist mode is not supported with atomic batch publish")
+
+
+def _check_delete_markers(config: StreamConfig, pedantic: bool) -> None:
+    marker = config.subject_delete_marker_ttl
+    if marker < 0:
+        raise _invalid(err="subject delete marker TTL must not be negative")
+    if marker == 0:
+        return
+    if marker < goformat.SECOND:
+        raise _invalid(err="subject delete marker TTL must be at least 1 second")
+    if not config.allow_msg_ttl:
+        if pedantic:
+            raise _invalid(err="subject delete marker cannot be set if message TTLs are disabled")
+        config.allow_msg_ttl = True
+    if not config.allow_rollup_hdrs:
+        if pedantic:
+            raise _invalid(err="subject delete marker cannot be set if roll-ups are disabled")
+        config.allow_rollup_hdrs, config.deny_purge = True, False
+
+
+def _check_mirror(config: StreamConfig) -> None:
+    assert config.mirror is not None
+    for present, error in (
+        (config.first_seq > 0, errcodes.MIRROR_WITH_FIRST_SEQ),
+        (config.subjects, errcodes.MIRROR_WITH_SUBJECTS),
+        (config.sources, errcodes.MIRROR_WITH_SOURCES),
+        (config.allow_msg_counter, errcodes.MIRROR_WITH_COUNTERS),
+        (config.allow_atomic, errcodes.MIRROR_WITH_ATOMIC_PUBLISH),
+        (config.allow_batched, errcodes.MIRROR_WITH_BATCH_PUBLISH),
+        (config.allow_msg_schedules, errcodes.MIRROR_WITH_MSG_SCHEDULES),
+    ):
+        if present:
+            raise error()
+    if config.mirror.filter_subject and config.mirror.subject_transforms:
+        raise errcodes.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED()
+    if config.subject_delete_marker_ttl:
+        raise _invalid(err="subject delete markers forbidden on mirrors")
+    if config.mirror.external is None and not is_valid_name(config.mirror.name):
+        raise errcodes.MIRROR_INVALID_STREAM_NAME()
+
+
+def _check_sources(config: StreamConfig) -> None:
+    if config.allow_msg_schedules:
+        raise errcodes.SOURCE_WITH_MSG_SCHEDULES()
+    for source in config.sources:
+        if source.external is None and not is_valid_name(source.name):
+            raise errcodes.SOURCE_INVALID_STREAM_NAME()
+        if source.filter_subject and source.subject_transforms:
+            raise errcodes.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED()
+
+
+def _check_subjects(config: StreamConfig) -> None:
+    for at, subject in enumerate(config.subjects):
+        if not subjects.is_valid(subject):
+            raise _invalid(err="invalid subject")
+        for other in config.subjects[:at]:
+            if subjects.overlap(subject, other):
+                raise _invalid(
+                    err=f"subject {goformat.quote(other)} overlaps with {goformat.quote(subject)}"
+                )
+        if not config.no_ack:
+            _check_reserved(subject)
+
+
+def _check_reserved(subject: str) -> None:
+    """Subjects of the server's own, whose answers a PubAck would get in the way of."""
+    if subject == ">":
+        raise _invalid(err="capturing all subjects requires no-ack to be true")
+    if any(subjects.overlap(subject, own) for own in ("$JS.>", "$JSC.>", "$NRG.>")) and (
+        not subjects.covers("$JS.EVENT.>", subject)
+    ):
+        raise _invalid(err="subjects that overlap with jetstream api require no-ack to be true")
+    if subjects.overlap(subject, "$SYS.>") and not subjects.covers("$SYS.ACCOUNT.>", subject):
+        raise _invalid(err="subjects that overlap with system api require no-ack to be true")
+
+
+def _check_placement(config: StreamConfig) -> None:
+    placement = config.placement
+    if placement is None:
+        return
+    if placement.preferred:
+        raise _invalid(err="preferred server not permitted in placement")
+    if not placement.cluster and not placement.tags:
+        config.placement = None
+
+
+def metadata_size(metadata: dict[str, str]) -> int:
+    """Bytes that count against the limit of metadata."""
+    return sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items())
+
+
+def required_level(config: StreamConfig) -> int:
+    """The API level that a server needs to serve this stream."""
+    if config.allow_batched:
+        return 4
+    if (
+        config.allow_msg_counter
+        or config.allow_atomic
+        or config.allow_msg_schedules
+        or config.persist_mode == "async"
+    ):
+        return 2
+    return 1 if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0 else 0
+
+
+def stored_metadata(given: dict[str, str], level: int) -> dict[str, str]:
+    """A client's metadata as it is stored: without our keys, with the required level, sorted."""
+    kept = {k: v for k, v in given.items() if k not in DYNAMIC_KEYS}
+    kept[REQUIRED_LEVEL] = str(level)
+    return dict(sorted(kept.items()))
+
+
+def same(a: StreamConfig, b: StreamConfig) -> bool:
+    """Whether two normalised configurations are equal but for the server's metadata."""
+    return msgspec.structs.replace(a, metadata={}) == msgspec.structs.replace(
+        b, metadata={}
+    ) and user_metadata(a.metadata) == user_metadata(b.metadata)
+
+
+def user_metadata(metadata: dict[str, str]) -> dict[str, str]:
+    """Metadata without the keys that servers set."""
+    return {k: v for k, v in metadata.items() if k not in SERVER_KEYS}
+
+
+def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
+    """The configuration that replaces `old`; both are normalised. ApiError if it may not."""
+    if new.storage != old.storage:
+        raise _invalid(err="stream configuration update can not change storage type")
+    if new.retention != old.retention and "workqueue" in (new.retention, old.retention):
+        raise _invalid(
+            err="stream configuration update can not change retention policy to/from workqueue"
+        )
+    if old.sealed and not new.sealed:
+        raise _invalid(err="stream configuration update can not unseal a sealed stream")
+    if old.deny_delete and not new.deny_delete:
+        raise _invalid(err="stream configuration update can not cancel deny message deletes")
+    if old.deny_purge and not new.deny_purge:
+        raise _invalid(err="stream configuration update can not cancel deny purge")
+    if new.mirror is not None and new.mirror != old.mirror:
+        raise errcodes.STREAM_MIRROR_NOT_UPDATABLE()
+    if old.allow_msg_ttl and not new.allow_msg_ttl:
+        raise _invalid(err="message TTL status can not be disabled")
+    if old.allow_msg_counter != new.allow_msg_counter:
+        raise _invalid(err="stream configuration update can not change message counter setting")
+    if old.allow_msg_schedules and not new.allow_msg_schedules:
+        raise _invalid(err="message schedules can not be disabled")
+    if old.persist_mode != new.persist_mode:
+        raise _invalid(err="stream configuration update can not change persist mode")
+    if new.sealed:
+        new = msgspec.structs.replace(
+            new,
+            max_age=0,
+            discard="new",
+            deny_delete=True,
+            deny_purge=True,
+            allow_rollup_hdrs=False,
+        )
+    return new
+
+
+def violating(limits: StreamConfig, consumers: Iterable[tuple[str, int, int]]) -> list[str]:
+    """Names of the consumers (name, inactive_threshold, max_ack_pending) above the limits."""
+    threshold = limits.consumer_limits.inactive_threshold
+    pending = limits.consumer_limits.max_ack_pending
+    return [
+        name
+        for name, inactive, most in consumers
+        if (threshold > 0 and inactive > threshold) or (pending > 0 and most > pending)
+    ]
+
+
+_RETENTION = {
+    "limits": backend.Retention.LIMITS,
+    "interest": backend.Retention.INTEREST,
+    "workqueue": backend.Retention.WORKQUEUE,
+}
+
+
+def params(config: StreamConfig) -> backend.StreamParams:
+    """What the data plane needs of a normalised configuration."""
+    return backend.StreamParams(
+        name=config.name.encode(),
+        subjects=tuple(s.encode() for s in config.subjects),
+        retention=_RETENTION[config.retention],
+        storage=backend.Storage.MEMORY if config.storage == "memory" else backend.Storage.FILE,
+        discard=backend.Discard.NEW if config.discard == "new" else backend.Discard.OLD,
+        discard_new_per_subject=config.discard_new_per_subject,
+        max_msgs=config.max_msgs,
+        max_bytes=config.max_bytes,
+        max_msgs_per_subject=config.max_msgs_per_subject,
+        max_msg_size=config.max_msg_size,
+        max_age=config.max_age,
+        duplicate_window=config.duplicate_window,
+        first_seq=config.first_seq,
+        no_ack=config.no_ack,
+        allow_direct=config.allow_direct,
+        allow_rollup=config.allow_rollup_hdrs,
+        sealed=config.sealed,
+        deny_delete=config.deny_delete,
+        deny_purge=config.deny_purge,
+    )

@@ -1,0 +1,264 @@
+"""The command line: nats-server's flags, the subcommands, and the way to the running server.
+
+Only what the given flags need is imported: a server is started hundreds of times by a test suite.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from jsserver import NATS_VERSION
+from jsserver.flags import FlagError, Parser, parse, parse_bool, parse_int
+
+PROGRAM = "nats-server"
+"""The name in messages: scripts and client suites look for it, whatever the file is called."""
+
+# Flags that set one option; no value, 0 or "" leave it alone. A switch sets it either way.
+_OPTIONS: dict[str, tuple[Parser, str]] = {
+    "a": (str, "host"),
+    "addr": (str, "host"),
+    "net": (str, "host"),
+    "p": (parse_int, "port"),
+    "port": (parse_int, "port"),
+    "n": (str, "server_name"),
+    "name": (str, "server_name"),
+    "server_name": (str, "server_name"),
+    "P": (str, "pid_file"),
+    "pid": (str, "pid_file"),
+    "ports_file_dir": (str, "ports_file_dir"),
+    "m": (parse_int, "http_port"),
+    "http_port": (parse_int, "http_port"),
+    "client_advertise": (str, "client_advertise"),
+    "l": (str, "log_file"),
+    "log": (str, "log_file"),
+    "log_size_limit": (parse_int, "log_size_limit"),
+    "max_traced_msg_len": (parse_int, "max_traced_msg_len"),
+    "sd": (str, "store_dir"),
+    "store_dir": (str, "store_dir"),
+    "user": (str, "authorization.username"),
+    "pass": (str, "authorization.password"),
+    "auth": (str, "authorization.token"),
+    "T": (parse_bool, "logtime"),
+    "logtime": (parse_bool, "logtime"),
+    "logtime_utc": (parse_bool, "logtime_utc"),
+    "D": (parse_bool, "debug"),
+    "debug": (parse_bool, "debug"),
+    "V": (parse_bool, "trace"),
+    "trace": (parse_bool, "trace"),
+    "js": (parse_bool, "jetstream.enabled"),
+    "jetstream": (parse_bool, "jetstream.enabled"),
+}
+
+# Switches that turn several options on.
+_COMBINED: dict[str, tuple[str, ...]] = {
+    "VV": ("trace", "trace_verbose"),
+    "DV": ("debug", "trace"),
+    "DVV": ("debug", "trace", "trace_verbose"),
+}
+
+# Flags that do something else.
+_ACTIONS: dict[str, Parser] = {
+    "c": str,
+    "config": str,
+    "t": parse_bool,
+    "sl": str,
+    "signal": str,
+    "h": parse_bool,
+    "help": parse_bool,
+    "v": parse_bool,
+    "version": parse_bool,
+}
+
+# Flags of nats-server for what is not built yet: refused unless they turn it off.
+_UNAVAILABLE: dict[str, Parser] = {
+    "ms": parse_int,
+    "https_port": parse_int,
+    "s": parse_bool,
+    "syslog": parse_bool,
+    "r": str,
+    "remote_syslog": str,
+    "tls": parse_bool,
+    "tlsverify": parse_bool,
+    "tlscert": str,
+    "tlskey": str,
+    "tlscacert": str,
+    "help_tls": parse_bool,
+    "routes": str,
+    "cluster": str,
+    "cluster_listen": str,
+    "cluster_name": str,
+    "cluster_advertise": str,
+    "no_advertise": parse_bool,
+    "connect_retries": parse_int,
+    "profile": parse_int,
+}
+
+_PARSERS: dict[str, Parser] = {
+    **{name: parser for name, (parser, _) in _OPTIONS.items()},
+    **dict.fromkeys(_COMBINED, parse_bool),
+    **_ACTIONS,
+    **_UNAVAILABLE,
+}
+
+USAGE = """
+Usage: nats-server [options]
+       nats-server version | help | bench
+
+Server options:
+    -a, --addr, --net <host>         Address to listen on (default: 0.0.0.0)
+    -p, --port <port>                Port for clients (default: 4222; -1: any free one)
+    -n, --name, --server_name <name> Name of this server (default: its id)
+    -P, --pid <file>                 Write the process id to this file
+    -m, --http_port <port>           Port for monitoring over HTTP (default: off)
+    -c, --config <file>              Configuration file
+    -t                               Check the configuration file and exit
+    -sl, --signal <signal>[=<pid>]   Signal a running server: ldm, stop, quit, term, reopen, reload;
+                                     <pid> is a process id or a file that holds one
+        --client_advertise <host>    Address to announce to clients
+        --ports_file_dir <dir>       Write a file with the ports in use to this directory
+
+Logging options:
+    -l, --log <file>                 Log to this file (default: standard error)
+        --log_size_limit <bytes>     Start a new log file at this size
+    -T, --logtime                    Put the time into log lines (default: true)
+        --logtime_utc                Log times in UTC
+    -D, --debug                      Log debug messages
+    -V, --trace                      Log the protocol
+    -VV                              Log the protocol, the system account's too
+    -DV                              Debug messages and protocol
+    -DVV                             Debug messages and all protocol
+        --max_traced_msg_len <len>   Cut logged payloads to this length
+
+JetStream options:
+    -js, --jetstream                 Turn JetStream on
+    -sd, --store_dir <dir>           Directory for its data
+
+Authorization options:
+        --user <user>                Name that clients have to give
+        --pass <password>            Password that clients have to give
+        --auth <token>               Token that clients have to give
+
+Common options:
+    -h, --help                       Show this text
+    -v, --version                    Show the version
+"""
+
+
+class CommandError(Exception):
+    """A command line that cannot be served; the text says why."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line; the process's exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["bench"]:
+        from jsserver.bench import main as bench
+
+        code: int = bench.main(arguments[1:])
+        return code
+    try:
+        pairs, rest = parse(arguments, _PARSERS)
+    except FlagError as error:
+        _say(sys.stderr, str(error))
+        _say(sys.stdout, USAGE)
+        return 0
+    flags = dict(pairs)
+    command = rest[0].lower() if rest else ""
+    try:
+        if flags.get("v") or flags.get("version"):
+            _say(sys.stdout, f"{PROGRAM}: v{NATS_VERSION}")
+        elif flags.get("h") or flags.get("help"):
+            _say(sys.stdout, USAGE)
+        elif command == "version":
+            _say(sys.stdout, f"{PROGRAM}: v{NATS_VERSION}")
+        elif command == "help":
+            _say(sys.stdout, USAGE)
+        elif command:
+            raise CommandError(f'unrecognized command: "{rest[0]}"')
+        else:
+            return _serve(flags)
+    except CommandError as error:
+        _say(sys.stderr, f"{PROGRAM}: {error}")
+        return 1
+    return 0
+
+
+def _serve(flags: dict[str, Any]) -> int:
+    """Signals a server, checks a configuration or runs a server."""
+    for name in _UNAVAILABLE:
+        if flags.get(name):
+            raise CommandError(f"flag -{name} is not available in this version of jsserver")
+    signal = flags.get("sl") or flags.get("signal")
+    if signal:
+        _signal(signal)
+        return 0
+    path = flags.get("config") or flags.get("c") or ""
+    check = flags.get("t", False)
+    if check and not path:
+        raise CommandError("must specify [-c, --config] option to check configuration file syntax")
+    # Not before it is needed: --version and --signal do without.
+    from jsserver.config import ConfigError
+    from jsserver.config.load import check_file, load
+
+    try:
+        if check:
+            digest = check_file(path)
+            _say(sys.stderr, f"{PROGRAM}: configuration file {path} is valid ({digest})")
+            return 0
+        loaded = load(path, option_flags(flags))
+    except ConfigError as error:
+        raise CommandError(str(error)) from None
+    for warning in loaded.warnings:
+        _say(sys.stderr, warning)
+    _fill_standard_streams()
+    from jsserver.server import run
+
+    code: int = run(loaded.options)
+    return code
+
+
+def _fill_standard_streams() -> None:
+    """Opens closed standard descriptors, lest a socket gets their number and the log's lines."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # The lowest free number is this one.
+
+
+def option_flags(flags: dict[str, Any]) -> dict[str, Any]:
+    """What the flags set, by the name of the option."""
+    options: dict[str, Any] = {}
+    for name, value in flags.items():
+        if name in _OPTIONS:
+            parser, attribute = _OPTIONS[name]
+            if value or parser is parse_bool:
+                options[attribute] = value
+        elif name in _COMBINED and value:
+            options.update(dict.fromkeys(_COMBINED[name], True))
+    return options
+
+
+def _signal(command: str) -> None:
+    from jsserver.signalling import SignalError, send
+
+    try:
+        send(command, os.path.basename(sys.argv[0]) or PROGRAM)
+    except SignalError as error:
+        raise CommandError(str(error)) from None
+
+
+def _say(stream: TextIO | None, text: str) -> None:
+    """Writes a line; a reader that went away is none of our business."""
+    if stream is None:
+        return
+    try:
+        stream.write(f"{text}\n")
+        stream.flush()
+    except OSError:
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

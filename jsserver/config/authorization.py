@@ -1,0 +1,279 @@
+"""Reads the `authorization` block: the single user or token, users and their permissions."""
+
+from typing import Any
+
+from jsserver.config.options import (
+    DEFAULT_AUTH_TIMEOUT,
+    Authorization,
+    Permissions,
+    ResponsePermission,
+    SubjectPermission,
+    User,
+)
+from jsserver.config.parser import Value
+from jsserver.config.values import (
+    OptionError,
+    Problems,
+    Reader,
+    as_int,
+    as_map,
+    only_off,
+    read_block,
+    shown,
+    text,
+    type_name,
+    unavailable,
+)
+from jsserver.goformat import SECOND, parse_duration, quote
+
+_SLOW_TIMEOUT = 60.0
+_CONNECTION_TYPES = (
+    "STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS",
+)  # fmt: skip
+
+
+def valid_subject(subject: str) -> bool:
+    """Whether the text is a subject or a pattern of subjects."""
+    tokens = subject.split(".")
+    if not all(tokens) or any(char in subject for char in "\t\n\f\r "):
+        return False
+    return ">" not in tokens[:-1]
+
+
+def _check_rule(rule: str, value: Value, queues: bool) -> None:
+    words = rule.split()
+    if queues and len(words) == 2:
+        subject, queue = words
+        if not valid_subject(queue):
+            raise OptionError(value, f"queue {quote(queue)} is not a valid queue")
+    else:
+        subject = rule
+    if not valid_subject(subject):
+        raise OptionError(value, f"subject {quote(subject)} is not a valid subject")
+
+
+def _rules(value: Value, queues: bool) -> list[str] | None:
+    """The subjects of a rule list; None for an empty list, which does not restrict."""
+    if isinstance(value.data, str):
+        rules = [value.data]
+    elif isinstance(value.data, list):
+        rules = []
+        for item in value.data:
+            if not isinstance(item.data, str):
+                raise OptionError(item, "Subject in permissions array cannot be cast to string")
+            rules.append(item.data)
+    else:
+        raise OptionError(
+            value,
+            "Expected subject permissions to be a subject, or array of subjects, "
+            f"got {type_name(value)}",
+        )
+    for rule in rules:
+        _check_rule(rule, value, queues)
+    return [" ".join(rule.split()) for rule in rules] or None
+
+
+def _subject_permission(value: Value, queues: bool, problems: Problems) -> SubjectPermission | None:
+    if not isinstance(value.data, dict):
+        return SubjectPermission(allow=_rules(value, queues))
+    permission = SubjectPermission()
+    for key, entry in value.data.items():
+        try:
+            match key.lower():
+                case "allow":
+                    permission.allow = _rules(entry, queues)
+                case "deny":
+                    permission.deny = _rules(entry, queues)
+                case _ if not entry.used:
+                    raise OptionError(
+                        entry,
+                        f'Unknown field name "{key}" parsing subject permissions, '
+                        "only 'allow' or 'deny' are permitted",
+                    )
+        except OptionError as error:
+            problems.error(error.value, str(error))
+    return permission if value.data else None
+
+
+def _responses(value: Value, problems: Problems) -> ResponsePermission | None:
+    if isinstance(value.data, bool):
+        return ResponsePermission() if value.data else None
+    if not isinstance(value.data, dict):
+        raise OptionError(value, "error parsing response permissions, expected a boolean or a map")
+    permission = ResponsePermission()
+    for key, entry in value.data.items():
+        match key.lower():
+            case "max" | "max_msgs" | "max_messages" | "max_responses":
+                permission.max = as_int(entry) or permission.max
+            case "expires" | "expiration" | "ttl":
+                if not isinstance(entry.data, str):
+                    raise OptionError(entry, "error parsing expires, not a duration string")
+                try:
+                    permission.ttl = parse_duration(entry.data) or permission.ttl
+                except ValueError as error:
+                    raise OptionError(entry, f"error parsing expires: {error}") from None
+            case _ if not entry.used:
+                problems.error(entry, f'Unknown field "{key}" parsing permissions')
+    return permission
+
+
+def _permissions(value: Value, problems: Problems) -> Permissions:
+    if not isinstance(value.data, dict):
+        raise OptionError(value, f"Expected permissions to be a map/struct, got {shown(value)}")
+    permissions = Permissions()
+    for key, entry in value.data.items():
+        try:
+            match key.lower():
+                case "pub" | "publish" | "import":
+                    permissions.publish = _subject_permission(entry, False, problems)
+                case "sub" | "subscribe" | "export":
+                    permissions.subscribe = _subject_permission(entry, True, problems)
+                case "allow_responses" | "publish_allow_responses":
+                    permissions.responses = _responses(entry, problems)
+                case _ if not entry.used:
+                    problems.error(entry, f'Unknown field "{key}" parsing permissions')
+        except OptionError as error:
+            problems.error(error.value, str(error))
+    # Leave to answer alone is no leave to publish anywhere else.
+    if permissions.responses is not None and permissions.publish is None:
+        permissions.publish = SubjectPermission(allow=[])
+    return permissions
+
+
+def _read_permissions(user: User, value: Value, problems: Problems) -> None:
+    user.permissions = _permissions(value, problems)
+
+
+def _read_connection_types(user: User, value: Value, problems: Problems) -> None:
+    what = "error parsing allowed connection types: unsupported type"
+    if isinstance(value.data, str):
+        names = [value.data.upper()]
+    elif isinstance(value.data, list):
+        names = []
+        for item in value.data:
+            if not isinstance(item.data, str):
+                raise OptionError(item, f"{what} in array {type_name(item)}")
+            names.append(item.data.upper())
+    else:
+        raise OptionError(value, f"{what} {type_name(value)}")
+    unknown = [name for name in names if name not in _CONNECTION_TYPES]
+    if unknown:
+        raise OptionError(
+            value, f"invalid connection types [{' '.join(quote(name) for name in unknown)}]"
+        )
+    user.connection_types = names
+
+
+_USER: dict[str, Reader] = {
+    "user": text("name"),
+    "username": text("name"),
+    "pass": text("password"),
+    "password": text("password"),
+    "permission": _read_permissions,
+    "permissions": _read_permissions,
+    "authorization": _read_permissions,
+    "allowed_connection_types": _read_connection_types,
+    "connection_types": _read_connection_types,
+    "clients": _read_connection_types,
+    "nkey": unavailable("authentication with nkeys"),
+    "proxy_required": only_off("the proxy_required option"),
+}
+
+
+class _Block:
+    """What an `authorization` block says, before its parts are checked against each other."""
+
+    def __init__(self) -> None:
+        self.username = ""
+        self.password = ""
+        self.token = ""
+        self.timeout = 0.0
+        self.users: list[User] = []
+        self.permissions: Permissions | None = None
+
+
+def _read_users(block: _Block, value: Value, problems: Problems) -> None:
+    if not isinstance(value.data, list):
+        raise OptionError(value, f"Expected users field to be an array, got {shown(value)}")
+    for item in value.data:
+        if not isinstance(item.data, dict):
+            problems.error(item, f"Expected user entry to be a map/struct, got {shown(item)}")
+            continue
+        user = User()
+        before = len(problems.errors)
+        read_block(user, item.data, _USER, problems)
+        if user.name:
+            block.users.append(user)
+        elif len(problems.errors) == before:
+            place = next(iter(item.data.values()), item)
+            problems.error(place, "User entry requires a user")
+
+
+def _read_timeout(block: _Block, value: Value, problems: Problems) -> None:
+    data = value.data
+    if isinstance(data, str):
+        try:
+            block.timeout = parse_duration(data) / SECOND
+        except ValueError as error:
+            raise OptionError(
+                value, f"error parsing authorization config, 'timeout' {error}"
+            ) from None
+    elif type(data) in (int, float):
+        block.timeout = float(data)
+    else:
+        raise OptionError(value, "error parsing authorization config, 'timeout' wrong type")
+    if block.timeout > _SLOW_TIMEOUT:
+        problems.warn(
+            value,
+            "timeout",
+            f"timeout of {shown(value)} ({block.timeout:f} seconds) is high, consider keeping it "
+            "under 60 seconds. possibly caused by unquoted duration; use '1m' instead of 1m, "
+            "for example",
+        )
+
+
+def _read_default_permissions(block: _Block, value: Value, problems: Problems) -> None:
+    block.permissions = _permissions(value, problems)
+
+
+_BLOCK: dict[str, Reader] = {
+    "user": text("username"),
+    "username": text("username"),
+    "pass": text("password"),
+    "password": text("password"),
+    "token": text("token"),
+    "timeout": _read_timeout,
+    "users": _read_users,
+    "default_permission": _read_default_permissions,
+    "default_permissions": _read_default_permissions,
+    "permissions": _read_default_permissions,
+    "auth_callout": unavailable("auth_callout"),
+    "auth_hook": unavailable("auth_callout"),
+    "proxy_required": only_off("the proxy_required option"),
+}
+
+
+def read_authorization(options: Any, value: Value, problems: Problems) -> None:
+    """Reads the block into `options.authorization`."""
+    block = _Block()
+    read_block(block, as_map(value), _BLOCK, problems)
+    if block.users and (block.username or block.password):
+        raise OptionError(value, "Can not have a single user/pass and a users array")
+    if block.users and block.token:
+        raise OptionError(value, "Can not have a token and a users array")
+    if block.token and (block.username or block.password):
+        raise OptionError(value, "Cannot have a user/pass and token")
+    names: set[str] = set()
+    for user in block.users:
+        if user.name in names:
+            raise OptionError(value, f'Duplicate user "{user.name}" detected')
+        names.add(user.name)
+        if user.permissions is None:
+            user.permissions = block.permissions
+    options.authorization = Authorization(
+        username=block.username,
+        password=block.password,
+        token=block.token,
+        timeout=block.timeout or DEFAULT_AUTH_TIMEOUT,
+        users=block.users,
+    )

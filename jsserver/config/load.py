@@ -1,0 +1,134 @@
+"""Options from a configuration file and the command line, checked against each other."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from jsserver.config import ConfigError
+from jsserver.config.options import Options
+from jsserver.config.parser import digest, parse_file
+from jsserver.config.server import READERS, split_address
+from jsserver.config.values import Problems, read_block
+from jsserver.goformat import duration, quote
+
+_MAX_PORT = 65535
+
+
+class Loaded(msgspec.Struct):
+    """Options, and the warnings that came up while they were read."""
+
+    options: Options
+    warnings: list[str] = []
+
+
+def read_file(path: str) -> Loaded:
+    """The options of a configuration file; ConfigError lists everything that is wrong, a line each.
+
+    The error's text ends with a newline where it lists problems of options.
+    """
+    root = parse_file(path)
+    problems = Problems()
+    if not root.data:
+        problems.warnings.append(f"{path}: config has no values or is empty")
+    options = Options(config_file=path)
+    read_block(options, root.data, READERS, problems)
+    if problems.errors:
+        raise ConfigError("".join(f"{line}\n" for line in problems.warnings + problems.errors))
+    options.config_digest = digest(root)
+    return Loaded(options, problems.warnings)
+
+
+def check_file(path: str) -> str:
+    """What `-t` does: the file's digest, or ConfigError; warnings count as errors."""
+    loaded = read_file(path)
+    if loaded.warnings:
+        raise ConfigError("".join(f"{line}\n" for line in loaded.warnings))
+    return loaded.options.config_digest
+
+
+def load(path: str, flags: Mapping[str, Any]) -> Loaded:
+    """The options of a file (if any) under those of the command line, validated.
+
+    `flags` maps names of options to values; "a.b" is attribute b of option a.
+    """
+    loaded = read_file(path) if path else Loaded(Options())
+    options = loaded.options
+    options.flags = dict(flags)
+    for name, value in flags.items():
+        *parents, attribute = name.split(".")
+        target: Any = options
+        for parent in parents:
+            target = getattr(target, parent)
+        setattr(target, attribute, value)
+    if " " in options.server_name:
+        raise ConfigError("server name cannot contain spaces")
+    js = options.jetstream
+    js.info_queue_limit = js.info_queue_limit or js.request_queue_limit
+    options.http_host = options.http_host or options.host
+    validate(options)
+    return loaded
+
+
+def reload(options: Options) -> Loaded:
+    """The file of running options read again, with the same command line."""
+    if not options.config_file:
+        raise ConfigError("can only reload config when a file is provided using -c or --config")
+    return load(options.config_file, options.flags)
+
+
+def validate(options: Options) -> None:
+    """Refuses, with ConfigError, what cannot be set together."""
+    for port, name in ((options.port, "port"), (options.http_port, "http_port")):
+        if port < -1 or port > _MAX_PORT:
+            raise ConfigError(f"{name} {port} is not between 0 and {_MAX_PORT}, nor -1")
+    if options.max_payload > options.max_pending:
+        raise ConfigError(
+            f"max_payload ({options.max_payload}) cannot be higher than "
+            f"max_pending ({options.max_pending})"
+        )
+    if options.lame_duck_grace_period >= options.lame_duck_duration:
+        raise ConfigError(
+            f"lame duck grace period ({duration(options.lame_duck_grace_period)}) should be "
+            f"strictly lower than lame duck duration ({duration(options.lame_duck_duration)})"
+        )
+    _validate_advertise(options)
+    _validate_users(options)
+    if options.system_account and options.system_account != "$G":
+        raise ConfigError("error resolving system account: account missing")
+    _validate_domain(options.jetstream.domain)
+
+
+def _validate_advertise(options: Options) -> None:
+    address = options.client_advertise
+    if not address or ":" not in address.rpartition("]")[2]:
+        return
+    try:
+        _, port = split_address(address)
+        if port > _MAX_PORT:
+            raise ValueError(f"port {port} is above {_MAX_PORT}")
+    except ValueError as error:
+        raise ConfigError(f"client_advertise {quote(address)}: {error}") from None
+
+
+def _validate_users(options: Options) -> None:
+    name = options.no_auth_user
+    if not name:
+        return
+    users = options.authorization.users
+    if not users:
+        raise ConfigError(f'no_auth_user: "{name}" present, but users/nkeys are not defined')
+    if all(user.name != name for user in users):
+        raise ConfigError(
+            f'no_auth_user: "{name}" not present as user or nkey in authorization block or '
+            "account configuration"
+        )
+
+
+def _validate_domain(domain: str) -> None:
+    if any(char in domain for char in ".*>"):
+        raise ConfigError("invalid domain name: may not contain ., * or >")
+    if any(char in domain for char in " \t\r\n\f"):
+        raise ConfigError(
+            f'invalid domain name: derived "$JS.{domain}.API.>" is not a valid subject'
+        )

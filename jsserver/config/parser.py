@@ -1,0 +1,248 @@
+"""Parser of the configuration language: items in, a tree of values with their places out.
+
+Values are maps, lists, strings, booleans, integers (64 bit), floats and datetimes. A value in a map
+stands where its key stands, a value in an array where it stands itself.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from jsserver.config import ConfigError
+from jsserver.config.items import Item, Kind
+from jsserver.config.lexer import Lexer
+from jsserver.goformat import escape_json
+
+MAX_INCLUDE_DEPTH = 100
+"""Files including each other; more is taken for a loop."""
+
+_POWERS = "kmgtpe"
+_INT64 = 1 << 63
+_UNPAIRED = re.compile("[\ud800-\udfff]")
+
+
+class Value:
+    """One value and where it was set.
+
+    `data` is a dict[str, Value], a list[Value], str, bool, int, float or datetime. `used` says that
+    the value was taken through a `$name`, so that its key need not be an option's name.
+    """
+
+    __slots__ = ("column", "data", "file", "line", "used")
+
+    def __init__(self, data: Any, line: int = 0, column: int = 0, file: str = "") -> None:
+        self.data = data
+        self.line = line
+        self.column = column
+        self.file = file
+        self.used = False
+
+    @property
+    def place(self) -> str:
+        """`file:line:column`."""
+        return f"{self.file}:{self.line}:{self.column}"
+
+    def plain(self) -> Any:
+        """The data as ordinary dicts and lists without places."""
+        if isinstance(self.data, dict):
+            return {key: value.plain() for key, value in self.data.items()}
+        if isinstance(self.data, list):
+            return [value.plain() for value in self.data]
+        return self.data
+
+
+class _Parser:
+    """Builds the tree of one text; `including` is how many files are being read around it."""
+
+    def __init__(
+        self,
+        file: str,
+        environment: Mapping[str, str],
+        including: int,
+        resolving: tuple[str, ...] = (),
+    ) -> None:
+        self.file = file
+        self.environment = environment
+        self.including = including
+        self.resolving = resolving
+        self.root: dict[str, Value] = {}
+        self.contexts: list[dict[str, Value] | list[Value]] = [self.root]
+        self.keys: list[Item] = []
+
+    def parse(self, text: str) -> dict[str, Value]:
+        last = None
+        for item in Lexer(text):
+            if item.kind is Kind.EOF:
+                dangling = last is not None and last.kind is Kind.KEY and last.text != "}"
+                if dangling or len(self.contexts) > 1:
+                    raise self._invalid(item)
+                break
+            self._take(item)
+            last = item
+        return self.root
+
+    def _invalid(self, item: Item) -> ConfigError:
+        return ConfigError(f"config is invalid ({self.file}:{item.line}:{item.column})")
+
+    def _take(self, item: Item) -> None:
+        match item.kind:
+            case Kind.KEY:
+                self.keys.append(item)
+            case Kind.MAP_START:
+                self.contexts.append({})
+            case Kind.ARRAY_START:
+                self.contexts.append([])
+            case Kind.MAP_END | Kind.ARRAY_END:
+                self._set(item, self.contexts.pop())
+            case Kind.STRING:
+                self._set(item, item.text)
+            case Kind.BOOL:
+                self._set(item, item.text in ("true", "yes", "on"))
+            case Kind.INTEGER:
+                self._set(item, _integer(item.text))
+            case Kind.FLOAT:
+                self._set(item, float(item.text))
+            case Kind.DATETIME:
+                self._set(item, _datetime(item.text))
+            case Kind.VARIABLE:
+                self._set(item, self._variable(item))
+            case Kind.INCLUDE:
+                self._include(item)
+
+    def _set(self, item: Item, data: Any) -> None:
+        context = self.contexts[-1]
+        if isinstance(context, list):
+            context.append(Value(data, item.line, item.column, self.file))
+            return
+        if not self.keys:
+            raise self._invalid(item)
+        key = self.keys.pop()
+        context[key.text] = Value(data, key.line, key.column, self.file)
+
+    def _variable(self, item: Item) -> Any:
+        name = item.text
+        for context in reversed(self.contexts):
+            if isinstance(context, dict) and name in context:
+                found = context[name]
+                found.used = True
+                return found.data
+        where = f"variable reference for '{name}' on line {item.line}"
+        if name in self.resolving:
+            raise ConfigError(f"{where} could not be parsed: variable reference cycle for '{name}'")
+        text = self.environment.get(name)
+        if text is not None:
+            inner = _Parser(self.file, self.environment, self.including, (*self.resolving, name))
+            try:
+                value = inner.parse(f"{name}={text}").get(name)
+            except ConfigError as error:
+                raise ConfigError(f"{where} could not be parsed: {error}") from None
+            if value is not None:
+                _place(value, item, self.file)
+                return value.data
+        elif name.startswith("2a$"):
+            return "$" + name
+        raise ConfigError(f"{where} can not be found")
+
+    def _include(self, item: Item) -> None:
+        path = os.path.normpath(os.path.join(os.path.dirname(self.file), item.text.lstrip("/")))
+        if self.including >= MAX_INCLUDE_DEPTH:
+            raise ConfigError(
+                f"error parsing include file '{item.text}', "
+                f"files include each other more than {MAX_INCLUDE_DEPTH} deep"
+            )
+        try:
+            values = _parse_file(path, self.environment, self.including + 1)
+        except ConfigError as error:
+            raise ConfigError(f"error parsing include file '{item.text}', {error}") from None
+        context = self.contexts[-1]
+        if isinstance(context, dict):
+            context.update(values)
+
+
+def _place(value: Value, item: Item, file: str) -> None:
+    """Gives what came from the environment the place where it was asked for."""
+    value.line, value.column, value.file = item.line, item.column, file
+    if isinstance(value.data, (dict, list)):
+        for inner in value.data.values() if isinstance(value.data, dict) else value.data:
+            _place(inner, item, file)
+
+
+def _integer(text: str) -> int:
+    """The number of `12`, `-3k` (powers of 1000) or `64MiB` (powers of 1024)."""
+    digits = text.rstrip("kKmMgGtTpPeEiIbB")
+    suffix = text[len(digits) :].lower()
+    number = int(digits)
+    if not -_INT64 <= number < _INT64:
+        raise ConfigError(f"integer '{digits}' is out of the range")
+    if suffix[1:] not in ("", "b", "i", "ib"):
+        raise ConfigError(f"integer '{text}' has an unknown suffix")
+    if suffix:
+        number *= (1024 if len(suffix) > 1 else 1000) ** (_POWERS.index(suffix[0]) + 1)
+    return (number + _INT64) % (2 * _INT64) - _INT64
+
+
+def _datetime(text: str) -> datetime:
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        raise ConfigError(f"expected Zulu formatted DateTime, but got '{text}'") from None
+
+
+def _parse_file(path: str, environment: Mapping[str, str], including: int) -> dict[str, Value]:
+    try:
+        with open(path, "rb") as file:
+            raw = file.read()
+    except IsADirectoryError:
+        raise ConfigError(f"read {path}: is a directory") from None
+    except OSError as error:
+        raise ConfigError(f"open {path}: {(error.strerror or str(error)).lower()}") from None
+    return _Parser(path, environment, including).parse(raw.decode("utf-8", "surrogateescape"))
+
+
+def parse_file(path: str, environment: Mapping[str, str] | None = None) -> Value:
+    """The map of a configuration file; ConfigError if it cannot be read or is not one."""
+    values = _parse_file(path, os.environ if environment is None else environment, 0)
+    return Value(values, file=path)
+
+
+def parse_text(text: str, file: str = "", environment: Mapping[str, str] | None = None) -> Value:
+    """The map of a configuration given as text; includes are looked for beside `file`."""
+    parser = _Parser(file, os.environ if environment is None else environment, 0)
+    return Value(parser.parse(text), file=file)
+
+
+def _json(data: Any) -> str:
+    """Compact JSON with sorted keys, in the forms that Go gives numbers and times."""
+    if isinstance(data, dict):
+        items = (f"{_json(key)}:{_json(data[key].data)}" for key in sorted(data))
+        return "{" + ",".join(items) + "}"
+    if isinstance(data, list):
+        return "[" + ",".join(_json(value.data) for value in data) + "]"
+    if isinstance(data, str):
+        return json.dumps(data, ensure_ascii=False)
+    if isinstance(data, bool):
+        return "true" if data else "false"
+    if isinstance(data, float):
+        return _json_float(data)
+    if isinstance(data, datetime):
+        return data.strftime('"%Y-%m-%dT%H:%M:%SZ"')
+    return str(data)
+
+
+def _json_float(value: float) -> str:
+    if value == 0 or 1e-6 <= abs(value) < 1e21:
+        text = f"{Decimal(repr(value)):f}"
+        return text.removesuffix(".0")
+    mantissa, exponent = repr(value).split("e")
+    return f"{mantissa}e{exponent[0]}{exponent[1:].lstrip('0')}"
+
+
+def digest(root: Value) -> str:
+    """`sha256:<hex>` of a configuration: of its compact JSON with sorted keys and a newline."""
+    raw = escape_json(_UNPAIRED.sub("\\\\ufffd", _json(root.data)).encode()) + b"\n"
+    return "sha256:" + hashlib.sha256(raw).hexdigest()

@@ -1,0 +1,276 @@
+"""Reads the options of a configuration's top level."""
+
+from jsserver.config import options as defaults
+from jsserver.config.authorization import read_authorization
+from jsserver.config.jetstream import read_jetstream, read_store_dir
+from jsserver.config.options import Options
+from jsserver.config.parser import Value
+from jsserver.config.values import (
+    OptionError,
+    Problems,
+    Reader,
+    as_bool,
+    as_int,
+    as_text,
+    flag,
+    integer,
+    limit,
+    not_available,
+    only_off,
+    positive_duration,
+    text,
+    type_name,
+    unavailable,
+)
+from jsserver.goformat import SECOND, duration, parse_duration, quote
+
+_MAX_INT32 = (1 << 31) - 1
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port`, `:port` or `[ipv6]:port`; ValueError says what is wrong."""
+    host, colon, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host or not colon:
+        raise ValueError(f"could not parse address string {quote(address)}")
+    digits = port[1:] if port[:1] in ("+", "-") and port else port
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"could not parse port {quote(port)}")
+    return host, int(port)
+
+
+def _address(host: str, port: str) -> Reader:
+    """A port, or host and port."""
+
+    def read(options: Options, value: Value, problems: Problems) -> None:
+        if type(value.data) is int:
+            setattr(options, port, value.data)
+            return
+        if not isinstance(value.data, str):
+            raise OptionError(value, f"expected port or host:port, got {type_name(value)}")
+        try:
+            parts = split_address(value.data)
+        except ValueError as error:
+            raise OptionError(value, str(error)) from None
+        setattr(options, host, parts[0])
+        setattr(options, port, parts[1])
+
+    return read
+
+
+def _read_server_name(options: Options, value: Value, problems: Problems) -> None:
+    if " " in as_text(value):
+        raise OptionError(value, "server name cannot contain spaces")
+    options.server_name = value.data
+
+
+def _read_tags(options: Options, value: Value, problems: Problems) -> None:
+    if isinstance(value.data, str):
+        tags = [value.data]
+    elif isinstance(value.data, list):
+        tags = []
+        for item in value.data:
+            if not isinstance(item.data, str):
+                raise OptionError(
+                    item, f"error parsing tags: unsupported type {type_name(item)} "
+                    "where string is expected"
+                )  # fmt: skip
+            tags.append(item.data)
+    else:
+        raise OptionError(value, f"error parsing tags: unsupported type {type_name(value)}")
+    cleaned = (tag.strip().lower() for tag in tags)
+    options.server_tags = [tag for tag in dict.fromkeys(cleaned) if tag]
+
+
+def _read_metadata(options: Options, value: Value, problems: Problems) -> None:
+    if not isinstance(value.data, dict):
+        raise OptionError(value, f"error parsing metadata: unsupported type {type_name(value)}")
+    options.server_metadata = {key: as_text(entry) for key, entry in value.data.items()}
+
+
+def _traced(attribute: str) -> Reader:
+    """A kind of tracing: it turns tracing on."""
+
+    def read(options: Options, value: Value, problems: Problems) -> None:
+        setattr(options, attribute, as_bool(value))
+        options.trace = options.trace or as_bool(value)
+
+    return read
+
+
+def _read_trace(options: Options, value: Value, problems: Problems) -> None:
+    options.trace = as_bool(value) or options.trace_verbose or options.trace_headers
+
+
+def _read_max_connections(options: Options, value: Value, problems: Problems) -> None:
+    options.max_connections = as_int(value) or -1
+
+
+def _read_max_sub_tokens(options: Options, value: Value, problems: Problems) -> None:
+    number = as_int(value)
+    if number <= 0:
+        raise OptionError(value, "max_sub_tokens value can not be negative")
+    if number > 255:
+        raise OptionError(value, "max_sub_tokens value is too big")
+    options.max_sub_tokens = number
+
+
+def _span(value: Value, key: str) -> int:
+    try:
+        return parse_duration(as_text(value))
+    except ValueError as error:
+        raise OptionError(value, f"error parsing {key}: {error}") from None
+
+
+def _read_lame_duck_duration(options: Options, value: Value, problems: Problems) -> None:
+    ns = _span(value, "lame_duck_duration")
+    if ns < 30 * SECOND:
+        raise OptionError(
+            value, f"invalid lame_duck_duration of {duration(ns)}, minimum is 30 seconds"
+        )
+    options.lame_duck_duration = ns
+
+
+def _read_lame_duck_grace_period(options: Options, value: Value, problems: Problems) -> None:
+    ns = _span(value, "lame_duck_grace_period")
+    if ns < 0:
+        raise OptionError(value, "invalid lame_duck_grace_period, needs to be positive")
+    options.lame_duck_grace_period = ns
+
+
+def _read_max_closed_clients(options: Options, value: Value, problems: Problems) -> None:
+    number = as_int(value)
+    if number < 0:
+        raise OptionError(value, "max_closed_clients value can not be negative")
+    options.max_closed_clients = number or defaults.DEFAULT_MAX_CLOSED_CLIENTS
+
+
+def _read_write_timeout(options: Options, value: Value, problems: Problems) -> None:
+    policy = as_text(value).lower()
+    if policy not in ("default", "close", "retry"):
+        raise OptionError(value, "write_timeout must be 'default', 'close' or 'retry'")
+    if policy == "retry":
+        raise OptionError(value, not_available("the write_timeout policy 'retry'"))
+
+
+def _read_system_account(options: Options, value: Value, problems: Problems) -> None:
+    if not isinstance(value.data, str):
+        raise OptionError(value, "system account name must be a string")
+    options.system_account = value.data
+
+
+_MAX_CONNECTIONS = _read_max_connections
+_MAX_SUB_TOKENS = _read_max_sub_tokens
+_HTTPS = unavailable("monitoring with https")
+_SYSTEM = _read_system_account
+_NO_SYSTEM = flag("no_system_account")
+_OPERATOR = unavailable("operator mode")
+_RESOLVER = unavailable("operator mode (an account resolver)")
+_LEAFNODES = unavailable("the leafnode listener")
+_MAPPINGS = unavailable("subject mapping")
+
+READERS: dict[str, Reader] = {
+    "listen": _address("host", "port"),
+    "host": text("host"),
+    "net": text("host"),
+    "port": limit("port", defaults.DEFAULT_PORT),
+    "client_advertise": text("client_advertise"),
+    "server_name": _read_server_name,
+    "server_tags": _read_tags,
+    "server_metadata": _read_metadata,
+    "debug": flag("debug"),
+    "trace": _read_trace,
+    "trace_verbose": _traced("trace_verbose"),
+    "trace_headers": _traced("trace_headers"),
+    "logtime": flag("logtime"),
+    "logtime_utc": flag("logtime_utc"),
+    "log_file": text("log_file"),
+    "logfile": text("log_file"),
+    "log_size_limit": integer("log_size_limit"),
+    "logfile_size_limit": integer("log_size_limit"),
+    "log_max_num": integer("log_max_num"),
+    "logfile_max_num": integer("log_max_num"),
+    "max_traced_msg_len": integer("max_traced_msg_len"),
+    "pid_file": text("pid_file"),
+    "pidfile": text("pid_file"),
+    "ports_file_dir": text("ports_file_dir"),
+    "http": _address("http_host", "http_port"),
+    "http_port": integer("http_port"),
+    "monitor_port": integer("http_port"),
+    "http_base_path": text("http_base_path"),
+    "max_connections": _MAX_CONNECTIONS,
+    "max_conn": _MAX_CONNECTIONS,
+    "max_subscriptions": integer("max_subscriptions"),
+    "max_subs": integer("max_subscriptions"),
+    "max_sub_tokens": _MAX_SUB_TOKENS,
+    "max_subscription_tokens": _MAX_SUB_TOKENS,
+    "max_control_line": limit("max_control_line", defaults.DEFAULT_MAX_CONTROL_LINE, _MAX_INT32),
+    "max_payload": limit("max_payload", defaults.DEFAULT_MAX_PAYLOAD, _MAX_INT32),
+    "max_pending": limit("max_pending", defaults.DEFAULT_MAX_PENDING),
+    "max_closed_clients": _read_max_closed_clients,
+    "ping_interval": positive_duration("ping_interval", defaults.DEFAULT_PING_INTERVAL),
+    "ping_max": limit("ping_max", defaults.DEFAULT_PING_MAX),
+    "write_deadline": positive_duration("write_deadline", defaults.DEFAULT_WRITE_DEADLINE),
+    "write_timeout": _read_write_timeout,
+    "no_fast_producer_stall": flag("no_fast_producer_stall"),
+    "lame_duck_duration": _read_lame_duck_duration,
+    "lame_duck_grace_period": _read_lame_duck_grace_period,
+    "connect_error_reports": limit("connect_error_reports", defaults.DEFAULT_CONNECT_ERROR_REPORTS),
+    "reconnect_error_reports": limit(
+        "reconnect_error_reports", defaults.DEFAULT_RECONNECT_ERROR_REPORTS
+    ),
+    "no_header_support": flag("no_header_support"),
+    "disable_sublist_cache": flag("disable_sublist_cache"),
+    "no_sublist_cache": flag("disable_sublist_cache"),
+    "allow_non_tls": flag("allow_non_tls"),
+    "authorization": read_authorization,
+    "no_auth_user": text("no_auth_user"),
+    "system_account": _SYSTEM,
+    "system": _SYSTEM,
+    "no_system_account": _NO_SYSTEM,
+    "no_system": _NO_SYSTEM,
+    "no_sys_acc": _NO_SYSTEM,
+    "store_dir": read_store_dir,
+    "storedir": read_store_dir,
+    "jetstream": read_jetstream,
+    # What nats-server has and this server has not yet.
+    "https": _HTTPS,
+    "https_port": _HTTPS,
+    "syslog": only_off("logging to syslog"),
+    "remote_syslog": unavailable("logging to syslog"),
+    "prof_port": unavailable("the profiling port"),
+    "prof_block_rate": unavailable("the profiling port"),
+    "proxy_protocol": only_off("the PROXY protocol"),
+    "proxies": unavailable("the proxies option"),
+    "feature_flags": unavailable("the feature_flags option"),
+    "default_sentinel": unavailable("the default_sentinel option"),
+    "default_js_domain": unavailable("the default_js_domain option"),
+    "tls": unavailable("TLS"),
+    "ocsp": unavailable("TLS"),
+    "ocsp_cache": unavailable("TLS"),
+    "accounts": unavailable("the accounts option"),
+    "mappings": _MAPPINGS,
+    "maps": _MAPPINGS,
+    "cluster": unavailable("clustering"),
+    "gateway": unavailable("the gateway listener"),
+    "leafnodes": _LEAFNODES,
+    "leaf": _LEAFNODES,
+    "websocket": unavailable("the websocket listener"),
+    "ws": unavailable("the websocket listener"),
+    "mqtt": unavailable("the mqtt listener"),
+    "operator": _OPERATOR,
+    "operators": _OPERATOR,
+    "root": _OPERATOR,
+    "roots": _OPERATOR,
+    "root_operator": _OPERATOR,
+    "root_operators": _OPERATOR,
+    "trusted": _OPERATOR,
+    "trusted_keys": _OPERATOR,
+    "resolver": _RESOLVER,
+    "account_resolver": _RESOLVER,
+    "accounts_resolver": _RESOLVER,
+    "resolver_tls": _RESOLVER,
+    "resolver_preload": _RESOLVER,
+    "resolver_pinned_accounts": _RESOLVER,
+}

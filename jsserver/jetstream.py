@@ -1,0 +1,173 @@
+"""JetStream of one server: the store directory, the API and what ties them to the data plane."""
+
+from __future__ import annotations
+
+import logging
+
+from jsserver.api.account import AccountLimits, ServerSettings
+from jsserver.api.advisories import ClientInfo
+from jsserver.api.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, PauseOver
+from jsserver.api.dispatch import Dispatcher, Request
+from jsserver.api.registry import Account, Shared
+from jsserver.auth import GLOBAL_ACCOUNT
+from jsserver.cext import net
+from jsserver.cext.bytes import hh64
+from jsserver.clients import read_connection
+from jsserver.config.options import AUTOMATIC, Options
+from jsserver.goformat import byte_size, rfc3339_nano
+from jsserver.inbox import Item
+from jsserver.logs import Logger
+from jsserver.storedir import StoreDir, memory_of_machine
+
+
+class LogBridge(logging.Handler):
+    """Takes what modules say through `logging` into the server's log."""
+
+    def __init__(self, log: Logger) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f": {record.exc_info[1]!r}"
+        if record.levelno >= logging.ERROR:
+            self._log.error(text)
+        elif record.levelno >= logging.WARNING:
+            self._log.warn(text)
+        elif record.levelno >= logging.INFO:
+            self._log.info(text)
+
+
+class JetStream:
+    """Opens what is on disk, answers `$JS.API`, and closes everything again."""
+
+    def __init__(
+        self, options: Options, plane: net.DataPlane, log: Logger, name: str, server_id: str
+    ) -> None:
+        self.options = options
+        self.plane = plane
+        self.log = log
+        self.store = StoreDir(options.store_dir)
+        js = options.jetstream
+        self.max_memory = js.max_memory
+        if self.max_memory == AUTOMATIC:
+            self.max_memory = memory_of_machine() // 4 * 3
+        self.max_store = js.max_store
+        if self.max_store == AUTOMATIC:
+            self.max_store = self.store.free() // 4 * 3
+        self.settings = ServerSettings(
+            server_name=name,
+            server_id=server_id,
+            domain=js.domain,
+            strict=js.strict,
+            max_memory=self.max_memory,
+            max_storage=self.max_store,
+            duplicate_window=js.limits.duplicate_window,
+            max_ack_pending=js.limits.max_ack_pending,
+            max_request_batch=js.limits.max_request_batch,
+            request_queue_limit=js.request_queue_limit,
+            info_queue_limit=js.info_queue_limit or js.request_queue_limit,
+        )
+        plane.open_store(
+            sync_interval=js.sync_interval or 0,
+            domain=js.domain.encode(),
+            max_memory=self.max_memory,
+            max_storage=self.max_store,
+            max_payload=options.max_payload,
+        )
+        self.shared = Shared(plane, self.settings, hh64)
+        self.dispatcher = Dispatcher(self.shared, self.client_info)
+        self._accounts = [GLOBAL_ACCOUNT]
+        logging.getLogger("jsserver").addHandler(LogBridge(log))
+
+    def banner(self) -> None:
+        log = self.log
+        log.info("Starting JetStream")
+        log.info("---------------- JETSTREAM ----------------")
+        log.info(f"  Max Memory:      {byte_size(self.max_memory)}")
+        log.info(f"  Max Storage:     {byte_size(self.max_store)}")
+        log.info(f'  Store Directory: "{self.store.path}"')
+        if self.settings.domain:
+            log.info(f"  Domain:          {self.settings.domain}")
+        log.info("  API Level:       4")
+        log.info("-------------------------------------------")
+
+    async def start(self) -> None:
+        """Brings streams and consumers back into service, then takes requests."""
+        for index, name in enumerate(self._accounts):
+            if self.plane.account_index(name) != index:
+                raise RuntimeError(f"account {name} has an unexpected number")
+            account = Account(name, self.shared, self.store.path / name, AccountLimits())
+            await self.dispatcher.add_account(account)
+            self.plane.serve_requests(name, b"$JS.API.>")
+            if self.settings.domain:
+                self.plane.serve_requests(name, f"$JS.{self.settings.domain}.API.>".encode())
+
+    def request(self, item: Item) -> None:
+        _, cid, (index,), (subject, reply, headers, payload) = item
+        self.dispatcher.submit(
+            Request(
+                account=self._accounts[index],
+                subject=subject,
+                reply=reply,
+                headers=headers,
+                payload=payload,
+                connection=cid,
+            )
+        )
+
+    def event(self, item: Item) -> None:
+        """What streams and consumers report."""
+        kind, _, (index, *numbers), texts = item
+        stream, consumer, more = (t.decode("utf-8", "surrogateescape") for t in texts)
+        account = self._accounts[index]
+        if kind == net.INBOX_CONSUMER_GONE:
+            self.dispatcher.on_event(
+                ConsumerGone(account=account, stream=stream, consumer=consumer, id=numbers[0])
+            )
+        elif kind == net.INBOX_PAUSE_OVER:
+            self.dispatcher.on_event(PauseOver(account=account, stream=stream, consumer=consumer))
+        elif kind == net.INBOX_ADVISORY:
+            self.dispatcher.on_event(
+                ConsumerAdvisory(
+                    account=account,
+                    stream=stream,
+                    consumer=consumer,
+                    kind=AdvisoryKind(numbers[0]),
+                    stream_seq=numbers[1],
+                    consumer_seq=numbers[2],
+                    deliveries=numbers[3],
+                    ack_time=numbers[4],
+                    reason=more,
+                )
+            )
+        elif kind == net.INBOX_STORE_ERROR:
+            self.log.error(f"Stream '{account} > {stream}': {consumer or more or 'store error'}")
+
+    def client_info(self, cid: int) -> ClientInfo | None:
+        """The connection behind a request, for the audit."""
+        item = self.plane.connection(cid)
+        if item is None:
+            return None
+        c = read_connection(item)
+        return ClientInfo(
+            start=rfc3339_nano(c.start),
+            host=c.ip,
+            id=cid,
+            acc=self._accounts[c.account_index],
+            name=c.name,
+            lang=c.lang,
+            ver=c.version,
+            rtt=c.rtt,
+            server=self.settings.server_name,
+            kind="Client",
+            client_type="nats",
+        )
+
+    async def close(self) -> None:
+        await self.dispatcher.close()
+
+    def close_store(self) -> None:
+        """Lets go of the directory; after the commit thread ended."""
+        self.store.close()

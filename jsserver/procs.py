@@ -1,0 +1,111 @@
+"""Keeps the two processes of a one-file executable together and its extraction folders few.
+
+A one-file executable's launcher extracts to a folder `_MEI…` and runs the server as its child. The
+launcher forwards signals and the exit code, and removes the folder at the end; killed with SIGKILL
+it does neither. So the child asks the kernel to die with it, and each start removes the folders
+that killed ones left. In every other form of the program these calls do nothing.
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1  # prctl(2)
+LOCK_NAME = "jsserver.lock"
+FOLDER_PREFIX = "_MEI"
+
+
+def extraction_folder() -> Path | None:
+    """The folder this process was extracted to; None unless it is a one-file executable."""
+    folder = getattr(sys, "_MEIPASS", None)
+    if folder is None or not os.path.basename(folder).startswith(FOLDER_PREFIX):
+        return None
+    return Path(folder)
+
+
+def die_with_parent() -> None:
+    """Has the kernel send this process SIGKILL once its parent is dead."""
+    # ctypes costs some 8 ms to import, this part of it under one.
+    import _ctypes
+
+    prctl = _ctypes.dlsym(_ctypes.dlopen("", 0), "prctl")
+    _ctypes.call_function(prctl, (PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0))
+
+
+def join_launcher() -> None:
+    """First thing at the start of a one-file executable: from here on the launcher and this
+    process live and die together, and the extraction folder is marked as in use."""
+    folder = extraction_folder()
+    if folder is None:
+        return
+    die_with_parent()
+    if not _parent_is_launcher():
+        # Killed before the kernel was told.
+        os.kill(os.getpid(), signal.SIGKILL)
+    mark_in_use(folder)
+
+
+def mark_in_use(folder: Path) -> int:
+    """Locks a file in `folder` for as long as this process lives; returns its descriptor.
+
+    The file gets its name only once it is locked, so nobody ever finds it unlocked in a folder
+    whose process lives.
+    """
+    draft = folder / f"{LOCK_NAME}.{os.getpid()}"
+    descriptor = os.open(draft, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.rename(draft, folder / LOCK_NAME)
+    return descriptor
+
+
+def remove_stale_folders(parent: Path | None = None) -> list[Path]:
+    """Removes the extraction folders in `parent` whose processes are dead; returns them.
+
+    Only folders that are certainly ours: of this user, with our lock file, and nobody holding the
+    lock. `parent` defaults to the folder that holds this process's own; without one, nothing.
+    """
+    if parent is None:
+        own = extraction_folder()
+        if own is None:
+            return []
+        parent = own.parent
+    removed = []
+    with os.scandir(parent) as entries:
+        for entry in entries:
+            if _is_abandoned(entry):
+                shutil.rmtree(entry.path, ignore_errors=True)
+                removed.append(Path(entry.path))
+    return removed
+
+
+def _is_abandoned(entry: "os.DirEntry[str]") -> bool:
+    if not entry.name.startswith(FOLDER_PREFIX):
+        return False
+    try:
+        if not entry.is_dir(follow_symlinks=False):
+            return False
+        if entry.stat(follow_symlinks=False).st_uid != os.getuid():
+            return False
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(os.path.join(entry.path, LOCK_NAME), flags)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _parent_is_launcher() -> bool:
+    """The launcher runs the same file; whoever adopts an orphan does not."""
+    try:
+        return os.path.samefile(f"/proc/{os.getppid()}/exe", "/proc/self/exe")
+    except OSError:
+        return True  # without /proc nobody can tell

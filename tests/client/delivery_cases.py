@@ -1,0 +1,258 @@
+"""Where consumers start, what they choose, tell and push: the same on two servers."""
+
+from tests.client.consumer_cases import MS, SECOND
+from tests.client.jetstream_cases import Case
+from tests.client.recorder import Recorder
+
+CASES: list[Case] = []
+
+
+def case(function: Case) -> Case:
+    CASES.append(function)
+    return function
+
+
+# starting points, filters, information
+
+
+@case
+def start_points(r: Recorder) -> None:
+    r.create()
+    r.info("none")
+    for name, config in {
+        "empty_all": {},
+        "empty_new": {"deliver_policy": "new"},
+        "empty_last": {"deliver_policy": "last"},
+        "empty_seq": {"deliver_policy": "by_start_sequence", "opt_start_seq": 7},
+    }.items():
+        r.consumer(name, **config)
+    for n in range(1, 9):
+        r.store("ab"[n % 2], b"%d" % n)
+    r.api(f"STREAM.PURGE.{r.stream}", {"seq": 3})
+    every = {"filter_subject": f"{r.stream}.*"}
+    for name, config in {
+        "all": {},
+        "new": {"deliver_policy": "new"},
+        "last": {"deliver_policy": "last"},
+        "last_filtered": {"deliver_policy": "last", "filter_subject": f"{r.stream}.b"},
+        "last_none": {"deliver_policy": "last", "filter_subject": f"{r.stream}.zz"},
+        "seq": {"deliver_policy": "by_start_sequence", "opt_start_seq": 5},
+        "seq_below": {"deliver_policy": "by_start_sequence", "opt_start_seq": 1},
+        "seq_above": {"deliver_policy": "by_start_sequence", "opt_start_seq": 50},
+        "past": {"deliver_policy": "by_start_time", "opt_start_time": "2020-01-01T00:00:00Z"},
+        "future": {"deliver_policy": "by_start_time", "opt_start_time": "2099-01-01T00:00:00Z"},
+        "per_subject": {"deliver_policy": "last_per_subject", **every},
+    }.items():
+        r.consumer(name, **config)
+        r.fetch({"batch": 10, "no_wait": True}, 1, name)
+        r.info(name)
+    r.consumer("per_subject2", deliver_policy="last_per_subject", **every)
+    r.store("a", b"later")
+    r.fetch({"batch": 3}, 3, "per_subject2")
+
+
+@case
+def filters(r: Recorder) -> None:
+    r.create()
+    for n in range(1, 10):
+        r.store("abc"[n % 3], b"%d" % n)
+    a, b = f"{r.stream}.a", f"{r.stream}.b"
+    r.consumer("one", filter_subject=a)
+    r.consumer("two", filter_subjects=[a, b])
+    r.consumer("wide", filter_subject="other.>")
+    r.fetch({"batch": 3}, 3, "one")
+    r.fetch({"batch": 6}, 6, "two")
+    for name in ("one", "two", "wide"):
+        r.info(name)
+    r.consumer("one", filter_subject=b)
+    r.store("b", b"10")
+    r.fetch({"batch": 1}, 1, "one")
+    r.api(f"STREAM.PURGE.{r.stream}", {"filter": a})
+    r.info("two")
+
+
+@case
+def consumer_errors(r: Recorder) -> None:
+    r.create()
+    a = f"{r.stream}.a"
+    r.consumer("C", description="first")
+    r.consumer("C", ack_policy="none")
+    r.consumer("C", deliver_subject="x.y")
+    r.consumer("C", deliver_policy="new")
+    r.consumer("C", description="x" * 4097)
+    r.consumer("D", ack_policy="bogus")
+    r.consumer("D", deliver_policy="by_start_sequence")
+    r.consumer("D", opt_start_seq=5)
+    r.consumer("D", deliver_policy="last_per_subject")
+    r.consumer("D", filter_subject=a, filter_subjects=[a])
+    r.consumer("D", filter_subjects=[a, a])
+    r.consumer("D", filter_subjects=[a, ""])
+    r.consumer("D", filter_subject="a..b")
+    r.consumer("D", backoff=[1, 2, 3], max_deliver=2)
+    r.consumer("D", ack_wait=-1)
+    r.consumer("D", idle_heartbeat=SECOND)
+    r.consumer("D", flow_control=True)
+    r.consumer("D", rate_limit_bps=5)
+    r.consumer("D", deliver_subject="a.*")
+    r.consumer("D", deliver_subject=a)
+    r.consumer("D", deliver_subject="x", idle_heartbeat=MS)
+    r.consumer("D", deliver_subject="x", flow_control=True)
+    r.consumer("D", deliver_subject="x", max_waiting=5)
+    r.consumer("D", sample_freq="abc")
+    r.consumer("D", num_replicas=3)
+    r.consumer("D", unknown=1)
+    r.api(f"CONSUMER.INFO.{r.stream}.D")
+    r.api(f"CONSUMER.DELETE.{r.stream}.D")
+    r.api("CONSUMER.INFO.MISSING.D")
+
+
+@case
+def consumer_actions(r: Recorder) -> None:
+    r.create()
+
+    def named(action: str, **config: object) -> None:
+        settings = {"durable_name": "C", "ack_policy": "explicit"} | config
+        body = {"stream_name": r.stream, "config": settings, "action": action}
+        r.api(f"CONSUMER.CREATE.{r.stream}.C", body)
+
+    named("update")
+    named("create")
+    named("create")
+    named("create", description="other")
+    named("update", description="other")
+    named("")
+    named("bogus")
+    r.api(f"CONSUMER.CREATE.{r.stream}.C", {"stream_name": "OTHER", "config": {}})
+    r.api(f"CONSUMER.CREATE.{r.stream}.C", b"")
+    body = {"stream_name": r.stream, "config": {"filter_subject": "x.y"}}
+    r.api(f"CONSUMER.CREATE.{r.stream}.F.x.y", body)
+    r.api(f"CONSUMER.CREATE.{r.stream}.F.x.z", body)
+
+
+@case
+def pause(r: Recorder) -> None:
+    r.create()
+    r.fill(1)
+    r.consumer()
+    r.api(f"CONSUMER.PAUSE.{r.stream}.C", {"pause_until": "2099-01-01T00:00:00Z"})
+    r.fetch({"batch": 1, "no_wait": True}, 1)
+    r.fetch({"batch": 1, "expires": 200 * MS}, 1)
+    r.info()
+    waiting = r.pull({"batch": 1, "expires": 8 * SECOND})
+    r.silence(waiting)
+    r.api(f"CONSUMER.PAUSE.{r.stream}.C", {})
+    r.hear(waiting, 1)
+    r.info()
+    r.api(f"CONSUMER.PAUSE.{r.stream}.NONE", {})
+
+
+# push
+
+
+@case
+def push_messages(r: Recorder) -> None:
+    r.create()
+    r.fill(3)
+    inbox = r.inbox()
+    r.consumer(deliver_subject=inbox)
+    frames = r.hear(inbox, 3)
+    r.info()
+    r.store("b", b"4")
+    r.hear(inbox, 1)
+    r.ask(frames[0].reply, b"+ACK")
+    r.info()
+    r.forget(inbox)
+    r.info()
+
+
+@case
+def push_waits_for_its_subscriber(r: Recorder) -> None:
+    r.create()
+    r.fill(2)
+    r.consumer(deliver_subject="_INBOX.push")
+    r.info()
+    wild = r.inbox("_INBOX.*")
+    r.silence(wild)
+    inbox = r.inbox("_INBOX.push")
+    r.hear(inbox, 2)
+    r.info()
+
+
+@case
+def push_to_a_group(r: Recorder) -> None:
+    r.create()
+    r.fill(2)
+    r.consumer(deliver_subject="_INBOX.group", deliver_group="g")
+    plain = r.inbox("_INBOX.group")
+    r.silence(plain)
+    member = r.inbox("_INBOX.group", "other")
+    r.silence(member)
+
+
+@case
+def push_heartbeats(r: Recorder) -> None:
+    r.create()
+    r.store("b", b"not matching")
+    r.store("a", b"1")
+    r.store("b", b"not matching")
+    inbox = r.inbox()
+    r.consumer(deliver_subject=inbox, idle_heartbeat=300 * MS, filter_subject=f"{r.stream}.a")
+    r.hear(inbox, 4)
+
+
+@case
+def push_flow_control(r: Recorder) -> None:
+    r.create()
+    r.fill(40, size=100_000)
+    inbox = r.inbox()
+    r.consumer(deliver_subject=inbox, flow_control=True, idle_heartbeat=400 * MS, ack_policy="none")
+    request = ""
+    for _ in range(60):
+        frame = r.next(inbox)
+        stalled = frame.headers.get("Nats-Consumer-Stalled", "")
+        r.note(frame.status, frame.payload[:2], bool(stalled))
+        request = request or (frame.reply if frame.status.endswith("Request") else "")
+        if stalled:
+            assert stalled == request
+            r.publish(stalled)
+            request = ""
+        if frame.payload[:2] == b"40":
+            return
+
+
+@case
+def push_ordered(r: Recorder) -> None:
+    r.create()
+    r.fill(5)
+    inbox = r.inbox()
+    config = {
+        "deliver_subject": inbox,
+        "deliver_policy": "by_start_sequence",
+        "opt_start_seq": 3,
+        "ack_policy": "none",
+        "max_deliver": 1,
+        "mem_storage": True,
+        "num_replicas": 1,
+        "flow_control": True,
+        "idle_heartbeat": 5 * SECOND,
+        "name": "ordered",
+    }
+    body = {"stream_name": r.stream, "config": config}
+    r.api(f"CONSUMER.CREATE.{r.stream}.ordered", body)
+    r.hear(inbox, 3)
+    r.info("ordered")
+
+
+@case
+def push_name_in_use(r: Recorder) -> None:
+    r.create()
+    first = r.inbox()
+    r.consumer(deliver_subject=first)
+    r.fill(1)
+    r.hear(first, 1)
+    second = r.inbox()
+    r.consumer(deliver_subject=second)
+    r.forget(first)
+    r.consumer(deliver_subject=second)
+    r.hear(second, 1)
+    r.info()

@@ -1,0 +1,93 @@
+"""Conversations about INFO, CONNECT and the framing of control lines."""
+
+from tests.client.protocol.case import BYTEWISE, CONNECT, HEADERS, OPEN, VERBOSE, case, one, user
+
+# INFO and CONNECT
+
+case("info", ("a", OPEN), info=True)
+case("info_named", ("a", OPEN), info=True, config="named")
+case("info_jetstream", ("a", OPEN), info=True, config="jetstream")
+case("info_limits", ("a", OPEN), info=True, config="limits")
+case("info_auth", ("a", OPEN), info=True, config="single")
+case("info_no_auth_user", ("a", OPEN), info=True, config="no_auth_user")
+case("info_no_headers", ("a", OPEN), info=True, config="no_headers")
+one("no_connect_is_verbose", b"SUB foo 1\r\nPUB foo 2\r\nhi\r\nUNSUB 1\r\n")
+one("connect_empty_object", b"CONNECT {}\r\n")
+one("connect_no_space", b'CONNECT{"verbose":true}\r\n')
+one("connect_tabs", b'CONNECT\t \t{"verbose":true}  \t\r\n')
+one("connect_lower_case", b'connect {"verbose":true}\r\n')
+one("connect_keys_any_case", b'CONNECT {"VERBOSE":false,"Pedantic":false}\r\nSUB a 1\r\n')
+one("connect_unknown_keys", b'CONNECT {"verbose":true,"zzz":[1,{"a":null}],"x":"\\u00e9"}\r\n')
+one("connect_no_argument", b"CONNECT\r\n")
+one("connect_only_blank", b"CONNECT  \r\n")
+one("connect_not_json", b"CONNECT hello\r\n")
+one("connect_cut_json", b'CONNECT {"verbose":tr\r\n')
+one("connect_json_array", b"CONNECT []\r\n")
+one("connect_json_null", b"CONNECT null\r\n")
+one("connect_json_trailing", b'CONNECT {"verbose":true} x\r\n')
+one("connect_wrong_type_bool", b'CONNECT {"verbose":"false"}\r\n')
+one("connect_wrong_type_string", b'CONNECT {"name":7}\r\n')
+one("connect_wrong_type_int", b'CONNECT {"protocol":"1"}\r\n')
+one("connect_null_values", b'CONNECT {"verbose":null,"name":null,"protocol":null}\r\nSUB a 1\r\n')
+one("connect_protocol_1", b'CONNECT {"verbose":false,"protocol":1}\r\nPING\r\nPING\r\n')
+one("connect_protocol_2", b'CONNECT {"verbose":false,"protocol":2}\r\n')
+one("connect_protocol_negative", b'CONNECT {"verbose":false,"protocol":-1}\r\n')
+one("connect_protocol_float", b'CONNECT {"verbose":false,"protocol":1.5}\r\n')
+one("connect_account", b'CONNECT {"verbose":false,"account":"A"}\r\n')
+one("connect_new_account", b'CONNECT {"verbose":false,"new_account":true}\r\n')
+one("connect_no_responders_without_headers", b'CONNECT {"no_responders":true}\r\n')
+one("connect_no_responders_headers_false", b'CONNECT {"no_responders":true,"headers":false}\r\n')
+one("connect_credentials_ignored", user("any", "thing"), b"SUB a 1\r\nPUB a 1\r\nx\r\n")
+one("connect_token_ignored", b'CONNECT {"verbose":true,"auth_token":"zz"}\r\n')
+one("connect_jwt_ignored", b'CONNECT {"verbose":true,"jwt":"zz","sig":"yy"}\r\n')
+one("connect_nkey_ignored", b'CONNECT {"verbose":true,"nkey":"UABC","sig":"yy"}\r\n')
+one("connect_tls_required_ignored", b'CONNECT {"verbose":true,"tls_required":true}\r\n')
+one("connect_twice_same", VERBOSE, VERBOSE)
+one("connect_second_drops_subs", CONNECT, b"SUB a 1\r\n", CONNECT, b"PUB a 1\r\nx\r\n")
+one("connect_second_resubscribe", CONNECT, b"SUB a 1\r\n", CONNECT, b"SUB a 1\r\nPUB a 1\r\nx\r\n")
+one("connect_second_changes_verbose", CONNECT, b"SUB a 1\r\n", VERBOSE, b"SUB a 1\r\n")
+one("connect_duplicate_key", b'CONNECT {"verbose":true,"verbose":false}\r\nSUB a 1\r\n')
+one("connect_unicode_name", 'CONNECT {"verbose":true,"name":"ключ 🔑"}\r\n'.encode())
+one("connect_invalid_utf8", b'CONNECT {"verbose":true,"name":"\xff\xfe"}\r\n')
+one("connect_name_control_char", b'CONNECT {"verbose":true,"name":"a\tb"}\r\n')
+one("connect_deep_json", b'CONNECT {"verbose":true,"z":' + b"[" * 300 + b"]" * 300 + b"}\r\n")
+
+# framing
+
+one("ping", CONNECT, b"PING\r\n")
+one("ping_lf", CONNECT, b"PING\n")
+one("ping_mixed_case", CONNECT, b"PiNg\r\npInG\r\nping\r\n")
+one("ping_junk", CONNECT, b"PINGxyz\r\nPING  \r\nPING x y\r\n")
+one("ping_split_cr", CONNECT, b"PING\r\r\n")
+one("pong_unasked", CONNECT, b"PONG\r\nPONGjunk\r\npong\r\n")
+one("ok_from_client", CONNECT, b"+OK\r\n+OKxx\r\n")
+one("err_from_client", CONNECT, b"-ERR 'x'\r\n")
+one("info_from_client", CONNECT, b'INFO {"a":1}\r\n')
+one("info_from_client_own_fields", CONNECT, b'INFO {"server_id":"x","max_payload":7}\r\nPING\r\n')
+one("info_from_client_not_json", CONNECT, b"INFO nonsense\r\n")
+one("info_from_client_bare", CONNECT, b"INFO\r\n")
+one("empty_line", CONNECT, b"\r\n")
+one("empty_line_lf", CONNECT, b"\n")
+one("leading_blank", CONNECT, b" PING\r\n")
+one("unknown_verb", CONNECT, b"FOO\r\n")
+one("unknown_verb_prefix", CONNECT, b"PUBLISH a 1\r\n")
+one("unknown_verb_letter", CONNECT, b"X\r\n")
+one("unknown_verb_number", CONNECT, b"1\r\n")
+one("unknown_verb_nul", CONNECT, b"\x00\r\n")
+one("unknown_verb_high", CONNECT, b"\xff\xfe\r\n")
+one("half_verb_pi", CONNECT, b"PI\r\n")
+one("half_verb_su", CONNECT, b"SU a 1\r\n")
+for verb in ("MSG", "HMSG", "RMSG", "LMSG", "RS+", "RS-", "LS+", "LS-", "A+", "A-", "-OK", "+ERR"):
+    one(f"not_for_clients_{verb}", CONNECT, f"{verb} a 1 1\r\nx\r\n".encode())
+one("http_request", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+one("tls_hello", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+case(
+    "bytewise",
+    ("a", BYTEWISE(HEADERS + b"SUB foo.* 1\r\nPUB foo.bar 5\r\nhello\r\nHPUB foo.b r 12 15\r\n")),
+    ("a", BYTEWISE(b"NATS/1.0\r\n\r\nabc\r\nUNSUB 1 5\r\nPUB foo.c 0\r\n\r\nPING\r\n")),
+)
+case(
+    "bytewise_verbose",
+    ("a", BYTEWISE(b"SUB a 1\r\nPUB a 1\r\nx\r\nPUB a r 2\r\nxy\r\nUNSUB 1\r\n")),
+)
+one("pipelined", CONNECT, b"SUB a 1\r\n", b"PUB a 3\r\nabc\r\n" * 50, b"PING\r\n" * 3)

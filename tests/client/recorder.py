@@ -1,0 +1,183 @@
+"""Records what a JetStream application hears, in a form that two servers can be compared by."""
+
+import json
+import re
+import time
+from typing import Any
+
+from tests.client.raw import Frame, RawApp, TimedOut
+
+Heard = tuple[object, ...]
+
+ACK_SUBJECT = re.compile(r"^(\$JS\.ACK\.[^.]+\.[^.]+\.\d+\.\d+\.\d+\.)\d{15,}(\.\d+)$")
+FLOW_SUBJECT = re.compile(r"(\$JS\.FC\.[^.]+\.[^.]+\.)\w+")
+TIME_HEADER = re.compile(rb"(Nats-Time-Stamp: |Nats-Subject: \$JS\.ACK\.)[^\r]+")
+TIMES = (
+    *("created", "ts", "time", "first_ts", "last_ts", "last_active", "timestamp", "id"),
+    "pause_remaining",
+)
+# The rest of this error's text is the JSON library's and of no use to a client.
+INVALID_JSON = 10025
+
+
+class Recorder:
+    """A connection to one server; what its inboxes hear is kept by inbox, in order."""
+
+    def __init__(self, port: int, stream: str) -> None:
+        self.client = RawApp(port, timeout=8)
+        self.stream = stream
+        self.said: list[Heard] = []
+        self.inboxes: dict[str, list[Frame]] = {}
+        self.names: dict[str, str] = {}
+
+    def close(self) -> None:
+        self.client.close()
+
+    def note(self, *what: object) -> None:
+        self.said.append(what)
+
+    # talking
+
+    def inbox(self, subject: str = "", queue: str = "") -> str:
+        """A new subscription, by default on an inbox of its own; returns its subject."""
+        subject = subject or f"_INBOX.{len(self.inboxes) + 1}"
+        sid = self.client.subscribe(subject, queue)
+        self.inboxes[sid] = []
+        self.names[subject] = sid
+        return subject
+
+    def forget(self, subject: str) -> None:
+        self.client.send(f"UNSUB {self.names[subject]}\r\n".encode())
+        self.client.sync()
+
+    def publish(
+        self, subject: str, payload: bytes = b"", *, header: bytes = b"", reply: str = ""
+    ) -> None:
+        self.client.publish(subject, payload, header=header, reply=reply)
+
+    def next(self, inbox: str, timeout: float = 8) -> Frame:
+        """The next message of an inbox; messages of others wait for their turn."""
+        queue = self.inboxes[self.names[inbox]]
+        end = time.monotonic() + timeout
+        while not queue:
+            frame = self.client.message(end - time.monotonic())
+            self.inboxes[frame.sid].append(frame)
+        return queue.pop(0)
+
+    def hear(self, inbox: str, count: int = 1, timeout: float = 8) -> list[Frame]:
+        """Takes and notes the next `count` messages of an inbox."""
+        frames = [self.next(inbox, timeout) for _ in range(count)]
+        for frame in frames:
+            self.note(*shown(frame))
+        return frames
+
+    def silence(self, inbox: str, seconds: float = 0.25) -> None:
+        """Notes whether an inbox stays silent."""
+        try:
+            self.note("not silent", *shown(self.next(inbox, seconds)))
+        except TimedOut:
+            self.note("silence")
+
+    # JetStream
+
+    def api(self, subject: str, body: object = None, *, header: bytes = b"") -> Any:
+        """A request to `$JS.API.<subject>`; notes and returns the decoded answer."""
+        data = b"" if body is None else body
+        if not isinstance(data, bytes):
+            data = json.dumps(data).encode()
+        answer = json.loads(self.client_request(f"$JS.API.{subject}", data, header).payload)
+        self.note(subject, plain(answer))
+        return answer
+
+    def client_request(self, subject: str, data: bytes, header: bytes = b"") -> Frame:
+        inbox = self.inbox()
+        self.publish(subject, data, header=header, reply=inbox)
+        return self.next(inbox)
+
+    def ask(self, subject: str, data: bytes = b"", *, header: bytes = b"") -> Frame:
+        """A request; notes and returns the first answer."""
+        frame = self.client_request(subject, data, header)
+        self.note(*shown(frame))
+        return frame
+
+    def create(self, **config: object) -> None:
+        """The case's stream, by default on `<name>.>`."""
+        settings = {"name": self.stream, "subjects": [f"{self.stream}.>"]} | config
+        self.api(f"STREAM.CREATE.{self.stream}", settings)
+
+    def consumer(self, name: str = "C", **config: object) -> Any:
+        """A durable consumer of the case's stream, by default with explicit acks."""
+        settings = {"durable_name": name, "ack_policy": "explicit"} | config
+        body = {"stream_name": self.stream, "config": settings}
+        return self.api(f"CONSUMER.DURABLE.CREATE.{self.stream}.{name}", body)
+
+    def info(self, name: str = "C") -> Any:
+        return self.api(f"CONSUMER.INFO.{self.stream}.{name}")
+
+    def fill(self, count: int, subject: str = "a", size: int = 0) -> None:
+        """Stores messages 1, 2, 3… and waits for their acks."""
+        for n in range(1, count + 1):
+            body = str(n).encode().ljust(size, b".")
+            self.client_request(f"{self.stream}.{subject}", body)
+
+    def store(self, subject: str, payload: bytes = b"", *lines: str) -> Frame:
+        """A publish with these header lines; notes the ack byte by byte."""
+        header = ("NATS/1.0\r\n" + "".join(f"{line}\r\n" for line in lines) + "\r\n").encode()
+        return self.ask(f"{self.stream}.{subject}", payload, header=header if lines else b"")
+
+    def settled(self, field: str, value: int, name: str = "C") -> None:
+        """Waits, noting nothing, until a consumer's info has this value."""
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            answer = self.client_request(f"$JS.API.CONSUMER.INFO.{self.stream}.{name}", b"")
+            if json.loads(answer.payload)[field] == value:
+                return
+            time.sleep(0.01)
+
+    def pull(self, body: object, name: str = "C") -> str:
+        """A request for the next messages; returns its inbox."""
+        inbox = self.inbox()
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.publish(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{name}", data, reply=inbox)
+        return inbox
+
+    def fetch(self, body: object, count: int, name: str = "C") -> list[Frame]:
+        """A request for the next messages and the `count` frames that it brings."""
+        return self.hear(self.pull(body, name), count)
+
+    def direct(self, body: object, *, subject: str = "", header: bytes = b"") -> list[Frame]:
+        """A direct get and all the frames that it brings."""
+        inbox = self.inbox()
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        target = f"$JS.API.DIRECT.GET.{self.stream}{subject}"
+        self.publish(target, data, header=header, reply=inbox)
+        frames = self.hear(inbox)
+        many = isinstance(body, dict) and ({"batch", "multi_last"} & body.keys())
+        while many and not frames[-1].status:
+            frames += self.hear(inbox)
+        return frames
+
+
+def shown(frame: Frame) -> Heard:
+    """A message without what differs between any two runs: times, random tokens, lengths."""
+    reply = ACK_SUBJECT.sub(r"\1TIME\2", frame.reply)
+    reply = FLOW_SUBJECT.sub(r"\1ID", reply)
+    header = TIME_HEADER.sub(rb"\1TIME", frame.header)
+    header = FLOW_SUBJECT.sub(r"\1ID", header.decode("utf-8", "replace")).encode()
+    payload: object = frame.payload
+    if frame.payload.startswith(b'{"type":"io.nats.'):
+        payload = plain(json.loads(frame.payload))
+    return (frame.verb, frame.subject, reply, header, payload)
+
+
+def plain(value: object, key: str = "") -> object:
+    """A decoded answer without times and ids."""
+    if isinstance(value, dict):
+        if value.get("err_code") == INVALID_JSON:
+            return {**value, "description": "invalid JSON"}
+        return {name: plain(inner, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [plain(inner) for inner in value]
+    if key in TIMES and value != "0001-01-01T00:00:00Z":
+        return "TIME"
+    return value

@@ -1,0 +1,52 @@
+"""Plays the same JetStream operations on the server under test and on nats-server."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
+
+import pytest
+
+from tests.client import consumer_cases, delivery_cases, jetstream_cases
+from tests.client.jetstream_cases import Case
+from tests.client.raw import TimedOut
+from tests.client.recorder import Heard, Recorder
+from tests.servers import Server, Servers
+
+pytestmark = pytest.mark.usefixtures("peer_present")
+
+CASES = jetstream_cases.CASES + consumer_cases.CASES + delivery_cases.CASES
+# Answers that depend on timers come in another order once in a while on a loaded machine.
+TRIES = 3
+
+
+@pytest.fixture(scope="module")
+def pair(module_servers: Servers) -> Iterator[tuple[Server, Server]]:
+    """Both with the same name: answers tell it."""
+    options = {"jetstream": True, "args": ["-n", "one"]}
+    yield (module_servers.under_test(**options), module_servers.peer(**options))
+
+
+def play(server: Server, case: Case, stream: str) -> list[Heard]:
+    recorder = Recorder(server.port, stream)
+    try:
+        case(recorder)
+    except TimedOut:
+        recorder.note("nothing more came in time")
+    finally:
+        recorder.close()
+    return recorder.said
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
+def test_same_answers(pair: tuple[Server, Server], case: Case) -> None:
+    """Says so only after a third try; each plays on a stream of its own."""
+    theirs = []
+    for turn in range(TRIES):
+        stream = f"S{CASES.index(case)}x{turn}"
+        with ThreadPoolExecutor(2) as pool:
+            ours, their = pool.map(lambda server, s=stream: play(server, case, s), pair)
+        if ours == their:
+            return
+        theirs.append(their)
+    for our, their in zip_longest(ours, theirs[-1]):
+        assert our == their

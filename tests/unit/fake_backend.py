@@ -1,0 +1,266 @@
+"""A data plane in memory, as simple as it can be, for tests of the API.
+
+Messages are kept in a dict by sequence; a "directory" is a key under which they survive closing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from jsserver.api import backend, subjects
+from jsserver.api.backend import (
+    ConsumerParams,
+    ConsumerState,
+    Message,
+    Retention,
+    Storage,
+    StoreError,
+    StreamParams,
+    StreamState,
+    Usage,
+)
+
+NOW = 1_700_000_000_000_000_000
+_ids = count(1)
+
+
+def matches(filter: bytes, subject: bytes) -> bool:
+    return not filter or subjects.covers(filter.decode(), subject.decode())
+
+
+class FakeConsumer:
+    """Starts where its policy says and never delivers anything."""
+
+    def __init__(self, stream: "FakeStream", params: ConsumerParams, directory: str | None) -> None:
+        self.stream = stream
+        self.params = params
+        self.directory = directory
+        self.id = next(_ids)
+        self.interest = False
+        self.paused_until = params.pause_until
+        self.closed: bool | None = None
+        self.start = self._start()
+
+    def _wants(self, message: Message) -> bool:
+        filters = self.params.filters
+        return not filters or any(matches(f, message.subject) for f in filters)
+
+    def _start(self) -> int:
+        state = self.stream.state()
+        wanted = [m.seq for m in self.stream.messages.values() if self._wants(m)]
+        policy = self.params.deliver_policy
+        if policy == backend.DeliverPolicy.NEW:
+            return state.last_seq + 1
+        if policy == backend.DeliverPolicy.LAST and wanted:
+            return max(wanted)
+        if policy == backend.DeliverPolicy.LAST_PER_SUBJECT and wanted:
+            last = {self.stream.messages[seq].subject: seq for seq in wanted}
+            return min(last.values())
+        if policy == backend.DeliverPolicy.BY_START_SEQUENCE:
+            return max(self.params.opt_start_seq, state.first_seq)
+        if policy == backend.DeliverPolicy.BY_START_TIME:
+            return self.stream.at_time(self.params.opt_start_time)
+        return max(state.first_seq, 1)
+
+    def state(self) -> ConsumerState:
+        held = self.stream.messages
+        wanted = [m for s, m in held.items() if s >= self.start and self._wants(m)]
+        pending = len(wanted)
+        if self.params.deliver_policy == backend.DeliverPolicy.LAST_PER_SUBJECT:
+            pending = len({m.subject for m in wanted})
+        return ConsumerState(
+            delivered_stream=self.start - 1,
+            floor_stream=self.start - 1,
+            num_pending=pending,
+            push_bound=self.interest,
+        )
+
+    def update(self, params: ConsumerParams) -> None:
+        self.params = params
+
+    def pause(self, until: int) -> None:
+        self.paused_until = until
+
+    def has_interest(self) -> bool:
+        return self.interest
+
+    def close(self, delete: bool) -> None:
+        assert self.closed is None, "closed twice"
+        self.closed = delete
+
+
+@dataclass
+class Disk:
+    """What survives a restart."""
+
+    messages: dict[int, Message] = field(default_factory=dict)
+    last_seq: int = 0
+
+
+class FakeStream:
+    """Stores what is published on its subjects; knows max_msgs of the limits."""
+
+    def __init__(self, params: StreamParams, disk: Disk) -> None:
+        self.params = params
+        self.disk = disk
+        self.active = False
+        self.closed: bool | None = None
+        self.consumers: list[FakeConsumer] = []
+        self.waits = 0
+        if not disk.last_seq and params.first_seq:
+            disk.last_seq = params.first_seq - 1
+
+    @property
+    def messages(self) -> dict[int, Message]:
+        return self.disk.messages
+
+    def activate(self) -> None:
+        assert not self.active
+        self.active = True
+
+    def store(self, subject: bytes, data: bytes, headers: bytes = b"") -> None:
+        assert self.active
+        if self.params.sealed:
+            return
+        self.disk.last_seq += 1
+        seq = self.disk.last_seq
+        if self.params.retention == Retention.INTEREST and not self.consumers:
+            return
+        self.messages[seq] = Message(
+            subject=subject, seq=seq, ts=NOW + seq, headers=headers, data=data
+        )
+        self._trim()
+
+    def _trim(self) -> None:
+        while 0 < self.params.max_msgs < len(self.messages):
+            del self.messages[min(self.messages)]
+
+    def update(self, params: StreamParams) -> None:
+        self.params = params
+        self._trim()
+
+    def _size(self, message: Message) -> int:
+        fixed = 30 if self.params.storage == Storage.FILE else 16
+        head = len(message.headers)
+        if head and self.params.storage == Storage.FILE:
+            head += 4
+        return fixed + len(message.subject) + head + len(message.data)
+
+    def state(self) -> StreamState:
+        last = self.disk.last_seq
+        held = self.messages
+        first = min(held) if held else last + 1 if last else 0
+        return StreamState(
+            messages=len(held),
+            bytes=sum(map(self._size, held.values())),
+            first_seq=first,
+            first_ts=held[first].ts if held else 0,
+            last_seq=last,
+            last_ts=NOW + last if last and (held or not self.params.first_seq) else 0,
+            num_subjects=len({m.subject for m in held.values()}),
+            num_deleted=last - first + 1 - len(held) if held else 0,
+        )
+
+    def deleted(self) -> Sequence[int]:
+        state = self.state()
+        return [s for s in range(state.first_seq, state.last_seq + 1) if s not in self.messages]
+
+    def subjects(self, filter: bytes) -> dict[bytes, int]:
+        counts: dict[bytes, int] = {}
+        for message in self.messages.values():
+            if matches(filter, message.subject):
+                counts[message.subject] = counts.get(message.subject, 0) + 1
+        return counts
+
+    def purge(self, filter: bytes | None, seq: int, keep: int) -> int:
+        chosen = [s for s, m in self.messages.items() if matches(filter or b"", m.subject)]
+        if keep:
+            chosen = chosen[:-keep]
+        elif seq:
+            chosen = [s for s in chosen if s < seq]
+        for gone in chosen:
+            del self.messages[gone]
+        if not filter and seq > self.disk.last_seq:
+            self.disk.last_seq = seq - 1
+        return len(chosen)
+
+    def get(self, seq: int) -> Message | None:
+        return self.messages.get(seq)
+
+    def last_for(self, filter: bytes) -> Message | None:
+        found = [m for m in self.messages.values() if matches(filter, m.subject)]
+        return found[-1] if found else None
+
+    def next_for(self, filter: bytes, seq: int) -> Message | None:
+        found = [m for s, m in self.messages.items() if s >= seq and matches(filter, m.subject)]
+        return found[0] if found else None
+
+    def at_time(self, ts: int) -> int:
+        later = [s for s, m in self.messages.items() if m.ts >= ts]
+        return later[0] if later else self.disk.last_seq + 1
+
+    def delete(self, seq: int, erase: bool) -> bool:
+        return self.messages.pop(seq, None) is not None
+
+    def wait_durable(self) -> None:
+        self.waits += 1
+
+    def open_consumer(self, params: ConsumerParams, directory: str | None) -> FakeConsumer:
+        consumer = FakeConsumer(self, params, directory)
+        self.consumers.append(consumer)
+        return consumer
+
+    def close(self, delete: bool) -> None:
+        assert self.closed is None, "closed twice"
+        self.closed = delete
+        if delete:
+            self.disk.messages.clear()
+            self.disk.last_seq = 0
+
+
+class FakeEngine:
+    """Streams by directory; what was published; subjects that somebody listens to."""
+
+    def __init__(self) -> None:
+        self.disks: dict[str, Disk] = {}
+        self.streams: dict[str, FakeStream] = {}
+        self.limits: dict[str, tuple[int, int]] = {}
+        self.published: list[tuple[str, bytes, bytes]] = []
+        self.listened: list[str] = []
+        self.broken = ""
+        """Text of the error with which the next stream does not open."""
+
+    def open_stream(self, account: str, directory: str | None, params: StreamParams) -> FakeStream:
+        if self.broken:
+            raise StoreError(self.broken)
+        assert (directory is None) == (params.storage == Storage.MEMORY)
+        disk = Disk() if directory is None else self.disks.setdefault(directory, Disk())
+        stream = FakeStream(params, disk)
+        self.streams[params.name.decode()] = stream
+        return stream
+
+    def usage(self, account: str) -> Usage:
+        held = {Storage.FILE: 0, Storage.MEMORY: 0}
+        for stream in self.streams.values():
+            if stream.closed is None:
+                held[stream.params.storage] += stream.state().bytes
+        return Usage(memory=held[Storage.MEMORY], storage=held[Storage.FILE])
+
+    def set_account_limits(self, account: str, max_memory: int, max_storage: int) -> None:
+        self.limits[account] = (max_memory, max_storage)
+
+    def publish(
+        self, account: str, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        self.published.append((account, subject, payload))
+
+    def subject_interest(self, account: str, subject: bytes) -> bool:
+        return any(subjects.covers(p, subject.decode()) for p in self.listened)
+
+    def store(self, subject: str, data: bytes = b"", headers: bytes = b"") -> None:
+        """A client's publish: every stream that captures the subject stores it."""
+        for stream in self.streams.values():
+            if stream.closed is None and any(
+                matches(p, subject.encode()) for p in stream.params.subjects
+            ):
+                stream.store(subject.encode(), data, headers)

@@ -1,0 +1,107 @@
+"""What the tests of streams and consumers share: parameters with defaults, and short ways to publish, pull and ack."""
+
+from types import SimpleNamespace
+
+from jsserver.cext.consumer import open_test_stream
+from jsserver.cext.stream import TestEnv
+
+MS = 1_000_000
+SECOND = 1_000_000_000
+LIMITS, INTEREST, WORKQUEUE = range(3)
+OLD, NEW = range(2)
+FILE, MEMORY = range(2)
+ALL, LAST, NEW_ONLY, BY_SEQ, BY_TIME, LAST_PER_SUBJECT = range(6)
+ACK_NONE, ACK_ALL, ACK_EXPLICIT = range(3)
+
+
+def stream_params(**given):
+    values = dict(
+        name=b"S", subjects=(b"s.>",), retention=LIMITS, storage=MEMORY, discard=OLD,
+        discard_new_per_subject=False, max_msgs=-1, max_bytes=-1, max_msgs_per_subject=-1,
+        max_msg_size=-1, max_age=0, duplicate_window=120 * SECOND, first_seq=0, no_ack=False,
+        allow_direct=True, allow_rollup=False, sealed=False, deny_delete=False, deny_purge=False,
+    )
+    values.update(given)
+    return SimpleNamespace(**values)
+
+
+def consumer_params(**given):
+    values = dict(
+        name=b"C", durable=True, deliver_policy=ALL, opt_start_seq=0, opt_start_time=0,
+        ack_policy=ACK_EXPLICIT, ack_wait=30 * SECOND, max_deliver=-1, backoff=(), filters=(),
+        replay_policy=0, rate_limit=0, sample_percent=0, max_waiting=512, max_ack_pending=1000,
+        headers_only=False, max_batch=0, max_expires=0, max_bytes=0, deliver_subject=b"",
+        deliver_group=b"", flow_control=False, idle_heartbeat=0, inactive_threshold=0,
+        mem_storage=False, pause_until=0,
+    )
+    values.update(given)
+    return SimpleNamespace(**values)
+
+
+def headers(**values):
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in values.items())
+    return f"NATS/1.0\r\n{lines}\r\n".encode()
+
+
+class World:
+    """One stream in a test environment, active unless told otherwise."""
+
+    def __init__(self, env=None, directory=None, active=True, place=None, **params):
+        self.env = env or TestEnv()
+        if (b"inbox", b"") not in self.env.clients:
+            self.env.listen(b"inbox")
+        self.stream = open_test_stream(self.env, stream_params(**params), directory, **(place or {}))
+        if active:
+            self.stream.activate()
+
+    def publish(self, subject=b"s.a", data=b"x", header=b"", reply=b"ack"):
+        """The answer to one publish, None without one."""
+        self.env.take()
+        self.env.inject(subject, data, reply, header)
+        answers = [m for m in self.env.sent if m[0] == reply]
+        return answers[0][4].decode() if answers else None
+
+    def fill(self, n, subject=b"s.a", data=b"x"):
+        for i in range(n):
+            self.env.inject(subject, data if isinstance(data, bytes) else data(i))
+        self.env.take()
+
+    def consumer(self, directory=None, **params):
+        return self.stream.open_consumer(consumer_params(**params), directory)
+
+    def pull(self, body=b"", name=b"C", reply=b"inbox", header=b""):
+        """Asks for messages; returns what came at once."""
+        self.env.take()
+        self.env.inject(b"$JS.API.CONSUMER.MSG.NEXT.S." + name, body, reply, header)
+        return self.env.take()
+
+    def ack(self, message, body=b"", reply=b""):
+        self.env.take()
+        self.env.inject(message[2], body, reply)
+        return self.env.take()
+
+    def direct(self, body=b"", subject=b"", header=b""):
+        """What comes back for a direct get, without the inbox it came to."""
+        self.env.take()
+        to = b"$JS.API.DIRECT.GET.S" + (b"." + subject if subject else b"")
+        self.env.inject(to, body, b"inbox", header)
+        self.env.run()
+        return [m[3:] for m in self.env.take()]
+
+
+def tokens(message):
+    """deliveries, stream sequence, consumer sequence, time, pending of a delivered message."""
+    return tuple(int(t) for t in message[2].split(b".")[4:])
+
+
+def seqs(messages):
+    return [tokens(m)[1] for m in messages if m[2].startswith(b"$JS.ACK.")]
+
+
+def status(message):
+    """The status line's code and text."""
+    return message[3].split(b"\r\n")[0].removeprefix(b"NATS/1.0 ").decode()
+
+
+def statuses(messages):
+    return [status(m) for m in messages if not m[2].startswith(b"$JS.ACK.")]

@@ -1,0 +1,367 @@
+"""Options: what is read, what is refused and in which words, and what may be set together."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsserver.config import ConfigError
+from jsserver.config.load import check_file, load, read_file, reload
+from jsserver.config.options import AUTOMATIC, Options, Permissions, SubjectPermission
+from jsserver.goformat import MINUTE, SECOND
+
+
+class Files:
+    """Writes configuration files and reads them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "x.conf"
+
+    def read(self, text: str, **flags: Any) -> Options:
+        self.path.write_text(text)
+        return load(
+            str(self.path), {name.replace("__", "."): v for name, v in flags.items()}
+        ).options
+
+    def problems(self, text: str) -> list[str]:
+        self.path.write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            read_file(str(self.path))
+        return [line.removeprefix(f"{self.path}:") for line in str(caught.value).splitlines()]
+
+    def refused(self, text: str, **flags: Any) -> str:
+        with pytest.raises(ConfigError) as caught:
+            self.read(text, **flags)
+        return str(caught.value)
+
+    def check(self, text: str) -> str:
+        self.path.write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            check_file(str(self.path))
+        return str(caught.value).replace(str(self.path), "F")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def test_defaults() -> None:
+    options = load("", {}).options
+    assert (options.host, options.port) == ("0.0.0.0", 4222)
+    assert (options.max_payload, options.max_pending) == (1 << 20, 64 << 20)
+    assert (options.max_connections, options.max_control_line) == (65536, 4096)
+    assert (options.ping_interval, options.ping_max) == (2 * MINUTE, 2)
+    assert options.write_deadline == 10 * SECOND
+    assert options.authorization.timeout == 2.0
+    assert not options.jetstream.enabled
+    assert options.jetstream.max_memory == AUTOMATIC
+    assert options.jetstream.sync_interval is None
+    assert options.jetstream.info_queue_limit == 10_000
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [
+        ("port: 5", "port", 5),
+        ("port: -1", "port", -1),
+        ("port: 0", "port", 4222),
+        ("PORT: 5", "port", 5),
+        ("host: h", "host", "h"),
+        ("net: h", "host", "h"),
+        ("listen: 5", "port", 5),
+        ('listen: "1.2.3.4:99"', "host", "1.2.3.4"),
+        ('listen: "[::1]:99"', "host", "::1"),
+        ('listen: ":99"', "port", 99),
+        ("server_name: a", "server_name", "a"),
+        ("server_tags: X", "server_tags", ["x"]),
+        ('server_tags: [a, a, " B "]', "server_tags", ["a", "b"]),
+        ("server_metadata: {a: b}", "server_metadata", {"a": "b"}),
+        ("trace_verbose: true", "trace", True),
+        ("trace_headers: true\ntrace: false", "trace", True),
+        ("logtime: off", "logtime", False),
+        ("logfile: f", "log_file", "f"),
+        ("http: '127.0.0.1:-1'", "http_port", -1),
+        ("monitor_port: 5", "http_port", 5),
+        ("host: h\nhttp: 5", "http_host", "h"),
+        ("max_conn: 5", "max_connections", 5),
+        ("max_connections: 0", "max_connections", -1),
+        ("max_subscription_tokens: 5", "max_sub_tokens", 5),
+        ("max_payload: 2MB", "max_payload", 2 << 20),
+        ("max_payload: 0", "max_payload", 1 << 20),
+        ('ping_interval: "1m"', "ping_interval", MINUTE),
+        ("ping_interval: 5", "ping_interval", 5 * SECOND),
+        ('write_deadline: "2s"', "write_deadline", 2 * SECOND),
+        ('lame_duck_duration: "1m"', "lame_duck_duration", MINUTE),
+        ("no_sys_acc: true", "no_system_account", True),
+        ("no_sublist_cache: true", "disable_sublist_cache", True),
+        ("storedir: d", "store_dir", "d"),
+        ("jetstream {store: d}", "store_dir", "d"),
+        ("X: 5\nport: $X", "port", 5),
+        ("syslog: false", "port", 4222),
+        ("write_timeout: close", "port", 4222),
+    ],
+)
+def test_top_level(files: Files, text: str, name: str, expected: Any) -> None:
+    assert getattr(files.read(text), name) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [
+        ("jetstream: enabled", "enabled", True),
+        ("jetstream: true", "enabled", True),
+        ("jetstream {}", "enabled", True),
+        ("jetstream: DISABLED", "enabled", False),
+        ("jetstream {enabled: false}", "enabled", False),
+        ("jetstream {max_mem: 1GB}", "max_memory", 1 << 30),
+        ('jetstream {max_memory_store: "1G"}', "max_memory", 1 << 30),
+        ("jetstream {max_mem: 0}", "max_memory", 0),
+        ('jetstream {max_file: "5K"}', "max_store", 5120),
+        ("jetstream {domain: d}", "domain", "d"),
+        ("jetstream {strict: false}", "strict", False),
+        ("jetstream {sync: always}", "sync_interval", None),
+        ('jetstream {sync_interval: "2m"}', "sync_interval", 2 * MINUTE),
+        ("jetstream {unique_tag: Az}", "unique_tag", "az"),
+        ("jetstream {request_queue_limit: 5}", "info_queue_limit", 5),
+        ("jetstream {max_buffered_msgs: 5}", "max_buffered_msgs", 5),
+    ],
+)
+def test_jetstream(files: Files, text: str, name: str, expected: Any) -> None:
+    assert getattr(files.read(text).jetstream, name) == expected
+
+
+def test_jetstream_limits(files: Files) -> None:
+    limits = files.read(
+        'jetstream { limits { max_ack_pending: 5, duplicate_window: "1m", '
+        'batch { max_msgs: 7, timeout: "3s" } } }'
+    ).jetstream.limits
+    assert (limits.max_ack_pending, limits.duplicate_window) == (5, MINUTE)
+    assert (limits.max_batch_size, limits.batch_timeout) == (7, 3 * SECOND)
+
+
+def test_single_user_and_token(files: Files) -> None:
+    auth = files.read('authorization {user: a, password: b, timeout: "100ms"}').authorization
+    assert (auth.username, auth.password, auth.timeout) == ("a", "b", 0.1)
+    assert files.read("authorization {token: t}").authorization.token == "t"
+    hashed = "$2a$11$" + "x" * 53
+    assert files.read(f"authorization {{user: a, pass: {hashed}}}").authorization.password == hashed
+
+
+def test_users_and_permissions(files: Files) -> None:
+    users = files.read(
+        """
+        P: { publish: x, subscribe: { allow: ["a", "b   q"], deny: "c.>" } }
+        authorization {
+          default_permissions { publish: d }
+          users = [
+            { user: a, password: b, permissions: $P }
+            { user: b, password: c }
+            { user: c, password: d, permissions: { allow_responses: true } }
+            { user: d, password: e, permissions: { pub: [], sub: {},
+              allow_responses { max: 5, ttl: "1m" } }, allowed_connection_types: [standard] }
+          ]
+        }
+        """
+    ).authorization.users
+    assert [user.name for user in users] == ["a", "b", "c", "d"]
+    assert users[0].permissions == Permissions(
+        publish=SubjectPermission(allow=["x"]),
+        subscribe=SubjectPermission(allow=["a", "b q"], deny=["c.>"]),
+    )
+    assert users[1].permissions == Permissions(publish=SubjectPermission(allow=["d"]))
+    third = users[2].permissions
+    assert third is not None
+    assert third.responses is not None
+    assert (third.responses.max, third.responses.ttl) == (1, 2 * MINUTE)
+    assert third.publish == SubjectPermission(allow=[])
+    fourth = users[3].permissions
+    assert fourth is not None
+    assert fourth.responses is not None
+    assert (fourth.responses.max, fourth.responses.ttl) == (5, MINUTE)
+    assert (fourth.publish, fourth.subscribe) == (SubjectPermission(), None)
+    assert users[3].connection_types == ["STANDARD"]
+
+
+CONVERSION = "interface conversion: interface {{}} is {}, not {}"
+
+PROBLEMS = [
+    ("foo: 1", ['1:0: unknown field "foo"']),
+    (
+        "\nFoo: 1\nport: x",
+        ['2:1: unknown field "Foo"', "3:1: " + CONVERSION.format("string", "int64")],
+    ),
+    ("host: 5", ["1:0: " + CONVERSION.format("int64", "string")]),
+    ("debug: [a]", ["1:0: " + CONVERSION.format("[]interface {}", "bool")]),
+    ("port: 1.5", ["1:0: " + CONVERSION.format("float64", "int64")]),
+    ("port {}", ["1:0: " + CONVERSION.format("map[string]interface {}", "int64")]),
+    ('listen: "x"', ['1:0: could not parse address string "x"']),
+    ('listen: "x:y"', ['1:0: could not parse port "y"']),
+    ("listen: true", ["1:0: expected port or host:port, got bool"]),
+    ('server_name: "a b"', ["1:0: server name cannot contain spaces"]),
+    ("server_tags: 5", ["1:0: error parsing tags: unsupported type int64"]),
+    ("max_sub_tokens: -1", ["1:0: max_sub_tokens value can not be negative"]),
+    ("max_sub_tokens: 300", ["1:0: max_sub_tokens value is too big"]),
+    ("max_payload: 3GB", ["1:0: max_payload value is too big"]),
+    (
+        'ping_interval: "5"',
+        ['1:0: error parsing ping_interval: time: missing unit in duration "5"'],
+    ),
+    (
+        "ping_interval: 5\nport: x",
+        [
+            '1:0: invalid use of field "ping_interval": '
+            "ping_interval should be converted to a duration",
+            "2:1: " + CONVERSION.format("string", "int64"),
+        ],
+    ),
+    ('lame_duck_duration: "5s"', ["1:0: invalid lame_duck_duration of 5s, minimum is 30 seconds"]),
+    ("store_dir: a\njetstream {store_dir: b}", ["2:12: Duplicate 'store_dir' configuration"]),
+    ("jetstream: x", ["1:0: Expected 'enabled' or 'disabled' for string value, got 'x'"]),
+    ("jetstream: 5", ["1:0: Expected map, bool or string to define JetStream, got int64"]),
+    ("jetstream {foo: 1, bar: 2}", ['1:11: unknown field "foo"', '1:19: unknown field "bar"']),
+    (
+        'jetstream {max_mem: "1g"}',
+        ["1:11: max_mem_store sizes defined as strings must end in K, M, G, T"],
+    ),
+    (
+        'jetstream {max_file: "1GB"}',
+        ['1:11: max_file_store strconv.ParseInt: parsing "1G": invalid syntax'],
+    ),
+    ("authorization {foo: 1}", ['1:15: unknown field "foo"']),
+    ("authorization {user: a, password: b, token: c}", ["1:0: Cannot have a user/pass and token"]),
+    (
+        "authorization {users: [{user: a, password: b}], user: x}",
+        ["1:0: Can not have a single user/pass and a users array"],
+    ),
+    (
+        "authorization {users: [{user: a, password: b}, {user: a, password: c}]}",
+        ['1:0: Duplicate user "a" detected'],
+    ),
+    ("authorization {users: [{password: b}]}", ["1:24: User entry requires a user"]),
+    (
+        'authorization {users: [{user: a, permissions: {publish: "a..b"}}]}',
+        ['1:47: subject "a..b" is not a valid subject'],
+    ),
+    (
+        'authorization {users: [{user: a, permissions: {publish: "a b"}}]}',
+        ['1:47: subject "a b" is not a valid subject'],
+    ),
+    (
+        'authorization {users: [{user: a, permissions: {subscribe: "a b..c"}}]}',
+        ['1:47: queue "b..c" is not a valid queue'],
+    ),
+    (
+        "authorization {users: [{user: a, permissions: {foo: x}}]}",
+        ['1:47: Unknown field "foo" parsing permissions'],
+    ),
+    (
+        "authorization {users: [{user: a, connection_types: [FOO]}]}",
+        ['1:33: invalid connection types ["FOO"]'],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "lines"), PROBLEMS)
+def test_problems(files: Files, text: str, lines: list[str]) -> None:
+    assert files.problems(text) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("tls {cert_file: x}", "TLS"),
+        ("accounts {}", "the accounts option"),
+        ("cluster {name: x}", "clustering"),
+        ("gateway {}", "the gateway listener"),
+        ("leafnodes {}", "the leafnode listener"),
+        ("ws {}", "the websocket listener"),
+        ("mqtt {}", "the mqtt listener"),
+        ("operator: x", "operator mode"),
+        ("resolver: MEMORY", "operator mode (an account resolver)"),
+        ("maps {}", "subject mapping"),
+        ("https: 5", "monitoring with https"),
+        ("syslog: true", "logging to syslog"),
+        ("jetstream {key: x}", "JetStream encryption at rest"),
+        ("authorization {users: [{nkey: x}]}", "authentication with nkeys"),
+        ("authorization {auth_callout: {}}", "auth_callout"),
+        ("write_timeout: retry", "the write_timeout policy 'retry'"),
+    ],
+)
+def test_what_is_not_built_is_refused(files: Files, text: str, what: str) -> None:
+    (line,) = files.problems(text)
+    place, message = line.split(": ", 1)
+    assert place.count(":") == 1
+    assert message == f"{what} is not available in this version of jsserver"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "max_payload: 100MB",
+            "max_payload (104857600) cannot be higher than max_pending (67108864)",
+        ),
+        (
+            'lame_duck_duration: "30s"\nlame_duck_grace_period: "30s"',
+            "lame duck grace period (30s) should be strictly lower than lame duck duration (30s)",
+        ),
+        ("no_auth_user: x", 'no_auth_user: "x" present, but users/nkeys are not defined'),
+        (
+            "no_auth_user: x\nauthorization {users: [{user: a, password: b}]}",
+            'no_auth_user: "x" not present as user or nkey in authorization block or '
+            "account configuration",
+        ),
+        ("system_account: X", "error resolving system account: account missing"),
+        ("jetstream {domain: 'a.b'}", "invalid domain name: may not contain ., * or >"),
+        ("port: 70000", "port 70000 is not between 0 and 65535, nor -1"),
+        ("client_advertise: 'a:x'", 'client_advertise "a:x": could not parse port "x"'),
+    ],
+)
+def test_what_cannot_be_set_together(files: Files, text: str, message: str) -> None:
+    assert files.refused(text) == message
+    assert check_file(str(files.path)).startswith("sha256:")
+
+
+def test_no_auth_user_that_exists(files: Files) -> None:
+    text = "no_auth_user: a\nauthorization {users: [{user: a, password: b}]}"
+    assert files.read(text).no_auth_user == "a"
+
+
+def test_check_takes_warnings_for_errors(files: Files) -> None:
+    words = 'F:1:0: invalid use of field "ping_interval": '
+    assert files.check("ping_interval: 5") == (
+        words + "ping_interval should be converted to a duration\n"
+    )
+    assert files.check("# nothing") == "F: config has no values or is empty\n"
+    assert files.check("authorization {timeout: 90}").startswith(
+        'F:1:15: invalid use of field "timeout": timeout of 90 (90.000000 seconds) is high'
+    )
+
+
+def test_flags_win_over_the_file_and_again_at_a_reload(files: Files) -> None:
+    text = "port: 5\ndebug: true\njetstream {store_dir: a}\nauthorization {user: a, password: b}"
+    options = files.read(
+        text, port=6, store_dir="b", debug=False, jetstream__enabled=False,
+        authorization__username="x",
+    )  # fmt: skip
+    assert (options.port, options.store_dir, options.debug) == (6, "b", False)
+    assert not options.jetstream.enabled
+    assert (options.authorization.username, options.authorization.password) == ("x", "b")
+    files.path.write_text("port: 7\nmax_payload: 5")
+    again = reload(options).options
+    assert (again.port, again.max_payload, again.store_dir) == (6, 5, "b")
+
+
+def test_reload_needs_a_file() -> None:
+    with pytest.raises(ConfigError, match="can only reload config when a file is provided"):
+        reload(Options())
+
+
+def test_options_do_not_share_their_lists() -> None:
+    first, second = Options(), Options()
+    first.server_tags.append("x")
+    first.authorization.users.clear()
+    first.jetstream.limits.max_ack_pending = 5
+    assert second.server_tags == []
+    assert second.jetstream.limits.max_ack_pending == 0
