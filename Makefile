@@ -77,6 +77,10 @@ lint: build tools
 
 # --- tests -------------------------------------------------------------------------------------
 
+# What the builds with checks run: the layers, and clients on every path of the data plane.
+CHECKED_TESTS := tests/unit tests/client/test_core.py tests/client/test_streams.py \
+	tests/client/test_consumers.py tests/client/test_kv.py tests/client/test_object_store.py
+
 test: test-main test-checked test-sanitize
 
 test-main: build tools try-peer binary
@@ -95,7 +99,7 @@ test-checked: build tools try-peer
 	$(call copy_tree,checked)
 	cd build/checked && export PYTHONPATH="$$PWD" CHECKED=1 && \
 		BUILD_JOBS=$(JOBS) $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS) && \
-		$(CURDIR)/$(BIN)/python -m pytest --ignore tests/unit/test_source.py tests/unit tests/client
+		$(CURDIR)/$(BIN)/python -m pytest --ignore tests/unit/test_source.py $(CHECKED_TESTS)
 
 test-sanitize: build tools try-peer
 	$(call copy_tree,sanitize)
@@ -103,7 +107,7 @@ test-sanitize: build tools try-peer
 		BUILD_JOBS=$(JOBS) $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS) && \
 		LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
-		$(CURDIR)/$(BIN)/python -m pytest --ignore tests/unit/test_source.py tests/unit tests/client
+		$(CURDIR)/$(BIN)/python -m pytest --ignore tests/unit/test_source.py $(CHECKED_TESTS)
 
 # --- the executable ----------------------------------------------------------------------------
 
