@@ -67,7 +67,7 @@ def test_without_timestamps(tmp_path: Path) -> None:
 
 
 def test_local_and_utc_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "XXX-5")
+    monkeypatch.setenv("TZ", "ABC-5")
     time.tzset()
     try:
         monkeypatch.setattr(time, "time_ns", lambda: 1_462_388_021_120_005_999)
