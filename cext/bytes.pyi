@@ -5,6 +5,9 @@ from os import PathLike
 def hh64(key: bytes, data: bytes) -> int:
     """HighwayHash-64 of data under a key of 32 bytes; ValueError for a key of another length."""
 
+def highway_simd(on: bool) -> bool:
+    """Turns the vector form of HighwayHash on, where the processor has it, or off; True if on."""
+
 def sha256(data: bytes) -> bytes: ...
 def table_hash(data: bytes) -> int: ...
 def subject_matches(pattern: str | bytes, subject: str | bytes) -> bool:

@@ -1,9 +1,9 @@
 """Routing: sublists, permissions, clients' verbs, and the way out that the layers below are handed."""
 
 cimport cython
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memchr, memcmp, memcpy, memset, strlen
+from libc.string cimport memcmp, memcpy, memset, strlen
 from posix.unistd cimport write
 
 from jsserver.cext.bytes cimport *

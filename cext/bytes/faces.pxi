@@ -23,6 +23,12 @@ def py_hh64(bytes key not None, bytes data not None) -> int:
     return hh64(words, <const uint8_t*><const char*>data, len(data))
 
 
+def py_highway_simd(bint on) -> bool:
+    global highway_simd
+    highway_simd = on and highway_simd_supported()
+    return highway_simd
+
+
 def py_sha256(bytes data not None) -> bytes:
     cdef uint8_t out[32]
     sha256(<const uint8_t*><const char*>data, len(data), out)
@@ -66,6 +72,7 @@ def py_header_get(bytes block not None, name):
 
 globals().update(
     hh64=py_hh64,
+    highway_simd=py_highway_simd,
     sha256=py_sha256,
     table_hash=py_table_hash,
     subject_matches=py_subject_matches,

@@ -20,6 +20,15 @@ cdef extern from *:
 
 # ---- HighwayHash-64 --------------------------------------------------------------------------------
 
+cdef extern from "bytes/highway.h" nogil:
+    # The state's words are its v0, v1, mul0 and mul1, which lie side by side.
+    int highway_simd_supported()
+    void highway_packets(uint64_t* state, const uint8_t* p, size_t n)
+    uint64_t highway_finish(const uint64_t* state, const uint8_t* padded, uint32_t n)
+
+cdef bint highway_simd = highway_simd_supported()
+
+
 @cython.overflowcheck(False)
 cdef inline uint64_t halves_swapped(uint64_t x) noexcept nogil:
     return (x >> 32) | (x << 32)
@@ -69,10 +78,17 @@ cdef inline void hh_lanes(HHState* s, const uint64_t* lanes) noexcept nogil:
     hh_zipper(&s.v0[2], &s.v1[2])
 
 
-cdef inline void hh_packet(HHState* s, const uint8_t* p) noexcept nogil:
+cdef void hh_packets(HHState* s, const uint8_t* p, size_t n) noexcept nogil:
+    # n packets of 32 bytes.
     cdef uint64_t lanes[4]
-    memcpy(lanes, p, 32)
-    hh_lanes(s, lanes)
+    if highway_simd:
+        highway_packets(s.v0, p, n)
+        return
+    while n:
+        memcpy(lanes, p, 32)
+        hh_lanes(s, lanes)
+        p += 32
+        n -= 1
 
 
 @cython.overflowcheck(False)
@@ -80,16 +96,9 @@ cdef inline uint32_t rotl32(uint32_t x, uint32_t by) noexcept nogil:
     return (x << by) | (x >> ((32 - by) & 31))
 
 
-@cython.overflowcheck(False)
-cdef inline void hh_remainder(HHState* s, const uint8_t* p, uint32_t n) noexcept nogil:
-    # The last 1..31 bytes.
-    cdef uint8_t packet[32]
+cdef inline void hh_pad(uint8_t* packet, const uint8_t* p, uint32_t n) noexcept nogil:
+    # The last 1..31 bytes as a packet.
     cdef uint32_t whole = n & ~<uint32_t>3, odd = n & 3
-    cdef uint64_t n64 = n
-    cdef int i
-    for i in range(4):
-        s.v0[i] += (n64 << 32) + n64
-        s.v1[i] = (<uint64_t>rotl32(<uint32_t>(s.v1[i] >> 32), n) << 32) | rotl32(<uint32_t>s.v1[i], n)
     memset(packet, 0, 32)
     memcpy(packet, p, whole)
     if n & 16:
@@ -98,15 +107,24 @@ cdef inline void hh_remainder(HHState* s, const uint8_t* p, uint32_t n) noexcept
         packet[16] = p[whole]
         packet[17] = p[whole + (odd >> 1)]
         packet[18] = p[n - 1]
-    hh_packet(s, packet)
 
 
 @cython.overflowcheck(False)
-cdef inline uint64_t hh_finish(HHState* s, const uint8_t* rest, uint32_t n_rest) noexcept nogil:
+cdef uint64_t hh_finish(HHState* s, const uint8_t* rest, uint32_t n) noexcept nogil:
+    cdef uint8_t packet[32]
     cdef uint64_t lanes[4]
+    cdef uint64_t n64 = n
     cdef int i, j
-    if n_rest:
-        hh_remainder(s, rest, n_rest)
+    if n:
+        hh_pad(packet, rest, n)
+    if highway_simd:
+        return highway_finish(s.v0, packet, n)
+    if n:
+        for i in range(4):
+            s.v0[i] += (n64 << 32) + n64
+            s.v1[i] = (<uint64_t>rotl32(<uint32_t>(s.v1[i] >> 32), n) << 32) | rotl32(<uint32_t>s.v1[i], n)
+        memcpy(lanes, packet, 32)
+        hh_lanes(s, lanes)
     for i in range(4):
         for j in range(4):
             lanes[j] = halves_swapped(s.v0[j ^ 2])
@@ -125,14 +143,14 @@ cdef void hh_update(HHState* s, const uint8_t* p, size_t n) noexcept nogil:
         s.n_rest += <uint32_t>take
         if s.n_rest < 32:
             return
-        hh_packet(s, s.rest)
+        hh_packets(s, s.rest, 1)
         s.n_rest = 0
         p += take
         n -= take
-    while n >= 32:
-        hh_packet(s, p)
-        p += 32
-        n -= 32
+    if n >= 32:
+        hh_packets(s, p, n >> 5)
+        p += n & ~<size_t>31
+        n &= 31
     if n:
         memcpy(s.rest, p, n)
         s.n_rest = <uint32_t>n
@@ -145,11 +163,8 @@ cdef uint64_t hh_final(HHState* s) noexcept nogil:
 cdef uint64_t hh64(const uint64_t* key, const uint8_t* p, size_t n) noexcept nogil:
     cdef HHState s
     hh_init(&s, key)
-    while n >= 32:
-        hh_packet(&s, p)
-        p += 32
-        n -= 32
-    return hh_finish(&s, p, <uint32_t>n)
+    hh_packets(&s, p, n >> 5)
+    return hh_finish(&s, p + (n & ~<size_t>31), <uint32_t>(n & 31))
 
 
 # ---- tables in memory --------------------------------------------------------------------------------

@@ -234,6 +234,7 @@ cdef int table_add(Sublist* l, Table* t, uint64_t hash, void* item) noexcept nog
     return 0
 
 
+@cython.overflowcheck(False)
 cdef void table_remove(Sublist* l, Table* t, uint64_t hash, void* item) noexcept nogil:
     cdef uint32_t mask = t.cap - 1
     cdef uint32_t hole = <uint32_t>hash & mask

@@ -3,6 +3,7 @@
 import hashlib
 import random
 import struct
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,17 @@ from hypothesis import strategies as st
 from jsserver.cext import bytes as jb
 
 KEY = bytes(range(32))
+
+
+@pytest.fixture(params=["vector", "portable"], autouse=True)
+def form(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test runs with both forms of HighwayHash."""
+    if jb.highway_simd(request.param == "vector") != (request.param == "vector"):
+        pytest.skip("the processor has no AVX2")
+    yield
+    jb.highway_simd(True)
+
+
 S1_BLOCK_1 = hashlib.sha256(b"S1-1").digest()
 
 
@@ -68,6 +80,16 @@ def test_highwayhash_in_pieces_equals_one_call(data: bytes, cuts: list[int]) -> 
         at += n
     h.update(data[at:])
     assert h.final() == jb.hh64(KEY, data)
+
+
+def test_highwayhash_forms_agree() -> None:
+    rng = random.Random(7)
+    for n in [*range(140), 1000, 65537]:
+        key, data = rng.randbytes(32), rng.randbytes(n)
+        assert jb.highway_simd(False) is False
+        portable = jb.hh64(key, data)
+        jb.highway_simd(True)
+        assert jb.hh64(key, data) == portable, n
 
 
 def test_highwayhash_key_length_is_checked() -> None:
