@@ -11,7 +11,6 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PEER_VERSION := v2.14.5
 PEER := .peer/nats-server
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-PIP_VERSION := 26.3
 PINNED := -U -c packaging/constraints.txt
 BINARY_VENV := build/venv-binary
 
@@ -20,7 +19,6 @@ CEXT_SOURCES := $(shell find cext -type f ! -name '*.so' ! -name '*.html' ! -nam
 	! -path '*/__pycache__/*' ! -path 'cext/*.c' 2>/dev/null) \
 	$(shell find cext -mindepth 2 -type f -name '*.c' 2>/dev/null)
 PY_SOURCES := $(shell find jsserver/ cext/ -type f -name '*.py' 2>/dev/null)
-PROJECT := setup.py pyproject.toml packaging/constraints.txt
 
 export PIP_NO_INPUT := 1
 # An absolute path, so that tests of the copies under build/ find the peer too.
@@ -42,25 +40,24 @@ help:
 
 build: $(STAMPS)/install $(STAMPS)/extensions
 
-$(STAMPS)/venv: packaging/prepare $(PROJECT)
+$(STAMPS)/venv: packaging/prepare packaging/constraints.txt
 	@mkdir -p $(STAMPS)
 	@python=$$(sh packaging/prepare build) && test -n "$$python" && \
 		{ $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		"$$python" -m venv --clear $(VENV); }
-	$(PIP) install pip==$(PIP_VERSION)
-	$(PIP) install $(PINNED) setuptools Cython
+	$(PIP) install $(PINNED) pip setuptools Cython
 	@touch $@
 
 # Editable: the modules stay where they are, and the extensions are built in place by the next rule.
-$(STAMPS)/install: $(STAMPS)/venv
+$(STAMPS)/install: $(STAMPS)/venv pyproject.toml
 	NO_EXTENSIONS=1 $(PIP) install $(PINNED) --no-build-isolation -e .
 	@touch $@
 
-$(STAMPS)/extensions: $(STAMPS)/install $(CEXT_SOURCES)
+$(STAMPS)/extensions: $(STAMPS)/install setup.py $(CEXT_SOURCES)
 	BUILD_JOBS=$(JOBS) $(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
 	@touch $@
 
-$(STAMPS)/tools: $(STAMPS)/venv
+$(STAMPS)/tools: $(STAMPS)/venv pyproject.toml
 	$(PIP) install $(PINNED) --group test
 	@touch $@
 

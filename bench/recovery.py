@@ -1,7 +1,8 @@
 """Ten million messages over a million subjects: peak memory, and restart to ready.
 
-Loads each server in turn, stops it cleanly, starts it, kills it with SIGKILL, starts it again, and
-checks each time that no message is missing. `--rounds` repeats the restarts, alternating.
+Loads each server in turn, kills it with SIGKILL, starts it, stops it cleanly, starts it again, and
+checks each time that no message is missing. `--rounds` repeats the restarts, alternating; before
+each further kill some messages more are published, lest an index of the clean stop still holds.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.servers import OWN_NAME, PEER_NAME, MissingServer, Server, machine, version_of
-from jsserver.bench.run import Options, run
+from jsserver.bench.run import Options, Outcome, run
 from jsserver.bench.streams import publish_async
 from jsserver.bench.wire import BenchError, Connection
 
@@ -42,17 +43,21 @@ def create(server: Server, subjects: int) -> None:
     connection.close()
 
 
-def load(server: Server, given: argparse.Namespace) -> dict[str, float]:
+def publish(server: Server, given: argparse.Namespace, messages: int) -> Outcome:
     options = Options(
         url=server.url,
-        messages=given.messages,
+        messages=messages,
         size=given.size,
         batch=given.batch,
         subjects=given.subjects,
         stream=STREAM,
     )
+    return run("load", publish_async, options)
+
+
+def load(server: Server, given: argparse.Namespace) -> dict[str, float]:
     cpu = server.cpu_seconds()
-    outcome = run("load", publish_async, options)
+    outcome = publish(server, given, given.messages)
     return {
         "load_seconds": outcome.seconds,
         "load_msgs_per_second": outcome.messages_per_second,
@@ -106,11 +111,16 @@ def measure(servers: list[Server], given: argparse.Namespace) -> Iterator[dict[s
         create(server, given.subjects)
         say(f"{server.name}: loading {given.messages:,} messages")
         yield {"server": server.name, "step": "load", **load(server, given)}
+    messages = given.messages
     for number in range(given.rounds):
-        for how, step in ((signal.SIGTERM, "clean stop"), (signal.SIGKILL, "SIGKILL")):
+        if number:
+            messages += given.batch
+            for server in servers:
+                publish(server, given, given.batch)
+        for how, step in ((signal.SIGKILL, "SIGKILL"), (signal.SIGTERM, "clean stop")):
             for server in servers:
                 say(f"{server.name}: restart after {step}, round {number + 1}")
-                yield {"server": server.name, "step": step} | restart(server, how, given.messages)
+                yield {"server": server.name, "step": step} | restart(server, how, messages)
 
 
 def say(text: str) -> None:

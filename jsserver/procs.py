@@ -42,7 +42,7 @@ def join_launcher() -> None:
     if folder is None:
         return
     die_with_parent()
-    if not _parent_is_launcher():
+    if not parent_is_launcher():
         # Killed before the kernel was told.
         os.kill(os.getpid(), signal.SIGKILL)
     mark_in_use(folder)
@@ -103,9 +103,16 @@ def _is_abandoned(entry: "os.DirEntry[str]") -> bool:
         os.close(descriptor)
 
 
-def _parent_is_launcher() -> bool:
-    """The launcher runs the same file; whoever adopts an orphan does not."""
+def parent_is_launcher(proc: str = "/proc") -> bool:
+    """Whether the launcher is still there: it has this process's name and its user, so that its
+    name can be read; whoever adopts an orphan has not, or hides."""
     try:
-        return os.path.samefile(f"/proc/{os.getppid()}/exe", "/proc/self/exe")
+        with open(f"{proc}/self/comm", "rb") as file:
+            name = file.read()
     except OSError:
         return True  # without /proc nobody can tell
+    try:
+        with open(f"{proc}/{os.getppid()}/comm", "rb") as file:
+            return file.read() == name
+    except OSError:
+        return False

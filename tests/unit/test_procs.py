@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from jsserver import procs
 
 CHILD = """
@@ -81,6 +83,25 @@ def test_only_folders_of_dead_instances_of_ours_are_removed(tmp_path: Path) -> N
         holder.kill()
         holder.wait(10)
     assert procs.remove_stale_folders(tmp_path) == [alive]
+
+
+@pytest.mark.parametrize(
+    ("own", "parent", "expected"),
+    [
+        ("jsserver", "jsserver", True),
+        ("jsserver", "systemd", False),
+        ("jsserver", None, False),  # init of another user, hidden
+        (None, None, True),  # no /proc
+    ],
+)
+def test_an_orphan_knows_that_its_launcher_is_gone(
+    tmp_path: Path, own: str | None, parent: str | None, expected: bool
+) -> None:
+    for pid, name in (("self", own), (str(os.getppid()), parent)):
+        if name is not None:
+            (tmp_path / pid).mkdir()
+            (tmp_path / pid / "comm").write_text(name + "\n")
+    assert procs.parent_is_launcher(str(tmp_path)) is expected
 
 
 def test_nothing_happens_outside_a_one_file_executable() -> None:
