@@ -169,6 +169,7 @@ def test_life_of_a_stream_and_its_consumer(api: ApiServer) -> None:
     api.consumer("S", "c", description="an update is not told")
     api.ok("STREAM.UPDATE.S", {"name": "S", "description": "x"})
     api.ok("CONSUMER.PAUSE.S.c")
+    api.ok("CONSUMER.PAUSE.S.c")
     api.ok("STREAM.DELETE.S")
     events = heard(api)
     assert [s.removeprefix("$JS.EVENT.ADVISORY.") for s, _ in events] == [

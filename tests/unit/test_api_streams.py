@@ -147,7 +147,6 @@ def test_invalid_configurations(
         {"subject_transform": {"src": "a", "dest": "b"}},
         {"republish": {"src": "a", "dest": "b"}},
         {"compression": "s2"},
-        {"allow_msg_ttl": True},
         {"subject_delete_marker_ttl": SECOND},
         {"allow_msg_counter": True},
         {"allow_msg_schedules": True},
