@@ -238,8 +238,10 @@ async def pause(call: Call) -> ConsumerPauseResponse:
         consumer = stream.consumer(call.args[1])
         given = request.pause_until
         zero = not given or goformat.parse_rfc3339(given) == _ZERO_TIME
+        before = consumer.config.pause_until
         await account.pause_consumer(stream, consumer, "" if zero else given)
         remaining = max(consumers.pause_time(consumer.config) - call.shared.clock(), 0)
         until = consumer.config.pause_until or goformat.ZERO_TIME
-        call.advisories.pause(account.name, stream.name, consumer.name, remaining > 0, until)
+        if consumer.config.pause_until != before:
+            call.advisories.pause(account.name, stream.name, consumer.name, remaining > 0, until)
     return ConsumerPauseResponse(paused=remaining > 0, pause_until=until, pause_remaining=remaining)

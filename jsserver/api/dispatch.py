@@ -224,6 +224,13 @@ def required_level(headers: bytes) -> bool:
     return digits.isdigit() and int(value) <= API_LEVEL
 
 
+class _Served(msgspec.Struct, frozen=True):
+    """An answer, and whether it counts and is told to listeners."""
+
+    response: bytes
+    counted: bool
+
+
 class Dispatcher:
     """JetStream's API of all accounts."""
 
@@ -294,9 +301,13 @@ class Dispatcher:
         try:
             while self._requests or self._infos:
                 request = (self._requests or self._infos).popleft()
-                response = await self.handle(request)
-                if response is not None and request.reply:
-                    self.shared.engine.publish(request.account, request.reply, b"", b"", response)
+                served = await self._serve(request)
+                if served is not None:
+                    if request.reply:
+                        self.shared.engine.publish(
+                            request.account, request.reply, b"", b"", served.response
+                        )
+                    self._audit(request, served)
                 await asyncio.sleep(0)  # others have their turn
         finally:
             self._running -= 1
@@ -312,6 +323,13 @@ class Dispatcher:
 
     async def handle(self, request: Request) -> bytes | None:
         """The answer to a request; None where the API is silent."""
+        served = await self._serve(request)
+        if served is None:
+            return None
+        self._audit(request, served)
+        return served.response
+
+    async def _serve(self, request: Request) -> _Served | None:
         found = self._route(request)
         if found is None:
             return None
@@ -325,21 +343,23 @@ class Dispatcher:
             if account is not None:
                 account.stats.inflight -= 1
         failed = answer.error is not None
+        counted = endpoint.audited or failed
+        if counted and account is not None:
+            account.stats.total += 1
+            account.stats.errors += failed
         answer.type = TYPE_PREFIX + endpoint.answer
-        response = goformat.escape_json(msgspec.json.encode(answer))
-        if endpoint.audited or failed:
-            if account is not None:
-                account.stats.total += 1
-                account.stats.errors += failed
-            if self.advisories.wanted(request.account, AUDIT):
-                self.advisories.audit(
-                    request.account,
-                    request.subject.decode("utf-8", "replace"),
-                    self._client_info(request.connection),
-                    request.payload,
-                    response,
-                )
-        return response
+        return _Served(goformat.escape_json(msgspec.json.encode(answer)), counted)
+
+    def _audit(self, request: Request, served: _Served) -> None:
+        """Tells listeners of a request and its answer."""
+        if served.counted and self.advisories.wanted(request.account, AUDIT):
+            self.advisories.audit(
+                request.account,
+                request.subject.decode("utf-8", "replace"),
+                self._client_info(request.connection),
+                request.payload,
+                served.response,
+            )
 
     async def _answer(
         self, endpoint: Endpoint, account: Account | None, args: list[str], request: Request

@@ -7,8 +7,9 @@ from . import errcodes
 from .errors import ApiError
 from .types import ConsumerConfig, StreamConfig
 
-# allow_msg_ttl, allow_atomic and allow_batched are not here: clients ask for them on streams that may never see
-# such a message (nats-py's key-value buckets, `nats bench`). A publish that uses them is refused instead.
+# allow_msg_ttl, allow_atomic and allow_batched are not here: clients ask for them on streams that
+# may never see such a message (nats-py's key-value buckets, `nats bench`). A publish that uses them
+# is refused instead.
 STREAM_OPTIONS = (
     "mirror",
     "sources",

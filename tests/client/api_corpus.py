@@ -569,19 +569,6 @@ SCENARIOS: dict[str, list[Step]] = {
         Ask("STREAM.PURGE.S", b"", LEVEL % b"5"),
         Ask("STREAM.INFO.S", b"", LEVEL % b""),
     ],
-    "counting requests": [
-        Ask("INFO"),
-        create(),
-        create(description="x"),
-        Pub("S"),
-        Ask("STREAM.MSG.GET.S", {"seq": 1}),
-        Ask("STREAM.MSG.GET.S", {"seq": 2}),
-        Ask("STREAM.NAMES"),
-        consumer(),
-        Ask("INFO"),
-        delete(),
-        Ask("INFO"),
-    ],
     "reservations": [
         create("A", max_bytes=1000),
         create("B", max_bytes=500, storage="memory"),
@@ -1025,5 +1012,19 @@ LIMITED: list[Step] = [
     create("A", max_bytes=3500, max_consumers=10),
     *(consumer(f"c{n}", "A", **EXPLICIT) for n in range(3)),
     consumer("c1", "A", max_ack_pending=51, **EXPLICIT),
+    Ask("INFO"),
+]
+
+COUNTED: list[Step] = [
+    Ask("INFO"),
+    create(),
+    create(description="x"),
+    Pub("S"),
+    Ask("STREAM.MSG.GET.S", {"seq": 1}),
+    Ask("STREAM.MSG.GET.S", {"seq": 2}),
+    Ask("STREAM.NAMES"),
+    consumer(),
+    Ask("INFO"),
+    delete(),
     Ask("INFO"),
 ]

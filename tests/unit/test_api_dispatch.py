@@ -1,0 +1,295 @@
+"""Routing, counting, concurrency, advisories and the events of the data plane."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsserver.api.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, PauseOver
+from jsserver.api.dispatch import Request
+
+from .api_server import ACCOUNT, ApiServer
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[ApiServer]:
+    with ApiServer(tmp_path) as server:
+        yield server
+
+
+def heard(api: ApiServer) -> list[tuple[str, dict[str, Any]]]:
+    """What was published since the last call."""
+    found = [(s.decode(), json.loads(p)) for _, s, p in api.engine.published]
+    api.engine.published.clear()
+    return found
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "FOO",
+        "STREAM",
+        "STREAM.INFO",
+        "STREAM.INFO.A.B",
+        "STREAM.INFO.",
+        "STREAM.NAMES.x",
+        "STREAM.TEMPLATES",
+        "CONSUMER.INFO.S",
+        "CONSUMER.DURABLE.CREATE.S.d.x",
+        "META.LEADER.STEPDOWN",
+        "INFO.x",
+    ],
+)
+def test_silence(api: ApiServer, subject: str) -> None:
+    assert api.raw(subject) is None
+
+
+@pytest.mark.parametrize(
+    ("subject", "code"),
+    [
+        ("STREAM.LEADER.STEPDOWN.S", 10010),
+        ("STREAM.PEER.REMOVE.S", 10010),
+        ("CONSUMER.LEADER.STEPDOWN.S.c", 10010),
+        ("STREAM.SNAPSHOT.S", 10051),
+        ("STREAM.RESTORE.S", 10051),
+        ("CONSUMER.UNPIN.S.c", 10051),
+        ("CONSUMER.RESET.S.c", 10051),
+    ],
+)
+def test_what_this_server_does_not_do(api: ApiServer, subject: str, code: int) -> None:
+    assert api.refused(subject)[0] == code
+
+
+def test_errors_carry_the_type_and_the_empty_body(api: ApiServer) -> None:
+    assert api.ask("STREAM.INFO.X") == {
+        "type": "io.nats.jetstream.api.v1.stream_info_response",
+        "error": {"code": 404, "err_code": 10059, "description": "stream not found"},
+        "total": 0,
+        "offset": 0,
+        "limit": 0,
+    }
+    assert api.ask("STREAM.PURGE.X")["purged"] == 0
+    assert api.ask("STREAM.NAMES", {"bogus": 1})["streams"] is None
+    assert api.ask("STREAM.LIST", {"bogus": 1})["streams"] == []
+
+
+def test_an_account_without_jetstream(api: ApiServer) -> None:
+    answer = json.loads(api.raw("INFO", account="other") or b"")
+    assert answer["type"].endswith("account_info_response")
+    assert answer["error"]["err_code"] == 10039
+
+
+@pytest.mark.parametrize(("level", "ok"), [("0", 1), ("4", 1), ("", 1), ("5", 0), ("x", 0)])
+def test_required_level(api: ApiServer, level: str, ok: bool) -> None:
+    headers = f"NATS/1.0\r\nNats-Required-Api-Level: {level}\r\n\r\n".encode()
+    error = api.ask("INFO", headers=headers).get("error", {})
+    assert (error.get("err_code"), error.get("code")) == ((None, None) if ok else (10185, 412))
+
+
+def test_domain(tmp_path: Path) -> None:
+    with ApiServer(tmp_path, domain="hub") as api:
+        request = Request(ACCOUNT, b"$JS.hub.API.STREAM.CREATE.S", b"r", b"", b'{"name":"S"}')
+        assert b'"did_create":true' in (api.run(api.dispatcher.handle(request)) or b"")
+        assert api.ok("STREAM.INFO.S")["domain"] == "hub"
+        assert api.ok("INFO")["domain"] == "hub"
+        other = Request(ACCOUNT, b"$JS.spoke.API.INFO", b"r")
+        assert api.run(api.dispatcher.handle(other)) is None
+
+
+def test_counting(api: ApiServer) -> None:
+    api.stream("S")
+    api.engine.store("S")
+    api.refused("STREAM.CREATE.S", {"name": "S", "description": "x"})
+    api.ok("STREAM.MSG.GET.S", {"seq": 1})
+    api.refused("STREAM.MSG.GET.S", {"seq": 2})
+    assert api.ok("INFO")["api"] == {"level": 4, "total": 3, "errors": 2}
+
+
+def test_submitted_requests_are_answered_once_each(api: ApiServer) -> None:
+    async def burst() -> None:
+        for n in range(50):
+            body = json.dumps({"name": f"S{n}", "storage": "memory"}).encode()
+            subject = f"$JS.API.STREAM.CREATE.S{n}".encode()
+            api.dispatcher.submit(Request(ACCOUNT, subject, b"reply.%d" % n, b"", body))
+        api.dispatcher.submit(Request(ACCOUNT, b"$JS.API.STREAM.NAMES", b""))
+        api.dispatcher.submit(Request(ACCOUNT, b"$JS.API.NOTHING", b"reply.silent"))
+        while len(api.engine.published) < 50:
+            await asyncio.sleep(0.001)
+
+    api.run(burst())
+    assert sorted(s for s, _ in heard(api)) == sorted(f"reply.{n}" for n in range(50))
+
+
+def test_a_queue_that_is_too_long_is_dropped_and_told(tmp_path: Path) -> None:
+    with ApiServer(tmp_path, info_queue_limit=3) as api:
+        api.engine.listened.append("$JS.EVENT.ADVISORY.API.LIMIT_REACHED")
+
+        async def flood() -> None:
+            for n in range(4):
+                api.dispatcher.submit(Request(ACCOUNT, b"$JS.API.INFO", b"reply.%d" % n))
+            await asyncio.sleep(0)
+
+        api.run(flood())
+        ((subject, event),) = heard(api)
+        assert subject == "$JS.EVENT.ADVISORY.API.LIMIT_REACHED" and event["dropped"] == 4
+
+
+def test_a_failure_inside_is_an_error_for_the_client_and_a_log_line(
+    api: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.stream("S")
+
+    def broken() -> None:
+        raise RuntimeError("secret detail")
+
+    api.engine.streams["S"].state = broken  # type: ignore[method-assign,assignment]
+    code, text = api.refused("STREAM.INFO.S")
+    assert code == 10051 and "secret" not in text
+    assert "secret detail" in caplog.text
+
+
+# ---- advisories --------------------------------------------------------------------------------
+
+
+def test_nothing_is_published_when_nobody_listens(api: ApiServer) -> None:
+    api.stream("S")
+    api.consumer("S", "c")
+    api.ok("STREAM.DELETE.S")
+    assert heard(api) == []
+
+
+def test_life_of_a_stream_and_its_consumer(api: ApiServer) -> None:
+    api.engine.listened += ["$JS.EVENT.ADVISORY.STREAM.>", "$JS.EVENT.ADVISORY.CONSUMER.>"]
+    api.stream("S")
+    api.stream("S")
+    api.consumer("S", "c", pause_until="2101-01-01T00:00:00Z")
+    api.consumer("S", "c", description="an update is not told")
+    api.ok("STREAM.UPDATE.S", {"name": "S", "description": "x"})
+    api.ok("CONSUMER.PAUSE.S.c")
+    api.ok("CONSUMER.PAUSE.S.c")
+    api.ok("STREAM.DELETE.S")
+    events = heard(api)
+    assert [s.removeprefix("$JS.EVENT.ADVISORY.") for s, _ in events] == [
+        "STREAM.CREATED.S",
+        "CONSUMER.CREATED.S.c",
+        "CONSUMER.PAUSE.S.c",
+        "STREAM.UPDATED.S",
+        "CONSUMER.PAUSE.S.c",
+        "CONSUMER.DELETED.S.c",
+        "STREAM.DELETED.S",
+    ]
+    created = events[0][1]
+    assert list(created) == ["type", "id", "timestamp", "stream", "action"]
+    assert created["type"] == "io.nats.jetstream.advisory.v1.stream_action"
+    assert len(created["id"]) == 22
+    assert [e["action"] for s, e in events if "PAUSE" not in s] == [
+        "create",
+        "create",
+        "modify",
+        "delete",
+        "delete",
+    ]
+    assert [e["paused"] for s, e in events if "PAUSE" in s] == [True, False]
+
+
+def test_audit(api: ApiServer) -> None:
+    api.engine.listened.append("$JS.EVENT.ADVISORY.API")
+    api.stream("S")
+    api.engine.store("S")
+    api.ok("STREAM.MSG.GET.S", {"seq": 1})
+    api.refused("STREAM.INFO.X", b"body")
+    (_, made), (_, failed) = heard(api)
+    assert list(made) == [
+        "type",
+        "id",
+        "timestamp",
+        "server",
+        "client",
+        "subject",
+        "request",
+        "response",
+    ]
+    assert made["subject"] == "$JS.API.STREAM.CREATE.S" and made["server"] == "srv"
+    assert json.loads(made["response"])["did_create"] is True
+    assert failed["request"] == "body" and "10059" in failed["response"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject", "fields"),
+    [
+        (
+            AdvisoryKind.MAX_DELIVER,
+            "ADVISORY.CONSUMER.MAX_DELIVERIES.S.c",
+            ["stream", "consumer", "stream_seq", "deliveries"],
+        ),
+        (
+            AdvisoryKind.NAK,
+            "ADVISORY.CONSUMER.MSG_NAKED.S.c",
+            ["stream", "consumer", "consumer_seq", "stream_seq", "deliveries"],
+        ),
+        (
+            AdvisoryKind.TERM,
+            "ADVISORY.CONSUMER.MSG_TERMINATED.S.c",
+            ["stream", "consumer", "consumer_seq", "stream_seq", "deliveries", "reason"],
+        ),
+        (
+            AdvisoryKind.ACK_METRIC,
+            "METRIC.CONSUMER.ACK.S.c",
+            ["stream", "consumer", "consumer_seq", "stream_seq", "ack_time", "deliveries"],
+        ),
+    ],
+)
+def test_what_consumers_tell(
+    api: ApiServer, kind: AdvisoryKind, subject: str, fields: list[str]
+) -> None:
+    api.dispatcher.on_event(
+        ConsumerAdvisory(
+            account=ACCOUNT,
+            stream="S",
+            consumer="c",
+            kind=kind,
+            stream_seq=7,
+            consumer_seq=8,
+            deliveries=2,
+            ack_time=9,
+            reason="why",
+        )
+    )
+    ((where, event),) = heard(api)
+    assert where == f"$JS.EVENT.{subject}"
+    assert list(event)[3:] == fields and event["stream_seq"] == 7
+
+
+# ---- events --------------------------------------------------------------------------------------
+
+
+def test_an_inactive_consumer_is_removed(api: ApiServer) -> None:
+    api.engine.listened.append("$JS.EVENT.ADVISORY.CONSUMER.DELETED.>")
+    api.stream("S")
+    api.consumer("S", "c")
+    old = api.engine.streams["S"].consumers[0].id
+
+    async def tell(identity: int) -> None:
+        event = ConsumerGone(account=ACCOUNT, stream="S", consumer="c", id=identity)
+        api.dispatcher.on_event(event)
+        while api.dispatcher._tasks:
+            await asyncio.sleep(0.001)
+
+    api.run(tell(old))
+    assert api.ok("CONSUMER.NAMES.S")["consumers"] == []
+    assert len(heard(api)) == 1
+    api.consumer("S", "c")
+    api.run(tell(old))
+    assert api.ok("CONSUMER.NAMES.S")["consumers"] == ["c"], "a new one of the same name stays"
+
+
+def test_the_end_of_a_pause_is_told(api: ApiServer) -> None:
+    api.engine.listened.append("$JS.EVENT.ADVISORY.CONSUMER.PAUSE.>")
+    api.stream("S")
+    api.consumer("S", "c", pause_until="2001-01-01T00:00:00Z")
+    api.dispatcher.on_event(PauseOver(account=ACCOUNT, stream="S", consumer="c"))
+    ((_, event),) = heard(api)
+    assert event["paused"] is False and event["pause_until"] == "2001-01-01T00:00:00Z"

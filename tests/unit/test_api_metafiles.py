@@ -1,0 +1,89 @@
+"""Configuration files: complete or absent, checked when read, and repaired after a crash."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from jsserver.api import metafiles
+from jsserver.api.metafiles import DamagedMeta, MetaFiles
+
+from .api_server import stub_hash
+
+FILES = MetaFiles(stub_hash)
+
+
+@pytest.fixture
+def asset(tmp_path: Path) -> Path:
+    directory = tmp_path / "streams" / "S"
+    metafiles.make_directory(directory.parent)
+    FILES.create(directory, directory.parent, "S", b'{"a":1}')
+    return directory
+
+
+def test_create_and_read(asset: Path) -> None:
+    assert FILES.read(asset, "S") == b'{"a":1}'
+    assert sorted(p.name for p in asset.iterdir()) == ["meta.inf", "meta.sum"]
+    assert len((asset / "meta.sum").read_bytes()) == 16
+    assert os.stat(asset).st_mode & 0o777 == 0o700
+    assert os.stat(asset / "meta.inf").st_mode & 0o777 == 0o600
+    assert [p.name for p in asset.parent.iterdir()] == ["S"]
+
+
+def test_the_sum_belongs_to_the_name(asset: Path) -> None:
+    with pytest.raises(DamagedMeta, match=r"meta\.sum is not the checksum"):
+        FILES.read(asset, "T")
+
+
+def test_update_replaces_both_files(asset: Path) -> None:
+    FILES.update(asset, "S", b'{"a":2}')
+    assert FILES.read(asset, "S") == b'{"a":2}'
+    assert sorted(p.name for p in asset.iterdir()) == ["meta.inf", "meta.sum"]
+
+
+def test_a_crash_at_any_rename_leaves_the_old_or_the_new(asset: Path) -> None:
+    """An update writes two files aside and renames them one after the other."""
+    new = b'{"a":2}'
+    for renames in (0, 1, 2):
+        FILES.update(asset, "S", b'{"a":1}')
+        (asset / "meta.inf.tmp").write_bytes(new)
+        (asset / "meta.sum.tmp").write_bytes(FILES.checksum("S", new))
+        for name in ("meta.inf", "meta.sum")[:renames]:
+            (asset / f"{name}.tmp").rename(asset / name)
+        for _ in range(2):  # reading repairs, so that a second reading sees the same
+            assert FILES.read(asset, "S") == (new if renames else b'{"a":1}')
+        assert sorted(p.name for p in asset.iterdir()) == ["meta.inf", "meta.sum"]
+
+
+@pytest.mark.parametrize("damage", ["meta.inf", "meta.sum"])
+def test_damage_is_told_and_nothing_is_changed(asset: Path, damage: str) -> None:
+    (asset / damage).write_bytes(b"garbage")
+    with pytest.raises(DamagedMeta):
+        FILES.read(asset, "S")
+    assert (asset / damage).read_bytes() == b"garbage"
+    (asset / damage).unlink()
+    with pytest.raises(DamagedMeta):
+        FILES.read(asset, "S")
+
+
+def test_discard_frees_the_name_at_once(asset: Path) -> None:
+    trash = metafiles.discard(asset, asset.parent)
+    assert not asset.exists() and metafiles.leftovers(asset.parent) == [trash]
+    metafiles.erase(trash)
+    assert list(asset.parent.iterdir()) == []
+
+
+def test_a_name_that_is_too_long_fails_without_leftovers(tmp_path: Path) -> None:
+    with pytest.raises(OSError):
+        FILES.create(tmp_path / ("x" * 256), tmp_path, "x", b"{}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_checksum_is_the_one_on_disk() -> None:
+    """Vectors of nats-server's files, where the data plane is built."""
+    hashes = pytest.importorskip("jsserver.cext.bytes")
+    if not hasattr(hashes, "hh64"):
+        pytest.skip("the data plane is not built")
+    files = MetaFiles(hashes.hh64)
+    assert files.checksum("S1", b"{}") == b"6a5ac2723aa60665"
+    assert files.checksum("S1/C1", b"{}") == b"baca9464cbfd78b9"
