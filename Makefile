@@ -136,7 +136,7 @@ $(PEER):
 	@go=$$(command -v go || ls /usr/local/go/bin/go 2>/dev/null) || { \
 		echo 'make peer: Go is missing. nats-server $(PEER_VERSION) needs Go 1.25 or newer; the golang' \
 			'package of Debian 12 (1.19) is too old, take a current one from go.dev/dl.' >&2; exit 1; }; \
-	GOBIN="$(CURDIR)/.peer" GOFLAGS=-buildvcs=false "$$go" install \
+	GOBIN="$(CURDIR)/.peer" CGO_ENABLED=0 GOFLAGS=-buildvcs=false "$$go" install \
 		github.com/nats-io/nats-server/v2@$(PEER_VERSION) || { \
 		echo "make peer: could not build nats-server $(PEER_VERSION) with $$("$$go" version)" >&2; exit 1; }
 	@$(PEER) -v
@@ -146,7 +146,7 @@ try-peer:
 	-@$(MAKE) --no-print-directory peer
 
 bench: build peer
-	$(BIN)/python bench/compare.py $(BENCH)
+	$(BIN)/python -m bench.compare $(BENCH)
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

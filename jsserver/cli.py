@@ -198,7 +198,7 @@ def _serve(flags: dict[str, Any]) -> int:
     if check and not path:
         raise CommandError("must specify [-c, --config] option to check configuration file syntax")
     # Not before it is needed: --version and --signal do without.
-    from jsserver.config.lexer import ConfigError
+    from jsserver.config import ConfigError
     from jsserver.config.load import check_file, load
 
     try:
@@ -258,3 +258,7 @@ def _say(stream: TextIO | None, text: str) -> None:
         stream.flush()
     except OSError:
         return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

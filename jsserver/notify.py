@@ -4,11 +4,15 @@ Each message is one datagram of `NAME=value` lines to the socket that $NOTIFY_SO
 or an abstract address written with a leading `@`. Without that variable every call does nothing.
 """
 
+import asyncio
+import contextlib
 import os
 import socket
 import time
 
 SECOND_US = 1_000_000
+START_PATIENCE_S = 60.0
+START_INTERVAL_S = 20.0
 
 
 class Notifier:
@@ -19,6 +23,7 @@ class Notifier:
         at least this often, None where the manager does not watch."""
         self.address = address
         self.watchdog_s = watchdog_s
+        self._started = asyncio.Event()
 
     @classmethod
     def from_environment(cls) -> "Notifier":
@@ -31,7 +36,11 @@ class Notifier:
         period = os.environ.pop("WATCHDOG_USEC", "")
         pid = os.environ.pop("WATCHDOG_PID", "")
         watchdog_s = None
-        if period.isdigit() and int(period) > 0 and pid in ("", str(os.getpid()), str(os.getppid())):
+        if (
+            period.isdigit()
+            and int(period) > 0
+            and pid in ("", str(os.getpid()), str(os.getppid()))
+        ):
             watchdog_s = int(period) / SECOND_US
         return cls(address, watchdog_s)
 
@@ -43,6 +52,7 @@ class Notifier:
         """The listeners are open. Names this process as the main one: under a one-file
         executable the manager started its launcher."""
         self._send(f"READY=1\nMAINPID={os.getpid()}", status)
+        self._started.set()
 
     def reloading(self) -> None:
         """A reload begins; `ready` ends it."""
@@ -60,6 +70,19 @@ class Notifier:
     def extend_timeout(self, seconds: float, status: str = "") -> None:
         """Starting, reloading or stopping takes longer: do not give up for that long from now."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * SECOND_US)}", status)
+
+    async def attend(self) -> None:
+        """Run beside the server: asks for more time until it is `ready`, then shows the watchdog
+        twice a period that the event loop runs."""
+        if not self.enabled:
+            return
+        while not self._started.is_set():
+            self.extend_timeout(START_PATIENCE_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._started.wait(), START_INTERVAL_S)
+        while self.watchdog_s:
+            self.alive()
+            await asyncio.sleep(self.watchdog_s / 2)
 
     def status(self, text: str) -> None:
         """One line for people, shown by `systemctl status`."""
@@ -81,4 +104,3 @@ class Notifier:
                 out.sendto("\n".join(lines).encode(), address)
         except (OSError, ValueError):
             return
-

@@ -31,7 +31,7 @@ def die_with_parent() -> None:
     # ctypes costs some 8 ms to import, this part of it under one.
     import _ctypes
 
-    prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")
+    prctl = _ctypes.dlsym(_ctypes.dlopen("", 0), "prctl")
     _ctypes.call_function(prctl, (PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0))
 
 

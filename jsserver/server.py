@@ -8,11 +8,12 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jsserver import NATS_VERSION
-from jsserver.auth import Authenticator, is_bcrypt
+from jsserver.auth import GLOBAL_ACCOUNT, Authenticator, is_bcrypt
 from jsserver.cext.net import DataPlane
 from jsserver.clients import Connection
 from jsserver.config.options import Options
@@ -21,12 +22,13 @@ from jsserver.inbox import Inbox, Item
 from jsserver.info import InfoHead, InfoTail, pieces
 from jsserver.logs import LogError, Logger
 from jsserver.notify import Notifier
-from jsserver.procs import join_launcher
+from jsserver.procs import remove_stale_folders
 from jsserver.runfiles import PortsFile, write_pid_file
 from jsserver.sockets import bound_port, host_port, open_listener
 
 if TYPE_CHECKING:
     from jsserver.jetstream import JetStream
+    from jsserver.monitor.monitor import Monitor
 
 STOP_SIGNALS = {signal.SIGINT: "interrupt", signal.SIGTERM: "terminated"}
 
@@ -47,10 +49,14 @@ class Server:
         self.plane = DataPlane()
         self.authenticator = Authenticator(options.authorization, options.no_auth_user)
         self.stopped = asyncio.Event()
+        self.started = self.config_loaded = time.time_ns()
+        self.accounts = (GLOBAL_ACCOUNT,)
+        self.system_account = ""
+        self.accepting = False
         self.listener: socket.socket | None = None
         self.port = 0
         self.jetstream = self._make_jetstream() if options.jetstream.enabled else None
-        self.monitor = None
+        self.monitor: Monitor | None = None
         self.ports_file = PortsFile(options.ports_file_dir) if options.ports_file_dir else None
         self.inbox = Inbox(
             self.plane,
@@ -74,6 +80,15 @@ class Server:
         except StoreDirError as e:
             raise StartError(f"Can't start JetStream: {e}") from e
 
+    @property
+    def auth_required(self) -> bool:
+        """Whether clients must prove anything."""
+        return self.authenticator.required
+
+    def user(self, cid: int) -> str:
+        """Who is behind an open connection; "" if nobody in particular."""
+        return self.inbox.user(cid)
+
     # ---- what comes out of the inbox
 
     def _request(self, item: Item) -> None:
@@ -93,6 +108,7 @@ class Server:
     async def start(self) -> None:
         """Opens everything and serves; StartError or OSError when that is not possible."""
         o = self.options
+        self._attending = asyncio.create_task(self._notify.attend())
         self._announce()
         self._limit()
         self._spawn("reactor", self.plane.run)
@@ -103,14 +119,14 @@ class Server:
         if self.jetstream is not None:
             await self.jetstream.start()
         self._listen()
-        if o.http_port:
-            await self._start_monitor()
         if self.listener is not None:
             self.plane.listen(self.listener.fileno())
+        self.accepting = True
         self.log.info(f"Listening for client connections on {host_port(o.host, self.port)}")
         self.log.info("Server is ready")
         self._write_files()
         self._notify.ready()
+        self._spawn("cleanup", remove_stale_folders)
 
     def _announce(self) -> None:
         o, log = self.options, self.log
@@ -180,9 +196,19 @@ class Server:
         self.plane.set_info(*pieces(head, tail))
 
     async def _start_monitor(self) -> None:
-        raise StartError("monitoring is not built in")
+        # Imported only here: a server that is not watched starts without it.
+        from jsserver.monitor.monitor import Monitor
 
-    def _spawn(self, name: str, target: Callable[[], None]) -> None:
+        self.monitor = Monitor(self)
+        try:
+            await self.monitor.start()
+        except OSError as e:
+            where = host_port(self.monitor.host, max(self.options.http_port, 0))
+            raise StartError(f'Can\'t start monitoring on {where}, "{e}"') from e
+        where = host_port(self.monitor.host, self.monitor.port)
+        self.log.info(f"Starting http monitor on {where}")
+
+    def _spawn(self, name: str, target: Callable[[], object]) -> None:
         thread = threading.Thread(target=target, name=name, daemon=True)
         thread.start()
         self._threads.append(thread)
@@ -230,12 +256,20 @@ class Server:
         """Stops listening, closes connections and streams; what was acked is on disk afterwards."""
         self.log.info("Initiating Shutdown...")
         self._notify.stopping()
+        await self.close()
+        self.log.info("Server Exiting..")
+
+    async def close(self) -> None:
+        """Ends what start() began, however far it came."""
+        self.accepting = False
         self.plane.listen(-1)
         if self.listener is not None:
             self.listener.close()
         if self.jetstream is not None:
             await self.jetstream.close()
             self.plane.stop_commits()
+        if self.monitor is not None:
+            await self.monitor.close()
         self.plane.stop()
         self.inbox.close()
         for thread in self._threads:
@@ -245,17 +279,22 @@ class Server:
             self.jetstream.close_store()
         if self.ports_file is not None:
             self.ports_file.remove()
-        self.log.info("Server Exiting..")
 
 
 async def serve(options: Options, log: Logger) -> int:
     """Runs one server until a signal ends it; the exit code."""
     try:
         server = Server(options, log)
-        server.watch_signals()
-        await server.start()
-    except (StartError, OSError) as e:
+    except StartError as e:
         log.fatal(str(e))
+        return 1
+    server.watch_signals()
+    try:
+        await server.start()
+    except Exception as e:
+        # Whatever it was: the operator reads one line, and no thread keeps the process alive.
+        log.fatal(str(e) if isinstance(e, StartError | OSError) else f"Internal error: {e!r}")
+        await server.close()
         return 1
     # The start's objects live as long as the server: collections need not look at them again.
     gc.collect()
@@ -269,7 +308,6 @@ def run(options: Options) -> int:
     """The program's main part: a server in a new event loop; returns the exit code."""
     import uvloop
 
-    join_launcher()
     try:
         log = Logger(
             options.log_file,

@@ -1,11 +1,18 @@
 """Fixtures that every test may use: servers under test and peers, ended whatever happens."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.peer import find_peer
 from tests.servers import Server, Servers, servers_in
+
+# The suite's runs are the same every time; `HYPOTHESIS_PROFILE=random` looks for something new.
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.register_profile("random", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
 @pytest.fixture

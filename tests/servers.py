@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from tests.peer import find_peer
 
@@ -52,7 +53,10 @@ class Server:
 
     `folder` holds its log, its configuration file and its store; `config` is the text of a
     configuration file, `args` are further command line words. All waits are bounded.
+    `streams` are standard streams of the process other than its log.
     """
+
+    streams: ClassVar[dict[str, int]] = {}
 
     def __init__(
         self,
@@ -123,11 +127,10 @@ class Server:
         assert not self.running, "the server is running already"
         with open(self.log_path, "ab") as log:
             self._log_start = log.tell()
+            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log} | self.streams
             self.process = subprocess.Popen(
                 self._command_line(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                **streams,
                 env={**os.environ, **self.env},
                 preexec_fn=_die_with_parent,
             )

@@ -245,6 +245,9 @@ cdef void conn_parse_error(Conn* c, int rc, const uint8_t* p, size_t n) noexcept
     cdef Client* b = &c.base
     cdef Span texts[2]
     cdef int reason = CLOSE_PROTOCOL_VIOLATION
+    if c.auth == AUTH_NEEDED:
+        refuse(c)       # who has proven nothing is told nothing else
+        return
     texts[0] = span_c(b"Client parser error")
     if rc == PARSE_UNKNOWN:
         client_error(b, b"Unknown Protocol Operation")

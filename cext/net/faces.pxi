@@ -243,6 +243,10 @@ cdef class DataPlane(EnvBox):
         self.committer = committer_new(self.env, sync_interval, self.m.reactor.wake)
         if self.committer == NULL:
             raise MemoryError
+        with nogil:
+            self.enter()
+            self.m.reactor.committer = self.committer
+            self.leave()
 
     def run_commits(self):
         """Write and sync what streams stage until stop_commits(); the body of the commit thread."""
@@ -291,7 +295,7 @@ cdef class DataPlane(EnvBox):
         cdef AccountStore* usage = self.account_store(account)
         return AccountUsage(memory=usage.memory.used, storage=usage.storage.used)
 
-    def set_limits(self, str account, int64_t max_memory, int64_t max_storage):
+    def set_account_limits(self, str account, int64_t max_memory, int64_t max_storage):
         """The most bytes the account's streams may hold; -1: no limit."""
         cdef AccountStore* usage = self.account_store(account)
         with nogil:

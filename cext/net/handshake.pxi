@@ -111,7 +111,8 @@ cdef bint read_options(Conn* c, Span json) noexcept nogil:
     c.protocol = 0
     json_open(&rd, json)
     if not json_enter_object(&rd):
-        return False
+        # Go's decoder takes null for an object without members.
+        return json.n == 4 and memcmp(json.p, b"null", 4) == 0
     while True:
         rc = json_next_member(&rd, &key, &val)
         if rc <= 0:
@@ -192,6 +193,18 @@ cdef void connect_done(Conn* c) noexcept nogil:
     arm_ping(c, first + <int64_t>(env_random(&c.base.engine.env) % <uint64_t>(first // 5 + 1)))
 
 
+cdef bint is_json_object(Span text) noexcept nogil:
+    cdef JsonReader rd
+    cdef JsonItem key, val
+    cdef int rc = 1
+    json_open(&rd, text)
+    if not json_enter_object(&rd):
+        return False
+    while rc > 0:
+        rc = json_next_member(&rd, &key, &val)
+    return rc == 0 and json_at_end(&rd)
+
+
 cdef void conn_op(Conn* c, const Op* op) noexcept nogil:
     # One parsed operation.
     cdef Client* b = &c.base
@@ -221,6 +234,8 @@ cdef void conn_op(Conn* c, const Op* op) noexcept nogil:
         on_connect(c, op.args)
     elif op.kind == OP_ERR:
         client_close(b, CLOSE_CLIENT)
+    elif op.kind == OP_INFO and not is_json_object(op.args):
+        client_close(b, CLOSE_PARSE_ERROR)
 
 
 cdef void trace_op(Conn* c, const Op* op) noexcept nogil:

@@ -15,6 +15,7 @@ cdef struct Listener:
 
 cdef struct Reactor:
     Engine* engine
+    Committer* committer    # NULL: no JetStream
     int epoll
     int wake                # eventfd: other threads made work
     bint stopping
@@ -217,6 +218,8 @@ cdef void turn(Reactor* r, epoll_event* events, int n) noexcept nogil:
                     conn_readable(c)
                 elif events[i].events & (EPOLLHUP | EPOLLERR):
                     client_close(&c.base, CLOSE_CLIENT)
+    if r.committer != NULL:
+        committer_poll(r.committer)
     timer_run(&r.engine.env.timers, r.engine.env.mono, TIMERS_A_TURN)
     until = r.engine.env.mono + TASKS_NS_A_TURN
     while task_run(&r.engine.env.tasks, TASKS_A_STEP) == TASKS_A_STEP and clock_ns(CLOCK_MONOTONIC) < until:

@@ -45,6 +45,8 @@ cdef void arrays_free(Block* b) noexcept nogil:
         munmap(b.arrays, b.arrays_size)
     else:
         free(b.arrays)
+    free(b.nxt_own)
+    b.nxt_own = NULL
     b.arrays = NULL
     b.arrays_size = 0
 
@@ -89,9 +91,11 @@ cdef int rel_grow(Block* b, uint32_t need) noexcept nogil:
     cdef uint32_t* p
     if need <= b.cap_rel:
         return ST_OK
-    p = <uint32_t*> realloc(b.rel, <size_t> cap * 4)
+    p = <uint32_t*> realloc(b.rel if b.cap_rel else NULL, <size_t> cap * 4)
     if p == NULL:
         return ST_NO_MEMORY
+    if b.cap_rel == 0 and b.rel != NULL:
+        memcpy(p, b.rel, <size_t> b.n * 4)      # it stood in a file
     b.rel = p
     b.cap_rel = cap
     return ST_OK
@@ -311,7 +315,8 @@ cdef void block_free(Block* b) noexcept nogil:
     """Its memory; the file stays."""
     cdef Store* s = b.store
     arrays_free(b)
-    free(b.rel)
+    if b.cap_rel:
+        free(b.rel)
     if b.data != NULL:
         if b.region:
             region_free(s, b.data, b.data_cap)

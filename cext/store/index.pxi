@@ -55,7 +55,8 @@ cdef void index_free(Index* x) noexcept nogil:
     free(x.texts)
     if index_owns(x, x.slots):
         free(x.slots)
-    free(x.old)
+    if index_owns(x, x.old):
+        free(x.old)
     free(x.born)
     memset(x, 0, sizeof(Index))
 
@@ -277,17 +278,27 @@ cdef int64_t node_new(Index* x) noexcept nogil:
 
 
 cdef int64_t node_add(Index* x, uint32_t parent, const uint8_t* p, uint32_t n, uint32_t tok, uint32_t hash) noexcept nogil:
-    cdef int64_t id = node_new(x), text
+    cdef int64_t id = node_new(x), rc
     cdef Node* node
-    cdef Node* up
     if id < 0:
         return id
-    text = text_new(x, n)
-    node = node_at(x, <uint32_t> id)
-    if text < 0:
+    rc = node_put(x, <uint32_t> id, parent, p, n, tok, hash)
+    if rc < 0:
+        node = node_at(x, <uint32_t> id)
+        node.len = 0
         node.next = x.free_node
         x.free_node = <uint32_t> id
-        return text
+        return rc
+    return id
+
+
+cdef int node_put(Index* x, uint32_t id, uint32_t parent, const uint8_t* p, uint32_t n, uint32_t tok, uint32_t hash) noexcept nogil:
+    """Makes an unused id the node of a text below a parent."""
+    cdef int64_t text = text_new(x, n)
+    cdef Node* node = node_at(x, id)
+    cdef Node* up
+    if text < 0:
+        return <int> text
     memset(node, 0, sizeof(Node))
     memcpy(text_at(x, <uint32_t> text), p, n)
     node.text = <uint32_t> text
@@ -295,17 +306,64 @@ cdef int64_t node_add(Index* x, uint32_t parent, const uint8_t* p, uint32_t n, u
     node.tok = <uint16_t> tok
     node.hash = hash
     node.parent = parent
-    if slots_add(x, <uint32_t> id) < 0:
+    if slots_add(x, id) < 0:
         text_drop(x, <uint32_t> text, n)
-        node.next = x.free_node
-        x.free_node = <uint32_t> id
         return ST_NO_MEMORY
     up = node_at(x, parent)
     node.next = up.kid
     if up.kid:
-        node_at(x, up.kid).prev = <uint32_t> id
-    up.kid = <uint32_t> id
-    return id
+        node_at(x, up.kid).prev = id
+    up.kid = id
+    return ST_OK
+
+
+cdef int index_reserve(Index* x, uint32_t top) noexcept nogil:
+    """Takes all ids up to top out of use for node_new, to be filled by index_place. For an empty index."""
+    cdef uint32_t from_ = x.n_nodes
+    cdef uint32_t id
+    cdef Node* p
+    cdef Node** table
+    cdef uint32_t chunks = (top >> 10) + 1
+    if top < from_:
+        return ST_OK
+    if x.cap_first < NODES:
+        p = <Node*> realloc(x.nodes[0], NODES * sizeof(Node))
+        if p == NULL:
+            return ST_NO_MEMORY
+        x.nodes[0] = p
+        x.cap_first = NODES
+    if chunks > x.cap_chunks:
+        table = <Node**> realloc(x.nodes, chunks * sizeof(Node*))
+        if table == NULL:
+            return ST_NO_MEMORY
+        x.nodes = table
+        x.cap_chunks = chunks
+    while x.n_chunks < chunks:
+        x.nodes[x.n_chunks] = <Node*> malloc(NODES * sizeof(Node))
+        if x.nodes[x.n_chunks] == NULL:
+            return ST_NO_MEMORY
+        x.n_chunks += 1
+    for id in range(from_, top + 1):
+        memset(node_at(x, id), 0, sizeof(Node))
+    x.n_nodes = top + 1
+    return ST_OK
+
+
+cdef int index_place(Index* x, uint32_t id, Span s) noexcept nogil:
+    """Makes a reserved id the node of a subject, unless the text has one already."""
+    cdef uint32_t hash = st_hash(x.seed, s.p, s.n)
+    cdef int64_t parent
+    cdef uint32_t end = s.n
+    if node_at(x, id).len or index_find_hashed(x, s.p, s.n, hash):
+        return ST_OK
+    while end > 0:
+        end -= 1
+        if s.p[end] == c'.':
+            break
+    parent = index_intern(x, span(s.p, end)) if end else 0
+    if parent < 0:
+        return <int> parent
+    return node_put(x, id, <uint32_t> parent, s.p, s.n, end + 1 if end else 0, hash)
 
 
 cdef void node_prune(Index* x, uint32_t id) noexcept nogil:
@@ -324,6 +382,7 @@ cdef void node_prune(Index* x, uint32_t id) noexcept nogil:
         if n.next:
             node_at(x, n.next).prev = n.prev
         text_drop(x, n.text, n.len)
+        n.len = 0
         up = n.parent
         n.total = 0
         n.kid = 0

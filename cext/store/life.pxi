@@ -20,11 +20,11 @@ cdef uint64_t block_size_of(const StoreConfig* cfg) noexcept nogil:
 
 
 cdef void limits_set(Store* s, const StoreConfig* cfg) noexcept nogil:
-    s.max_msgs = cfg.max_msgs
-    s.max_bytes = cfg.max_bytes
-    s.max_age = cfg.max_age
-    s.max_msgs_per = cfg.max_msgs_per
-    s.trim = cfg.trim
+    s.limits.max_msgs = cfg.max_msgs
+    s.limits.max_bytes = cfg.max_bytes
+    s.limits.max_age = cfg.max_age
+    s.limits.max_msgs_per = cfg.max_msgs_per
+    s.limits.trim = cfg.trim
 
 
 cdef void store_dispose(Store* s) noexcept nogil:
@@ -39,6 +39,9 @@ cdef void store_dispose(Store* s) noexcept nogil:
         log_free(l)
     free(s.blocks)
     index_free(&s.x)
+    if s.map != NULL:
+        munmap(s.map, s.map_size)
+    free(s.known)
     free(s.dir)
     free(s.msgs_dir)
     free(s)
@@ -107,19 +110,33 @@ cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* c
     s.on_removed = removed
     s.on_durable = durable
     s.ctx = ctx
-    if s.max_age > 0:
+    if s.limits.max_age > 0:
         age_arm(s)
 
 
 cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil:
     if s.stopped:
         return ST_CLOSED
+    if s.io_errno:
+        return ST_IO
+    age_trim(s, 0xffffffffU)
     limits_set(s, cfg)
-    if s.max_msgs_per > 0:
-        limit_subjects(s)
-    keep_limits(s, 0)
+    limits_apply(s)
+    if s.storage == STORE_FILE and s.n_blocks:
+        if tail_for(s, LIMITS_REC, 0) < 0:
+            return ST_NO_MEMORY
+        stage_limits(s, s.tail)
+        publish(s)
     age_arm(s)
     return ST_OK
+
+
+cdef void limits_apply(Store* s) noexcept nogil:
+    """Brings everything stored within the limits."""
+    if s.limits.max_msgs_per > 0:
+        limit_subjects(s)
+    keep_limits(s, 0)
+    age_trim(s, 0xffffffffU)
 
 
 cdef struct Excess:
@@ -149,7 +166,7 @@ cdef void limit_subjects(Store* s) noexcept nogil:
     cdef Excess e
     cdef uint32_t i
     memset(&e, 0, sizeof(e))
-    e.max = <uint64_t> s.max_msgs_per
+    e.max = <uint64_t> s.limits.max_msgs_per
     index_each(&s.x, NULL, excess_visit, &e)
     for i in range(e.n):
         while node_at(&s.x, e.ids[i]).count > e.max:
@@ -238,8 +255,11 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
             tree_remove(s.files, s.msgs_dir)
             snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
             tree_remove(s.files, path)
+            snprintf(path, sizeof(path), "%s/subjects.jsd", s.dir)
+            s.files.unlink(s.files.ctx, path)
         elif s.done_errno == 0:
             tail_close(s)
+            checkpoint_write(s)
     store_dispose(s)
 
 

@@ -8,6 +8,7 @@
 cdef enum:
     REC_MIN = 30
     REC_MAX = 33554432
+    LIMITS_REC = 78             # a record that says which limits hold from there on
     HEAD = 22                   # rec_len, seq, ts, subj_len
     MARKER = 80                 # a group's closing record: 30 + 50 bytes of payload
     SLACK = 4096                # room behind the last record of a block for its markers
@@ -85,6 +86,7 @@ cdef struct Block:
     uint32_t* sid
     uint32_t* nxt               # distance to the next message of its subject; 0: none
     uint16_t* len               # bytes it counts; 65535: ask the record
+    uint32_t* nxt_own           # nxt alone, where the others stand in a sidecar
     void* arrays                # what the four stand in
     size_t arrays_size          # 0: malloc'ed, else mapped
     uint8_t* data
@@ -93,7 +95,7 @@ cdef struct Block:
     uint64_t used               # atomic: bytes of records and markers
     bint sealed
     bint damaged                # a bad range inside: kept as it is, never appended to or rewritten
-    bint foreign                # a record length or checksum of it was not covered by a marker
+    bint sided                  # has a sidecar
     uint32_t tombs              # tombstones in it
     uint64_t tomb_min           # lowest sequence they name
     Block* next_empty
@@ -135,17 +137,20 @@ cdef struct Op:
     Bytes bytes
     uint64_t done               # atomic: 1 carried out, 2 not
 
+cdef struct Limits:
+    int64_t max_msgs
+    int64_t max_bytes
+    int64_t max_age
+    int64_t max_msgs_per
+    int64_t trim
+
 cdef struct Store:
     Env* env
     Committer* com
     FileOps* files
     uint64_t id                 # tells stores apart in cached filters
     int storage
-    int64_t max_msgs
-    int64_t max_bytes
-    int64_t max_age
-    int64_t max_msgs_per
-    bint trim
+    Limits limits
     int retention
     uint64_t block_size
     uint64_t key[4]
@@ -197,6 +202,13 @@ cdef struct Store:
     bint caches_gone            # (c) index.db and the checkpoint were removed
     bint unsynced               # (c) lazy mode: written since the last sync
     int64_t active_at           # (c) monotonic time of its last group
+    uint64_t dict               # (k) the maintenance thread's: name, entries and bytes of the subject dictionary
+    uint64_t dict_total
+    uint64_t dict_size
+    uint64_t* known             # (k) hashes of the texts the dictionary has for the ids
+    uint32_t n_known
+    uint8_t* map                # a loaded checkpoint: index and arrays stand in it
+    size_t map_size
     Store* active_next          # (q) stores with something to do when idle
     Store* active_prev
     bint in_active

@@ -6,6 +6,7 @@
 # byte of the group is covered, lengths included, and none is hashed twice.
 
 cdef uint64_t MARKER_MAGIC = 0x314b524d534a534a
+cdef uint64_t LIMITS_MAGIC = 0x314d494c534a534a
 cdef enum:
     MARK_LAZY = 1               # written by a store that acks before it syncs
     MARK_WHOLE = 2              # covers a whole rewritten block
@@ -151,4 +152,13 @@ cdef bint marker_read(const uint8_t* p, const Parsed* r, Mark* m) noexcept nogil
     m.digest = st_get64(p + 54)
     m.count = st_get32(p + 62)
     m.flags = st_get32(p + 66)
+    return True
+
+
+cdef bint limits_read(const uint8_t* p, const Parsed* r, Limits* out) noexcept nogil:
+    """Whether this record says which limits hold from here on. What limits removed is not written down: a replay must
+    know which were in force. Like markers it is a tombstone of sequence 0; payload: magic u64 and the limits."""
+    if r.raw_seq != TOMB or r.size != LIMITS_REC or st_get64(p + HEAD) != LIMITS_MAGIC:
+        return False
+    memcpy(out, p + HEAD + 8, sizeof(Limits))
     return True

@@ -193,11 +193,11 @@ cdef bint scan_bad(Scan* c) noexcept nogil:
     return True
 
 
-cdef void scan_mark(Scan* c, const Parsed* r) noexcept nogil:
-    """A marker: does the digest of the lengths before it fit?"""
+cdef bint scan_mark(Scan* c, const Parsed* r) noexcept nogil:
+    """Whether this is a marker; does the digest of the lengths before it fit?"""
     cdef Mark m
     if not marker_read(c.p + c.at, r, &m):
-        return
+        return False
     c.marked = True
     c.synced = c.synced or not m.flags & MARK_LAZY
     c.s.group = max(c.s.group, m.group)
@@ -208,16 +208,32 @@ cdef void scan_mark(Scan* c, const Parsed* r) noexcept nogil:
     c.in_group = 0
     c.erased = False
     digest_init(&c.digest, c.s.key)
+    return True
+
+
+cdef void replay_limits(Store* s, const Limits* limits, int64_t at) noexcept nogil:
+    """Other limits from here on: what the old ones had removed by then goes first."""
+    cdef int64_t now = s.env.now
+    if memcmp(&s.limits, limits, sizeof(Limits)) == 0:
+        return
+    s.env.now = at
+    age_trim(s, 0xffffffffU)
+    s.limits = limits[0]
+    limits_apply(s)
+    s.env.now = now
 
 
 cdef int scan_record(Scan* c, const Parsed* r) noexcept nogil:
     cdef Store* s = c.s
     cdef Block* b = c.b
     cdef int64_t id
+    cdef Limits limits
     digest_add(&c.digest, c.p + c.at, r)
     c.in_group += 1
     if r.raw_seq & TOMB:
         if r.seq == 0:
+            if limits_read(c.p + c.at, r, &limits):
+                replay_limits(s, &limits, r.ts)
             return ST_OK
         b.tombs += 1
         b.tomb_min = min(b.tomb_min, r.seq)
@@ -264,8 +280,8 @@ cdef int scan_block(Scan* c) noexcept nogil:
             if not scan_bad(c):
                 return ST_OK
             continue
-        if r.raw_seq == TOMB:
-            scan_mark(c, &r)
+        if r.raw_seq == TOMB and scan_mark(c, &r):
+            pass
         else:
             rc = scan_record(c, &r)
             if rc < 0:
@@ -277,7 +293,7 @@ cdef int scan_block(Scan* c) noexcept nogil:
     return ST_OK
 
 
-cdef int block_recover(Opening* o, uint64_t num, bint is_last) noexcept nogil:
+cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexcept nogil:
     """Reads one block file from its first byte and enters what it holds."""
     cdef Store* s = o.s
     cdef FileOps* f = s.files
@@ -304,6 +320,14 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last) noexcept nogil:
     s.n_blocks += 1
     if size == 0:
         return ST_OK
+    if sided:
+        rc = side_load(s, b, fd, <uint64_t> size)
+        if rc < 0:
+            return rc
+        if rc == 1:
+            b.written = b.used
+            b.durable = b.used
+            return ST_OK
     b.data = <uint8_t*> st_map(fd, <size_t> size, False)
     b.data_cap = <uint64_t> size
     if b.data == NULL:
@@ -344,7 +368,7 @@ cdef int tail_recover(Store* s) noexcept nogil:
     cdef uint8_t* region
     for i in range(s.n_blocks):
         b = block_i(s, i)
-        if i + 1 < s.n_blocks or b.damaged or b.used + SLACK > s.block_size:
+        if i + 1 < s.n_blocks or b.damaged or b.sided or b.used + SLACK > s.block_size:
             if b.data != NULL and not b.region:
                 munmap(b.data, b.data_cap)
                 b.data = NULL
@@ -359,8 +383,10 @@ cdef int tail_recover(Store* s) noexcept nogil:
         region = region_new(s, page_up(s.block_size + SLACK))
         if region == NULL:
             return ST_NO_MEMORY
+        if s.files.pread(s.files.ctx, b.fd, region, b.used, 0) != <int64_t> b.used:
+            region_free(s, region, page_up(s.block_size + SLACK))
+            return ST_IO
         if b.data != NULL:
-            memcpy(region, b.data, b.used)
             munmap(b.data, b.data_cap)
         b.data = region
         b.data_cap = page_up(s.block_size + SLACK)
@@ -370,11 +396,27 @@ cdef int tail_recover(Store* s) noexcept nogil:
     return ST_OK
 
 
+cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n) noexcept nogil:
+    """Every block in order, from its sidecar or its bytes."""
+    cdef Store* s = o.s
+    cdef int rc = dict_load(s)
+    cdef bint sided = rc == 1
+    cdef int64_t i
+    for i in range(n):
+        if rc >= 0:
+            rc = block_recover(o, nums[i], i + 1 == n, sided)
+            s.next_num = nums[i] + 1
+    if sided:
+        index_settle(&s.x)
+    return min(rc, 0)
+
+
 cdef int store_recover(Opening* o) noexcept nogil:
     cdef Store* s = o.s
     cdef uint64_t* nums = NULL
-    cdef int64_t n, i
+    cdef int64_t n
     cdef int rc = ST_OK
+    cdef Limits limits = s.limits
     if finish_purge(s) < 0:
         snprintf(o.err, o.err_cap, "%s: an interrupted purge cannot be finished (errno %d)", s.dir, errno)
         return ST_IO
@@ -387,13 +429,14 @@ cdef int store_recover(Opening* o) noexcept nogil:
     if n < 0:
         return <int> n
     s.replaying = True
-    for i in range(n):
-        rc = block_recover(o, nums[i], i + 1 == n)
-        if rc < 0:
-            break
-        s.next_num = nums[i] + 1
+    rc = checkpoint_load(s, nums, <uint64_t> n)
+    if rc == 0:
+        rc = blocks_replay(o, nums, n)
+    elif rc == 1:
+        rc = ST_OK
     if rc == ST_OK:
-        age_trim(s, 0xffffffffU)
+        s.limits = limits
+        limits_apply(s)
         rc = tail_recover(s)
     s.replaying = False
     free(nums)

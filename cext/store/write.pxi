@@ -105,6 +105,7 @@ cdef int tail_open(Store* s, uint64_t size, uint64_t base) noexcept nogil:
         return ST_NO_MEMORY
     tail_set(s, b)
     if s.storage == STORE_FILE:
+        stage_limits(s, b)
         out_push(s, b)
     return ST_OK
 
@@ -135,7 +136,7 @@ cdef int tail_for(Store* s, uint64_t size, uint64_t seq) noexcept nogil:
     while True:
         if s.tail != NULL:
             used = st_load(&s.tail.used)
-            if (used == 0 or used + size <= s.block_size) and used + size + SLACK // 2 <= s.tail.data_cap:
+            if (fresh or used + size <= s.block_size) and used + size + SLACK // 2 <= s.tail.data_cap:
                 r = block_room(s.tail, seq) if seq else ST_OK
                 if r <= 0 or fresh:
                     return ST_NO_MEMORY if r else ST_OK
@@ -170,6 +171,15 @@ cdef int stage_bare(Store* s, uint64_t raw_seq, int64_t ts) noexcept nogil:
         b.tombs += 1
         b.tomb_min = min(b.tomb_min, seq)
     return ST_OK
+
+
+cdef void stage_limits(Store* s, Block* b) noexcept nogil:
+    """Says in the block which limits hold from here on."""
+    cdef uint8_t line[48]
+    cdef Span none = span(NULL, 0)
+    st_put64(line, LIMITS_MAGIC)
+    memcpy(line + 8, &s.limits, sizeof(Limits))
+    stage(b, LIMITS_REC, TOMB, s.env.now, none, none, span(line, sizeof(line)))
 
 
 # ---- appending ------------------------------------------------------------------------------------------------
@@ -241,14 +251,14 @@ cdef int store_append(Store* s, Span subject, Span header, Span data, int64_t ts
 
 cdef inline void keep_limits(Store* s, uint32_t id) noexcept nogil:
     """After an append to that subject."""
-    if s.max_msgs_per > 0:
-        while node_at(&s.x, id).count > <uint64_t> s.max_msgs_per:
+    if s.limits.max_msgs_per > 0:
+        while node_at(&s.x, id).count > <uint64_t> s.limits.max_msgs_per:
             take_seq(s, node_at(&s.x, id).first, RM_LIMIT)
-    if s.trim:
-        while s.msgs and ((s.max_msgs > 0 and s.msgs > <uint64_t> s.max_msgs)
-                          or (s.max_bytes > 0 and s.bytes > <uint64_t> s.max_bytes)):
+    if s.limits.trim:
+        while s.msgs and ((s.limits.max_msgs > 0 and s.msgs > <uint64_t> s.limits.max_msgs)
+                          or (s.limits.max_bytes > 0 and s.bytes > <uint64_t> s.limits.max_bytes)):
             take_seq(s, s.first_seq, RM_LIMIT)
-    if s.max_age > 0 and s.age_timer.pos == 0 and not s.replaying:
+    if s.limits.max_age > 0 and s.age_timer.pos == 0 and not s.replaying:
         age_arm(s)
     if s.empties != NULL:
         reap(s)
@@ -537,10 +547,10 @@ cdef int64_t first_time(Store* s) noexcept nogil:
 cdef void age_arm(Store* s) noexcept nogil:
     """Sets the timer to the first message's end."""
     cdef int64_t left
-    if s.max_age <= 0 or s.msgs == 0 or s.stopped:
+    if s.limits.max_age <= 0 or s.msgs == 0 or s.stopped:
         timer_cancel(&s.env.timers, &s.age_timer)
         return
-    left = first_time(s) + s.max_age - s.env.now
+    left = first_time(s) + s.limits.max_age - s.env.now
     timer_set(&s.env.timers, &s.age_timer, s.env.mono + max(left, <int64_t> 0))
 
 
@@ -552,7 +562,7 @@ cdef void age_fire(Timer* t, int64_t now) noexcept nogil:
 
 
 cdef void age_trim(Store* s, uint32_t limit) noexcept nogil:
-    while s.msgs and s.max_age > 0 and limit and first_time(s) <= s.env.now - s.max_age:
+    while s.msgs and s.limits.max_age > 0 and limit and first_time(s) <= s.env.now - s.limits.max_age:
         take_seq(s, s.first_seq, RM_AGE)
         limit -= 1
     if s.empties != NULL or s.msgs == 0:
@@ -602,6 +612,7 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
         return ST_OK
     tail_set(s, tail)
     stage_bare(s, last | TOMB, 0)
+    stage_limits(s, tail)
     op.kind = OP_PURGE
     op.block = tail
     op.blocks = old

@@ -271,7 +271,7 @@ class Engine(Protocol):
     def usage(self, account: str) -> Usage:
         """What the account's streams hold."""
 
-    def set_limits(self, account: str, max_memory: int, max_storage: int) -> None:
+    def set_account_limits(self, account: str, max_memory: int, max_storage: int) -> None:
         """The most that the account's streams may hold, checked at each publish."""
 
     def publish(

@@ -24,6 +24,8 @@ from .types import (
 NAMES_LIMIT = 1024
 LIST_LIMIT = 256
 
+_ZERO_TIME = goformat.parse_rfc3339(goformat.ZERO_TIME)
+
 
 def consumer_info(
     shared: Shared, stream: Stream, consumer: Consumer, listed: bool = False
@@ -164,6 +166,7 @@ async def _update(
     """A creation on an existing name: nothing if it is the same, else the update that it means."""
     old = consumer.config
     config.pause_until = old.pause_until
+    consumers.note_level(config)
     if consumers.same(old, config):
         return
     if action == "create":
@@ -173,7 +176,9 @@ async def _update(
         raise errcodes.CONSUMER_NAME_EXIST()
     if stream.config.retention == "workqueue":
         consumers.check_workqueue(config)
-    await call.account.update_consumer(stream, consumer, with_threshold(config))
+    if not old.durable_name:
+        config = with_threshold(config)
+    await call.account.update_consumer(stream, consumer, config)
 
 
 # ---- the rest ----------------------------------------------------------------------------------
@@ -231,8 +236,10 @@ async def pause(call: Call) -> ConsumerPauseResponse:
     async with account.lock(call.args[0]):
         stream = account.stream(call.args[0])
         consumer = stream.consumer(call.args[1])
-        await account.pause_consumer(stream, consumer, request.pause_until)
+        given = request.pause_until
+        zero = not given or goformat.parse_rfc3339(given) == _ZERO_TIME
+        await account.pause_consumer(stream, consumer, "" if zero else given)
         remaining = max(consumers.pause_time(consumer.config) - call.shared.clock(), 0)
-        until = request.pause_until or goformat.ZERO_TIME
+        until = consumer.config.pause_until or goformat.ZERO_TIME
         call.advisories.pause(account.name, stream.name, consumer.name, remaining > 0, until)
     return ConsumerPauseResponse(paused=remaining > 0, pause_until=until, pause_remaining=remaining)

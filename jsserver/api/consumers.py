@@ -102,11 +102,16 @@ def normalise(
         config.priority_policy = ""
     if config.ack_policy == "flow_control" and not pedantic:
         config.flow_control, config.idle_heartbeat = True, goformat.SECOND
+    note_level(config)
+    return config
+
+
+def note_level(config: ConsumerConfig) -> None:
+    """Puts the API level that a server needs for this consumer into its metadata."""
     level = 4 if config.ack_policy == "flow_control" else 0
     if pause_time(config) or config.priority_policy or config.priority_groups:
         level = max(level, 1)
     config.metadata = stored_metadata(config.metadata, level)
-    return config
 
 
 def _not_negative(config: ConsumerConfig, field: str, pedantic: bool) -> None:

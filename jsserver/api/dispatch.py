@@ -218,6 +218,8 @@ def required_level(headers: bytes) -> bool:
     start = at + len(LEVEL_HEADER)
     end = headers.find(b"\r\n", start)
     value = headers[start : end if end >= 0 else None].strip(b" ")
+    if not value:
+        return True
     digits = value[1:] if value[:1] in (b"+", b"-") else value
     return digits.isdigit() and int(value) <= API_LEVEL
 
@@ -242,14 +244,14 @@ class Dispatcher:
     async def add_account(self, account: Account) -> None:
         """Gives an account JetStream, with what it has on disk."""
         limits = account.limits
-        self.shared.engine.set_limits(account.name, limits.max_memory, limits.max_storage)
+        self.shared.engine.set_account_limits(account.name, limits.max_memory, limits.max_storage)
         await recover(account)
         self.accounts[account.name] = account
 
     def set_limits(self, name: str, limits: AccountLimits) -> None:
         """Changes the limits of an account, for what is made from now on."""
         self.accounts[name].limits = limits
-        self.shared.engine.set_limits(name, limits.max_memory, limits.max_storage)
+        self.shared.engine.set_account_limits(name, limits.max_memory, limits.max_storage)
 
     async def close(self) -> None:
         """Finishes the requests in progress, then stops all streams."""

@@ -91,7 +91,8 @@ def _load_consumer(account: Account, stream: Stream, handle: StreamHandle, direc
         stored, created = _read(account.shared, directory, f"{stream.name}/{name}", StoredConsumer)
         config = ConsumerConfig(**{f: getattr(stored, f) for f in ConsumerConfig.__struct_fields__})
         unsupported.check_consumer(config)
-        config = with_threshold(config)
+        if not config.durable_name:
+            config = with_threshold(config)
         opened = handle.open_consumer(consumers.params(config, name), str(directory))
     except ApiError as error:
         reason = error.body.description

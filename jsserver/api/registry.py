@@ -197,15 +197,19 @@ class Account:
 
     # ---- claims ----------------------------------------------------------------------------------
 
-    def check_limits(self, config: StreamConfig, old: StreamConfig | None) -> None:
-        """Raises if the account may not have this stream, or may not change `old` into it."""
+    def check_counts(self, config: StreamConfig) -> None:
+        """Raises if the account may not have one more stream, or so many consumers on one."""
         limits = self.limits
-        if old is None and 0 <= limits.max_streams <= self.reserved.streams:
+        new = config.name not in self.streams and config.name not in self.offline
+        if new and 0 <= limits.max_streams <= self.reserved.streams:
             raise errcodes.MAXIMUM_STREAMS_LIMIT()
         if 0 < limits.max_consumers < config.max_consumers:
             raise errcodes.MAXIMUM_CONSUMERS_LIMIT()
+
+    def check_room(self, config: StreamConfig, old: StreamConfig | None) -> None:
+        """Raises if there is no room for this stream, or to change `old` into it."""
         shared = self.shared
-        check_room(config, old, limits, self.reserved, shared.reserved, shared.settings)
+        check_room(config, old, self.limits, self.reserved, shared.reserved, shared.settings)
 
     def check_overlap(self, config: StreamConfig) -> None:
         """Raises if another stream has a subject in common with this one."""
@@ -324,7 +328,8 @@ class Account:
             body = encode_meta(config, created, name)
             asset = f"{stream.name}/{name}"
             self.shared.files.create(directory, stream.directory, asset, body)
-        config = with_threshold(config)
+        if not config.durable_name:
+            config = with_threshold(config)
         try:
             handle = self._open_consumer(stream.handle, name, config, directory)
         except BaseException:
@@ -372,8 +377,7 @@ class Account:
     async def pause_consumer(self, stream: Stream, consumer: Consumer, until: str) -> None:
         """Sets a consumer's pause_until ("": none); the stream's lock is held."""
         config = msgspec.structs.replace(consumer.config, pause_until=until)
-        level = 1 if consumers.pause_time(config) or config.priority_policy else 0
-        config.metadata = streams.stored_metadata(config.metadata, level)
+        consumers.note_level(config)
         try:
             await self.shared.run(self._write_consumer, stream, consumer, config)
         except OSError as error:
@@ -421,8 +425,8 @@ class Account:
 
 
 def with_threshold(config: ConsumerConfig) -> ConsumerConfig:
-    """An ephemeral consumer that says nothing is removed after the default threshold."""
-    if config.durable_name or config.inactive_threshold > 0:
+    """An ephemeral consumer's configuration, with the default threshold if it names none."""
+    if config.inactive_threshold > 0:
         return config
     return msgspec.structs.replace(config, inactive_threshold=consumers.DEFAULT_INACTIVE_THRESHOLD)
 

@@ -39,7 +39,8 @@ def stream_state(stream: Stream) -> StreamStateInfo:
     return StreamStateInfo(
         messages=state.messages,
         bytes=state.bytes,
-        first_seq=state.first_seq,
+        # A stream that never held a message has no first sequence, as nats-server tells it.
+        first_seq=state.first_seq if state.last_seq else 0,
         first_ts=time_text(state.first_ts),
         last_seq=state.last_seq,
         last_ts=time_text(state.last_ts),
@@ -69,6 +70,7 @@ async def create(call: Call) -> StreamInfo:
     account = call.account
     name = call.args[0]
     streams.check_create(name, request)
+    account.check_counts(request)
     config = streams.normalise(request, call.shared.settings, account.limits, request.pedantic)
     if config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
@@ -78,7 +80,8 @@ async def create(call: Call) -> StreamInfo:
             if not streams.same(stream.config, config):
                 raise errcodes.STREAM_NAME_EXIST()
         else:
-            account.check_limits(config, None)
+            account.check_counts(config)
+            account.check_room(config, None)
             unsupported.check_stream(config)
             stream = await account.create_stream(config)
             call.advisories.stream(account.name, name, "create")
@@ -108,9 +111,10 @@ async def update(call: Call) -> StreamInfo:
             ),
         )
         if violated:
-            names = ", ".join(sorted(violated))
+            names = ", ".join(violated)
             raise errcodes.STREAM_UPDATE(err=f"change to limits violates consumers: {names}")
-        account.check_limits(config, stream.config)
+        account.check_counts(config)
+        account.check_room(config, stream.config)
         await account.update_stream(stream, config)
         call.advisories.stream(account.name, name, "modify")
         return stream_info(call.shared, stream)
@@ -131,10 +135,11 @@ async def info(call: Call) -> StreamInfo:
         wanted = request.subjects_filter.encode()
         counts = await call.shared.run(stream.handle.subjects, wanted)
         if counts:
-            start = min(max(request.offset, 0), len(counts))
+            start = max(request.offset, 0)
             chosen = sorted(counts)[start : start + SUBJECTS_LIMIT]
             answer.total, answer.offset, answer.limit = len(counts), start, SUBJECTS_LIMIT
-            answer.state.subjects = {s.decode("utf-8", "replace"): counts[s] for s in chosen}
+            shown = {s.decode("utf-8", "replace"): counts[s] for s in chosen}
+            answer.state.subjects = shown or None
     return answer
 
 

@@ -34,6 +34,7 @@ _UNLIMITED_FIELDS = (
 REQUIRED_LEVEL = "_nats.req.level"
 DYNAMIC_KEYS = ("_nats.ver", "_nats.level")
 """Metadata of responses only."""
+SERVER_KEYS = (REQUIRED_LEVEL, *DYNAMIC_KEYS)
 
 _invalid = errcodes.STREAM_INVALID_CONFIG
 
@@ -62,6 +63,7 @@ def normalise(
 
     With `pedantic`, what would be corrected silently is an error too."""
     config = StreamConfig(**{f: getattr(request, f) for f in StreamConfig.__struct_fields__})
+    config.metadata = stored_metadata(config.metadata, required_level(config))
     _check_texts(config)
     if config.num_replicas == 0:
         config.num_replicas = 1
@@ -229,13 +231,13 @@ def _check_subjects(config: StreamConfig) -> None:
     for at, subject in enumerate(config.subjects):
         if not subjects.is_valid(subject):
             raise _invalid(err="invalid subject")
-        if not config.no_ack:
-            _check_reserved(subject)
         for other in config.subjects[:at]:
             if subjects.overlap(subject, other):
                 raise _invalid(
                     err=f"subject {goformat.quote(other)} overlaps with {goformat.quote(subject)}"
                 )
+        if not config.no_ack:
+            _check_reserved(subject)
 
 
 def _check_reserved(subject: str) -> None:
@@ -295,7 +297,7 @@ def same(a: StreamConfig, b: StreamConfig) -> bool:
 
 def user_metadata(metadata: dict[str, str]) -> dict[str, str]:
     """Metadata without the keys that servers set."""
-    return {k: v for k, v in metadata.items() if not k.startswith("_nats.")}
+    return {k: v for k, v in metadata.items() if k not in SERVER_KEYS}
 
 
 def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:

@@ -7,13 +7,14 @@ from . import errcodes
 from .errors import ApiError
 from .types import ConsumerConfig, StreamConfig
 
+# allow_msg_ttl, allow_atomic and allow_batched are not here: clients ask for them on streams that may never see
+# such a message (nats-py's key-value buckets, `nats bench`). A publish that uses them is refused instead.
 STREAM_OPTIONS = (
     "mirror",
     "sources",
     "subject_transform",
     "republish",
     "compression",
-    "allow_msg_ttl",
     "subject_delete_marker_ttl",
     "allow_msg_counter",
     "allow_msg_schedules",

@@ -10,8 +10,9 @@ same text: a configuration file must mean the same to both servers.
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from enum import IntEnum
-from typing import NamedTuple
+
+from jsserver.config import ConfigError
+from jsserver.config.items import Item, Kind
 
 MAX_NESTING = 100
 """Maps and arrays inside each other; more is an error."""
@@ -51,37 +52,6 @@ _UNIT = re.compile("[iIbB]*")
 _ADDRESS = re.compile("[0-9.:-]*")
 _QUOTED = {"'": re.compile("[^']*"), '"': re.compile('[^"]*')}
 _DOUBLE_QUOTED = re.compile(r'[^"\\]*')
-
-
-class Kind(IntEnum):
-    """What an item is."""
-
-    EOF = 0
-    KEY = 1
-    STRING = 2
-    BOOL = 3
-    INTEGER = 4
-    FLOAT = 5
-    DATETIME = 6
-    VARIABLE = 7
-    INCLUDE = 8
-    MAP_START = 9
-    MAP_END = 10
-    ARRAY_START = 11
-    ARRAY_END = 12
-
-
-class Item(NamedTuple):
-    """One item; `column` counts bytes, from 0 on the first line and from 1 on the others."""
-
-    kind: Kind
-    text: str
-    line: int
-    column: int
-
-
-class ConfigError(Exception):
-    """A configuration that cannot be used; the text says what is wrong and where."""
 
 
 State = Callable[[], "State | None"]

@@ -1,12 +1,11 @@
 """Options from a configuration file and the command line, checked against each other."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from jsserver.config.lexer import ConfigError
+from jsserver.config import ConfigError
 from jsserver.config.options import Options
 from jsserver.config.parser import digest, parse_file
 from jsserver.config.server import READERS, split_address
@@ -55,7 +54,7 @@ def load(path: str, flags: Mapping[str, Any]) -> Loaded:
     """
     loaded = read_file(path) if path else Loaded(Options())
     options = loaded.options
-    options.flags = copy.deepcopy(dict(flags))
+    options.flags = dict(flags)
     for name, value in flags.items():
         *parents, attribute = name.split(".")
         target: Any = options

@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from jsserver.config.lexer import ConfigError, Item, Kind, Lexer
+from jsserver.config import ConfigError
+from jsserver.config.items import Item, Kind
+from jsserver.config.lexer import Lexer
 from jsserver.goformat import escape_json
 
 MAX_INCLUDE_DEPTH = 100
@@ -131,7 +133,7 @@ class _Parser:
                 return found.data
         where = f"variable reference for '{name}' on line {item.line}"
         if name in self.resolving:
-            raise ConfigError(f"variable reference cycle for '{name}'")
+            raise ConfigError(f"{where} could not be parsed: variable reference cycle for '{name}'")
         text = self.environment.get(name)
         if text is not None:
             inner = _Parser(self.file, self.environment, self.including, (*self.resolving, name))

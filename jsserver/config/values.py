@@ -59,8 +59,10 @@ def shown(value: Value) -> str:
     data = value.data
     if isinstance(data, bool):
         return "true" if data else "false"
-    if isinstance(data, (dict, list)):
-        return "a map" if isinstance(data, dict) else "an array"
+    if isinstance(data, dict):
+        return "a map" if data else "map[]"
+    if isinstance(data, list):
+        return "an array" if data else "[]"
     return str(data)
 
 

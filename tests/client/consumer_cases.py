@@ -164,6 +164,7 @@ def pull_queue_full(r: Recorder) -> None:
     r.create()
     r.consumer(max_waiting=2)
     waiting = [r.pull({"batch": 1, "expires": 5 * SECOND}) for _ in range(2)]
+    r.settled("num_waiting", 2)
     r.fetch({"batch": 1, "expires": SECOND}, 1)
     silent = r.pull({"batch": 1, "expires": SECOND, "idle_heartbeat": 400 * MS})
     r.silence(silent)
@@ -178,7 +179,7 @@ def pull_waiting_ones_take_turns(r: Recorder) -> None:
     r.create()
     r.consumer()
     inboxes = [r.pull({"batch": n, "expires": 8 * SECOND}) for n in (3, 1, 2)]
-    r.info()
+    r.settled("num_waiting", 3)
     r.fill(6)
     for inbox, count in zip(inboxes, (3, 1, 2), strict=True):
         r.hear(inbox, count)
@@ -190,6 +191,7 @@ def pull_that_nobody_hears_is_dropped(r: Recorder) -> None:
     r.create()
     r.consumer()
     gone, stays = (r.pull({"batch": 1, "expires": 8 * SECOND}) for _ in range(2))
+    r.settled("num_waiting", 2)
     r.forget(gone)
     r.fill(1)
     r.hear(stays, 1)
@@ -210,6 +212,7 @@ def pull_consumer_deleted(r: Recorder) -> None:
     r.create()
     r.consumer()
     inboxes = [r.pull({"batch": n, "expires": 8 * SECOND}) for n in (1, 5)]
+    r.settled("num_waiting", 2)
     r.api(f"CONSUMER.DELETE.{r.stream}.C")
     for inbox in inboxes:
         r.hear(inbox, 1)
@@ -221,6 +224,7 @@ def pull_stream_deleted(r: Recorder) -> None:
     r.create()
     r.consumer()
     inbox = r.pull({"batch": 1, "expires": 8 * SECOND})
+    r.settled("num_waiting", 1)
     r.api(f"STREAM.DELETE.{r.stream}")
     r.hear(inbox, 1)
 

@@ -53,6 +53,9 @@ class FakeConsumer:
             return state.last_seq + 1
         if policy == backend.DeliverPolicy.LAST and wanted:
             return max(wanted)
+        if policy == backend.DeliverPolicy.LAST_PER_SUBJECT and wanted:
+            last = {self.stream.messages[seq].subject: seq for seq in wanted}
+            return min(last.values())
         if policy == backend.DeliverPolicy.BY_START_SEQUENCE:
             return max(self.params.opt_start_seq, state.first_seq)
         if policy == backend.DeliverPolicy.BY_START_TIME:
@@ -60,9 +63,8 @@ class FakeConsumer:
         return max(state.first_seq, 1)
 
     def state(self) -> ConsumerState:
-        wanted = [
-            m for m in self.stream.messages.values() if self._wants(m) and m.seq >= self.start
-        ]
+        held = self.stream.messages
+        wanted = [m for s, m in held.items() if s >= self.start and self._wants(m)]
         pending = len(wanted)
         if self.params.deliver_policy == backend.DeliverPolicy.LAST_PER_SUBJECT:
             pending = len({m.subject for m in wanted})
@@ -118,6 +120,8 @@ class FakeStream:
 
     def store(self, subject: bytes, data: bytes, headers: bytes = b"") -> None:
         assert self.active
+        if self.params.sealed:
+            return
         self.disk.last_seq += 1
         seq = self.disk.last_seq
         if self.params.retention == Retention.INTEREST and not self.consumers:
@@ -209,6 +213,9 @@ class FakeStream:
     def close(self, delete: bool) -> None:
         assert self.closed is None, "closed twice"
         self.closed = delete
+        if delete:
+            self.disk.messages.clear()
+            self.disk.last_seq = 0
 
 
 class FakeEngine:
@@ -239,7 +246,7 @@ class FakeEngine:
                 held[stream.params.storage] += stream.state().bytes
         return Usage(memory=held[Storage.MEMORY], storage=held[Storage.FILE])
 
-    def set_limits(self, account: str, max_memory: int, max_storage: int) -> None:
+    def set_account_limits(self, account: str, max_memory: int, max_storage: int) -> None:
         self.limits[account] = (max_memory, max_storage)
 
     def publish(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jsserver.config.lexer import ConfigError
+from jsserver.config import ConfigError
 from jsserver.config.load import check_file, load, read_file, reload
 from jsserver.config.options import AUTOMATIC, Options, Permissions, SubjectPermission
 from jsserver.goformat import MINUTE, SECOND

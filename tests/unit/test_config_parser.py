@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsserver.config.lexer import MAX_NESTING, ConfigError
+from jsserver.config import ConfigError
+from jsserver.config.lexer import MAX_NESTING
 from jsserver.config.parser import digest, parse_file, parse_text
 
 

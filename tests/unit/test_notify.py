@@ -1,6 +1,8 @@
 """The service manager's readiness protocol, received as systemd would."""
 
+import asyncio
 import os
+import select
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +51,27 @@ def test_each_message_carries_what_systemd_reads(manager: tuple[str, socket.sock
     assert reload["RELOADING"] == "1" and int(reload["MONOTONIC_USEC"]) > 0
     notifier.stopping()
     assert received(end) == {"STOPPING": "1"}
+
+
+def test_the_manager_is_kept_patient_and_then_fed(manager: tuple[str, socket.socket]) -> None:
+    address, end = manager
+    notifier = Notifier(address, watchdog_s=0.02)
+
+    async def start() -> None:
+        attending = asyncio.create_task(notifier.attend())
+        await asyncio.sleep(0)
+        assert int(received(end)["EXTEND_TIMEOUT_USEC"]) >= 30_000_000
+        notifier.ready()
+        assert received(end)["READY"] == "1"
+        for _ in range(3):
+            while True:
+                await asyncio.sleep(0.005)
+                if select.select([end], [], [], 0)[0]:
+                    break
+            assert received(end) == {"WATCHDOG": "1"}
+        attending.cancel()
+
+    asyncio.run(asyncio.wait_for(start(), 10))
 
 
 def test_environment_is_read_once_and_cleared(monkeypatch: pytest.MonkeyPatch) -> None:

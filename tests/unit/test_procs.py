@@ -32,7 +32,9 @@ time.sleep(60)
 
 
 def test_a_child_dies_when_its_parent_is_killed() -> None:
-    with subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         # A pidfd becomes readable when its process ends, whoever its parent is by then.

@@ -1,0 +1,1 @@
+"""Measurements of this server beside nats-server, always both in the same run."""

@@ -1,0 +1,169 @@
+"""Ten million messages over a million subjects: peak memory, and restart to ready.
+
+Loads each server in turn, stops it cleanly, starts it, kills it with SIGKILL, starts it again, and
+checks each time that no message is missing. `--rounds` repeats the restarts, alternating.
+"""
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from bench.servers import OWN_NAME, PEER_NAME, MissingServer, Server, machine, version_of
+from jsserver.bench.run import Options, run
+from jsserver.bench.streams import publish_async
+from jsserver.bench.wire import BenchError, Connection
+
+STREAM = "benchstream"
+START_SECONDS_MAX = 900.0
+
+
+def create(server: Server, subjects: int) -> None:
+    connection = Connection(server.url)
+    config = {
+        "name": STREAM,
+        "subjects": ["bench.*"],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "old",
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "max_msgs_per_subject": -1,
+        "num_replicas": 1,
+        "allow_direct": True,
+    }
+    connection.api(f"STREAM.CREATE.{STREAM}", config)
+    connection.close()
+
+
+def load(server: Server, given: argparse.Namespace) -> dict[str, float]:
+    options = Options(
+        url=server.url,
+        messages=given.messages,
+        size=given.size,
+        batch=given.batch,
+        subjects=given.subjects,
+        stream=STREAM,
+    )
+    cpu = server.cpu_seconds()
+    outcome = run("load", publish_async, options)
+    return {
+        "load_seconds": outcome.seconds,
+        "load_msgs_per_second": outcome.messages_per_second,
+        "load_cpu_seconds": server.cpu_seconds() - cpu,
+        "load_peak_bytes": server.peak_memory(),
+        "load_end_bytes": server.memory(),
+        "load_end_anonymous_bytes": server.anonymous_memory(),
+        "store_bytes": sum(p.stat().st_size for p in server.store.rglob("*") if p.is_file()),
+    }
+
+
+def until_all_there(server: Server, messages: int, begin: float) -> float:
+    """Seconds from `begin` until the stream answers with all its messages."""
+    connection = Connection(server.url)
+    while True:
+        try:
+            state = connection.api(f"STREAM.INFO.{STREAM}")["state"]
+            break
+        except BenchError:
+            if time.monotonic() - begin > START_SECONDS_MAX:
+                raise
+            time.sleep(0.01)
+    taken = time.monotonic() - begin
+    connection.close()
+    if state["messages"] != messages:
+        raise BenchError(f"{server.name} has {state['messages']} of {messages} messages")
+    return taken
+
+
+def restart(server: Server, how: signal.Signals, messages: int) -> dict[str, float]:
+    """Ends the server, starts it and reads what that took."""
+    begin = time.monotonic()
+    if how is signal.SIGTERM:
+        server.stop()
+    else:
+        server.kill()
+    ended = time.monotonic()
+    ready = server.start(START_SECONDS_MAX)
+    return {
+        "end_seconds": ended - begin,
+        "ready_seconds": ready,
+        "all_there_seconds": until_all_there(server, messages, ended),
+        "cpu_seconds": server.cpu_seconds(),
+        "peak_bytes": server.peak_memory(),
+    }
+
+
+def measure(servers: list[Server], given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for server in servers:
+        server.start()
+        create(server, given.subjects)
+        say(f"{server.name}: loading {given.messages:,} messages")
+        yield {"server": server.name, "step": "load", **load(server, given)}
+    for number in range(given.rounds):
+        for how, step in ((signal.SIGTERM, "clean stop"), (signal.SIGKILL, "SIGKILL")):
+            for server in servers:
+                say(f"{server.name}: restart after {step}, round {number + 1}")
+                yield {"server": server.name, "step": step} | restart(server, how, given.messages)
+
+
+def say(text: str) -> None:
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr)
+
+
+def show(row: dict[str, Any]) -> str:
+    parts = []
+    for key, value in row.items():
+        if key.endswith("_bytes"):
+            parts.append(f"{key[:-6]} {value / (1 << 20):,.0f} MiB")
+        elif isinstance(value, float):
+            parts.append(f"{key} {value:,.2f}")
+    return f"{row['server']:12} {row['step']:11} " + ", ".join(parts)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench/recovery.py", description=__doc__)
+    parser.add_argument("--messages", type=int, default=10_000_000)
+    parser.add_argument("--subjects", type=int, default=1_000_000)
+    parser.add_argument("--size", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--server", choices=(OWN_NAME, PEER_NAME), help="one of them alone")
+    parser.add_argument("--folder", type=Path, help="where the stores are made")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    names = [given.server] if given.server else [PEER_NAME, OWN_NAME]
+    rows = []
+    with ExitStack() as stack:
+        try:
+            if not given.json:
+                print(machine(), *map(version_of, names), sep="\n")
+            base = Path(
+                stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix="bench-recovery-", dir=given.folder)
+                )
+            )
+            servers = [Server(name, base / name, "max_file_store: 64GB") for name in names]
+            for server in servers:
+                stack.callback(server.kill)
+            for row in measure(servers, given):
+                rows.append(row)
+                if not given.json:
+                    print(show(row), flush=True)
+        except (BenchError, MissingServer) as error:
+            print(f"bench/recovery.py: {error}", file=sys.stderr)
+            return 1
+    if given.json:
+        print(json.dumps(rows, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,508 @@
+# Sidecars: for every sealed block N a file N.jsx with its arrays, so that a start after a kill reads blocks only behind
+# them; and the subject dictionary subjects.jsd, which says what the ids in the sidecars stand for.
+#
+# Both are caches, written without sync by the maintenance thread and bound by checksums: a sidecar to its block's size
+# and last 8 bytes, to the dictionary by the dictionary's random name and the number of entries it needs. An id may be
+# named anew by a later entry: that happens only when all messages of the old meaning are gone.
+#
+# subjects.jsd: magic u64 · name u64, then chunks: bytes u32 · entries u32 · checksum u64 · entries (id u32 · length u16 · text)
+# N.jsx: SideHead · [rel u32 x n] · off u32 x n · sid u32 x n · len u16 x n · pad to 8 · (seq u64 · slot u64) x tombs · checksum
+
+cdef uint64_t DICT_MAGIC = 0x3144534a534a534a
+cdef uint64_t SIDE_MAGIC = 0x3153534a534a534a
+
+cdef struct SideHead:
+    uint64_t magic
+    uint64_t dict
+    uint64_t needs              # entries of the dictionary
+    uint64_t size               # of the block file
+    uint64_t end                # its last 8 bytes
+    uint64_t base
+    uint64_t last
+    uint64_t group
+    int64_t first_ts
+    int64_t last_ts
+    uint64_t tomb_min
+    uint32_t n
+    uint32_t sparse
+    uint32_t tombs
+    uint32_t limited            # the limits are known
+    Limits limits               # in force from the block's start
+    int64_t limits_ts
+
+cdef struct Side:
+    # A sidecar in the making.
+    Store* s
+    Block* b
+    const uint8_t* p
+    uint64_t size
+    SideHead head
+    uint32_t* off
+    Bytes tombs
+    Bytes words                 # new dictionary entries
+    uint32_t n_words
+
+
+# ---- writing (maintenance thread) ------------------------------------------------------------------------------
+
+cdef int known_room(Store* s, uint32_t id) noexcept nogil:
+    cdef uint32_t cap
+    cdef uint64_t* p
+    if id < s.n_known:
+        return 0
+    cap = max(id + 1, s.n_known * 2)
+    p = <uint64_t*> realloc(s.known, <size_t> cap * 8)
+    if p == NULL:
+        return -1
+    memset(p + s.n_known, 0, <size_t> (cap - s.n_known) * 8)
+    s.known = p
+    s.n_known = cap
+    return 0
+
+
+cdef int side_word(Side* w, uint32_t id, Span subject) noexcept nogil:
+    """Adds the meaning of an id unless the dictionary has it."""
+    cdef Store* s = w.s
+    cdef uint64_t hash = (<uint64_t> st_hash(0x5bd1e995, subject.p, subject.n) << 32
+                          | st_hash(0x27d4eb2f165667c5, subject.p, subject.n)) | 1
+    cdef uint16_t n = <uint16_t> subject.n
+    if id == 0:
+        return 0
+    if known_room(s, id) < 0:
+        return -1
+    if s.known[id] == hash:
+        return 0
+    if bytes_add(&w.words, &id, 4) < 0 or bytes_add(&w.words, &n, 2) < 0 or bytes_add(&w.words, subject.p, n) < 0:
+        return -1
+    s.known[id] = hash
+    w.n_words += 1
+    return 0
+
+
+cdef int side_walk(Side* w) noexcept nogil:
+    """Takes the block's records in file order. The engine may remove messages meanwhile: they are then in or not."""
+    cdef Parsed r
+    cdef Block* b = w.b
+    cdef uint64_t at = 0
+    cdef uint64_t line[2]
+    cdef Limits limits
+    cdef int64_t i
+    cdef uint32_t slot = 0
+    w.head.tomb_min = UINT64_MAX
+    while at + REC_MIN <= w.size:
+        if not record_parse(w.p + at, w.size - at, &r):
+            return -1
+        if r.raw_seq & TOMB:
+            if r.seq == 0 and limits_read(w.p + at, &r, &limits):
+                if slot or w.head.tombs > 1 or w.head.limited:
+                    return -1       # limits that change inside a block: it is read itself
+                w.head.limits = limits
+                w.head.limits_ts = r.ts
+                w.head.limited = True
+            if r.seq:
+                line[0] = r.seq
+                line[1] = slot
+                if bytes_add(&w.tombs, line, 16) < 0:
+                    return -1
+                w.head.tombs += 1
+                w.head.tomb_min = min(w.head.tomb_min, r.seq)
+        elif not r.raw_seq & ERASED and r.seq:
+            i = slot_of(b, r.seq)
+            if i >= 0 and b.off[i] == at + 1:
+                if side_word(w, b.sid[i], r.subject) < 0:
+                    return -1
+                w.off[i] = <uint32_t> at + 1
+                slot = <uint32_t> i + 1
+        at += r.size
+    return 0 if at == w.size else -1
+
+
+cdef int dict_append(Store* s, Side* w) noexcept nogil:
+    cdef FileOps* f = s.files
+    cdef char path[4300]
+    cdef uint64_t head[2]
+    cdef int fd
+    cdef int64_t rc = 0
+    cdef Bytes out
+    if w.n_words == 0 and s.dict:
+        return 0
+    memset(&out, 0, sizeof(out))
+    snprintf(path, sizeof(path), "%s/subjects.jsd", s.dir)
+    fd = f.open(f.ctx, path, O_RDWR | O_CREAT, 0o600)
+    if fd < 0:
+        return fd
+    if s.dict == 0:
+        while s.dict == 0:
+            st_random(&s.dict, 8)
+        s.dict_total = 0
+        s.dict_size = 16
+        head[0] = DICT_MAGIC
+        head[1] = s.dict
+        rc = f.truncate(f.ctx, fd, 0)
+        if rc >= 0:
+            rc = f.pwrite(f.ctx, fd, head, 16, 0)
+    head[0] = w.words.n | <uint64_t> w.n_words << 32
+    head[1] = hh64(s.key, w.words.data, w.words.n)
+    if rc >= 0 and (bytes_add(&out, head, 16) < 0 or bytes_add(&out, w.words.data, w.words.n) < 0):
+        rc = -1
+    if rc >= 0:
+        rc = f.pwrite(f.ctx, fd, out.data, out.n, <off_t> s.dict_size)
+    f.close(f.ctx, fd)
+    bytes_free(&out)
+    if rc < 0:
+        s.dict = 0      # begin a new one next time; the sidecars so far mean nothing then
+        s.n_known = 0
+        free(s.known)
+        s.known = NULL
+        return -1
+    s.dict_size += 16 + w.words.n
+    s.dict_total += w.n_words
+    return 0
+
+
+cdef int side_save(Side* w) noexcept nogil:
+    cdef Store* s = w.s
+    cdef Block* b = w.b
+    cdef FileOps* f = s.files
+    cdef Bytes out
+    cdef char path[4300]
+    cdef char temp[4300]
+    cdef uint64_t zero = 0, hash
+    cdef int64_t rc
+    cdef int fd
+    memset(&out, 0, sizeof(out))
+    w.head.magic = SIDE_MAGIC
+    w.head.dict = s.dict
+    w.head.needs = s.dict_total
+    w.head.size = w.size
+    w.head.end = st_get64(w.p + w.size - 8)
+    w.head.base = b.base
+    w.head.last = b.last
+    w.head.group = s.group
+    w.head.first_ts = b.first_ts
+    w.head.last_ts = b.last_ts
+    w.head.n = b.n
+    w.head.sparse = b.rel != NULL
+    rc = bytes_add(&out, &w.head, sizeof(SideHead))
+    if b.rel != NULL:
+        rc |= bytes_add(&out, b.rel, <size_t> b.n * 4)
+    rc |= bytes_add(&out, w.off, <size_t> b.n * 4)
+    rc |= bytes_add(&out, b.sid, <size_t> b.n * 4)
+    rc |= bytes_add(&out, b.len, <size_t> b.n * 2)
+    rc |= bytes_add(&out, &zero, (8 - out.n % 8) % 8)
+    rc |= bytes_add(&out, w.tombs.data, w.tombs.n)
+    if rc == 0:
+        hash = hh64(s.key, out.data, out.n)
+        rc = bytes_add(&out, &hash, 8)
+    if rc < 0:
+        bytes_free(&out)
+        return -1
+    block_path(s, b, ".jsx", path, sizeof(path))
+    block_path(s, b, ".jsx.tmp", temp, sizeof(temp))
+    fd = f.open(f.ctx, temp, O_RDWR | O_CREAT | O_TRUNC, 0o600)
+    rc = f.pwrite(f.ctx, fd, out.data, out.n, 0) if fd >= 0 else fd
+    if fd >= 0:
+        f.close(f.ctx, fd)
+    if rc >= 0:
+        rc = f.rename(f.ctx, temp, path)
+    bytes_free(&out)
+    return 0 if rc >= 0 else -1
+
+
+cdef void side_build(Block* b) noexcept nogil:
+    """Writes a sealed block's sidecar. Its arrays stay as long as the block is pinned, and only `off` changes."""
+    cdef Store* s = b.store
+    cdef FileOps* f = s.files
+    cdef Side w
+    cdef char path[4300]
+    cdef int fd
+    cdef int64_t size
+    if b.damaged or b.n == 0:
+        return
+    memset(&w, 0, sizeof(w))
+    w.s = s
+    w.b = b
+    block_path(s, b, ".blk", path, sizeof(path))
+    fd = f.open(f.ctx, path, O_RDONLY, 0)
+    if fd < 0:
+        return
+    size = f.size(f.ctx, fd)
+    if s.com.sync_interval > 0:
+        f.datasync(f.ctx, fd)
+    w.size = <uint64_t> size
+    w.p = <const uint8_t*> st_map(fd, <size_t> size, False) if size > REC_MIN else NULL
+    f.close(f.ctx, fd)
+    w.off = <uint32_t*> calloc(b.n, 4)
+    if w.p != NULL and w.off != NULL and side_walk(&w) == 0 and dict_append(s, &w) == 0:
+        side_save(&w)
+    if w.p != NULL:
+        munmap(<void*> w.p, w.size)
+    free(w.off)
+    bytes_free(&w.tombs)
+    bytes_free(&w.words)
+
+
+# ---- reading (opening) ----------------------------------------------------------------------------------------------
+
+cdef struct Word:
+    uint32_t id
+    uint16_t len
+    const uint8_t* text
+
+
+cdef int64_t dict_parse(Store* s, const uint8_t* p, uint64_t size, Word** out) noexcept nogil:
+    """The entries of all whole chunks, in order; their number, or ST_NO_MEMORY."""
+    cdef uint64_t at = 16, n = 0, cap = 0, end
+    cdef uint32_t bytes, count, i
+    cdef Word* words = NULL
+    cdef Word* more
+    out[0] = NULL
+    while at + 16 <= size:
+        bytes = st_get32(p + at)
+        count = st_get32(p + at + 4)
+        end = at + 16 + bytes
+        if end > size or st_get64(p + at + 8) != hh64(s.key, p + at + 16, bytes):
+            break
+        if n + count > cap:
+            cap = (n + count) * 2
+            more = <Word*> realloc(words, cap * sizeof(Word))
+            if more == NULL:
+                free(words)
+                return ST_NO_MEMORY
+            words = more
+        at += 16
+        for i in range(count):
+            words[n].id = st_get32(p + at)
+            words[n].len = st_get16(p + at + 4)
+            words[n].text = p + at + 6
+            at += 6 + words[n].len
+            n += 1
+        at = end
+    s.dict_size = at
+    s.dict_total = n
+    out[0] = words
+    return <int64_t> n
+
+
+cdef int dict_place(Store* s, const Word* words, uint64_t n) noexcept nogil:
+    """Gives every subject its id again: shorter ones first, so that a prefix stands before what is below it; of several
+    ids for one subject, and of several subjects for one id, the latest."""
+    cdef uint32_t top = 0, len, id
+    cdef uint64_t k, total = 0
+    cdef uint64_t* latest
+    cdef uint64_t* order
+    cdef uint64_t* starts = <uint64_t*> calloc(65537, 8)
+    cdef Index* x = &s.x
+    cdef int rc = ST_OK
+    for k in range(n):
+        top = max(top, words[k].id)
+    latest = <uint64_t*> calloc(<size_t> top + 1, 8)
+    order = <uint64_t*> malloc((n + 1) * 8)
+    if starts == NULL or latest == NULL or order == NULL or top > (1 << 28) or index_reserve(x, top) < 0:
+        free(starts)
+        free(latest)
+        free(order)
+        return ST_NO_MEMORY
+    for k in range(n):
+        latest[words[k].id] = k + 1
+        starts[words[k].len + 1] += 1
+    for len in range(65536):
+        starts[len + 1] += starts[len]
+    for k in range(n):
+        order[starts[words[k].len]] = k
+        starts[words[k].len] += 1
+    # starts[len] is now the end of that length's entries; go through each length backwards.
+    for len in range(1, 65536):
+        if rc < 0:
+            break
+        total = starts[len]
+        while total > starts[len - 1]:
+            total -= 1
+            k = order[total]
+            id = words[k].id
+            if latest[id] != k + 1 or id == 0:
+                continue
+            rc = index_place(x, id, span(words[k].text, words[k].len))
+            if rc < 0:
+                break
+    free(starts)
+    free(latest)
+    free(order)
+    return rc
+
+
+cdef int dict_load(Store* s) noexcept nogil:
+    """1 when there is a dictionary (sidecars may be used), 0 when not, or an error."""
+    cdef FileOps* f = s.files
+    cdef char path[4300]
+    cdef int fd, rc
+    cdef int64_t size, n
+    cdef uint8_t* p
+    cdef Word* words = NULL
+    snprintf(path, sizeof(path), "%s/subjects.jsd", s.dir)
+    fd = f.open(f.ctx, path, O_RDONLY, 0)
+    if fd < 0:
+        return 0
+    size = f.size(f.ctx, fd)
+    p = <uint8_t*> st_map(fd, <size_t> size, False) if size >= 16 else NULL
+    f.close(f.ctx, fd)
+    if p == NULL:
+        return 0
+    if st_get64(p) != DICT_MAGIC:
+        munmap(p, <size_t> size)
+        return 0
+    s.dict = st_get64(p + 8)
+    n = dict_parse(s, p, <uint64_t> size, &words)
+    rc = dict_place(s, words, <uint64_t> n) if n > 0 else <int> n
+    free(words)
+    munmap(p, <size_t> size)
+    return 1 if rc == ST_OK else rc
+
+
+cdef bint side_valid(Store* s, const uint8_t* p, uint64_t size, uint64_t file_size, uint64_t file_end) noexcept nogil:
+    cdef SideHead h
+    cdef uint64_t need
+    if size < sizeof(SideHead) + 8:
+        return False
+    memcpy(&h, p, sizeof(SideHead))
+    need = sizeof(SideHead) + <uint64_t> h.n * (14 if h.sparse else 10)
+    need = ((need + 7) & ~<uint64_t> 7) + <uint64_t> h.tombs * 16 + 8
+    return (h.magic == SIDE_MAGIC and need == size and h.dict == s.dict and h.needs <= s.dict_total
+            and h.size == file_size and h.end == file_end and st_get64(p + size - 8) == hh64(s.key, p, size - 8))
+
+
+cdef int side_load(Store* s, Block* b, int block_file, uint64_t file_size) noexcept nogil:
+    """1: the block was entered from its sidecar; 0: there is none that fits; or an error."""
+    cdef FileOps* f = s.files
+    cdef char path[4300]
+    cdef uint8_t end[8]
+    cdef int fd, rc = 0
+    cdef int64_t size
+    cdef uint8_t* p
+    if file_size < REC_MIN or f.pread(f.ctx, block_file, end, 8, <off_t> (file_size - 8)) != 8:
+        return 0
+    block_path(s, b, ".jsx", path, sizeof(path))
+    fd = f.open(f.ctx, path, O_RDONLY, 0)
+    if fd < 0:
+        return 0
+    size = f.size(f.ctx, fd)
+    p = <uint8_t*> st_map(fd, <size_t> size, True) if size > 0 else NULL
+    f.close(f.ctx, fd)
+    if p == NULL:
+        return 0
+    if side_valid(s, p, <uint64_t> size, file_size, st_get64(end)):
+        b.used = file_size
+        rc = side_enter(s, b, p, <size_t> size)
+        if rc == 1:
+            return 1    # the block owns the mapping
+    munmap(p, <size_t> size)
+    return rc
+
+
+cdef int side_enter(Store* s, Block* b, uint8_t* p, size_t size) noexcept nogil:
+    """Replays a block from its sidecar, whose arrays become the block's (private pages: removals stay ours)."""
+    cdef SideHead h
+    cdef uint8_t* at = p + sizeof(SideHead)
+    memcpy(&h, p, sizeof(SideHead))
+    b.nxt_own = <uint32_t*> calloc(h.n, 4)
+    if b.nxt_own == NULL:
+        return ST_NO_MEMORY
+    b.arrays = p
+    b.arrays_size = size
+    b.nxt = b.nxt_own
+    if h.sparse:
+        b.rel = <uint32_t*> at      # cap_rel 0: not malloc'ed
+        at += <size_t> h.n * 4
+    b.off = <uint32_t*> at
+    at += <size_t> h.n * 4
+    b.sid = <uint32_t*> at
+    at += <size_t> h.n * 4
+    b.len = <uint16_t*> at
+    at += <size_t> h.n * 2
+    at = p + (((at - p) + 7) & ~<size_t> 7)
+    b.n = h.n
+    b.cap = h.n
+    b.base = h.base
+    b.last = h.last
+    b.first_ts = h.first_ts
+    b.last_ts = h.last_ts
+    b.tombs = h.tombs
+    b.tomb_min = h.tomb_min
+    b.sided = True
+    s.group = max(s.group, h.group)
+    if h.limited:
+        replay_limits(s, &h.limits, h.limits_ts)
+    side_replay(s, b, <const uint64_t*> at, h.tombs)
+    if h.last > s.last_seq:
+        s.last_seq = h.last
+        if s.msgs == 0:
+            s.first_seq = s.last_seq + 1
+    s.last_ts = max(s.last_ts, h.last_ts)
+    return 1
+
+
+cdef void side_replay(Store* s, Block* b, const uint64_t* tombs, uint32_t n_tombs) noexcept nogil:
+    cdef Index* x = &s.x
+    cdef uint32_t i = 0, k = 0, id
+    cdef uint64_t seq, size
+    cdef Node* n
+    cdef bint limited = s.limits.max_msgs_per > 0 or (s.limits.trim and (s.limits.max_msgs > 0 or s.limits.max_bytes > 0))
+    while True:
+        while k < n_tombs and tombs[2 * k + 1] <= i:
+            take_seq(s, tombs[2 * k], RM_DELETE)
+            if tombs[2 * k] > s.last_seq:
+                s.last_seq = tombs[2 * k]
+            k += 1
+        if i >= b.n:
+            break
+        id = b.sid[i]
+        if i + 16 < b.n and b.sid[i + 16] < x.n_nodes:
+            st_prefetch(node_at(x, b.sid[i + 16]))
+        if b.off[i] == 0 or id >= x.n_nodes or (id and node_at(x, id).len == 0):
+            b.off[i] = 0
+            i += 1
+            continue
+        seq = seq_at(b, i)
+        n = node_at(x, id)
+        if n.count:
+            link_after(s, b, n.last, seq)
+        else:
+            n.first = seq
+            if id:
+                x.n_subjects += 1
+        n.last = seq
+        n.count += 1        # totals are made at the end of the recovery
+        b.live += 1
+        size = slot_size(b, i)
+        b.live_bytes += size
+        if s.msgs == 0:
+            s.first_seq = seq
+        s.msgs += 1
+        s.bytes += size
+        s.last_seq = seq
+        if limited:
+            keep_limits(s, id)
+        i += 1
+
+
+cdef void index_settle(Index* x) noexcept nogil:
+    """After a recovery from sidecars: subjects without messages go, unused ids become free, totals are summed up."""
+    cdef uint32_t id
+    cdef Node* n
+    for id in range(1, x.n_nodes):
+        n = node_at(x, id)
+        if n.len and n.count == 0 and n.kid == 0:
+            node_prune(x, id)
+    x.free_node = 0
+    for id in range(x.n_nodes):
+        node_at(x, id).total = 0
+    id = x.n_nodes
+    while id > 1:
+        id -= 1
+        n = node_at(x, id)
+        if n.len == 0:
+            n.next = x.free_node
+            x.free_node = id
+    for id in range(x.n_nodes):
+        if node_at(x, id).count:
+            index_up(x, id, node_at(x, id).count)

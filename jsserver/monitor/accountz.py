@@ -1,0 +1,135 @@
+"""`/accountz` and `/accstatz`: accounts and what their connections moved."""
+
+import msgspec
+
+from jsserver.api.types import Wire, always
+from jsserver.clients import read_connection
+from jsserver.goformat import rfc3339_nano
+from jsserver.monitor.closed import ClosedConnections
+from jsserver.monitor.query import BadParameter, Query
+from jsserver.monitor.sources import Server
+from jsserver.monitor.subsz import SublistStats, add_stats
+
+
+class AccountInfo(Wire):
+    """An account."""
+
+    account_name: str
+    update_time: str
+    is_system: bool = False
+    expired: bool = always(False)
+    complete: bool = always(True)
+    jetstream_enabled: bool = always(False)
+    leafnode_connections: int = always(0)
+    client_connections: int = always(0)
+    subscriptions: int = always(0)
+    name_tag: str = ""
+    sublist_stats: SublistStats | None = None
+
+
+class Accountz(Wire):
+    """The page `/accountz`."""
+
+    server_id: str
+    now: str
+    system_account: str = ""
+    accounts: list[str] = msgspec.field(default_factory=list)
+    account_detail: AccountInfo | None = None
+
+
+class Moved(Wire):
+    """Messages and bytes."""
+
+    msgs: int = always(0)
+    bytes: int = always(0)
+
+
+class Data(Moved):
+    """Messages and bytes of clients, and by kind of the other peers, of which there are none."""
+
+    gateways: Moved = always(Moved())
+    routes: Moved = always(Moved())
+    leafs: Moved = always(Moved())
+
+
+class AccountStat(Wire):
+    """An account's connections; `sent` is what the server sent to them."""
+
+    acc: str
+    name: str
+    conns: int = always(0)
+    leafnodes: int = always(0)
+    total_conns: int = always(0)
+    num_subscriptions: int = always(0)
+    sent: Data = always(Data())
+    received: Data = always(Data())
+    slow_consumers: int = always(0)
+
+
+class Accstatz(Wire):
+    """The page `/accstatz`."""
+
+    server_id: str
+    now: str
+    account_statz: list[AccountStat] = always([])
+
+
+def accountz(server: Server, query: Query, now: int) -> Accountz:
+    """The names of all accounts, or one account."""
+    page = Accountz(
+        server_id=server.id, now=rfc3339_nano(now), system_account=server.system_account
+    )
+    wanted = query.text("acc")
+    if not wanted:
+        page.accounts = list(server.accounts)
+        return page
+    if wanted not in server.accounts:
+        raise BadParameter(f"Account {wanted} does not exist")
+    index = list(server.accounts).index(wanted)
+    stats = SublistStats()
+    add_stats(stats, server.plane, [wanted])
+    jetstream = server.jetstream
+    page.account_detail = AccountInfo(
+        account_name=wanted,
+        update_time=rfc3339_nano(server.config_loaded),
+        is_system=wanted == server.system_account,
+        jetstream_enabled=jetstream is not None and wanted in jetstream.dispatcher.accounts,
+        client_connections=sum(
+            read_connection(i).account_index == index for i in server.plane.connections()
+        ),
+        subscriptions=stats.num_subscriptions,
+        name_tag=wanted,
+        sublist_stats=stats,
+    )
+    return page
+
+
+def accstatz(server: Server, closed: ClosedConnections, query: Query, now: int) -> Accstatz:
+    """What the connections of each account moved; with `unused` of accounts without any too."""
+    unused = query.flag("unused")
+    stats = []
+    for index, name in enumerate(server.accounts):
+        ended = closed.totals(index)
+        sent = Data(msgs=ended.out_msgs, bytes=ended.out_bytes)
+        received = Data(msgs=ended.in_msgs, bytes=ended.in_bytes)
+        stats.append(
+            AccountStat(
+                acc=name,
+                name=name,
+                num_subscriptions=int(server.plane.sublist(name)["subs"]),
+                sent=sent,
+                received=received,
+                slow_consumers=ended.slow_consumers,
+            )
+        )
+    for item in server.plane.connections():
+        c = read_connection(item)
+        stat = stats[c.account_index]
+        stat.conns += 1
+        stat.total_conns += 1
+        stat.sent.msgs += c.out_msgs
+        stat.sent.bytes += c.out_bytes
+        stat.received.msgs += c.in_msgs
+        stat.received.bytes += c.in_bytes
+    shown = [s for s in stats if s.total_conns or unused]
+    return Accstatz(server_id=server.id, now=rfc3339_nano(now), account_statz=shown)

@@ -1,0 +1,259 @@
+"""`/connz`: connections, open and closed."""
+
+from collections.abc import Callable
+from enum import Enum
+
+import msgspec
+
+from jsserver.api.types import Wire, always
+from jsserver.auth import GLOBAL_ACCOUNT
+from jsserver.clients import Connection, read_connection
+from jsserver.goformat import MICROSECOND, MILLISECOND, duration, rfc3339_nano, uptime
+from jsserver.monitor.closed import ClosedConnections
+from jsserver.monitor.query import BadParameter, Paging, Query, clean
+from jsserver.monitor.sources import Server
+
+
+class SubDetail(Wire):
+    """A subscription in detail."""
+
+    account: str = ""
+    account_tag: str = ""
+    subject: str = always("")
+    qgroup: str = ""
+    sid: str = always("")
+    msgs: int = always(0)
+    max: int = 0
+    cid: int = always(0)
+
+
+class ConnInfo(Wire):
+    """A connection."""
+
+    cid: int = always(0)
+    kind: str = always("Client")
+    type: str = ""
+    ip: str = always("")
+    port: int = always(0)
+    start: str = always("")
+    last_activity: str = always("")
+    stop: str = ""
+    reason: str = ""
+    rtt: str = ""
+    uptime: str = always("")
+    idle: str = always("")
+    pending_bytes: int = always(0)
+    in_msgs: int = always(0)
+    out_msgs: int = always(0)
+    in_bytes: int = always(0)
+    out_bytes: int = always(0)
+    stalls: int = 0
+    subscriptions: int = always(0)
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    authorized_user: str = ""
+    account: str = ""
+    subscriptions_list: list[str] = msgspec.field(default_factory=list)
+    subscriptions_list_detail: list[SubDetail] = msgspec.field(default_factory=list)
+    name_tag: str = ""
+
+
+class Connz(Wire):
+    """The page."""
+
+    server_id: str
+    now: str
+    num_connections: int = always(0)
+    total: int = always(0)
+    offset: int = always(0)
+    limit: int = always(0)
+    connections: list[ConnInfo] | None = always(None)
+
+
+class State(Enum):
+    """Which connections are asked for."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    ANY = "any"
+
+
+STATES = {"open": State.OPEN, "closed": State.CLOSED, "any": State.ANY, "all": State.ANY}
+
+
+class Row:
+    """A connection on its way to the page; `stop` is 0 while it is open."""
+
+    __slots__ = ("c", "end", "stop", "user")
+
+    def __init__(self, c: Connection, stop: int, user: str) -> None:
+        self.c = c
+        self.stop = stop
+        self.end = stop or c.now
+        self.user = user
+
+
+SORTS: dict[str, tuple[Callable[[Row], int | str], bool]] = {
+    "cid": (lambda r: r.c.cid, False),
+    "start": (lambda r: r.c.start, False),
+    "subs": (lambda r: r.c.subscriptions, True),
+    "pending": (lambda r: r.c.pending, True),
+    "msgs_to": (lambda r: r.c.out_msgs, True),
+    "msgs_from": (lambda r: r.c.in_msgs, True),
+    "bytes_to": (lambda r: r.c.out_bytes, True),
+    "bytes_from": (lambda r: r.c.in_bytes, True),
+    "last": (lambda r: r.c.last_activity, True),
+    "idle": (lambda r: r.end - r.c.last_activity, True),
+    "uptime": (lambda r: r.end - r.c.start, False),
+    "stop": (lambda r: r.stop, True),
+    "reason": (lambda r: r.c.reason, False),
+    "rtt": (lambda r: r.c.rtt, True),
+}
+"""By name: the key, and whether the greatest comes first."""
+CLOSED_SORTS = ("stop", "reason")
+
+
+class Wanted:
+    """What a request asks for."""
+
+    def __init__(self, query: Query) -> None:
+        self.auth = query.flag("auth")
+        self.subs, self.detail = query.flag_or_detail("subs")
+        self.paging = Paging(query)
+        self.cid = query.unsigned("cid")
+        self.state = query.choice("state", STATES, State.OPEN)
+        self.user = query.text("user")
+        self.account = query.text("acc")
+        self.mqtt_client = query.text("mqtt_client")
+        self.sort = query.text("sort") or "cid"
+        if self.sort not in SORTS:
+            raise BadParameter(f"invalid sorting option: {self.sort}")
+        if self.sort in CLOSED_SORTS and self.state is not State.CLOSED:
+            raise BadParameter(f"sort by {self.sort} only valid on closed connections")
+        if self.cid:
+            self.paging.offset, self.paging.limit = 0, 1
+
+
+def connz(server: Server, closed: ClosedConnections, query: Query, now: int) -> Connz:
+    """The page of one request; `now` in ns since the epoch."""
+    wanted = Wanted(query)
+    page = Connz(
+        server_id=server.id,
+        now=rfc3339_nano(now),
+        offset=wanted.paging.offset,
+        limit=wanted.paging.limit,
+    )
+    if wanted.account and wanted.account not in server.accounts:
+        return page
+    page.total, rows = _rows(server, closed, wanted)
+    if wanted.user:
+        rows = [r for r in rows if r.user == wanted.user]
+    if wanted.mqtt_client:
+        rows = []
+    key, descending = SORTS[wanted.sort]
+    rows.sort(key=lambda r: r.c.cid)
+    rows.sort(key=key, reverse=descending)
+    accounts = server.accounts
+    shown = wanted.paging.cut(rows)
+    page.connections = [_info(row, accounts[row.c.account_index], wanted.auth) for row in shown]
+    page.num_connections = len(page.connections)
+    if wanted.subs:
+        _add_subscriptions(server, page.connections, wanted.detail)
+    return page
+
+
+def _rows(server: Server, closed: ClosedConnections, wanted: Wanted) -> tuple[int, list[Row]]:
+    """How many connections there are in the state and account, and those that may be shown."""
+    rows: list[Row] = []
+    total = 0
+    account = list(server.accounts).index(wanted.account) if wanted.account else None
+    if wanted.state is not State.CLOSED:
+        if wanted.cid and account is None:
+            total = server.plane.stats()["connections"]
+            item = server.plane.connection(wanted.cid)
+            items = [] if item is None else [item]
+        else:
+            items = list(server.plane.connections())
+            if account is not None:
+                items = [i for i in items if read_connection(i).account_index == account]
+            total = len(items)
+        rows = [Row(read_connection(i), 0, server.user(i[1])) for i in items]
+    if wanted.state is not State.OPEN:
+        ended = closed.kept()
+        if account is not None:
+            ended = [e for e in ended if e.connection.account_index == account]
+        total += len(ended)
+        rows += [Row(e.connection, e.stop, e.connection.user) for e in ended]
+    if wanted.cid:
+        rows = [r for r in rows if r.c.cid == wanted.cid]
+    return total, rows
+
+
+def rtt_text(ns: int) -> str:
+    """A round trip; between a microsecond and a millisecond in whole microseconds."""
+    if MICROSECOND < ns < MILLISECOND:
+        ns -= ns % MICROSECOND
+    return duration(ns)
+
+
+def _info(row: Row, account: str, auth: bool) -> ConnInfo:
+    c = row.c
+    info = ConnInfo(
+        cid=c.cid,
+        type="nats",
+        ip=c.ip,
+        port=c.port,
+        start=rfc3339_nano(c.start),
+        last_activity=rfc3339_nano(c.last_activity),
+        rtt=rtt_text(c.rtt),
+        uptime=uptime(max(row.end - c.start, 0)),
+        idle=uptime(max(row.end - c.last_activity, 0)),
+        pending_bytes=c.pending,
+        in_msgs=c.in_msgs,
+        out_msgs=c.out_msgs,
+        in_bytes=c.in_bytes,
+        out_bytes=c.out_bytes,
+        stalls=c.stalls,
+        subscriptions=c.subscriptions,
+        name=c.name,
+        lang=c.lang,
+        version=c.version,
+    )
+    if row.stop:
+        info.stop = rfc3339_nano(row.stop)
+        info.reason = c.reason
+    if auth:
+        info.authorized_user = clean(row.user)
+        info.account = "" if account == GLOBAL_ACCOUNT else account
+        info.name_tag = account
+    return info
+
+
+def _add_subscriptions(server: Server, shown: list[ConnInfo], detail: bool) -> None:
+    """Gives open connections their subscriptions; closed ones have none any more."""
+    open_ones = {info.cid: info for info in shown if not info.stop}
+    if not open_ones:
+        return
+    for _, cid, (_, delivered, most, _), (subject, queue, sid) in server.plane.subscriptions():
+        info = open_ones.get(cid)
+        if info is None:
+            continue
+        if not detail:
+            info.subscriptions_list.append(subject.decode("utf-8", "replace"))
+            continue
+        info.subscriptions_list_detail.append(sub_detail(cid, delivered, most, subject, queue, sid))
+
+
+def sub_detail(
+    cid: int, delivered: int, most: int, subject: bytes, queue: bytes, sid: bytes
+) -> SubDetail:
+    """A subscription of the data plane's snapshot, without its account."""
+    return SubDetail(
+        subject=subject.decode("utf-8", "replace"),
+        qgroup=queue.decode("utf-8", "replace"),
+        sid=sid.decode("utf-8", "replace"),
+        msgs=delivered,
+        max=most,
+        cid=cid,
+    )

@@ -1,0 +1,144 @@
+"""`/healthz`: whether the server, or one account, stream or consumer of it, does its work."""
+
+import logging
+
+import msgspec
+
+from jsserver.api.registry import Account
+from jsserver.api.types import Wire
+from jsserver.goformat import quote
+from jsserver.monitor.query import Query, clean
+from jsserver.monitor.sources import Server
+
+log = logging.getLogger(__name__)
+
+
+class HealthError(Wire):
+    """Something that is not as it should be."""
+
+    type: str
+    account: str = ""
+    stream: str = ""
+    consumer: str = ""
+    error: str = ""
+
+
+class Healthz(Wire):
+    """The page."""
+
+    status: str
+    error: str = ""
+    errors: list[HealthError] = msgspec.field(default_factory=list)
+
+
+class Verdict(msgspec.Struct):
+    """An HTTP status and what is wrong; nothing if it is 200."""
+
+    code: int
+    errors: list[HealthError]
+
+
+class Wanted:
+    """What a request asks for."""
+
+    def __init__(self, query: Query) -> None:
+        deprecated = query.flag("js-enabled")
+        self.enabled_only = query.flag("js-enabled-only") or deprecated
+        if deprecated:
+            log.warning("Healthcheck: js-enabled deprecated, use js-enabled-only instead")
+        self.server_only = query.flag("js-server-only")
+        query.flag("js-meta-only")  # without a cluster there is no meta layer to wait for
+        self.details = query.flag("details")
+        self.account = clean(query.text("account"))
+        self.stream = clean(query.text("stream"))
+        self.consumer = clean(query.text("consumer"))
+
+
+def healthz(server: Server, query: Query) -> tuple[int, Healthz]:
+    """HTTP status and page of one request."""
+    wanted = Wanted(query)
+    verdict = _judge(server, wanted)
+    if verdict.code == 200:
+        return 200, Healthz(status="ok")
+    first = verdict.errors[0].error
+    log.warning("Healthcheck failed: %s", quote(first))
+    if wanted.details:
+        return verdict.code, Healthz(status="error", errors=verdict.errors)
+    status = "error" if verdict.code in (400, 500) else "unavailable"
+    return verdict.code, Healthz(status=status, error=first)
+
+
+def _failed(code: int, type: str, error: str, **names: str) -> Verdict:
+    return Verdict(code, [HealthError(type=type, error=error, **names)])
+
+
+def _judge(server: Server, wanted: Wanted) -> Verdict:
+    if wanted.stream and not wanted.account:
+        text = '"account" must not be empty when checking stream health'
+        return _failed(400, "BAD_REQUEST", text)
+    if wanted.consumer and not wanted.stream:
+        text = '"stream" must not be empty when checking consumer health'
+        return _failed(400, "BAD_REQUEST", text)
+    if not server.accepting:
+        text = "failed to be ready for connections after 1ms: server"
+        return _failed(500, "CONNECTION", text)
+    if wanted.server_only or not server.options.jetstream.enabled:
+        return Verdict(200, [])
+    if server.jetstream is None:
+        return _failed(503, "JETSTREAM", "JetStream not enabled (10076)")
+    if wanted.enabled_only:
+        return Verdict(200, [])
+    accounts = server.jetstream.dispatcher.accounts
+    if not wanted.account:
+        errors = [e for account in list(accounts.values()) for e in _unrecovered(account)]
+        return Verdict(503 if errors else 200, errors)
+    account = accounts.get(wanted.account)
+    if account is None:
+        text = f"JetStream account {quote(wanted.account)} not found"
+        return _failed(404, "ACCOUNT", text, account=wanted.account)
+    if not wanted.stream:
+        errors = _unrecovered(account)
+        return Verdict(503 if errors else 200, errors)
+    return _judge_stream(account, wanted)
+
+
+def _judge_stream(account: Account, wanted: Wanted) -> Verdict:
+    names = {"account": wanted.account, "stream": wanted.stream}
+    if wanted.stream in account.offline:
+        return Verdict(503, [_stream_error(account.name, wanted.stream)])
+    stream = account.streams.get(wanted.stream)
+    if stream is None:
+        text = f"JetStream stream {quote(wanted.stream)} not found on account "
+        return _failed(404, "STREAM", text + quote(wanted.account), **names)
+    if not wanted.consumer:
+        errors = [_consumer_error(account.name, stream.name, c) for c in list(stream.offline)]
+        return Verdict(503 if errors else 200, errors)
+    if wanted.consumer in stream.offline:
+        return Verdict(503, [_consumer_error(account.name, stream.name, wanted.consumer)])
+    if wanted.consumer not in stream.consumers:
+        text = (
+            f"JetStream consumer {quote(wanted.consumer)} not found for stream "
+            f"{quote(wanted.stream)} on account {quote(wanted.account)}"
+        )
+        return _failed(404, "CONSUMER", text, **names, consumer=wanted.consumer)
+    return Verdict(200, [])
+
+
+def _unrecovered(account: Account) -> list[HealthError]:
+    """What was on disk and cannot be served."""
+    errors = [_stream_error(account.name, name) for name in list(account.offline)]
+    for stream in list(account.streams.values()):
+        errors += [_consumer_error(account.name, stream.name, c) for c in list(stream.offline)]
+    return errors
+
+
+def _stream_error(account: str, stream: str) -> HealthError:
+    text = f"JetStream stream '{account} > {stream}' could not be recovered"
+    return HealthError(type="STREAM", account=account, stream=stream, error=clean(text))
+
+
+def _consumer_error(account: str, stream: str, consumer: str) -> HealthError:
+    text = f"JetStream consumer '{account} > {stream} > {consumer}' could not be recovered"
+    return HealthError(
+        type="CONSUMER", account=account, stream=stream, consumer=consumer, error=clean(text)
+    )

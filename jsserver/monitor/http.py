@@ -1,0 +1,341 @@
+"""A small HTTP/1.1 server for pages that are made in one piece: keep-alive, limits, timeouts.
+
+Sockets live in the event loop. Pages are made in one thread of their own, so that a page of many
+connections does not hold up the loop; requests of one connection are answered in order.
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
+from http import HTTPStatus
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+log = logging.getLogger(__name__)
+
+MAX_HEAD_BYTES = 64 * 1024
+"""Request line and headers together; a request with more gets 431."""
+MAX_BODY_BYTES = 256 * 1024
+"""A body up to this size is read and dropped; a larger one ends the connection."""
+MAX_CONNECTIONS = 256
+"""Open connections; one more gets 503."""
+HEAD_SECONDS = 10.0
+"""From a request's first byte to the end of its headers, and for its body."""
+IDLE_SECONDS = 180.0
+"""Between requests of one connection."""
+WRITE_SECONDS = 30.0
+"""For a client to take an answer."""
+LINGER_SECONDS = 1.0
+"""After an answer that ends the connection, for input still on its way: closing over unread input
+would reset the connection, and the answer would be lost."""
+
+TEXT = "text/plain; charset=utf-8"
+
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VERSION = re.compile(rb"HTTP/(\d)\.(\d)")
+_BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
+
+
+class Request(msgspec.Struct, kw_only=True):
+    """A request without its body."""
+
+    method: str
+    path: str
+    """Decoded; bytes that are no UTF-8 as lone surrogates."""
+    query: str
+    """As it came, without the question mark."""
+    keep_alive: bool
+    http10: bool
+    body_bytes: int
+    """Bytes of the body that follow; -1: the connection cannot be used any further."""
+
+
+class Response(msgspec.Struct, kw_only=True):
+    """A whole answer."""
+
+    status: int = 200
+    content_type: str = TEXT
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+
+
+Handler = Callable[[Request], Response]
+
+
+class BadRequest(Exception):
+    """A request that cannot be served; ends its connection."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+def phrase(status: int) -> str:
+    """The standard words for a status."""
+    return HTTPStatus(status).phrase
+
+
+def parse_head(head: bytes) -> Request:
+    """A request from its line and headers, without the empty line; BadRequest if it is none."""
+    line, *header_lines = head.replace(b"\r\n", b"\n").split(b"\n")
+    parts = line.split(b" ")
+    version = _VERSION.fullmatch(parts[-1])
+    if len(parts) != 3 or version is None or not _TOKEN.fullmatch(parts[0]):
+        raise BadRequest(400, "malformed request line")
+    if version[1] != b"1":
+        raise BadRequest(505, "unsupported protocol version")
+    http10 = version[2] == b"0"
+    headers = _headers(header_lines)
+    hosts = headers.get(b"host", [])
+    if not hosts and not http10:
+        raise BadRequest(400, "missing required Host header")
+    if len(hosts) > 1:
+        raise BadRequest(400, "too many Host headers")
+    path, query = _target(parts[1])
+    words = {w.strip().lower() for v in headers.get(b"connection", []) for w in v.split(b",")}
+    return Request(
+        method=parts[0].decode("ascii"),
+        path=path,
+        query=query,
+        keep_alive=b"keep-alive" in words if http10 else b"close" not in words,
+        http10=http10,
+        body_bytes=_body_bytes(headers),
+    )
+
+
+def _headers(lines: list[bytes]) -> dict[bytes, list[bytes]]:
+    headers: dict[bytes, list[bytes]] = msgspec.field(default_factory=dict)
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if not colon:
+            raise BadRequest(400, "malformed header line")
+        if not _TOKEN.fullmatch(name):
+            raise BadRequest(400, "invalid header name")
+        if b"\0" in value or b"\r" in value:
+            raise BadRequest(400, "invalid header value")
+        headers.setdefault(name.lower(), []).append(value.strip(b" \t"))
+    return headers
+
+
+def _target(raw: bytes) -> tuple[str, str]:
+    """Path and query of a request target: `/path?query`, `http://host/path?query`, or `*`."""
+    if any(c <= 0x20 or c == 0x7F for c in raw):
+        raise BadRequest(400, "malformed request target")
+    if raw[:7].lower() == b"http://":
+        raw = b"/" + raw[7:].partition(b"/")[2]
+    path, _, query = raw.partition(b"?")
+    if not path.startswith(b"/") and path != b"*":
+        raise BadRequest(400, "malformed request target")
+    if _BROKEN_ESCAPE.search(path):
+        raise BadRequest(400, "broken escape in the path")
+    decoded = unquote_to_bytes(path).decode("utf-8", "surrogateescape")
+    return decoded, query.decode("utf-8", "surrogateescape")
+
+
+def _body_bytes(headers: dict[bytes, list[bytes]]) -> int:
+    expected = headers.get(b"expect", [])
+    if any(e.lower() != b"100-continue" for e in expected):
+        raise BadRequest(417, "unknown expectation")
+    codings = headers.get(b"transfer-encoding", [])
+    if any(c.lower() != b"chunked" for c in codings):
+        raise BadRequest(501, "unsupported transfer encoding")
+    lengths = set(headers.get(b"content-length", []))
+    if len(lengths) > 1 or any(not n.isdigit() for n in lengths):
+        raise BadRequest(400, "bad Content-Length")
+    # No page reads a body, so none is asked for and chunks are not decoded.
+    if codings or expected:
+        return -1
+    digits = lengths.pop().lstrip(b"0") if lengths else b""
+    if len(digits) > 9 or int(digits or b"0") > MAX_BODY_BYTES:
+        return -1
+    return int(digits or b"0")
+
+
+class HttpServer:
+    """Serves one listening socket; `handler` is called in a thread of the server's own."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        head_seconds: float = HEAD_SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        self._handler = handler
+        self._head_seconds = head_seconds
+        self._idle_seconds = idle_seconds
+        self._max_connections = max_connections
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="monitor")
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, listener: socket.socket) -> None:
+        """Serves the socket from now on."""
+        self._server = await asyncio.start_server(
+            self._connected, sock=listener, limit=MAX_HEAD_BYTES
+        )
+
+    async def close(self) -> None:
+        """Stops listening and cuts all connections."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._thread.shutdown(wait=False)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            with contextlib.suppress(OSError, TimeoutError):
+                if len(self._tasks) > self._max_connections:
+                    await self._refuse(reader, writer, BadRequest(503, "too many connections"))
+                else:
+                    await self._serve(_Connection(reader), writer)
+        except asyncio.CancelledError:
+            pass  # the server is closing
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _serve(self, connection: "_Connection", writer: asyncio.StreamWriter) -> None:
+        while True:
+            try:
+                head = await connection.head(self._idle_seconds, self._head_seconds)
+                if head is None:
+                    return
+                request = parse_head(head)
+            except BadRequest as error:
+                await self._refuse(connection.reader, writer, error)
+                return
+            keep = request.keep_alive and request.body_bytes >= 0
+            if keep:
+                await connection.skip(request.body_bytes, self._head_seconds)
+            loop = asyncio.get_running_loop()
+            response = await loop.run_in_executor(self._thread, self._answer, request)
+            await self._write(writer, _encode(request, response, keep))
+            if not keep:
+                await _linger(connection.reader, writer)
+                return
+
+    def _answer(self, request: Request) -> Response:
+        try:
+            return self._handler(request)
+        except Exception:
+            log.exception("Monitoring request for %r failed", request.path)
+            text = "500 Internal Server Error: see the server's log"
+            return Response(status=500, body=text.encode())
+
+    async def _write(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        writer.write(data)
+        try:
+            async with asyncio.timeout(WRITE_SECONDS):
+                await writer.drain()
+        except TimeoutError:
+            writer.transport.abort()
+            raise
+
+    async def _refuse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, error: BadRequest
+    ) -> None:
+        text = f"{error.status} {phrase(error.status)}: {error.reason}"
+        head = (
+            f"HTTP/1.1 {error.status} {phrase(error.status)}\r\nContent-Type: {TEXT}\r\n"
+            f"Content-Length: {len(text)}\r\nConnection: close\r\n\r\n"
+        )
+        await self._write(writer, (head + text).encode("ascii"))
+        await _linger(reader, writer)
+
+
+class _Connection:
+    """The input of a connection: heads and bodies one after another."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self.reader = reader
+        self._buffer = bytearray()
+
+    async def head(self, idle_seconds: float, head_seconds: float) -> bytes | None:
+        """The next request's head; None if the client closed or stayed silent."""
+        if not self._buffer:
+            try:
+                async with asyncio.timeout(idle_seconds):
+                    if not await self._more():
+                        return None
+            except TimeoutError:
+                return None
+        searched = 0
+        try:
+            async with asyncio.timeout(head_seconds):
+                while True:
+                    found = _END_OF_HEAD.search(self._buffer, searched)
+                    if found is not None:
+                        break
+                    if len(self._buffer) > MAX_HEAD_BYTES:
+                        raise BadRequest(431, f"more than {MAX_HEAD_BYTES} bytes of headers")
+                    searched = max(len(self._buffer) - 3, 0)
+                    if not await self._more():
+                        return None
+        except TimeoutError:
+            raise BadRequest(408, "the headers took too long") from None
+        head = bytes(self._buffer[: found.start()])
+        if len(head) > MAX_HEAD_BYTES:
+            raise BadRequest(431, f"more than {MAX_HEAD_BYTES} bytes of headers")
+        del self._buffer[: found.end()]
+        return head
+
+    async def skip(self, n: int, seconds: float) -> None:
+        """Drops a body; TimeoutError if it does not come."""
+        async with asyncio.timeout(seconds):
+            while n > len(self._buffer):
+                n -= len(self._buffer)
+                self._buffer.clear()
+                if not await self._more():
+                    return
+        del self._buffer[:n]
+
+    async def _more(self) -> bool:
+        data = await self.reader.read(16 * 1024)
+        self._buffer += data
+        return bool(data)
+
+
+def _encode(request: Request, response: Response, keep: bool) -> bytes:
+    status = response.status
+    lines = [f"HTTP/1.{0 if request.http10 else 1} {status} {phrase(status)}"]
+    lines += [f"{name}: {value}" for name, value in response.headers]
+    lines.append(f"Content-Type: {response.content_type}")
+    lines.append(f"Date: {formatdate(time.time(), usegmt=True)}")
+    lines.append(f"Content-Length: {len(response.body)}")
+    if not keep:
+        lines.append("Connection: close")
+    elif request.http10:
+        lines.append("Connection: keep-alive")
+    head = "\r\n".join(lines).encode("utf-8", "surrogateescape") + b"\r\n\r\n"
+    return head if request.method == "HEAD" else head + response.body
+
+
+async def _linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Says that no more comes and waits a moment for the client to end."""
+    if writer.can_write_eof():
+        writer.write_eof()
+    dropped = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_SECONDS):
+            while dropped < MAX_BODY_BYTES:
+                data = await reader.read(16 * 1024)
+                if not data:
+                    return
+                dropped += len(data)

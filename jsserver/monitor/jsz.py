@@ -1,0 +1,268 @@
+"""`/jsz`: JetStream's use, streams and consumers; and what `/varz` shows of it."""
+
+import msgspec
+
+from jsserver.api.account import API_LEVEL
+from jsserver.api.backend import StoreError
+from jsserver.api.consumer_api import consumer_info
+from jsserver.api.dispatch import Dispatcher
+from jsserver.api.registry import Account, Stream
+from jsserver.api.responses import ApiStats, ClusterInfo, ConsumerInfo, StreamStateInfo
+from jsserver.api.stream_api import stream_state
+from jsserver.api.types import StreamConfig, Wire, always
+from jsserver.config.options import Options
+from jsserver.goformat import rfc3339_nano
+from jsserver.monitor.query import Paging, Query
+from jsserver.monitor.sources import JetStream, Server
+
+UNSIGNED = (1 << 64) - 1
+
+
+class JetStreamConfig(Wire):
+    """What JetStream was configured to; sizes in bytes, durations in ns."""
+
+    max_memory: int = always(0)
+    max_storage: int = always(0)
+    store_dir: str = ""
+    sync_interval: int = 0
+    sync_always: bool = False
+    domain: str = ""
+    unique_tag: str = ""
+    strict: bool = False
+
+
+class JetStreamLimits(Wire):
+    """Limits of what clients may configure."""
+
+    max_request_batch: int = 0
+    max_ack_pending: int = 0
+    max_ha_assets: int = 0
+    max_duplicate_window: int = 0
+
+
+class JetStreamStats(Wire):
+    """What is in use, in bytes and requests."""
+
+    memory: int = always(0)
+    storage: int = always(0)
+    reserved_memory: int = always(0)
+    reserved_storage: int = always(0)
+    accounts: int = always(0)
+    ha_assets: int = always(0)
+    api: ApiStats = always(ApiStats())
+
+
+class JetStreamVarz(Wire):
+    """JetStream on `/varz`; empty when it is off."""
+
+    config: JetStreamConfig | None = None
+    stats: JetStreamStats | None = None
+    limits: JetStreamLimits | None = None
+
+
+class StreamDetail(Wire):
+    """A stream."""
+
+    name: str
+    created: str
+    cluster: ClusterInfo | None = None
+    config: StreamConfig | None = None
+    state: StreamStateInfo | None = None
+    consumer_detail: list[ConsumerInfo] = msgspec.field(default_factory=list)
+
+
+class AccountDetail(Wire):
+    """An account; what it may take at most shows as reserved."""
+
+    name: str
+    id: str
+    memory: int = always(0)
+    storage: int = always(0)
+    reserved_memory: int = always(0)
+    reserved_storage: int = always(0)
+    accounts: int = always(0)
+    ha_assets: int = always(0)
+    api: ApiStats = always(ApiStats())
+    stream_detail: list[StreamDetail] = msgspec.field(default_factory=list)
+
+
+class Jsz(JetStreamStats, kw_only=True):
+    """The page."""
+
+    server_id: str
+    now: str
+    disabled: bool = False
+    config: JetStreamConfig = always(JetStreamConfig())
+    limits: JetStreamLimits | None = None
+    streams: int = always(0)
+    streams_leader: int = 0
+    consumers: int = always(0)
+    consumers_leader: int = 0
+    messages: int = always(0)
+    bytes: int = always(0)
+    account_details: list[AccountDetail] = msgspec.field(default_factory=list)
+    total: int = always(0)
+
+
+class Wanted:
+    """What a request asks for."""
+
+    def __init__(self, query: Query) -> None:
+        self.accounts = query.flag("accounts")
+        self.streams = query.flag("streams")
+        self.consumers = query.flag("consumers")
+        # Without mirrors and sources there are no direct consumers; alone there is one leader.
+        query.flag("direct-consumers")
+        self.config = query.flag("config")
+        self.paging = Paging(query)
+        query.flag("leader-only")
+        self.raft = query.flag("raft")
+        query.flag("stream-leader-only")
+        self.account = query.text("acc")
+        self.streams |= self.consumers
+        self.accounts |= self.streams
+
+
+def config_of(jetstream: JetStream, options: Options) -> JetStreamConfig:
+    """What JetStream was configured to."""
+    js = options.jetstream
+    return JetStreamConfig(
+        max_memory=jetstream.max_memory,
+        max_storage=jetstream.max_store,
+        store_dir=str(jetstream.store.path),
+        sync_interval=js.sync_interval or 0,
+        sync_always=not js.sync_interval,
+        domain=js.domain,
+        unique_tag=js.unique_tag,
+        strict=js.strict,
+    )
+
+
+def limits_of(options: Options) -> JetStreamLimits:
+    """The configured limits."""
+    limits = options.jetstream.limits
+    return JetStreamLimits(
+        max_request_batch=limits.max_request_batch,
+        max_ack_pending=limits.max_ack_pending,
+        max_ha_assets=limits.max_ha_assets,
+        max_duplicate_window=limits.duplicate_window,
+    )
+
+
+def add_stats(into: JetStreamStats, dispatcher: Dispatcher) -> None:
+    """Sums up all accounts."""
+    shared = dispatcher.shared
+    api = ApiStats(level=API_LEVEL)
+    for account in list(dispatcher.accounts.values()):
+        usage = shared.engine.usage(account.name)
+        into.memory += usage.memory
+        into.storage += usage.storage
+        into.accounts += 1
+        api.total += account.stats.total
+        api.errors += account.stats.errors
+        api.inflight += account.stats.inflight
+    into.reserved_memory = shared.reserved.memory
+    into.reserved_storage = shared.reserved.storage
+    into.api = api
+
+
+def jetstream_varz(server: Server) -> JetStreamVarz:
+    """The part of `/varz`."""
+    if server.jetstream is None:
+        return JetStreamVarz()
+    stats = JetStreamStats()
+    add_stats(stats, server.jetstream.dispatcher)
+    return JetStreamVarz(
+        config=config_of(server.jetstream, server.options),
+        stats=stats,
+        limits=limits_of(server.options),
+    )
+
+
+def jsz(server: Server, query: Query, now: int) -> Jsz:
+    """The page of one request; `now` in ns since the epoch."""
+    wanted = Wanted(query)
+    page = Jsz(server_id=server.id, now=rfc3339_nano(now))
+    jetstream = server.jetstream
+    if jetstream is None:
+        page.disabled = True
+        return page
+    page.config = config_of(jetstream, server.options)
+    page.limits = limits_of(server.options)
+    dispatcher = jetstream.dispatcher
+    add_stats(page, dispatcher)
+    accounts = sorted(list(dispatcher.accounts.values()), key=lambda a: a.name)
+    page.total = len(accounts)
+    for account in accounts:
+        for stream in list(account.streams.values()):
+            _count(page, stream)
+    if wanted.raft:
+        page.streams_leader = page.streams
+        page.consumers_leader = page.consumers
+    if wanted.account:
+        accounts = [a for a in accounts if a.name == wanted.account]
+    elif wanted.accounts:
+        accounts = wanted.paging.cut(accounts)
+    else:
+        accounts = []
+    page.account_details = [_account(dispatcher, a, wanted, server.name) for a in accounts]
+    return page
+
+
+def _count(page: Jsz, stream: Stream) -> None:
+    try:
+        state = stream.handle.state()
+    except StoreError:
+        return  # deleted just now
+    page.streams += 1
+    page.consumers += len(stream.consumers)
+    page.messages += state.messages
+    page.bytes += state.bytes
+
+
+def _account(
+    dispatcher: Dispatcher, account: Account, wanted: Wanted, leader: str
+) -> AccountDetail:
+    usage = dispatcher.shared.engine.usage(account.name)
+    stats = account.stats
+    detail = AccountDetail(
+        name=account.name,
+        id=account.name,
+        memory=usage.memory,
+        storage=usage.storage,
+        reserved_memory=account.limits.max_memory & UNSIGNED,
+        reserved_storage=account.limits.max_storage & UNSIGNED,
+        api=ApiStats(total=stats.total, errors=stats.errors, inflight=stats.inflight),
+    )
+    if wanted.streams:
+        for stream in list(account.streams.values()):
+            found = _stream(dispatcher, stream, wanted, leader)
+            if found is not None:
+                detail.stream_detail.append(found)
+    return detail
+
+
+def _stream(
+    dispatcher: Dispatcher, stream: Stream, wanted: Wanted, leader: str
+) -> StreamDetail | None:
+    try:
+        state = stream_state(stream)
+    except StoreError:
+        return None  # deleted just now
+    detail = StreamDetail(
+        name=stream.name,
+        created=rfc3339_nano(stream.created),
+        cluster=ClusterInfo(leader=leader),
+        config=stream.config if wanted.config else None,
+        state=state,
+    )
+    if wanted.consumers:
+        for consumer in list(stream.consumers.values()):
+            try:
+                info = consumer_info(dispatcher.shared, stream, consumer, listed=True)
+            except StoreError:
+                continue  # deleted just now
+            if not wanted.config:
+                info.config = None
+            detail.consumer_detail.append(info)
+    return detail

@@ -1,0 +1,36 @@
+"""Monitoring of one server: its listener, its pages, and the connections it keeps for them."""
+
+import socket
+
+from jsserver.clients import Connection
+from jsserver.monitor.closed import ClosedConnections
+from jsserver.monitor.http import HttpServer
+from jsserver.monitor.pages import Pages
+from jsserver.monitor.sources import Server
+from jsserver.sockets import bound_port, open_listener
+
+
+class Monitor:
+    """start() and close() frame its life in the server's event loop."""
+
+    def __init__(self, server: Server) -> None:
+        options = server.options
+        self.host = options.http_host or options.host
+        self.port = options.http_port
+        self._closed = ClosedConnections(options.max_closed_clients)
+        self._http = HttpServer(Pages(server, self._closed).answer)
+        self._listener: socket.socket | None = None
+
+    async def start(self) -> None:
+        """Opens the listener, `port` being the real one afterwards; OSError if that fails."""
+        self._listener = open_listener(self.host, self.port)
+        self.port = bound_port(self._listener)
+        await self._http.start(self._listener)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Takes a connection that has ended."""
+        self._closed.add(connection)
+
+    async def close(self) -> None:
+        """Stops listening and cuts the connections."""
+        await self._http.close()

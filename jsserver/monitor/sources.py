@@ -1,0 +1,116 @@
+"""What the pages need to know, as protocols that the running server fulfils.
+
+Everything here is called in the monitoring thread: an answer is a snapshot, made in a moment.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from jsserver.api.dispatch import Dispatcher
+from jsserver.config.options import Options
+
+Item = tuple[int, int, tuple[int, ...], tuple[bytes, ...]]
+"""A snapshot of the data plane: (kind, cid, numbers, texts)."""
+
+
+class Plane(Protocol):
+    """The data plane; every method takes its lock for a moment."""
+
+    def stats(self) -> Mapping[str, int]:
+        """Counters of the whole."""
+
+    def sublist(self, account: str) -> Mapping[str, float]:
+        """Counters of an account's subscriptions."""
+
+    def connections(self) -> Sequence[Item]:
+        """Open connections, as `read_connection` takes them."""
+
+    def connection(self, cid: int) -> Item | None:
+        """One open connection."""
+
+    def subscriptions(self) -> Sequence[Item]:
+        """(kind, cid, (account index, delivered, max, internal), (subject, queue, sid)) of each."""
+
+
+class StoreFolder(Protocol):
+    """Where JetStream keeps its files."""
+
+    @property
+    def path(self) -> Path:
+        """The folder with the accounts' folders."""
+
+
+class JetStream(Protocol):
+    """JetStream of the server, once it is enabled; sizes in bytes."""
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """The API with its accounts, streams and consumers."""
+
+    @property
+    def store(self) -> StoreFolder:
+        """The store."""
+
+    @property
+    def max_memory(self) -> int:
+        """The most that memory streams may take."""
+
+    @property
+    def max_store(self) -> int:
+        """The most that file streams may take."""
+
+
+class Server(Protocol):
+    """The server that is watched; times in ns since the epoch."""
+
+    @property
+    def id(self) -> str:
+        """The public key that names it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def options(self) -> Options:
+        """What it was started with, as it is now in force."""
+
+    @property
+    def port(self) -> int:
+        """Where clients connect."""
+
+    @property
+    def auth_required(self) -> bool:
+        """Whether clients must prove anything."""
+
+    @property
+    def started(self) -> int:
+        """When it started."""
+
+    @property
+    def config_loaded(self) -> int:
+        """When it took its configuration."""
+
+    @property
+    def accepting(self) -> bool:
+        """Whether it takes connections: not before it is ready, not while it shuts down."""
+
+    @property
+    def plane(self) -> Plane:
+        """Its data plane."""
+
+    @property
+    def jetstream(self) -> JetStream | None:
+        """None unless it is enabled."""
+
+    @property
+    def accounts(self) -> Sequence[str]:
+        """Names of the accounts; the position is the data plane's number."""
+
+    @property
+    def system_account(self) -> str:
+        """The system account's name, "" without one."""
+
+    def user(self, cid: int) -> str:
+        """Who is behind an open connection, as monitoring may show it; "" for nobody special."""

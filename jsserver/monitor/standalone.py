@@ -1,0 +1,53 @@
+"""`/routez`, `/gatewayz`, `/leafz`: what a server without peers shows there."""
+
+from jsserver.api.types import Wire, always
+from jsserver.goformat import rfc3339_nano
+from jsserver.monitor.query import Query
+from jsserver.monitor.sources import Server
+
+
+class Routez(Wire):
+    """The page `/routez`."""
+
+    server_id: str
+    server_name: str
+    now: str
+    num_routes: int = always(0)
+    routes: list[str] = always([])
+
+
+class Gatewayz(Wire):
+    """The page `/gatewayz`."""
+
+    server_id: str
+    now: str
+    outbound_gateways: dict[str, str] = always({})
+    inbound_gateways: dict[str, str] = always({})
+
+
+class Leafz(Wire):
+    """The page `/leafz`."""
+
+    server_id: str
+    now: str
+    leafnodes: int = always(0)
+    leafs: list[str] = always([])
+
+
+def routez(server: Server, query: Query, now: int) -> Routez:
+    """No routes."""
+    query.flag_or_detail("subs")
+    return Routez(server_id=server.id, server_name=server.name, now=rfc3339_nano(now))
+
+
+def gatewayz(server: Server, query: Query, now: int) -> Gatewayz:
+    """No gateways."""
+    query.flag_or_detail("subs")
+    query.flag("accs")
+    return Gatewayz(server_id=server.id, now=rfc3339_nano(now))
+
+
+def leafz(server: Server, query: Query, now: int) -> Leafz:
+    """No leafnodes."""
+    query.flag("subs")
+    return Leafz(server_id=server.id, now=rfc3339_nano(now))

@@ -1,0 +1,103 @@
+"""`/subsz`: subscriptions, the server's own included, and counters of the sublists."""
+
+import msgspec
+
+from jsserver.api.types import Wire, always
+from jsserver.cext.bytes import subject_is_literal, subject_is_valid, subject_matches
+from jsserver.goformat import rfc3339_nano
+from jsserver.monitor.connz import SubDetail, sub_detail
+from jsserver.monitor.query import BadParameter, Paging, Query
+from jsserver.monitor.sources import Plane, Server
+
+
+class SublistStats(Wire):
+    """Counters of one sublist, or of several together."""
+
+    num_subscriptions: int = always(0)
+    num_cache: int = always(0)
+    num_inserts: int = always(0)
+    num_removes: int = always(0)
+    num_matches: int = always(0)
+    cache_hit_rate: float = always(0)
+    max_fanout: int = always(0)
+    avg_fanout: float = always(0)
+
+
+class _Head(Wire):
+    server_id: str
+    now: str
+
+
+class Subsz(SublistStats, _Head):
+    """The page."""
+
+    total: int = always(0)
+    offset: int = always(0)
+    limit: int = always(0)
+    subscriptions_list: list[SubDetail] = msgspec.field(default_factory=list)
+
+
+def subsz(server: Server, query: Query, now: int) -> Subsz:
+    """The page of one request; `now` in ns since the epoch."""
+    subs = query.flag("subs")
+    paging = Paging(query)
+    wanted = query.text("acc")
+    test = query.text("test").encode("utf-8", "surrogateescape")
+    if test and not (_publishable(test)):
+        raise BadParameter(
+            "invalid test subject, must be valid publish subject: " + query.text("test")
+        )
+    names = list(server.accounts)
+    chosen = [n for n in names if not wanted or n == wanted]
+    page = Subsz(
+        server_id=server.id, now=rfc3339_nano(now), offset=paging.offset, limit=paging.limit
+    )
+    add_stats(page, server.plane, chosen)
+    if subs:
+        found = _list(server, names, wanted, test)
+        page.total = len(found)
+        page.subscriptions_list = paging.cut(found)
+    return page
+
+
+def _publishable(subject: bytes) -> bool:
+    # A blank cannot occur in a subject, but asking whether somebody would get it does no harm.
+    return subject_is_valid(subject.replace(b" ", b"_")) and subject_is_literal(subject)
+
+
+def _list(server: Server, names: list[str], wanted: str, test: bytes) -> list[SubDetail]:
+    found = []
+    for _, cid, (index, delivered, most, _), (subject, *rest) in server.plane.subscriptions():
+        account = names[index] if index < len(names) else ""
+        if wanted and account != wanted:
+            continue
+        if test and not subject_matches(subject, test):
+            continue
+        detail = sub_detail(cid, delivered, most, subject, *rest)
+        detail.account = detail.account_tag = account
+        found.append(detail)
+    return found
+
+
+def whole(value: float) -> float:
+    """The number, as an integer if it is one: JSON of 1.0 is `1`."""
+    return int(value) if value == int(value) else value
+
+
+def add_stats(into: SublistStats, plane: Plane, accounts: list[str]) -> None:
+    """Sums up the sublists of accounts."""
+    hits = fanouts = 0.0
+    for name in accounts:
+        stats = plane.sublist(name)
+        into.num_subscriptions += int(stats["subs"])
+        into.num_cache += int(stats["cache"])
+        into.num_inserts += int(stats["inserts"])
+        into.num_removes += int(stats["removes"])
+        into.num_matches += int(stats["matches"])
+        into.max_fanout = max(into.max_fanout, int(stats["max_fanout"]))
+        hits += stats["cache_hits"]
+        fanouts += stats["avg_fanout"] * stats["cache"]
+    if into.num_matches:
+        into.cache_hit_rate = whole(hits / into.num_matches)
+    if into.num_cache:
+        into.avg_fanout = whole(fanouts / into.num_cache)

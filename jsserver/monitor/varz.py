@@ -1,0 +1,169 @@
+"""`/varz`: the server as a whole."""
+
+import os
+
+import msgspec
+
+from jsserver import NATS_VERSION
+from jsserver.api.types import Wire, always
+from jsserver.goformat import rfc3339_nano, uptime
+from jsserver.info import GO
+from jsserver.monitor.jsz import JetStreamVarz, jetstream_varz
+from jsserver.monitor.process import ProcessUsage
+from jsserver.monitor.sources import Server
+from jsserver.monitor.subsz import whole
+
+TLS_TIMEOUT_SECONDS = 2
+"""The default; there are no TLS listeners to give another."""
+
+
+class Nothing(Wire):
+    """A part of the server that it does not have."""
+
+
+class FeatureFlags(Wire):
+    """Options of later releases, all off."""
+
+    js_ack_fc_v2: bool = always(False)
+    js_raft_delete_range: bool = always(False)
+
+
+class PeerCounts(Wire):
+    """A count for each kind of peer."""
+
+    clients: int = always(0)
+    routes: int = always(0)
+    gateways: int = always(0)
+    leafs: int = always(0)
+
+
+class DiskWaits(Wire):
+    """Waits for a free disk slot, of which this server has as many as it wants."""
+
+    waiters: int = always(0)
+    waits: int = always(0)
+    wait_time: int = always(0)
+    max_wait_time: int = always(0)
+
+
+class Varz(Wire, kw_only=True):
+    """The page; durations in ns, sizes in bytes."""
+
+    server_id: str
+    server_name: str
+    version: str = always(NATS_VERSION)
+    proto: int = always(1)
+    go: str = always(GO)
+    host: str
+    port: int
+    auth_required: bool = False
+    max_connections: int
+    max_subscriptions: int = 0
+    ping_interval: int
+    ping_max: int
+    http_host: str
+    http_port: int
+    http_base_path: str
+    https_port: int = always(0)
+    auth_timeout: float
+    max_control_line: int
+    max_payload: int
+    max_pending: int
+    cluster: Nothing = always(Nothing())
+    gateway: Nothing = always(Nothing())
+    leaf: Nothing = always(Nothing())
+    mqtt: Nothing = always(Nothing())
+    websocket: Nothing = always(Nothing())
+    jetstream: JetStreamVarz
+    tls_timeout: float = always(TLS_TIMEOUT_SECONDS)
+    write_deadline: int
+    start: str
+    now: str
+    uptime: str
+    mem: int
+    cores: int
+    gomaxprocs: int
+    cpu: float
+    connections: int
+    total_connections: int
+    routes: int = always(0)
+    remotes: int = always(0)
+    leafnodes: int = always(0)
+    in_msgs: int
+    in_bytes: int
+    in_client_msgs: int
+    in_client_bytes: int
+    out_msgs: int
+    out_bytes: int
+    out_client_msgs: int
+    out_client_bytes: int
+    slow_consumers: int
+    stale_connections: int
+    stalled_clients: int
+    subscriptions: int
+    http_req_stats: dict[str, int]
+    config_load_time: str
+    config_digest: str
+    tags: list[str] = msgspec.field(default_factory=list)
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    feature_flags: FeatureFlags = always(FeatureFlags())
+    system_account: str = ""
+    slow_consumer_stats: PeerCounts
+    stale_connection_stats: PeerCounts
+    disk_io_wait_stats: DiskWaits = always(DiskWaits())
+
+
+def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int) -> Varz:
+    """The page; `requests` counts the monitoring requests by path, `now` in ns since the epoch."""
+    o = server.options
+    stats = server.plane.stats()
+    cores = os.cpu_count() or 1
+    return Varz(
+        server_id=server.id,
+        server_name=server.name,
+        host=o.host,
+        port=server.port,
+        auth_required=server.auth_required,
+        max_connections=o.max_connections,
+        max_subscriptions=o.max_subscriptions,
+        ping_interval=o.ping_interval,
+        ping_max=o.ping_max,
+        http_host=o.http_host or o.host,
+        http_port=o.http_port,
+        http_base_path=o.http_base_path,
+        auth_timeout=whole(o.authorization.timeout),
+        max_control_line=o.max_control_line,
+        max_payload=o.max_payload,
+        max_pending=o.max_pending,
+        jetstream=jetstream_varz(server),
+        write_deadline=o.write_deadline,
+        start=rfc3339_nano(server.started),
+        now=rfc3339_nano(now),
+        uptime=uptime(max(now - server.started, 0)),
+        mem=usage.memory(),
+        cores=cores,
+        gomaxprocs=cores,
+        cpu=whole(usage.cpu_percent()),
+        connections=stats["connections"],
+        total_connections=stats["total_connections"],
+        in_msgs=stats["in_msgs"],
+        in_bytes=stats["in_bytes"],
+        in_client_msgs=stats["in_msgs"],
+        in_client_bytes=stats["in_bytes"],
+        out_msgs=stats["out_msgs"],
+        out_bytes=stats["out_bytes"],
+        out_client_msgs=stats["out_msgs"],
+        out_client_bytes=stats["out_bytes"],
+        slow_consumers=stats["slow_consumers"],
+        stale_connections=stats["stale"],
+        stalled_clients=stats["stalls"],
+        subscriptions=stats["subscriptions"],
+        http_req_stats=dict(sorted(requests.items())),
+        config_load_time=rfc3339_nano(server.config_loaded),
+        config_digest=o.config_digest,
+        tags=o.server_tags,
+        metadata=dict(sorted(o.server_metadata.items())),
+        system_account=server.system_account,
+        slow_consumer_stats=PeerCounts(clients=stats["slow_clients"]),
+        stale_connection_stats=PeerCounts(clients=stats["stale"]),
+    )

@@ -1,0 +1,198 @@
+"""The built executables, started and driven as a user would; skipped until `make binary` was run.
+
+`$JSSERVER_DIST` names another folder than `dist` to find them in.
+"""
+
+import asyncio
+import json
+import os
+import pkgutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nats
+import pytest
+
+import jsserver
+from tests.servers import Server, command_under_test, process_tree
+
+ROOT = Path(__file__).resolve().parents[2]
+DIST = Path(os.environ.get("JSSERVER_DIST", ROOT / "dist"))
+ONE_FILE = DIST / "jsserver"
+ONE_FOLDER = DIST / "jsserver-dir" / "jsserver"
+START_SECONDS_MAX = {ONE_FILE: 0.7, ONE_FOLDER: 0.3}
+SIZE_MAX = 20 << 20
+
+pytestmark = pytest.mark.skipif(
+    not (ONE_FILE.exists() and ONE_FOLDER.exists()), reason="no executable: run `make binary`"
+)
+forms = pytest.mark.parametrize("program", [ONE_FILE, ONE_FOLDER], ids=["one-file", "one-folder"])
+
+
+class Bundle:
+    """A server run from an executable, with a folder of its own to extract to."""
+
+    def __init__(self, program: Path, folder: Path) -> None:
+        self.extracted = folder / "extracted"
+        self.extracted.mkdir(parents=True)
+        env = {"TMPDIR": str(self.extracted)}
+        self.server = Server([str(program)], folder, jetstream=True, env=env)
+
+    def folders(self) -> list[Path]:
+        return list(self.extracted.glob("_MEI*"))
+
+    def child(self) -> int:
+        """The pid of the process that the launcher started."""
+        _launcher, child = process_tree(self.server.pid)
+        return child
+
+
+@pytest.fixture
+def one_file(tmp_path: Path) -> Iterator[Bundle]:
+    bundle = Bundle(ONE_FILE, tmp_path / "one-file")
+    yield bundle
+    bundle.server.kill()
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+
+
+def is_dead(pid: int) -> bool:
+    """Gone, or waiting only for its parent to notice."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+async def use(url: str) -> None:
+    """Core publish and subscribe, a stream, and a consumer of it."""
+    client = await nats.connect(url)
+    try:
+        subscription = await client.subscribe("greet.*")
+        await client.publish("greet.world", b"hello")
+        assert (await subscription.next_msg(timeout=5)).data == b"hello"
+        stream = client.jetstream()
+        await stream.add_stream(name="ORDERS", subjects=["orders.>"])
+        for number in range(10):
+            ack = await stream.publish("orders.new", b"%d" % number)
+            assert ack.seq == number + 1
+        pull = await stream.pull_subscribe("orders.>", durable="work")
+        messages = await pull.fetch(10, timeout=5)
+        assert [m.data for m in messages] == [b"%d" % n for n in range(10)]
+        for message in messages:
+            await message.ack_sync()
+    finally:
+        await client.close()
+
+
+@forms
+def test_clients_use_it(program: Path, tmp_path: Path) -> None:
+    bundle = Bundle(program, tmp_path / "server")
+    try:
+        bundle.server.start()
+        asyncio.run(use(bundle.server.url))
+        bundle.server.stop()
+        assert bundle.folders() == []
+    finally:
+        bundle.server.kill()
+
+
+@forms
+def test_every_module_is_in_it_and_imports(program: Path) -> None:
+    done = subprocess.run([program, "--import-check"], capture_output=True, text=True, timeout=60)
+    report = json.loads(done.stdout)
+    assert report["failed"] == {}
+    found = pkgutil.walk_packages(jsserver.__path__, "jsserver.")
+    here = {m.name for m in found if not m.name.startswith("jsserver.spark")}
+    assert set(report["modules"]) == here
+    assert done.returncode == 0
+
+
+@forms
+def test_starts_fast(program: Path, tmp_path: Path) -> None:
+    """The best of some starts: what else the machine does can only make them slower."""
+    limit = START_SECONDS_MAX[program]
+    taken = []
+    for attempt in range(15):
+        bundle = Bundle(program, tmp_path / f"server{attempt}")
+        start = time.monotonic()
+        bundle.server.start()
+        taken.append(time.monotonic() - start)
+        bundle.server.kill()
+        if taken[-1] <= limit:
+            return
+    pytest.fail(f"{program} took {min(taken):.2f} s to become ready, {limit} s are allowed")
+
+
+def test_size_is_bounded() -> None:
+    assert ONE_FILE.stat().st_size < SIZE_MAX
+
+
+def test_killed_launcher_takes_the_server_along(one_file: Bundle) -> None:
+    one_file.server.start()
+    child = one_file.child()
+    os.kill(one_file.server.pid, signal.SIGKILL)
+    wait_until(lambda: is_dead(child), "the server follows its launcher")
+
+
+def test_killed_server_takes_the_launcher_along(one_file: Bundle) -> None:
+    one_file.server.start()
+    process = one_file.server.process
+    assert process is not None
+    os.kill(one_file.child(), signal.SIGKILL)
+    assert process.wait(10) != 0
+    assert one_file.folders() == []
+
+
+def test_what_a_killed_one_extracted_is_removed_by_the_next(one_file: Bundle) -> None:
+    one_file.server.start()
+    one_file.server.kill()
+    (left,) = one_file.folders()
+    other = Bundle(ONE_FILE, one_file.server.folder / "other")
+    other.server.env["TMPDIR"] = str(one_file.extracted)
+    foreign = one_file.extracted / "_MEIforeign"
+    foreign.mkdir()
+    try:
+        other.server.start()
+        wait_until(lambda: not left.exists(), "the folder of the killed one is removed")
+        assert foreign.exists()
+        # A third one leaves the folder of a running one alone.
+        one_file.server.start()
+        assert len(one_file.folders()) == 3
+        asyncio.run(use(other.server.url))
+    finally:
+        other.server.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
+def test_launcher_forwards_signals_and_the_exit_code(
+    one_file: Bundle, tmp_path: Path, number: signal.Signals
+) -> None:
+    codes = []
+    for server in (one_file.server, Server(command_under_test(), tmp_path / "plain")):
+        server.start()
+        assert server.process is not None
+        server.process.send_signal(number)
+        codes.append(server.process.wait(10))
+    assert codes[0] == codes[1]
+    assert one_file.folders() == []
+
+
+def test_nothing_of_this_interpreter_is_needed(tmp_path: Path) -> None:
+    """It runs with an empty environment, from another folder."""
+    done = subprocess.run(
+        [ONE_FILE, "-v"], env={}, cwd=tmp_path, capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 0, done.stderr
+    assert "v2.14" in done.stdout + done.stderr
+    assert sys.prefix not in done.stdout
