@@ -262,6 +262,18 @@ cdef bint wrong_character(char* wrong, const JsonReader* j, const char* where) n
     return False
 
 
+cdef bint before_key(const JsonReader* j, const uint8_t* start) noexcept nogil:
+    # Whether a key had to come where the reader stopped: behind an opening brace or a comma.
+    cdef const uint8_t* p = j.p
+    while p > start:
+        p -= 1
+        if p[0] == 123 or p[0] == 44:
+            return True
+        if p[0] > 32:
+            return False
+    return False
+
+
 cdef bint read_ask(PullAsk* a, Span body, char* wrong) noexcept nogil:
     # False and what is wrong with the JSON, in WRONG_ROOM bytes.
     cdef JsonReader j
@@ -283,7 +295,7 @@ cdef bint read_ask(PullAsk* a, Span body, char* wrong) noexcept nogil:
         if not ask_member(a, &key, &val):
             return wrong_type(wrong, &key, &val)
     if rc < 0:
-        return wrong_character(wrong, &j, b"looking for beginning of object key string" if j.first
+        return wrong_character(wrong, &j, b"looking for beginning of object key string" if before_key(&j, body.p)
                                else b"looking for beginning of value")
     if not json_at_end(&j):
         return wrong_character(wrong, &j, b"after top-level value")
