@@ -37,7 +37,7 @@ cdef struct ConsumerConfig:
     uint64_t rate_limit     # bits per second; 0: none
     uint32_t sample         # per cent of acks that make a metric
     int64_t max_waiting
-    int64_t max_ack_pending # <= 0: unlimited
+    int64_t max_ack_pending  # <= 0: unlimited
     bint headers_only
     int64_t max_batch       # of one pull request; 0: any, likewise the next two
     int64_t max_expires

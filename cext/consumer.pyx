@@ -8,8 +8,8 @@ from libc.string cimport memcmp, memcpy, memset
 
 from jsserver.cext.bytes cimport (
     ADV_ACK_METRIC, ADV_MAX_DELIVER, ADV_NAK, ADV_TERM, EV_ADVISORY, EV_CONSUMER_GONE, EV_LOG, EV_PAUSE_OVER,
-    JSON_NULL, JSON_STRING, Bytes, Env, Event, JsonItem, JsonReader, Msg, Span, StrMap, Task, Timer, U64Map, bytes_add,
-    bytes_free, bytes_reserve, env_random, inbound_fn, json_at_end, json_enter_object, json_int, json_key_is,
+    JSON_ARRAY, JSON_NULL, JSON_NUMBER, JSON_OBJECT, JSON_STRING, Bytes, Event, JsonItem, JsonReader, Msg, Span, Task,
+    Timer, U64Map, bytes_add, bytes_free, bytes_reserve, env_random, inbound_fn, json_at_end, json_enter_object, json_int, json_key_is,
     json_next_member, json_open, span, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put,
     task_cancel, task_post, timer_cancel, timer_set, u64map_del, u64map_free, u64map_get, u64map_put,
 )

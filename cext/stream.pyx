@@ -1,6 +1,5 @@
 """A stream: publishing with its checks and acks, deduplication, interest, reads; and its face for the control plane."""
 
-cimport cython
 from libc.stdint cimport INT64_MAX, INT64_MIN, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -8,7 +7,7 @@ from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strerror, strl
 
 from jsserver.cext.bytes cimport (
     EV_STORE_ERROR, JSON_FALSE, JSON_NULL, JSON_STRING, JSON_TRUE, Bytes, Env, EnvLock, Event, JsonItem, JsonReader,
-    Msg, Span, StrMap, Task, Timer, U64Map, bytes_add, bytes_free, bytes_reserve, env_lock, env_lock_init, env_unlock,
+    Msg, Span, Task, Timer, bytes_add, bytes_free, bytes_reserve, env_lock, env_lock_init, env_unlock,
     header_get, inbound_fn, json_at_end, json_enter_array, json_enter_object, json_int, json_key_is,
     json_next_element, json_next_member, json_open, json_text, json_uint, posix_files, pthread_cond_t,
     pthread_mutex_destroy, pthread_mutex_t, span, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get,
@@ -17,7 +16,8 @@ from jsserver.cext.bytes cimport (
 )
 from jsserver.cext.store cimport (
     RM_AGE, ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE, Committer, Filter, Record,
-    Store, StoreConfig, StoreState, filter_free, filter_init, store_append, store_close, store_count_of,
+    Store, StoreConfig, StoreState, committer_free, committer_new, committer_poll, committer_run, committer_stop,
+    filter_free, filter_init, store_append, store_close, store_count_of,
     store_deleted, store_durable_seq, store_durable_ticket, store_last_match, store_last_of, store_last_per_subject,
     store_listen, store_load, store_next, store_open, store_pending, store_purge, store_remove, store_seq_at,
     store_size_of, store_skip, store_state, store_stop, store_subjects, store_ticket, store_update,
@@ -25,6 +25,7 @@ from jsserver.cext.store cimport (
 
 import os
 from collections import namedtuple
+from threading import Thread
 
 
 cdef extern from "<pthread.h>" nogil:

@@ -74,8 +74,9 @@ cdef int load_new(Consumer* c, Record* r) noexcept nogil:
             skip_end(c)
             break
         c.next = c.skip[c.skip_at]
-        if store_load(c.s.store, c.next, r) == ST_OK:
-            return ST_OK
+        rc = store_load(c.s.store, c.next, r)
+        if rc != ST_NOT_FOUND:
+            return rc
         c.skip_at += 1
     rc = store_next(c.s.store, NULL if c.filter.all else &c.filter, c.next, r)
     if rc == ST_NOT_FOUND:

@@ -113,6 +113,7 @@ cdef int start_anew(Consumer* c) noexcept nogil:
         rc = make_skip_list(c, state.last_seq, 0)
     c.dseq = 1
     c.delivered_seq = c.next - 1
+    c.floor_dseq = 0
     c.floor_seq = c.next - 1
     return rc
 
@@ -194,14 +195,12 @@ cdef void consumer_free(Consumer* c) noexcept nogil:
 cdef int consumer_place(Consumer* c, Span state) noexcept nogil:
     # Where it stands, new or restored. 0 | -1 no memory
     cdef StoreState st
-    cdef int rc = start_anew(c)
-    if rc == 0:
-        rc = restore(c, state)
-        if rc == 1:
-            clip(c)
-            rc = 0
-        elif rc == 0 and c.pending.n == 0:
-            rc = 0
+    cdef int rc = restore(c, state)
+    if rc == 1:
+        clip(c)
+        rc = 0
+    elif rc == 0:
+        rc = start_anew(c)
     store_state(c.s.store, &st)
     c.replaying = c.cfg.replay_original and c.next <= st.last_seq
     c.replay_until = st.last_seq
@@ -230,6 +229,8 @@ cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Span state, bi
     c.env = s.env
     c.s = s
     c.shared = k
+    c.id = k.next_id
+    k.next_id += 1
     timers_prepare(c)
     c.logged = logged and k.log != NULL and not cfg.mem_storage
     c.texts = consumer_config_take(&c.cfg, cfg)
@@ -237,8 +238,6 @@ cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Span state, bi
             or make_ack_prefix(c) < 0 or consumer_place(c, state) < 0 or stream_watch(s, &c.watcher) < 0):
         consumer_free(c)
         return NULL
-    c.id = k.next_id
-    k.next_id += 1
     c.next_consumer = k.first
     if k.first != NULL:
         k.first.prev_consumer = c
@@ -444,7 +443,6 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg) noexcept nogil:
     c.texts = texts
     free(old)
     if filters:
-        skip_end(c)
         count_pending(c)
     if moved and c.active and is_push(c):
         requeue_all(c)

@@ -2,6 +2,7 @@
 
 cdef enum:
     SWEEP_PAUSE = 1000000000            # between two sweeps of a full queue, ns
+    WRONG_ROOM = 160                    # of the text that says what is wrong with a request
 
 
 cdef struct PullAsk:
@@ -223,8 +224,58 @@ cdef bint ask_member(PullAsk* a, const JsonItem* key, const JsonItem* val) noexc
     return True
 
 
-cdef const char* read_ask(PullAsk* a, Span body) noexcept nogil:
-    # NULL, or what is wrong with the JSON.
+cdef const char* go_type(const JsonItem* key) noexcept nogil:
+    if json_key_is(key, b"no_wait"):
+        return b"bool"
+    if json_key_is(key, b"id") or json_key_is(key, b"group"):
+        return b"string"
+    if json_key_is(key, b"expires") or json_key_is(key, b"idle_heartbeat"):
+        return b"time.Duration"
+    return b"int64" if json_key_is(key, b"min_pending") or json_key_is(key, b"min_ack_pending") else b"int"
+
+
+cdef const char* json_kind(const JsonItem* val) noexcept nogil:
+    if val.kind == JSON_STRING:
+        return b"string"
+    if val.kind == JSON_NUMBER:
+        return b"number"
+    if val.kind == JSON_OBJECT:
+        return b"object"
+    return b"array" if val.kind == JSON_ARRAY else b"bool"
+
+
+cdef bint wrong_type(char* wrong, const JsonItem* key, const JsonItem* val) noexcept nogil:
+    # As Go's decoder says it.
+    snprintf(wrong, WRONG_ROOM,
+             b"json: cannot unmarshal %s into Go struct field JSApiConsumerGetNextRequest.%.*s of type %s",
+             json_kind(val), <int>min(key.text.n, <uint32_t>20), <const char*>key.text.p, go_type(key))
+    return False
+
+
+cdef bint wrong_character(char* wrong, const JsonReader* j, const char* where) noexcept nogil:
+    if j.p >= j.end:
+        snprintf(wrong, WRONG_ROOM, b"unexpected end of JSON input")
+    elif 32 <= j.p[0] < 127:
+        snprintf(wrong, WRONG_ROOM, b"invalid character '%c' %s", <int>j.p[0], where)
+    else:
+        snprintf(wrong, WRONG_ROOM, b"invalid character '\\x%02x' %s", <int>j.p[0], where)
+    return False
+
+
+cdef bint before_key(const JsonReader* j, const uint8_t* start) noexcept nogil:
+    # Whether a key had to come where the reader stopped: behind an opening brace or a comma.
+    cdef const uint8_t* p = j.p
+    while p > start:
+        p -= 1
+        if p[0] == 123 or p[0] == 44:
+            return True
+        if p[0] > 32:
+            return False
+    return False
+
+
+cdef bint read_ask(PullAsk* a, Span body, char* wrong) noexcept nogil:
+    # False and what is wrong with the JSON, in WRONG_ROOM bytes.
     cdef JsonReader j
     cdef JsonItem key, val
     cdef uint64_t batch
@@ -236,20 +287,21 @@ cdef const char* read_ask(PullAsk* a, Span body) noexcept nogil:
     if not json_enter_object(&j):
         if get_u64(body, &batch) and 0 < batch <= <uint64_t>INT32_MAX:
             a.batch = <int64_t>batch
-        return NULL
+        return True
     while True:
         rc = json_next_member(&j, &key, &val)
         if rc <= 0:
             break
         if not ask_member(a, &key, &val):
-            return b"json: cannot unmarshal a value into a field of another type"
+            return wrong_type(wrong, &key, &val)
     if rc < 0:
-        return b"unexpected end of JSON input" if json_at_end(&j) else b"invalid character in JSON"
+        return wrong_character(wrong, &j, b"looking for beginning of object key string" if before_key(&j, body.p)
+                               else b"looking for beginning of value")
     if not json_at_end(&j):
-        return b"invalid character after top-level value"
+        return wrong_character(wrong, &j, b"after top-level value")
     if a.batch <= 0:
         a.batch = 1
-    return NULL
+    return True
 
 
 cdef bint ask_refused(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
@@ -311,16 +363,15 @@ cdef bint queue_is_full(Consumer* c, const PullAsk* a, Span reply) noexcept nogi
 cdef void pull_request(Consumer* c, Span reply, Span header, Span body) noexcept nogil:
     cdef PullAsk a
     cdef Pull* q
-    cdef const char* wrong
-    cdef char text[160]
+    cdef char wrong[WRONG_ROOM]
+    cdef char text[WRONG_ROOM + 32]
     if header.n and level_too_high(header):
         refuse(c, reply, b"412 Required Api Level")
         return
     if is_push(c):
         refuse(c, reply, b"409 Consumer is push based")
         return
-    wrong = read_ask(&a, body)
-    if wrong != NULL:
+    if not read_ask(&a, body, wrong):
         snprintf(text, sizeof(text), b"400 Bad Request - %s", wrong)
         refuse(c, reply, text)
         return

@@ -86,18 +86,20 @@ cdef void queue_answer(Fifo* q, uint64_t key, Span reply, uint32_t flags) noexce
 cdef bint next_answer(Fifo* q, uint64_t upto, AckHead* head, uint8_t* room, uint8_t** reply) noexcept nogil:
     # Takes the first answer out if it waits for nothing beyond upto. A reply longer than the room is malloc'ed.
     cdef uint8_t* p
+    cdef size_t size
     if q.head >= q.b.n:
         return False
     p = q.b.data + q.head
     memcpy(head, p, sizeof(AckHead))
     if head.key > upto:
         return False
+    size = sizeof(AckHead) + head.n
     reply[0] = room if head.n <= REPLY_ROOM else <uint8_t*>malloc(head.n)
     if reply[0] == NULL:
         head.n = 0
     else:
         memcpy(reply[0], p + sizeof(AckHead), head.n)
-    fifo_drop(q, sizeof(AckHead) + (<AckHead*>p).n)
+    fifo_drop(q, size)
     return True
 
 

@@ -19,8 +19,8 @@ cdef inline uint64_t id_hash(Span id) noexcept nogil:
     return h if 0 < h < UINT64_MAX - DEDUPE_PROBES else 1
 
 
-cdef inline IdHead* id_at(Dedupe* d, uint64_t position) noexcept nogil:
-    return <IdHead*>(d.ids.b.data + (position - d.ids.base))
+cdef inline uint8_t* id_at(Dedupe* d, uint64_t position) noexcept nogil:
+    return d.ids.b.data + (position - d.ids.base)
 
 
 cdef bint dedupe_find(Dedupe* d, Span id, uint64_t* seq) noexcept nogil:
@@ -31,7 +31,7 @@ cdef bint dedupe_find(Dedupe* d, Span id, uint64_t* seq) noexcept nogil:
         if not u64map_get(&d.by_hash, key + i, &position):
             return False
         memcpy(&head, id_at(d, position - 1), sizeof(IdHead))
-        if head.n == id.n and memcmp(<uint8_t*>id_at(d, position - 1) + sizeof(IdHead), id.p, id.n) == 0:
+        if head.n == id.n and memcmp(id_at(d, position - 1) + sizeof(IdHead), id.p, id.n) == 0:
             seq[0] = head.seq
             return True
     return False

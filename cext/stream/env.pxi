@@ -38,11 +38,13 @@ cdef class TestEnv(EnvBox):
     `listen` and `ignore` are a client's SUB and UNSUB; `inject` publishes into the server; `advance` moves the clock
     (nanoseconds), firing timers and running tasks on the way.
     """
+    __test__ = False                    # not a test case, whatever its name
     cdef Env own
     cdef EnvLock lock
     cdef TestSub* subs
     cdef TestWatch* watches
     cdef int routing
+    cdef object thread
     cdef readonly list sent
     cdef readonly list events
     cdef readonly list clients          # (subject, queue group) pairs that a client listens on
@@ -183,6 +185,31 @@ cdef class TestEnv(EnvBox):
                 timer_run(&self.own.timers, self.own.mono, 1000)
         self.own.now += end - self.own.mono
         self.own.mono = end
+
+    def start_commits(self) -> None:
+        """A commit thread, for streams on disk; `poll` lets what it did take effect."""
+        self.committer = committer_new(self.env, 0, -1)
+        if self.committer == NULL:
+            raise MemoryError()
+        self.thread = Thread(target=self.commit_main, daemon=True)
+        self.thread.start()
+
+    def commit_main(self) -> None:
+        with nogil:
+            committer_run(self.committer)
+
+    def poll(self) -> None:
+        with nogil:
+            env_lock(self.env)
+            committer_poll(self.committer)
+            env_unlock(self.env)
+
+    def stop_commits(self) -> None:
+        """After every stream is closed."""
+        committer_stop(self.committer)
+        self.thread.join()
+        committer_free(self.committer)
+        self.committer = NULL
 
     @property
     def timers(self) -> int:

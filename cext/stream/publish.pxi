@@ -12,7 +12,9 @@ cdef struct PubHeaders:
     Span ttl
     Span incr
     Span batch
-    bint schedule
+    Span schedule
+    Span scheduler
+    Span schedule_next
     bint request_info
 
 
@@ -51,8 +53,10 @@ cdef void note_header(PubHeaders* h, Span line) noexcept nogil:
     elif c == 66:                                                               # B
         name_is(line, b"Nats-Batch-Id:", 14, &h.batch)
     elif c == 83:                                                               # S
-        if line.n > 13 and memcmp(line.p, b"Nats-Schedule", 13) == 0:
-            h.schedule = True
+        if (name_is(line, b"Nats-Schedule:", 14, &h.schedule)
+                or name_is(line, b"Nats-Scheduler:", 15, &h.scheduler)):
+            return
+        name_is(line, b"Nats-Schedule-Next:", 19, &h.schedule_next)
 
 
 cdef const uint8_t* line_end(const uint8_t* p, const uint8_t* end) noexcept nogil:
@@ -143,8 +147,10 @@ cdef int check_expected(Stream* s, const Msg* m, const PubHeaders* h, uint64_t l
         return publish_failed(s, m, 400, 10193, b"missing sequence for expected last sequence per subject")
     if h.last_seq.n and (not get_u64(h.last_seq, &want) or want != last):
         return publish_failed_seq(s, m, last)
-    if h.schedule:
+    if h.schedule.n:
         return publish_failed(s, m, 400, 10188, b"message schedules is disabled")
+    if h.scheduler.n or h.schedule_next.n:
+        return publish_failed(s, m, 400, 10212, b"message schedules invalid scheduler")
     return 0
 
 

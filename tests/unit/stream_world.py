@@ -1,4 +1,4 @@
-"""What the tests of streams and consumers share: parameters with defaults, and short ways to publish, pull and ack."""
+"""What tests of streams and consumers share: parameters, and short ways to publish and pull."""
 
 from types import SimpleNamespace
 
@@ -16,10 +16,25 @@ ACK_NONE, ACK_ALL, ACK_EXPLICIT = range(3)
 
 def stream_params(**given):
     values = dict(
-        name=b"S", subjects=(b"s.>",), retention=LIMITS, storage=MEMORY, discard=OLD,
-        discard_new_per_subject=False, max_msgs=-1, max_bytes=-1, max_msgs_per_subject=-1,
-        max_msg_size=-1, max_age=0, duplicate_window=120 * SECOND, first_seq=0, no_ack=False,
-        allow_direct=True, allow_rollup=False, sealed=False, deny_delete=False, deny_purge=False,
+        name=b"S",
+        subjects=(b"s.>",),
+        retention=LIMITS,
+        storage=MEMORY,
+        discard=OLD,
+        discard_new_per_subject=False,
+        max_msgs=-1,
+        max_bytes=-1,
+        max_msgs_per_subject=-1,
+        max_msg_size=-1,
+        max_age=0,
+        duplicate_window=120 * SECOND,
+        first_seq=0,
+        no_ack=False,
+        allow_direct=True,
+        allow_rollup=False,
+        sealed=False,
+        deny_delete=False,
+        deny_purge=False,
     )
     values.update(given)
     return SimpleNamespace(**values)
@@ -27,12 +42,32 @@ def stream_params(**given):
 
 def consumer_params(**given):
     values = dict(
-        name=b"C", durable=True, deliver_policy=ALL, opt_start_seq=0, opt_start_time=0,
-        ack_policy=ACK_EXPLICIT, ack_wait=30 * SECOND, max_deliver=-1, backoff=(), filters=(),
-        replay_policy=0, rate_limit=0, sample_percent=0, max_waiting=512, max_ack_pending=1000,
-        headers_only=False, max_batch=0, max_expires=0, max_bytes=0, deliver_subject=b"",
-        deliver_group=b"", flow_control=False, idle_heartbeat=0, inactive_threshold=0,
-        mem_storage=False, pause_until=0,
+        name=b"C",
+        durable=True,
+        deliver_policy=ALL,
+        opt_start_seq=0,
+        opt_start_time=0,
+        ack_policy=ACK_EXPLICIT,
+        ack_wait=30 * SECOND,
+        max_deliver=-1,
+        backoff=(),
+        filters=(),
+        replay_policy=0,
+        rate_limit=0,
+        sample_percent=0,
+        max_waiting=512,
+        max_ack_pending=1000,
+        headers_only=False,
+        max_batch=0,
+        max_expires=0,
+        max_bytes=0,
+        deliver_subject=b"",
+        deliver_group=b"",
+        flow_control=False,
+        idle_heartbeat=0,
+        inactive_threshold=0,
+        mem_storage=False,
+        pause_until=0,
     )
     values.update(given)
     return SimpleNamespace(**values)
@@ -50,7 +85,9 @@ class World:
         self.env = env or TestEnv()
         if (b"inbox", b"") not in self.env.clients:
             self.env.listen(b"inbox")
-        self.stream = open_test_stream(self.env, stream_params(**params), directory, **(place or {}))
+        self.stream = open_test_stream(
+            self.env, stream_params(**params), directory, **(place or {})
+        )
         if active:
             self.stream.activate()
 

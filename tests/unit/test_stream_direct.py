@@ -20,7 +20,7 @@ def world():
 def value(header, name):
     for line in header.decode().split("\r\n"):
         if line.startswith(name + ": "):
-            return line[len(name) + 2:]
+            return line[len(name) + 2 :]
     return None
 
 
@@ -61,8 +61,11 @@ def test_by_subject_and_next(world):
         (b'{"start_time":"yesterday"}', b"", "408 Malformed Request"),
         (b'{"seq":1,"last_by_subj":"s.a"}', b"", "408 Bad Request"),
         (b'{"last_by_subj":"s.a","batch":2}', b"", "408 Bad Request"),
-        (b'{"multi_last":["s.a"],"up_to_seq":3,"up_to_time":"2023-11-14T22:13:22Z"}', b"",
-         "408 Bad Request"),
+        (
+            b'{"multi_last":["s.a"],"up_to_seq":3,"up_to_time":"2023-11-14T22:13:22Z"}',
+            b"",
+            "408 Bad Request",
+        ),
         (b'{"seq":1}', b"s.a", "408 Bad Request"),
         (b'{"seq":77}', b"", "404 Message Not Found"),
         (b"", b"s.zz", "404 Message Not Found"),

@@ -41,7 +41,8 @@ def test_no_ack_without_reply_or_with_no_ack():
 def test_an_error_names_the_stream():
     w = World(max_msg_size=3)
     assert w.publish(data=b"1234") == (
-        '{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"},'
+        '{"error":{"code":400,"err_code":10054,'
+        '"description":"message size exceeds maximum allowed"},'
         '"stream":"S","seq":0}'
     )
 
@@ -83,14 +84,19 @@ def test_many_ids_expire_and_leave_nothing():
         (headers(Nats_Expected_Last_Sequence=7), 10071, "wrong last sequence: 2"),
         (headers(Nats_Expected_Last_Sequence="x"), 10071, "wrong last sequence: 2"),
         (headers(Nats_Expected_Last_Subject_Sequence=2), 10071, "wrong last sequence: 1"),
-        (headers(Nats_Expected_Last_Subject_Sequence_Subject="s.a"), 10193,
-         "missing sequence for expected last sequence per subject"),
+        (
+            headers(Nats_Expected_Last_Subject_Sequence_Subject="s.a"),
+            10193,
+            "missing sequence for expected last sequence per subject",
+        ),
         (headers(Nats_Expected_Last_Msg_Id="zz"), 10070, "wrong last msg ID: two"),
         (headers(Nats_TTL="5"), 10166, "per-message TTL is disabled"),
         (headers(Nats_TTL="1d"), 10165, "invalid per-message TTL"),
         (headers(Nats_Incr="x"), 10171, "message counter increment is invalid"),
         (headers(Nats_Incr="+1"), 10168, "message counters is disabled"),
         (headers(Nats_Schedule="@every 1s"), 10188, "message schedules is disabled"),
+        (headers(Nats_Scheduler="s.x"), 10212, "message schedules invalid scheduler"),
+        (headers(Nats_Schedule_Next="purge"), 10212, "message schedules invalid scheduler"),
         (headers(Nats_Batch_Id="b"), 10174, "atomic publish is disabled"),
         (headers(Nats_Rollup="sub"), 10111, "rollup not permitted"),
     ],
@@ -109,8 +115,11 @@ def test_expectations_that_hold():
     assert "error" not in w.publish(header=headers(Nats_Expected_Last_Subject_Sequence=0))
     w.publish(b"s.b", header=headers(Nats_Msg_Id="id"))
     good = headers(
-        Nats_Expected_Stream="S", Nats_Expected_Last_Sequence=2, Nats_Expected_Last_Msg_Id="id",
-        Nats_Expected_Last_Subject_Sequence=2, Nats_Expected_Last_Subject_Sequence_Subject="s.*",
+        Nats_Expected_Stream="S",
+        Nats_Expected_Last_Sequence=2,
+        Nats_Expected_Last_Msg_Id="id",
+        Nats_Expected_Last_Subject_Sequence=2,
+        Nats_Expected_Last_Subject_Sequence_Subject="s.*",
     )
     assert w.publish(header=good) == '{"stream":"S","seq":3}'
     assert "error" not in w.publish(header=headers(Nats_Expected_Last_Sequence=""))
@@ -131,7 +140,10 @@ def test_rollup_of_a_subject_and_of_all():
     w.publish(b"s.a", b"new", headers(Nats_Rollup="SUB"))
     assert w.stream.subjects(b">") == {b"s.a": 1, b"s.b": 2}
     assert w.stream.last_for(b"s.a").data == b"new"
-    assert "rollup value invalid: \"zz\"" in error(w.publish(header=headers(Nats_Rollup="zz")))["description"]
+    assert (
+        'rollup value invalid: "zz"'
+        in error(w.publish(header=headers(Nats_Rollup="zz")))["description"]
+    )
     w.publish(b"s.c", b"only", headers(Nats_Rollup="all"))
     assert w.stream.subjects(b">") == {b"s.c": 1}
 

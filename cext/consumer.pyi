@@ -1,0 +1,45 @@
+"""Consumers, and streams with consumers, for the control plane; times are nanoseconds, texts bytes."""
+
+from typing import Any, NamedTuple
+
+from jsserver.cext.stream import EnvBox, StreamFace
+
+class ConsumerState(NamedTuple):
+    delivered_consumer: int
+    delivered_stream: int
+    delivered_ts: int
+    floor_consumer: int
+    floor_stream: int
+    floor_ts: int
+    num_ack_pending: int
+    num_redelivered: int
+    num_waiting: int
+    num_pending: int
+    push_bound: bool
+
+class ConsumerHandle:
+    """A consumer. StoreError: it is closed, or memory ran out."""
+
+    def state(self) -> ConsumerState: ...
+    def update(self, params: Any) -> None: ...
+    def pause(self, until: int) -> None: ...
+    def has_interest(self) -> bool: ...
+    def encode_state(self) -> bytes:
+        """The state in the format of nats-server's o.dat."""
+    def close(self, delete: bool) -> None: ...
+
+class StreamHandle(StreamFace):
+    """A stream with its consumers."""
+
+    def open_consumer(self, params: Any, directory: str | None) -> ConsumerHandle: ...
+
+def open_test_stream(
+    box: EnvBox,
+    params: Any,
+    directory: str | None = None,
+    domain: bytes = b"",
+    account_hash: bytes = b"szMpdrwD",
+    long_acks: bool = False,
+    max_payload: int = 1 << 20,
+) -> StreamHandle:
+    """A stream in an environment for tests, in no account."""

@@ -1,0 +1,309 @@
+"""A consumer against a simple model of one: random publishes, pulls, acks, time, restarts."""
+
+import os
+import tempfile
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.unit.stream_world import (
+    ACK_ALL,
+    ACK_EXPLICIT,
+    ACK_NONE,
+    INTEREST,
+    LIMITS,
+    SECOND,
+    WORKQUEUE,
+    World,
+    seqs,
+    tokens,
+)
+
+SUBJECTS = (b"s.a", b"s.b", b"s.c.d")
+FILTERS = ((), (b"s.a",), (b"s.*",), (b"s.a", b"s.c.>"))
+
+
+def matches(filters, subject):
+    wanted = {
+        b"s.a": {b"s.a"},
+        b"s.*": {b"s.a", b"s.b"},
+        b"s.c.>": {b"s.c.d"},
+    }
+    return not filters or any(subject in wanted[f] for f in filters)
+
+
+class Model:
+    """What the specification says, in the most obvious way."""
+
+    def __init__(self, retention, **params):
+        self.retention = retention
+        self.filters = params["filters"]
+        self.policy = params["ack_policy"]
+        self.wait = params["ack_wait"] // SECOND
+        self.max_deliver = params["max_deliver"]
+        self.max_pending = params["max_ack_pending"]
+        self.stored = {}
+        self.last = 0
+        self.now = 0
+        self.next = 1
+        self.dseq = 1
+        self.delivered = 0
+        self.floor = (0, 0)
+        # sequence -> [first consumer sequence, deliveries, deadline or None while queued]
+        self.pending = {}
+        self.queue = []
+        self.exhausted = set()
+
+    def publish(self, subject):
+        self.last += 1
+        if self.retention != INTEREST or matches(self.filters, subject):
+            self.stored[self.last] = subject
+
+    def undelivered(self):
+        return [
+            s
+            for s in sorted(self.stored)
+            if s >= self.next and matches(self.filters, self.stored[s])
+        ]
+
+    def pull(self, batch):
+        got = []
+        for _ in range(batch):
+            if self.queue:
+                seq = self.queue.pop(0)
+                entry = self.pending[seq]
+                entry[1] += 1
+                entry[2] = self.now + self.wait
+                got.append((entry[1], seq, self.dseq))
+            elif self.policy != ACK_NONE and len(self.pending) >= self.max_pending:
+                break
+            elif self.undelivered():
+                seq = self.undelivered()[0]
+                self.next = seq + 1
+                self.delivered = seq
+                if self.policy == ACK_NONE:
+                    self.floor = (self.dseq, seq)
+                    self.let_go(seq)
+                else:
+                    self.pending[seq] = [self.dseq, 1, self.now + self.wait]
+                got.append((1, seq, self.dseq))
+            else:
+                break
+            self.dseq += 1
+        return got
+
+    def let_go(self, seq):
+        if self.retention != LIMITS:
+            self.stored.pop(seq, None)
+
+    def take_out(self, seq):
+        first = min(self.pending) == seq
+        del self.pending[seq]
+        if seq in self.queue:
+            self.queue.remove(seq)
+        if not self.pending:
+            self.floor = (self.dseq - 1, max(self.floor[1], self.delivered))
+        elif first:
+            low = min(self.pending)
+            self.floor = (max(self.floor[0], self.pending[low][0] - 1), max(self.floor[1], low - 1))
+
+    def ack(self, seq, dseq):
+        if self.policy == ACK_ALL:
+            for s in [s for s in self.exhausted if s <= seq]:
+                self.exhausted.remove(s)
+                self.let_go(s)
+            if seq <= self.floor[1]:
+                return
+            for s in [s for s in self.pending if s <= seq]:
+                del self.pending[s]
+                if s in self.queue:
+                    self.queue.remove(s)
+                self.let_go(s)
+            self.floor = (max(self.floor[0], dseq), seq)
+        elif seq in self.pending:
+            self.take_out(seq)
+            self.let_go(seq)
+        elif seq in self.exhausted:
+            self.exhausted.remove(seq)
+            self.let_go(seq)
+
+    def nak(self, seq, dseq, delay):
+        if seq not in self.pending or dseq <= self.floor[0] or dseq > self.dseq:
+            return
+        if delay:
+            if seq in self.queue:
+                self.queue.remove(seq)
+            self.pending[seq][2] = self.now + delay
+        else:
+            self.requeue(seq)
+
+    def progress(self, seq):
+        if seq in self.pending:
+            if seq in self.queue:
+                self.queue.remove(seq)
+            self.pending[seq][2] = self.now + self.wait
+
+    def requeue(self, seq):
+        if 0 < self.max_deliver <= self.pending[seq][1]:
+            if seq in self.queue:
+                self.queue.remove(seq)
+            del self.pending[seq]
+            self.exhausted.add(seq)
+        elif seq not in self.queue:
+            self.pending[seq][2] = None
+            self.queue.append(seq)
+
+    def advance(self, seconds):
+        for _ in range(seconds):
+            self.now += 1
+            self.expire()
+
+    def expire(self):
+        for seq in sorted(
+            s for s, e in self.pending.items() if e[2] is not None and e[2] <= self.now
+        ):
+            self.requeue(seq)
+
+    def remove(self, seq):
+        if self.stored.pop(seq, None) is None:
+            return
+        self.exhausted.discard(seq)
+        if seq in self.pending:
+            self.take_out(seq)
+
+    def purge(self):
+        self.stored.clear()
+        self.next = max(self.next, self.last + 1)
+        self.exhausted.clear()
+        for seq in sorted(self.pending):
+            self.take_out(seq)
+
+    def restart(self):
+        self.queue = sorted(self.queue)
+
+    def redelivered(self):
+        if self.max_deliver == 1:
+            return 0
+        return sum(e[1] > 1 for e in self.pending.values()) + len(self.exhausted)
+
+
+class ConsumerMachine(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+
+    @initialize(
+        retention=st.sampled_from((LIMITS, INTEREST, WORKQUEUE)),
+        policy=st.sampled_from((ACK_EXPLICIT, ACK_EXPLICIT, ACK_ALL, ACK_NONE)),
+        filters=st.sampled_from(FILTERS),
+        max_deliver=st.sampled_from((-1, -1, 1, 2, 3)),
+        max_pending=st.sampled_from((1, 3, 1000)),
+    )
+    def begin(self, retention, policy, filters, max_deliver, max_pending):
+        if retention == WORKQUEUE and policy != ACK_EXPLICIT:
+            policy = ACK_EXPLICIT
+        self.params = dict(
+            filters=filters,
+            ack_policy=policy,
+            ack_wait=4 * SECOND,
+            max_deliver=max_deliver,
+            max_ack_pending=max_pending,
+        )
+        self.world = World(retention=retention)
+        self.model = Model(retention, **self.params)
+        self.consumer = self.world.consumer(**self.params)
+        self.seen = []
+
+    @rule(subject=st.sampled_from(SUBJECTS))
+    def publish(self, subject):
+        self.world.env.inject(subject, b"data")
+        self.model.publish(subject)
+
+    @rule(batch=st.integers(1, 6))
+    def pull(self, batch):
+        got = self.world.pull(b'{"batch":%d}' % batch)
+        assert [tokens(m)[:3] for m in got] == self.model.pull(batch)
+        assert seqs(got) == [tokens(m)[1] for m in got]
+        self.seen += got
+        self.world.env.ignore(b"inbox")
+        assert self.consumer.state().num_waiting == 0
+        self.world.env.listen(b"inbox")
+
+    @rule(data=st.data(), body=st.sampled_from((b"", b"+ACK", b"+TERM x", b"-TERM", b"+NXT")))
+    def ack(self, data, body):
+        message = self.choose(data)
+        if message is not None and self.model.policy != ACK_NONE:
+            _, seq, dseq, *_ = tokens(message)
+            self.world.ack(message, body)
+            self.model.ack(seq, dseq)
+
+    @rule(data=st.data(), delay=st.sampled_from((0, 0, 1, 7)))
+    def nak(self, data, delay):
+        message = self.choose(data)
+        if message is not None and self.model.policy != ACK_NONE:
+            _, seq, dseq, *_ = tokens(message)
+            self.world.ack(message, b'-NAK {"delay":%d}' % (delay * SECOND) if delay else b"-NAK")
+            self.model.nak(seq, dseq, delay)
+
+    @rule(data=st.data())
+    def progress(self, data):
+        message = self.choose(data)
+        if message is not None and self.model.policy != ACK_NONE:
+            self.world.ack(message, b"+WPI")
+            self.model.progress(tokens(message)[1])
+
+    def choose(self, data):
+        return data.draw(st.sampled_from(self.seen)) if self.seen else None
+
+    @rule(seconds=st.integers(1, 5))
+    def advance(self, seconds):
+        self.world.env.advance(seconds * SECOND)
+        self.model.advance(seconds)
+
+    @rule(data=st.data())
+    def remove(self, data):
+        if self.model.last:
+            seq = data.draw(st.integers(1, self.model.last))
+            assert self.world.stream.delete(seq, False) == (seq in self.model.stored)
+            self.model.remove(seq)
+
+    @rule()
+    def purge(self):
+        assert self.world.stream.purge(None, 0, 0) == len(self.model.stored)
+        self.model.purge()
+
+    @precondition(
+        lambda self: self.model.retention != INTEREST
+    )  # counts are made at the stream's start
+    @rule()
+    def restart(self):
+        state = self.consumer.encode_state()
+        self.consumer.close(False)
+        with open(os.path.join(self.folder.name, "o.dat"), "wb") as f:
+            f.write(state)
+        self.consumer = self.world.consumer(self.folder.name, **self.params)
+        self.world.env.advance(0)
+        self.model.restart()
+
+    @invariant()
+    def agree(self):
+        if not hasattr(self, "model"):
+            return
+        m, s = self.model, self.consumer.state()
+        assert s.num_pending == len(m.undelivered())
+        assert s.num_ack_pending == len(m.pending)
+        assert (s.floor_consumer, s.floor_stream) == m.floor
+        assert (s.delivered_consumer, s.delivered_stream) == (m.dseq - 1, m.delivered)
+        assert s.num_redelivered == m.redelivered()
+        assert self.world.stream.state().messages == len(m.stored)
+
+    def teardown(self):
+        if hasattr(self, "world"):
+            self.world.stream.close(True)
+            assert self.world.env.timers == 0 and self.world.env.subscriptions == []
+        self.folder.cleanup()
+
+
+TestConsumer = ConsumerMachine.TestCase
+TestConsumer.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,312 @@
+"""Consumers on disk: answers after durability, restarts, kills, and the state's format."""
+
+import shutil
+import time
+
+import pytest
+
+from jsserver.cext.stream import TestEnv
+from tests.unit.stream_world import (
+    ACK_ALL,
+    ACK_NONE,
+    FILE,
+    INTEREST,
+    LAST_PER_SUBJECT,
+    SECOND,
+    WORKQUEUE,
+    World,
+    seqs,
+    tokens,
+)
+
+
+class Disk:
+    """Streams in a folder, opened again and again, as by a server that is stopped or killed."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.worlds = []
+        self.now = 1_700_000_000_000_000_000
+
+    def open(self, folder=None, consumers=({},), **params):
+        env = TestEnv(now=self.now)
+        env.start_commits()
+        path = (folder or self.folder) / "S"
+        (path / "obs" / "C").mkdir(parents=True, exist_ok=True)
+        w = World(env, str(path), active=False, storage=FILE, **params)
+        w.handles = [
+            w.consumer(str(path / "obs" / c.get("name", b"C").decode()), **c) for c in consumers
+        ]
+        w.stream.activate()
+        self.worlds.append(w)
+        return w
+
+    def close(self, w):
+        self.now = w.env.now
+        self.worlds.remove(w)
+        w.stream.close(False)
+        w.env.stop_commits()
+
+    def killed(self, w, name):
+        """A copy of the folder as it is now: what a killed server leaves."""
+        self.now = w.env.now
+        shutil.copytree(self.folder, self.folder.parent / name)
+        return self.folder.parent / name
+
+
+@pytest.fixture
+def disk(tmp_path):
+    d = Disk(tmp_path / "data")
+    yield d
+    for w in list(d.worlds):
+        d.close(w)
+
+
+def until(w, condition):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "waited for 20 s"
+        w.env.poll()
+        w.env.run()
+        time.sleep(0.001)
+
+
+def settled(w):
+    """Lets everything gathered so far reach the disk."""
+    w.env.advance(SECOND // 5)
+    w.env.inject(b"s.settle", b"", b"settle")
+    until(w, lambda: any(m[0] == b"settle" for m in w.env.sent))
+    w.env.take()
+
+
+def test_a_publish_is_acked_when_it_is_on_disk(disk):
+    w = disk.open()
+    for i in range(100):
+        w.env.inject(b"s.a", b"%d" % i, b"ack")
+    until(w, lambda: w.stream.state().messages == 100)
+    w.env.inject(b"s.a", b"last", b"last")
+    until(w, lambda: any(m[0] == b"last" for m in w.env.sent))
+    assert [m[4] for m in w.env.take()][-1] == b'{"stream":"S","seq":101}'
+
+
+def test_acks_come_in_order_and_duplicates_wait(disk):
+    w = disk.open(consumers=())
+    header = b"NATS/1.0\r\nNats-Msg-Id: a\r\n\r\n"
+    w.env.inject(b"s.a", b"1", b"r1", header)
+    w.env.inject(b"s.a", b"1", b"r2", header)
+    w.env.inject(b"s.a", b"2", b"r3")
+    assert w.env.sent == []
+    until(w, lambda: len(w.env.sent) == 3)
+    assert [(m[0], m[4]) for m in w.env.take()] == [
+        (b"r1", b'{"stream":"S","seq":1}'),
+        (b"r2", b'{"stream":"S","seq":1,"duplicate": true}'),
+        (b"r3", b'{"stream":"S","seq":2}'),
+    ]
+
+
+def test_a_clean_restart_keeps_everything(disk):
+    w = disk.open()
+    w.fill(10)
+    got = w.pull(b"6")
+    w.ack(got[0])
+    w.ack(got[2])
+    w.ack(got[4], b"-NAK")
+    assert tokens(w.pull(b"1")[0])[:3] == (2, 5, 7)
+    before = w.handles[0].state()
+    disk.close(w)
+    w = disk.open()
+    after = w.handles[0].state()
+    assert after._replace(delivered_ts=0, floor_ts=0) == before._replace(delivered_ts=0, floor_ts=0)
+    assert tokens(w.pull(b"1")[0])[:3] == (1, 7, 8)
+    w.env.advance(30 * SECOND)
+    assert seqs(w.pull(b"9"))[:4] == [2, 4, 5, 6]
+
+
+def test_pending_keeps_its_deadline_over_a_restart(disk):
+    w = disk.open(consumers=({"ack_wait": 30 * SECOND},))
+    w.fill(2)
+    got = w.pull(b"2")
+    w.env.advance(10 * SECOND)
+    w.ack(got[1], b'-NAK {"delay":3000000000}')
+    disk.close(w)
+    w = disk.open(consumers=({"ack_wait": 30 * SECOND},))
+    w.pull(b"9")
+    w.env.advance(2 * SECOND)
+    assert w.env.take() == []
+    w.env.advance(2 * SECOND)
+    assert [tokens(m)[:2] for m in w.env.take()] == [(2, 2)]
+    w.env.advance(15 * SECOND)
+    assert w.env.take() == []
+    w.env.advance(3 * SECOND)
+    assert [tokens(m)[:2] for m in w.env.take()] == [(2, 1)]
+
+
+def test_an_answered_ack_survives_a_kill(disk):
+    w = disk.open()
+    w.fill(5)
+    got = w.pull(b"5")
+    for m in (got[0], got[3]):
+        w.env.take()
+        w.env.inject(m[2], b"", b"inbox")
+        assert w.env.sent == []
+        until(w, lambda: len(w.env.sent) == 1)
+    left = disk.killed(w, "killed")
+    again = disk.open(left)
+    s = again.handles[0].state()
+    assert (s.num_ack_pending, s.floor_stream, s.delivered_stream) == (3, 1, 5)
+    again.env.advance(30 * SECOND)
+    assert seqs(again.pull(b"9")) == [2, 3, 5]
+
+
+@pytest.mark.parametrize("policy", [ACK_NONE, ACK_ALL])
+def test_other_policies_survive(disk, policy):
+    w = disk.open(consumers=({"ack_policy": policy},))
+    w.fill(5)
+    got = w.pull(b"4")
+    if policy == ACK_ALL:
+        w.ack(got[1])
+    settled(w)
+    left = disk.killed(w, "killed")
+    s = disk.open(left, consumers=({"ack_policy": policy},)).handles[0].state()
+    assert (s.delivered_stream, s.num_ack_pending) == (4, 2 if policy == ACK_ALL else 0)
+    assert s.floor_stream == (2 if policy == ACK_ALL else 4)
+
+
+def test_a_work_queue_after_a_kill(disk):
+    w = disk.open(retention=WORKQUEUE)
+    w.fill(4)
+    got = w.pull(b"3")
+    w.env.inject(got[1][2], b"", b"inbox")
+    until(w, lambda: len(w.env.sent) == 1)
+    left = disk.killed(w, "killed")
+    again = disk.open(left, retention=WORKQUEUE)
+    assert again.stream.state().messages == 3 and again.stream.get(2) is None
+    assert again.handles[0].state().num_ack_pending == 2
+
+
+def test_interest_is_counted_anew(disk):
+    both = ({"name": b"C"}, {"name": b"D", "filters": (b"s.a",)})
+    w = disk.open(retention=INTEREST, consumers=both)
+    w.fill(2, b"s.a")
+    w.fill(1, b"s.b")
+    w.ack(w.pull(b"1")[0])
+    disk.close(w)
+    w = disk.open(retention=INTEREST, consumers=both)
+    assert w.stream.state().messages == 3
+    for m in w.pull(b"2", b"D"):
+        w.ack(m)
+    assert w.stream.state().messages == 2
+    for m in w.pull(b"2"):
+        w.ack(m)
+    assert w.stream.state().messages == 0
+
+
+def test_last_per_subject_goes_on_after_a_restart(disk):
+    w = disk.open(consumers=())
+    for s in (b"s.a", b"s.b", b"s.a", b"s.c", b"s.b"):
+        w.fill(1, s)
+    disk.close(w)
+    given = ({"deliver_policy": LAST_PER_SUBJECT, "filters": (b"s.*",), "ack_policy": ACK_NONE},)
+    w = disk.open(consumers=given)
+    assert seqs(w.pull(b"1")) == [3]
+    disk.close(w)
+    w = disk.open(consumers=given)
+    w.fill(1)
+    assert w.handles[0].state().num_pending == 3
+    assert seqs(w.pull(b"9")) == [4, 5, 6]
+
+
+def test_a_deleted_consumer_starts_anew_under_its_name(disk):
+    w = disk.open()
+    w.fill(3)
+    w.pull(b"3")
+    w.handles[0].close(True)
+    w.handles[0] = w.consumer(str(disk.folder / "S" / "obs" / "C"))
+    assert w.handles[0].state().num_pending == 3
+    w.ack(w.pull(b"1")[0])
+    disk.close(w)
+    w = disk.open()
+    assert w.handles[0].state().floor_stream == 1 and w.handles[0].state().num_pending == 2
+
+
+def test_a_long_log_is_started_anew(disk):
+    w = disk.open(consumers=({"max_ack_pending": -1},))
+    w.fill(2000, b"s.a")
+    for _ in range(150):
+        got = w.pull(b"2000")
+        assert len(got) == 2000
+        for m in got:
+            w.env.inject(m[2], b"-NAK")
+        w.env.advance(SECOND)
+    assert (disk.folder / "S" / "consumers.log").stat().st_size < 16 << 20
+    w.ack(w.pull(b"1")[0])
+    settled(w)
+    left = disk.killed(w, "killed")
+    again = disk.open(left, consumers=({"max_ack_pending": -1},))
+    s = again.handles[0].state()
+    assert (s.num_ack_pending, s.num_redelivered, s.floor_stream) == (1999, 1999, 1)
+
+
+def test_the_state_in_nats_servers_format():
+    w = World()
+    c = w.consumer()
+    assert c.encode_state() == bytes([22, 2, 0, 0, 0, 0, 0, 0])
+    w.fill(3)
+    got = w.pull(b"3")
+    w.ack(got[0])
+    state = c.encode_state()
+    assert state[:6] == bytes([22, 2, 1, 1, 3, 3]) and state[6] == 2
+
+
+def test_the_state_read_from_a_file(disk):
+    w = disk.open(consumers=())
+    w.fill(5)
+    (disk.folder / "S" / "obs" / "C" / "o.dat").write_bytes(_state(w.env.now // SECOND))
+    disk.now = w.env.now
+    c = w.consumer(str(disk.folder / "S" / "obs" / "C"))
+    s = c.state()
+    assert (s.floor_consumer, s.floor_stream, s.delivered_consumer, s.delivered_stream) == (
+        1,
+        1,
+        4,
+        4,
+    )
+    assert (s.num_ack_pending, s.num_redelivered, s.num_pending) == (2, 1, 1)
+    w.pull(b"9")
+    w.env.advance(30 * SECOND)
+    assert [tokens(m)[:2] for m in w.env.take()] == [(3, 2), (2, 4), (2, 5)]
+
+
+def _state(now):
+    """Floor 1/1, delivered 4/4, pending 2 and 4, message 2 delivered twice."""
+    base = b""
+    value = now << 1
+    while value >= 0x80:
+        base += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    base += bytes([value])
+    return bytes([22, 2, 1, 1, 4, 4, 2]) + base + bytes([1, 1, 0, 3, 3, 0]) + bytes([1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    "bad", [b"x", b"\x16\x03\0\0\0\0\0\0", b"\x16\x02\x01", b"\x16\x02\0\0\0\0\xff\xff\x03\0"]
+)
+def test_a_damaged_state_starts_anew(disk, bad):
+    w = disk.open(consumers=())
+    w.fill(2)
+    (disk.folder / "S" / "obs" / "C" / "o.dat").write_bytes(bad)
+    c = w.consumer(str(disk.folder / "S" / "obs" / "C"))
+    assert c.state().num_pending == 2 and seqs(w.pull(b"2")) == [1, 2]
+    assert [e[0] for e in w.env.events] == [5] and b"damaged" in w.env.events[0][1][0]
+
+
+def test_a_state_ahead_of_the_stream_is_pulled_back(disk):
+    w = disk.open(consumers=())
+    w.fill(2)
+    (disk.folder / "S" / "obs" / "C" / "o.dat").write_bytes(_state(w.env.now // SECOND))
+    c = w.consumer(str(disk.folder / "S" / "obs" / "C"))
+    s = c.state()
+    assert (s.delivered_stream, s.num_ack_pending, s.num_pending) == (2, 1, 0)
+    w.pull(b"3")
+    w.env.inject(b"s.a")
+    assert seqs(w.env.take()) == [3]
