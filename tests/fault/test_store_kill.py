@@ -18,7 +18,7 @@ WRITER = """
 import sys
 from jsserver.cext.store import PyStore
 directory, seed = sys.argv[1], int(sys.argv[2])
-s = PyStore(directory, max_bytes=4_000_000, trim=False, max_msgs=-1, listen=False)
+s = PyStore(directory, max_bytes=100_000, trim=False, max_msgs=-1, listen=False)
 state = s.state()
 print("start", state["last_seq"], flush=True)
 i = state["last_seq"]
@@ -70,7 +70,7 @@ def verify(directory, acked: int) -> None:
     """Opens the directory twice: the second time finds the same."""
     states = []
     for _ in range(2):
-        s = PyStore(directory, max_bytes=4_000_000, trim=False, commit="manual")
+        s = PyStore(directory, max_bytes=100_000, trim=False, commit="manual")
         state = s.state()
         states.append(state)
         assert state["last_seq"] >= acked

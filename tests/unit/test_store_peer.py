@@ -23,7 +23,7 @@ async def make(server: Server, n: int, **config) -> None:
     await js.add_stream(StreamConfig(name="S", subjects=["k.>"], **config))
     for i in range(n):
         await js.publish(f"k.{i % 7}", b"peer-%d" % i, headers={"A": "b"} if i % 3 == 0 else None)
-    for seq in (3, 4, 10):
+    for seq in (n - 2, n - 5, n - 6):
         await js.delete_msg("S", seq)
     await client.close()
 
@@ -31,7 +31,7 @@ async def make(server: Server, n: int, **config) -> None:
 async def contents(server: Server) -> tuple[dict, dict]:
     client = await nats.connect(server.url)
     js = client.jetstream()
-    state = (await js.stream_info("S", subjects_filter=">")).state
+    state = (await js.stream_info("S")).state
     messages = {}
     for seq in range(state.first_seq, state.last_seq + 1):
         try:
@@ -45,7 +45,6 @@ async def contents(server: Server) -> tuple[dict, dict]:
         "bytes": state.bytes,
         "first_seq": state.first_seq,
         "last_seq": state.last_seq,
-        "num_subjects": state.num_subjects or len(state.subjects or {}),
     }
 
 
