@@ -242,10 +242,14 @@ cdef void blocks_take_out(Store* s, Block* b) noexcept nogil:
 
 cdef Block* block_new(Store* s, uint64_t num, uint64_t base) noexcept nogil:
     cdef Block* b = <Block*> calloc(1, sizeof(Block))
+    cdef char text[600]
     if b == NULL:
         return NULL
     b.store = s
     b.num = num
+    if s.storage == STORE_FILE:
+        snprintf(text, sizeof(text), "%s-%llu", s.name, <unsigned long long> num)
+        store_key(span(text, <uint32_t> strlen(text)), b.key)
     b.base = base
     b.last = base - 1
     b.fd = -1
@@ -268,10 +272,10 @@ cdef uint8_t* region_new(Store* s, uint64_t cap) noexcept nogil:
     return <uint8_t*> st_reserve(cap)
 
 
-cdef void region_free(Store* s, uint8_t* p, uint64_t cap) noexcept nogil:
+cdef void region_free(Store* s, uint8_t* p, uint64_t cap, bint lean) noexcept nogil:
     """Recycled regions keep old bytes: everything in a block is written before it is read."""
     cdef Committer* c = s.com
-    if c != NULL and s.storage == STORE_FILE and cap == c.pool_size:
+    if c != NULL and s.storage == STORE_FILE and cap == c.pool_size and not lean:
         pthread_mutex_lock(&c.q)
         if c.n_pool < 4:
             c.pool[c.n_pool] = p
@@ -319,7 +323,7 @@ cdef void block_free(Block* b) noexcept nogil:
         free(b.rel)
     if b.data != NULL:
         if b.region:
-            region_free(s, b.data, b.data_cap)
+            region_free(s, b.data, b.data_cap, b.lean)
         else:
             munmap(b.data, b.data_cap)
     if b.fd >= 0:
@@ -354,6 +358,8 @@ cdef int block_map(Block* b) noexcept nogil:
     b.region = False
     if not s.replaying:
         lru_push(s.com, b)
+        if s.com.n_maps > MAPS_MAX:
+            chore_wanted(s.com)
     return ST_OK
 
 

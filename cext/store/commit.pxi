@@ -114,7 +114,7 @@ cdef void committer_run(Committer* c) noexcept nogil:
     round_free(&r)
 
 
-cdef void commit_inline(Committer* c, Store* s) noexcept nogil:
+cdef void commit_inline(Committer* c) noexcept nogil:
     """Without a thread: the caller writes what is staged (a store that is closed after the thread has ended)."""
     cdef Round r
     memset(&r, 0, sizeof(r))
@@ -171,32 +171,33 @@ cdef bint round_blocks(Round* r, Part* p) noexcept nogil:
     return True
 
 
-cdef void active_remove(Committer* c, Store* s) noexcept nogil:
-    if not s.in_active:
+cdef void list_remove(Store* s) noexcept nogil:
+    cdef StoreList* l = s.list
+    if l == NULL:
         return
     if s.active_prev != NULL:
         s.active_prev.active_next = s.active_next
     else:
-        c.active = s.active_next
+        l.head = s.active_next
     if s.active_next != NULL:
         s.active_next.active_prev = s.active_prev
     else:
-        c.active_last = s.active_prev
+        l.last = s.active_prev
     s.active_next = NULL
     s.active_prev = NULL
-    s.in_active = False
+    s.list = NULL
 
 
-cdef void active_front(Committer* c, Store* s, int64_t now) noexcept nogil:
-    active_remove(c, s)
+cdef void list_front(StoreList* l, Store* s, int64_t now) noexcept nogil:
+    list_remove(s)
     s.active_at = now
-    s.active_next = c.active
-    if c.active != NULL:
-        c.active.active_prev = s
+    s.active_next = l.head
+    if l.head != NULL:
+        l.head.active_prev = s
     else:
-        c.active_last = s
-    c.active = s
-    s.in_active = True
+        l.last = s
+    l.head = s
+    s.list = l
 
 
 cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
@@ -235,12 +236,12 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
                 memset(&g.staged, 0, sizeof(Bytes))
                 p.logs = True
             g = g.next
-        active_front(c, s, now)
+        list_front(&c.active, s, now)
     if back != NULL:    # no memory: they wait for the next round
         c.dirty = back
-    s = c.active_last
+    s = c.active.last
     while s != NULL and s.active_at + IDLE_CLOSE <= now:
-        p = round_part(r, s) if not s.busy and s.in_active else NULL
+        p = round_part(r, s) if not s.busy else NULL
         if p == NULL or not round_blocks(r, p):
             due = now + IDLE_CLOSE
             break
@@ -248,10 +249,12 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
         p.ticket = st_load(&s.ticket)
         p.seq = 0
         s.busy += 1
-        active_remove(c, s)
-        s = c.active_last
-    if c.active_last != NULL:
-        due = min(due, c.active_last.active_at + IDLE_CLOSE)
+        list_front(&c.resting, s, now)
+        if c.resting.head == c.resting.last:
+            pthread_cond_signal(&c.chores)      # its time starts now
+        s = c.active.last
+    if c.active.last != NULL:
+        due = min(due, c.active.last.active_at + IDLE_CLOSE)
     if c.sync_interval > 0 and c.unsynced:
         due = min(due, c.synced_at + c.sync_interval)
     c.due = due
@@ -308,7 +311,7 @@ cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
     rc = block_fd(s, tail, fresh, &made)
     if rc < 0:
         return rc
-    bare_write(s.key, first, st_get64(tail.data + 4), <int64_t> st_get64(tail.data + 12))
+    bare_write(tail.key, first, st_get64(tail.data + 4), <int64_t> st_get64(tail.data + 12))
     rc = <int> min(f.pwrite(f.ctx, tail.fd, first, REC_MIN, 0), <int64_t> 0)
     rc = f.datasync(f.ctx, tail.fd) if rc == 0 else rc
     rc = f.sync_dir(f.ctx, fresh) if rc == 0 else rc
@@ -330,7 +333,7 @@ cdef uint32_t group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint8
         p = b.data + at
         if not record_parse(p, end - at, &r):
             break       # cannot be: these bytes were staged by record_write
-        st_put64(p + r.size - 8, record_hash(s.key, p, &r))
+        st_put64(p + r.size - 8, record_hash(b.key, p, &r))
         digest_add(&h, p, &r)
         m.count += 1
         at += r.size
@@ -340,7 +343,7 @@ cdef uint32_t group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint8
     m.durable = b.durable
     m.digest = hh_final(&h)
     m.flags = MARK_LAZY if s.com.sync_interval > 0 else 0
-    marker_write(s.key, mark, &m)
+    marker_write(b.key, mark, &m)
     return m.count
 
 
@@ -362,6 +365,7 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece) noexcept nog
     if rc < 0:
         return <int> rc
     group_seal(s, b, start, end, mark)
+    ahead_wait(c, b, end + MARKER)
     if r.scratch == NULL:
         r.scratch = <uint8_t*> malloc(SCRATCH + MARKER)
     if end - start <= SCRATCH and r.scratch != NULL:
@@ -500,6 +504,8 @@ cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nog
             b.durable = b.written
             if r.pieces[i].sealed:
                 piece_close(c, r, p, &r.pieces[i])
+            elif r.pieces[i].wrote and c.sync_interval <= 0 and c.keeper_runs:
+                ahead_check(c, b)
             elif p.close and b.fd >= 0:
                 f.close(f.ctx, b.fd)
                 b.fd = -1
@@ -524,6 +530,7 @@ cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept no
     if st_load(&b.used) != b.written or block_fd(p.s, b, p.s.msgs_dir, &p.sync_dir) < 0:
         return
     piece_write(c, r, p, piece)
+    ahead_wait(c, b, UINT64_MAX)
     f.truncate(f.ctx, b.fd, <off_t> b.written)
     f.close(f.ctx, b.fd)
     b.fd = -1
@@ -545,9 +552,9 @@ cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
             snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
             tree_remove(s.files, path)
     elif op.kind == OP_ERASE and err == 0:
-        block_erase(s, op.block, op.off, op.size)
+        block_erase(s, op)
     elif op.kind == OP_SWAP:
-        swap_finish(c, s, op, err)
+        swap_finish(s, op, err)
     bytes_free(&op.bytes)
 
 
@@ -585,29 +592,32 @@ cdef void out_remove(Store* s, Block* b) noexcept nogil:
         s.out_tail = last
 
 
-cdef void block_erase(Store* s, Block* b, uint64_t off, uint64_t size) noexcept nogil:
+cdef void block_erase(Store* s, const Op* op) noexcept nogil:
     """Overwrites a removed record by noise of the same length that every reader takes for an erased one.
 
-    Its tombstone is on disk by now, so a torn write here costs nothing.
+    Its tombstone is on disk by now, so a torn write here costs nothing. Where the block was compacted since, something
+    else stands there, and the record was left out or is erased by a request of its own.
     """
     cdef FileOps* f = s.files
+    cdef Block* b = op.block
+    cdef uint64_t off = op.off, size = op.size
     cdef uint8_t* p
     cdef bint made = False, opened = b.fd < 0
     cdef Parsed r
-    if b.rewritten or size < REC_MIN:
-        return      # compaction has left it out
+    if size < REC_MIN or b.gone:
+        return
     p = <uint8_t*> malloc(size)
     if p == NULL or block_fd(s, b, s.msgs_dir, &made) < 0:
         free(p)
         return
-    if f.pread(f.ctx, b.fd, p, size, <off_t> off) == <int64_t> size and (st_get32(p) & 0x7fffffff) == size:
+    if f.pread(f.ctx, b.fd, p, size, <off_t> off) == <int64_t> size and (st_get32(p) & 0x7fffffff) == size and st_get64(p + 4) == op.seq:
         st_random(p + HEAD, size - HEAD)
         st_put32(p, <uint32_t> size)
         st_put64(p + 4, (st_get64(p + 4) & ~(TOMB | ERASED)) | ERASED)
         st_put64(p + 12, 0)
         st_put16(p + 20, 0)
         record_parse(p, size, &r)
-        st_put64(p + size - 8, record_hash(s.key, p, &r))
+        st_put64(p + size - 8, record_hash(b.key, p, &r))
         f.pwrite(f.ctx, b.fd, p, size, <off_t> off)
     free(p)
     if opened:
@@ -652,10 +662,7 @@ cdef void block_done(Committer* c, Store* s, Block* b) noexcept nogil:
         s.out_tail = NULL
     b.next_out = NULL
     if not b.dead:
-        b.next_side = c.sides
-        c.sides = b
-        b.pins += 1
-        pthread_cond_signal(&c.chores)
+        side_queue(c, b)
 
 
 cdef void committer_poll(Committer* c) noexcept nogil:

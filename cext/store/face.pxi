@@ -269,7 +269,7 @@ cdef class PyStore:
         self._enter()
         self._leave()
         with nogil:
-            commit_inline(self.com, self.s)
+            commit_inline(self.com)
         self._enter()
         committer_poll(self.com)
         self._leave()

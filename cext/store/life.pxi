@@ -42,6 +42,7 @@ cdef void store_dispose(Store* s) noexcept nogil:
     if s.map != NULL:
         munmap(s.map, s.map_size)
     free(s.known)
+    free(s.name)
     free(s.dir)
     free(s.msgs_dir)
     free(s)
@@ -74,15 +75,17 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     store_key(cfg.name, s.key)
     limits_set(s, cfg)
     if cfg.storage == STORE_FILE:
-        if committer == NULL or cfg.directory.n == 0 or cfg.directory.n > 4000:
-            snprintf(err, err_cap, "file storage needs a committer and a directory of 1 to 4000 bytes")
+        if committer == NULL or cfg.directory.n == 0 or cfg.directory.n > 4000 or cfg.name.n > 500:
+            snprintf(err, err_cap, "file storage needs a committer, a directory of 1 to 4000 bytes and a name up to 500")
             store_dispose(s)
             return NULL
         s.dir = <char*> calloc(cfg.directory.n + 1, 1)
         s.msgs_dir = <char*> calloc(cfg.directory.n + 8, 1)
-        if s.dir == NULL or s.msgs_dir == NULL:
+        s.name = <char*> calloc(cfg.name.n + 1, 1)
+        if s.dir == NULL or s.msgs_dir == NULL or s.name == NULL:
             store_dispose(s)
             return NULL
+        memcpy(s.name, cfg.name.p, cfg.name.n)
         memcpy(s.dir, cfg.directory.p, cfg.directory.n)
         snprintf(s.msgs_dir, cfg.directory.n + 8, "%s/msgs", s.dir)
         if committer.sync_dir[0] == 0:
@@ -103,7 +106,21 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     s.done_seq = s.last_seq
     if s.empties != NULL:
         reap(s)
+    if s.storage == STORE_FILE:
+        sides_make(s)
     return s
+
+
+cdef void sides_make(Store* s) noexcept nogil:
+    """Queues every sealed block that has no sidecar yet."""
+    cdef uint32_t i
+    cdef Block* b
+    pthread_mutex_lock(&s.com.q)
+    for i in range(s.n_blocks):
+        b = block_i(s, i)
+        if b.sealed and not b.sided and not b.damaged and b.n:
+            side_queue(s.com, b)
+    pthread_mutex_unlock(&s.com.q)
 
 
 cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* ctx) noexcept nogil:
@@ -217,7 +234,7 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
     cdef Block** side
     if not drop and s.dirty:
         if not c.running:
-            commit_inline(c, s)
+            commit_inline(c)
     pthread_mutex_lock(&c.q)
     while not drop and (s.dirty or s.ops != NULL) and c.running:
         st_cond_wait(&c.idle, &c.q, INT64_MAX)
@@ -235,9 +252,10 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
             side[0] = side[0].next_side
         else:
             side = &side[0].next_side
+    zeros_cancel(c, s, NULL)
     while s.busy:
         st_cond_wait(&c.idle, &c.q, INT64_MAX)
-    active_remove(c, s)
+    list_remove(s)
     at = &c.done
     while at[0] != NULL and at[0] != s:
         at = &at[0].next_done

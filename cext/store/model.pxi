@@ -71,6 +71,7 @@ cdef struct Index:
 cdef struct Block:
     Store* store
     uint64_t num
+    uint64_t key[4]             # of its records' checksums: the stream's name and its number
     uint64_t base               # sequence of slot 0
     uint64_t last               # the highest sequence it accounts for; base - 1 when none
     int64_t first_ts
@@ -107,6 +108,11 @@ cdef struct Block:
     bint dead                   # (q) left the store; freed when pins is 0
     uint32_t pins               # (q)
     bint compacting
+    bint lean                   # the region's first pages are the file's
+    Block* next_zero            # (q) blocks that get zeros ahead: [zero_from, zero_to)
+    uint64_t zero_from          # (q)
+    uint64_t zero_to            # (q)
+    bint zeroing                # (q)
     bint gone                   # (q) its files are dealt with: whoever holds the last pin frees it
     Block* next_side            # (q) sealed blocks that wait for their sidecar
     int fd                      # (c)
@@ -115,7 +121,6 @@ cdef struct Block:
     uint64_t zeroed             # (c) file size ahead of written that holds zeros
     bint created                # (c) its directory entry is on disk
     bint closed                 # (c) sealed, written whole, cut to size
-    bint rewritten              # (c) compacted: offsets of before mean nothing
     bint open_group             # (c) the last group on disk is not closed by an empty marker
 
 cdef enum OpKind:
@@ -135,7 +140,12 @@ cdef struct Op:
     uint64_t size
     Log* log
     Bytes bytes
-    uint64_t done               # atomic: 1 carried out, 2 not
+    uint64_t* answer            # (q) 1 carried out, 2 not
+    uint64_t seq
+
+cdef struct StoreList:
+    Store* head
+    Store* last
 
 cdef struct Limits:
     int64_t max_msgs
@@ -153,7 +163,8 @@ cdef struct Store:
     Limits limits
     int retention
     uint64_t block_size
-    uint64_t key[4]
+    uint64_t key[4]             # of the caches and logs
+    char* name
     char* dir                   # of the stream
     char* msgs_dir
     bint stopped
@@ -211,7 +222,7 @@ cdef struct Store:
     size_t map_size
     Store* active_next          # (q) stores with something to do when idle
     Store* active_prev
-    bint in_active
+    StoreList* list             # (q) the list it is in: active or resting
     bint in_slim
     Store* next_slim            # stores with blocks to compact
 
@@ -250,8 +261,10 @@ cdef struct Committer:
     uint64_t syncs
     pthread_t keeper
     bint keeper_runs
-    Store* active               # most recently committed first
-    Store* active_last
+    StoreList active            # (q) most recently committed first
+    StoreList resting           # (q) idle, groups closed
+    bint chore                  # (q) mappings or blocks to look after
+    Block* zeros                # (q) chain by next_zero
     Block* lru                  # under the engine lock
     Block* lru_last
     uint32_t n_maps

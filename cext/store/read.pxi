@@ -32,7 +32,7 @@ cdef int slot_load(Store* s, Block* b, uint32_t i, Record* out) noexcept nogil:
     p += at
     if not record_parse(p, b.used - at, &r):
         return ST_DAMAGED
-    if not b.region and (r.raw_seq != seq_at(b, i) or not record_good(s.key, p, &r)):
+    if not b.region and (r.raw_seq != seq_at(b, i) or not record_good(b.key, p, &r)):
         return ST_DAMAGED
     out.seq = r.seq
     out.ts = r.ts

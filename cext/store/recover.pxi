@@ -153,7 +153,7 @@ cdef uint64_t next_good(Scan* c, uint64_t at) noexcept nogil:
     """Where the next record starts whose checksum fits; size when there is none."""
     cdef Parsed r
     while at + REC_MIN <= c.size:
-        if st_get32(c.p + at) and record_parse(c.p + at, c.size - at, &r) and record_good(c.s.key, c.p + at, &r):
+        if st_get32(c.p + at) and record_parse(c.p + at, c.size - at, &r) and record_good(c.b.key, c.p + at, &r):
             return at
         at += 1
     return c.size
@@ -165,7 +165,7 @@ cdef uint64_t durable_mark(Scan* c, uint64_t at) noexcept nogil:
     cdef Mark m
     cdef uint64_t mark = 0
     while at < c.size:
-        if record_parse(c.p + at, c.size - at, &r) and record_good(c.s.key, c.p + at, &r):
+        if record_parse(c.p + at, c.size - at, &r) and record_good(c.b.key, c.p + at, &r):
             if marker_read(c.p + at, &r, &m):
                 mark = max(mark, m.durable)
             at += r.size
@@ -276,7 +276,7 @@ cdef int scan_block(Scan* c) noexcept nogil:
     cdef int rc
     digest_init(&c.digest, c.s.key)
     while c.at + REC_MIN <= c.size:
-        if not record_parse(c.p + c.at, c.size - c.at, &r) or not record_good(c.s.key, c.p + c.at, &r):
+        if not record_parse(c.p + c.at, c.size - c.at, &r) or not record_good(c.b.key, c.p + c.at, &r):
             if not scan_bad(c):
                 return ST_OK
             continue
@@ -384,7 +384,7 @@ cdef int tail_recover(Store* s) noexcept nogil:
         if region == NULL:
             return ST_NO_MEMORY
         if s.files.pread(s.files.ctx, b.fd, region, b.used, 0) != <int64_t> b.used:
-            region_free(s, region, page_up(s.block_size + SLACK))
+            region_free(s, region, page_up(s.block_size + SLACK), False)
             return ST_IO
         if b.data != NULL:
             munmap(b.data, b.data_cap)

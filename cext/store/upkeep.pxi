@@ -1,13 +1,25 @@
 # The maintenance thread: what may take its time, outside the commit path and, but for short moments, outside the lock.
+#
+# Its work: regions of sealed blocks are given back and their sidecars written, sparse blocks compacted, files zero-filled
+# ahead of use, mappings bounded, idle stores made lean.
+
+cdef enum:
+    MAPS_MAX = 1024             # sealed blocks that stay mapped
+    AHEAD_FROM = 262144         # a block this far filled is worth zeros ahead
+    AHEAD_MAX = 4194304
+
 
 cdef void* keeper_main(void* arg) noexcept nogil:
     cdef Committer* c = <Committer*> arg
+    cdef int64_t due
     pthread_mutex_lock(&c.q)
-    while not c.stopping:
-        if c.sides == NULL:
-            st_cond_wait(&c.chores, &c.q, INT64_MAX)
-            continue
-        keeper_side(c)
+    while not c.stopping or c.zeros != NULL:
+        if c.zeros == NULL and c.sides == NULL and not c.chore:
+            due = c.resting.last.active_at + IDLE_LEAN if c.resting.last != NULL else INT64_MAX
+            if due > st_clock(CLOCK_MONOTONIC):
+                st_cond_wait(&c.chores, &c.q, due)
+                continue
+        keeper_some(c)
     pthread_mutex_unlock(&c.q)
     return NULL
 
@@ -15,37 +27,206 @@ cdef void* keeper_main(void* arg) noexcept nogil:
 cdef void keeper_turn(Committer* c) noexcept nogil:
     """Everything that is due, without a thread."""
     pthread_mutex_lock(&c.q)
-    while c.sides != NULL:
-        keeper_side(c)
+    while c.zeros != NULL or c.sides != NULL or c.chore:
+        keeper_some(c)
     pthread_mutex_unlock(&c.q)
 
 
+cdef void keeper_some(Committer* c) noexcept nogil:
+    """With q held, which is let go meanwhile: the most urgent thing."""
+    if c.zeros != NULL:
+        keeper_zero(c)
+    elif c.sides != NULL:
+        keeper_side(c)
+    elif c.chore:
+        c.chore = False
+        pthread_mutex_unlock(&c.q)
+        keeper_unmap(c)
+        while keeper_slim(c):
+            pass
+        pthread_mutex_lock(&c.q)
+    else:
+        keeper_rest(c)
+
+
+cdef void chore_wanted(Committer* c) noexcept nogil:
+    pthread_mutex_lock(&c.q)
+    c.chore = True
+    pthread_cond_signal(&c.chores)
+    pthread_mutex_unlock(&c.q)
+
+
+cdef void unpin(Committer* c, Block* b) noexcept nogil:
+    """With q held: frees a block that has left when this was the last pin."""
+    b.pins -= 1
+    if b.gone and b.pins == 0:
+        pthread_mutex_unlock(&c.q)
+        block_free(b)
+        pthread_mutex_lock(&c.q)
+
+
+# ---- sealed blocks -------------------------------------------------------------------------------------------------
+
+cdef void side_queue(Committer* c, Block* b) noexcept nogil:
+    """With q held: the block's sidecar is to be written."""
+    b.pins += 1
+    b.next_side = c.sides
+    c.sides = b
+    pthread_cond_signal(&c.chores)
+
+
 cdef void keeper_side(Committer* c) noexcept nogil:
-    """With q held, which is let go meanwhile: the sidecar of one sealed block. Its pin was taken when it was queued."""
+    """A sealed block's region is no longer needed, its file is read from now on; then its sidecar."""
     cdef Block* b = c.sides
     cdef Store* s = b.store
-    cdef bint dead = b.dead, last
+    cdef bint dead = b.dead
+    cdef uint8_t* region = NULL
     c.sides = b.next_side
     b.next_side = NULL
     s.busy += 1
     pthread_mutex_unlock(&c.q)
     if not dead:
+        env_lock(c.env)
+        if b.region and b.closed:
+            region = b.data
+            b.data = NULL
+            b.region = False
+        env_unlock(c.env)
+        if region != NULL:
+            region_free(s, region, b.data_cap, b.lean)
         side_build(b)
+        b.sided = True
     pthread_mutex_lock(&c.q)
-    b.sided = True
-    b.pins -= 1
-    last = b.gone and b.pins == 0
-    if last:
-        pthread_mutex_unlock(&c.q)
-        block_free(b)
-        pthread_mutex_lock(&c.q)
+    unpin(c, b)
     s.busy -= 1
     pthread_cond_broadcast(&c.idle)
 
 
-cdef void swap_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
-    pass
+cdef void keeper_unmap(Committer* c) noexcept nogil:
+    """Unmaps the sealed blocks that were read longest ago."""
+    cdef Block* b
+    cdef uint8_t* p
+    cdef uint64_t size
+    while True:
+        env_lock(c.env)
+        b = c.lru_last if c.n_maps > MAPS_MAX else NULL
+        if b == NULL or b.compacting:
+            env_unlock(c.env)
+            return
+        lru_remove(c, b)
+        p = b.data
+        size = b.data_cap
+        b.data = NULL
+        env_unlock(c.env)
+        munmap(p, size)
 
 
-cdef void slim_memory(Task* t) noexcept nogil:
-    pass
+# ---- zeros ahead of use ----------------------------------------------------------------------------------------------
+
+cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
+    """After a group: a well-used tail gets zeros written ahead, so that its commits change no file size and no extent."""
+    cdef uint64_t end = b.store.block_size + SLACK
+    if b.sealed or b.zeroing or b.written < AHEAD_FROM or b.zeroed >= end:
+        return
+    if b.zeroed > b.written + min(b.written, <uint64_t> AHEAD_MAX) // 2:
+        return
+    pthread_mutex_lock(&c.q)
+    b.zero_from = max(b.zeroed, page_up(b.written + AHEAD_FROM))
+    b.zero_to = min(b.zero_from + min(b.written, <uint64_t> AHEAD_MAX), page_up(end))
+    if b.zero_from < b.zero_to and not c.stopping:
+        b.zeroing = True
+        b.pins += 1
+        b.next_zero = c.zeros
+        c.zeros = b
+        pthread_cond_signal(&c.chores)
+    pthread_mutex_unlock(&c.q)
+
+
+cdef void ahead_wait(Committer* c, Block* b, uint64_t end) noexcept nogil:
+    """The commit thread must not write where zeros are being written."""
+    if not b.zeroing or end <= b.zero_from:
+        return
+    pthread_mutex_lock(&c.q)
+    zeros_cancel(c, NULL, b)
+    while b.zeroing:
+        st_cond_wait(&c.idle, &c.q, INT64_MAX)
+    pthread_mutex_unlock(&c.q)
+
+
+cdef void zeros_cancel(Committer* c, Store* s, Block* b) noexcept nogil:
+    """With q held: takes a block, or all of a store, off the list of those that wait for zeros."""
+    cdef Block** at = &c.zeros
+    cdef Block* z
+    while at[0] != NULL:
+        z = at[0]
+        if z == b or z.store == s:
+            at[0] = z.next_zero
+            z.zeroing = False
+            z.pins -= 1
+        else:
+            at = &z.next_zero
+
+
+cdef void keeper_zero(Committer* c) noexcept nogil:
+    cdef Block* b = c.zeros
+    cdef Store* s = b.store
+    cdef FileOps* f = s.files
+    cdef char path[4300]
+    cdef uint8_t* zeros
+    cdef uint64_t at = b.zero_from
+    cdef int fd = -1
+    cdef int64_t rc = -1
+    c.zeros = b.next_zero
+    s.busy += 1
+    pthread_mutex_unlock(&c.q)
+    zeros = <uint8_t*> calloc(1, 262144)
+    block_path(s, b, ".blk", path, sizeof(path))
+    if zeros != NULL and not b.dead:
+        fd = f.open(f.ctx, path, O_RDWR, 0)
+    while fd >= 0 and at < b.zero_to:
+        rc = f.pwrite(f.ctx, fd, zeros, min(b.zero_to - at, <uint64_t> 262144), <off_t> at)
+        if rc < 0:
+            break
+        at += <uint64_t> rc
+    if fd >= 0:
+        f.datasync(f.ctx, fd)
+        f.close(f.ctx, fd)
+    free(zeros)
+    pthread_mutex_lock(&c.q)
+    b.zeroed = b.zero_to if rc >= 0 else UINT64_MAX     # after an error it is not tried again
+    b.zeroing = False
+    unpin(c, b)
+    s.busy -= 1
+    pthread_cond_broadcast(&c.idle)
+
+
+# ---- idle stores --------------------------------------------------------------------------------------------------------
+
+cdef void keeper_rest(Committer* c) noexcept nogil:
+    """With q held: the store that is idle longest keeps its tail in the file instead of in memory."""
+    cdef Store* s = c.resting.last
+    cdef Block* b
+    cdef uint64_t whole
+    cdef FileOps* f
+    cdef char path[4300]
+    cdef int fd
+    if s == NULL or s.active_at + IDLE_LEAN > st_clock(CLOCK_MONOTONIC):
+        return
+    list_remove(s)
+    s.busy += 1
+    pthread_mutex_unlock(&c.q)
+    f = s.files
+    env_lock(c.env)
+    b = s.tail
+    if b != NULL and b.region and b.written == b.used and not s.dirty and f == posix_files():
+        whole = b.used & ~<uint64_t> (PAGE - 1)
+        block_path(s, b, ".blk", path, sizeof(path))
+        fd = f.open(f.ctx, path, O_RDONLY, 0) if whole else -1
+        if fd >= 0:
+            if st_map_over(b.data, fd, whole) == 0:
+                b.lean = True
+            f.close(f.ctx, fd)
+    env_unlock(c.env)
+    pthread_mutex_lock(&c.q)
+    s.busy -= 1
+    pthread_cond_broadcast(&c.idle)

@@ -26,7 +26,7 @@ cdef inline void publish(Store* s) noexcept nogil:
         commit_wanted(s)
 
 
-cdef int op_push(Store* s, OpKind kind, Block* b, uint64_t off, uint64_t size) noexcept nogil:
+cdef int op_push(Store* s, OpKind kind, Block* b, uint64_t off, uint64_t size, uint64_t seq) noexcept nogil:
     cdef Op* op = <Op*> calloc(1, sizeof(Op))
     if op == NULL:
         return ST_NO_MEMORY
@@ -34,6 +34,7 @@ cdef int op_push(Store* s, OpKind kind, Block* b, uint64_t off, uint64_t size) n
     op.block = b
     op.off = off
     op.size = size
+    op.seq = seq
     op_queue(s, op)
     return ST_OK
 
@@ -425,7 +426,7 @@ cdef void block_drop(Store* s, Block* b) noexcept nogil:
         block_free(b)
         return
     lru_remove(s.com, b)
-    op_push(s, OP_DROP, b, 0, 0)
+    op_push(s, OP_DROP, b, 0, 0, 0)
 
 
 cdef void reap(Store* s) noexcept nogil:
@@ -506,7 +507,7 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil:
     if erase and s.storage == STORE_MEMORY:
         memset(p + at + HEAD, 0, size - HEAD)
     elif erase and size and not b.damaged:
-        op_push(s, OP_ERASE, b, at, size)
+        op_push(s, OP_ERASE, b, at, size, seq)
     if s.empties != NULL or s.msgs == 0:
         reap(s)
     return ST_OK
@@ -524,9 +525,7 @@ cdef void slim_wanted(Store* s) noexcept nogil:
         s.in_slim = True
         s.next_slim = c.slim
         c.slim = s
-        pthread_mutex_lock(&c.q)
-        pthread_cond_signal(&c.chores)
-        pthread_mutex_unlock(&c.q)
+        chore_wanted(c)
 
 
 # ---- age -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,86 @@
+"""SIGKILL at any moment: every acked message is there once and unchanged, none is invented, no sequence is used twice."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jsserver.cext.store import PyStore
+
+ROUNDS = int(os.environ.get("STORE_KILL_ROUNDS", "6"))
+
+# Appends without end; after each group it says on stdout up to where all is durable.
+WRITER = """
+import sys
+from jsserver.cext.store import PyStore
+directory, seed = sys.argv[1], int(sys.argv[2])
+s = PyStore(directory, max_bytes=100_000, trim=False, max_msgs=-1, listen=False)
+state = s.state()
+print("start", state["last_seq"], flush=True)
+i = state["last_seq"]
+while True:
+    for _ in range(seed % 90 + 1):
+        i += 1
+        assert s.append(f"k.{i % 500}", b"%d:" % i + b"v" * (i * 37 % 900)) == i
+        if i % 11 == 0:
+            s.remove(i - 5)
+    s.wait_durable()
+    print(i, flush=True)
+"""
+
+
+def written(seq: int) -> tuple[str, bytes]:
+    return f"k.{seq % 500}", b"%d:" % seq + b"v" * (seq * 37 % 900)
+
+
+@pytest.mark.timeout(300)
+def test_kill_loop(tmp_path):
+    seed = int(os.environ.get("STORE_KILL_SEED", str(random.randrange(1 << 30))))
+    print("seed", seed)
+    rng = random.Random(seed)
+    directory = tmp_path / "S"
+    directory.mkdir()
+    acked = 0
+    for _ in range(ROUNDS):
+        child = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(directory), str(rng.randrange(1000))],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert child.stdout is not None
+        first = child.stdout.readline().split()
+        assert first and int(first[1]) >= acked, "an acked sequence is gone"
+        end = time.monotonic() + rng.uniform(0.1, 1.0)
+        while time.monotonic() < end:
+            line = child.stdout.readline()
+            assert line, "the writer failed"
+            acked = int(line)
+        child.send_signal(signal.SIGKILL)
+        for line in child.stdout.read().split():
+            acked = int(line)
+        child.wait()
+        verify(directory, acked)
+
+
+def verify(directory, acked: int) -> None:
+    """Opens the directory twice: the second time finds the same."""
+    states = []
+    for _ in range(2):
+        s = PyStore(directory, max_bytes=100_000, trim=False, commit="manual")
+        state = s.state()
+        states.append(state)
+        assert state["last_seq"] >= acked
+        assert s.figures()["damage"] == 0
+        deleted = set(s.deleted())
+        removed = {q - 5 for q in range(11, acked + 1, 11)}
+        assert removed <= deleted | set(range(1, state["first_seq"]))
+        assert all((q + 5) % 11 == 0 for q in deleted)
+        for q in range(state["first_seq"], state["last_seq"] + 1):
+            if q not in deleted:
+                assert s.load(q)[2::2] == written(q)
+        s.abandon()
+    assert states[0] == states[1]

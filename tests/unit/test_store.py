@@ -1,0 +1,450 @@
+"""The store through its Python face: format on disk, recovery of torn and damaged files, logs, locks, commit groups."""
+
+import os
+import struct
+import time
+
+import pytest
+
+from jsserver.cext.bytes import hh64, sha256
+from jsserver.cext.store import PyFilter, PyLog, PyStore, lock_directory
+
+MARKER = 80
+
+
+def key_of(name: bytes) -> bytes:
+    return sha256(name)
+
+
+def records(data: bytes) -> list[tuple[int, int, int, bytes]]:
+    """(offset, raw sequence, length, record) of each record in a block."""
+    out, at = [], 0
+    while at < len(data):
+        size = struct.unpack_from("<I", data, at)[0] & 0x7FFFFFFF
+        assert size >= 30, f"no record at {at}"
+        out.append((at, struct.unpack_from("<Q", data, at + 4)[0], size, data[at : at + size]))
+        at += size
+    return out
+
+
+def messages(data: bytes) -> list[tuple[int, int, int, bytes]]:
+    return [r for r in records(data) if 0 < r[1] < 1 << 62]
+
+
+@pytest.fixture
+def directory(tmp_path):
+    path = tmp_path / "S"
+    path.mkdir()
+    return path
+
+
+def block(directory, n=1):
+    return directory / "msgs" / f"{n}.blk"
+
+
+def test_record_format(directory):
+    """A message stands on disk as the format wants it, checksum included."""
+    s = PyStore(directory, "S1")
+    s.append("s1.a", b"hello", ts=1_700_000_000_000_000_000)
+    s.append("s1.a", b"hello", b"NATS/1.0\r\nA: b\r\n\r\n", ts=1_700_000_000_000_000_001)
+    s.close()
+    first, second = (r[3] for r in messages(block(directory).read_bytes()))
+    assert first[:22] == struct.pack("<IQqH", 39, 1, 1_700_000_000_000_000_000, 4)
+    assert first[22:31] == b"s1.ahello"
+    covered = first[4:20] + first[22:31]
+    assert first[31:] == struct.pack("<Q", hh64(key_of(b"S1-1"), covered))
+    assert struct.unpack_from("<I", second)[0] == 61 | 1 << 31
+    assert second[22:30] == b"s1.a" + struct.pack("<I", 18)
+    assert second[30:53] == b"NATS/1.0\r\nA: b\r\n\r\nhello"
+    covered = second[4:20] + second[22:26] + second[30:53]
+    assert second[53:] == struct.pack("<Q", hh64(key_of(b"S1-1"), covered))
+
+
+def test_known_vectors():
+    """Records that nats-server wrote: their checksums are ours."""
+    message = bytes.fromhex(
+        "27000000010000000000000000002a36fe9c9717040073312e6168656c6c6f98a64c71c674b6e6"
+    )
+    assert message[-8:] == struct.pack("<Q", hh64(key_of(b"S1-1"), message[4:20] + message[22:-8]))
+
+
+def test_every_group_ends_in_a_marker(directory):
+    s = PyStore(directory, commit="manual")
+    for i in range(3):
+        s.append("a", b"%d" % i)
+        s.commit()
+    s.close()
+    seqs = [r[1] for r in records(block(directory).read_bytes())]
+    tomb = 1 << 62
+    assert [q for q in seqs if q != tomb] == [1, 2, 3]
+    assert seqs[-1] == tomb and seqs.count(tomb) >= 4
+
+
+def test_delete_leaves_a_tombstone_and_noise(directory):
+    s = PyStore(directory)
+    for i in range(3):
+        s.append("secret", b"payload-%d" % i)
+    s.wait_durable()
+    s.remove(2, erase=True)
+    s.wait_durable()
+    s.close()
+    data = block(directory).read_bytes()
+    assert b"payload-1" not in data and b"payload-0" in data
+    raw = [r[1] for r in records(data)]
+    assert 2 | 1 << 63 in raw and 2 | 1 << 62 in raw
+
+
+def test_errors_are_clear(directory, tmp_path):
+    s = PyStore(directory)
+    with pytest.raises(KeyError):
+        s.load(1)
+    with pytest.raises(ValueError, match="32 MiB"):
+        s.append("a", b"x" * (33 << 20))
+    with pytest.raises(ValueError, match="65535"):
+        s.append("a" * 65536)
+    assert s.state()["msgs"] == 0
+    s.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        s.append("a")
+    with pytest.raises(OSError, match="cannot be made"):
+        PyStore(tmp_path / "missing" / "dir")
+
+
+@pytest.mark.parametrize("head", [b"cmp\x01", None])
+def test_what_is_not_supported_is_refused_and_left_alone(directory, head):
+    msgs = directory / "msgs"
+    msgs.mkdir()
+    data = (head or b"") + b"x" * 100
+    (msgs / "1.blk").write_bytes(data)
+    if head is None:
+        (msgs / "1.key").write_bytes(b"k" * 72)
+    with pytest.raises(OSError, match="not supported"):
+        PyStore(directory)
+    assert (msgs / "1.blk").read_bytes() == data
+
+
+def filled(directory, n=20, groups=4):
+    s = PyStore(directory, commit="manual")
+    for i in range(n):
+        s.append(f"a.{i % 3}", b"%03d" % i * 5)
+        if i % (n // groups) == n // groups - 1:
+            s.commit()
+    s.commit()
+    s.abandon()
+    return block(directory).read_bytes()
+
+
+def test_truncation_at_every_byte(directory, tmp_path):
+    """Whatever is left of the file's end, the messages before it are served, and nothing else."""
+    data = filled(directory, 6, 2)
+    sizes = [(at + size, raw) for at, raw, size, _ in messages(data)]
+    for cut in range(len(data) + 1):
+        block(directory).write_bytes(data[:cut])
+        s = PyStore(directory, commit="manual")
+        want = sum(1 for end, _ in sizes if end <= cut)
+        state = s.state()
+        assert (state["msgs"], state["last_seq"]) == (want, want), cut
+        assert s.append("b", b"next") == want + 1
+        s.commit()
+        s.abandon()
+        again = PyStore(directory, commit="manual")
+        assert again.state()["last_seq"] == want + 1
+        assert again.load(want + 1)[4] == b"next"
+        again.abandon()
+
+
+def test_zero_tail_is_cut_silently(directory):
+    data = filled(directory)
+    block(directory).write_bytes(data + bytes(10000))
+    s = PyStore(directory)
+    assert s.state()["msgs"] == 20 and s.figures()["damage"] == 0
+    assert s.append("a") == 21
+    s.close()
+
+
+def test_damage_costs_only_its_record(directory):
+    """A flipped byte in a synced group: that message goes, those behind it stay, the file is not touched."""
+    data = bytearray(filled(directory))
+    at, _, _, _ = messages(bytes(data))[4]
+    data[at + 30] ^= 0x40
+    block(directory).write_bytes(data)
+    s = PyStore(directory)
+    assert s.figures()["damage"] == 1
+    assert s.state()["msgs"] == 19
+    with pytest.raises(KeyError):
+        s.load(5)
+    assert s.load(6)[4] == b"005" * 5
+    assert s.append("new") == 21
+    s.close()
+    assert block(directory).read_bytes()[: len(data)] == bytes(data)
+
+
+def test_last_group_torn_in_the_middle_is_cut(directory):
+    """Sectors of an unacked group may arrive in any order: with a hole in it, it was not synced."""
+    s = PyStore(directory, commit="manual")
+    s.append("a", b"x" * 100)
+    s.commit()
+    for _ in range(5):
+        s.append("a", b"y" * 100)
+    s.commit()
+    s.abandon()
+    data = bytearray(block(directory).read_bytes())
+    at = messages(bytes(data))[2][0]
+    data[at : at + 40] = bytes(40)
+    block(directory).write_bytes(data)
+    s = PyStore(directory)
+    assert s.state()["last_seq"] == 2 and s.figures()["damage"] == 0
+    s.close()
+
+
+def test_flipped_length_is_noticed(directory):
+    """A record's checksum does not cover its lengths; the group's marker does."""
+    data = bytearray(filled(directory))
+    at, _, _, _ = messages(bytes(data))[1]
+    data[at + 20] ^= 1
+    block(directory).write_bytes(data)
+    s = PyStore(directory)
+    assert s.figures()["damage"] == 1
+    s.close()
+
+
+@pytest.mark.parametrize("marker", [True, False])
+def test_interrupted_purge(directory, marker):
+    """A crash in the middle of a purge: done when the new directory held its block, else undone."""
+    filled(directory)
+    fresh = directory / "__new_msgs__"
+    fresh.mkdir()
+    if marker:
+        key = key_of(b"S-2")
+        body = struct.pack("<QqH", 20 | 1 << 62, 0, 0)
+        hashed = hh64(key, body[:16])
+        (fresh / "2.blk").write_bytes(struct.pack("<I", 30) + body + struct.pack("<Q", hashed))
+    (directory / "__msgs__").mkdir()
+    s = PyStore(directory)
+    assert s.state()["msgs"] == (0 if marker else 20)
+    assert s.append("a") == 21
+    s.close()
+    assert sorted(os.listdir(directory)) == ["msgs"]
+
+
+def test_sidecars_replace_blocks(directory):
+    """After a kill, sealed blocks come from their sidecars: their files are not read."""
+    s = PyStore(directory, max_bytes=100_000, trim=False, commit="manual")
+    for i in range(3000):
+        s.append(f"k.{i % 100}", b"%08d" % i * 4)
+        if i % 50 == 0:
+            s.commit()
+    s.commit()
+    s.upkeep()
+    want = (s.state(), s.subjects(), s.last_per_subject())
+    sealed = [n for n in s.figures()["numbers"][:-1]]
+    s.abandon()
+    assert len(sealed) >= 3
+    for n in sealed:        # damaged where no one looks: behind the first record
+        path = block(directory, n)
+        assert path.with_suffix(".jsx").exists()
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        path.write_bytes(data)
+    s = PyStore(directory, max_bytes=100_000, trim=False)
+    assert (s.state(), s.subjects(), s.last_per_subject()) == want
+    assert s.figures()["damage"] == 0
+    s.close()
+
+
+@pytest.mark.parametrize("what", ["side", "dict", "both", "bits"])
+def test_caches_are_never_trusted_over_blocks(directory, what):
+    s = PyStore(directory, max_bytes=100_000, trim=False, commit="manual")
+    for i in range(3000):
+        s.append(f"k.{i % 100}", b"%08d" % i * 4)
+    s.commit()
+    s.upkeep()
+    want = (s.state(), s.subjects(), s.last_per_subject(), s.pending("k.7", 1500))
+    s.abandon()
+    for path in [*(directory / "msgs").glob("*.jsx"), directory / "subjects.jsd"]:
+        if what == "bits":
+            data = bytearray(path.read_bytes())
+            data[len(data) // 3] ^= 1
+            path.write_bytes(data)
+        elif what in ("both", "dict" if path.suffix == ".jsd" else "side"):
+            path.unlink()
+    s = PyStore(directory, max_bytes=100_000, trim=False)
+    assert (s.state(), s.subjects(), s.last_per_subject(), s.pending("k.7", 1500)) == want
+    s.close()
+
+
+@pytest.mark.parametrize("flip", [None, 8, 200, -4])
+def test_checkpoint(directory, flip):
+    """A clean stop writes it, a start uses it, a damaged one is passed over, a change removes it."""
+    s = PyStore(directory)
+    for i in range(500):
+        s.append(f"k.{i % 50}", b"%d" % i)
+    s.remove(7)
+    want = (s.state(), s.subjects(), s.last_per_subject("k.*"), s.deleted())
+    s.close()
+    path = directory / "msgs" / "checkpoint.jss"
+    data = bytearray(path.read_bytes())
+    if flip is not None:
+        data[flip] ^= 1
+        path.write_bytes(data)
+    s = PyStore(directory, commit="manual")
+    assert (s.state(), s.subjects(), s.last_per_subject("k.*"), s.deleted()) == want
+    s.append("k.new")
+    s.commit()
+    assert not path.exists()
+    s.abandon()
+    s = PyStore(directory)
+    assert s.state()["msgs"] == 500 and s.last_of("k.new") == 501
+    s.close()
+
+
+def test_compaction(directory):
+    """Blocks that are mostly deleted shrink; what is alive stays readable before and after a restart."""
+    s = PyStore(directory, max_bytes=4_000_000_000, commit="manual")
+    n = 60_000
+    for i in range(n):
+        s.append(f"k.{i % 10}", b"%06d" % i * 100)
+    for q in range(1, n, 1):
+        if q % 10:
+            s.remove(q)
+    s.commit()
+    before = s.figures()["used"]
+    s.upkeep()
+    assert s.figures()["used"] < before * 0.6
+    for q in range(10, n, 1000):
+        assert s.load(q)[4] == b"%06d" % (q - 1) * 100
+    want = s.state()
+    s.commit()
+    s.abandon()
+    s = PyStore(directory, max_bytes=4_000_000_000)
+    assert s.state() == want
+    assert s.load(50_000)[4] == b"049999" * 100
+    s.close()
+
+
+def test_limits_that_were_lifted_do_not_bring_messages_back(directory):
+    s = PyStore(directory, max_msgs_per=1, commit="manual")
+    for _ in range(5):
+        s.append("a")
+    s.update(max_msgs_per=-1)
+    s.append("a")
+    s.commit()
+    s.abandon()
+    s = PyStore(directory)
+    assert s.state()["msgs"] == 2
+    s.close()
+
+
+def test_first_sequence(directory):
+    s = PyStore(directory, first_seq=100)
+    assert s.append("a") == 100
+    s.purge(seq=500)
+    assert s.append("a") == 500
+    s.reopen()
+    assert s.state()["last_seq"] == 500
+    s.close()
+
+
+def test_durable_reports(directory):
+    """Every change is reported on disk once, in order, without error."""
+    s = PyStore(directory)
+    for i in range(200):
+        s.append("a", b"%d" % i)
+    s.wait_durable()
+    seqs = [d[0] for d in s.durable]
+    assert seqs == sorted(seqs) and seqs[-1] == 200
+    assert all(d[2] == 0 for d in s.durable)
+    s.remove(5)
+    s.wait_durable()
+    assert [r[:2] for r in s.removed] == [(5, "a")]
+    s.close()
+
+
+def test_write_errors_poison_the_store(directory):
+    """When a file cannot be written the error is reported, appends are refused and reads go on."""
+    s = PyStore(directory, commit="manual")
+    s.append("a", b"good")
+    s.commit()
+    os.rename(directory / "msgs", directory / "away")
+    (directory / "msgs").write_bytes(b"not a directory")
+    time.sleep(0)
+    s.append_many("a", 20, 1, 500_000, batch=20)
+    s.commit()
+    assert s.durable[-1][2] != 0
+    with pytest.raises(OSError):
+        s.append("a")
+    assert s.load(1)[4] == b"good"
+    s.abandon()
+
+
+def test_log(directory):
+    s = PyStore(directory)
+    path = directory / "o.log"
+    log = PyLog(s, path)
+    for i in range(50):
+        log.append(b"entry-%d" % i)
+    s.wait_durable()
+    s.close()
+    data = path.read_bytes()
+    for cut, want in ((len(data), 50), (len(data) - 1, 49), (0, 0), (13, 0)):
+        path.write_bytes(data[:cut])
+        s = PyStore(directory)
+        log = PyLog(s, path)
+        assert log.replayed == [b"entry-%d" % i for i in range(want)]
+        log.append(b"more")
+        s.wait_durable()
+        s.close()
+        s = PyStore(directory)
+        assert PyLog(s, path).replayed[-1:] == [b"more"]
+        s.close()
+
+
+def test_log_rewrite(directory):
+    s = PyStore(directory)
+    path = directory / "o.log"
+    log = PyLog(s, path)
+    for i in range(50):
+        log.append(b"entry-%d" % i)
+    log.rewrite(b"all fifty")
+    log.append(b"and one")
+    s.wait_durable()
+    assert log.size() == path.stat().st_size == 2 * 12 + 16
+    s.close()
+    s = PyStore(directory)
+    assert PyLog(s, path).replayed == [b"all fifty", b"and one"]
+    s.close()
+
+
+def test_lock_directory(tmp_path):
+    fd = lock_directory(tmp_path)
+    with pytest.raises(BlockingIOError, match="in use"):
+        lock_directory(tmp_path)
+    os.close(fd)
+    os.close(lock_directory(tmp_path))
+
+
+def test_removed_store_leaves_nothing(directory):
+    s = PyStore(directory, max_bytes=100_000, trim=False)
+    for i in range(2000):
+        s.append(f"a.{i}", b"x" * 100)
+    s.close(remove=True)
+    assert os.listdir(directory) == []
+
+
+def test_filter_cache_follows_new_subjects():
+    """A cached filter knows subjects that come, go and come back under another id."""
+    s = PyStore()
+    f = PyFilter(["a.*", "b.>"])
+    for i in range(100):
+        s.append(f"a.{i}")
+        s.append(f"c.{i}")
+    assert s.pending(f, 50) == len([i for i in range(100) if 2 * i + 1 >= 50])
+    for seq in range(1, 201):
+        s.remove(seq)
+    assert s.next(f) == 0
+    for i in range(100):
+        s.append(f"c.x{i}")
+    assert s.next(f, 200) == 0 and s.pending(f, 250) == 0
+    assert s.append("b.1.2") == 301
+    assert s.next(f, 200) == 301 and s.pending(f, 250) == 1
+    s.close()
