@@ -10,12 +10,18 @@ from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.http import Request, Response
 from jsserver.monitor.pages import Pages
 
+
+def words(text: str) -> list[str]:
+    """The words of a text; for lists of keys."""
+    return text.split()
+
+
 SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
-STATS = (
+STATS = words(
     "connections total_connections in_msgs in_bytes out_msgs out_bytes slow_consumers slow_clients "
     "stale stalls subscriptions"
-).split()
+)
 
 
 def connection(cid: int, **fields: Any) -> Connection:
@@ -53,7 +59,7 @@ class FakePlane:
         return {**self.counters, "connections": len(self.open), "subscriptions": len(self.subs)}
 
     def sublist(self, account: str) -> dict[str, float]:
-        keys = "subs cache inserts removes matches cache_hits max_fanout avg_fanout".split()
+        keys = words("subs cache inserts removes matches cache_hits max_fanout avg_fanout")
         return {**dict.fromkeys(keys, 0), **self.sublists.get(account, {})}
 
     def connections(self) -> list[tuple[Any, ...]]:

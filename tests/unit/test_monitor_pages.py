@@ -1,6 +1,8 @@
 """The monitoring pages over a made-up server: keys in their order, filters, sorting, omission."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,13 +11,13 @@ from jsserver.api.backend import StoreError
 from jsserver.config.options import Options
 
 from .api_server import ApiServer
-from .fake_monitored import NOW, SECOND, FakeServer, connection
+from .fake_monitored import NOW, SECOND, FakeServer, connection, words
 
-CONN = (
+CONN = words(
     "cid kind type ip port start last_activity rtt uptime idle pending_bytes in_msgs out_msgs "
     "in_bytes out_bytes subscriptions name lang version"
-).split()
-VARZ = (
+)
+VARZ = words(
     "server_id server_name version proto go host port max_connections ping_interval ping_max "
     "http_host http_port http_base_path https_port auth_timeout max_control_line max_payload "
     "max_pending cluster gateway leaf mqtt websocket jetstream tls_timeout write_deadline start "
@@ -24,7 +26,7 @@ VARZ = (
     "out_client_bytes slow_consumers stale_connections stalled_clients subscriptions "
     "http_req_stats config_load_time config_digest feature_flags system_account "
     "slow_consumer_stats stale_connection_stats disk_io_wait_stats"
-).split()
+)
 
 
 @pytest.fixture
@@ -33,8 +35,8 @@ def server() -> FakeServer:
 
 
 @pytest.fixture
-def api() -> Iterator[ApiServer]:
-    with ApiServer() as running:
+def api(tmp_path: Path) -> Iterator[ApiServer]:
+    with ApiServer(tmp_path) as running:
         yield running
 
 
@@ -87,7 +89,7 @@ def test_index_links_every_page(server: FakeServer) -> None:
 
 
 def test_pages_of_absent_peers(server: FakeServer) -> None:
-    assert list(server.page("/routez")) == "server_id server_name now num_routes routes".split()
+    assert list(server.page("/routez")) == words("server_id server_name now num_routes routes")
     assert server.page("/gatewayz")["outbound_gateways"] == {}
     assert server.page("/leafz")["leafs"] == []
     assert "'subs'" in server.refused("/routez?subs=x")
@@ -147,7 +149,7 @@ def test_varz_shows_what_is_configured() -> None:
 def test_connz_keys_and_texts(server: FakeServer) -> None:
     server.plane.open = [connection(3723, rtt=819_958_203), connection(2, rtt=280_900)]
     page = server.page("/connz")
-    assert list(page) == "server_id now num_connections total offset limit connections".split()
+    assert list(page) == words("server_id now num_connections total offset limit connections")
     second, first = page["connections"]
     assert list(first) == CONN
     assert (first["rtt"], second["rtt"]) == ("819.958203ms", "280\u00b5s")
@@ -213,7 +215,7 @@ def test_connz_paging_and_single_connection(server: FakeServer) -> None:
     ],
 )
 def test_connz_sorting(server: FakeServer, sort: str, order: list[int]) -> None:
-    names = "subscriptions pending out_msgs in_msgs out_bytes in_bytes rtt".split()
+    names = words("subscriptions pending out_msgs in_msgs out_bytes in_bytes rtt")
     server.plane.open = [
         connection(c, last_activity=NOW - (9 - n) * SECOND, **dict.fromkeys(names, n))
         for c, n in ((1, 1), (2, 5), (3, 3))
@@ -336,12 +338,9 @@ def test_jsz(api: ApiServer) -> None:
     api.consumer("ORDERS", "C1", durable_name="C1", ack_policy="explicit")
     api.engine.store("orders.1", b"x" * 10)
     page = server.page("/jsz")
-    assert (
-        list(page)
-        == (
-            "memory storage reserved_memory reserved_storage accounts ha_assets api server_id now "
-            "config limits streams consumers messages bytes total"
-        ).split()
+    assert list(page) == words(
+        "memory storage reserved_memory reserved_storage accounts ha_assets api server_id now "
+        "config limits streams consumers messages bytes total"
     )
     assert (page["streams"], page["consumers"], page["messages"]) == (2, 1, 1)
     assert (page["reserved_memory"], page["accounts"], page["total"]) == (1000, 1, 1)
@@ -380,15 +379,18 @@ def test_jsz_pages_accounts(api: ApiServer) -> None:
         assert f"'{name}'" in server.refused(f"/jsz?{name}=x")
 
 
-def test_jsz_leaves_out_a_stream_that_is_just_being_deleted(api: ApiServer) -> None:
+def test_jsz_leaves_out_a_stream_that_is_just_being_deleted(
+    api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = FakeServer(dispatcher=api.dispatcher)
     api.stream("A", subjects=["a"])
     api.stream("B", subjects=["b"])
 
-    def gone() -> None:
-        raise StoreError("closed")
+    class Gone:
+        def state(self) -> None:
+            raise StoreError("closed")
 
-    api.account.streams["A"].handle.state = gone  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(api.account.streams["A"], "handle", Gone())
     page = server.page("/jsz?streams=1")
     assert page["streams"] == 1
     assert [s["name"] for s in page["account_details"][0]["stream_detail"]] == ["B"]
@@ -469,8 +471,6 @@ def test_healthz_failures(api: ApiServer, query: str, status: int, kind: str, te
     server = FakeServer(dispatcher=api.dispatcher)
     api.stream("S", subjects=["s"])
     api.account.offline["GONE"] = "damaged"
-    import json
-
     answer = server.get(f"/healthz?{query}")
     page = json.loads(answer.body)
     assert answer.status == status
@@ -514,12 +514,9 @@ def test_accountz(server: FakeServer) -> None:
     page = server.page("/accountz")
     assert (page["system_account"], page["accounts"]) == ("$SYS", ["$G", "$SYS"])
     detail = server.page("/accountz?acc=$G")["account_detail"]
-    assert (
-        list(detail)
-        == (
-            "account_name update_time expired complete jetstream_enabled leafnode_connections "
-            "client_connections subscriptions name_tag sublist_stats"
-        ).split()
+    assert list(detail) == words(
+        "account_name update_time expired complete jetstream_enabled leafnode_connections "
+        "client_connections subscriptions name_tag sublist_stats"
     )
     assert (detail["client_connections"], detail["subscriptions"]) == (2, 4)
     assert server.page("/accountz?acc=$SYS")["account_detail"]["is_system"] is True
@@ -531,11 +528,8 @@ def test_accstatz(server: FakeServer) -> None:
     server.closed.add(connection(2, reason="Slow Consumer (Pending Bytes)", out_msgs=5))
     stats = server.page("/accstatz")["account_statz"]
     assert [s["acc"] for s in stats] == ["$G"]
-    assert (
-        list(stats[0])
-        == (
-            "acc name conns leafnodes total_conns num_subscriptions sent received slow_consumers"
-        ).split()
+    assert list(stats[0]) == words(
+        "acc name conns leafnodes total_conns num_subscriptions sent received slow_consumers"
     )
     assert stats[0]["sent"]["msgs"] == 8 and stats[0]["received"]["bytes"] == 20
     assert stats[0]["sent"]["routes"] == {"msgs": 0, "bytes": 0}

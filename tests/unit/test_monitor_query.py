@@ -61,9 +61,9 @@ def test_what_is_no_value_is_quoted_in_the_error(
 
 def test_numbers_out_of_range() -> None:
     for text in ("9223372036854775808", "-9223372036854775809", "9" * 5000):
-        with pytest.raises(BadParameter, match="strconv.Atoi: parsing .*: value out of range"):
+        with pytest.raises(BadParameter, match=r"strconv.Atoi: parsing .*: value out of range"):
             Query(f"n={text}").integer("n")
-    with pytest.raises(BadParameter, match="ParseUint: parsing .*: value out of range"):
+    with pytest.raises(BadParameter, match=r"ParseUint: parsing .*: value out of range"):
         Query("n=18446744073709551616").unsigned("n")
     assert Query("n=9223372036854775807").integer("n") == 2**63 - 1
     assert Query("n=%2b000000000000000000000000000007").integer("n") == 7
@@ -80,7 +80,7 @@ def test_choice() -> None:
     choices = {"open": 1, "closed": 2}
     assert Query("state=CLOSED").choice("state", choices, 1) == 2
     assert Query("state=").choice("state", choices, 1) == 1
-    with pytest.raises(BadParameter, match="^Error decoding state for shut$"):
+    with pytest.raises(BadParameter, match=r"^Error decoding state for shut$"):
         Query("state=shut").choice("state", choices, 1)
 
 
