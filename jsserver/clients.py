@@ -51,6 +51,7 @@ class Connection(msgspec.Struct, kw_only=True):
     lang: str
     version: str
     user: str = ""
+    """Who it says it is; a token is not shown."""
 
 
 def read_connection(item: tuple[int, int, tuple[int, ...], tuple[bytes, ...]]) -> Connection:
@@ -80,4 +81,5 @@ def read_connection(item: tuple[int, int, tuple[int, ...], tuple[bytes, ...]]) -
         name=options.name or "",
         lang=options.lang or "",
         version=options.version or "",
+        user=options.user or ("[REDACTED]" if options.auth_token else ""),
     )

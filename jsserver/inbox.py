@@ -110,7 +110,7 @@ class Inbox:
 
     def _closed(self, item: Item) -> None:
         connection = read_connection(item)
-        connection.user = self.users.pop(item[1], "")
+        connection.user = self.users.pop(item[1], "") or connection.user
         if connection.reason.startswith("Slow Consumer"):
             limit = connection.reason.removeprefix("Slow Consumer (").rstrip(")")
             self.log.info(f"{self._prefix(connection)} - Slow Consumer Detected: {limit} exceeded")

@@ -119,6 +119,8 @@ class Server:
         if self.jetstream is not None:
             await self.jetstream.start()
         self._listen()
+        if o.http_port:
+            await self._start_monitor()
         if self.listener is not None:
             self.plane.listen(self.listener.fileno())
         self.accepting = True

@@ -8,7 +8,7 @@ from jsserver.goformat import rfc3339_nano
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.query import BadParameter, Query
 from jsserver.monitor.sources import Server
-from jsserver.monitor.subsz import SublistStats, add_stats
+from jsserver.monitor.subsz import SublistStats, sublist_stats
 
 
 class AccountInfo(Wire):
@@ -86,8 +86,7 @@ def accountz(server: Server, query: Query, now: int) -> Accountz:
     if wanted not in server.accounts:
         raise BadParameter(f"Account {wanted} does not exist")
     index = list(server.accounts).index(wanted)
-    stats = SublistStats()
-    add_stats(stats, server.plane, [wanted])
+    stats = sublist_stats(server.plane, [wanted])
     jetstream = server.jetstream
     page.account_detail = AccountInfo(
         account_name=wanted,

@@ -11,7 +11,7 @@ from jsserver.clients import Connection, read_connection
 from jsserver.goformat import MICROSECOND, MILLISECOND, duration, rfc3339_nano, uptime
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.query import BadParameter, Paging, Query, clean
-from jsserver.monitor.sources import Server
+from jsserver.monitor.sources import Item, Server
 
 
 class SubDetail(Wire):
@@ -178,7 +178,7 @@ def _rows(server: Server, closed: ClosedConnections, wanted: Wanted) -> tuple[in
             if account is not None:
                 items = [i for i in items if read_connection(i).account_index == account]
             total = len(items)
-        rows = [Row(read_connection(i), 0, server.user(i[1])) for i in items]
+        rows = [_open_row(server, i) for i in items]
     if wanted.state is not State.OPEN:
         ended = closed.kept()
         if account is not None:
@@ -188,6 +188,11 @@ def _rows(server: Server, closed: ClosedConnections, wanted: Wanted) -> tuple[in
     if wanted.cid:
         rows = [r for r in rows if r.c.cid == wanted.cid]
     return total, rows
+
+
+def _open_row(server: Server, item: Item) -> Row:
+    c = read_connection(item)
+    return Row(c, 0, server.user(c.cid) or c.user)
 
 
 def rtt_text(ns: int) -> str:
@@ -226,7 +231,8 @@ def _info(row: Row, account: str, auth: bool) -> ConnInfo:
     if auth:
         info.authorized_user = clean(row.user)
         info.account = "" if account == GLOBAL_ACCOUNT else account
-        info.name_tag = account
+        if not row.stop:
+            info.name_tag = account
     return info
 
 

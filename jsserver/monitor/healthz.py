@@ -49,9 +49,9 @@ class Wanted:
         self.server_only = query.flag("js-server-only")
         query.flag("js-meta-only")  # without a cluster there is no meta layer to wait for
         self.details = query.flag("details")
-        self.account = clean(query.text("account"))
-        self.stream = clean(query.text("stream"))
-        self.consumer = clean(query.text("consumer"))
+        self.account = query.text("account")
+        self.stream = query.text("stream")
+        self.consumer = query.text("consumer")
 
 
 def healthz(server: Server, query: Query) -> tuple[int, Healthz]:
@@ -68,7 +68,8 @@ def healthz(server: Server, query: Query) -> tuple[int, Healthz]:
     return verdict.code, Healthz(status=status, error=first)
 
 
-def _failed(code: int, type: str, error: str, **names: str) -> Verdict:
+def _failed(code: int, type: str, error: str, **asked: str) -> Verdict:
+    names = {kind: clean(name) for kind, name in asked.items()}
     return Verdict(code, [HealthError(type=type, error=error, **names)])
 
 

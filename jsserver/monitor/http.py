@@ -113,7 +113,7 @@ def parse_head(head: bytes) -> Request:
 
 
 def _headers(lines: list[bytes]) -> dict[bytes, list[bytes]]:
-    headers: dict[bytes, list[bytes]] = msgspec.field(default_factory=dict)
+    headers: dict[bytes, list[bytes]] = {}
     for line in lines:
         name, colon, value = line.partition(b":")
         if not colon:

@@ -23,17 +23,22 @@ class SublistStats(Wire):
     avg_fanout: float = always(0)
 
 
-class _Head(Wire):
-    server_id: str
-    now: str
-
-
-class Subsz(SublistStats, _Head):
+class Subsz(Wire, kw_only=True):
     """The page."""
 
+    server_id: str
+    now: str
+    num_subscriptions: int
+    num_cache: int
+    num_inserts: int
+    num_removes: int
+    num_matches: int
+    cache_hit_rate: float
+    max_fanout: int
+    avg_fanout: float
     total: int = always(0)
-    offset: int = always(0)
-    limit: int = always(0)
+    offset: int
+    limit: int
     subscriptions_list: list[SubDetail] = msgspec.field(default_factory=list)
 
 
@@ -43,16 +48,19 @@ def subsz(server: Server, query: Query, now: int) -> Subsz:
     paging = Paging(query)
     wanted = query.text("acc")
     test = query.text("test").encode("utf-8", "surrogateescape")
-    if test and not (_publishable(test)):
+    if test and not _publishable(test):
         raise BadParameter(
             "invalid test subject, must be valid publish subject: " + query.text("test")
         )
     names = list(server.accounts)
     chosen = [n for n in names if not wanted or n == wanted]
     page = Subsz(
-        server_id=server.id, now=rfc3339_nano(now), offset=paging.offset, limit=paging.limit
+        server_id=server.id,
+        now=rfc3339_nano(now),
+        offset=paging.offset,
+        limit=paging.limit,
+        **msgspec.structs.asdict(sublist_stats(server.plane, chosen)),
     )
-    add_stats(page, server.plane, chosen)
     if subs:
         found = _list(server, names, wanted, test)
         page.total = len(found)
@@ -84,8 +92,9 @@ def whole(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
-def add_stats(into: SublistStats, plane: Plane, accounts: list[str]) -> None:
-    """Sums up the sublists of accounts."""
+def sublist_stats(plane: Plane, accounts: list[str]) -> SublistStats:
+    """The sublists of accounts together."""
+    into = SublistStats()
     hits = fanouts = 0.0
     for name in accounts:
         stats = plane.sublist(name)
@@ -101,3 +110,4 @@ def add_stats(into: SublistStats, plane: Plane, accounts: list[str]) -> None:
         into.cache_hit_rate = whole(hits / into.num_matches)
     if into.num_cache:
         into.avg_fanout = whole(fanouts / into.num_cache)
+    return into

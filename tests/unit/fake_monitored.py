@@ -1,0 +1,157 @@
+"""A server with a made-up data plane, as the monitoring pages see it, and requests to its pages."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from jsserver.clients import Connection
+from jsserver.config.options import Options
+from jsserver.monitor.closed import ClosedConnections
+from jsserver.monitor.http import Request, Response
+from jsserver.monitor.pages import Pages
+
+
+def words(text: str) -> list[str]:
+    """The words of a text; for lists of keys."""
+    return text.split()
+
+
+SECOND = 1_000_000_000
+NOW = 1_700_000_000 * SECOND
+STATS = words(
+    "connections total_connections in_msgs in_bytes out_msgs out_bytes slow_consumers slow_clients "
+    "stale stalls subscriptions"
+)
+
+
+def connection(cid: int, **fields: Any) -> Connection:
+    """A connection that began `cid` seconds ago."""
+    plain: dict[str, Any] = dict.fromkeys(
+        ("rtt", "in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions", "pending"), 0
+    )
+    plain.update(
+        cid=cid,
+        ip="127.0.0.1",
+        port=50000 + cid,
+        reason="",
+        start=NOW - cid * SECOND,
+        last_activity=NOW - SECOND // 2,
+        now=NOW,
+        stalls=0,
+        account_index=0,
+        name=f"c{cid}",
+        lang="python3",
+        version="2",
+    )
+    return Connection(**{**plain, **fields})
+
+
+class FakePlane:
+    """Answers from lists that a test fills."""
+
+    def __init__(self) -> None:
+        self.open: list[Connection] = []
+        self.subs: list[tuple[Any, ...]] = []
+        self.counters = dict.fromkeys(STATS, 0)
+        self.sublists: dict[str, dict[str, float]] = {}
+
+    def stats(self) -> dict[str, int]:
+        return {**self.counters, "connections": len(self.open), "subscriptions": len(self.subs)}
+
+    def sublist(self, account: str) -> dict[str, float]:
+        keys = words("subs cache inserts removes matches cache_hits max_fanout avg_fanout")
+        return {**dict.fromkeys(keys, 0), **self.sublists.get(account, {})}
+
+    def connections(self) -> list[tuple[Any, ...]]:
+        return [self._item(c) for c in self.open]
+
+    def connection(self, cid: int) -> tuple[Any, ...] | None:
+        return next((self._item(c) for c in self.open if c.cid == cid), None)
+
+    def subscriptions(self) -> list[tuple[Any, ...]]:
+        return self.subs
+
+    def add_sub(
+        self,
+        cid: int,
+        subject: str,
+        queue: str = "",
+        sid: str = "1",
+        msgs: int = 0,
+        most: int = 0,
+        account: int = 0,
+    ) -> None:
+        texts = (subject.encode(), queue.encode(), sid.encode())
+        self.subs.append((201, cid, (account, msgs, most, int(cid == 0)), texts))
+
+    def _item(self, c: Connection) -> tuple[Any, ...]:
+        numbers = (
+            0,
+            c.port,
+            c.start,
+            c.last_activity,
+            c.rtt,
+            c.in_msgs,
+            c.out_msgs,
+            c.in_bytes,
+            c.out_bytes,
+            c.subscriptions,
+            c.now,
+            c.pending,
+            c.stalls,
+            c.account_index,
+        )
+        options = {"name": c.name, "lang": c.lang, "version": c.version}
+        return (200, c.cid, numbers, (c.ip.encode(), json.dumps(options).encode()))
+
+
+class FakeServer:
+    """What `Pages` watches; `get` asks for a page."""
+
+    def __init__(self, options: Options | None = None, dispatcher: Any = None) -> None:
+        self.id = "NSERVER"
+        self.name = "srv"
+        self.options = options or Options()
+        self.port = 4222
+        self.auth_required = False
+        self.started = NOW - 3600 * SECOND
+        self.config_loaded = NOW - 3600 * SECOND
+        self.accepting = True
+        self.plane = FakePlane()
+        self.accounts = ["$G", "$SYS"]
+        self.system_account = "$SYS"
+        self.users: dict[int, str] = {}
+        self.jetstream: Any = None
+        if dispatcher is not None:
+            self.options.jetstream.enabled = True
+            self.jetstream = SimpleNamespace(
+                dispatcher=dispatcher,
+                store=SimpleNamespace(path="/data/jetstream"),
+                max_memory=1000,
+                max_store=2000,
+            )
+        self.closed = ClosedConnections(self.options.max_closed_clients)
+        self.pages = Pages(self, self.closed)
+
+    def user(self, cid: int) -> str:
+        return self.users.get(cid, "")
+
+    def get(self, target: str) -> Response:
+        path, _, query = target.partition("?")
+        request = Request(
+            method="GET", path=path, query=query, keep_alive=True, http10=False, body_bytes=0
+        )
+        return self.pages.answer(request)
+
+    def page(self, target: str) -> Any:
+        """The decoded body of an answer that must be 200."""
+        answer = self.get(target)
+        assert answer.status == 200, answer
+        assert answer.content_type == "application/json"
+        return json.loads(answer.body)
+
+    def refused(self, target: str) -> str:
+        """The text of an answer that must be 400."""
+        answer = self.get(target)
+        assert answer.status == 400, answer
+        return answer.body.decode()
