@@ -187,25 +187,27 @@ def push_messages(r: Recorder) -> None:
 
 @case
 def push_waits_for_its_subscriber(r: Recorder) -> None:
+    target = f"_INBOX.{r.stream}.push"
     r.create()
     r.fill(2)
-    r.consumer(deliver_subject="_INBOX.push")
+    r.consumer(deliver_subject=target)
     r.info()
-    wild = r.inbox("_INBOX.*")
+    wild = r.inbox(f"_INBOX.{r.stream}.*")
     r.silence(wild)
-    inbox = r.inbox("_INBOX.push")
+    inbox = r.inbox(target)
     r.hear(inbox, 2)
     r.info()
 
 
 @case
 def push_to_a_group(r: Recorder) -> None:
+    target = f"_INBOX.{r.stream}.group"
     r.create()
     r.fill(2)
-    r.consumer(deliver_subject="_INBOX.group", deliver_group="g")
-    plain = r.inbox("_INBOX.group")
+    r.consumer(deliver_subject=target, deliver_group="g")
+    plain = r.inbox(target)
     r.silence(plain)
-    member = r.inbox("_INBOX.group", "other")
+    member = r.inbox(target, "other")
     r.silence(member)
 
 

@@ -42,10 +42,12 @@ class Recorder:
     # talking
 
     def inbox(self, subject: str = "", queue: str = "") -> str:
-        """A new subscription, by default on an inbox of its own; returns its subject."""
+        """A new subscription, by default on an inbox of its own; returns its subject.
+
+        Inboxes are the stream's: consumers of earlier cases go on pushing to theirs."""
         if not subject:
             self.counted += 1
-            subject = f"_INBOX.{self.counted}"
+            subject = f"_INBOX.{self.stream}.{self.counted}"
         sid = self.client.subscribe(subject, queue)
         self.inboxes[sid] = []
         self.names[subject] = sid
