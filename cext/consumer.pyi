@@ -20,6 +20,9 @@ class ConsumerState(NamedTuple):
 class ConsumerHandle:
     """A consumer. StoreError: it is closed, or memory ran out."""
 
+    @property
+    def id(self) -> int:
+        """Its number, never used again while the server runs: events name it."""
     def state(self) -> ConsumerState: ...
     def update(self, params: Any) -> None: ...
     def pause(self, until: int) -> None: ...

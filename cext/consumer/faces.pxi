@@ -68,6 +68,18 @@ cdef class ConsumerHandle:
             raise StoreError("the consumer is closed")
         return 0
 
+    @property
+    def id(self):
+        """Its number, never used again while the server runs: events name it."""
+        cdef uint64_t number = 0
+        with nogil:
+            self.box.enter()
+            if self.c != NULL:
+                number = self.c.id
+            self.box.leave()
+        self.check()
+        return number
+
     def state(self):
         cdef ConsumerInfo i
         with nogil:

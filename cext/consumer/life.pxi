@@ -346,6 +346,7 @@ cdef void gone_due(Timer* t, int64_t now) noexcept nogil:
         return
     memset(&e, 0, sizeof(Event))
     e.kind = EV_CONSUMER_GONE
+    e.num[0] = <int64_t>c.id
     e.account = c.s.account
     e.text[0] = c.s.cfg.name
     e.text[1] = c.cfg.name
