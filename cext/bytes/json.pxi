@@ -320,7 +320,8 @@ cdef int json_text(const JsonItem* it, uint8_t* out, uint32_t cap) noexcept nogi
 
 
 cdef inline uint32_t hex4(const uint8_t* p) noexcept nogil:
-    return (<uint32_t>hex_value(p[0]) << 12) | (<uint32_t>hex_value(p[1]) << 8) | (<uint32_t>hex_value(p[2]) << 4) | <uint32_t>hex_value(p[3])
+    return ((<uint32_t>hex_value(p[0]) << 12) | (<uint32_t>hex_value(p[1]) << 8)
+            | (<uint32_t>hex_value(p[2]) << 4) | <uint32_t>hex_value(p[3]))
 
 
 cdef inline uint32_t put_utf8(uint8_t* out, uint32_t code) noexcept nogil:
