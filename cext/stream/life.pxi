@@ -284,7 +284,7 @@ cdef int64_t stream_purge(Stream* s, const Filter* filter, uint64_t seq, uint64_
     w = s.watchers.first
     while w != NULL:
         after = w.next
-        w.purged(w)
+        w.purged(w, filter)
         w = after
     stream_count_bytes(s)
     return n
