@@ -1,4 +1,4 @@
-"""One server from start to stop: listeners, data plane, JetStream, signals, and what it tells of itself."""
+"""One server from start to stop: listeners, data plane, JetStream, signals, what it tells."""
 
 from __future__ import annotations
 
