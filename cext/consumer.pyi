@@ -1,16 +1,20 @@
-"""Consumers, and streams with consumers, for the control plane; times are nanoseconds, texts bytes."""
+"""Consumers, and streams with consumers, for the control plane; times are ns, texts bytes."""
 
 from typing import Any, NamedTuple
 
 from jsserver.cext.stream import EnvBox, StreamFace
 
 class ConsumerState(NamedTuple):
+    """Position and counts of a consumer at one instant."""
+
     delivered_consumer: int
     delivered_stream: int
     delivered_ts: int
+    """Wall clock of the last delivery since the server started; 0: none."""
     floor_consumer: int
     floor_stream: int
     floor_ts: int
+    """Wall clock of the last acknowledgement since the server started; 0: none."""
     num_ack_pending: int
     num_redelivered: int
     num_waiting: int
@@ -21,7 +25,9 @@ class ConsumerHandle:
     """A consumer. StoreError: it is closed, or memory ran out."""
 
     @property
-    def id(self) -> int: ...
+    def id(self) -> int:
+        """Its number, never used again while the server runs: events name it."""
+
     def changed_state(self) -> ConsumerState: ...
     def state(self) -> ConsumerState: ...
     def update(self, params: Any) -> None: ...

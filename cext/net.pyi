@@ -1,9 +1,8 @@
 """The control plane's view of the data plane."""
 
-from typing import TypedDict
-
 from jsserver.api.backend import StreamParams, Usage
-from jsserver.cext.stream import EnvBox, StreamFace
+from jsserver.cext.consumer import StreamHandle
+from jsserver.cext.stream import EnvBox
 
 CLOSE_REASONS: tuple[str, ...]
 INBOX_CONSUMER_GONE: int
@@ -31,29 +30,6 @@ class PermissionSet:
         subscribe_deny: Rules = None,
         responses: tuple[int, float] | None = None,
     ) -> None: ...
-
-class Stats(TypedDict):
-    connections: int
-    total_connections: int
-    in_msgs: int
-    in_bytes: int
-    out_msgs: int
-    out_bytes: int
-    slow_consumers: int
-    slow_clients: int
-    stale: int
-    stalls: int
-    subscriptions: int
-
-class Sublist(TypedDict):
-    subs: int
-    cache: int
-    inserts: int
-    removes: int
-    matches: int
-    cache_hits: int
-    max_fanout: int
-    avg_fanout: float
 
 class DataPlane(EnvBox):
     inbox_fd: int
@@ -107,11 +83,11 @@ class DataPlane(EnvBox):
     def stop_commits(self) -> None: ...
     def open_stream(
         self, account: str, directory: str | None, params: StreamParams
-    ) -> StreamFace: ...
+    ) -> StreamHandle: ...
     def usage(self, account: str) -> Usage: ...
     def set_account_limits(self, account: str, max_memory: int, max_storage: int) -> None: ...
-    def stats(self) -> Stats: ...
-    def sublist(self, account: str) -> Sublist: ...
+    def stats(self) -> dict[str, int]: ...
+    def sublist(self, account: str) -> dict[str, float]: ...
     def connections(self) -> list[Item]: ...
     def connection(self, cid: int) -> Item | None: ...
     def subscriptions(self) -> list[Item]: ...

@@ -1,4 +1,4 @@
-"""A stream, and environments that streams live in; times are nanoseconds, sizes bytes, texts bytes."""
+"""A stream, and environments that streams live in; times are ns, sizes and texts bytes."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,27 +7,34 @@ class StoreError(Exception):
     """The store could not do what was asked; the text is for the client."""
 
 class StreamState(NamedTuple):
+    """Counts of a stream at one instant."""
+
     messages: int
     bytes: int
     first_seq: int
     first_ts: int
+    """0: the stream is empty."""
     last_seq: int
     last_ts: int
+    """0: nothing was ever stored."""
     num_subjects: int
     num_deleted: int
 
 class Message(NamedTuple):
+    """A stored message."""
+
     subject: bytes
     seq: int
     ts: int
     headers: bytes
+    """The whole block, or empty."""
     data: bytes
 
 class EnvBox:
     """The environment of an engine."""
 
 class TestEnv(EnvBox):
-    """An environment under a test's control: a clock that stands still, and a recorder as the way out."""
+    """An environment under a test's control: a still clock, and a recorder as the way out."""
 
     sent: list[tuple[bytes, bytes, bytes, bytes, bytes]]
     """dest, subject, reply, header, data of all that went out."""
@@ -56,7 +63,7 @@ class TestEnv(EnvBox):
     def stop_commits(self) -> None: ...
 
 class StreamFace:
-    """A stream for the control plane. StoreError: the store could not do it, or the stream is closed."""
+    """A stream for the control plane. StoreError: the store failed, or the stream is closed."""
 
     def activate(self) -> None: ...
     def update(self, params: Any) -> None: ...

@@ -28,12 +28,13 @@ def is_bcrypt(password: str) -> bool:
 
 
 def password_fits(stored: str, given: str) -> bool:
-    """Compares with a stored password, plain (in constant time) or hashed by bcrypt (slow on purpose)."""
+    """Compares with a stored password: plain in constant time, or hashed by slow bcrypt."""
     if is_bcrypt(stored):
         import bcrypt  # loaded when the first hashed password is checked
 
         try:
-            # Go's bcrypt knows 2x and 2y as spellings of 2b; passwords beyond 72 bytes never match there.
+            # Go's bcrypt knows 2x and 2y as spellings of 2b; passwords beyond 72 bytes never
+            # match there.
             hashed = b"$2b$" + stored.encode()[4:]
             return len(given.encode()) <= 72 and bcrypt.checkpw(given.encode(), hashed)
         except ValueError:
@@ -86,7 +87,7 @@ class Authenticator:
         return any(map(is_bcrypt, stored))
 
     def admit(self, connect: Connect) -> Admission | None:
-        """Lets the connection in, or None. The order is users, token, single user, as nats-server's."""
+        """Lets the connection in, or None. Users, then token, then single user."""
         name = connect.user or ""
         password = connect.password or ""
         if self._users:

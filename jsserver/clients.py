@@ -10,7 +10,7 @@ from jsserver.cext.net import CLOSE_REASONS
 
 
 class Connect(msgspec.Struct):
-    """The options of CONNECT that the control plane reads; routing reads its own in the data plane."""
+    """The options of CONNECT that the control plane reads; the data plane reads its own."""
 
     user: str | None = ""
     password: str | None = msgspec.field(name="pass", default="")

@@ -25,8 +25,8 @@ SECRETS = ("pass", "auth_token", "sig", "proxy_sig", "nkey")
 class Inbox:
     """Drains the data plane's inbox from the event loop and dispatches its items.
 
-    `on_request` gets JetStream API requests, `on_event` what streams and consumers report, `on_closed`
-    every connection that ended.
+    `on_request` gets JetStream API requests, `on_event` what streams and consumers report,
+    `on_closed` every connection that ended.
     """
 
     def __init__(
@@ -106,7 +106,8 @@ class Inbox:
         return self.users.get(cid, "")
 
     def _opened(self, item: Item) -> None:
-        self.log.debug(f"{item[3][0].decode()}:{item[2][0]} - cid:{item[1]} - Client connection created")
+        address = f"{item[3][0].decode()}:{item[2][0]}"
+        self.log.debug(f"{address} - cid:{item[1]} - Client connection created")
 
     def _closed(self, item: Item) -> None:
         connection = read_connection(item)
@@ -115,7 +116,8 @@ class Inbox:
             limit = connection.reason.removeprefix("Slow Consumer (").rstrip(")")
             self.log.info(f"{self._prefix(connection)} - Slow Consumer Detected: {limit} exceeded")
         if self.log.debug_on:
-            self.log.debug(f"{self._prefix(connection)} - Client connection closed: {connection.reason}")
+            prefix = self._prefix(connection)
+            self.log.debug(f"{prefix} - Client connection closed: {connection.reason}")
         self.on_closed(connection)
 
     def _prefix(self, c: Connection) -> str:

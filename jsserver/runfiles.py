@@ -18,7 +18,7 @@ def write_pid_file(path: str) -> None:
 
 
 class PortsFile:
-    """`<program>_<pid>.ports`: the URLs of every listener; complete at once, removed at a clean exit."""
+    """`<program>_<pid>.ports`: every listener's URLs; complete at once, removed at a clean exit."""
 
     def __init__(self, directory: str) -> None:
         program = os.path.basename(sys.argv[0]) or "nats-server"

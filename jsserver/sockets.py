@@ -12,8 +12,8 @@ def host_port(host: str, port: int) -> str:
 def open_listener(host: str, port: int) -> socket.socket:
     """A non-blocking listening TCP socket; port 0 or below picks a free one.
 
-    0.0.0.0 and :: listen on both IPv4 and IPv6, where the machine has both. Raises OSError whose text
-    reads like the one operators know from nats-server.
+    0.0.0.0 and :: listen on both IPv4 and IPv6, where the machine has both. Raises OSError whose
+    text reads like the one operators know from nats-server.
     """
     wildcard = host in ("", "0.0.0.0", "::")
     wanted = max(port, 0)

@@ -32,9 +32,7 @@ class StoreDir:
         try:
             self._lock = lock_directory(str(self.path))
         except BlockingIOError as e:
-            raise StoreDirError(
-                f'store directory "{self.path}" is in use by another server'
-            ) from e
+            raise StoreDirError(f'store directory "{self.path}" is in use by another server') from e
         except OSError as e:
             raise StoreDirError(f"cannot lock store directory: {e}") from e
 

@@ -21,6 +21,8 @@ STOP_SECONDS = 10.0
 POLL_SECONDS = 0.01
 PR_SET_PDEATHSIG = 1
 
+#: What no server may ever log, whatever it was sent.
+UNEXPECTED = re.compile(r"Traceback|Internal error|AddressSanitizer|runtime error:")
 LISTENING = re.compile(rb"Listening for client connections on (\S+):(\d+)\s")
 MONITOR = re.compile(rb"Starting http monitor on (\S+):(\d+)\s")
 READY = b"Server is ready"
@@ -186,6 +188,9 @@ class Server:
                 f"{self.log()}"
             ) from None
         self._wait_port_free()
+        unexpected = UNEXPECTED.search(self.log())
+        if unexpected is not None:
+            raise ServerFailed(f"{unexpected[0]!r} in the log:\n{self.log()}")
         return code
 
     def _wait_port_free(self) -> None:

@@ -1,11 +1,8 @@
 # The commit thread: takes what is staged in all stores, writes each file once, syncs, and lets the acks go.
 #
-# It does not take the engine lock (but where there is no driver to wake). What it needs it takes under its own mutex `q`, and by reserving the place of its
-# marker in a block's `used`; what it has done it leaves in a list that the driver empties with committer_poll.
-
-cdef enum:
-    SCRATCH = 65536             # groups up to here are written together with their marker by one call
-    SYNC_EACH = 4               # more dirty files than this are synced by one syncfs
+# It does not take the engine lock (but where there is no driver to wake). What it needs it takes under its own
+# mutex `q`, and by reserving the place of its marker in a block's `used`; what it has done it leaves in a list that
+# the driver empties with committer_poll.
 
 cdef int64_t IDLE_CLOSE = 100000000         # ns until a group is closed by an empty marker
 cdef int64_t IDLE_LEAN = 30000000000        # ns until an idle store gives back descriptors and pages
@@ -80,6 +77,7 @@ cdef void committer_stop(Committer* c) noexcept nogil:
 cdef void committer_run(Committer* c) noexcept nogil:
     cdef Round r
     cdef int64_t now
+    cdef bint done
     memset(&r, 0, sizeof(r))
     pthread_mutex_lock(&c.q)
     c.running = True
@@ -97,13 +95,11 @@ cdef void committer_run(Committer* c) noexcept nogil:
         pthread_mutex_unlock(&c.q)
         round_write(c, &r, now)
         pthread_mutex_lock(&c.q)
-        round_done(c, &r)
-        if c.wake_fd < 0:
-            pthread_mutex_unlock(&c.q)
-            env_lock(c.env)
-            committer_poll(c)
-            env_unlock(c.env)
-            pthread_mutex_lock(&c.q)
+        done = round_done(c, &r)
+        pthread_mutex_unlock(&c.q)
+        if done:
+            tell_driver(c)
+        pthread_mutex_lock(&c.q)
     c.running = False
     pthread_cond_broadcast(&c.idle)
     pthread_cond_broadcast(&c.chores)
@@ -112,6 +108,17 @@ cdef void committer_run(Committer* c) noexcept nogil:
         pthread_join(c.keeper, NULL)
         c.keeper_runs = False
     round_free(&r)
+
+
+cdef void tell_driver(Committer* c) noexcept nogil:
+    """Without q, which whoever wakes will want: there are results. Where there is no driver, does its part."""
+    cdef uint64_t one = 1
+    if c.wake_fd >= 0:
+        c_write(c.wake_fd, &one, 8)
+    else:
+        env_lock(c.env)
+        committer_poll(c)
+        env_unlock(c.env)
 
 
 cdef void commit_inline(Committer* c) noexcept nogil:
@@ -172,32 +179,32 @@ cdef bint round_blocks(Round* r, Part* p) noexcept nogil:
 
 
 cdef void list_remove(Store* s) noexcept nogil:
-    cdef StoreList* l = s.list
-    if l == NULL:
+    cdef StoreList* stores = s.list
+    if stores == NULL:
         return
     if s.active_prev != NULL:
         s.active_prev.active_next = s.active_next
     else:
-        l.head = s.active_next
+        stores.head = s.active_next
     if s.active_next != NULL:
         s.active_next.active_prev = s.active_prev
     else:
-        l.last = s.active_prev
+        stores.last = s.active_prev
     s.active_next = NULL
     s.active_prev = NULL
     s.list = NULL
 
 
-cdef void list_front(StoreList* l, Store* s, int64_t now) noexcept nogil:
+cdef void list_front(StoreList* stores, Store* s, int64_t now) noexcept nogil:
     list_remove(s)
     s.active_at = now
-    s.active_next = l.head
-    if l.head != NULL:
-        l.head.active_prev = s
+    s.active_next = stores.head
+    if stores.head != NULL:
+        stores.head.active_prev = s
     else:
-        l.last = s
-    l.head = s
-    s.list = l
+        stores.last = s
+    stores.head = s
+    s.list = stores
 
 
 cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
@@ -260,377 +267,13 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
     c.due = due
 
 
-# ---- writing --------------------------------------------------------------------------------------------------------
+# ---- the results --------------------------------------------------------------------------------------------------
 
-cdef int caches_remove(Store* s) noexcept nogil:
-    """nats-server's index.db and our checkpoint describe the blocks as they were: gone before a block changes."""
-    cdef char path[4200]
-    cdef int a, b
-    snprintf(path, sizeof(path), "%s/index.db", s.msgs_dir)
-    a = s.files.unlink(s.files.ctx, path)
-    snprintf(path, sizeof(path), "%s/%s", s.msgs_dir, b"checkpoint.jss")
-    b = s.files.unlink(s.files.ctx, path)
-    s.caches_gone = True
-    if a == 0 or b == 0:
-        return s.files.sync_dir(s.files.ctx, s.msgs_dir)
-    return 0
-
-
-cdef int block_fd(Store* s, Block* b, const char* dir, bint* made) noexcept nogil:
-    """0 or -errno; made: the file is new in its directory."""
-    cdef char path[4200]
-    if b.fd >= 0:
-        return 0
-    snprintf(path, sizeof(path), "%s/%llu.blk", dir, <unsigned long long> b.num)
-    b.fd = s.files.open(s.files.ctx, path, O_RDWR | (0 if b.created else O_CREAT), 0o600)
-    if b.fd < 0:
-        return b.fd
-    if not b.created:
-        b.created = True
-        made[0] = True
-    return 0
-
-
-cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
-    """Replaces the msgs directory by one that holds only the last sequence. 0 or -errno.
-
-    On opening, a __new_msgs__ with a block in it takes the place of msgs, and __msgs__ is removed.
-    """
-    cdef FileOps* f = s.files
-    cdef char fresh[4200]
-    cdef char old[4200]
-    cdef uint8_t first[REC_MIN]
-    cdef bint made = False
-    cdef int rc
-    snprintf(fresh, sizeof(fresh), "%s/__new_msgs__", s.dir)
-    snprintf(old, sizeof(old), "%s/__msgs__", s.dir)
-    tree_remove(f, fresh)
-    tree_remove(f, old)
-    if c_mkdir(fresh, 0o700) < 0:
-        return -errno
-    rc = block_fd(s, tail, fresh, &made)
-    if rc < 0:
-        return rc
-    bare_write(tail.key, first, st_get64(tail.data + 4), <int64_t> st_get64(tail.data + 12))
-    rc = <int> min(f.pwrite(f.ctx, tail.fd, first, REC_MIN, 0), <int64_t> 0)
-    rc = f.datasync(f.ctx, tail.fd) if rc == 0 else rc
-    rc = f.sync_dir(f.ctx, fresh) if rc == 0 else rc
-    rc = f.rename(f.ctx, s.msgs_dir, old) if rc == 0 else rc
-    rc = f.rename(f.ctx, fresh, s.msgs_dir) if rc == 0 else rc
-    return f.sync_dir(f.ctx, s.dir) if rc == 0 else rc
-
-
-cdef uint32_t group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint8_t* mark) noexcept nogil:
-    """Puts the checksums into the records [start, end) of the region and makes the marker; how many there are."""
-    cdef HHState h
-    cdef Parsed r
-    cdef Mark m
-    cdef uint8_t* p
-    cdef uint64_t at = start
-    m.count = 0
-    digest_init(&h, s.key)
-    while at < end:
-        p = b.data + at
-        if not record_parse(p, end - at, &r):
-            break       # cannot be: these bytes were staged by record_write
-        st_put64(p + r.size - 8, record_hash(b.key, p, &r))
-        digest_add(&h, p, &r)
-        m.count += 1
-        at += r.size
-    s.group += 1
-    m.group = s.group
-    m.start = start
-    m.durable = b.durable
-    m.digest = hh_final(&h)
-    m.flags = MARK_LAZY if s.com.sync_interval > 0 else 0
-    marker_write(b.key, mark, &m)
-    return m.count
-
-
-cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogil:
-    """Writes what the block has staged, and its marker; 0 or -errno."""
-    cdef Store* s = p.s
-    cdef Block* b = piece.b
-    cdef FileOps* f = s.files
-    cdef uint64_t start = b.written, end
-    cdef uint8_t mark[MARKER]
-    cdef int64_t rc
-    while True:
-        end = st_load(&b.used)
-        if end == start and not (b.open_group and (p.close or piece.sealed)):
-            return 0
-        if st_cas(&b.used, end, end + MARKER):
-            break
-    rc = block_fd(s, b, s.msgs_dir, &p.sync_dir)
-    if rc < 0:
-        return <int> rc
-    group_seal(s, b, start, end, mark)
-    ahead_wait(c, b, end + MARKER)
-    if r.scratch == NULL:
-        r.scratch = <uint8_t*> malloc(SCRATCH + MARKER)
-    if end - start <= SCRATCH and r.scratch != NULL:
-        memcpy(r.scratch, b.data + start, end - start)
-        memcpy(r.scratch + (end - start), mark, MARKER)
-        rc = f.pwrite(f.ctx, b.fd, r.scratch, end - start + MARKER, <off_t> start)
-    else:
-        rc = f.pwrite(f.ctx, b.fd, b.data + start, end - start, <off_t> start)
-        if rc >= 0:
-            rc = f.pwrite(f.ctx, b.fd, mark, MARKER, <off_t> end)
-    if rc < 0:
-        return <int> rc
-    b.written = end + MARKER
-    b.open_group = end > start
-    piece.wrote = end > start
-    if piece.wrote:
-        r.wrote = True
-    return 0
-
-
-cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
-    cdef Store* s = p.s
-    cdef Op* op
-    cdef Log* g
-    cdef uint32_t i
-    cdef int rc
-    p.err = s.done_errno
-    if p.err:
-        return
-    if not s.caches_gone and not p.close:
-        p.err = -caches_remove(s)
-    op = p.ops
-    while op != NULL and p.err == 0:
-        if op.kind == OP_PURGE:
-            p.err = -purge_switch(s, op.block)
-        elif op.kind == OP_LOG:
-            p.err = -log_restart(op)
-        op = op.next
-    for i in range(p.piece, p.piece + p.n):
-        if p.err:
-            return
-        p.err = -piece_write(c, r, p, &r.pieces[i])
-    g = s.logs
-    while g != NULL and p.logs and p.err == 0:
-        if g.writing.n:
-            p.err = -log_write(g)
-            r.wrote = True
-        g = g.next
-
-
-cdef void round_write(Committer* c, Round* r, int64_t now) noexcept nogil:
-    """Everything on disk, or the reason why not in each part's err."""
-    cdef uint32_t i, k
-    cdef Part* p
-    for i in range(r.n_parts):
-        part_write(c, r, &r.parts[i])
-    if c.sync_interval > 0:
-        c.unsynced = c.unsynced or r.wrote
-        for i in range(r.n_parts):
-            p = &r.parts[i]
-            for k in range(p.piece, p.piece + p.n):
-                p.s.unsynced = p.s.unsynced or r.pieces[k].wrote
-        if c.unsynced and now >= c.synced_at + c.sync_interval:
-            lazy_sync(c)
-            c.unsynced = False
-            c.synced_at = now
-    else:
-        round_sync(c, r)
-    for i in range(r.n_parts):
-        p = &r.parts[i]
-        if p.sync_dir and p.err == 0:
-            p.err = -p.s.files.sync_dir(p.s.files.ctx, p.s.msgs_dir)
-        part_finish(c, r, p, now)
-
-
-cdef void round_sync(Committer* c, Round* r) noexcept nogil:
-    """Few files: each in turn. Many: one call for the file system."""
-    cdef uint32_t n = 0, i, k
-    cdef int fd = -1, rc
-    cdef Part* p
-    cdef Log* g
-    cdef FileOps* f = c.env.files
-    if not r.wrote:
-        return
-    c.syncs += 1
-    for i in range(r.n_parts):
-        p = &r.parts[i]
-        for k in range(p.piece, p.piece + p.n):
-            if r.pieces[k].wrote:
-                n += 1
-                fd = r.pieces[k].b.fd
-        n += p.logs
-    if n > SYNC_EACH and fd >= 0 and f == posix_files():
-        rc = errno if c_syncfs(fd) < 0 else 0
-        for i in range(r.n_parts):
-            if r.parts[i].err == 0:
-                r.parts[i].err = rc
-        return
-    for i in range(r.n_parts):
-        p = &r.parts[i]
-        for k in range(p.piece, p.piece + p.n):
-            if r.pieces[k].wrote and p.err == 0:
-                p.err = -f.datasync(f.ctx, r.pieces[k].b.fd)
-        g = p.s.logs if p.logs else NULL
-        while g != NULL and p.err == 0:
-            if g.writing.n:
-                p.err = -f.datasync(f.ctx, g.fd)
-            g = g.next
-
-
-cdef void lazy_sync(Committer* c) noexcept nogil:
-    cdef FileOps* f = c.env.files
-    cdef int fd
-    if f != posix_files():
-        return
-    fd = f.open(f.ctx, c.sync_dir, O_RDONLY | O_DIRECTORY, 0)
-    if fd >= 0:
-        c_syncfs(fd)
-        f.close(f.ctx, fd)
-    c.syncs += 1
-
-
-# ---- after the sync -----------------------------------------------------------------------------------------------------
-
-cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nogil:
-    """What may only happen once the group is on disk: closing sealed files, unlinking, erasing."""
-    cdef Store* s = p.s
-    cdef FileOps* f = s.files
-    cdef Op* op
-    cdef Block* b
-    cdef Log* g
-    cdef uint32_t i
-    for i in range(p.piece, p.piece + p.n):
-        b = r.pieces[i].b
-        if p.err == 0:
-            b.durable = b.written
-            if r.pieces[i].sealed:
-                piece_close(c, r, p, &r.pieces[i])
-            elif r.pieces[i].wrote and c.sync_interval <= 0 and c.keeper_runs:
-                ahead_check(c, b)
-            elif p.close and b.fd >= 0:
-                f.close(f.ctx, b.fd)
-                b.fd = -1
-    while p.ops != NULL:
-        op = p.ops
-        p.ops = op.next
-        op_finish(c, s, op, p.err)
-        free(op)
-    g = s.logs if p.logs else NULL
-    while g != NULL:
-        bytes_free(&g.writing)
-        g = g.next
-
-
-cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogil:
-    """A sealed block whose bytes are all on disk: closed by a last empty marker and cut to its size."""
-    cdef Block* b = piece.b
-    cdef FileOps* f = p.s.files
-    if b.written == 0:
-        b.closed = True     # it never got a file
-        return
-    if st_load(&b.used) != b.written or block_fd(p.s, b, p.s.msgs_dir, &p.sync_dir) < 0:
-        return
-    piece_write(c, r, p, piece)
-    ahead_wait(c, b, UINT64_MAX)
-    f.truncate(f.ctx, b.fd, <off_t> b.written)
-    f.close(f.ctx, b.fd)
-    b.fd = -1
-    b.closed = True
-
-
-cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
-    cdef uint32_t i
-    cdef char path[4200]
-    if op.kind == OP_DROP:
-        if err == 0:
-            block_unlink(s, op.block)
-        block_release(c, op.block)
-    elif op.kind == OP_PURGE:
-        for i in range(op.n):
-            block_release(c, op.blocks[i])
-        free(op.blocks)
-        if err == 0:
-            snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
-            tree_remove(s.files, path)
-    elif op.kind == OP_ERASE and err == 0:
-        block_erase(s, op)
-    elif op.kind == OP_SWAP:
-        swap_finish(s, op, err)
-    bytes_free(&op.bytes)
-
-
-cdef void block_unlink(Store* s, Block* b) noexcept nogil:
-    cdef char path[4200]
-    block_path(s, b, ".blk", path, sizeof(path))
-    s.files.unlink(s.files.ctx, path)
-    block_path(s, b, b".jsx", path, sizeof(path))
-    s.files.unlink(s.files.ctx, path)
-
-
-cdef void block_release(Committer* c, Block* b) noexcept nogil:
-    """Frees a block that has left the store, at once or when the last pin goes."""
-    cdef bint now
-    pthread_mutex_lock(&c.q)
-    b.dead = True
-    b.gone = True
-    now = b.pins == 0
-    out_remove(b.store, b)
-    pthread_mutex_unlock(&c.q)
-    if now:
-        block_free(b)
-
-
-cdef void out_remove(Store* s, Block* b) noexcept nogil:
-    cdef Block** at = &s.out
-    cdef Block* last = NULL
-    while at[0] != NULL:
-        if at[0] == b:
-            at[0] = b.next_out
-            break
-        last = at[0]
-        at = &at[0].next_out
-    if s.out_tail == b:
-        s.out_tail = last
-
-
-cdef void block_erase(Store* s, const Op* op) noexcept nogil:
-    """Overwrites a removed record by noise of the same length that every reader takes for an erased one.
-
-    Its tombstone is on disk by now, so a torn write here costs nothing. Where the block was compacted since, something
-    else stands there, and the record was left out or is erased by a request of its own.
-    """
-    cdef FileOps* f = s.files
-    cdef Block* b = op.block
-    cdef uint64_t off = op.off, size = op.size
-    cdef uint8_t* p
-    cdef bint made = False, opened = b.fd < 0
-    cdef Parsed r
-    if size < REC_MIN or b.gone:
-        return
-    p = <uint8_t*> malloc(size)
-    if p == NULL or block_fd(s, b, s.msgs_dir, &made) < 0:
-        free(p)
-        return
-    if f.pread(f.ctx, b.fd, p, size, <off_t> off) == <int64_t> size and (st_get32(p) & 0x7fffffff) == size and st_get64(p + 4) == op.seq:
-        st_random(p + HEAD, size - HEAD)
-        st_put32(p, <uint32_t> size)
-        st_put64(p + 4, (st_get64(p + 4) & ~(TOMB | ERASED)) | ERASED)
-        st_put64(p + 12, 0)
-        st_put16(p + 20, 0)
-        record_parse(p, size, &r)
-        st_put64(p + size - 8, record_hash(b.key, p, &r))
-        f.pwrite(f.ctx, b.fd, p, size, <off_t> off)
-    free(p)
-    if opened:
-        f.close(f.ctx, b.fd)
-        b.fd = -1
-
-
-cdef void round_done(Committer* c, Round* r) noexcept nogil:
-    """With q held: hands the results to whoever polls."""
+cdef bint round_done(Committer* c, Round* r) noexcept nogil:
+    """With q held: puts the results where committer_poll finds them; whether there are any."""
     cdef uint32_t i
     cdef Part* p
     cdef Store* s
-    cdef uint64_t one = 1
     cdef bint any = False
     for i in range(r.n_parts):
         p = &r.parts[i]
@@ -651,8 +294,7 @@ cdef void round_done(Committer* c, Round* r) noexcept nogil:
     pthread_cond_broadcast(&c.idle)
     if any:
         st_store(&c.done_flag, 1)
-        if c.wake_fd >= 0:
-            c_write(c.wake_fd, &one, 8)
+    return any
 
 
 cdef void block_done(Committer* c, Store* s, Block* b) noexcept nogil:

@@ -471,7 +471,7 @@ cdef int64_t load_run(Store* s, Span p, uint64_t count, uint64_t subjects, uint3
 
 cdef class PyLog:
     """A log of a PyStore."""
-    cdef Log* l
+    cdef Log* log
     cdef PyStore store
     cdef readonly list replayed
 
@@ -480,29 +480,29 @@ cdef class PyLog:
         cdef char err[512]
         self.replayed = []
         self.store = store
-        self.l = log_open(store.s, face_span(name), note_entry, <void*> self.replayed, err, sizeof(err))
-        if self.l == NULL:
+        self.log = log_open(store.s, face_span(name), note_entry, <void*> self.replayed, err, sizeof(err))
+        if self.log == NULL:
             raise OSError(err.decode("utf-8", "replace"))
 
     def append(self, entry) -> None:
         cdef bytes e = face_bytes(entry)
         self.store._enter()
-        rc = log_append(self.l, face_span(e))
+        rc = log_append(self.log, face_span(e))
         self.store._leave()
         face_result(rc, self.store.s.io_errno)
 
     def rewrite(self, entry) -> None:
         cdef bytes e = face_bytes(entry)
         self.store._enter()
-        rc = log_rewrite(self.l, face_span(e))
+        rc = log_rewrite(self.log, face_span(e))
         self.store._leave()
         face_result(rc, self.store.s.io_errno)
 
     def size(self) -> int:
-        return log_size(self.l)
+        return log_size(self.log)
 
     def close(self) -> None:
         self.store._enter()
-        log_close(self.l)
+        log_close(self.log)
         self.store._leave()
-        self.l = NULL
+        self.log = NULL

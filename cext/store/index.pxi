@@ -292,7 +292,8 @@ cdef int64_t node_add(Index* x, uint32_t parent, const uint8_t* p, uint32_t n, u
     return id
 
 
-cdef int node_put(Index* x, uint32_t id, uint32_t parent, const uint8_t* p, uint32_t n, uint32_t tok, uint32_t hash) noexcept nogil:
+cdef int node_put(Index* x, uint32_t id, uint32_t parent, const uint8_t* p, uint32_t n, uint32_t tok,
+                  uint32_t hash) noexcept nogil:
     """Makes an unused id the node of a text below a parent."""
     cdef int64_t text = text_new(x, n)
     cdef Node* node = node_at(x, id)

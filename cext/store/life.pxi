@@ -30,13 +30,13 @@ cdef void limits_set(Store* s, const StoreConfig* cfg) noexcept nogil:
 cdef void store_dispose(Store* s) noexcept nogil:
     """Frees everything; no thread may know the store any more."""
     cdef uint32_t i
-    cdef Log* l
+    cdef Log* log
     for i in range(s.n_blocks):
         block_free(block_i(s, i))
     while s.logs != NULL:
-        l = s.logs
-        s.logs = l.next
-        log_free(l)
+        log = s.logs
+        s.logs = log.next
+        log_free(log)
     free(s.blocks)
     index_free(&s.x)
     if s.map != NULL:

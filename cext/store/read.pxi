@@ -213,25 +213,25 @@ cdef struct Lasts:
 
 
 cdef int lasts_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
-    cdef Lasts* l = <Lasts*> ctx
+    cdef Lasts* lasts = <Lasts*> ctx
     cdef Node* n = node_at(x, id)
     cdef uint64_t seq = n.last
     cdef uint64_t* p
-    if n.first > l.upto:
+    if n.first > lasts.upto:
         return 0
-    if seq > l.upto:
-        seq = prev_of(l.s, id, l.upto + 1)
+    if seq > lasts.upto:
+        seq = prev_of(lasts.s, id, lasts.upto + 1)
         if seq == 0:
             return 0
-    if l.n == l.cap:
-        p = <uint64_t*> realloc(l.seqs, max(l.cap * 2, <uint64_t> 64) * 8)
+    if lasts.n == lasts.cap:
+        p = <uint64_t*> realloc(lasts.seqs, max(lasts.cap * 2, <uint64_t> 64) * 8)
         if p == NULL:
-            l.failed = True
+            lasts.failed = True
             return 1
-        l.seqs = p
-        l.cap = max(l.cap * 2, <uint64_t> 64)
-    l.seqs[l.n] = seq
-    l.n += 1
+        lasts.seqs = p
+        lasts.cap = max(lasts.cap * 2, <uint64_t> 64)
+    lasts.seqs[lasts.n] = seq
+    lasts.n += 1
     return 0
 
 
@@ -358,16 +358,16 @@ cdef struct Listing:
 
 
 cdef int listing_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
-    cdef Listing* l = <Listing*> ctx
-    return l.fn(l.ctx, node_text(x, id), node_at(x, id).count) if id else 0
+    cdef Listing* listing = <Listing*> ctx
+    return listing.fn(listing.ctx, node_text(x, id), node_at(x, id).count) if id else 0
 
 
 cdef void store_subjects(Store* s, const Filter* filter,
                          int (*fn)(void* ctx, Span subject, uint64_t count) noexcept nogil, void* ctx) noexcept nogil:
-    cdef Listing l
-    l.fn = fn
-    l.ctx = ctx
-    index_each(&s.x, filter, listing_visit, &l)
+    cdef Listing listing
+    listing.fn = fn
+    listing.ctx = ctx
+    index_each(&s.x, filter, listing_visit, &listing)
 
 
 cdef uint64_t store_deleted(Store* s, uint64_t start, uint64_t* out, uint64_t cap) noexcept nogil:

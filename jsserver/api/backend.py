@@ -15,7 +15,10 @@ from typing import Protocol
 
 import msgspec
 
+from jsserver.cext.consumer import ConsumerState as ConsumerState
+from jsserver.cext.stream import Message as Message
 from jsserver.cext.stream import StoreError as StoreError
+from jsserver.cext.stream import StreamState as StreamState
 
 
 class Retention(IntEnum):
@@ -128,50 +131,6 @@ class ConsumerParams(msgspec.Struct, kw_only=True, frozen=True):
     mem_storage: bool
     pause_until: int
     """0: not paused. A time in the past means not paused either."""
-
-
-class StreamState(msgspec.Struct, kw_only=True, frozen=True):
-    """Counts of a stream at one instant."""
-
-    messages: int = 0
-    bytes: int = 0
-    first_seq: int = 0
-    first_ts: int = 0
-    """0: the stream is empty."""
-    last_seq: int = 0
-    last_ts: int = 0
-    """0: nothing was ever stored."""
-    num_subjects: int = 0
-    num_deleted: int = 0
-
-
-class ConsumerState(msgspec.Struct, kw_only=True, frozen=True):
-    """Position and counts of a consumer at one instant."""
-
-    delivered_consumer: int = 0
-    delivered_stream: int = 0
-    delivered_ts: int = 0
-    """Wall clock of the last delivery since the server started; 0: none."""
-    floor_consumer: int = 0
-    floor_stream: int = 0
-    floor_ts: int = 0
-    """Wall clock of the last acknowledgement since the server started; 0: none."""
-    num_ack_pending: int = 0
-    num_redelivered: int = 0
-    num_waiting: int = 0
-    num_pending: int = 0
-    push_bound: bool = False
-
-
-class Message(msgspec.Struct, kw_only=True, frozen=True):
-    """A stored message."""
-
-    subject: bytes
-    seq: int
-    ts: int
-    headers: bytes
-    """The whole block, or empty."""
-    data: bytes
 
 
 class Usage(msgspec.Struct, kw_only=True, frozen=True):

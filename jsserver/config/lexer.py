@@ -8,20 +8,14 @@ same text: a configuration file must mean the same to both servers.
 """
 
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from jsserver.config import ConfigError
+from jsserver.config.cursor import EOF, NEWLINES, Cursor, State, shown
 from jsserver.config.items import Item, Kind
 
-MAX_NESTING = 100
-"""Maps and arrays inside each other; more is an error."""
-
-EOF = "\0"
 _SPACES = " \t"
-_NEWLINES = "\r\n"
 _BLANKS = (
-    _SPACES + _NEWLINES + "\v\f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008"
+    _SPACES + NEWLINES + "\v\f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008"
     "\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
 """White space of Unicode; any of it ends a key, but only the first two kinds end a value."""
@@ -29,7 +23,7 @@ _SEPARATORS = ":="
 _DIGITS = "0123456789"
 _HEX = "0123456789abcdefABCDEF"
 _SUFFIXES = "kKmMgGtTpPeE"
-_AFTER_NUMBER = _SPACES + _NEWLINES + EOF + ",;}"
+_AFTER_NUMBER = _SPACES + NEWLINES + EOF + ",;}"
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
 _DATE_SHAPE = "-99-99T99:99:99Z"
@@ -43,7 +37,6 @@ _NO_INCLUDE = {
 # Runs of characters.
 _SPACE = re.compile(f"[{_SPACES}]*")
 _BLANK = re.compile(f"[{_BLANKS}]*")
-_LINE = re.compile(f"[^{_NEWLINES}]*")
 _BARE_KEY = re.compile(f"[^{_BLANKS}{_SEPARATORS}]*")
 _WORD = re.compile(r"[^\\ \t\r\n,;\]}']*")
 _PATH = re.compile(r"[^ \t\r\n;}']*")
@@ -54,26 +47,11 @@ _QUOTED = {"'": re.compile("[^']*"), '"': re.compile('[^"]*')}
 _DOUBLE_QUOTED = re.compile(r'[^"\\]*')
 
 
-State = Callable[[], "State | None"]
-
-
-class Lexer:
+class Lexer(Cursor):
     """Iterates over the items of one text; raises ConfigError where the text is no configuration.
 
-    The text holds bytes that are no UTF-8 as lone surrogates ("surrogateescape"), and no NUL.
+    The text holds no NUL.
     """
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.pos = 0
-        self.start = 0
-        self._ascii = text.isascii()
-        self._newlines = [m.start() for m in re.finditer("\n", text)]
-        self._stack: list[State] = []
-        self._parts: list[str] = []
-        self._first = -1
-        self._width = 0
-        self._items: list[Item] = []
 
     def __iter__(self) -> Iterator[Item]:
         nul = self.text.find(EOF)
@@ -86,75 +64,6 @@ class Lexer:
             if self._items:
                 yield from self._items
                 self._items.clear()
-
-    # Moving about. `next` reads NUL at the end, again and again; `_back` undoes a real step only.
-
-    def _next(self) -> str:
-        if self.pos >= len(self.text):
-            self._width = 0
-            return EOF
-        self._width = 1
-        self.pos += 1
-        return self.text[self.pos - 1]
-
-    def _back(self) -> None:
-        self.pos -= self._width
-
-    def _peek(self) -> str:
-        return self.text[self.pos] if self.pos < len(self.text) else EOF
-
-    def _scan(self, run: re.Pattern[str]) -> None:
-        """Goes to the end of the run of characters that `run` describes."""
-        match = run.match(self.text, self.pos)
-        if match:
-            self.pos = match.end()
-
-    def _skip(self, run: re.Pattern[str]) -> None:
-        self._scan(run)
-        self.start = self.pos
-
-    def _line(self) -> int:
-        return bisect_left(self._newlines, self.pos) + 1
-
-    def _emit(self, kind: Kind, text: str | None = None) -> None:
-        if text is None:
-            text = self.text[self.start : self.pos]
-        start = self.start if self._first < 0 else self._first
-        before = bisect_left(self._newlines, start)
-        line_start = self._newlines[before - 1] if before else 0
-        column = start - line_start
-        if not self._ascii:
-            column = len(self.text[line_start:start].encode("utf-8", "surrogateescape"))
-        self._items.append(Item(kind, text, self._line(), column))
-        self._first = -1
-        self.start = self.pos
-
-    def _push(self, state: State) -> None:
-        if len(self._stack) >= MAX_NESTING:
-            raise self._error(f"maps and arrays are nested deeper than {MAX_NESTING}")
-        self._stack.append(state)
-
-    def _pop(self) -> State:
-        return self._stack.pop()
-
-    def _error(self, message: str) -> ConfigError:
-        return ConfigError(f"Parse error on line {self._line()}: '{message}'")
-
-    def _end(self) -> State | None:
-        """The end of the text; an error where something was begun."""
-        if self.pos > self.start:
-            raise self._error("Unexpected EOF.")
-        self._emit(Kind.EOF)
-        return None
-
-    def _lead(self, blank: re.Pattern[str]) -> str:
-        """Takes the next character that is neither blank nor in a comment."""
-        while True:
-            self._skip(blank)
-            char = self._next()
-            if char != "#" and (char != "/" or self._peek() != "/"):
-                return char
-            self._scan(_LINE)
 
     # The top level.
 
@@ -173,7 +82,7 @@ class Lexer:
         char = self._lead(_SPACE)
         if char == "/":
             return self._top_value_end
-        if char in _NEWLINES + ",;}":
+        if char in NEWLINES + ",;}":
             self.start = self.pos
             return self._top
         if char == EOF:
@@ -181,7 +90,7 @@ class Lexer:
             return None
         raise self._error(
             "Expected a top-level value to end with a new line, comment or EOF, "
-            f"but got '{_shown(char)}' instead."
+            f"but got '{shown(char)}' instead."
         )
 
     # The block in braces around a whole file in JSON's form.
@@ -211,14 +120,14 @@ class Lexer:
             self.start = self.pos
             return self._pop()
         raise self._error(
-            f"Expected a block-level to end with a '}}', but got '{_shown(char)}' instead."
+            f"Expected a block-level to end with a '}}', but got '{shown(char)}' instead."
         )
 
     def _block_value_end(self) -> State:
         char = self._lead(_SPACE)
         if char == "/":
             return self._block_value_end
-        if char in _NEWLINES + ",;":
+        if char in NEWLINES + ",;":
             self.start = self.pos
             return self._block_key
         if char == "}":
@@ -226,7 +135,7 @@ class Lexer:
             return self._pop()
         raise self._error(
             "Expected a block-level value to end with a new line, comment or EOF, "
-            f"but got '{_shown(char)}' instead."
+            f"but got '{shown(char)}' instead."
         )
 
     # Keys at the top level and in a block.
@@ -277,7 +186,7 @@ class Lexer:
     def _include(self) -> State | None:
         self._skip(_SPACE)
         char = self._next()
-        if char in _NEWLINES:
+        if char in NEWLINES:
             raise self._error("Expected include value but found new line")
         if char in "\"'":
             self.start = self.pos
@@ -305,7 +214,7 @@ class Lexer:
     def _value(self) -> State | None:
         self._skip(_SPACE)
         char = self._next()
-        if char in _NEWLINES:
+        if char in NEWLINES:
             raise self._error("Expected value but found new line")
         if char == "[":
             self._emit(Kind.ARRAY_START)
@@ -386,7 +295,7 @@ class Lexer:
             self._parts.append(_ESCAPES[char])
         else:
             raise self._error(
-                f"Invalid escape character '{_shown(char)}'. Only the following escape "
+                f"Invalid escape character '{shown(char)}'. Only the following escape "
                 'characters are allowed: \\xXX, \\t, \\n, \\r, \\", \\\\.'
             )
         self.start = self.pos
@@ -394,7 +303,7 @@ class Lexer:
     def _hex_digits(self) -> int:
         expected = "Expected two hexadecimal digits after '\\x'"
         start = self.pos
-        if self._next() in _NEWLINES or self._next() in _NEWLINES:
+        if self._next() in NEWLINES or self._next() in NEWLINES:
             raise self._error(f"{expected}, but hit end of line")
         digits = self.text[start : self.pos]
         if len(digits) != 2 or any(digit not in _HEX for digit in digits):
@@ -430,7 +339,7 @@ class Lexer:
         if char == ".":
             raise self._error("Floats must start with a digit, not '.'.")
         if char not in _DIGITS:
-            raise self._error(f"Expected a digit but got '{_shown(char)}'.")
+            raise self._error(f"Expected a digit but got '{shown(char)}'.")
         self._scan(_NUMBER)
         return self._number_end(strings=False)
 
@@ -467,7 +376,7 @@ class Lexer:
         char = self._next()
         if char not in _DIGITS:
             raise self._error(
-                f"Floats must have a digit after the '.', but got '{_shown(char)}' instead."
+                f"Floats must have a digit after the '.', but got '{shown(char)}' instead."
             )
         self._scan(_NUMBER)
         if self._peek() == ".":
@@ -486,12 +395,11 @@ class Lexer:
             if expected == "9":
                 if char not in _DIGITS:
                     raise self._error(
-                        f"Expected digit in ISO8601 datetime, but found '{_shown(char)}' instead."
+                        f"Expected digit in ISO8601 datetime, but found '{shown(char)}' instead."
                     )
             elif char != expected:
                 raise self._error(
-                    f"Expected '{expected}' in ISO8601 datetime, "
-                    f"but found '{_shown(char)}' instead."
+                    f"Expected '{expected}' in ISO8601 datetime, but found '{shown(char)}' instead."
                 )
         self._emit(Kind.DATETIME)
         return self._pop()
@@ -510,14 +418,14 @@ class Lexer:
 
     def _array_value_end(self) -> State:
         char = self._lead(_SPACE)
-        if char in _NEWLINES + ",/":
+        if char in NEWLINES + ",/":
             self.start = self.pos
             return self._array_value
         if char == "]":
             return self._array_end()
         raise self._error(
             'Expected an array value terminator "," or an array terminator "]", '
-            f"but got '{_shown(char)}' instead."
+            f"but got '{shown(char)}' instead."
         )
 
     def _array_end(self) -> State:
@@ -580,24 +488,17 @@ class Lexer:
 
     def _map_value_end(self) -> State:
         char = self._lead(_SPACE)
-        if char in _NEWLINES + ",;/":
+        if char in NEWLINES + ",;/":
             self.start = self.pos
             return self._map_key
         if char == "}":
             return self._map_end()
         raise self._error(
             'Expected a map value terminator "," or a map terminator "}", '
-            f"but got '{_shown(char)}' instead."
+            f"but got '{shown(char)}' instead."
         )
 
     def _map_end(self) -> State:
         self.start = self.pos
         self._emit(Kind.MAP_END)
         return self._pop()
-
-
-def _shown(char: str) -> str:
-    """A character as an error shows it."""
-    if char == "\n":
-        return "\\n"
-    return "\ufffd" if "\ud800" <= char <= "\udfff" else char

@@ -1,4 +1,7 @@
-"""SIGKILL at any moment: every acked message is there once and unchanged, none is invented, no sequence is used twice."""
+"""SIGKILL at any moment: every acked message is there once and unchanged.
+
+None is invented, no sequence is used twice.
+"""
 
 import os
 import random

@@ -1,4 +1,7 @@
-"""The store against a dict: random operations, restarts and kills; after each step every question is compared."""
+"""The store against a dict: random operations, restarts and kills.
+
+After each step the answer to every question is compared.
+"""
 
 import os
 import shutil
@@ -12,7 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from jsserver.cext.store import PyStore
 
 SUBJECTS = ["a", "a.b", "a.b.c", "a.x.c", "b.b", "b.c", "c", "c.d.e.f", "a.y", "d.1", "d.2", "d.3"]
-FILTERS = [(), (">",), ("a",), ("a.>",), ("*.b",), ("a.*.c",), ("a", "b.*"), ("nope",), ("d.*", "d.1"), ("*.*",)]
+FILTERS = [
+    *[(), (">",), ("a",), ("a.>",), ("*.b",), ("a.*.c",)],
+    *[("a", "b.*"), ("nope",), ("d.*", "d.1"), ("*.*",)],
+]
 SECOND = 1_000_000_000
 
 
@@ -213,7 +219,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert state["num_deleted"] == model.last_seq + 1 - first - len(live)
         assert state["num_subjects"] == len({m[1] for m in model.live.values()})
         assert state["first_ts"] == (model.live[first][0] if live else 0)
-        assert store.deleted() == [q for q in range(first, model.last_seq + 1) if q not in model.live]
+        gone = [q for q in range(first, model.last_seq + 1) if q not in model.live]
+        assert store.deleted() == gone
         for q in live[:3] + live[-3:] + live[:: max(1, len(live) // 5)]:
             assert store.load(q) == (q, *model.live[q])
         for patterns in FILTERS:

@@ -69,8 +69,15 @@ class FakeConsumer:
         if self.params.deliver_policy == backend.DeliverPolicy.LAST_PER_SUBJECT:
             pending = len({m.subject for m in wanted})
         return ConsumerState(
+            delivered_consumer=0,
             delivered_stream=self.start - 1,
+            delivered_ts=0,
+            floor_consumer=0,
             floor_stream=self.start - 1,
+            floor_ts=0,
+            num_ack_pending=0,
+            num_redelivered=0,
+            num_waiting=0,
             num_pending=pending,
             push_bound=self.interest,
         )

@@ -1,4 +1,4 @@
-"""Who is let in: users, tokens, single users, hashed passwords, and the permissions that come along."""
+"""Who is let in: users, tokens, single users, hashed passwords, and what they may do."""
 
 import bcrypt
 import pytest

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsserver.config import ConfigError
-from jsserver.config.lexer import MAX_NESTING
+from jsserver.config.cursor import MAX_NESTING
 from jsserver.config.parser import digest, parse_file, parse_text
 
 

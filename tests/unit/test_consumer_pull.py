@@ -137,8 +137,7 @@ def test_a_request_expires_with_what_is_left(world):
     spent = 2 * (3 + 5 + len(b"$JS.ACK.S.C.1.1.1.1700000000000000000.1"))
     assert m[3] == (
         b"NATS/1.0 408 Request Timeout\r\n"
-        b"Nats-Pending-Messages: 3\r\nNats-Pending-Bytes: %d\r\n\r\n"
-        % (1000 - spent)
+        b"Nats-Pending-Messages: 3\r\nNats-Pending-Bytes: %d\r\n\r\n" % (1000 - spent)
     )
 
 

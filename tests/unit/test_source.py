@@ -1,11 +1,16 @@
 """The source itself: linters, types, and the sizes and words that the house rules set."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
-FILE_LINES_MAX = 700
+FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 80
 FOLDERS = ("jsserver", "cext", "tests", "bench", "packaging")
 # Spelled in two halves, so that this file passes too.
@@ -62,3 +67,30 @@ def test_nothing_is_left_for_later() -> None:
             if UNFINISHED.search(line):
                 found.append(f"{name_of(path)}:{number}: {line.strip()}")
     assert not found, "\n".join(found)
+
+
+def lint(tool: str) -> list[str]:
+    command = [str(Path(sys.executable).parent / tool)]
+    if tool == "ruff":
+        command += ["check", "--quiet", "."]
+    elif tool == "mypy":
+        command += ["--no-error-summary"]
+    else:  # named one by one: in folders it passes over whatever lies below one called build
+        command += map(str, sources(".pyx", ".pxi", ".pxd"))
+    return command
+
+
+@pytest.mark.parametrize("tool", ["ruff", "mypy", "cython-lint"])
+def test_linters_have_nothing_to_say(tool: str) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # for pycodestyle
+    done = subprocess.run(
+        lint(tool),
+        cwd=ROOT,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0 and not done.stdout, done.stdout

@@ -1,4 +1,4 @@
-"""The store through its Python face: format on disk, recovery of torn and damaged files, logs, locks, commit groups."""
+"""The store through its Python face: format, recovery of damaged files, logs, locks, groups."""
 
 import os
 import struct
@@ -163,7 +163,7 @@ def test_zero_tail_is_cut_silently(directory):
 
 
 def test_damage_costs_only_its_record(directory):
-    """A flipped byte in a synced group: that message goes, those behind it stay, the file is not touched."""
+    """A flipped byte in a synced group: that message goes, the rest and the file stay."""
     data = bytearray(filled(directory))
     at, _, _, _ = messages(bytes(data))[4]
     data[at + 30] ^= 0x40
@@ -240,7 +240,7 @@ def test_sidecars_replace_blocks(directory):
     sealed = [n for n in s.figures()["numbers"][:-1]]
     s.abandon()
     assert len(sealed) >= 3
-    for n in sealed:        # damaged where no one looks: behind the first record
+    for n in sealed:  # damaged where no one looks: behind the first record
         path = block(directory, n)
         assert path.with_suffix(".jsx").exists()
         data = bytearray(path.read_bytes())
@@ -275,7 +275,7 @@ def test_caches_are_never_trusted_over_blocks(directory, what):
 
 @pytest.mark.parametrize("flip", [None, 8, 200, -4])
 def test_checkpoint(directory, flip):
-    """A clean stop writes it, a start uses it, a damaged one is passed over, a change removes it."""
+    """A clean stop writes it, a start uses it; damaged it is passed over; a change removes it."""
     s = PyStore(directory)
     for i in range(500):
         s.append(f"k.{i % 50}", b"%d" % i)
@@ -299,7 +299,7 @@ def test_checkpoint(directory, flip):
 
 
 def test_compaction(directory):
-    """Blocks that are mostly deleted shrink; what is alive stays readable before and after a restart."""
+    """Blocks that are mostly deleted shrink; what is alive stays readable, also after a restart."""
     s = PyStore(directory, max_bytes=4_000_000_000, commit="manual")
     n = 60_000
     for i in range(n):

@@ -1,0 +1,390 @@
+# Removing messages: one, by age, and by purging; blocks that hold nothing any more leave. Nothing here waits for a file.
+
+cdef uint64_t chain_next(Store* s, Block* b, uint32_t i, uint32_t id) noexcept nogil:
+    """The subject's first live message after a slot of it, 0 when there is none."""
+    cdef uint64_t seq = seq_at(b, i)
+    cdef uint32_t d
+    cdef int64_t k = i
+    if node_at(&s.x, id).count == 0 or node_at(&s.x, id).last <= seq:
+        return 0
+    while True:
+        d = b.nxt[k]
+        if d == 0 or d == FAR:
+            return scan_id(s, id, seq + 1)
+        seq += d
+        if seq > b.last:
+            b = block_of(s, seq)
+        k = slot_of(b, seq) if b != NULL else -1
+        if k < 0:
+            return scan_id(s, id, seq)
+        if b.off[k]:
+            return seq
+
+
+cdef uint64_t scan_id(Store* s, uint32_t id, uint64_t start) noexcept nogil:
+    """The first live message of an id from a sequence on, by looking at the id arrays."""
+    cdef uint32_t bi = block_from(s, start), i
+    cdef uint64_t last = node_at(&s.x, id).last
+    cdef Block* b
+    while bi < s.n_blocks:
+        b = block_i(s, bi)
+        if b.base > last:
+            break
+        if b.live:
+            i = slot_from(b, start)
+            i = st_find(b.sid, b.off, max(i, b.head), b.n, id)
+            if i < b.n:
+                return seq_at(b, i)
+        bi += 1
+    return 0
+
+
+cdef uint64_t scan_id_back(Store* s, uint32_t id, uint64_t before) noexcept nogil:
+    """The last live message of an id below a sequence, 0 when there is none."""
+    cdef uint32_t bi = block_from(s, before), i
+    cdef Block* b
+    if bi == s.n_blocks:
+        if bi == 0:
+            return 0
+        bi -= 1
+    while True:
+        b = block_i(s, bi)
+        if b.live:
+            i = st_find_back(b.sid, b.off, slot_from(b, before), id)
+            if i != 0xffffffffU:
+                return seq_at(b, i)
+        if bi == 0:
+            return 0
+        bi -= 1
+
+
+cdef uint64_t prev_of(Store* s, uint32_t id, uint64_t before) noexcept nogil:
+    """The subject's newest live message below `before`, by its chain when that is short."""
+    cdef Node* n = node_at(&s.x, id)
+    cdef uint64_t seq = n.first, next
+    cdef Block* b
+    if n.first >= before:
+        return 0
+    if <uint64_t> n.count * 128 > before - n.first:
+        return scan_id_back(s, id, before)
+    while True:
+        b = block_of(s, seq)
+        next = chain_next(s, b, <uint32_t> slot_of(b, seq), id)
+        if next == 0 or next >= before:
+            return seq
+        seq = next
+
+
+cdef void first_forward(Store* s) noexcept nogil:
+    """Finds the first live message again."""
+    cdef uint32_t bi = 0
+    cdef Block* b
+    if s.msgs == 0:
+        s.first_seq = s.last_seq + 1
+        return
+    while bi < s.n_blocks:
+        b = block_i(s, bi)
+        if b.live:
+            b.head = st_first_live(b.off, b.head, b.n)
+            s.first_seq = seq_at(b, b.head)
+            return
+        bi += 1
+
+
+cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
+    """One live message leaves every index; its bytes stay where they are."""
+    cdef uint64_t seq = seq_at(b, i), size = slot_size(b, i)
+    cdef uint32_t id = b.sid[i]
+    cdef Node* n = node_at(&s.x, id)
+    b.off[i] = 0
+    b.live -= 1
+    b.live_bytes -= size
+    s.msgs -= 1
+    s.bytes -= size
+    n.count -= 1
+    index_up(&s.x, id, -1)
+    if n.count == 0:
+        if id:
+            s.x.n_subjects -= 1
+    elif seq == n.first:
+        n.first = chain_next(s, b, i, id)
+    elif seq == n.last:
+        n.last = n.first if n.count == 1 else prev_of(s, id, seq)
+    if seq == s.first_seq:
+        first_forward(s)
+    if s.on_removed != NULL and not s.replaying:
+        s.on_removed(s.ctx, seq, node_text(&s.x, id), reason)
+    if id and node_at(&s.x, id).count == 0:
+        node_prune(&s.x, id)
+    if b.live == 0:
+        empty_block(s, b)
+    elif b.sealed and b.live_bytes * 2 < b.used and b != block_i(s, 0):
+        slim_wanted(s)      # the first block is usually on its way out: left to the periodic pass
+
+
+cdef bint take_seq(Store* s, uint64_t seq, int reason) noexcept nogil:
+    cdef Block* b = block_of(s, seq)
+    cdef int64_t i = slot_of(b, seq) if b != NULL else -1
+    if i < 0 or b.off[i] == 0:
+        return False
+    take_out(s, b, <uint32_t> i, reason)
+    return True
+
+
+cdef void block_drop(Store* s, Block* b) noexcept nogil:
+    """A block leaves the store; its file goes after the next group is on disk."""
+    blocks_take_out(s, b)
+    if s.storage == STORE_MEMORY:
+        block_free(b)
+        return
+    lru_remove(s.com, b)
+    op_push(s, OP_DROP, b, 0, 0, 0)
+
+
+cdef void reap(Store* s) noexcept nogil:
+    """Drops blocks that hold nothing any more, unless their tombstones still cover older blocks."""
+    cdef Block* b
+    if s.replaying:
+        return
+    while s.empties != NULL:
+        b = s.empties
+        s.empties = b.next_empty
+        b.in_empties = False
+        if b.live or b == s.tail:
+            continue
+        if b.tombs and block_i(s, 0) != b and b.tomb_min >= block_i(s, 0).base:
+            slim_wanted(s)
+            continue
+        block_drop(s, b)
+        while s.n_blocks and block_i(s, 0).live == 0 and block_i(s, 0) != s.tail and not block_i(s, 0).in_empties:
+            block_drop(s, block_i(s, 0))
+    if s.msgs == 0 and s.tail != NULL:
+        tail_shed(s)
+
+
+cdef void tail_shed(Store* s) noexcept nogil:
+    """When nothing is left, a well-filled tail gives way to a new one that holds only the last sequence."""
+    cdef Block* b = s.tail
+    if s.storage == STORE_MEMORY:
+        s.tail = NULL
+        block_drop(s, b)
+        return
+    if st_load(&b.used) < s.block_size // 2 or s.io_errno:
+        return
+    tail_seal(s)
+    if tail_for(s, REC_MIN, 0) == ST_OK:
+        stage_bare(s, s.last_seq | TOMB, 0)
+        publish(s)
+    reap(s)
+
+
+cdef int64_t ts_of(Block* b, uint32_t i) noexcept nogil:
+    cdef const uint8_t* p = block_data(b)
+    return <int64_t> st_get64(p + b.off[i] - 1 + 12) if p != NULL else 0
+
+
+cdef int entomb(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
+    """Removes a message so that it stays removed after a restart."""
+    cdef uint64_t seq = seq_at(b, i)
+    cdef int r
+    if s.storage == STORE_FILE:
+        r = tail_for(s, REC_MIN, 0)
+        if r < 0:
+            return r
+        stage_bare(s, seq | TOMB, ts_of(b, i))
+    take_out(s, b, i, reason)
+    publish(s)
+    return ST_OK
+
+
+cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil:
+    cdef Block* b = block_of(s, seq)
+    cdef int64_t i = slot_of(b, seq) if b != NULL else -1
+    cdef uint64_t at
+    cdef uint32_t size
+    cdef uint8_t* p
+    cdef int r
+    if s.stopped:
+        return ST_CLOSED
+    if i < 0 or b.off[i] == 0:
+        return ST_NOT_FOUND
+    if s.io_errno:
+        return ST_IO
+    at = b.off[i] - 1
+    p = <uint8_t*> block_data(b) if erase else NULL
+    size = st_get32(p + at) & 0x7fffffff if p != NULL else 0
+    r = entomb(s, b, <uint32_t> i, RM_DELETE)
+    if r < 0:
+        return r
+    if erase and s.storage == STORE_MEMORY:
+        memset(p + at + HEAD, 0, size - HEAD)
+    elif erase and size and not b.damaged:
+        op_push(s, OP_ERASE, b, at, size, seq)
+    if s.empties != NULL or s.msgs == 0:
+        reap(s)
+    return ST_OK
+
+
+cdef void slim_wanted(Store* s) noexcept nogil:
+    """Some block is worth compacting."""
+    cdef Committer* c = s.com
+    if s.replaying:
+        return
+    if s.storage == STORE_MEMORY:
+        if not s.slim_task.queued:
+            task_post(&s.env.tasks, &s.slim_task)
+    elif not s.in_slim:
+        s.in_slim = True
+        s.next_slim = c.slim
+        c.slim = s
+        chore_wanted(c)
+
+
+# ---- age -------------------------------------------------------------------------------------------------------------
+
+cdef int64_t first_time(Store* s) noexcept nogil:
+    cdef Block* b
+    cdef int64_t i
+    if s.msgs == 0:
+        return 0
+    if s.first_ts_seq != s.first_seq:
+        b = block_of(s, s.first_seq)
+        i = slot_of(b, s.first_seq) if b != NULL else -1
+        s.first_ts = ts_of(b, <uint32_t> i) if i >= 0 else 0
+        s.first_ts_seq = s.first_seq
+    return s.first_ts
+
+
+cdef void age_arm(Store* s) noexcept nogil:
+    """Sets the timer to the first message's end."""
+    cdef int64_t left
+    if s.limits.max_age <= 0 or s.msgs == 0 or s.stopped:
+        timer_cancel(&s.env.timers, &s.age_timer)
+        return
+    left = first_time(s) + s.limits.max_age - s.env.now
+    timer_set(&s.env.timers, &s.age_timer, s.env.mono + max(left, <int64_t> 0))
+
+
+cdef void age_fire(Timer* t, int64_t now) noexcept nogil:
+    """At most 2,000 messages a turn; what is left is due at once again."""
+    cdef Store* s = <Store*> t.owner
+    age_trim(s, 2000)
+    age_arm(s)
+
+
+cdef void age_trim(Store* s, uint32_t limit) noexcept nogil:
+    while s.msgs and s.limits.max_age > 0 and limit and first_time(s) <= s.env.now - s.limits.max_age:
+        take_seq(s, s.first_seq, RM_AGE)
+        limit -= 1
+    if s.empties != NULL or s.msgs == 0:
+        reap(s)
+
+
+# ---- purging -----------------------------------------------------------------------------------------------------------
+
+cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
+    """Everything goes at once; first > last_seq + 1 moves the sequences on. The commit thread replaces the directory."""
+    cdef Block** old = <Block**> malloc((s.n_blocks + 1) * sizeof(Block*))
+    cdef Op* op = <Op*> calloc(1, sizeof(Op))
+    cdef Block* tail = NULL
+    cdef uint32_t n = s.n_blocks, i
+    cdef uint64_t last = max(s.last_seq, first - 1 if first else 0)
+    cdef Index fresh
+    cdef bint made = index_init(&fresh) == ST_OK
+    if s.storage == STORE_FILE:
+        tail = tail_make(s, REC_MIN, last + 1)
+        made = made and tail != NULL
+    if not made or old == NULL or op == NULL or blocks_reserve(s) < 0:
+        index_free(&fresh)
+        free(old)
+        free(op)
+        if tail != NULL:
+            block_free(tail)
+        return ST_NO_MEMORY
+    memcpy(old, s.blocks + s.b0, n * sizeof(Block*))
+    fresh.births = s.x.births + 2 * BORN    # cached filters are out of date
+    index_free(&s.x)
+    s.x = fresh
+    s.b0 = 0
+    s.n_blocks = 0
+    s.empties = NULL
+    s.memo_block = NULL
+    s.tail = NULL
+    s.msgs = 0
+    s.bytes = 0
+    s.last_seq = last
+    s.first_seq = last + 1
+    if s.storage == STORE_MEMORY:
+        for i in range(n):
+            block_free(old[i])
+        free(old)
+        free(op)
+        publish(s)
+        return ST_OK
+    tail_set(s, tail)
+    stage_bare(s, last | TOMB, 0)
+    stage_limits(s, tail)
+    op.kind = OP_PURGE
+    op.block = tail
+    op.blocks = old
+    op.n = n
+    for i in range(n):
+        lru_remove(s.com, old[i])
+    # Together: the old directory may not go before the new one can hold the last sequence.
+    pthread_mutex_lock(&s.com.q)
+    for i in range(n):
+        old[i].dead = True
+    s.out = tail
+    s.out_tail = tail
+    ops_add(s, op)
+    pthread_mutex_unlock(&s.com.q)
+    publish(s)
+    return ST_OK
+
+
+cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil:
+    cdef uint64_t total, gone = 0, at, limit
+    cdef Block* b
+    cdef int r = ST_OK
+    if s.stopped:
+        return ST_CLOSED
+    if s.io_errno:
+        return ST_IO
+    total = index_total(&s.x, filter)
+    if matches_all(filter) and keep == 0 and (seq == 0 or seq > s.last_seq):
+        r = purge_all(s, seq)
+        if r < 0:
+            return r
+        if total and s.on_removed != NULL:
+            s.on_removed(s.ctx, 0, span(NULL, 0), RM_PURGE)
+        return <int64_t> total
+    if keep >= total:
+        return 0
+    limit = total - keep
+    if seq == 0:
+        seq = s.last_seq + 1
+    at = s.first_seq
+    while gone < limit:
+        at = store_next_seq(s, filter, at)
+        if at == 0 or at >= seq:
+            break
+        b = block_of(s, at)
+        if matches_all(filter) and b.last < seq and gone + b.live <= limit and b.sealed:
+            gone += block_clear(s, b)       # whole blocks go without tombstones
+        else:
+            r = entomb(s, b, <uint32_t> slot_of(b, at), RM_PURGE)
+            if r < 0:
+                break
+            gone += 1
+        at += 1
+    reap(s)
+    return <int64_t> gone if r == ST_OK else r
+
+
+cdef uint64_t block_clear(Store* s, Block* b) noexcept nogil:
+    cdef uint32_t i = b.head
+    cdef uint64_t n = b.live
+    while b.live:
+        i = st_first_live(b.off, i, b.n)
+        take_out(s, b, i, RM_PURGE)
+    return n
