@@ -152,6 +152,7 @@ cdef struct Dedupe:
     Fifo ids
     U64Map by_hash          # hash -> position in ids, plus one
     uint64_t n
+    uint64_t unread         # messages up to this sequence were there at the start and are not looked at yet
     Timer timer
 
 cdef struct DirectJob

@@ -138,7 +138,7 @@ cdef int stream_activate(Stream* s) noexcept nogil:
     cdef StoreState state
     store_state(s.store, &state)
     s.told = state.last_seq
-    dedupe_rebuild(s)
+    dedupe_start(s)
     stream_recount(s)
     stream_count_bytes(s)
     s.subs = subscribe_all(s, &s.cfg)

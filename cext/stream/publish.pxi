@@ -160,9 +160,12 @@ cdef int check_expected(Stream* s, const Msg* m, const PubHeaders* h, uint64_t l
 
 cdef int check_duplicate(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
     cdef uint64_t seq
-    if h.msg_id.n and s.cfg.window > 0 and dedupe_find(&s.dedupe, h.msg_id, &seq):
-        pub_ack(s, m.reply, seq, True)
-        return 1
+    if h.msg_id.n and s.cfg.window > 0:
+        if s.dedupe.unread:
+            dedupe_read(s)
+        if dedupe_find(&s.dedupe, h.msg_id, &seq):
+            pub_ack(s, m.reply, seq, True)
+            return 1
     if h.last_msg_id.n and not span_eq(h.last_msg_id, span(s.last_id.data, <uint32_t>s.last_id.n)):
         return publish_failed_with(s, m, 400, 10070, b"wrong last msg ID: ",
                                    span(s.last_id.data, <uint32_t>s.last_id.n))
