@@ -7,6 +7,7 @@
 #   A id sseq               acked, or gone
 #   U id sseq dseq          all acked up to here, and the floor's delivery
 #   E id sseq               given up
+#   P id sseq               all up to here counts as delivered
 #   T id sseq sent          its deadline counts from then
 #   S id n state            the whole state
 #   X id                    deleted: what was said before concerns nobody
@@ -95,6 +96,10 @@ cdef void log_acked_upto(Consumer* c, uint64_t sseq, uint64_t dseq) noexcept nog
     numbers[0] = sseq
     numbers[1] = dseq
     log_numbers(c, 85, numbers, 2)
+
+
+cdef void log_passed(Consumer* c) noexcept nogil:
+    log_numbers(c, 80, &c.delivered_seq, 1)
 
 
 cdef void log_exhausted(Consumer* c, uint64_t sseq) noexcept nogil:
@@ -193,7 +198,7 @@ cdef uint32_t record_numbers(uint8_t kind) noexcept nogil:
         return 4
     if kind == 85 or kind == 84:
         return 2
-    if kind == 65 or kind == 69:
+    if kind == 65 or kind == 69 or kind == 80:
         return 1
     return 0 if kind == 88 else UINT32_MAX
 
@@ -311,6 +316,9 @@ cdef void replay_apply(Consumer* c, uint8_t kind, const uint64_t* v) noexcept no
         if entry_at(&c.pending, i).deliveries > 1:
             c.n_redelivered -= 1
         pending_remove(&c.pending, i)
+    elif kind == 80 and c.delivered_seq < v[0] < UINT64_MAX:
+        c.delivered_seq = v[0]
+        c.next = max(c.next, v[0] + 1)
     elif kind == 84 and i:
         restore_deadline(c, i, <int64_t>v[1])
 

@@ -110,19 +110,24 @@ cdef uint64_t start_after_purge(Consumer* c, const Filter* what) noexcept nogil:
 
 
 cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
-    # The consumer goes on behind what is gone, and counts that as delivered.
+    # The consumer goes on behind what is gone, and all that it has passed by then counts as delivered.
     cdef Consumer* c = watcher_owner(w)
     cdef uint32_t waiting = c.pending.n
     cdef uint64_t start = start_after_purge(c, what)
-    if c.skip == NULL and c.next < start:
-        c.next = start
-        c.delivered_seq = start - 1
+    cdef uint64_t floor_seq = c.floor_seq
+    if start and c.skip == NULL and c.delivered_seq + 1 < max(c.next, start):
+        c.next = max(c.next, start)
+        c.delivered_seq = c.next - 1
+        log_passed(c)
     c.resume = max(c.resume, start)
     drop_vanished(c)
-    if c.floor_seq + 1 < start:
+    if start and c.pending.n == 0:
+        c.floor_seq = max(c.floor_seq, c.delivered_seq)
+        c.floor_dseq = c.dseq - 1
+    elif c.floor_seq + 1 < start:
         c.floor_seq = start - 1
-        if c.pending.n == 0:
-            c.floor_dseq = c.dseq - 1
+    if c.floor_seq > floor_seq:
+        log_acked_upto(c, c.floor_seq, c.floor_dseq)
     if c.pending.n < waiting:
         c.floor_ts = c.env.now
     count_pending(c)

@@ -172,8 +172,8 @@ def pull_queue_full(r: Recorder) -> None:
     silent = r.pull({"batch": 1, "expires": SECOND, "idle_heartbeat": 400 * MS})
     r.silence(silent)
     r.info()
-    r.fill(2)
     for inbox in waiting:
+        r.fill(1)
         r.hear(inbox, 1)
 
 
@@ -181,11 +181,11 @@ def pull_queue_full(r: Recorder) -> None:
 def pull_waiting_ones_take_turns(r: Recorder) -> None:
     r.create()
     r.consumer()
-    inboxes = [r.pull({"batch": n, "expires": 8 * SECOND}) for n in (3, 1, 2)]
+    three, one, two = (r.pull({"batch": n, "expires": 8 * SECOND}) for n in (3, 1, 2))
     r.settled("num_waiting", 3)
-    r.fill(6)
-    for inbox, count in zip(inboxes, (3, 1, 2), strict=True):
-        r.hear(inbox, count)
+    for n, inbox in enumerate((three, one, two, three, two, three)):
+        r.store("a", b"%d" % n)
+        r.hear(inbox, 1)
     r.info()
 
 

@@ -202,6 +202,7 @@ def pub_no_ack_and_sealed(r: Recorder) -> None:
     inbox = r.inbox()
     r.publish(f"{r.stream}.a", b"x", reply=inbox)
     r.silence(inbox)
+    r.stored(1)
     settings = {"name": r.stream, "subjects": [f"{r.stream}.>"], "sealed": True}
     r.api(f"STREAM.UPDATE.{r.stream}", settings)
     r.store("a", b"x")

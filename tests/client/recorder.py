@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tests.client.raw import Frame, RawApp, TimedOut
@@ -134,12 +135,19 @@ class Recorder:
 
     def settled(self, field: str, value: int, name: str = "C") -> None:
         """Waits, noting nothing, until a consumer's info has this value."""
+        self._poll(f"CONSUMER.INFO.{self.stream}.{name}", lambda info: info[field] == value)
+
+    def stored(self, count: int) -> None:
+        """Waits, noting nothing, until the stream has so many messages."""
+        self._poll(f"STREAM.INFO.{self.stream}", lambda info: info["state"]["messages"] == count)
+
+    def _poll(self, subject: str, good: Callable[[Any], bool]) -> None:
         end = time.monotonic() + 5
         if POLLED not in self.names:
             self.inbox(POLLED)
         while time.monotonic() < end:
-            self.publish(f"$JS.API.CONSUMER.INFO.{self.stream}.{name}", reply=POLLED)
-            if json.loads(self.next(POLLED).payload)[field] == value:
+            self.publish(f"$JS.API.{subject}", reply=POLLED)
+            if good(json.loads(self.next(POLLED).payload)):
                 return
             time.sleep(0.01)
 

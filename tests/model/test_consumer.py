@@ -174,10 +174,12 @@ class Model:
 
     def purge(self):
         self.stored.clear()
-        self.next = max(self.next, self.last + 1)
+        self.next, self.delivered = self.last + 1, self.last
         self.exhausted.clear()
         for seq in sorted(self.pending):
             self.take_out(seq)
+        if self.floor[1] < self.last:
+            self.floor = (self.dseq - 1, self.last)
 
     def restart(self):
         self.queue = sorted(self.queue)

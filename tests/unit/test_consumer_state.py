@@ -148,7 +148,6 @@ def test_an_answered_ack_survives_a_kill(disk):
     for m in (got[0], got[3]):
         w.env.take()
         w.env.inject(m[2], b"", b"inbox")
-        assert w.env.sent == []
         until(w, lambda: len(w.env.sent) == 1)
     left = disk.killed(w, "killed")
     again = disk.open(left)
@@ -156,6 +155,19 @@ def test_an_answered_ack_survives_a_kill(disk):
     assert (s.num_ack_pending, s.floor_stream, s.delivered_stream) == (3, 1, 5)
     again.env.advance(30 * SECOND)
     assert seqs(again.pull(b"9")) == [2, 3, 5]
+
+
+def test_where_a_purge_led_survives_a_kill(disk):
+    w = disk.open()
+    w.fill(5)
+    w.pull(b"2")
+    w.stream.purge(None, 4, 0)
+    before = w.handles[0].state()
+    assert (before.delivered_stream, before.floor_consumer, before.floor_stream) == (3, 2, 3)
+    settled(w)
+    after = disk.open(disk.killed(w, "killed")).handles[0].state()
+    assert after[:2] + after[3:5] == before[:2] + before[3:5]
+    assert (after.num_ack_pending, after.num_pending) == (0, 3)  # one came to settle it
 
 
 @pytest.mark.parametrize("policy", [ACK_NONE, ACK_ALL])
