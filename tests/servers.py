@@ -24,6 +24,8 @@ PR_SET_PDEATHSIG = 1
 LISTENING = re.compile(rb"Listening for client connections on (\S+):(\d+)\s")
 MONITOR = re.compile(rb"Starting http monitor on (\S+):(\d+)\s")
 READY = b"Server is ready"
+COMPLAINT = re.compile(rb".*(?:AddressSanitizer|: runtime error: |^Exception ignored in).*", re.M)
+"""What a server built with checks writes to its standard error when it meets what may not be."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -45,7 +47,7 @@ def _die_with_parent() -> None:
 
 
 class ServerFailed(Exception):
-    """A server did not become ready or did not end in time; the text holds its log."""
+    """A server did not start, did not end in time, or broke; the text holds its log."""
 
 
 class Server:
@@ -186,7 +188,14 @@ class Server:
                 f"{self.log()}"
             ) from None
         self._wait_port_free()
+        self._check_log()
         return code
+
+    def _check_log(self) -> None:
+        """Memory errors and lost exceptions fail a test, whatever clients have seen of them."""
+        found = COMPLAINT.search(self._log_bytes())
+        if found is not None:
+            raise ServerFailed(f"{self.command} wrote {found[0].decode()!r}; its log:\n{self.log()}")
 
     def _wait_port_free(self) -> None:
         """A launcher's child may outlive its parent by a moment."""
@@ -261,8 +270,9 @@ class Servers:
         return server.start()
 
     def end_all(self) -> None:
-        for server in self.started:
-            server.kill()
+        with contextlib.ExitStack() as ends:
+            for server in self.started:
+                ends.callback(server.kill)
 
 
 @contextlib.contextmanager
