@@ -31,6 +31,9 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rounds", type=int, default=0, help=f"default {ROUNDS}, with --quick 1")
     parser.add_argument("--quick", action="store_true", help="few messages, one round")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="multiplies each scenario's messages"
+    )
     parser.add_argument("--server", choices=(OWN_NAME, PEER_NAME), help="one of them alone")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--output", type=Path, help="write the tables to this file")
@@ -74,7 +77,8 @@ def main() -> int:
     names = [given.server] if given.server else [PEER_NAME, OWN_NAME]
     rounds = given.rounds or (1 if given.quick else ROUNDS)
     try:
-        scenarios = chosen(all_scenarios(QUICK_SCALE if given.quick else 1.0), given.scenario)
+        scale = QUICK_SCALE if given.quick else given.scale
+        scenarios = chosen(all_scenarios(scale), given.scenario)
         if given.list:
             print(*(s.name for s in scenarios), sep="\n")
             return 0

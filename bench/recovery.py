@@ -155,6 +155,8 @@ def main() -> int:
         try:
             if not given.json:
                 print(machine(), *map(version_of, names), sep="\n")
+            if given.folder is not None:
+                given.folder.mkdir(parents=True, exist_ok=True)
             base = Path(
                 stack.enter_context(
                     tempfile.TemporaryDirectory(prefix="bench-recovery-", dir=given.folder)

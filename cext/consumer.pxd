@@ -142,6 +142,7 @@ cdef struct Consumer:
     Filter filter
     Watcher watcher
     uint32_t id             # in the log
+    int64_t serial          # tells it from others of its name, for events
     bint logged
     bint active
     bint closed
@@ -219,7 +220,8 @@ cdef void consumers_flush(Stream* s) noexcept nogil
 cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Span state, bint logged) noexcept nogil
 # Subscribes and serves. 0 | -1 no memory
 cdef int consumer_activate(Consumer* c) noexcept nogil
-cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg) noexcept nogil
+# before: how it stands under the new configuration, before that lets anything be delivered. 0 | -1 no memory
+cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* before) noexcept nogil
 cdef void consumer_pause(Consumer* c, int64_t until) noexcept nogil
 cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil
 # Tells who waits, detaches, and frees.
@@ -244,6 +246,8 @@ cdef class ConsumerHandle:
     cdef EnvBox box
     cdef StreamHandle stream
     cdef Consumer* c
+    cdef readonly int64_t id
+    cdef ConsumerInfo changed
     cdef int check(self) except -1
     cdef void end(self, bint delete) noexcept nogil
 

@@ -112,6 +112,8 @@ cdef void store_state(Store* s, StoreState* out) noexcept nogil
 cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil              # ST_NOT_FOUND, ST_DAMAGED, ST_IO
 # First stored message with sequence >= from that matches (filter NULL: any). ST_NOT_FOUND when none.
 cdef int store_next(Store* s, const Filter* filter, uint64_t start, Record* out) noexcept nogil
+# First intact message with headers in start..last. Costs next to nothing for each without.
+cdef int store_next_headed(Store* s, uint64_t start, uint64_t last, Record* out) noexcept nogil
 # As store_next, only the sequence: no record is touched. 0 when none.
 cdef uint64_t store_next_seq(Store* s, const Filter* filter, uint64_t start) noexcept nogil
 # Last sequence of one subject (wildcards allowed through the filter); 0 when none.

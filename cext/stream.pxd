@@ -65,8 +65,8 @@ cdef struct Watcher:
     bint (*stored)(Watcher* w, uint64_t seq) noexcept nogil
     # A matching message left the store (but for purges).
     void (*removed)(Watcher* w, uint64_t seq, int reason) noexcept nogil
-    # A purge happened: anything may be gone.
-    void (*purged)(Watcher* w) noexcept nogil
+    # A purge of what matches (NULL: of everything) happened: anything may be gone.
+    void (*purged)(Watcher* w, const Filter* what) noexcept nogil
     # Whether the owner still needs a stored message that matches.
     bint (*needs)(Watcher* w, uint64_t seq) noexcept nogil
     uint64_t seen           # the last sequence it was told of: several patterns may match one message
@@ -152,6 +152,7 @@ cdef struct Dedupe:
     Fifo ids
     U64Map by_hash          # hash -> position in ids, plus one
     uint64_t n
+    uint64_t unread         # messages up to this sequence were there at the start and are not looked at yet
     Timer timer
 
 cdef struct DirectJob

@@ -19,7 +19,7 @@ from jsserver.cext.store cimport (
     Store, StoreConfig, StoreState, committer_free, committer_new, committer_poll, committer_run, committer_stop,
     filter_free, filter_init, store_append, store_close, store_count_of,
     store_deleted, store_durable_seq, store_durable_ticket, store_last_match, store_last_of, store_last_per_subject,
-    store_listen, store_load, store_next, store_open, store_pending, store_purge, store_remove, store_seq_at,
+    store_listen, store_load, store_next, store_next_headed, store_open, store_pending, store_purge, store_remove, store_seq_at,
     store_size_of, store_skip, store_state, store_stop, store_subjects, store_ticket, store_update,
 )
 

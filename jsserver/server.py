@@ -283,6 +283,18 @@ class Server:
             self.ports_file.remove()
 
 
+def internal_error(error: BaseException | None, message: str = "") -> str:
+    """One line for what should never happen, with the place it came from."""
+    if error is None:
+        return f"Internal error: {message}"
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        place = f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"Internal error: {error!r}{place}"
+
+
 async def serve(options: Options, log: Logger) -> int:
     """Runs one server until a signal ends it; the exit code."""
     try:
@@ -291,11 +303,14 @@ async def serve(options: Options, log: Logger) -> int:
         log.fatal(str(e))
         return 1
     server.watch_signals()
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: log.error(internal_error(context.get("exception"), context["message"]))
+    )
     try:
         await server.start()
     except Exception as e:
         # Whatever it was: the operator reads one line, and no thread keeps the process alive.
-        log.fatal(str(e) if isinstance(e, StartError | OSError) else f"Internal error: {e!r}")
+        log.fatal(str(e) if isinstance(e, StartError | OSError) else internal_error(e))
         await server.close()
         return 1
     # The start's objects live as long as the server: collections need not look at them again.

@@ -2,7 +2,7 @@
 # by one, values as views. Nested values are checked and skipped; depth is bounded.
 
 cdef enum:
-    JSON_DEPTH_MAX = 64
+    JSON_DEPTH_MAX = 10000   # Go's decoder has the same bound
 
 
 cdef inline void json_blanks(JsonReader* r) noexcept nogil:
@@ -118,41 +118,43 @@ cdef bint json_word(JsonReader* r, JsonItem* it, const char* word, uint32_t n, i
     return True
 
 
-cdef bint json_nested(JsonReader* r, JsonItem* it, int depth) noexcept nogil:
-    # A whole object or array, its inside checked as deep as JSON_DEPTH_MAX.
-    cdef JsonReader inner
+cdef bint json_nested(JsonReader* r, JsonItem* it) noexcept nogil:
+    # A whole object or array, its inside checked. Without recursion: the depth is the sender's choice.
+    cdef JsonReader inner = r[0]
     cdef JsonItem key, val
-    cdef const uint8_t* start = r.p
-    cdef bint is_object = r.p[0] == 123
+    cdef uint8_t closes[JSON_DEPTH_MAX]
+    cdef int depth = 0
     cdef int rc
-    if depth >= JSON_DEPTH_MAX:
-        return False
-    inner.p = r.p
-    inner.end = r.end
-    if not json_enter(&inner, r.p[0]):
-        return False
+    it.kind = JSON_OBJECT if r.p[0] == 123 else JSON_ARRAY
+    it.text.p = r.p
     while True:
-        rc = json_step(&inner, &key if is_object else NULL, &val, depth + 1)
+        if inner.p[0] == 123 or inner.p[0] == 91:
+            if depth == JSON_DEPTH_MAX:
+                return False
+            json_enter(&inner, inner.p[0])
+            closes[depth] = inner.close
+            depth += 1
+        elif not json_scalar(&inner, &val):
+            return False
+        rc = json_lead(&inner, &key if inner.close == 125 else NULL)
+        while rc == 0:
+            depth -= 1
+            if depth == 0:
+                it.text.n = <uint32_t>(inner.p - it.text.p)
+                r.p = inner.p
+                return True
+            inner.close = closes[depth - 1]
+            inner.first = False
+            rc = json_lead(&inner, &key if inner.close == 125 else NULL)
         if rc < 0:
             return False
-        if rc == 0:
-            break
-    r.p = inner.p
-    it.kind = JSON_OBJECT if is_object else JSON_ARRAY
-    it.text.p = start
-    it.text.n = <uint32_t>(r.p - start)
-    return True
 
 
-cdef bint json_value(JsonReader* r, JsonItem* it, int depth) noexcept nogil:
-    json_blanks(r)
+cdef bint json_scalar(JsonReader* r, JsonItem* it) noexcept nogil:
+    # At the first byte of a string, number or word.
     it.escaped = False
-    if r.p == r.end:
-        return False
     if r.p[0] == 34:
         return json_string(r, it)
-    if r.p[0] == 123 or r.p[0] == 91:
-        return json_nested(r, it, depth)
     if r.p[0] == 116:
         return json_word(r, it, b"true", 4, JSON_TRUE)
     if r.p[0] == 102:
@@ -162,8 +164,8 @@ cdef bint json_value(JsonReader* r, JsonItem* it, int depth) noexcept nogil:
     return json_number(r, it)
 
 
-cdef int json_step(JsonReader* r, JsonItem* key, JsonItem* val, int depth) noexcept nogil:
-    # The next member (key not NULL) or element: 1, 0 at the end, -1 on bad JSON.
+cdef int json_lead(JsonReader* r, JsonItem* key) noexcept nogil:
+    # To the first byte of the next member's (key not NULL) or element's value: 1, 0 at the end, -1 on bad JSON.
     json_blanks(r)
     if r.p == r.end:
         return -1
@@ -185,15 +187,27 @@ cdef int json_step(JsonReader* r, JsonItem* key, JsonItem* val, int depth) noexc
         if r.p == r.end or r.p[0] != 58:
             return -1
         r.p += 1
-    return 1 if json_value(r, val, depth) else -1
+        json_blanks(r)
+    return 1 if r.p < r.end else -1
+
+
+cdef int json_step(JsonReader* r, JsonItem* key, JsonItem* val) noexcept nogil:
+    # The next member (key not NULL) or element: 1, 0 at the end, -1 on bad JSON.
+    cdef int rc = json_lead(r, key)
+    if rc <= 0:
+        return rc
+    val.escaped = False
+    if r.p[0] == 123 or r.p[0] == 91:
+        return 1 if json_nested(r, val) else -1
+    return 1 if json_scalar(r, val) else -1
 
 
 cdef int json_next_member(JsonReader* r, JsonItem* key, JsonItem* val) noexcept nogil:
-    return json_step(r, key, val, 0)
+    return json_step(r, key, val)
 
 
 cdef int json_next_element(JsonReader* r, JsonItem* val) noexcept nogil:
-    return json_step(r, NULL, val, 0)
+    return json_step(r, NULL, val)
 
 
 cdef bint json_at_end(JsonReader* r) noexcept nogil:

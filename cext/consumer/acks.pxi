@@ -41,6 +41,7 @@ cdef void pending_gone(Consumer* c, uint32_t i, const char* reason) noexcept nog
     cdef uint64_t sseq = e.sseq, dseq = e.dseq
     cdef uint32_t deliveries = e.deliveries
     take_out(c, i)
+    c.floor_ts = c.env.now
     log_acked(c, sseq)
     advise(c, ADV_TERM, sseq, dseq, deliveries, 0, span_c(reason))
 
@@ -148,12 +149,16 @@ cdef void ack_upto(Consumer* c, const AckTokens* t) noexcept nogil:
     log_acked_upto(c, t.sseq, c.floor_dseq)
 
 
-cdef void do_ack(Consumer* c, const AckTokens* t, bint metric) noexcept nogil:
+cdef bint do_ack(Consumer* c, const AckTokens* t, bint metric) noexcept nogil:
+    # False for a message that was never delivered.
+    if t.sseq and undelivered(c, t.sseq):
+        return False
     if c.cfg.ack_policy == ACK_ALL:
         ack_upto(c, t)
     else:
         ack_explicit(c, t, metric)
     c.floor_ts = c.env.now
+    return True
 
 
 cdef void do_nak(Consumer* c, const AckTokens* t, Span arg) noexcept nogil:
@@ -178,9 +183,11 @@ cdef void do_progress(Consumer* c, const AckTokens* t) noexcept nogil:
         log_deadline(c, t.sseq, c.env.now + wait_of(c, entry_at(&c.pending, i).deliveries))
 
 
-cdef void do_term(Consumer* c, const AckTokens* t, Span reason) noexcept nogil:
-    do_ack(c, t, False)
+cdef bint do_term(Consumer* c, const AckTokens* t, Span reason) noexcept nogil:
+    if not do_ack(c, t, False):
+        return False
     advise(c, ADV_TERM, t.sseq, t.dseq, t.deliveries, 0, reason)
+    return True
 
 
 # ---- bodies ---------------------------------------------------------------------------------------------------------
@@ -211,23 +218,23 @@ cdef inline bint body_starts(Span body, const char* a, uint32_t n, Span* rest) n
 
 
 cdef bint apply_ack(Consumer* c, const AckTokens* t, const Msg* m) noexcept nogil:
-    # False when the answer is another message (+NXT), so that the ack itself is not answered.
+    # Whether it is answered. It is not when the answer is another message (+NXT), nor an ack of what was not delivered.
     cdef Span body = m.data
     cdef Span rest
     if body.n == 0 or body_is(body, b"+ACK", 4) or body_is(body, b"+OK", 3):
-        do_ack(c, t, True)
-    elif body_starts(body, b"-NAK", 4, &rest):
+        return do_ack(c, t, True)
+    if body_starts(body, b"-NAK", 4, &rest):
         do_nak(c, t, rest)
     elif body_is(body, b"+WPI", 4) or body_is(body, b"-WPI", 4):
         do_progress(c, t)
+    elif body_starts(body, b"+TERM", 5, &rest) or body_starts(body, b"-TERM", 5, &rest):
+        return do_term(c, t, rest)
     elif body_starts(body, b"+NXT", 4, &rest) or body_starts(body, b"-NXT", 4, &rest):
         do_ack(c, t, True)
         if m.reply.n:
             pull_request(c, m.reply, span(NULL, 0), rest)
         return False
-    elif body_starts(body, b"+TERM", 5, &rest) or body_starts(body, b"-TERM", 5, &rest):
-        do_term(c, t, rest)
-    return True
+    return t.sseq != 0
 
 
 # ---- subjects --------------------------------------------------------------------------------------------------------
@@ -262,8 +269,6 @@ cdef int ack_message(Consumer* c, const Msg* m, uint32_t prefix) noexcept nogil:
     t.deliveries = take_number(&s)
     t.sseq = take_number(&s)
     t.dseq = take_number(&s)
-    if t.sseq and undelivered(c, t.sseq):
-        return 1
     c.last_activity = c.env.mono
     if apply_ack(c, &t, m) and m.reply.n:
         ticket = change_ticket(c)

@@ -149,7 +149,7 @@ cdef uint32_t put_ack_subject(Consumer* c, uint8_t* p, const Record* r, uint32_t
 
 cdef int size_header(const Record* r, Bytes* b) noexcept nogil:
     # The stored headers with the size of the payload, which is not sent.
-    if r.header.n >= 12:
+    if r.header.n > 2:
         if bytes_add(b, r.header.p, r.header.n - 2) < 0:
             return -1
     elif bytes_add(b, b"NATS/1.0\r\n", 10) < 0:

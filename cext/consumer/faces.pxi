@@ -60,6 +60,15 @@ cdef ConfigBuffers fill_consumer(ConsumerConfig* c, object p):
     return b
 
 
+cdef object info_tuple(const ConsumerInfo* i):
+    return ConsumerState(
+        i.delivered_dseq, i.delivered_seq, i.delivered_ts, i.floor_dseq, i.floor_seq, i.floor_ts,
+        i.num_ack_pending, i.num_redelivered, i.num_waiting, i.num_pending, bool(i.bound))
+
+
+serials = count(1)
+
+
 cdef class ConsumerHandle:
     """A consumer for the control plane; as StreamFace about the lock, threads and errors."""
 
@@ -76,9 +85,11 @@ cdef class ConsumerHandle:
                 consumer_info(self.c, &i)
             self.box.leave()
         self.check()
-        return ConsumerState(
-            i.delivered_dseq, i.delivered_seq, i.delivered_ts, i.floor_dseq, i.floor_seq, i.floor_ts,
-            i.num_ack_pending, i.num_redelivered, i.num_waiting, i.num_pending, bool(i.bound))
+        return info_tuple(&i)
+
+    def changed_state(self):
+        """As state, at the time of its opening or last update: before that led to a delivery."""
+        return info_tuple(&self.changed)
 
     def update(self, params) -> None:
         cdef ConsumerConfig cfg
@@ -87,7 +98,7 @@ cdef class ConsumerHandle:
         with nogil:
             self.box.enter()
             if self.c != NULL:
-                rc = consumer_update(self.c, &cfg)
+                rc = consumer_update(self.c, &cfg, &self.changed)
             self.box.leave()
         self.check()
         if rc < 0:
@@ -215,6 +226,8 @@ cdef class StreamHandle(StreamFace):
         cdef Span file = span_of(state)
         cdef bint logged = directory is not None and len(self.directory) > 0
         cdef ConsumerHandle h = ConsumerHandle.__new__(ConsumerHandle)
+        cdef ConsumerInfo* info = &h.changed
+        cdef int64_t serial = next(serials)
         cdef Consumer* c
         cdef int rc = 0
         with self.opening:
@@ -224,14 +237,18 @@ cdef class StreamHandle(StreamFace):
             with nogil:
                 self.box.enter()
                 c = consumer_new(self.s, &cfg, file, logged)
-                if c != NULL and self.serving:
-                    rc = consumer_activate(c)
+                if c != NULL:
+                    c.serial = serial
+                    rc = consumer_activate(c) if self.serving else 0
                     if rc < 0:
                         consumer_close(c, False)
+                    else:
+                        consumer_info(c, info)
                 self.box.leave()
             if c == NULL or rc < 0:
                 raise StoreError("out of memory")
             h.c = c
+            h.id = serial
             h.box = self.box
             h.stream = self
             self.handles.append(h)

@@ -349,6 +349,7 @@ cdef void gone_due(Timer* t, int64_t now) noexcept nogil:
     e.account = c.s.account
     e.text[0] = c.s.cfg.name
     e.text[1] = c.cfg.name
+    e.num[0] = c.serial
     c.env.out.event(c.env.out.ctx, &e)
     timer_set(&c.env.timers, t, now + max(c.cfg.inactive_threshold, <int64_t>SECOND))   # should nobody have listened
 
@@ -421,7 +422,7 @@ cdef void change_deadlines(Consumer* c) noexcept nogil:
     ack_timer_set(c)
 
 
-cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg) noexcept nogil:
+cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* before) noexcept nogil:
     cdef ConsumerConfig new
     cdef uint8_t* texts = consumer_config_take(&new, cfg)
     cdef uint8_t* old = c.texts
@@ -444,6 +445,7 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg) noexcept nogil:
     free(old)
     if filters:
         count_pending(c)
+    consumer_info(c, before)
     if moved and c.active and is_push(c):
         requeue_all(c)
         rc = watch_deliver_subject(c)

@@ -65,15 +65,66 @@ cdef void drop_vanished(Consumer* c) noexcept nogil:
     ack_timer_set(c)
 
 
-cdef void on_purged(Watcher* w) noexcept nogil:
-    cdef Consumer* c = watcher_owner(w)
+cdef inline bint ends_full(Span pattern) noexcept nogil:
+    return pattern.n > 0 and pattern.p[pattern.n - 1] == 62 and (pattern.n == 1 or pattern.p[pattern.n - 2] == 46)
+
+
+cdef bint covers(Span a, Span b) noexcept nogil:
+    # Whether all that pattern b matches is matched by pattern a.
+    return subject_matches(a, b) and (ends_full(a) or not ends_full(b))
+
+
+cdef bint wants_only(const Consumer* c, const Filter* what) noexcept nogil:
+    # Whether all that the consumer wants is covered by what was purged.
+    cdef uint32_t i
+    if what.all:
+        return True
+    if c.filter.all:
+        return False
+    for i in range(c.filter.n):
+        if not covers(what.patterns[0], c.filter.patterns[i]):
+            return False
+    return True
+
+
+cdef bint wants_more(const Consumer* c, const Filter* what) noexcept nogil:
+    # Whether all that was purged is covered by what the consumer wants.
+    cdef uint32_t i
+    for i in range(c.filter.n):
+        if covers(c.filter.patterns[i], what.patterns[0]):
+            return True
+    return c.filter.all
+
+
+cdef uint64_t start_after_purge(Consumer* c, const Filter* what) noexcept nogil:
+    # The first sequence that may still matter to the consumer; 0 when the purge was of other subjects.
     cdef StoreState state
+    cdef uint64_t seq
     store_state(c.s.store, &state)
-    if c.skip == NULL and c.next < state.first_seq:
-        c.next = state.first_seq
-    if c.resume < state.first_seq:
-        c.resume = state.first_seq
+    if what == NULL:
+        return state.first_seq
+    if not wants_only(c, what):
+        return state.first_seq if wants_more(c, what) else 0
+    seq = store_next_seq(c.s.store, what, 0)
+    return seq if seq else state.last_seq + 1
+
+
+cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
+    # The consumer goes on behind what is gone, and counts that as delivered.
+    cdef Consumer* c = watcher_owner(w)
+    cdef uint32_t waiting = c.pending.n
+    cdef uint64_t start = start_after_purge(c, what)
+    if c.skip == NULL and c.next < start:
+        c.next = start
+        c.delivered_seq = start - 1
+    c.resume = max(c.resume, start)
     drop_vanished(c)
+    if c.floor_seq + 1 < start:
+        c.floor_seq = start - 1
+        if c.pending.n == 0:
+            c.floor_dseq = c.dseq - 1
+    if c.pending.n < waiting:
+        c.floor_ts = c.env.now
     count_pending(c)
     wake_delivery(c)
 

@@ -7,7 +7,7 @@ cdef enum:
 
 cdef struct PullAsk:
     # What a request says.
-    int64_t batch
+    int64_t batch                       # zero and less ask for one message, and are told as they are in statuses
     int64_t max_bytes
     int64_t expires
     int64_t heartbeat
@@ -282,9 +282,9 @@ cdef bint read_ask(PullAsk* a, Span body, char* wrong) noexcept nogil:
     cdef int rc
     memset(a, 0, sizeof(PullAsk))
     body = trimmed(body)
-    a.batch = 1
     json_open(&j, body)
     if not json_enter_object(&j):
+        a.batch = 1
         if get_u64(body, &batch) and 0 < batch <= <uint64_t>INT32_MAX:
             a.batch = <int64_t>batch
         return True
@@ -299,8 +299,6 @@ cdef bint read_ask(PullAsk* a, Span body, char* wrong) noexcept nogil:
                                else b"looking for beginning of value")
     if not json_at_end(&j):
         return wrong_character(wrong, &j, b"after top-level value")
-    if a.batch <= 0:
-        a.batch = 1
     return True
 
 
@@ -339,7 +337,7 @@ cdef bint nothing_to_wait_for(Consumer* c, const PullAsk* a, Span reply) noexcep
         refuse(c, reply, b"404 No Messages")
         return True
     while q != NULL and wanted <= available:
-        wanted += q.batch
+        wanted += max(q.batch, <int64_t>1)
         q = q.next
     if wanted > available:
         refuse(c, reply, b"408 Requests Pending")

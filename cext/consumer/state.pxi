@@ -44,11 +44,12 @@ cdef bint get_sv(Span* s, int64_t* v) noexcept nogil:
 # ---- writing ---------------------------------------------------------------------------------------------------
 
 cdef int64_t sent_at(Consumer* c, const Pending* e) noexcept nogil:
-    # When the entry would have been sent for its deadline to be the usual time later; wall clock, seconds.
+    # When the entry would have been sent for its deadline to be the usual time later; wall clock, seconds. Rounded up:
+    # nothing is redelivered too early.
     cdef int64_t deadline = e.deadline
     if e.place == AT_QUEUE:
         deadline = c.env.mono                   # due now
-    return (c.env.now + (deadline - c.env.mono) - wait_of(c, e.deliveries)) // SECOND
+    return (c.env.now + (deadline - c.env.mono) - wait_of(c, e.deliveries) + SECOND - 1) // SECOND
 
 
 cdef int encode_pending(Consumer* c, Bytes* b) noexcept nogil:

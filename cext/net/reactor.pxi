@@ -201,15 +201,12 @@ cdef void turn(Reactor* r, epoll_event* events, int n) noexcept nogil:
     # One turn, under the engine lock.
     cdef int i
     cdef Conn* c
-    cdef uint64_t scrap
     cdef int64_t until
     read_clocks(r.engine)
     for i in range(n):
         if events[i].data.ptr == &r.listener:
             accept_ready(r)
-        elif events[i].data.ptr == &r.wake:
-            read(r.wake, &scrap, 8)
-        else:
+        elif events[i].data.ptr != &r.wake:    # waking was all it was for
             c = <Conn*>events[i].data.ptr
             if events[i].events & EPOLLOUT:
                 conn_flush(c)
@@ -262,7 +259,7 @@ cdef int reactor_init(Reactor* r, Engine* e) noexcept nogil:
     r.buffer = <uint8_t*>malloc(LEFT_MAX + READ_SIZE)
     if r.buffer == NULL:
         return -ENOMEM
-    ev.events = EPOLLIN
+    ev.events = EPOLLIN | EPOLLET   # each write wakes once; nobody need read it
     ev.data.ptr = &r.wake
     if epoll_ctl(r.epoll, EPOLL_CTL_ADD, r.wake, &ev) != 0:
         return -errno

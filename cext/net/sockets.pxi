@@ -48,7 +48,7 @@ cdef extern from "<sys/epoll.h>" nogil:
     cdef struct epoll_event:
         uint32_t events
         epoll_data_t data
-    int EPOLLIN, EPOLLOUT, EPOLLHUP, EPOLLERR, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL, EPOLL_CLOEXEC
+    int EPOLLIN, EPOLLOUT, EPOLLHUP, EPOLLERR, EPOLLET, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL, EPOLL_CLOEXEC
     int epoll_create1(int flags)
     int epoll_ctl(int epfd, int op, int fd, epoll_event* ev)
     int epoll_wait(int epfd, epoll_event* ev, int max, int ms)

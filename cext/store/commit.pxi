@@ -77,6 +77,7 @@ cdef void committer_stop(Committer* c) noexcept nogil:
 cdef void committer_run(Committer* c) noexcept nogil:
     cdef Round r
     cdef int64_t now
+    cdef bint done
     memset(&r, 0, sizeof(r))
     pthread_mutex_lock(&c.q)
     c.running = True
@@ -94,13 +95,11 @@ cdef void committer_run(Committer* c) noexcept nogil:
         pthread_mutex_unlock(&c.q)
         round_write(c, &r, now)
         pthread_mutex_lock(&c.q)
-        round_done(c, &r)
-        if c.wake_fd < 0:
-            pthread_mutex_unlock(&c.q)
-            env_lock(c.env)
-            committer_poll(c)
-            env_unlock(c.env)
-            pthread_mutex_lock(&c.q)
+        done = round_done(c, &r)
+        pthread_mutex_unlock(&c.q)
+        if done:
+            tell_driver(c)
+        pthread_mutex_lock(&c.q)
     c.running = False
     pthread_cond_broadcast(&c.idle)
     pthread_cond_broadcast(&c.chores)
@@ -109,6 +108,17 @@ cdef void committer_run(Committer* c) noexcept nogil:
         pthread_join(c.keeper, NULL)
         c.keeper_runs = False
     round_free(&r)
+
+
+cdef void tell_driver(Committer* c) noexcept nogil:
+    """Without q, which whoever wakes will want: there are results. Where there is no driver, does its part."""
+    cdef uint64_t one = 1
+    if c.wake_fd >= 0:
+        c_write(c.wake_fd, &one, 8)
+    else:
+        env_lock(c.env)
+        committer_poll(c)
+        env_unlock(c.env)
 
 
 cdef void commit_inline(Committer* c) noexcept nogil:
@@ -259,12 +269,11 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
 
 # ---- the results --------------------------------------------------------------------------------------------------
 
-cdef void round_done(Committer* c, Round* r) noexcept nogil:
-    """With q held: hands the results to whoever polls."""
+cdef bint round_done(Committer* c, Round* r) noexcept nogil:
+    """With q held: puts the results where committer_poll finds them; whether there are any."""
     cdef uint32_t i
     cdef Part* p
     cdef Store* s
-    cdef uint64_t one = 1
     cdef bint any = False
     for i in range(r.n_parts):
         p = &r.parts[i]
@@ -285,8 +294,7 @@ cdef void round_done(Committer* c, Round* r) noexcept nogil:
     pthread_cond_broadcast(&c.idle)
     if any:
         st_store(&c.done_flag, 1)
-        if c.wake_fd >= 0:
-            c_write(c.wake_fd, &one, 8)
+    return any
 
 
 cdef void block_done(Committer* c, Store* s, Block* b) noexcept nogil:

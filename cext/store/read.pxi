@@ -55,6 +55,31 @@ cdef int store_next(Store* s, const Filter* filter, uint64_t start, Record* out)
     return store_load(s, seq, out) if seq else ST_NOT_FOUND
 
 
+cdef int store_next_headed(Store* s, uint64_t start, uint64_t last, Record* out) noexcept nogil:
+    cdef uint32_t bi, i, length
+    cdef const uint8_t* p
+    cdef Block* b
+    start = max(start, s.first_seq)
+    bi = block_from(s, start) if s.msgs else s.n_blocks
+    while bi < s.n_blocks:
+        b = block_i(s, bi)
+        bi += 1
+        if b.base > last:
+            break
+        p = block_data(b) if b.live else NULL
+        if p == NULL:
+            continue
+        i = st_first_live(b.off, slot_from(b, start), b.n)
+        while i < b.n:
+            if seq_at(b, i) > last:
+                return ST_NOT_FOUND
+            memcpy(&length, p + b.off[i] - 1, 4)
+            if length & HAS_HEADER and slot_load(s, b, i, out) == ST_OK:
+                return ST_OK
+            i = st_first_live(b.off, i + 1, b.n)
+    return ST_NOT_FOUND
+
+
 cdef uint64_t next_any(Store* s, uint64_t start) noexcept nogil:
     cdef uint32_t bi, i
     cdef Block* b

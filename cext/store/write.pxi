@@ -3,15 +3,17 @@
 cdef void commit_wanted(Store* s) noexcept nogil:
     """Puts the store before the commit thread, waking it if it sleeps."""
     cdef Committer* c = s.com
+    cdef bint wake = False
     pthread_mutex_lock(&c.q)
     if not s.dirty:
         st_store(&s.dirty, 1)
         s.next_dirty = c.dirty
         c.dirty = s
-        if c.sleeping:
-            c.sleeping = False
-            pthread_cond_signal(&c.wake)
+        wake = c.sleeping
+        c.sleeping = False
     pthread_mutex_unlock(&c.q)
+    if wake:    # only now, or it would wake to find the mutex taken
+        pthread_cond_signal(&c.wake)
 
 
 cdef inline void publish(Store* s) noexcept nogil:

@@ -97,21 +97,28 @@ cdef void dedupe_free(Stream* s) noexcept nogil:
     s.dedupe.n = 0
 
 
-cdef void dedupe_rebuild(Stream* s) noexcept nogil:
-    # From the messages that are stored: those of the window, and the last one's id.
+cdef void dedupe_start(Stream* s) noexcept nogil:
+    # Behind what is stored: the last message's id; the window is read when the first id asks for it.
     cdef StoreState state
     cdef Record r
     cdef Span id
-    cdef uint64_t seq, old
     store_state(s.store, &state)
     if state.msgs and store_load(s.store, state.last_seq, &r) == ST_OK:
         id = header_get(r.header, b"Nats-Msg-Id")
         s.last_id.n = 0
         bytes_add(&s.last_id, id.p, id.n)
-    if s.cfg.window <= 0 or state.msgs == 0:
-        return
-    seq = store_seq_at(s.store, s.env.now - s.cfg.window)
-    while store_next(s.store, NULL, seq, &r) == ST_OK:
+    s.dedupe.unread = state.last_seq
+
+
+cdef void dedupe_read(Stream* s) noexcept nogil:
+    # The ids of the window from the messages that were there at the start.
+    cdef Record r
+    cdef Span id
+    cdef uint64_t seq = store_seq_at(s.store, s.env.now - s.cfg.window)
+    cdef uint64_t last = s.dedupe.unread
+    cdef uint64_t old
+    s.dedupe.unread = 0
+    while store_next_headed(s.store, seq, last, &r) == ST_OK:
         seq = r.seq + 1
         id = header_get(r.header, b"Nats-Msg-Id")
         if id.n and not dedupe_find(&s.dedupe, id, &old):

@@ -80,8 +80,8 @@ cdef int direct_headers(Stream* s, Bytes* b, const Record* r) noexcept nogil:
     # The stored headers and where the message lies, without the blank line at the end.
     cdef uint8_t time[40]
     cdef Span stored = r.header
-    if stored.n >= 12:
-        stored.n -= 2
+    if stored.n > 2:
+        stored.n -= 2                           # the blank line, whatever stands in its place
     else:
         stored = span(b"NATS/1.0\r\n", 10)
     if (add_span(b, stored) < 0 or add_header(b, b"Nats-Stream: ", s.cfg.name) < 0
@@ -181,7 +181,7 @@ cdef bint job_send(DirectJob* j, const Record* r) noexcept nogil:
     cdef Bytes b
     cdef bint ok
     memset(&b, 0, sizeof(Bytes))
-    if j.pending:
+    if j.pending and not (j.no_hdr and j.seqs == NULL):    # without headers nothing is counted
         j.pending -= 1
     ok = j.no_hdr or (direct_headers(j.s, &b, r) == 0
                       and add_header_u64(&b, b"Nats-Num-Pending: ", j.pending) == 0
@@ -263,7 +263,7 @@ cdef void direct_multi(Stream* s, Span reply, const DirectGet* g, uint64_t start
         direct_status(s, reply, b"500 out of memory")
         return
     j.filtered = True
-    n = store_last_per_subject(s.store, &j.filter, up_to, &j.seqs) if state.msgs else 0
+    n = store_last_per_subject(s.store, &j.filter, up_to, &j.seqs) if state.msgs and up_to else 0
     if n <= 0 or n > DIRECT_SUBJECTS:
         direct_status(s, reply, b"404 No Results" if n == 0 else
                       (b"500 reading failed" if n < 0 else b"413 Too Many Results"))
@@ -422,6 +422,8 @@ cdef bint read_direct(Span text, DirectGet* g) noexcept nogil:
     cdef JsonReader j
     cdef JsonItem key, val
     cdef int rc
+    if span_eq(trimmed(text), span(b"null", 4)):
+        return True
     json_open(&j, text)
     if not json_enter_object(&j):
         return False

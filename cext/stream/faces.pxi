@@ -78,9 +78,10 @@ cdef struct SubjectList:
 
 
 cdef int note_subject(void* ctx, Span subject, uint64_t count) noexcept nogil:
-    cdef SubjectList* l = <SubjectList*>ctx
-    if bytes_add(&l.b, &count, 8) < 0 or bytes_add(&l.b, &subject.n, 4) < 0 or add_span(&l.b, subject) < 0:
-        l.failed = True
+    cdef SubjectList* found = <SubjectList*>ctx
+    cdef Bytes* b = &found.b
+    if bytes_add(b, &count, 8) < 0 or bytes_add(b, &subject.n, 4) < 0 or add_span(b, subject) < 0:
+        found.failed = True
         return 1
     return 0
 

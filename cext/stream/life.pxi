@@ -138,7 +138,7 @@ cdef int stream_activate(Stream* s) noexcept nogil:
     cdef StoreState state
     store_state(s.store, &state)
     s.told = state.last_seq
-    dedupe_rebuild(s)
+    dedupe_start(s)
     stream_recount(s)
     stream_count_bytes(s)
     s.subs = subscribe_all(s, &s.cfg)
@@ -284,7 +284,7 @@ cdef int64_t stream_purge(Stream* s, const Filter* filter, uint64_t seq, uint64_
     w = s.watchers.first
     while w != NULL:
         after = w.next
-        w.purged(w)
+        w.purged(w, filter)
         w = after
     stream_count_bytes(s)
     return n

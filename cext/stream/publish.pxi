@@ -1,5 +1,9 @@
 # A publish: the checks in the order in which clients see their errors, then the store, the ack and the consumers.
 
+cdef enum:
+    BARE_HEADER = 12                    # of a header block without a line
+
+
 cdef struct PubHeaders:
     # The values of the headers that a publish looks at; .p is NULL where there is none.
     Span msg_id
@@ -156,9 +160,12 @@ cdef int check_expected(Stream* s, const Msg* m, const PubHeaders* h, uint64_t l
 
 cdef int check_duplicate(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
     cdef uint64_t seq
-    if h.msg_id.n and s.cfg.window > 0 and dedupe_find(&s.dedupe, h.msg_id, &seq):
-        pub_ack(s, m.reply, seq, True)
-        return 1
+    if h.msg_id.n and s.cfg.window > 0:
+        if s.dedupe.unread:
+            dedupe_read(s)
+        if dedupe_find(&s.dedupe, h.msg_id, &seq):
+            pub_ack(s, m.reply, seq, True)
+            return 1
     if h.last_msg_id.n and not span_eq(h.last_msg_id, span(s.last_id.data, <uint32_t>s.last_id.n)):
         return publish_failed_with(s, m, 400, 10070, b"wrong last msg ID: ",
                                    span(s.last_id.data, <uint32_t>s.last_id.n))
@@ -318,26 +325,35 @@ cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h) noexcept 
 
 # ---- headers that are stored changed -----------------------------------------------------------------------------
 
+cdef bint has_status(Span block) noexcept nogil:
+    # Whether something stands between the version and the end of its line.
+    cdef const uint8_t* cr
+    if block.n <= 8 or memcmp(block.p, b"NATS/1.0", 8) != 0:
+        return False
+    cr = <const uint8_t*>memchr(block.p, 13, block.n)
+    return cr != NULL and cr > block.p + 8
+
+
 cdef int rewrite_headers(Span block, Bytes* b) noexcept nogil:
-    # The block without a status and without Nats-Request-Info; empty when no line is left. 0 | -1 no memory
+    # The block without a status and without Nats-Request-Info; empty when no line is left. All else stays as
+    # it came, well formed or not. 0 | -1 no memory
     cdef const uint8_t* p = block.p
     cdef const uint8_t* end = block.p + block.n
     cdef const uint8_t* stop
-    cdef size_t start
-    if bytes_add(b, b"NATS/1.0\r\n", 10) < 0:
-        return -1
-    start = b.n
-    p = line_end(p, end) + 2
+    if has_status(block):
+        if bytes_add(b, p, 8) < 0:
+            return -1
+        p = <const uint8_t*>memchr(p, 13, block.n)
     while p < end:
         stop = line_end(p, end)
-        if stop > p and not (stop - p >= 18 and memcmp(p, b"Nats-Request-Info:", 18) == 0):
-            if bytes_add(b, p, stop - p) < 0 or bytes_add(b, b"\r\n", 2) < 0:
+        stop = stop + 2 if stop < end else end
+        if not (p > block.p and stop - p > 18 and memcmp(p, b"Nats-Request-Info:", 18) == 0):
+            if bytes_add(b, p, stop - p) < 0:
                 return -1
-        p = stop + 2
-    if b.n == start:
+        p = stop
+    if b.n <= BARE_HEADER:
         b.n = 0
-        return 0
-    return bytes_add(b, b"\r\n", 2)
+    return 0
 
 
 cdef int publish_rewritten(Stream* s, const Msg* m) noexcept nogil:
@@ -369,7 +385,7 @@ cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil:
     read_headers(&h, m.header)
     if h.batch.n:
         return check_batch(s, m)
-    if h.request_info or m.header.n <= 12 or memcmp(m.header.p, b"NATS/1.0\r\n", 10) != 0:
+    if h.request_info or has_status(m.header):
         return publish_rewritten(s, m)
     return publish_checked(s, m, &h)
 

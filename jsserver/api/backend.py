@@ -150,6 +150,9 @@ class ConsumerHandle(Protocol):
     def state(self) -> ConsumerState:
         """Position and counts; drops waiting requests that expired or lost their interest."""
 
+    def changed_state(self) -> ConsumerState:
+        """Position and counts when it was opened or last updated, before that led to a delivery."""
+
     def update(self, params: ConsumerParams) -> None:
         """Blocking. Takes the new configuration; a new filter counts what is pending anew."""
 

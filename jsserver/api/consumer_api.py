@@ -28,13 +28,19 @@ _ZERO_TIME = goformat.parse_rfc3339(goformat.ZERO_TIME)
 
 
 def consumer_info(
-    shared: Shared, stream: Stream, consumer: Consumer, listed: bool = False
+    shared: Shared,
+    stream: Stream,
+    consumer: Consumer,
+    *,
+    listed: bool = False,
+    changed: bool = False,
 ) -> ConsumerInfo:
-    """A consumer as CREATE and INFO show it; `listed`: as an element of a list."""
+    """A consumer as CREATE and INFO show it; `listed`: as an element of a list; `changed`: as it
+    was when it was made or last updated."""
     config = consumer.config
     if not listed:
         config = msgspec.structs.replace(config, metadata=dynamic_metadata(config.metadata))
-    state = consumer.handle.state()
+    state = consumer.handle.changed_state() if changed else consumer.handle.state()
     now = shared.clock()
     remaining = max(consumers.pause_time(config) - now, 0)
     return ConsumerInfo(
@@ -127,13 +133,14 @@ async def _create(call: Call, request: ConsumerCreateRequest, name: str) -> Cons
         if name in stream.offline:
             raise errcodes.CONSUMER_OFFLINE_REASON(err=stream.offline[name])
         consumer = stream.consumers.get(name)
+        changed = True
         if consumer is not None:
-            await _update(call, stream, consumer, config, request.action)
+            changed = await _update(call, stream, consumer, config, request.action)
         elif request.action == "update":
             raise errcodes.CONSUMER_DOES_NOT_EXIST()
         else:
             consumer = await _make(call, stream, name, config)
-        return consumer_info(call.shared, stream, consumer)
+        return consumer_info(call.shared, stream, consumer, changed=changed)
 
 
 def _free_name(stream: Stream) -> str:
@@ -162,13 +169,13 @@ async def _make(call: Call, stream: Stream, name: str, config: ConsumerConfig) -
 
 async def _update(
     call: Call, stream: Stream, consumer: Consumer, config: ConsumerConfig, action: str
-) -> None:
-    """A creation on an existing name: nothing if it is the same, else the update that it means."""
+) -> bool:
+    """A creation on an existing name: False if it is the same, else the update that it means."""
     old = consumer.config
     config.pause_until = old.pause_until
     consumers.note_level(config)
     if consumers.same(old, config):
-        return
+        return False
     if action == "create":
         raise errcodes.CONSUMER_ALREADY_EXISTS()
     consumers.check_update(old, config)
@@ -179,6 +186,7 @@ async def _update(
     if not old.durable_name:
         config = with_threshold(config)
     await call.account.update_consumer(stream, consumer, config)
+    return True
 
 
 # ---- the rest ----------------------------------------------------------------------------------

@@ -74,6 +74,7 @@ def pull_expires(r: Recorder) -> None:
     r.fetch({"batch": 5, "expires": 300 * MS}, 3)
     r.fetch({"batch": 5, "expires": 200 * MS, "max_bytes": 1000}, 1)
     r.fetch({"expires": 100 * MS}, 1)
+    r.fetch({"batch": -5, "expires": 100 * MS}, 1)
     r.info()
 
 
@@ -86,6 +87,8 @@ def pull_max_bytes(r: Recorder) -> None:
     r.fetch({"batch": 10, "max_bytes": 450}, 3)
     r.fetch({"batch": 1, "max_bytes": 1000}, 2)
     r.fetch({"max_bytes": 1000}, 2)
+    r.fill(1, size=100)
+    r.fetch({"batch": -2, "max_bytes": 1000, "expires": SECOND}, 2)
     r.info()
 
 
@@ -321,8 +324,11 @@ def ack_of_what_was_not_delivered(r: Recorder) -> None:
     r.publish(f"{base}.1.9.9.1.0", b"+ACK", reply=inbox)
     r.publish(f"{base}.1.x.y.1.0", b"+ACK", reply=inbox)
     r.silence(inbox)
-    r.ask(f"{base}.1.0.0.1.0", b"+ACK")
-    r.ask(f"{base}.1.9.9.1.0", b"-NAK")
+    for place in ("9.9", "0.0", "x.y"):
+        for body in (b"-NAK", b"-NAK 1s", b"+WPI", b"+TERM", b"junk", b"+ACK"):
+            inbox = r.inbox()
+            r.publish(f"{base}.1.{place}.1.0", body, reply=inbox)
+            r.silence(inbox, 0.1)
     r.ask(f"{base}.1.1.1.1", b"+ACK")
     r.ask(f"{base}.1.1.1.1.0.9", b"+ACK")
     r.info()

@@ -60,15 +60,37 @@ def filters(r: Recorder) -> None:
     r.consumer("one", filter_subject=a)
     r.consumer("two", filter_subjects=[a, b])
     r.consumer("wide", filter_subject="other.>")
+    r.consumer("all", filter_subject=f"{r.stream}.*")
     r.fetch({"batch": 3}, 3, "one")
     r.fetch({"batch": 6}, 6, "two")
-    for name in ("one", "two", "wide"):
+    r.fetch({"batch": 7}, 7, "all")
+    for name in ("one", "two", "wide", "all"):
         r.info(name)
     r.consumer("one", filter_subject=b)
     r.store("b", b"10")
     r.fetch({"batch": 1}, 1, "one")
     r.api(f"STREAM.PURGE.{r.stream}", {"filter": a})
-    r.info("two")
+    r.settled("num_ack_pending", 5, "all")
+    r.fetch({"batch": 9, "no_wait": True}, 3, "all")
+    r.api(f"STREAM.PURGE.{r.stream}", {"filter": f"{r.stream}.*"})
+    r.info("all")
+
+
+@case
+def filters_and_purges(r: Recorder) -> None:
+    r.create()
+    for n in range(1, 10):
+        r.store("abc"[n % 3], b"%d" % n)
+    a, b, every = (f"{r.stream}.{token}" for token in "ab*")
+    config = {"one": a, "two": b, "all": every, "late": every}
+    for name, subject in config.items():
+        r.consumer(name, filter_subject=subject)
+    for name in ("one", "two"):
+        r.fetch({"batch": 2}, 2, name)
+    for body in ({"seq": 2}, {"filter": a, "keep": 2}, {"filter": a}, {"filter": b}, {}):
+        r.api(f"STREAM.PURGE.{r.stream}", body)
+        for name in config:
+            r.info(name)
 
 
 @case
@@ -138,10 +160,8 @@ def pause(r: Recorder) -> None:
     r.fetch({"batch": 1, "no_wait": True}, 1)
     r.fetch({"batch": 1, "expires": 200 * MS}, 1)
     r.info()
-    waiting = r.pull({"batch": 1, "expires": 8 * SECOND})
-    r.silence(waiting)
     r.api(f"CONSUMER.PAUSE.{r.stream}.C", {})
-    r.hear(waiting, 1)
+    r.fetch({"batch": 1}, 1)
     r.info()
     r.api(f"CONSUMER.PAUSE.{r.stream}.NONE", {})
 
@@ -167,25 +187,27 @@ def push_messages(r: Recorder) -> None:
 
 @case
 def push_waits_for_its_subscriber(r: Recorder) -> None:
+    target = f"_INBOX.{r.stream}.push"
     r.create()
     r.fill(2)
-    r.consumer(deliver_subject="_INBOX.push")
+    r.consumer(deliver_subject=target)
     r.info()
-    wild = r.inbox("_INBOX.*")
+    wild = r.inbox(f"_INBOX.{r.stream}.*")
     r.silence(wild)
-    inbox = r.inbox("_INBOX.push")
+    inbox = r.inbox(target)
     r.hear(inbox, 2)
     r.info()
 
 
 @case
 def push_to_a_group(r: Recorder) -> None:
+    target = f"_INBOX.{r.stream}.group"
     r.create()
     r.fill(2)
-    r.consumer(deliver_subject="_INBOX.group", deliver_group="g")
-    plain = r.inbox("_INBOX.group")
+    r.consumer(deliver_subject=target, deliver_group="g")
+    plain = r.inbox(target)
     r.silence(plain)
-    member = r.inbox("_INBOX.group", "other")
+    member = r.inbox(target, "other")
     r.silence(member)
 
 
@@ -206,18 +228,17 @@ def push_flow_control(r: Recorder) -> None:
     r.fill(40, size=100_000)
     inbox = r.inbox()
     r.consumer(deliver_subject=inbox, flow_control=True, idle_heartbeat=400 * MS, ack_policy="none")
-    request = ""
-    for _ in range(60):
+    request = last = ""
+    while last != "40":
         frame = r.next(inbox)
         stalled = frame.headers.get("Nats-Consumer-Stalled", "")
-        r.note(frame.status, frame.payload[:2], bool(stalled))
-        request = request or (frame.reply if frame.status.endswith("Request") else "")
-        if stalled:
+        if stalled:  # repeated until the answer has arrived
             assert stalled == request
             r.publish(stalled)
-            request = ""
-        if frame.payload[:2] == b"40":
-            return
+            continue
+        last = frame.payload[:2].decode()
+        r.note(frame.status, last)
+        request = frame.reply if frame.status.endswith("Request") else request
 
 
 @case

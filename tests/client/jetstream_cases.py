@@ -121,9 +121,15 @@ def pub_headers_stored(r: Recorder) -> None:
         b"NATS/1.0\r\nA:b\r\nA: c\r\n A: d\r\n\r\n",
         b"NATS/1.0\r\nNats-Expected-Stream: " + r.stream.encode() + b"\r\n\r\n",
         b"garbage without an end",
+        b"NATS/1.0 503\r\n\r\n",
+        b"NATS/1.0 503",
+        b"NATS/1.0\r\n",
+        b"NATS/1.0\r\nNats-Request-Info: x\r\n\r\n",
+        b"NATS/1.0\r\nNats-Request-Info: x\r\nA: b\r\nNats-Request-Info: y\r\n\r\n",
+        b"ab",
     ):
         r.ask(f"{r.stream}.a", b"body", header=header)
-    for seq in range(1, 6):
+    for seq in range(1, 12):
         r.direct({"seq": seq})
         r.api(f"STREAM.MSG.GET.{r.stream}", {"seq": seq})
 
@@ -274,6 +280,7 @@ def direct_batch(r: Recorder) -> None:
         {"seq": 10, "batch": 10},
         {"seq": 13, "batch": 2},
         {"seq": 3, "batch": 2, "no_hdr": True},
+        {"seq": 1, "batch": 20, "no_hdr": True},
         {"next_by_subj": f"{r.stream}.a", "batch": 10},
         {"next_by_subj": f"{r.stream}.a", "seq": 4, "batch": 2},
         {"next_by_subj": f"{r.stream}.none", "batch": 2},
@@ -300,6 +307,7 @@ def direct_multi(r: Recorder) -> None:
         {"multi_last": [f"{r.stream}.*"], "up_to_time": "2099-01-01T00:00:00Z"},
         {"multi_last": [f"{r.stream}.*"], "up_to_time": "2020-01-01T00:00:00Z"},
         {"multi_last": [f"{r.stream}.*"], "no_hdr": True},
+        {"multi_last": [f"{r.stream}.*"], "seq": 13},
         {"multi_last": ["none"]},
     ):
         r.direct(request)

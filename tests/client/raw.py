@@ -198,9 +198,9 @@ class RawApp(RawClient):
         self.send(" ".join(words).encode() + b"\r\n" + header + payload + b"\r\n")
 
     def inbox(self) -> str:
-        """A new inbox, subscribed to."""
+        """A new inbox of this connection's own, subscribed to."""
         self.last_inbox += 1
-        subject = f"_INBOX.raw.{self.last_inbox}"
+        subject = f"_INBOX.raw{self.info['client_id']}.{self.last_inbox}"
         self.subscribe(subject)
         return subject
 

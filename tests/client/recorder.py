@@ -18,6 +18,8 @@ TIMES = (
 )
 # The rest of this error's text is the JSON library's and of no use to a client.
 INVALID_JSON = 10025
+# The inbox of answers that are not noted: how many come is a matter of time.
+POLLED = "_POLLED"
 
 
 class Recorder:
@@ -29,6 +31,7 @@ class Recorder:
         self.said: list[Heard] = []
         self.inboxes: dict[str, list[Frame]] = {}
         self.names: dict[str, str] = {}
+        self.counted = 0
 
     def close(self) -> None:
         self.client.close()
@@ -39,8 +42,12 @@ class Recorder:
     # talking
 
     def inbox(self, subject: str = "", queue: str = "") -> str:
-        """A new subscription, by default on an inbox of its own; returns its subject."""
-        subject = subject or f"_INBOX.{len(self.inboxes) + 1}"
+        """A new subscription, by default on an inbox of its own; returns its subject.
+
+        Inboxes are the stream's: consumers of earlier cases go on pushing to theirs."""
+        if not subject:
+            self.counted += 1
+            subject = f"_INBOX.{self.stream}.{self.counted}"
         sid = self.client.subscribe(subject, queue)
         self.inboxes[sid] = []
         self.names[subject] = sid
@@ -128,9 +135,11 @@ class Recorder:
     def settled(self, field: str, value: int, name: str = "C") -> None:
         """Waits, noting nothing, until a consumer's info has this value."""
         end = time.monotonic() + 5
+        if POLLED not in self.names:
+            self.inbox(POLLED)
         while time.monotonic() < end:
-            answer = self.client_request(f"$JS.API.CONSUMER.INFO.{self.stream}.{name}", b"")
-            if json.loads(answer.payload)[field] == value:
+            self.publish(f"$JS.API.CONSUMER.INFO.{self.stream}.{name}", reply=POLLED)
+            if json.loads(self.next(POLLED).payload)[field] == value:
                 return
             time.sleep(0.01)
 

@@ -37,35 +37,7 @@ def play(server: Server, case: Case, stream: str) -> list[Heard]:
     return recorder.said
 
 
-#: Cases in which an answer is not yet nats-server's in every field.
-NOT_YET = {
-    "pub_headers_stored",
-    "direct_refused",
-    "direct_batch",
-    "direct_multi",
-    "pull_headers",
-    "pull_expires",
-    "pull_max_bytes",
-    "pull_queue_full",
-    "ack_of_what_was_not_delivered",
-    "removed_messages_leave_pending",
-    "filters",
-    "pause",
-    "push_messages",
-    "push_heartbeats",
-    "push_flow_control",
-    "push_ordered",
-    "push_name_in_use",
-}
-
-
-def marked(case: Case) -> object:
-    name = case.__name__
-    mark = [pytest.mark.xfail(reason="not yet alike", strict=False)] if name in NOT_YET else []
-    return pytest.param(case, id=name, marks=mark)
-
-
-@pytest.mark.parametrize("case", [marked(c) for c in CASES])
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
 def test_same_answers(pair: tuple[Server, Server], case: Case) -> None:
     """Says so only after a third try; each plays on a stream of its own."""
     theirs = []

@@ -82,6 +82,9 @@ class FakeConsumer:
             push_bound=self.interest,
         )
 
+    def changed_state(self) -> ConsumerState:
+        return self.state()
+
     def update(self, params: ConsumerParams) -> None:
         self.params = params
 

@@ -170,7 +170,8 @@ def test_max_bytes(world):
     got = world.pull(b'{"max_bytes":%d}' % (one + 7))
     assert seqs(got) == [2]
     assert got[1][3] == (
-        b"NATS/1.0 409 Batch Completed\r\nNats-Pending-Messages: 0\r\nNats-Pending-Bytes: 7\r\n\r\n"
+        b"NATS/1.0 409 Batch Completed\r\n"
+        b"Nats-Pending-Messages: -1\r\nNats-Pending-Bytes: 7\r\n\r\n"
     )
     got = world.pull(b'{"batch":5,"max_bytes":%d}' % one)
     assert seqs(got) == [3] and statuses(got) == []

@@ -23,8 +23,11 @@ async def make(server: Server, n: int, **config) -> None:
     await js.add_stream(StreamConfig(name="S", subjects=["k.>"], **config))
     for i in range(n):
         await js.publish(f"k.{i % 7}", b"peer-%d" % i, headers={"A": "b"} if i % 3 == 0 else None)
-    for seq in (n - 2, n - 5, n - 6):
-        await js.delete_msg("S", seq)
+    if "max_msgs_per_subject" not in config:
+        # What a limit took away leaves no record in nats-server's blocks: with room under the limit
+        # again, nobody can tell it from what is kept.
+        for seq in (n - 2, n - 5, n - 6):
+            await js.delete_msg("S", seq)
     await client.close()
 
 
@@ -81,8 +84,9 @@ def test_there_and_back(servers: Servers, config: dict) -> None:
         if i % 20 == 0:
             store.wait_durable()
     last = store.state()["last_seq"]
-    for seq in (last, last - 3, last - 20):
-        store.remove(seq, erase=True)
+    if "max_msgs_per_subject" not in config:
+        for seq in (last, last - 3, last - 20):
+            store.remove(seq, erase=True)
     want, state = ours(store), store.state()
     store.close()
 

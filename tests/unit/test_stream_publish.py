@@ -154,8 +154,11 @@ def test_headers_are_stored_without_status_and_request_info():
     w.publish(header=b"NATS/1.0\r\n\r\n")
     w.publish(header=b"NATS/1.0\r\nA: b\r\nNats-Request-Info: {}\r\nC: d\r\n\r\n")
     assert w.stream.get(1).headers == b"NATS/1.0\r\nA: b\r\n\r\n"
-    assert w.stream.get(2).headers == b""
+    assert w.stream.get(2).headers == b"NATS/1.0\r\n\r\n"
     assert w.stream.get(3).headers == b"NATS/1.0\r\nA: b\r\nC: d\r\n\r\n"
+    w.publish(header=b"NATS/1.0 100\r\n\r\n")
+    w.publish(header=b"not a header")
+    assert [w.stream.get(seq).headers for seq in (4, 5)] == [b"", b"not a header"]
 
 
 def test_discard_new_refuses():
