@@ -94,7 +94,7 @@ define copy_tree
 	@mkdir -p build/$(1)
 	@find build/$(1) -type f ! -name '*.so' ! -path 'build/$(1)/build/*' ! -path 'build/$(1)/cext/*.c' -delete
 	@tar -cf - --exclude='*.so' $(2) --exclude='*.html' --exclude=__pycache__ \
-		--no-wildcards-match-slash setup.py pyproject.toml cext jsserver tests packaging bench \
+		--no-wildcards-match-slash setup.py pyproject.toml README.md cext jsserver tests packaging bench \
 		| tar -xf - -C build/$(1)
 endef
 

@@ -77,7 +77,8 @@ def main() -> int:
     names = [given.server] if given.server else [PEER_NAME, OWN_NAME]
     rounds = given.rounds or (1 if given.quick else ROUNDS)
     try:
-        scenarios = chosen(all_scenarios(QUICK_SCALE if given.quick else given.scale), given.scenario)
+        scale = QUICK_SCALE if given.quick else given.scale
+        scenarios = chosen(all_scenarios(scale), given.scenario)
         if given.list:
             print(*(s.name for s in scenarios), sep="\n")
             return 0

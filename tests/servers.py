@@ -22,7 +22,9 @@ POLL_SECONDS = 0.01
 PR_SET_PDEATHSIG = 1
 
 #: What no server may ever log, whatever it was sent.
-UNEXPECTED = re.compile(r"Traceback|Internal error|AddressSanitizer|runtime error:")
+UNEXPECTED = re.compile(
+    r"Traceback|Exception ignored in|Internal error|AddressSanitizer|runtime error:"
+)
 LISTENING = re.compile(rb"Listening for client connections on (\S+):(\d+)\s")
 MONITOR = re.compile(rb"Starting http monitor on (\S+):(\d+)\s")
 READY = b"Server is ready"
@@ -47,7 +49,7 @@ def _die_with_parent() -> None:
 
 
 class ServerFailed(Exception):
-    """A server did not become ready or did not end in time; the text holds its log."""
+    """A server did not start, did not end in time, or broke; the text holds its log."""
 
 
 class Server:
@@ -266,8 +268,9 @@ class Servers:
         return server.start()
 
     def end_all(self) -> None:
-        for server in self.started:
-            server.kill()
+        with contextlib.ExitStack() as ends:
+            for server in self.started:
+                ends.callback(server.kill)
 
 
 @contextlib.contextmanager
