@@ -24,13 +24,13 @@ export PIP_NO_INPUT := 1
 # An absolute path, so that tests of the copies under build/ find the peer too.
 export NATS_SERVER ?= $(CURDIR)/$(PEER)
 
-.PHONY: help build run test test-main test-checked test-sanitize binary peer try-peer bench lint \
+.PHONY: help build run test test-main test-checked binary peer try-peer bench lint \
 	tools clean distclean
 
 help:
 	@echo 'make build          .venv/bin/jsserver (and nats-server, an alias)'
 	@echo 'make run            build, then a server with JetStream in ./data on 127.0.0.1:4222'
-	@echo 'make test           build, then every test; also with checks on and with AddressSanitizer'
+	@echo 'make test           build, then every test; then again with bounds checks and AddressSanitizer'
 	@echo 'make test-main      build, then the tests of the ordinary build alone'
 	@echo 'make lint           ruff, mypy, cython-lint'
 	@echo 'make binary         dist/jsserver (one file) and dist/jsserver-dir/ (one folder)'
@@ -74,43 +74,33 @@ lint: build tools
 
 # --- tests -------------------------------------------------------------------------------------
 
-# What the builds with checks run: the layers, and clients on every path of the data plane.
-CHECKED_TESTS := tests/unit tests/client/test_core.py tests/client/test_streams.py \
-	tests/client/test_consumers.py tests/client/test_kv.py tests/client/test_object_store.py
+# What the build with checks runs: the layers, and clients on every path of the data plane.
+CHECKED_TESTS := $(wildcard tests/unit/test_bytes*.py tests/unit/test_store*.py \
+	tests/unit/test_stream*.py tests/unit/test_consumer*.py tests/unit/test_dataplane.py \
+	tests/unit/test_permissions.py) tests/model tests/client/test_core.py \
+	tests/client/test_streams.py tests/client/test_consumers.py tests/client/test_kv.py \
+	tests/client/test_object_store.py tests/client/test_robustness.py
 
-# What is known to pass on the server as it stands; the rest of tests/ is being brought up to it.
-MAIN_TESTS := tests/unit tests/model/test_sublist.py tests/client/test_core.py tests/client/test_streams.py \
-	tests/client/test_consumers.py tests/client/test_kv.py tests/client/test_object_store.py \
-	tests/client/test_persistence.py tests/client/test_protocol_diff.py
+test: test-main test-checked
 
-test: test-main
+test-main: build tools binary try-peer
+	$(BIN)/python -m pytest
 
-test-main: build tools try-peer
-	$(BIN)/python -m pytest $(MAIN_TESTS)
-
-# A copy of the tree each, because what these switches build must not replace the ordinary build.
-# The generated C stays out where other directives make other C.
-define copy_tree
-	@mkdir -p build/$(1)
-	@find build/$(1) -type f ! -name '*.so' ! -path 'build/$(1)/build/*' ! -path 'build/$(1)/cext/*.c' -delete
-	@tar -cf - --exclude='*.so' $(2) --exclude='*.html' --exclude=__pycache__ \
-		--no-wildcards-match-slash setup.py pyproject.toml README.md cext jsserver tests packaging bench \
-		| tar -xf - -C build/$(1)
-endef
-
+# Bounds checks, AddressSanitizer and UndefinedBehaviorSanitizer in one build. In a copy of the tree,
+# because what the switches build must not replace the ordinary build.
+CHECKED_TREE := build/checked
 test-checked: build tools try-peer
-	$(call copy_tree,checked,--exclude='cext/*.c')
-	cd build/checked && export PYTHONPATH="$$PWD" CHECKED=1 && \
-		BUILD_JOBS=$(JOBS) $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS) && \
-		$(CURDIR)/$(BIN)/python -m pytest --ignore tests/unit/test_source.py $(CHECKED_TESTS)
-
-test-sanitize: build tools try-peer
-	$(call copy_tree,sanitize)
-	cd build/sanitize && export PYTHONPATH="$$PWD" SANITIZE=1 && \
+	@mkdir -p $(CHECKED_TREE)
+	@find $(CHECKED_TREE) -type f ! -name '*.so' ! -path '$(CHECKED_TREE)/build/*' \
+		! -path '$(CHECKED_TREE)/cext/*.c' -delete
+	@tar -cf - --exclude='*.so' --exclude='cext/*.c' --exclude='*.html' --exclude=__pycache__ \
+		--no-wildcards-match-slash setup.py pyproject.toml README.md cext jsserver tests packaging \
+		bench | tar -xf - -C $(CHECKED_TREE)
+	cd $(CHECKED_TREE) && export PYTHONPATH="$$PWD" CHECKED=1 SANITIZE=1 && \
 		BUILD_JOBS=$(JOBS) $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS) && \
 		LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
-		$(CURDIR)/$(BIN)/python -m pytest --ignore tests/unit/test_source.py $(CHECKED_TESTS)
+		$(CURDIR)/$(BIN)/python -m pytest $(CHECKED_TESTS)
 
 # --- the executable ----------------------------------------------------------------------------
 

@@ -49,9 +49,11 @@ if checked or switch("SANITIZE"):
     compile_args[0] = "-O1"  # compiles faster, and shows better stacks
 if checked:
     bounds = ["-fsanitize=bounds-strict", "-fno-sanitize-recover=bounds-strict"]
-    compile_args += [*bounds, "-fstack-protector-strong", "-U_FORTIFY_SOURCE"]
-    compile_args += ["-D_FORTIFY_SOURCE=3", "-Wno-unused-result"]
+    compile_args += bounds
     link_args += bounds
+if checked and not switch("SANITIZE"):  # which sees to this by itself
+    compile_args += ["-fstack-protector-strong", "-U_FORTIFY_SOURCE"]
+    compile_args += ["-D_FORTIFY_SOURCE=3", "-Wno-unused-result"]
 if switch("SANITIZE"):
     sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize=nonnull-attribute"]
     compile_args += [*sanitizers, "-fno-omit-frame-pointer"]
