@@ -31,7 +31,7 @@ help:
 	@echo 'make build          .venv/bin/jsserver (and nats-server, an alias)'
 	@echo 'make run            build, then a server with JetStream in ./data on 127.0.0.1:4222'
 	@echo 'make test           build, then every test; also with checks on and with AddressSanitizer'
-	@echo 'make test-main      build, then the tests of the ordinary build alone'
+	@echo 'make test-main      build and binary, then the tests of the ordinary build alone'
 	@echo 'make lint           ruff, mypy, cython-lint'
 	@echo 'make binary         dist/jsserver (one file) and dist/jsserver-dir/ (one folder)'
 	@echo 'make peer           .peer/nats-server $(PEER_VERSION), for comparison; needs Go'
@@ -74,19 +74,19 @@ lint: build tools
 
 # --- tests -------------------------------------------------------------------------------------
 
-# What the builds with checks run: the layers, and clients on every path of the data plane.
-CHECKED_TESTS := tests/unit tests/client/test_core.py tests/client/test_streams.py \
+# What the builds with checks run: the layers, hostile input, and clients on every path.
+CHECKED_TESTS := tests/unit tests/fuzz tests/client/test_core.py tests/client/test_streams.py \
 	tests/client/test_consumers.py tests/client/test_kv.py tests/client/test_object_store.py
-
-# What is known to pass on the server as it stands; the rest of tests/ is being brought up to it.
-MAIN_TESTS := tests/unit tests/model/test_sublist.py tests/client/test_core.py tests/client/test_streams.py \
-	tests/client/test_consumers.py tests/client/test_kv.py tests/client/test_object_store.py \
-	tests/client/test_persistence.py tests/client/test_protocol_diff.py
+# Reports of the sanitizers go to the terminal even where they end the process.
+CHECKED_PYTEST := -m pytest --capture=sys --ignore tests/unit/test_source.py $(CHECKED_TESTS)
 
 test: test-main
+	$(MAKE) --no-print-directory test-checked
+	$(MAKE) --no-print-directory test-sanitize
 
-test-main: build tools try-peer
-	$(BIN)/python -m pytest $(MAIN_TESTS)
+# The executables first: they have tests of their own, which skip where there are none.
+test-main: build tools try-peer binary
+	$(BIN)/python -m pytest
 
 # A copy of the tree each, because what these switches build must not replace the ordinary build.
 # The generated C stays out where other directives make other C.
@@ -102,15 +102,16 @@ test-checked: build tools try-peer
 	$(call copy_tree,checked,--exclude='cext/*.c')
 	cd build/checked && export PYTHONPATH="$$PWD" CHECKED=1 && \
 		BUILD_JOBS=$(JOBS) $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS) && \
-		$(CURDIR)/$(BIN)/python -m pytest --ignore tests/unit/test_source.py $(CHECKED_TESTS)
+		$(CURDIR)/$(BIN)/python $(CHECKED_PYTEST)
 
 test-sanitize: build tools try-peer
 	$(call copy_tree,sanitize)
 	cd build/sanitize && export PYTHONPATH="$$PWD" SANITIZE=1 && \
 		BUILD_JOBS=$(JOBS) $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS) && \
 		LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" PYTHONMALLOC=malloc \
-		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
-		$(CURDIR)/$(BIN)/python -m pytest --ignore tests/unit/test_source.py $(CHECKED_TESTS)
+		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
+		UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1 \
+		$(CURDIR)/$(BIN)/python $(CHECKED_PYTEST)
 
 # --- the executable ----------------------------------------------------------------------------
 
