@@ -31,7 +31,7 @@ help:
 	@echo 'make build          .venv/bin/jsserver (and nats-server, an alias)'
 	@echo 'make run            build, then a server with JetStream in ./data on 127.0.0.1:4222'
 	@echo 'make test           build, then every test; then again with bounds checks and AddressSanitizer'
-	@echo 'make test-main      build, then the tests of the ordinary build alone'
+	@echo 'make test-main      build and binary, then the tests of the ordinary build alone'
 	@echo 'make lint           ruff, mypy, cython-lint'
 	@echo 'make binary         dist/jsserver (one file) and dist/jsserver-dir/ (one folder)'
 	@echo 'make peer           .peer/nats-server $(PEER_VERSION), for comparison; needs Go'
@@ -77,17 +77,19 @@ lint: build tools
 # What the build with checks runs: the layers, and clients on every path of the data plane.
 CHECKED_TESTS := $(wildcard tests/unit/test_bytes*.py tests/unit/test_store*.py \
 	tests/unit/test_stream*.py tests/unit/test_consumer*.py tests/unit/test_dataplane.py \
-	tests/unit/test_permissions.py) tests/model tests/client/test_core.py \
+	tests/unit/test_permissions.py) tests/model tests/fuzz tests/client/test_core.py \
 	tests/client/test_streams.py tests/client/test_consumers.py tests/client/test_kv.py \
 	tests/client/test_object_store.py tests/client/test_robustness.py
 
 test: test-main test-checked
 
+# The executables first: they have tests of their own, which skip where there are none.
 test-main: build tools binary try-peer
 	$(BIN)/python -m pytest
 
 # Bounds checks, AddressSanitizer and UndefinedBehaviorSanitizer in one build. In a copy of the tree,
-# because what the switches build must not replace the ordinary build.
+# because what the switches build must not replace the ordinary build. Without capture by
+# descriptors: reports of the sanitizers go to the terminal even where they end the process.
 CHECKED_TREE := build/checked
 test-checked: build tools try-peer
 	@mkdir -p $(CHECKED_TREE)
@@ -99,8 +101,9 @@ test-checked: build tools try-peer
 	cd $(CHECKED_TREE) && export PYTHONPATH="$$PWD" CHECKED=1 SANITIZE=1 && \
 		BUILD_JOBS=$(JOBS) $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS) && \
 		LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" PYTHONMALLOC=malloc \
-		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
-		$(CURDIR)/$(BIN)/python -m pytest $(CHECKED_TESTS)
+		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
+		UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1 \
+		$(CURDIR)/$(BIN)/python -m pytest --capture=sys $(CHECKED_TESTS)
 
 # --- the executable ----------------------------------------------------------------------------
 
