@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from jsserver.cext.net import CLOSE_REASONS
@@ -20,12 +18,19 @@ class Connect(msgspec.Struct):
     version: str | None = ""
 
 
+KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Connect))
+
+
 def decode_connect(raw: bytes) -> Connect:
-    """Keys are matched without regard to case, as Go's decoder does; types were checked before."""
-    if not raw:
+    """Keys are matched without regard to case, as Go's decoder does. Whatever was sent: a text that
+    the data plane has refused, and cut the connection for, gives no options.
+    """
+    try:
+        fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        known = {k.lower(): msgspec.json.decode(v) for k, v in fields.items() if k.lower() in KNOWN}
+        return msgspec.convert(known, Connect)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return Connect()
-    fields: dict[str, Any] = msgspec.json.decode(raw)
-    return msgspec.convert({k.lower(): v for k, v in fields.items()}, Connect)
 
 
 class Connection(msgspec.Struct, kw_only=True):
@@ -57,10 +62,7 @@ class Connection(msgspec.Struct, kw_only=True):
 def read_connection(item: tuple[int, int, tuple[int, ...], tuple[bytes, ...]]) -> Connection:
     """A Connection from an inbox or snapshot item of the data plane."""
     _, cid, num, (address, raw) = item
-    try:
-        options = decode_connect(raw)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
-        options = Connect()  # a CONNECT that was refused for being malformed
+    options = decode_connect(raw)
     return Connection(
         cid=cid,
         ip=address.decode(),
