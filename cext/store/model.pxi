@@ -196,6 +196,7 @@ cdef struct Store:
     Timer age_timer
     Task slim_task              # memory storage: compaction in slices
     bint replaying
+    bint unsettled              # a recovery from sidecars: nodes stay until its end
     uint64_t dirty              # atomic
     Store* next_dirty           # (q)
     Op* ops                     # (q)

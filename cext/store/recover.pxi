@@ -402,11 +402,15 @@ cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n) noexcept nog
     cdef int rc = dict_load(s)
     cdef bint sided = rc == 1
     cdef int64_t i
+    # A sidecar may still list a message under an id that belongs to another subject since: its removal, which follows,
+    # may not take that subject's node away before its first message comes.
+    s.unsettled = sided
     for i in range(n):
         if rc >= 0:
             rc = block_recover(o, nums[i], i + 1 == n, sided)
             s.next_num = nums[i] + 1
     if sided:
+        s.unsettled = False
         index_settle(&s.x)
     return min(rc, 0)
 

@@ -114,7 +114,7 @@ cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
         first_forward(s)
     if s.on_removed != NULL and not s.replaying:
         s.on_removed(s.ctx, seq, node_text(&s.x, id), reason)
-    if id and node_at(&s.x, id).count == 0:
+    if id and node_at(&s.x, id).count == 0 and not s.unsettled:
         node_prune(&s.x, id)
     if b.live == 0:
         empty_block(s, b)

@@ -252,6 +252,28 @@ def test_sidecars_replace_blocks(directory):
     s.close()
 
 
+def test_a_subject_that_took_over_an_id_survives(directory):
+    """A sidecar may list a message that was removed later, and whose subject's id went to another."""
+    s = PyStore(directory, max_bytes=100_000, trim=False, commit="manual")
+    s.append("gone", b"x")
+    for i in range(1000):
+        s.append(f"k.{i % 10}", b"%08d" % i * 8)
+    s.commit()
+    s.upkeep()
+    assert block(directory, 1).with_suffix(".jsx").exists()
+    s.remove(1)
+    s.append("new", b"first")
+    for i in range(1000):
+        s.append(f"k.{i % 10}", b"%08d" % i * 8)
+    s.commit()
+    s.upkeep()
+    want = (s.state(), s.subjects(), s.last_per_subject())
+    s.abandon()
+    s = PyStore(directory, max_bytes=100_000, trim=False)
+    assert (s.state(), s.subjects(), s.last_per_subject()) == want
+    s.close()
+
+
 @pytest.mark.parametrize("what", ["side", "dict", "both", "bits"])
 def test_caches_are_never_trusted_over_blocks(directory, what):
     s = PyStore(directory, max_bytes=100_000, trim=False, commit="manual")
