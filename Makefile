@@ -30,8 +30,8 @@ export NATS_SERVER ?= $(CURDIR)/$(PEER)
 help:
 	@echo 'make build          .venv/bin/jsserver (and nats-server, an alias)'
 	@echo 'make run            build, then a server with JetStream in ./data on 127.0.0.1:4222'
-	@echo 'make test           build, then every test; then again with bounds checks and AddressSanitizer'
-	@echo 'make test-main      build and binary, then the tests of the ordinary build alone'
+	@echo 'make test           build, then every test'
+	@echo 'make test-checked   the data plane again, with bounds checks and AddressSanitizer'
 	@echo 'make lint           ruff, mypy, cython-lint'
 	@echo 'make binary         dist/jsserver (one file) and dist/jsserver-dir/ (one folder)'
 	@echo 'make peer           .peer/nats-server $(PEER_VERSION), for comparison; needs Go'
@@ -81,7 +81,7 @@ CHECKED_TESTS := $(wildcard tests/unit/test_bytes*.py tests/unit/test_store*.py 
 	tests/client/test_streams.py tests/client/test_consumers.py tests/client/test_kv.py \
 	tests/client/test_object_store.py tests/client/test_robustness.py
 
-test: test-main test-checked
+test: test-main
 
 # The executables first: they have tests of their own, which skip where there are none.
 test-main: build tools binary try-peer
