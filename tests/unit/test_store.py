@@ -253,7 +253,7 @@ def test_sidecars_replace_blocks(directory):
 
 
 def test_a_subject_that_took_over_an_id_survives(directory):
-    """A sidecar may list a message that was removed later, and whose subject's id went to another."""
+    """A sidecar may list a message that was removed since, and whose id went to another subject."""
     s = PyStore(directory, max_bytes=100_000, trim=False, commit="manual")
     s.append("gone", b"x")
     for i in range(1000):
