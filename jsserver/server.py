@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from jsserver import NATS_VERSION
+from jsserver import NATS_VERSION, priority
 from jsserver.auth import GLOBAL_ACCOUNT, Authenticator, is_bcrypt
 from jsserver.cext.net import DataPlane
 from jsserver.clients import Connection
@@ -111,10 +111,11 @@ class Server:
         self._attending = asyncio.create_task(self._notify.attend())
         self._announce()
         self._limit()
-        self._spawn("reactor", self.plane.run)
+        self._spawn("reactor", self._prompt(self.plane.run))
         if self.jetstream is not None:
             self.jetstream.banner()
-            self._spawn("commit", self.plane.run_commits)
+            self._spawn("commit", self._prompt(self.plane.run_commits))
+        priority.step_back()
         self.inbox.open()
         if self.jetstream is not None:
             await self.jetstream.start()
@@ -209,6 +210,14 @@ class Server:
             raise StartError(f'Can\'t start monitoring on {where}, "{e}"') from e
         where = host_port(self.monitor.host, self.monitor.port)
         self.log.info(f"Starting http monitor on {where}")
+
+    @staticmethod
+    def _prompt(body: Callable[[], object]) -> Callable[[], object]:
+        def run() -> None:
+            priority.ask_for_short_turns()
+            body()
+
+        return run
 
     def _spawn(self, name: str, target: Callable[[], object]) -> None:
         thread = threading.Thread(target=target, name=name, daemon=True)

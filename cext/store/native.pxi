@@ -1,6 +1,6 @@
 # What Cython has no word for: atomics, mappings, prefetches and the loops that the compiler should vectorise.
 
-from libc.errno cimport EEXIST, EIO, ENOENT, ENOSPC, errno
+from libc.errno cimport EEXIST, EINVAL, EIO, ENOENT, ENOSPC, errno
 from libc.stdint cimport INT64_MAX, UINT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
@@ -230,6 +230,7 @@ cdef extern from * nogil:
     int c_flock "flock"(int fd, int op)
     ssize_t c_write "write"(int fd, const void* p, size_t n)
     int munmap(void* p, size_t n)
+    void* aligned_alloc(size_t alignment, size_t n)
     int madvise(void* p, size_t n, int advice)
     int LOCK_EX
     int LOCK_NB
@@ -241,6 +242,7 @@ cdef extern from * nogil:
     int O_CREAT
     int O_TRUNC
     int O_CLOEXEC
+    int O_DIRECT
     int O_DIRECTORY
 
 

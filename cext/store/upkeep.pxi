@@ -7,6 +7,7 @@ cdef enum:
     MAPS_MAX = 1024             # sealed blocks that stay mapped
     AHEAD_FROM = 262144         # a block this far filled is worth zeros ahead
     AHEAD_MAX = 4194304
+    AHEAD_STEP = 65536          # zeros written by one call
 
 
 cdef void* keeper_main(void* arg) noexcept nogil:
@@ -131,7 +132,7 @@ cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
     if b.zeroed > b.written + min(b.written, <uint64_t> AHEAD_MAX) // 2:
         return
     pthread_mutex_lock(&c.q)
-    b.zero_from = max(b.zeroed, page_up(b.written + AHEAD_FROM))
+    b.zero_from = page_up(max(b.zeroed, b.written + AHEAD_FROM))
     b.zero_to = min(b.zero_from + min(b.written, <uint64_t> AHEAD_MAX), page_up(end))
     if b.zero_from < b.zero_to and not c.stopping:
         b.zeroing = True
@@ -179,12 +180,16 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
     c.zeros = b.next_zero
     s.busy += 1
     pthread_mutex_unlock(&c.q)
-    zeros = <uint8_t*> calloc(1, 262144)
+    zeros = <uint8_t*> aligned_alloc(PAGE, AHEAD_STEP)
     block_path(s, b, ".blk", path, sizeof(path))
     if zeros != NULL and not b.dead:
-        fd = f.open(f.ctx, path, O_RDWR, 0)
+        memset(zeros, 0, AHEAD_STEP)
+        # Past the page cache: the commit thread's fdatasync waits for every dirty page of the file.
+        fd = f.open(f.ctx, path, O_RDWR | O_DIRECT, 0)
+        if fd == -EINVAL:
+            fd = f.open(f.ctx, path, O_RDWR, 0)
     while fd >= 0 and at < b.zero_to:
-        rc = f.pwrite(f.ctx, fd, zeros, min(b.zero_to - at, <uint64_t> 262144), <off_t> at)
+        rc = f.pwrite(f.ctx, fd, zeros, min(b.zero_to - at, <uint64_t> AHEAD_STEP), <off_t> at)
         if rc < 0:
             break
         at += <uint64_t> rc

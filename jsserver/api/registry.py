@@ -28,7 +28,7 @@ from .types import ConsumerConfig, StreamConfig
 P = ParamSpec("P")
 R = TypeVar("R")
 
-WORKERS = 16
+WORKERS = 4
 """Threads for what waits for a disk, and requests in progress at the same time."""
 
 
