@@ -24,14 +24,14 @@ export PIP_NO_INPUT := 1
 # An absolute path, so that tests of the copies under build/ find the peer too.
 export NATS_SERVER ?= $(CURDIR)/$(PEER)
 
-.PHONY: help build run test test-main test-checked binary peer try-peer bench lint \
+.PHONY: help build run test test-main test-checked checked-build binary peer try-peer bench lint \
 	tools clean distclean
 
 help:
 	@echo 'make build          .venv/bin/jsserver (and nats-server, an alias)'
 	@echo 'make run            build, then a server with JetStream in ./data on 127.0.0.1:4222'
-	@echo 'make test           build, then every test'
-	@echo 'make test-checked   the data plane again, with bounds checks and AddressSanitizer'
+	@echo 'make test           build, then every test; those of the data plane again with checks'
+	@echo 'make test-checked   only the latter: bounds checks, AddressSanitizer, UndefinedBehaviorSanitizer'
 	@echo 'make lint           ruff, mypy, cython-lint'
 	@echo 'make binary         dist/jsserver (one file) and dist/jsserver-dir/ (one folder)'
 	@echo 'make peer           .peer/nats-server $(PEER_VERSION), for comparison; needs Go'
@@ -74,36 +74,43 @@ lint: build tools
 
 # --- tests -------------------------------------------------------------------------------------
 
-# What the build with checks runs: the layers, and clients on every path of the data plane.
-CHECKED_TESTS := $(wildcard tests/unit/test_bytes*.py tests/unit/test_store*.py \
-	tests/unit/test_stream*.py tests/unit/test_consumer*.py tests/unit/test_dataplane.py \
-	tests/unit/test_permissions.py) tests/model tests/fuzz tests/client/test_core.py \
-	tests/client/test_streams.py tests/client/test_consumers.py tests/client/test_kv.py \
-	tests/client/test_object_store.py tests/client/test_robustness.py
-
-test: test-main
+# The tests mostly wait; meanwhile the build with checks uses what they leave of the processor.
+test:
+	@$(MAKE) --no-print-directory -j2 test-main checked-build
+	@$(MAKE) --no-print-directory test-checked
 
 # The executables first: they have tests of their own, which skip where there are none.
 test-main: build tools binary try-peer
 	$(BIN)/python -m pytest
 
 # Bounds checks, AddressSanitizer and UndefinedBehaviorSanitizer in one build. In a copy of the tree,
-# because what the switches build must not replace the ordinary build. Without capture by
-# descriptors: reports of the sanitizers go to the terminal even where they end the process.
+# because what the switches build must not replace the ordinary build.
 CHECKED_TREE := build/checked
-test-checked: build tools try-peer
+CHECKED_ENV = PYTHONPATH="$(CURDIR)/$(CHECKED_TREE)" CHECKED=1 SANITIZE=1
+checked-build: build tools binary try-peer
 	@mkdir -p $(CHECKED_TREE)
 	@find $(CHECKED_TREE) -type f ! -name '*.so' ! -path '$(CHECKED_TREE)/build/*' \
 		! -path '$(CHECKED_TREE)/cext/*.c' -delete
 	@tar -cf - --exclude='*.so' --exclude='cext/*.c' --exclude='*.html' --exclude=__pycache__ \
 		--no-wildcards-match-slash setup.py pyproject.toml README.md cext jsserver tests packaging \
 		bench | tar -xf - -C $(CHECKED_TREE)
-	cd $(CHECKED_TREE) && export PYTHONPATH="$$PWD" CHECKED=1 SANITIZE=1 && \
-		BUILD_JOBS=$(JOBS) $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS) && \
-		LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" PYTHONMALLOC=malloc \
-		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
+	cd $(CHECKED_TREE) && $(CHECKED_ENV) BUILD_JOBS=$(JOBS) nice -n 19 \
+		$(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
+
+# What the build with checks runs: the layers, and clients on every path of the data plane.
+CHECKED_TESTS := $(wildcard tests/unit/test_bytes*.py tests/unit/test_store*.py \
+	tests/unit/test_stream*.py tests/unit/test_consumer*.py tests/unit/test_dataplane.py \
+	tests/unit/test_permissions.py) tests/model tests/fuzz $(addprefix tests/client/test_,core.py \
+	streams.py consumers.py kv.py object_store.py robustness.py persistence.py jetstream_diff.py \
+	protocol_diff.py)
+
+# Without capture by descriptors: reports of the sanitizers go to the terminal even where they end
+# the process.
+test-checked: checked-build
+	cd $(CHECKED_TREE) && $(CHECKED_ENV) LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" \
+		PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
 		UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1 \
-		$(CURDIR)/$(BIN)/python -m pytest --capture=sys $(CHECKED_TESTS)
+		$(CURDIR)/$(BIN)/python -m pytest -n 3 --capture=sys $(CHECKED_TESTS)
 
 # --- the executable ----------------------------------------------------------------------------
 

@@ -230,38 +230,46 @@ cdef void ops_discard(Store* s) noexcept nogil:
 cdef void store_detach(Store* s, bint drop) noexcept nogil:
     """Waits until neither the commit thread nor the maintenance thread knows the store."""
     cdef Committer* c = s.com
-    cdef Store** at
-    cdef Block** side
     if not drop and s.dirty:
         if not c.running:
             commit_inline(c)
     pthread_mutex_lock(&c.q)
     while not drop and (s.dirty or s.ops != NULL) and c.running:
         st_cond_wait(&c.idle, &c.q, INT64_MAX)
-    if s.dirty:
-        at = &c.dirty
-        while at[0] != NULL and at[0] != s:
-            at = &at[0].next_dirty
-        if at[0] == s:
-            at[0] = s.next_dirty
-        st_store(&s.dirty, 0)
-    side = &c.sides
-    while side[0] != NULL:
-        if side[0].store == s:
-            side[0].pins -= 1
-            side[0] = side[0].next_side
-        else:
-            side = &side[0].next_side
-    zeros_cancel(c, s, NULL)
-    while s.busy:
+    while True:     # a round under way may queue blocks of its own at its end
+        store_unqueue(c, s)
+        if not s.busy:
+            break
         st_cond_wait(&c.idle, &c.q, INT64_MAX)
+    pthread_mutex_unlock(&c.q)
+
+
+cdef void store_unqueue(Committer* c, Store* s) noexcept nogil:
+    """With q held, which is let go meanwhile: takes the store and its blocks off every list of what is to be done."""
+    cdef Store** at = &c.dirty
+    cdef Block** side = &c.sides
+    cdef Block* b
+    while at[0] != NULL and at[0] != s:
+        at = &at[0].next_dirty
+    if at[0] == s:
+        at[0] = s.next_dirty
+    st_store(&s.dirty, 0)
     list_remove(s)
     at = &c.done
     while at[0] != NULL and at[0] != s:
         at = &at[0].next_done
     if at[0] == s:
         at[0] = s.next_done
-    pthread_mutex_unlock(&c.q)
+    zeros_cancel(c, s, NULL)
+    while side[0] != NULL:
+        b = side[0]
+        if b.store != s:
+            side = &b.next_side
+            continue
+        side[0] = b.next_side
+        b.next_side = NULL
+        unpin(c, b)
+        side = &c.sides
 
 
 cdef void store_close(Store* s, bint remove) noexcept nogil:

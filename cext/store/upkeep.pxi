@@ -155,7 +155,7 @@ cdef void ahead_wait(Committer* c, Block* b, uint64_t end) noexcept nogil:
 
 
 cdef void zeros_cancel(Committer* c, Store* s, Block* b) noexcept nogil:
-    """With q held: takes a block, or all of a store, off the list of those that wait for zeros."""
+    """With q held, which may be let go meanwhile: a block, or all of a store, need no zeros any more."""
     cdef Block** at = &c.zeros
     cdef Block* z
     while at[0] != NULL:
@@ -163,7 +163,8 @@ cdef void zeros_cancel(Committer* c, Store* s, Block* b) noexcept nogil:
         if z == b or z.store == s:
             at[0] = z.next_zero
             z.zeroing = False
-            z.pins -= 1
+            unpin(c, z)
+            at = &c.zeros
         else:
             at = &z.next_zero
 

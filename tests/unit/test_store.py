@@ -150,7 +150,7 @@ def test_truncation_at_every_byte(directory, tmp_path):
         again = PyStore(directory, commit="manual")
         assert again.state()["last_seq"] == want + 1
         assert again.load(want + 1)[4] == b"next"
-        again.abandon()
+        again.close()
 
 
 def test_zero_tail_is_cut_silently(directory):
@@ -445,7 +445,9 @@ def test_lock_directory(tmp_path):
     os.close(lock_directory(tmp_path))
 
 
-def test_removed_store_leaves_nothing(directory):
+@pytest.mark.parametrize("turn", range(20))
+def test_removed_store_leaves_nothing(directory, turn):
+    """Whatever its threads were about when it was removed."""
     s = PyStore(directory, max_bytes=100_000, trim=False)
     for i in range(2000):
         s.append(f"a.{i}", b"x" * 100)
