@@ -215,6 +215,8 @@ cdef void cache_clear(Sublist* l, CacheSet* set, int i) noexcept nogil:
     # A delivery under way may still use the result: gc frees it.
     cdef Cached* c = set.way[i]
     set.way[i] = NULL
+    if l.finder.last == c:
+        l.finder.last = NULL
     l.finder.n_cached -= 1
     l.finder.cached_bytes -= c.size
     c.next = l.finder.retired
@@ -378,7 +380,7 @@ cdef bint has_empty_token(Span s) noexcept nogil:
 cdef const Match* sublist_match(Sublist* l, Span subject) noexcept nogil:
     cdef Finder* f = &l.finder
     cdef CacheSet* set = NULL
-    cdef Cached* c
+    cdef Cached* c = f.last
     cdef Scratch* r
     cdef const Match* kept = NULL
     cdef uint64_t hash
@@ -386,6 +388,9 @@ cdef const Match* sublist_match(Sublist* l, Span subject) noexcept nogil:
     l.matches += 1
     if l.n_subs == 0:
         return &no_match
+    if c != NULL and c.generation == l.generation and span_eq(c.subject, subject):
+        l.hits += 1
+        return &c.match
     hash = table_hash(subject.p, subject.n)
     if f.sets != NULL:
         set = cache_set(f, hash)
@@ -395,6 +400,7 @@ cdef const Match* sublist_match(Sublist* l, Span subject) noexcept nogil:
             if c.generation == l.generation:
                 l.hits += 1
                 set.used[i] = 1
+                f.last = c
                 return &c.match
     elif cache_resize(l, CACHE_SETS_MIN) == 0:
         set = cache_set(f, hash)

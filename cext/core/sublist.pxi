@@ -86,6 +86,7 @@ cdef struct Finder:
     uint32_t sweep          # the set that gives way next when the results together are too large
     uint32_t n_cached
     uint64_t cached_bytes
+    Cached* last            # what was found last; publishers tend to go on with the same subject
     Cached* retired         # by next; freed by gc
     Scratch* idle
     Scratch* busy           # in use until gc
