@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from jsserver import __version__
 from jsserver.bench.wire import BenchError, wait_for_server
 from jsserver.procs import die_with_parent
 
@@ -189,8 +190,9 @@ def machine() -> str:
 
 
 def version_of(name: str) -> str:
-    """What a server says of its version."""
+    """One line on what is measured; this server tells clients the version it stands in for."""
     done = subprocess.run(
         [*command_of(name), "--version"], capture_output=True, text=True, timeout=30
     )
-    return (done.stdout + done.stderr).strip().splitlines()[0]
+    said = (done.stdout + done.stderr).strip().splitlines()[0]
+    return f"jsserver {__version__}, as {said}" if name == OWN_NAME else said
