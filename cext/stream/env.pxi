@@ -186,11 +186,18 @@ cdef class TestEnv(EnvBox):
         self.own.now += end - self.own.mono
         self.own.mono = end
 
-    def start_commits(self) -> None:
-        """A commit thread, for streams on disk; `poll` lets what it did take effect."""
+    def start_commits(self, held=False) -> None:
+        """A commit thread, for streams on disk; `poll` lets what it did take effect.
+
+        held: it begins only with `release_commits`, as if the disk were slow.
+        """
         self.committer = committer_new(self.env, 0, -1)
         if self.committer == NULL:
             raise MemoryError()
+        if not held:
+            self.release_commits()
+
+    def release_commits(self) -> None:
         self.thread = Thread(target=self.commit_main, daemon=True)
         self.thread.start()
 

@@ -28,9 +28,9 @@ class Disk:
         self.worlds = []
         self.now = 1_700_000_000_000_000_000
 
-    def open(self, folder=None, consumers=({},), **params):
+    def open(self, folder=None, consumers=({},), held=False, **params):
         env = TestEnv(now=self.now)
-        env.start_commits()
+        env.start_commits(held)
         path = (folder or self.folder) / "S"
         (path / "obs" / "C").mkdir(parents=True, exist_ok=True)
         w = World(env, str(path), active=False, storage=FILE, **params)
@@ -155,6 +155,22 @@ def test_an_answered_ack_survives_a_kill(disk):
     assert (s.num_ack_pending, s.floor_stream, s.delivered_stream) == (3, 1, 5)
     again.env.advance(30 * SECOND)
     assert seqs(again.pull(b"9")) == [2, 3, 5]
+
+
+def test_an_ack_is_answered_only_when_it_is_on_disk(disk):
+    w = disk.open()
+    w.fill(2)
+    settled(w)
+    disk.close(w)
+    w = disk.open(held=True)
+    (got,) = w.pull(b"1")
+    w.env.inject(got[2], b"", b"inbox")
+    w.env.run()
+    w.env.poll()
+    assert w.env.take() == []
+    w.env.release_commits()
+    until(w, lambda: len(w.env.sent) == 1)
+    assert w.env.take()[0][0] == b"inbox"
 
 
 def test_where_a_purge_led_survives_a_kill(disk):
