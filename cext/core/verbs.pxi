@@ -4,31 +4,57 @@ cdef enum:
     QUOTED_MAX = 16384
 
 
+cdef uint32_t rune_size(const uint8_t* p, uint32_t n) noexcept nogil:
+    # Bytes of the UTF-8 sequence at p[0:n]; 0: there is none (RFC 3629).
+    cdef uint8_t first = p[0], least = 0x80, most = 0xbf
+    cdef uint32_t size, i
+    if first < 0x80:
+        return 1
+    if first < 0xc2 or first > 0xf4:
+        return 0
+    size = 2 if first < 0xe0 else (3 if first < 0xf0 else 4)
+    if n < size:
+        return 0
+    if first == 0xe0:
+        least = 0xa0        # shorter forms exist
+    elif first == 0xed:
+        most = 0x9f         # surrogates
+    elif first == 0xf0:
+        least = 0x90
+    elif first == 0xf4:
+        most = 0x8f         # behind the last code point
+    if p[1] < least or p[1] > most:
+        return 0
+    for i in range(2, size):
+        if p[i] & 0xc0 != 0x80:
+            return 0
+    return size
+
+
 cdef size_t put_quoted(uint8_t* out, size_t cap, Span s) noexcept nogil:
     # `s` in double quotes with the escapes Go's %q writes; cut short when it does not fit in cap.
     cdef const char* hexdigits = b"0123456789abcdef"
-    cdef size_t n = 0
-    cdef uint32_t i
+    cdef size_t n = 1
+    cdef uint32_t at = 0, size
     cdef uint8_t ch
-    out[n] = 34
-    n += 1
-    for i in range(s.n):
-        if n + 6 > cap:
-            break
-        ch = s.p[i]
+    out[0] = 34
+    while at < s.n and n + 6 <= cap:
+        ch = s.p[at]
+        size = rune_size(s.p + at, s.n - at)
         if ch == 34 or ch == 92:
             out[n] = 92
             out[n + 1] = ch
             n += 2
-        elif ch < 32 or ch == 127:
+        elif ch < 32 or ch == 127 or size == 0:
             out[n] = 92
             out[n + 1] = 120
             out[n + 2] = hexdigits[ch >> 4]
             out[n + 3] = hexdigits[ch & 15]
             n += 4
         else:
-            out[n] = ch
-            n += 1
+            memcpy(out + n, s.p + at, size)
+            n += size
+        at += max(size, <uint32_t> 1)
     out[n] = 34
     return n + 1
 

@@ -180,7 +180,6 @@ DIFFERENT = {
     "pub_size_nine_digits": ZEROS,
     "hpub_leading_zeros": ZEROS,
     "perm_wide_sub_of_narrow_allow": "leave to a.* is no leave to subscribe to a.>",
-    "perm_quoting_utf8": "bytes that are no UTF-8 are quoted in another way",
 }
 
 
