@@ -51,7 +51,7 @@ def chosen(scenarios: Sequence[Scenario], patterns: Sequence[str] | None) -> lis
 
 
 def compare(
-    scenarios: Sequence[Scenario], names: Sequence[str], rounds: int, tool: Tool
+    scenarios: Sequence[Scenario], names: Sequence[str], rounds: int, tool: Tool, light: Tool
 ) -> list[Row]:
     """Each round runs every scenario on every server; the first of them alternates."""
     rows = [Row(scenario.name) for scenario in scenarios]
@@ -60,7 +60,8 @@ def compare(
             for name in names if number % 2 == 0 else reversed(names):
                 progress(f"round {number + 1} of {rounds}: {scenario.name} on {name}")
                 try:
-                    row.samples[name].append(measure(name, scenario, tool))
+                    load = light if scenario.light else tool
+                    row.samples[name].append(measure(name, scenario, load))
                 except (BenchError, OSError) as error:
                     row.failures[name] = str(error)
     progress("")
@@ -85,11 +86,13 @@ def main() -> int:
         versions = [version_of(name) for name in names]
         with tempfile.TemporaryDirectory(prefix="bench-tool-") as folder:
             tool = Tool(Path(folder))
-            rows = compare(scenarios, names, rounds, tool)
+            light = Tool(Path(folder), own=True)
+            rows = compare(scenarios, names, rounds, tool, light)
     except (BenchError, MissingServer) as error:
         print(f"bench/compare.py: {error}", file=sys.stderr)
         return 1
-    text = markdown(rows, facts=[machine(), *versions, f"load: {tool.name}"], rounds=rounds)
+    load = f"load: {tool.name}; where a line says `light load`: {light.name}"
+    text = markdown(rows, facts=[machine(), *versions, load], rounds=rounds)
     print(json.dumps([row.as_json() for row in rows], indent=1) if given.json else text)
     output = given.output
     if output is None and not (given.quick or given.scenario or given.server):

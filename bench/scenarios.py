@@ -23,6 +23,9 @@ class Scenario:
     counted: str = "command"
     waits: bool = False
     peer_config: str = ""
+    light: bool = False
+    """Whether `jsserver bench` makes the load even where the nats tool is, which itself takes the
+    cores that it shares with the server."""
 
 
 def _pub(messages: int, clients: int, size: int) -> Command:
@@ -53,13 +56,16 @@ def _service(name: str, messages: int, requesters: int, servers: int) -> Scenari
     )
 
 
-def _js_pub(name: str, how: str, messages: int, *more: str, peer_config: str = "") -> Scenario:
+def _js_pub(
+    name: str, how: str, messages: int, *more: str, peer_config: str = "", light: bool = False
+) -> Scenario:
     return Scenario(
         name,
         ("js", "pub", how, "bench", "--create", f"--msgs={messages}", *more),
         messages,
         waits=how == "sync",
         peer_config=peer_config,
+        light=light,
     )
 
 
@@ -102,6 +108,14 @@ def all_scenarios(scale: float = 1.0) -> list[Scenario]:
             "async",
             count(100_000),
             peer_config=always,
+        ),
+        _js_pub("js pub async file, light load", "async", count(1_000_000), light=True),
+        _js_pub(
+            "js pub async file, light load, peer always",
+            "async",
+            count(100_000),
+            peer_config=always,
+            light=True,
         ),
         _js_pub("js pub sync file, peer always", "sync", count(6_000), peer_config=always),
         _js_read(("ordered",), count(1_000_000)),
