@@ -209,7 +209,8 @@ one(
     user("allow"),
     "PUB ключ.🔑 1\r\nx\r\nSUB ключ 1\r\n".encode(),
     b"PUB d\x01\x7f 1\r\nx\r\nPUB d\xff 1\r\nx\r\n",
-    b"PUB d\xe2\x82 1\r\nx\r\nPUB \xed\xa0\x80 1\r\nx\r\nPUB \xf4\x90\x80\x80\xc0\xaf\xc3 1\r\nx\r\n",
+    b"PUB d\xe2\x82 1\r\nx\r\nPUB \xed\xa0\x80 1\r\nx\r\n",
+    b"PUB \xf4\x90\x80\x80\xc0\xaf\xc3 1\r\nx\r\n",
     config="users",
 )
 one(
