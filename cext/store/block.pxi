@@ -253,6 +253,7 @@ cdef Block* block_new(Store* s, uint64_t num, uint64_t base) noexcept nogil:
     b.base = base
     b.last = base - 1
     b.fd = -1
+    b.page_at = UINT64_MAX
     b.tomb_min = UINT64_MAX
     return b
 
@@ -326,8 +327,7 @@ cdef void block_free(Block* b) noexcept nogil:
             region_free(s, b.data, b.data_cap, b.lean)
         else:
             munmap(b.data, b.data_cap)
-    if b.fd >= 0:
-        s.files.close(s.files.ctx, b.fd)
+    block_fd_close(b)
     free(b)
 
 

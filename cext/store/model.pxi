@@ -118,6 +118,9 @@ cdef struct Block:
     int fd                      # (c)
     uint64_t written            # (c)
     uint64_t durable            # (c)
+    bint direct                 # (c) fd writes past the page cache
+    uint8_t* page               # (c) the file's page at page_at, UINT64_MAX: of none
+    uint64_t page_at
     uint64_t zeroed             # (c) file size ahead of written that holds zeros
     bint created                # (c) its directory entry is on disk
     bint closed                 # (c) sealed, written whole, cut to size
@@ -247,6 +250,7 @@ cdef struct Committer:
     pthread_cond_t wake         # work for the commit thread
     pthread_cond_t idle         # a store was let go
     pthread_cond_t chores       # work for the maintenance thread
+    bint no_direct              # (c) the file system has no writes past the page cache
     bint sleeping
     bint stopping
     bint running

@@ -5,6 +5,7 @@ from libc.stdint cimport INT64_MAX, UINT64_MAX, int32_t, int64_t, uint8_t, uint1
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strlen
+from posix.fcntl cimport F_SETFL, fcntl
 from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (

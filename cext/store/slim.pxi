@@ -98,9 +98,7 @@ cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
     block_path(s, op.block, ".blk", path, sizeof(path))
     block_path(s, op.block, ".blk.tmp", temp, sizeof(temp))
     if err == 0 and not op.block.gone:
-        if op.block.fd >= 0:
-            f.close(f.ctx, op.block.fd)
-            op.block.fd = -1
+        block_fd_close(op.block)
         ok = f.rename(f.ctx, temp, path) == 0
     if ok:
         f.sync_dir(f.ctx, s.msgs_dir)

@@ -17,9 +17,10 @@ def key_of(name: bytes) -> bytes:
 
 
 def records(data: bytes) -> list[tuple[int, int, int, bytes]]:
-    """(offset, raw sequence, length, record) of each record in a block."""
+    """(offset, raw sequence, length, record) of each record in a block; zeros may follow."""
     out, at = [], 0
-    while at < len(data):
+    end = len(data.rstrip(b"\0"))
+    while at < end:
         size = struct.unpack_from("<I", data, at)[0] & 0x7FFFFFFF
         assert size >= 30, f"no record at {at}"
         out.append((at, struct.unpack_from("<Q", data, at + 4)[0], size, data[at : at + size]))
@@ -80,6 +81,28 @@ def test_every_group_ends_in_a_marker(directory):
     assert seqs[-1] == tomb and seqs.count(tomb) >= 4
 
 
+def test_groups_of_every_size_share_pages(directory):
+    """Small groups are written past the page cache, large ones through it, into the same pages."""
+    sizes = [1, 3000, 100_000, 7, 5000, 65_400, 2, 70_000, 4000, 1, 1] * 3
+    s = PyStore(directory, commit="manual")
+    for i, size in enumerate(sizes):
+        s.append(f"a.{i}", bytes([i]) * size)
+        if i % 5 == 4:
+            s.remove(i - 1, erase=True)
+        s.commit()
+    s.abandon()
+    s = PyStore(directory, commit="manual")
+    assert s.figures()["damage"] == 0
+    gone = {i for i in range(len(sizes)) if i % 5 == 2 and i + 2 < len(sizes)}
+    for i, size in enumerate(sizes):
+        if i in gone:
+            with pytest.raises(KeyError):
+                s.load(i + 1)
+        else:
+            assert s.load(i + 1)[4] == bytes([i]) * size
+    s.close()
+
+
 def test_delete_leaves_a_tombstone_and_noise(directory):
     s = PyStore(directory)
     for i in range(3):
@@ -87,6 +110,10 @@ def test_delete_leaves_a_tombstone_and_noise(directory):
     s.wait_durable()
     s.remove(2, erase=True)
     s.wait_durable()
+    assert b"payload-1" not in block(directory).read_bytes()
+    s.append("more", b"behind it, and written with the page that they share")
+    s.wait_durable()
+    assert b"payload-1" not in block(directory).read_bytes()
     s.close()
     data = block(directory).read_bytes()
     assert b"payload-1" not in data and b"payload-0" in data
@@ -131,7 +158,9 @@ def filled(directory, n=20, groups=4):
             s.commit()
     s.commit()
     s.abandon()
-    return block(directory).read_bytes()
+    data = block(directory).read_bytes()
+    last = records(data)[-1]
+    return data[: last[0] + last[2]]
 
 
 def test_truncation_at_every_byte(directory, tmp_path):
