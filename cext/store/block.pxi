@@ -316,6 +316,17 @@ cdef void lru_push(Committer* c, Block* b) noexcept nogil:
     c.n_maps += 1
 
 
+cdef void block_fd_close(Block* b) noexcept nogil:
+    """Its descriptor, if it is open, and what is known of its file's last page."""
+    cdef FileOps* f = b.store.files
+    if b.fd >= 0:
+        f.close(f.ctx, b.fd)
+    b.fd = -1
+    free(b.page)
+    b.page = NULL
+    b.page_at = UINT64_MAX
+
+
 cdef void block_free(Block* b) noexcept nogil:
     """Its memory; the file stays."""
     cdef Store* s = b.store

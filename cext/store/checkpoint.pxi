@@ -328,8 +328,7 @@ cdef int checkpoint_load(Store* s, const uint64_t* nums, uint64_t n) noexcept no
         if rc == ST_OK:
             rc = check_load_block(s, &r, nums[k])
             if rc == ST_OK and k + 1 < n:
-                f.close(f.ctx, block_i(s, <uint32_t> k).fd)
-                block_i(s, <uint32_t> k).fd = -1
+                block_fd_close(block_i(s, <uint32_t> k))
     if rc == ST_OK and file_end(s, block_i(s, s.n_blocks - 1), &end) != h.end:
         rc = ST_DAMAGED
     if rc < 0:

@@ -356,8 +356,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
     if not is_last:
         munmap(b.data, b.data_cap)
         b.data = NULL
-        f.close(f.ctx, fd)
-        b.fd = -1
+        block_fd_close(b)
     return ST_OK
 
 
@@ -372,9 +371,7 @@ cdef int tail_recover(Store* s) noexcept nogil:
             if b.data != NULL and not b.region:
                 munmap(b.data, b.data_cap)
                 b.data = NULL
-            if b.fd >= 0:
-                s.files.close(s.files.ctx, b.fd)
-                b.fd = -1
+            block_fd_close(b)
             b.sealed = True
             b.closed = True
             if b.live == 0:

@@ -2,7 +2,7 @@
 # unlinking, erasing).
 
 cdef enum:
-    SCRATCH = 65536             # groups up to here are written past the page cache, with their marker by one call
+    SCRATCH = 65536             # groups up to here are written together with their marker by one call
     SYNC_EACH = 4               # more dirty files than this are synced by one syncfs
 
 
@@ -36,16 +36,6 @@ cdef int block_fd(Store* s, Block* b, const char* dir, bint* made) noexcept nogi
     return 0
 
 
-cdef void block_fd_close(Block* b) noexcept nogil:
-    cdef FileOps* f = b.store.files
-    if b.fd >= 0:
-        f.close(f.ctx, b.fd)
-    b.fd = -1
-    free(b.page)
-    b.page = NULL
-    b.page_at = UINT64_MAX
-
-
 cdef bint block_direct(Committer* c, Block* b, bint on) noexcept nogil:
     """Whether writes to the block's file now go past the page cache, or through it, as wanted."""
     if b.direct == on:
@@ -63,8 +53,7 @@ cdef bint page_ready(Committer* c, Block* b, uint64_t at, uint64_t n) noexcept n
     """Has the first n bytes of the file's page `at` in b.page. Not from the region: markers do not stand there."""
     cdef FileOps* f = b.store.files
     if b.page == NULL:
-        b.page = <uint8_t*> aligned_alloc(PAGE, PAGE)
-        b.page_at = UINT64_MAX
+        b.page = <uint8_t*> malloc(PAGE)
     if b.page == NULL:
         return False
     if n == 0 or b.page_at == at:
@@ -72,22 +61,17 @@ cdef bint page_ready(Committer* c, Block* b, uint64_t at, uint64_t n) noexcept n
     return block_direct(c, b, False) and f.pread(f.ctx, b.fd, b.page, n, <off_t> at) == <int64_t> n
 
 
-cdef int direct_write(Committer* c, Round* r, Block* b, uint64_t start, uint64_t end, const uint8_t* mark) noexcept nogil:
-    """A small group past the page cache, which costs half the processor time: as whole pages, the first with what it
-    held before, the last filled with zeros. 0 or -errno, -EINVAL where that cannot be done."""
+cdef int direct_write(Committer* c, Block* b, uint8_t* p, uint64_t first, uint64_t start, uint64_t end) noexcept nogil:
+    """[start, end) of the file, which stand in p as the page `first` goes on, past the page cache. That costs half the
+    processor time: whole pages, the first with what it held before, the last filled with zeros. 0 or -errno, -EINVAL
+    where it cannot be done."""
     cdef FileOps* f = b.store.files
-    cdef uint64_t first = start & ~<uint64_t> (PAGE - 1), behind = page_up(end + MARKER)
-    cdef uint8_t* p
+    cdef uint64_t behind = page_up(end)
     cdef int64_t rc
-    if r.scratch == NULL:
-        r.scratch = <uint8_t*> aligned_alloc(PAGE, SCRATCH + 4 * PAGE)
-    p = r.scratch
-    if p == NULL or not page_ready(c, b, first, start - first) or not block_direct(c, b, True):
+    if not page_ready(c, b, first, start - first) or not block_direct(c, b, True):
         return -EINVAL
     memcpy(p, b.page, start - first)
-    memcpy(p + (start - first), b.data + start, end - start)
-    memcpy(p + (end - first), mark, MARKER)
-    memset(p + (end + MARKER - first), 0, behind - end - MARKER)
+    memset(p + (end - first), 0, behind - end)
     b.page_at = UINT64_MAX
     rc = f.pwrite(f.ctx, b.fd, p, behind - first, <off_t> first)
     if rc == -EINVAL:
@@ -102,16 +86,29 @@ cdef int direct_write(Committer* c, Round* r, Block* b, uint64_t start, uint64_t
 cdef int group_write(Committer* c, Round* r, Block* b, uint64_t start, uint64_t end, const uint8_t* mark) noexcept nogil:
     """[start, end) of the region and the marker into the file; 0 or -errno."""
     cdef FileOps* f = b.store.files
+    cdef uint64_t first = start & ~<uint64_t> (PAGE - 1)
+    cdef bint small
+    cdef uint8_t* p = NULL
     cdef int64_t rc
-    if 0 < end - start <= SCRATCH and r.n_pieces <= SYNC_EACH and c.sync_interval <= 0:
-        rc = direct_write(c, r, b, start, end, mark)
+    if r.scratch == NULL:
+        r.scratch = <uint8_t*> aligned_alloc(PAGE, SCRATCH + 4 * PAGE)
+    small = end - start <= SCRATCH and r.scratch != NULL
+    if small:
+        p = r.scratch + (start - first)
+        memcpy(p, b.data + start, end - start)
+        memcpy(p + (end - start), mark, MARKER)
+    if small and end > start and r.n_pieces <= SYNC_EACH and c.sync_interval <= 0:
+        rc = direct_write(c, b, r.scratch, first, start, end + MARKER)
         if rc != -EINVAL:
             return <int> rc
     block_direct(c, b, False)
     b.page_at = UINT64_MAX
-    rc = f.pwrite(f.ctx, b.fd, b.data + start, end - start, <off_t> start)
-    if rc >= 0:
-        rc = f.pwrite(f.ctx, b.fd, mark, MARKER, <off_t> end)
+    if small:
+        rc = f.pwrite(f.ctx, b.fd, p, end - start + MARKER, <off_t> start)
+    else:
+        rc = f.pwrite(f.ctx, b.fd, b.data + start, end - start, <off_t> start)
+        if rc >= 0:
+            rc = f.pwrite(f.ctx, b.fd, mark, MARKER, <off_t> end)
     return <int> min(rc, <int64_t> 0)
 
 
@@ -363,7 +360,7 @@ cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
             snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
             tree_remove(s.files, path)
     elif op.kind == OP_ERASE and err == 0:
-        block_erase(c, s, op)
+        block_erase(s, op)
     elif op.kind == OP_SWAP:
         swap_finish(s, op, err)
     bytes_free(&op.bytes)
@@ -403,7 +400,7 @@ cdef void out_remove(Store* s, Block* b) noexcept nogil:
         s.out_tail = last
 
 
-cdef void block_erase(Committer* c, Store* s, const Op* op) noexcept nogil:
+cdef void block_erase(Store* s, const Op* op) noexcept nogil:
     """Overwrites a removed record by noise of the same length that every reader takes for an erased one.
 
     Its tombstone is on disk by now, so a torn write here costs nothing. Where the block was compacted since, something
@@ -418,7 +415,7 @@ cdef void block_erase(Committer* c, Store* s, const Op* op) noexcept nogil:
     if size < REC_MIN or b.gone:
         return
     p = <uint8_t*> malloc(size)
-    if p == NULL or block_fd(s, b, s.msgs_dir, &made) < 0 or not block_direct(c, b, False):
+    if p == NULL or block_fd(s, b, s.msgs_dir, &made) < 0 or not block_direct(s.com, b, False):
         free(p)
         return
     b.page_at = UINT64_MAX
