@@ -246,7 +246,7 @@ cdef int parse(Parser* ps, const uint8_t* p, size_t n, Op* op) noexcept nogil:
     ps.need = 0
     if n == 0:
         return PARSE_MORE
-    if n > 3 and p[0] == 80 and p[1] == 85 and p[2] == 66:
+    if ps.scanned == 0 and n > 3 and p[0] == 80 and p[1] == 85 and p[2] == 66:
         kind = plain_pub(ps, op, p, n)
         if kind != PARSE_MORE:
             ps.scanned = 0
