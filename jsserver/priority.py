@@ -9,6 +9,8 @@ import contextlib
 import os
 import struct
 
+from jsserver import libc
+
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 # struct sched_attr of sched_setattr(2): size, policy, flags, nice, priority, then runtime,
 # deadline and period in nanoseconds.
@@ -24,14 +26,10 @@ def ask_for_short_turns() -> None:
     number = SCHED_SETATTR.get(os.uname().machine)
     if number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
         return
-    # ctypes costs some 8 ms to import, this part of it under one.
-    import _ctypes
-
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     attributes = SCHED_ATTR.pack(SCHED_ATTR.size, os.SCHED_OTHER, 0, nice, 0, SLICE_NS, 0, 0)
-    syscall = _ctypes.dlsym(_ctypes.dlopen("", 0), "syscall")
     # A refusal is no harm: the thread runs as it did.
-    _ctypes.call_function(syscall, (number, 0, attributes, 0))
+    libc.call("syscall", number, 0, attributes, 0)
 
 
 def step_back() -> None:

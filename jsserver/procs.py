@@ -13,6 +13,8 @@ import signal
 import sys
 from pathlib import Path
 
+from jsserver import libc
+
 PR_SET_PDEATHSIG = 1  # prctl(2)
 LOCK_NAME = "jsserver.lock"
 FOLDER_PREFIX = "_MEI"
@@ -28,11 +30,7 @@ def extraction_folder() -> Path | None:
 
 def die_with_parent() -> None:
     """Has the kernel send this process SIGKILL once its parent is dead."""
-    # ctypes costs some 8 ms to import, this part of it under one.
-    import _ctypes
-
-    prctl = _ctypes.dlsym(_ctypes.dlopen("", 0), "prctl")
-    _ctypes.call_function(prctl, (PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0))
+    libc.call("prctl", PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def join_launcher() -> None:
