@@ -87,7 +87,7 @@ test-main: build tools binary try-peer
 # because what the switches build must not replace the ordinary build.
 CHECKED_TREE := build/checked
 CHECKED_ENV = PYTHONPATH="$(CURDIR)/$(CHECKED_TREE)" CHECKED=1 SANITIZE=1
-checked-build: build tools binary try-peer
+checked-build: build tools
 	@mkdir -p $(CHECKED_TREE)
 	@find $(CHECKED_TREE) -type f ! -name '*.so' ! -path '$(CHECKED_TREE)/build/*' \
 		! -path '$(CHECKED_TREE)/cext/*.c' -delete
@@ -105,7 +105,7 @@ CHECKED_TESTS := $(wildcard tests/unit/test_bytes*.py tests/unit/test_store*.py 
 
 # Without capture by descriptors: reports of the sanitizers go to the terminal even where they end
 # the process.
-test-checked: checked-build
+test-checked: checked-build try-peer
 	cd $(CHECKED_TREE) && $(CHECKED_ENV) LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" \
 		PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
 		UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1 \
