@@ -57,8 +57,11 @@ $(STAMPS)/extensions: $(STAMPS)/install setup.py $(CEXT_SOURCES)
 	BUILD_JOBS=$(JOBS) $(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
 	@touch $@
 
-$(STAMPS)/tools: $(STAMPS)/venv pyproject.toml
+# PySpark is built from its source package, a minute or two; it needs Java.
+$(STAMPS)/tools: $(STAMPS)/install pyproject.toml
+	@sh packaging/prepare spark >/dev/null
 	$(PIP) install $(PINNED) --group test
+	NO_EXTENSIONS=1 $(PIP) install $(PINNED) --no-build-isolation -e '.[spark]'
 	@touch $@
 
 tools: $(STAMPS)/tools

@@ -19,10 +19,11 @@ def switch(name: str) -> bool:
     return os.environ.get(name, "") not in ("", "0")
 
 
-# One extension a folder of cext/, lowest layer first; each includes the parts in its folder.
+# One extension a folder of cext/, lowest layer first (columns stands on
+# bytes and store alone); each includes the parts in its folder.
 LAYERS = [
     name
-    for name in ("bytes", "store", "stream", "consumer", "core", "net")
+    for name in ("bytes", "store", "stream", "consumer", "core", "net", "columns")
     if Path(f"cext/{name}.pyx").exists() and not switch("NO_EXTENSIONS")
 ]
 

@@ -1,0 +1,281 @@
+"""What the formats ask a server for: streams, their states and messages, and a key-value bucket."""
+
+import base64
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from jsserver.connection import Connection, ConnectionFailed, Message
+from jsserver.credentials import (
+    Credentials,
+    CredentialsError,
+    Tls,
+    parse_credentials,
+    read_credentials_file,
+    read_seed_file,
+)
+from jsserver.spark.errors import NatsError
+from jsserver.spark.options import ConnectionOptions
+
+NO_SUCH_STREAM = 10059
+WRONG_LAST_SEQUENCE = 10071
+NANOS = 1_000_000_000
+
+_FRACTION_DIGITS = 9
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+class ApiError(NatsError):
+    """The server refused a request; `code` is its err_code."""
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text, code)
+        self.code = code
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class StreamState(msgspec.Struct, frozen=True):
+    """Counts of a stream at one instant; an empty stream's first_seq is its last_seq + 1."""
+
+    messages: int
+    bytes: int
+    first_seq: int
+    last_seq: int
+    num_deleted: int = 0
+
+
+class StreamConfig(msgspec.Struct, frozen=True):
+    """What the formats must know of a stream's configuration; `raw` in StreamInfo has all of it."""
+
+    name: str
+    subjects: tuple[str, ...] = ()
+    retention: str = "limits"
+    allow_direct: bool = False
+    allow_msg_ttl: bool = False
+    duplicate_window: int = 0
+    """Nanoseconds."""
+
+
+class StreamInfo(msgspec.Struct, frozen=True):
+    """A stream's identity is its name and `created`, nanoseconds since 1970."""
+
+    config: StreamConfig
+    state: StreamState
+    created: int
+    raw: dict[str, Any]
+    """The answer as it came."""
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A key's value in a bucket, and the revision to name when it is replaced."""
+
+    value: bytes
+    revision: int
+
+
+def nanos_of(text: str) -> int:
+    """Nanoseconds since 1970 of an RFC 3339 time, all nine digits kept."""
+    head, dot, rest = text.partition(".")
+    digits = 0
+    while digits < len(rest) and rest[digits].isdigit():
+        digits += 1
+    fraction = rest[:digits].ljust(_FRACTION_DIGITS, "0")[:_FRACTION_DIGITS] if dot else "0"
+    moment = datetime.datetime.fromisoformat(head + rest[digits:] if dot else text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    elapsed = moment - _EPOCH
+    return (elapsed.days * 86400 + elapsed.seconds) * NANOS + int(fraction)
+
+
+def rfc3339(nanos: int) -> str:
+    """An RFC 3339 time in UTC of nanoseconds since 1970."""
+    moment = _EPOCH + datetime.timedelta(seconds=nanos // NANOS)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanos % NANOS:09d}Z"
+
+
+def connect(options: ConnectionOptions, name: str) -> Connection:
+    """A connection as the options say; `name` is shown by the server. NatsError."""
+    try:
+        return Connection(
+            options.servers,
+            name=name,
+            credentials=_credentials(options),
+            tls=Tls(
+                options.tls_ca_file,
+                options.tls_cert_file,
+                options.tls_key_file,
+                options.tls_verify,
+            ),
+            connect_timeout=options.connect_timeout,
+            timeout=options.request_timeout,
+        )
+    except (ConnectionFailed, CredentialsError) as error:
+        raise NatsError(f"{error}{_advice(str(error))}") from None
+
+
+def _credentials(options: ConnectionOptions) -> Credentials:
+    if options.credentials_file:
+        return read_credentials_file(options.credentials_file)
+    if options.credentials:
+        return parse_credentials(options.credentials, "option 'credentials'")
+    if options.nkey_seed_file:
+        return read_seed_file(options.nkey_seed_file)
+    return Credentials(user=options.user, password=options.password, token=options.token)
+
+
+def _advice(error: str) -> str:
+    """Which option to change, where that can be told."""
+    if "Authorization Violation" in error or "Authentication" in error:
+        return " (see the options user, password, token, credentialsFile and nkeySeedFile)"
+    if "TLS" in error or "certificate" in error:
+        return " (see the options tls.caFile, tls.certFile, tls.keyFile and tls.verify)"
+    if "cannot connect" in error:
+        return " (see the option servers)"
+    return ""
+
+
+class JetStream:
+    """The JetStream API over one connection. NatsError, or ApiError with the server's err_code."""
+
+    def __init__(self, options: ConnectionOptions, name: str = "jsserver-spark") -> None:
+        self._options = options
+        self._name = name
+        self.connection = connect(options, name)
+        self.prefix = api_prefix(options)
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def reconnect(self) -> None:
+        """After a failure: a connection anew."""
+        self.close()
+        self.connection = connect(self._options, self._name)
+
+    def request(self, subject: str, body: bytes = b"", header: bytes = b"") -> Message:
+        try:
+            return self.connection.request(subject, body, header)
+        except ConnectionFailed as error:
+            advice = ""
+            if "nobody answers" in str(error):
+                advice = " (is JetStream on? see the options jsDomain and apiPrefix)"
+            raise NatsError(f"{error}{advice}") from None
+
+    def api(self, verb: str, body: object = None) -> dict[str, Any]:
+        """One API request, `verb` without the prefix; ApiError when it is refused."""
+        payload = msgspec.json.encode(body) if body is not None else b""
+        answer: dict[str, Any] = msgspec.json.decode(
+            self.request(f"{self.prefix}.{verb}", payload).data
+        )
+        if "error" in answer:
+            error = answer["error"]
+            text = f"{verb}: {error.get('description')} ({error.get('err_code')})"
+            raise ApiError(text, error.get("err_code", 0))
+        return answer
+
+    # ---- streams -------------------------------------------------------------------------------
+
+    def stream_info(self, name: str) -> StreamInfo:
+        """NatsError names the stream when there is none."""
+        try:
+            return _info(self.api(f"STREAM.INFO.{name}"))
+        except ApiError as error:
+            if error.code == NO_SUCH_STREAM:
+                raise ApiError(
+                    f"there is no stream {name!r} (see the options stream, streams and servers)",
+                    error.code,
+                ) from None
+            raise
+
+    def stream_names(self) -> Iterator[str]:
+        """All of them, by name."""
+        offset = 0
+        while True:
+            answer = self.api("STREAM.NAMES", {"offset": offset})
+            names = answer.get("streams") or []
+            yield from names
+            offset += len(names)
+            if not names or offset >= answer["total"]:
+                return
+
+    def stream_infos(self) -> Iterator[StreamInfo]:
+        """All of them, one request a page."""
+        offset = 0
+        while True:
+            answer = self.api("STREAM.LIST", {"offset": offset})
+            found = answer.get("streams") or []
+            yield from map(_info, found)
+            offset += len(found)
+            if not found or offset >= answer["total"]:
+                return
+
+    # ---- a bucket (ADR-8) ----------------------------------------------------------------------
+
+    def bucket_ensure(self, bucket: str) -> None:
+        """Makes the bucket unless it is there."""
+        self.api(
+            f"STREAM.CREATE.KV_{bucket}",
+            {
+                "name": f"KV_{bucket}",
+                "subjects": [f"$KV.{bucket}.>"],
+                "max_msgs_per_subject": 1,
+                "discard": "new",
+                "deny_delete": True,
+                "allow_rollup_hdrs": True,
+                "allow_direct": True,
+                "storage": "file",
+                "num_replicas": 1,
+                "duplicate_window": 120 * NANOS,
+                "max_age": 0,
+                "max_bytes": -1,
+                "max_msgs": -1,
+                "max_consumers": -1,
+                "max_msg_size": -1,
+                "retention": "limits",
+            },
+        )
+
+    def bucket_get(self, bucket: str, key: str) -> Entry | None:
+        try:
+            found = self.api(
+                f"STREAM.MSG.GET.KV_{bucket}", {"last_by_subj": f"$KV.{bucket}.{key}"}
+            )["message"]
+        except ApiError as error:
+            if "no message found" in str(error):
+                return None
+            raise
+        return Entry(base64.b64decode(found.get("data", "")), int(found["seq"]))
+
+    def bucket_put(self, bucket: str, key: str, value: bytes, revision: int) -> int | None:
+        """Replaces what stands at `revision` (0: nothing); None when another writer was faster."""
+        header = f"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {revision}\r\n\r\n".encode()
+        answer = msgspec.json.decode(self.request(f"$KV.{bucket}.{key}", value, header).data)
+        error = answer.get("error")
+        if error is None:
+            return int(answer["seq"])
+        if error.get("err_code") == WRONG_LAST_SEQUENCE:
+            return None
+        text = f"bucket {bucket}: {error.get('description')} ({error.get('err_code')})"
+        raise ApiError(text, error.get("err_code", 0))
+
+
+def api_prefix(options: ConnectionOptions) -> str:
+    if options.js_domain:
+        return f"$JS.{options.js_domain}.API"
+    return options.api_prefix.rstrip(".") or "$JS.API"
+
+
+def _info(answer: dict[str, Any]) -> StreamInfo:
+    return StreamInfo(
+        config=msgspec.convert(answer["config"], StreamConfig),
+        state=msgspec.convert(answer["state"], StreamState),
+        created=nanos_of(answer["created"]),
+        raw=answer,
+    )
