@@ -182,12 +182,13 @@ class Connection:
         """Bytes that whoever parsed them has no use for: what comes next is read from there."""
         self._buffer[:0] = data
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
+        """Receives more, for those who look at it in whole operations."""
         self._buffer += self._memory[: self.receive_into(self._memory)]
 
     def _take(self, size: int) -> bytes:
         while len(self._buffer) < size:
-            self._fill()
+            self.fill()
         data = bytes(self._buffer[:size])
         del self._buffer[:size]
         return data
@@ -197,7 +198,7 @@ class Connection:
         searched = 0
         while (end := self._buffer.find(b"\r\n", searched)) < 0:
             searched = max(len(self._buffer) - 1, 0)
-            self._fill()
+            self.fill()
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 2]
         return line

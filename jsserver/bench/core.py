@@ -38,7 +38,7 @@ def subscribe(worker: Worker) -> int:
     worker.start_together()
     # The control line of each message ends this way, whatever its subject.
     mark = f" {sid} {options.size}\r\n".encode()
-    connection.pending = connection.receive()
+    connection.give_back(connection.receive())
     worker.started = time.monotonic()
     return connection.count_until(mark, worker.messages)
 
