@@ -17,7 +17,8 @@ RECEIVE_BYTES = 1 << 20
 TIMEOUT_S = 60.0
 PORT_DEFAULT = 4222
 
-_CONTROL_LINE = re.compile(rb"(H?)MSG (\S+) (\S+) (?:(\S+) )?(?:(\d+) )?(\d+)$")
+_MSG = re.compile(rb"MSG (\S+) (\d+) (?:(\S+) )?()(\d+)")
+_HMSG = re.compile(rb"HMSG (\S+) (\d+) (?:(\S+) )?(\d+) (\d+)")
 _STATUS = re.compile(rb"NATS/\d\.\d +(\d{3}) *([^\r\n]*)")
 
 
@@ -215,14 +216,13 @@ class Connection:
                 raise Refused(f"{self.url} said: {line[5:].decode(errors='replace')}")
             elif line.startswith(b"INFO "):
                 self.info = json.loads(line[5:])
-            elif found := _CONTROL_LINE.match(line):
-                total = int(found[6])
-                head = int(found[5] or 0) if found[1] else 0
+            elif found := _MSG.fullmatch(line) or _HMSG.fullmatch(line):
+                total, head = int(found[5]), int(found[4] or 0)
                 body = self._take(total + 2)
                 return Message(
-                    found[2].decode(errors="surrogateescape"),
-                    int(found[3]),
-                    (found[4] or b"").decode(errors="surrogateescape"),
+                    found[1].decode(errors="surrogateescape"),
+                    int(found[2]),
+                    (found[3] or b"").decode(errors="surrogateescape"),
                     body[:head],
                     body[head:total],
                 )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _SECTION = re.compile(r"-{3,}BEGIN ([A-Z ]+)-{3,}\s*\n(.*?)\n\s*-{3,}END", re.DOTALL)
-_SEED_PREFIX = 18 << 3
+_SEED, _USER = 18 << 3, 20 << 3
+"""What the first bytes of a user's seed say: the letters S and U in base 32."""
 _SEED_BYTES = 2 + 32 + 2
 """Two bytes of prefix, the Ed25519 seed, a CRC-16."""
 
@@ -107,12 +108,12 @@ def sign(seed: str, message: bytes) -> tuple[str, str]:
         raw = base64.b32decode(seed + "=" * (-len(seed) % 8))
     except binascii.Error:
         raise CredentialsError("the nkey seed is no base32 text") from None
-    if len(raw) != _SEED_BYTES or raw[0] & 0xF8 != _SEED_PREFIX:
+    kind = ((raw[0] & 7) << 5) | (raw[1] >> 3) if len(raw) == _SEED_BYTES else 0
+    if kind != _USER or raw[0] & 0xF8 != _SEED:
         raise CredentialsError("the nkey seed is not one of a user (SU...)")
     if binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
         raise CredentialsError("the nkey seed's checksum is wrong: a character was mistyped")
     key = Ed25519PrivateKey.from_private_bytes(raw[2:-2])
-    kind = ((raw[0] & 7) << 5) | (raw[1] >> 3)
     public = bytes([kind]) + key.public_key().public_bytes_raw()
     public += binascii.crc_hqx(public, 0).to_bytes(2, "little")
     signature = base64.urlsafe_b64encode(key.sign(message)).decode().rstrip("=")
