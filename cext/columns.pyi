@@ -1,6 +1,7 @@
 """Arrow columns of messages: filled from servers' replies and block files, and read back into publishes."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 COLUMNS: dict[str, int]
 """The columns that `Rows` can fill."""
@@ -44,3 +45,58 @@ class Rows:
         entries, number of values, offsets of rows, offsets of names, names, offsets of entries' values
         (None for "array"), offsets of values, values.
         """
+
+class ReplyError(Exception):
+    """What came is not what a server sends; the text says what is wrong, and shows its start."""
+
+class Answer(NamedTuple):
+    """How far an answer is."""
+
+    messages: int
+    """That came, wanted or not."""
+    bytes: int
+    """Of their subjects, headers and payloads."""
+    seen: int
+    """The last sequence that came; 0: none."""
+    pending: int
+    """Messages behind that one, as the server said last."""
+    unused: int
+    """Messages that a pull request asked for and did not get."""
+    status: int
+    """The code of the header that ended the answer; 0: it is under way."""
+    text: str
+    """The status in the server's words."""
+
+class Replies:
+    """What a server sends, parsed into rows: `recv_into` it, then `feed` the size.
+
+    Takes the answers to batched direct gets, with `deliveries` what a consumer delivers, with
+    `headers_only` without the header that such a consumer adds. Rows of subjects that none of
+    `filters` matches are left out. An answer is told by its subscription (`sid`).
+    """
+
+    def __init__(
+        self, *, deliveries: bool = False, headers_only: bool = False, filters: Iterable[str] = ()
+    ) -> None: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    @property
+    def full(self) -> bool:
+        """The next message finds no room, or comes behind a status nobody has cleared yet: take
+        the rows or clear it, then feed(0)."""
+
+    def expect(self, slot: int, sid: int, rows: Rows, after: int, last: int) -> None:
+        """What comes for `sid` fills `rows` where after < seq <= last. Two slots, 0 and 1."""
+
+    def ends_before(self, slot: int, seq: int) -> int:
+        """No more rows of `slot` from `seq` on, or from behind what came already; from where."""
+
+    def answer(self, slot: int) -> Answer: ...
+    def clear_status(self, slot: int) -> None: ...
+    def take_pings(self) -> int:
+        """PINGs that came and want a PONG each."""
+
+    def take_refusal(self) -> str:
+        """The text of an -ERR that came, or nothing."""
+
+    def feed(self, size: int) -> None:
+        """`size` bytes were received. ReplyError, MemoryError."""
