@@ -1,7 +1,7 @@
 """Arrow columns of messages: filled from servers' replies and block files, and read back into publishes."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, UINT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
@@ -28,3 +28,4 @@ cdef extern from "<string.h>" nogil:
 include "columns/headers.pxi"
 include "columns/rows.pxi"
 include "columns/replies.pxi"
+include "columns/archived.pxi"
