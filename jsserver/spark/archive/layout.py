@@ -1,7 +1,7 @@
 """Where an archive lies: a folder of any file system that pyarrow reaches, and the names below it.
 
-    <root>/stream=ORDERS/date=2026-11-21/ORDERS-<first, 20 digits>-<last, 20 digits>.parquet
-    <root>/stream=ORDERS/_manifest/<number, 8 digits>.json
+<root>/stream=ORDERS/date=2026-11-21/ORDERS-<first, 20 digits>-<last, 20 digits>.parquet
+<root>/stream=ORDERS/_manifest/<number, 8 digits>.json
 """
 
 import datetime

@@ -98,10 +98,11 @@ class Archive(msgspec.Struct, frozen=True):
             at = file.last + 1
         if at <= self.last:
             found.append((at, self.last))
-        return _joined(found)
+        return joined(found)
 
 
-def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Runs in order, those that touch as one."""
     out: list[tuple[int, int]] = []
     for first, last in runs:
         if out and out[-1][1] + 1 == first:

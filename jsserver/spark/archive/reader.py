@@ -47,7 +47,9 @@ def overlapping(archive: Archive, first: int, last: int) -> Sequence[FileEntry]:
     return files[start:end]
 
 
-def splits(archive: Archive, root: str, first: int, last: int, split_bytes: int) -> list[ArchiveSplit]:
+def splits(
+    archive: Archive, root: str, first: int, last: int, split_bytes: int
+) -> list[ArchiveSplit]:
     """Cuts first to last at the files' bounds into parts of about `split_bytes` of messages."""
     found: list[ArchiveSplit] = []
     held = 0
@@ -220,5 +222,3 @@ def check_file(place: Place, file: FileEntry) -> str:
     if found.hexdigest() != file.sha256:
         return "has other bytes than were written (SHA-256 differs)"
     return ""
-
-

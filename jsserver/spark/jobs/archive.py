@@ -21,7 +21,15 @@ from jsserver.spark.jetstream import JetStream, StreamInfo, rfc3339
 from jsserver.spark.jobs import command
 from jsserver.spark.jobs.progress import Progress, amount
 from jsserver.spark.jobs.runner import Runner, running
-from jsserver.spark.options import ConnectionOptions, SourceOptions, count, option, seconds, size, text
+from jsserver.spark.options import (
+    ConnectionOptions,
+    SourceOptions,
+    count,
+    option,
+    seconds,
+    size,
+    text,
+)
 
 TEXT = """\
 Archives a stream as Parquet files below ROOT (a folder, or a URI such as s3://bucket/folder).

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import datetime
 import json
 import re
 import signal
@@ -102,6 +103,14 @@ def natural(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
     return int(text)
+
+
+def day(text: str) -> str:
+    """A day, YYYY-MM-DD."""
+    try:
+        return datetime.date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no day such as 2026-11-21") from None
 
 
 def read_options(kind: type[_T], given: argparse.Namespace, what: str) -> _T:

@@ -108,9 +108,7 @@ class Processes:
 
     def map(self, function: Callable[[In], Out], parts: Iterable[In]) -> Iterator[Out]:
         attempt = _Attempt(function)
-        return _in_order(
-            lambda part: self._pool.submit(attempt, part), parts, AHEAD * self.workers
-        )
+        return _in_order(lambda part: self._pool.submit(attempt, part), parts, AHEAD * self.workers)
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -189,7 +187,9 @@ def session_of(master: str) -> Any:
         session = builder.getOrCreate()
     except Exception as error:
         first = str(error).strip().partition("\n")[0]
-        raise NatsError(f"Spark did not start (option --master {master or 'not given'}): {first}") from error
+        raise NatsError(
+            f"Spark did not start (option --master {master or 'not given'}): {first}"
+        ) from error
     session.sparkContext.setLogLevel("WARN")
     return session
 
