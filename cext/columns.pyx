@@ -1,8 +1,11 @@
 """Arrow columns of messages: filled from servers' replies and block files, and read back into publishes."""
 
-from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, UINT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport (
+    INT32_MAX, INT64_MAX, INT64_MIN, UINT32_MAX, UINT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
+)
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
 from collections import namedtuple
@@ -13,6 +16,7 @@ from jsserver.cext.bytes cimport (
     Tokens,
     bytes_add,
     bytes_free,
+    bytes_reserve,
     header_get,
     span,
     span_of,
@@ -28,4 +32,7 @@ cdef extern from "<string.h>" nogil:
 include "columns/headers.pxi"
 include "columns/rows.pxi"
 include "columns/replies.pxi"
+include "columns/publish.pxi"
+include "columns/acks.pxi"
+include "columns/outbox.pxi"
 include "columns/archived.pxi"

@@ -1,13 +1,13 @@
 # Rows of an archive's record batches, poured into a batch in the making: whatever its columns are, and filtered on the way.
 
-cdef struct Texts:
+cdef struct Values:
     # A column of variable length: borrowed Arrow buffers.
     const int32_t* at           # n + 1 offsets
     const uint8_t* p
     size_t n_bytes
 
 
-cdef inline bint text_of(const Texts* t, Py_ssize_t i, Span* out) noexcept nogil:
+cdef inline bint value_of(const Values* t, Py_ssize_t i, Span* out) noexcept nogil:
     """The value of row i; False where the offsets lead out of the buffer."""
     cdef int32_t start = t.at[i], end = t.at[i + 1]
     if start < 0 or end < start or <size_t> end > t.n_bytes:
@@ -25,9 +25,9 @@ cdef class Archived:
     cdef Py_ssize_t n
     cdef Py_ssize_t next
     cdef Py_ssize_t offset      # of the validity bits
-    cdef Texts subjects
-    cdef Texts headers
-    cdef Texts datas
+    cdef Values subjects
+    cdef Values headers
+    cdef Values datas
     cdef const int64_t* seqs
     cdef const int64_t* micros
     cdef const int32_t* nanos
@@ -47,10 +47,10 @@ cdef class Archived:
         self.last = last
         self.since = since
         self.until = until
-        self.texts(&self.subjects, subject, n)
-        self.texts(&self.datas, data, n)
+        self.values(&self.subjects, subject, n)
+        self.values(&self.datas, data, n)
         self.offset = headers[0]
-        self.texts(&self.headers, headers, n)
+        self.values(&self.headers, headers, n)
         if headers[1] is not None:
             self.valid = self.view(headers[1], (self.offset + n + 7) // 8)
         self.seqs = <const int64_t*> self.view(seq[1], (seq[0] + n) * 8) + <Py_ssize_t> seq[0]
@@ -79,7 +79,7 @@ cdef class Archived:
         self.held.append(seen)
         return &seen[0]
 
-    cdef int texts(self, Texts* out, parts, Py_ssize_t n) except -1:
+    cdef int values(self, Values* out, parts, Py_ssize_t n) except -1:
         cdef Py_ssize_t offset = parts[0]
         cdef Py_ssize_t size = len(parts[3]) if parts[3] is not None else 0
         out.at = <const int32_t*> self.view(parts[2], (offset + n + 1) * 4) + offset
@@ -106,9 +106,9 @@ cdef class Archived:
             if rows_full(r):
                 return 0
             i = self.next
-            if not text_of(&self.subjects, i, &subject) or not text_of(&self.datas, i, &data):
+            if not value_of(&self.subjects, i, &subject) or not value_of(&self.datas, i, &data):
                 return -2
-            if not text_of(&self.headers, i, &header):
+            if not value_of(&self.headers, i, &header):
                 return -2
             bit = self.offset + i
             if self.valid != NULL and not self.valid[bit >> 3] >> (bit & 7) & 1:
