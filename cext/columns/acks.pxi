@@ -14,7 +14,7 @@ cdef enum:
     UNPARSED_BYTES = 128 << 20  # above any max_payload
 
 
-cdef struct Slot:
+cdef struct AckSlot:
     uint64_t at                 # in the ring
     uint32_t size
     int state
@@ -22,7 +22,7 @@ cdef struct Slot:
 
 
 cdef struct Window:
-    Slot* slots                 # of row n: n % max_rows
+    AckSlot* slots                 # of row n: n % max_rows
     uint32_t max_rows
     uint8_t* ring
     uint64_t capacity
@@ -43,7 +43,7 @@ cdef struct Window:
     Bytes rest                  # received and not parsed yet
 
 
-cdef inline Slot* slot_of(Window* w, uint64_t n) noexcept nogil:
+cdef inline AckSlot* slot_of(Window* w, uint64_t n) noexcept nogil:
     return &w.slots[n % w.max_rows]
 
 
@@ -76,7 +76,7 @@ cdef uint8_t* window_room(Window* w, uint64_t size) noexcept nogil:
 
 cdef void window_take(Window* w, uint8_t* at, uint64_t size) noexcept nogil:
     """The frame that was written where window_room said is the next row's."""
-    cdef Slot* slot = slot_of(w, w.next)
+    cdef AckSlot* slot = slot_of(w, w.next)
     slot.at = <uint64_t> (at - w.ring)
     slot.size = <uint32_t> size
     slot.state = SLOT_NEW
@@ -89,7 +89,7 @@ cdef void window_take(Window* w, uint8_t* at, uint64_t size) noexcept nogil:
 cdef uint64_t window_to_send(Window* w, uint64_t limit, uint64_t* at) noexcept nogil:
     """How many bytes of frames, one behind the other from `at` on, are to be sent."""
     cdef uint64_t n, size
-    cdef Slot* slot
+    cdef AckSlot* slot
     if w.part == 0:
         while w.unsent < w.next and slot_of(w, w.unsent).state != SLOT_NEW:
             w.unsent += 1
@@ -111,7 +111,7 @@ cdef uint64_t window_to_send(Window* w, uint64_t limit, uint64_t* at) noexcept n
 
 cdef void window_sent(Window* w, uint64_t size, int64_t now) noexcept nogil:
     """That many of them are gone."""
-    cdef Slot* slot
+    cdef AckSlot* slot
     while size:
         slot = slot_of(w, w.unsent)
         if size < slot.size - w.part:
@@ -128,7 +128,7 @@ cdef void window_sent(Window* w, uint64_t size, int64_t now) noexcept nogil:
 cdef uint64_t window_again(Window* w, int state, int64_t before) noexcept nogil:
     """Rows of that state that were sent by then are to be sent again; how many."""
     cdef uint64_t n, found = 0
-    cdef Slot* slot
+    cdef AckSlot* slot
     for n in range(w.base, w.unsent):
         slot = slot_of(w, n)
         if slot.state == state and slot.sent_at <= before:
@@ -241,7 +241,7 @@ cdef int refused(Window* w, uint64_t n, Span said) noexcept nogil:
 cdef int answered(Window* w, uint64_t n, Span header, Span data) noexcept nogil:
     """One message to a row's reply subject; one to a row that is done already says nothing new."""
     cdef PubAck ack
-    cdef Slot* slot
+    cdef AckSlot* slot
     if n < w.base or n >= w.next:
         return 0
     slot = slot_of(w, n)
@@ -272,7 +272,7 @@ cdef bint number_read(Span word, uint64_t* out) noexcept nogil:
     return True
 
 
-cdef int words_of(Span line, Span* words, int most) noexcept nogil:
+cdef int line_words(Span line, Span* words, int most) noexcept nogil:
     """Splits a control line at its blanks; how many words, more than `most` is one more."""
     cdef uint32_t i = 0, start
     cdef int n = 0
@@ -295,7 +295,7 @@ cdef int64_t message_read(Window* w, Span inbox, Span line, Span behind) noexcep
     cdef Span words[6]
     cdef uint64_t head = 0, total = 0, row = 0
     cdef bint with_head = line.p[0] == c'H'
-    cdef int n = words_of(line, words, 6)
+    cdef int n = line_words(line, words, 6)
     if not 4 <= n - with_head <= 5 or not number_read(words[n - 1], &total) or total > UNPARSED_BYTES:
         return -1
     if with_head and (not number_read(words[n - 2], &head) or head > total):

@@ -87,7 +87,7 @@ cdef class Outbox:
         self.w.max_rows = max_rows
         self.w.max_bytes = max_bytes
         self.w.capacity = max_bytes + max_payload + FRAME_EXTRA
-        self.w.slots = <Slot*> calloc(max_rows, sizeof(Slot))
+        self.w.slots = <AckSlot*> calloc(max_rows, sizeof(AckSlot))
         self.w.ring = <uint8_t*> malloc(self.w.capacity)
         if self.w.slots == NULL or self.w.ring == NULL:
             raise MemoryError
@@ -169,7 +169,7 @@ cdef class Outbox:
 
     def subject_of(self, uint64_t n):
         cdef Span subject = span(NULL, 0)
-        cdef Slot* slot
+        cdef AckSlot* slot
         cdef const uint8_t* p
         cdef const uint8_t* stop
         if n == self.w.next:
@@ -263,7 +263,7 @@ cdef class Outbox:
 
     @property
     def first_sent_at(self):
-        cdef Slot* slot
+        cdef AckSlot* slot
         if self.w.base == self.w.next:
             return 0
         slot = slot_of(&self.w, self.w.base)
