@@ -40,7 +40,7 @@ class Publisher:
     `id_prefix`: row n gets the message id <id_prefix><n>, n counted from 0 over all batches.
     `subject`: of rows whose column `subject` is null or missing. `left_out`: names of headers that
     the rows bring and that are not sent. Headers that columns or options stand for are never taken
-    from the rows' own.
+    from the rows' own, unless they are to stay `exact`.
 
     PublishError, or another NatsError, ends the publisher's use.
     """
@@ -53,6 +53,7 @@ class Publisher:
         id_prefix: str | None = None,
         subject: str = "",
         left_out: Sequence[str] = (),
+        exact: bool = False,
     ) -> None:
         self._options = options
         self._name = name
@@ -65,7 +66,8 @@ class Publisher:
         self._memory = memoryview(bytearray(RECEIVE_BYTES))
         self._connection = self._connected()
         hidden = [name.encode() for name in left_out]
-        hidden += [name for name in outgoing.ADDED.values() if name not in hidden]
+        if not exact:
+            hidden += [name for name in outgoing.ADDED.values() if name not in hidden]
         self._out = Outbox(
             f"{self._inbox}.".encode(),
             options.max_inflight,
