@@ -16,7 +16,7 @@ cdef enum:
 
 cdef enum:
     ADDED_MAX = 8
-    LEFT_OUT_MAX = 16
+    LEFT_OUT_MAX = 32
     CONTROL_LINE_MAX = 4096     # the server's max_control_line when nothing else is configured
     U64_DIGITS_MAX = 20
 

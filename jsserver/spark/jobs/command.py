@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from jsserver.spark.errors import NatsError
+from jsserver.spark.errors import NatsError, OptionError
+from jsserver.spark.jetstream import nanos_of
 from jsserver.spark.jobs.progress import Progress
 from jsserver.spark.options import Options
 
@@ -44,6 +45,13 @@ HELP = {
     "jsDomain": "JetStream's domain",
     "apiPrefix": "prefix of JetStream's API",
     "stream": "the stream's name",
+    "replayMode": "fast, or original: at the pace the messages once came",
+    "filterSubjects": "only these, with commas between them; * and > are wildcards",
+    "startingTimestamp": "only messages from this time on, such as 2026-11-21T12:00:00Z",
+    "endingTimestamp": "only messages up to this time",
+    "maxInflight": "so many messages may wait for their acks",
+    "maxInflightBytes": "so many bytes may",
+    "ackTimeout": "how long an ack may take, such as 10s",
     "flushRows": "a file is full with so many rows",
     "flushBytes": "a file is full with so many bytes of messages, such as 128MiB",
     "flushInterval": "with --follow: what came is written after so long, such as 5m",
@@ -111,6 +119,18 @@ def day(text: str) -> str:
         return datetime.date.fromisoformat(text).isoformat()
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no day such as 2026-11-21") from None
+
+
+def time_of(name: str, text: str, otherwise: int) -> int:
+    """Nanoseconds since 1970 of an option: an RFC 3339 time. OptionError."""
+    if not text:
+        return otherwise
+    try:
+        return nanos_of(text)
+    except ValueError:
+        raise OptionError(
+            f"option {name!r} is {text!r}: must be a time such as 2026-11-21T12:00:00Z"
+        ) from None
 
 
 def read_options(kind: type[_T], given: argparse.Namespace, what: str) -> _T:
