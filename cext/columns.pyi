@@ -104,14 +104,6 @@ class Replies:
     def feed(self, size: int) -> None:
         """`size` bytes were received. ReplyError, MemoryError."""
 
-class Archived:
-    """Rows of a record batch with the columns of an archive, to be poured into `Rows`.
-
-    `n` rows. Variable columns: (offset, validity bits or None, offsets, bytes or None), Arrow's
-    buffers; seq, timestamp (int64), ts_nanos (int32): (offset, values). Only rows with first <= seq
-    <= last, since <= time in ns <= until and a subject that one of `patterns` matches (none: all)
-    are poured. ValueError where a buffer is too short.
-
 ROW_FAULTS: dict[int, str]
 """What `Outbox.fill` returns, in words that follow a row's number."""
 
@@ -125,22 +117,6 @@ class Offsets:
     def __init__(
         self,
         n: int,
-        subject: tuple[Any, ...],
-        headers: tuple[Any, ...],
-        data: tuple[Any, ...],
-        seq: tuple[Any, ...],
-        timestamp: tuple[Any, ...],
-        ts_nanos: tuple[Any, ...],
-        *,
-        patterns: Iterable[str] = (),
-        first: int = 0,
-        last: int = ...,
-        since: int = ...,
-        until: int = ...,
-    ) -> None: ...
-    def pour(self, rows: Rows) -> bool:
-        """True when all rows were poured; False when `rows` is full: take them and go on."""
-
         at: int,
         wide: bool,
         valid: ReadableBuffer | None,
@@ -256,3 +232,31 @@ class Outbox:
     def duplicates(self) -> int: ...
     @property
     def last_seq(self) -> int: ...
+
+class Archived:
+    """Rows of a record batch with the columns of an archive, to be poured into `Rows`.
+
+    `n` rows. Variable columns: (offset, validity bits or None, offsets, bytes or None), Arrow's
+    buffers; seq, timestamp (int64), ts_nanos (int32): (offset, values). Only rows with first <= seq
+    <= last, since <= time in ns <= until and a subject that one of `patterns` matches (none: all)
+    are poured. ValueError where a buffer is too short.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        subject: tuple[Any, ...],
+        headers: tuple[Any, ...],
+        data: tuple[Any, ...],
+        seq: tuple[Any, ...],
+        timestamp: tuple[Any, ...],
+        ts_nanos: tuple[Any, ...],
+        *,
+        patterns: Iterable[str] = (),
+        first: int = 0,
+        last: int = ...,
+        since: int = ...,
+        until: int = ...,
+    ) -> None: ...
+    def pour(self, rows: Rows) -> bool:
+        """True when all rows were poured; False when `rows` is full: take them and go on."""
