@@ -190,4 +190,5 @@ def draft_name(stream: str, run: str, first: int) -> str:
 
 def streams_in(place: Place) -> list[str]:
     """The streams that are archived there."""
-    return [name[7:] for name in place.folders() if name.startswith("stream=")]
+    found = [name[7:] for name in place.folders() if name.startswith("stream=")]
+    return [name for name in found if any(map(entry_number, place.names(manifest_of(name))))]
