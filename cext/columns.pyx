@@ -1,11 +1,38 @@
 """Arrow columns of messages: filled from servers' replies and block files, and read back into publishes."""
 
-from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free
-from libc.string cimport memchr, memcmp, memset
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport (
+    INT32_MAX, INT64_MAX, INT64_MIN, UINT32_MAX, UINT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
+)
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
-from jsserver.cext.bytes cimport Bytes, Span, bytes_add, bytes_free, span, span_of
+from collections import namedtuple
+
+from jsserver.cext.bytes cimport (
+    Bytes,
+    Span,
+    Tokens,
+    bytes_add,
+    bytes_free,
+    bytes_reserve,
+    header_get,
+    span,
+    span_of,
+    span_starts,
+    subject_matches,
+    tokens_cut,
+    tokens_of,
+)
+
+cdef extern from "<string.h>" nogil:
+    void* memrchr(const void* p, int c, size_t n)
 
 include "columns/headers.pxi"
 include "columns/rows.pxi"
+include "columns/replies.pxi"
+include "columns/publish.pxi"
+include "columns/acks.pxi"
+include "columns/outbox.pxi"
+include "columns/archived.pxi"

@@ -20,6 +20,8 @@ from jsserver.spark.errors import NatsError
 from jsserver.spark.options import ConnectionOptions
 
 NO_SUCH_STREAM = 10059
+NOT_FOUND = 10037
+"""No message found."""
 WRONG_LAST_SEQUENCE = 10071
 NANOS = 1_000_000_000
 
@@ -36,6 +38,10 @@ class ApiError(NatsError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class Unreachable(NatsError):
+    """The server could not be reached or did not answer: asking again later may go well."""
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -102,7 +108,7 @@ def rfc3339(nanos: int) -> str:
 
 
 def connect(options: ConnectionOptions, name: str) -> Connection:
-    """A connection as the options say; `name` is shown by the server. NatsError."""
+    """A connection as the options say; `name` is shown by the server. Unreachable."""
     try:
         return Connection(
             options.servers,
@@ -118,7 +124,7 @@ def connect(options: ConnectionOptions, name: str) -> Connection:
             timeout=options.request_timeout,
         )
     except (ConnectionFailed, CredentialsError) as error:
-        raise NatsError(f"{error}{_advice(str(error))}") from None
+        raise Unreachable(f"{error}{_advice(str(error))}") from None
 
 
 def _credentials(options: ConnectionOptions) -> Credentials:
@@ -166,7 +172,7 @@ class JetStream:
             advice = ""
             if "nobody answers" in str(error):
                 advice = " (is JetStream on? see the options jsDomain and apiPrefix)"
-            raise NatsError(f"{error}{advice}") from None
+            raise Unreachable(f"{error}{advice}") from None
 
     def api(self, verb: str, body: object = None) -> dict[str, Any]:
         """One API request, `verb` without the prefix; ApiError when it is refused."""

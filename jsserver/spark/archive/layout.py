@@ -1,0 +1,193 @@
+"""Where an archive lies: a folder of any file system that pyarrow reaches, and the names below it.
+
+<root>/stream=ORDERS/date=2026-11-21/ORDERS-<first, 20 digits>-<last, 20 digits>.parquet
+<root>/stream=ORDERS/_manifest/<number, 8 digits>.json
+"""
+
+import datetime
+import os
+import re
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs
+
+from jsserver.spark.errors import NatsError, OptionError
+
+MANIFEST = "_manifest"
+TEMPORARY = "_temporary"
+"""Unfinished files lie here; Spark's readers pass over names that start with an underscore."""
+
+_ENTRY = re.compile(r"(\d{8,})\.json")
+_NAME = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]+")
+
+
+class Place:
+    """A folder, given as a path or a URI (file, s3, gs, hdfs); travels to tasks. OptionError."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self._files, self._root = _file_system(uri)
+        self.local = isinstance(self._files, pyarrow.fs.LocalFileSystem)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Place, (self.uri,)
+
+    def path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def make_folder(self, name: str) -> None:
+        with _named(self, name):
+            self._files.create_dir(self.path(name), recursive=True)
+
+    def names(self, folder: str, *, deep: bool = False) -> list[str]:
+        """The files below a folder, relative to this place, in order; none where it is not there."""
+        chosen = pyarrow.fs.FileSelector(self.path(folder), allow_not_found=True, recursive=deep)
+        with _named(self, folder):
+            found = self._files.get_file_info(chosen)
+        cut = len(self._root) + 1
+        kind = pyarrow.fs.FileType.File
+        return sorted(info.path[cut:] for info in found if info.type == kind)
+
+    def folders(self) -> list[str]:
+        """The folders in this place."""
+        chosen = pyarrow.fs.FileSelector(self._root, allow_not_found=True)
+        with _named(self, ""):
+            found = self._files.get_file_info(chosen)
+        kind = pyarrow.fs.FileType.Directory
+        return sorted(info.base_name for info in found if info.type == kind)
+
+    def size(self, name: str) -> int | None:
+        """Bytes of a file; None where there is none."""
+        with _named(self, name):
+            info = self._files.get_file_info(self.path(name))
+        return int(info.size) if info.type == pyarrow.fs.FileType.File else None
+
+    def age(self, name: str) -> float:
+        """Seconds since a file was written; 0 where nobody knows."""
+        with _named(self, name):
+            info = self._files.get_file_info(self.path(name))
+        if info.mtime is None:
+            return 0.0
+        now = datetime.datetime.now(datetime.UTC)
+        return float((now - info.mtime).total_seconds())
+
+    def read(self, name: str) -> bytes:
+        """A small file whole. FileNotFoundError."""
+        with _named(self, name), self._files.open_input_stream(self.path(name)) as file:
+            return bytes(file.read())
+
+    def open(self, name: str) -> pa.NativeFile:
+        """A file at random positions. FileNotFoundError."""
+        with _named(self, name):
+            return self._files.open_input_file(self.path(name))
+
+    def create(self, name: str) -> pa.NativeFile:
+        """A file to be written from its beginning; its folder must be there."""
+        with _named(self, name):
+            return self._files.open_output_stream(self.path(name))
+
+    def move(self, name: str, to: str) -> None:
+        """Gives a file its name, in place of one that has it."""
+        with _named(self, name):
+            if not self.local:  # not every store replaces
+                self.remove(to)
+            self._files.move(self.path(name), self.path(to))
+
+    def remove(self, name: str) -> None:
+        """Removes a file, if it is there."""
+        with _named(self, name):
+            if self._files.get_file_info(self.path(name)).type == pyarrow.fs.FileType.File:
+                self._files.delete_file(self.path(name))
+
+    def remove_folder(self, name: str) -> None:
+        """Removes a folder and what is in it, if it is there."""
+        with _named(self, name):
+            kind = self._files.get_file_info(self.path(name)).type
+            if kind == pyarrow.fs.FileType.Directory:
+                self._files.delete_dir(self.path(name))
+
+    def sync(self, name: str) -> None:
+        """Makes a file and its name durable, where that is ours to do: on a local disk."""
+        if not self.local:
+            return
+        for path in (self.path(name), os.path.dirname(self.path(name))):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def _file_system(uri: str) -> tuple[pyarrow.fs.FileSystem, str]:
+    if not uri:
+        raise OptionError("the archive's root is missing: a folder or a URI such as s3://bucket/x")
+    try:
+        if "://" not in uri:
+            return pyarrow.fs.LocalFileSystem(), os.path.abspath(uri).rstrip("/")
+        found = pyarrow.fs.FileSystem.from_uri(uri)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise OptionError(f"the archive's root {uri!r} cannot be used: {error}") from None
+    return found[0], found[1].rstrip("/")
+
+
+class _named:
+    """Turns what a file system says into a line with the place in it."""
+
+    def __init__(self, place: Place, name: str) -> None:
+        self._what = f"{place.uri}/{name}" if name else place.uri
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, FileNotFoundError | NatsError):
+            return
+        if isinstance(error, OSError | pa.ArrowException):
+            raise NatsError(f"{self._what}: {error}") from None
+
+
+def check_name(stream: str) -> str:
+    """The name, where it can be a folder's. OptionError."""
+    if not _NAME.fullmatch(stream):
+        raise OptionError(f"{stream!r} is no stream's name")
+    return stream
+
+
+def folder_of(stream: str) -> str:
+    return f"stream={stream}"
+
+
+def manifest_of(stream: str) -> str:
+    return f"{folder_of(stream)}/{MANIFEST}"
+
+
+def entry_name(stream: str, number: int) -> str:
+    return f"{manifest_of(stream)}/{number:08d}.json"
+
+
+def entry_number(name: str) -> int | None:
+    """The number in an entry's name, None for other files."""
+    found = _ENTRY.fullmatch(name.rpartition("/")[2])
+    return int(found[1]) if found else None
+
+
+def date_of(nanos: int) -> str:
+    """The day of a time in ns since 1970, in UTC."""
+    day = datetime.date(1970, 1, 1) + datetime.timedelta(days=nanos // 86_400_000_000_000)
+    return day.isoformat()
+
+
+def file_name(stream: str, date: str, first: int, last: int) -> str:
+    """Relative to the archive's root; first to last is what the file covers, gaps included."""
+    return f"{folder_of(stream)}/date={date}/{stream}-{first:020d}-{last:020d}.parquet"
+
+
+def draft_name(stream: str, run: str, first: int) -> str:
+    """Where a run writes the file that will cover `first` and more."""
+    return f"{folder_of(stream)}/{TEMPORARY}/{run}/{first:020d}.parquet"
+
+
+def streams_in(place: Place) -> list[str]:
+    """The streams that are archived there."""
+    return [name[7:] for name in place.folders() if name.startswith("stream=")]

@@ -1,0 +1,274 @@
+"""What an archive holds: entries that are only ever added, each the commit of one step.
+
+An entry `add` names new files; an entry `all` (compact, expire) names every file and stands for all
+before it. Readers go back from the newest to the last `all`; what no entry names is not there.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from jsserver import __version__
+from jsserver.spark.archive import layout
+from jsserver.spark.archive.layout import Place
+from jsserver.spark.errors import NatsError
+from jsserver.spark.jetstream import nanos_of, rfc3339
+
+VERSION = 1
+GAPS_MAX = 1000
+"""Runs of gaps that a file's entry lists; where there are more it only counts them."""
+
+
+class ArchiveError(NatsError):
+    """An archive is not what its manifest says, or another writer is at work on it."""
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """One file: `first` to `last` is what it covers, gaps included; times are ns since 1970."""
+
+    name: str
+    """Relative to the archive's root."""
+    date: str
+    first: int
+    last: int
+    rows: int
+    bytes: int
+    """Of subjects, headers and payloads."""
+    size: int
+    """Of the file."""
+    min_time: int
+    max_time: int
+    sha256: str
+    missing: int = 0
+    """Sequences it covers and has no row for."""
+    gaps: tuple[tuple[int, int], ...] | None = ()
+    """They as runs (first, last); None where there are more than GAPS_MAX."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A step of an archive; it covers the sequences `first` to `last`."""
+
+    version: int
+    number: int
+    kind: Literal["add", "all"]
+    stream: str
+    source: str
+    """The stream's name at the server."""
+    created: str
+    """When the server made the stream, RFC 3339 with nanoseconds."""
+    first: int
+    last: int
+    files: tuple[FileEntry, ...]
+    written: str
+    by: str
+    config: dict[str, Any] = {}
+    """The stream's configuration as the server gave it."""
+
+
+class Archive(msgspec.Struct, frozen=True):
+    """One stream's archive at one moment: what its manifest adds up to."""
+
+    stream: str
+    source: str
+    created: int
+    number: int
+    first: int
+    last: int
+    """It covers first to last; a new archive covers nothing: last is first - 1."""
+    files: tuple[FileEntry, ...]
+    config: dict[str, Any]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """Known runs without a row, between files and in them."""
+        found: list[tuple[int, int]] = []
+        at = self.first
+        for file in self.files:
+            if file.first > at:
+                found.append((at, file.first - 1))
+            found += file.gaps or ()
+            at = file.last + 1
+        if at <= self.last:
+            found.append((at, self.last))
+        return joined(found)
+
+
+def joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Runs in order, those that touch as one."""
+    out: list[tuple[int, int]] = []
+    for first, last in runs:
+        if out and out[-1][1] + 1 == first:
+            out[-1] = (out[-1][0], last)
+        else:
+            out.append((first, last))
+    return out
+
+
+def load(place: Place, stream: str) -> Archive | None:
+    """The archive of a stream, None where there is none yet. ArchiveError."""
+    layout.check_name(stream)
+    names = place.names(layout.manifest_of(stream))
+    numbers = sorted(n for n in map(layout.entry_number, names) if n is not None)
+    entries: list[Entry] = []
+    while numbers and not (entries and entries[-1].kind == "all"):
+        number = numbers.pop()
+        if entries and number != entries[-1].number - 1:
+            break
+        entries.append(_read(place, stream, number))
+    if not entries:
+        return None
+    if entries[-1].kind != "all" and entries[-1].number != 1:
+        missing = layout.entry_name(stream, entries[-1].number - 1)
+        raise ArchiveError(f"{place.uri}: the manifest's entry {missing} is missing")
+    return _folded(place, entries[::-1])
+
+
+def require(place: Place, stream: str) -> Archive:
+    """The archive of a stream; ArchiveError names those there are."""
+    found = load(place, stream)
+    if found is None:
+        others = ", ".join(layout.streams_in(place)) or "none"
+        raise ArchiveError(f"{place.uri} has no archive of stream {stream!r}; there are: {others}")
+    return found
+
+
+def _folded(place: Place, entries: list[Entry]) -> Archive:
+    files: list[FileEntry] = []
+    last = entries[0].first - 1
+    for entry in entries:
+        if entry.first != last + 1:
+            name = layout.entry_name(entry.stream, entry.number)
+            raise ArchiveError(
+                f"{place.uri}: {name} starts at sequence {entry.first}, but the entries before it"
+                f" end at {last}: two writers were at work"
+            )
+        files += entry.files
+        last = entry.last
+    newest = entries[-1]
+    return Archive(
+        stream=newest.stream,
+        source=newest.source,
+        created=nanos_of(newest.created),
+        number=newest.number,
+        first=entries[0].first,
+        last=last,
+        files=tuple(sorted(files, key=lambda file: file.first)),
+        config=newest.config,
+    )
+
+
+def _read(place: Place, stream: str, number: int) -> Entry:
+    name = layout.entry_name(stream, number)
+    try:
+        entry = msgspec.json.decode(place.read(name), type=Entry)
+    except msgspec.DecodeError as error:
+        raise ArchiveError(f"{place.uri}/{name} is no manifest entry: {error}") from None
+    if entry.version > VERSION:
+        raise ArchiveError(
+            f"{place.uri}/{name} has version {entry.version}; this jsserver knows {VERSION}"
+        )
+    if entry.number != number or entry.stream != stream:
+        raise ArchiveError(f"{place.uri}/{name} belongs to another place")
+    return entry
+
+
+def commit(
+    place: Place,
+    before: Archive,
+    kind: Literal["add", "all"],
+    files: Sequence[FileEntry],
+    first: int,
+    last: int,
+) -> Archive:
+    """Writes the entry that follows `before` and covers first to last; an `all` names every file.
+
+    ArchiveError when another writer was faster: nothing is changed then.
+    """
+    entry = Entry(
+        version=VERSION,
+        number=before.number + 1,
+        kind=kind,
+        stream=before.stream,
+        source=before.source,
+        created=rfc3339(before.created),
+        first=first,
+        last=last,
+        files=tuple(files),
+        written=rfc3339(time.time_ns()),
+        by=f"jsserver {__version__}",
+        config=before.config,
+    )
+    name = layout.entry_name(before.stream, entry.number)
+    if not _create(place, name, msgspec.json.format(msgspec.json.encode(entry), indent=1)):
+        raise ArchiveError(
+            f"{place.uri}/{name} is there already: another writer is at work on this archive;"
+            " nothing was committed, start again when it is done"
+        )
+    if kind == "all":
+        return _folded(place, [entry])
+    return msgspec.structs.replace(
+        before, number=entry.number, last=last, files=(*before.files, *entry.files)
+    )
+
+
+def _create(place: Place, name: str, body: bytes) -> bool:
+    """Writes a file that must not be there yet; False when it is.
+
+    On a local file system that is one step. Other stores offer no such step through pyarrow: there
+    two writers that commit within the same moment are not told apart.
+    """
+    if place.local:
+        draft = f"{place.path(name)}.{os.getpid()}"
+        descriptor = os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o644)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, place.path(name))
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(draft)
+        place.sync(name)
+        return True
+    if place.size(name) is not None:
+        return False
+    with place.create(name) as remote:
+        remote.write(body)
+    return True
+
+
+@contextlib.contextmanager
+def writing(place: Place, stream: str) -> Iterator[None]:
+    """Keeps other writers of this archive out for as long as the block runs. ArchiveError.
+
+    A lock of the local file system, gone with its process; on other stores only `commit` tells that
+    there is another writer.
+    """
+    layout.check_name(stream)
+    place.make_folder(layout.manifest_of(stream))
+    if not place.local:
+        yield
+        return
+    path = place.path(f"{layout.manifest_of(stream)}/lock")
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ArchiveError(
+                f"{place.uri}: another process is writing the archive of stream {stream!r};"
+                " start again when it is done"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,147 @@
+"""How far the reading of a range is, and whether what is missing in it may be missing."""
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from jsserver.spark.answers import Interrupted
+from jsserver.spark.batches import Batches
+from jsserver.spark.errors import DataLossError
+from jsserver.spark.jetstream import NOT_FOUND, ApiError, JetStream, StreamInfo
+from jsserver.spark.options import SourceOptions
+from jsserver.spark.schema import Table
+
+log = logging.getLogger(__name__)
+
+
+class Range:
+    """The sequences first to last of one stream, and the batches made of them."""
+
+    def __init__(
+        self, options: SourceOptions, table: Table, stream: str, first: int, last: int
+    ) -> None:
+        self.options = options
+        self.table = table
+        self.stream = stream
+        self.first = first
+        self.last = last
+        self.done = first - 1
+        """Everything up to here was given out, or is not there."""
+        self.filters: tuple[str, ...] = ()
+        self.info: StreamInfo
+        self._control: JetStream | None = None
+
+    def open(self, info: StreamInfo) -> None:
+        """Before each attempt: the stream as it is now. DataLossError."""
+        self.info = info
+        self.filters = needed_filters(self.options.filter_subjects, info)
+        self._judge_start(info)
+        if info.state.last_seq < self.last:
+            self._lost(
+                f"stream {self.stream!r} ends at sequence {info.state.last_seq}, but"
+                f" {self.last} was to be read"
+            )
+
+    def close(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    def batches(self) -> Batches:
+        return Batches(self.table, self.stream, self.options)
+
+    def take(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        batch = batches.take()
+        if batch.num_rows:
+            yield batch
+
+    def reached(self, seq: int) -> None:
+        self.done = max(self.done, min(seq, self.last))
+
+    # ---- what is missing -----------------------------------------------------------------------
+
+    def check_gap(self) -> None:
+        """Behind `done` sequences are missing: they were deleted singly, or retention took them."""
+        if self._compacts(self.info) or not self.options.fail_on_data_loss:
+            return
+        self._judge_start(self.control().stream_info(self.stream))
+
+    def end_or_lag(self) -> None:
+        """Whoever answered knows nothing behind `done`; Interrupted when the leader does."""
+        for subject in self.filters or (">",):
+            try:
+                found = self.control().api(
+                    f"STREAM.MSG.GET.{self.stream}", {"seq": self.done + 1, "next_by_subj": subject}
+                )
+            except ApiError as error:
+                if error.code == NOT_FOUND:
+                    continue
+                raise
+            if int(found["message"]["seq"]) <= self.last:
+                raise Interrupted(
+                    f"a replica of stream {self.stream!r} ends at sequence {self.done}, its leader"
+                    " does not"
+                )
+        self.check_gap()
+        self.done = self.last
+
+    def control(self) -> JetStream:
+        """A connection of its own: on the other one answers are under way."""
+        if self._control is None:
+            self._control = JetStream(self.options, "jsserver-spark-control")
+        return self._control
+
+    def _judge_start(self, info: StreamInfo) -> None:
+        first = info.state.first_seq
+        if first > self.done + 1 and not self._compacts(info):
+            self._lost(
+                f"stream {self.stream!r} begins at sequence {first}, but {self.done + 1} was to be"
+                " read: messages were removed by the stream's limits, by a purge or by acks"
+            )
+
+    def _lost(self, what: str) -> None:
+        if self.options.fail_on_data_loss:
+            raise DataLossError(f"{what} (failOnDataLoss=false reads what is there)")
+        log.warning("%s; reading what is there", what)
+
+    def _compacts(self, info: StreamInfo) -> bool:
+        """Whether older messages of a subject give way to newer ones, as in a bucket."""
+        return int(info.raw["config"].get("max_msgs_per_subject", -1)) > 0
+
+
+def needed_filters(filters: tuple[str, ...], info: StreamInfo) -> tuple[str, ...]:
+    """Without those that another one covers; none when they let everything through."""
+    needed = [
+        one
+        for one in dict.fromkeys(filters)
+        if not any(other != one and covers(other, one) for other in filters)
+    ]
+    subjects = info.config.subjects
+    if subjects and all(any(covers(one, subject) for one in needed) for subject in subjects):
+        sourced = info.raw["config"].get("sources") or info.raw["config"].get("mirror")
+        if not sourced:
+            return ()
+    return () if needed == [">"] else tuple(needed)
+
+
+def covers(outer: str, inner: str) -> bool:
+    """Whether every subject that `inner` matches is matched by `outer`."""
+    a, b = outer.split("."), inner.split(".")
+    for i, token in enumerate(a):
+        if token == ">":
+            return len(b) > i
+        if i == len(b) or b[i] == ">" or (token != "*" and token != b[i]):
+            return False
+    return len(a) == len(b)
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether some subject is matched by both."""
+    a, b = one.split("."), other.split(".")
+    for x, y in zip(a, b, strict=False):
+        if x == ">" or y == ">":
+            return True
+        if x != y and x != "*" and y != "*":
+            return False
+    return len(a) == len(b)

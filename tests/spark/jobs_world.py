@@ -1,0 +1,1 @@
+"""Streams to archive: made and filled on a real server, and read back whole."""
