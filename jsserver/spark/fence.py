@@ -1,9 +1,8 @@
 """The fence of a streaming sink: its last finished batch, in a key-value bucket.
 
 Message ids keep a batch that is written again from being stored twice, as long as the streams
-remember them; a batch that was finished is not written again at all, however late it comes. One that
-was begun and not finished is refused when ids would not help: when it comes too late, or is cut into
-other partitions.
+remember them; a batch that was finished is not written again at all, however late it comes. One
+that was begun and not finished is refused when it comes so late that ids do not help.
 """
 
 import secrets
@@ -29,11 +28,10 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """The batch that is being written: when it was begun (s since 1970), and how it is cut."""
+    """The batch that is being written: `at` in seconds since 1970."""
 
     query: str
     batch: int
-    partitions: int
     at: float
     run: str
     """The query's run; every restart is another."""
@@ -123,24 +121,15 @@ class Fence:
         )
 
     def _check_begun(self, found: Begun, mine: Begun, window: float, again: bool) -> None:
-        why = ""
         age = mine.at - found.at
-        if found.partitions != mine.partitions:
-            why = (
-                f"it had {found.partitions} partitions and has {mine.partitions} now, so its rows"
-                " get other message ids (did a number of partitions, cores or splits change?)"
-            )
-        elif (again or found.run != mine.run) and age > window:
-            why = (
-                f"that was {age:.0f} s ago, and the streams forget message ids after {window:g} s"
-                " (raise their duplicate_window to outlast a restart)"
-            )
-        if why:
+        if age > window and (again or found.run != mine.run):
             begun = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.at))
             raise FenceError(
                 f"sinkId {self._sink_id!r}: batch {mine.batch} was begun at {begun} and not"
-                f" finished, and {why}: rows stored then could be stored twice. To write the batch"
-                f" nevertheless: `nats kv del {self._bucket} {self._begun_key}`"
+                f" finished. That was {age:.0f} s ago, and the streams forget message ids after"
+                f" {window:g} s: rows stored then would be stored twice. Give the streams a"
+                " duplicate_window that outlasts a restart. To write the batch nevertheless:"
+                f" `nats kv del {self._bucket} {self._begun_key}`"
             )
 
     def move(self, seen: Seen, query: str, batch: int) -> None:

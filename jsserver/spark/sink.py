@@ -252,7 +252,7 @@ class StreamSink(DataSourceStreamArrowWriter):
             targets = self._writer.targets(js)
             if options.fence:
                 run = task.getLocalProperty(RUN_ID) or ""
-                mine = Begun(query, batch, task.numPartitions(), time.time(), run)
+                mine = Begun(query, batch, time.time(), run)
                 fence.begin(mine, targets.window, again=task.attemptNumber() > 0)
             prefix = f"{options.sink_id}-{batch}-{task.partitionId()}-"
             written = self._writer.publish(iterator, targets, prefix)
