@@ -91,23 +91,31 @@ class Fence:
         if seen.mark is None:
             return False
         if seen.mark.query != query:
-            raise FenceError(
-                f"sinkId {self._sink_id!r} belongs to query {seen.mark.query}, whose last batch was"
-                f" {seen.mark.batch}; this is query {query}, batch {batch}. Give every query a"
-                " sinkId of its own; a query with a new checkpoint is another one. To hand the"
-                f" sinkId over: `nats kv del {self._bucket} {self._key}`"
-            )
+            raise self._other_query(seen.mark.query, seen.mark.batch, query)
         return batch <= seen.mark.batch
+
+    def _other_query(self, owner: str, batch: int, query: str) -> FenceError:
+        return FenceError(
+            f"sinkId {self._sink_id!r} belongs to query {owner}, whose last batch was {batch}; this"
+            f" is query {query}. Give every query a sinkId of its own; a query with a new"
+            " checkpoint is another one. To hand the sinkId over, wait until the streams'"
+            " duplicate_window has passed (ids would be the same), then"
+            f" `nats kv del {self._bucket} {self._key}` and"
+            f" `nats kv del {self._bucket} {self._begun_key}`"
+        )
 
     def begin(self, mine: Begun, window: float, *, again: bool) -> None:
         """Notes that a task writes a part of the batch; every task of it calls this.
 
         `window`: seconds for which the streams remember ids. `again`: the task is a repeated one.
-        FenceError when rows of the batch may be stored already and their ids forgotten.
+        FenceError when rows of the batch may be stored already and their ids forgotten, or when
+        another query's rows may have the same ids.
         """
         for _ in range(_BEGIN_TRIES):
             found, revision = self._get(self._begun_key, Begun)
-            if found and (found.query, found.batch) == (mine.query, mine.batch):
+            if found and found.query != mine.query:
+                raise self._other_query(found.query, found.batch, mine.query)
+            if found and found.batch == mine.batch:
                 self._check_begun(found, mine, window, again)
                 return
             if revision == 0:
