@@ -111,15 +111,6 @@ class Archived:
     buffers; seq, timestamp (int64), ts_nanos (int32): (offset, values). Only rows with first <= seq
     <= last, since <= time in ns <= until and a subject that one of `patterns` matches (none: all)
     are poured. ValueError where a buffer is too short.
-
-ROW_FAULTS: dict[int, str]
-"""What `Outbox.fill` returns, in words that follow a row's number."""
-
-class Offsets:
-    """The buffers of an Arrow array with offsets: texts (`data`) or lists (of `children` rows).
-
-    `at`: the array's offset; `wide`: offsets have 64 bits. Buffers are kept. ValueError when one is
-    too small.
     """
 
     def __init__(
@@ -141,6 +132,19 @@ class Offsets:
     def pour(self, rows: Rows) -> bool:
         """True when all rows were poured; False when `rows` is full: take them and go on."""
 
+ROW_FAULTS: dict[int, str]
+"""What `Outbox.fill` returns, in words that follow a row's number."""
+
+class Offsets:
+    """The buffers of an Arrow array with offsets: texts (`data`) or lists (of `children` rows).
+
+    `at`: the array's offset; `wide`: offsets have 64 bits. Buffers are kept. ValueError when one is
+    too small.
+    """
+
+    def __init__(
+        self,
+        n: int,
         at: int,
         wide: bool,
         valid: ReadableBuffer | None,
