@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from jsserver.spark.jetstream import NANOS, JetStream
 from jsserver.spark.options import SinkOptions
-from jsserver.spark.sink import BatchSink, StreamSink
+from jsserver.spark.sink import BatchSink, StreamSink, Written
 from tests.servers import Server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,23 +104,38 @@ def test_overwrite_purges_once_before_the_rows_come(
         assert written(js) == ROWS
 
 
-def fails_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows, but the first try of partition 1 breaks when some of them are written."""
-    task = TaskContext.get()
-    assert task is not None
-    for n, batch in enumerate(batches):
-        if n == 1 and task.partitionId() == 1 and task.attemptNumber() == 0:
-            raise RuntimeError("a task that breaks")
-        yield batch
+class BreakingSink(BatchSink):
+    """The first try of partition 1 breaks when some of its rows are written."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return super().write(self._some(iterator))
+
+    def _some(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = TaskContext.get()
+        assert task is not None
+        for n, batch in enumerate(batches):
+            if n == 1 and task.partitionId() == 1 and task.attemptNumber() == 0:
+                raise RuntimeError("a task that breaks")
+            yield batch
+
+
+class BreakingFormat(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "breaking"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BreakingSink(SinkOptions.read(self.options, "writing"), schema, overwrite)
 
 
 def test_a_task_that_is_tried_again_writes_its_rows_once(
     session: SparkSession, js_server: Server, js: JetStream
 ) -> None:
+    session.dataSource.register(BreakingFormat)
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
     try:
-        frame = rows(session).mapInArrow(fails_once, "data string, subject string")
-        writer = frame.write.format("sink").mode("append").option("servers", js_server.url)
+        writer = rows(session).write.format("breaking").mode("append")
+        writer = writer.option("servers", js_server.url)
         writer.option("sinkId", "batch").option("runId", "2").save()
     finally:
         session.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
