@@ -14,8 +14,8 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|sec|seconds?|m|min|minutes?|h|h
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
-_OF_SPARK = frozenset({"checkpointlocation"})
-"""What Spark hands to every sink, although it is for itself."""
+SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
+"""What Spark itself reads from the options of a streaming write, and hands on with the others."""
 
 _T = TypeVar("_T", bound="Options")
 
@@ -105,7 +105,7 @@ class Options:
                     fields[name.lower()] = (name, field)
         values: dict[str, Any] = {}
         for key, value in given.items():
-            if key.lower() in _OF_SPARK:
+            if key.lower() in SPARKS_OWN:
                 continue
             if key.lower() not in fields:
                 raise OptionError(f"unknown option {key!r} for {what}{_nearest(key, fields)}")

@@ -1,14 +1,21 @@
 """The publisher against real servers: acks, errors that name rows, and servers that go away."""
 
 import base64
+import datetime
+import ipaddress
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import NANOS, JetStream
@@ -310,3 +317,48 @@ def test_rows_without_acks_are_sent_again_and_then_an_error(silent: Silent) -> N
         with pytest.raises(NotAcked, match=r"row 0 \(subject 'a'\): no ack came for 0.2 s.*2 retr"):
             publisher.flush()
     assert silent.taken == 6
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A key, and a certificate for 127.0.0.1 that signs itself; both in PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    key_path, path = folder / "key.pem", folder / "cert.pem"
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    key_path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return key_path, path
+
+
+def test_rows_go_through_tls(servers: Servers, tmp_path: Path) -> None:
+    """More than a socket holds, so that TLS has to be offered some bytes twice."""
+    key, cert = certificate(tmp_path)
+    server = servers.peer(jetstream=True, args=["--tls", f"--tlscert={cert}", f"--tlskey={key}"])
+    given = {"tls.caFile": str(cert)}
+    js = JetStream(options(server, **given))
+    js.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"], "duplicate_window": 600 * NANOS})
+    rows = rows_of(subject=["S.a"] * 2000, data=[str(i) * 500 for i in range(2000)])
+    with Publisher(options(server, **given), "test", id_prefix="i-") as publisher:
+        for _ in range(8):
+            publisher.publish(rows)
+        publisher.flush()
+        assert (publisher.acked, publisher.duplicates) == (16_000, 0)
+    assert js.stream_info("S").state.messages == 16_000
