@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.servers import Servers
+from tests.spark.site import Site
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -38,3 +41,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             yield session
         finally:
             session.stop()
+
+
+@pytest.fixture(scope="module", params=["jsserver", "nats-server"])
+def site(request: pytest.FixtureRequest, module_servers: Servers) -> Site:
+    """A server with JetStream: each test runs with ours and with its peer."""
+    if request.param == "jsserver":
+        return Site(module_servers.under_test(jetstream=True))
+    request.getfixturevalue("peer_present")
+    return Site(module_servers.peer(jetstream=True))
