@@ -151,7 +151,13 @@ class Survey:
     def last_seq(self) -> int: ...
     @property
     def offset(self) -> int: ...
-    def begin(self, number: int, plain: Plain, key: bytes) -> None: ...
+    def begin(
+        self, number: int, plain: Plain, key: bytes, side: bytes | None = None, stream: str = ""
+    ) -> None:
+        """The next block; `plain` must stay as it is until its walk is done.
+
+        `side`: the bytes of our sidecar of that block, which is looked at if it fits.
+        """
     def walk(self) -> int:
         """WALK_DONE, WALK_BAD: no good record at `offset`, SURVEY_AGAIN."""
     def skip(self) -> int: ...

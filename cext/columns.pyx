@@ -12,7 +12,7 @@ from jsserver.cext.bytes cimport (
 )
 from jsserver.cext.store cimport (
     CheckedBlock, Filter, Limits, Parsed, checkpoint_blocks, filter_free, filter_init, filter_matches, is_marker, limits_read,
-    record_good, record_parse, store_key,
+    record_good, record_parse, side_view, store_key,
 )
 
 include "columns/headers.pxi"

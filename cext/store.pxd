@@ -199,3 +199,6 @@ cdef struct CheckedBlock:
 # blocks shown, ST_DAMAGED when the bytes are no whole checkpoint of that stream. `end`: last 8 bytes of the last block.
 cdef int64_t checkpoint_blocks(const uint8_t* p, uint64_t size, Span name, uint64_t* end, uint64_t* last_seq,
                                int (*visit)(void* ctx, const CheckedBlock* b) noexcept nogil, void* ctx) noexcept nogil
+# A sealed block as its sidecar's bytes know it (num, live and live_bytes are left 0); False when they do not fit the block.
+cdef bint side_view(const uint8_t* p, uint64_t size, Span name, uint64_t file_size, uint64_t file_end,
+                    CheckedBlock* out) noexcept nogil

@@ -59,6 +59,9 @@ cdef class Survey:
     cdef Plain plain
     cdef uint64_t key[4]
     cdef uint64_t pos
+    cdef bytes side             # the block's sidecar, if it has one
+    cdef CheckedBlock known     # what it says; n 0: nothing
+    cdef uint32_t slot
 
     def __cinit__(self, *, int64_t max_msgs=-1, int64_t max_bytes=-1, int64_t max_age=0, int64_t max_msgs_per=-1,
                   bint trim=True, bint at_once=False, bint keep=False, bint lives=False):
@@ -88,9 +91,10 @@ cdef class Survey:
     def offset(self):
         return self.pos
 
-    def begin(self, uint64_t number, Plain plain not None, bytes key not None):
-        """The next block; `plain` must stay as it is until its walk is done."""
+    def begin(self, uint64_t number, Plain plain not None, bytes key not None, bytes side=None, stream=""):
         cdef Surveyed b
+        cdef uint64_t end
+        cdef bytes name = stream.encode()
         if len(key) != 32:
             raise ValueError("a key has 32 bytes")
         memset(&b, 0, sizeof(b))
@@ -102,6 +106,13 @@ cdef class Survey:
         memcpy(self.key, <const char*> key, 32)
         self.plain = plain
         self.pos = 0
+        self.side = side
+        self.slot = 0
+        self.known.n = 0
+        if side is not None and plain.b.n >= REC_LEAST:
+            memcpy(&end, plain.b.data + plain.b.n - 8, 8)
+            if not side_view(<const uint8_t*> <const char*> side, len(side), span_of(name), plain.b.n, end, &self.known):
+                self.known.n = 0
 
     def walk(self):
         cdef int end
@@ -155,9 +166,17 @@ cdef class Survey:
         b.last = r.seq
         b.min_ts = min(b.min_ts, r.ts)
         b.max_ts = max(b.max_ts, r.ts)
-        if not self.keep:
-            return 0
-        return self.enter(r)
+        if self.left(r.seq):
+            return self.enter(r, True) if self.keep else bytes_add(&self.tombs, &r.seq, 8)
+        return self.enter(r, False) if self.keep else 0
+
+    cdef bint left(self, uint64_t seq) noexcept nogil:
+        """Whether the message had left when the block's sidecar was written."""
+        cdef CheckedBlock* k = &self.known
+        while self.slot < k.n and k.base + (k.rel[self.slot] if k.rel != NULL else self.slot) < seq:
+            self.slot += 1
+        return (self.slot < k.n and k.off[self.slot] == 0
+                and k.base + (k.rel[self.slot] if k.rel != NULL else self.slot) == seq)
 
     cdef int tomb(self, uint64_t seq) noexcept nogil:
         cdef size_t i
@@ -190,7 +209,7 @@ cdef class Survey:
         r.size = 0
         self.words[r.subject].count -= 1
 
-    cdef int enter(self, Parsed* p) noexcept nogil:
+    cdef int enter(self, Parsed* p, bint left) noexcept nogil:
         cdef size_t cap
         cdef Rec* more
         cdef Rec* r
@@ -226,7 +245,9 @@ cdef class Survey:
         self.n += 1
         self.msgs += 1
         self.size += p.size
-        if self.at_once:
+        if left:
+            self.leave(self.n - 1)
+        elif self.at_once:
             self.keep_subject(w)
             self.keep_count()
         return 0

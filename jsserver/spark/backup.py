@@ -188,7 +188,6 @@ def _surveyed(archive: Archive, config: Config, numbers: list[int], permissive: 
         then,
         lambda: archive.loaded(plain, config.name),
         max(numbers, default=0),
-        ours=False,
         permissive=permissive,
     )
 

@@ -53,7 +53,7 @@ class Seed:
         """A block's bytes, where they lie."""
         if self.chacha:
             key, nonce = _subkey(self.key, self.nonce)
-            cipher: Cipher[None] = Cipher(algorithms.ChaCha20(key, bytes(4) + nonce), None)
+            cipher: Cipher[None] = Cipher(algorithms.ChaCha20(key, bytes(8) + nonce), None)
             cipher.decryptor().update_into(block, block)
         else:
             stream = Cipher(algorithms.AES(self.key), modes.CTR(self.nonce))

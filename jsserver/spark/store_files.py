@@ -249,6 +249,10 @@ class StreamFiles:
         except ValueError as error:
             raise Damaged(path, 0, str(error)) from None
 
+    def side(self, number: int) -> bytes | None:
+        """Our sidecar of a block."""
+        return _content(self.messages / f"{number}.jsx")
+
     def index(self) -> bytes | None:
         """The plain index.db with its checksum made anew, None when there is none to be trusted."""
         body = _content(self.messages / "index.db")

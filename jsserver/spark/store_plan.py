@@ -165,9 +165,17 @@ def _from_checkpoint(files: StreamFiles, numbers: list[int]) -> Found | None:
 Blocks = Callable[[], Iterable[tuple[int, Plain, bytes, str]]]
 """Every time anew, the blocks in order: number, plain bytes, key, and name for errors."""
 
+Sides = Callable[[int], bytes | None]
+"""Our sidecar of a block, None when it has none."""
 
-def survey(config: Config, blocks: Blocks, last: int, *, ours: bool, permissive: bool) -> Found:
-    """Replays all blocks; `last` is the number of the one that may be growing. Damaged."""
+
+def survey(
+    config: Config, blocks: Blocks, last: int, *, permissive: bool, ours: Sides | None = None
+) -> Found:
+    """Replays all blocks; `last` is the number of the one that may be growing. Damaged.
+
+    `ours`: our server wrote last; what limits removed long ago stands in its sidecars alone.
+    """
     surveyed = _replay(config, blocks, last, ours, permissive, keep=False)
     if surveyed is None:
         surveyed = _replay(config, blocks, last, ours, permissive, keep=True)
@@ -187,7 +195,7 @@ def survey(config: Config, blocks: Blocks, last: int, *, ours: bool, permissive:
 
 
 def _replay(
-    config: Config, blocks: Blocks, last: int, ours: bool, permissive: bool, *, keep: bool
+    config: Config, blocks: Blocks, last: int, ours: Sides | None, permissive: bool, *, keep: bool
 ) -> tuple[Survey, int] | None:
     """The survey after all blocks and the bytes ignored at the end; None: once more with keep."""
     replayed = Survey(
@@ -196,13 +204,13 @@ def _replay(
         max_age=config.max_age,
         max_msgs_per=config.max_msgs_per_subject,
         trim=config.trims,
-        at_once=ours,
+        at_once=ours is not None,
         keep=keep,
         lives=config.allow_msg_ttl,
     )
     ignored = 0
     for number, plain, key, name in blocks():
-        replayed.begin(number, plain, key)
+        replayed.begin(number, plain, key, ours(number) if ours else None, config.name)
         while True:
             end = replayed.walk()
             if end == SURVEY_AGAIN:
@@ -277,13 +285,14 @@ def _surveyed(files: StreamFiles, numbers: list[int], plain: Plain, permissive: 
                 continue
             yield number, plain, files.key(number), str(files.block(number))
 
-    ours = not files.encrypted and _written_by_us(files, numbers, plain)
+    by_us = not files.encrypted and _written_by_us(files, numbers, plain)
+    ours = files.side if by_us else None
     last = numbers[-1] if numbers else 0
     try:
-        return survey(files.config, blocks, last, ours=ours, permissive=permissive)
+        return survey(files.config, blocks, last, permissive=permissive, ours=ours)
     except Damaged:
         # A block that is written to may show a later part before an earlier one: look once more.
-        return survey(files.config, blocks, last, ours=ours, permissive=permissive)
+        return survey(files.config, blocks, last, permissive=permissive, ours=ours)
 
 
 # ---- the plan ----------------------------------------------------------------------------------
