@@ -1,0 +1,1 @@
+"""Tests of the Spark formats: contracts without Spark, and a few sessions."""
