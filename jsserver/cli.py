@@ -3,6 +3,7 @@
 Only what the given flags need is imported: a server is started hundreds of times by a test suite.
 """
 
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -104,6 +105,7 @@ _PARSERS: dict[str, Parser] = {
 USAGE = """
 Usage: nats-server [options]
        nats-server version | help | bench
+       nats-server spark archive | replay | verify | compact | expire | report | check
 
 Server options:
     -a, --addr, --net <host>         Address to listen on (default: 0.0.0.0)
@@ -157,6 +159,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         code: int = bench.main(arguments[1:])
         return code
+    if arguments[:1] == ["spark"]:
+        return _spark(arguments[1:])
     try:
         pairs, rest = parse(arguments, _PARSERS)
     except FlagError as error:
@@ -182,6 +186,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(sys.stderr, f"{PROGRAM}: {error}")
         return 1
     return 0
+
+
+def _spark(arguments: Sequence[str]) -> int:
+    """The jobs around the streams' archive; they need what a server does without."""
+    for package in ("pyspark", "pyarrow", "numpy"):
+        if importlib.util.find_spec(package) is None:
+            _say(
+                sys.stderr,
+                f"{PROGRAM}: the jobs of Spark need {package}, which is not here:"
+                " pip install jsserver[spark]",
+            )
+            return 2
+    from jsserver.spark.jobs.main import main as spark
+
+    code: int = spark(arguments)
+    return code
 
 
 def _serve(flags: dict[str, Any]) -> int:

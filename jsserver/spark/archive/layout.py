@@ -41,7 +41,7 @@ class Place:
             self._files.create_dir(self.path(name), recursive=True)
 
     def names(self, folder: str, *, deep: bool = False) -> list[str]:
-        """The files below a folder, relative to this place, in order; none where it is not there."""
+        """The files below a folder, relative to this place, in order; none without it."""
         chosen = pyarrow.fs.FileSelector(self.path(folder), allow_not_found=True, recursive=deep)
         with _named(self, folder):
             found = self._files.get_file_info(chosen)

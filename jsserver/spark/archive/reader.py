@@ -97,7 +97,8 @@ def read_files(
             renewed = manifest.require(place, stream)
             if renewed.number == archive.number or attempt == RETRIES - 1:
                 raise ArchiveError(
-                    f"{place.uri}: a file of the manifest of stream {stream!r} is not there: {error}"
+                    f"{place.uri}: the manifest of stream {stream!r} names a file that is not"
+                    f" there: {error}"
                 ) from None
             archive = renewed
 

@@ -20,7 +20,7 @@ from jsserver.spark.fetch import fetch
 from jsserver.spark.jetstream import JetStream, StreamInfo, rfc3339
 from jsserver.spark.jobs import command
 from jsserver.spark.jobs.progress import Progress, amount
-from jsserver.spark.jobs.runner import Runner, running
+from jsserver.spark.jobs.runner import Local, Runner, running
 from jsserver.spark.options import (
     ConnectionOptions,
     SourceOptions,
@@ -35,7 +35,8 @@ TEXT = """\
 Archives a stream as Parquet files below ROOT (a folder, or a URI such as s3://bucket/folder).
 
 It goes on behind what the archive holds. Files are named by the sequences they cover; they count
-once an entry of the manifest names them, so a killed run loses and doubles nothing: start it again."""
+once an entry of the manifest names them, so a killed run loses and doubles nothing: start it
+again."""
 
 POLL_S = 0.5
 PATIENCE_S = 300.0
@@ -131,8 +132,8 @@ def archive(
 ) -> ArchiveResult:
     """Archives what the stream holds behind what the archive holds. NatsError, ArchiveError.
 
-    `name`: the stream's name in the archive. `until`: the last sequence. `follow`: goes on with what
-    comes until `stop` is set.
+    `name`: the stream's name in the archive. `until`: the last sequence. `follow`: goes on with
+    what comes until `stop` is set.
     """
     place = Place(root)
     name = name or options.stream
@@ -207,10 +208,10 @@ class _Run:
         if not accept:
             raise ArchiveError(
                 f"the archive at {self._place.uri} holds stream {found.source!r} that was made at"
-                f" {rfc3339(found.created)}; the server's was made at {rfc3339(info.created)}: it was"
-                " deleted and made anew. Archive it under another name (--name), or go on behind"
-                " the archived sequences where it holds the same messages, as a restored backup"
-                " does (--accept-recreated)"
+                f" {rfc3339(found.created)}; the server's was made at {rfc3339(info.created)}: it"
+                " was deleted and made anew. Archive it under another name (--name), or go on"
+                " behind the archived sequences where it holds the same messages, as a restored"
+                " backup does (--accept-recreated)"
             )
         if info.state.last_seq < found.last:
             raise ArchiveError(
@@ -291,11 +292,12 @@ class _Run:
         task = Task(self._place.uri, self._name, self._id, self._options.source(), limits)
         wanted = itertools.takewhile(lambda _: not self._stop.is_set(), parts)
         told = self._progress.add if self._progress is not None else None
-        if self._runner.workers == 1 and told is not None:
+        done: Iterator[tuple[Part, list[FileEntry]]]
+        if isinstance(self._runner, Local) and told is not None:
             done = (task(part, told) for part in wanted)
             told = None
         else:
-            done = iter(self._runner.map(task, wanted))
+            done = self._runner.map(task, wanted)
         for part, files in done:
             self._commit(part, files)
             if told is not None:
@@ -380,9 +382,9 @@ def _told(result: ArchiveResult) -> str:
     rate = result.rows / result.seconds if result.seconds else 0.0
     share = f", {100 * result.size / result.bytes:.0f} % of the messages" if result.bytes else ""
     return (
-        f"{result.stream}: {result.rows:,} rows in {result.files} files, {amount(result.size)}{share},"
-        f" {result.seconds:.1f} s, {rate:,.0f} rows/s; the archive covers sequences {result.first:,}"
-        f" to {result.last:,}"
+        f"{result.stream}: {result.rows:,} rows in {result.files} files,"
+        f" {amount(result.size)}{share}, {result.seconds:.1f} s, {rate:,.0f} rows/s; the archive"
+        f" covers sequences {result.first:,} to {result.last:,}"
     )
 
 

@@ -165,11 +165,11 @@ def run(job: Callable[[Sequence[str]], int], argv: Sequence[str] | None) -> int:
 def stopping() -> Iterator[threading.Event]:
     """An event that SIGTERM and Ctrl-C set; a second signal ends the process as usual."""
     stop = threading.Event()
-    before = {}
+    before: dict[signal.Signals, Any] = {}
 
     def ask(number: int, frame: object) -> None:
         stop.set()
-        signal.signal(number, before[number])
+        signal.signal(number, before[signal.Signals(number)])
 
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -206,7 +206,7 @@ def say_json(result: Any) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> str:
-    """Rows as columns side by side, the first row a head; those in `right` end at the same place."""
+    """Rows as columns side by side, the first row a head; those in `right` flush right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:

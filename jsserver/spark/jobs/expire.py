@@ -67,8 +67,8 @@ def _main(argv: Sequence[str]) -> int:
         command.say_json(result)
     else:
         command.say(
-            f"{result.stream}: {result.files} files with {result.rows:,} rows, {amount(result.size)},"
-            f" were removed; the archive starts at sequence {result.first:,}"
+            f"{result.stream}: {result.files} files with {result.rows:,} rows,"
+            f" {amount(result.size)}, were removed; the archive starts at sequence {result.first:,}"
         )
     return command.DONE
 

@@ -26,8 +26,8 @@ from jsserver.spark.options import (
 )
 
 TEXT = """\
-Publishes what is archived below ROOT into a stream: subjects, headers and payloads byte for byte, in
-order, over one connection.
+Publishes what is archived below ROOT into a stream: subjects, headers and payloads byte for byte,
+in order, over one connection.
 
 The target holds nothing, or just what this replay published before: then it goes on behind that, so
 a killed replay is started again, and a second one adds nothing. With --ids it may hold other
@@ -58,15 +58,15 @@ class ReplayOptions(ConnectionOptions):
         if not self.stream:
             raise OptionError("option 'stream' is missing: the stream that was archived")
 
-    def sink(self) -> SinkOptions:
-        """Without tries of the publisher's own: what is sent again could be stored twice."""
+    def sink(self, *, ids: bool) -> SinkOptions:
+        """Without ids the publisher does not try again: it could store a message twice."""
         shared = {name: getattr(self, name) for name in ConnectionOptions.__dataclass_fields__}
         return SinkOptions(
             **shared,
             max_inflight=self.max_inflight,
             max_inflight_bytes=self.max_inflight_bytes,
             ack_timeout=self.ack_timeout,
-            retries=0,
+            retries=5 if ids else 0,
         )
 
 
@@ -109,7 +109,9 @@ def replay(
     if options.starting_timestamp:
         found = first_since(place, archive, source.since)
         source.first = max(source.first, archive.last + 1 if found is None else found)
-    run = Replay(options.sink(), source, to or archive.source, stop or threading.Event(), progress)
+    run = Replay(
+        options.sink(ids=ids), source, to or archive.source, stop or threading.Event(), progress
+    )
     return run.run(paced=options.replay_mode == "original", create=create)
 
 

@@ -174,6 +174,8 @@ class Replay:
                 self._attempt(position)
                 break
             except NotAcked as error:
+                if self._source.ids:  # the publisher tried again by itself
+                    raise
                 position = self._again(error)
         self._result.complete = not self._stop.is_set()
         self._result.seconds = time.monotonic() - started

@@ -1,4 +1,4 @@
-"""Where the parts of a job run: in this process, in a few processes of ours, or as tasks of Spark."""
+"""Where the parts of a job run: in this process, in processes of ours, or as tasks of Spark."""
 
 import concurrent.futures
 import contextlib
@@ -181,6 +181,7 @@ def session_of(master: str) -> Any:
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("jsserver")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     if master:
         builder = builder.master(master).config("spark.ui.enabled", "false")
     try:
