@@ -2,28 +2,23 @@
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.errno cimport EINTR, errno
 from libc.stdint cimport (
     INT32_MAX, INT64_MAX, INT64_MIN, UINT32_MAX, UINT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
 )
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset
+from posix.unistd cimport pread
 
 from collections import namedtuple
 
 from jsserver.cext.bytes cimport (
-    Bytes,
-    Span,
-    Tokens,
-    bytes_add,
-    bytes_free,
-    bytes_reserve,
-    header_get,
-    span,
-    span_of,
-    span_starts,
-    subject_matches,
-    tokens_cut,
-    tokens_of,
+    Bytes, Span, Tokens, bytes_add, bytes_free, bytes_reserve, header_get, hh64, span, span_of, span_starts, subject_matches,
+    table_hash, tokens_cut, tokens_of,
+)
+from jsserver.cext.store cimport (
+    CheckedBlock, Filter, Limits, Parsed, checkpoint_blocks, filter_free, filter_init, filter_matches, is_marker, limits_read,
+    record_good, record_parse, side_view, store_key,
 )
 
 cdef extern from "<string.h>" nogil:
@@ -36,3 +31,7 @@ include "columns/publish.pxi"
 include "columns/acks.pxi"
 include "columns/outbox.pxi"
 include "columns/archived.pxi"
+include "columns/s2.pxi"
+include "columns/blocks.pxi"
+include "columns/survey.pxi"
+include "columns/indexes.pxi"

@@ -152,3 +152,53 @@ cdef void committer_run(Committer* c) noexcept nogil                            
 cdef void committer_poll(Committer* c) noexcept nogil
 cdef void committer_stop(Committer* c) noexcept nogil
 cdef void committer_free(Committer* c) noexcept nogil
+
+# ---- records and checkpoints, for readers without a store -------------------------------------------
+cdef struct Parsed:
+    # One record found in a block's bytes; the spans point into them.
+    uint32_t size
+    bint headed
+    uint64_t raw_seq        # bit 63: erased, bit 62: tombstone
+    uint64_t seq            # without its flags
+    int64_t ts
+    Span subject
+    Span header
+    Span data
+
+cdef struct Limits:
+    int64_t max_msgs
+    int64_t max_bytes
+    int64_t max_age
+    int64_t max_msgs_per
+    int64_t trim
+
+# The 32-byte key of a text's checksums: of "STREAM-N" for the records of block N, of "STREAM" for caches.
+cdef void store_key(Span name, uint64_t* key) noexcept nogil
+# Whether a record of sane lengths starts at p; its checksum is record_good's to check.
+cdef bint record_parse(const uint8_t* p, uint64_t left, Parsed* r) noexcept nogil
+cdef bint record_good(const uint64_t* key, const uint8_t* p, const Parsed* r) noexcept nogil
+# Whether this good record is one of the markers that close our groups; whether it says which limits hold from here on.
+cdef bint is_marker(const uint8_t* p, const Parsed* r) noexcept nogil
+cdef bint limits_read(const uint8_t* p, const Parsed* r, Limits* out) noexcept nogil
+
+cdef struct CheckedBlock:
+    # A block as a checkpoint knows it. Slot i holds sequence base + rel[i] (rel NULL: base + i); off[i] 0: removed.
+    uint64_t num
+    uint64_t size           # of the file
+    uint64_t base
+    uint64_t last
+    int64_t first_ts
+    int64_t last_ts
+    uint64_t live_bytes
+    uint32_t live
+    uint32_t n
+    const uint32_t* rel
+    const uint32_t* off
+
+# Shows every block of a checkpoint's bytes, in order, until `visit` returns another value than 0. Returns the number of
+# blocks shown, ST_DAMAGED when the bytes are no whole checkpoint of that stream. `end`: last 8 bytes of the last block.
+cdef int64_t checkpoint_blocks(const uint8_t* p, uint64_t size, Span name, uint64_t* end, uint64_t* last_seq,
+                               int (*visit)(void* ctx, const CheckedBlock* b) noexcept nogil, void* ctx) noexcept nogil
+# A sealed block as its sidecar's bytes know it (num, live and live_bytes are left 0); False when they do not fit the block.
+cdef bint side_view(const uint8_t* p, uint64_t size, Span name, uint64_t file_size, uint64_t file_end,
+                    CheckedBlock* out) noexcept nogil

@@ -44,7 +44,7 @@ def command_of_peer() -> list[str] | None:
     return None if path is None else [str(path)]
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -136,7 +136,7 @@ class Server:
                 self._command_line(),
                 **streams,
                 env={**os.environ, **self.env},
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
 
     def start(self, seconds: float = START_SECONDS) -> "Server":

@@ -360,3 +360,53 @@ cdef int checkpoint_refuse(Store* s) noexcept nogil:
         munmap(s.map, s.map_size)
     s.map = NULL
     return index_init(&s.x)
+
+
+cdef int64_t checkpoint_blocks(const uint8_t* p, uint64_t size, Span name, uint64_t* end, uint64_t* last_seq,
+                               int (*visit)(void* ctx, const CheckedBlock* b) noexcept nogil, void* ctx) noexcept nogil:
+    cdef uint64_t key[4]
+    cdef CheckHead* h = <CheckHead*> p
+    cdef CheckBlock* c
+    cdef CheckedBlock out
+    cdef In r
+    cdef uint64_t k
+    cdef uint32_t i
+    store_key(name, key)
+    if size < sizeof(CheckHead) + 8 or h.magic != CHECK_MAGIC or h.index.n_texts == 0 or h.index.n_chunks == 0:
+        return ST_DAMAGED
+    if st_get64(p + size - 8) != hh64(key, p, <size_t> size - 8):
+        return ST_DAMAGED
+    r.p = <uint8_t*> p
+    r.at = 0
+    r.end = size - 8
+    in_take(&r, sizeof(CheckHead))
+    if h.index.slots != NULL:
+        in_take(&r, <uint64_t> 8 << h.index.bits)
+    for i in range(h.index.n_chunks):
+        in_take(&r, sizeof(Node) * (min(h.index.n_nodes, h.index.cap_first) if h.index.n_chunks == 1 else NODES))
+    for i in range(h.index.n_texts):
+        in_take(&r, h.index.text_used if i + 1 == h.index.n_texts else TEXT_CHUNK)
+    for k in range(h.n_blocks):
+        c = <CheckBlock*> in_take(&r, sizeof(CheckBlock))
+        if c == NULL:
+            return ST_DAMAGED
+        out.num = c.num
+        out.size = c.size
+        out.base = c.base
+        out.last = c.last
+        out.first_ts = c.first_ts
+        out.last_ts = c.last_ts
+        out.live_bytes = c.live_bytes
+        out.live = c.live
+        out.n = c.n
+        out.rel = <const uint32_t*> in_take(&r, <uint64_t> c.n * 4) if c.sparse else NULL
+        in_take(&r, <uint64_t> c.n * 4)
+        out.off = <const uint32_t*> in_take(&r, <uint64_t> c.n * 4)
+        in_take(&r, <uint64_t> c.n * 4)
+        if in_take(&r, <uint64_t> c.n * 2) == NULL or out.off == NULL or (c.sparse and out.rel == NULL):
+            return ST_DAMAGED
+        if visit(ctx, &out) != 0:
+            return <int64_t> k + 1
+    end[0] = h.end
+    last_seq[0] = h.last_seq
+    return <int64_t> h.n_blocks

@@ -150,13 +150,6 @@ cdef struct StoreList:
     Store* head
     Store* last
 
-cdef struct Limits:
-    int64_t max_msgs
-    int64_t max_bytes
-    int64_t max_age
-    int64_t max_msgs_per
-    int64_t trim
-
 cdef struct Store:
     Env* env
     Committer* com

@@ -19,18 +19,6 @@ cdef struct Mark:
     uint32_t count
     uint32_t flags
 
-cdef struct Parsed:
-    # One record found in a block's bytes; the spans point into them.
-    uint32_t size
-    bint headed
-    uint64_t raw_seq
-    uint64_t seq                # without its flags
-    int64_t ts
-    Span subject
-    Span header
-    Span data
-
-
 cdef void store_key(Span name, uint64_t* key) noexcept nogil:
     """The key of a text's checksums: its SHA-256."""
     sha256(name.p, name.n, <uint8_t*> key)
@@ -153,6 +141,11 @@ cdef bint marker_read(const uint8_t* p, const Parsed* r, Mark* m) noexcept nogil
     m.count = st_get32(p + 62)
     m.flags = st_get32(p + 66)
     return True
+
+
+cdef bint is_marker(const uint8_t* p, const Parsed* r) noexcept nogil:
+    cdef Mark m
+    return marker_read(p, r, &m)
 
 
 cdef bint limits_read(const uint8_t* p, const Parsed* r, Limits* out) noexcept nogil:

@@ -359,7 +359,9 @@ cdef int dict_load(Store* s) noexcept nogil:
     return 1 if rc == ST_OK else rc
 
 
-cdef bint side_valid(Store* s, const uint8_t* p, uint64_t size, uint64_t file_size, uint64_t file_end) noexcept nogil:
+cdef bint side_fits(const uint64_t* key, const uint8_t* p, uint64_t size, uint64_t file_size,
+                    uint64_t file_end) noexcept nogil:
+    """Whether a sidecar is whole and its block's file is what it was."""
     cdef SideHead h
     cdef uint64_t need
     if size < sizeof(SideHead) + 8:
@@ -367,8 +369,35 @@ cdef bint side_valid(Store* s, const uint8_t* p, uint64_t size, uint64_t file_si
     memcpy(&h, p, sizeof(SideHead))
     need = sizeof(SideHead) + <uint64_t> h.n * (14 if h.sparse else 10)
     need = ((need + 7) & ~<uint64_t> 7) + <uint64_t> h.tombs * 16 + 8
-    return (h.magic == SIDE_MAGIC and need == size and h.dict == s.dict and h.needs <= s.dict_total
-            and h.size == file_size and h.end == file_end and st_get64(p + size - 8) == hh64(s.key, p, size - 8))
+    return (h.magic == SIDE_MAGIC and need == size and h.size == file_size and h.end == file_end
+            and st_get64(p + size - 8) == hh64(key, p, size - 8))
+
+
+cdef bint side_valid(Store* s, const uint8_t* p, uint64_t size, uint64_t file_size, uint64_t file_end) noexcept nogil:
+    cdef const SideHead* h = <const SideHead*> p
+    return side_fits(s.key, p, size, file_size, file_end) and h.dict == s.dict and h.needs <= s.dict_total
+
+
+cdef bint side_view(const uint8_t* p, uint64_t size, Span name, uint64_t file_size, uint64_t file_end,
+                    CheckedBlock* out) noexcept nogil:
+    cdef uint64_t key[4]
+    cdef const SideHead* h = <const SideHead*> p
+    store_key(name, key)
+    if not side_fits(key, p, size, file_size, file_end):
+        return False
+    memset(out, 0, sizeof(CheckedBlock))
+    out.size = h.size
+    out.base = h.base
+    out.last = h.last
+    out.first_ts = h.first_ts
+    out.last_ts = h.last_ts
+    out.n = h.n
+    p += sizeof(SideHead)
+    if h.sparse:
+        out.rel = <const uint32_t*> p
+        p += <size_t> h.n * 4
+    out.off = <const uint32_t*> p
+    return True
 
 
 cdef int side_load(Store* s, Block* b, int block_file, uint64_t file_size) noexcept nogil:

@@ -32,14 +32,20 @@ log = logging.getLogger(__name__)
 
 
 def fetch(
-    options: SourceOptions, stream: str, first: int, last: int, table: Table | None = None
+    options: SourceOptions,
+    stream: str,
+    first: int,
+    last: int,
+    table: Table | None = None,
+    created: int = 0,
 ) -> Iterator[pa.RecordBatch]:
     """Rows with first <= seq <= last in order of seq, as `table` or what the options ask for.
 
-    Over a connection of its own; after a lost one it goes on behind the last row.
+    Over a connection of its own; after a lost one it goes on behind the last row. `created`, where
+    given, is the stream's: one of the same name that was made later is another one.
     NatsError; DataLossError when rows that were there at planning are gone.
     """
-    wanted = Range(options, table or table_of(options), stream, first, last)
+    wanted = Range(options, table or table_of(options), stream, first, last, created)
     patience = _Patience()
     while wanted.done < last:
         try:

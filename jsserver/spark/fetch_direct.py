@@ -84,7 +84,7 @@ class DirectReader:
     def _send(self, start: int) -> int:
         """One request; the start of the one after it."""
         wanted = self._wanted
-        if self._flight:
+        if self._flight and self._flight[-1].start < start:
             start = self._answers.ends_before(self._flight[-1].slot, start)
         count = min(
             wanted.options.batch_rows,

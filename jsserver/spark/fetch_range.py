@@ -19,13 +19,20 @@ class Range:
     """The sequences first to last of one stream, and the batches made of them."""
 
     def __init__(
-        self, options: SourceOptions, table: Table, stream: str, first: int, last: int
+        self,
+        options: SourceOptions,
+        table: Table,
+        stream: str,
+        first: int,
+        last: int,
+        created: int = 0,
     ) -> None:
         self.options = options
         self.table = table
         self.stream = stream
         self.first = first
         self.last = last
+        self.created = created
         self.done = first - 1
         """Everything up to here was given out, or is not there."""
         self.filters: tuple[str, ...] = ()
@@ -36,6 +43,12 @@ class Range:
         """Before each attempt: the stream as it is now. DataLossError."""
         self.info = info
         self.filters = needed_filters(self.options.filter_subjects, info)
+        if self.created and info.created != self.created:
+            self._lost(
+                f"stream {self.stream!r} was deleted and made anew since the read was planned"
+            )
+            self.done = self.last
+            return
         self._judge_start(info)
         if info.state.last_seq < self.last:
             self._lost(

@@ -14,6 +14,9 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|sec|seconds?|m|min|minutes?|h|h
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
+SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
+"""What Spark itself reads from the options of a streaming write, and hands on with the others."""
+
 _T = TypeVar("_T", bound="Options")
 
 
@@ -102,6 +105,8 @@ class Options:
                     fields[name.lower()] = (name, field)
         values: dict[str, Any] = {}
         for key, value in given.items():
+            if key.lower() in SPARKS_OWN:
+                continue
             if key.lower() not in fields:
                 raise OptionError(f"unknown option {key!r} for {what}{_nearest(key, fields)}")
             name, field = fields[key.lower()]

@@ -72,7 +72,7 @@ class Publisher:
             f"{self._inbox}.".encode(),
             options.max_inflight,
             options.max_inflight_bytes,
-            self._max_payload,
+            min(int(self._connection.info["max_payload"]), MAX_PAYLOAD_MAX),
             subject=subject.encode(),
             lines=f"Nats-Expected-Stream: {options.stream}\r\n".encode() if options.stream else b"",
             id_prefix=None if id_prefix is None else id_prefix.encode(),
@@ -277,7 +277,6 @@ class Publisher:
     def _connected(self) -> Connection:
         connection = connect(self._options, self._name)
         self._moved_at = time.monotonic_ns()
-        self._max_payload = min(int(connection.info.get("max_payload", 1 << 20)), MAX_PAYLOAD_MAX)
         try:
             connection.subscribe(f"{self._inbox}.*")
             connection.flush()

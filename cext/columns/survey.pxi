@@ -1,0 +1,424 @@
+# Which messages of a stream are live, from its blocks alone: a replay of tombstones and limits, as a server's own recovery.
+#
+# Two servers, two ways: ours applies limits record by record, as it did before; nats-server (v2.14) enters everything and
+# applies them once at the end: by count, by bytes, by the messages' own lives, by subject. Without limits by count, bytes
+# or subject only the tombstones are kept, else every message: 40 bytes, and its subject once.
+
+cdef uint32_t NO_REC = 0xffffffffU
+
+cdef struct Rec:
+    # A message as it was entered; size 0: it left.
+    uint64_t seq
+    int64_t ts
+    int64_t life                # its own, in ns; 0: none
+    uint32_t size
+    uint32_t subject
+    uint32_t next               # of its subject
+
+cdef struct Word:
+    # A subject.
+    uint64_t hash
+    size_t text
+    uint32_t n
+    uint32_t head               # its first message that may be live
+    uint32_t tail
+    uint32_t count              # live
+
+cdef struct Surveyed:
+    uint64_t number
+    uint64_t first              # 0: the block has no messages
+    uint64_t last
+    int64_t min_ts
+    int64_t max_ts
+    uint64_t end                # of its good bytes
+    uint64_t lost               # bytes that were passed over
+
+
+cdef class Survey:
+    """A replay of a stream's blocks, one after the other."""
+    cdef Limits config
+    cdef Limits limits
+    cdef bint at_once
+    cdef bint keep
+    cdef bint lives
+    cdef Rec* recs
+    cdef size_t n
+    cdef size_t cap
+    cdef size_t live_from       # no live message before it
+    cdef uint64_t msgs
+    cdef uint64_t size
+    cdef uint64_t last
+    cdef Word* words
+    cdef uint32_t n_words
+    cdef uint32_t cap_words
+    cdef uint32_t* slots        # open addressing: word + 1
+    cdef uint32_t n_slots
+    cdef Bytes texts
+    cdef Bytes tombs            # u64 each
+    cdef Bytes blocks           # Surveyed each
+    cdef Plain plain
+    cdef uint64_t key[4]
+    cdef uint64_t pos
+    cdef bytes side             # the block's sidecar, if it has one
+    cdef CheckedBlock known     # what it says; n 0: nothing
+    cdef uint32_t slot
+
+    def __cinit__(self, *, int64_t max_msgs=-1, int64_t max_bytes=-1, int64_t max_age=0, int64_t max_msgs_per=-1,
+                  bint trim=True, bint at_once=False, bint keep=False, bint lives=False):
+        self.config.max_msgs = max_msgs
+        self.config.max_bytes = max_bytes
+        self.config.max_age = max_age
+        self.config.max_msgs_per = max_msgs_per
+        self.config.trim = trim
+        self.limits = self.config
+        self.at_once = at_once
+        self.lives = lives
+        self.keep = keep or counts(&self.config)
+
+    def __dealloc__(self):
+        free(self.recs)
+        free(self.words)
+        free(self.slots)
+        bytes_free(&self.texts)
+        bytes_free(&self.tombs)
+        bytes_free(&self.blocks)
+
+    @property
+    def last_seq(self):
+        return self.last
+
+    @property
+    def offset(self):
+        return self.pos
+
+    def begin(self, uint64_t number, Plain plain not None, bytes key not None, bytes side=None, stream=""):
+        cdef Surveyed b
+        cdef uint64_t end
+        cdef bytes name = stream.encode()
+        if len(key) != 32:
+            raise ValueError("a key has 32 bytes")
+        memset(&b, 0, sizeof(b))
+        b.number = number
+        b.min_ts = INT64_MAX
+        b.max_ts = INT64_MIN
+        if bytes_add(&self.blocks, &b, sizeof(b)) < 0:
+            raise MemoryError
+        memcpy(self.key, <const char*> key, 32)
+        self.plain = plain
+        self.pos = 0
+        self.side = side
+        self.slot = 0
+        self.known.n = 0
+        if side is not None and plain.b.n >= REC_LEAST:
+            memcpy(&end, plain.b.data + plain.b.n - 8, 8)
+            if not side_view(<const uint8_t*> <const char*> side, len(side), span_of(name), plain.b.n, end, &self.known):
+                self.known.n = 0
+
+    def walk(self):
+        cdef int end
+        with nogil:
+            end = self.replay()
+        if end < 0:
+            raise MemoryError
+        return end
+
+    def skip(self):
+        """Goes on at the next good record; the bytes passed over."""
+        cdef uint64_t next
+        with nogil:
+            next = good_from(self.key, self.plain.b.data, self.plain.b.n, self.pos + 1)
+        next -= self.pos
+        self.pos += next
+        self.block().lost += next
+        return next
+
+    cdef Surveyed* block(self) noexcept nogil:
+        return <Surveyed*> (self.blocks.data + self.blocks.n - sizeof(Surveyed))
+
+    cdef int replay(self) noexcept nogil:
+        cdef const uint8_t* p = self.plain.b.data
+        cdef uint64_t size = self.plain.b.n
+        cdef Parsed r
+        cdef Limits limits
+        while self.pos < size:
+            if not record_parse(p + self.pos, size - self.pos, &r) or not record_good(self.key, p + self.pos, &r):
+                return WALK_BAD
+            if r.raw_seq & REC_TOMB:
+                if r.seq:
+                    if self.tomb(r.seq) < 0:
+                        return -1
+                elif self.at_once and limits_read(p + self.pos, &r, &limits):
+                    if not self.keep and (counts(&limits) or self.limits.max_age != limits.max_age and self.limits.max_age > 0):
+                        return SURVEY_AGAIN
+                    self.change(&limits, r.ts)
+            elif not r.raw_seq & REC_ERASED and r.seq > self.last:
+                if self.message(&r) < 0:
+                    return -1
+            self.pos += r.size
+            self.block().end = self.pos
+            self.last = max(self.last, r.seq)
+        return WALK_DONE
+
+    cdef int message(self, Parsed* r) noexcept nogil:
+        cdef Surveyed* b = self.block()
+        if b.first == 0:
+            b.first = r.seq
+        b.last = r.seq
+        b.min_ts = min(b.min_ts, r.ts)
+        b.max_ts = max(b.max_ts, r.ts)
+        if self.left(r.seq):
+            return self.enter(r, True) if self.keep else bytes_add(&self.tombs, &r.seq, 8)
+        return self.enter(r, False) if self.keep else 0
+
+    cdef bint left(self, uint64_t seq) noexcept nogil:
+        """Whether the message had left when the block's sidecar was written."""
+        cdef CheckedBlock* k = &self.known
+        while self.slot < k.n and k.base + (k.rel[self.slot] if k.rel != NULL else self.slot) < seq:
+            self.slot += 1
+        return (self.slot < k.n and k.off[self.slot] == 0
+                and k.base + (k.rel[self.slot] if k.rel != NULL else self.slot) == seq)
+
+    cdef int tomb(self, uint64_t seq) noexcept nogil:
+        cdef size_t i
+        if not self.keep:
+            return bytes_add(&self.tombs, &seq, 8)
+        i = self.find(seq)
+        if i < self.n and self.recs[i].seq == seq:
+            self.leave(i)
+        return 0
+
+    # ---- with every message kept -------------------------------------------------------------------------------
+
+    cdef size_t find(self, uint64_t seq) noexcept nogil:
+        """The first message of that sequence or a higher one."""
+        cdef size_t low = 0, high = self.n, mid
+        while low < high:
+            mid = (low + high) // 2
+            if self.recs[mid].seq < seq:
+                low = mid + 1
+            else:
+                high = mid
+        return low
+
+    cdef void leave(self, size_t i) noexcept nogil:
+        cdef Rec* r = &self.recs[i]
+        if r.size == 0:
+            return
+        self.msgs -= 1
+        self.size -= r.size
+        r.size = 0
+        self.words[r.subject].count -= 1
+
+    cdef int enter(self, Parsed* p, bint left) noexcept nogil:
+        cdef size_t cap
+        cdef Rec* more
+        cdef Rec* r
+        cdef Word* w
+        cdef Span ttl
+        cdef int64_t id = self.word(p.subject)
+        if id < 0 or self.n >= NO_REC - 1:
+            return -1
+        if self.n == self.cap:
+            cap = self.cap * 2 if self.cap else 4096
+            more = <Rec*> realloc(self.recs, cap * sizeof(Rec))
+            if more == NULL:
+                return -1
+            self.recs = more
+            self.cap = cap
+        r = &self.recs[self.n]
+        r.seq = p.seq
+        r.ts = p.ts
+        r.size = p.size
+        r.subject = <uint32_t> id
+        r.next = NO_REC
+        r.life = 0
+        if self.lives and p.header.n:
+            ttl = header_get(p.header, b"Nats-TTL")
+            r.life = ttl_nanos(ttl) if ttl.p != NULL else 0
+        w = &self.words[id]
+        if w.head == NO_REC:
+            w.head = <uint32_t> self.n
+        else:
+            self.recs[w.tail].next = <uint32_t> self.n
+        w.tail = <uint32_t> self.n
+        w.count += 1
+        self.n += 1
+        self.msgs += 1
+        self.size += p.size
+        if left:
+            self.leave(self.n - 1)
+        elif self.at_once:
+            self.keep_subject(w)
+            self.keep_count()
+        return 0
+
+    cdef void keep_subject(self, Word* w) noexcept nogil:
+        """The newest messages of one subject stay."""
+        cdef uint32_t i = w.head
+        while self.limits.max_msgs_per > 0 and w.count > <uint64_t> self.limits.max_msgs_per and i != NO_REC:
+            self.leave(i)
+            i = self.recs[i].next
+        while i != NO_REC and self.recs[i].size == 0:
+            i = self.recs[i].next
+        w.head = i
+
+    cdef void keep_count(self) noexcept nogil:
+        cdef Limits* l = &self.limits
+        while (l.trim and self.live_from < self.n
+               and ((l.max_msgs > 0 and self.msgs > <uint64_t> l.max_msgs)
+                    or (l.max_bytes > 0 and self.size > <uint64_t> l.max_bytes))):
+            self.leave(self.live_from)
+            self.live_from += 1
+
+    cdef void keep_age(self, int64_t now) noexcept nogil:
+        cdef Rec* r
+        while self.limits.max_age > 0 and self.live_from < self.n:
+            r = &self.recs[self.live_from]
+            if r.size and r.ts > now - self.limits.max_age:
+                break
+            self.leave(self.live_from)
+            self.live_from += 1
+
+    cdef void keep_subjects(self) noexcept nogil:
+        cdef uint32_t i
+        for i in range(self.n_words):
+            self.keep_subject(&self.words[i])
+
+    cdef void change(self, const Limits* limits, int64_t now) noexcept nogil:
+        """Other limits from here on: what the old ones had removed by then goes first."""
+        if memcmp(&self.limits, limits, sizeof(Limits)) == 0 or not self.keep:
+            self.limits = limits[0]
+            return
+        self.keep_age(now)
+        self.limits = limits[0]
+        self.keep_subjects()
+        self.keep_count()
+        self.keep_age(now)
+
+    cdef int64_t word(self, Span subject) noexcept nogil:
+        """The number of a subject, -1 without memory."""
+        cdef uint64_t hash = table_hash(subject.p, subject.n)
+        cdef uint32_t cap, i
+        cdef Word* w
+        cdef Word* more
+        if self.n_words * 2 >= self.n_slots and self.slots_grow() < 0:
+            return -1
+        i = <uint32_t> hash & (self.n_slots - 1)
+        while self.slots[i]:
+            w = &self.words[self.slots[i] - 1]
+            if w.hash == hash and w.n == subject.n and memcmp(self.texts.data + w.text, subject.p, w.n) == 0:
+                return self.slots[i] - 1
+            i = (i + 1) & (self.n_slots - 1)
+        if self.n_words == self.cap_words:
+            cap = self.cap_words * 2 if self.cap_words else 256
+            more = <Word*> realloc(self.words, <size_t> cap * sizeof(Word))
+            if more == NULL:
+                return -1
+            self.words = more
+            self.cap_words = cap
+        w = &self.words[self.n_words]
+        w.hash = hash
+        w.text = self.texts.n
+        w.n = subject.n
+        w.head = NO_REC
+        w.tail = NO_REC
+        w.count = 0
+        if bytes_add(&self.texts, subject.p, subject.n) < 0:
+            return -1
+        self.n_words += 1
+        self.slots[i] = self.n_words
+        return self.n_words - 1
+
+    cdef int slots_grow(self) noexcept nogil:
+        cdef uint32_t n = self.n_slots * 2 if self.n_slots else 1024, i, k
+        cdef uint32_t* slots
+        if n == 0:
+            return -1
+        slots = <uint32_t*> calloc(n, 4)
+        if slots == NULL:
+            return -1
+        for k in range(self.n_words):
+            i = <uint32_t> self.words[k].hash & (n - 1)
+            while slots[i]:
+                i = (i + 1) & (n - 1)
+            slots[i] = k + 1
+        free(self.slots)
+        self.slots = slots
+        self.n_slots = n
+        return 0
+
+    # ---- the result --------------------------------------------------------------------------------------------
+
+    def finish(self, int64_t now):
+        """The configured limits, as they hold at `now` (ns since 1970). Ages alone are left to the readers."""
+        cdef size_t i
+        self.limits = self.config
+        self.plain = None
+        if not self.keep:
+            return
+        with nogil:
+            if self.at_once:
+                self.keep_subjects()
+                self.keep_count()
+            else:
+                self.keep_count()
+                for i in range(self.n):
+                    if self.recs[i].life > 0 and now - self.recs[i].ts >= self.recs[i].life:
+                        self.leave(i)
+                self.keep_subjects()
+
+    def gone(self):
+        """What left: (True, pairs of first and last sequence, ascending) or (False, deleted sequences as they came)."""
+        cdef Bytes out
+        cdef uint64_t pair[2]
+        cdef size_t i
+        cdef bint open = False, bad = False
+        if not self.keep:
+            return False, taken(&self.tombs)
+        memset(&out, 0, sizeof(out))
+        for i in range(self.n):
+            if self.recs[i].size:
+                open = False
+                continue
+            if open:
+                memcpy(out.data + out.n - 8, &self.recs[i].seq, 8)
+                continue
+            pair[0] = self.recs[i].seq
+            pair[1] = self.recs[i].seq
+            bad = bad or bytes_add(&out, pair, 16) < 0
+            open = not bad
+        if bad:
+            bytes_free(&out)
+            raise MemoryError
+        return True, taken(&out)
+
+    def surveyed(self):
+        """(number, first, last, min_ts, max_ts, end, lost) of every block; first 0: it has no messages."""
+        cdef size_t i
+        cdef Surveyed* b
+        cdef list out = []
+        for i in range(self.blocks.n // sizeof(Surveyed)):
+            b = <Surveyed*> (self.blocks.data + i * sizeof(Surveyed))
+            out.append((b.number, b.first, b.last, b.min_ts, b.max_ts, b.end, b.lost))
+        return out
+
+
+cdef bint counts(const Limits* l) noexcept nogil:
+    """Whether limits ask for more than ages."""
+    return l.max_msgs_per > 0 or (l.trim and (l.max_msgs > 0 or l.max_bytes > 0))
+
+
+def record_kinds(Plain plain not None, bytes key not None):
+    """How many good records stand at a block's start, and how many of them are marks of our server."""
+    cdef uint64_t at = 0, n = 0, marks = 0
+    cdef uint64_t words[4]
+    cdef Parsed r
+    cdef Limits limits
+    if len(key) != 32:
+        raise ValueError("a key has 32 bytes")
+    memcpy(words, <const char*> key, 32)
+    while record_parse(plain.b.data + at, plain.b.n - at, &r) and record_good(words, plain.b.data + at, &r):
+        n += 1
+        marks += is_marker(plain.b.data + at, &r) or limits_read(plain.b.data + at, &r, &limits)
+        at += r.size
+    return n, marks

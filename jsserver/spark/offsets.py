@@ -1,0 +1,241 @@
+"""From the options' bounds (offsets and times) to sequences of streams as they are now."""
+
+import datetime
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from jsserver import nuid
+from jsserver.spark.errors import DataLossError, NatsError, OptionError
+from jsserver.spark.jetstream import NANOS, JetStream, StreamInfo, rfc3339
+from jsserver.spark.options import SourceOptions
+
+EARLIEST = -2
+LATEST = -1
+"""As Kafka's connector writes them."""
+
+_WORDS = {"earliest": EARLIEST, "latest": LATEST}
+_INACTIVE_SECONDS = 30
+_MS = 1_000_000
+
+
+# ---- which streams -----------------------------------------------------------------------------
+
+
+def streams_of(js: JetStream, options: SourceOptions) -> list[StreamInfo]:
+    """The streams that are to be read, by name. NatsError names one that is missing."""
+    if options.stream_pattern:
+        pattern = pattern_of(options)
+        found = [info for info in js.stream_infos() if pattern.fullmatch(info.name)]
+        if not found:
+            raise NatsError(
+                f"no stream's name matches option 'streamPattern', {options.stream_pattern!r}"
+            )
+        return found
+    return [js.stream_info(name) for name in names_of(options)]
+
+
+def names_of(options: SourceOptions) -> tuple[str, ...]:
+    """The streams that the options name; none with a pattern."""
+    if options.stream_pattern:
+        return ()
+    return tuple(dict.fromkeys(options.streams or (options.stream,)))
+
+
+def pattern_of(options: SourceOptions) -> re.Pattern[str]:
+    try:
+        return re.compile(options.stream_pattern)
+    except re.error as error:
+        raise OptionError(
+            f"option 'streamPattern' is {options.stream_pattern!r}: no regular expression: {error}"
+        ) from None
+
+
+# ---- bounds ------------------------------------------------------------------------------------
+
+
+def first_sequences(
+    js: JetStream, options: SourceOptions, infos: Sequence[StreamInfo], default: str
+) -> dict[str, int]:
+    """The first sequence to read of each stream; it may be the one behind the last."""
+    times = _times(
+        infos,
+        "startingTimestamp",
+        options.starting_timestamp,
+        "startingOffsetsByTimestamp",
+        options.starting_offsets_by_timestamp,
+    )
+    if times is not None:
+        if options.starting_offsets:
+            raise OptionError(
+                "options 'startingOffsets' and 'startingOffsetsByTimestamp' exclude each other"
+            )
+        return {info.name: _first_at(js, options, info, times[info.name]) for info in infos}
+    text = options.starting_offsets or default
+    asked = _sequences(infos, "startingOffsets", text)
+    return {
+        info.name: _resolved(info, asked[info.name], options, "startingOffsets") for info in infos
+    }
+
+
+def end_sequences(
+    js: JetStream, options: SourceOptions, infos: Sequence[StreamInfo]
+) -> dict[str, int]:
+    """The sequence behind the last to read of each stream."""
+    times = _times(
+        infos,
+        "endingTimestamp",
+        options.ending_timestamp,
+        "endingOffsetsByTimestamp",
+        options.ending_offsets_by_timestamp,
+    )
+    if times is not None:
+        if options.ending_offsets:
+            raise OptionError(
+                "options 'endingOffsets' and 'endingOffsetsByTimestamp' exclude each other"
+            )
+        found = {info.name: sequence_at(js, info, times[info.name]) for info in infos}
+        return {info.name: found[info.name] or info.state.last_seq + 1 for info in infos}
+    asked = _sequences(infos, "endingOffsets", options.ending_offsets or "latest")
+    return {
+        info.name: _resolved(info, asked[info.name], options, "endingOffsets") for info in infos
+    }
+
+
+def _first_at(js: JetStream, options: SourceOptions, info: StreamInfo, nanos: int) -> int:
+    found = sequence_at(js, info, nanos)
+    if found is None:
+        if options.timestamp_strategy == "error":
+            raise NatsError(
+                f"stream {info.name!r} has no message at or after {rfc3339(nanos)}, the starting"
+                " time (startingOffsetsByTimestampStrategy=latest starts behind its last message)"
+            )
+        return info.state.last_seq + 1
+    return found
+
+
+def _resolved(info: StreamInfo, asked: int, options: SourceOptions, option: str) -> int:
+    first, behind = max(info.state.first_seq, 1), info.state.last_seq + 1
+    if asked == EARLIEST:
+        return first
+    if asked == LATEST:
+        return behind
+    if first <= asked <= behind or (option == "endingOffsets" and asked <= behind):
+        return asked
+    if options.fail_on_data_loss:
+        holds = f"{first} to {behind - 1}" if first < behind else f"none, the next is {behind}"
+        raise DataLossError(
+            f"option {option!r} is {asked} for stream {info.name!r}, whose sequences are {holds}"
+            " (failOnDataLoss=false reads what is there)"
+        )
+    return min(max(asked, first), behind)
+
+
+def _sequences(infos: Sequence[StreamInfo], option: str, text: str) -> dict[str, int]:
+    word = _WORDS.get(text.strip().lower())
+    if word is not None:
+        return {info.name: word for info in infos}
+    given = _by_stream(infos, option, text)
+    for name, value in given.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < EARLIEST:
+            raise OptionError(
+                f"option {option!r} gives {json.dumps(value)} for stream {name!r}: must be a"
+                " sequence, -2 (earliest) or -1 (latest)"
+            )
+    return {name: int(str(value)) for name, value in given.items()}
+
+
+def _times(
+    infos: Sequence[StreamInfo], one: str, moment: str, each: str, moments: str
+) -> dict[str, int] | None:
+    """Nanoseconds since 1970 for each stream, where one of the two options is given."""
+    if moment and moments:
+        raise OptionError(f"options {one!r} and {each!r} exclude each other")
+    if moment:
+        return dict.fromkeys((info.name for info in infos), nanos_at(moment, one))
+    if not moments:
+        return None
+    given = _by_stream(infos, each, moments)
+    return {name: nanos_at(str(value), each) for name, value in given.items()}
+
+
+def _by_stream(infos: Sequence[StreamInfo], option: str, text: str) -> Mapping[str, object]:
+    try:
+        given = json.loads(text)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        words = " or ".join(_WORDS) + ", or " if "Timestamp" not in option else ""
+        raise OptionError(
+            f'option {option!r} is {text!r}: must be {words}JSON such as {{"ORDERS": 1400}}'
+        )
+    names = {info.name for info in infos}
+    if set(given) != names:
+        odd = sorted(set(given) ^ names)[0]
+        reason = "is not read" if odd in given else "is missing"
+        raise OptionError(
+            f"option {option!r} must name every stream that is read: {odd!r} {reason}"
+        )
+    return given
+
+
+def nanos_at(text: str, option: str) -> int:
+    """Nanoseconds since 1970 of milliseconds since 1970 or an ISO 8601 time; without zone, UTC."""
+    if re.fullmatch(r"\s*\d+\s*", text):
+        return int(text) * _MS
+    try:
+        moment = datetime.datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise OptionError(
+            f"option {option!r} is {text!r}: must be milliseconds since 1970 or an ISO 8601 time"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    elapsed = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return (elapsed.days * 86400 + elapsed.seconds) * NANOS + elapsed.microseconds * 1000
+
+
+# ---- times -------------------------------------------------------------------------------------
+
+
+def sequence_at(js: JetStream, info: StreamInfo, nanos: int) -> int | None:
+    """The first message at or after a time, None when there is none."""
+    if info.state.messages == 0:
+        return None
+    if info.config.allow_direct:
+        body = json.dumps({"start_time": rfc3339(nanos)}).encode()
+        answer = js.request(f"{js.prefix}.DIRECT.GET.{info.name}", body)
+        if answer.status[0] == 404:
+            return None
+        found = re.findall(rb"\r\nNats-Sequence: (\d+)\r\n", answer.header)
+        if not found:
+            raise NatsError(f"direct get of stream {info.name!r} by time: {answer.status[1]}")
+        return int(found[-1])
+    return _consumer_at(js, info, nanos)
+
+
+def _consumer_at(js: JetStream, info: StreamInfo, nanos: int) -> int | None:
+    """Where a consumer that starts at that time would start."""
+    if info.config.retention != "limits":
+        raise NatsError(
+            f"stream {info.name!r} has retention {info.config.retention!r}: no consumer may look"
+            " for a time in it. Set its allow_direct, or start by sequence"
+        )
+    name = f"spark-{nuid.new()}"
+    config = {
+        "name": name,
+        "deliver_policy": "by_start_time",
+        "opt_start_time": rfc3339(nanos),
+        "ack_policy": "none",
+        "replay_policy": "instant",
+        "inactive_threshold": _INACTIVE_SECONDS * NANOS,
+        "num_replicas": 1,
+        "mem_storage": True,
+        "headers_only": True,
+    }
+    made = js.api(
+        f"CONSUMER.CREATE.{info.name}.{name}",
+        {"stream_name": info.name, "config": config, "action": "create"},
+    )
+    js.api(f"CONSUMER.DELETE.{info.name}.{name}")
+    return int(made["delivered"]["stream_seq"]) + 1 if made["num_pending"] else None

@@ -1,0 +1,371 @@
+"""What of a stream's files is to be read, and by which task.
+
+Which messages are live is taken from a cache beside the blocks when it is valid, else from the
+blocks themselves, by a replay as the server's own recovery does it. Nothing is written.
+"""
+
+import contextlib
+import mmap
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy
+from pyspark.sql.datasource import InputPartition
+
+from jsserver.cext.columns import (
+    SURVEY_AGAIN,
+    WALK_BAD,
+    Plain,
+    Survey,
+    block_key,
+    checkpoint,
+    index_db,
+    record_kinds,
+)
+from jsserver.spark.errors import NatsError
+from jsserver.spark.options import StoreOptions
+from jsserver.spark.store_bounds import MAX_TIME, MIN_TIME, Bounds
+from jsserver.spark.store_files import Config, Damaged, Location, StreamFiles, log, tail_of
+
+_CLOCK_SLACK = 600 * 1_000_000_000
+"""How far a clock may have stepped back inside a block whose first and last times are known."""
+
+_RUN = 2
+
+
+class BlockPart(NamedTuple):
+    """A block's share of a split: live are first..last without `gone` (runs of 2 x u64 each)."""
+
+    number: int
+    first: int
+    last: int
+    gone: bytes
+
+
+@dataclass
+class Split(InputPartition):
+    """What one task reads: whole blocks, in order. Small, and pickled into the task."""
+
+    location: Location
+    stream: str
+    blocks: tuple[BlockPart, ...]
+    bounds: Bounds
+    ttl_now: int = 0
+    """When the messages' own lives were looked at, ns since 1970; 0: they have none."""
+
+
+class Live(NamedTuple):
+    """A block's live messages, as a cache or a survey knows them."""
+
+    number: int
+    first: int
+    last: int
+    min_ts: int
+    max_ts: int
+    gone: bytes
+
+
+@dataclass(frozen=True)
+class Found:
+    """The live messages of a stream."""
+
+    blocks: list[Live]
+    tail_bytes_ignored: int = 0
+    """Behind the last good record of a block that may be growing."""
+
+    source: str = "blocks"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that planning found out."""
+
+    stream: str
+    config: Config
+    splits: list[Split]
+    blocks: int
+    tail_bytes_ignored: int
+    source: str
+    """"index.db" or "checkpoint.jss" when that was valid, "blocks" when they were replayed."""
+
+
+# ---- from caches -------------------------------------------------------------------------------
+
+
+def from_index(body: bytes, stream: str, numbers: Sequence[int], end: bytes | None) -> Found | None:
+    """What nats-server's index.db says, None when it does not fit the blocks.
+
+    `end`: the last 8 plain bytes of the last block.
+    """
+    found = index_db(body, block_key(stream))
+    if found is None:
+        return None
+    blocks, last_number, last_end = found[4], found[5], found[6]
+    there = set(numbers)
+    if not numbers or last_number != numbers[-1] or end != last_end:
+        return None
+    if any(block[0] not in there for block in blocks if block[4] >= block[2]):
+        return None
+    return Found(
+        [
+            Live(number, first, last, ts1 - _CLOCK_SLACK, ts2 + _CLOCK_SLACK, gone)
+            for number, _, first, ts1, last, ts2, _, gone in blocks
+            if last >= first
+        ],
+        source="index.db",
+    )
+
+
+def _from_caches(files: StreamFiles, numbers: list[int], plain: Plain) -> Found | None:
+    if not numbers:
+        return None
+    body = files.index()
+    if body is not None:
+        with contextlib.suppress(FileNotFoundError, NatsError):
+            files.load(numbers[-1], plain)
+            found = from_index(body, files.name, numbers, tail_of(plain))
+            if found is not None:
+                return found
+    return None if files.encrypted else _from_checkpoint(files, numbers)
+
+
+def _from_checkpoint(files: StreamFiles, numbers: list[int]) -> Found | None:
+    """What our checkpoint says; it is replaced whole, never changed, so it can be mapped."""
+    try:
+        with (
+            (files.messages / "checkpoint.jss").open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view,
+        ):
+            found = checkpoint(view, files.name)
+        with files.block(numbers[-1]).open("rb") as last:
+            last.seek(-8, 2)
+            end = last.read()
+        if found is None or end != found[2]:
+            return None
+        if [block[0] for block in found[1]] != numbers:
+            return None
+        if any(files.size(block[0]) != block[1] for block in found[1]):
+            return None
+    except (OSError, ValueError):
+        return None
+    return Found(
+        [
+            Live(number, first, last, ts1 - _CLOCK_SLACK, ts2 + _CLOCK_SLACK, gone)
+            for number, _, first, last, ts1, ts2, live, _, gone in found[1]
+            if live
+        ],
+        source="checkpoint.jss",
+    )
+
+
+# ---- from the blocks ---------------------------------------------------------------------------
+
+Blocks = Callable[[], Iterable[tuple[int, Plain, bytes, str]]]
+"""Every time anew, the blocks in order: number, plain bytes, key, and name for errors."""
+
+Sides = Callable[[int], bytes | None]
+"""Our sidecar of a block, None when it has none."""
+
+
+def survey(
+    config: Config, blocks: Blocks, last: int, *, permissive: bool, ours: Sides | None = None
+) -> Found:
+    """Replays all blocks; `last` is the number of the one that may be growing. Damaged.
+
+    `ours`: our server wrote last; what limits removed long ago stands in its sidecars alone.
+    """
+    surveyed = _replay(config, blocks, last, ours, permissive, keep=False)
+    if surveyed is None:
+        surveyed = _replay(config, blocks, last, ours, permissive, keep=True)
+    assert surveyed is not None
+    replayed, ignored = surveyed
+    replayed.finish(time.time_ns())
+    paired, gone = replayed.gone()
+    words = numpy.frombuffer(memoryview(gone), dtype=numpy.uint64)
+    runs = words.reshape(-1, _RUN) if paired else _runs(words)
+    found = []
+    for number, first, upto, min_ts, max_ts, _, _ in replayed.surveyed():
+        if first:
+            part = _runs_between(runs, first, upto)
+            if not _covers(part, first, upto):
+                found.append(Live(number, first, upto, min_ts, max_ts, part))
+    return Found(found, ignored)
+
+
+def _replay(
+    config: Config, blocks: Blocks, last: int, ours: Sides | None, permissive: bool, *, keep: bool
+) -> tuple[Survey, int] | None:
+    """The survey after all blocks and the bytes ignored at the end; None: once more with keep."""
+    replayed = Survey(
+        max_msgs=config.max_msgs,
+        max_bytes=config.max_bytes,
+        max_age=config.max_age,
+        max_msgs_per=config.max_msgs_per_subject,
+        trim=config.trims,
+        at_once=ours is not None,
+        keep=keep,
+        lives=config.allow_msg_ttl,
+    )
+    ignored = 0
+    for number, plain, key, name in blocks():
+        replayed.begin(number, plain, key, ours(number) if ours else None, config.name)
+        while True:
+            end = replayed.walk()
+            if end == SURVEY_AGAIN:
+                return None
+            if end != WALK_BAD:
+                break
+            at = replayed.offset
+            passed = replayed.skip()
+            if at + passed == len(plain):
+                with memoryview(plain) as view:
+                    zero = not any(view[at : at + 64])
+                if number == last or zero:
+                    ignored += 0 if zero else passed
+                    break
+            if not permissive:
+                raise Damaged(name, at)
+            log.warning("%s: %d bytes at offset %d are lost", name, passed, at)
+    return replayed, ignored
+
+
+def _runs(sequences: "numpy.ndarray[tuple[int], numpy.dtype[numpy.uint64]]") -> "numpy.ndarray":
+    """Sequences in any order as runs."""
+    one = numpy.unique(sequences)
+    if not len(one):
+        return numpy.empty((0, _RUN), dtype=numpy.uint64)
+    breaks = numpy.flatnonzero(numpy.diff(one) != 1)
+    firsts = one[numpy.concatenate(([0], breaks + 1))]
+    lasts = one[numpy.concatenate((breaks, [len(one) - 1]))]
+    return numpy.stack((firsts, lasts), axis=1)
+
+
+def _runs_between(runs: "numpy.ndarray", first: int, last: int) -> bytes:
+    """Those that reach into first..last."""
+    low = int(runs[:, 1].searchsorted(numpy.uint64(first), "left"))
+    high = int(runs[:, 0].searchsorted(numpy.uint64(last), "right"))
+    return bytes(runs[low:high].tobytes())
+
+
+def _covers(runs: bytes, first: int, last: int) -> bool:
+    """Whether one run holds everything."""
+    if len(runs) != 16:
+        return False
+    return (
+        int.from_bytes(runs[:8], "little") <= first and int.from_bytes(runs[8:], "little") >= last
+    )
+
+
+def _written_by_us(files: StreamFiles, numbers: list[int], plain: Plain) -> bool:
+    """Whether our server was the last to write: its marks are in the last block with records."""
+    for number in reversed(numbers):
+        try:
+            files.load(number, plain)
+        except (FileNotFoundError, Damaged):
+            continue
+        records, marks = record_kinds(plain, files.key(number))
+        if records:
+            return marks > 0
+    return False
+
+
+def _surveyed(files: StreamFiles, numbers: list[int], plain: Plain, permissive: bool) -> Found:
+    def blocks() -> Iterable[tuple[int, Plain, bytes, str]]:
+        for number in numbers:
+            try:
+                files.load(number, plain)
+            except FileNotFoundError:
+                continue  # retention was faster: its messages are gone
+            except Damaged as error:
+                if not permissive:
+                    raise
+                log.warning("%s", error)
+                continue
+            yield number, plain, files.key(number), str(files.block(number))
+
+    by_us = not files.encrypted and _written_by_us(files, numbers, plain)
+    ours = files.side if by_us else None
+    last = numbers[-1] if numbers else 0
+    try:
+        return survey(files.config, blocks, last, permissive=permissive, ours=ours)
+    except Damaged:
+        # A block that is written to may show a later part before an earlier one: look once more.
+        return survey(files.config, blocks, last, permissive=permissive, ours=ours)
+
+
+# ---- the plan ----------------------------------------------------------------------------------
+
+
+def plan_directory(options: StoreOptions, location: Location, bounds_for: "BoundsFor") -> Plan:
+    """The splits of a stream's directory. NatsError says what is damaged and where."""
+    files = location.open(options)
+    bounds = bounds_for(files.name)
+    numbers = files.numbers()
+    plain = Plain()
+    found = _from_caches(files, numbers, plain)
+    if found is None:
+        found = _surveyed(files, numbers, plain, options.mode == "PERMISSIVE")
+    bounds = aged(bounds, files.config)
+    parts, sizes = [], []
+    for block in kept(found.blocks, bounds):
+        with contextlib.suppress(FileNotFoundError):
+            sizes.append(files.size(block.number))
+            parts.append(BlockPart(block.number, block.first, block.last, block.gone))
+    ttl_now = time.time_ns() if files.config.allow_msg_ttl else 0
+    base = Split(location, files.name, (), bounds, ttl_now)
+    splits = [
+        replace(base, blocks=tuple(chosen))
+        for chosen in _packed(parts, sizes, options.split_bytes, options.min_partitions)
+    ]
+    return Plan(
+        files.name,
+        files.config,
+        splits,
+        len(parts),
+        found.tail_bytes_ignored,
+        found.source,
+    )
+
+
+BoundsFor = Callable[[str], Bounds]
+"""The bounds asked for, when the stream's name is known."""
+
+
+def aged(bounds: Bounds, config: Config) -> Bounds:
+    """Without what the stream's max_age has removed by now."""
+    if config.max_age <= 0:
+        return bounds
+    return bounds.narrowed(min_ts=time.time_ns() - config.max_age + 1)
+
+
+def kept(blocks: Iterable[Live], bounds: Bounds) -> list[Live]:
+    """The blocks that can hold what is asked for, ascending."""
+    if bounds.empty:
+        return []
+    return [
+        block
+        for block in blocks
+        if block.first <= bounds.last
+        and block.last >= bounds.first
+        and (bounds.min_ts == MIN_TIME or block.max_ts >= bounds.min_ts)
+        and (bounds.max_ts == MAX_TIME or block.min_ts <= bounds.max_ts)
+    ]
+
+
+def _packed(
+    parts: list[BlockPart], sizes: list[int], split_bytes: int, at_least: int
+) -> Iterable[list[BlockPart]]:
+    """Neighbours together up to a size, and small enough that there are enough splits."""
+    limit = min(split_bytes, max(1, sum(sizes) // at_least))
+    chosen: list[BlockPart] = []
+    total = 0
+    for part, size in zip(parts, sizes, strict=True):
+        if chosen and total + size > limit:
+            yield chosen
+            chosen, total = [], 0
+        chosen.append(part)
+        total += size
+    if chosen:
+        yield chosen

@@ -1,0 +1,90 @@
+"""The format `nats-store`: a stream read from its files, without a server."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from jsserver.spark.backup import plan_backup, read_backup
+from jsserver.spark.options import StoreOptions
+from jsserver.spark.schema import Table, table_of
+from jsserver.spark.store_bounds import Bounds, bounds_of, pushed
+from jsserver.spark.store_files import locate, log
+from jsserver.spark.store_plan import Plan, Split, plan_directory
+from jsserver.spark.store_read import read_blocks
+
+
+def plan(options: StoreOptions, filters: Sequence[Filter] = ()) -> Plan:
+    """What there is to read, and by how many tasks; `filters` are those that `pushed` takes.
+
+    OptionError when the options name no stream, NatsError when its files cannot be read.
+    """
+    location = locate(options)
+
+    def bounds_for(stream: str) -> Bounds:
+        bounds = bounds_of(options, stream)
+        return pushed(bounds, filters, table_of(options), stream)[0]
+
+    planned = plan_backup if location.archive else plan_directory
+    return planned(options, location, bounds_for)
+
+
+def read_split(
+    options: StoreOptions, split: Split, table: Table | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The split's rows in order of sequence; `table`: other columns than the options ask for.
+
+    DataLossError when a block is gone, Damaged when one cannot be decoded.
+    """
+    read = read_backup if split.location.archive else read_blocks
+    return read(options, split, table)
+
+
+class StoreReader(DataSourceReader):
+    """Reads a stream's files once, as they are when the query is planned."""
+
+    def __init__(self, options: StoreOptions) -> None:
+        self._options = options
+        self._filters: list[Filter] = []
+
+    def partitions(self) -> list[InputPartition]:
+        found = plan(self._options, self._filters)
+        if found.tail_bytes_ignored:
+            log.warning(
+                "stream %s: %d bytes at the end of its last block are ignored",
+                found.stream,
+                found.tail_bytes_ignored,
+            )
+        return list(found.splits)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Split)
+        return read_split(self._options, partition)
+
+
+class FilteringReader(StoreReader):
+    """The same with the query's filters, which choose blocks and rows before anything is read."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._filters = filters
+        return pushed(Bounds(), filters, table_of(self._options), "")[1]
+
+
+class StoreSource(DataSource):
+    """`spark.read.format("nats-store")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "nats-store"
+
+    @property
+    def _store_options(self) -> StoreOptions:
+        return StoreOptions.read(self.options, "reading format nats-store")
+
+    def schema(self) -> StructType:
+        return table_of(self._store_options).spark_schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = self._store_options
+        return FilteringReader(options) if options.pushdown else StoreReader(options)

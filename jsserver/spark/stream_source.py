@@ -1,0 +1,152 @@
+"""Structured Streaming's side of a live server: offsets, limits and lag, from a cache of states."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from jsserver.spark.errors import OptionError
+from jsserver.spark.fetch import fetch
+from jsserver.spark.offsets import first_sequences
+from jsserver.spark.options import SourceOptions
+from jsserver.spark.progress import Offset, Place, advance, read_offset
+from jsserver.spark.splits import Span, Split, splits_of
+from jsserver.spark.states import States
+
+_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One in the driver for the life of a query; copies of it read in the tasks."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        check_streaming(options)
+        self._options = options
+        self._forget()
+
+    def _forget(self) -> None:
+        self._states = States(self._options)
+        self._initial: dict[str, Any] | None = None
+        self._target: Offset | None = None
+        self._held_since: float | None = None
+
+    def __getstate__(self) -> SourceOptions:
+        """A copy has the options, never a connection."""
+        return self._options
+
+    def __setstate__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._forget()
+
+    # ---- offsets -------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query starts: the same at each call."""
+        if self._initial is None:
+            infos = self._states.now()
+            firsts = first_sequences(self._states.js(), self._options, infos, "latest")
+            self._initial = Offset(
+                {info.name: Place(info.created, firsts[info.name] - 1) for info in infos}
+            ).write()
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        options = self._options
+        if options.max_offsets_per_trigger:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_offsets_per_trigger:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Up to where the next batch reads; `start` itself when there is nothing to read."""
+        begun = read_offset(start)
+        infos = self._states.recent()
+        end = advance(begun, infos, self._options, self._target)
+        if isinstance(limit, ReadMaxRows):
+            end = end.limited(begun, rows=limit.max_rows)
+        elif isinstance(limit, ReadMaxBytes):
+            end = end.limited(begun, size=limit.max_bytes)
+        elif not isinstance(limit, ReadAllAvailable | ReadMinRows):
+            raise OptionError(f"format nats knows no limit {type(limit).__name__}")
+        if end.rows_since(begun) == 0 and end.same_streams(begun):
+            return start
+        if not isinstance(limit, ReadAllAvailable) and self._too_few(end.rows_since(begun)):
+            return start
+        return end.write()
+
+    def _too_few(self, rows: int) -> bool:
+        """Whether to wait for more, by minOffsetsPerTrigger and maxTriggerDelay."""
+        if rows >= self._options.min_offsets_per_trigger or self._target is not None:
+            self._held_since = None
+            return False
+        now = self._states.clock()
+        if self._held_since is None:
+            self._held_since = now
+        if now - self._held_since < self._options.max_trigger_delay:
+            return True
+        self._held_since = None
+        return False
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The streams' ends as known, for the progress report's lag."""
+        return Offset(
+            {info.name: Place(info.created, info.state.last_seq) for info in self._states.recent()}
+        ).write()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The streams' ends now are where the query stops."""
+        self._target = Offset(
+            {info.name: Place(info.created, info.state.last_seq) for info in self._states.now()}
+        )
+
+    # ---- a batch -------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Splits of what lies between, from the offsets alone: a replay gets the same ones."""
+        begun, ended = read_offset(start), read_offset(end)
+        spans = [
+            Span(name, place.created, begun.first_of(name, place), place.seq, place.seq_bytes)
+            for name, place in ended.places.items()
+        ]
+        return splits_of(spans, self._options.split_bytes, self._options.min_partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The split's rows, in order of sequence."""
+        assert isinstance(partition, Split)
+        return fetch(
+            self._options,
+            partition.stream,
+            partition.first,
+            partition.last,
+            None,
+            partition.created,
+        )
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: the checkpoint owns the progress."""
+
+    def stop(self) -> None:
+        self._states.close()
+
+
+def check_streaming(options: SourceOptions) -> None:
+    """OptionError for what a streaming read cannot take."""
+    for name in _BATCH_ONLY:
+        if options.given(name):
+            raise OptionError(f"option {name!r} is for batch reads")
+    if options.pushdown:
+        raise OptionError("option 'pushdown' is for batch reads: Spark pushes no filters here")
+    if options.archive_path:
+        raise OptionError("option 'archivePath' is for batch reads")

@@ -1,0 +1,88 @@
+"""The streams a sink writes to, and whether they remember message ids for long enough."""
+
+import math
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jsserver.spark.errors import NatsError
+from jsserver.spark.jetstream import NANOS, JetStream, StreamInfo
+from jsserver.spark.options import SinkOptions
+from jsserver.spark.refusals import NoStream
+
+
+class Targets:
+    """Streams are looked up as rows for them come; every one of them is checked once."""
+
+    def __init__(self, js: JetStream, options: SinkOptions) -> None:
+        self._js = js
+        self._options = options
+        self._names: set[str] = set()
+        self._filters: list[str] = []
+        self._window = math.inf
+
+    @property
+    def window(self) -> float:
+        """Seconds for which every stream remembers ids, whichever of them rows go to."""
+        return max(self._options.min_dedup_window, self._window if self._names else 0)
+
+    def check_stream(self, name: str) -> None:
+        """NatsError when the stream does not exist or forgets ids too early."""
+        if name not in self._names:
+            self._check(self._js.stream_info(name))
+
+    def check_subject(self, subject: str) -> None:
+        names = self._js.api("STREAM.NAMES", {"subject": subject}).get("streams") or []
+        if not names:
+            raise NoStream(f"no stream takes the subject {subject!r}", 0, -1, subject)
+        for name in names:
+            self.check_stream(name)
+
+    def check_rows(self, rows: pa.RecordBatch, default_subject: str) -> None:
+        """The streams that the rows name or whose subjects they have."""
+        if "stream" in rows.schema.names:
+            for name in pc.unique(rows.column("stream")).drop_null().to_pylist():
+                self.check_stream(_text(name))
+        elif "subject" in rows.schema.names:
+            subjects = pc.unique(rows.column("subject"))
+            if subjects.null_count and default_subject:
+                subjects = pa.concat_arrays([subjects, pa.array([default_subject], subjects.type)])
+            subjects = subjects.drop_null().cast(pa.large_string())
+            while len(unknown := self._unknown(subjects)):
+                self.check_subject(unknown[0].as_py())
+                subjects = unknown[1:]
+
+    def _unknown(self, subjects: pa.Array) -> pa.Array:
+        for pattern in self._filters:
+            if len(subjects):
+                matched = pc.match_substring_regex(subjects, pattern)
+                subjects = subjects.filter(pc.invert(matched))
+        return subjects
+
+    def _check(self, info: StreamInfo) -> None:
+        window = info.config.duplicate_window / NANOS
+        least = self._options.min_dedup_window
+        if window < least:
+            raise NatsError(
+                f"stream {info.name!r} forgets message ids after {window:g} s (duplicate_window),"
+                f" less than the {least:g} s of the option minDedupWindow: rows written again later"
+                " would be stored twice. Raise the stream's duplicate_window, for example with"
+                f" `nats stream edit {info.name} --dupe-window={least:g}s`, or lower the option"
+            )
+        self._names.add(info.name)
+        self._window = min(self._window, window)
+        self._filters += [_regex(subject) for subject in info.config.subjects]
+
+
+def _regex(subject: str) -> str:
+    """A pattern of the subjects that a filter with wildcards takes."""
+    tokens = [
+        "[^.]+" if token == "*" else ".+" if token == ">" else re.escape(token)
+        for token in subject.split(".")
+    ]
+    return f"^{'[.]'.join(tokens)}$"
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode(errors="replace")

@@ -1,0 +1,52 @@
+"""One Spark session a module, on two cores of this machine."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.servers import Servers
+from tests.spark.site import Site
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session that knows the formats; its tasks are tried up to three times."""
+    folder = tmp_path_factory.mktemp("spark")
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        session = (
+            SparkSession.builder.master("local[2,3]")
+            .appName("tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.memory", "1g")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+            .config("spark.sql.streaming.stopTimeout", "30s")
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("ERROR")
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+@pytest.fixture(scope="module", params=["jsserver", "nats-server"])
+def site(request: pytest.FixtureRequest, module_servers: Servers) -> Site:
+    """A server with JetStream: each test runs with ours and with its peer."""
+    if request.param == "jsserver":
+        return Site(module_servers.under_test(jetstream=True))
+    request.getfixturevalue("peer_present")
+    return Site(module_servers.peer(jetstream=True))

@@ -1,0 +1,335 @@
+"""Batch reads of a live server: the reader's methods in the order in which Spark calls them."""
+
+import datetime
+import itertools
+import pickle
+import time
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from jsserver.spark.errors import DataLossError, NatsError, OptionError
+from jsserver.spark.fetch import fetch
+from jsserver.spark.options import SourceOptions
+from jsserver.spark.splits import Span, Split, splits_of
+from tests.servers import Servers
+from tests.spark.site import Site, header_of, payload_of, seqs_of, table_of
+
+COUNT = 500
+
+
+@pytest.fixture(scope="module")
+def orders(site: Site) -> Site:
+    site.create("orders")
+    site.create("closed", allow_direct=False)
+    for name in ("orders", "closed"):
+        site.fill(name, COUNT)
+        site.delete(name, 7, 8, 100, 499)
+    return site
+
+
+DELETED = {7, 8, 100, 499}
+LEFT = [seq for seq in range(1, COUNT + 1) if seq not in DELETED]
+
+
+# ---- what is read ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["orders", "closed"])
+def test_a_whole_stream_is_read_as_it_is(orders: Site, name: str) -> None:
+    options = {"includeHeaders": "true", "headersFormat": "raw", "includeNanos": "true"}
+    rows = orders.read(stream=name, batchRows="64", **options).to_pylist()
+    assert [row["seq"] for row in rows] == LEFT
+    for row in rows:
+        seq = row["seq"]
+        assert row["stream"] == name and row["subject"] == f"{name}.{seq % 3}"
+        assert row["data"] == payload_of(seq) and row["headers"] == (header_of(seq) or None)
+        assert row["partition"] == 0 and 0 <= row["ts_nanos"] < 1000
+    ages = [time.time() - row["timestamp"].timestamp() for row in rows]
+    assert min(ages) > 0 and max(ages) < 600
+    assert orders.consumers(name) == []
+
+
+@pytest.mark.parametrize("name", ["orders", "closed"])
+@pytest.mark.parametrize(
+    ("filters", "thirds"),
+    [
+        ("{}.1", {1}),
+        ("{}.0,{}.2", {0, 2}),
+        ("{}.*,{}.1", {0, 1, 2}),
+        ("{}.1,*.1", {1}),
+        ("{}.1,*.2,{}.9", {1, 2}),
+        ("{}.9", set()),
+        ("{}.8,{}.9", set()),
+        (">", {0, 1, 2}),
+    ],
+)
+def test_filters_choose_subjects(orders: Site, name: str, filters: str, thirds: set[int]) -> None:
+    reader = orders.reader(stream=name, filterSubjects=filters.replace("{}", name), batchRows="50")
+    assert seqs_of(reader, reader.partitions()) == [seq for seq in LEFT if seq % 3 in thirds]
+    assert orders.consumers(name) == []
+
+
+@pytest.mark.parametrize("name", ["orders", "closed"])
+def test_payloads_can_stay_at_the_server(orders: Site, name: str) -> None:
+    table = orders.read(stream=name, includeData="false", includeHeaders="true")
+    assert "data" not in table.column_names
+    found = table["headers"].to_pylist()
+    assert found[2] == [("Number", ["3"])] and found[0] is None
+
+
+def test_small_requests_bring_everything_too(orders: Site) -> None:
+    reader = orders.reader(
+        stream="orders", fetchBytes="1024", splitBytes="65536", minPartitions="3"
+    )
+    splits = reader.partitions()
+    assert len(splits) == 3
+    assert seqs_of(reader, splits) == LEFT
+
+
+def test_messages_larger_than_a_request_are_read(site: Site) -> None:
+    for name, direct in (("large", True), ("largeclosed", False)):
+        site.create(name, allow_direct=direct)
+        sizes = [10, 300_000, 5, 500_000, 20]
+        site.publish(((f"{name}.a", b"", b"x" * size) for size in sizes), name)
+        table = site.read(stream=name, fetchBytes="1024")
+        assert [len(data) for data in table["data"].to_pylist()] == sizes
+
+
+def test_every_schema_is_the_one_that_spark_was_told(orders: Site) -> None:
+    for mode, headers, form, data, nanos in itertools.product(
+        ("nats", "kafka"),
+        ("true", "false"),
+        ("map", "array", "raw"),
+        ("true", "false"),
+        ("true", "false"),
+    ):
+        options = {
+            "stream": "orders",
+            "schemaMode": mode,
+            "includeHeaders": headers,
+            "headersFormat": form,
+            "includeData": data,
+            "includeNanos": nanos,
+            "endingOffsets": '{"orders": 12}',
+        }
+        source = orders.source(**options)
+        reader = source.reader(schema=source.schema())
+        wanted = to_arrow_schema(source.schema(), timezone="UTC")
+        table = table_of(reader, reader.partitions())
+        assert table.schema.equals(wanted), options
+        assert table.num_rows == 9
+        table.validate(full=True)
+
+
+def test_columns_choose_and_order(orders: Site) -> None:
+    assert orders.read(stream="orders", columns="seq,subject").column_names == ["seq", "subject"]
+
+
+def test_several_streams_and_patterns(site: Site) -> None:
+    for name in ("east", "west", "eastern"):
+        site.create(name)
+        site.fill(name, 5)
+
+    def streams(**options: str) -> dict[str, int]:
+        found = site.read(**options)["stream"].to_pylist()
+        return {name: found.count(name) for name in found}
+
+    assert streams(streams="east, west") == {"east": 5, "west": 5}
+    assert streams(subscribe="west") == {"west": 5}
+    assert streams(streamPattern="east.*") == {"east": 5, "eastern": 5}
+    assert streams(subscribePattern="east") == {"east": 5}
+    with pytest.raises(NatsError, match="streamPattern"):
+        streams(streamPattern="north")
+    with pytest.raises(OptionError, match="regular expression"):
+        streams(streamPattern="(")
+
+
+# ---- bounds ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "seqs"),
+    [
+        ({"startingOffsets": '{"orders": 490}'}, range(490, 501)),
+        ({"startingOffsets": '{"orders": -2}', "endingOffsets": '{"orders": 4}'}, range(1, 4)),
+        ({"startingOffsets": '{"orders": -1}'}, ()),
+        ({"startingOffsets": "earliest", "endingOffsets": '{"orders": -1}'}, LEFT),
+        ({"startingOffsets": '{"orders": 99}', "endingOffsets": '{"orders": 101}'}, [99]),
+        ({"startingOffsets": '{"orders": 9}', "endingOffsets": '{"orders": 9}'}, ()),
+        ({"startingOffsets": '{"orders": 501}'}, ()),
+    ],
+)
+def test_offsets_bound_a_read(orders: Site, options: dict[str, str], seqs: Any) -> None:
+    reader = orders.reader(stream="orders", **options)
+    splits = reader.partitions()
+    assert splits, "Spark wants a partition"
+    assert seqs_of(reader, splits) == [seq for seq in seqs if seq not in DELETED]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"startingOffsets": "latest"}, "must not be 'latest'"),
+        ({"endingOffsets": "earliest"}, "must not be 'earliest'"),
+        ({"startingOffsets": "soon"}, "must be earliest or latest, or JSON"),
+        ({"startingOffsets": '{"other": 1}'}, "'orders' is missing|'other' is not read"),
+        ({"startingOffsets": '{"orders": "x"}'}, "must be a sequence"),
+        ({"startingOffsets": '{"orders": true}'}, "must be a sequence"),
+        ({"startingTimestamp": "yesterday"}, "ISO 8601"),
+        ({"startingTimestamp": "5", "startingOffsetsByTimestamp": "{}"}, "exclude each other"),
+        ({"startingOffsets": "earliest", "startingOffsetsByTimestamp": '{"orders": 1}'}, "exclude"),
+        ({"maxOffsetsPerTrigger": "5"}, "is for streaming reads"),
+    ],
+)
+def test_bounds_that_make_no_sense_name_their_option(
+    orders: Site, options: dict[str, str], text: str
+) -> None:
+    with pytest.raises(OptionError, match=text):
+        orders.reader(stream="orders", **options).partitions()
+
+
+def test_offsets_beyond_the_stream_are_lost_data(orders: Site) -> None:
+    with pytest.raises(DataLossError, match=r"'startingOffsets' is 900 .* 1 to 500"):
+        orders.reader(stream="orders", startingOffsets='{"orders": 900}').partitions()
+    table = orders.reader(
+        stream="orders", startingOffsets='{"orders": 900}', failOnDataLoss="false"
+    )
+    assert seqs_of(table, table.partitions()) == []
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_times_bound_a_read(site: Site, direct: bool) -> None:
+    name = f"times{direct}".lower()
+    site.create(name, allow_direct=direct)
+    site.fill(name, 3)
+    time.sleep(0.02)
+    between = time.time_ns()
+    time.sleep(0.02)
+    site.fill(name, 3)
+    millis = str(between // 1_000_000)
+    iso = datetime.datetime.fromtimestamp(between / 1e9, datetime.UTC).isoformat()
+    for moment in (millis, iso):
+        assert site.read(stream=name, startingTimestamp=moment)["seq"].to_pylist() == [4, 5, 6]
+        assert site.read(stream=name, endingTimestamp=moment)["seq"].to_pylist() == [1, 2, 3]
+    each = f'{{"{name}": {millis}}}'
+    assert site.read(stream=name, startingOffsetsByTimestamp=each)["seq"].to_pylist() == [4, 5, 6]
+    assert site.read(stream=name, endingOffsetsByTimestamp=each)["seq"].to_pylist() == [1, 2, 3]
+    later = {"stream": name, "startingTimestamp": "2100-01-01T00:00:00Z"}
+    with pytest.raises(NatsError, match="startingOffsetsByTimestampStrategy"):
+        site.reader(**later).partitions()
+    reader = site.reader(startingOffsetsByTimestampStrategy="latest", **later)
+    assert seqs_of(reader, reader.partitions()) == []
+    assert site.consumers(name) == []
+
+
+# ---- what is gone ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_what_retention_took_after_planning_is_lost_data(site: Site, direct: bool) -> None:
+    name = f"lost{direct}".lower()
+    site.create(name, allow_direct=direct)
+    site.fill(name, 50)
+    plans = {}
+    for choice in ("true", "false"):
+        reader = site.reader(stream=name, failOnDataLoss=choice)
+        plans[choice] = (reader, reader.partitions())
+    site.purge(name, 21)
+    with pytest.raises(DataLossError, match="begins at sequence 21, but 1 was"):
+        seqs_of(*plans["true"])
+    assert seqs_of(*plans["false"]) == list(range(21, 51))
+
+
+def test_a_stream_made_anew_after_planning_is_another_one(site: Site) -> None:
+    site.create("anew")
+    site.fill("anew", 5)
+    reader = site.reader(stream="anew")
+    splits = reader.partitions()
+    site.remove("anew")
+    site.create("anew")
+    site.fill("anew", 9)
+    with pytest.raises(DataLossError, match="made anew"):
+        seqs_of(reader, splits)
+    site.remove("anew")
+    with pytest.raises(NatsError, match=r"no stream 'anew' .*options stream"):
+        seqs_of(reader, splits)
+
+
+def test_a_work_queue_is_read_without_a_consumer_or_not_at_all(site: Site) -> None:
+    for name, direct in (("queue", True), ("queueclosed", False)):
+        site.create(name, allow_direct=direct, retention="workqueue")
+        site.fill(name, 9)
+    reader = site.reader(stream="queue", includeData="false", filterSubjects="queue.0,queue.1")
+    assert seqs_of(reader, reader.partitions()) == [1, 3, 4, 6, 7, 9]
+    reader = site.reader(stream="queueclosed")
+    with pytest.raises(NatsError, match="allow_direct"):
+        seqs_of(reader, reader.partitions())
+    assert site.info("queue").state.messages == site.info("queueclosed").state.messages == 9
+
+
+def test_a_missing_stream_is_named(site: Site) -> None:
+    with pytest.raises(NatsError, match="no stream 'nowhere'"):
+        site.reader(stream="nowhere").partitions()
+
+
+def test_a_server_that_is_away_names_the_option() -> None:
+    options = {"servers": "nats://127.0.0.1:1", "stream": "S"}
+    with pytest.raises(NatsError, match="option servers"):
+        list(fetch(SourceOptions.read(options, "a test"), "S", 1, 2))
+
+
+# ---- interruptions -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_lost_server_that_comes_back_costs_no_row(servers: Servers, direct: bool) -> None:
+    site = Site(servers.under_test(jetstream=True))
+    site.create("long", allow_direct=direct)
+    site.fill("long", 20_000, 200)
+    options = SourceOptions.read(
+        {"servers": site.server.url, "stream": "long", "batchRows": "500"}, "a test"
+    )
+    seqs: list[int] = []
+    for i, batch in enumerate(fetch(options, "long", 1, 20_000)):
+        seqs += batch["seq"].to_pylist()
+        if i in (3, 9):
+            site.server.restart(kill=i == 3)
+    assert seqs == list(range(1, 20_001))
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_reader_that_stops_early_leaves_nothing_behind(site: Site, direct: bool) -> None:
+    name = f"early{direct}".lower()
+    site.create(name, allow_direct=direct)
+    site.fill(name, 3000)
+    reader = site.reader(stream=name, batchRows="100")
+    rows = reader.read(reader.partitions()[0])
+    assert isinstance(next(iter(rows)), pa.RecordBatch)
+    rows.close()  # type: ignore[union-attr]
+    assert site.consumers(name) == []
+
+
+# ---- splits ------------------------------------------------------------------------------------
+
+
+def test_splits_are_even_small_and_never_none() -> None:
+    span = Span("S", 1, 11, 1_000_010, 100.0)
+    splits = splits_of([span], 1_000_000, 1)
+    assert len(splits) == 100
+    assert [(split.first, split.last) for split in splits[:2]] == [(11, 10010), (10011, 20010)]
+    assert splits[-1].last == 1_000_010
+    assert len(pickle.dumps(splits[50])) < 150
+    assert pickle.loads(pickle.dumps(splits[50])) == splits[50]
+    assert len(splits_of([span], 1 << 40, 7)) == 7
+    assert len(splits_of([Span("S", 1, 5, 6, 1.0)], 1 << 20, 9)) == 2
+    assert splits_of([Span("S", 1, 5, 4, 1.0)], 1 << 20, 9) == [Split("S", 1, 1, 0)]
+    assert splits_of([], 1, 1) == [Split("", 0, 1, 0)]
+
+
+def test_partitions_are_shared_out_by_size() -> None:
+    spans = [Span("big", 1, 1, 900, 1.0), Span("small", 1, 1, 100, 1.0)]
+    splits = splits_of(spans, 1 << 20, 10)
+    assert [split.stream for split in splits] == ["big"] * 9 + ["small"]

@@ -1,0 +1,86 @@
+"""Writes records, blocks and caches of a store as servers do, for tests of what reads them."""
+
+import struct
+
+from jsserver.cext.bytes import hh64
+from jsserver.cext.columns import Plain, block_key
+
+STREAM = "S"
+TOMB, ERASED = 1 << 62, 1 << 63
+HEADED = 1 << 31
+LIMITS_MAGIC = 0x314D494C534A534A
+MARKER_MAGIC = 0x314B524D534A534A
+
+
+def record(
+    seq: int,
+    subject: bytes = b"k",
+    data: bytes = b"",
+    *,
+    ts: int = 0,
+    header: bytes = b"",
+    block: int = 1,
+) -> bytes:
+    size = 30 + len(subject) + len(data) + (4 + len(header) if header else 0)
+    ts = ts or 1_000_000 * (seq & (TOMB - 1))
+    body = subject + (struct.pack("<I", len(header)) + header if header else b"") + data
+    stamp = struct.pack("<Qq", seq, ts)
+    total = hh64(block_key(f"{STREAM}-{block}"), stamp + subject + header + data)
+    head = struct.pack("<I", size | (HEADED if header else 0)) + stamp
+    return head + struct.pack("<H", len(subject)) + body + struct.pack("<Q", total)
+
+
+def tombstone(seq: int, *, block: int = 1) -> bytes:
+    return record(seq | TOMB, b"", block=block)
+
+
+def erased(seq: int, size: int, *, block: int = 1) -> bytes:
+    return record(seq | ERASED, b"", bytes(size - 30), block=block)
+
+
+def marker(*, block: int = 1) -> bytes:
+    body = struct.pack("<5QIIH", MARKER_MAGIC, 1, 0, 0, 0, 1, 0, 0)
+    return record(TOMB, b"", body, block=block)
+
+
+def limits(
+    max_msgs: int = -1,
+    max_bytes: int = -1,
+    max_age: int = 0,
+    per: int = -1,
+    *,
+    ts: int = 1,
+    block: int = 1,
+) -> bytes:
+    body = struct.pack("<Q5q", LIMITS_MAGIC, max_msgs, max_bytes, max_age, per, 1)
+    return record(TOMB, b"", body, ts=ts, block=block)
+
+
+def plain(*parts: bytes) -> Plain:
+    made = Plain()
+    made.extend(b"".join(parts))
+    return made
+
+
+def key(block: int = 1) -> bytes:
+    return block_key(f"{STREAM}-{block}")
+
+
+def runs(*pairs: tuple[int, int]) -> bytes:
+    return b"".join(struct.pack("<QQ", *pair) for pair in pairs)
+
+
+def pairs(data: bytes) -> list[tuple[int, int]]:
+    return [struct.unpack_from("<QQ", data, at) for at in range(0, len(data), 16)]
+
+
+def uvarint(n: int) -> bytes:
+    out = bytearray()
+    while n >= 0x80:
+        out.append(n & 0x7F | 0x80)
+        n >>= 7
+    return bytes([*out, n])
+
+
+def svarint(n: int) -> bytes:
+    return uvarint(n << 1 if n >= 0 else (-n << 1) - 1)

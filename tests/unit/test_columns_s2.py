@@ -1,0 +1,263 @@
+"""The S2 decoder: every kind of tag, the stream around blocks, and input that is cut or changed."""
+
+import contextlib
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jsserver.cext.columns import Plain, S2Stream, crc32c_of, s2_decode
+
+START = b"\xff\x06\x00\x00S2sTwO"
+SNAPPY_START = b"\xff\x06\x00\x00sNaPpY"
+
+
+def uvarint(n: int) -> bytes:
+    out = bytearray()
+    while n >= 0x80:
+        out.append(n & 0x7F | 0x80)
+        n >>= 7
+    return bytes([*out, n])
+
+
+def literal(data: bytes) -> bytes:
+    n = len(data) - 1
+    if n < 60:
+        return bytes([n << 2]) + data
+    size = (n.bit_length() + 7) // 8
+    return bytes([(59 + size) << 2]) + n.to_bytes(size, "little") + data
+
+
+def copy(offset: int, length: int) -> bytes:
+    """The shortest tag; a length that no tag can have is the caller's mistake."""
+    if 4 <= length <= 11 and offset < 2048:
+        return bytes([1 | (length - 4) << 2 | offset >> 8 << 5, offset & 0xFF])
+    assert 1 <= length <= 64
+    if offset < 65536:
+        return bytes([2 | (length - 1) << 2]) + offset.to_bytes(2, "little")
+    return bytes([3 | (length - 1) << 2]) + offset.to_bytes(4, "little")
+
+
+def repeat(length: int) -> bytes:
+    if length <= 8:
+        return bytes([1 | (length - 4) << 2, 0])
+    for code, base, size in ((5, 8, 1), (6, 260, 2), (7, 65540, 3)):
+        if length - base < 1 << 8 * size:
+            return bytes([1 | code << 2, 0]) + (length - base).to_bytes(size, "little")
+    raise AssertionError(length)
+
+
+def block(plain: bytes, tags: bytes) -> bytes:
+    return uvarint(len(plain)) + tags
+
+
+def chunk(kind: int, plain: bytes, body: bytes) -> bytes:
+    crc = crc32c_of(plain)[0]
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    body = masked.to_bytes(4, "little") + body
+    return bytes([kind]) + len(body).to_bytes(3, "little") + body
+
+
+def stored(plain: bytes) -> bytes:
+    return chunk(1, plain, plain)
+
+
+def packed(plain: bytes) -> bytes:
+    return chunk(0, plain, pa.compress(plain, "snappy", asbytes=True))
+
+
+Op = tuple[str, int, int, bytes]
+
+OPS = st.lists(
+    st.tuples(
+        st.sampled_from(["literal", "copy", "repeat"]),
+        st.integers(0, 1 << 20),
+        st.one_of(st.integers(1, 64), st.integers(200, 300), st.sampled_from([4, 65539, 65600])),
+        st.binary(min_size=1, max_size=90),
+    ),
+    max_size=30,
+)
+
+
+def encoded(ops: list[Op]) -> tuple[bytes, bytes]:
+    """A block of those tags, and what it stands for."""
+    plain = bytearray()
+    tags = b""
+    offset = 0
+    for kind, where, length, data in ops:
+        if kind == "literal" or not plain or (kind == "repeat" and not offset):
+            tags += literal(data)
+            plain += data
+            continue
+        if kind == "copy":
+            offset = where % len(plain) + 1
+            length = min(length, 64)
+            tags += copy(offset, length)
+        else:
+            length = max(length, 4)
+            tags += repeat(length)
+        for _ in range(length):
+            plain.append(plain[-offset])
+    return block(plain, tags), bytes(plain)
+
+
+@given(OPS)
+@settings(max_examples=150)
+def test_all_tags(ops: list[Op]) -> None:
+    code, plain = encoded(ops)
+    assert s2_decode(code) == plain
+
+
+@pytest.mark.parametrize("length", [4, 5, 8, 9, 263, 264, 515, 65539, 65540, 65800, 131075, 131080])
+def test_every_repeat_code(length: int) -> None:
+    tags = literal(b"abcdefghij") + copy(10, 4) + repeat(length)
+    plain = (b"abcdefghij" * (length // 10 + 3))[: 14 + length]
+    assert s2_decode(block(plain, tags)) == plain
+
+
+@given(OPS, st.data())
+@settings(max_examples=150)
+def test_nothing_damaged_harms(ops: list[Op], data: st.DataObject) -> None:
+    code, _ = encoded(ops)
+    changed = bytearray(code[: data.draw(st.integers(0, len(code)))])
+    for _ in range(data.draw(st.integers(0, 3))):
+        if changed:
+            at = data.draw(st.integers(0, len(changed) - 1))
+            changed[at] ^= 1 << data.draw(st.integers(0, 7))
+    with contextlib.suppress(ValueError):
+        s2_decode(bytes(changed))
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=100)
+def test_anything_is_refused_or_decoded(code: bytes) -> None:
+    for decode in (s2_decode, lambda b: S2Stream().feed(b), lambda b: S2Stream().feed(START + b)):
+        with contextlib.suppress(ValueError):
+            decode(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        b"",
+        b"\x05",
+        block(b"abcd", bytes([1, 0])),  # repeats without a copy before
+        block(b"aaaaaaaa", literal(b"aaaa") + bytes([1, 5])),  # reaches before the start
+        block(b"aaaa", literal(b"aaaa") + copy(1, 4)),  # more than promised
+        block(b"aaaaa", literal(b"aaaa")),  # less than promised
+        block(b"aaaa", literal(b"aaaa")[:-1]),
+        block(b"aaaaa", literal(b"a") + bytes([2 | 3 << 2, 0, 0])),  # offset 0
+        b"\xff\xff\xff\xff\x7f",
+    ],
+)
+def test_bad_blocks(code: bytes) -> None:
+    with pytest.raises(ValueError, match="corrupt"):
+        s2_decode(code)
+
+
+@given(st.binary(max_size=5000))
+@settings(max_examples=50)
+def test_snappy_blocks(plain: bytes) -> None:
+    for data in (plain, plain[:50] * 40):
+        assert s2_decode(pa.compress(data, "snappy", asbytes=True)) == data
+
+
+def test_checksums_agree_and_are_castagnoli() -> None:
+    assert crc32c_of(b"123456789") == (0xE3069283, 0xE3069283)
+    for n in range(40):
+        fast, portable = crc32c_of(bytes(range(n)))
+        assert fast == portable
+
+
+@pytest.mark.parametrize("start", [START, SNAPPY_START])
+@pytest.mark.parametrize("step", [1, 7, 1 << 20])
+def test_stream_in_pieces(start: bytes, step: int) -> None:
+    plain = b"stream of messages " * 300
+    other = b"\xfe\x03\x00\x00abc" + b"\x99\x02\x00\x00xy"  # padding, an index
+    code = start + packed(plain[:2000]) + other + stored(plain[2000:]) + start
+    stream = S2Stream()
+    got = b"".join(stream.feed(code[at : at + step]) for at in range(0, len(code), step))
+    stream.finish()
+    assert got == plain
+
+
+def test_a_stream_comes_in_bounded_steps() -> None:
+    megabyte = bytes(1 << 20)
+    stream = S2Stream()
+    sizes = [len(stream.feed(START + packed(megabyte) * 20))]
+    while piece := stream.feed(b""):
+        sizes.append(len(piece))
+    assert sum(sizes) == 20 << 20
+    assert max(sizes) <= 12 << 20
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        (packed(b"x"), "no S2"),
+        (b"\xff\x06\x00\x00S2sTwX", "no S2"),
+        (START + b"\x02\x04\x00\x00abcd", "unknown kind"),
+        (START + b"\x00\x03\x00\x00abc", "unknown kind"),
+        (START + packed(b"x" * 100)[:-1] + b"\x01", "checksum|corrupt"),
+        (START + stored(b"x" * 100)[:-1] + b"\x00", "checksum"),
+    ],
+)
+def test_bad_streams(code: bytes, what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        S2Stream().feed(code)
+
+
+def test_a_stream_that_is_cut() -> None:
+    stream = S2Stream()
+    stream.feed(START + packed(b"x" * 100)[:-1])
+    with pytest.raises(ValueError, match="ends early"):
+        stream.finish()
+    with pytest.raises(ValueError, match="no S2"):
+        S2Stream().finish()
+
+
+# ---- compressed blocks -------------------------------------------------------------------------
+
+
+def plain_of(data: bytes) -> Plain:
+    plain = Plain()
+    plain.extend(data)
+    return plain
+
+
+def unpacked(code: bytes) -> bytes:
+    into = Plain()
+    into.unpack(plain_of(code))
+    return bytes(into)
+
+
+@pytest.mark.parametrize("told", [0, 608, 1 << 40])
+def test_compressed_block(told: int) -> None:
+    """The length in its head is only a hint."""
+    code = b"cmp\x01" + uvarint(told) + START + packed(b"r" * 600) + b"12345678"
+    assert plain_of(code).packed
+    assert unpacked(code) == b"r" * 600 + b"12345678"
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        (b"plain", "no compressed block"),
+        (b"cmp\x02" + bytes(20), "algorithm 2"),
+        (b"cmp\x01\x05" + START + packed(b"r" * 600)[:-3] + b"12345678", "ends early"),
+        (b"cmp\x01\x05" + b"1234567", "cut short"),
+    ],
+)
+def test_bad_compressed_blocks(code: bytes, what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        unpacked(code)
+
+
+def test_bytes_that_are_looked_at_stay() -> None:
+    plain = plain_of(b"abc")
+    with memoryview(plain) as view, pytest.raises(BufferError):
+        plain.clear()
+    del view
+    plain.clear()
+    assert len(plain) == 0
