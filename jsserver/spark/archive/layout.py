@@ -26,7 +26,7 @@ class Place:
     """A folder, given as a path or a URI (file, s3, gs, hdfs); travels to tasks. OptionError."""
 
     def __init__(self, uri: str) -> None:
-        self.uri = uri
+        self.uri = os.path.abspath(uri) if uri and "://" not in uri else uri
         self._files, self._root = _file_system(uri)
         self.local = isinstance(self._files, pyarrow.fs.LocalFileSystem)
 
