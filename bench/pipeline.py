@@ -231,16 +231,12 @@ def job(bench: Bench, *words: str) -> int:
 
 def archive(bench: Bench) -> int:
     root = bench.folder / PARQUET
-    return job(
-        bench, "archive", "--servers", bench.source.url, "--stream", STREAM, "--path", str(root)
-    )
+    return job(bench, "archive", "--servers", bench.source.url, "--stream", STREAM, str(root))
 
 
 def replay(bench: Bench) -> int:
     root = bench.folder / PARQUET
-    return job(
-        bench, "replay", "--servers", bench.target.url, "--stream", STREAM, "--path", str(root)
-    )
+    return job(bench, "replay", "--servers", bench.target.url, "--stream", STREAM, str(root))
 
 
 Scenario = tuple[str, str, Callable[[Bench], int], Callable[[Bench], None]]

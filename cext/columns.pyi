@@ -46,10 +46,10 @@ class Rows:
     def take(self) -> tuple[int, dict[str, tuple[Buffer | int | None, ...]]]:
         """The rows' number and each column's buffers; the batch is empty afterwards.
 
-        stream, subject, data: offsets, bytes. seq (int64), timestamp (int64, µs), ts_nanos, partition
-        (int32): values. headers_raw: validity bits, offsets, bytes. headers: validity bits, number of
-        entries, number of values, offsets of rows, offsets of names, names, offsets of entries' values
-        (None for "array"), offsets of values, values.
+        stream, subject, data: offsets, bytes. seq (int64), timestamp (int64, µs), ts_nanos,
+        partition (int32): values. headers_raw: validity bits, offsets, bytes. headers: validity
+        bits, number of entries, number of values, offsets of rows, offsets of names, names, offsets
+        of entries' values (None for "array"), offsets of values, values.
         """
 
 class ReplyError(Exception):
@@ -276,7 +276,10 @@ class S2Stream:
     """Decodes a stream of chunks as its pieces come."""
 
     def feed(self, data: SupportsBytes) -> bytes:
-        """What whole chunks hold so far, about 8 MiB at most: feed b"" until nothing comes. ValueError."""
+        """What whole chunks hold so far, about 8 MiB at most: feed b"" until nothing comes.
+
+        ValueError.
+        """
 
     def finish(self) -> None:
         """ValueError when the stream ends inside a chunk, or is none."""
@@ -346,8 +349,8 @@ class Survey:
     """A replay of a stream's blocks that finds out which messages are live.
 
     `at_once`: limits apply record by record (our server), else at the end (nats-server). `keep`:
-    every message is kept, which `walk` asks for by SURVEY_AGAIN. `lives`: messages may have lives of
-    their own.
+    every message is kept, which `walk` asks for by SURVEY_AGAIN. `lives`: messages may have lives
+    of their own.
     """
 
     def __init__(
