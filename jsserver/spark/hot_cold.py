@@ -1,4 +1,4 @@
-"""Batch reads with `archivePath`: the archive up to its last sequence, the live stream behind it."""
+"""Batch reads with `archivePath`: the archive to its last sequence, the live stream behind it."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence

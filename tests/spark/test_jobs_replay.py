@@ -61,6 +61,23 @@ def test_a_hundred_thousand_messages_come_back_equal(servers: Servers, tmp_path:
     assert info(target, "ORDERS").state.messages == 100_000
 
 
+@pytest.mark.parametrize("kinds", ["peer to ours", "ours to peer", "peer to peer"])
+def test_between_servers_of_both_kinds(
+    servers: Servers, tmp_path: Path, peer_present: None, kinds: str
+) -> None:
+    made = [
+        servers.peer(jetstream=True) if kind == "peer" else servers.under_test(jetstream=True)
+        for kind in kinds.split(" to ")
+    ]
+    create(made[0], "BOTH")
+    messages = some_messages(5000, "BOTH")
+    publish(made[0], "BOTH", messages)
+    archived(made[0], "BOTH", tmp_path, flush_rows=2000)
+    assert replayed(made[1], "BOTH", tmp_path, create=True).rows == 5000
+    assert everything(made[1], "BOTH") == messages
+    assert replayed(made[1], "BOTH", tmp_path).before == 5000
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_killed_replay_goes_on(js_server: Server, tmp_path: Path, seed: int) -> None:
     stream, to = f"SRC{seed}", f"DST{seed}"

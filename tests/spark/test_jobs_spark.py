@@ -17,8 +17,9 @@ from jsserver.spark.jobs.archive import ArchiveOptions, archive
 from jsserver.spark.jobs.report import ReportOptions, report
 from jsserver.spark.jobs.runner import Spark, runner_of
 from jsserver.spark.jobs.verify import VerifyOptions, verify
+from jsserver.spark.source import NatsSource
 from tests.servers import Server
-from tests.spark.jobs_world import ROOT, create, publish, some_messages
+from tests.spark.jobs_world import ROOT, api, create, publish, some_messages
 from tests.spark.test_jobs_archive import rows_of
 
 
@@ -89,6 +90,22 @@ def test_spark_reads_the_files_by_itself(
     assert row is not None
     assert row["stream"] == "PLAIN"
     assert row["headers"] == {"Trace": ["0"], "Tag": ["a", "b"]}
+
+
+def test_archive_and_stream_are_one_table(
+    session: SparkSession, js_server: Server, tmp_path: Path
+) -> None:
+    create(js_server, "UNION")
+    publish(js_server, "UNION", some_messages(700, "UNION"))
+    options = ArchiveOptions(servers=(js_server.url,), stream="UNION", flush_rows=300)
+    archive(options, str(tmp_path), processes=1)
+    publish(js_server, "UNION", some_messages(300, "UNION"))
+    api(js_server, "STREAM.PURGE.UNION", {"seq": 501})
+    session.dataSource.register(NatsSource)
+    reader = session.read.format("nats").option("servers", js_server.url)
+    frame = reader.option("stream", "UNION").option("archivePath", str(tmp_path)).load()
+    found = [row["seq"] for row in frame.select("seq").sort("seq").collect()]
+    assert found == list(range(1, 1001))
 
 
 def test_executors_are_looked_at(session: SparkSession) -> None:

@@ -103,13 +103,15 @@ class Task(msgspec.Struct, frozen=True):
     name: str
     run: str
     source: SourceOptions
+    created: int
     limits: Limits
 
     def __call__(
         self, part: Part, told: Callable[[int], None] | None = None
     ) -> tuple[Part, list[FileEntry]]:
         """Reads a part from the stream straight into drafts of files."""
-        rows = fetch(self.source, self.source.stream, part.first, part.last, READ)
+        stream = self.source.stream
+        rows = fetch(self.source, stream, part.first, part.last, READ, self.created)
         place = Place(self.root)
         return part, write_range(
             place, self.name, self.run, part.first, part.last, self.limits, rows, told
@@ -289,7 +291,14 @@ class _Run:
 
     def _write(self, parts: Iterator[Part]) -> None:
         limits = Limits(self._options.flush_rows, self._options.flush_bytes)
-        task = Task(self._place.uri, self._name, self._id, self._options.source(), limits)
+        task = Task(
+            root=self._place.uri,
+            name=self._name,
+            run=self._id,
+            source=self._options.source(),
+            created=self._archive.created,
+            limits=limits,
+        )
         wanted = itertools.takewhile(lambda _: not self._stop.is_set(), parts)
         told = self._progress.add if self._progress is not None else None
         done: Iterator[tuple[Part, list[FileEntry]]]
