@@ -20,6 +20,9 @@ from jsserver.spark.options import RowOptions
 from jsserver.spark.schema import Table, table_of
 
 BATCH_ROWS = 16_384
+BATCH_BYTES = 4 << 20
+READ_BYTES = 1 << 20
+"""Of a column at a time: not its whole row group."""
 HASH_BYTES = 1 << 20
 RETRIES = 3
 TIME_MIN = -(1 << 63)
@@ -118,10 +121,10 @@ def read_file(
     place: Place, file: FileEntry, columns: Sequence[str], first: int, last: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one file from first to last; batches are never empty. FileNotFoundError."""
-    rows = max(64, min(BATCH_ROWS, (4 << 20) * file.rows // max(file.bytes, 1)))
+    rows = max(1, min(BATCH_ROWS, BATCH_BYTES * file.rows // max(file.bytes, 1)))
     with place.open(file.name) as opened:
         try:
-            parquet = pq.ParquetFile(opened, pre_buffer=False)
+            parquet = pq.ParquetFile(opened, pre_buffer=False, buffer_size=READ_BYTES)
             groups = _row_groups(parquet, first, last)
             for batch in parquet.iter_batches(rows, row_groups=groups, columns=list(columns)):
                 batch = _clipped(batch, first, last)
