@@ -160,11 +160,12 @@ class Offsets:
 class Outbox:
     """Rows under way as PUB and HPUB frames; sans I/O.
 
-    Row n, counted from 0 over all that was loaded, is answered to `inbox` (which ends in a dot)
-    and n. `subject`: of rows that name none; `lines`: header lines for every row, each with CRLF;
-    with `id_prefix` a row's Nats-Msg-Id is that and n; `left_out`: names of the rows' headers that
-    are not sent (to 16). At most `max_rows` (to 2^20) and `max_bytes` are under way, or one row
-    that is larger.
+    Row n, counted from `first_row` over all that was loaded, is answered to `inbox` (which ends in
+    a dot) and n. `subject`: of rows that name none; `lines`: header lines for every row, each with
+    CRLF; with `id_prefix` a row's Nats-Msg-Id is that and n; `left_out`: names of the rows' headers
+    that are not sent (to 32). At most `max_rows` (to 2^20) and `max_bytes` are under way, or one
+    row that is larger. `atomic`: an empty answer is one to a row of a batch that is not committed
+    yet (ADR-50), and does not count as `acked`.
     """
 
     def __init__(
@@ -178,6 +179,8 @@ class Outbox:
         lines: bytes = b"",
         id_prefix: bytes | None = None,
         left_out: Sequence[bytes] = (),
+        first_row: int = 0,
+        atomic: bool = False,
     ) -> None: ...
     def load(
         self,
