@@ -275,6 +275,41 @@ def test_a_missing_stream_is_named(site: Site) -> None:
         site.reader(stream="nowhere").partitions()
 
 
+def test_refused_users_are_told_which_options_to_change(servers: Servers) -> None:
+    site = Servers.under_test(servers, jetstream=True, args=["--user", "me", "--pass", "secret"])
+    for options in ({}, {"user": "me", "password": "wrong"}, {"token": "wrong"}):
+        given = {"servers": site.url, "stream": "S", **options}
+        with pytest.raises(NatsError, match="credentialsFile") as caught:
+            list(fetch(SourceOptions.read(given, "a test"), "S", 1, 2))
+        assert "secret" not in str(caught.value) and "wrong" not in str(caught.value)
+    given = {"servers": site.url, "stream": "S", "tls.caFile": "/nowhere.pem"}
+    with pytest.raises(NatsError, match=r"TLS|nowhere.pem"):
+        list(fetch(SourceOptions.read(given, "a test"), "S", 1, 2))
+
+
+@pytest.mark.parametrize("options", [{"stream": "a b"}, {"stream": "a.b"}, {"streams": "a,*"}])
+def test_names_that_no_stream_can_have_are_refused(site: Site, options: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match="no stream can have"):
+        site.reader(**options)
+
+
+@pytest.mark.parametrize("subject", ["a..b", "a b", "a.>.b", ".a"])
+def test_subjects_that_are_none_are_refused(site: Site, subject: str) -> None:
+    with pytest.raises(OptionError, match="no subject"):
+        site.reader(stream="S", filterSubjects=subject)
+    with pytest.raises(OptionError, match="no subject"):
+        site.stream_reader(stream="S", filterSubjects=subject)
+
+
+def test_a_bucket_loses_nothing_when_its_keys_change(site: Site) -> None:
+    site.create("bucket", max_msgs_per_subject=1)
+    site.fill("bucket", 30)
+    reader = site.reader(stream="bucket")
+    splits = reader.partitions()
+    site.fill("bucket", 1)
+    assert seqs_of(reader, splits) == [29, 30]
+
+
 def test_a_server_that_is_away_names_the_option() -> None:
     options = {"servers": "nats://127.0.0.1:1", "stream": "S"}
     with pytest.raises(NatsError, match="option servers"):
