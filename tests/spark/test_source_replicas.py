@@ -35,13 +35,13 @@ def messages(first: int, last: int, behind: int) -> Answer:
     found = [
         (
             f"NATS/1.0\r\nNats-Stream: S\r\nNats-Subject: s\r\nNats-Sequence: {seq}\r\n"
-            f"Nats-Time-Stamp: {CREATED}\r\nNats-Num-Pending: 1\r\nNats-Last-Sequence: 1\r\n\r\n".encode(),
+            f"Nats-Time-Stamp: {CREATED}\r\nNats-Num-Pending: 1\r\nNats-Last-Sequence: 1\r\n\r\n",
             b"x",
         )
         for seq in range(first, last + 1)
     ]
     end = f"NATS/1.0 204 EOB\r\nNats-Num-Pending: {behind}\r\nNats-Last-Sequence: {last}\r\n\r\n"
-    return [*found, (end.encode(), b"")]
+    return [(head.encode(), data) for head, data in [*found, (end, b"")]]
 
 
 def read(server: Scripted, last: int, **options: str) -> list[int]:
