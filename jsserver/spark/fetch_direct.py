@@ -87,6 +87,8 @@ class DirectReader:
         wanted = self._wanted
         if self._flight and self._flight[-1].start < start:
             start = self._answers.ends_before(self._flight[-1].slot, start)
+            if start > wanted.last:
+                return start
         count = min(
             wanted.options.batch_rows,
             max(int(self._max_bytes * FILL / max(self._row_bytes, 1)), 1),

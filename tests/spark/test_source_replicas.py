@@ -1,11 +1,14 @@
 """Reads from servers that lag, refuse, fall silent, close, or send what makes no sense."""
 
 import json
+import random
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jsserver.spark import fetch as fetching
 from jsserver.spark.errors import NatsError
@@ -142,3 +145,51 @@ def test_senseless_answers_are_errors_at_once(sent: Answer | bytes, text: str) -
 def test_a_message_behind_the_end_of_an_answer_is_passed_over() -> None:
     with server_of(lambda seq: messages(seq, 10, 0) + messages(3, 3, 0)[:1]) as server:
         assert read(server, 10) == list(range(1, 11))
+
+
+class Moody:
+    """A stream whose direct gets end early, lag behind, or break off, as chance has it."""
+
+    def __init__(self, seqs: list[int], last: int, rng: random.Random, trouble: float) -> None:
+        self.seqs = seqs
+        self.last = last
+        self.rng = rng
+        self.trouble = trouble
+
+    def answer(self, subject: str, body: Any) -> Answer | bytes | None:
+        if subject.endswith("STREAM.INFO.S"):
+            return stream(self.last)
+        if subject.endswith("STREAM.MSG.GET.S"):
+            behind = [seq for seq in self.seqs if seq >= body["seq"]]
+            if not behind:
+                return api({"error": {"code": 404, "err_code": 10037, "description": "none"}})
+            return api({"message": {"seq": behind[0]}})
+        mood = self.rng.random() / self.trouble if self.trouble else 1.0
+        if mood < 0.2:
+            return None
+        upto = self.last if mood >= 0.5 else self.rng.randint(1, self.last)
+        found = [seq for seq in self.seqs if body["seq"] <= seq <= upto]
+        if not found:
+            return [(b"NATS/1.0 404 Message Not Found\r\n\r\n", b"")]
+        most = body["batch"] if mood >= 0.8 else self.rng.randint(1, body["batch"])
+        sent = found[:most]
+        *_, end = messages(sent[-1], sent[-1], len(found) - len(sent))
+        return [*(messages(seq, seq, 0)[0] for seq in sent), end]
+
+
+@settings(max_examples=40)
+@given(
+    st.sets(st.integers(1, 60)),
+    st.integers(1, 60),
+    st.integers(1, 12),
+    st.sampled_from([0.0, 0.4]),
+    st.integers(0, 1 << 32),
+)
+def test_every_row_comes_once_and_in_order_whatever_the_server_does(
+    seqs: set[int], last: int, batch: int, trouble: float, seed: int
+) -> None:
+    moody = Moody(sorted(seqs), 60, random.Random(seed), trouble)
+    with scripted(moody.answer) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetching, "PAUSE_SECONDS", 0.001)
+        patch.setattr(fetching, "PAUSE_SECONDS_MAX", 0.001)
+        assert read(server, last, batchRows=str(batch)) == sorted(s for s in seqs if s <= last)
