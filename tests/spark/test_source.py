@@ -80,6 +80,27 @@ def test_payloads_can_stay_at_the_server(orders: Site, name: str) -> None:
     assert found[2] == [("Number", ["3"])] and found[0] is None
 
 
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("data", ["true", "false"])
+def test_stored_headers_come_back_byte_for_byte(site: Site, direct: bool, data: str) -> None:
+    name = f"headers{direct}{data}".lower()
+    site.create(name, allow_direct=direct)
+    stored = [
+        b"",
+        b"NATS/1.0\r\nA: b\r\n\r\n",
+        b"NATS/1.0\r\na:b\r\nA:  b \r\n a\r\n\r\n",
+        b"NATS/1.0\r\nNats-Sequence: 9\r\nNats-Subject: x\r\nNats-Msg-Size: 1\r\n\r\n",
+        b"NATS/1.0\r\nNats-Num-Pending: 1\r\nNats-Last-Sequence: 3\r\n\r\n",
+        b"NATS/1.0\r\nEmpty:\r\nBytes: \xff\xfe\r\n\r\n",
+    ]
+    site.publish(((f"{name}.a", head, b"\r\nPING\r\n\x00") for head in stored), name)
+    options = {"includeHeaders": "true", "headersFormat": "raw", "includeData": data}
+    table = site.read(stream=name, **options)
+    assert [head or b"" for head in table["headers"].to_pylist()] == stored
+    if data == "true":
+        assert set(table["data"].to_pylist()) == {b"\r\nPING\r\n\x00"}
+
+
 def test_small_requests_bring_everything_too(orders: Site) -> None:
     reader = orders.reader(
         stream="orders", fetchBytes="1024", splitBytes="65536", minPartitions="3"
