@@ -14,6 +14,8 @@ cpdef enum:
     WALK_FULL = 1               # the batch is full
     WALK_BAD = 2                # bytes that are no good record
     SURVEY_AGAIN = 3            # limits were met that need every message: begin anew with keep=True
+    SIDE_NONE = 4               # the sidecar is not to be used
+    SIDE_LOAD = 5               # the block's bytes are needed beside it
 
 
 cdef class Plain:
