@@ -340,8 +340,6 @@ class BlockReader:
     @property
     def last_seq(self) -> int:
         """The highest sequence so far."""
-    @property
-    def rest_is_zero(self) -> bool: ...
     def fill(self, rows: Rows) -> int:
         """WALK_DONE, WALK_FULL: take the batch and go on, WALK_BAD: no good record at `offset`."""
     def skip(self) -> int:
@@ -382,16 +380,20 @@ class Survey:
         stream: str,
         plain: Plain | None = None,
     ) -> int:
-        """The next block from our sidecar alone, `size` and `end`: its file's, and its last 8 bytes.
+        """The next block from our sidecar alone; `size`, `end`: its file's, and its last 8 bytes.
 
-        WALK_DONE; SIDE_NONE: it does not fit, the block is to be walked; SIDE_LOAD: once more with the
-        block's bytes; SURVEY_AGAIN.
+        WALK_DONE; SIDE_NONE: it does not fit, the block is to be walked; SIDE_LOAD: once more with
+        the block's bytes; SURVEY_AGAIN.
         """
     def begin(self, number: int, plain: Plain, key: bytes) -> None:
         """The next block; `plain` must stay as it is until its walk is done."""
     def walk(self) -> int:
         """WALK_DONE, WALK_BAD: no good record at `offset`, SURVEY_AGAIN."""
-    def skip(self) -> int: ...
+    @property
+    def rest_is_zero(self) -> bool:
+        """Whether nothing but zeros follows: room that a server took ahead of use."""
+    def skip(self) -> int:
+        """Goes on at the next good record; the bytes passed over."""
     def finish(self, now: int) -> None: ...
     def gone(self) -> tuple[bool, Buffer]:
         """(True, runs: 2 x u64 each, ascending) or (False, deleted sequences as they came)."""

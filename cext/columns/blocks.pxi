@@ -268,11 +268,6 @@ cdef class BlockReader:
         self.pos += next
         return next
 
-    @property
-    def rest_is_zero(self):
-        """Whether nothing but zeros follows: room that a server took ahead of use."""
-        return zeros(self.plain.b.data + self.pos, self.plain.b.n - self.pos)
-
     cdef int walk(self, RowSet* rows) noexcept nogil:
         cdef const uint8_t* p = self.plain.b.data
         cdef uint64_t size = self.plain.b.n

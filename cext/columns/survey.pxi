@@ -123,6 +123,10 @@ cdef class Survey:
             raise MemoryError
         return end
 
+    @property
+    def rest_is_zero(self):
+        return zeros(self.plain.b.data + self.pos, self.plain.b.n - self.pos)
+
     def skip(self):
         """Goes on at the next good record; the bytes passed over."""
         cdef uint64_t next
@@ -262,10 +266,10 @@ cdef class Survey:
         w.head = i
 
     cdef void keep_count(self) noexcept nogil:
-        cdef Limits* l = &self.limits
-        while (l.trim and self.live_from < self.n
-               and ((l.max_msgs > 0 and self.msgs > <uint64_t> l.max_msgs)
-                    or (l.max_bytes > 0 and self.size > <uint64_t> l.max_bytes))):
+        cdef Limits* has = &self.limits
+        while (has.trim and self.live_from < self.n
+               and ((has.max_msgs > 0 and self.msgs > <uint64_t> has.max_msgs)
+                    or (has.max_bytes > 0 and self.size > <uint64_t> has.max_bytes))):
             self.leave(self.live_from)
             self.live_from += 1
 
@@ -532,9 +536,9 @@ cdef uint32_t record_at(const Bytes* b, uint64_t at) noexcept nogil:
     return size & 0x7fffffff
 
 
-cdef bint counts(const Limits* l) noexcept nogil:
+cdef bint counts(const Limits* a) noexcept nogil:
     """Whether limits ask for more than ages."""
-    return l.max_msgs_per > 0 or (l.trim and (l.max_msgs > 0 or l.max_bytes > 0))
+    return a.max_msgs_per > 0 or (a.trim and (a.max_msgs > 0 or a.max_bytes > 0))
 
 
 def record_kinds(Plain plain not None, bytes key not None):

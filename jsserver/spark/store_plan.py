@@ -37,8 +37,6 @@ _CLOCK_SLACK = 600 * 1_000_000_000
 """How far a clock may have stepped back inside a block whose first and last times are known."""
 
 _RUN = 2
-_ZEROS = 64
-"""So many zeros are no torn record but room that a server took ahead of use."""
 
 
 class BlockPart(NamedTuple):
@@ -268,13 +266,12 @@ def _walked(replayed: Survey, block: Block, is_last: bool, permissive: bool) -> 
     plain = block.load()
     replayed.begin(block.number, plain, block.key)
     while (end := replayed.walk()) == WALK_BAD:
+        if replayed.rest_is_zero:
+            return WALK_DONE, 0
         at = replayed.offset
         passed = replayed.skip()
-        if at + passed == len(plain):
-            with memoryview(plain) as view:
-                zero = not any(view[at : at + _ZEROS])
-            if is_last or zero:
-                return WALK_DONE, 0 if zero else passed
+        if is_last and at + passed == len(plain):
+            return WALK_DONE, passed
         if not permissive:
             raise Damaged(block.name, at)
         log.warning("%s: %d bytes at offset %d are lost", block.name, passed, at)
