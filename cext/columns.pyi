@@ -293,6 +293,8 @@ WALK_DONE: int
 WALK_FULL: int
 WALK_BAD: int
 SURVEY_AGAIN: int
+SIDE_NONE: int
+SIDE_LOAD: int
 
 class Plain:
     """A block's bytes, in memory that is used again for the next one. A writable buffer."""
@@ -341,8 +343,6 @@ class BlockReader:
     @property
     def last_seq(self) -> int:
         """The highest sequence so far."""
-    @property
-    def rest_is_zero(self) -> bool: ...
     def fill(self, rows: Rows) -> int:
         """WALK_DONE, WALK_FULL: take the batch and go on, WALK_BAD: no good record at `offset`."""
     def skip(self) -> int:
@@ -372,16 +372,31 @@ class Survey:
     def last_seq(self) -> int: ...
     @property
     def offset(self) -> int: ...
-    def begin(
-        self, number: int, plain: Plain, key: bytes, side: bytes | None = None, stream: str = ""
-    ) -> None:
-        """The next block; `plain` must stay as it is until its walk is done.
+    def dictionary(self, data: SupportsBytes, stream: str) -> None:
+        """Our subjects.jsd, which says what the subjects of sidecars stand for."""
+    def sided(
+        self,
+        number: int,
+        side: bytes,
+        size: int,
+        end: bytes,
+        stream: str,
+        plain: Plain | None = None,
+    ) -> int:
+        """The next block from our sidecar alone; `size`, `end`: its file's, and its last 8 bytes.
 
-        `side`: the bytes of our sidecar of that block, which is looked at if it fits.
+        WALK_DONE; SIDE_NONE: it does not fit, the block is to be walked; SIDE_LOAD: once more with
+        the block's bytes; SURVEY_AGAIN.
         """
+    def begin(self, number: int, plain: Plain, key: bytes) -> None:
+        """The next block; `plain` must stay as it is until its walk is done."""
     def walk(self) -> int:
         """WALK_DONE, WALK_BAD: no good record at `offset`, SURVEY_AGAIN."""
-    def skip(self) -> int: ...
+    @property
+    def rest_is_zero(self) -> bool:
+        """Whether nothing but zeros follows: room that a server took ahead of use."""
+    def skip(self) -> int:
+        """Goes on at the next good record; the bytes passed over."""
     def finish(self, now: int) -> None: ...
     def gone(self) -> tuple[bool, Buffer]:
         """(True, runs: 2 x u64 each, ascending) or (False, deleted sequences as they came)."""
