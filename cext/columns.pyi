@@ -160,11 +160,12 @@ class Offsets:
 class Outbox:
     """Rows under way as PUB and HPUB frames; sans I/O.
 
-    Row n, counted from 0 over all that was loaded, is answered to `inbox` (which ends in a dot)
-    and n. `subject`: of rows that name none; `lines`: header lines for every row, each with CRLF;
-    with `id_prefix` a row's Nats-Msg-Id is that and n; `left_out`: names of the rows' headers that
-    are not sent (to 16). At most `max_rows` (to 2^20) and `max_bytes` are under way, or one row
-    that is larger.
+    Row n, counted from `first_row` over all that was loaded, is answered to `inbox` (which ends in
+    a dot) and n. `subject`: of rows that name none; `lines`: header lines for every row, each with
+    CRLF; with `id_prefix` a row's Nats-Msg-Id is that and n; `left_out`: names of the rows' headers
+    that are not sent (to 32). At most `max_rows` (to 2^20) and `max_bytes` are under way, or one
+    row that is larger. `atomic`: an empty answer is one to a row of a batch that is not committed
+    yet (ADR-50), and does not count as `acked`.
     """
 
     def __init__(
@@ -178,6 +179,8 @@ class Outbox:
         lines: bytes = b"",
         id_prefix: bytes | None = None,
         left_out: Sequence[bytes] = (),
+        first_row: int = 0,
+        atomic: bool = False,
     ) -> None: ...
     def load(
         self,
@@ -290,6 +293,8 @@ WALK_DONE: int
 WALK_FULL: int
 WALK_BAD: int
 SURVEY_AGAIN: int
+SIDE_NONE: int
+SIDE_LOAD: int
 
 class Plain:
     """A block's bytes, in memory that is used again for the next one. A writable buffer."""
@@ -338,8 +343,6 @@ class BlockReader:
     @property
     def last_seq(self) -> int:
         """The highest sequence so far."""
-    @property
-    def rest_is_zero(self) -> bool: ...
     def fill(self, rows: Rows) -> int:
         """WALK_DONE, WALK_FULL: take the batch and go on, WALK_BAD: no good record at `offset`."""
     def skip(self) -> int:
@@ -369,16 +372,31 @@ class Survey:
     def last_seq(self) -> int: ...
     @property
     def offset(self) -> int: ...
-    def begin(
-        self, number: int, plain: Plain, key: bytes, side: bytes | None = None, stream: str = ""
-    ) -> None:
-        """The next block; `plain` must stay as it is until its walk is done.
+    def dictionary(self, data: SupportsBytes, stream: str) -> None:
+        """Our subjects.jsd, which says what the subjects of sidecars stand for."""
+    def sided(
+        self,
+        number: int,
+        side: bytes,
+        size: int,
+        end: bytes,
+        stream: str,
+        plain: Plain | None = None,
+    ) -> int:
+        """The next block from our sidecar alone; `size`, `end`: its file's, and its last 8 bytes.
 
-        `side`: the bytes of our sidecar of that block, which is looked at if it fits.
+        WALK_DONE; SIDE_NONE: it does not fit, the block is to be walked; SIDE_LOAD: once more with
+        the block's bytes; SURVEY_AGAIN.
         """
+    def begin(self, number: int, plain: Plain, key: bytes) -> None:
+        """The next block; `plain` must stay as it is until its walk is done."""
     def walk(self) -> int:
         """WALK_DONE, WALK_BAD: no good record at `offset`, SURVEY_AGAIN."""
-    def skip(self) -> int: ...
+    @property
+    def rest_is_zero(self) -> bool:
+        """Whether nothing but zeros follows: room that a server took ahead of use."""
+    def skip(self) -> int:
+        """Goes on at the next good record; the bytes passed over."""
     def finish(self, now: int) -> None: ...
     def gone(self) -> tuple[bool, Buffer]:
         """(True, runs: 2 x u64 each, ascending) or (False, deleted sequences as they came)."""

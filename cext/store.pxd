@@ -199,6 +199,30 @@ cdef struct CheckedBlock:
 # blocks shown, ST_DAMAGED when the bytes are no whole checkpoint of that stream. `end`: last 8 bytes of the last block.
 cdef int64_t checkpoint_blocks(const uint8_t* p, uint64_t size, Span name, uint64_t* end, uint64_t* last_seq,
                                int (*visit)(void* ctx, const CheckedBlock* b) noexcept nogil, void* ctx) noexcept nogil
-# A sealed block as its sidecar's bytes know it (num, live and live_bytes are left 0); False when they do not fit the block.
+
+cdef struct SideBlock:
+    # A sealed block as its sidecar knows it: slots as in CheckedBlock, of subject sid[i], each len[i] bytes (65535: more).
+    uint64_t dict           # the dictionary that says what the sids stand for
+    uint64_t needs          # entries of it
+    uint64_t base
+    uint64_t last
+    int64_t first_ts
+    int64_t last_ts
+    uint32_t n
+    uint32_t tombs
+    bint limited            # limits: in force from the block's start, since limits_ts
+    Limits limits
+    int64_t limits_ts
+    const uint32_t* rel
+    const uint32_t* off
+    const uint32_t* sid
+    const uint16_t* len
+    const uint64_t* tomb    # pairs: sequence, and before which slot it was written
+
+# False when the bytes are no whole sidecar of a file of that size and last 8 bytes.
 cdef bint side_view(const uint8_t* p, uint64_t size, Span name, uint64_t file_size, uint64_t file_end,
-                    CheckedBlock* out) noexcept nogil
+                    SideBlock* out) noexcept nogil
+# Shows every entry of a dictionary's bytes, in order. Returns their number; ST_DAMAGED when it is none; ST_NO_MEMORY when
+# memory runs out or `visit` returns another value than 0. `dict`: its name.
+cdef int64_t dict_words(const uint8_t* p, uint64_t size, Span name, uint64_t* dict,
+                        int (*visit)(void* ctx, uint32_t id, Span text) noexcept nogil, void* ctx) noexcept nogil

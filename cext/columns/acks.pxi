@@ -22,8 +22,9 @@ cdef struct AckSlot:
 
 
 cdef struct Window:
-    AckSlot* slots                 # of row n: n % max_rows
+    AckSlot* slots              # of row n: n % max_rows
     uint32_t max_rows
+    bint empty_is_ack           # of the rows of an atomic batch, before its last
     uint8_t* ring
     uint64_t capacity
     uint64_t max_bytes
@@ -246,6 +247,9 @@ cdef int answered(Window* w, uint64_t n, Span header, Span data) noexcept nogil:
         return 0
     slot = slot_of(w, n)
     if slot.sent_at == 0 or slot.state == SLOT_ACKED:
+        return 0
+    if w.empty_is_ack and header.n == 0 and data.n == 0:
+        slot.state = SLOT_ACKED
         return 0
     if header.n and data.n == 0:
         return refused(w, n, header)

@@ -14,6 +14,8 @@ cpdef enum:
     WALK_FULL = 1               # the batch is full
     WALK_BAD = 2                # bytes that are no good record
     SURVEY_AGAIN = 3            # limits were met that need every message: begin anew with keep=True
+    SIDE_NONE = 4               # the sidecar is not to be used
+    SIDE_LOAD = 5               # the block's bytes are needed beside it
 
 
 cdef class Plain:
@@ -265,11 +267,6 @@ cdef class BlockReader:
         next -= self.pos
         self.pos += next
         return next
-
-    @property
-    def rest_is_zero(self):
-        """Whether nothing but zeros follows: room that a server took ahead of use."""
-        return zeros(self.plain.b.data + self.pos, self.plain.b.n - self.pos)
 
     cdef int walk(self, RowSet* rows) noexcept nogil:
         cdef const uint8_t* p = self.plain.b.data

@@ -66,7 +66,8 @@ cdef class Outbox:
     cdef list columns           # of the batch
 
     def __cinit__(self, bytes inbox not None, uint32_t max_rows, uint64_t max_bytes, uint64_t max_payload, *,
-                  bytes subject=b"", bytes lines=b"", id_prefix=None, left_out=()):
+                  bytes subject=b"", bytes lines=b"", id_prefix=None, left_out=(), uint64_t first_row=0,
+                  bint atomic=False):
         if not 0 < max_rows <= MAX_ROWS_UNDER_WAY:
             raise ValueError(f"max_rows must be 1 to {MAX_ROWS_UNDER_WAY}, not {max_rows}")
         if max_bytes > BYTES_MAX * 4 or max_payload > BYTES_MAX:
@@ -84,6 +85,8 @@ cdef class Outbox:
         for name in left_out:
             self.c.left_out[self.c.n_left_out] = span_of(name)
             self.c.n_left_out += 1
+        self.w.base = self.w.unsent = self.w.next = first_row
+        self.w.empty_is_ack = atomic
         self.w.max_rows = max_rows
         self.w.max_bytes = max_bytes
         self.w.capacity = max_bytes + max_payload + FRAME_EXTRA

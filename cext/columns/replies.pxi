@@ -67,7 +67,7 @@ cdef struct Slot:
     uint64_t messages                   # that came
     uint64_t n_bytes                    # of their subjects, headers and payloads
     uint64_t unused                     # messages that a pull request ended without
-    int status                          # that ended it
+    int status                          # that ended it; a pull request's has to be cleared before more is taken
     uint32_t n_text
     uint8_t text[128]                   # the status in the server's words
 
@@ -321,9 +321,9 @@ cdef int incoming_taken(ReplyParser* r, const Incoming* m) noexcept nogil:
     cdef int i
     for i in range(REPLY_SLOTS):
         if r.slots[i].rows != NULL and r.slots[i].sid == m.sid:
-            if r.slots[i].status:
-                return REPLY_FULL       # whoever asked has to see to that end first
-            return delivery_taken(r, &r.slots[i], m) if r.deliveries else direct_taken(r, &r.slots[i], m)
+            if r.deliveries:
+                return REPLY_FULL if r.slots[i].status else delivery_taken(r, &r.slots[i], m)
+            return REPLY_OK if r.slots[i].status else direct_taken(r, &r.slots[i], m)
     return REPLY_OK
 
 

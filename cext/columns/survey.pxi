@@ -5,6 +5,10 @@
 # or subject only the tombstones are kept, else every message: 40 bytes, and its subject once.
 
 cdef uint32_t NO_REC = 0xffffffffU
+cdef int64_t CLOCK_SLACK = 600 * <int64_t> 1000000000      # how far a clock may have stepped back inside a block
+
+cdef enum:
+    SIDE_LONG = 65535           # of a message whose size stands in its record only
 
 cdef struct Rec:
     # A message as it was entered; size 0: it left.
@@ -59,9 +63,9 @@ cdef class Survey:
     cdef Plain plain
     cdef uint64_t key[4]
     cdef uint64_t pos
-    cdef bytes side             # the block's sidecar, if it has one
-    cdef CheckedBlock known     # what it says; n 0: nothing
-    cdef uint32_t slot
+    cdef uint64_t dict          # the name of the dictionary; 0: there is none
+    cdef uint64_t n_dict
+    cdef Bytes ids              # u32 an id of the dictionary: its word + 1
 
     def __cinit__(self, *, int64_t max_msgs=-1, int64_t max_bytes=-1, int64_t max_age=0, int64_t max_msgs_per=-1,
                   bint trim=True, bint at_once=False, bint keep=False, bint lives=False):
@@ -80,6 +84,7 @@ cdef class Survey:
         free(self.words)
         free(self.slots)
         bytes_free(&self.texts)
+        bytes_free(&self.ids)
         bytes_free(&self.tombs)
         bytes_free(&self.blocks)
 
@@ -91,28 +96,24 @@ cdef class Survey:
     def offset(self):
         return self.pos
 
-    def begin(self, uint64_t number, Plain plain not None, bytes key not None, bytes side=None, stream=""):
-        cdef Surveyed b
-        cdef uint64_t end
-        cdef bytes name = stream.encode()
+    def begin(self, uint64_t number, Plain plain not None, bytes key not None):
+        """The next block; `plain` must stay as it is until its walk is done."""
         if len(key) != 32:
             raise ValueError("a key has 32 bytes")
+        self.open(number)
+        memcpy(self.key, <const char*> key, 32)
+        self.plain = plain
+        self.pos = 0
+
+    cdef int open(self, uint64_t number) except -1:
+        cdef Surveyed b
         memset(&b, 0, sizeof(b))
         b.number = number
         b.min_ts = INT64_MAX
         b.max_ts = INT64_MIN
         if bytes_add(&self.blocks, &b, sizeof(b)) < 0:
             raise MemoryError
-        memcpy(self.key, <const char*> key, 32)
-        self.plain = plain
-        self.pos = 0
-        self.side = side
-        self.slot = 0
-        self.known.n = 0
-        if side is not None and plain.b.n >= REC_LEAST:
-            memcpy(&end, plain.b.data + plain.b.n - 8, 8)
-            if not side_view(<const uint8_t*> <const char*> side, len(side), span_of(name), plain.b.n, end, &self.known):
-                self.known.n = 0
+        return 0
 
     def walk(self):
         cdef int end
@@ -121,6 +122,10 @@ cdef class Survey:
         if end < 0:
             raise MemoryError
         return end
+
+    @property
+    def rest_is_zero(self):
+        return zeros(self.plain.b.data + self.pos, self.plain.b.n - self.pos)
 
     def skip(self):
         """Goes on at the next good record; the bytes passed over."""
@@ -148,7 +153,7 @@ cdef class Survey:
                     if self.tomb(r.seq) < 0:
                         return -1
                 elif self.at_once and limits_read(p + self.pos, &r, &limits):
-                    if not self.keep and (counts(&limits) or self.limits.max_age != limits.max_age and self.limits.max_age > 0):
+                    if self.more_needed(&limits):
                         return SURVEY_AGAIN
                     self.change(&limits, r.ts)
             elif not r.raw_seq & REC_ERASED and r.seq > self.last:
@@ -166,17 +171,7 @@ cdef class Survey:
         b.last = r.seq
         b.min_ts = min(b.min_ts, r.ts)
         b.max_ts = max(b.max_ts, r.ts)
-        if self.left(r.seq):
-            return self.enter(r, True) if self.keep else bytes_add(&self.tombs, &r.seq, 8)
-        return self.enter(r, False) if self.keep else 0
-
-    cdef bint left(self, uint64_t seq) noexcept nogil:
-        """Whether the message had left when the block's sidecar was written."""
-        cdef CheckedBlock* k = &self.known
-        while self.slot < k.n and k.base + (k.rel[self.slot] if k.rel != NULL else self.slot) < seq:
-            self.slot += 1
-        return (self.slot < k.n and k.off[self.slot] == 0
-                and k.base + (k.rel[self.slot] if k.rel != NULL else self.slot) == seq)
+        return self.enter(r) if self.keep else 0
 
     cdef int tomb(self, uint64_t seq) noexcept nogil:
         cdef size_t i
@@ -209,33 +204,28 @@ cdef class Survey:
         r.size = 0
         self.words[r.subject].count -= 1
 
-    cdef int enter(self, Parsed* p, bint left) noexcept nogil:
-        cdef size_t cap
-        cdef Rec* more
-        cdef Rec* r
-        cdef Word* w
+    cdef int enter(self, Parsed* p) noexcept nogil:
         cdef Span ttl
-        cdef int64_t id = self.word(p.subject)
-        if id < 0 or self.n >= NO_REC - 1:
+        cdef int64_t id = self.word(p.subject), life = 0
+        if id < 0:
             return -1
-        if self.n == self.cap:
-            cap = self.cap * 2 if self.cap else 4096
-            more = <Rec*> realloc(self.recs, cap * sizeof(Rec))
-            if more == NULL:
-                return -1
-            self.recs = more
-            self.cap = cap
-        r = &self.recs[self.n]
-        r.seq = p.seq
-        r.ts = p.ts
-        r.size = p.size
-        r.subject = <uint32_t> id
-        r.next = NO_REC
-        r.life = 0
         if self.lives and p.header.n:
             ttl = header_get(p.header, b"Nats-TTL")
-            r.life = ttl_nanos(ttl) if ttl.p != NULL else 0
-        w = &self.words[id]
+            life = ttl_nanos(ttl) if ttl.p != NULL else 0
+        return self.place(p.seq, p.ts, p.size, <uint32_t> id, life)
+
+    cdef int place(self, uint64_t seq, int64_t ts, uint32_t size, uint32_t id, int64_t life) noexcept nogil:
+        cdef Rec* r
+        cdef Word* w = &self.words[id]
+        if self.room() < 0:
+            return -1
+        r = &self.recs[self.n]
+        r.seq = seq
+        r.ts = ts
+        r.size = size
+        r.subject = id
+        r.next = NO_REC
+        r.life = life
         if w.head == NO_REC:
             w.head = <uint32_t> self.n
         else:
@@ -244,12 +234,25 @@ cdef class Survey:
         w.count += 1
         self.n += 1
         self.msgs += 1
-        self.size += p.size
-        if left:
-            self.leave(self.n - 1)
-        elif self.at_once:
+        self.size += size
+        if self.at_once:
             self.keep_subject(w)
             self.keep_count()
+        return 0
+
+    cdef int room(self) noexcept nogil:
+        """For one more message."""
+        cdef size_t cap
+        cdef Rec* more
+        if self.n >= NO_REC - 1:
+            return -1
+        if self.n == self.cap:
+            cap = self.cap * 2 if self.cap else 4096
+            more = <Rec*> realloc(self.recs, cap * sizeof(Rec))
+            if more == NULL:
+                return -1
+            self.recs = more
+            self.cap = cap
         return 0
 
     cdef void keep_subject(self, Word* w) noexcept nogil:
@@ -263,10 +266,10 @@ cdef class Survey:
         w.head = i
 
     cdef void keep_count(self) noexcept nogil:
-        cdef Limits* l = &self.limits
-        while (l.trim and self.live_from < self.n
-               and ((l.max_msgs > 0 and self.msgs > <uint64_t> l.max_msgs)
-                    or (l.max_bytes > 0 and self.size > <uint64_t> l.max_bytes))):
+        cdef Limits* has = &self.limits
+        while (has.trim and self.live_from < self.n
+               and ((has.max_msgs > 0 and self.msgs > <uint64_t> has.max_msgs)
+                    or (has.max_bytes > 0 and self.size > <uint64_t> has.max_bytes))):
             self.leave(self.live_from)
             self.live_from += 1
 
@@ -347,6 +350,124 @@ cdef class Survey:
         self.n_slots = n
         return 0
 
+    cdef bint more_needed(self, const Limits* limits) noexcept nogil:
+        """Whether every message has to be kept when these limits come into force."""
+        return not self.keep and (counts(limits) or (limits.max_age != self.limits.max_age and self.limits.max_age > 0))
+
+    # ---- from our sidecars -------------------------------------------------------------------------------------
+
+    def dictionary(self, data, stream):
+        """What the subjects of sidecars stand for; without it none is taken."""
+        cdef const uint8_t[::1] view = memoryview(data).cast("B")
+        cdef bytes name = stream.encode()
+        cdef Span key = span_of(name)
+        cdef int64_t n = -1
+        if len(view):
+            with nogil:
+                n = dict_words(&view[0], len(view), key, &self.dict, survey_word, <void*> self)
+        self.n_dict = <uint64_t> max(n, <int64_t> 0)
+        if n < 0:
+            self.dict = 0
+
+    cdef int meaning(self, uint32_t id, Span text) noexcept nogil:
+        """An id's subject; a later one replaces it."""
+        cdef uint32_t zero = 0, word
+        cdef int64_t at = self.word(text)
+        if at < 0 or id > 1 << 28:
+            return -1
+        while self.ids.n // 4 <= id:
+            if bytes_add(&self.ids, &zero, 4) < 0:
+                return -1
+        word = <uint32_t> at + 1
+        memcpy(self.ids.data + <size_t> id * 4, &word, 4)
+        return 0
+
+    def sided(self, uint64_t number, bytes side not None, uint64_t size, bytes end not None, stream, Plain plain=None):
+        """The next block from its sidecar alone."""
+        cdef bytes name = stream.encode()
+        cdef SideBlock b
+        cdef uint64_t last
+        cdef uint32_t i
+        cdef int rc
+        if len(end) != 8:
+            return SIDE_NONE
+        memcpy(&last, <const char*> end, 8)
+        if (not self.dict or not side_view(<const uint8_t*> <const char*> side, len(side), span_of(name), size, last, &b)
+                or b.dict != self.dict or b.needs > self.n_dict):
+            return SIDE_NONE
+        if plain is None:
+            for i in range(b.n):
+                if b.off[i] and b.len[i] == SIDE_LONG:
+                    return SIDE_LOAD
+        elif plain.b.n != size:
+            return SIDE_NONE
+        if b.limited and self.more_needed(&b.limits):
+            return SURVEY_AGAIN
+        self.open(number)
+        self.plain = plain
+        with nogil:
+            rc = self.side_replay(&b)
+        if rc < 0:
+            raise MemoryError
+        return WALK_DONE
+
+    cdef int side_replay(self, const SideBlock* b) noexcept nogil:
+        cdef Surveyed* out = self.block()
+        cdef uint32_t i = 0, k = 0, size, word
+        cdef uint64_t seq
+        if b.limited:
+            self.change(&b.limits, b.limits_ts)
+        out.end = UINT64_MAX
+        while True:
+            while k < b.tombs and b.tomb[2 * k + 1] <= i:
+                if self.tomb(b.tomb[2 * k]) < 0:
+                    return -1
+                self.last = max(self.last, b.tomb[2 * k])
+                k += 1
+            if i >= b.n:
+                break
+            seq = b.base + (b.rel[i] if b.rel != NULL else i)
+            if out.first == 0:
+                out.first = seq
+            out.last = seq
+            self.last = max(self.last, seq)
+            if not self.keep:
+                if b.off[i] == 0 and bytes_add(&self.tombs, &seq, 8) < 0:
+                    return -1
+            else:
+                size = 0
+                word = 0
+                if b.off[i] and self.side_word(b.sid[i], &word):
+                    size = b.len[i]
+                    if size == SIDE_LONG:
+                        size = record_at(&self.plain.b, b.off[i] - 1)
+                if self.side_place(seq, b.last_ts, size, word) < 0:
+                    return -1
+            i += 1
+        self.last = max(self.last, b.last)
+        out.min_ts = b.first_ts - CLOCK_SLACK
+        out.max_ts = b.last_ts + CLOCK_SLACK
+        return 0
+
+    cdef bint side_word(self, uint32_t id, uint32_t* word) noexcept nogil:
+        if id == 0 or id >= self.ids.n // 4:
+            return False
+        memcpy(word, self.ids.data + <size_t> id * 4, 4)
+        word[0] -= 1
+        return word[0] != NO_REC
+
+    cdef int side_place(self, uint64_t seq, int64_t ts, uint32_t size, uint32_t word) noexcept nogil:
+        """A message that is live, or with size 0 one that is known to have left."""
+        if size:
+            return self.place(seq, ts, size, word, 0)
+        if self.room() < 0:
+            return -1
+        memset(&self.recs[self.n], 0, sizeof(Rec))
+        self.recs[self.n].seq = seq
+        self.recs[self.n].next = NO_REC
+        self.n += 1
+        return 0
+
     # ---- the result --------------------------------------------------------------------------------------------
 
     def finish(self, int64_t now):
@@ -403,9 +524,21 @@ cdef class Survey:
         return out
 
 
-cdef bint counts(const Limits* l) noexcept nogil:
+cdef int survey_word(void* ctx, uint32_t id, Span text) noexcept with gil:
+    return (<Survey> ctx).meaning(id, text)
+
+
+cdef uint32_t record_at(const Bytes* b, uint64_t at) noexcept nogil:
+    """The size of the record that stands there, erased or not."""
+    cdef uint32_t size = 0
+    if at + 4 <= b.n:
+        memcpy(&size, b.data + at, 4)
+    return size & 0x7fffffff
+
+
+cdef bint counts(const Limits* a) noexcept nogil:
     """Whether limits ask for more than ages."""
-    return l.max_msgs_per > 0 or (l.trim and (l.max_msgs > 0 or l.max_bytes > 0))
+    return a.max_msgs_per > 0 or (a.trim and (a.max_msgs > 0 or a.max_bytes > 0))
 
 
 def record_kinds(Plain plain not None, bytes key not None):

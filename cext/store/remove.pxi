@@ -138,6 +138,9 @@ cdef void block_drop(Store* s, Block* b) noexcept nogil:
         block_free(b)
         return
     lru_remove(s.com, b)
+    pthread_mutex_lock(&s.com.q)
+    b.dead = True       # at once: a compaction under way may not take it for an empty block and drop it again
+    pthread_mutex_unlock(&s.com.q)
     op_push(s, OP_DROP, b, 0, 0, 0)
 
 

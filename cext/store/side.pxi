@@ -250,8 +250,8 @@ cdef struct Word:
     const uint8_t* text
 
 
-cdef int64_t dict_parse(Store* s, const uint8_t* p, uint64_t size, Word** out) noexcept nogil:
-    """The entries of all whole chunks, in order; their number, or ST_NO_MEMORY."""
+cdef int64_t dict_parse(const uint64_t* key, const uint8_t* p, uint64_t size, Word** out, uint64_t* good) noexcept nogil:
+    """The entries of all whole chunks, in order; their number, or ST_NO_MEMORY. `good`: the bytes they take."""
     cdef uint64_t at = 16, n = 0, cap = 0, end
     cdef uint32_t bytes, count, i
     cdef Word* words = NULL
@@ -261,7 +261,7 @@ cdef int64_t dict_parse(Store* s, const uint8_t* p, uint64_t size, Word** out) n
         bytes = st_get32(p + at)
         count = st_get32(p + at + 4)
         end = at + 16 + bytes
-        if end > size or st_get64(p + at + 8) != hh64(s.key, p + at + 16, bytes):
+        if end > size or st_get64(p + at + 8) != hh64(key, p + at + 16, bytes):
             break
         if n + count > cap:
             cap = (n + count) * 2
@@ -278,10 +278,28 @@ cdef int64_t dict_parse(Store* s, const uint8_t* p, uint64_t size, Word** out) n
             at += 6 + words[n].len
             n += 1
         at = end
-    s.dict_size = at
-    s.dict_total = n
+    good[0] = at
     out[0] = words
     return <int64_t> n
+
+
+cdef int64_t dict_words(const uint8_t* p, uint64_t size, Span name, uint64_t* dict,
+                        int (*visit)(void* ctx, uint32_t id, Span text) noexcept nogil, void* ctx) noexcept nogil:
+    cdef uint64_t key[4]
+    cdef uint64_t good
+    cdef int64_t n, i
+    cdef Word* words = NULL
+    if size < 16 or st_get64(p) != DICT_MAGIC:
+        return ST_DAMAGED
+    dict[0] = st_get64(p + 8)
+    store_key(name, key)
+    n = dict_parse(key, p, size, &words, &good)
+    for i in range(n):
+        if visit(ctx, words[i].id, span(words[i].text, words[i].len)) != 0:
+            n = ST_NO_MEMORY
+            break
+    free(words)
+    return n
 
 
 cdef int dict_place(Store* s, const Word* words, uint64_t n) noexcept nogil:
@@ -352,7 +370,8 @@ cdef int dict_load(Store* s) noexcept nogil:
         munmap(p, <size_t> size)
         return 0
     s.dict = st_get64(p + 8)
-    n = dict_parse(s, p, <uint64_t> size, &words)
+    n = dict_parse(s.key, p, <uint64_t> size, &words, &s.dict_size)
+    s.dict_total = <uint64_t> max(n, <int64_t> 0)
     rc = dict_place(s, words, <uint64_t> n) if n > 0 else <int> n
     free(words)
     munmap(p, <size_t> size)
@@ -379,24 +398,31 @@ cdef bint side_valid(Store* s, const uint8_t* p, uint64_t size, uint64_t file_si
 
 
 cdef bint side_view(const uint8_t* p, uint64_t size, Span name, uint64_t file_size, uint64_t file_end,
-                    CheckedBlock* out) noexcept nogil:
+                    SideBlock* out) noexcept nogil:
     cdef uint64_t key[4]
     cdef const SideHead* h = <const SideHead*> p
+    cdef const uint8_t* at = p + sizeof(SideHead)
     store_key(name, key)
     if not side_fits(key, p, size, file_size, file_end):
         return False
-    memset(out, 0, sizeof(CheckedBlock))
-    out.size = h.size
+    out.dict = h.dict
+    out.needs = h.needs
     out.base = h.base
     out.last = h.last
     out.first_ts = h.first_ts
     out.last_ts = h.last_ts
     out.n = h.n
-    p += sizeof(SideHead)
-    if h.sparse:
-        out.rel = <const uint32_t*> p
-        p += <size_t> h.n * 4
-    out.off = <const uint32_t*> p
+    out.tombs = h.tombs
+    out.limited = h.limited
+    out.limits = h.limits
+    out.limits_ts = h.limits_ts
+    out.rel = <const uint32_t*> at if h.sparse else NULL
+    at += <size_t> h.n * 4 if h.sparse else 0
+    out.off = <const uint32_t*> at
+    out.sid = out.off + h.n
+    out.len = <const uint16_t*> (out.sid + h.n)
+    at = <const uint8_t*> (out.len + h.n)
+    out.tomb = <const uint64_t*> (p + (((at - p) + 7) & ~<size_t> 7))
     return True
 
 

@@ -41,11 +41,6 @@ class Answers:
         """The status that came ends a part of the answer only."""
         self._replies.clear_status(slot)
 
-    @property
-    def full(self) -> bool:
-        """The next message waits until its rows are taken."""
-        return self._replies.full
-
     def receive(self) -> None:
         """Some more of the answers. ConnectionFailed, NatsError; ReplyError of senseless bytes."""
         size = 0

@@ -2,6 +2,7 @@
 
 import tarfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -14,6 +15,7 @@ from jsserver.spark.options import StoreOptions
 from jsserver.spark.schema import Table
 from jsserver.spark.store_files import Config, Location
 from jsserver.spark.store_plan import (
+    Block,
     BlockPart,
     BoundsFor,
     Found,
@@ -99,14 +101,14 @@ class Archive:
             if number:
                 yield number, content, size
 
-    def loaded(self, plain: Plain, stream: str) -> Iterator[tuple[int, Plain, bytes, str]]:
-        """The blocks in order: number, plain bytes, key, and name for errors."""
+    def surveyed(self, plain: Plain, stream: str) -> Iterator[Block]:
+        """The blocks in order, each to be loaded before the next."""
         for number, content, size in self.blocks():
-            self.load(content, size, plain)
             key = block_key(f"{stream}-{number}")
-            yield number, plain, key, f"{self.path}: msgs/{number}.blk"
+            name = f"{self.path}: msgs/{number}.blk"
+            yield Block(number, key, name, partial(self.load, content, size, plain))
 
-    def load(self, content: IO[bytes], size: int, plain: Plain) -> None:
+    def load(self, content: IO[bytes], size: int, plain: Plain) -> Plain:
         if size > _LARGEST_FILE:
             raise NatsError(f"{self.path} is damaged: a block of {size} bytes")
         plain.clear()
@@ -114,6 +116,7 @@ class Archive:
             plain.extend(data)
         if len(plain) != size:
             raise NatsError(f"{self.path} is damaged: it ends inside a block")
+        return plain
 
 
 def _block(name: str) -> int:
@@ -186,7 +189,7 @@ def _surveyed(archive: Archive, config: Config, numbers: list[int], permissive: 
     then = msgspec.structs.replace(config, allow_msg_ttl=False)
     return survey(
         then,
-        lambda: archive.loaded(plain, config.name),
+        lambda: archive.surveyed(plain, config.name),
         max(numbers, default=0),
         permissive=permissive,
     )

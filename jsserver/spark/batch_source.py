@@ -11,6 +11,7 @@ from jsserver.spark.fetch import fetch
 from jsserver.spark.filters import Narrowed, narrowed_by
 from jsserver.spark.jetstream import JetStream, StreamInfo
 from jsserver.spark.offsets import (
+    check_names,
     end_sequences,
     first_sequences,
     sequence_at,
@@ -90,6 +91,7 @@ def seq_bytes(info: StreamInfo) -> float:
 
 def check_batch(options: SourceOptions) -> None:
     """OptionError for what a batch read cannot take."""
+    check_names(options)
     for name in _STREAMING_ONLY:
         if options.given(name):
             raise OptionError(f"option {name!r} is for streaming reads")

@@ -52,7 +52,7 @@ class ConsumerReader:
                     seen = answer.seen
                 if answer.status:
                     self._ended(answer)
-                if self._answers.full or not pending or (came and seen >= wanted.last):
+                if batches.rows.full or not pending or (came and seen >= wanted.last):
                     if came:
                         wanted.reached(seen)
                     yield from wanted.take(batches)

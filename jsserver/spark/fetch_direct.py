@@ -69,9 +69,10 @@ class DirectReader:
             if request.start > wanted.done + 1:
                 self._alone = ALONE_ROUNDS
             else:
-                whole = self._judge(request, answer)
+                self._judge(request, answer)
                 yield from wanted.take(request.batches)
-                if not whole:
+                if self._exhausted(request, answer):
+                    wanted.end_or_lag()
                     return
             if not self._flight or self._flight[0].start > wanted.done + 1:
                 start = wanted.done + 1
@@ -86,6 +87,8 @@ class DirectReader:
         wanted = self._wanted
         if self._flight and self._flight[-1].start < start:
             start = self._answers.ends_before(self._flight[-1].slot, start)
+            if start > wanted.last:
+                return start
         count = min(
             wanted.options.batch_rows,
             max(int(self._max_bytes * FILL / max(self._row_bytes, 1)), 1),
@@ -110,8 +113,8 @@ class DirectReader:
                 return answer
             self._answers.receive()
 
-    def _judge(self, request: _Request, answer: Answer) -> bool:
-        """Takes note of what an answer says; False when there is nothing behind it."""
+    def _judge(self, request: _Request, answer: Answer) -> None:
+        """Takes note of what an answer brought; NatsError when it says what it must not."""
         wanted = self._wanted
         if answer.status == UNAVAILABLE:
             raise Interrupted(f"nobody answers direct gets of stream {wanted.info.name!r}")
@@ -126,15 +129,15 @@ class DirectReader:
             if answer.seen - request.start + 1 > answer.messages:
                 wanted.check_gap()
             wanted.reached(min(answer.seen, self._end_of(request)))
-        elif answer.status == END_OF_BATCH and answer.pending:
+        elif answer.pending:
             self._max_bytes *= 2
             if self._max_bytes > MESSAGE_BYTES_MAX:
                 raise NatsError(f"direct get of stream {wanted.info.name!r}: an empty answer")
-            return True
-        if answer.pending == 0 and max(answer.seen, wanted.done) < self._end_of(request):
-            wanted.end_or_lag()
-            return False
-        return True
+
+    def _exhausted(self, request: _Request, answer: Answer) -> bool:
+        """Whether nothing is behind what came, as far as whoever answered knows."""
+        last = max(answer.seen, self._wanted.done)
+        return answer.pending == 0 and last < self._end_of(request)
 
     def _end_of(self, request: _Request) -> int:
         """The last sequence that is this request's, and not one's under way behind it."""

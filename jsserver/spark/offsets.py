@@ -55,6 +55,17 @@ def pattern_of(options: SourceOptions) -> re.Pattern[str]:
         ) from None
 
 
+def check_names(options: SourceOptions) -> None:
+    """OptionError where a stream or a subject cannot be one: they become parts of subjects."""
+    for name in names_of(options):
+        if not name or re.search(r"[\s.*>/\\\x00]", name):
+            raise OptionError(f"no stream can have the name {name!r}")
+    for subject in options.filter_subjects:
+        tokens = subject.split(".")
+        if re.search(r"[\s\x00]", subject) or not all(tokens) or ">" in tokens[:-1]:
+            raise OptionError(f"option 'filterSubjects' names {subject!r}, which is no subject")
+
+
 # ---- bounds ------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,9 @@ ADDED = {
 }
 """Columns that are headers of their own."""
 
+BATCH = {"batch_sequence": b"Nats-Batch-Sequence", "batch_commit": b"Nats-Batch-Commit"}
+"""Columns of an atomic batch (ADR-50)."""
+
 COLUMNS = ("subject", "data", "headers", "headers_raw", *ADDED)
 
 Headers = tuple[str, Offsets | None, Offsets | None, Offsets | None, Offsets]
@@ -25,10 +28,11 @@ def load(out: Outbox, rows: pa.RecordBatch) -> None:
     """Hands the rows to the outbox. NatsError names a column that is unknown or of no use."""
     given = {name: rows.column(i) for i, name in enumerate(rows.schema.names)}
     for name in given:
-        if name not in COLUMNS:
+        if name not in COLUMNS and name not in BATCH:
             raise NatsError(f"unknown column {name!r}; there are: {', '.join(COLUMNS)}")
     if "headers" in given and "headers_raw" in given:
         raise NatsError("columns 'headers' and 'headers_raw' exclude each other")
+    own = ADDED | BATCH
     headers: Headers | None = None
     if "headers" in given:
         headers = _headers(given["headers"])
@@ -39,15 +43,15 @@ def load(out: Outbox, rows: pa.RecordBatch) -> None:
         subject=texts("subject", given["subject"]) if "subject" in given else None,
         data=texts("data", given["data"]) if "data" in given else None,
         headers=headers,
-        added=[(ADDED[name], texts(name, given[name])) for name in given if name in ADDED],
+        added=[(own[name], texts(name, given[name])) for name in given if name in own],
     )
 
 
 def texts(name: str, array: pa.Array) -> Offsets:
-    """A column of strings or bytes, or of whole numbers in the columns of ADDED."""
+    """A column of strings or bytes, or of whole numbers in columns that are headers."""
     array = _plain(array)
     type_ = array.type
-    if name in ADDED and pa.types.is_integer(type_):
+    if name in ADDED | BATCH and pa.types.is_integer(type_):
         array = array.cast(pa.string())
         type_ = array.type
     wide = pa.types.is_large_string(type_) or pa.types.is_large_binary(type_)

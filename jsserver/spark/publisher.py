@@ -37,10 +37,13 @@ class Publisher:
     message id and the stream's duplicate_window is longer than that took. Rows keep their order,
     but for those that are sent again.
 
-    `id_prefix`: row n gets the message id <id_prefix><n>, n counted from 0 over all batches.
+    `id_prefix`: row n gets the message id <id_prefix><n>, n counted over all batches.
     `subject`: of rows whose column `subject` is null or missing. `left_out`: names of headers that
     the rows bring and that are not sent. Headers that columns or options stand for are never taken
     from the rows' own, unless they are to stay `exact`.
+
+    `first_row`: the number of the first row. `batch`: the rows are one atomic batch of that id,
+    numbered by the column batch_sequence; see atomic.py.
 
     PublishError, or another NatsError, ends the publisher's use.
     """
@@ -54,6 +57,8 @@ class Publisher:
         subject: str = "",
         left_out: Sequence[str] = (),
         exact: bool = False,
+        first_row: int = 0,
+        batch: str = "",
     ) -> None:
         self._options = options
         self._name = name
@@ -67,16 +72,21 @@ class Publisher:
         self._connection = self._connected()
         hidden = [name.encode() for name in left_out]
         if not exact:
-            hidden += [name for name in outgoing.ADDED.values() if name not in hidden]
+            own = [*outgoing.ADDED.values(), *outgoing.BATCH.values(), b"Nats-Batch-Id"]
+            hidden += [name for name in own if name not in hidden]
+        lines = f"Nats-Expected-Stream: {options.stream}\r\n" if options.stream else ""
+        lines += f"Nats-Batch-Id: {batch}\r\n" if batch else ""
         self._out = Outbox(
             f"{self._inbox}.".encode(),
             options.max_inflight,
             options.max_inflight_bytes,
             min(int(self._connection.info["max_payload"]), MAX_PAYLOAD_MAX),
             subject=subject.encode(),
-            lines=f"Nats-Expected-Stream: {options.stream}\r\n".encode() if options.stream else b"",
+            lines=lines.encode(),
             id_prefix=None if id_prefix is None else id_prefix.encode(),
             left_out=hidden,
+            first_row=first_row,
+            atomic=bool(batch),
         )
 
     def __enter__(self) -> Self:
@@ -91,7 +101,7 @@ class Publisher:
 
     @property
     def rows(self) -> int:
-        """How many were taken."""
+        """The number that the next row will have."""
         return self._out.next_row
 
     @property
@@ -258,7 +268,7 @@ class Publisher:
         if self._tries >= self._options.retries:
             text = f"{error}; gave up after {self._tries} retries (option retries)"
             raise type(error)(text, error.code, error.row, error.subject)
-        time.sleep(min(BACKOFF_S * 2**self._tries, BACKOFF_MAX_S))
+        time.sleep(backoff(self._tries))
         self._tries += 1
 
     def _reconnect(self, why: str) -> None:
@@ -285,3 +295,8 @@ class Publisher:
             connection.close()
             raise NatsError(str(error)) from None
         return connection
+
+
+def backoff(tries: int) -> float:
+    """Seconds to wait before another try."""
+    return float(min(BACKOFF_S * 2**tries, BACKOFF_MAX_S))

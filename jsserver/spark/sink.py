@@ -5,7 +5,8 @@ row, so that what a task writes again is dropped by the stream, and a fence keep
 from being written again after the stream forgot its ids. This holds if a partition's rows come in
 the same order again (they do from files, from format `nats` and from sorted data), or if
 `idColumn` names them. A batch write is at-least-once without ids, and exactly-once within the
-streams' duplicate_window with sinkId and runId, or with `idColumn`.
+streams' duplicate_window with sinkId and runId, or with `idColumn`. With `atomic`, each
+thousand of a task's rows is stored whole or not at all.
 """
 
 import re
@@ -25,6 +26,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from jsserver.spark import outgoing
+from jsserver.spark.atomic import AtomicPublisher
 from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.fence import Begun, Fence, FenceError, Seen
 from jsserver.spark.jetstream import JetStream
@@ -120,8 +122,6 @@ class _Writer:
     """What both writers do in a task."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        if options.atomic:
-            raise OptionError("option 'atomic': all-or-nothing batches cannot be written")
         if options.sink_id and not _SINK_ID.fullmatch(options.sink_id):
             raise OptionError(
                 f"option 'sinkId' is {options.sink_id!r}: it must be a key of a bucket, made of"
@@ -147,7 +147,7 @@ class _Writer:
         """Publishes a task's rows and waits for all acks; `targets` have to know ids. NatsError."""
         columns = self.columns
         lazily = not self.options.stream and not columns.fix_streams
-        with Publisher(
+        with (AtomicPublisher if self.options.atomic else Publisher)(
             self.options,
             "jsserver-spark-sink",
             id_prefix=None if columns.bring_ids else id_prefix,

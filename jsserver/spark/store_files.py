@@ -21,6 +21,7 @@ log = logging.getLogger("jsserver.spark.store")
 
 ARCHIVE = "stream.tar.s2"
 _BLOCK = re.compile(r"[0-9]{1,18}\.blk")
+_END = 8
 _RETRIES = 5
 _RETRY_SECONDS = 0.05
 
@@ -252,6 +253,17 @@ class StreamFiles:
     def side(self, number: int) -> bytes | None:
         """Our sidecar of a block."""
         return _content(self.messages / f"{number}.jsx")
+
+    def end(self, number: int) -> tuple[int, bytes]:
+        """The size of a block's file, and its last 8 bytes. FileNotFoundError."""
+        with self.block(number).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _END))
+            return size, file.read(_END)
+
+    def dictionary(self) -> bytes | None:
+        """Our subjects.jsd, which says what the subjects in sidecars are."""
+        return _content(self.directory / "subjects.jsd")
 
     def index(self) -> bytes | None:
         """The plain index.db with its checksum made anew, None when there is none to be trusted."""

@@ -9,14 +9,18 @@ import mmap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy
 from pyspark.sql.datasource import InputPartition
 
 from jsserver.cext.columns import (
+    SIDE_LOAD,
+    SIDE_NONE,
     SURVEY_AGAIN,
     WALK_BAD,
+    WALK_DONE,
     Plain,
     Survey,
     block_key,
@@ -162,19 +166,29 @@ def _from_checkpoint(files: StreamFiles, numbers: list[int]) -> Found | None:
 
 # ---- from the blocks ---------------------------------------------------------------------------
 
-Blocks = Callable[[], Iterable[tuple[int, Plain, bytes, str]]]
-"""Every time anew, the blocks in order: number, plain bytes, key, and name for errors."""
 
-Sides = Callable[[int], bytes | None]
-"""Our sidecar of a block, None when it has none."""
+class Block(NamedTuple):
+    """A block to be surveyed."""
+
+    number: int
+    key: bytes
+    name: str
+    """For errors."""
+
+    load: Callable[[], Plain]
+    """Its plain bytes, good until the next one is loaded. FileNotFoundError, Damaged."""
+
+
+Blocks = Callable[[], Iterable[Block]]
+"""All blocks in order, every time anew."""
 
 
 def survey(
-    config: Config, blocks: Blocks, last: int, *, permissive: bool, ours: Sides | None = None
+    config: Config, blocks: Blocks, last: int, *, permissive: bool, ours: StreamFiles | None = None
 ) -> Found:
     """Replays all blocks; `last` is the number of the one that may be growing. Damaged.
 
-    `ours`: our server wrote last; what limits removed long ago stands in its sidecars alone.
+    `ours`: our server wrote last; its sidecars say what limits removed long ago.
     """
     surveyed = _replay(config, blocks, last, ours, permissive, keep=False)
     if surveyed is None:
@@ -195,7 +209,13 @@ def survey(
 
 
 def _replay(
-    config: Config, blocks: Blocks, last: int, ours: Sides | None, permissive: bool, *, keep: bool
+    config: Config,
+    blocks: Blocks,
+    last: int,
+    ours: StreamFiles | None,
+    permissive: bool,
+    *,
+    keep: bool,
 ) -> tuple[Survey, int] | None:
     """The survey after all blocks and the bytes ignored at the end; None: once more with keep."""
     replayed = Survey(
@@ -208,27 +228,54 @@ def _replay(
         keep=keep,
         lives=config.allow_msg_ttl,
     )
+    if ours is not None:
+        replayed.dictionary(ours.dictionary() or b"", config.name)
     ignored = 0
-    for number, plain, key, name in blocks():
-        replayed.begin(number, plain, key, ours(number) if ours else None, config.name)
-        while True:
-            end = replayed.walk()
-            if end == SURVEY_AGAIN:
-                return None
-            if end != WALK_BAD:
-                break
-            at = replayed.offset
-            passed = replayed.skip()
-            if at + passed == len(plain):
-                with memoryview(plain) as view:
-                    zero = not any(view[at : at + 64])
-                if number == last or zero:
-                    ignored += 0 if zero else passed
-                    break
+    for block in blocks():
+        try:
+            end = _sided(replayed, block, ours) if ours is not None else SIDE_NONE
+            if end == SIDE_NONE:
+                end, rest = _walked(replayed, block, block.number == last, permissive)
+                ignored += rest
+        except FileNotFoundError:
+            continue  # retention was faster: its messages are gone
+        except Damaged as error:
             if not permissive:
-                raise Damaged(name, at)
-            log.warning("%s: %d bytes at offset %d are lost", name, passed, at)
+                raise
+            log.warning("%s", error)
+            continue
+        if end == SURVEY_AGAIN:
+            return None
     return replayed, ignored
+
+
+def _sided(replayed: Survey, block: Block, ours: StreamFiles) -> int:
+    """The block from its sidecar: WALK_DONE, SIDE_NONE or SURVEY_AGAIN."""
+    side = ours.side(block.number)
+    if side is None:
+        return SIDE_NONE
+    size, end = ours.end(block.number)
+    done = replayed.sided(block.number, side, size, end, ours.name)
+    if done == SIDE_LOAD:
+        done = replayed.sided(block.number, side, size, end, ours.name, block.load())
+    return done
+
+
+def _walked(replayed: Survey, block: Block, is_last: bool, permissive: bool) -> tuple[int, int]:
+    """The block from its bytes: WALK_DONE or SURVEY_AGAIN, and the bytes ignored at its end."""
+    plain = block.load()
+    replayed.begin(block.number, plain, block.key)
+    while (end := replayed.walk()) == WALK_BAD:
+        if replayed.rest_is_zero:
+            return WALK_DONE, 0
+        at = replayed.offset
+        passed = replayed.skip()
+        if is_last and at + passed == len(plain):
+            return WALK_DONE, passed
+        if not permissive:
+            raise Damaged(block.name, at)
+        log.warning("%s: %d bytes at offset %d are lost", block.name, passed, at)
+    return end, 0
 
 
 def _runs(sequences: "numpy.ndarray[tuple[int], numpy.dtype[numpy.uint64]]") -> "numpy.ndarray":
@@ -272,21 +319,17 @@ def _written_by_us(files: StreamFiles, numbers: list[int], plain: Plain) -> bool
 
 
 def _surveyed(files: StreamFiles, numbers: list[int], plain: Plain, permissive: bool) -> Found:
-    def blocks() -> Iterable[tuple[int, Plain, bytes, str]]:
+    def load(number: int) -> Plain:
+        files.load(number, plain)
+        return plain
+
+    def blocks() -> Iterable[Block]:
         for number in numbers:
-            try:
-                files.load(number, plain)
-            except FileNotFoundError:
-                continue  # retention was faster: its messages are gone
-            except Damaged as error:
-                if not permissive:
-                    raise
-                log.warning("%s", error)
-                continue
-            yield number, plain, files.key(number), str(files.block(number))
+            name = str(files.block(number))
+            yield Block(number, files.key(number), name, partial(load, number))
 
     by_us = not files.encrypted and _written_by_us(files, numbers, plain)
-    ours = files.side if by_us else None
+    ours = files if by_us else None
     last = numbers[-1] if numbers else 0
     try:
         return survey(files.config, blocks, last, permissive=permissive, ours=ours)

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 
 from jsserver.spark.errors import OptionError
 from jsserver.spark.fetch import fetch
-from jsserver.spark.offsets import first_sequences
+from jsserver.spark.offsets import check_names, first_sequences
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.progress import Offset, Place, advance, read_offset
 from jsserver.spark.splits import Span, Split, splits_of
@@ -143,6 +143,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def check_streaming(options: SourceOptions) -> None:
     """OptionError for what a streaming read cannot take."""
+    check_names(options)
     for name in _BATCH_ONLY:
         if options.given(name):
             raise OptionError(f"option {name!r} is for batch reads")

@@ -2,6 +2,7 @@
 
 import base64
 import pickle
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from jsserver.spark import fence
+from jsserver.spark.atomic import AtomicPublisher
 from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.fence import FenceError
 from jsserver.spark.jetstream import NANOS, JetStream
@@ -242,7 +244,6 @@ def test_overwrite_purges_only_when_it_is_allowed(server: Server, js: JetStream)
         ({"data": [""]}, {"subject": "a.{b}"}, "'b' is not in the input"),
         ({"data": [""]}, {"subject": "a", "idColumn": "b"}, "'b' is not in the input"),
         ({"data": [""]}, {"subject": "a.{"}, "braces"),
-        ({"data": [""]}, {"subject": "a", "atomic": "true"}, "atomic"),
         ({"data": [""]}, {"subject": "a", "runId": "1"}, "needs 'sinkId'"),
         ({"data": [""]}, {"subject": "a", "sinkId": "1"}, "needs 'runId'"),
         ({"data": [""]}, {"subject": "a", "sinkId": "a b", "runId": "1"}, "must be a key"),
@@ -305,6 +306,71 @@ def test_every_stream_of_many_subjects_is_found(server: Server, js: JetStream) -
         write_batch(server, rows, sinkId="s", runId="2")
     with pytest.raises(NatsError, match="no stream 'NONE'"):
         write_batch(server, ROWS, sinkId="s", runId="1", stream="NONE", subject="S.x")
+
+
+# ---- all or nothing ----------------------------------------------------------------------------
+
+
+def test_atomic_batches_are_stored_whole(servers: Servers) -> None:
+    server = servers.peer(jetstream=True)
+    js = JetStream(options({"servers": server.url}))
+    create(js, "S", allow_atomic=True)
+    rows = rows_of(data=[str(i) for i in range(2500)])
+    given = {"subject": "S.x", "atomic": "true", "sinkId": "s", "runId": "1"}
+    for duplicates in (0, 2500):
+        message = write_batch(server, rows, **given)
+        assert (message.rows, message.duplicates) == (2500, duplicates)
+        assert js.stream_info("S").state.messages == 2500
+    assert payloads(js) == [str(i) for i in range(2500)]
+    assert "Nats-Msg-Id: s-1-3-2499\r\n" in stored(js)[2499][1]
+    # One bad row: the 1,000 before its batch are there, of its own batch none is.
+    rows = rows_of(data=["x"] * 1500, expected_last_subject_seq=[None] * 1400 + [1] + [None] * 99)
+    with pytest.raises(PublishError, match="wrong last sequence"):
+        write_batch(server, rows, **{**given, "runId": "2"})
+    assert js.stream_info("S").state.messages == 3500
+
+
+def test_an_atomic_write_goes_on_when_the_server_is_back(servers: Servers) -> None:
+    server = servers.peer(jetstream=True)
+    js = JetStream(options({"servers": server.url}))
+    create(js, "S", allow_atomic=True)
+    given = options({"servers": server.url, "retries": "6"})
+    counts: list[tuple[int, int]] = []
+
+    def rest(publisher: AtomicPublisher) -> None:
+        publisher.publish(rows_of(data=["b"] * 1200))
+        publisher.flush()
+        counts.append((publisher.acked, publisher.duplicates))
+
+    with AtomicPublisher(given, "test", id_prefix="i-", subject="S.x") as publisher:
+        publisher.publish(rows_of(data=["a"] * 1200))
+        server.kill()
+        thread = threading.Thread(target=rest, args=(publisher,))
+        thread.start()
+        server.start()
+        thread.join(30)
+    assert counts == [(2400, 0)]
+    js.reconnect()
+    assert payloads(js) == ["a"] * 1200 + ["b"] * 1200
+
+
+def test_atomic_batches_are_refused_where_a_stream_does_not_allow_them(
+    server: Server, js: JetStream
+) -> None:
+    with pytest.raises(PublishError, match=r"10174.*set allow_atomic"):
+        write_batch(server, ROWS, subject="S.x", atomic="true")
+    assert js.stream_info("S").state.messages == 0
+
+
+def test_an_atomic_batch_whose_ids_are_there_in_part_is_an_error(servers: Servers) -> None:
+    server = servers.peer(jetstream=True)
+    js = JetStream(options({"servers": server.url}))
+    create(js, "S", allow_atomic=True)
+    given = {"subject": "S.x", "atomic": "true", "idColumn": "id"}
+    write_batch(server, rows_of(data=["a"], id=[1]), **given)
+    with pytest.raises(PublishError, match="duplicate message id"):
+        write_batch(server, rows_of(data=["a", "b"], id=[1, 2]), **given)
+    assert payloads(js) == ["a"]
 
 
 # ---- exactly once ------------------------------------------------------------------------------

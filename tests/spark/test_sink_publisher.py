@@ -3,6 +3,8 @@
 import base64
 import datetime
 import ipaddress
+import os
+import signal
 import socket
 import threading
 import time
@@ -349,14 +351,17 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def test_rows_go_through_tls(servers: Servers, tmp_path: Path) -> None:
-    """More than a socket holds, so that TLS has to be offered some bytes twice."""
+    """While the server stands still, more than a socket holds: TLS is offered some bytes twice."""
     key, cert = certificate(tmp_path)
     server = servers.peer(jetstream=True, args=["--tls", f"--tlscert={cert}", f"--tlskey={key}"])
     given = {"tls.caFile": str(cert)}
     js = JetStream(options(server, **given))
     js.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"], "duplicate_window": 600 * NANOS})
-    rows = rows_of(subject=["S.a"] * 2000, data=[str(i) * 500 for i in range(2000)])
+    rows = rows_of(subject=["S.a"] * 2000, data=[str(i) * 1500 for i in range(2000)])
     with Publisher(options(server, **given), "test", id_prefix="i-") as publisher:
+        os.kill(server.pid, signal.SIGSTOP)
+        timer = threading.Timer(0.4, os.kill, (server.pid, signal.SIGCONT))
+        timer.start()
         for _ in range(8):
             publisher.publish(rows)
         publisher.flush()

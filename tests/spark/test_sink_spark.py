@@ -1,8 +1,6 @@
 """The sinks under Spark itself: batch writes, streaming queries, repeated tasks and batches."""
 
-import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,59 +10,22 @@ import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import DataSource, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from jsserver.spark.jetstream import NANOS, JetStream
 from jsserver.spark.options import SinkOptions
-from jsserver.spark.sink import BatchSink, StreamSink, Written
+from jsserver.spark.sink import BatchSink, Written
+from jsserver.spark.source import NatsSource
 from tests.servers import Server
 
-ROOT = Path(__file__).resolve().parents[2]
 ROWS = 20_000
 
 
-class SinkFormat(DataSource):
-    """The writing half of format `nats`."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "sink"
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return BatchSink(SinkOptions.read(self.options, "writing"), schema, overwrite)
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        return StreamSink(SinkOptions.read(self.options, "writing"), schema, overwrite)
-
-
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    folder = tmp_path_factory.mktemp("spark")
-    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
-        session = (
-            SparkSession.builder.master("local[2,3]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.memory", "1g")
-            .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("OFF")
-        session.dataSource.register(SinkFormat)
-        try:
-            yield session
-        finally:
-            session.stop()
-
-
 @pytest.fixture
-def js(js_server: Server) -> Iterator[JetStream]:
+def js(spark: SparkSession, js_server: Server) -> Iterator[JetStream]:
     """The module's server with the stream S alone."""
+    spark.dataSource.register(NatsSource)
     js = JetStream(SinkOptions.read({"servers": js_server.url}, "writing"))
     for name in list(js.stream_names()):
         js.api(f"STREAM.DELETE.{name}")
@@ -74,8 +35,8 @@ def js(js_server: Server) -> Iterator[JetStream]:
     js.close()
 
 
-def rows(session: SparkSession, partitions: int = 3) -> DataFrame:
-    return session.range(0, ROWS, 1, partitions).selectExpr(
+def rows(spark: SparkSession, partitions: int = 3) -> DataFrame:
+    return spark.range(0, ROWS, 1, partitions).selectExpr(
         "cast(id as string) as data", "concat('S.', id % 7) as subject"
     )
 
@@ -85,20 +46,20 @@ def written(js: JetStream) -> int:
 
 
 def test_a_batch_write_with_a_run_id_is_written_once(
-    session: SparkSession, js_server: Server, js: JetStream
+    spark: SparkSession, js_server: Server, js: JetStream
 ) -> None:
     for _ in range(2):
-        writer = rows(session).write.format("sink").mode("append").option("servers", js_server.url)
+        writer = rows(spark).write.format("nats").mode("append").option("servers", js_server.url)
         writer.option("sinkId", "batch").option("runId", "1").save()
         assert written(js) == ROWS
     assert js.stream_info("S").raw["state"]["num_subjects"] == 7
 
 
 def test_overwrite_purges_once_before_the_rows_come(
-    session: SparkSession, js_server: Server, js: JetStream
+    spark: SparkSession, js_server: Server, js: JetStream
 ) -> None:
     for _ in range(2):
-        writer = rows(session).write.format("sink").mode("overwrite")
+        writer = rows(spark).write.format("nats").mode("overwrite")
         writer.option("servers", js_server.url).option("stream", "S")
         writer.option("allowPurge", "true").save()
         assert written(js) == ROWS
@@ -120,6 +81,8 @@ class BreakingSink(BatchSink):
 
 
 class BreakingFormat(DataSource):
+    """The writing half of format `nats`, with such a sink."""
+
     @classmethod
     def name(cls) -> str:
         return "breaking"
@@ -129,35 +92,35 @@ class BreakingFormat(DataSource):
 
 
 def test_a_task_that_is_tried_again_writes_its_rows_once(
-    session: SparkSession, js_server: Server, js: JetStream
+    spark: SparkSession, js_server: Server, js: JetStream
 ) -> None:
-    session.dataSource.register(BreakingFormat)
-    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
+    spark.dataSource.register(BreakingFormat)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
     try:
-        writer = rows(session).write.format("breaking").mode("append")
+        writer = rows(spark).write.format("breaking").mode("append")
         writer = writer.option("servers", js_server.url)
         writer.option("sinkId", "batch").option("runId", "2").save()
     finally:
-        session.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert written(js) == ROWS
 
 
 def test_an_error_reaches_the_user_with_row_and_reason(
-    session: SparkSession, js_server: Server, js: JetStream
+    spark: SparkSession, js_server: Server, js: JetStream
 ) -> None:
-    frame = rows(session, 1).selectExpr("data", "if(data = '17', 'S. ', subject) as subject")
-    writer = frame.write.format("sink").mode("append").option("servers", js_server.url)
+    frame = rows(spark, 1).selectExpr("data", "if(data = '17', 'S. ', subject) as subject")
+    writer = frame.write.format("nats").mode("append").option("servers", js_server.url)
     with pytest.raises(PySparkException, match=r"row 17 \(subject 'S\. '\): there is a blank"):
         writer.save()
     with pytest.raises(PySparkException, match="unknown column 'id'"):
-        session.range(3).write.format("sink").mode("append").save()
+        spark.range(3).write.format("nats").mode("append").save()
 
 
 class Files:
     """A streaming query from a folder of text files into the stream S."""
 
-    def __init__(self, session: SparkSession, server: Server, folder: Path) -> None:
-        self.session = session
+    def __init__(self, spark: SparkSession, server: Server, folder: Path) -> None:
+        self.session = spark
         self.server = server
         self.input = folder / "input"
         self.checkpoint = folder / "checkpoint"
@@ -175,7 +138,7 @@ class Files:
         """Writes what there is, two files a batch."""
         source = self.session.readStream.option("maxFilesPerTrigger", 2)
         frame = source.text(str(self.input)).withColumnRenamed("value", "data")
-        writer = frame.writeStream.format("sink").option("servers", self.server.url)
+        writer = frame.writeStream.format("nats").option("servers", self.server.url)
         writer = writer.option("sinkId", "files").option("subject", "S.x")
         writer = writer.option("checkpointLocation", str(checkpoint or self.checkpoint))
         query = writer.trigger(availableNow=True).start()
@@ -196,8 +159,8 @@ class Files:
 
 
 @pytest.fixture
-def files(session: SparkSession, js_server: Server, js: JetStream, tmp_path: Path) -> Files:
-    return Files(session, js_server, tmp_path)
+def files(spark: SparkSession, js_server: Server, js: JetStream, tmp_path: Path) -> Files:
+    return Files(spark, js_server, tmp_path)
 
 
 def test_a_query_writes_every_row_once_over_restarts(files: Files, js: JetStream) -> None:

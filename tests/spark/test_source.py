@@ -80,6 +80,27 @@ def test_payloads_can_stay_at_the_server(orders: Site, name: str) -> None:
     assert found[2] == [("Number", ["3"])] and found[0] is None
 
 
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("data", ["true", "false"])
+def test_stored_headers_come_back_byte_for_byte(site: Site, direct: bool, data: str) -> None:
+    name = f"headers{direct}{data}".lower()
+    site.create(name, allow_direct=direct)
+    stored = [
+        b"",
+        b"NATS/1.0\r\nA: b\r\n\r\n",
+        b"NATS/1.0\r\na:b\r\nA:  b \r\n a\r\n\r\n",
+        b"NATS/1.0\r\nNats-Sequence: 9\r\nNats-Subject: x\r\nNats-Msg-Size: 1\r\n\r\n",
+        b"NATS/1.0\r\nNats-Num-Pending: 1\r\nNats-Last-Sequence: 3\r\n\r\n",
+        b"NATS/1.0\r\nEmpty:\r\nBytes: \xff\xfe\r\n\r\n",
+    ]
+    site.publish(((f"{name}.a", head, b"\r\nPING\r\n\x00") for head in stored), name)
+    options = {"includeHeaders": "true", "headersFormat": "raw", "includeData": data}
+    table = site.read(stream=name, **options)
+    assert [head or b"" for head in table["headers"].to_pylist()] == stored
+    if data == "true":
+        assert set(table["data"].to_pylist()) == {b"\r\nPING\r\n\x00"}
+
+
 def test_small_requests_bring_everything_too(orders: Site) -> None:
     reader = orders.reader(
         stream="orders", fetchBytes="1024", splitBytes="65536", minPartitions="3"
@@ -273,6 +294,41 @@ def test_a_work_queue_is_read_without_a_consumer_or_not_at_all(site: Site) -> No
 def test_a_missing_stream_is_named(site: Site) -> None:
     with pytest.raises(NatsError, match="no stream 'nowhere'"):
         site.reader(stream="nowhere").partitions()
+
+
+def test_refused_users_are_told_which_options_to_change(servers: Servers) -> None:
+    site = Servers.under_test(servers, jetstream=True, args=["--user", "me", "--pass", "secret"])
+    for options in ({}, {"user": "me", "password": "wrong"}, {"token": "wrong"}):
+        given = {"servers": site.url, "stream": "S", **options}
+        with pytest.raises(NatsError, match="credentialsFile") as caught:
+            list(fetch(SourceOptions.read(given, "a test"), "S", 1, 2))
+        assert "secret" not in str(caught.value) and "wrong" not in str(caught.value)
+    given = {"servers": site.url, "stream": "S", "tls.caFile": "/nowhere.pem"}
+    with pytest.raises(NatsError, match=r"TLS|nowhere.pem"):
+        list(fetch(SourceOptions.read(given, "a test"), "S", 1, 2))
+
+
+@pytest.mark.parametrize("options", [{"stream": "a b"}, {"stream": "a.b"}, {"streams": "a,*"}])
+def test_names_that_no_stream_can_have_are_refused(site: Site, options: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match="no stream can have"):
+        site.reader(**options)
+
+
+@pytest.mark.parametrize("subject", ["a..b", "a b", "a.>.b", ".a"])
+def test_subjects_that_are_none_are_refused(site: Site, subject: str) -> None:
+    with pytest.raises(OptionError, match="no subject"):
+        site.reader(stream="S", filterSubjects=subject)
+    with pytest.raises(OptionError, match="no subject"):
+        site.stream_reader(stream="S", filterSubjects=subject)
+
+
+def test_a_bucket_loses_nothing_when_its_keys_change(site: Site) -> None:
+    site.create("bucket", max_msgs_per_subject=1)
+    site.fill("bucket", 30)
+    reader = site.reader(stream="bucket")
+    splits = reader.partitions()
+    site.fill("bucket", 1)
+    assert seqs_of(reader, splits) == [29, 30]
 
 
 def test_a_server_that_is_away_names_the_option() -> None:

@@ -71,7 +71,7 @@ def test_after_a_purge_of_everything(
 @pytest.mark.parametrize("kind", ["peer", "under_test"])
 def test_while_the_server_runs(servers: Servers, kind: str) -> None:
     server = getattr(servers, kind)(jetstream=True)
-    fill(server, {"max_msgs_per_subject": 30})
+    fill(server, {"max_age": 3600})
     found, _ = read(options(server.store))
     assert found == served(server)
 
