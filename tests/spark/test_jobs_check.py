@@ -125,6 +125,8 @@ def test_without_the_extra_it_says_what_to_install(
         (["archive"], "ROOT"),
         (["archive", "x", "--stream", "S", "--user", "a", "--token", "b"], "exclude each other"),
         (["archive", "x", "--stream", "S", "--processes", "0"], "no whole number"),
+        (["archive", "x", "--stream", "S", "--follow", "--until-seq", "3"], "exclude each other"),
+        (["archive", "x", "--stream", "S", "--flush-interval", "3s"], "is for --follow"),
         (["archive", "x"], "option 'stream' is missing"),
         (["archive", "x", "--stream", "S", "--servers", "nats://127.0.0.1:1"], "cannot connect"),
         (["replay", "x", "--stream", "S", "--starting-timestamp", "noon"], "no archive"),

@@ -183,6 +183,20 @@ def test_a_target_with_other_messages_is_refused(js_server: Server, tmp_path: Pa
     assert info(js_server, "OTHER").state.messages == 11
 
 
+def test_ids_replace_the_messages_own_and_nothing_else(js_server: Server, tmp_path: Path) -> None:
+    own = b"NATS/1.0\r\nNats-Msg-Id: own\r\nNats-Expected-Stream: IDS\r\nA: 1\r\n\r\n"
+    by_hand(tmp_path, [Row(1, NOON, "IDS.a", own), Row(2, NOON, "IDS.b")])
+    create(js_server, "IDS")
+    assert replayed(js_server, "S", tmp_path, to="IDS", ids=True).rows == 2
+    first, second = (m.header for m in everything(js_server, "IDS"))
+    assert sorted(first.split(b"\r\n")) == sorted(
+        b"NATS/1.0\r\nNats-Msg-Id: S-1-1\r\nNats-Expected-Stream: IDS\r\nA: 1\r\n\r\n".split(
+            b"\r\n"
+        )
+    )
+    assert second == b"NATS/1.0\r\nNats-Msg-Id: S-1-2\r\n\r\n"
+
+
 def test_a_longer_target_and_a_purged_one(js_server: Server, tmp_path: Path) -> None:
     rows = [Row(i, NOON, "LONG.a", b"", b"%d" % i) for i in range(1, 11)]
     by_hand(tmp_path, rows)

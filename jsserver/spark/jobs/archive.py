@@ -347,6 +347,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     given = _parser().parse_args(argv)
     options = command.read_options(ArchiveOptions, given, "jsserver spark archive")
+    if given.follow and given.until_seq:
+        raise command.Wrong("--follow and --until-seq exclude each other")
+    if options.given("flushInterval") and not given.follow:
+        raise command.Wrong("--flush-interval is for --follow; without it everything is written")
     with command.stopping() as stop, command.progress(f"archiving {options.stream}") as progress:
         result = archive(
             options,
