@@ -99,5 +99,3 @@ def check_batch(options: SourceOptions) -> None:
         raise OptionError("option 'startingOffsets' must not be 'latest' in a batch read")
     if options.ending_offsets.strip().lower() == "earliest":
         raise OptionError("option 'endingOffsets' must not be 'earliest'")
-    if options.archive_path:
-        raise OptionError("option 'archivePath' is for read_archive(...)")

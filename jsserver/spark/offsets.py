@@ -3,12 +3,16 @@
 import datetime
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from jsserver import nuid
 from jsserver.spark.errors import DataLossError, NatsError, OptionError
 from jsserver.spark.jetstream import NANOS, JetStream, StreamInfo, rfc3339
 from jsserver.spark.options import SourceOptions
+
+SequenceAt: TypeAlias = Callable[[JetStream, StreamInfo, int], int | None]
+"""From a time to the first sequence at or after it."""
 
 EARLIEST = -2
 LATEST = -1
@@ -66,9 +70,16 @@ def check_names(options: SourceOptions) -> None:
 
 
 def first_sequences(
-    js: JetStream, options: SourceOptions, infos: Sequence[StreamInfo], default: str
+    js: JetStream,
+    options: SourceOptions,
+    infos: Sequence[StreamInfo],
+    default: str,
+    at: SequenceAt | None = None,
 ) -> dict[str, int]:
-    """The first sequence to read of each stream; it may be the one behind the last."""
+    """The first sequence to read of each stream; it may be the one behind the last.
+
+    `at` finds a time's sequence (default: sequence_at).
+    """
     times = _times(
         infos,
         "startingTimestamp",
@@ -81,7 +92,11 @@ def first_sequences(
             raise OptionError(
                 "options 'startingOffsets' and 'startingOffsetsByTimestamp' exclude each other"
             )
-        return {info.name: _first_at(js, options, info, times[info.name]) for info in infos}
+        found = at or sequence_at
+        return {
+            info.name: _first_at(options, info, times[info.name], found(js, info, times[info.name]))
+            for info in infos
+        }
     text = options.starting_offsets or default
     asked = _sequences(infos, "startingOffsets", text)
     return {
@@ -90,7 +105,10 @@ def first_sequences(
 
 
 def end_sequences(
-    js: JetStream, options: SourceOptions, infos: Sequence[StreamInfo]
+    js: JetStream,
+    options: SourceOptions,
+    infos: Sequence[StreamInfo],
+    at: SequenceAt | None = None,
 ) -> dict[str, int]:
     """The sequence behind the last to read of each stream."""
     times = _times(
@@ -105,7 +123,7 @@ def end_sequences(
             raise OptionError(
                 "options 'endingOffsets' and 'endingOffsetsByTimestamp' exclude each other"
             )
-        found = {info.name: sequence_at(js, info, times[info.name]) for info in infos}
+        found = {info.name: (at or sequence_at)(js, info, times[info.name]) for info in infos}
         return {info.name: found[info.name] or info.state.last_seq + 1 for info in infos}
     asked = _sequences(infos, "endingOffsets", options.ending_offsets or "latest")
     return {
@@ -113,8 +131,7 @@ def end_sequences(
     }
 
 
-def _first_at(js: JetStream, options: SourceOptions, info: StreamInfo, nanos: int) -> int:
-    found = sequence_at(js, info, nanos)
+def _first_at(options: SourceOptions, info: StreamInfo, nanos: int, found: int | None) -> int:
     if found is None:
         if options.timestamp_strategy == "error":
             raise NatsError(

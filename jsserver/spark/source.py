@@ -31,6 +31,10 @@ class NatsSource(DataSource):
         from jsserver.spark.batch_source import BatchReader, FilteringReader
 
         options = self._source_options(schema)
+        if options.archive_path:
+            from jsserver.spark.hot_cold import FilteringHotColdReader, HotColdReader
+
+            return FilteringHotColdReader(options) if options.pushdown else HotColdReader(options)
         return FilteringReader(options) if options.pushdown else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -26,7 +26,7 @@ class Place:
     """A folder, given as a path or a URI (file, s3, gs, hdfs); travels to tasks. OptionError."""
 
     def __init__(self, uri: str) -> None:
-        self.uri = uri
+        self.uri = os.path.abspath(uri) if uri and "://" not in uri else uri
         self._files, self._root = _file_system(uri)
         self.local = isinstance(self._files, pyarrow.fs.LocalFileSystem)
 
@@ -190,4 +190,5 @@ def draft_name(stream: str, run: str, first: int) -> str:
 
 def streams_in(place: Place) -> list[str]:
     """The streams that are archived there."""
-    return [name[7:] for name in place.folders() if name.startswith("stream=")]
+    found = [name[7:] for name in place.folders() if name.startswith("stream=")]
+    return [name for name in found if any(map(entry_number, place.names(manifest_of(name))))]

@@ -20,6 +20,9 @@ from jsserver.spark.options import RowOptions
 from jsserver.spark.schema import Table, table_of
 
 BATCH_ROWS = 16_384
+BATCH_BYTES = 4 << 20
+READ_BYTES = 1 << 20
+"""Of a column at a time: not its whole row group."""
 HASH_BYTES = 1 << 20
 RETRIES = 3
 TIME_MIN = -(1 << 63)
@@ -48,18 +51,29 @@ def overlapping(archive: Archive, first: int, last: int) -> Sequence[FileEntry]:
 
 
 def splits(
-    archive: Archive, root: str, first: int, last: int, split_bytes: int
+    archive: Archive,
+    root: str,
+    first: int,
+    last: int,
+    split_bytes: int,
+    since: int = TIME_MIN,
+    until: int = TIME_MAX,
 ) -> list[ArchiveSplit]:
-    """Cuts first to last at the files' bounds into parts of about `split_bytes` of messages."""
+    """Cuts first to last at the files' bounds into parts of about `split_bytes` of messages.
+
+    Files without a row of since to until are left out.
+    """
     found: list[ArchiveSplit] = []
     held = 0
     for file in overlapping(archive, first, last):
+        if file.max_time < since or file.min_time > until:
+            continue
         start, end = max(file.first, first), min(file.last, last)
-        if found and held + file.bytes <= split_bytes:
+        if found and held + file.bytes <= split_bytes and found[-1].last + 1 == start:
             found[-1] = msgspec.structs.replace(found[-1], last=end)
             held += file.bytes
         else:
-            found.append(ArchiveSplit(root, archive.stream, start, end))
+            found.append(ArchiveSplit(root, archive.stream, start, end, since, until))
             held = file.bytes
     return found
 
@@ -107,10 +121,10 @@ def read_file(
     place: Place, file: FileEntry, columns: Sequence[str], first: int, last: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one file from first to last; batches are never empty. FileNotFoundError."""
-    rows = max(64, min(BATCH_ROWS, (4 << 20) * file.rows // max(file.bytes, 1)))
+    rows = max(1, min(BATCH_ROWS, BATCH_BYTES * file.rows // max(file.bytes, 1)))
     with place.open(file.name) as opened:
         try:
-            parquet = pq.ParquetFile(opened, pre_buffer=False)
+            parquet = pq.ParquetFile(opened, pre_buffer=False, buffer_size=READ_BYTES)
             groups = _row_groups(parquet, first, last)
             for batch in parquet.iter_batches(rows, row_groups=groups, columns=list(columns)):
                 batch = _clipped(batch, first, last)

@@ -17,6 +17,7 @@ from jsserver.spark.options import RowOptions
 from jsserver.spark.schema import TIMESTAMP, Column, Table, table_of
 
 ROW_GROUP_BYTES = 64 << 20
+"""Of rows in memory: headers are there twice."""
 DAY_US = 86_400_000_000
 
 _HEADERS = table_of(RowOptions(columns=("headers",))).columns[0]
@@ -140,7 +141,7 @@ class _File:
         self.rows += len(batch)
         self.bytes += size
         self._pending.append(batch)
-        self._pending_bytes += size
+        self._pending_bytes += batch.nbytes
         if self._pending_bytes >= ROW_GROUP_BYTES:
             self._write_group()
 

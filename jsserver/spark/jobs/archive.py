@@ -103,13 +103,15 @@ class Task(msgspec.Struct, frozen=True):
     name: str
     run: str
     source: SourceOptions
+    created: int
     limits: Limits
 
     def __call__(
         self, part: Part, told: Callable[[int], None] | None = None
     ) -> tuple[Part, list[FileEntry]]:
         """Reads a part from the stream straight into drafts of files."""
-        rows = fetch(self.source, self.source.stream, part.first, part.last, READ)
+        stream = self.source.stream
+        rows = fetch(self.source, stream, part.first, part.last, READ, self.created)
         place = Place(self.root)
         return part, write_range(
             place, self.name, self.run, part.first, part.last, self.limits, rows, told
@@ -289,7 +291,14 @@ class _Run:
 
     def _write(self, parts: Iterator[Part]) -> None:
         limits = Limits(self._options.flush_rows, self._options.flush_bytes)
-        task = Task(self._place.uri, self._name, self._id, self._options.source(), limits)
+        task = Task(
+            root=self._place.uri,
+            name=self._name,
+            run=self._id,
+            source=self._options.source(),
+            created=self._archive.created,
+            limits=limits,
+        )
         wanted = itertools.takewhile(lambda _: not self._stop.is_set(), parts)
         told = self._progress.add if self._progress is not None else None
         done: Iterator[tuple[Part, list[FileEntry]]]
@@ -338,6 +347,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     given = _parser().parse_args(argv)
     options = command.read_options(ArchiveOptions, given, "jsserver spark archive")
+    if given.follow and given.until_seq:
+        raise command.Wrong("--follow and --until-seq exclude each other")
+    if options.given("flushInterval") and not given.follow:
+        raise command.Wrong("--flush-interval is for --follow; without it everything is written")
     with command.stopping() as stop, command.progress(f"archiving {options.stream}") as progress:
         result = archive(
             options,
@@ -389,4 +402,7 @@ def _told(result: ArchiveResult) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Tasks find what they are made of by its module's name, which is not __main__ over there.
+    from jsserver.spark.jobs.archive import main as job
+
+    sys.exit(job())

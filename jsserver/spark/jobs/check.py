@@ -292,4 +292,7 @@ def _told(found: Checked) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Tasks find what they are made of by its module's name, which is not __main__ over there.
+    from jsserver.spark.jobs.check import main as job
+
+    sys.exit(job())

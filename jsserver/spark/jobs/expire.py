@@ -82,4 +82,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Tasks find what they are made of by its module's name, which is not __main__ over there.
+    from jsserver.spark.jobs.expire import main as job
+
+    sys.exit(job())

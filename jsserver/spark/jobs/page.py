@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jsserver.spark.jetstream import rfc3339
@@ -116,9 +116,9 @@ def _rates(made: Report) -> list[str]:
     return [
         "<h2>Messages per second</h2>",
         note,
-        _plot(starts, found.span_us, messages, "var(--one)", lambda v: _number(v)),
+        _plot(starts, found.span_us, messages, "var(--one)", _number),
         "<h2>Bytes per second</h2>",
-        _plot(starts, found.span_us, sizes, "var(--two)", lambda v: amount(v)),
+        _plot(starts, found.span_us, sizes, "var(--two)", amount),
     ]
 
 
@@ -127,6 +127,14 @@ def _number(value: float) -> str:
         if value >= limit:
             return f"{value / limit:g}{unit}"
     return f"{value:g}"
+
+
+def _unit(size: float) -> int:
+    """The largest unit of bytes that is not above."""
+    unit = 1
+    while size >= unit * 1024:
+        unit *= 1024
+    return unit
 
 
 def nice(value: float) -> float:
@@ -138,10 +146,14 @@ def nice(value: float) -> float:
 
 
 def _plot(
-    starts: Sequence[int], span: int, values: Sequence[float], color: str, told: object
+    starts: Sequence[int],
+    span: int,
+    values: Sequence[float],
+    color: str,
+    told: Callable[[float], str],
 ) -> str:
-    assert callable(told)
-    high = nice(max(values) / TICKS) * TICKS
+    unit = _unit(max(values)) if told is amount else 1
+    high = nice(max(values) / TICKS / unit) * TICKS * unit
     wide, tall = WIDTH - LEFT - 8, HEIGHT - BOTTOM - TOP
     step = wide / len(values)
     shapes = []

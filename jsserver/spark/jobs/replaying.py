@@ -182,10 +182,10 @@ class Replay:
         return self._result
 
     def _attempt(self, position: Position) -> None:
-        left_out = ACTING if self._source.plain else ()
-        exact = not (self._source.plain or self._source.ids)
+        own_ids = ("Nats-Msg-Id",) if self._source.ids else ()
+        left_out = ACTING if self._source.plain else own_ids
         with Publisher(
-            self._options, "jsserver-spark-replay", left_out=left_out, exact=exact
+            self._options, "jsserver-spark-replay", left_out=left_out, exact=True
         ) as publisher:
             acked = 0
             try:

@@ -1,0 +1,135 @@
+"""Batch reads with `archivePath`: the archive to its last sequence, the live stream behind it."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from jsserver.spark.archive import manifest
+from jsserver.spark.archive.layout import Place
+from jsserver.spark.archive.manifest import Archive, ArchiveError
+from jsserver.spark.archive.reader import (
+    TIME_MAX,
+    TIME_MIN,
+    ArchiveSplit,
+    first_since,
+    read_split,
+    splits,
+)
+from jsserver.spark.batch_source import BatchReader, FilteringReader, seq_bytes
+from jsserver.spark.errors import DataLossError
+from jsserver.spark.jetstream import JetStream, StreamInfo, rfc3339
+from jsserver.spark.offsets import end_sequences, first_sequences, sequence_at, streams_of
+from jsserver.spark.splits import Span, splits_of
+
+
+@dataclass(frozen=True)
+class ColdSplit(InputPartition):
+    """What one task reads of the archive."""
+
+    split: ArchiveSplit
+
+
+class HotColdReader(BatchReader):
+    """Reads what is archived from the archive, and the rest from the server."""
+
+    def partitions(self) -> list[InputPartition]:
+        """Splits of the archive's files, then of the stream as it is now."""
+        options = self._options
+        place = Place(options.archive_path)
+        js = JetStream(options, "jsserver-spark-plan")
+        try:
+            live = [info for info in streams_of(js, options) if self._narrowed.takes(info.name)]
+            archives = {info.name: _archive_of(place, info) for info in live}
+            infos = [_joined(info, archives[info.name]) for info in live]
+            times = _Times(place, archives, live)
+            firsts = first_sequences(js, options, infos, "earliest", times.sequence_at)
+            ends = end_sequences(js, options, infos, times.sequence_at)
+            cold: list[InputPartition] = []
+            hot = []
+            for info in live:
+                archive = archives[info.name]
+                first = max(firsts[info.name], self._narrowed.first)
+                last = min(ends[info.name] - 1, self._narrowed.last)
+                cold += self._cold(place, archive, first, min(last, archive.last))
+                behind = max(first, archive.last + 1)
+                self._check_between(info, archive, behind, last)
+                hot.append(Span(info.name, info.created, behind, last, seq_bytes(info)))
+        finally:
+            js.close()
+        if cold and not any(span.width for span in hot):
+            return cold
+        fewest = max(options.min_partitions - len(cold), 1)
+        return [*cold, *splits_of(hot, options.split_bytes, fewest)]
+
+    def _cold(self, place: Place, archive: Archive, first: int, last: int) -> list[ColdSplit]:
+        narrowed = self._narrowed
+        since = TIME_MIN if narrowed.since is None else narrowed.since
+        until = TIME_MAX if narrowed.until is None else narrowed.until
+        found = splits(archive, place.uri, first, last, self._options.split_bytes, since, until)
+        return [ColdSplit(split) for split in found]
+
+    def _check_between(self, info: StreamInfo, archive: Archive, first: int, last: int) -> None:
+        """What was asked for is in the archive or in the stream."""
+        held = info.state.first_seq
+        if self._options.fail_on_data_loss and archive.last + 1 == first < held and first <= last:
+            raise DataLossError(
+                f"stream {info.name!r} starts at sequence {held}, its archive ends at"
+                f" {archive.last}: what was between is gone (failOnDataLoss=false reads what is"
+                " there)"
+            )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The split's rows, in order of sequence."""
+        if not isinstance(partition, ColdSplit):
+            return super().read(partition)
+        options = self._options
+        if self._narrowed.subjects:
+            options = dataclasses.replace(options, filter_subjects=self._narrowed.subjects)
+        return read_split(options, partition.split)
+
+
+class FilteringHotColdReader(HotColdReader, FilteringReader):
+    """With `pushdown=true`."""
+
+
+class _Times:
+    """Times as sequences: the archive knows those that the stream no longer holds."""
+
+    def __init__(
+        self, place: Place, archives: dict[str, Archive], live: Sequence[StreamInfo]
+    ) -> None:
+        self._place = place
+        self._archives = archives
+        self._live = {info.name: info for info in live}
+
+    def sequence_at(self, js: JetStream, info: StreamInfo, nanos: int) -> int | None:
+        """The first message at or after a time, None when there is none."""
+        found = first_since(self._place, self._archives[info.name], nanos)
+        return sequence_at(js, self._live[info.name], nanos) if found is None else found
+
+
+def _archive_of(place: Place, info: StreamInfo) -> Archive:
+    archive = manifest.require(place, info.name)
+    if archive.created != info.created:
+        raise ArchiveError(
+            f"option 'archivePath': the archive holds stream {archive.source!r} that was made at"
+            f" {rfc3339(archive.created)}, the server's was made at {rfc3339(info.created)}: they"
+            " are not the same"
+        )
+    return archive
+
+
+def _joined(info: StreamInfo, archive: Archive) -> StreamInfo:
+    """The stream as if it still held what is archived."""
+    state = info.state
+    if not archive.files:
+        return info
+    first = min(archive.first, state.first_seq)
+    last = max(archive.last, state.last_seq)
+    return msgspec.structs.replace(
+        info, state=msgspec.structs.replace(state, first_seq=first, last_seq=last)
+    )
