@@ -14,7 +14,7 @@ from jsserver.spark.errors import NatsError
 from jsserver.spark.fetch_consumer import ConsumerReader
 from jsserver.spark.fetch_direct import DirectReader
 from jsserver.spark.fetch_range import Range, overlap
-from jsserver.spark.jetstream import ApiError, JetStream, Unreachable
+from jsserver.spark.jetstream import PASSING_CODES, ApiError, JetStream, Unreachable
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.schema import Table, table_of
 
@@ -24,9 +24,6 @@ PAUSE_SECONDS = 0.05
 PAUSE_SECONDS_MAX = 2.0
 HEADERS_ONLY_BYTES = 1024
 """Message size from which leaving payloads at the server is worth a consumer."""
-
-_PASSING_CODES = frozenset((10008, 10009, 10014))
-"""JetStream is temporarily unavailable, not the leader, consumer not found."""
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +100,7 @@ class _Patience:
     def wait(self, error: Exception) -> None:
         """Raises what no patience helps against, and what lasted too long, as NatsError."""
         passing = isinstance(error, ConnectionFailed | Interrupted | Unreachable) or (
-            isinstance(error, ApiError) and error.code in _PASSING_CODES
+            isinstance(error, ApiError) and error.code in PASSING_CODES
         )
         if not passing or not self.started:
             raise error if isinstance(error, NatsError) else NatsError(str(error)) from None

@@ -23,6 +23,8 @@ NO_SUCH_STREAM = 10059
 NOT_FOUND = 10037
 """No message found."""
 WRONG_LAST_SEQUENCE = 10071
+PASSING_CODES = frozenset((10008, 10009, 10014))
+"""JetStream is temporarily unavailable, not the leader, consumer not found: it may go later."""
 NANOS = 1_000_000_000
 
 _FRACTION_DIGITS = 9

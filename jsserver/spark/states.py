@@ -5,7 +5,14 @@ import math
 import time
 
 from jsserver.spark.errors import NatsError
-from jsserver.spark.jetstream import NO_SUCH_STREAM, ApiError, JetStream, StreamInfo, Unreachable
+from jsserver.spark.jetstream import (
+    NO_SUCH_STREAM,
+    PASSING_CODES,
+    ApiError,
+    JetStream,
+    StreamInfo,
+    Unreachable,
+)
 from jsserver.spark.offsets import names_of, pattern_of
 from jsserver.spark.options import SourceOptions
 
@@ -51,7 +58,9 @@ class States:
             return self._infos
         try:
             return self.now()
-        except Unreachable as error:
+        except (Unreachable, ApiError) as error:
+            if isinstance(error, ApiError) and error.code not in PASSING_CODES:
+                raise
             self.close()
             if now - self._known_at > PATIENCE_SECONDS:
                 raise NatsError(f"{error} (tried for {PATIENCE_SECONDS:g} s)") from None

@@ -296,6 +296,19 @@ def test_a_missing_stream_is_named(site: Site) -> None:
         site.reader(stream="nowhere").partitions()
 
 
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_domain_is_reached_by_its_option(
+    servers: Servers, peer_present: None, direct: bool
+) -> None:
+    site = Site(servers.peer(jetstream=True, config="jetstream { domain: hub }"))
+    site.create("far", allow_direct=direct)
+    site.fill("far", 20)
+    for options in ({"jsDomain": "hub"}, {"apiPrefix": "$JS.hub.API"}):
+        assert site.read(stream="far", **options).num_rows == 20
+    with pytest.raises(NatsError, match="jsDomain"):
+        site.reader(stream="far", jsDomain="moon").partitions()
+
+
 def test_refused_users_are_told_which_options_to_change(servers: Servers) -> None:
     site = Servers.under_test(servers, jetstream=True, args=["--user", "me", "--pass", "secret"])
     for options in ({}, {"user": "me", "password": "wrong"}, {"token": "wrong"}):
