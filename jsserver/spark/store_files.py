@@ -13,7 +13,7 @@ import msgspec
 
 from jsserver.cext.bytes import hh64
 from jsserver.cext.columns import Plain, block_key
-from jsserver.spark.block_keys import Keys, server_key
+from jsserver.spark.block_keys import Keys, Seed, server_key
 from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.options import StoreOptions
 
@@ -239,7 +239,7 @@ class StreamFiles:
     def _decode(self, number: int, path: Path, into: Plain) -> None:
         raw = self._raw
         if self._keys is not None and len(raw):
-            seed = self._keys.seed(self.messages / f"{number}.key", f"{self.name}:{number}")
+            seed = self._seed(self._keys, number, path)
             with memoryview(raw) as view:
                 seed.decrypt(view)
         if not raw.packed:
@@ -249,6 +249,16 @@ class StreamFiles:
             into.unpack(raw)
         except ValueError as error:
             raise Damaged(path, 0, str(error)) from None
+
+    def _seed(self, keys: Keys, number: int, path: Path) -> Seed:
+        """A block's key; its file goes together with the block."""
+        key_file = self.messages / f"{number}.key"
+        try:
+            return keys.seed(key_file, f"{self.name}:{number}")
+        except OSError as error:
+            if not path.exists():
+                raise FileNotFoundError(path) from None
+            raise Damaged(path, 0, f"{key_file}: {error.strerror}") from None
 
     def side(self, number: int) -> bytes | None:
         """Our sidecar of a block."""

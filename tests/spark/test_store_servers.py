@@ -100,8 +100,12 @@ def test_encrypted(servers: Servers, tmp_path: Path, cipher: str, config: str, k
     key.write_text("a secret")
     streams = tmp_path / "copy" / "jetstream" / "$G" / "streams" / "S"
     shutil.copytree(streams, tmp_path / "S")
-    alone, _ = read(options(tmp_path / "S", encryptionKeyFile=str(key)))
+    alone, planned = read(options(tmp_path / "S", encryptionKeyFile=str(key)))
     assert alone == found
+    number = planned.splits[0].blocks[0].number
+    (tmp_path / "S" / "msgs" / f"{number}.key").unlink()
+    with pytest.raises(NatsError, match=rf"{number}\.blk is damaged .*{number}\.key: No such file"):
+        read(options(tmp_path / "S", encryptionKeyFile=str(key)))
 
 
 @pytest.mark.parametrize("index", [True, False], ids=["index", "blocks"])
