@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import fnmatch
+import io
 import json
 import os
 import shutil
@@ -22,16 +23,21 @@ from pathlib import Path
 from typing import Any
 
 import nats
+import pyarrow as pa
 import pyspark
+from nats.js.api import AckPolicy, ConsumerConfig
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.servers import OWN_NAME, PEER_NAME, Server, machine, process_tree, version_of
-from jsserver.bench.wire import BenchError, Connection, publish_frame
+from jsserver.bench.wire import BenchError, Connection
+from jsserver.spark.options import SinkOptions
+from jsserver.spark.publisher import Publisher
 
 RESULTS = Path(__file__).resolve().parent / "PIPELINE.md"
 STREAM = "BENCH"
 LOOP_MESSAGES = 20_000
 """For the plain loops, which are slow."""
+BATCH = 10_000
 PARQUET = "archive"
 
 # Rows a second of the Kafka connector with one task and with two.
@@ -58,6 +64,7 @@ class Bench:
             SparkSession.builder.master("local[2]")
             .config("spark.ui.enabled", "false")
             .config("spark.driver.memory", "2g")
+            .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
             .getOrCreate()
         )
@@ -117,30 +124,30 @@ def resident(pid: int) -> int:
 
 
 def fill(url: str, messages: int, size: int, **config: Any) -> None:
-    """Small JSON events of `size` bytes over a thousand subjects."""
+    """Small JSON events of `size` bytes over a thousand subjects, each acked."""
     with Connection(url) as connection:
         connection.api(
             f"STREAM.CREATE.{STREAM}",
             {"name": STREAM, "subjects": ["bench.>"], "allow_direct": True, **config},
         )
-        sent = 0
-        while sent < messages:
-            frames = []
-            for number in range(sent, min(sent + 10_000, messages)):
-                text = b'{"id":%d,"region":"eu-%d","amount":%d.%02d,"note":"' % (
-                    number,
-                    number % 7,
-                    number * 7919 % 10_000,
-                    number % 100,
-                )
-                frames.append(publish_frame(f"bench.{number % 1000}", text.ljust(size - 2) + b'"}'))
-            connection.send(b"".join(frames))
-            sent += len(frames)
-        end = time.monotonic() + 120
-        while connection.api(f"STREAM.INFO.{STREAM}")["state"]["messages"] < messages:
-            if time.monotonic() > end:
-                raise BenchError("the server does not take the messages")
-            time.sleep(0.05)
+    with Publisher(SinkOptions(servers=(url,)), "bench") as publisher:
+        for first in range(0, messages, BATCH):
+            numbers = range(first, min(first + BATCH, messages))
+            columns = {
+                "subject": [f"bench.{number % 1000}" for number in numbers],
+                "data": [event(number).ljust(size - 2) + b'"}' for number in numbers],
+            }
+            publisher.publish(pa.RecordBatch.from_pydict(columns))
+        publisher.flush()
+
+
+def event(number: int) -> bytes:
+    return b'{"id":%d,"region":"eu-%d","amount":%d.%02d,"note":"' % (
+        number,
+        number % 7,
+        number * 7919 % 10_000,
+        number % 100,
+    )
 
 
 # ---- what is measured: each returns the rows it handled ----------------------------------------
@@ -164,7 +171,9 @@ def to_parquet(frame: DataFrame, folder: Path) -> int:
 def nats_py_read(bench: Bench) -> int:
     async def run() -> int:
         client = await nats.connect(bench.source.url)
-        found = await client.jetstream().pull_subscribe("bench.>", stream=STREAM)
+        unacked = ConsumerConfig(ack_policy=AckPolicy.NONE)
+        js = client.jetstream()
+        found = await js.pull_subscribe("bench.>", stream=STREAM, config=unacked)
         count = min(LOOP_MESSAGES, bench.messages)
         seen = 0
         while seen < count:
@@ -223,7 +232,8 @@ def sink(bench: Bench) -> int:
 def job(bench: Bench, *words: str) -> int:
     from jsserver.spark.jobs.main import main
 
-    code = main([*words, "--json"])
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = main([*words, "--json"])
     if code != 0:
         raise BenchError(f"jsserver spark {' '.join(words)} ended with {code}")
     return bench.messages
@@ -255,13 +265,28 @@ def scenarios(compressed: Path | None) -> list[Scenario]:
     found: list[Scenario] = [("nats-py: pull and fetch(500)", "", nats_py_read, nothing)]
     for tasks in (1, 2):
         found += [
-            (f"live → aggregate, {tasks} task", "aggregate", _live(aggregate, tasks), nothing),
-            (f"live → noop, {tasks} task", "noop", _live(noop, tasks), nothing),
-            (f"live → Spark's Parquet, {tasks} task", "to Parquet", _parquet(tasks), nothing),
-            (f"blocks → aggregate, {tasks} task", "", _blocks(None, tasks), nothing),
+            (
+                f"live → aggregate, {tasks} task{'s'[: tasks - 1]}",
+                "aggregate",
+                _live(aggregate, tasks),
+                nothing,
+            ),
+            (f"live → noop, {tasks} task{'s'[: tasks - 1]}", "noop", _live(noop, tasks), nothing),
+            (
+                f"live → Spark's Parquet, {tasks} task{'s'[: tasks - 1]}",
+                "to Parquet",
+                _parquet(tasks),
+                nothing,
+            ),
+            (
+                f"blocks → aggregate, {tasks} task{'s'[: tasks - 1]}",
+                "",
+                _blocks(None, tasks),
+                nothing,
+            ),
         ]
         if compressed is not None:
-            name = f"S2 blocks of nats-server → aggregate, {tasks} task"
+            name = f"S2 blocks of nats-server → aggregate, {tasks} task{'s'[: tasks - 1]}"
             found.append((name, "", _blocks(compressed, tasks), nothing))
     found += [
         ("archive job, in-process", "to Parquet", archive, forget_archive),
@@ -343,7 +368,7 @@ def markdown(rows: list[dict[str, Any]], facts: list[str]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench/pipeline.py", description=__doc__)
-    parser.add_argument("--messages", type=int, default=1_000_000, help="default 1,000,000")
+    parser.add_argument("--messages", type=int, default=3_000_000, help="default 3,000,000")
     parser.add_argument("--size", type=int, default=128, help="bytes a payload, default 128")
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
     parser.add_argument("--scenario", action="append", metavar="NAME", help="with * and ?")
