@@ -100,9 +100,9 @@ class JetStream:
                 raise RuntimeError(f"account {name} has an unexpected number")
             account = Account(name, self.shared, self.store.path / name, AccountLimits())
             await self.dispatcher.add_account(account)
-            self.plane.serve_requests(name, b"$JS.API.>")
+            self.plane.serve_requests(name)
             if self.settings.domain:
-                self.plane.serve_requests(name, f"$JS.{self.settings.domain}.API.>".encode())
+                self.plane.serve_domain(name, self.settings.domain)
 
     def request(self, item: Item) -> None:
         _, cid, (index,), (subject, reply, headers, payload) = item

@@ -432,17 +432,25 @@ cdef class DataPlane(EnvBox):
         """The number by which inbox items name the account; it is made when it is new."""
         return self.account(name).index
 
-    def serve_requests(self, str account, bytes subject):
-        """Messages on this subject (may have wildcards) come to the inbox as INBOX_REQUEST."""
+    cdef int serve(self, str account, bytes subject, inbound_fn fn) except -1:
         cdef Account* a = self.account(account)
         cdef Span s = span_of(subject)
         cdef void* sub
         with nogil:
             env_lock(&self.m.engine.env)
-            sub = self.env.out.subscribe(self.env.out.ctx, a, s, request_in, a)
+            sub = self.env.out.subscribe(self.env.out.ctx, a, s, fn, a)
             env_unlock(&self.m.engine.env)
         if sub == NULL:
             raise MemoryError
+        return 0
+
+    def serve_requests(self, str account):
+        """The JetStream API's messages come to the inbox as INBOX_REQUEST."""
+        self.serve(account, b"$JS.API.>", request_in)
+
+    def serve_domain(self, str account, str domain):
+        """The API of this domain is the API."""
+        self.serve(account, f"$JS.{domain}.API.>".encode(), domain_in)
 
     def subject_interest(self, str account, bytes subject):
         """Whether a client would receive a message on this subject."""

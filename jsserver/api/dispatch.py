@@ -314,9 +314,6 @@ class Dispatcher:
 
     def _route(self, request: Request) -> tuple[Endpoint, list[str]] | None:
         subject = request.subject.decode("utf-8", "replace")
-        domain = self.shared.settings.domain
-        if domain and subject.startswith(f"$JS.{domain}.API."):
-            subject = PREFIX + subject.removeprefix(f"$JS.{domain}.API.")
         if not subject.startswith(PREFIX):
             return None
         return find(subject[len(PREFIX) :])

@@ -1,0 +1,37 @@
+"""JetStream under the name of its domain: every request that works without it works with it."""
+
+import json
+
+import pytest
+
+from jsserver.connection import Connection, ConnectionFailed
+from tests.servers import Server, Servers
+
+
+@pytest.fixture(params=["jsserver", "nats-server"])
+def server(request: pytest.FixtureRequest, servers: Servers) -> Server:
+    config = "jetstream { domain: hub }"
+    if request.param == "jsserver":
+        return servers.under_test(jetstream=True, config=config)
+    request.getfixturevalue("peer_present")
+    return servers.peer(jetstream=True, config=config)
+
+
+def test_the_api_answers_under_its_domain(server: Server) -> None:
+    with Connection(server.url, name="a") as connection:
+        stream = json.dumps({"name": "S", "subjects": ["s"], "allow_direct": True}).encode()
+        made = json.loads(connection.request("$JS.hub.API.STREAM.CREATE.S", stream).data)
+        assert made["did_create"] and made["domain"] == "hub"
+        connection.request("s", b"hello")
+        got = connection.request("$JS.hub.API.DIRECT.GET.S", b'{"seq":1}')
+        assert (got.data, b"Nats-Sequence: 1\r\n" in got.header) == (b"hello", True)
+        assert connection.request("$JS.hub.API.DIRECT.GET.S.s").data == b"hello"
+        consumer = {"stream_name": "S", "config": {"durable_name": "C", "ack_policy": "explicit"}}
+        body = json.dumps(consumer).encode()
+        made = json.loads(connection.request("$JS.hub.API.CONSUMER.CREATE.S.C", body).data)
+        assert made["name"] == "C"
+        next_one = "$JS.hub.API.CONSUMER.MSG.NEXT.S.C"
+        assert connection.request(next_one, b'{"batch":1,"no_wait":true}').data == b"hello"
+        for missing in ("$JS.hub.API.DIRECT.GET.T", "$JS.spoke.API.INFO"):
+            with pytest.raises(ConnectionFailed, match="nobody answers"):
+                connection.request(missing, b'{"seq":1}')
