@@ -27,11 +27,15 @@ import pyarrow as pa
 import pyspark
 from nats.js.api import AckPolicy, ConsumerConfig
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from bench.servers import OWN_NAME, PEER_NAME, Server, machine, process_tree, version_of
 from jsserver.bench.wire import BenchError, Connection
-from jsserver.spark.options import SinkOptions
+from jsserver.spark.batches import Batches
+from jsserver.spark.options import RowOptions, SinkOptions
 from jsserver.spark.publisher import Publisher
+from jsserver.spark.schema import table_of
 
 RESULTS = Path(__file__).resolve().parent / "PIPELINE.md"
 STREAM = "BENCH"
@@ -150,12 +154,46 @@ def event(number: int) -> bytes:
     )
 
 
+class ReadyMade(DataSource):
+    """Batches made beforehand: what Spark and its Python workers do by themselves."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ready-made"
+
+    def schema(self) -> StructType:
+        return table_of(RowOptions()).spark_schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return ReadyMadeReader(int(self.options["rows"]), int(self.options["size"]))
+
+
+class ReadyMadeReader(DataSourceReader):
+    def __init__(self, rows: int, size: int) -> None:
+        self.rows = rows
+        self.size = size
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        batches = Batches.of(STREAM, RowOptions())
+        for number in range(BATCH):
+            batches.rows.add(b"bench.1", number, number, b"", b"x" * self.size)
+        batch = batches.take()
+        for _ in range(self.rows // BATCH):
+            yield batch
+
+
 # ---- what is measured: each returns the rows it handled ----------------------------------------
 
 
 def aggregate(frame: DataFrame) -> int:
     row = frame.selectExpr("count(*)", "sum(length(data))", "max(seq)").collect()[0]
     return int(row[0])
+
+
+def ready_made(bench: Bench) -> int:
+    bench.spark.dataSource.register(ReadyMade)
+    read = bench.spark.read.format("ready-made").option("rows", bench.messages)
+    return aggregate(read.option("size", bench.size).load())
 
 
 def noop(frame: DataFrame) -> int:
@@ -262,7 +300,10 @@ def forget_archive(bench: Bench) -> None:
 
 def scenarios(compressed: Path | None) -> list[Scenario]:
     """Name, the Kafka figure beside it, what runs, what comes before."""
-    found: list[Scenario] = [("nats-py: pull and fetch(500)", "", nats_py_read, nothing)]
+    found: list[Scenario] = [
+        ("nats-py: pull and fetch(500)", "", nats_py_read, nothing),
+        ("batches made beforehand → aggregate, 1 task", "", ready_made, nothing),
+    ]
     for tasks in (1, 2):
         found += [
             (

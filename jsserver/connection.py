@@ -255,7 +255,10 @@ class Connection:
         end = time.monotonic() + self.timeout
         while time.monotonic() < end:
             op = self.next_op()
-            if isinstance(op, Message) and op.subject == reply:
+            if isinstance(op, Message) and op.sid == self._inbox_sid:
+                # A consumer's delivery bears the message's own subject.
+                if op.subject.startswith(self._inbox) and op.subject != reply:
+                    continue
                 if op.status[0] == 503 and not op.data:
                     raise ConnectionFailed(f"{self.url}: nobody answers {subject}")
                 return op

@@ -5,7 +5,6 @@ remember them; a batch that was finished is not written again at all, however la
 that was begun and not finished is refused when it comes so late that ids do not help.
 """
 
-import secrets
 import time
 from typing import TypeVar
 
@@ -140,27 +139,20 @@ class Fence:
                 f" `nats kv del {self._bucket} {self._begun_key}`"
             )
 
-    def move(self, seen: Seen, query: str, batch: int) -> None:
-        """Marks the batch as finished, if the mark still is the one that was seen. FenceError."""
-        mark = Mark(query, batch, secrets.token_hex(8))
+    def move(self, seen: Seen, mark: Mark) -> None:
+        """Marks a batch as finished, if the mark still is the one that was seen. FenceError.
+
+        May be repeated with the same mark when it is not known whether it was stored.
+        """
+        if seen.revision == 0:
+            self._ensure_bucket()
         value = msgspec.json.encode(mark)
-        try:
-            if seen.revision == 0:
-                self._ensure_bucket()
-            revision = self._js.bucket_put(self._bucket, self._key, value, seen.revision)
-        except ApiError:
-            raise
-        except NatsError:
-            # Whether it was stored is not known: the mark itself tells.
-            self._js.reconnect()
-            if self.read().mark == mark:
-                return
-            revision = self._js.bucket_put(self._bucket, self._key, value, seen.revision)
+        revision = self._js.bucket_put(self._bucket, self._key, value, seen.revision)
         if revision is None and self.read().mark != mark:
             raise FenceError(
                 f"sinkId {self._sink_id!r}: another writer moved the fence in bucket"
-                f" {self._bucket!r} while batch {batch} of query {query} was written. Does the"
-                " same query, or a copy of its checkpoint, run twice?"
+                f" {self._bucket!r} while batch {mark.batch} of query {mark.query} was written."
+                " Does the same query, or a copy of its checkpoint, run twice?"
             )
 
     def _ensure_bucket(self) -> None:

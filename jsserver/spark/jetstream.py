@@ -2,12 +2,13 @@
 
 import base64
 import datetime
-from collections.abc import Iterator
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import msgspec
 
-from jsserver.connection import Connection, ConnectionFailed, Message
+from jsserver.connection import Connection, ConnectionFailed, Message, Refused
 from jsserver.credentials import (
     Credentials,
     CredentialsError,
@@ -26,6 +27,10 @@ WRONG_LAST_SEQUENCE = 10071
 PASSING_CODES = frozenset((10008, 10009, 10014))
 """JetStream is temporarily unavailable, not the leader, consumer not found: it may go later."""
 NANOS = 1_000_000_000
+PATIENCE_SECONDS = 30.0
+"""How long a server may be away before what needs it gives up."""
+
+_T = TypeVar("_T")
 
 _FRACTION_DIGITS = 9
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -110,7 +115,10 @@ def rfc3339(nanos: int) -> str:
 
 
 def connect(options: ConnectionOptions, name: str) -> Connection:
-    """A connection as the options say; `name` is shown by the server. Unreachable."""
+    """A connection as the options say; `name` is shown by the server.
+
+    Unreachable; NatsError when the server, or what is to log in, refuses.
+    """
     try:
         return Connection(
             options.servers,
@@ -125,8 +133,34 @@ def connect(options: ConnectionOptions, name: str) -> Connection:
             connect_timeout=options.connect_timeout,
             timeout=options.request_timeout,
         )
-    except (ConnectionFailed, CredentialsError) as error:
+    except (Refused, CredentialsError) as error:
+        raise NatsError(f"{error}{_advice(str(error))}") from None
+    except ConnectionFailed as error:
         raise Unreachable(f"{error}{_advice(str(error))}") from None
+
+
+def patiently(options: ConnectionOptions, name: str, action: Callable[["JetStream"], _T]) -> _T:
+    """What `action` returns over a connection of its own; repeated while the server is away.
+
+    The action must bear that. NatsError when the server stays away for PATIENCE_SECONDS.
+    """
+    end = time.monotonic() + PATIENCE_SECONDS
+    pause = 0.05
+    while True:
+        js = None
+        try:
+            js = JetStream(options, name)
+            return action(js)
+        except (Unreachable, ApiError) as error:
+            if isinstance(error, ApiError) and error.code not in PASSING_CODES:
+                raise
+            if time.monotonic() + pause > end:
+                raise NatsError(f"{error} (tried for {PATIENCE_SECONDS:g} s)") from None
+        finally:
+            if js is not None:
+                js.close()
+        time.sleep(pause)
+        pause = min(pause * 2, 1.0)
 
 
 def _credentials(options: ConnectionOptions) -> Credentials:

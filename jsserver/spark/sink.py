@@ -10,6 +10,7 @@ thousand of a task's rows is stored whole or not at all.
 """
 
 import re
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,13 +29,15 @@ from pyspark.sql.types import StructType
 from jsserver.spark import outgoing
 from jsserver.spark.atomic import AtomicPublisher
 from jsserver.spark.errors import NatsError, OptionError
-from jsserver.spark.fence import Begun, Fence, FenceError, Seen
-from jsserver.spark.jetstream import JetStream
+from jsserver.spark.fence import Begun, Fence, FenceError, Mark, Seen
+from jsserver.spark.jetstream import JetStream, patiently
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.publisher import Publisher
 from jsserver.spark.targets import Targets
 from jsserver.spark.templates import Template
 
+NAME = "jsserver-spark-sink"
+"""Of the connections, for the server's lists."""
 KAFKA_NAMES = {"value": "data", "key": "subject", "topic": "stream"}
 BATCH_ID = "streaming.sql.batchId"
 QUERY_ID = "sql.streaming.queryId"
@@ -149,7 +152,7 @@ class _Writer:
         lazily = not self.options.stream and not columns.fix_streams
         with (AtomicPublisher if self.options.atomic else Publisher)(
             self.options,
-            "jsserver-spark-sink",
+            NAME,
             id_prefix=None if columns.bring_ids else id_prefix,
             subject=columns.default_subject,
         ) as publisher:
@@ -241,26 +244,33 @@ class StreamSink(DataSourceStreamArrowWriter):
         if not query or number is None:
             raise NatsError(f"Spark tells no {QUERY_ID} and {BATCH_ID}: not a streaming write")
         batch = int(number)
-        js = JetStream(options)
+        mine = Begun(query, batch, time.time(), task.getLocalProperty(RUN_ID) or "")
+        again = task.attemptNumber() > 0
+        seen, skipped = patiently(options, NAME, lambda js: self._begin(js, mine, again))
+        if skipped:
+            return Written(query=query, skipped=True, seen=seen)
+        prefix = f"{options.sink_id}-{batch}-{task.partitionId()}-"
+        js = JetStream(options, NAME)
         try:
-            seen = None
-            if options.fence:
-                fence = Fence(js, options.fence_bucket, options.sink_id)
-                seen = fence.read()
-                if fence.is_finished(seen, query, batch):
-                    return Written(query=query, skipped=True, seen=seen)
-            targets = self._writer.targets(js)
-            if options.fence:
-                run = task.getLocalProperty(RUN_ID) or ""
-                mine = Begun(query, batch, time.time(), run)
-                fence.begin(mine, targets.window, again=task.attemptNumber() > 0)
-            prefix = f"{options.sink_id}-{batch}-{task.partitionId()}-"
-            written = self._writer.publish(iterator, targets, prefix)
+            written = self._writer.publish(iterator, Targets(js, options), prefix)
         finally:
             js.close()
         written.query = query
         written.seen = seen
         return written
+
+    def _begin(self, js: JetStream, mine: Begun, again: bool) -> tuple[Seen | None, bool]:
+        """The fence as it is, and whether it says that the batch is finished."""
+        options = self._writer.options
+        if not options.fence:
+            self._writer.targets(js)
+            return None, False
+        fence = Fence(js, options.fence_bucket, options.sink_id)
+        seen = fence.read()
+        if fence.is_finished(seen, mine.query, mine.batch):
+            return seen, True
+        fence.begin(mine, self._writer.targets(js).window, again=again)
+        return seen, False
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Moves the fence behind the batch, unless it stands there already. NatsError."""
@@ -275,12 +285,13 @@ class StreamSink(DataSourceStreamArrowWriter):
                 f" of query {wrote[0].query} was written. Does the same query, or a copy of its"
                 " checkpoint, run twice?"
             )
-        js = JetStream(options)
-        try:
-            fence = Fence(js, options.fence_bucket, options.sink_id)
-            fence.move(wrote[0].seen or Seen(None, 0), wrote[0].query, batchId)
-        finally:
-            js.close()
+        seen = wrote[0].seen or Seen(None, 0)
+        mark = Mark(wrote[0].query, batchId, secrets.token_hex(8))
+
+        def move(js: JetStream) -> None:
+            Fence(js, options.fence_bucket, options.sink_id).move(seen, mark)
+
+        patiently(options, NAME, move)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """What was published stays, and so does the fence: the batch written again has its ids."""
