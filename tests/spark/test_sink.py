@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from jsserver.spark import fence
+from jsserver.spark import fence, jetstream
 from jsserver.spark.atomic import AtomicPublisher
 from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.fence import FenceError
@@ -522,6 +522,43 @@ def test_a_server_restarted_between_write_and_commit(servers: Servers) -> None:
     assert query.run_batch(0, ROWS).skipped
     js.reconnect()
     assert payloads(js) == [str(i) for i in range(10)]
+
+
+def test_a_commit_waits_for_a_server_that_is_away(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = servers.under_test(jetstream=True)
+    js = JetStream(options({"servers": server.url}))
+    create(js, "S")
+    query = Query(server)
+    written = query.write(0, ROWS)
+    server.kill()
+    tries = []
+
+    def restarts_at_the_third(seconds: float) -> None:
+        tries.append(seconds)
+        if len(tries) == 3:
+            server.start()
+
+    monkeypatch.setattr(jetstream.time, "sleep", restarts_at_the_third)
+    query.commit(0, written)
+    monkeypatch.undo()
+    assert len(tries) >= 3
+    assert query.run_batch(0, ROWS).skipped
+
+
+def test_a_server_that_stays_away_ends_a_commit(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = servers.under_test(jetstream=True)
+    js = JetStream(options({"servers": server.url}))
+    create(js, "S")
+    query = Query(server)
+    written = query.write(0, ROWS)
+    server.kill()
+    monkeypatch.setattr(jetstream, "PATIENCE_SECONDS", 0.3)
+    with pytest.raises(NatsError, match=r"cannot connect .*tried for 0\.3 s"):
+        query.commit(0, written)
 
 
 def test_a_sink_outside_of_a_task_says_so(server: Server, js: JetStream) -> None:
