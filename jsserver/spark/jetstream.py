@@ -27,7 +27,7 @@ WRONG_LAST_SEQUENCE = 10071
 PASSING_CODES = frozenset((10008, 10009, 10014))
 """JetStream is temporarily unavailable, not the leader, consumer not found: it may go later."""
 NANOS = 1_000_000_000
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 10.0
 """How long a server may be away before what needs it gives up."""
 
 _T = TypeVar("_T")
