@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from jsserver.cext.bytes import subjects_overlap
 from jsserver.cext.columns import ReplyError
 from jsserver.connection import ConnectionFailed
 from jsserver.spark.answers import Interrupted
 from jsserver.spark.errors import NatsError
 from jsserver.spark.fetch_consumer import ConsumerReader
 from jsserver.spark.fetch_direct import DirectReader
-from jsserver.spark.fetch_range import Range, overlap
+from jsserver.spark.fetch_range import Range
 from jsserver.spark.jetstream import PASSING_CODES, ApiError, JetStream, Unreachable
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.schema import Table, table_of
@@ -78,7 +79,7 @@ def _reader(api: JetStream, wanted: Range) -> DirectReader | ConsumerReader:
         return ConsumerReader(api, wanted)
     if config.retention != "limits":
         return DirectReader(api, wanted, filters if several else ())
-    apart = not any(overlap(a, b) for a, b in itertools.combinations(filters, 2))
+    apart = not any(subjects_overlap(a, b) for a, b in itertools.combinations(filters, 2))
     heavy = state.bytes >= HEADERS_ONLY_BYTES * max(state.messages, 1)
     if (several and apart) or ("data" not in wanted.table.sources and heavy):
         return ConsumerReader(api, wanted)

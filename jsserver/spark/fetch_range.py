@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from jsserver.cext.bytes import subject_covers
 from jsserver.spark.answers import Interrupted
 from jsserver.spark.batches import Batches
 from jsserver.spark.errors import DataLossError
@@ -128,33 +129,13 @@ def needed_filters(filters: tuple[str, ...], info: StreamInfo) -> tuple[str, ...
     needed = [
         one
         for one in dict.fromkeys(filters)
-        if not any(other != one and covers(other, one) for other in filters)
+        if not any(other != one and subject_covers(other, one) for other in filters)
     ]
     subjects = info.config.subjects
-    if subjects and all(any(covers(one, subject) for one in needed) for subject in subjects):
+    if subjects and all(
+        any(subject_covers(one, subject) for one in needed) for subject in subjects
+    ):
         sourced = info.raw["config"].get("sources") or info.raw["config"].get("mirror")
         if not sourced:
             return ()
     return () if needed == [">"] else tuple(needed)
-
-
-def covers(outer: str, inner: str) -> bool:
-    """Whether every subject that `inner` matches is matched by `outer`."""
-    a, b = outer.split("."), inner.split(".")
-    for i, token in enumerate(a):
-        if token == ">":
-            return len(b) > i
-        if i == len(b) or b[i] == ">" or (token != "*" and token != b[i]):
-            return False
-    return len(a) == len(b)
-
-
-def overlap(one: str, other: str) -> bool:
-    """Whether some subject is matched by both."""
-    a, b = one.split("."), other.split(".")
-    for x, y in zip(a, b, strict=False):
-        if x == ">" or y == ">":
-            return True
-        if x != y and x != "*" and y != "*":
-            return False
-    return len(a) == len(b)

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from jsserver.spark.fetch_range import covers
+from jsserver.cext.bytes import subject_covers
 from jsserver.spark.jetstream import NANOS
 from jsserver.spark.options import RowOptions
 from jsserver.spark.schema import table_of
@@ -145,7 +145,9 @@ def _by_subject(narrowed: Narrowed, one: Filter, given: tuple[str, ...]) -> tupl
             return narrowed, False
     if narrowed.subjects or not all(subjects):
         return narrowed, False
-    if given and not all(any(covers(outer, subject) for outer in given) for subject in subjects):
+    if given and not all(
+        any(subject_covers(outer, subject) for outer in given) for subject in subjects
+    ):
         return narrowed, False
     return dataclasses.replace(narrowed, subjects=tuple(dict.fromkeys(subjects))), exact
 

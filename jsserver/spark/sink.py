@@ -144,12 +144,16 @@ class _Writer:
             targets.check_subject(self.columns.default_subject)
         return targets
 
+    @property
+    def lazily(self) -> bool:
+        """Whether only the rows tell which streams they go to."""
+        return not self.options.stream and not self.columns.fix_streams
+
     def publish(
         self, batches: Iterable[pa.RecordBatch], targets: Targets | None, id_prefix: str | None
     ) -> Written:
         """Publishes a task's rows and waits for all acks; `targets` have to know ids. NatsError."""
         columns = self.columns
-        lazily = not self.options.stream and not columns.fix_streams
         with (AtomicPublisher if self.options.atomic else Publisher)(
             self.options,
             NAME,
@@ -158,7 +162,7 @@ class _Writer:
         ) as publisher:
             for batch in batches:
                 rows = columns.of(batch, publisher.rows)
-                if targets and lazily:
+                if targets and self.lazily:
                     targets.check_rows(rows, columns.default_subject)
                 publisher.publish(rows)
             publisher.flush()
@@ -250,14 +254,20 @@ class StreamSink(DataSourceStreamArrowWriter):
         if skipped:
             return Written(query=query, skipped=True, seen=seen)
         prefix = f"{options.sink_id}-{batch}-{task.partitionId()}-"
-        js = JetStream(options, NAME)
-        try:
-            written = self._writer.publish(iterator, Targets(js, options), prefix)
-        finally:
-            js.close()
+        written = self._publish(iterator, prefix)
         written.query = query
         written.seen = seen
         return written
+
+    def _publish(self, iterator: Iterator[pa.RecordBatch], prefix: str) -> Written:
+        writer = self._writer
+        if not writer.lazily:
+            return writer.publish(iterator, None, prefix)
+        js = JetStream(writer.options, NAME)
+        try:
+            return writer.publish(iterator, Targets(js, writer.options), prefix)
+        finally:
+            js.close()
 
     def _begin(self, js: JetStream, mine: Begun, again: bool) -> tuple[Seen | None, bool]:
         """The fence as it is, and whether it says that the batch is finished."""
