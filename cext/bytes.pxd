@@ -1,7 +1,7 @@
 """What every layer stands on: spans, messages, hashes, timers, tables, and the environment handed in."""
 
 from libc.stdint cimport UINT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, strlen
+from libc.string cimport memchr, memcmp, memcpy, strlen
 from posix.types cimport off_t
 
 
@@ -159,8 +159,16 @@ cdef struct Bytes:
     size_t cap
 
 cdef int bytes_reserve(Bytes* b, size_t more) noexcept nogil                   # 0 | -1 no memory
-cdef int bytes_add(Bytes* b, const void* p, size_t n) noexcept nogil           # 0 | -1 no memory
 cdef void bytes_free(Bytes* b) noexcept nogil
+
+cdef inline int bytes_add(Bytes* b, const void* p, size_t n) noexcept nogil:
+    # 0 | -1 no memory
+    if n > b.cap - b.n and bytes_reserve(b, n) < 0:
+        return -1
+    if n:
+        memcpy(b.data + b.n, p, n)
+        b.n += n
+    return 0
 
 
 # ---- subjects --------------------------------------------------------------------------------------

@@ -19,8 +19,17 @@ cdef bint get_duration(Span s, int64_t* ns) noexcept nogil
 cdef uint32_t put_duration(uint8_t* p, int64_t ns) noexcept nogil
 # RFC 3339 with up to nine decimals; nanoseconds since 1970.
 cdef bint get_time(Span s, int64_t* ns) noexcept nogil
+
+cdef enum:
+    SECOND_TEXT = 19        # 2006-01-02T15:04:05
+
+cdef struct WholeSecond:
+    # The last second that was written as text: messages come many a second. Zeroed before the first.
+    int64_t seconds
+    uint8_t text[SECOND_TEXT + 1]
+
 # RFC 3339 in UTC, trailing zeros of the fraction dropped, at p (at most 40 bytes); returns how many.
-cdef uint32_t put_time(uint8_t* p, int64_t ns) noexcept nogil
+cdef uint32_t put_time(uint8_t* p, int64_t ns, WholeSecond* last) noexcept nogil
 # Appends s as the inside of a JSON string. 0 | -1 no memory
 cdef int add_json_text(Bytes* b, Span s) noexcept nogil
 cdef int add_text(Bytes* b, const char* text) noexcept nogil
@@ -182,6 +191,7 @@ cdef struct Stream:
     U64Map needed           # interest retention: sequence -> consumers that need it, where more than one
     int64_t counted         # bytes that this stream added to the usages
     DirectJob* jobs         # direct gets in several turns
+    WholeSecond second      # of the last message that a direct get was answered with
     void* durable           # pthread_cond_t*: signalled when something became durable
     void* consumers         # of the layer above: shared by the stream's consumers
 

@@ -240,15 +240,6 @@ cdef int bytes_reserve(Bytes* b, size_t more) noexcept nogil:
     return 0
 
 
-cdef int bytes_add(Bytes* b, const void* p, size_t n) noexcept nogil:
-    if bytes_reserve(b, n) < 0:
-        return -1
-    if n:
-        memcpy(b.data + b.n, p, n)
-        b.n += n
-    return 0
-
-
 cdef void bytes_free(Bytes* b) noexcept nogil:
     free(b.data)
     memset(b, 0, sizeof(Bytes))

@@ -91,15 +91,16 @@ cdef struct ReplyParser:
 
 # ---- numbers and times ---------------------------------------------------------------------------------------------
 
-cdef bint number_of(Span s, uint64_t* out) noexcept nogil:
+cdef inline bint number_of(Span s, uint64_t* out) noexcept nogil:
     cdef uint64_t value = 0
-    cdef uint32_t i
+    cdef uint32_t i, digit
     if s.n == 0 or s.n > 19:
         return False
     for i in range(s.n):
-        if not c'0' <= s.p[i] <= c'9':
+        digit = <uint32_t> s.p[i] - c'0'
+        if digit > 9:                   # also what lies before '0': the difference has no sign
             return False
-        value = value * 10 + (s.p[i] - c'0')
+        value = value * 10 + digit
     out[0] = value
     return True
 
@@ -155,7 +156,7 @@ cdef bint time_of(ReplyParser* r, Span s, int64_t* ns) noexcept nogil:
 
 # ---- direct gets ---------------------------------------------------------------------------------------------------
 
-cdef bint line_off(Span* block, const char* name, uint32_t n_name, Span* value) noexcept nogil:
+cdef inline bint line_off(Span* block, const char* name, uint32_t n_name, Span* value) noexcept nogil:
     """Takes the last line off the block, if it is `name`: the block then ends before it."""
     cdef const uint8_t* stop
     if block.n < 2 or block.p[block.n - 2] != c'\r' or block.p[block.n - 1] != c'\n':
@@ -183,14 +184,12 @@ cdef Span block_closed(Span lines) noexcept nogil:
 
 cdef bint where_of_direct(ReplyParser* r, Span header, Where* w) noexcept nogil:
     cdef Span value, time, name
-    cdef uint64_t last
     if header.n < 14 or header.p[header.n - 2] != c'\r' or header.p[header.n - 1] != c'\n':
         return False
     header.n -= 2
     w.pending = 0
     if line_off(&header, b"Nats-Last-Sequence: ", 20, &value) and not (
-            number_of(value, &last) and line_off(&header, b"Nats-Num-Pending: ", 18, &value)
-            and number_of(value, &w.pending)):
+            line_off(&header, b"Nats-Num-Pending: ", 18, &value) and number_of(value, &w.pending)):
         return False
     if not (line_off(&header, b"Nats-Time-Stamp: ", 17, &time) and line_off(&header, b"Nats-Sequence: ", 15, &value)
             and number_of(value, &w.seq) and line_off(&header, b"Nats-Subject: ", 14, &w.subject)
@@ -330,20 +329,18 @@ cdef int incoming_taken(ReplyParser* r, const Incoming* m) noexcept nogil:
 # ---- lines ---------------------------------------------------------------------------------------------------------
 
 cdef int words_of(const uint8_t* p, const uint8_t* end, Span* words, int most) noexcept nogil:
-    """The words of a line, or -1 when there are more than `most`."""
-    cdef const uint8_t* start
+    """The words of a line, a blank between them, or -1 when there are more than `most`."""
+    cdef const uint8_t* stop
     cdef int n = 0
     while p < end:
-        start = p
-        while p < end and p[0] != c' ' and p[0] != c'\t':
-            p += 1
-        if p > start:
-            if n == most:
-                return -1
-            words[n] = span(start, <uint32_t> (p - start))
-            n += 1
-        else:
-            p += 1
+        if n == most:
+            return -1
+        stop = <const uint8_t*> memchr(p, c' ', end - p)
+        if stop == NULL:
+            stop = end
+        words[n] = span(p, <uint32_t> (stop - p))
+        n += 1
+        p = stop + 1
     return n
 
 
@@ -352,7 +349,7 @@ cdef int message_parsed(ReplyParser* r, const uint8_t* p, const uint8_t* stop, c
     """A message whose control line is p..stop (its CRLF excluded); the body starts behind that."""
     cdef Span word[5]
     cdef Incoming m
-    cdef uint64_t head = 0, total
+    cdef uint64_t head = 0, total = 0
     cdef const uint8_t* body = stop + 2
     cdef int rc, n = words_of(p, stop, word, 5)
     cdef int least = 4 if headed else 3

@@ -21,6 +21,13 @@ cdef enum:
     BYTES_MAX = 256 << 20       # with the largest record far below what 32-bit offsets reach
 
 
+cdef struct Sizes:
+    uint32_t n
+    size_t subjects
+    size_t datas
+    size_t raws
+
+
 cdef struct RowSet:
     int columns
     int headers                 # their format
@@ -30,8 +37,7 @@ cdef struct RowSet:
     uint32_t n
     uint64_t n_bytes            # in columns of variable length
     Span stream
-    Bytes stream_at
-    Bytes streams
+    Sizes before                # of the batch before this one: as much room is made for this one at once
     Bytes subject_at
     Bytes subjects
     Bytes seq
@@ -99,11 +105,35 @@ cdef int headers_add(RowSet* r, Span header) noexcept nogil:
     return 0
 
 
+cdef int rows_room(RowSet* r) noexcept nogil:
+    """Room for as much as the batch before had."""
+    cdef size_t n = r.before.n
+    cdef int wanted = r.columns
+    if wanted & COLUMN_SEQ and bytes_reserve(&r.seq, n * 8) < 0:
+        return -1
+    if wanted & COLUMN_TIMESTAMP and bytes_reserve(&r.timestamp, n * 8) < 0:
+        return -1
+    if wanted & COLUMN_NANOS and bytes_reserve(&r.nanos, n * 4) < 0:
+        return -1
+    if wanted & COLUMN_SUBJECT and (
+            bytes_reserve(&r.subject_at, (n + 1) * 4) < 0 or bytes_reserve(&r.subjects, r.before.subjects) < 0):
+        return -1
+    if wanted & COLUMN_DATA and (
+            bytes_reserve(&r.data_at, (n + 1) * 4) < 0 or bytes_reserve(&r.datas, r.before.datas) < 0):
+        return -1
+    if wanted & COLUMN_HEADERS_RAW and (
+            bytes_reserve(&r.raw_at, (n + 1) * 4) < 0 or bytes_reserve(&r.raws, r.before.raws) < 0):
+        return -1
+    return 0
+
+
 cdef int rows_add(RowSet* r, Span subject, uint64_t seq, int64_t ts, Span header, Span data) noexcept nogil:
     """One message; `ts` in nanoseconds since 1970, `header` the whole block or empty. -1: no memory."""
     cdef int64_t micros = ts // 1000 - (1 if ts % 1000 < 0 else 0)
     cdef int32_t nanos = <int32_t> (ts - micros * 1000), number
     cdef int wanted = r.columns
+    if r.n == 0 and rows_room(r) < 0:
+        return -1
     if wanted & COLUMN_SEQ and bytes_add(&r.seq, &seq, 8) < 0:
         return -1
     if wanted & COLUMN_TIMESTAMP and bytes_add(&r.timestamp, &micros, 8) < 0:
@@ -114,12 +144,10 @@ cdef int rows_add(RowSet* r, Span subject, uint64_t seq, int64_t ts, Span header
         return -1
     if wanted & COLUMN_DATA and text_add(&r.data_at, &r.datas, data) < 0:
         return -1
-    if wanted & COLUMN_STREAM and text_add(&r.stream_at, &r.streams, r.stream) < 0:
-        return -1
     if wanted & (COLUMN_HEADERS | COLUMN_HEADERS_RAW) and headers_add(r, header) < 0:
         return -1
-    if wanted & COLUMN_PARTITION:
-        number = token_number(subject, r.token) if r.token else 0
+    if wanted & COLUMN_PARTITION and r.token:
+        number = token_number(subject, r.token)
         if bytes_add(&r.partition, &number, 4) < 0:
             return -1
     r.n += 1
@@ -128,8 +156,6 @@ cdef int rows_add(RowSet* r, Span subject, uint64_t seq, int64_t ts, Span header
 
 
 cdef void rows_free(RowSet* r) noexcept nogil:
-    bytes_free(&r.stream_at)
-    bytes_free(&r.streams)
     bytes_free(&r.subject_at)
     bytes_free(&r.subjects)
     bytes_free(&r.seq)
@@ -194,6 +220,30 @@ cdef Buffer offsets_taken(Bytes* b, uint64_t end):
     return taken(b)
 
 
+cdef tuple repeated(Span text, uint32_t n):
+    """Offsets and bytes of a column that has the same text in every row."""
+    cdef Bytes at, texts
+    cdef uint32_t i
+    memset(&at, 0, sizeof(Bytes))
+    memset(&texts, 0, sizeof(Bytes))
+    if bytes_reserve(&at, (<size_t> n + 1) * 4) < 0 or bytes_reserve(&texts, <size_t> n * text.n) < 0:
+        bytes_free(&at)
+        raise MemoryError
+    for i in range(n):
+        text_add(&at, &texts, text)     # there is room
+    return offsets_taken(&at, texts.n), taken(&texts)
+
+
+cdef Buffer zeroed(size_t n):
+    cdef Buffer out = Buffer()
+    if n:
+        out.p = <uint8_t*> calloc(n, 1)
+        if out.p == NULL:
+            raise MemoryError
+    out.n = n
+    return out
+
+
 cdef class Rows:
     """A batch in the making; readers fill it, `take` hands it over."""
     cdef RowSet r
@@ -232,8 +282,9 @@ cdef class Rows:
         cdef dict out = {}
         cdef uint32_t n = r.n
         cdef Buffer present = taken(&r.present)
+        r.before = Sizes(n, r.subjects.n, r.datas.n, r.raws.n)
         if r.columns & COLUMN_STREAM:
-            out["stream"] = (offsets_taken(&r.stream_at, r.streams.n), taken(&r.streams))
+            out["stream"] = repeated(r.stream, n)
         if r.columns & COLUMN_SUBJECT:
             out["subject"] = (offsets_taken(&r.subject_at, r.subjects.n), taken(&r.subjects))
         if r.columns & COLUMN_SEQ:
@@ -249,7 +300,7 @@ cdef class Rows:
         if r.columns & COLUMN_DATA:
             out["data"] = (offsets_taken(&r.data_at, r.datas.n), taken(&r.datas))
         if r.columns & COLUMN_PARTITION:
-            out["partition"] = (taken(&r.partition),)
+            out["partition"] = (taken(&r.partition) if r.token else zeroed(<size_t> n * 4),)
         rows_free(r)
         return n, out
 

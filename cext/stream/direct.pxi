@@ -102,7 +102,7 @@ cdef int direct_headers(Stream* s, Bytes* b, const Record* r) noexcept nogil:
     p = put_bytes(p, b"\r\nNats-Sequence: ", 17)
     p += put_u64(p, r.seq)
     p = put_bytes(p, b"\r\nNats-Time-Stamp: ", 19)
-    p += put_time(p, r.ts)
+    p += put_time(p, r.ts, &s.second)
     p = put_bytes(p, b"\r\n", 2)
     b.n = p - b.data
     return 0

@@ -278,17 +278,11 @@ cdef inline uint32_t put_two(uint8_t* p, int64_t v, uint8_t mark) noexcept nogil
     return 3
 
 
-cdef uint32_t put_time(uint8_t* p, int64_t ns) noexcept nogil:
-    cdef int64_t days, rest, era, doe, yoe, doy, mp, y, m
-    cdef int64_t seconds = ns // SECOND
+cdef void put_second(uint8_t* p, int64_t seconds) noexcept nogil:
+    # 2006-01-02T15:04:05 of seconds since 1970, and a byte behind it.
+    cdef int64_t days = seconds // 86400, rest = seconds % 86400, era, doe, yoe, doy, mp, y, m
     cdef uint32_t n
-    ns = ns % SECOND
-    if ns < 0:                                  # C's division rounds towards zero
-        ns += SECOND
-        seconds -= 1
-    days = seconds // 86400
-    rest = seconds % 86400
-    if rest < 0:
+    if rest < 0:                                # C's division rounds towards zero
         rest += 86400
         days -= 1
     days += 719468
@@ -306,7 +300,20 @@ cdef uint32_t put_time(uint8_t* p, int64_t ns) noexcept nogil:
     n += put_two(p + n, doy - (153 * mp + 2) // 5 + 1, 84)
     n += put_two(p + n, rest // 3600, 58)
     n += put_two(p + n, rest // 60 % 60, 58)
-    n += put_two(p + n, rest % 60, 90) - 1
+    put_two(p + n, rest % 60, 0)
+
+
+cdef uint32_t put_time(uint8_t* p, int64_t ns, WholeSecond* last) noexcept nogil:
+    cdef int64_t seconds = ns // SECOND
+    cdef uint32_t n = SECOND_TEXT
+    ns = ns % SECOND
+    if ns < 0:
+        ns += SECOND
+        seconds -= 1
+    if seconds != last.seconds or last.text[0] == 0:
+        put_second(last.text, seconds)
+        last.seconds = seconds
+    memcpy(p, last.text, SECOND_TEXT)
     n += put_fraction(p + n, <uint64_t>ns, 9)
     p[n] = 90
     return n + 1

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from jsserver.cext.columns import Answer, Replies
 from jsserver.spark.answers import SLOTS, Answers, Interrupted
-from jsserver.spark.batches import Batches
 from jsserver.spark.errors import NatsError
 from jsserver.spark.fetch_range import Range
 from jsserver.spark.jetstream import JetStream
@@ -30,7 +29,6 @@ MESSAGE_BYTES_MAX = 128 << 20
 class _Request:
     slot: int
     start: int
-    batches: Batches
 
 
 class DirectReader:
@@ -48,6 +46,7 @@ class DirectReader:
         self._answers = Answers(api, Replies(filters=here))
         self._flight: deque[_Request] = deque()
         self._free = list(range(SLOTS))
+        self._batches = [wanted.batches() for _ in range(SLOTS)]
         state = wanted.info.state
         self._row_bytes = state.bytes / max(state.messages, 1)
         dense = state.num_deleted == 0 and not self._next_by
@@ -66,11 +65,13 @@ class DirectReader:
             answer = self._wait(request)
             self._flight.popleft()
             self._free.append(request.slot)
+            batches = self._batches[request.slot]
             if request.start > wanted.done + 1:
                 self._alone = ALONE_ROUNDS
+                batches.take()
             else:
                 self._judge(request, answer)
-                yield from wanted.take(request.batches)
+                yield from wanted.take(batches)
                 if self._exhausted(request, answer):
                     wanted.end_or_lag()
                     return
@@ -98,8 +99,8 @@ class DirectReader:
         body: dict[str, object] = {"seq": start, "batch": count, "max_bytes": self._max_bytes}
         if self._next_by:
             body["next_by_subj"] = self._next_by
-        request = _Request(self._free.pop(), start, wanted.batches())
-        self._answers.expect(request.slot, request.batches, start - 1, wanted.last)
+        request = _Request(self._free.pop(), start)
+        self._answers.expect(request.slot, self._batches[request.slot], start - 1, wanted.last)
         subject = f"{self._api.prefix}.DIRECT.GET.{wanted.info.name}"
         self._answers.ask(request.slot, subject, msgspec.json.encode(body))
         self._flight.append(request)
