@@ -18,6 +18,7 @@ from jsserver.spark.offsets import (
     streams_of,
 )
 from jsserver.spark.options import SourceOptions
+from jsserver.spark.positions import EARLIEST
 from jsserver.spark.splits import Span, Split, splits_of
 
 _STREAMING_ONLY = (
@@ -42,7 +43,7 @@ class BatchReader(DataSourceReader):
         js = JetStream(options, "jsserver-spark-plan")
         try:
             infos = [info for info in streams_of(js, options) if self._narrowed.takes(info.name)]
-            firsts = first_sequences(js, options, infos, "earliest")
+            firsts = first_sequences(js, options, infos, EARLIEST)
             ends = end_sequences(js, options, infos)
             spans = [self._span(js, info, firsts[info.name], ends[info.name]) for info in infos]
         finally:
@@ -95,7 +96,3 @@ def check_batch(options: SourceOptions) -> None:
     for name in _STREAMING_ONLY:
         if options.given(name):
             raise OptionError(f"option {name!r} is for streaming reads")
-    if options.starting_offsets.strip().lower() == "latest":
-        raise OptionError("option 'startingOffsets' must not be 'latest' in a batch read")
-    if options.ending_offsets.strip().lower() == "earliest":
-        raise OptionError("option 'endingOffsets' must not be 'earliest'")

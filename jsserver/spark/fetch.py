@@ -15,7 +15,7 @@ from jsserver.spark.errors import NatsError
 from jsserver.spark.fetch_consumer import ConsumerReader
 from jsserver.spark.fetch_direct import DirectReader
 from jsserver.spark.fetch_range import Range
-from jsserver.spark.jetstream import PASSING_CODES, ApiError, JetStream, Unreachable
+from jsserver.spark.jetstream import JetStream, may_pass
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.schema import Table, table_of
 
@@ -100,9 +100,7 @@ class _Patience:
 
     def wait(self, error: Exception) -> None:
         """Raises what no patience helps against, and what lasted too long, as NatsError."""
-        passing = isinstance(error, ConnectionFailed | Interrupted | Unreachable) or (
-            isinstance(error, ApiError) and error.code in PASSING_CODES
-        )
+        passing = isinstance(error, ConnectionFailed | Interrupted) or may_pass(error)
         if not passing or not self.started:
             raise error if isinstance(error, NatsError) else NatsError(str(error)) from None
         now = time.monotonic()

@@ -9,10 +9,11 @@ import pyarrow as pa
 from jsserver import nuid
 from jsserver.cext.columns import Answer, Replies
 from jsserver.connection import ConnectionFailed
+from jsserver.goformat import SECOND
 from jsserver.spark.answers import Answers, Interrupted
 from jsserver.spark.errors import NatsError
 from jsserver.spark.fetch_range import Range
-from jsserver.spark.jetstream import NANOS, JetStream
+from jsserver.spark.jetstream import JetStream
 
 INACTIVE_SECONDS = 30
 CONFLICT = 409
@@ -70,7 +71,7 @@ class ConsumerReader:
             "opt_start_seq": wanted.done + 1,
             "ack_policy": "none",
             "replay_policy": "instant",
-            "inactive_threshold": INACTIVE_SECONDS * NANOS,
+            "inactive_threshold": INACTIVE_SECONDS * SECOND,
             "num_replicas": 1,
             "mem_storage": True,
             "headers_only": self._headers_only,
@@ -94,7 +95,7 @@ class ConsumerReader:
         body = {
             "batch": count,
             "max_bytes": self._max_bytes,
-            "expires": int(self._wanted.options.request_timeout * NANOS),
+            "expires": int(self._wanted.options.request_timeout * SECOND),
         }
         subject = f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._wanted.stream}.{self._name}"
         self._answers.ask(_SLOT, subject, msgspec.json.encode(body))

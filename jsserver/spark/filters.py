@@ -18,17 +18,17 @@ from pyspark.sql.datasource import (
 )
 
 from jsserver.cext.bytes import subject_covers
-from jsserver.spark.jetstream import NANOS
+from jsserver.goformat import SECOND
 from jsserver.spark.options import RowOptions
+from jsserver.spark.positions import nanos_of
 from jsserver.spark.schema import table_of
 
 SEQ_MAX = (1 << 63) - 1
-SLACK_NANOS = 60 * NANOS
+SLACK_NANOS = 60 * SECOND
 """Clocks step back: sequences this much around a time are read too."""
 SUBJECTS_MAX = 64
 """Values of an IN that become filter subjects."""
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _NEVER_NULL = frozenset(("stream", "subject", "seq", "timestamp", "ts_nanos", "data", "partition"))
 
 
@@ -108,8 +108,7 @@ def _by_time(narrowed: Narrowed, one: Filter) -> Narrowed:
     value = getattr(one, "value", None)
     if not isinstance(value, datetime.datetime) or value.tzinfo is None:
         return narrowed
-    elapsed = value - _EPOCH
-    nanos = (elapsed.days * 86400 + elapsed.seconds) * NANOS + elapsed.microseconds * 1000
+    nanos = nanos_of(value)
     if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
         since = max(since or 0, nanos - SLACK_NANOS)
     if isinstance(one, EqualTo | LessThan | LessThanOrEqual):

@@ -8,6 +8,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from jsserver.goformat import rfc3339_nano
 from jsserver.spark.archive import manifest
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive, ArchiveError
@@ -21,8 +22,9 @@ from jsserver.spark.archive.reader import (
 )
 from jsserver.spark.batch_source import BatchReader, FilteringReader, seq_bytes
 from jsserver.spark.errors import DataLossError
-from jsserver.spark.jetstream import JetStream, StreamInfo, rfc3339
+from jsserver.spark.jetstream import JetStream, StreamInfo
 from jsserver.spark.offsets import end_sequences, first_sequences, sequence_at, streams_of
+from jsserver.spark.positions import EARLIEST
 from jsserver.spark.splits import Span, splits_of
 
 
@@ -46,7 +48,7 @@ class HotColdReader(BatchReader):
             archives = {info.name: _archive_of(place, info) for info in live}
             infos = [_joined(info, archives[info.name]) for info in live]
             times = _Times(place, archives, live)
-            firsts = first_sequences(js, options, infos, "earliest", times.sequence_at)
+            firsts = first_sequences(js, options, infos, EARLIEST, times.sequence_at)
             ends = end_sequences(js, options, infos, times.sequence_at)
             cold: list[InputPartition] = []
             hot = []
@@ -117,8 +119,8 @@ def _archive_of(place: Place, info: StreamInfo) -> Archive:
     if archive.created != info.created:
         raise ArchiveError(
             f"option 'archivePath': the archive holds stream {archive.source!r} that was made at"
-            f" {rfc3339(archive.created)}, the server's was made at {rfc3339(info.created)}: they"
-            " are not the same"
+            f" {rfc3339_nano(archive.created)}, the server's was made at"
+            f" {rfc3339_nano(info.created)}: they are not the same"
         )
     return archive
 

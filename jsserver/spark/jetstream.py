@@ -1,7 +1,6 @@
 """What the formats ask a server for: streams, their states and messages, and a key-value bucket."""
 
 import base64
-import datetime
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from jsserver.credentials import (
     read_credentials_file,
     read_seed_file,
 )
+from jsserver.goformat import SECOND, parse_rfc3339
 from jsserver.spark.errors import NatsError
 from jsserver.spark.options import ConnectionOptions
 
@@ -24,16 +24,12 @@ NO_SUCH_STREAM = 10059
 NOT_FOUND = 10037
 """No message found."""
 WRONG_LAST_SEQUENCE = 10071
-PASSING_CODES = frozenset((10008, 10009, 10014))
+_PASSING_CODES = frozenset((10008, 10009, 10014))
 """JetStream is temporarily unavailable, not the leader, consumer not found: it may go later."""
-NANOS = 1_000_000_000
 PATIENCE_SECONDS = 10.0
 """How long a server may be away before what needs it gives up."""
 
 _T = TypeVar("_T")
-
-_FRACTION_DIGITS = 9
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class ApiError(NatsError):
@@ -94,24 +90,11 @@ class Entry(msgspec.Struct, frozen=True):
     revision: int
 
 
-def nanos_of(text: str) -> int:
-    """Nanoseconds since 1970 of an RFC 3339 time, all nine digits kept."""
-    head, dot, rest = text.partition(".")
-    digits = 0
-    while digits < len(rest) and rest[digits].isdigit():
-        digits += 1
-    fraction = rest[:digits].ljust(_FRACTION_DIGITS, "0")[:_FRACTION_DIGITS] if dot else "0"
-    moment = datetime.datetime.fromisoformat(head + rest[digits:] if dot else text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    elapsed = moment - _EPOCH
-    return (elapsed.days * 86400 + elapsed.seconds) * NANOS + int(fraction)
-
-
-def rfc3339(nanos: int) -> str:
-    """An RFC 3339 time in UTC of nanoseconds since 1970."""
-    moment = _EPOCH + datetime.timedelta(seconds=nanos // NANOS)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanos % NANOS:09d}Z"
+def may_pass(error: Exception) -> bool:
+    """Whether asking again later may go well."""
+    return isinstance(error, Unreachable) or (
+        isinstance(error, ApiError) and error.code in _PASSING_CODES
+    )
 
 
 def connect(options: ConnectionOptions, name: str) -> Connection:
@@ -151,8 +134,8 @@ def patiently(options: ConnectionOptions, name: str, action: Callable[["JetStrea
         try:
             js = JetStream(options, name)
             return action(js)
-        except (Unreachable, ApiError) as error:
-            if isinstance(error, ApiError) and error.code not in PASSING_CODES:
+        except NatsError as error:
+            if not may_pass(error):
                 raise
             if time.monotonic() + pause > end:
                 raise NatsError(f"{error} (tried for {PATIENCE_SECONDS:g} s)") from None
@@ -236,17 +219,6 @@ class JetStream:
                 ) from None
             raise
 
-    def stream_names(self) -> Iterator[str]:
-        """All of them, by name."""
-        offset = 0
-        while True:
-            answer = self.api("STREAM.NAMES", {"offset": offset})
-            names = answer.get("streams") or []
-            yield from names
-            offset += len(names)
-            if not names or offset >= answer["total"]:
-                return
-
     def stream_infos(self) -> Iterator[StreamInfo]:
         """All of them, one request a page."""
         offset = 0
@@ -274,7 +246,7 @@ class JetStream:
                 "allow_direct": True,
                 "storage": "file",
                 "num_replicas": 1,
-                "duplicate_window": 120 * NANOS,
+                "duplicate_window": 120 * SECOND,
                 "max_age": 0,
                 "max_bytes": -1,
                 "max_msgs": -1,
@@ -290,7 +262,7 @@ class JetStream:
                 f"STREAM.MSG.GET.KV_{bucket}", {"last_by_subj": f"$KV.{bucket}.{key}"}
             )["message"]
         except ApiError as error:
-            if "no message found" in str(error):
+            if error.code == NOT_FOUND:
                 return None
             raise
         return Entry(base64.b64decode(found.get("data", "")), int(found["seq"]))
@@ -318,6 +290,6 @@ def _info(answer: dict[str, Any]) -> StreamInfo:
     return StreamInfo(
         config=msgspec.convert(answer["config"], StreamConfig),
         state=msgspec.convert(answer["state"], StreamState),
-        created=nanos_of(answer["created"]),
+        created=parse_rfc3339(answer["created"]),
         raw=answer,
     )

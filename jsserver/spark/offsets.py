@@ -1,26 +1,22 @@
 """From the options' bounds (offsets and times) to sequences of streams as they are now."""
 
-import datetime
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from jsserver import nuid
+from jsserver.goformat import SECOND, rfc3339_nano
+from jsserver.spark import positions
 from jsserver.spark.errors import DataLossError, NatsError, OptionError
-from jsserver.spark.jetstream import NANOS, JetStream, StreamInfo, rfc3339
+from jsserver.spark.jetstream import JetStream, StreamInfo
 from jsserver.spark.options import SourceOptions
+from jsserver.spark.positions import EARLIEST, LATEST
 
 SequenceAt: TypeAlias = Callable[[JetStream, StreamInfo, int], int | None]
 """From a time to the first sequence at or after it."""
 
-EARLIEST = -2
-LATEST = -1
-"""As Kafka's connector writes them."""
-
-_WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _INACTIVE_SECONDS = 30
-_MS = 1_000_000
 
 
 # ---- which streams -----------------------------------------------------------------------------
@@ -73,11 +69,12 @@ def first_sequences(
     js: JetStream,
     options: SourceOptions,
     infos: Sequence[StreamInfo],
-    default: str,
+    default: int,
     at: SequenceAt | None = None,
 ) -> dict[str, int]:
     """The first sequence to read of each stream; it may be the one behind the last.
 
+    `default`: EARLIEST in batch reads, which cannot start at the latest, LATEST in streaming ones.
     `at` finds a time's sequence (default: sequence_at).
     """
     times = _times(
@@ -97,8 +94,12 @@ def first_sequences(
             info.name: _first_at(options, info, times[info.name], found(js, info, times[info.name]))
             for info in infos
         }
-    text = options.starting_offsets or default
-    asked = _sequences(infos, "startingOffsets", text)
+    names = [info.name for info in infos]
+    asked = dict.fromkeys(names, default)
+    if options.starting_offsets:
+        refused = LATEST if default == EARLIEST else None
+        text = options.starting_offsets
+        asked = positions.sequences(names, "startingOffsets", text, refused)
     return {
         info.name: _resolved(info, asked[info.name], options, "startingOffsets") for info in infos
     }
@@ -125,7 +126,9 @@ def end_sequences(
             )
         found = {info.name: (at or sequence_at)(js, info, times[info.name]) for info in infos}
         return {info.name: found[info.name] or info.state.last_seq + 1 for info in infos}
-    asked = _sequences(infos, "endingOffsets", options.ending_offsets or "latest")
+    text = options.ending_offsets or "latest"
+    names = [info.name for info in infos]
+    asked = positions.sequences(names, "endingOffsets", text, EARLIEST)
     return {
         info.name: _resolved(info, asked[info.name], options, "endingOffsets") for info in infos
     }
@@ -135,8 +138,9 @@ def _first_at(options: SourceOptions, info: StreamInfo, nanos: int, found: int |
     if found is None:
         if options.timestamp_strategy == "error":
             raise NatsError(
-                f"stream {info.name!r} has no message at or after {rfc3339(nanos)}, the starting"
-                " time (startingOffsetsByTimestampStrategy=latest starts behind its last message)"
+                f"stream {info.name!r} has no message at or after {rfc3339_nano(nanos)}, the"
+                " starting time (startingOffsetsByTimestampStrategy=latest starts behind its last"
+                " message)"
             )
         return info.state.last_seq + 1
     return found
@@ -159,68 +163,16 @@ def _resolved(info: StreamInfo, asked: int, options: SourceOptions, option: str)
     return min(max(asked, first), behind)
 
 
-def _sequences(infos: Sequence[StreamInfo], option: str, text: str) -> dict[str, int]:
-    word = _WORDS.get(text.strip().lower())
-    if word is not None:
-        return {info.name: word for info in infos}
-    given = _by_stream(infos, option, text)
-    for name, value in given.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < EARLIEST:
-            raise OptionError(
-                f"option {option!r} gives {json.dumps(value)} for stream {name!r}: must be a"
-                " sequence, -2 (earliest) or -1 (latest)"
-            )
-    return {name: int(str(value)) for name, value in given.items()}
-
-
 def _times(
     infos: Sequence[StreamInfo], one: str, moment: str, each: str, moments: str
 ) -> dict[str, int] | None:
     """Nanoseconds since 1970 for each stream, where one of the two options is given."""
     if moment and moments:
         raise OptionError(f"options {one!r} and {each!r} exclude each other")
+    names = [info.name for info in infos]
     if moment:
-        return dict.fromkeys((info.name for info in infos), nanos_at(moment, one))
-    if not moments:
-        return None
-    given = _by_stream(infos, each, moments)
-    return {name: nanos_at(str(value), each) for name, value in given.items()}
-
-
-def _by_stream(infos: Sequence[StreamInfo], option: str, text: str) -> Mapping[str, object]:
-    try:
-        given = json.loads(text)
-    except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        words = " or ".join(_WORDS) + ", or " if "Timestamp" not in option else ""
-        raise OptionError(
-            f'option {option!r} is {text!r}: must be {words}JSON such as {{"ORDERS": 1400}}'
-        )
-    names = {info.name for info in infos}
-    if set(given) != names:
-        odd = sorted(set(given) ^ names)[0]
-        reason = "is not read" if odd in given else "is missing"
-        raise OptionError(
-            f"option {option!r} must name every stream that is read: {odd!r} {reason}"
-        )
-    return given
-
-
-def nanos_at(text: str, option: str) -> int:
-    """Nanoseconds since 1970 of milliseconds since 1970 or an ISO 8601 time; without zone, UTC."""
-    if re.fullmatch(r"\s*\d+\s*", text):
-        return int(text) * _MS
-    try:
-        moment = datetime.datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise OptionError(
-            f"option {option!r} is {text!r}: must be milliseconds since 1970 or an ISO 8601 time"
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    elapsed = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return (elapsed.days * 86400 + elapsed.seconds) * NANOS + elapsed.microseconds * 1000
+        return dict.fromkeys(names, positions.nanos_at(moment, one))
+    return positions.times(names, each, moments) if moments else None
 
 
 # ---- times -------------------------------------------------------------------------------------
@@ -231,7 +183,7 @@ def sequence_at(js: JetStream, info: StreamInfo, nanos: int) -> int | None:
     if info.state.messages == 0:
         return None
     if info.config.allow_direct:
-        body = json.dumps({"start_time": rfc3339(nanos)}).encode()
+        body = json.dumps({"start_time": rfc3339_nano(nanos)}).encode()
         answer = js.request(f"{js.prefix}.DIRECT.GET.{info.name}", body)
         if answer.status[0] == 404:
             return None
@@ -253,10 +205,10 @@ def _consumer_at(js: JetStream, info: StreamInfo, nanos: int) -> int | None:
     config = {
         "name": name,
         "deliver_policy": "by_start_time",
-        "opt_start_time": rfc3339(nanos),
+        "opt_start_time": rfc3339_nano(nanos),
         "ack_policy": "none",
         "replay_policy": "instant",
-        "inactive_threshold": _INACTIVE_SECONDS * NANOS,
+        "inactive_threshold": _INACTIVE_SECONDS * SECOND,
         "num_replicas": 1,
         "mem_storage": True,
         "headers_only": True,

@@ -7,11 +7,10 @@ import time
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import (
     NO_SUCH_STREAM,
-    PASSING_CODES,
     ApiError,
     JetStream,
     StreamInfo,
-    Unreachable,
+    may_pass,
 )
 from jsserver.spark.offsets import names_of, pattern_of
 from jsserver.spark.options import SourceOptions
@@ -58,8 +57,8 @@ class States:
             return self._infos
         try:
             return self.now()
-        except (Unreachable, ApiError) as error:
-            if isinstance(error, ApiError) and error.code not in PASSING_CODES:
+        except NatsError as error:
+            if not may_pass(error):
                 raise
             self.close()
             if now - self._known_at > PATIENCE_SECONDS:

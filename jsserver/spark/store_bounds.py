@@ -2,11 +2,9 @@
 
 import dataclasses
 import datetime
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
@@ -19,16 +17,13 @@ from pyspark.sql.datasource import (
 )
 
 from jsserver.cext.bytes import subject_matches
-from jsserver.spark.errors import OptionError
-from jsserver.spark.jetstream import nanos_of
 from jsserver.spark.options import StoreOptions
+from jsserver.spark.positions import EARLIEST, LATEST, nanos_at, nanos_of, sequences
 from jsserver.spark.schema import Table
 
 MAX_SEQ = (1 << 64) - 1
 MIN_TIME, MAX_TIME = -(1 << 63), (1 << 63) - 1
 _MICRO = 1000
-_MILLI = 1_000_000
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _NEVER_NULL = ("stream", "subject", "seq", "timestamp", "partition")
 
 
@@ -64,58 +59,21 @@ class Bounds:
 
 def bounds_of(options: StoreOptions, stream: str) -> Bounds:
     """What the options ask for; OptionError names the one that cannot be understood."""
-    first = _offset(options.starting_offsets, "startingOffsets", stream)
-    last = _offset(options.ending_offsets, "endingOffsets", stream)
-    min_ts = _time(options.starting_timestamp, "startingTimestamp")
-    max_ts = _time(options.ending_timestamp, "endingTimestamp")
     bounds = Bounds(subjects=options.filter_subjects)
-    if first is not None:
+    text = options.starting_offsets or "earliest"
+    first = sequences([stream], "startingOffsets", text, LATEST)[stream]
+    text = options.ending_offsets or "latest"
+    end = sequences([stream], "endingOffsets", text, EARLIEST)[stream]
+    if first != EARLIEST:
         bounds = bounds.narrowed(first=first)
-    if last is not None:
-        bounds = bounds.narrowed(last=last - 1)
-    if min_ts is not None:
-        bounds = bounds.narrowed(min_ts=min_ts)
-    if max_ts is not None:
-        bounds = bounds.narrowed(max_ts=max_ts - 1)
+    if end != LATEST:
+        bounds = bounds.narrowed(last=end - 1)
+    if options.starting_timestamp:
+        since = nanos_at(options.starting_timestamp, "startingTimestamp")
+        bounds = bounds.narrowed(min_ts=since)
+    if options.ending_timestamp:
+        bounds = bounds.narrowed(max_ts=nanos_at(options.ending_timestamp, "endingTimestamp") - 1)
     return bounds
-
-
-def _offset(given: str, name: str, stream: str) -> int | None:
-    """A sequence: a number, a word, or JSON with the stream's."""
-    text = given.strip()
-    if text.lower() in ("", "earliest" if name == "startingOffsets" else "latest"):
-        return None
-    if text.startswith("{"):
-        try:
-            by_stream = msgspec.json.decode(text, type=dict[str, int])
-        except msgspec.DecodeError as error:
-            raise OptionError(f"option {name!r} is {given!r}: {error}") from None
-        if stream not in by_stream:
-            raise OptionError(f"option {name!r} is {given!r}: it does not name stream {stream!r}")
-        text = str(by_stream[stream])
-    if not re.fullmatch(r"[0-9]{1,19}", text):
-        raise OptionError(
-            f"option {name!r} is {given!r}: must be a sequence number, JSON such as"
-            f' {{"{stream}": 1000}}, or'
-            f" {'earliest' if name == 'startingOffsets' else 'latest'}"
-        )
-    return int(text)
-
-
-def _time(given: str, name: str) -> int | None:
-    """Nanoseconds of a number of milliseconds since 1970 or a time in RFC 3339."""
-    text = given.strip()
-    if not text:
-        return None
-    if re.fullmatch(r"[0-9]{1,15}", text):
-        return int(text) * _MILLI
-    try:
-        return nanos_of(text)
-    except ValueError:
-        raise OptionError(
-            f"option {name!r} is {given!r}: must be milliseconds since 1970 or a time such as"
-            " 2026-11-21T10:00:00Z"
-        ) from None
 
 
 # ---- filters of a query ------------------------------------------------------------------------
@@ -146,8 +104,7 @@ def _narrowed(bounds: Bounds, one: Filter, source: str, stream: str) -> Bounds |
     if source == "seq" and isinstance(value, int):
         return _ranged(bounds, one, "first", "last", value, value)
     if source == "timestamp" and isinstance(value, datetime.datetime) and value.tzinfo:
-        micros = (value - _EPOCH) // datetime.timedelta(microseconds=1)
-        low = micros * _MICRO
+        low = nanos_of(value)
         return _ranged(bounds, one, "min_ts", "max_ts", low, low + _MICRO - 1)
     if isinstance(one, EqualTo | EqualNullSafe):
         text = _text(value)

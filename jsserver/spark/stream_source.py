@@ -18,6 +18,7 @@ from jsserver.spark.errors import OptionError
 from jsserver.spark.fetch import fetch
 from jsserver.spark.offsets import check_names, first_sequences
 from jsserver.spark.options import SourceOptions
+from jsserver.spark.positions import LATEST
 from jsserver.spark.progress import Offset, Place, advance, read_offset
 from jsserver.spark.splits import Span, Split, splits_of
 from jsserver.spark.states import States
@@ -53,7 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query starts: the same at each call."""
         if self._initial is None:
             infos = self._states.now()
-            firsts = first_sequences(self._states.js(), self._options, infos, "latest")
+            firsts = first_sequences(self._states.js(), self._options, infos, LATEST)
             self._initial = Offset(
                 {info.name: Place(info.created, firsts[info.name] - 1) for info in infos}
             ).write()

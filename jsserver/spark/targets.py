@@ -6,8 +6,9 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jsserver.goformat import SECOND
 from jsserver.spark.errors import NatsError
-from jsserver.spark.jetstream import NANOS, JetStream, StreamInfo
+from jsserver.spark.jetstream import JetStream, StreamInfo
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.refusals import NoStream
 
@@ -61,7 +62,7 @@ class Targets:
         return subjects
 
     def _check(self, info: StreamInfo) -> None:
-        window = info.config.duplicate_window / NANOS
+        window = info.config.duplicate_window / SECOND
         least = self._options.min_dedup_window
         if window < least:
             raise NatsError(

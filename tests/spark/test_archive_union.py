@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSourceReader, GreaterThan, GreaterThanOrEqual
 
+from jsserver.goformat import rfc3339_nano
 from jsserver.spark.archive.manifest import ArchiveError
 from jsserver.spark.errors import DataLossError
-from jsserver.spark.jetstream import rfc3339
 from jsserver.spark.source import NatsSource
 from tests.servers import Server
 from tests.spark.jobs_world import api, create, publish, some_messages
@@ -84,7 +84,7 @@ def test_times(js_server: Server, half: tuple[str, Path]) -> None:
     table = rows(reader_of(js_server, stream, root, includeNanos="true"))
     micros = table.column("timestamp").cast(pa.int64()).to_pylist()
     for seq in (1, 250, 600, 601, 950):
-        start = rfc3339(micros[seq - 1] * 1000)[:26] + "Z"
+        start = rfc3339_nano(micros[seq - 1] * 1000)
         wanted = [i + 1 for i, m in enumerate(micros) if m >= micros[seq - 1]]
         assert seqs(reader_of(js_server, stream, root, startingTimestamp=start)) == wanted
         before = seqs(reader_of(js_server, stream, root, endingTimestamp=start))

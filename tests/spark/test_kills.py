@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from jsserver.goformat import SECOND
 from jsserver.spark.fetch import fetch
-from jsserver.spark.jetstream import NANOS, JetStream
+from jsserver.spark.jetstream import JetStream
 from jsserver.spark.options import SourceOptions
 from tests.servers import Server, Servers, die_with_parent, process_tree
 from tests.spark.cluster import Cluster, cluster_in, environment
@@ -31,7 +32,7 @@ MESSAGES = 300  # more for each kill
 MOMENT_S = 4.0  # a kill comes at any time within
 END_SECONDS = 120.0
 POLL_SECONDS = 0.1
-STREAM = {"storage": "file", "allow_direct": True, "duplicate_window": 1800 * NANOS}
+STREAM = {"storage": "file", "allow_direct": True, "duplicate_window": 1800 * SECOND}
 
 
 class Driver:

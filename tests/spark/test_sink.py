@@ -13,11 +13,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from jsserver.goformat import SECOND
 from jsserver.spark import fence, jetstream
 from jsserver.spark.atomic import AtomicPublisher
 from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.fence import FenceError
-from jsserver.spark.jetstream import NANOS, JetStream
+from jsserver.spark.jetstream import JetStream
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.refusals import NoStream, PublishError, StreamMismatch
 from jsserver.spark.sink import BATCH_ID, QUERY_ID, RUN_ID, BatchSink, StreamSink, Written
@@ -120,7 +121,7 @@ def server(request: pytest.FixtureRequest, module_servers: Servers) -> Server:
 def js(server: Server) -> Iterator[JetStream]:
     """A server with the stream S alone."""
     js = JetStream(options({"servers": server.url}))
-    for name in list(js.stream_names()):
+    for name in [info.name for info in js.stream_infos()]:
         js.api(f"STREAM.DELETE.{name}")
     create(js, "S")
     yield js
@@ -128,7 +129,7 @@ def js(server: Server) -> Iterator[JetStream]:
 
 
 def create(js: JetStream, name: str, **config: Any) -> None:
-    window = 600 * NANOS
+    window = 600 * SECOND
     config = {"name": name, "subjects": [f"{name}.>"], "duplicate_window": window, **config}
     js.api(f"STREAM.CREATE.{name}", config)
 
@@ -278,7 +279,7 @@ def test_streaming_options_that_do_not_go_together(
 def test_a_short_duplicate_window_is_refused_before_anything_is_written(
     server: Server, js: JetStream
 ) -> None:
-    create(js, "SHORT", duplicate_window=60 * NANOS)
+    create(js, "SHORT", duplicate_window=60 * SECOND)
     ids = {"sinkId": "s", "runId": "1"}
     rows = rows_of(data=["a"], subject=["SHORT.x"])
     for columns, given in [
@@ -498,7 +499,7 @@ def test_without_a_fence_only_ids_count(server: Server, js: JetStream) -> None:
     query = Query(server, fence="false")
     query.run_batch(0, ROWS)
     assert query.run_batch(0, ROWS).duplicates == 10
-    assert f"KV_{BUCKET}" not in list(js.stream_names())
+    assert f"KV_{BUCKET}" not in [info.name for info in js.stream_infos()]
 
 
 def test_an_empty_batch_moves_the_fence_and_no_message_does_not(

@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from jsserver.goformat import SECOND
 from jsserver.spark.errors import NatsError
-from jsserver.spark.jetstream import NANOS, JetStream
+from jsserver.spark.jetstream import JetStream
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.publisher import Publisher
 from jsserver.spark.refusals import (
@@ -48,7 +49,7 @@ def stream(server: Server, name: str, **config: Any) -> JetStream:
     js = JetStream(options(server))
     js.api(
         f"STREAM.CREATE.{name}",
-        {"name": name, "subjects": [f"{name}.>"], "duplicate_window": 600 * NANOS, **config},
+        {"name": name, "subjects": [f"{name}.>"], "duplicate_window": 600 * SECOND, **config},
     )
     return js
 
@@ -356,7 +357,7 @@ def test_rows_go_through_tls(servers: Servers, tmp_path: Path) -> None:
     server = servers.peer(jetstream=True, args=["--tls", f"--tlscert={cert}", f"--tlskey={key}"])
     given = {"tls.caFile": str(cert)}
     js = JetStream(options(server, **given))
-    js.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"], "duplicate_window": 600 * NANOS})
+    js.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"], "duplicate_window": 600 * SECOND})
     rows = rows_of(subject=["S.a"] * 2000, data=[str(i) * 1500 for i in range(2000)])
     with Publisher(options(server, **given), "test", id_prefix="i-") as publisher:
         os.kill(server.pid, signal.SIGSTOP)

@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from jsserver.spark.jetstream import NANOS, JetStream
+from jsserver.goformat import SECOND
+from jsserver.spark.jetstream import JetStream
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.sink import BatchSink, Written
 from jsserver.spark.source import NatsSource
@@ -27,9 +28,9 @@ def js(spark: SparkSession, js_server: Server) -> Iterator[JetStream]:
     """The module's server with the stream S alone."""
     spark.dataSource.register(NatsSource)
     js = JetStream(SinkOptions.read({"servers": js_server.url}, "writing"))
-    for name in list(js.stream_names()):
+    for name in [info.name for info in js.stream_infos()]:
         js.api(f"STREAM.DELETE.{name}")
-    config = {"name": "S", "subjects": ["S.>"], "duplicate_window": 600 * NANOS}
+    config = {"name": "S", "subjects": ["S.>"], "duplicate_window": 600 * SECOND}
     js.api("STREAM.CREATE.S", config)
     yield js
     js.close()

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsserver.cext.columns import Replies, ReplyError, Rows
+from jsserver.goformat import rfc3339_nano
 from jsserver.spark.batches import Batches
-from jsserver.spark.jetstream import rfc3339
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.schema import TIMESTAMP, Column, Table
 
@@ -59,7 +59,7 @@ def direct(
     """An answer to a batched direct get, as both servers write it."""
     lines = (
         f"Nats-Stream: S\r\nNats-Subject: {subject}\r\nNats-Sequence: {seq}\r\n"
-        f"Nats-Time-Stamp: {rfc3339(ts).rstrip('Z').rstrip('0').rstrip('.')}Z\r\n"
+        f"Nats-Time-Stamp: {rfc3339_nano(ts)}\r\n"
         f"Nats-Num-Pending: 7\r\nNats-Last-Sequence: {seq - 1}\r\n\r\n"
     ).encode()
     return message("in.1", (stored[:-2] or b"NATS/1.0\r\n") + lines, data)

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import msgspec
 
 from jsserver import __version__
+from jsserver.goformat import parse_rfc3339, rfc3339_nano
 from jsserver.spark.archive import layout
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.errors import NatsError
-from jsserver.spark.jetstream import nanos_of, rfc3339
 
 VERSION = 1
 GAPS_MAX = 1000
@@ -156,7 +156,7 @@ def _folded(place: Place, entries: list[Entry]) -> Archive:
     return Archive(
         stream=newest.stream,
         source=newest.source,
-        created=nanos_of(newest.created),
+        created=parse_rfc3339(newest.created),
         number=newest.number,
         first=entries[0].first,
         last=last,
@@ -198,11 +198,11 @@ def commit(
         kind=kind,
         stream=before.stream,
         source=before.source,
-        created=rfc3339(before.created),
+        created=rfc3339_nano(before.created),
         first=first,
         last=last,
         files=tuple(files),
-        written=rfc3339(time.time_ns()),
+        written=rfc3339_nano(time.time_ns()),
         by=f"jsserver {__version__}",
         config=before.config,
     )

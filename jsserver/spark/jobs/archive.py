@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import msgspec
 
+from jsserver.goformat import rfc3339_nano
 from jsserver.spark.archive import layout, manifest
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive, ArchiveError, FileEntry
 from jsserver.spark.archive.writer import READ, Limits, publish_drafts, write_range
 from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.fetch import fetch
-from jsserver.spark.jetstream import JetStream, StreamInfo, rfc3339
+from jsserver.spark.jetstream import JetStream, StreamInfo
 from jsserver.spark.jobs import command
 from jsserver.spark.jobs.progress import Progress, amount
 from jsserver.spark.jobs.runner import Local, Runner, running
@@ -210,10 +211,10 @@ class _Run:
         if not accept:
             raise ArchiveError(
                 f"the archive at {self._place.uri} holds stream {found.source!r} that was made at"
-                f" {rfc3339(found.created)}; the server's was made at {rfc3339(info.created)}: it"
-                " was deleted and made anew. Archive it under another name (--name), or go on"
-                " behind the archived sequences where it holds the same messages, as a restored"
-                " backup does (--accept-recreated)"
+                f" {rfc3339_nano(found.created)}; the server's was made at"
+                f" {rfc3339_nano(info.created)}: it was deleted and made anew. Archive it"
+                " under another name (--name), or go on behind the archived sequences where it"
+                " holds the same messages, as a restored backup does (--accept-recreated)"
             )
         if info.state.last_seq < found.last:
             raise ArchiveError(

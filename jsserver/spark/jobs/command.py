@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from jsserver.spark.errors import NatsError, OptionError
-from jsserver.spark.jetstream import nanos_of
+from jsserver.spark.errors import NatsError
 from jsserver.spark.jobs.progress import Progress
 from jsserver.spark.options import Options
+from jsserver.spark.positions import nanos_at
 
 DONE = 0
 DIFFERENT = 1
@@ -122,15 +122,8 @@ def day(text: str) -> str:
 
 
 def time_of(name: str, text: str, otherwise: int) -> int:
-    """Nanoseconds since 1970 of an option: an RFC 3339 time. OptionError."""
-    if not text:
-        return otherwise
-    try:
-        return nanos_of(text)
-    except ValueError:
-        raise OptionError(
-            f"option {name!r} is {text!r}: must be a time such as 2026-11-21T12:00:00Z"
-        ) from None
+    """Nanoseconds since 1970 of an option, if it is given. OptionError."""
+    return nanos_at(text, name) if text else otherwise
 
 
 def read_options(kind: type[_T], given: argparse.Namespace, what: str) -> _T:

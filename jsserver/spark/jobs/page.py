@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from jsserver.spark.jetstream import rfc3339
+from jsserver.goformat import rfc3339_nano
 from jsserver.spark.jobs.progress import amount
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _plot(
 
 
 def _when(micros: int) -> str:
-    return rfc3339(micros * 1000)[:19].replace("T", " ")
+    return rfc3339_nano(micros * 1000)[:19].replace("T", " ")
 
 
 def _bars(head: Sequence[str], rows: Sequence[tuple[str, str, str, float]]) -> str:

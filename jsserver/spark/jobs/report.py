@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from jsserver.goformat import rfc3339_nano
 from jsserver.spark.archive import manifest
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive
@@ -15,7 +16,7 @@ from jsserver.spark.archive.reader import read_files
 from jsserver.spark.archive.writer import READ
 from jsserver.spark.errors import OptionError
 from jsserver.spark.fetch import fetch
-from jsserver.spark.jetstream import JetStream, StreamInfo, rfc3339
+from jsserver.spark.jetstream import JetStream, StreamInfo
 from jsserver.spark.jobs import command
 from jsserver.spark.jobs.page import page
 from jsserver.spark.jobs.progress import Progress, amount
@@ -206,7 +207,7 @@ def tables(made: Report) -> str:
 
 
 def _time(micros: int) -> str:
-    return rfc3339(micros * 1000)[:19] + "Z"
+    return rfc3339_nano(micros * 1000)[:19] + "Z"
 
 
 def _day_table(days: Sequence[Day]) -> str:

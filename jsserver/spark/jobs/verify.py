@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jsserver.goformat import rfc3339_nano
 from jsserver.spark.archive import manifest, reader
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive, ArchiveError
 from jsserver.spark.archive.writer import READ
 from jsserver.spark.errors import OptionError
 from jsserver.spark.fetch import fetch
-from jsserver.spark.jetstream import JetStream, rfc3339
+from jsserver.spark.jetstream import JetStream
 from jsserver.spark.jobs import command
 from jsserver.spark.jobs.progress import Progress
 from jsserver.spark.jobs.runner import Runner, running
@@ -247,8 +248,9 @@ def verify(
     if info.created != archive.created and not accept_recreated:
         raise ArchiveError(
             f"the archive holds stream {archive.source!r} that was made at"
-            f" {rfc3339(archive.created)}, the server's was made at {rfc3339(info.created)}: they"
-            " are not the same (--accept-recreated compares them nevertheless)"
+            f" {rfc3339_nano(archive.created)}, the server's was made at"
+            f" {rfc3339_nano(info.created)}: they are not the same (--accept-recreated"
+            " compares them nevertheless)"
         )
     total = Difference()
     if progress is not None:
