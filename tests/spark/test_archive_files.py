@@ -294,6 +294,9 @@ def test_a_broken_manifest_is_told_apart(place: Place) -> None:
     second.write_text("{")
     with pytest.raises(ArchiveError, match="no manifest entry"):
         manifest.load(place, "S")
+    second.write_text(text.replace('"created": "', '"created": "the day after '))
+    with pytest.raises(ArchiveError, match="no manifest entry"):
+        manifest.load(place, "S")
     second.write_text(text.replace('"version": 1', '"version": 2'))
     with pytest.raises(ArchiveError, match="has version 2"):
         manifest.load(place, "S")

@@ -62,6 +62,7 @@ def digest(frame: DataFrame, headers: str = "headers") -> Row:
     return row
 
 
+@pytest.mark.timeout(300 + MESSAGES // 5000)
 @pytest.mark.parametrize("kind", ["jsserver", "nats-server"])
 def test_one_stream_read_four_ways(
     kind: str,

@@ -21,7 +21,13 @@ GOOD = Machine(
     "3.11.7",
     "/usr/bin/python3",
     "0.1.0",
-    {"pyspark": "4.3.0", "pyarrow": "26.0.1", "numpy": "2.4.6", "msgspec": "0.22.0"},
+    {
+        "pyspark": "4.3.0",
+        "pyarrow": "26.0.1",
+        "numpy": "2.4.6",
+        "msgspec": "0.22.0",
+        "cryptography": "46.0.3",
+    },
     {"nats": "", "nats-store": ""},
 )
 
@@ -44,6 +50,7 @@ def test_a_good_machine_has_no_problems() -> None:
         ({"python": "3.12.1"}, "set PYSPARK_PYTHON"),
         ({"packages": {**GOOD.packages, "pyarrow": ""}}, "pip install 'jsserver[spark]'"),
         ({"packages": {**GOOD.packages, "pyspark": "4.0.1"}}, "pyspark 4.0.1 is too old"),
+        ({"packages": {**GOOD.packages, "pyarrow": "18.1.0"}}, "pyarrow 18.1.0 is too old"),
         ({"packages": {**GOOD.packages, "pyarrow": "25.0"}}, "install the same version"),
         ({"jsserver": "0.0.9"}, "has jsserver 0.0.9"),
         ({"formats": {"nats": "no such module", "nats-store": ""}}, "format 'nats' is not found"),

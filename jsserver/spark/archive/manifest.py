@@ -169,7 +169,8 @@ def _read(place: Place, stream: str, number: int) -> Entry:
     name = layout.entry_name(stream, number)
     try:
         entry = msgspec.json.decode(place.read(name), type=Entry)
-    except msgspec.DecodeError as error:
+        parse_rfc3339(entry.created)
+    except (msgspec.DecodeError, ValueError) as error:
         raise ArchiveError(f"{place.uri}/{name} is no manifest entry: {error}") from None
     if entry.version > VERSION:
         raise ArchiveError(

@@ -24,8 +24,14 @@ Prints the versions that driver and executors run, whether the formats are found
 server answers, and what is wrong and how to mend it. A small job is run at --master (default:
 local[2], or what spark-submit says)."""
 
-PACKAGES = ("pyspark", "pyarrow", "numpy", "msgspec")
-NEEDED = {"pyspark": (4, 2), "pyarrow": (15,), "numpy": (1, 26), "msgspec": (0, 18)}
+NEEDED = {
+    "pyspark": (4, 2),
+    "pyarrow": (19,),
+    "numpy": (1, 26),
+    "msgspec": (0, 22),
+    "cryptography": (43,),
+}
+"""The extra `spark` of pyproject.toml."""
 JAVA_MIN = 17
 PYTHON_MIN = (3, 11)
 FORMATS = {"nats": "pyspark_nats", "nats-store": "pyspark_nats_store"}
@@ -76,7 +82,7 @@ def machine(where: str) -> Machine:
         python=platform.python_version(),
         executable=sys.executable,
         jsserver=__version__,
-        packages={name: _version(name) for name in PACKAGES},
+        packages={name: _version(name) for name in NEEDED},
         formats={name: _format(module) for name, module in FORMATS.items()},
     )
 
@@ -269,7 +275,7 @@ def _told(found: Checked) -> str:
     rows.append(["python", *(one.python for one in machines)])
     rows.append(["executable", *(one.executable for one in machines)])
     rows.append(["jsserver", *(one.jsserver for one in machines)])
-    for name in PACKAGES:
+    for name in NEEDED:
         rows.append([name, *(one.packages.get(name) or "missing" for one in machines)])
     for name in FORMATS:
         rows.append(
