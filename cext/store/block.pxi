@@ -346,9 +346,11 @@ cdef void block_path(const Store* s, const Block* b, const char* suffix, char* o
     snprintf(out, cap, "%s/%llu%s", s.msgs_dir, <unsigned long long> b.num, suffix)
 
 
-cdef inline void trail_drop(Block* before, Block* b) noexcept nogil:
+cdef void trail_drop(Store* s, const Block* b) noexcept nogil:
     """Reading on from one block into the next: the former's pages stay with the system alone, not with the process."""
-    if before != NULL and before.store == b.store and before.num + 1 == b.num:
+    cdef uint32_t i = block_from(s, b.base)
+    cdef Block* before = block_i(s, i - 1) if i else NULL
+    if before != NULL and before.in_lru:
         madvise(before.data, before.data_cap, MADV_DONTNEED)
 
 
@@ -374,7 +376,7 @@ cdef int block_map(Block* b) noexcept nogil:
     b.data_cap = <uint64_t> size
     b.region = False
     if not s.replaying:
-        trail_drop(s.com.lru, b)
+        trail_drop(s, b)
         lru_push(s.com, b)
         if s.com.n_maps > MAPS_MAX:
             chore_wanted(s.com)

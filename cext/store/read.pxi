@@ -47,6 +47,8 @@ cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil:
     cdef int64_t i = slot_of(b, seq) if b != NULL else -1
     if i < 0 or b.off[i] == 0:
         return ST_NOT_FOUND
+    if i == 0:
+        trail_drop(s, b)                # readers side by side find the next block mapped
     return slot_load(s, b, <uint32_t> i, out)
 
 

@@ -17,8 +17,18 @@ from nats.js.api import (
 )
 from nats.js.errors import APIError, BadRequestError, NoStreamResponseError, NotFoundError
 
-from tests.client.aio import api, asynchronous, connected, fill, nothing, take, unique, until
-from tests.servers import Server
+from tests.client.aio import (
+    api,
+    asynchronous,
+    connected,
+    fill,
+    nothing,
+    restart,
+    take,
+    unique,
+    until,
+)
+from tests.servers import Server, Servers
 
 STORAGES = [StorageType.FILE, StorageType.MEMORY]
 both_storages = pytest.mark.parametrize("storage", STORAGES, ids=lambda s: s.value)
@@ -563,3 +573,26 @@ async def test_binary_bodies_and_headers_survive(js_server: Server) -> None:
         assert [m.data for m in await take(subscription, len(payloads))] == payloads
         raw = await api(client, f"STREAM.MSG.GET.{name}", {"seq": 2})
         assert base64.b64decode(raw["message"]["data"]) == bytes(range(256))
+
+
+@asynchronous
+async def test_readers_side_by_side_keep_little_of_a_stream_in_memory(servers: Servers) -> None:
+    server = servers.under_test(jetstream=True)
+    size, count, turn = 64 << 10, 1536, 16
+    async with connected(server) as client:
+        js = client.jetstream()
+        await js.add_stream(name="S", subjects=["s"], allow_direct=True)
+        for _ in range(0, count, turn):
+            await asyncio.gather(*(js.publish("s", bytes(size)) for _ in range(turn)))
+        await restart(client, server, kill=False)
+        await js.get_msg("S", 1, direct=True)
+        before = server.memory()
+        half = count // 2
+        for at in range(1, half, turn):
+            for first in (at, at + half):
+                found = await asyncio.gather(
+                    *(js.get_msg("S", seq, direct=True) for seq in range(first, first + turn))
+                )
+                assert all(len(message.data or b"") == size for message in found)
+        # Each reader is in one block, and the next one may have been begun; all are 96 MiB.
+        assert server.memory() - before < 48 << 20
