@@ -83,12 +83,15 @@ class Connection:
         raise ConnectionFailed("; ".join(failures) or "no server was named")
 
     def _open(self, url: str, credentials: Credentials, tls: Tls, connect_timeout: float) -> None:
-        parts = urlsplit(url if "://" in url else f"nats://{url}")
-        if parts.scheme not in ("nats", "tls") or not parts.hostname:
+        try:
+            parts = urlsplit(url if "://" in url else f"nats://{url}")
+            host, port = parts.hostname, parts.port or PORT_DEFAULT
+        except ValueError:  # its text may have a part of the password in it
             raise ConnectionFailed(
-                f"not a nats:// or tls:// URL: {parts.scheme}://{parts.hostname}"
-            )
-        host, port = parts.hostname, parts.port or PORT_DEFAULT
+                "not a nats:// or tls:// URL: its host or port cannot be read"
+            ) from None
+        if parts.scheme not in ("nats", "tls") or not host:
+            raise ConnectionFailed(f"not a nats:// or tls:// URL: {parts.scheme}://{host}")
         self.url = f"{parts.scheme}://{host}:{port}"
         try:
             self.socket = socket.create_connection((host, port), connect_timeout)

@@ -263,51 +263,20 @@ cdef int answered(Window* w, uint64_t n, Span header, Span data) noexcept nogil:
     return 0
 
 
-cdef bint number_read(Span word, uint64_t* out) noexcept nogil:
-    """A whole number of at most 19 digits."""
-    cdef uint32_t i
-    out[0] = 0
-    if not 0 < word.n < U64_DIGITS_MAX:
-        return False
-    for i in range(word.n):
-        if not c'0' <= word.p[i] <= c'9':
-            return False
-        out[0] = out[0] * 10 + (word.p[i] - c'0')
-    return True
-
-
-cdef int line_words(Span line, Span* words, int most) noexcept nogil:
-    """Splits a control line at its blanks; how many words, more than `most` is one more."""
-    cdef uint32_t i = 0, start
-    cdef int n = 0
-    while i < line.n:
-        while i < line.n and line.p[i] == c' ':
-            i += 1
-        start = i
-        while i < line.n and line.p[i] != c' ':
-            i += 1
-        if i > start:
-            if n == most:
-                return most + 1
-            words[n] = span(line.p + start, i - start)
-            n += 1
-    return n
-
-
 cdef int64_t message_read(Window* w, Span inbox, Span line, Span behind) noexcept nogil:
     """MSG or HMSG: how many bytes `behind` the line are its body, -1 if it is none, -2 no memory, -3 not all there."""
     cdef Span words[6]
     cdef uint64_t head = 0, total = 0, row = 0
     cdef bint with_head = line.p[0] == c'H'
-    cdef int n = line_words(line, words, 6)
-    if not 4 <= n - with_head <= 5 or not number_read(words[n - 1], &total) or total > UNPARSED_BYTES:
+    cdef int n = words_of(line.p, line.p + line.n, words, 6)
+    if not 4 <= n - with_head <= 5 or not number_of(words[n - 1], &total) or total > UNPARSED_BYTES:
         return -1
-    if with_head and (not number_read(words[n - 2], &head) or head > total):
+    if with_head and (not number_of(words[n - 2], &head) or head > total):
         return -1
     if behind.n < total + 2:
         return -3
     if words[1].n > inbox.n and memcmp(words[1].p, inbox.p, inbox.n) == 0:
-        if number_read(span(words[1].p + inbox.n, words[1].n - inbox.n), &row):
+        if number_of(span(words[1].p + inbox.n, words[1].n - inbox.n), &row):
             if answered(w, row, span(behind.p, <uint32_t> head), span(behind.p + head, <uint32_t> (total - head))) < 0:
                 return -2
     return <int64_t> total + 2

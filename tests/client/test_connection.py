@@ -153,6 +153,16 @@ def test_a_request_without_an_answer_ends(core_server: Server) -> None:
             asker.request("silence")
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:1", "nats://", "me:secret@host:99999", "me:secret/@host", "nats://[::1"],
+)
+def test_a_url_that_is_none_is_told_without_its_password(url: str) -> None:
+    with pytest.raises(ConnectionFailed, match="not a nats:// or tls:// URL") as failed:
+        Connection(url, name="t")
+    assert "secret" not in str(failed.value)
+
+
 def test_the_next_server_is_tried(core_server: Server) -> None:
     with Connection(["nats://127.0.0.1:1", core_server.url], name="a") as connection:
         assert connection.url == core_server.url
