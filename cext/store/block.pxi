@@ -346,12 +346,23 @@ cdef void block_path(const Store* s, const Block* b, const char* suffix, char* o
     snprintf(out, cap, "%s/%llu%s", s.msgs_dir, <unsigned long long> b.num, suffix)
 
 
+cdef enum:
+    PIECE = 1 << 20             # of a mapped block: what lies behind a reader is let go of in these
+
+
 cdef void trail_drop(Store* s, const Block* b) noexcept nogil:
     """Reading on from one block into the next: the former's pages stay with the system alone, not with the process."""
     cdef uint32_t i = block_from(s, b.base)
     cdef Block* before = block_i(s, i - 1) if i else NULL
     if before != NULL and before.in_lru:
         madvise(before.data, before.data_cap, MADV_DONTNEED)
+
+
+cdef inline void behind_drop(Block* b, uint64_t start, uint64_t end) noexcept nogil:
+    """The same within a block, when a record reaches into another piece of it: the piece before the one it starts in."""
+    cdef uint64_t piece = start // PIECE
+    if piece and end // PIECE != piece:
+        madvise(b.data + (piece - 1) * PIECE, PIECE, MADV_DONTNEED)
 
 
 cdef int block_map(Block* b) noexcept nogil:

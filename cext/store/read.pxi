@@ -45,11 +45,15 @@ cdef int slot_load(Store* s, Block* b, uint32_t i, Record* out) noexcept nogil:
 cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil:
     cdef Block* b = block_of(s, seq)
     cdef int64_t i = slot_of(b, seq) if b != NULL else -1
+    cdef int rc
     if i < 0 or b.off[i] == 0:
         return ST_NOT_FOUND
     if i == 0:
         trail_drop(s, b)                # readers side by side find the next block mapped
-    return slot_load(s, b, <uint32_t> i, out)
+    rc = slot_load(s, b, <uint32_t> i, out)
+    if rc == ST_OK and b.in_lru:
+        behind_drop(b, b.off[i] - 1, <uint64_t> (out.data.p + out.data.n - b.data))
+    return rc
 
 
 cdef int store_next(Store* s, const Filter* filter, uint64_t start, Record* out) noexcept nogil:
