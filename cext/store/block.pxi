@@ -359,10 +359,10 @@ cdef void trail_drop(Store* s, const Block* b) noexcept nogil:
 
 
 cdef inline void behind_drop(Block* b, uint64_t start, uint64_t end) noexcept nogil:
-    """The same within a block, when a record reaches into another piece of it: the piece before the one it starts in."""
+    """The same within a block, when a record reaches into another piece of it: the pieces before the one it starts in."""
     cdef uint64_t piece = start // PIECE
     if piece and end // PIECE != piece:
-        madvise(b.data + (piece - 1) * PIECE, PIECE, MADV_DONTNEED)
+        madvise(b.data, piece * PIECE, MADV_DONTNEED)
 
 
 cdef int block_map(Block* b) noexcept nogil:

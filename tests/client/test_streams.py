@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,18 +17,8 @@ from nats.js.api import (
 )
 from nats.js.errors import APIError, BadRequestError, NoStreamResponseError, NotFoundError
 
-from tests.client.aio import (
-    api,
-    asynchronous,
-    connected,
-    fill,
-    nothing,
-    restart,
-    take,
-    unique,
-    until,
-)
-from tests.servers import Server, Servers
+from tests.client.aio import api, asynchronous, connected, fill, nothing, take, unique, until
+from tests.servers import Server
 
 STORAGES = [StorageType.FILE, StorageType.MEMORY]
 both_storages = pytest.mark.parametrize("storage", STORAGES, ids=lambda s: s.value)
@@ -574,29 +563,3 @@ async def test_binary_bodies_and_headers_survive(js_server: Server) -> None:
         assert [m.data for m in await take(subscription, len(payloads))] == payloads
         raw = await api(client, f"STREAM.MSG.GET.{name}", {"seq": 2})
         assert base64.b64decode(raw["message"]["data"]) == bytes(range(256))
-
-
-def pages_of_files(server: Server) -> int:
-    """Bytes of files that the server has in its memory."""
-    status = Path(f"/proc/{server.pid}/status").read_text()
-    return int(status.partition("RssFile:")[2].split()[0]) << 10
-
-
-@asynchronous
-async def test_readers_side_by_side_keep_little_of_a_stream_in_memory(servers: Servers) -> None:
-    server = servers.under_test(jetstream=True)
-    half = 768
-    async with connected(server) as client:
-        js = client.jetstream()
-        await js.add_stream(name="S", subjects=["s"], allow_direct=True)
-        for _ in range(half // 8):
-            await asyncio.gather(*(js.publish("s", bytes(64 << 10)) for _ in range(16)))
-        await restart(client, server, kill=False)
-        await js.get_msg("S", 1, direct=True)
-        before = most = pages_of_files(server)
-        for seq in range(1, half + 1):
-            for reader in (seq, seq + half):
-                assert len((await js.get_msg("S", reader, direct=True)).data or b"") == 64 << 10
-            most = max(most, pages_of_files(server))
-        # The stream has 96 MiB in blocks of 8.
-        assert most - before < 12 << 20
