@@ -14,7 +14,8 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 80
 FOLDERS = ("jsserver", "cext", "tests", "bench", "packaging")
 # Spelled in two halves, so that this file passes too.
-UNFINISHED = re.compile("|".join(rf"\b{word}\b" for word in ("TODO", "FIXME", "XXX")))
+_HALVES = (("TO", "DO"), ("FIX", "ME"), ("X", "XX"))
+UNFINISHED = re.compile("|".join(rf"\b{first}{second}\b" for first, second in _HALVES))
 
 
 def sources(*suffixes: str) -> list[Path]:
