@@ -30,7 +30,7 @@ def sequences(
     word = _WORDS.get(text.lower())
     if word is not None:
         given = dict.fromkeys(names, word)
-    elif len(names) == 1 and text.isascii() and text.isdigit():
+    elif len(names) == 1 and re.fullmatch(r"[0-9]{1,19}", text):
         given = {names[0]: int(text)}
     else:
         given = _by_stream(names, option, text, "earliest, latest, a single stream's sequence, or ")

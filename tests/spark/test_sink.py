@@ -512,12 +512,17 @@ def test_an_empty_batch_moves_the_fence_and_no_message_does_not(
     assert mark is not None and mark.batch == 1
 
 
-def test_a_server_restarted_between_write_and_commit(servers: Servers) -> None:
+def before_the_commit(servers: Servers) -> tuple[Server, JetStream, Query, Written]:
+    """A server of its own whose stream S has the rows of batch 0, which is not committed."""
     server = servers.under_test(jetstream=True)
     js = JetStream(options({"servers": server.url}))
     create(js, "S")
     query = Query(server)
-    written = query.write(0, ROWS)
+    return server, js, query, query.write(0, ROWS)
+
+
+def test_a_server_restarted_between_write_and_commit(servers: Servers) -> None:
+    server, js, query, written = before_the_commit(servers)
     server.restart(kill=True)
     query.commit(0, written)
     assert query.run_batch(0, ROWS).skipped
@@ -528,11 +533,7 @@ def test_a_server_restarted_between_write_and_commit(servers: Servers) -> None:
 def test_a_commit_waits_for_a_server_that_is_away(
     servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = servers.under_test(jetstream=True)
-    js = JetStream(options({"servers": server.url}))
-    create(js, "S")
-    query = Query(server)
-    written = query.write(0, ROWS)
+    server, _, query, written = before_the_commit(servers)
     server.kill()
     tries = []
 
@@ -551,11 +552,7 @@ def test_a_commit_waits_for_a_server_that_is_away(
 def test_a_server_that_stays_away_ends_a_commit(
     servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = servers.under_test(jetstream=True)
-    js = JetStream(options({"servers": server.url}))
-    create(js, "S")
-    query = Query(server)
-    written = query.write(0, ROWS)
+    server, _, query, written = before_the_commit(servers)
     server.kill()
     monkeypatch.setattr(jetstream, "PATIENCE_SECONDS", 0.3)
     with pytest.raises(NatsError, match=r"cannot connect .*tried for 0\.3 s"):
