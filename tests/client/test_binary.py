@@ -19,6 +19,7 @@ import pytest
 
 import jsserver
 from tests.servers import Server, command_under_test, process_tree
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 DIST = Path(os.environ.get("JSSERVER_DIST", ROOT / "dist"))
@@ -59,13 +60,6 @@ def one_file(tmp_path: Path) -> Iterator[Bundle]:
     bundle = Bundle(ONE_FILE, tmp_path / "one-file")
     yield bundle
     bundle.server.kill()
-
-
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
-        time.sleep(0.01)
 
 
 def is_dead(pid: int) -> bool:

@@ -3,7 +3,6 @@
 import http.client
 import json
 import socket
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.client.raw import RawApp
 from tests.servers import Server, Servers
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("peer_present")
 
@@ -137,10 +137,8 @@ def build_streams(app: RawApp) -> None:
 
 
 def wait_for_closed(server: Server, base: str) -> None:
-    end = time.monotonic() + 10
-    while page(server, f"{base}/connz?state=closed")["total"] != 1:
-        assert time.monotonic() < end, "the closed connection does not show"
-        time.sleep(0.05)
+    closed = f"{base}/connz?state=closed"
+    wait_until(lambda: page(server, closed)["total"] == 1, "the closed connection shows")
 
 
 def talking(servers: Servers, **options: Any) -> Iterator[Pair]:

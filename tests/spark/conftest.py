@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.servers import Servers
 from tests.spark.site import Site
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,6 +42,24 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             yield session
         finally:
             session.stop()
+
+
+@pytest.fixture(autouse=True)
+def at_rest(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tasks outlive a query that failed: they must not write to the next test's streams."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    session: SparkSession = request.getfixturevalue("spark")
+    context = session.sparkContext._jsc.sc()
+    yield
+
+    def tasks() -> int:
+        context.listenerBus().waitUntilEmpty()
+        executors = context.statusTracker().getExecutorInfos()
+        return sum(executor.numRunningTasks() for executor in executors)
+
+    wait_until(lambda: tasks() == 0, "Spark's tasks end")
 
 
 @pytest.fixture(scope="module", params=["jsserver", "nats-server"])

@@ -1,7 +1,6 @@
 """Archiving a live stream: complete, resumable, and in nobody's way."""
 
 import json
-import os
 import random
 import signal
 import threading
@@ -20,6 +19,7 @@ from jsserver.spark.jobs.verify import VerifyOptions, verify
 from jsserver.spark.options import RowOptions
 from tests.servers import Server, Servers
 from tests.spark.jobs_world import Msg, api, create, done, info, job, publish, some_messages
+from tests.waiting import wait_until
 
 WAIT_S = 20
 
@@ -237,13 +237,11 @@ def test_follow_bears_a_restart_of_the_server(servers: Servers, tmp_path: Path) 
 
 
 def wait_for(root: Path, stream: str, last: int) -> None:
-    end = time.monotonic() + WAIT_S
-    while True:
+    def archived() -> bool:
         found = manifest.load(Place(str(root)), stream)
-        if found is not None and found.last >= last:
-            return
-        assert time.monotonic() < end, f"{stream}: sequence {last} was not archived"
-        time.sleep(0.02)
+        return found is not None and found.last >= last
+
+    wait_until(archived, f"{stream}: sequence {last} is archived", WAIT_S)
 
 
 def test_workers_do_not_outlive_a_killed_archiver(js_server: Server, tmp_path: Path) -> None:
@@ -256,7 +254,5 @@ def test_workers_do_not_outlive_a_killed_archiver(js_server: Server, tmp_path: P
     assert children
     process.kill()
     process.communicate()
-    end = time.monotonic() + WAIT_S
-    while any(os.path.exists(f"/proc/{child}") for child in children):
-        assert time.monotonic() < end, "a worker outlived its parent"
-        time.sleep(0.02)
+    workers = [Path(f"/proc/{child}") for child in children]
+    wait_until(lambda: not any(path.exists() for path in workers), "no worker is left", WAIT_S)

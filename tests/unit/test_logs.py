@@ -4,24 +4,17 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jsserver import logs
 from jsserver.logs import LogError, Logger
+from tests.waiting import wait_until
 
 LINE = re.compile(
     rb"\[(\d+)\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(INF|DBG|WRN|ERR|FTL|TRC)\] (.*)\r?"
 )
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def lines(file: Path) -> list[bytes]:
@@ -230,7 +223,7 @@ def test_a_reader_that_does_not_read_stops_nobody() -> None:
     assert log.dropped == 0
     reader = threading.Thread(target=pipe.read_all)
     reader.start()
-    wait_for(lambda: b"y" * 10_000 in pipe.data)
+    wait_until(lambda: b"y" * 10_000 in pipe.data, "what was written after the reader came")
     log.info("last")
     log.close()
     os.close(pipe.writing)
@@ -251,7 +244,7 @@ def test_what_is_kept_for_a_reader_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     reader = threading.Thread(target=pipe.read_all)
     reader.start()
     notice = f"[WRN] {dropped} log lines dropped, nobody read them\n".encode()
-    wait_for(lambda: notice in pipe.data)
+    wait_until(lambda: notice in pipe.data, "the notice of lost lines")
     os.close(pipe.writing)
     reader.join(20)
     assert len(bytes(pipe.data).splitlines()) == 2001 - dropped
