@@ -42,10 +42,14 @@ class BatchReader(DataSourceReader):
         options = self._options
         js = JetStream(options, "jsserver-spark-plan")
         try:
-            infos = [info for info in streams_of(js, options) if self._narrowed.takes(info.name)]
+            infos = streams_of(js, options)
             firsts = first_sequences(js, options, infos, EARLIEST)
             ends = end_sequences(js, options, infos)
-            spans = [self._span(js, info, firsts[info.name], ends[info.name]) for info in infos]
+            spans = [
+                self._span(js, info, firsts[info.name], ends[info.name])
+                for info in infos
+                if self._narrowed.takes(info.name)
+            ]
         finally:
             js.close()
         return list(splits_of(spans, options.split_bytes, options.min_partitions))

@@ -44,7 +44,7 @@ class HotColdReader(BatchReader):
         place = Place(options.archive_path)
         js = JetStream(options, "jsserver-spark-plan")
         try:
-            live = [info for info in streams_of(js, options) if self._narrowed.takes(info.name)]
+            live = streams_of(js, options)
             archives = {info.name: _archive_of(place, info) for info in live}
             infos = [_joined(info, archives[info.name]) for info in live]
             times = _Times(place, archives, live)
@@ -53,6 +53,8 @@ class HotColdReader(BatchReader):
             cold: list[InputPartition] = []
             hot = []
             for info in live:
+                if not self._narrowed.takes(info.name):
+                    continue
                 archive = archives[info.name]
                 first = max(firsts[info.name], self._narrowed.first)
                 last = min(ends[info.name] - 1, self._narrowed.last)

@@ -1,12 +1,13 @@
 """Archive and live stream as one table: every message once, whatever either of them lacks."""
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import DataSourceReader, GreaterThan, GreaterThanOrEqual
+from pyspark.sql.datasource import DataSourceReader, EqualTo, GreaterThan, GreaterThanOrEqual
 
 from jsserver.goformat import rfc3339_nano
 from jsserver.spark.archive.manifest import ArchiveError
@@ -96,6 +97,10 @@ def test_filters_are_pushed_into_both(js_server: Server, half: tuple[str, Path])
     reader: Any = reader_of(js_server, stream, root, pushdown="true")
     assert list(reader.pushFilters([GreaterThan(("seq",), 550)])) == []
     assert seqs(reader) == list(range(551, 1001))
+    offsets = json.dumps({stream: 300})
+    reader = reader_of(js_server, stream, root, pushdown="true", startingOffsets=offsets)
+    assert list(reader.pushFilters([EqualTo(("stream",), "another")])) == []
+    assert seqs(reader) == []
     reader = reader_of(js_server, stream, root, pushdown="true", filterSubjects=f"{stream}.7")
     first = rows(reader).column("timestamp")[0].as_py()
     left = list(reader.pushFilters([GreaterThanOrEqual(("timestamp",), first)]))

@@ -148,3 +148,24 @@ def test_pushed_filters_read_no_more_than_they_must(site: Site) -> None:
     assert read(mine, GreaterThan(("timestamp",), now + datetime.timedelta(hours=1))) == []
     assert read(mine, LessThan(("timestamp",), now - datetime.timedelta(hours=1))) == []
     assert len(read(mine, LessThan(("timestamp",), now))) == 30
+
+
+def test_bounds_name_the_streams_of_the_options_whatever_is_filtered(site: Site) -> None:
+    for name in ("bounded", "beside"):
+        site.create(name)
+        site.fill(name, 9)
+    given = {
+        "streams": "bounded,beside",
+        "startingOffsets": '{"bounded": 3, "beside": 2}',
+        "endingOffsets": '{"bounded": 6, "beside": 9}',
+    }
+
+    def read(wanted: str, **options: str) -> list[int]:
+        reader = site.reader(pushdown="true", **options)
+        assert isinstance(reader, FilteringReader)
+        list(reader.pushFilters([EqualTo(("stream",), wanted)]))
+        return seqs_of(reader, reader.partitions())
+
+    assert read("bounded", **given) == [3, 4, 5]
+    assert read("nothing", **given) == []
+    assert read("nothing", stream="bounded", startingOffsets="3") == []
