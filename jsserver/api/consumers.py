@@ -8,9 +8,11 @@ import re
 import msgspec
 
 from .. import goformat
-from . import backend, errcodes, subjects
+from ..cext.bytes import subject_covers, subject_is_literal, subject_is_valid, subjects_overlap
+from . import backend, errcodes
 from .account import AccountLimits, ServerSettings
 from .errors import ApiError
+from .patterns import PatternIndex
 from .streams import (
     MAX_DESCRIPTION,
     MAX_METADATA,
@@ -50,7 +52,7 @@ def filters(config: ConsumerConfig) -> list[str]:
 def filters_overlap(a: ConsumerConfig, b: ConsumerConfig) -> bool:
     """Whether two consumers want a common subject."""
     mine, theirs = filters(a) or [">"], filters(b) or [">"]
-    return any(subjects.overlap(x, y) for x in mine for y in theirs)
+    return any(subjects_overlap(x, y) for x in mine for y in theirs)
 
 
 def pause_time(config: ConsumerConfig) -> int:
@@ -227,11 +229,11 @@ def _check_flow_control_acks(config: ConsumerConfig) -> None:
 
 def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
     target = config.deliver_subject
-    if not subjects.is_literal(target):
+    if not subject_is_literal(target):
         raise errcodes.CONSUMER_DELIVER_TO_WILDCARDS()
-    if not subjects.is_valid(target):
+    if not subject_is_valid(target):
         raise errcodes.CONSUMER_INVALID_DELIVER_SUBJECT()
-    if any(subjects.covers(subject, target) for subject in stream.subjects):
+    if any(subject_covers(subject, target) for subject in stream.subjects):
         raise errcodes.CONSUMER_DELIVER_CYCLE()
     if config.max_waiting != 0:
         raise errcodes.CONSUMER_PUSH_MAX_WAITING()
@@ -279,12 +281,12 @@ def _check_filters(config: ConsumerConfig) -> None:
     for subject in wanted:
         if not subject:
             raise errcodes.CONSUMER_EMPTY_FILTER()
-        if not subjects.is_valid(subject):
+        if not subject_is_valid(subject):
             raise errcodes.STREAM_INVALID_CONFIG(err="invalid subject")
-    index: subjects.PatternIndex[str] = subjects.PatternIndex()
+    index: PatternIndex[str] = PatternIndex()
     for subject in wanted:
         for other in index.overlapping(subject):
-            if subjects.covers(subject, other) or subjects.covers(other, subject):
+            if subject_covers(subject, other) or subject_covers(other, subject):
                 raise errcodes.CONSUMER_OVERLAPPING_SUBJECT_FILTERS()
         index.add(subject, subject)
 

@@ -18,11 +18,12 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from .. import goformat
-from . import consumers, errcodes, metafiles, streams, subjects
+from . import consumers, errcodes, metafiles, streams
 from .account import AccountLimits, RequestStats, Reservations, ServerSettings, check_room
 from .backend import ConsumerHandle, Engine, StoreError, StreamHandle
 from .errors import ApiError, ErrorTemplate
 from .metafiles import MetaFiles
+from .patterns import PatternIndex
 from .types import ConsumerConfig, StreamConfig
 
 P = ParamSpec("P")
@@ -112,7 +113,7 @@ class Stream:
         self.consumers: dict[str, Consumer] = {}
         self.offline: dict[str, str] = {}
         """Consumers on disk that are not served, and why."""
-        self.filters: subjects.PatternIndex[str] = subjects.PatternIndex()
+        self.filters: PatternIndex[str] = PatternIndex()
         """Of a workqueue stream: what its consumers want."""
 
     @property
@@ -176,7 +177,7 @@ class Account:
         """Streams on disk that are not served, and why."""
         self.reserved = Reservations()
         self.stats = RequestStats()
-        self._subjects: subjects.PatternIndex[str] = subjects.PatternIndex()
+        self._subjects: PatternIndex[str] = PatternIndex()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, stream: str) -> asyncio.Lock:

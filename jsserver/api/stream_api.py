@@ -3,7 +3,8 @@
 import msgspec
 
 from .. import goformat
-from . import errcodes, streams, subjects, unsupported
+from ..cext.bytes import subjects_overlap
+from . import errcodes, streams, unsupported
 from .call import Call, dynamic_metadata, page
 from .registry import Shared, Stream
 from .responses import (
@@ -190,7 +191,7 @@ def _names(call: Call, subject: str) -> list[str]:
 
 
 def _captures(config: StreamConfig, subject: str) -> bool:
-    return any(subjects.overlap(own, subject) for own in config.subjects)
+    return any(subjects_overlap(own, subject) for own in config.subjects)
 
 
 async def names(call: Call) -> StreamNames:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import msgspec
 
 from .. import goformat
-from . import backend, errcodes, subjects
+from ..cext.bytes import subject_covers, subject_is_valid, subjects_overlap
+from . import backend, errcodes
 from .account import AccountLimits, ServerSettings
 from .types import StreamConfig
 
@@ -229,10 +230,10 @@ def _check_sources(config: StreamConfig) -> None:
 
 def _check_subjects(config: StreamConfig) -> None:
     for at, subject in enumerate(config.subjects):
-        if not subjects.is_valid(subject):
+        if not subject_is_valid(subject):
             raise _invalid(err="invalid subject")
         for other in config.subjects[:at]:
-            if subjects.overlap(subject, other):
+            if subjects_overlap(subject, other):
                 raise _invalid(
                     err=f"subject {goformat.quote(other)} overlaps with {goformat.quote(subject)}"
                 )
@@ -244,11 +245,11 @@ def _check_reserved(subject: str) -> None:
     """Subjects of the server's own, whose answers a PubAck would get in the way of."""
     if subject == ">":
         raise _invalid(err="capturing all subjects requires no-ack to be true")
-    if any(subjects.overlap(subject, own) for own in ("$JS.>", "$JSC.>", "$NRG.>")) and (
-        not subjects.covers("$JS.EVENT.>", subject)
+    if any(subjects_overlap(subject, own) for own in ("$JS.>", "$JSC.>", "$NRG.>")) and (
+        not subject_covers("$JS.EVENT.>", subject)
     ):
         raise _invalid(err="subjects that overlap with jetstream api require no-ack to be true")
-    if subjects.overlap(subject, "$SYS.>") and not subjects.covers("$SYS.ACCOUNT.>", subject):
+    if subjects_overlap(subject, "$SYS.>") and not subject_covers("$SYS.ACCOUNT.>", subject):
         raise _invalid(err="subjects that overlap with system api require no-ack to be true")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from jsserver.api import backend, subjects
+from jsserver.api import backend
 from jsserver.api.backend import (
     ConsumerParams,
     ConsumerState,
@@ -19,13 +19,14 @@ from jsserver.api.backend import (
     StreamState,
     Usage,
 )
+from jsserver.cext.bytes import subject_covers
 
 NOW = 1_700_000_000_000_000_000
 _ids = count(1)
 
 
 def matches(filter: bytes, subject: bytes) -> bool:
-    return not filter or subjects.covers(filter.decode(), subject.decode())
+    return not filter or subject_covers(filter, subject)
 
 
 class FakeConsumer:
@@ -265,7 +266,7 @@ class FakeEngine:
         self.published.append((account, subject, payload))
 
     def subject_interest(self, account: str, subject: bytes) -> bool:
-        return any(subjects.covers(p, subject.decode()) for p in self.listened)
+        return any(subject_covers(p, subject) for p in self.listened)
 
     def store(self, subject: str, data: bytes = b"", headers: bytes = b"") -> None:
         """A client's publish: every stream that captures the subject stores it."""

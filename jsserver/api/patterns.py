@@ -1,54 +1,9 @@
-"""Rules about subjects and patterns, and an index that finds which patterns meet another.
-
-A subject is tokens joined by dots; in a pattern `*` stands for one token and a last `>` for one or
-more. Two patterns overlap if some literal subject matches both.
-"""
+"""An index of patterns that finds those that overlap with another: some subject matches both."""
 
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
-
-_BLANKS = frozenset(" \t\r\n\f")
-
-
-def is_valid(subject: str) -> bool:
-    """Whether a pattern is well formed: no empty token, no blank, `>` only at the end."""
-    if not subject or not _BLANKS.isdisjoint(subject):
-        return False
-    tokens = subject.split(".")
-    return all(tokens) and ">" not in tokens[:-1]
-
-
-def is_literal(subject: str) -> bool:
-    """Whether no token is a wildcard."""
-    return all(token not in ("*", ">") for token in subject.split("."))
-
-
-def covers(outer: str, inner: str) -> bool:
-    """Whether every literal that `inner` matches is matched by `outer`."""
-    theirs = inner.split(".")
-    mine = outer.split(".")
-    for at, token in enumerate(mine):
-        if token == ">":
-            return len(theirs) > at
-        if at >= len(theirs):
-            return False
-        other = theirs[at]
-        if other == ">" or (token != "*" and token != other):
-            return False
-    return len(mine) == len(theirs)
-
-
-def overlap(a: str, b: str) -> bool:
-    """Whether some literal is matched by both patterns."""
-    left, right = a.split("."), b.split(".")
-    for x, y in zip(left, right, strict=False):
-        if x == ">" or y == ">":
-            return True
-        if x != y and x != "*" and y != "*":
-            return False
-    return len(left) == len(right)
 
 
 class _Node(Generic[V]):
