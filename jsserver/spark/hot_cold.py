@@ -8,10 +8,9 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from jsserver.goformat import rfc3339_nano
 from jsserver.spark.archive import manifest
 from jsserver.spark.archive.layout import Place
-from jsserver.spark.archive.manifest import Archive, ArchiveError
+from jsserver.spark.archive.manifest import Archive
 from jsserver.spark.archive.reader import (
     TIME_MAX,
     TIME_MIN,
@@ -119,11 +118,12 @@ class _Times:
 def _archive_of(place: Place, info: StreamInfo) -> Archive:
     archive = manifest.require(place, info.name)
     if archive.created != info.created:
-        raise ArchiveError(
-            f"option 'archivePath': the archive holds stream {archive.source!r} that was made at"
-            f" {rfc3339_nano(archive.created)}, the server's was made at"
-            f" {rfc3339_nano(info.created)}: they are not the same"
+        advice = (
+            "Where it holds the same messages, as a restored backup does, `jsserver spark archive"
+            " --accept-recreated` goes on with the archive; else read the archive's Parquet files"
+            " apart from the stream (see the option archivePath)"
         )
+        raise manifest.of_another(place, archive, info.created, advice)
     return archive
 
 

@@ -137,7 +137,7 @@ def test_another_stream_of_that_name_is_refused(js_server: Server, half: tuple[s
     stream, root = half
     api(js_server, f"STREAM.DELETE.{stream}")
     create(js_server, stream)
-    with pytest.raises(ArchiveError, match="not the same"):
+    with pytest.raises(ArchiveError, match="deleted and made anew"):
         reader_of(js_server, stream, root).partitions()
     with pytest.raises(ArchiveError, match="no archive of stream"):
         reader_of(js_server, stream, root / "elsewhere").partitions()

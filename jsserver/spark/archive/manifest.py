@@ -140,6 +140,15 @@ def require(place: Place, stream: str) -> Archive:
     return found
 
 
+def of_another(place: Place, archive: Archive, created: int, advice: str) -> ArchiveError:
+    """For a stream made at another time, `created` (ns since 1970), than the one archived."""
+    return ArchiveError(
+        f"the archive at {place.uri} holds stream {archive.source!r} that was made at"
+        f" {rfc3339_nano(archive.created)}; the server's was made at {rfc3339_nano(created)}: it"
+        f" was deleted and made anew. {advice}"
+    )
+
+
 def _folded(place: Place, entries: list[Entry]) -> Archive:
     files: list[FileEntry] = []
     last = entries[0].first - 1

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from jsserver.goformat import rfc3339_nano
 from jsserver.spark.archive import layout, manifest
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive, ArchiveError, FileEntry
@@ -209,13 +208,11 @@ class _Run:
 
     def _recreated(self, found: Archive, info: StreamInfo, accept: bool) -> Archive:
         if not accept:
-            raise ArchiveError(
-                f"the archive at {self._place.uri} holds stream {found.source!r} that was made at"
-                f" {rfc3339_nano(found.created)}; the server's was made at"
-                f" {rfc3339_nano(info.created)}: it was deleted and made anew. Archive it"
-                " under another name (--name), or go on behind the archived sequences where it"
-                " holds the same messages, as a restored backup does (--accept-recreated)"
+            advice = (
+                "Archive it under another name (--name), or go on behind the archived sequences"
+                " where it holds the same messages, as a restored backup does (--accept-recreated)"
             )
+            raise manifest.of_another(self._place, found, info.created, advice)
         if info.state.last_seq < found.last:
             raise ArchiveError(
                 f"stream {info.name!r} ends at sequence {info.state.last_seq}, the archive at"

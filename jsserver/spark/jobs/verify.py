@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jsserver.goformat import rfc3339_nano
 from jsserver.spark.archive import manifest, reader
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive, ArchiveError
@@ -246,12 +245,8 @@ def verify(
     finally:
         api.close()
     if info.created != archive.created and not accept_recreated:
-        raise ArchiveError(
-            f"the archive holds stream {archive.source!r} that was made at"
-            f" {rfc3339_nano(archive.created)}, the server's was made at"
-            f" {rfc3339_nano(info.created)}: they are not the same (--accept-recreated"
-            " compares them nevertheless)"
-        )
+        advice = "--accept-recreated compares them nevertheless"
+        raise manifest.of_another(place, archive, info.created, advice)
     total = Difference()
     if progress is not None:
         progress.total = archive.rows
