@@ -282,6 +282,22 @@ def test_an_entry_for_all_stands_for_what_was_before(place: Place) -> None:
     assert seqs(read(place, fail_on_data_loss=False)) == list(range(21, 46))
 
 
+def test_every_so_often_an_entry_names_all_files(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest, "WHOLE_EVERY", 20)
+    archive = new_archive(place)
+    for _ in range(47):
+        archive = add(place, archive, some_rows(2, archive.last + 1), archive.last + 2)
+    for number in range(1, 40):
+        Path(place.path(layout.entry_name("S", number))).unlink()
+    assert manifest.load(place, "S") == archive
+    assert seqs(read(place)) == list(range(1, 95))
+    Path(place.path(layout.entry_name("S", 43))).unlink()
+    with pytest.raises(ArchiveError, match=r"00000043\.json is missing"):
+        manifest.load(place, "S")
+
+
 def test_a_broken_manifest_is_told_apart(place: Place) -> None:
     archive = new_archive(place)
     for _ in range(3):

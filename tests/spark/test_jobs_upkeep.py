@@ -133,7 +133,7 @@ def test_verify_needs_the_same_stream(js_server: Server, tmp_path: Path) -> None
     archived(js_server, "NEEDS", tmp_path)
     api(js_server, "STREAM.DELETE.NEEDS")
     create(js_server, "NEEDS")
-    with pytest.raises(ArchiveError, match="made anew.*--accept-recreated"):
+    with pytest.raises(ArchiveError, match=r"made anew.*--accept-recreated"):
         verified(js_server, "NEEDS", tmp_path)
     words = ("--stream", "NEEDS", "--servers", js_server.url)
     code, _, err = done(job("verify", str(tmp_path / "none"), *words))

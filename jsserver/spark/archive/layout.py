@@ -7,6 +7,7 @@
 import datetime
 import os
 import re
+import urllib.parse
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +19,18 @@ MANIFEST = "_manifest"
 TEMPORARY = "_temporary"
 """Unfinished files lie here; Spark's readers pass over names that start with an underscore."""
 
+PATIENCE_SECONDS = 30
+"""For how long Google's client tries again by itself; it would for a quarter of an hour."""
+
 _ENTRY = re.compile(r"(\d{8,})\.json")
 _NAME = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]+")
 
 
 class Place:
-    """A folder, given as a path or a URI (file, s3, gs, hdfs); travels to tasks. OptionError."""
+    """A folder, given as a path or a URI (file, s3, gs, hdfs); travels to tasks. OptionError.
+
+    As a text it is what messages may show: `uri` may hold a secret.
+    """
 
     def __init__(self, uri: str) -> None:
         self.uri = os.path.abspath(uri) if uri and "://" not in uri else uri
@@ -32,6 +39,9 @@ class Place:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Place, (self.uri,)
+
+    def __str__(self) -> str:
+        return _shown(self.uri)
 
     def path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -125,17 +135,35 @@ def _file_system(uri: str) -> tuple[pyarrow.fs.FileSystem, str]:
     try:
         if "://" not in uri:
             return pyarrow.fs.LocalFileSystem(), os.path.abspath(uri).rstrip("/")
-        found = pyarrow.fs.FileSystem.from_uri(uri)
+        found = pyarrow.fs.FileSystem.from_uri(_patient(uri))
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise OptionError(f"the archive's root {uri!r} cannot be used: {error}") from None
+        reason = str(error).partition("\n")[0].replace(uri, _shown(uri))
+        raise OptionError(f"the archive's root {_shown(uri)!r} cannot be used: {reason}") from None
     return found[0], found[1].rstrip("/")
+
+
+def _shown(uri: str) -> str:
+    """Without user, password and query, where keys of a store stand."""
+    scheme, found, rest = uri.partition("://")
+    if not found:
+        return uri
+    host, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _patient(uri: str) -> str:
+    parts = urllib.parse.urlsplit(uri)
+    if parts.scheme not in ("gs", "gcs") or "retry_limit_seconds" in parts.query:
+        return uri
+    query = "&".join(filter(None, (parts.query, f"retry_limit_seconds={PATIENCE_SECONDS}")))
+    return parts._replace(query=query).geturl()
 
 
 class _named:
     """Turns what a file system says into a line with the place in it."""
 
     def __init__(self, place: Place, name: str) -> None:
-        self._what = f"{place.uri}/{name}" if name else place.uri
+        self._what = f"{place}/{name}" if name else str(place)
 
     def __enter__(self) -> None:
         return None
@@ -144,7 +172,8 @@ class _named:
         if isinstance(error, FileNotFoundError | NatsError):
             return
         if isinstance(error, OSError | pa.ArrowException):
-            raise NatsError(f"{self._what}: {error}") from None
+            reason = str(error).partition("\n")[0]
+            raise NatsError(f"{self._what}: {reason}") from None
 
 
 def check_name(stream: str) -> str:

@@ -1,7 +1,8 @@
 """What an archive holds: entries that are only ever added, each the commit of one step.
 
-An entry `add` names new files; an entry `all` (compact, expire) names every file and stands for all
-before it. Readers go back from the newest to the last `all`; what no entry names is not there.
+An entry `add` names new files; an entry `all` (compact, expire, and every hundredth) names every
+file and stands for all before it. Readers go back from the newest to the last `all`; what no entry
+names is not there.
 """
 
 import contextlib
@@ -9,6 +10,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import msgspec
@@ -20,8 +22,13 @@ from jsserver.spark.archive.layout import Place
 from jsserver.spark.errors import NatsError
 
 VERSION = 1
+WHOLE_EVERY = 100
+"""So many entries a reader has to read at most."""
 GAPS_MAX = 1000
 """Runs of gaps that a file's entry lists; where there are more it only counts them."""
+
+_AT_ONCE = 16
+"""Entries that are read side by side: in a remote store each takes two round trips."""
 
 
 class ArchiveError(NatsError):
@@ -118,16 +125,17 @@ def load(place: Place, stream: str) -> Archive | None:
     names = place.names(layout.manifest_of(stream))
     numbers = sorted(n for n in map(layout.entry_number, names) if n is not None)
     entries: list[Entry] = []
-    while numbers and not (entries and entries[-1].kind == "all"):
-        number = numbers.pop()
-        if entries and number != entries[-1].number - 1:
+    for entry in _from_the_newest(place, stream, numbers):
+        if entries and entry.number != entries[-1].number - 1:
             break
-        entries.append(_read(place, stream, number))
+        entries.append(entry)
+        if entry.kind == "all":
+            break
     if not entries:
         return None
     if entries[-1].kind != "all" and entries[-1].number != 1:
         missing = layout.entry_name(stream, entries[-1].number - 1)
-        raise ArchiveError(f"{place.uri}: the manifest's entry {missing} is missing")
+        raise ArchiveError(f"{place}: the manifest's entry {missing} is missing")
     return _folded(place, entries[::-1])
 
 
@@ -136,14 +144,14 @@ def require(place: Place, stream: str) -> Archive:
     found = load(place, stream)
     if found is None:
         others = ", ".join(layout.streams_in(place)) or "none"
-        raise ArchiveError(f"{place.uri} has no archive of stream {stream!r}; there are: {others}")
+        raise ArchiveError(f"{place} has no archive of stream {stream!r}; there are: {others}")
     return found
 
 
 def of_another(place: Place, archive: Archive, created: int, advice: str) -> ArchiveError:
     """For a stream made at another time, `created` (ns since 1970), than the one archived."""
     return ArchiveError(
-        f"the archive at {place.uri} holds stream {archive.source!r} that was made at"
+        f"the archive at {place} holds stream {archive.source!r} that was made at"
         f" {rfc3339_nano(archive.created)}; the server's was made at {rfc3339_nano(created)}: it"
         f" was deleted and made anew. {advice}"
     )
@@ -156,7 +164,7 @@ def _folded(place: Place, entries: list[Entry]) -> Archive:
         if entry.first != last + 1:
             name = layout.entry_name(entry.stream, entry.number)
             raise ArchiveError(
-                f"{place.uri}: {name} starts at sequence {entry.first}, but the entries before it"
+                f"{place}: {name} starts at sequence {entry.first}, but the entries before it"
                 f" end at {last}: two writers were at work"
             )
         files += entry.files
@@ -174,19 +182,27 @@ def _folded(place: Place, entries: list[Entry]) -> Archive:
     )
 
 
+def _from_the_newest(place: Place, stream: str, numbers: Sequence[int]) -> Iterator[Entry]:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for end in range(len(numbers), 0, -_AT_ONCE):
+            some = numbers[max(end - _AT_ONCE, 0) : end]
+            for found in [pool.submit(_read, place, stream, number) for number in some[::-1]]:
+                yield found.result()
+
+
 def _read(place: Place, stream: str, number: int) -> Entry:
     name = layout.entry_name(stream, number)
     try:
         entry = msgspec.json.decode(place.read(name), type=Entry)
         parse_rfc3339(entry.created)
     except (msgspec.DecodeError, ValueError) as error:
-        raise ArchiveError(f"{place.uri}/{name} is no manifest entry: {error}") from None
+        raise ArchiveError(f"{place}/{name} is no manifest entry: {error}") from None
     if entry.version > VERSION:
         raise ArchiveError(
-            f"{place.uri}/{name} has version {entry.version}; this jsserver knows {VERSION}"
+            f"{place}/{name} has version {entry.version}; this jsserver knows {VERSION}"
         )
     if entry.number != number or entry.stream != stream:
-        raise ArchiveError(f"{place.uri}/{name} belongs to another place")
+        raise ArchiveError(f"{place}/{name} belongs to another place")
     return entry
 
 
@@ -198,13 +214,16 @@ def commit(
     first: int,
     last: int,
 ) -> Archive:
-    """Writes the entry that follows `before` and covers first to last; an `all` names every file.
+    """Writes the entry that follows `before`: `add` with new files, `all` with every file.
 
-    ArchiveError when another writer was faster: nothing is changed then.
+    It covers first to last. ArchiveError when another writer was faster: nothing is changed then.
     """
+    number = before.number + 1
+    if kind == "add" and number % WHOLE_EVERY == 0:
+        kind, files, first = "all", (*before.files, *files), before.first
     entry = Entry(
         version=VERSION,
-        number=before.number + 1,
+        number=number,
         kind=kind,
         stream=before.stream,
         source=before.source,
@@ -219,7 +238,7 @@ def commit(
     name = layout.entry_name(before.stream, entry.number)
     if not _create(place, name, msgspec.json.format(msgspec.json.encode(entry), indent=1)):
         raise ArchiveError(
-            f"{place.uri}/{name} is there already: another writer is at work on this archive;"
+            f"{place}/{name} is there already: another writer is at work on this archive;"
             " nothing was committed, start again when it is done"
         )
     if kind == "all":
@@ -276,7 +295,7 @@ def writing(place: Place, stream: str) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ArchiveError(
-                f"{place.uri}: another process is writing the archive of stream {stream!r};"
+                f"{place}: another process is writing the archive of stream {stream!r};"
                 " start again when it is done"
             ) from None
         yield

@@ -97,7 +97,7 @@ def read_files(
     for attempt in range(RETRIES):
         if at < archive.first and fail_on_data_loss:
             raise DataLossError(
-                f"{place.uri}: the archive of stream {stream!r} starts at sequence {archive.first},"
+                f"{place}: the archive of stream {stream!r} starts at sequence {archive.first},"
                 f" {at} was asked for; failOnDataLoss=false reads on behind the loss"
             )
         try:
@@ -111,7 +111,7 @@ def read_files(
             renewed = manifest.require(place, stream)
             if renewed.number == archive.number or attempt == RETRIES - 1:
                 raise ArchiveError(
-                    f"{place.uri}: the manifest of stream {stream!r} names a file that is not"
+                    f"{place}: the manifest of stream {stream!r} names a file that is not"
                     f" there: {error}"
                 ) from None
             archive = renewed
@@ -131,7 +131,7 @@ def read_file(
                 if len(batch):
                     yield batch
         except (pa.ArrowException, OSError) as error:
-            raise ArchiveError(f"{place.uri}/{file.name}: {error}") from None
+            raise ArchiveError(f"{place}/{file.name}: {error}") from None
 
 
 def _row_groups(parquet: pq.ParquetFile, first: int, last: int) -> list[int]:

@@ -167,7 +167,7 @@ class _Run:
         stop: threading.Event,
         progress: Progress | None,
     ) -> None:
-        self.result = ArchiveResult(name, place.uri)
+        self.result = ArchiveResult(name, str(place))
         self._options = options
         self._place = place
         self._name = name
@@ -323,7 +323,7 @@ class _Run:
         entry = layout.entry_name(self._name, before.number + 1)
         if self._place.size(entry) is not None:
             raise ArchiveError(
-                f"{self._place.uri}/{entry} is there already: another writer is at work on this"
+                f"{self._place}/{entry} is there already: another writer is at work on this"
                 " archive; start again when it is done"
             )
         publish_drafts(self._place, self._name, self._id, files)

@@ -74,7 +74,7 @@ class Task(msgspec.Struct, frozen=True):
         for file in group:
             wrong = reader.check_file(place, file)
             if wrong:
-                raise ArchiveError(f"{place.uri}/{file.name} {wrong}; nothing was changed")
+                raise ArchiveError(f"{place}/{file.name} {wrong}; nothing was changed")
         columns = READ.arrow_schema().names
         rows = itertools.chain.from_iterable(
             reader.read_file(place, file, columns, file.first, file.last) for file in group
@@ -83,9 +83,7 @@ class Task(msgspec.Struct, frozen=True):
         first, last = group[0].first, group[-1].last
         made = write_range(place, self.stream, self.run, first, last, whole, rows)
         if len(made) != 1 or made[0].rows != sum(file.rows for file in group):
-            raise ArchiveError(
-                f"{place.uri}: merging {first} to {last} lost rows; nothing was changed"
-            )
+            raise ArchiveError(f"{place}: merging {first} to {last} lost rows; nothing was changed")
         return group, made[0]
 
 
@@ -125,7 +123,7 @@ def compact(
     place = Place(root)
     name = options.stream
     manifest.require(place, name)
-    result = CompactResult(name, place.uri)
+    result = CompactResult(name, str(place))
     run = uuid.uuid4().hex
     with manifest.writing(place, name):
         archive = manifest.require(place, name)

@@ -46,7 +46,7 @@ def expire(root: str, stream: str, before: str) -> ExpireResult:
             remove_left(place, archive)
     return ExpireResult(
         stream,
-        place.uri,
+        str(place),
         len(gone),
         sum(file.rows for file in gone),
         sum(file.size for file in gone),

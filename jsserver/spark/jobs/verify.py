@@ -256,7 +256,7 @@ def verify(
         _gather(chosen.map(task, parts), total, progress)
     return VerifyResult(
         archive.stream,
-        place.uri,
+        str(place),
         archive.first,
         archive.last,
         total,
