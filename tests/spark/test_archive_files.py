@@ -2,6 +2,8 @@
 
 import itertools
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from jsserver.spark.archive.writer import Limits, publish_drafts, write_range
 from jsserver.spark.errors import DataLossError, NatsError, OptionError
 from jsserver.spark.options import RowOptions
 from jsserver.spark.schema import table_of
-from tests.spark.jobs_world import DAY_NS, NOON, Row, add, batches, new_archive
+from tests.spark.jobs_world import DAY_NS, NOON, ROOT, Row, add, batches, new_archive
 
 HEADER = b"NATS/1.0\r\nA: 1\r\nB: x\r\nB: y\r\n\r\n"
 
@@ -296,6 +298,24 @@ def test_every_so_often_an_entry_names_all_files(
     Path(place.path(layout.entry_name("S", 43))).unlink()
     with pytest.raises(ArchiveError, match=r"00000043\.json is missing"):
         manifest.load(place, "S")
+
+
+LOAD_ANEW = """
+import importlib, sys
+from jsserver.spark.archive import layout, manifest
+sys.setswitchinterval(1e-6)
+for _ in range(100):
+    importlib.reload(manifest)
+    manifest.load(layout.Place(sys.argv[1]), "S")
+"""
+
+
+def test_entries_are_read_by_threads_that_know_nothing_of_them_yet(place: Place) -> None:
+    archive = new_archive(place)
+    for _ in range(20):
+        archive = add(place, archive, some_rows(1, archive.last + 1), archive.last + 1)
+    command = [sys.executable, "-c", LOAD_ANEW, place.uri]
+    assert subprocess.run(command, cwd=ROOT, timeout=60).returncode == 0
 
 
 def test_a_broken_manifest_is_told_apart(place: Place) -> None:

@@ -77,6 +77,10 @@ class Entry(msgspec.Struct, frozen=True):
     """The stream's configuration as the server gave it."""
 
 
+# Made here and not at its first use: threads that do that together crash (msgspec 0.22).
+_ENTRY = msgspec.json.Decoder(Entry)
+
+
 class Archive(msgspec.Struct, frozen=True):
     """One stream's archive at one moment: what its manifest adds up to."""
 
@@ -193,7 +197,7 @@ def _from_the_newest(place: Place, stream: str, numbers: Sequence[int]) -> Itera
 def _read(place: Place, stream: str, number: int) -> Entry:
     name = layout.entry_name(stream, number)
     try:
-        entry = msgspec.json.decode(place.read(name), type=Entry)
+        entry = _ENTRY.decode(place.read(name))
         parse_rfc3339(entry.created)
     except (msgspec.DecodeError, ValueError) as error:
         raise ArchiveError(f"{place}/{name} is no manifest entry: {error}") from None
