@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import time
@@ -159,9 +160,10 @@ def everything(server: Server, stream: str) -> list[Msg]:
     return out
 
 
-def job(name: str, *words: str) -> subprocess.Popen[str]:
-    """A job's process, as a user starts it."""
+def job(name: str, *words: str, file_limit: int = resource.RLIM_INFINITY) -> subprocess.Popen[str]:
+    """A job's process, as a user starts it; `file_limit`: bytes that no file may exceed."""
     command = [sys.executable, "-m", "jsserver.cli", "spark", name, *words]
+    limits = (file_limit, file_limit)
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -169,6 +171,7 @@ def job(name: str, *words: str) -> subprocess.Popen[str]:
         text=True,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits),
     )
 
 

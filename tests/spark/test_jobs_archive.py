@@ -256,3 +256,21 @@ def test_workers_do_not_outlive_a_killed_archiver(js_server: Server, tmp_path: P
     process.communicate()
     workers = [Path(f"/proc/{child}") for child in children]
     wait_until(lambda: not any(path.exists() for path in workers), "no worker is left", WAIT_S)
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_disk_that_takes_no_more_is_one_line(
+    js_server: Server, tmp_path: Path, processes: str
+) -> None:
+    stream = f"DISK{processes}"
+    create(js_server, stream)
+    publish(js_server, stream, some_messages(4000, stream))
+    words = (str(tmp_path), "--stream", stream, "--servers", js_server.url, "--flush-rows", "2000")
+    full = job("archive", *words, "--processes", processes, file_limit=20_000)
+    code, out, err = done(full)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"{tmp_path}/stream={stream}: ") and "File too large" in err
+    assert err.count("\n") == 1
+    code, _, err = done(job("archive", *words))
+    assert (code, err) == (0, "")
+    assert [seq for seq, _ in rows_of(tmp_path, stream)] == list(range(1, 4001))

@@ -4,10 +4,12 @@
 <root>/stream=ORDERS/_manifest/<number, 8 digits>.json
 """
 
+import contextlib
 import datetime
 import os
 import re
 import urllib.parse
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +26,10 @@ PATIENCE_SECONDS = 30
 
 _ENTRY = re.compile(r"(\d{8,})\.json")
 _NAME = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]+")
+
+
+class Absent(NatsError):
+    """There is no such file."""
 
 
 class Place:
@@ -46,14 +52,25 @@ class Place:
     def path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
+    @contextlib.contextmanager
+    def named(self, name: str = "") -> Iterator[None]:
+        """Turns what a file system says into one line with the place in it. NatsError, Absent."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            what = f"{self}/{name}" if name else str(self)
+            reason = str(error).partition("\n")[0]
+            kind = Absent if isinstance(error, FileNotFoundError) else NatsError
+            raise kind(f"{what}: {reason}") from None
+
     def make_folder(self, name: str) -> None:
-        with _named(self, name):
+        with self.named(name):
             self._files.create_dir(self.path(name), recursive=True)
 
     def names(self, folder: str, *, deep: bool = False) -> list[str]:
         """The files below a folder, relative to this place, in order; none without it."""
         chosen = pyarrow.fs.FileSelector(self.path(folder), allow_not_found=True, recursive=deep)
-        with _named(self, folder):
+        with self.named(folder):
             found = self._files.get_file_info(chosen)
         cut = len(self._root) + 1
         kind = pyarrow.fs.FileType.File
@@ -62,20 +79,20 @@ class Place:
     def folders(self) -> list[str]:
         """The folders in this place."""
         chosen = pyarrow.fs.FileSelector(self._root, allow_not_found=True)
-        with _named(self, ""):
+        with self.named():
             found = self._files.get_file_info(chosen)
         kind = pyarrow.fs.FileType.Directory
         return sorted(info.base_name for info in found if info.type == kind)
 
     def size(self, name: str) -> int | None:
         """Bytes of a file; None where there is none."""
-        with _named(self, name):
+        with self.named(name):
             info = self._files.get_file_info(self.path(name))
         return int(info.size) if info.type == pyarrow.fs.FileType.File else None
 
     def age(self, name: str) -> float:
         """Seconds since a file was written; 0 where nobody knows."""
-        with _named(self, name):
+        with self.named(name):
             info = self._files.get_file_info(self.path(name))
         if info.mtime is None:
             return 0.0
@@ -83,36 +100,36 @@ class Place:
         return float((now - info.mtime).total_seconds())
 
     def read(self, name: str) -> bytes:
-        """A small file whole. FileNotFoundError."""
-        with _named(self, name), self._files.open_input_stream(self.path(name)) as file:
+        """A small file whole. Absent."""
+        with self.named(name), self._files.open_input_stream(self.path(name)) as file:
             return bytes(file.read())
 
     def open(self, name: str) -> pa.NativeFile:
-        """A file at random positions. FileNotFoundError."""
-        with _named(self, name):
+        """A file at random positions. Absent."""
+        with self.named(name):
             return self._files.open_input_file(self.path(name))
 
     def create(self, name: str) -> pa.NativeFile:
         """A file to be written from its beginning; its folder must be there."""
-        with _named(self, name):
+        with self.named(name):
             return self._files.open_output_stream(self.path(name))
 
     def move(self, name: str, to: str) -> None:
         """Gives a file its name, in place of one that has it."""
-        with _named(self, name):
+        with self.named(name):
             if not self.local:  # not every store replaces
                 self.remove(to)
             self._files.move(self.path(name), self.path(to))
 
     def remove(self, name: str) -> None:
         """Removes a file, if it is there."""
-        with _named(self, name):
+        with self.named(name):
             if self._files.get_file_info(self.path(name)).type == pyarrow.fs.FileType.File:
                 self._files.delete_file(self.path(name))
 
     def remove_folder(self, name: str) -> None:
         """Removes a folder and what is in it, if it is there."""
-        with _named(self, name):
+        with self.named(name):
             kind = self._files.get_file_info(self.path(name)).type
             if kind == pyarrow.fs.FileType.Directory:
                 self._files.delete_dir(self.path(name))
@@ -121,12 +138,13 @@ class Place:
         """Makes a file and its name durable, where that is ours to do: on a local disk."""
         if not self.local:
             return
-        for path in (self.path(name), os.path.dirname(self.path(name))):
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with self.named(name):
+            for path in (self.path(name), os.path.dirname(self.path(name))):
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
 
 
 def _file_system(uri: str) -> tuple[pyarrow.fs.FileSystem, str]:
@@ -157,23 +175,6 @@ def _patient(uri: str) -> str:
         return uri
     query = "&".join(filter(None, (parts.query, f"retry_limit_seconds={PATIENCE_SECONDS}")))
     return parts._replace(query=query).geturl()
-
-
-class _named:
-    """Turns what a file system says into a line with the place in it."""
-
-    def __init__(self, place: Place, name: str) -> None:
-        self._what = f"{place}/{name}" if name else str(place)
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, FileNotFoundError | NatsError):
-            return
-        if isinstance(error, OSError | pa.ArrowException):
-            reason = str(error).partition("\n")[0]
-            raise NatsError(f"{self._what}: {reason}") from None
 
 
 def check_name(stream: str) -> str:

@@ -259,24 +259,32 @@ def _create(place: Place, name: str, body: bytes) -> bool:
     two writers that commit within the same moment are not told apart.
     """
     if place.local:
-        draft = f"{place.path(name)}.{os.getpid()}"
-        descriptor = os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o644)
-        with os.fdopen(descriptor, "wb") as file:
+        with place.named(name):
+            made = _create_local(place.path(name), body)
+        if made:
+            place.sync(name)
+        return made
+    if place.size(name) is not None:
+        return False
+    with place.named(name), place.create(name) as remote:
+        remote.write(body)
+    return True
+
+
+def _create_local(path: str, body: bytes) -> bool:
+    """False when there is such a file. OSError."""
+    draft = f"{path}.{os.getpid()}"
+    try:
+        with open(draft, "wb") as file:
             file.write(body)
             file.flush()
             os.fsync(file.fileno())
-        try:
-            os.link(draft, place.path(name))
-        except FileExistsError:
-            return False
-        finally:
-            os.unlink(draft)
-        place.sync(name)
-        return True
-    if place.size(name) is not None:
+        os.link(draft, path)
+    except FileExistsError:
         return False
-    with place.create(name) as remote:
-        remote.write(body)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)
     return True
 
 
@@ -292,16 +300,23 @@ def writing(place: Place, stream: str) -> Iterator[None]:
     if not place.local:
         yield
         return
-    path = place.path(f"{layout.manifest_of(stream)}/lock")
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+    name = f"{layout.manifest_of(stream)}/lock"
+    with contextlib.ExitStack() as opened:
+        with place.named(name):
+            file = opened.enter_context(open(place.path(name), "ab"))
+            mine = _locked(file.fileno())
+        if not mine:
             raise ArchiveError(
                 f"{place}: another process is writing the archive of stream {stream!r};"
                 " start again when it is done"
-            ) from None
+            )
         yield
-    finally:
-        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    """False when another process holds the lock. OSError."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

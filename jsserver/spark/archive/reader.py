@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from jsserver.cext.columns import Archived
 from jsserver.spark.archive import manifest
-from jsserver.spark.archive.layout import Place
+from jsserver.spark.archive.layout import Absent, Place
 from jsserver.spark.archive.manifest import Archive, ArchiveError, FileEntry
 from jsserver.spark.batches import Batches
 from jsserver.spark.errors import DataLossError, NatsError
@@ -107,7 +107,7 @@ def read_files(
                     at = batch.column("seq")[len(batch) - 1].as_py() + 1
                 at = max(at, file.last + 1)
             return
-        except FileNotFoundError as error:
+        except Absent as error:
             renewed = manifest.require(place, stream)
             if renewed.number == archive.number or attempt == RETRIES - 1:
                 raise ArchiveError(
@@ -120,7 +120,7 @@ def read_files(
 def read_file(
     place: Place, file: FileEntry, columns: Sequence[str], first: int, last: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one file from first to last; batches are never empty. FileNotFoundError."""
+    """The rows of one file from first to last; batches are never empty. Absent."""
     rows = max(1, min(BATCH_ROWS, BATCH_BYTES * file.rows // max(file.bytes, 1)))
     with place.open(file.name) as opened:
         try:
@@ -228,7 +228,7 @@ def check_file(place: Place, file: FileEntry) -> str:
             while data := opened.read(HASH_BYTES):
                 found.update(data)
                 size += len(data)
-    except FileNotFoundError:
+    except Absent:
         return "is not there"
     except (OSError, NatsError) as error:
         return f"cannot be read: {error}"

@@ -1,5 +1,6 @@
 """Writes a range of a stream's rows as Parquet files, rolled by rows, bytes and days."""
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -198,7 +199,8 @@ class _File:
 
     def drop(self) -> None:
         """Leaves an unfinished file behind, closed."""
-        self._sink.close()
+        with contextlib.suppress(OSError, pa.ArrowException):  # it may be why it is dropped
+            self._sink.close()
 
 
 class RangeWriter:
@@ -278,10 +280,12 @@ def write_range(
     writer = RangeWriter(place, stream, run, first, last, limits)
     try:
         for batch in batches:
-            writer.add(batch)
+            with place.named(layout.folder_of(stream)):
+                writer.add(batch)
             if told is not None:
                 told(len(batch))
-        return writer.finish()
+        with place.named(layout.folder_of(stream)):
+            return writer.finish()
     except BaseException:
         writer.drop()
         raise
