@@ -113,7 +113,10 @@ def workers() -> list[int]:
     found = [0]
     for pid in process_tree(os.getpid()):
         with contextlib.suppress(OSError):
-            if b"pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0java")[0]:
+            process = Path(f"/proc/{pid}")
+            # A JVM that has just forked, to start Python, has the JVM's memory and any name.
+            python = os.readlink(process / "exe").rpartition("/")[2].startswith("python")
+            if python and b"pyspark" in (process / "cmdline").read_bytes():
                 found.append(pid)
     return found
 
@@ -123,7 +126,7 @@ def resident(pid: int) -> int:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return 0
-    if "Name:\tjava" in text or "VmHWM:" not in text:
+    if "VmHWM:" not in text:
         return 0
     return int(text.split("VmHWM:")[1].split()[0]) << 10
 
