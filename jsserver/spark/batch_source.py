@@ -42,17 +42,19 @@ class BatchReader(DataSourceReader):
         options = self._options
         js = JetStream(options, "jsserver-spark-plan")
         try:
-            infos = streams_of(js, options)
-            firsts = first_sequences(js, options, infos, EARLIEST)
-            ends = end_sequences(js, options, infos)
-            spans = [
-                self._span(js, info, firsts[info.name], ends[info.name])
-                for info in infos
-                if self._narrowed.takes(info.name)
-            ]
+            names, infos = self._streams(js)
+            firsts = first_sequences(js, options, names, infos, EARLIEST)
+            ends = end_sequences(js, options, names, infos)
+            spans = [self._span(js, info, firsts[info.name], ends[info.name]) for info in infos]
         finally:
             js.close()
         return list(splits_of(spans, options.split_bytes, options.min_partitions))
+
+    def _streams(self, js: JetStream) -> tuple[list[str], list[StreamInfo]]:
+        """The names of the streams that the options name, and those that filters leave."""
+        named = streams_of(js, self._options)
+        taken = [info for info in named if self._narrowed.takes(info.name)]
+        return [info.name for info in named], taken
 
     def _span(self, js: JetStream, info: StreamInfo, first: int, end: int) -> Span:
         narrowed = self._narrowed

@@ -22,7 +22,7 @@ from jsserver.spark.archive.reader import (
 from jsserver.spark.batch_source import BatchReader, FilteringReader, seq_bytes
 from jsserver.spark.errors import DataLossError
 from jsserver.spark.jetstream import JetStream, StreamInfo
-from jsserver.spark.offsets import end_sequences, first_sequences, sequence_at, streams_of
+from jsserver.spark.offsets import end_sequences, first_sequences, sequence_at
 from jsserver.spark.positions import EARLIEST
 from jsserver.spark.splits import Span, splits_of
 
@@ -43,17 +43,15 @@ class HotColdReader(BatchReader):
         place = Place(options.archive_path)
         js = JetStream(options, "jsserver-spark-plan")
         try:
-            live = streams_of(js, options)
+            names, live = self._streams(js)
             archives = {info.name: _archive_of(place, info) for info in live}
             infos = [_joined(info, archives[info.name]) for info in live]
             times = _Times(place, archives, live)
-            firsts = first_sequences(js, options, infos, EARLIEST, times.sequence_at)
-            ends = end_sequences(js, options, infos, times.sequence_at)
+            firsts = first_sequences(js, options, names, infos, EARLIEST, times.sequence_at)
+            ends = end_sequences(js, options, names, infos, times.sequence_at)
             cold: list[InputPartition] = []
             hot = []
             for info in live:
-                if not self._narrowed.takes(info.name):
-                    continue
                 archive = archives[info.name]
                 first = max(firsts[info.name], self._narrowed.first)
                 last = min(ends[info.name] - 1, self._narrowed.last)

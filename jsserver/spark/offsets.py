@@ -68,17 +68,19 @@ def check_names(options: SourceOptions) -> None:
 def first_sequences(
     js: JetStream,
     options: SourceOptions,
+    names: Sequence[str],
     infos: Sequence[StreamInfo],
     default: int,
     at: SequenceAt | None = None,
 ) -> dict[str, int]:
-    """The first sequence to read of each stream; it may be the one behind the last.
+    """The first sequence to read of each of `infos`; it may be the one behind the last.
 
+    `names`: the streams that the options have bounds for, whether they are read or not.
     `default`: EARLIEST in batch reads, which cannot start at the latest, LATEST in streaming ones.
     `at` finds a time's sequence (default: sequence_at).
     """
     times = _times(
-        infos,
+        names,
         "startingTimestamp",
         options.starting_timestamp,
         "startingOffsetsByTimestamp",
@@ -94,7 +96,6 @@ def first_sequences(
             info.name: _first_at(options, info, times[info.name], found(js, info, times[info.name]))
             for info in infos
         }
-    names = [info.name for info in infos]
     asked = dict.fromkeys(names, default)
     if options.starting_offsets:
         refused = LATEST if default == EARLIEST else None
@@ -108,12 +109,13 @@ def first_sequences(
 def end_sequences(
     js: JetStream,
     options: SourceOptions,
+    names: Sequence[str],
     infos: Sequence[StreamInfo],
     at: SequenceAt | None = None,
 ) -> dict[str, int]:
-    """The sequence behind the last to read of each stream."""
+    """The sequence behind the last to read of each of `infos`; `names` as above."""
     times = _times(
-        infos,
+        names,
         "endingTimestamp",
         options.ending_timestamp,
         "endingOffsetsByTimestamp",
@@ -127,7 +129,6 @@ def end_sequences(
         found = {info.name: (at or sequence_at)(js, info, times[info.name]) for info in infos}
         return {info.name: found[info.name] or info.state.last_seq + 1 for info in infos}
     text = options.ending_offsets or "latest"
-    names = [info.name for info in infos]
     asked = positions.sequences(names, "endingOffsets", text, EARLIEST)
     return {
         info.name: _resolved(info, asked[info.name], options, "endingOffsets") for info in infos
@@ -164,12 +165,11 @@ def _resolved(info: StreamInfo, asked: int, options: SourceOptions, option: str)
 
 
 def _times(
-    infos: Sequence[StreamInfo], one: str, moment: str, each: str, moments: str
+    names: Sequence[str], one: str, moment: str, each: str, moments: str
 ) -> dict[str, int] | None:
     """Nanoseconds since 1970 for each stream, where one of the two options is given."""
     if moment and moments:
         raise OptionError(f"options {one!r} and {each!r} exclude each other")
-    names = [info.name for info in infos]
     if moment:
         return dict.fromkeys(names, positions.nanos_at(moment, one))
     return positions.times(names, each, moments) if moments else None

@@ -54,7 +54,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query starts: the same at each call."""
         if self._initial is None:
             infos = self._states.now()
-            firsts = first_sequences(self._states.js(), self._options, infos, LATEST)
+            names = [info.name for info in infos]
+            firsts = first_sequences(self._states.js(), self._options, names, infos, LATEST)
             self._initial = Offset(
                 {info.name: Place(info.created, firsts[info.name] - 1) for info in infos}
             ).write()
