@@ -16,6 +16,7 @@ from jsserver.spark.jobs.verify import VerifyOptions, verify
 from jsserver.spark.source import NatsSource
 from tests.servers import Server
 from tests.spark.jobs_world import api, create, done, everything, job, publish, some_messages
+from tests.waiting import wait_until
 
 SECRET = "a-secret-key"
 
@@ -92,8 +93,8 @@ def test_a_killed_archiver_goes_on(store: Store, js_server: Server) -> None:
     process = job("archive", *words, "--flush-rows", "100", "--processes", "1")
     try:
         place = Place(root)
-        while len(place.names("stream=CUT/_manifest")) < 3:
-            assert process.poll() is None
+        wait_until(lambda: len(place.names("stream=CUT/_manifest")) >= 3, "three commits")
+        assert process.poll() is None
     finally:
         process.kill()
         process.communicate()
@@ -127,6 +128,9 @@ def test_errors_show_no_secret(store: Store) -> None:
     with pytest.raises(OptionError, match=r"root 's4://lake/x' cannot be used") as refused:
         Place(store.uri("x").replace("s3:", "s4:"))
     assert SECRET not in str(refused.value)
+    with pytest.raises(OptionError, match=r"root 's3://lake/x' cannot be used") as unquoted:
+        Place(store.uri("x").replace(SECRET, f"half/{SECRET}"))
+    assert SECRET not in str(unquoted.value)
 
 
 def test_a_google_store_that_is_away_is_an_error_soon(monkeypatch: pytest.MonkeyPatch) -> None:

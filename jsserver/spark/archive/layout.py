@@ -24,6 +24,7 @@ TEMPORARY = "_temporary"
 PATIENCE_SECONDS = 30
 """For how long Google's client tries again by itself; it would for a quarter of an hour."""
 
+_USER = re.compile(r"^(?:[^/]*@|[^@]*:.*@)")
 _ENTRY = re.compile(r"(\d{8,})\.json")
 _NAME = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]+")
 
@@ -165,8 +166,8 @@ def _shown(uri: str) -> str:
     scheme, found, rest = uri.partition("://")
     if not found:
         return uri
-    host, slash, path = rest.partition("?")[0].partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    # A key that somebody did not quote may hold a slash, and is the reason of an error then.
+    return f"{scheme}://{_USER.sub('', rest.partition('?')[0])}"
 
 
 def _patient(uri: str) -> str:
