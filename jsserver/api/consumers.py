@@ -7,8 +7,14 @@ import re
 
 import msgspec
 
+from jsserver.cext.bytes import (
+    subject_covers,
+    subject_is_literal,
+    subject_is_valid,
+    subjects_overlap,
+)
+
 from .. import goformat
-from ..cext.bytes import subject_covers, subject_is_literal, subject_is_valid, subjects_overlap
 from . import backend, errcodes
 from .account import AccountLimits, ServerSettings
 from .errors import ApiError

@@ -2,8 +2,9 @@
 
 import msgspec
 
+from jsserver.cext.bytes import subjects_overlap
+
 from .. import goformat
-from ..cext.bytes import subjects_overlap
 from . import errcodes, streams, unsupported
 from .call import Call, dynamic_metadata, page
 from .registry import Shared, Stream
