@@ -147,7 +147,7 @@ def test_killed_launcher_takes_the_server_along(one_file: Bundle) -> None:
     one_file.server.start()
     child = one_file.child()
     os.kill(one_file.server.pid, signal.SIGKILL)
-    wait_until(lambda: is_dead(child), "the server follows its launcher")
+    wait_until(lambda: is_dead(child), "the server follows its launcher", 10)
 
 
 def test_killed_server_takes_the_launcher_along(one_file: Bundle) -> None:
@@ -169,7 +169,7 @@ def test_what_a_killed_one_extracted_is_removed_by_the_next(one_file: Bundle) ->
     foreign.mkdir()
     try:
         other.server.start()
-        wait_until(lambda: not left.exists(), "the folder of the killed one is removed")
+        wait_until(lambda: not left.exists(), "the folder of the killed one is removed", 10)
         assert foreign.exists()
         # A third one leaves the folder of a running one alone.
         one_file.server.start()

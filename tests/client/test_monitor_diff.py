@@ -138,7 +138,7 @@ def build_streams(app: RawApp) -> None:
 
 def wait_for_closed(server: Server, base: str) -> None:
     closed = f"{base}/connz?state=closed"
-    wait_until(lambda: page(server, closed)["total"] == 1, "the closed connection shows")
+    wait_until(lambda: page(server, closed)["total"] == 1, "the closed connection shows", 10)
 
 
 def talking(servers: Servers, **options: Any) -> Iterator[Pair]:

@@ -6,7 +6,6 @@ import random
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from jsserver.spark.fetch import fetch
 from jsserver.spark.jetstream import JetStream, StreamInfo
 from jsserver.spark.options import ConnectionOptions, RowOptions, SourceOptions
 from tests.servers import Server
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 DAY_NS = 86_400_000_000_000
@@ -141,10 +141,9 @@ def publish(server: Server, stream: str, messages: Sequence[Msg]) -> None:
                 out.clear()
         one.connection.send(out)
         one.connection.flush()
-        end = time.monotonic() + 30
-        while one.stream_info(stream).state.last_seq < before + len(messages):
-            assert time.monotonic() < end, "the messages were not stored"
-            time.sleep(0.01)
+        last = before + len(messages)
+        state = one.stream_info
+        wait_until(lambda: state(stream).state.last_seq >= last, "the messages are stored", 30)
     finally:
         one.close()
 
@@ -160,10 +159,14 @@ def everything(server: Server, stream: str) -> list[Msg]:
     return out
 
 
-def job(name: str, *words: str, file_limit: int = resource.RLIM_INFINITY) -> subprocess.Popen[str]:
+def job(name: str, *words: str, file_limit: int | None = None) -> subprocess.Popen[str]:
     """A job's process, as a user starts it; `file_limit`: bytes that no file may exceed."""
     command = [sys.executable, "-m", "jsserver.cli", "spark", name, *words]
-    limits = (file_limit, file_limit)
+
+    def limit() -> None:
+        if file_limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -171,7 +174,7 @@ def job(name: str, *words: str, file_limit: int = resource.RLIM_INFINITY) -> sub
         text=True,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits),
+        preexec_fn=limit,
     )
 
 
