@@ -186,8 +186,9 @@ cdef int64_t ts_of(Block* b, uint32_t i) noexcept nogil:
     return <int64_t> st_get64(p + b.off[i] - 1 + 12) if p != NULL else 0
 
 
-cdef int entomb(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
-    """Removes a message so that it stays removed after a restart."""
+cdef int entomb(Store* s, Block* b, uint32_t i, int reason, Op* after) noexcept nogil:
+    """Removes a message so that it stays removed after a restart; `after` is done when the tombstone is on disk, and
+    before the removal counts as durable. It stays the caller's where the result is an error."""
     cdef uint64_t seq = seq_at(b, i)
     cdef int r
     if s.storage == STORE_FILE:
@@ -196,6 +197,10 @@ cdef int entomb(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
             return r
         stage_bare(s, seq | TOMB, ts_of(b, i))
     take_out(s, b, i, reason)
+    if after != NULL:
+        pthread_mutex_lock(&s.com.q)
+        ops_add(s, after)       # before the ticket counts: no round can take that one without this
+        pthread_mutex_unlock(&s.com.q)
     publish(s)
     return ST_OK
 
@@ -206,6 +211,7 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil:
     cdef uint64_t at
     cdef uint32_t size
     cdef uint8_t* p
+    cdef Op* op = NULL
     cdef int r
     if s.stopped:
         return ST_CLOSED
@@ -216,13 +222,16 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil:
     at = b.off[i] - 1
     p = <uint8_t*> block_data(b) if erase else NULL
     size = st_get32(p + at) & 0x7fffffff if p != NULL else 0
-    r = entomb(s, b, <uint32_t> i, RM_DELETE)
+    if size and s.storage == STORE_FILE and not b.damaged:
+        op = op_new(OP_ERASE, b, at, size, seq)
+        if op == NULL:
+            return ST_NO_MEMORY
+    r = entomb(s, b, <uint32_t> i, RM_DELETE, op)
     if r < 0:
+        free(op)
         return r
-    if erase and s.storage == STORE_MEMORY:
+    if size and s.storage == STORE_MEMORY:
         memset(p + at + HEAD, 0, size - HEAD)
-    elif erase and size and not b.damaged:
-        op_push(s, OP_ERASE, b, at, size, seq)
     if s.empties != NULL or s.msgs == 0:
         reap(s)
     return ST_OK
@@ -375,7 +384,7 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
         if matches_all(filter) and b.last < seq and gone + b.live <= limit and b.sealed:
             gone += block_clear(s, b)       # whole blocks go without tombstones
         else:
-            r = entomb(s, b, <uint32_t> slot_of(b, at), RM_PURGE)
+            r = entomb(s, b, <uint32_t> slot_of(b, at), RM_PURGE, NULL)
             if r < 0:
                 break
             gone += 1

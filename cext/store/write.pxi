@@ -28,15 +28,21 @@ cdef inline void publish(Store* s) noexcept nogil:
         commit_wanted(s)
 
 
-cdef int op_push(Store* s, OpKind kind, Block* b, uint64_t off, uint64_t size, uint64_t seq) noexcept nogil:
+cdef Op* op_new(OpKind kind, Block* b, uint64_t off, uint64_t size, uint64_t seq) noexcept nogil:
     cdef Op* op = <Op*> calloc(1, sizeof(Op))
+    if op != NULL:
+        op.kind = kind
+        op.block = b
+        op.off = off
+        op.size = size
+        op.seq = seq
+    return op
+
+
+cdef int op_push(Store* s, OpKind kind, Block* b, uint64_t off, uint64_t size, uint64_t seq) noexcept nogil:
+    cdef Op* op = op_new(kind, b, off, size, seq)
     if op == NULL:
         return ST_NO_MEMORY
-    op.kind = kind
-    op.block = b
-    op.off = off
-    op.size = size
-    op.seq = seq
     op_queue(s, op)
     return ST_OK
 

@@ -121,6 +121,23 @@ def test_delete_leaves_a_tombstone_and_noise(directory):
     assert 2 | 1 << 63 in raw and 2 | 1 << 62 in raw
 
 
+def test_what_is_durably_deleted_is_erased(directory):
+    """The commit thread runs beside the deletes, and on one processor often in the middle of one."""
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})
+    try:
+        s = PyStore(directory)
+        for seq in range(1, 1501):
+            s.append("secret", b"payload-%d;" % seq)
+            s.wait_durable()
+            s.remove(seq, erase=True)
+            s.wait_durable()
+            assert b"payload-%d;" % seq not in block(directory).read_bytes()
+        s.close()
+    finally:
+        os.sched_setaffinity(0, processors)
+
+
 def test_errors_are_clear(directory, tmp_path):
     s = PyStore(directory)
     with pytest.raises(KeyError):
