@@ -122,7 +122,7 @@ def test_delete_leaves_a_tombstone_and_noise(directory):
 
 
 def test_what_is_durably_deleted_is_erased(directory):
-    """The commit thread runs beside the deletes, and on one processor often in the middle of one."""
+    """The commit thread runs beside the deletes; on one processor it often starts within one."""
     processors = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(processors)})
     try:
