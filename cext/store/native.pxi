@@ -1,6 +1,6 @@
 # What Cython has no word for: atomics, mappings, prefetches and the loops that the compiler should vectorise.
 
-from libc.errno cimport EEXIST, EINVAL, EIO, ENOENT, ENOSPC, errno
+from libc.errno cimport EEXIST, EINVAL, EIO, ENOENT, ENOMEM, ENOSPC, errno
 from libc.stdint cimport INT64_MAX, UINT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc

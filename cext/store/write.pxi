@@ -39,12 +39,14 @@ cdef Op* op_new(OpKind kind, Block* b, uint64_t off, uint64_t size, uint64_t seq
     return op
 
 
-cdef int op_push(Store* s, OpKind kind, Block* b, uint64_t off, uint64_t size, uint64_t seq) noexcept nogil:
+cdef void op_push(Store* s, OpKind kind, Block* b, uint64_t off, uint64_t size, uint64_t seq) noexcept nogil:
+    """What follows from a change that was made: where it cannot be noted the files no longer follow, and the store
+    takes nothing more."""
     cdef Op* op = op_new(kind, b, off, size, seq)
     if op == NULL:
-        return ST_NO_MEMORY
-    op_queue(s, op)
-    return ST_OK
+        s.io_errno = ENOMEM
+    else:
+        op_queue(s, op)
 
 
 cdef inline void ops_add(Store* s, Op* op) noexcept nogil:
