@@ -127,10 +127,11 @@ cdef void window_sent(Window* w, uint64_t size, int64_t now) noexcept nogil:
 
 
 cdef uint64_t window_again(Window* w, int state, int64_t before) noexcept nogil:
-    """Rows of that state that were sent by then are to be sent again; how many."""
+    """Rows of that state that were sent by then are to be sent again; how many. They may stand behind `unsent` too,
+    which has gone back to the first row when others were to be sent again."""
     cdef uint64_t n, found = 0
     cdef AckSlot* slot
-    for n in range(w.base, w.unsent):
+    for n in range(w.base, w.next):
         slot = slot_of(w, n)
         if slot.state == state and slot.sent_at <= before:
             slot.state = SLOT_NEW
