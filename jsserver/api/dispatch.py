@@ -245,6 +245,8 @@ class Dispatcher:
         self._infos: deque[Request] = deque()
         self._running = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
+        self._closed = False
 
     # ---- accounts --------------------------------------------------------------------------------
 
@@ -261,21 +263,29 @@ class Dispatcher:
         self.shared.engine.set_account_limits(name, limits.max_memory, limits.max_storage)
 
     async def close(self) -> None:
-        """Finishes the requests in progress, then stops all streams."""
-        self._requests.clear()
-        self._infos.clear()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        """Finishes the requests in progress, then stops all streams.
+
+        Other requests are refused meanwhile: streams that are not served any more still exist, and
+        a client that heard otherwise might make them anew.
+        """
+        self._closing = True
+        await self._finish()
         for account in self.accounts.values():
             await account.close()
+        self._closed = True
+        await self._finish()
         await self.shared.close()
+
+    async def _finish(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     # ---- requests --------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> None:
         """Takes a request; its answer is published. At most WORKERS are in progress."""
         found = self._route(request)
-        if found is None:
+        if found is None or self._closed:
             return
         settings = self.shared.settings
         low = found[0].info
@@ -362,6 +372,8 @@ class Dispatcher:
         self, endpoint: Endpoint, account: Account | None, args: list[str], request: Request
     ) -> Response:
         try:
+            if self._closing:
+                raise errcodes.CLUSTER_NOT_AVAIL()
             if not required_level(request.headers):
                 raise errcodes.REQUIRED_API_LEVEL()
             if account is None:
@@ -386,7 +398,7 @@ class Dispatcher:
                 self.advisories.delivery(event)
             case PauseOver():
                 self._pause_over(event)
-            case ConsumerGone():
+            case ConsumerGone() if not self._closing:  # else after the next start
                 self._start(self._remove_inactive(event))
 
     def _pause_over(self, event: PauseOver) -> None:

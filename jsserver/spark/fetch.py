@@ -15,7 +15,7 @@ from jsserver.spark.errors import NatsError
 from jsserver.spark.fetch_consumer import ConsumerReader
 from jsserver.spark.fetch_direct import DirectReader
 from jsserver.spark.fetch_range import Range
-from jsserver.spark.jetstream import JetStream, may_pass
+from jsserver.spark.jetstream import PATIENCE_SECONDS, JetStream, may_pass
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.schema import Table, table_of
 
@@ -91,7 +91,7 @@ class _Patience:
 
     def __init__(self) -> None:
         self.started = False
-        """The stream was there: from now on a server that is away may come back."""
+        """The stream was there: a server that is away from now on is likely to come back."""
         self.progress()
 
     def progress(self) -> None:
@@ -101,12 +101,13 @@ class _Patience:
     def wait(self, error: Exception) -> None:
         """Raises what no patience helps against, and what lasted too long, as NatsError."""
         passing = isinstance(error, ConnectionFailed | Interrupted) or may_pass(error)
-        if not passing or not self.started:
+        if not passing:
             raise error if isinstance(error, NatsError) else NatsError(str(error)) from None
         now = time.monotonic()
         self._since = self._since or now
-        if now - self._since > RETRY_SECONDS:
-            raise NatsError(f"{error} (tried for {RETRY_SECONDS:g} s)") from None
+        seconds = RETRY_SECONDS if self.started else PATIENCE_SECONDS
+        if now - self._since > seconds:
+            raise NatsError(f"{error} (tried for {seconds:g} s)") from None
         log.warning("%s; trying again", error)
         time.sleep(self._pause)
         self._pause = min(self._pause * 2, PAUSE_SECONDS_MAX)

@@ -1,8 +1,10 @@
 """What survives a restart, clean or by SIGKILL: everything that was acked."""
 
 import asyncio
+import json
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ from nats.js.api import ConsumerConfig, RetentionPolicy, StorageType, StreamConf
 from nats.js.errors import NotFoundError
 
 from tests.client.aio import asynchronous, connected, fill, restart, take
+from tests.client.raw import EOF, RawApp
 from tests.servers import Server, Servers, command_of_peer
+from tests.waiting import wait_until
 
 kinds = pytest.mark.parametrize("kill", [False, True], ids=["terminated", "killed"])
 
@@ -267,3 +271,35 @@ def test_a_second_server_is_kept_off_the_store(servers: Servers, server: Server)
     assert second.process.wait(10) == 1
     assert "store" in second.log().lower()
     assert server.running
+
+
+def test_a_server_that_stops_says_of_no_stream_that_it_is_missing(server: Server) -> None:
+    """Who hears of no stream may make it anew, over the one that comes back."""
+    with RawApp(server.port) as client:
+        for n in range(20):
+            assert "error" not in client.api(f"STREAM.CREATE.S{n}", {"name": f"S{n}"})
+    for _ in range(6):
+        clients = [RawApp(server.port) for _ in range(3)]
+        with ThreadPoolExecutor() as threads:
+            heard = [threads.submit(asked_until_the_end, client) for client in clients]
+            wait_until(lambda last=clients[-1]: last.last_inbox > 1, "the requests have begun")
+            server.restart()
+            for one in heard:
+                assert one.result() <= {None, 10008}
+
+
+def asked_until_the_end(client: RawApp) -> set[int | None]:
+    """The err_codes of what the server answers until it closes the connection; None: no error."""
+    codes = set()
+    with client:
+        while True:
+            inbox = client.inbox()
+            for subject in ("STREAM.INFO.S1", "STREAM.CREATE.S1", "CONSUMER.NAMES.S1"):
+                body = b'{"name":"S1"}' if "CREATE" in subject else b""
+                client.publish(f"$JS.API.{subject}", body, reply=inbox)
+            for _ in range(3):
+                frame = client.frame()
+                if frame.verb == EOF:
+                    return codes
+                if frame.payload:
+                    codes.add(json.loads(frame.payload).get("error", {}).get("err_code"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from jsserver.api.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, P
 from jsserver.api.dispatch import Request
 
 from .api_server import ACCOUNT, ApiServer
+from .fake_backend import FakeEngine
 
 
 @pytest.fixture
@@ -132,6 +134,39 @@ def test_a_queue_that_is_too_long_is_dropped_and_told(tmp_path: Path) -> None:
         api.run(flood())
         ((subject, event),) = heard(api)
         assert subject == "$JS.EVENT.ADVISORY.API.LIMIT_REACHED" and event["dropped"] == 4
+
+
+def test_what_is_asked_while_it_stops_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    """A client that heard of no stream might make it anew."""
+    with ApiServer(tmp_path) as api:
+        api.stream("S")
+        stopped, stop = threading.Event(), api.engine.streams["S"].close
+
+        def slowly(delete: bool) -> None:
+            assert stopped.wait(10)
+            stop(delete)
+
+        api.engine.streams["S"].close = slowly  # type: ignore[method-assign]
+        subjects = [b"STREAM.INFO.S", b"STREAM.CREATE.S", b"STREAM.NAMES", b"STREAM.DELETE.S"]
+
+        async def ask() -> None:
+            closing = asyncio.ensure_future(api.dispatcher.close())
+            while api.account.streams:
+                await asyncio.sleep(0)
+            for subject in subjects:
+                request = Request(ACCOUNT, b"$JS.API." + subject, b"r", b"", b'{"name":"S"}')
+                api.dispatcher.submit(request)
+            while len(api.engine.published) < len(subjects):
+                await asyncio.sleep(0)
+            stopped.set()
+            await closing
+            api.dispatcher.submit(Request(ACCOUNT, b"$JS.API.INFO", b"r"))
+
+        api.run(ask())
+        codes = [answer["error"]["err_code"] for _, answer in heard(api)]
+        assert codes == [10008] * len(subjects)
+    with ApiServer(tmp_path, engine=FakeEngine()) as api:
+        assert api.ok("STREAM.NAMES")["streams"] == ["S"]
 
 
 def test_a_failure_inside_is_an_error_for_the_client_and_a_log_line(
