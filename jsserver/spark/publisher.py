@@ -12,7 +12,7 @@ from jsserver.cext.columns import ROW_FAULTS, Outbox
 from jsserver.connection import Connection, ConnectionFailed, new_inbox
 from jsserver.spark import outgoing
 from jsserver.spark.errors import NatsError
-from jsserver.spark.jetstream import connect
+from jsserver.spark.jetstream import Unreachable, connect
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.refusals import BadRow, NotAcked, PublishError, refusal
 
@@ -33,9 +33,9 @@ class Publisher:
 
     At most `maxInflight` rows and `maxInflightBytes` are under way. Rows that get no ack within
     `ackTimeout`, that nobody takes, or whose connection is lost are sent again, up to `retries`
-    times in a row without progress. A row that is sent again may be stored twice, unless it has a
-    message id and the stream's duplicate_window is longer than that took. Rows keep their order,
-    but for those that are sent again.
+    times in a row without progress; a first connection is tried again as often. A row that is sent
+    again may be stored twice, unless it has a message id and the stream's duplicate_window is
+    longer than that took. Rows keep their order, but for those that are sent again.
 
     `id_prefix`: row n gets the message id <id_prefix><n>, n counted over all batches.
     `subject`: of rows whose column `subject` is null or missing. `left_out`: names of headers that
@@ -69,7 +69,7 @@ class Publisher:
         self._tries = 0
         self._stuck_at = -1
         self._memory = memoryview(bytearray(RECEIVE_BYTES))
-        self._connection = self._connected()
+        self._connection = self._first_connection()
         hidden = [name.encode() for name in left_out]
         if not exact:
             own = [*outgoing.ADDED.values(), *outgoing.BATCH.values(), b"Nats-Batch-Id"]
@@ -284,7 +284,16 @@ class Publisher:
             except NatsError as error:
                 why = str(error)
 
+    def _first_connection(self) -> Connection:
+        for tries in range(self._options.retries):
+            try:
+                return self._connected()
+            except Unreachable:
+                time.sleep(backoff(tries))
+        return self._connected()
+
     def _connected(self) -> Connection:
+        """Unreachable; NatsError when the server refuses."""
         connection = connect(self._options, self._name)
         self._moved_at = time.monotonic_ns()
         try:
@@ -293,7 +302,7 @@ class Publisher:
             connection.socket.setblocking(False)
         except (ConnectionFailed, OSError) as error:
             connection.close()
-            raise NatsError(str(error)) from None
+            raise Unreachable(str(error)) from None
         return connection
 
 

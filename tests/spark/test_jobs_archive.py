@@ -211,7 +211,8 @@ def test_follow_archives_what_comes_until_it_is_told_to_stop(
     assert equal(js_server, stream, tmp_path)
 
 
-def test_follow_bears_a_restart_of_the_server(servers: Servers, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kill", [False, True])
+def test_follow_bears_a_restart_of_the_server(servers: Servers, tmp_path: Path, kill: bool) -> None:
     server = servers.under_test(jetstream=True)
     create(server, "BEAR")
     publish(server, "BEAR", some_messages(100, "BEAR"))
@@ -226,7 +227,7 @@ def test_follow_bears_a_restart_of_the_server(servers: Servers, tmp_path: Path) 
     thread.start()
     try:
         wait_for(tmp_path, "BEAR", 100)
-        server.restart(kill=True)
+        server.restart(kill=kill)
         publish(server, "BEAR", some_messages(50, "BEAR"))
         wait_for(tmp_path, "BEAR", 150)
     finally:

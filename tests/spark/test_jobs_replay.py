@@ -103,7 +103,10 @@ def test_a_killed_replay_goes_on(js_server: Server, tmp_path: Path, seed: int) -
     assert everything(js_server, to) == messages
 
 
-def test_a_replay_bears_a_crash_of_the_server(servers: Servers, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_replay_bears_a_restart_of_the_server(
+    servers: Servers, tmp_path: Path, kill: bool
+) -> None:
     rows = [Row(i, NOON, f"S.{i % 9}", b"", b"%d" % i) for i in range(1, 60_001)]
     by_hand(tmp_path, rows)
     server = servers.under_test(jetstream=True)
@@ -117,7 +120,7 @@ def test_a_replay_bears_a_crash_of_the_server(servers: Servers, tmp_path: Path) 
                 break
         except NatsError:
             time.sleep(0.01)
-    server.restart(kill=True)
+    server.restart(kill=kill)
     code, out, err = done(process)
     assert (code, err) == (0, "")
     assert json.loads(out)["complete"]

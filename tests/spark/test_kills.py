@@ -155,7 +155,9 @@ def test_every_message_arrives_exactly_once(servers: Servers, tmp_path: Path) ->
             elif victim == "worker":
                 victim = kill_worker(cluster, choice)
             else:
-                server.restart(kill=True)
+                kill = choice.random() < 0.5
+                victim += " (SIGKILL)" if kill else " (SIGTERM)"
+                server.restart(kill=kill)
             killed[victim] += 1
             print(f"kill {number}: {victim}, {state(server, 'OUT')[0]} arrived", flush=True)
             if not driver.running:

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from jsserver.goformat import SECOND
+from jsserver.spark import publisher as publisher_module
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.options import SinkOptions
@@ -264,6 +265,32 @@ def _wait_growing(server: Server) -> None:
         first = first or last
         time.sleep(0.02)
     raise AssertionError("nothing is published any more")
+
+
+def test_a_server_that_is_just_starting_is_waited_for(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = servers.under_test(jetstream=True)
+    js = stream(server, "S")
+    server.stop()
+    tries = []
+
+    def starts_at_the_second(seconds: float) -> None:
+        tries.append(seconds)
+        if len(tries) == 2:
+            server.start()
+
+    monkeypatch.setattr(publisher_module.time, "sleep", starts_at_the_second)
+    with Publisher(options(server, retries="2"), "test") as publisher:
+        monkeypatch.undo()
+        publisher.publish(numbered("S", 10))
+        publisher.flush()
+    assert tries[:2] == [0.25, 0.5]
+    js.reconnect()
+    assert js.stream_info("S").state.messages == 10
+    server.stop()
+    with pytest.raises(NatsError, match="cannot connect"):
+        Publisher(options(server, retries="0"), "test")
 
 
 def test_a_server_that_stays_away_is_an_error_in_bounded_time(servers: Servers) -> None:
