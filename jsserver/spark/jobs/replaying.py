@@ -17,7 +17,7 @@ from jsserver.spark.archive.manifest import Archive
 from jsserver.spark.archive.reader import TIME_MAX, TIME_MIN, ArchiveSplit, overlapping, read_split
 from jsserver.spark.archive.writer import READ
 from jsserver.spark.errors import NatsError
-from jsserver.spark.jetstream import NOT_FOUND, ApiError, JetStream, StreamInfo
+from jsserver.spark.jetstream import NOT_FOUND, ApiError, JetStream, StreamInfo, may_pass
 from jsserver.spark.jobs.progress import Progress
 from jsserver.spark.options import RowOptions, SinkOptions
 from jsserver.spark.publisher import Publisher
@@ -245,9 +245,9 @@ class Replay:
                     last = now
                     time.sleep(SETTLE_S)
                 return self._position()
-            except (ApiError, _Mismatch):
-                raise
             except NatsError as again:
+                if not may_pass(again):
+                    raise
                 error = again
                 time.sleep(SETTLE_S)
         raise error
@@ -340,15 +340,12 @@ class Replay:
             return False
         return self._source.plain or (row["headers_raw"] or b"") == message.header
 
-    def _mismatch(self, why: str) -> "_Mismatch":
-        return _Mismatch(
+    def _mismatch(self, why: str) -> NatsError:
+        """The target holds something else."""
+        return NatsError(
             f"stream {self._to!r} holds other messages than the start of this replay: {why}. Replay"
             " into an empty stream, or add to this one with --ids"
         )
-
-
-class _Mismatch(NatsError):
-    """The target holds something else."""
 
 
 class _Stored(NamedTuple):
