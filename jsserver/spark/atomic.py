@@ -11,7 +11,7 @@ import pyarrow as pa
 from jsserver.spark.errors import NatsError
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.publisher import Publisher, backoff
-from jsserver.spark.refusals import NoStream, NotAcked, PublishError
+from jsserver.spark.refusals import NotAcked, PublishError
 
 BATCH_ROWS = 1000
 """As many as a stream takes in one batch."""
@@ -79,14 +79,14 @@ class AtomicPublisher:
             try:
                 self._write_once(rows)
                 return
-            except (NotAcked, NoStream):
+            except PublishError as error:
+                if not error.passes:
+                    self._refused(error, rows.num_rows)
+                    return
                 if tries >= self._options.retries:
                     raise
                 time.sleep(backoff(tries))
                 tries += 1
-            except PublishError as error:
-                self._refused(error, rows.num_rows)
-                return
 
     def _write_once(self, rows: pa.RecordBatch) -> None:
         with self._publisher() as publisher:
@@ -112,7 +112,7 @@ class AtomicPublisher:
             )
         except NatsError as error:
             text = f"rows {self._first} to {self.rows - 1}: {error}"
-            raise NotAcked(text, 0, self._first) from None
+            raise NotAcked(text, 0, self._first, passes=error.passes) from None
 
     def _refused(self, error: PublishError, count: int) -> None:
         """Rows and batches are counted alike each time: with ids made of them, all are there."""
@@ -122,5 +122,5 @@ class AtomicPublisher:
             return
         if error.code == _DISABLED:
             text = f"{error}; set allow_atomic in the stream's configuration, or atomic=false"
-            raise type(error)(text, error.code, error.row, error.subject)
+            raise error.reworded(text)
         raise error

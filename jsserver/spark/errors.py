@@ -4,6 +4,9 @@
 class NatsError(Exception):
     """A read or write could not go on; the text says what was wrong, where, and what to change."""
 
+    passes = False
+    """Whether trying again later may go well."""
+
 
 class OptionError(NatsError):
     """An option is unknown, missing or out of range; the text names it."""

@@ -15,7 +15,7 @@ from jsserver.spark.errors import NatsError
 from jsserver.spark.fetch_consumer import ConsumerReader
 from jsserver.spark.fetch_direct import DirectReader
 from jsserver.spark.fetch_range import Range
-from jsserver.spark.jetstream import PATIENCE_SECONDS, JetStream, may_pass
+from jsserver.spark.jetstream import PATIENCE_SECONDS, JetStream
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.schema import Table, table_of
 
@@ -100,9 +100,11 @@ class _Patience:
 
     def wait(self, error: Exception) -> None:
         """Raises what no patience helps against, and what lasted too long, as NatsError."""
-        passing = isinstance(error, ConnectionFailed | Interrupted) or may_pass(error)
-        if not passing:
-            raise error if isinstance(error, NatsError) else NatsError(str(error)) from None
+        if isinstance(error, NatsError):
+            if not error.passes:
+                raise error from None
+        elif not isinstance(error, ConnectionFailed | Interrupted):
+            raise NatsError(str(error)) from None
         now = time.monotonic()
         self._since = self._since or now
         seconds = RETRY_SECONDS if self.started else PATIENCE_SECONDS

@@ -38,13 +38,16 @@ class ApiError(NatsError):
     def __init__(self, text: str, code: int = 0) -> None:
         super().__init__(text, code)
         self.code = code
+        self.passes = code in _PASSING_CODES
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class Unreachable(NatsError):
-    """The server could not be reached or did not answer: asking again later may go well."""
+    """The server could not be reached or did not answer."""
+
+    passes = True
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -90,13 +93,6 @@ class Entry(msgspec.Struct, frozen=True):
     revision: int
 
 
-def may_pass(error: Exception) -> bool:
-    """Whether asking again later may go well."""
-    return isinstance(error, Unreachable) or (
-        isinstance(error, ApiError) and error.code in _PASSING_CODES
-    )
-
-
 def connect(options: ConnectionOptions, name: str) -> Connection:
     """A connection as the options say; `name` is shown by the server.
 
@@ -135,7 +131,7 @@ def patiently(options: ConnectionOptions, name: str, action: Callable[["JetStrea
             js = JetStream(options, name)
             return action(js)
         except NatsError as error:
-            if not may_pass(error):
+            if not error.passes:
                 raise
             if time.monotonic() + pause > end:
                 raise NatsError(f"{error} (tried for {PATIENCE_SECONDS:g} s)") from None

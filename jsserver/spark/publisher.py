@@ -235,8 +235,8 @@ class Publisher:
 
     def _settle(self) -> None:
         for row, said in self._out.refusals():
-            error, passes = refusal(row, self._subject(row), said)
-            if not passes:
+            error = refusal(row, self._subject(row), said)
+            if not error.passes:
                 raise error
             if not self._refused:
                 self._again(error)
@@ -257,7 +257,7 @@ class Publisher:
 
     def _not_acked(self, row: int, why: str) -> NotAcked:
         subject = self._subject(row)
-        return NotAcked(f"row {row} (subject {subject!r}): {why}", 0, row, subject)
+        return NotAcked(f"row {row} (subject {subject!r}): {why}", 0, row, subject, passes=True)
 
     def _again(self, error: PublishError) -> None:
         """Waits before another try; raises the error when there were enough without progress."""
@@ -266,8 +266,7 @@ class Publisher:
             self._stuck_at = row
             self._tries = 0
         if self._tries >= self._options.retries:
-            text = f"{error}; gave up after {self._tries} retries (option retries)"
-            raise type(error)(text, error.code, error.row, error.subject)
+            raise error.reworded(f"{error}; gave up after {self._tries} retries (option retries)")
         time.sleep(backoff(self._tries))
         self._tries += 1
 

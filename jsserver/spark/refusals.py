@@ -1,6 +1,7 @@
 """What a server says when it does not take a message, as errors that name row and subject."""
 
 import re
+from typing import Self
 
 import msgspec
 
@@ -11,16 +12,23 @@ _NO_RESPONDERS = 503
 
 
 class PublishError(NatsError):
-    """A row was not published. `code` is the server's err_code or 0; `row` counts from 0."""
+    """A row was not published. `code` is the server's err_code or 0; `row` counts from 0; `passes`:
+    another try may go well."""
 
-    def __init__(self, text: str, code: int = 0, row: int = -1, subject: str = "") -> None:
-        super().__init__(text, code, row, subject)
+    def __init__(
+        self, text: str, code: int = 0, row: int = -1, subject: str = "", passes: bool = False
+    ) -> None:
+        super().__init__(text, code, row, subject, passes)
         self.code = code
         self.row = row
         self.subject = subject
+        self.passes = passes
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+    def reworded(self, text: str) -> Self:
+        return type(self)(text, self.code, self.row, self.subject, self.passes)
 
 
 class BadRow(PublishError):
@@ -84,24 +92,24 @@ class _Answer(msgspec.Struct):
     error: _Error | None = None
 
 
-def refusal(row: int, subject: str, said: bytes) -> tuple[PublishError, bool]:
-    """The error that an answer to a row is, and whether it may pass."""
+def refusal(row: int, subject: str, said: bytes) -> PublishError:
+    """The error that an answer to a row is."""
     at = f"row {row} (subject {subject!r})"
     if status := _STATUS.match(said):
         if int(status[1]) == _NO_RESPONDERS:
             text = f"{at}: no stream takes the subject, or JetStream is off"
-            return NoStream(text, 0, row, subject), True
+            return NoStream(text, 0, row, subject, passes=True)
         text = f"{at}: {status[1].decode()} {status[2].decode(errors='replace')}"
-        return PublishError(text, 0, row, subject), False
+        return PublishError(text, 0, row, subject)
     try:
         error = msgspec.json.decode(said, type=_Answer).error
     except msgspec.DecodeError:
         error = None
     if error is None:
         text = f"{at}: the answer is no stream's: {said[:200].decode(errors='replace')!r}"
-        return NoStream(text, 0, row, subject), False
+        return NoStream(text, 0, row, subject)
     kind, advice = _KINDS.get(error.err_code, (PublishError, ""))
     text = f"{at}: {error.description} ({error.err_code})"
     if advice:
         text += f"; {advice}"
-    return kind(text, error.err_code, row, subject), error.err_code in _PASSING
+    return kind(text, error.err_code, row, subject, error.err_code in _PASSING)

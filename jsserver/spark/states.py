@@ -10,7 +10,6 @@ from jsserver.spark.jetstream import (
     ApiError,
     JetStream,
     StreamInfo,
-    may_pass,
 )
 from jsserver.spark.offsets import names_of, pattern_of
 from jsserver.spark.options import SourceOptions
@@ -58,7 +57,7 @@ class States:
         try:
             return self.now()
         except NatsError as error:
-            if not may_pass(error):
+            if not error.passes:
                 raise
             self.close()
             if now - self._known_at > PATIENCE_SECONDS:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from jsserver.spark.errors import NatsError
+from jsserver.spark.jobs import replay as replay_job
+from jsserver.spark.jobs import replaying
 from jsserver.spark.jobs.replay import ReplayOptions, replay
 from jsserver.spark.jobs.replaying import ReplayResult
 from tests.servers import Server, Servers
@@ -125,6 +127,32 @@ def test_a_replay_bears_a_restart_of_the_server(
     assert (code, err) == (0, "")
     assert json.loads(out)["complete"]
     assert [m.data for m in everything(server, "S")] == [b"%d" % i for i in range(1, 60_001)]
+
+
+def test_a_replay_goes_on_when_the_target_takes_messages_again(
+    js_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a server does not while it stops."""
+    by_hand(tmp_path, [Row(i, NOON, "AWAY.a", b"", b"%d" % i) for i in range(1, 100)])
+    create(js_server, "AWAY")
+    why = []
+
+    def takes(subject: str) -> None:
+        api(js_server, "STREAM.UPDATE.AWAY", {"name": "AWAY", "subjects": [subject]})
+
+    class Watched(replaying.Replay):
+        def _attempt(self, position: replaying.Position) -> None:
+            takes("AWAY.>" if why else "ELSEWHERE")
+            super()._attempt(position)
+
+        def _again(self, error: NatsError) -> replaying.Position:
+            why.append(str(error))
+            return super()._again(error)
+
+    monkeypatch.setattr(replay_job, "Replay", Watched)
+    assert replayed(js_server, "S", tmp_path, to="AWAY").rows == 99
+    assert len(why) == 1 and "no stream takes the subject" in why[0]
+    assert [m.data for m in everything(js_server, "AWAY")] == [b"%d" % i for i in range(1, 100)]
 
 
 def test_sigterm_ends_a_replay_where_it_can_go_on(js_server: Server, tmp_path: Path) -> None:

@@ -239,8 +239,12 @@ class _Run:
     def follow(self) -> None:
         """Whole files as soon as there is enough for one, the rest after `flushInterval`."""
         written = answered = time.monotonic()
+        lost = False
         while not self._stop.is_set():
             try:
+                if lost:
+                    self._api.reconnect()
+                    lost = False
                 info = self._api.stream_info(self._options.stream)
                 self._same(info)
                 parts = list(self._parts(info, info.state.last_seq))
@@ -257,13 +261,7 @@ class _Run:
                 if time.monotonic() - answered > PATIENCE_S:
                     raise
                 command.warn(f"{error}; trying again")
-                self._renew()
-            self._stop.wait(POLL_S)
-
-    def _renew(self) -> None:
-        try:
-            self._api.reconnect()
-        except NatsError:
+                lost = True
             self._stop.wait(POLL_S)
 
     def _parts(self, info: StreamInfo, last: int) -> Iterator[Part]:

@@ -17,11 +17,11 @@ from jsserver.spark.archive.manifest import Archive
 from jsserver.spark.archive.reader import TIME_MAX, TIME_MIN, ArchiveSplit, overlapping, read_split
 from jsserver.spark.archive.writer import READ
 from jsserver.spark.errors import NatsError
-from jsserver.spark.jetstream import NOT_FOUND, ApiError, JetStream, StreamInfo, may_pass
+from jsserver.spark.jetstream import NOT_FOUND, ApiError, JetStream, StreamInfo
 from jsserver.spark.jobs.progress import Progress
 from jsserver.spark.options import RowOptions, SinkOptions
 from jsserver.spark.publisher import Publisher
-from jsserver.spark.refusals import NotAcked, PublishError
+from jsserver.spark.refusals import PublishError
 from jsserver.spark.schema import Table
 
 SOURCE_HEADER = "Nats-Replay-Source"
@@ -173,8 +173,8 @@ class Replay:
             try:
                 self._attempt(position)
                 break
-            except NotAcked as error:
-                if self._source.ids:  # the publisher tried again by itself
+            except NatsError as error:
+                if self._source.ids or not error.passes:  # with ids the publisher tried again
                     raise
                 position = self._again(error)
         self._result.complete = not self._stop.is_set()
@@ -198,9 +198,9 @@ class Replay:
                     if self._stop.is_set():
                         break
                 publisher.flush()
-            except NotAcked:
-                raise
             except PublishError as error:
+                if error.passes:
+                    raise
                 raise NatsError(f"{error}{self._hint()}") from None
             finally:
                 self._count(publisher, acked)
@@ -237,7 +237,7 @@ class Replay:
         return acked
 
     def _again(self, error: NatsError) -> Position:
-        """After a lost connection: where the target stands once nothing moves any more."""
+        """After what may pass: where the target stands once nothing moves any more."""
         while time.monotonic() - self._moved < PATIENCE_S and not self._stop.is_set():
             try:
                 last = -1
@@ -246,7 +246,7 @@ class Replay:
                     time.sleep(SETTLE_S)
                 return self._position()
             except NatsError as again:
-                if not may_pass(again):
+                if not again.passes:
                     raise
                 error = again
                 time.sleep(SETTLE_S)
