@@ -90,12 +90,15 @@ def test_a_publish_is_acked_when_it_is_on_disk(disk):
 
 
 def test_acks_come_in_order_and_duplicates_wait(disk):
-    w = disk.open(consumers=())
+    w = disk.open(consumers=(), held=True)
     header = b"NATS/1.0\r\nNats-Msg-Id: a\r\n\r\n"
     w.env.inject(b"s.a", b"1", b"r1", header)
     w.env.inject(b"s.a", b"1", b"r2", header)
     w.env.inject(b"s.a", b"2", b"r3")
+    w.env.run()
+    w.env.poll()
     assert w.env.sent == []
+    w.env.release_commits()
     until(w, lambda: len(w.env.sent) == 3)
     assert [(m[0], m[4]) for m in w.env.take()] == [
         (b"r1", b'{"stream":"S","seq":1}'),
