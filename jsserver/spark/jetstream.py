@@ -3,7 +3,7 @@
 import base64
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -116,30 +116,6 @@ def connect(options: ConnectionOptions, name: str) -> Connection:
         raise NatsError(f"{error}{_advice(str(error))}") from None
     except ConnectionFailed as error:
         raise Unreachable(f"{error}{_advice(str(error))}") from None
-
-
-def patiently(options: ConnectionOptions, name: str, action: Callable[["JetStream"], _T]) -> _T:
-    """What `action` returns over a connection of its own; repeated while the server is away.
-
-    The action must bear that. NatsError when the server stays away for PATIENCE_SECONDS.
-    """
-    end = time.monotonic() + PATIENCE_SECONDS
-    pause = 0.05
-    while True:
-        js = None
-        try:
-            js = JetStream(options, name)
-            return action(js)
-        except NatsError as error:
-            if not error.passes:
-                raise
-            if time.monotonic() + pause > end:
-                raise NatsError(f"{error} (tried for {PATIENCE_SECONDS:g} s)") from None
-        finally:
-            if js is not None:
-                js.close()
-        time.sleep(pause)
-        pause = min(pause * 2, 1.0)
 
 
 def _credentials(options: ConnectionOptions) -> Credentials:
@@ -289,3 +265,48 @@ def _info(answer: dict[str, Any]) -> StreamInfo:
         created=parse_rfc3339(answer["created"]),
         raw=answer,
     )
+
+
+class Patient:
+    """The JetStream API over a connection that is made when it is needed, and anew when it is lost.
+
+    A context manager.
+    """
+
+    def __init__(self, options: ConnectionOptions, name: str) -> None:
+        self._options = options
+        self._name = name
+        self._js: JetStream | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection until it is needed again."""
+        if self._js is not None:
+            self._js.close()
+            self._js = None
+
+    def ask(self, action: Callable[[JetStream], _T]) -> _T:
+        """What `action` returns; repeated while the server is away, which it must bear.
+
+        NatsError when the server stays away for PATIENCE_SECONDS.
+        """
+        end = time.monotonic() + PATIENCE_SECONDS
+        pause = 0.05
+        while True:
+            try:
+                if self._js is None:
+                    self._js = JetStream(self._options, self._name)
+                return action(self._js)
+            except NatsError as error:
+                if not error.passes:
+                    raise
+                self.close()
+                if time.monotonic() + pause > end:
+                    raise NatsError(f"{error} (tried for {PATIENCE_SECONDS:g} s)") from None
+            time.sleep(pause)
+            pause = min(pause * 2, 1.0)

@@ -30,7 +30,7 @@ from jsserver.spark import outgoing
 from jsserver.spark.atomic import AtomicPublisher
 from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.fence import Begun, Fence, FenceError, Mark, Seen
-from jsserver.spark.jetstream import JetStream, patiently
+from jsserver.spark.jetstream import JetStream, Patient
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.publisher import Publisher
 from jsserver.spark.targets import Targets
@@ -135,9 +135,9 @@ class _Writer:
         self.options = options
         self.columns = Columns(options, schema)
 
-    def targets(self, js: JetStream) -> Targets:
+    def targets(self, server: Patient) -> Targets:
         """The streams that are known before the first row. NatsError when one does not do."""
-        targets = Targets(js, self.options)
+        targets = Targets(server, self.options)
         if self.options.stream:
             targets.check_stream(self.options.stream)
         elif self.columns.fix_streams:
@@ -211,13 +211,12 @@ class BatchSink(DataSourceArrowWriter):
         prefix = None
         if options.run_id:
             prefix = f"{options.sink_id}-{options.run_id}-{_task().partitionId()}-"
-        js = JetStream(options)
-        try:
-            exact = prefix is not None or self._writer.columns.bring_ids
-            targets = self._writer.targets(js) if exact else None
+        exact = prefix is not None or self._writer.columns.bring_ids
+        with Patient(options, NAME) as server:
+            targets = self._writer.targets(server) if exact else None
+            if not self._writer.lazily:
+                server.close()
             return self._writer.publish(iterator, targets, prefix)
-        finally:
-            js.close()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing is left to do: every row was acked."""
@@ -250,37 +249,34 @@ class StreamSink(DataSourceStreamArrowWriter):
         batch = int(number)
         mine = Begun(query, batch, time.time(), task.getLocalProperty(RUN_ID) or "")
         again = task.attemptNumber() > 0
-        seen, skipped = patiently(options, NAME, lambda js: self._begin(js, mine, again))
-        if skipped:
-            return Written(query=query, skipped=True, seen=seen)
         prefix = f"{options.sink_id}-{batch}-{task.partitionId()}-"
-        written = self._publish(iterator, prefix)
+        with Patient(options, NAME) as server:
+            seen, finished = self._look(server, mine)
+            if finished:
+                return Written(query=query, skipped=True, seen=seen)
+            targets = self._writer.targets(server)
+            if options.fence:
+                server.ask(lambda js: self._fence(js).begin(mine, targets.window, again=again))
+            if not self._writer.lazily:
+                server.close()
+            written = self._writer.publish(iterator, targets, prefix)
         written.query = query
         written.seen = seen
         return written
 
-    def _publish(self, iterator: Iterator[pa.RecordBatch], prefix: str) -> Written:
-        writer = self._writer
-        if not writer.lazily:
-            return writer.publish(iterator, None, prefix)
-        js = JetStream(writer.options, NAME)
-        try:
-            return writer.publish(iterator, Targets(js, writer.options), prefix)
-        finally:
-            js.close()
-
-    def _begin(self, js: JetStream, mine: Begun, again: bool) -> tuple[Seen | None, bool]:
+    def _look(self, server: Patient, mine: Begun) -> tuple[Seen | None, bool]:
         """The fence as it is, and whether it says that the batch is finished."""
+
+        def look(js: JetStream) -> tuple[Seen, bool]:
+            fence = self._fence(js)
+            seen = fence.read()
+            return seen, fence.is_finished(seen, mine.query, mine.batch)
+
+        return server.ask(look) if self._writer.options.fence else (None, False)
+
+    def _fence(self, js: JetStream) -> Fence:
         options = self._writer.options
-        if not options.fence:
-            self._writer.targets(js)
-            return None, False
-        fence = Fence(js, options.fence_bucket, options.sink_id)
-        seen = fence.read()
-        if fence.is_finished(seen, mine.query, mine.batch):
-            return seen, True
-        fence.begin(mine, self._writer.targets(js).window, again=again)
-        return seen, False
+        return Fence(js, options.fence_bucket, options.sink_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Moves the fence behind the batch, unless it stands there already. NatsError."""
@@ -298,10 +294,8 @@ class StreamSink(DataSourceStreamArrowWriter):
         seen = wrote[0].seen or Seen(None, 0)
         mark = Mark(wrote[0].query, batchId, secrets.token_hex(8))
 
-        def move(js: JetStream) -> None:
-            Fence(js, options.fence_bucket, options.sink_id).move(seen, mark)
-
-        patiently(options, NAME, move)
+        with Patient(options, NAME) as server:
+            server.ask(lambda js: self._fence(js).move(seen, mark))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """What was published stays, and so does the fence: the batch written again has its ids."""

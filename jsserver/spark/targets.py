@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from jsserver.goformat import SECOND
 from jsserver.spark.errors import NatsError
-from jsserver.spark.jetstream import JetStream, StreamInfo
+from jsserver.spark.jetstream import Patient, StreamInfo
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.refusals import NoStream
 
@@ -16,8 +16,8 @@ from jsserver.spark.refusals import NoStream
 class Targets:
     """Streams are looked up as rows for them come; every one of them is checked once."""
 
-    def __init__(self, js: JetStream, options: SinkOptions) -> None:
-        self._js = js
+    def __init__(self, server: Patient, options: SinkOptions) -> None:
+        self._server = server
         self._options = options
         self._names: set[str] = set()
         self._filters: list[str] = []
@@ -31,10 +31,11 @@ class Targets:
     def check_stream(self, name: str) -> None:
         """NatsError when the stream does not exist or forgets ids too early."""
         if name not in self._names:
-            self._check(self._js.stream_info(name))
+            self._check(self._server.ask(lambda js: js.stream_info(name)))
 
     def check_subject(self, subject: str) -> None:
-        names = self._js.api("STREAM.NAMES", {"subject": subject}).get("streams") or []
+        answer = self._server.ask(lambda js: js.api("STREAM.NAMES", {"subject": subject}))
+        names = answer.get("streams") or []
         if not names:
             raise NoStream(f"no stream takes the subject {subject!r}", 0, -1, subject)
         for name in names:

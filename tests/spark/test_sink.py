@@ -530,6 +530,29 @@ def test_a_server_restarted_between_write_and_commit(servers: Servers) -> None:
     assert payloads(js) == [str(i) for i in range(10)]
 
 
+def test_a_server_restarted_while_rows_tell_where_they_go(servers: Servers) -> None:
+    """The streams of later rows are looked up when these come."""
+    server = servers.under_test(jetstream=True)
+    js = JetStream(options({"servers": server.url}))
+    create(js, "S")
+    create(js, "T")
+    query = Query(server)
+    first = rows_of(subject=["S.a", "S.b"], data=["1", "2"])
+    second = rows_of(subject=["T.a", "S.c"], data=["3", "4"])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield first
+        server.restart(kill=True)
+        yield second
+
+    with running(Task(0, 0, **{QUERY_ID: query.query, BATCH_ID: "0", RUN_ID: query.run})):
+        written = query.sink(first).write(batches())
+    assert written.rows == 4
+    js.reconnect()
+    assert sorted(payloads(js)) == ["1", "2", "4"]
+    assert payloads(js, "T") == ["3"]
+
+
 def test_a_commit_waits_for_a_server_that_is_away(
     servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
