@@ -198,9 +198,7 @@ cdef int entomb(Store* s, Block* b, uint32_t i, int reason, Op* after) noexcept 
         stage_bare(s, seq | TOMB, ts_of(b, i))
     take_out(s, b, i, reason)
     if after != NULL:
-        pthread_mutex_lock(&s.com.q)
-        ops_add(s, after)       # before the ticket counts: no round can take that one without this
-        pthread_mutex_unlock(&s.com.q)
+        op_stage(s, after)      # before the ticket counts: no round can take that one without this
     publish(s)
     return ST_OK
 

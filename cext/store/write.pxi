@@ -58,10 +58,15 @@ cdef inline void ops_add(Store* s, Op* op) noexcept nogil:
     s.ops_tail = op
 
 
-cdef void op_queue(Store* s, Op* op) noexcept nogil:
+cdef void op_stage(Store* s, Op* op) noexcept nogil:
+    """For a round that something else asks for."""
     pthread_mutex_lock(&s.com.q)
     ops_add(s, op)
     pthread_mutex_unlock(&s.com.q)
+
+
+cdef void op_queue(Store* s, Op* op) noexcept nogil:
+    op_stage(s, op)
     if st_load(&s.dirty) == 0:
         commit_wanted(s)
 

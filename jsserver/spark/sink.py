@@ -150,10 +150,16 @@ class _Writer:
         return not self.options.stream and not self.columns.fix_streams
 
     def publish(
-        self, batches: Iterable[pa.RecordBatch], targets: Targets | None, id_prefix: str | None
+        self,
+        batches: Iterable[pa.RecordBatch],
+        server: Patient,
+        targets: Targets | None,
+        id_prefix: str | None,
     ) -> Written:
         """Publishes a task's rows and waits for all acks; `targets` have to know ids. NatsError."""
         columns = self.columns
+        if not self.lazily:
+            server.close()  # it was asked everything
         with (AtomicPublisher if self.options.atomic else Publisher)(
             self.options,
             NAME,
@@ -214,9 +220,7 @@ class BatchSink(DataSourceArrowWriter):
         exact = prefix is not None or self._writer.columns.bring_ids
         with Patient(options, NAME) as server:
             targets = self._writer.targets(server) if exact else None
-            if not self._writer.lazily:
-                server.close()
-            return self._writer.publish(iterator, targets, prefix)
+            return self._writer.publish(iterator, server, targets, prefix)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing is left to do: every row was acked."""
@@ -257,9 +261,7 @@ class StreamSink(DataSourceStreamArrowWriter):
             targets = self._writer.targets(server)
             if options.fence:
                 server.ask(lambda js: self._fence(js).begin(mine, targets.window, again=again))
-            if not self._writer.lazily:
-                server.close()
-            written = self._writer.publish(iterator, targets, prefix)
+            written = self._writer.publish(iterator, server, targets, prefix)
         written.query = query
         written.seen = seen
         return written

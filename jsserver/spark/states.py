@@ -5,12 +5,7 @@ import math
 import time
 
 from jsserver.spark.errors import NatsError
-from jsserver.spark.jetstream import (
-    NO_SUCH_STREAM,
-    ApiError,
-    JetStream,
-    StreamInfo,
-)
+from jsserver.spark.jetstream import NO_SUCH_STREAM, ApiError, JetStream, StreamInfo
 from jsserver.spark.offsets import names_of, pattern_of
 from jsserver.spark.options import SourceOptions
 

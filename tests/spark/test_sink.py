@@ -23,6 +23,7 @@ from jsserver.spark.options import SinkOptions
 from jsserver.spark.refusals import NoStream, PublishError, StreamMismatch
 from jsserver.spark.sink import BATCH_ID, QUERY_ID, RUN_ID, BatchSink, StreamSink, Written
 from tests.servers import Server, Servers
+from tests.waiting import call_at_sleep
 
 pytestmark = pytest.mark.usefixtures("peer_present")
 
@@ -62,10 +63,23 @@ class Query:
     def write(
         self, batch: int, rows: pa.RecordBatch, partition: int = 0, attempt: int = 0
     ) -> Written:
-        sink = pickle.loads(pickle.dumps(self.sink(rows)))
+        sink = self.sink(rows)
+        return self.write_by(
+            sink, batch, iter([rows.slice(0, 3), rows.slice(3)]), partition, attempt
+        )
+
+    def write_by(
+        self,
+        sink: StreamSink,
+        batch: int,
+        rows: Iterator[pa.RecordBatch],
+        partition: int = 0,
+        attempt: int = 0,
+    ) -> Written:
+        sink = pickle.loads(pickle.dumps(sink))
         properties = {QUERY_ID: self.query, BATCH_ID: str(batch), RUN_ID: self.run}
         with running(Task(partition, attempt, **properties)):
-            message = sink.write(iter([rows.slice(0, 3), rows.slice(3)]))
+            message = sink.write(rows)
         return pickle.loads(pickle.dumps(message))  # type: ignore[no-any-return]
 
     def commit(self, batch: int, *messages: WriterCommitMessage | None) -> None:
@@ -545,9 +559,7 @@ def test_a_server_restarted_while_rows_tell_where_they_go(servers: Servers) -> N
         server.restart(kill=True)
         yield second
 
-    with running(Task(0, 0, **{QUERY_ID: query.query, BATCH_ID: "0", RUN_ID: query.run})):
-        written = query.sink(first).write(batches())
-    assert written.rows == 4
+    assert query.write_by(query.sink(first), 0, batches()).rows == 4
     js.reconnect()
     assert sorted(payloads(js)) == ["1", "2", "4"]
     assert payloads(js, "T") == ["3"]
@@ -558,14 +570,7 @@ def test_a_commit_waits_for_a_server_that_is_away(
 ) -> None:
     server, _, query, written = before_the_commit(servers)
     server.kill()
-    tries = []
-
-    def restarts_at_the_third(seconds: float) -> None:
-        tries.append(seconds)
-        if len(tries) == 3:
-            server.start()
-
-    monkeypatch.setattr(jetstream.time, "sleep", restarts_at_the_third)
+    tries = call_at_sleep(monkeypatch, 3, server.start)
     query.commit(0, written)
     monkeypatch.undo()
     assert len(tries) >= 3

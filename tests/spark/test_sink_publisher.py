@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from jsserver.goformat import SECOND
-from jsserver.spark import publisher as publisher_module
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.options import SinkOptions
@@ -37,6 +36,7 @@ from jsserver.spark.refusals import (
     WrongLastSequence,
 )
 from tests.servers import Server, Servers
+from tests.waiting import call_at_sleep
 
 pytestmark = pytest.mark.usefixtures("peer_present")
 
@@ -273,14 +273,7 @@ def test_a_server_that_is_just_starting_is_waited_for(
     server = servers.under_test(jetstream=True)
     js = stream(server, "S")
     server.stop()
-    tries = []
-
-    def starts_at_the_second(seconds: float) -> None:
-        tries.append(seconds)
-        if len(tries) == 2:
-            server.start()
-
-    monkeypatch.setattr(publisher_module.time, "sleep", starts_at_the_second)
+    tries = call_at_sleep(monkeypatch, 2, server.start)
     with Publisher(options(server, retries="2"), "test") as publisher:
         monkeypatch.undo()
         publisher.publish(numbered("S", 10))
