@@ -4,6 +4,8 @@ import itertools
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -355,6 +357,27 @@ def test_what_is_not_there_is_named(place: Place, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NatsError, match="file"):
         Place(str(tmp_path / "file")).make_folder("stream=S")
+
+
+def test_an_archive_can_be_looked_for_while_it_is_made(place: Place) -> None:
+    folder = Path(place.path(layout.manifest_of("S")))
+    folder.parent.mkdir(parents=True)
+    done = threading.Event()
+
+    def make() -> None:
+        while not done.is_set():
+            folder.mkdir()
+            folder.rmdir()
+
+    maker = threading.Thread(target=make)
+    maker.start()
+    try:
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            assert manifest.load(place, "S") is None
+    finally:
+        done.set()
+        maker.join()
 
 
 def test_a_damaged_file_is_found(place: Place) -> None:

@@ -70,20 +70,24 @@ class Place:
 
     def names(self, folder: str, *, deep: bool = False) -> list[str]:
         """The files below a folder, relative to this place, in order; none without it."""
-        chosen = pyarrow.fs.FileSelector(self.path(folder), allow_not_found=True, recursive=deep)
-        with self.named(folder):
-            found = self._files.get_file_info(chosen)
         cut = len(self._root) + 1
         kind = pyarrow.fs.FileType.File
+        found = self._listed(folder, deep)
         return sorted(info.path[cut:] for info in found if info.type == kind)
 
     def folders(self) -> list[str]:
         """The folders in this place."""
-        chosen = pyarrow.fs.FileSelector(self._root, allow_not_found=True)
-        with self.named():
-            found = self._files.get_file_info(chosen)
         kind = pyarrow.fs.FileType.Directory
-        return sorted(info.base_name for info in found if info.type == kind)
+        return sorted(info.base_name for info in self._listed() if info.type == kind)
+
+    def _listed(self, folder: str = "", deep: bool = False) -> list[pyarrow.fs.FileInfo]:
+        path = self.path(folder) if folder else self._root
+        chosen = pyarrow.fs.FileSelector(path, allow_not_found=True, recursive=deep)
+        with self.named(folder):
+            try:
+                return list(self._files.get_file_info(chosen))
+            except FileNotFoundError:  # pyarrow's answer when it is made while they look for it
+                return []
 
     def size(self, name: str) -> int | None:
         """Bytes of a file; None where there is none."""
