@@ -1,7 +1,6 @@
 """What the formats ask a server for: streams, their states and messages, and a key-value bucket."""
 
 import base64
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
@@ -19,6 +18,7 @@ from jsserver.credentials import (
 from jsserver.goformat import SECOND, parse_rfc3339
 from jsserver.spark.errors import NatsError
 from jsserver.spark.options import ConnectionOptions
+from jsserver.spark.patience import AWAY_SECONDS, Patience
 
 NO_SUCH_STREAM = 10059
 NOT_FOUND = 10037
@@ -26,8 +26,6 @@ NOT_FOUND = 10037
 WRONG_LAST_SEQUENCE = 10071
 _PASSING_CODES = frozenset((10008, 10009, 10014))
 """JetStream is temporarily unavailable, not the leader, consumer not found: it may go later."""
-PATIENCE_SECONDS = 10.0
-"""How long a server may be away before what needs it gives up."""
 
 _T = TypeVar("_T")
 
@@ -293,20 +291,15 @@ class Patient:
     def ask(self, action: Callable[[JetStream], _T]) -> _T:
         """What `action` returns; repeated while the server is away, which it must bear.
 
-        NatsError when the server stays away for PATIENCE_SECONDS.
+        NatsError when the server stays away for AWAY_SECONDS.
         """
-        end = time.monotonic() + PATIENCE_SECONDS
-        pause = 0.05
+        patience = Patience(AWAY_SECONDS)
         while True:
             try:
                 if self._js is None:
                     self._js = JetStream(self._options, self._name)
                 return action(self._js)
             except NatsError as error:
-                if not error.passes:
-                    raise
-                self.close()
-                if time.monotonic() + pause > end:
-                    raise NatsError(f"{error} (tried for {PATIENCE_SECONDS:g} s)") from None
-            time.sleep(pause)
-            pause = min(pause * 2, 1.0)
+                if error.passes:
+                    self.close()
+                patience.wait(error)

@@ -582,7 +582,7 @@ def test_a_server_that_stays_away_ends_a_commit(
 ) -> None:
     server, _, query, written = before_the_commit(servers)
     server.kill()
-    monkeypatch.setattr(jetstream, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(jetstream, "AWAY_SECONDS", 0.3)
     with pytest.raises(NatsError, match=r"cannot connect .*tried for 0\.3 s"):
         query.commit(0, written)
 

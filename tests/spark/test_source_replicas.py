@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsserver.spark import fetch as fetching
+from jsserver.spark import patience
 from jsserver.spark.errors import NatsError
 from jsserver.spark.fetch import fetch
 from jsserver.spark.options import SourceOptions
@@ -190,6 +191,6 @@ def test_every_row_comes_once_and_in_order_whatever_the_server_does(
 ) -> None:
     moody = Moody(sorted(seqs), 60, random.Random(seed), trouble)
     with scripted(moody.answer) as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fetching, "PAUSE_SECONDS", 0.001)
-        patch.setattr(fetching, "PAUSE_SECONDS_MAX", 0.001)
+        patch.setattr(patience, "PAUSE_SECONDS", 0.001)
+        patch.setattr(patience, "PAUSE_SECONDS_MAX", 0.001)
         assert read(server, last, batchRows=str(batch)) == sorted(s for s in seqs if s <= last)
