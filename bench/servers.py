@@ -163,8 +163,9 @@ def process_tree(pid: int) -> list[int]:
     """The process and all its descendants."""
     found = [pid]
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in children.read_text().split():
-            found += process_tree(int(child))
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended
+            for child in children.read_text().split():
+                found += process_tree(int(child))
     return found
 
 

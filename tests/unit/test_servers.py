@@ -1,11 +1,15 @@
 """The harness itself: what a server must never write fails the test that started it."""
 
+import os
+import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.servers import Server, ServerFailed, command_under_test
+from tests.servers import Server, ServerFailed, command_under_test, process_tree
 
 STUB = """
 import signal, sys
@@ -42,3 +46,25 @@ def test_servers_are_checked_as_the_tests_are(tmp_path: Path) -> None:
     finally:
         server.kill()
     assert ("libasan" in theirs) == ("libasan" in Path("/proc/self/maps").read_text())
+
+
+def test_processes_are_found_while_threads_come_and_go() -> None:
+    done = threading.Event()
+
+    def come_and_go() -> None:
+        while not done.is_set():
+            thread = threading.Thread(target=time.sleep, args=(0,))
+            thread.start()
+            thread.join()
+
+    busy = threading.Thread(target=come_and_go)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        busy.start()
+        try:
+            end = time.monotonic() + 0.5
+            while time.monotonic() < end:
+                assert child.pid in process_tree(os.getpid())
+        finally:
+            done.set()
+            busy.join()
+            child.communicate()
