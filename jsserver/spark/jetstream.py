@@ -141,18 +141,11 @@ class JetStream:
     """The JetStream API over one connection. NatsError, or ApiError with the server's err_code."""
 
     def __init__(self, options: ConnectionOptions, name: str = "jsserver-spark") -> None:
-        self._options = options
-        self._name = name
         self.connection = connect(options, name)
         self.prefix = api_prefix(options)
 
     def close(self) -> None:
         self.connection.close()
-
-    def reconnect(self) -> None:
-        """After a failure: a connection anew."""
-        self.close()
-        self.connection = connect(self._options, self._name)
 
     def request(self, subject: str, body: bytes = b"", header: bytes = b"") -> Message:
         try:
@@ -288,6 +281,17 @@ class Patient:
             self._js.close()
             self._js = None
 
+    def ask_once(self, action: Callable[[JetStream], _T]) -> _T:
+        """What `action` returns. NatsError."""
+        try:
+            if self._js is None:
+                self._js = JetStream(self._options, self._name)
+            return action(self._js)
+        except NatsError as error:
+            if error.passes:
+                self.close()
+            raise
+
     def ask(self, action: Callable[[JetStream], _T]) -> _T:
         """What `action` returns; repeated while the server is away, which it must bear.
 
@@ -296,10 +300,6 @@ class Patient:
         patience = Patience(AWAY_SECONDS)
         while True:
             try:
-                if self._js is None:
-                    self._js = JetStream(self._options, self._name)
-                return action(self._js)
+                return self.ask_once(action)
             except NatsError as error:
-                if error.passes:
-                    self.close()
                 patience.wait(error)

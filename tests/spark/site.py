@@ -20,7 +20,12 @@ class Site:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.js = JetStream(SourceOptions.read({"servers": server.url, "stream": "-"}, "a test"))
+        self.connect()
+
+    def connect(self) -> None:
+        """Anew, after a restart of the server."""
+        options = SourceOptions.read({"servers": self.server.url, "stream": "-"}, "a test")
+        self.js = JetStream(options)
 
     def create(self, name: str, **config: Any) -> None:
         """A stream with the subjects `<name>.>` and direct gets allowed, unless told otherwise."""

@@ -5,6 +5,7 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from jsserver.spark.archive.manifest import ArchiveError
 from jsserver.spark.archive.reader import ArchiveSplit, check_file, read_split
 from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.jobs.archive import ArchiveOptions, ArchiveResult, archive
+from jsserver.spark.jobs.progress import Progress
 from jsserver.spark.jobs.verify import VerifyOptions, verify
 from jsserver.spark.options import RowOptions
 from tests.servers import Server, Servers
@@ -235,6 +237,52 @@ def test_follow_bears_a_restart_of_the_server(servers: Servers, tmp_path: Path, 
         thread.join(WAIT_S)
     assert found[0].rows == 150
     assert equal(server, "BEAR", tmp_path)
+
+
+class Heard(Progress):
+    """Notes every count that it is told."""
+
+    def __init__(self, heard: list[int]) -> None:
+        super().__init__("test")
+        self._heard = heard
+
+    def add(self, rows: int) -> None:
+        self._heard.append(rows)
+
+
+class AtFirst(Progress):
+    """Does something when the first rows are told of."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        super().__init__("test")
+        self._action = action
+
+    def add(self, rows: int) -> None:
+        if not self.rows:
+            self._action()
+        super().add(rows)
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_run_bears_a_restart_of_the_server(servers: Servers, tmp_path: Path, kill: bool) -> None:
+    server = servers.under_test(jetstream=True)
+    create(server, "MIDST")
+    publish(server, "MIDST", some_messages(2500, "MIDST"))
+    restart = AtFirst(lambda: server.restart(kill=kill))
+    result = archived(server, "MIDST", tmp_path, progress=restart)
+    assert (result.rows, result.complete, restart.rows) == (2500, True, 2500)
+    assert equal(server, "MIDST", tmp_path)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_run_tells_how_far_it_is(js_server: Server, tmp_path: Path, processes: int) -> None:
+    stream = f"TOLD{processes}"
+    create(js_server, stream)
+    publish(js_server, stream, some_messages(2500, stream))
+    heard: list[int] = []
+    progress = Heard(heard)
+    archived(js_server, stream, tmp_path, processes=processes, progress=progress)
+    assert progress.total == sum(heard) == 2500 and len(heard) >= 3
 
 
 def wait_for(root: Path, stream: str, last: int) -> None:

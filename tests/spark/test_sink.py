@@ -131,10 +131,14 @@ def server(request: pytest.FixtureRequest, module_servers: Servers) -> Server:
     return started(jetstream=True)
 
 
+def connected(server: Server) -> JetStream:
+    return JetStream(options({"servers": server.url}))
+
+
 @pytest.fixture
 def js(server: Server) -> Iterator[JetStream]:
     """A server with the stream S alone."""
-    js = JetStream(options({"servers": server.url}))
+    js = connected(server)
     for name in [info.name for info in js.stream_infos()]:
         js.api(f"STREAM.DELETE.{name}")
     create(js, "S")
@@ -328,7 +332,7 @@ def test_every_stream_of_many_subjects_is_found(server: Server, js: JetStream) -
 
 def test_atomic_batches_are_stored_whole(servers: Servers) -> None:
     server = servers.peer(jetstream=True)
-    js = JetStream(options({"servers": server.url}))
+    js = connected(server)
     create(js, "S", allow_atomic=True)
     rows = rows_of(data=[str(i) for i in range(2500)])
     given = {"subject": "S.x", "atomic": "true", "sinkId": "s", "runId": "1"}
@@ -347,7 +351,7 @@ def test_atomic_batches_are_stored_whole(servers: Servers) -> None:
 
 def test_an_atomic_write_goes_on_when_the_server_is_back(servers: Servers) -> None:
     server = servers.peer(jetstream=True)
-    js = JetStream(options({"servers": server.url}))
+    js = connected(server)
     create(js, "S", allow_atomic=True)
     given = options({"servers": server.url, "retries": "6"})
     counts: list[tuple[int, int]] = []
@@ -365,7 +369,7 @@ def test_an_atomic_write_goes_on_when_the_server_is_back(servers: Servers) -> No
         server.start()
         thread.join(30)
     assert counts == [(2400, 0)]
-    js.reconnect()
+    js = connected(server)
     assert payloads(js) == ["a"] * 1200 + ["b"] * 1200
 
 
@@ -379,7 +383,7 @@ def test_atomic_batches_are_refused_where_a_stream_does_not_allow_them(
 
 def test_an_atomic_batch_whose_ids_are_there_in_part_is_an_error(servers: Servers) -> None:
     server = servers.peer(jetstream=True)
-    js = JetStream(options({"servers": server.url}))
+    js = connected(server)
     create(js, "S", allow_atomic=True)
     given = {"subject": "S.x", "atomic": "true", "idColumn": "id"}
     write_batch(server, rows_of(data=["a"], id=[1]), **given)
@@ -529,7 +533,7 @@ def test_an_empty_batch_moves_the_fence_and_no_message_does_not(
 def before_the_commit(servers: Servers) -> tuple[Server, JetStream, Query, Written]:
     """A server of its own whose stream S has the rows of batch 0, which is not committed."""
     server = servers.under_test(jetstream=True)
-    js = JetStream(options({"servers": server.url}))
+    js = connected(server)
     create(js, "S")
     query = Query(server)
     return server, js, query, query.write(0, ROWS)
@@ -540,14 +544,14 @@ def test_a_server_restarted_between_write_and_commit(servers: Servers) -> None:
     server.restart(kill=True)
     query.commit(0, written)
     assert query.run_batch(0, ROWS).skipped
-    js.reconnect()
+    js = connected(server)
     assert payloads(js) == [str(i) for i in range(10)]
 
 
 def test_a_server_restarted_while_rows_tell_where_they_go(servers: Servers) -> None:
     """The streams of later rows are looked up when these come."""
     server = servers.under_test(jetstream=True)
-    js = JetStream(options({"servers": server.url}))
+    js = connected(server)
     create(js, "S")
     create(js, "T")
     query = Query(server)
@@ -560,7 +564,7 @@ def test_a_server_restarted_while_rows_tell_where_they_go(servers: Servers) -> N
         yield second
 
     assert query.write_by(query.sink(first), 0, batches()).rows == 4
-    js.reconnect()
+    js = connected(server)
     assert sorted(payloads(js)) == ["1", "2", "4"]
     assert payloads(js, "T") == ["3"]
 

@@ -279,7 +279,7 @@ def test_a_server_that_is_just_starting_is_waited_for(
         publisher.publish(numbered("S", 10))
         publisher.flush()
     assert tries[:2] == [0.25, 0.5]
-    js.reconnect()
+    js = JetStream(options(server))
     assert js.stream_info("S").state.messages == 10
     server.stop()
     with pytest.raises(NatsError, match="cannot connect"):

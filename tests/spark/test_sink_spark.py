@@ -1,5 +1,6 @@
 """The sinks under Spark itself: batch writes, streaming queries, repeated tasks and batches."""
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,11 +24,15 @@ from tests.servers import Server
 ROWS = 20_000
 
 
+def connected(server: Server) -> JetStream:
+    return JetStream(SinkOptions.read({"servers": server.url}, "writing"))
+
+
 @pytest.fixture
 def js(spark: SparkSession, js_server: Server) -> Iterator[JetStream]:
     """The module's server with the stream S alone."""
     spark.dataSource.register(NatsSource)
-    js = JetStream(SinkOptions.read({"servers": js_server.url}, "writing"))
+    js = connected(js_server)
     for name in [info.name for info in js.stream_infos()]:
         js.api(f"STREAM.DELETE.{name}")
     config = {"name": "S", "subjects": ["S.>"], "duplicate_window": 600 * SECOND}
@@ -199,5 +204,5 @@ def test_a_server_that_dies_in_a_batch_costs_nothing(
         files.run()
     js_server.start()
     files.run()
-    js.reconnect()
-    assert written(js) == 40
+    with contextlib.closing(connected(js_server)) as again:
+        assert written(again) == 40

@@ -273,7 +273,7 @@ def test_a_server_that_is_away_for_a_moment_is_waited_for(site: Site, name: str)
     query = Query(site, stream=name, startingOffsets="earliest")
     end = query.latest()
     site.server.restart()
-    site.js.reconnect()
+    site.connect()
     assert query.latest() == end
     site.fill(name, 1)
     begun = time.monotonic()

@@ -1,6 +1,7 @@
 """Stream to Parquet: range by range, each committed by an entry of the manifest."""
 
 import argparse
+import functools
 import itertools
 import sys
 import threading
@@ -17,7 +18,7 @@ from jsserver.spark.archive.manifest import Archive, ArchiveError, FileEntry
 from jsserver.spark.archive.writer import READ, Limits, publish_drafts, write_range
 from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.fetch import fetch
-from jsserver.spark.jetstream import JetStream, StreamInfo
+from jsserver.spark.jetstream import JetStream, Patient, StreamInfo
 from jsserver.spark.jobs import command
 from jsserver.spark.jobs.progress import Progress, amount
 from jsserver.spark.jobs.runner import Local, Runner, running
@@ -175,19 +176,19 @@ class _Run:
         self._stop = stop
         self._progress = progress
         self._id = uuid.uuid4().hex
-        self._api = JetStream(options, "jsserver-spark-archive")
+        self._server = Patient(options, "jsserver-spark-archive")
         self._started = time.monotonic()
         self._archive: Archive
 
     def close(self) -> None:
         self.result.seconds = time.monotonic() - self._started
-        self._api.close()
+        self._server.close()
         draft = layout.draft_name(self._name, self._id, 0)
         self._place.remove_folder(draft.rpartition("/")[0])
 
     def open(self, accept_recreated: bool) -> None:
         """Where to go on."""
-        info = self._api.stream_info(self._options.stream)
+        info = self._server.ask_once(self._info)
         found = manifest.load(self._place, self._name)
         if found is None:
             found = Archive(
@@ -228,7 +229,7 @@ class _Run:
 
     def pass_over(self, until: int) -> None:
         """Once, up to what is there now."""
-        info = self._api.stream_info(self._options.stream)
+        info = self._server.ask(self._info)
         last = min(until or info.state.last_seq, info.state.last_seq)
         if self._progress is not None:
             held = info.state.last_seq - max(info.state.first_seq - 1, self._archive.last)
@@ -239,13 +240,9 @@ class _Run:
     def follow(self) -> None:
         """Whole files as soon as there is enough for one, the rest after `flushInterval`."""
         written = answered = time.monotonic()
-        lost = False
         while not self._stop.is_set():
             try:
-                if lost:
-                    self._api.reconnect()
-                    lost = False
-                info = self._api.stream_info(self._options.stream)
+                info = self._server.ask_once(self._info)
                 self._same(info)
                 parts = list(self._parts(info, info.state.last_seq))
                 late = time.monotonic() - written >= self._options.flush_interval
@@ -261,7 +258,6 @@ class _Run:
                 if time.monotonic() - answered > PATIENCE_S:
                     raise
                 command.warn(f"{error}; trying again")
-                lost = True
             self._stop.wait(POLL_S)
 
     def _parts(self, info: StreamInfo, last: int) -> Iterator[Part]:
@@ -297,16 +293,15 @@ class _Run:
         )
         wanted = itertools.takewhile(lambda _: not self._stop.is_set(), parts)
         told = self._progress.add if self._progress is not None else None
-        done: Iterator[tuple[Part, list[FileEntry]]]
-        if isinstance(self._runner, Local) and told is not None:
-            done = (task(part, told) for part in wanted)
-            told = None
-        else:
-            done = self._runner.map(task, wanted)
-        for part, files in done:
+        here = isinstance(self._runner, Local)  # rows can be told of as they come
+        each = functools.partial(task, told=told) if here else task
+        for part, files in self._runner.map(each, wanted):
             self._commit(part, files)
-            if told is not None:
+            if told is not None and not here:
                 told(sum(file.rows for file in files))
+
+    def _info(self, js: JetStream) -> StreamInfo:
+        return js.stream_info(self._options.stream)
 
     def _same(self, info: StreamInfo) -> None:
         if info.created != self._archive.created:
@@ -316,7 +311,7 @@ class _Run:
             )
 
     def _commit(self, part: Part, files: list[FileEntry]) -> None:
-        self._same(self._api.stream_info(self._options.stream))
+        self._same(self._server.ask(self._info))
         before = self._archive
         entry = layout.entry_name(self._name, before.number + 1)
         if self._place.size(entry) is not None:
