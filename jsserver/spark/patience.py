@@ -8,7 +8,7 @@ from jsserver.spark.errors import NatsError
 AWAY_SECONDS = 10.0
 """How long a server may be away before what needs it gives up."""
 PAUSE_SECONDS = 0.05
-PAUSE_SECONDS_MAX = 2.0
+PAUSE_SECONDS_MAX = 1.0
 
 log = logging.getLogger(__name__)
 

@@ -295,7 +295,6 @@ class StreamSink(DataSourceStreamArrowWriter):
             )
         seen = wrote[0].seen or Seen(None, 0)
         mark = Mark(wrote[0].query, batchId, secrets.token_hex(8))
-
         with Patient(options, NAME) as server:
             server.ask(lambda js: self._fence(js).move(seen, mark))
 
