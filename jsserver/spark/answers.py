@@ -10,8 +10,10 @@ SLOTS = 2
 """Answers that may be under way at once."""
 
 
-class Interrupted(Exception):
+class Interrupted(NatsError):
     """An answer broke off; asking again from where it stopped may go well."""
+
+    passes = True
 
 
 class Answers:

@@ -8,7 +8,6 @@ import pyarrow as pa
 from jsserver.cext.bytes import subjects_overlap
 from jsserver.cext.columns import ReplyError
 from jsserver.connection import ConnectionFailed
-from jsserver.spark.answers import Interrupted
 from jsserver.spark.errors import NatsError
 from jsserver.spark.fetch_consumer import ConsumerReader
 from jsserver.spark.fetch_direct import DirectReader
@@ -45,7 +44,7 @@ def fetch(
             for batch in _attempt(wanted, patience):
                 patience.progress()
                 yield batch
-        except (ConnectionFailed, Interrupted) as error:
+        except ConnectionFailed as error:
             patience.wait(Unreachable(str(error)))
         except NatsError as error:
             patience.wait(error)

@@ -3,9 +3,10 @@
 import logging
 import math
 import time
+from collections.abc import Sequence
 
 from jsserver.spark.errors import NatsError
-from jsserver.spark.jetstream import NO_SUCH_STREAM, ApiError, JetStream, StreamInfo
+from jsserver.spark.jetstream import NO_SUCH_STREAM, ApiError, JetStream, Patient, StreamInfo
 from jsserver.spark.offsets import names_of, pattern_of
 from jsserver.spark.options import SourceOptions
 
@@ -20,11 +21,11 @@ log = logging.getLogger(__name__)
 
 
 class States:
-    """One connection, opened when it is needed."""
+    """What was last known; `server` is who is asked."""
 
     def __init__(self, options: SourceOptions) -> None:
+        self.server = Patient(options, "jsserver-spark-driver")
         self._options = options
-        self._js: JetStream | None = None
         self._infos: list[StreamInfo] = []
         self._asked_at = -math.inf
         self._known_at = -math.inf
@@ -33,16 +34,6 @@ class States:
 
     def clock(self) -> float:
         return time.monotonic()
-
-    def js(self) -> JetStream:
-        if self._js is None:
-            self._js = JetStream(self._options, "jsserver-spark-driver")
-        return self._js
-
-    def close(self) -> None:
-        if self._js is not None:
-            self._js.close()
-            self._js = None
 
     def recent(self) -> list[StreamInfo]:
         """At most a pause old; older only while the server does not answer."""
@@ -54,7 +45,6 @@ class States:
         except NatsError as error:
             if not error.passes:
                 raise
-            self.close()
             if now - self._known_at > PATIENCE_SECONDS:
                 raise NatsError(f"{error} (tried for {PATIENCE_SECONDS:g} s)") from None
             log.warning("%s; going on with what is known", error)
@@ -67,10 +57,9 @@ class States:
         names = names_of(self._options)
         if names and len(names) <= self._pages:
             requests = len(names)
-            infos = [self._info(name) for name in names]
-            found = [info for info in infos if info is not None]
+            found = self.server.ask_once(lambda js: _infos(js, names))
         else:
-            found = list(self.js().stream_infos())
+            found = self.server.ask_once(lambda js: list(js.stream_infos()))
             requests = self._pages = max(math.ceil(len(found) / PAGE), 1)
             if names:
                 found = [info for info in found if info.name in names]
@@ -87,10 +76,14 @@ class States:
         self._pause = requests / REQUESTS_PER_SECOND
         return found
 
-    def _info(self, name: str) -> StreamInfo | None:
+
+def _infos(js: JetStream, names: Sequence[str]) -> list[StreamInfo]:
+    """Of those streams that there are."""
+    found = []
+    for name in names:
         try:
-            return self.js().stream_info(name)
+            found.append(js.stream_info(name))
         except ApiError as error:
-            if error.code == NO_SUCH_STREAM:
-                return None
-            raise
+            if error.code != NO_SUCH_STREAM:
+                raise
+    return found

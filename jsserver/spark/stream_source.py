@@ -55,7 +55,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             infos = self._states.now()
             names = [info.name for info in infos]
-            firsts = first_sequences(self._states.js(), self._options, names, infos, LATEST)
+            firsts = self._states.server.ask_once(
+                lambda js: first_sequences(js, self._options, names, infos, LATEST)
+            )
             self._initial = Offset(
                 {info.name: Place(info.created, firsts[info.name] - 1) for info in infos}
             ).write()
@@ -140,7 +142,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: the checkpoint owns the progress."""
 
     def stop(self) -> None:
-        self._states.close()
+        self._states.server.close()
 
 
 def check_streaming(options: SourceOptions) -> None:
