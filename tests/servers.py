@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from bench.servers import process_tree
 from tests.peer import find_peer
 
 START_SECONDS = 15.0
@@ -236,16 +237,6 @@ class Server:
 def _resident(pid: int) -> int:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def process_tree(pid: int) -> list[int]:
-    """The process and all its descendants."""
-    found = [pid]
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended
-            for child in task.read_text().split():
-                found += process_tree(int(child))
-    return found
 
 
 class Servers:

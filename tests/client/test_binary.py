@@ -18,7 +18,8 @@ import nats
 import pytest
 
 import jsserver
-from tests.servers import Server, command_under_test, process_tree
+from bench.servers import process_tree
+from tests.servers import Server, command_under_test
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

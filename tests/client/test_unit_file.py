@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import Server, command_under_test, process_tree
+from bench.servers import process_tree
+from tests.servers import Server, command_under_test
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "packaging" / "jsserver.service"

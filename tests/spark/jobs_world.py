@@ -83,12 +83,12 @@ def add(
     return commit(place, archive, "add", files, archive.last + 1, last)
 
 
-def options_of(server: Server) -> ConnectionOptions:
-    return ConnectionOptions(servers=(server.url,))
+def connected(server: Server) -> JetStream:
+    return JetStream(ConnectionOptions(servers=(server.url,)))
 
 
 def create(server: Server, stream: str, **config: Any) -> StreamInfo:
-    api = JetStream(options_of(server))
+    api = connected(server)
     try:
         body = {"name": stream, "subjects": [f"{stream}.>"], "storage": "file"}
         api.api(f"STREAM.CREATE.{stream}", {**body, "allow_direct": True, **config})
@@ -98,7 +98,7 @@ def create(server: Server, stream: str, **config: Any) -> StreamInfo:
 
 
 def api(server: Server, verb: str, body: object = None) -> dict[str, Any]:
-    one = JetStream(options_of(server))
+    one = connected(server)
     try:
         return one.api(verb, body)
     finally:
@@ -106,7 +106,7 @@ def api(server: Server, verb: str, body: object = None) -> dict[str, Any]:
 
 
 def info(server: Server, stream: str) -> StreamInfo:
-    one = JetStream(options_of(server))
+    one = connected(server)
     try:
         return one.stream_info(stream)
     finally:
@@ -130,7 +130,7 @@ def some_messages(count: int, stream: str, seed: int = 1) -> list[Msg]:
 
 def publish(server: Server, stream: str, messages: Sequence[Msg]) -> None:
     """Stores messages in order."""
-    one = JetStream(options_of(server))
+    one = connected(server)
     try:
         before = one.stream_info(stream).state.last_seq
         out = bytearray()

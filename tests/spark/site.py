@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from jsserver.connection import publish_frame
-from jsserver.spark.jetstream import JetStream, StreamInfo
-from jsserver.spark.options import SourceOptions
+from jsserver.spark.jetstream import StreamInfo
 from jsserver.spark.source import NatsSource
 from tests.servers import Server
+from tests.spark.jobs_world import connected
 
 
 class Site:
@@ -24,8 +24,7 @@ class Site:
 
     def connect(self) -> None:
         """Anew, after a restart of the server."""
-        options = SourceOptions.read({"servers": self.server.url, "stream": "-"}, "a test")
-        self.js = JetStream(options)
+        self.js = connected(self.server)
 
     def create(self, name: str, **config: Any) -> None:
         """A stream with the subjects `<name>.>` and direct gets allowed, unless told otherwise."""

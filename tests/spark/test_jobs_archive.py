@@ -240,26 +240,17 @@ def test_follow_bears_a_restart_of_the_server(servers: Servers, tmp_path: Path, 
 
 
 class Heard(Progress):
-    """Notes every count that it is told."""
+    """Notes every count that it is told, and does something at the first."""
 
-    def __init__(self, heard: list[int]) -> None:
+    def __init__(self, at_first: Callable[[], object] = lambda: None) -> None:
         super().__init__("test")
-        self._heard = heard
+        self.counts: list[int] = []
+        self._at_first = at_first
 
     def add(self, rows: int) -> None:
-        self._heard.append(rows)
-
-
-class AtFirst(Progress):
-    """Does something when the first rows are told of."""
-
-    def __init__(self, action: Callable[[], object]) -> None:
-        super().__init__("test")
-        self._action = action
-
-    def add(self, rows: int) -> None:
-        if not self.rows:
-            self._action()
+        if not self.counts:
+            self._at_first()
+        self.counts.append(rows)
         super().add(rows)
 
 
@@ -268,9 +259,9 @@ def test_a_run_bears_a_restart_of_the_server(servers: Servers, tmp_path: Path, k
     server = servers.under_test(jetstream=True)
     create(server, "MIDST")
     publish(server, "MIDST", some_messages(2500, "MIDST"))
-    restart = AtFirst(lambda: server.restart(kill=kill))
-    result = archived(server, "MIDST", tmp_path, progress=restart)
-    assert (result.rows, result.complete, restart.rows) == (2500, True, 2500)
+    progress = Heard(lambda: server.restart(kill=kill))
+    result = archived(server, "MIDST", tmp_path, progress=progress)
+    assert (result.rows, result.complete, progress.rows) == (2500, True, 2500)
     assert equal(server, "MIDST", tmp_path)
 
 
@@ -279,10 +270,9 @@ def test_a_run_tells_how_far_it_is(js_server: Server, tmp_path: Path, processes:
     stream = f"TOLD{processes}"
     create(js_server, stream)
     publish(js_server, stream, some_messages(2500, stream))
-    heard: list[int] = []
-    progress = Heard(heard)
+    progress = Heard()
     archived(js_server, stream, tmp_path, processes=processes, progress=progress)
-    assert progress.total == sum(heard) == 2500 and len(heard) >= 3
+    assert progress.total == sum(progress.counts) == 2500 and len(progress.counts) >= 3
 
 
 def wait_for(root: Path, stream: str, last: int) -> None:

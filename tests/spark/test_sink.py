@@ -23,6 +23,7 @@ from jsserver.spark.options import SinkOptions
 from jsserver.spark.refusals import NoStream, PublishError, StreamMismatch
 from jsserver.spark.sink import BATCH_ID, QUERY_ID, RUN_ID, BatchSink, StreamSink, Written
 from tests.servers import Server, Servers
+from tests.spark.jobs_world import connected
 from tests.waiting import call_at_sleep
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -129,10 +130,6 @@ OTHER = rows_of(data=[f"other {i}" for i in range(10)])
 def server(request: pytest.FixtureRequest, module_servers: Servers) -> Server:
     started = module_servers.under_test if request.param == "jsserver" else module_servers.peer
     return started(jetstream=True)
-
-
-def connected(server: Server) -> JetStream:
-    return JetStream(options({"servers": server.url}))
 
 
 @pytest.fixture

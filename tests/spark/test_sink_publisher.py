@@ -36,6 +36,7 @@ from jsserver.spark.refusals import (
     WrongLastSequence,
 )
 from tests.servers import Server, Servers
+from tests.spark.jobs_world import connected
 from tests.waiting import call_at_sleep
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -47,7 +48,7 @@ def options(server: Server, **given: str) -> SinkOptions:
 
 
 def stream(server: Server, name: str, **config: Any) -> JetStream:
-    js = JetStream(options(server))
+    js = connected(server)
     js.api(
         f"STREAM.CREATE.{name}",
         {"name": name, "subjects": [f"{name}.>"], "duplicate_window": 600 * SECOND, **config},
@@ -247,12 +248,12 @@ def test_a_server_that_is_restarted_in_between(servers: Servers, kind: str, kill
     thread.join(60)
     assert not failures and not thread.is_alive()
     rows, acked = counts[0]
-    assert rows == acked == JetStream(options(server)).stream_info("S").state.messages
+    assert rows == acked == connected(server).stream_info("S").state.messages
 
 
 def _wait_growing(server: Server) -> None:
     end = time.monotonic() + 20
-    js = JetStream(options(server))
+    js = connected(server)
     first = None
     while time.monotonic() < end:
         try:
@@ -279,7 +280,7 @@ def test_a_server_that_is_just_starting_is_waited_for(
         publisher.publish(numbered("S", 10))
         publisher.flush()
     assert tries[:2] == [0.25, 0.5]
-    js = JetStream(options(server))
+    js = connected(server)
     assert js.stream_info("S").state.messages == 10
     server.stop()
     with pytest.raises(NatsError, match="cannot connect"):

@@ -20,12 +20,9 @@ from jsserver.spark.options import SinkOptions
 from jsserver.spark.sink import BatchSink, Written
 from jsserver.spark.source import NatsSource
 from tests.servers import Server
+from tests.spark.jobs_world import connected
 
 ROWS = 20_000
-
-
-def connected(server: Server) -> JetStream:
-    return JetStream(SinkOptions.read({"servers": server.url}, "writing"))
 
 
 @pytest.fixture

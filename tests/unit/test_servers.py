@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import Server, ServerFailed, command_under_test, process_tree
+from bench.servers import process_tree
+from tests.servers import Server, ServerFailed, command_under_test
 
 STUB = """
 import signal, sys
