@@ -1,6 +1,5 @@
 """Batch reads with `archivePath`: the archive to its last sequence, the live stream behind it."""
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,18 +10,11 @@ from pyspark.sql.datasource import InputPartition
 from jsserver.spark.archive import manifest
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive
-from jsserver.spark.archive.reader import (
-    TIME_MAX,
-    TIME_MIN,
-    ArchiveSplit,
-    first_since,
-    read_split,
-    splits,
-)
-from jsserver.spark.batch_source import BatchReader, FilteringReader, seq_bytes
+from jsserver.spark.archive.reader import ArchiveSplit, first_since, read_split, splits
+from jsserver.spark.batch_source import BatchReader, seq_bytes
 from jsserver.spark.errors import DataLossError
 from jsserver.spark.jetstream import JetStream, StreamInfo
-from jsserver.spark.offsets import end_sequences, first_sequences, sequence_at
+from jsserver.spark.offsets import end_sequences, first_sequences, sequence_at, streams_of
 from jsserver.spark.positions import EARLIEST
 from jsserver.spark.splits import Span, splits_of
 
@@ -43,18 +35,17 @@ class HotColdReader(BatchReader):
         place = Place(options.archive_path)
         js = JetStream(options, "jsserver-spark-plan")
         try:
-            names, live = self._streams(js)
+            live = streams_of(js, options)
             archives = {info.name: _archive_of(place, info) for info in live}
             infos = [_joined(info, archives[info.name]) for info in live]
             times = _Times(place, archives, live)
-            firsts = first_sequences(js, options, names, infos, EARLIEST, times.sequence_at)
-            ends = end_sequences(js, options, names, infos, times.sequence_at)
+            firsts = first_sequences(js, options, infos, EARLIEST, times.sequence_at)
+            ends = end_sequences(js, options, infos, times.sequence_at)
             cold: list[InputPartition] = []
             hot = []
             for info in live:
                 archive = archives[info.name]
-                first = max(firsts[info.name], self._narrowed.first)
-                last = min(ends[info.name] - 1, self._narrowed.last)
+                first, last = firsts[info.name], ends[info.name] - 1
                 cold += self._cold(place, archive, first, min(last, archive.last))
                 behind = max(first, archive.last + 1)
                 self._check_between(info, archive, behind, last)
@@ -67,10 +58,7 @@ class HotColdReader(BatchReader):
         return [*cold, *splits_of(hot, options.split_bytes, fewest)]
 
     def _cold(self, place: Place, archive: Archive, first: int, last: int) -> list[ColdSplit]:
-        narrowed = self._narrowed
-        since = TIME_MIN if narrowed.since is None else narrowed.since
-        until = TIME_MAX if narrowed.until is None else narrowed.until
-        found = splits(archive, place.uri, first, last, self._options.split_bytes, since, until)
+        found = splits(archive, place.uri, first, last, self._options.split_bytes)
         return [ColdSplit(split) for split in found]
 
     def _check_between(self, info: StreamInfo, archive: Archive, first: int, last: int) -> None:
@@ -87,14 +75,7 @@ class HotColdReader(BatchReader):
         """The split's rows, in order of sequence."""
         if not isinstance(partition, ColdSplit):
             return super().read(partition)
-        options = self._options
-        if self._narrowed.subjects:
-            options = dataclasses.replace(options, filter_subjects=self._narrowed.subjects)
-        return read_split(options, partition.split)
-
-
-class FilteringHotColdReader(HotColdReader, FilteringReader):
-    """With `pushdown=true`."""
+        return read_split(self._options, partition.split)
 
 
 class _Times:

@@ -68,17 +68,16 @@ def check_names(options: SourceOptions) -> None:
 def first_sequences(
     js: JetStream,
     options: SourceOptions,
-    names: Sequence[str],
     infos: Sequence[StreamInfo],
     default: int,
     at: SequenceAt | None = None,
 ) -> dict[str, int]:
     """The first sequence to read of each of `infos`; it may be the one behind the last.
 
-    `names`: the streams that the options have bounds for, whether they are read or not.
     `default`: EARLIEST in batch reads, which cannot start at the latest, LATEST in streaming ones.
     `at` finds a time's sequence (default: sequence_at).
     """
+    names = [info.name for info in infos]
     times = _times(
         names,
         "startingTimestamp",
@@ -109,11 +108,11 @@ def first_sequences(
 def end_sequences(
     js: JetStream,
     options: SourceOptions,
-    names: Sequence[str],
     infos: Sequence[StreamInfo],
     at: SequenceAt | None = None,
 ) -> dict[str, int]:
-    """The sequence behind the last to read of each of `infos`; `names` as above."""
+    """The sequence behind the last to read of each of `infos`."""
+    names = [info.name for info in infos]
     times = _times(
         names,
         "endingTimestamp",

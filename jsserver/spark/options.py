@@ -17,6 +17,15 @@ _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 """What Spark itself reads from the options of a streaming write, and hands on with the others."""
 
+REFUSED = {
+    "pushdown": (
+        "Spark keeps the filters of one query for the next query of the same table, which then"
+        " misses rows: so none are taken. Name what to read by startingOffsets, startingTimestamp"
+        " and filterSubjects"
+    ),
+}
+"""Options that users know from elsewhere, and what to do instead."""
+
 _T = TypeVar("_T", bound="Options")
 
 
@@ -107,6 +116,8 @@ class Options:
         for key, value in given.items():
             if key.lower() in SPARKS_OWN:
                 continue
+            if key.lower() in REFUSED:
+                raise OptionError(f"option {key!r} is not there: {REFUSED[key.lower()]}")
             if key.lower() not in fields:
                 raise OptionError(f"unknown option {key!r} for {what}{_nearest(key, fields)}")
             name, field = fields[key.lower()]
@@ -194,7 +205,6 @@ class RowOptions(Options):
     split_bytes: int = option("splitBytes", size(1 << 16), 32 << 20)
     min_partitions: int = option("minPartitions", count(1, 100_000), 1)
     fail_on_data_loss: bool = option("failOnDataLoss", boolean, True)
-    pushdown: bool = option("pushdown", boolean, False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

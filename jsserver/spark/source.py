@@ -28,14 +28,14 @@ class NatsSource(DataSource):
         return table_of(self._source_options()).spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from jsserver.spark.batch_source import BatchReader, FilteringReader
+        from jsserver.spark.batch_source import BatchReader
 
         options = self._source_options(schema)
         if options.archive_path:
-            from jsserver.spark.hot_cold import FilteringHotColdReader, HotColdReader
+            from jsserver.spark.hot_cold import HotColdReader
 
-            return FilteringHotColdReader(options) if options.pushdown else HotColdReader(options)
-        return FilteringReader(options) if options.pushdown else BatchReader(options)
+            return HotColdReader(options)
+        return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from jsserver.spark.stream_source import StreamReader

@@ -1,30 +1,29 @@
 """The format `nats-store`: a stream read from its files, without a server."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from jsserver.spark.backup import plan_backup, read_backup
 from jsserver.spark.options import StoreOptions
 from jsserver.spark.schema import Table, table_of
-from jsserver.spark.store_bounds import Bounds, bounds_of, pushed
+from jsserver.spark.store_bounds import Bounds, bounds_of
 from jsserver.spark.store_files import locate, log
 from jsserver.spark.store_plan import Plan, Split, plan_directory
 from jsserver.spark.store_read import read_blocks
 
 
-def plan(options: StoreOptions, filters: Sequence[Filter] = ()) -> Plan:
-    """What there is to read, and by how many tasks; `filters` are those that `pushed` takes.
+def plan(options: StoreOptions) -> Plan:
+    """What there is to read, and by how many tasks.
 
     OptionError when the options name no stream, NatsError when its files cannot be read.
     """
     location = locate(options)
 
     def bounds_for(stream: str) -> Bounds:
-        bounds = bounds_of(options, stream)
-        return pushed(bounds, filters, table_of(options), stream)[0]
+        return bounds_of(options, stream)
 
     planned = plan_backup if location.archive else plan_directory
     return planned(options, location, bounds_for)
@@ -46,10 +45,9 @@ class StoreReader(DataSourceReader):
 
     def __init__(self, options: StoreOptions) -> None:
         self._options = options
-        self._filters: list[Filter] = []
 
     def partitions(self) -> list[InputPartition]:
-        found = plan(self._options, self._filters)
+        found = plan(self._options)
         if found.tail_bytes_ignored:
             log.warning(
                 "stream %s: %d bytes at the end of its last block are ignored",
@@ -62,14 +60,6 @@ class StoreReader(DataSourceReader):
         if not isinstance(partition, Split):
             return iter(())  # Spark's own, where a plan has no splits
         return read_split(self._options, partition)
-
-
-class FilteringReader(StoreReader):
-    """The same with the query's filters, which choose blocks and rows before anything is read."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._filters = filters
-        return pushed(Bounds(), filters, table_of(self._options), "")[1]
 
 
 class StoreSource(DataSource):
@@ -87,5 +77,4 @@ class StoreSource(DataSource):
         return table_of(self._store_options).spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = self._store_options
-        return FilteringReader(options) if options.pushdown else StoreReader(options)
+        return StoreReader(self._store_options)

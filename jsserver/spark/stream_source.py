@@ -54,9 +54,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query starts: the same at each call."""
         if self._initial is None:
             infos = self._states.now()
-            names = [info.name for info in infos]
             firsts = self._states.server.ask_once(
-                lambda js: first_sequences(js, self._options, names, infos, LATEST)
+                lambda js: first_sequences(js, self._options, infos, LATEST)
             )
             self._initial = Offset(
                 {info.name: Place(info.created, firsts[info.name] - 1) for info in infos}
@@ -151,7 +150,5 @@ def check_streaming(options: SourceOptions) -> None:
     for name in _BATCH_ONLY:
         if options.given(name):
             raise OptionError(f"option {name!r} is for batch reads")
-    if options.pushdown:
-        raise OptionError("option 'pushdown' is for batch reads: Spark pushes no filters here")
     if options.archive_path:
         raise OptionError("option 'archivePath' is for batch reads")

@@ -1,13 +1,11 @@
 """Archive and live stream as one table: every message once, whatever either of them lacks."""
 
-import json
 import pickle
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import DataSourceReader, EqualTo, GreaterThan, GreaterThanOrEqual
+from pyspark.sql.datasource import DataSourceReader
 
 from jsserver.goformat import rfc3339_nano
 from jsserver.spark.archive.manifest import ArchiveError
@@ -90,29 +88,6 @@ def test_times(js_server: Server, half: tuple[str, Path]) -> None:
         assert seqs(reader_of(js_server, stream, root, startingTimestamp=start)) == wanted
         before = seqs(reader_of(js_server, stream, root, endingTimestamp=start))
         assert before == list(range(1, wanted[0]))
-
-
-def test_filters_are_pushed_into_both(js_server: Server, half: tuple[str, Path]) -> None:
-    stream, root = half
-    reader: Any = reader_of(js_server, stream, root, pushdown="true")
-    assert list(reader.pushFilters([GreaterThan(("seq",), 550)])) == []
-    assert seqs(reader) == list(range(551, 1001))
-    offsets = json.dumps({stream: 300})
-    reader = reader_of(js_server, stream, root, pushdown="true", startingOffsets=offsets)
-    assert list(reader.pushFilters([EqualTo(("stream",), "another")])) == []
-    assert seqs(reader) == []
-    reader = reader_of(js_server, stream, root, pushdown="true", filterSubjects=f"{stream}.7")
-    first = rows(reader).column("timestamp")[0].as_py()
-    left = list(reader.pushFilters([GreaterThanOrEqual(("timestamp",), first)]))
-    assert len(left) == 1
-    found = rows(reader)
-    assert set(found.column("subject").to_pylist()) == {f"{stream}.7"}
-    wanted = [
-        i
-        for i, m in enumerate(some_messages(600, stream) + some_messages(400, stream), 1)
-        if m.subject == f"{stream}.7"
-    ]
-    assert found.column("seq").to_pylist() == wanted
 
 
 def test_everything_archived_and_nothing_live(js_server: Server, tmp_path: Path) -> None:

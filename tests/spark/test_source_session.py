@@ -54,18 +54,42 @@ def test_streams_as_kafka_users_know_them(filled: Site, spark: SparkSession) -> 
 
 
 @pytest.mark.parametrize("pushed", ["true", "false"])
-def test_filters_give_the_same_rows(filled: Site, spark: SparkSession, pushed: str) -> None:
+def test_queries_of_one_table_do_not_know_of_each_other(
+    filled: Site, spark: SparkSession, pushed: str
+) -> None:
+    """Whatever was asked before: rows are those of the query's own filters."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", pushed)
     try:
-        table = load(spark, filled, streams="orders,bills", pushdown=pushed)
-        chosen = table.where(
-            "stream = 'orders' and seq between 10 and 40 and subject like 'orders.1%'"
-            " and timestamp > '2020-01-01' and data is not null"
+        asked_in_turn(load(spark, filled, stream="bills"), "bills")
+        spark.sql(
+            "create or replace temporary view bills using nats options"
+            f" (servers '{filled.server.url}', stream 'bills')"
         )
-        seqs = sorted(row.seq for row in chosen.select("seq").collect())
+        asked_in_turn(spark.table("bills"), "bills")
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-    assert seqs == [i for i in range(10, 41) if i % 3 == 1]
+
+
+def asked_in_turn(table: DataFrame, stream: str) -> None:
+    """Queries with and without filters of a stream of COUNT messages over three subjects."""
+    assert table.count() == COUNT
+    assert table.where("seq > 3000").count() == COUNT - 3000
+    assert table.count() == COUNT
+    subject = f"{stream}.1"
+    chosen = table.where(f"subject = '{subject}' and seq between 10 and 40")
+    assert sorted(row.seq for row in chosen.collect()) == [*range(10, 41, 3)]
+    assert table.where("timestamp > '2020-01-01'").count() == COUNT
+    ends = table.where("seq <= 100").union(table.where(f"seq > {COUNT - 1000}"))
+    assert ends.count() == 1100
+    assert sorted(row.seq for row in table.select("seq").limit(2).collect()) == [1, 2]
+
+
+@pytest.mark.parametrize("form", ["nats", "nats-store"])
+def test_filters_of_queries_are_not_taken(spark: SparkSession, form: str) -> None:
+    """PySpark keeps a reader's filters for the next query of its table."""
+    reader = spark.read.format(form).option("pushdown", "true")
+    with pytest.raises(Exception, match="'pushdown' is not there: Spark keeps the filters"):
+        reader.load()
 
 
 def test_errors_reach_the_user(filled: Site, spark: SparkSession) -> None:

@@ -1,24 +1,12 @@
 """The format nats-store on stores written by hand: places, bounds, damage, losses, filters."""
 
-import datetime
 import logging
 import os
-import pickle
 import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import (
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    StringStartsWith,
-)
 
 from jsserver.spark.errors import DataLossError, NatsError, OptionError
 from jsserver.spark.schema import table_of
@@ -303,63 +291,6 @@ def test_a_block_that_may_not_be_read(stream: Path) -> None:
 def test_erased_messages(tmp_path: Path) -> None:
     code = block(1, 1) + erased(2, 60) + block(1, 3) + tombstone(2)
     assert seqs(write_stream(tmp_path / "S", {1: code})) == [1, 3]
-
-
-# ---- filters of a query ------------------------------------------------------------------------
-
-TIME = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-
-
-def at(millis: int) -> datetime.datetime:
-    return TIME + datetime.timedelta(milliseconds=millis)
-
-
-@pytest.mark.parametrize(
-    ("filters", "left", "found"),
-    [
-        ([GreaterThan(("seq",), 8)], 0, [9, 10]),
-        ([GreaterThanOrEqual(("seq",), 8), LessThan(("seq",), 10)], 0, [8, 9]),
-        ([LessThanOrEqual(("seq",), 3), IsNotNull(("seq",))], 0, [1, 3]),
-        ([EqualTo(("seq",), 5)], 0, [5]),
-        ([GreaterThan(("timestamp",), at(8))], 0, [9, 10]),
-        ([GreaterThanOrEqual(("timestamp",), at(8))], 0, [8, 9, 10]),
-        ([LessThan(("timestamp",), at(3))], 0, [1]),
-        ([LessThanOrEqual(("timestamp",), at(3))], 0, [1, 3]),
-        ([EqualTo(("subject",), "k.1")], 0, [1, 4, 7, 10]),
-        ([EqualTo(("subject",), "k.*")], 1, ALL),
-        ([StringStartsWith(("subject",), "k.")], 1, ALL),
-        ([EqualTo(("stream",), "S")], 0, ALL),
-        ([EqualTo(("stream",), "T")], 0, []),
-        ([Not(EqualTo(("seq",), 5)), EqualTo(("data",), b"x")], 2, ALL),
-        ([EqualTo(("seq",), 5), EqualTo(("seq",), 6)], 0, []),
-    ],
-)
-def test_filters(stream: Path, filters: list, left: int, found: list[int]) -> None:
-    source = StoreSource({"path": str(stream), "pushdown": "true"})
-    reader = source.reader(schema=source.schema())
-    assert len(list(reader.pushFilters(filters))) == left
-    reader = pickle.loads(pickle.dumps(reader))
-    rows: list[int] = []
-    for partition in reader.partitions():
-        for batch in reader.read(pickle.loads(pickle.dumps(partition))):
-            rows += batch["seq"].to_pylist()
-    assert rows == found
-
-
-def test_a_subject_beside_those_wanted(stream: Path) -> None:
-    given = {"path": str(stream), "pushdown": "true", "filterSubjects": "k.0,k.2"}
-    reader = StoreSource(given).reader(schema=StoreSource(given).schema())
-    assert list(reader.pushFilters([EqualTo(("subject",), "k.1")])) == []
-    assert reader.partitions() == []
-
-
-def test_without_pushdown_filters_are_not_asked_for(stream: Path) -> None:
-    """Spark fails a query whose reader has pushFilters while that is switched off."""
-    from pyspark.sql.datasource import DataSourceReader
-
-    source = StoreSource({"path": str(stream)})
-    reader = source.reader(schema=source.schema())
-    assert type(reader).pushFilters is DataSourceReader.pushFilters
 
 
 def test_another_table(stream: Path) -> None:

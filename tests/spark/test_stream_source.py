@@ -148,7 +148,6 @@ def test_other_limits_are_refused(site: Site, name: str) -> None:
     [
         {"endingOffsets": "latest"},
         {"endingTimestamp": "5"},
-        {"pushdown": "true"},
         {"archivePath": "/x"},
     ],
 )

@@ -56,24 +56,17 @@ def splits(
     first: int,
     last: int,
     split_bytes: int,
-    since: int = TIME_MIN,
-    until: int = TIME_MAX,
 ) -> list[ArchiveSplit]:
-    """Cuts first to last at the files' bounds into parts of about `split_bytes` of messages.
-
-    Files without a row of since to until are left out.
-    """
+    """Cuts first to last at the files' bounds into parts of about `split_bytes` of messages."""
     found: list[ArchiveSplit] = []
     held = 0
     for file in overlapping(archive, first, last):
-        if file.max_time < since or file.min_time > until:
-            continue
         start, end = max(file.first, first), min(file.last, last)
         if found and held + file.bytes <= split_bytes and found[-1].last + 1 == start:
             found[-1] = msgspec.structs.replace(found[-1], last=end)
             held += file.bytes
         else:
-            found.append(ArchiveSplit(root, archive.stream, start, end, since, until))
+            found.append(ArchiveSplit(root, archive.stream, start, end))
             held = file.bytes
     return found
 
