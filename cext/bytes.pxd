@@ -314,10 +314,11 @@ cdef struct Outlet:
     void* ctx
     # Routes a message inside m.account. Returns the number of receivers that took it.
     int (*send)(void* ctx, const Msg* m) noexcept nogil
-    # An internal subscription; returns a handle for unsubscribe, NULL when memory ran out.
-    void* (*subscribe)(void* ctx, void* account, Span subject, inbound_fn fn, void* target) noexcept nogil
+    # An internal subscription; returns a handle for unsubscribe, NULL when memory ran out. listens: it counts as
+    # interest, as a client's does; the server's own services do not.
+    void* (*subscribe)(void* ctx, void* account, Span subject, bint listens, inbound_fn fn, void* target) noexcept nogil
     void (*unsubscribe)(void* ctx, void* sub) noexcept nogil
-    # Whether anybody but the server itself would receive a message on this subject (wildcards and queues count).
+    # Whether a client or a stream would receive a message on this subject (wildcards and queues count).
     bint (*has_interest)(void* ctx, void* account, Span subject) noexcept nogil
     # Tells fn(target, active) now and at each change whether a subscription with exactly this subject and
     # queue group (empty: none) exists. Returns a handle for unwatch.

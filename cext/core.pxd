@@ -23,6 +23,7 @@ cdef struct Sub:
     uint64_t delivered      # messages since SUB
     uint64_t max            # UNSUB max; 0: none
     bint closed
+    bint listens            # a client's, or a stream's on its subjects: somebody wants what is sent there
     bint filtered           # deliveries are checked one by one against the client's deny list
     Sub* next               # list of its client's subscriptions; after removal: of what gc frees
     Sub* prev
@@ -30,7 +31,7 @@ cdef struct Sub:
     SubSet* home            # where it is, and its place there
     uint32_t place
     QueueName* group
-    Sublist* list           # where a subscription of the server's own is inserted
+    void* account           # Account*: of a subscription of the server's own
 
 cdef Sub* sub_new(Span subject, Span queue, Span sid) noexcept nogil     # NULL: no memory
 cdef void sub_free(Sub* s) noexcept nogil                                # only if it was never inserted

@@ -177,6 +177,7 @@ cdef struct Stream:
     void* direct[2]
     bint active
     bint purging            # the store's removals are part of a purge
+    bint lent               # a record of the store is being delivered: nothing may change it meanwhile
     Bytes ack_prefix        # {"stream":"S","seq":
     Bytes error_suffix      # ,"stream":"S","seq":0}
     Fifo acks               # PubAcks that wait for durability, by sequence
@@ -204,7 +205,7 @@ cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil
 # Unsubscribes, ends timers and jobs; acks not yet released are dropped. Watchers must be detached before stream_free.
 cdef void stream_stop(Stream* s) noexcept nogil
 cdef void stream_free(Stream* s) noexcept nogil
-# Publishes m into the stream: m.dest is the subject, m.reply gets the PubAck. Always 1.
+# Publishes m into the stream, under m.subject; m.reply gets the PubAck. Always 1.
 cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil
 # Removed messages, or ST_*. As store_purge.
 cdef int64_t stream_purge(Stream* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil

@@ -262,6 +262,8 @@ cdef int ack_message(Consumer* c, const Msg* m, uint32_t prefix) noexcept nogil:
     cdef AckTokens t
     cdef Span s = m.dest
     cdef uint64_t ticket
+    if c.s.lent:                                # a delivery is no ack
+        return 0
     if s.n <= prefix:
         return 1
     s.p += prefix

@@ -205,7 +205,9 @@ cdef bint deliver_record(Consumer* c, const Record* r, uint32_t deliveries, uint
     if c.cfg.rate_limit and rate_waits(c, cost[0]):
         sent = False
     else:
+        c.s.lent = True
         sent = send_message(c, &m, cost[0])
+        c.s.lent = False
     bytes_free(&b)
     return sent
 

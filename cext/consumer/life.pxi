@@ -258,7 +258,7 @@ cdef void* subscribe_to(Consumer* c, const char* prefix, bint long_form, const c
     memset(&b, 0, sizeof(Bytes))
     if (add_text(&b, prefix) == 0 and add_ack_name(&b, &c.s.cfg, long_form) == 0 and add_span(&b, c.cfg.name) == 0
             and add_text(&b, suffix) == 0):
-        sub = c.env.out.subscribe(c.env.out.ctx, c.s.account, span(b.data, <uint32_t>b.n), fn, c)
+        sub = c.env.out.subscribe(c.env.out.ctx, c.s.account, span(b.data, <uint32_t>b.n), False, fn, c)
     bytes_free(&b)
     return sub
 

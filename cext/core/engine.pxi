@@ -4,7 +4,8 @@ cdef int outlet_send(void* ctx, const Msg* m) noexcept nogil:
     return engine_route(<Engine*>ctx, NULL, m)
 
 
-cdef void* outlet_subscribe(void* ctx, void* account, Span subject, inbound_fn fn, void* target) noexcept nogil:
+cdef void* outlet_subscribe(void* ctx, void* account, Span subject, bint listens, inbound_fn fn,
+                            void* target) noexcept nogil:
     cdef Account* a = <Account*>account
     cdef Span none
     cdef Sub* s
@@ -15,15 +16,22 @@ cdef void* outlet_subscribe(void* ctx, void* account, Span subject, inbound_fn f
         return NULL
     s.fn = fn
     s.target = target
-    s.list = a.subs
+    s.account = a
+    s.listens = listens
     if sublist_insert(a.subs, s) != 0:
         sub_free(s)
         return NULL
+    if listens:
+        watch_changed(a, s, 1)
     return s
 
 
 cdef void outlet_unsubscribe(void* ctx, void* handle) noexcept nogil:
-    sublist_remove((<Sub*>handle).list, <Sub*>handle)
+    cdef Sub* s = <Sub*>handle
+    cdef Account* a = <Account*>s.account
+    sublist_remove(a.subs, s)
+    if s.listens:
+        watch_changed(a, s, -1)
 
 
 cdef bint outlet_has_interest(void* ctx, void* account, Span subject) noexcept nogil:
@@ -32,17 +40,17 @@ cdef bint outlet_has_interest(void* ctx, void* account, Span subject) noexcept n
     if found == NULL:
         return False
     for i in range(found.n_plain):
-        if found.plain[i].client != NULL and not found.plain[i].closed:
+        if found.plain[i].listens and not found.plain[i].closed:
             return True
     for i in range(found.n_groups):
         for j in range(found.groups[i].n):
-            if found.groups[i].subs[j].client != NULL and not found.groups[i].subs[j].closed:
+            if found.groups[i].subs[j].listens and not found.groups[i].subs[j].closed:
                 return True
     return False
 
 
 cdef uint32_t count_exact(Account* a, Span subject, Span group) noexcept nogil:
-    # Clients' subscriptions with exactly this subject and queue group.
+    # Subscriptions of clients and streams with exactly this subject and queue group.
     cdef const Match* found = sublist_match(a.subs, subject)
     cdef Sub* s
     cdef uint32_t i, j, n = 0
@@ -51,7 +59,7 @@ cdef uint32_t count_exact(Account* a, Span subject, Span group) noexcept nogil:
     if group.n == 0:
         for i in range(found.n_plain):
             s = found.plain[i]
-            if s.client != NULL and not s.closed and span_eq(s.subject, subject):
+            if s.listens and not s.closed and span_eq(s.subject, subject):
                 n += 1
         return n
     for i in range(found.n_groups):
@@ -59,7 +67,7 @@ cdef uint32_t count_exact(Account* a, Span subject, Span group) noexcept nogil:
             continue
         for j in range(found.groups[i].n):
             s = found.groups[i].subs[j]
-            if s.client != NULL and not s.closed and span_eq(s.subject, subject):
+            if s.listens and not s.closed and span_eq(s.subject, subject):
                 n += 1
     return n
 

@@ -167,7 +167,7 @@ cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span d
 
 
 cdef void watch_changed(Account* a, Sub* s, int delta) noexcept nogil:
-    # Counts a client's subscription in or out of the watches on exactly its subject and group.
+    # Counts a subscription in or out of the watches on exactly its subject and group.
     cdef Watch* w
     cdef Watch* after
     if a.watches.n == 0:
@@ -237,6 +237,7 @@ cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexce
             client_close(c, CLOSE_WRITE_ERROR)
             return
         s.client = c
+        s.listens = True
         s.filtered = c.perms != NULL and perms_must_filter(c.perms, subject)
         if strmap_put(&c.subs, s.sid, s) != 0:
             sub_free(s)

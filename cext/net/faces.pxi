@@ -438,7 +438,7 @@ cdef class DataPlane(EnvBox):
         cdef void* sub
         with nogil:
             env_lock(&self.m.engine.env)
-            sub = self.env.out.subscribe(self.env.out.ctx, a, s, fn, a)
+            sub = self.env.out.subscribe(self.env.out.ctx, a, s, False, fn, a)
             env_unlock(&self.m.engine.env)
         if sub == NULL:
             raise MemoryError
@@ -453,7 +453,7 @@ cdef class DataPlane(EnvBox):
         self.serve(account, f"$JS.{domain}.API.>".encode(), domain_in)
 
     def subject_interest(self, str account, bytes subject):
-        """Whether a client would receive a message on this subject."""
+        """Whether a client or a stream would receive a message on this subject."""
         cdef Account* a = self.account(account)
         cdef Span s = span_of(subject)
         cdef bint found

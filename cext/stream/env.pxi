@@ -16,6 +16,7 @@ cdef struct TestSub:
     inbound_fn fn
     void* target
     bint closed
+    bint listens
     TestSub* next
 
 
@@ -240,7 +241,8 @@ cdef int test_send(void* ctx, const Msg* m) noexcept nogil:
     return n
 
 
-cdef void* test_subscribe(void* ctx, void* account, Span subject, inbound_fn fn, void* target) noexcept nogil:
+cdef void* test_subscribe(void* ctx, void* account, Span subject, bint listens, inbound_fn fn,
+                          void* target) noexcept nogil:
     cdef TestSub* sub = <TestSub*>calloc(1, sizeof(TestSub))
     if sub == NULL:
         return NULL
@@ -249,8 +251,11 @@ cdef void* test_subscribe(void* ctx, void* account, Span subject, inbound_fn fn,
     sub.target = target
     with gil:
         box = <TestEnv>ctx
+        sub.listens = listens
         sub.next = box.subs
         box.subs = sub
+        if listens:
+            box.tell_watches(span_bytes(subject), b"", True)
     return sub
 
 
@@ -271,8 +276,16 @@ cdef void test_unsubscribe(void* ctx, void* handle) noexcept nogil:
 
 
 cdef bint test_has_interest(void* ctx, void* account, Span subject) noexcept nogil:
+    cdef TestSub* sub
     with gil:
-        return any(subject_matches(span_of(s), subject) for s, _ in (<TestEnv>ctx).clients)
+        box = <TestEnv>ctx
+        sub = box.subs
+        while sub != NULL:
+            if sub.listens and not sub.closed and subject_matches(
+                    span(sub.subject.data, <uint32_t>sub.subject.n), subject):
+                return True
+            sub = sub.next
+        return any(subject_matches(span_of(s), subject) for s, _ in box.clients)
 
 
 cdef void* test_watch(void* ctx, void* account, Span subject, Span group,

@@ -144,7 +144,7 @@ cdef int check_expected(Stream* s, const Msg* m, const PubHeaders* h, uint64_t l
     if h.ttl.n and ttl_valid(h.ttl, &never):
         return publish_failed(s, m, 400, 10166, b"per-message TTL is disabled")
     if h.subject_seq.n:
-        have = last_of_pattern(s, h.subject_seq_of if h.subject_seq_of.n else m.dest)
+        have = last_of_pattern(s, h.subject_seq_of if h.subject_seq_of.n else m.subject)
         if not get_u64(h.subject_seq, &want) or want != have:
             return publish_failed_seq(s, m, have)
     elif h.subject_seq_of.n:
@@ -197,14 +197,14 @@ cdef int check_sizes(Stream* s, const Msg* m) noexcept nogil:
         return publish_failed(s, m, 400, 10054, b"message size exceeds maximum allowed")
     if m.header.n > 65535:
         return publish_failed(s, m, 400, 10097, b"header size exceeds maximum allowed of 64k")
-    if over(s.cfg.server_usage, store_size_of(s.store, m.dest, m.header, m.data)):
+    if over(s.cfg.server_usage, store_size_of(s.store, m.subject, m.header, m.data)):
         return publish_failed(s, m, 503, 10023, b"insufficient resources")
     return 0
 
 
 cdef int check_discard_new(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
     cdef bint full_subject = (s.cfg.max_msgs_per > 0
-                              and store_count_of(s.store, m.dest) >= <uint64_t>s.cfg.max_msgs_per)
+                              and store_count_of(s.store, m.subject) >= <uint64_t>s.cfg.max_msgs_per)
     cdef uint64_t size, freed = 0
     cdef Record oldest
     cdef Filter f
@@ -214,10 +214,10 @@ cdef int check_discard_new(Stream* s, const Msg* m, const PubHeaders* h, const S
         return publish_failed(s, m, 503, 10077, b"maximum messages exceeded")
     if s.cfg.max_bytes < 0:
         return 0
-    size = store_size_of(s.store, m.dest, m.header, m.data)
+    size = store_size_of(s.store, m.subject, m.header, m.data)
     if state.bytes + size <= <uint64_t>s.cfg.max_bytes:
         return 0
-    if full_subject and filter_init(&f, &m.dest, 1) == ST_OK:
+    if full_subject and filter_init(&f, &m.subject, 1) == ST_OK:
         if store_next(s.store, &f, 0, &oldest) == ST_OK:
             freed = store_size_of(s.store, oldest.subject, oldest.header, oldest.data)
         filter_free(&f)
@@ -276,13 +276,13 @@ cdef int store_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept no
     cdef uint64_t seq
     cdef int rc
     s.newest_gone = False
-    rc = store_append(s.store, m.dest, m.header, m.data, s.env.now, &seq)
+    rc = store_append(s.store, m.subject, m.header, m.data, s.env.now, &seq)
     if rc != ST_OK:
         return publish_failed(s, m, 503, 10077, store_text(rc))
     remember_id(s, h.msg_id, seq)
-    tell_watchers(s, m.dest, seq)
+    tell_watchers(s, m.subject, seq)
     if h.rollup.n:
-        roll_up(s, m.dest, h.rollup)
+        roll_up(s, m.subject, h.rollup)
     stream_count_bytes(s)
     pub_ack(s, m.reply, seq, False)
     return 1
@@ -312,9 +312,9 @@ cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h) noexcept 
     if (check_expected(s, m, h, state.last_seq) or check_duplicate(s, m, h) or check_rollup(s, m, h)
             or check_sizes(s, m)):
         return 1
-    if s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, m.dest):
+    if s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, m.subject):
         return skip_publish(s, m, h)
-    if over(s.cfg.account_usage, store_size_of(s.store, m.dest, m.header, m.data)):
+    if over(s.cfg.account_usage, store_size_of(s.store, m.subject, m.header, m.data)):
         return publish_failed(s, m, 400, 10002, b"resource limits exceeded for account")
     if h.ttl.n and not ttl_valid(h.ttl, &never):
         return publish_failed(s, m, 400, 10165, b"invalid per-message TTL")
@@ -391,4 +391,6 @@ cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil:
 
 
 cdef int publish_inbound(void* target, const Msg* m) noexcept nogil:
-    return stream_publish(<Stream*>target, m)
+    # Not of what this stream delivers itself, whose bytes may move while it stores.
+    cdef Stream* s = <Stream*>target
+    return 0 if s.lent else stream_publish(s, m)

@@ -277,3 +277,78 @@ def push_name_in_use(r: Recorder) -> None:
     r.consumer(deliver_subject=second)
     r.hear(second, 1)
     r.info()
+
+
+# streams that capture what the server sends
+
+
+def other(r: Recorder, *subjects: str) -> str:
+    """A second stream of the case on these subjects; returns its name."""
+    name = f"{r.stream}T"
+    r.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": list(subjects)})
+    return name
+
+
+@case
+def stream_captures_advisories(r: Recorder) -> None:
+    letters = other(
+        r,
+        f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{r.stream}.>",
+        f"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{r.stream}.>",
+        f"$JS.EVENT.ADVISORY.STREAM.*.{r.stream}",
+        f"$JS.EVENT.METRIC.CONSUMER.ACK.{r.stream}.>",
+    )
+    r.create()
+    r.fill(3)
+    r.consumer(ack_wait=200 * MS, max_deliver=1, sample_freq="100")
+    frames = r.fetch({"batch": 3}, 3)
+    r.publish(frames[0].reply, b"+TERM broken")
+    r.publish(frames[1].reply)
+    r.stored(4, letters)
+    r.api(f"STREAM.INFO.{letters}", {"subjects_filter": ">"})
+
+
+@case
+def stream_captures_pushes(r: Recorder) -> None:
+    r.create(subjects=[f"{r.stream}.a"])
+    target = other(r, f"{r.stream}.t")
+    r.fill(2)
+    r.consumer(deliver_subject=f"{r.stream}.t", ack_wait=300 * MS, max_deliver=2)
+    r.stored(4, target)
+    r.info()
+    for seq in (1, 4):
+        r.api(f"STREAM.MSG.GET.{target}", {"seq": seq})
+    r.api(f"STREAM.INFO.{target}", {"subjects_filter": ">"})
+
+
+@case
+def stream_captures_pushes_later(r: Recorder) -> None:
+    r.create(subjects=[f"{r.stream}.a"])
+    r.consumer(deliver_subject=f"{r.stream}.t", ack_policy="none")
+    target = other(r, f"{r.stream}.t")
+    r.fill(2)
+    r.stored(2, target)
+    r.info()
+    r.api(f"STREAM.UPDATE.{target}", {"name": target, "subjects": [f"{r.stream}.*.t"]})
+    r.fill(1)
+    r.info()
+    r.api(f"STREAM.UPDATE.{target}", {"name": target, "subjects": [f"{r.stream}.t"]})
+    r.stored(3, target)
+    r.api(f"STREAM.DELETE.{target}")
+    r.info()
+
+
+@case
+def stream_captures_pulled_messages(r: Recorder) -> None:
+    r.create(subjects=[f"{r.stream}.a"])
+    target = other(r, f"{r.stream}.t")
+    r.fill(2)
+    r.consumer()
+    body = b'{"batch":3,"expires":400000000}'
+    r.publish(f"$JS.API.CONSUMER.MSG.NEXT.{r.stream}.C", body, reply=f"{r.stream}.t")
+    r.stored(2, target)
+    r.info()
+    r.stored(3, target)
+    for seq in (1, 2, 3):
+        r.api(f"STREAM.MSG.GET.{target}", {"seq": seq})
+    r.info()

@@ -137,9 +137,10 @@ class Recorder:
         """Waits, noting nothing, until a consumer's info has this value."""
         self._poll(f"CONSUMER.INFO.{self.stream}.{name}", lambda info: info[field] == value)
 
-    def stored(self, count: int) -> None:
-        """Waits, noting nothing, until the stream has so many messages."""
-        self._poll(f"STREAM.INFO.{self.stream}", lambda info: info["state"]["messages"] == count)
+    def stored(self, count: int, stream: str = "") -> None:
+        """Waits, noting nothing, until the stream, by default the case's, has so many messages."""
+        subject = f"STREAM.INFO.{stream or self.stream}"
+        self._poll(subject, lambda info: info["state"]["messages"] == count)
 
     def _poll(self, subject: str, good: Callable[[Any], bool]) -> None:
         end = time.monotonic() + 5

@@ -6,6 +6,7 @@ from tests.unit.stream_world import (
     ACK_NONE,
     MS,
     SECOND,
+    WORKQUEUE,
     World,
     consumer_params,
     headers,
@@ -314,3 +315,16 @@ def test_update_of_filters_and_limits(world):
     world.env.run()
     assert seqs(world.env.take()) == [3, 4, 5]
     assert c.state().num_pending == 0
+
+
+@pytest.mark.parametrize("reply", [b"s.a", b"$JS.ACK.S.C.1.1.1.1.0"])
+def test_a_stream_does_not_take_its_own_deliveries(reply):
+    """Its records would move while they are read: a request with such a reply ends unserved."""
+    world = World(max_msgs=2, retention=WORKQUEUE)
+    consumer = world.consumer()
+    world.fill(2, data=b"+ACK")
+    world.env.inject(b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"5", reply)
+    state = consumer.state()
+    assert (world.stream.state().last_seq, state.num_pending) == (2, 2)
+    assert (state.num_waiting, state.num_ack_pending) == (0, 0)
+    assert seqs(world.pull(b"5")) == [1, 2]
