@@ -40,6 +40,22 @@ cdef inline bint span_starts(Span s, const char* prefix, uint32_t n) noexcept no
     return s.n >= n and memcmp(s.p, prefix, n) == 0
 
 
+cdef enum Kind:
+    # Whom a message comes from: with whose authority it asks for something. What is not filled in has none.
+    KIND_JETSTREAM = 0      # streams and consumers: clients choose where their messages, acks and statuses go
+    KIND_SYSTEM             # the server's own answers and advisories, likewise
+    KIND_ACCOUNT
+    KIND_CLIENT
+    KIND_ROUTER
+    KIND_GATEWAY
+    KIND_LEAF
+
+cdef enum Hears:
+    # Which kinds of messages reach an internal subscription: bits of 1 << Kind.
+    HEARS_REQUESTS = 0x78   # what acts for whoever asks: nobody makes the server ask itself
+    HEARS_ALL = 0x7f
+    LISTENS = 0x80          # it counts as interest, as a client's does; the server's own services do not
+
 cdef struct Msg:
     # A message on its way in or out. All spans are borrowed for the duration of the call.
     Span dest       # the subject it is routed by
@@ -48,6 +64,7 @@ cdef struct Msg:
     Span header     # the whole block "NATS/1.0...\r\n\r\n", or empty
     Span data
     uint64_t cid    # the connection it came from; 0 for the server's own
+    int kind        # KIND_*
     void* account
 
 
@@ -314,9 +331,9 @@ cdef struct Outlet:
     void* ctx
     # Routes a message inside m.account. Returns the number of receivers that took it.
     int (*send)(void* ctx, const Msg* m) noexcept nogil
-    # An internal subscription; returns a handle for unsubscribe, NULL when memory ran out. listens: it counts as
-    # interest, as a client's does; the server's own services do not.
-    void* (*subscribe)(void* ctx, void* account, Span subject, bint listens, inbound_fn fn, void* target) noexcept nogil
+    # An internal subscription to messages of these kinds (HEARS_*, with or without LISTENS); returns a handle for
+    # unsubscribe, NULL when memory ran out.
+    void* (*subscribe)(void* ctx, void* account, Span subject, int hears, inbound_fn fn, void* target) noexcept nogil
     void (*unsubscribe)(void* ctx, void* sub) noexcept nogil
     # Whether a client or a stream would receive a message on this subject (wildcards and queues count).
     bint (*has_interest)(void* ctx, void* account, Span subject) noexcept nogil

@@ -19,6 +19,7 @@ cdef struct Sub:
     Span sid
     void* client            # Client*; NULL for the server's own
     inbound_fn fn           # the server's own: who takes the message
+    int hears               # the server's own: of which kinds (HEARS_*)
     void* target
     uint64_t delivered      # messages since SUB
     uint64_t max            # UNSUB max; 0: none

@@ -6,9 +6,9 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strerror, strlen
 
 from jsserver.cext.bytes cimport (
-    EV_STORE_ERROR, JSON_FALSE, JSON_NULL, JSON_STRING, JSON_TRUE, Bytes, Env, EnvLock, Event, JsonItem, JsonReader,
-    Msg, Span, Task, Timer, bytes_add, bytes_free, bytes_reserve, env_lock, env_lock_init, env_unlock,
-    header_get, inbound_fn, json_at_end, json_enter_array, json_enter_object, json_int, json_key_is,
+    EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, JSON_FALSE, JSON_NULL, JSON_STRING, JSON_TRUE, KIND_CLIENT, LISTENS, Bytes, Env,
+    EnvLock, Event, JsonItem, JsonReader, Msg, Span, Task, Timer, bytes_add, bytes_free, bytes_reserve, env_lock,
+    env_lock_init, env_unlock, header_get, inbound_fn, json_at_end, json_enter_array, json_enter_object, json_int, json_key_is,
     json_next_element, json_next_member, json_open, json_text, json_uint, posix_files, pthread_cond_t,
     pthread_mutex_destroy, pthread_mutex_t, span, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get,
     strmap_put, subject_is_literal, subject_matches, table_hash, task_cancel, task_post, task_run, timer_cancel,

@@ -252,28 +252,30 @@ cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Span state, bi
 
 # ---- subscriptions ------------------------------------------------------------------------------------------------
 
-cdef void* subscribe_to(Consumer* c, const char* prefix, bint long_form, const char* suffix, inbound_fn fn) noexcept nogil:
+cdef void* subscribe_to(Consumer* c, const char* prefix, bint long_form, const char* suffix, int hears,
+                        inbound_fn fn) noexcept nogil:
     cdef Bytes b
     cdef void* sub = NULL
     memset(&b, 0, sizeof(Bytes))
     if (add_text(&b, prefix) == 0 and add_ack_name(&b, &c.s.cfg, long_form) == 0 and add_span(&b, c.cfg.name) == 0
             and add_text(&b, suffix) == 0):
-        sub = c.env.out.subscribe(c.env.out.ctx, c.s.account, span(b.data, <uint32_t>b.n), False, fn, c)
+        sub = c.env.out.subscribe(c.env.out.ctx, c.s.account, span(b.data, <uint32_t>b.n), hears, fn, c)
     bytes_free(&b)
     return sub
 
 
 cdef int consumer_subscribe(Consumer* c) noexcept nogil:
     cdef bint ok
-    c.subs[0] = subscribe_to(c, b"$JS.API.CONSUMER.MSG.NEXT.", False, b"", pull_inbound)
+    c.subs[0] = subscribe_to(c, b"$JS.API.CONSUMER.MSG.NEXT.", False, b"", HEARS_REQUESTS, pull_inbound)
     ok = c.subs[0] != NULL
     if ok and c.cfg.ack_policy != ACK_NONE:
-        c.subs[1] = subscribe_to(c, b"$JS.ACK.", False, b".*.*.*.*.*", ack_inbound)
-        c.subs[2] = subscribe_to(c, b"$JS.ACK.", True, b".*.*.*.*.>", ack_long_inbound)
+        c.subs[1] = subscribe_to(c, b"$JS.ACK.", False, b".*.*.*.*.*", HEARS_REQUESTS, ack_inbound)
+        c.subs[2] = subscribe_to(c, b"$JS.ACK.", True, b".*.*.*.*.>", HEARS_REQUESTS, ack_long_inbound)
         ok = c.subs[1] != NULL and c.subs[2] != NULL
     if ok and c.cfg.flow_control:
-        c.subs[3] = subscribe_to(c, b"$JS.FC.", False, b".*", flow_inbound)
-        c.subs[4] = subscribe_to(c, b"$JS.FC.", True, b".*", flow_inbound)
+        # The stream that a consumer delivers into confirms too: with the ack of what it stored.
+        c.subs[3] = subscribe_to(c, b"$JS.FC.", False, b".*", HEARS_ALL, flow_inbound)
+        c.subs[4] = subscribe_to(c, b"$JS.FC.", True, b".*", HEARS_ALL, flow_inbound)
         ok = c.subs[3] != NULL and c.subs[4] != NULL
     if ok and is_push(c):
         ok = watch_deliver_subject(c) == 0

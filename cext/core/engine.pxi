@@ -4,7 +4,7 @@ cdef int outlet_send(void* ctx, const Msg* m) noexcept nogil:
     return engine_route(<Engine*>ctx, NULL, m)
 
 
-cdef void* outlet_subscribe(void* ctx, void* account, Span subject, bint listens, inbound_fn fn,
+cdef void* outlet_subscribe(void* ctx, void* account, Span subject, int hears, inbound_fn fn,
                             void* target) noexcept nogil:
     cdef Account* a = <Account*>account
     cdef Span none
@@ -15,13 +15,14 @@ cdef void* outlet_subscribe(void* ctx, void* account, Span subject, bint listens
     if s == NULL:
         return NULL
     s.fn = fn
+    s.hears = hears
     s.target = target
     s.account = a
-    s.listens = listens
+    s.listens = hears & LISTENS != 0
     if sublist_insert(a.subs, s) != 0:
         sub_free(s)
         return NULL
-    if listens:
+    if s.listens:
         watch_changed(a, s, 1)
     return s
 

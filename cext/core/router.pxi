@@ -156,7 +156,7 @@ cdef int deliver_client(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
 cdef inline int deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
     if s.client != NULL:
         return deliver_client(e, src, s, m)
-    if s.closed:
+    if s.closed or not s.hears & (1 << m.kind):
         return 0
     return s.fn(s.target, m)
 

@@ -159,6 +159,7 @@ cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span d
     m.header = header
     m.data = data
     m.cid = c.cid
+    m.kind = KIND_CLIENT
     m.account = c.account
     taken = engine_route(e, c, &m)
     if taken == 0 and reply.n and c.no_responders and c.headers and not c.closing:

@@ -407,6 +407,7 @@ cdef class DataPlane(EnvBox):
         cdef Msg m
         memset(&m, 0, sizeof(m))
         m.account = self.account(account)
+        m.kind = KIND_SYSTEM
         m.dest = m.subject = span_of(subject)
         m.reply = span_of(reply)
         m.header = span_of(headers)
@@ -438,7 +439,7 @@ cdef class DataPlane(EnvBox):
         cdef void* sub
         with nogil:
             env_lock(&self.m.engine.env)
-            sub = self.env.out.subscribe(self.env.out.ctx, a, s, False, fn, a)
+            sub = self.env.out.subscribe(self.env.out.ctx, a, s, HEARS_REQUESTS, fn, a)
             env_unlock(&self.m.engine.env)
         if sub == NULL:
             raise MemoryError

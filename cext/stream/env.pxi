@@ -13,6 +13,7 @@ cdef class EnvBox:
 
 cdef struct TestSub:
     Bytes subject
+    int hears
     inbound_fn fn
     void* target
     bint closed
@@ -139,6 +140,7 @@ cdef class TestEnv(EnvBox):
         m.header = span_of(header)
         m.data = span_of(data)
         m.cid = 1
+        m.kind = KIND_CLIENT
         n = self.route(&m)
         self.run()
         return n
@@ -149,7 +151,8 @@ cdef class TestEnv(EnvBox):
         cdef int n = 0
         self.routing += 1
         while sub != NULL:
-            if not sub.closed and subject_matches(span(sub.subject.data, <uint32_t>sub.subject.n), m.dest):
+            if (not sub.closed and sub.hears & (1 << m.kind)
+                    and subject_matches(span(sub.subject.data, <uint32_t>sub.subject.n), m.dest)):
                 n += sub.fn(sub.target, m)
             sub = sub.next
         self.routing -= 1
@@ -241,20 +244,21 @@ cdef int test_send(void* ctx, const Msg* m) noexcept nogil:
     return n
 
 
-cdef void* test_subscribe(void* ctx, void* account, Span subject, bint listens, inbound_fn fn,
+cdef void* test_subscribe(void* ctx, void* account, Span subject, int hears, inbound_fn fn,
                           void* target) noexcept nogil:
     cdef TestSub* sub = <TestSub*>calloc(1, sizeof(TestSub))
     if sub == NULL:
         return NULL
     bytes_add(&sub.subject, subject.p, subject.n)
+    sub.hears = hears
     sub.fn = fn
     sub.target = target
     with gil:
         box = <TestEnv>ctx
-        sub.listens = listens
+        sub.listens = hears & LISTENS != 0
         sub.next = box.subs
         box.subs = sub
-        if listens:
+        if sub.listens:
             box.tell_watches(span_bytes(subject), b"", True)
     return sub
 

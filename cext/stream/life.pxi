@@ -110,7 +110,8 @@ cdef void** subscribe_all(Stream* s, const StreamConfig* cfg) noexcept nogil:
     if subs == NULL:
         return NULL
     for i in range(cfg.n_subjects):
-        subs[i] = s.env.out.subscribe(s.env.out.ctx, s.account, cfg.subjects[i], True, publish_inbound, s)
+        subs[i] = s.env.out.subscribe(s.env.out.ctx, s.account, cfg.subjects[i], HEARS_ALL | LISTENS,
+                                      publish_inbound, s)
         if subs[i] == NULL:
             unsubscribe_all(s.env, subs, i)
             free(subs)
@@ -124,9 +125,9 @@ cdef int subscribe_direct(Stream* s) noexcept nogil:
     memset(&b, 0, sizeof(Bytes))
     if add_text(&b, b"$JS.API.DIRECT.GET.") == 0 and add_span(&b, s.cfg.name) == 0 and add_text(&b, b".>") == 0:
         s.direct[0] = s.env.out.subscribe(s.env.out.ctx, s.account, span(b.data, <uint32_t>b.n - 2),
-                                          False, direct_inbound, s)
+                                          HEARS_REQUESTS, direct_inbound, s)
         s.direct[1] = s.env.out.subscribe(s.env.out.ctx, s.account, span(b.data, <uint32_t>b.n),
-                                          False, direct_subject_inbound, s)
+                                          HEARS_REQUESTS, direct_subject_inbound, s)
         rc = 0 if s.direct[0] != NULL and s.direct[1] != NULL else -1
     bytes_free(&b)
     if rc < 0:
