@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from jsserver.spark.errors import OptionError
@@ -39,15 +40,16 @@ class BatchReader(DataSourceReader):
         js = JetStream(options, "jsserver-spark-plan")
         try:
             infos = streams_of(js, options)
-            firsts = first_sequences(js, options, infos, EARLIEST)
+            starts = first_sequences(js, options, infos, EARLIEST)
             ends = end_sequences(js, options, infos)
             spans = [
                 Span(
                     info.name,
                     info.created,
-                    firsts[info.name],
+                    starts[info.name].seq,
                     ends[info.name] - 1,
                     seq_bytes(info),
+                    starts[info.name].earliest,
                 )
                 for info in infos
             ]
@@ -58,14 +60,21 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The split's rows, in order of sequence."""
         assert isinstance(partition, Split)
-        return fetch(
-            self._options,
-            partition.stream,
-            partition.first,
-            partition.last,
-            None,
-            partition.created,
-        )
+        return fetch_split(self._options, partition)
+
+
+def fetch_split(options: SourceOptions, split: Split) -> Iterator[pa.RecordBatch]:
+    """What one task reads. A task that is repeated must read what it read before."""
+    task = TaskContext.get()
+    again = task is not None and task.attemptNumber() > 0
+    return fetch(
+        options,
+        split.stream,
+        split.first,
+        split.last,
+        created=split.created,
+        earliest=split.earliest and not again,
+    )
 
 
 def seq_bytes(info: StreamInfo) -> float:

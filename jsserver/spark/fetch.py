@@ -30,14 +30,16 @@ def fetch(
     last: int,
     table: Table | None = None,
     created: int = 0,
+    earliest: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Rows with first <= seq <= last in order of seq, as `table` or what the options ask for.
 
     Over a connection of its own; after a lost one it goes on behind the last row. `created`, where
-    given, is the stream's: one of the same name that was made later is another one.
+    given, is the stream's: one of the same name that was made later is another one. `earliest`:
+    what retention removes before it is read was not asked for.
     NatsError; DataLossError when rows that were there at planning are gone.
     """
-    wanted = Range(options, table or table_of(options), stream, first, last, created)
+    wanted = Range(options, table or table_of(options), stream, first, last, created, earliest)
     patience = Patience(AWAY_SECONDS)
     while wanted.done < last:
         try:

@@ -27,6 +27,7 @@ class Range:
         first: int,
         last: int,
         created: int = 0,
+        earliest: bool = False,
     ) -> None:
         self.options = options
         self.table = table
@@ -34,6 +35,8 @@ class Range:
         self.first = first
         self.last = last
         self.created = created
+        self.earliest = earliest
+        """Whether the range starts with whatever comes first when it is read."""
         self.done = first - 1
         """Everything up to here was given out, or is not there."""
         self.filters: tuple[str, ...] = ()
@@ -77,7 +80,7 @@ class Range:
 
     def check_gap(self) -> None:
         """Behind `done` sequences are missing: they were deleted singly, or retention took them."""
-        if self._compacts(self.info) or not self.options.fail_on_data_loss:
+        if self._is_bucket(self.info) or self.earliest or not self.options.fail_on_data_loss:
             return
         self._judge_start(self.control().stream_info(self.stream))
 
@@ -108,10 +111,17 @@ class Range:
 
     def _judge_start(self, info: StreamInfo) -> None:
         first = info.state.first_seq
-        if first > self.done + 1 and not self._compacts(info):
+        if first <= self.done + 1 or self._is_bucket(info):
+            return
+        what = f"stream {self.stream!r} begins at sequence {first}, but {self.done + 1} was"
+        if self.earliest:
+            log.warning("%s first when the read was planned", what)
+        elif self._may_compact(info):
+            log.warning("%s to be read: newer messages of their subjects took their place", what)
+        else:
             self._lost(
-                f"stream {self.stream!r} begins at sequence {first}, but {self.done + 1} was to be"
-                " read: messages were removed by the stream's limits, by a purge or by acks"
+                f"{what} to be read: messages were removed by the stream's limits, by a purge or by"
+                " acks"
             )
 
     def _lost(self, what: str) -> None:
@@ -119,9 +129,38 @@ class Range:
             raise DataLossError(f"{what} (failOnDataLoss=false reads what is there)")
         log.warning("%s; reading what is there", what)
 
-    def _compacts(self, info: StreamInfo) -> bool:
-        """Whether older messages of a subject give way to newer ones, as in a bucket."""
-        return int(info.raw["config"].get("max_msgs_per_subject", -1)) > 0
+    def _is_bucket(self, info: StreamInfo) -> bool:
+        """Whether only the newest message of a subject counts."""
+        return info.config.max_msgs_per_subject == 1
+
+    def _may_compact(self, info: StreamInfo) -> bool:
+        """Whether all that is missing may have given way to newer messages of its subjects.
+
+        Then there are as many of a subject as the stream keeps, and no other limit is reached.
+        """
+        config, state = info.config, info.state
+        kept = config.max_msgs_per_subject
+        if kept <= 0 or state.messages < kept:
+            return False
+        mean = state.bytes / state.messages
+        if 0 < config.max_msgs <= state.messages or 0 < config.max_bytes < state.bytes + mean:
+            return False
+        if state.messages > state.num_subjects * (kept - 1) and not self.filters:
+            return True
+        return any(self._is_full(subject, kept) for subject in self.filters or (">",))
+
+    def _is_full(self, pattern: str, kept: int) -> bool:
+        """Whether there are `kept` messages of one of the subjects."""
+        offset = 0
+        while True:
+            body = {"subjects_filter": pattern, "offset": offset}
+            answer = self.control().api(f"STREAM.INFO.{self.stream}", body)
+            found = answer["state"].get("subjects") or {}
+            if any(count >= kept for count in found.values()):
+                return True
+            offset += len(found)
+            if not found or offset >= answer.get("total", 0):
+                return False
 
 
 def needed_filters(filters: tuple[str, ...], info: StreamInfo) -> tuple[str, ...]:

@@ -39,17 +39,19 @@ class HotColdReader(BatchReader):
             archives = {info.name: _archive_of(place, info) for info in live}
             infos = [_joined(info, archives[info.name]) for info in live]
             times = _Times(place, archives, live)
-            firsts = first_sequences(js, options, infos, EARLIEST, times.sequence_at)
+            starts = first_sequences(js, options, infos, EARLIEST, times.sequence_at)
             ends = end_sequences(js, options, infos, times.sequence_at)
             cold: list[InputPartition] = []
             hot = []
             for info in live:
                 archive = archives[info.name]
-                first, last = firsts[info.name], ends[info.name] - 1
-                cold += self._cold(place, archive, first, min(last, archive.last))
-                behind = max(first, archive.last + 1)
+                start, last = starts[info.name], ends[info.name] - 1
+                cold += self._cold(place, archive, start.seq, min(last, archive.last))
+                behind = max(start.seq, archive.last + 1)
                 self._check_between(info, archive, behind, last)
-                hot.append(Span(info.name, info.created, behind, last, seq_bytes(info)))
+                earliest = start.earliest and not archive.files  # else the archive comes first
+                size = seq_bytes(info)
+                hot.append(Span(info.name, info.created, behind, last, size, earliest))
         finally:
             js.close()
         if cold and not any(span.width for span in hot):

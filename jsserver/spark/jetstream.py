@@ -56,6 +56,7 @@ class StreamState(msgspec.Struct, frozen=True):
     first_seq: int
     last_seq: int
     num_deleted: int = 0
+    num_subjects: int = 0
 
 
 class StreamConfig(msgspec.Struct, frozen=True):
@@ -68,6 +69,10 @@ class StreamConfig(msgspec.Struct, frozen=True):
     allow_msg_ttl: bool = False
     duplicate_window: int = 0
     """Nanoseconds."""
+
+    max_msgs: int = -1
+    max_bytes: int = -1
+    max_msgs_per_subject: int = -1
 
 
 class StreamInfo(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from jsserver import nuid
 from jsserver.goformat import SECOND, rfc3339_nano
@@ -65,14 +65,24 @@ def check_names(options: SourceOptions) -> None:
 # ---- bounds ------------------------------------------------------------------------------------
 
 
+class Start(NamedTuple):
+    """The first sequence to read; it may be the one behind the last.
+
+    `earliest`: it is whatever comes first when it is read, and may be gone by then.
+    """
+
+    seq: int
+    earliest: bool
+
+
 def first_sequences(
     js: JetStream,
     options: SourceOptions,
     infos: Sequence[StreamInfo],
     default: int,
     at: SequenceAt | None = None,
-) -> dict[str, int]:
-    """The first sequence to read of each of `infos`; it may be the one behind the last.
+) -> dict[str, Start]:
+    """Where to start reading each of `infos`.
 
     `default`: EARLIEST in batch reads, which cannot start at the latest, LATEST in streaming ones.
     `at` finds a time's sequence (default: sequence_at).
@@ -92,7 +102,9 @@ def first_sequences(
             )
         found = at or sequence_at
         return {
-            info.name: _first_at(options, info, times[info.name], found(js, info, times[info.name]))
+            info.name: _start(
+                info, _first_at(options, info, times[info.name], found(js, info, times[info.name]))
+            )
             for info in infos
         }
     asked = dict.fromkeys(names, default)
@@ -100,9 +112,16 @@ def first_sequences(
         refused = LATEST if default == EARLIEST else None
         text = options.starting_offsets
         asked = positions.sequences(names, "startingOffsets", text, refused)
-    return {
-        info.name: _resolved(info, asked[info.name], options, "startingOffsets") for info in infos
-    }
+    starts = {}
+    for info in infos:
+        seq = _resolved(info, asked[info.name], options, "startingOffsets")
+        starts[info.name] = Start(seq, asked[info.name] == EARLIEST)
+    return starts
+
+
+def _start(info: StreamInfo, seq: int) -> Start:
+    """Where a time leads to; all that is as late may be there no more."""
+    return Start(seq, seq <= info.state.first_seq)
 
 
 def end_sequences(

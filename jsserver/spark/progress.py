@@ -18,14 +18,16 @@ log = logging.getLogger(__name__)
 class Place:
     """A stream, told by its time of creation, is read up to `seq`.
 
-    In the end of a batch: `seq_bytes`, the mean bytes a sequence, sizes its splits; `first` is
-    where the batch begins when its start knows nothing of the stream.
+    In the end of a batch: `seq_bytes`, the mean bytes a sequence, sizes its splits. `first` is
+    where the query begins to read the stream: a batch that starts there, and is written again,
+    begins there too, whatever comes first by then. `earliest`: that was simply what came first.
     """
 
     created: int
     seq: int
     seq_bytes: int = 0
     first: int = 0
+    earliest: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,21 @@ class Offset:
                 streams[name]["size"] = place.seq_bytes
             if place.first:
                 streams[name]["first"] = place.first
+            if place.earliest:
+                streams[name]["earliest"] = True
         return {"v": VERSION, "streams": streams}
 
     def first_of(self, name: str, end: Place) -> int:
         """The first sequence of a batch that starts here and ends there."""
         place = self.places.get(name)
-        if place is None or place.created != end.created:
-            return end.first or 1
-        return place.seq + 1
+        if end.first and self.is_unread(name, end):
+            return end.first
+        return place.seq + 1 if place is not None and place.created == end.created else 1
+
+    def is_unread(self, name: str, end: Place) -> bool:
+        """Whether nothing of the stream was read before a batch that starts here and ends there."""
+        place = self.places.get(name)
+        return place is None or place.created != end.created or place.seq == place.first - 1
 
     def rows_since(self, start: "Offset") -> int:
         """Sequences between; at least as many as there are rows."""
@@ -102,7 +111,11 @@ def read_offset(given: Mapping[str, Any]) -> Offset:
 
 def _place(given: Mapping[str, Any]) -> Place:
     return Place(
-        int(given["id"]), int(given["seq"]), int(given.get("size", 0)), int(given.get("first", 0))
+        int(given["id"]),
+        int(given["seq"]),
+        int(given.get("size", 0)),
+        int(given.get("first", 0)),
+        bool(given.get("earliest", False)),
     )
 
 
@@ -141,7 +154,7 @@ def _next_place(before: Place | None, info: StreamInfo, last: int, options: Sour
         before = None
     if before is None:
         first = max(state.first_seq, 1)
-        return Place(info.created, max(last, first - 1), size, first)
+        return Place(info.created, max(last, first - 1), size, first, earliest=True)
     if state.last_seq < before.seq:
         _lost(
             options,
@@ -149,7 +162,10 @@ def _next_place(before: Place | None, info: StreamInfo, last: int, options: Sour
             f" {before.seq}",
         )
         return Place(info.created, state.last_seq, size)
-    return Place(info.created, max(last, before.seq), size)
+    if before.seq != before.first - 1:
+        return Place(info.created, max(last, before.seq), size)
+    first = max(before.first, state.first_seq) if before.earliest else before.first
+    return Place(info.created, max(last, first - 1), size, first, before.earliest)
 
 
 def _lost(options: SourceOptions, what: str) -> None:

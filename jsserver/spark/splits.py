@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import InputPartition
 
@@ -18,6 +18,8 @@ class Span:
     last: int
     seq_bytes: float
     """Mean bytes a sequence, deleted ones counted: where many are missing, splits are wider."""
+    earliest: bool = False
+    """It starts with whatever comes first when it is read: what is gone by then is no loss."""
 
     @property
     def width(self) -> int:
@@ -36,10 +38,12 @@ class Split(InputPartition):
     created: int
     first: int
     last: int
+    earliest: bool = field(default=False, compare=False)
+    """As in a Span."""
 
-    def __reduce__(self) -> tuple[type["Split"], tuple[str, int, int, int]]:
+    def __reduce__(self) -> tuple[type["Split"], tuple[str, int, int, int, bool]]:
         """Thousands of them are sent about: without the fields' names."""
-        return Split, (self.stream, self.created, self.first, self.last)
+        return Split, (self.stream, self.created, self.first, self.last, self.earliest)
 
 
 def splits_of(spans: Sequence[Span], split_bytes: int, min_partitions: int) -> list[Split]:
@@ -69,4 +73,7 @@ def splits_of(spans: Sequence[Span], split_bytes: int, min_partitions: int) -> l
 def _cut(span: Span, count: int) -> list[Split]:
     count = min(count, span.width)
     edges = [span.first + span.width * i // count for i in range(count + 1)]
-    return [Split(span.stream, span.created, edges[i], edges[i + 1] - 1) for i in range(count)]
+    return [
+        Split(span.stream, span.created, edges[i], edges[i + 1] - 1, span.earliest)
+        for i in range(count)
+    ]

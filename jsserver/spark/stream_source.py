@@ -14,8 +14,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from jsserver.spark.batch_source import fetch_split
 from jsserver.spark.errors import OptionError
-from jsserver.spark.fetch import fetch
 from jsserver.spark.offsets import check_names, first_sequences
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.positions import LATEST
@@ -38,6 +38,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._states = States(self._options)
         self._initial: dict[str, Any] | None = None
         self._target: Offset | None = None
+        self._ended: Offset | None = None
+        """Where the latest batch of this run ends."""
         self._held_since: float | None = None
 
     def __getstate__(self) -> SourceOptions:
@@ -54,12 +56,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query starts: the same at each call."""
         if self._initial is None:
             infos = self._states.now()
-            firsts = self._states.server.ask_once(
+            starts = self._states.server.ask_once(
                 lambda js: first_sequences(js, self._options, infos, LATEST)
             )
-            self._initial = Offset(
-                {info.name: Place(info.created, firsts[info.name] - 1) for info in infos}
-            ).write()
+            places = {}
+            for info in infos:
+                first, earliest = starts[info.name]
+                places[info.name] = Place(info.created, first - 1, 0, first, earliest)
+            self._initial = Offset(places).write()
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -87,6 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         if not isinstance(limit, ReadAllAvailable) and self._too_few(end.rows_since(begun)):
             return start
+        self._ended = end
         return end.write()
 
     def _too_few(self, rows: int) -> bool:
@@ -119,8 +124,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Splits of what lies between, from the offsets alone: a replay gets the same ones."""
         begun, ended = read_offset(start), read_offset(end)
+        anew = ended == self._ended
         spans = [
-            Span(name, place.created, begun.first_of(name, place), place.seq, place.seq_bytes)
+            Span(
+                name,
+                place.created,
+                begun.first_of(name, place),
+                place.seq,
+                place.seq_bytes,
+                anew and place.earliest and begun.is_unread(name, place),
+            )
             for name, place in ended.places.items()
         ]
         return splits_of(spans, self._options.split_bytes, self._options.min_partitions)
@@ -128,14 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The split's rows, in order of sequence."""
         assert isinstance(partition, Split)
-        return fetch(
-            self._options,
-            partition.stream,
-            partition.first,
-            partition.last,
-            None,
-            partition.created,
-        )
+        return fetch_split(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: the checkpoint owns the progress."""

@@ -260,12 +260,60 @@ def test_what_retention_took_after_planning_is_lost_data(site: Site, direct: boo
     site.fill(name, 50)
     plans = {}
     for choice in ("true", "false"):
-        reader = site.reader(stream=name, failOnDataLoss=choice)
+        reader = site.reader(stream=name, failOnDataLoss=choice, startingOffsets="1")
         plans[choice] = (reader, reader.partitions())
     site.purge(name, 21)
     with pytest.raises(DataLossError, match="begins at sequence 21, but 1 was"):
         seqs_of(*plans["true"])
     assert seqs_of(*plans["false"]) == list(range(21, 51))
+
+
+@pytest.mark.parametrize("start", [{}, {"startingTimestamp": "0"}, {"filterSubjects": "*.0,*.1"}])
+@pytest.mark.parametrize("direct", [True, False])
+def test_the_earliest_is_what_comes_first_when_it_is_read(
+    site: Site, direct: bool, start: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stream at its limits, and a writer between planning and reading."""
+    name = f"full{direct}{len(start and next(iter(start)))}".lower()
+    site.create(name, allow_direct=direct, max_msgs=60)
+    site.fill(name, 70)
+    reader = site.reader(stream=name, minPartitions="3", **start)
+    splits = reader.partitions()
+    site.fill(name, 30)
+    wanted = [seq for seq in range(41, 71) if "filterSubjects" not in start or seq % 3 != 2]
+    assert seqs_of(reader, splits) == wanted
+    assert "was first when the read was planned" in caplog.text
+    site.fill(name, 100)
+    assert seqs_of(reader, splits) == []
+
+
+def test_a_subjects_limit_excuses_only_what_newer_messages_replaced(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    def read(name: str, more: int) -> list[int]:
+        """From sequence 1 on, which is gone when it is read."""
+        site.fill(name, 30)
+        reader = site.reader(stream=name, startingOffsets="1")
+        splits = reader.partitions()
+        if more:
+            site.fill(name, more)
+        else:
+            site.purge(name, 10)
+        return seqs_of(reader, splits)
+
+    site.create("keptfive", max_msgs_per_subject=15)
+    assert read("keptfive", 20) == list(range(6, 31))
+    assert "newer messages of their subjects took their place" in caplog.text
+    losses: list[tuple[dict[str, int], int]] = [
+        ({"max_msgs_per_subject": 100_000, "max_msgs": 40}, 20),  # the other limit did it
+        ({"max_msgs_per_subject": 15, "max_msgs": 40}, 20),
+        ({"max_msgs_per_subject": 15, "max_bytes": 2000}, 20),
+        ({"max_msgs_per_subject": 11}, 0),  # ten of a subject, purged
+    ]
+    for i, (config, more) in enumerate(losses):
+        site.create(f"keptloss{i}", **config)
+        with pytest.raises(DataLossError, match="but 1 was to be read"):
+            read(f"keptloss{i}", more)
 
 
 def test_a_stream_made_anew_after_planning_is_another_one(site: Site) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -54,19 +55,20 @@ class Query:
 
 
 @pytest.fixture
-def name(site: Site, request: pytest.FixtureRequest) -> str:
+def name(site: Site, request: pytest.FixtureRequest) -> Iterator[str]:
     """A stream with ten messages, named after the test."""
     made = str(request.node.originalname)[5:45]
     site.create(made)
     site.fill(made, 10)
-    return made
+    yield made
+    site.remove(made)
 
 
 def test_starts_at_the_latest_and_stays_there(site: Site, name: str) -> None:
     query = Query(site, stream=name)
     site.fill(name, 5)
     assert query.reader.initialOffset() == query.at
-    assert query.place(name) == {"id": str(site.info(name).created), "seq": 10}
+    assert query.place(name) == {"id": str(site.info(name).created), "seq": 10, "first": 11}
     assert query.batch() == [11, 12, 13, 14, 15]
     assert query.batch() == []
     site.fill(name, 1)
@@ -217,13 +219,57 @@ def test_a_stream_made_anew_is_noticed(site: Site, name: str) -> None:
 
 
 def test_a_purge_before_it_was_read_is_lost_data(site: Site, name: str) -> None:
-    query = Query(site, stream=name, startingOffsets="earliest")
+    query = Query(site, stream=name, startingOffsets="2")
     site.purge(name, 6)
     with pytest.raises(DataLossError, match="begins at sequence 6"):
         query.batch()
-    query = Query(site, stream=name, startingOffsets="earliest", failOnDataLoss="false")
+    query = Query(site, stream=name, startingOffsets="6", failOnDataLoss="false")
     site.purge(name, 9)
     assert query.batch() == [9, 10]
+
+
+def test_a_query_begins_with_what_comes_first_when_it_is_read(site: Site, name: str) -> None:
+    """What the stream's limits take before is no loss; what was to come next is one."""
+    query = Query(site, stream=name, startingOffsets="earliest", maxOffsetsPerTrigger="3")
+    site.purge(name, 3)
+    end = query.latest()
+    assert end["streams"][name]["first"] == 3 and end["streams"][name]["seq"] == 5
+    site.purge(name, 4)
+    splits = query.reader.partitions(query.at, end)
+    assert seqs_of(query.reader, splits) == [4, 5]
+    query.at = end
+    site.purge(name, 8)
+    with pytest.raises(DataLossError, match="begins at sequence 8, but 6 was to be read"):
+        query.batch()
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_first_batch_that_is_written_again_has_the_rows_of_before(
+    site: Site, name: str, start: str
+) -> None:
+    """Spark asks again where the query begins, until its first batch is done."""
+    query = Query(site, stream=name, startingOffsets=start)
+    site.fill(name, 2)
+    end = query.latest()
+    rows = query.replay(query.at, end)
+    assert rows == list(range(1 if start == "earliest" else 11, 13))
+    site.fill(name, 3)
+    again = Query(site, stream=name, startingOffsets=start)
+    assert again.replay(again.at, end) == rows
+    site.purge(name, 12)
+    again = Query(site, stream=name, startingOffsets=start)
+    with pytest.raises(DataLossError, match=f"but {rows[0]} was to be read"):
+        again.replay(again.at, end)
+
+
+def test_limits_that_took_what_was_not_read_are_lost_data(site: Site) -> None:
+    site.create("overrun", max_msgs=100, max_msgs_per_subject=100_000)
+    site.fill("overrun", 50)
+    query = Query(site, stream="overrun", startingOffsets="earliest")
+    assert len(query.batch()) == 50
+    site.fill("overrun", 500)
+    with pytest.raises(DataLossError, match="begins at sequence 451, but 51 was to be read"):
+        query.batch()
 
 
 def test_a_missing_stream_is_named(site: Site) -> None:
