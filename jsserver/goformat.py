@@ -12,6 +12,8 @@ SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 MAX_DURATION = (1 << 63) - 1
+EARLIEST, LATEST = -(1 << 63), (1 << 63) - 1
+"""The times that nanoseconds in 64 bits can tell: 1677-09-21 to 2262-04-11."""
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 """What an unset time looks like on the wire."""
@@ -39,6 +41,10 @@ _ESCAPES = {
 }
 _DIGITS = "0123456789"
 _EPOCH = datetime(1970, 1, 1)
+_FIRST_SECOND, _LAST_SECOND = -62_167_219_200, 253_402_300_799
+"""The years 0 to 9999, which RFC 3339 can write."""
+_CALENDAR_SECONDS = 146_097 * 24 * 3600
+"""After 400 years the calendar repeats."""
 
 
 def _fraction(value: int, unit: int) -> str:
@@ -154,6 +160,7 @@ def quote(text: str | bytes) -> str:
 def rfc3339_nano(ns: int) -> str:
     """A time as `2024-05-04T18:53:41.1234Z`: UTC, no trailing zeros in the fraction."""
     seconds, rest = divmod(ns, SECOND)
+    seconds = min(max(seconds, _FIRST_SECOND), _LAST_SECOND)
     t = time.gmtime(seconds)
     text = (
         f"{t.tm_year:04d}-{t.tm_mon:02d}-{t.tm_mday:02d}"
@@ -169,7 +176,7 @@ def parse_rfc3339(text: str) -> int:
         raise error
     clock, zone = text[:19], text[19:]
     nanos = 0
-    if zone[0] == ".":
+    if zone[0] in ".,":
         end = _span(zone, 1, _DIGITS, True)
         digits, zone = zone[1:end], zone[end:]
         if not digits:
@@ -186,11 +193,20 @@ def parse_rfc3339(text: str) -> int:
     shape = "".join("9" if c in _DIGITS else c for c in clock)
     if shape != "9999-99-99T99:99:99":
         raise error
+    cycles = 0
+    if clock.startswith("0000"):  # which datetime does not know
+        clock, cycles = "0400" + clock[4:], 1
     try:
         parsed = datetime.fromisoformat(clock)
     except ValueError:
         raise error from None
-    return ((parsed - _EPOCH) // timedelta(seconds=1) - offset) * SECOND + nanos
+    seconds = (parsed - _EPOCH) // timedelta(seconds=1) - cycles * _CALENDAR_SECONDS
+    return (seconds - offset) * SECOND + nanos
+
+
+def instant(text: str) -> int:
+    """As `parse_rfc3339`, but a time that 64 bits cannot tell becomes the nearest that they can."""
+    return min(max(parse_rfc3339(text), EARLIEST), LATEST)
 
 
 def escape_json(raw: bytes) -> bytes:

@@ -20,6 +20,14 @@ from jsserver.cext.stream import Message as Message
 from jsserver.cext.stream import StoreError as StoreError
 from jsserver.cext.stream import StreamState as StreamState
 
+LONGEST = 1 << 61
+"""The longest duration that the data plane is handed, 73 years: it adds two of them to the time."""
+
+
+def span(duration: int) -> int:
+    """A duration as the data plane takes it; whoever asked for more waits as well for ever."""
+    return min(duration, LONGEST)
+
 
 class Retention(IntEnum):
     """When a stream lets go of a message."""

@@ -24,8 +24,6 @@ from .types import (
 NAMES_LIMIT = 1024
 LIST_LIMIT = 256
 
-_ZERO_TIME = goformat.parse_rfc3339(goformat.ZERO_TIME)
-
 
 def consumer_info(
     shared: Shared,
@@ -42,7 +40,7 @@ def consumer_info(
         config = msgspec.structs.replace(config, metadata=dynamic_metadata(config.metadata))
     state = consumer.handle.changed_state() if changed else consumer.handle.state()
     now = shared.clock()
-    remaining = max(consumers.pause_time(config) - now, 0)
+    remaining = consumers.pause_left(config, now)
     return ConsumerInfo(
         stream_name=stream.name,
         name=consumer.name,
@@ -162,7 +160,7 @@ async def _make(call: Call, stream: Stream, name: str, config: ConsumerConfig) -
     consumers.check_stored_name(config, name)
     consumer = await account.create_consumer(stream, name, config)
     call.advisories.consumer(account.name, stream.name, name, "create")
-    if consumers.pause_time(config) > call.shared.clock():
+    if consumers.pause_left(config, call.shared.clock()):
         call.advisories.pause(account.name, stream.name, name, True, config.pause_until)
     return consumer
 
@@ -244,12 +242,18 @@ async def pause(call: Call) -> ConsumerPauseResponse:
     async with account.lock(call.args[0]):
         stream = account.stream(call.args[0])
         consumer = stream.consumer(call.args[1])
-        given = request.pause_until
-        zero = not given or goformat.parse_rfc3339(given) == _ZERO_TIME
+        until = _pause_end(request.pause_until)
         before = consumer.config.pause_until
-        await account.pause_consumer(stream, consumer, "" if zero else given)
-        remaining = max(consumers.pause_time(consumer.config) - call.shared.clock(), 0)
-        until = consumer.config.pause_until or goformat.ZERO_TIME
-        if consumer.config.pause_until != before:
-            call.advisories.pause(account.name, stream.name, consumer.name, remaining > 0, until)
-    return ConsumerPauseResponse(paused=remaining > 0, pause_until=until, pause_remaining=remaining)
+        await account.pause_consumer(stream, consumer, until)
+        remaining = consumers.pause_left(consumer.config, call.shared.clock())
+        shown = until or goformat.ZERO_TIME
+        if until != before:
+            call.advisories.pause(account.name, stream.name, consumer.name, remaining > 0, shown)
+    return ConsumerPauseResponse(paused=remaining > 0, pause_until=shown, pause_remaining=remaining)
+
+
+def _pause_end(text: str) -> str:
+    """The end that a request to pause asks for, in UTC; empty: none."""
+    if not text or consumers.is_zero_time(text):
+        return ""
+    return goformat.rfc3339_nano(goformat.parse_rfc3339(text))

@@ -47,6 +47,7 @@ _POLICY_TEXT = {
     "by_start_sequence": "by start sequence",
     "by_start_time": "by start time",
 }
+_ZERO_TIME = goformat.parse_rfc3339(goformat.ZERO_TIME)
 _NOT_NEGATIVE_LATER = ("max_batch", "max_expires", "max_bytes", "idle_heartbeat")
 
 
@@ -65,7 +66,20 @@ def pause_time(config: ConsumerConfig) -> int:
     """pause_until in nanoseconds; 0 if not given or the zero time."""
     if not config.pause_until:
         return 0
-    return max(goformat.parse_rfc3339(config.pause_until), 0)
+    return max(goformat.instant(config.pause_until), 0)
+
+
+def pause_left(config: ConsumerConfig, now: int) -> int:
+    """Nanoseconds until a pause ends, at most what 64 bits can tell; 0 if there is none."""
+    if not config.pause_until:
+        return 0
+    left = goformat.parse_rfc3339(config.pause_until) - now
+    return min(max(left, 0), goformat.MAX_DURATION)
+
+
+def is_zero_time(text: str) -> bool:
+    """Whether a time is the one that stands for none."""
+    return goformat.parse_rfc3339(text) == _ZERO_TIME
 
 
 # ---- defaults ------------------------------------------------------------------------------------
@@ -117,7 +131,8 @@ def normalise(
 def note_level(config: ConsumerConfig) -> None:
     """Puts the API level that a server needs for this consumer into its metadata."""
     level = 4 if config.ack_policy == "flow_control" else 0
-    if pause_time(config) or config.priority_policy or config.priority_groups:
+    pauses = config.pause_until and not is_zero_time(config.pause_until)
+    if pauses or config.priority_policy or config.priority_groups:
         level = max(level, 1)
     config.metadata = stored_metadata(config.metadata, level)
 
@@ -203,6 +218,8 @@ def _check_basics(config: ConsumerConfig, stream: StreamConfig) -> None:
     for name, what in ((config.name, "name"), (config.durable_name, "durable name")):
         if not _NOT_IN_NAMES.isdisjoint(name):
             raise errcodes.STREAM_INVALID_CONFIG(err=f"consumer {what} {NAME_CHARACTERS}")
+        if not name.isprintable() and any("\ud800" <= c <= "\udfff" for c in name):
+            raise errcodes.STREAM_INVALID_CONFIG(err=f"consumer {what} is no UTF-8 text")
     if config.num_replicas > stream.num_replicas:
         raise errcodes.CONSUMER_REPLICAS_EXCEEDS_STREAM()
     if config.num_replicas < 0:
@@ -370,7 +387,7 @@ def same(a: ConsumerConfig, b: ConsumerConfig) -> bool:
     ) and user_metadata(a.metadata) == user_metadata(b.metadata)
 
 
-def _instant(text: str) -> int | None:
+def _moment(text: str) -> int | None:
     return goformat.parse_rfc3339(text) if text else None
 
 
@@ -381,7 +398,7 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
         (old.mem_storage != new.mem_storage, "storage type can not be updated"),
         (old.opt_start_seq != new.opt_start_seq, "start sequence can not be updated"),
         (
-            _instant(old.opt_start_time) != _instant(new.opt_start_time),
+            _moment(old.opt_start_time) != _moment(new.opt_start_time),
             "start time can not be updated",
         ),
         (old.ack_policy != new.ack_policy, "ack policy can not be updated"),
@@ -443,11 +460,11 @@ def params(config: ConsumerConfig, name: str) -> backend.ConsumerParams:
         durable=bool(config.durable_name),
         deliver_policy=_DELIVER[config.deliver_policy],
         opt_start_seq=config.opt_start_seq,
-        opt_start_time=_instant(config.opt_start_time) or 0,
+        opt_start_time=goformat.instant(config.opt_start_time) if config.opt_start_time else 0,
         ack_policy=_ACK[config.ack_policy],
-        ack_wait=config.ack_wait,
+        ack_wait=backend.span(config.ack_wait),
         max_deliver=config.max_deliver,
-        backoff=tuple(config.backoff),
+        backoff=tuple(map(backend.span, config.backoff)),
         filters=tuple(f.encode() for f in filters(config)),
         replay_policy=backend.ReplayPolicy.ORIGINAL if original else backend.ReplayPolicy.INSTANT,
         rate_limit=config.rate_limit_bps,
@@ -456,13 +473,13 @@ def params(config: ConsumerConfig, name: str) -> backend.ConsumerParams:
         max_ack_pending=config.max_ack_pending,
         headers_only=config.headers_only,
         max_batch=config.max_batch,
-        max_expires=config.max_expires,
+        max_expires=backend.span(config.max_expires),
         max_bytes=config.max_bytes,
         deliver_subject=config.deliver_subject.encode(),
         deliver_group=config.deliver_group.encode(),
         flow_control=config.flow_control,
-        idle_heartbeat=config.idle_heartbeat,
-        inactive_threshold=config.inactive_threshold,
+        idle_heartbeat=backend.span(config.idle_heartbeat),
+        inactive_threshold=backend.span(config.inactive_threshold),
         mem_storage=config.mem_storage,
         pause_until=pause_time(config),
     )

@@ -141,7 +141,7 @@ def _read_time(value: Any, where: str, strict: bool) -> Any:
     except ValueError as error:
         raise Unreadable(f"field {where}: {error}") from None
     clock, zone = value[:19], value[19:]
-    if zone[0] == ".":
+    if zone[0] in ".,":
         digits = zone[1:].rstrip("Z") if zone[-1] == "Z" else zone[1:-6]
         zone = zone[1 + len(digits) :]
         digits = digits[:9].rstrip("0")

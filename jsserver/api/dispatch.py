@@ -323,7 +323,8 @@ class Dispatcher:
             self._running -= 1
 
     def _route(self, request: Request) -> tuple[Endpoint, list[str]] | None:
-        subject = request.subject.decode("utf-8", "replace")
+        # What is no UTF-8 stays as it is: it is no other name.
+        subject = request.subject.decode("utf-8", "surrogateescape")
         if not subject.startswith(PREFIX):
             return None
         return find(subject[len(PREFIX) :])

@@ -41,7 +41,7 @@ def _find(stream: Stream, request: MessageGetRequest) -> Message | None:
     if request.last_by_subj:
         return handle.last_for(request.last_by_subj.encode())
     if request.start_time:
-        start = handle.at_time(goformat.parse_rfc3339(request.start_time))
+        start = handle.at_time(goformat.instant(request.start_time))
         return handle.next_for(request.next_by_subj.encode(), start)
     if request.next_by_subj:
         return handle.next_for(request.next_by_subj.encode(), request.seq)

@@ -50,7 +50,7 @@ class MetaFiles:
             _write(temporary / SUM, self.checksum(asset, body))
             sync_directory(temporary)
             temporary.rename(directory)
-        except OSError:
+        except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         sync_directory(directory.parent)

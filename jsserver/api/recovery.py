@@ -73,10 +73,8 @@ def _load_stream(account: Account, directory: Path) -> Stream | str:
         handle = account.shared.engine.open_stream(
             account.name, str(directory), streams.params(config)
         )
-    except ApiError as error:
-        return error.body.description
-    except (_Offline, StoreError) as error:
-        return str(error)
+    except Exception as error:
+        return _reason(error)
     stream = Stream(config, created, handle, directory)
     for leftover in metafiles.leftovers(directory):
         metafiles.erase(leftover)
@@ -94,15 +92,25 @@ def _load_consumer(account: Account, stream: Stream, handle: StreamHandle, direc
         if not config.durable_name:
             config = with_threshold(config)
         opened = handle.open_consumer(consumers.params(config, name), str(directory))
-    except ApiError as error:
-        reason = error.body.description
-    except (_Offline, StoreError) as error:
-        reason = str(error)
+    except Exception as error:
+        reason = _reason(error)
     else:
         stream.consumers[name] = Consumer(name, config, created, opened, directory)
         return
     log.warning("Consumer '%s > %s > %s' is offline: %s", account.name, stream.name, name, reason)
     stream.offline[name] = reason
+
+
+def _reason(error: Exception) -> str:
+    """Why an asset is offline; whatever is wrong with it, the others come up."""
+    match error:
+        case ApiError():
+            return error.body.description
+        case _Offline() | StoreError():
+            return str(error)
+        case OSError():
+            return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    return f"{type(error).__name__}: {error}"
 
 
 def _read(shared: Shared, directory: Path, asset: str, kind: type[K]) -> tuple[K, int]:

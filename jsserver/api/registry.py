@@ -7,6 +7,7 @@ across streams (subjects, limits) is claimed before the first await.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,8 @@ from .errors import ApiError, ErrorTemplate
 from .metafiles import MetaFiles
 from .patterns import PatternIndex
 from .types import ConsumerConfig, StreamConfig
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -157,9 +160,21 @@ class Stream:
 
 
 def _failed(template: ErrorTemplate, error: Exception) -> ApiError:
-    """An operation's own error for a failure below the API."""
+    """An operation's own error for a failure below the API; any other failure goes on as it is."""
+    if not isinstance(error, (OSError, StoreError)):
+        raise error
     text = error.strerror if isinstance(error, OSError) else None
     return template(err=text or str(error))
+
+
+def _not_created(template: ErrorTemplate, asset: str, name: str, error: Exception) -> ApiError:
+    """The error of a creation that failed below the API; why it failed is for the log.
+
+    A name that no file can have (a NUL in it) fails like a disk that takes none."""
+    if not isinstance(error, (OSError, StoreError, ValueError)):
+        raise error
+    log.error("Error creating store for %s %s: %s", asset, goformat.quote(name), error)
+    return template(err=f"error creating store for {asset}")
 
 
 class Account:
@@ -235,31 +250,32 @@ class Account:
         self._claim(config, 1)
         try:
             stream = await self.shared.run(self._create_stream, config, self.shared.clock())
-        except (OSError, StoreError) as error:
+        except Exception as error:
             self._claim(config, -1)
-            raise _failed(errcodes.STREAM_CREATE, error) from error
+            raise _not_created(errcodes.STREAM_CREATE, "stream", config.name, error) from error
         self.streams[config.name] = stream
         return stream
 
     def _create_stream(self, config: StreamConfig, created: int) -> Stream:
         directory = None
+        params = streams.params(config)
         if config.storage == "file" and self.directory is not None:
             directory = self.directory / config.name
             body = encode_meta(config, created)
             metafiles.make_directory(self.directory)
             self.shared.files.create(directory, self.directory, config.name, body)
         try:
-            handle = self._open_stream(config, directory)
+            handle = self.shared.engine.open_stream(self.name, _path(directory), params)
+            try:
+                handle.activate()
+            except BaseException:
+                handle.close(True)
+                raise
         except BaseException:
             if directory is not None:
                 metafiles.erase(metafiles.discard(directory, directory.parent))
             raise
-        handle.activate()
         return Stream(config, created, handle, directory)
-
-    def _open_stream(self, config: StreamConfig, directory: Path | None) -> StreamHandle:
-        path = None if directory is None else str(directory)
-        return self.shared.engine.open_stream(self.name, path, streams.params(config))
 
     async def update_stream(self, stream: Stream, config: StreamConfig) -> None:
         """Gives a stream a checked configuration; its lock is held."""
@@ -269,17 +285,18 @@ class Account:
         self._claim(config, 1)
         try:
             await self.shared.run(self._update_stream, stream, config)
-        except (OSError, StoreError) as error:
+        except Exception as error:
             self._claim(config, -1)
             self._claim(old, 1)
             raise _failed(errcodes.STREAM_UPDATE, error) from error
         stream.config = config
 
     def _update_stream(self, stream: Stream, config: StreamConfig) -> None:
+        params = streams.params(config)
         if stream.directory is not None:
             body = encode_meta(config, stream.created)
             self.shared.files.update(stream.directory, config.name, body)
-        stream.handle.update(streams.params(config))
+        stream.handle.update(params)
         stream.handle.wait_durable()
 
     async def delete_stream(self, stream: Stream) -> None:
@@ -287,7 +304,7 @@ class Account:
         del self.streams[stream.name]
         try:
             trash = await self.shared.run(self._delete_stream, stream)
-        except (OSError, StoreError) as error:
+        except Exception as error:
             if stream.directory is not None:
                 self.offline[stream.name] = "could not be removed"
             raise _failed(errcodes.STREAM_DELETE, error) from error
@@ -314,9 +331,9 @@ class Account:
         stream.claim_filters(name, config)
         try:
             consumer = await self.shared.run(self._create_consumer, stream, name, config)
-        except (OSError, StoreError) as error:
+        except Exception as error:
             stream.release_filters(name, config)
-            raise _failed(errcodes.CONSUMER_CREATE, error) from error
+            raise _not_created(errcodes.CONSUMER_CREATE, "consumer", name, error) from error
         stream.consumers[name] = consumer
         self._count_consumers(1)
         return consumer
@@ -324,26 +341,20 @@ class Account:
     def _create_consumer(self, stream: Stream, name: str, config: ConsumerConfig) -> Consumer:
         created = self.shared.clock()
         directory = None
+        served = config if config.durable_name else with_threshold(config)
+        params = consumers.params(served, name)
         if stream.directory is not None and not config.mem_storage:
             directory = stream.directory / "obs" / name
             body = encode_meta(config, created, name)
             asset = f"{stream.name}/{name}"
             self.shared.files.create(directory, stream.directory, asset, body)
-        if not config.durable_name:
-            config = with_threshold(config)
         try:
-            handle = self._open_consumer(stream.handle, name, config, directory)
+            handle = stream.handle.open_consumer(params, _path(directory))
         except BaseException:
             if directory is not None and stream.directory is not None:
                 metafiles.erase(metafiles.discard(directory, stream.directory))
             raise
-        return Consumer(name, config, created, handle, directory)
-
-    def _open_consumer(
-        self, stream: StreamHandle, name: str, config: ConsumerConfig, directory: Path | None
-    ) -> ConsumerHandle:
-        path = None if directory is None else str(directory)
-        return stream.open_consumer(consumers.params(config, name), path)
+        return Consumer(name, served, created, handle, directory)
 
     async def update_consumer(
         self, stream: Stream, consumer: Consumer, config: ConsumerConfig
@@ -358,15 +369,16 @@ class Account:
             raise
         try:
             await self.shared.run(self._update_consumer, stream, consumer, config)
-        except (OSError, StoreError) as error:
+        except Exception as error:
             stream.release_filters(consumer.name, config)
             stream.note_filters(consumer.name, old)
             raise _failed(errcodes.CONSUMER_CREATE, error) from error
         consumer.config = config
 
     def _update_consumer(self, stream: Stream, consumer: Consumer, config: ConsumerConfig) -> None:
+        params = consumers.params(config, consumer.name)
         self._write_consumer(stream, consumer, config)
-        consumer.handle.update(consumers.params(config, consumer.name))
+        consumer.handle.update(params)
         stream.handle.wait_durable()
 
     def _write_consumer(self, stream: Stream, consumer: Consumer, config: ConsumerConfig) -> None:
@@ -379,12 +391,13 @@ class Account:
         """Sets a consumer's pause_until ("": none); the stream's lock is held."""
         config = msgspec.structs.replace(consumer.config, pause_until=until)
         consumers.note_level(config)
+        paused = consumers.pause_time(config)
         try:
             await self.shared.run(self._write_consumer, stream, consumer, config)
-        except OSError as error:
+        except Exception as error:
             raise _failed(errcodes.CONSUMER_CREATE, error) from error
         consumer.config = config
-        consumer.handle.pause(consumers.pause_time(config))
+        consumer.handle.pause(paused)
 
     async def delete_consumer(self, stream: Stream, consumer: Consumer) -> None:
         """Removes a consumer; the stream's lock is held."""
@@ -393,7 +406,7 @@ class Account:
         self._count_consumers(-1)
         try:
             trash = await self.shared.run(self._delete_consumer, stream, consumer)
-        except (OSError, StoreError) as error:
+        except Exception as error:
             if consumer.directory is not None:
                 stream.offline[consumer.name] = "could not be removed"
             raise _failed(errcodes.CONSUMER_CREATE, error) from error
@@ -423,6 +436,10 @@ class Account:
         found = list(self.streams.values())
         self.streams.clear()
         await asyncio.gather(*(self.shared.run(s.handle.close, False) for s in found))
+
+
+def _path(directory: Path | None) -> str | None:
+    return None if directory is None else str(directory)
 
 
 def with_threshold(config: ConsumerConfig) -> ConsumerConfig:

@@ -869,6 +869,26 @@ SCENARIOS: dict[str, list[Step]] = {
             )
             for step in (Ask("CONSUMER.PAUSE.S.c", body), Ask("CONSUMER.INFO.S.c"))
         ),
+        *(
+            step
+            for date in (
+                "0001-01-02T00:00:00Z",
+                "0000-01-01T00:00:00Z",
+                "1600-01-01T00:00:00+02:00",
+                "2262-04-11T23:47:17Z",
+                "2300-01-01T00:00:00+02:00",
+                "9999-12-31T23:59:59Z",
+                "10000-01-01T00:00:00Z",
+                "2020-01-01T00:00:00,5Z",
+                "2020-02-30T00:00:00Z",
+            )
+            for step in (
+                Ask("CONSUMER.PAUSE.S.c", {"pause_until": date}),
+                Ask("CONSUMER.INFO.S.c"),
+                consumer("d", pause_until=date),
+                Ask("CONSUMER.DELETE.S.d"),
+            )
+        ),
         Ask("CONSUMER.PAUSE.S.zz"),
         Ask("CONSUMER.PAUSE.S.zz", {"pause_until": "x"}),
     ],

@@ -107,6 +107,18 @@ def test_time_with_offset() -> None:
     assert go.parse_rfc3339("1969-12-31T23:30:00-00:30") == 0
 
 
+def test_times_that_64_bits_cannot_tell() -> None:
+    for text in ("0000-02-29T00:00:00Z", "0001-01-01T00:00:00Z", "1677-09-21T00:12:43Z"):
+        assert go.rfc3339_nano(go.parse_rfc3339(text)) == text
+        assert go.instant(text) == go.EARLIEST
+    for text in ("9999-12-31T23:59:59.5Z", "2262-04-11T23:47:17Z"):
+        assert go.rfc3339_nano(go.parse_rfc3339(text)) == text
+        assert go.instant(text) == go.LATEST
+    assert go.instant("1970-01-01T00:00:01,5Z") == 1_500_000_000
+    beyond = go.parse_rfc3339("9999-12-31T23:59:59-23:59")
+    assert go.rfc3339_nano(beyond) == "9999-12-31T23:59:59Z"
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "now", "1970-01-01", "1970-01-01 00:00:00Z", "1970-13-01T00:00:00Z", "1970-01-01T00:00:00",
