@@ -42,7 +42,7 @@ cdef inline int64_t slot_of(const Block* b, uint64_t seq) noexcept nogil:
 
 cdef void arrays_free(Block* b) noexcept nogil:
     if b.arrays_size:
-        munmap(b.arrays, b.arrays_size)
+        st_unmap(b.arrays, b.arrays_size)
     else:
         free(b.arrays)
     free(b.nxt_own)
@@ -284,7 +284,7 @@ cdef void region_free(Store* s, uint8_t* p, uint64_t cap, bint lean) noexcept no
             p = NULL
         pthread_mutex_unlock(&c.q)
     if p != NULL:
-        munmap(p, cap)
+        st_unmap(p, cap)
 
 
 cdef void lru_remove(Committer* c, Block* b) noexcept nogil:
@@ -337,7 +337,7 @@ cdef void block_free(Block* b) noexcept nogil:
         if b.region:
             region_free(s, b.data, b.data_cap, b.lean)
         else:
-            munmap(b.data, b.data_cap)
+            st_unmap(b.data, b.data_cap)
     block_fd_close(b)
     free(b)
 
@@ -392,6 +392,26 @@ cdef int block_map(Block* b) noexcept nogil:
         if s.com.n_maps > MAPS_MAX:
             chore_wanted(s.com)
     return ST_OK
+
+
+cdef uint8_t* file_read(FileOps* f, const char* path, uint64_t* size) noexcept nogil:
+    """A whole file in memory of its own, to be given back by st_unmap; NULL when it is empty or cannot be read.
+
+    Caches are read so: what is checked is what is used, whatever becomes of the file meanwhile.
+    """
+    cdef int fd = f.open(f.ctx, path, O_RDONLY, 0)
+    cdef int64_t n
+    cdef uint8_t* p
+    if fd < 0:
+        return NULL
+    n = f.size(f.ctx, fd)
+    p = <uint8_t*> st_reserve(<size_t> n) if n > 0 else NULL
+    if p != NULL and f.pread(f.ctx, fd, p, <size_t> n, 0) != n:
+        st_unmap(p, <size_t> n)
+        p = NULL
+    f.close(f.ctx, fd)
+    size[0] = <uint64_t> max(n, <int64_t> 0)
+    return p
 
 
 cdef inline const uint8_t* block_data(Block* b) noexcept nogil:

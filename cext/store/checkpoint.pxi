@@ -1,6 +1,6 @@
 # The checkpoint: the whole index and all blocks' arrays as they stand in memory, written at a clean stop.
 #
-# Opening maps it privately and uses it where it lies; its checksum is over everything. It is bound to the blocks by
+# Opening reads it whole and uses it where it lies; its checksum is over everything. It is bound to the blocks by
 # their numbers and sizes and the last block's last 8 bytes, and removed before a block changes.
 #
 # msgs/checkpoint.jss: CheckHead · hash slots · nodes · texts · (CheckBlock · rel · nxt · off · sid · len) x blocks · checksum.
@@ -301,27 +301,22 @@ cdef int checkpoint_load(Store* s, const uint64_t* nums, uint64_t n) noexcept no
     cdef char path[4300]
     cdef CheckHead h
     cdef In r
-    cdef int fd, rc = ST_OK
-    cdef int64_t size
-    cdef uint64_t k, end
+    cdef int rc = ST_OK
+    cdef uint64_t k, end, size
     snprintf(path, sizeof(path), "%s/checkpoint.jss", s.msgs_dir)
-    fd = f.open(f.ctx, path, O_RDONLY, 0)
-    if fd < 0:
-        return 0
-    size = f.size(f.ctx, fd)
-    if size >= <int64_t> sizeof(CheckHead) + 8:
-        s.map = <uint8_t*> st_map(fd, <size_t> size, True)
-        s.map_size = <size_t> size
-    f.close(f.ctx, fd)
+    s.map = file_read(f, path, &size)
+    s.map_size = size
     if s.map == NULL:
         return 0
+    if size < sizeof(CheckHead) + 8:
+        return checkpoint_refuse(s)
     memcpy(&h, s.map, sizeof(h))
     r.p = s.map
     r.at = 0
-    r.end = <uint64_t> size - 8
+    r.end = size - 8
     in_take(&r, sizeof(h))
     if (h.magic != CHECK_MAGIC or h.n_blocks != n or n == 0 or h.index.n_texts == 0 or h.index.n_chunks == 0
-            or st_get64(s.map + size - 8) != hh64(s.key, s.map, <size_t> size - 8)):
+            or st_get64(s.map + size - 8) != hh64(s.key, s.map, size - 8)):
         return checkpoint_refuse(s)
     rc = check_index(s, &r, &h.index)
     for k in range(n):
@@ -357,7 +352,7 @@ cdef int checkpoint_refuse(Store* s) noexcept nogil:
     s.memo_block = NULL
     index_free(&s.x)
     if s.map != NULL:
-        munmap(s.map, s.map_size)
+        st_unmap(s.map, s.map_size)
     s.map = NULL
     return index_init(&s.x)
 

@@ -57,7 +57,7 @@ cdef void committer_free(Committer* c) noexcept nogil:
     """After its thread has ended and every store is closed."""
     cdef uint32_t i
     for i in range(c.n_pool):
-        munmap(c.pool[i], c.pool_size)
+        st_unmap(c.pool[i], c.pool_size)
     pthread_cond_destroy(&c.wake)
     pthread_cond_destroy(&c.idle)
     pthread_cond_destroy(&c.chores)

@@ -40,7 +40,7 @@ cdef void store_dispose(Store* s) noexcept nogil:
     free(s.blocks)
     index_free(&s.x)
     if s.map != NULL:
-        munmap(s.map, s.map_size)
+        st_unmap(s.map, s.map_size)
     free(s.known)
     free(s.name)
     free(s.dir)

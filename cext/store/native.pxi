@@ -34,6 +34,7 @@ cdef extern from * nogil:
     #include <sys/stat.h>
     #include <time.h>
     #include <unistd.h>
+    #include "store/mapping.h"
 
     static inline uint64_t st_load(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
     static inline void st_store(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
@@ -142,15 +143,6 @@ cdef extern from * nogil:
         madvise(p, n, MADV_NOHUGEPAGE);
         return p;
     }
-    static void *st_map(int fd, size_t n, int writable) {
-        void *p = mmap(NULL, n, writable ? PROT_READ | PROT_WRITE : PROT_READ, writable ? MAP_PRIVATE : MAP_SHARED, fd, 0);
-        return p == MAP_FAILED ? NULL : p;
-    }
-    /* Puts the file's first n bytes (whole pages) in place of the anonymous pages at p, private to us. */
-    static int st_map_over(void *p, int fd, size_t n) {
-        void *r = mmap(p, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, 0);
-        return r == MAP_FAILED ? -errno : 0;
-    }
     static int64_t st_clock(int id) {
         struct timespec t;
         clock_gettime(id, &t);
@@ -202,7 +194,7 @@ cdef extern from * nogil:
     uint32_t st_count_set(uint64_t** pages, uint32_t n_pages, const uint32_t* a, const uint32_t* live, uint32_t i, uint32_t n)
     uint32_t st_find_set(uint64_t** pages, uint32_t n_pages, const uint32_t* a, const uint32_t* live, uint32_t i, uint32_t n)
     void* st_reserve(size_t n)
-    void* st_map(int fd, size_t n, bint writable)
+    void* st_map(int fd, size_t n, bint private)
     int st_map_over(void* p, int fd, size_t n)
     int64_t st_clock(int id)
     bint st_is_dir(const char* path)
@@ -230,7 +222,7 @@ cdef extern from * nogil:
     int c_syncfs "syncfs"(int fd)
     int c_flock "flock"(int fd, int op)
     ssize_t c_write "write"(int fd, const void* p, size_t n)
-    int munmap(void* p, size_t n)
+    int st_unmap(void* p, size_t n)
     void* aligned_alloc(size_t alignment, size_t n)
     int madvise(void* p, size_t n, int advice)
     int LOCK_EX

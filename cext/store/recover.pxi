@@ -354,7 +354,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
     if c.cut and is_last:
         f.truncate(f.ctx, fd, <off_t> c.end)
     if not is_last:
-        munmap(b.data, b.data_cap)
+        st_unmap(b.data, b.data_cap)
         b.data = NULL
         block_fd_close(b)
     return ST_OK
@@ -369,7 +369,7 @@ cdef int tail_recover(Store* s) noexcept nogil:
         b = block_i(s, i)
         if i + 1 < s.n_blocks or b.damaged or b.sided or b.used + SLACK > s.block_size:
             if b.data != NULL and not b.region:
-                munmap(b.data, b.data_cap)
+                st_unmap(b.data, b.data_cap)
                 b.data = NULL
             block_fd_close(b)
             b.sealed = True
@@ -384,7 +384,7 @@ cdef int tail_recover(Store* s) noexcept nogil:
             region_free(s, region, page_up(s.block_size + SLACK), False)
             return ST_IO
         if b.data != NULL:
-            munmap(b.data, b.data_cap)
+            st_unmap(b.data, b.data_cap)
         b.data = region
         b.data_cap = page_up(s.block_size + SLACK)
         b.region = True

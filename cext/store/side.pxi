@@ -6,9 +6,10 @@
 # named anew by a later entry: that happens only when all messages of the old meaning are gone.
 #
 # subjects.jsd: magic u64 · name u64, then chunks: bytes u32 · entries u32 · checksum u64 · entries (id u32 · length u16 · text)
+# The checksum covers the name, the two numbers before it and the entries.
 # N.jsx: SideHead · [rel u32 x n] · off u32 x n · sid u32 x n · len u16 x n · pad to 8 · (seq u64 · slot u64) x tombs · checksum
 
-cdef uint64_t DICT_MAGIC = 0x3144534a534a534a
+cdef uint64_t DICT_MAGIC = 0x3244534a534a534a
 cdef uint64_t SIDE_MAGIC = 0x3153534a534a534a
 
 cdef struct SideHead:
@@ -117,6 +118,19 @@ cdef int side_walk(Side* w) noexcept nogil:
     return 0 if at == w.size else -1
 
 
+cdef uint64_t dict_hash(const uint64_t* key, uint64_t dict, uint64_t numbers, const uint8_t* p,
+                        uint64_t n) noexcept nogil:
+    """The checksum of a chunk whose first 8 bytes are `numbers`."""
+    cdef HHState h
+    cdef uint64_t head[2]
+    head[0] = dict
+    head[1] = numbers
+    hh_init(&h, key)
+    hh_update(&h, <const uint8_t*> head, 16)
+    hh_update(&h, p, n)
+    return hh_final(&h)
+
+
 cdef int dict_append(Store* s, Side* w) noexcept nogil:
     cdef FileOps* f = s.files
     cdef char path[4300]
@@ -142,7 +156,7 @@ cdef int dict_append(Store* s, Side* w) noexcept nogil:
         if rc >= 0:
             rc = f.pwrite(f.ctx, fd, head, 16, 0)
     head[0] = w.words.n | <uint64_t> w.n_words << 32
-    head[1] = hh64(s.key, w.words.data, w.words.n)
+    head[1] = dict_hash(s.key, s.dict, head[0], w.words.data, w.words.n)
     if rc >= 0 and (bytes_add(&out, head, 16) < 0 or bytes_add(&out, w.words.data, w.words.n) < 0):
         rc = -1
     if rc >= 0:
@@ -236,7 +250,7 @@ cdef void side_build(Block* b) noexcept nogil:
     if w.p != NULL and w.off != NULL and side_walk(&w) == 0 and dict_append(s, &w) == 0:
         side_save(&w)
     if w.p != NULL:
-        munmap(<void*> w.p, w.size)
+        st_unmap(<void*> w.p, w.size)
     free(w.off)
     bytes_free(&w.tombs)
     bytes_free(&w.words)
@@ -252,16 +266,18 @@ cdef struct Word:
 
 cdef int64_t dict_parse(const uint64_t* key, const uint8_t* p, uint64_t size, Word** out, uint64_t* good) noexcept nogil:
     """The entries of all whole chunks, in order; their number, or ST_NO_MEMORY. `good`: the bytes they take."""
-    cdef uint64_t at = 16, n = 0, cap = 0, end
-    cdef uint32_t bytes, count, i
+    cdef uint64_t at = 16, n = 0, cap = 0, end, bytes
+    cdef uint32_t count, i
     cdef Word* words = NULL
     cdef Word* more
     out[0] = NULL
+    good[0] = at
     while at + 16 <= size:
         bytes = st_get32(p + at)
         count = st_get32(p + at + 4)
         end = at + 16 + bytes
-        if end > size or st_get64(p + at + 8) != hh64(key, p + at + 16, bytes):
+        if (end > size or <uint64_t> count * 6 > bytes
+                or st_get64(p + at + 8) != dict_hash(key, st_get64(p + 8), st_get64(p + at), p + at + 16, bytes)):
             break
         if n + count > cap:
             cap = (n + count) * 2
@@ -272,13 +288,16 @@ cdef int64_t dict_parse(const uint64_t* key, const uint8_t* p, uint64_t size, Wo
             words = more
         at += 16
         for i in range(count):
-            words[n].id = st_get32(p + at)
-            words[n].len = st_get16(p + at + 4)
-            words[n].text = p + at + 6
-            at += 6 + words[n].len
-            n += 1
-        at = end
-    good[0] = at
+            if at + 6 > end or at + 6 + st_get16(p + at + 4) > end:
+                break
+            words[n + i].id = st_get32(p + at)
+            words[n + i].len = st_get16(p + at + 4)
+            words[n + i].text = p + at + 6
+            at += 6 + words[n + i].len
+        if at != end:
+            break       # its entries do not fill it
+        n += count
+        good[0] = at
     out[0] = words
     return <int64_t> n
 
@@ -353,28 +372,24 @@ cdef int dict_load(Store* s) noexcept nogil:
     """1 when there is a dictionary (sidecars may be used), 0 when not, or an error."""
     cdef FileOps* f = s.files
     cdef char path[4300]
-    cdef int fd, rc
-    cdef int64_t size, n
+    cdef int rc
+    cdef uint64_t size
+    cdef int64_t n
     cdef uint8_t* p
     cdef Word* words = NULL
     snprintf(path, sizeof(path), "%s/subjects.jsd", s.dir)
-    fd = f.open(f.ctx, path, O_RDONLY, 0)
-    if fd < 0:
-        return 0
-    size = f.size(f.ctx, fd)
-    p = <uint8_t*> st_map(fd, <size_t> size, False) if size >= 16 else NULL
-    f.close(f.ctx, fd)
+    p = file_read(f, path, &size)
     if p == NULL:
         return 0
-    if st_get64(p) != DICT_MAGIC:
-        munmap(p, <size_t> size)
+    if size < 16 or st_get64(p) != DICT_MAGIC:
+        st_unmap(p, <size_t> size)
         return 0
     s.dict = st_get64(p + 8)
-    n = dict_parse(s.key, p, <uint64_t> size, &words, &s.dict_size)
+    n = dict_parse(s.key, p, size, &words, &s.dict_size)
     s.dict_total = <uint64_t> max(n, <int64_t> 0)
     rc = dict_place(s, words, <uint64_t> n) if n > 0 else <int> n
     free(words)
-    munmap(p, <size_t> size)
+    st_unmap(p, <size_t> size)
     return 1 if rc == ST_OK else rc
 
 
@@ -431,31 +446,26 @@ cdef int side_load(Store* s, Block* b, int block_file, uint64_t file_size) noexc
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef uint8_t end[8]
-    cdef int fd, rc = 0
-    cdef int64_t size
+    cdef int rc = 0
+    cdef uint64_t size
     cdef uint8_t* p
     if file_size < REC_MIN or f.pread(f.ctx, block_file, end, 8, <off_t> (file_size - 8)) != 8:
         return 0
     block_path(s, b, ".jsx", path, sizeof(path))
-    fd = f.open(f.ctx, path, O_RDONLY, 0)
-    if fd < 0:
-        return 0
-    size = f.size(f.ctx, fd)
-    p = <uint8_t*> st_map(fd, <size_t> size, True) if size > 0 else NULL
-    f.close(f.ctx, fd)
+    p = file_read(f, path, &size)
     if p == NULL:
         return 0
-    if side_valid(s, p, <uint64_t> size, file_size, st_get64(end)):
+    if side_valid(s, p, size, file_size, st_get64(end)):
         b.used = file_size
         rc = side_enter(s, b, p, <size_t> size)
         if rc == 1:
-            return 1    # the block owns the mapping
-    munmap(p, <size_t> size)
+            return 1    # the memory is the block's
+    st_unmap(p, <size_t> size)
     return rc
 
 
 cdef int side_enter(Store* s, Block* b, uint8_t* p, size_t size) noexcept nogil:
-    """Replays a block from its sidecar, whose arrays become the block's (private pages: removals stay ours)."""
+    """Replays a block from its sidecar, whose arrays become the block's."""
     cdef SideHead h
     cdef uint8_t* at = p + sizeof(SideHead)
     memcpy(&h, p, sizeof(SideHead))
@@ -513,7 +523,7 @@ cdef void side_replay(Store* s, Block* b, const uint64_t* tombs, uint32_t n_tomb
         id = b.sid[i]
         if i + 16 < b.n and b.sid[i + 16] < x.n_nodes:
             st_prefetch(node_at(x, b.sid[i + 16]))
-        if b.off[i] == 0 or id >= x.n_nodes or (id and node_at(x, id).len == 0):
+        if b.off[i] == 0 or b.off[i] + REC_MIN > b.used + 1 or id >= x.n_nodes or (id and node_at(x, id).len == 0):
             b.off[i] = 0
             i += 1
             continue

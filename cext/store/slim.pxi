@@ -225,7 +225,7 @@ cdef void slim_block(Committer* c, Store* s, Block* b, uint64_t oldest) noexcept
     b.compacting = False
     env_unlock(c.env)
     if old != NULL:
-        munmap(old, old_size)
+        st_unmap(old, old_size)
     pthread_mutex_lock(&c.q)
     if swapped and not b.dead:
         side_queue(c, b)
@@ -289,7 +289,7 @@ cdef void slim_region(Store* s, Block* b) noexcept nogil:
             memcpy(p + at, b.data + b.off[i] - 1, n)
             b.off[i] = <uint32_t> at + 1
             at += n
-    munmap(b.data, b.data_cap)
+    st_unmap(b.data, b.data_cap)
     b.data = p
     b.data_cap = cap
     b.used = at

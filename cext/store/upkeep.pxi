@@ -119,7 +119,7 @@ cdef void keeper_unmap(Committer* c) noexcept nogil:
         size = b.data_cap
         b.data = NULL
         env_unlock(c.env)
-        munmap(p, size)
+        st_unmap(p, size)
 
 
 # ---- zeros ahead of use ----------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The store through its Python face: format, recovery of damaged files, logs, locks, groups."""
 
 import os
+import shutil
 import struct
 import time
 
@@ -338,6 +339,44 @@ def test_caches_are_never_trusted_over_blocks(directory, what):
             path.unlink()
     s = PyStore(directory, max_bytes=100_000, trim=False)
     assert (s.state(), s.subjects(), s.last_per_subject(), s.pending("k.7", 1500)) == want
+    s.close()
+
+
+def test_every_bit_of_the_heads_of_caches(directory, tmp_path):
+    """A flipped bit in a cache costs nothing: its block is read instead."""
+    s = PyStore(directory, max_bytes=100_000, trim=False, commit="manual")
+    for i in range(700):
+        s.append(f"k.{i % 100}", b"%08d" % i * 8)
+    s.commit()
+    s.upkeep()
+    want = (s.state(), s.subjects(), s.last_per_subject())
+    s.abandon()
+    image = tmp_path / "image"
+    for path in (directory / "subjects.jsd", block(directory).with_suffix(".jsx")):
+        name = path.relative_to(directory)
+        for bit in range(0, 64 * 8):
+            shutil.copytree(directory, image)
+            data = bytearray(path.read_bytes())
+            data[bit // 8] ^= 1 << bit % 8
+            (image / name).write_bytes(data)
+            s = PyStore(image, max_bytes=100_000, trim=False, commit="manual")
+            assert (s.state(), s.subjects(), s.last_per_subject()) == want, (name, bit)
+            s.close()
+            shutil.rmtree(image)
+
+
+def test_a_file_that_shrinks_under_its_readers(directory):
+    """What is no longer there reads as damage, not as the end of the process."""
+    s = PyStore(directory, max_bytes=100_000, trim=False, commit="manual")
+    for i in range(100):
+        s.append("k", b"%08d" % i * 100)
+    s.commit()
+    s.upkeep()
+    assert s.load(1)[4] == b"%08d" % 0 * 100
+    os.truncate(block(directory), 8192)
+    with pytest.raises(ValueError, match="damaged"):
+        s.load(20)
+    assert s.load(5)[4] == b"%08d" % 4 * 100
     s.close()
 
 
