@@ -125,6 +125,10 @@ cdef int fill_place(StreamConfig* c, StreamFace face) except -1:
     return 0
 
 
+cdef enum:
+    HEADERS_A_LOOK = 1000       # messages with headers that are looked at before the lock is let go
+
+
 cdef class StreamFace:
     """A stream for the control plane; times are nanoseconds since 1970, sizes bytes.
 
@@ -340,6 +344,28 @@ cdef class StreamFace:
             return False
         store_checked(rc)
         return True
+
+    def holds_header(self, bytes name not None) -> bool:
+        cdef const char* wanted = name
+        cdef uint64_t start = 1
+        cdef Record r
+        cdef bint found = False
+        cdef int rc = ST_OK
+        cdef int i
+        while rc == ST_OK and not found:
+            with nogil:
+                self.box.enter()
+                rc = ST_CLOSED if self.s == NULL else ST_OK
+                for i in range(HEADERS_A_LOOK):
+                    if rc == ST_OK and not found:
+                        rc = store_next_headed(self.s.store, start, UINT64_MAX, &r)
+                    if rc == ST_OK and not found:
+                        found = header_get(r.header, wanted).p != NULL
+                        start = r.seq + 1
+                self.box.leave()
+        if rc != ST_NOT_FOUND:
+            store_checked(rc)
+        return found
 
     def wait_durable(self) -> None:
         cdef uint64_t ticket

@@ -215,6 +215,9 @@ class StreamHandle(Protocol):
     def delete(self, seq: int, erase: bool) -> bool:
         """Blocking. Removes one message; False if there is none. `erase` overwrites its bytes."""
 
+    def holds_header(self, name: bytes) -> bool:
+        """Blocking. Whether a message has this header; looks at every message that has any."""
+
     def wait_durable(self) -> None:
         """Blocking. Returns when everything done so far to the stream and its consumers is as
         durable as the sync setting promises."""

@@ -70,9 +70,14 @@ def _load_stream(account: Account, directory: Path) -> Stream | str:
         if config.name != name:
             raise _Offline(f"configuration of stream {goformat.quote(config.name)} found here")
         unsupported.check_stream(config)
+        expires = config.allow_msg_ttl
+        unsupported.turn_off(config)
         handle = account.shared.engine.open_stream(
             account.name, str(directory), streams.params(config)
         )
+        if expires and handle.holds_header(b"Nats-TTL"):
+            handle.close(False)
+            raise _Offline("messages with a TTL are not supported by this server yet")
     except Exception as error:
         return _reason(error)
     stream = Stream(config, created, handle, directory)

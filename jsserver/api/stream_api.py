@@ -1,5 +1,7 @@
 """Handlers of `$JS.API.STREAM.*`, but for single messages."""
 
+import logging
+
 import msgspec
 
 from jsserver.cext.bytes import subjects_overlap
@@ -24,6 +26,8 @@ from .types import (
     StreamInfoRequest,
     StreamPageRequest,
 )
+
+log = logging.getLogger(__name__)
 
 NAMES_LIMIT = 1024
 LIST_LIMIT = 256
@@ -77,7 +81,8 @@ async def create(call: Call) -> StreamInfo:
     if config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
     async with account.lock(name):
-        if name in account.streams or name in account.offline:
+        new = name not in account.streams and name not in account.offline
+        if not new:
             stream = account.stream(name)
             if not streams.same(stream.config, config):
                 raise errcodes.STREAM_NAME_EXIST()
@@ -86,11 +91,23 @@ async def create(call: Call) -> StreamInfo:
             account.check_room(config, None)
             unsupported.check_stream(config)
             stream = await account.create_stream(config)
-            call.advisories.stream(account.name, name, "create")
+            _tell_turned_off(account.name, request, config)
         info = stream_info(call.shared, stream)
+        if new:  # told after the look at it: the stream itself may capture what is told
+            call.advisories.stream(account.name, name, "create")
     info.domain = ""
     info.did_create = True
     return info
+
+
+def _tell_turned_off(account: str, asked: StreamConfig, made: StreamConfig) -> None:
+    for option in unsupported.turned_off(asked, made):
+        log.warning(
+            "Stream '%s > %s': %s is not supported by this server yet and stays off",
+            account,
+            made.name,
+            option,
+        )
 
 
 async def update(call: Call) -> StreamInfo:
@@ -118,8 +135,10 @@ async def update(call: Call) -> StreamInfo:
         account.check_counts(config)
         account.check_room(config, stream.config)
         await account.update_stream(stream, config)
+        _tell_turned_off(account.name, request, config)
+        answer = stream_info(call.shared, stream)
         call.advisories.stream(account.name, name, "modify")
-        return stream_info(call.shared, stream)
+        return answer
 
 
 async def info(call: Call) -> StreamInfo:

@@ -10,7 +10,7 @@ import msgspec
 from jsserver.cext.bytes import subject_covers, subject_is_valid, subjects_overlap
 
 from .. import goformat
-from . import backend, errcodes
+from . import backend, errcodes, unsupported
 from .account import AccountLimits, ServerSettings
 from .types import StreamConfig
 
@@ -98,6 +98,7 @@ def normalise(
     if most > 0 and config.max_bytes > most:
         raise errcodes.STREAM_MAX_STREAM_BYTES_EXCEEDED()
     _check_placement(config)
+    unsupported.turn_off(config, pedantic)
     config.metadata = stored_metadata(config.metadata, required_level(config))
     return config
 

@@ -159,10 +159,24 @@ def test_what_is_not_built_is_refused_by_name(api: ApiServer, config: dict[str, 
     assert "is not supported by this server yet" in text
 
 
-def test_batch_flags_are_accepted_and_raise_the_level(api: ApiServer) -> None:
-    config = api.stream("S", allow_atomic=True, allow_batched=True)["config"]
-    assert config["allow_atomic"] and config["allow_batched"]
-    assert config["metadata"]["_nats.req.level"] == "4"
+OFF = ("allow_msg_ttl", "allow_atomic", "allow_batched")
+
+
+@pytest.mark.parametrize("option", OFF)
+def test_what_clients_ask_for_unasked_is_shown_as_off(
+    api: ApiServer, option: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = f"{option} is not supported by this server yet"
+    made = api.stream("S", **{option: True})["config"]
+    assert not made.get(option) and made["metadata"]["_nats.req.level"] == "0"
+    assert caplog.text.count(said) == 1
+    assert not api.stream("S", **{option: True})["config"].get(option)
+    wanted = {"name": "S", "description": "new", option: True}
+    assert not api.ok("STREAM.UPDATE.S", wanted)["config"].get(option)
+    assert not api.ok("STREAM.INFO.S")["config"].get(option)
+    assert caplog.text.count(said) == 2
+    pedantic = {"name": "T", option: True, "pedantic": True}
+    assert api.refused("STREAM.CREATE.T", pedantic) == (10157, f"pedantic mode: {said}")
 
 
 def test_streams_of_an_account_share_no_subject(api: ApiServer) -> None:
