@@ -248,7 +248,8 @@ cdef class ConsumerHandle:
     cdef Consumer* c
     cdef readonly int64_t id
     cdef ConsumerInfo changed
-    cdef int check(self) except -1
+    cdef bint enter(self) noexcept nogil                # as StreamFace's
+    cdef int check(self, bint open) except -1
     cdef void end(self, bint delete) noexcept nogil
 
 # A stream opened for the engine: raises StoreError.

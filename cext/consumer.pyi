@@ -2,7 +2,10 @@
 
 from typing import Any, NamedTuple
 
-from jsserver.cext.stream import EnvBox, StreamFace
+from jsserver.cext.stream import EnvBox, StoreError, StreamFace
+
+class ConsumerClosed(StoreError):
+    """The consumer was closed, its stream was not."""
 
 class ConsumerState(NamedTuple):
     """Position and counts of a consumer at one instant."""
@@ -22,7 +25,7 @@ class ConsumerState(NamedTuple):
     push_bound: bool
 
 class ConsumerHandle:
-    """A consumer. StoreError: it is closed, or memory ran out."""
+    """A consumer. StoreError: memory ran out; ConsumerClosed or StreamClosed: it is closed."""
 
     @property
     def id(self) -> int:
@@ -41,6 +44,7 @@ class StreamHandle(StreamFace):
     """A stream with its consumers."""
 
     def open_consumer(self, params: Any, directory: str | None) -> ConsumerHandle: ...
+    def close(self, delete: bool) -> None: ...
 
 def open_test_stream(
     box: EnvBox,

@@ -249,7 +249,8 @@ cdef class EnvBox:
     cdef Env* env
     cdef Committer* committer
     # Around every short call of the control plane: takes the lock and sets the clocks; lets go and wakes the driver.
-    cdef void enter(self) noexcept nogil
+    # False: the engine is closed, and nothing but leave may follow.
+    cdef bint enter(self) noexcept nogil
     cdef void leave(self) noexcept nogil
 
 
@@ -265,4 +266,8 @@ cdef class StreamFace:
     cdef int open(self, EnvBox box, const StreamPlace* place, object params, object directory) except -1
     # With the lock held: what lies in buffers above the store goes to it.
     cdef void flush(self) noexcept nogil
-    cdef int check(self) except -1
+    # Takes the lock, which box.leave lets go. False: the stream is closed, and s is NULL. Only with the lock held is s
+    # looked at and changed.
+    cdef bint enter(self) noexcept nogil
+    # What enter said, as an exception: StreamClosed.
+    cdef int check(self, bint open) except -1

@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 class StoreError(Exception):
     """The store could not do what was asked; the text is for the client."""
 
+class StreamClosed(StoreError):
+    """The stream was closed, by its deletion or with the server."""
+
 class StreamState(NamedTuple):
     """Counts of a stream at one instant."""
 
@@ -64,7 +67,7 @@ class TestEnv(EnvBox):
     def stop_commits(self) -> None: ...
 
 class StreamFace:
-    """A stream for the control plane. StoreError: the store failed, or the stream is closed."""
+    """A stream for the control plane. StoreError: the store failed; StreamClosed: it is closed."""
 
     def activate(self) -> None: ...
     def update(self, params: Any) -> None: ...
@@ -79,4 +82,3 @@ class StreamFace:
     def delete(self, seq: int, erase: bool) -> bool: ...
     def holds_header(self, name: bytes) -> bool: ...
     def wait_durable(self) -> None: ...
-    def close(self, delete: bool) -> None: ...

@@ -67,6 +67,8 @@ class Inbox:
 
     def close(self) -> None:
         asyncio.get_running_loop().remove_reader(self.plane.inbox_fd)
+        for task in self._checks:
+            task.cancel()
 
     def drain(self) -> None:
         for item in self.plane.drain():

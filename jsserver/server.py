@@ -285,7 +285,8 @@ class Server:
         self.inbox.close()
         for thread in self._threads:
             await asyncio.to_thread(thread.join, 10)
-        self.plane.close()
+        if not any(thread.is_alive() for thread in self._threads):
+            self.plane.close()  # else whoever hangs in a system call would come back to nothing
         if self.jetstream is not None:
             self.jetstream.close_store()
         if self.ports_file is not None:

@@ -1,5 +1,9 @@
 # The faces of consumers, and of streams with consumers, for the control plane.
 
+class ConsumerClosed(StoreError):
+    """The consumer was closed, its stream was not."""
+
+
 ConsumerState = namedtuple(
     "ConsumerState",
     "delivered_consumer delivered_stream delivered_ts floor_consumer floor_stream floor_ts num_ack_pending "
@@ -72,19 +76,27 @@ serials = count(1)
 cdef class ConsumerHandle:
     """A consumer for the control plane; as StreamFace about the lock, threads and errors."""
 
-    cdef int check(self) except -1:
-        if self.c == NULL:
-            raise StoreError("the consumer is closed")
-        return 0
+    cdef bint enter(self) noexcept nogil:
+        return self.box.enter() and self.c != NULL
+
+    cdef int check(self, bint open) except -1:
+        if open:
+            return 0
+        with nogil:
+            open = self.stream.enter()
+            self.box.leave()
+        self.stream.check(open)
+        raise ConsumerClosed("the consumer is closed")
 
     def state(self):
         cdef ConsumerInfo i
+        cdef bint open
         with nogil:
-            self.box.enter()
-            if self.c != NULL:
+            open = self.enter()
+            if open:
                 consumer_info(self.c, &i)
             self.box.leave()
-        self.check()
+        self.check(open)
         return info_tuple(&i)
 
     def changed_state(self):
@@ -95,45 +107,48 @@ cdef class ConsumerHandle:
         cdef ConsumerConfig cfg
         cdef ConfigBuffers b = fill_consumer(&cfg, params)
         cdef int rc = 0
+        cdef bint open
         with nogil:
-            self.box.enter()
-            if self.c != NULL:
+            open = self.enter()
+            if open:
                 rc = consumer_update(self.c, &cfg, &self.changed)
             self.box.leave()
-        self.check()
+        self.check(open)
         if rc < 0:
             raise StoreError("out of memory")
 
     def pause(self, int64_t until) -> None:
+        cdef bint open
         with nogil:
-            self.box.enter()
-            if self.c != NULL:
+            open = self.enter()
+            if open:
                 consumer_pause(self.c, until)
             self.box.leave()
-        self.check()
+        self.check(open)
 
     def has_interest(self) -> bool:
-        cdef bint bound = False
+        cdef bint open, bound = False
         with nogil:
-            self.box.enter()
-            if self.c != NULL:
+            open = self.enter()
+            if open:
                 bound = self.c.bound
             self.box.leave()
-        self.check()
+        self.check(open)
         return bound
 
     def encode_state(self) -> bytes:
         """The state in the format of nats-server's o.dat."""
         cdef Bytes b
         cdef int rc = 0
+        cdef bint open
         memset(&b, 0, sizeof(Bytes))
         with nogil:
-            self.box.enter()
-            if self.c != NULL:
+            open = self.enter()
+            if open:
                 rc = consumer_encode_state(self.c, &b)
             self.box.leave()
         try:
-            self.check()
+            self.check(open)
             if rc < 0:
                 raise StoreError("out of memory")
             return (<const char*>b.data)[:b.n]
@@ -142,8 +157,8 @@ cdef class ConsumerHandle:
 
     def close(self, bint delete) -> None:
         with nogil:
-            self.box.enter()
-            self.end(delete)
+            if self.enter():
+                self.end(delete)
             self.box.leave()
         if self.stream is not None:
             self.stream.forget(self)
@@ -182,15 +197,14 @@ cdef class StreamHandle(StreamFace):
             self.serving = True
             for h in self.handles:
                 with nogil:
-                    self.box.enter()
-                    if h.c != NULL:
+                    if h.enter():
                         rc = consumer_activate(h.c)
                     self.box.leave()
                 if rc < 0:
                     raise StoreError("out of memory")
 
     cdef int open_log(self) except -1:
-        # The first time that a consumer is kept on disk.
+        # The first time that a consumer is kept on disk. Whoever calls it has `opening`, so that nobody closes.
         cdef ReplayContext x
         cdef Consumers* k
         cdef Log* log
@@ -230,8 +244,12 @@ cdef class StreamHandle(StreamFace):
         cdef int64_t serial = next(serials)
         cdef Consumer* c
         cdef int rc = 0
+        cdef bint open
         with self.opening:
-            self.check()
+            with nogil:
+                open = self.enter()
+                self.box.leave()
+            self.check(open)
             if logged:
                 self.open_log()
             with nogil:
@@ -257,17 +275,18 @@ cdef class StreamHandle(StreamFace):
     def close(self, bint delete) -> None:
         cdef ConsumerHandle h
         cdef Consumers* k
-        cdef Stream* s = self.s
+        cdef Stream* s = NULL
         cdef Store* store
-        if s == NULL:
-            return
         with self.opening:
-            self.s = NULL
-            store = s.store
             with nogil:
-                self.box.enter()
-                stream_stop(s)
+                if self.enter():
+                    s = self.s
+                    self.s = NULL
+                    stream_stop(s)
                 self.box.leave()
+            if s == NULL:
+                return
+            store = s.store
             for h in self.handles:
                 with nogil:
                     self.box.enter()

@@ -38,6 +38,7 @@ cdef struct Conn:
     Timer auth_timer
     Timer write_timer
     Timer stall_timer
+    Task resume
     uint32_t pings_out
     int64_t ping_sent       # mono; 0: none outstanding
     int64_t rtt             # ns; 0: unknown
@@ -205,6 +206,16 @@ cdef void conn_resume(Conn* c) noexcept nogil:
     conn_events(c)
 
 
+cdef void resume_run(Task* t) noexcept nogil:
+    conn_resume(<Conn*>t.owner)
+
+
+cdef void conn_unpause(Conn* c) noexcept nogil:
+    # Whoever decided that the input may flow again; the reactor lets it, in its own thread.
+    c.paused = False
+    task_post(&c.base.engine.env.tasks, &c.resume)
+
+
 cdef void conn_readable(Conn* c) noexcept nogil:
     cdef Reactor* r = c.reactor
     cdef ssize_t got
@@ -318,6 +329,7 @@ cdef void conn_close_now(Conn* c) noexcept nogil:
     timer_cancel(&e.env.timers, &c.auth_timer)
     timer_cancel(&e.env.timers, &c.write_timer)
     timer_cancel(&e.env.timers, &c.stall_timer)
+    task_cancel(&e.env.tasks, &c.resume)
     # Unread input would turn the close into a reset, and the peer would lose our last words.
     shutdown(c.fd, SHUT_WR)
     for i in range(64):

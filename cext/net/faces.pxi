@@ -24,43 +24,8 @@ INBOX_TRACE = IN_TRACE
 INBOX_ERROR = IN_ERROR
 
 
-cdef class PermissionSet:
-    """What one user may publish and subscribe to; built once, shared by the user's connections.
-
-    Lists hold (subject, queue) pairs of bytes; None: no such list (everything allowed). responses: None, or
-    (messages, seconds) of allow_responses; a negative number of messages means unlimited.
-    """
-
-    cdef Permissions* perms
-    cdef bint responses
-    cdef int32_t responses_max
-    cdef int64_t responses_ttl
-
-    def __cinit__(self, publish_allow=None, publish_deny=None, subscribe_allow=None, subscribe_deny=None,
-                  responses=None):
-        cdef int which = 0
-        cdef int rc = 0
-        self.perms = perms_new()
-        if self.perms == NULL:
-            raise MemoryError
-        for entries in (publish_allow, publish_deny, subscribe_allow, subscribe_deny):
-            if entries is not None:
-                if not entries:
-                    rc |= perms_set_empty_allow(self.perms, which)
-                for subject, queue in entries:
-                    rc |= perms_add(self.perms, which, span_of(subject), span_of(queue))
-            which += 1
-        if responses is not None:
-            self.responses = True
-            self.responses_max = responses[0]
-            self.responses_ttl = <int64_t>(responses[1] * 1e9)
-            if publish_allow is None:
-                rc |= perms_set_empty_allow(self.perms, PERM_PUB_ALLOW)
-        if rc != 0:
-            raise MemoryError
-
-    def __dealloc__(self):
-        perms_free(self.perms)
+class PlaneClosed(RuntimeError):
+    """The data plane was closed."""
 
 
 cdef enum:
@@ -81,13 +46,14 @@ cdef struct Machine:
     AccountStore server     # of all accounts
     AccountStore* accounts[ACCOUNTS_MAX]
     int64_t max_payload
+    bint closed
 
 
 cdef class DataPlane(EnvBox):
     """The data plane of one server: accounts, connections, and the thread that serves them.
 
     Life: make it, configure it, call run() in a thread of its own (it returns after stop()), then close().
-    Every other method may be called from any thread.
+    Every other method may be called from any thread; after close() they raise PlaneClosed.
     """
 
     cdef Machine* m
@@ -104,6 +70,7 @@ cdef class DataPlane(EnvBox):
         self.m = <Machine*>calloc(1, sizeof(Machine))
         if self.m == NULL:
             raise MemoryError
+        self.m.reactor.wake = -1
         self.inbox_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
         if self.inbox_fd < 0:
             raise OSError(errno, "cannot make an eventfd")
@@ -130,28 +97,35 @@ cdef class DataPlane(EnvBox):
 
     def close(self):
         """Closes every connection and frees everything; after run() returned and streams were closed."""
-        if self.m == NULL:
-            return
         cdef int i
         with nogil:
-            if self.committer != NULL:
-                committer_free(self.committer)
-                self.committer = NULL
-            env_lock(&self.m.engine.env)
-            reactor_free(&self.m.reactor)
-            env_unlock(&self.m.engine.env)
-            engine_free(&self.m.engine)
-            for i in range(ACCOUNTS_MAX):
-                free(self.m.accounts[i])
-            free(self.m)
-        self.m = NULL
-        self.env = NULL
-        close(self.inbox_fd)
-        self.inbox_fd = -1
+            if self.enter():
+                self.m.closed = True
+                if self.committer != NULL:
+                    committer_free(self.committer)
+                    self.committer = NULL
+                reactor_free(&self.m.reactor)
+                engine_free(&self.m.engine)
+                for i in range(ACCOUNTS_MAX):
+                    free(self.m.accounts[i])
+                    self.m.accounts[i] = NULL
+                close(self.inbox_fd)
+                self.inbox_fd = -1
+            env_unlock(self.env)
 
     def __dealloc__(self):
+        # The lock and the eventfd that wakes the reactor live as long as whoever may still use them.
         if self.m != NULL:
-            self.close()
+            if self.env != NULL:
+                self.close()
+            if self.m.reactor.wake >= 0:
+                close(self.m.reactor.wake)
+            free(self.m)
+
+    cdef int check(self, bint open) except -1:
+        if not open:
+            raise PlaneClosed("the data plane is closed")
+        return 0
 
     # ---- configuration
 
@@ -164,8 +138,9 @@ cdef class DataPlane(EnvBox):
         cdef Engine* e = &self.m.engine
         cdef Reactor* r = &self.m.reactor
         cdef Conn* c
+        cdef bint open
         with nogil:
-            env_lock(&e.env)
+            open = self.enter()
             e.limits.max_payload = max_payload
             e.limits.max_control_line = max_control_line
             e.limits.max_pending = max_pending
@@ -189,6 +164,7 @@ cdef class DataPlane(EnvBox):
                 c.parser.max_payload = max_payload
                 c = c.next
             env_unlock(&e.env)
+        self.check(open)
 
     def set_info(self, bytes head, bytes connected, bytes tail):
         """The pieces of INFO: up to and with `"client_id":`, what connect_info adds, and the rest."""
@@ -197,13 +173,16 @@ cdef class DataPlane(EnvBox):
         cdef Span b = span_of(connected)
         cdef Span c = span_of(tail)
         cdef int rc = 0
+        cdef bint open
         with nogil:
-            env_lock(&self.m.engine.env)
-            r.info_head.n = r.info_connected.n = r.info_tail.n = 0
-            rc |= bytes_add(&r.info_head, a.p, a.n)
-            rc |= bytes_add(&r.info_connected, b.p, b.n)
-            rc |= bytes_add(&r.info_tail, c.p, c.n)
+            open = self.enter()
+            if open:
+                r.info_head.n = r.info_connected.n = r.info_tail.n = 0
+                rc |= bytes_add(&r.info_head, a.p, a.n)
+                rc |= bytes_add(&r.info_connected, b.p, b.n)
+                rc |= bytes_add(&r.info_tail, c.p, c.n)
             env_unlock(&self.m.engine.env)
+        self.check(open)
         if rc != 0:
             raise MemoryError
 
@@ -211,23 +190,26 @@ cdef class DataPlane(EnvBox):
         """Accept connections from a listening, non-blocking socket; -1 stops accepting."""
         cdef Reactor* r = &self.m.reactor
         cdef epoll_event ev
+        cdef bint open
         with nogil:
-            env_lock(&self.m.engine.env)
-            if r.listener.fd >= 0:
+            open = self.enter()
+            if open and r.listener.fd >= 0:
                 epoll_ctl(r.epoll, EPOLL_CTL_DEL, r.listener.fd, NULL)
             r.listener.fd = fd
             r.listener.paused = False
-            if fd >= 0:
+            if open and fd >= 0:
                 ev.events = EPOLLIN
                 ev.data.ptr = &r.listener
                 epoll_ctl(r.epoll, EPOLL_CTL_ADD, fd, &ev)
             env_unlock(&self.m.engine.env)
+        self.check(open)
 
     # ---- JetStream
 
-    cdef void enter(self) noexcept nogil:
+    cdef bint enter(self) noexcept nogil:
         env_lock(self.env)
         read_clocks(&self.m.engine)
+        return not self.m.closed
 
     cdef void leave(self) noexcept nogil:
         env_unlock(self.env)
@@ -244,7 +226,7 @@ cdef class DataPlane(EnvBox):
         if self.committer == NULL:
             raise MemoryError
         with nogil:
-            self.enter()
+            env_lock(self.env)
             self.m.reactor.committer = self.committer
             self.leave()
 
@@ -293,16 +275,28 @@ cdef class DataPlane(EnvBox):
     def usage(self, str account):
         """Bytes that the account's streams hold."""
         cdef AccountStore* usage = self.account_store(account)
-        return AccountUsage(memory=usage.memory.used, storage=usage.storage.used)
+        cdef int64_t memory = 0, storage = 0
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            if open:
+                memory = usage.memory.used
+                storage = usage.storage.used
+            env_unlock(self.env)
+        self.check(open)
+        return AccountUsage(memory=memory, storage=storage)
 
     def set_account_limits(self, str account, int64_t max_memory, int64_t max_storage):
         """The most bytes the account's streams may hold; -1: no limit."""
         cdef AccountStore* usage = self.account_store(account)
+        cdef bint open
         with nogil:
-            env_lock(self.env)
-            usage.memory.max = max_memory
-            usage.storage.max = max_storage
+            open = self.enter()
+            if open:
+                usage.memory.max = max_memory
+                usage.storage.max = max_storage
             env_unlock(self.env)
+        self.check(open)
 
     # ---- the control inbox
 
@@ -311,15 +305,19 @@ cdef class DataPlane(EnvBox):
         cdef Engine* e = &self.m.engine
         cdef Bytes taken
         cdef uint64_t scrap
+        cdef bint open
+        memset(&taken, 0, sizeof(Bytes))
         with nogil:
-            env_lock(&e.env)
-            read(e.inbox.fd, &scrap, 8)
-            taken = e.inbox.items
-            memset(&e.inbox.items, 0, sizeof(Bytes))
-            e.inbox.n = 0
-            e.inbox.requests = 0
-            e.inbox.signalled = False
+            open = self.enter()
+            if open:
+                read(e.inbox.fd, &scrap, 8)
+                taken = e.inbox.items
+                memset(&e.inbox.items, 0, sizeof(Bytes))
+                e.inbox.n = 0
+                e.inbox.requests = 0
+                e.inbox.signalled = False
             env_unlock(&e.env)
+        self.check(open)
         try:
             return read_items(taken.data, taken.n)
         finally:
@@ -339,6 +337,7 @@ cdef class DataPlane(EnvBox):
         cdef int64_t responses_ttl = 0
         cdef Conn* c
         cdef Account* a
+        cdef bint open
         if permissions is not None:
             if permissions not in self.permissions:
                 self.permissions.append(permissions)
@@ -347,33 +346,34 @@ cdef class DataPlane(EnvBox):
             responses_max = permissions.responses_max
             responses_ttl = permissions.responses_ttl
         with nogil:
-            env_lock(&self.m.engine.env)
-            c = self.find(cid)
-            a = engine_account(&self.m.engine, name_span)
-            if c != NULL and a != NULL:
+            open = self.enter()
+            c = self.find(cid) if open else NULL
+            a = engine_account(&self.m.engine, name_span) if c != NULL else NULL
+            if a != NULL:
                 c.base.account = a
                 c.base.perms = perms
                 c.base.responses = responses
                 c.base.responses_max = responses_max
                 c.base.responses_ttl = responses_ttl
                 connect_done(c)
-                c.paused = False
-                read_clocks(&self.m.engine)
-                conn_resume(c)
-            env_unlock(&self.m.engine.env)
-        reactor_wake(&self.m.reactor)
+                conn_unpause(c)
+            self.leave()
+        self.check(open)
+        if c != NULL and a == NULL:
+            raise MemoryError
         return c != NULL
 
     def refuse(self, uint64_t cid):
         """Answers INBOX_CONNECT: Authorization Violation."""
         cdef Conn* c
+        cdef bint open
         with nogil:
-            env_lock(&self.m.engine.env)
-            c = self.find(cid)
+            open = self.enter()
+            c = self.find(cid) if open else NULL
             if c != NULL:
                 refuse(c)
-            env_unlock(&self.m.engine.env)
-        reactor_wake(&self.m.reactor)
+            self.leave()
+        self.check(open)
 
     cdef Conn* find(self, uint64_t cid) noexcept nogil:
         cdef uint64_t val
@@ -387,17 +387,18 @@ cdef class DataPlane(EnvBox):
         """Cuts a connection, with -ERR 'error' first if given; reason is an index of CLOSE_REASONS."""
         cdef Conn* c
         cdef const char* text = NULL
+        cdef bint open
         if error is not None:
             text = error
         with nogil:
-            env_lock(&self.m.engine.env)
-            c = self.find(cid)
+            open = self.enter()
+            c = self.find(cid) if open else NULL
             if c != NULL:
                 if text != NULL:
                     client_error(&c.base, text)
                 client_close(&c.base, reason)
-            env_unlock(&self.m.engine.env)
-        reactor_wake(&self.m.reactor)
+            self.leave()
+        self.check(open)
         return c != NULL
 
     # ---- messages
@@ -405,6 +406,7 @@ cdef class DataPlane(EnvBox):
     def publish(self, str account, bytes subject, bytes reply, bytes headers, bytes payload):
         """Routes a message of the server's own."""
         cdef Msg m
+        cdef bint open
         memset(&m, 0, sizeof(m))
         m.account = self.account(account)
         m.kind = KIND_SYSTEM
@@ -413,18 +415,22 @@ cdef class DataPlane(EnvBox):
         m.header = span_of(headers)
         m.data = span_of(payload)
         with nogil:
-            self.enter()
-            engine_route(&self.m.engine, NULL, &m)
+            open = self.enter()
+            if open:
+                engine_route(&self.m.engine, NULL, &m)
             self.leave()
+        self.check(open)
 
     cdef Account* account(self, str name) except NULL:
         cdef bytes raw = name.encode()
         cdef Span s = span_of(raw)
         cdef Account* a
+        cdef bint open
         with nogil:
-            env_lock(&self.m.engine.env)
-            a = engine_account(&self.m.engine, s)
+            open = self.enter()
+            a = engine_account(&self.m.engine, s) if open else NULL
             env_unlock(&self.m.engine.env)
+        self.check(open)
         if a == NULL:
             raise MemoryError
         return a
@@ -436,11 +442,14 @@ cdef class DataPlane(EnvBox):
     cdef int serve(self, str account, bytes subject, inbound_fn fn) except -1:
         cdef Account* a = self.account(account)
         cdef Span s = span_of(subject)
-        cdef void* sub
+        cdef void* sub = NULL
+        cdef bint open
         with nogil:
-            env_lock(&self.m.engine.env)
-            sub = self.env.out.subscribe(self.env.out.ctx, a, s, HEARS_REQUESTS, fn, a)
+            open = self.enter()
+            if open:
+                sub = self.env.out.subscribe(self.env.out.ctx, a, s, HEARS_REQUESTS, fn, a)
             env_unlock(&self.m.engine.env)
+        self.check(open)
         if sub == NULL:
             raise MemoryError
         return 0
@@ -457,11 +466,12 @@ cdef class DataPlane(EnvBox):
         """Whether a client or a stream would receive a message on this subject."""
         cdef Account* a = self.account(account)
         cdef Span s = span_of(subject)
-        cdef bint found
+        cdef bint open, found
         with nogil:
-            env_lock(&self.m.engine.env)
-            found = self.env.out.has_interest(self.env.out.ctx, a, s)
+            open = self.enter()
+            found = open and self.env.out.has_interest(self.env.out.ctx, a, s)
             env_unlock(&self.m.engine.env)
+        self.check(open)
         return found
 
     # ---- monitoring
@@ -474,14 +484,16 @@ cdef class DataPlane(EnvBox):
         cdef uint64_t subs = 0
         cdef uint32_t i
         cdef SublistStats l
+        cdef bint open
         with nogil:
-            env_lock(&e.env)
+            open = self.enter()
             s = e.stats
             n = self.m.reactor.n_conns
             for i in range(e.n_accounts):
                 sublist_stats(e.accounts[i].subs, &l)
                 subs += l.subs
             env_unlock(&e.env)
+        self.check(open)
         return {
             "connections": n, "total_connections": s.total_connections, "in_msgs": s.in_msgs,
             "in_bytes": s.in_bytes, "out_msgs": s.out_msgs, "out_bytes": s.out_bytes,
@@ -493,38 +505,44 @@ cdef class DataPlane(EnvBox):
         """Counters of one account's sublist as a dict."""
         cdef Account* a = self.account(account)
         cdef SublistStats l
+        cdef bint open
         with nogil:
-            env_lock(&self.m.engine.env)
-            sublist_stats(a.subs, &l)
+            open = self.enter()
+            if open:
+                sublist_stats(a.subs, &l)
             env_unlock(&self.m.engine.env)
+        self.check(open)
         return l
 
     def connections(self):
         """Open connections as (kind, cid, numbers, texts), numbers as conn_numbers fills them."""
         cdef Inbox box
         cdef Conn* c
+        cdef bint open
         with nogil:
-            env_lock(&self.m.engine.env)
-            read_clocks(&self.m.engine)
+            open = self.enter()
             box_open(&box)
             c = self.m.reactor.conns
             while c != NULL:
                 snapshot_conn(c, &box)
                 c = c.next
             env_unlock(&self.m.engine.env)
+        self.check(open)
         return box_take(&box)
 
     def connection(self, uint64_t cid):
         """One open connection as connections() has it; None when there is none."""
         cdef Inbox box
         cdef Conn* c
+        cdef bint open
         with nogil:
-            env_lock(&self.m.engine.env)
+            open = self.enter()
             box_open(&box)
-            c = self.find(cid)
+            c = self.find(cid) if open else NULL
             if c != NULL:
                 snapshot_conn(c, &box)
             env_unlock(&self.m.engine.env)
+        self.check(open)
         found = box_take(&box)
         return found[0] if found else None
 
@@ -533,63 +551,14 @@ cdef class DataPlane(EnvBox):
         cdef Inbox box
         cdef SubWalk walk
         cdef uint32_t i
+        cdef bint open
         with nogil:
-            env_lock(&self.m.engine.env)
+            open = self.enter()
             box_open(&box)
             walk.box = &box
             for i in range(self.m.engine.n_accounts):
                 walk.account = i
                 sublist_each(self.m.engine.accounts[i].subs, snapshot_sub, &walk)
             env_unlock(&self.m.engine.env)
+        self.check(open)
         return box_take(&box)
-
-
-cdef class PyParser:
-    """The client protocol's parser for tests: feed() returns the operations completed so far.
-
-    Each as (verb, subject, reply, queue, sid, header, data, max) with bytes; ("ERROR", text) ends it.
-    """
-
-    cdef Parser parser
-    cdef bytearray kept
-
-    def __cinit__(self, int64_t max_line=4096, int64_t max_payload=1048576):
-        self.parser.max_line = max_line
-        self.parser.max_payload = max_payload
-        self.kept = bytearray()
-
-    def feed(self, bytes data):
-        cdef Op op
-        cdef int rc
-        cdef size_t at = 0
-        cdef const uint8_t* p
-        cdef list out = []
-        self.kept += data
-        p = <const uint8_t*>PyByteArray_AS_STRING(self.kept)
-        while True:
-            memset(&op, 0, sizeof(op))
-            rc = parse(&self.parser, p + at, len(self.kept) - at, &op)
-            if rc < 0:
-                out.append(("ERROR", {PARSE_UNKNOWN: "unknown", PARSE_ARGS: "args", PARSE_LINE: "line",
-                                      PARSE_PAYLOAD: "payload"}[rc]))
-            if rc != PARSE_OK:
-                break
-            out.append(self.tell(&op))
-            at += op.size
-        del self.kept[:at]
-        return out
-
-    cdef tuple tell(self, Op* op):
-        verb = ("", "CONNECT", "INFO", "PING", "PONG", "PUB", "SUB", "UNSUB", "+OK", "-ERR")[op.kind]
-        if op.kind == OP_PUB:
-            return (verb, span_to_bytes(op.subject), span_to_bytes(op.reply), b"", b"",
-                    span_to_bytes(op.header), span_to_bytes(op.data), 0)
-        if op.kind == OP_SUB:
-            return (verb, span_to_bytes(op.subject), b"", span_to_bytes(op.queue), span_to_bytes(op.sid), b"", b"", 0)
-        if op.kind == OP_UNSUB:
-            return (verb, b"", b"", b"", span_to_bytes(op.sid), b"", b"", op.max)
-        return (verb, span_to_bytes(op.args), b"", b"", b"", b"", b"", 0)
-
-
-cdef bytes span_to_bytes(Span s):
-    return PyBytes_FromStringAndSize(<const char*>s.p, s.n) if s.n else b""

@@ -131,6 +131,8 @@ cdef void conn_open(Reactor* r, int fd, sockaddr_storage* addr) noexcept nogil:
     timer_init(&c.auth_timer, auth_due, c)
     timer_init(&c.write_timer, write_due, c)
     timer_init(&c.stall_timer, stall_over, c)
+    c.resume.fn = resume_run
+    c.resume.owner = c
     ev.events = EPOLLIN
     ev.data.ptr = c
     if u64map_put(&r.by_cid, c.base.cid, <uint64_t>c) != 0 or epoll_ctl(r.epoll, EPOLL_CTL_ADD, fd, &ev) != 0:
@@ -272,12 +274,11 @@ cdef int reactor_init(Reactor* r, Engine* e) noexcept nogil:
 
 
 cdef void reactor_free(Reactor* r) noexcept nogil:
-    # After reactor_run returned: what is still connected is closed.
+    # After reactor_run returned: what is still connected is closed. The eventfd `wake` stays.
     while r.conns != NULL:
         client_close(&r.conns.base, CLOSE_SHUTDOWN)
         bury(r)
     close(r.epoll)
-    close(r.wake)
     free(r.buffer)
     u64map_free(&r.by_cid)
     bytes_free(&r.info_head)

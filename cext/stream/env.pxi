@@ -4,8 +4,9 @@
 cdef class EnvBox:
     """The environment of an engine; whoever drives it subclasses this."""
 
-    cdef void enter(self) noexcept nogil:
+    cdef bint enter(self) noexcept nogil:
         env_lock(self.env)
+        return True
 
     cdef void leave(self) noexcept nogil:
         env_unlock(self.env)

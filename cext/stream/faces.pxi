@@ -5,6 +5,10 @@ class StoreError(Exception):
     """The store could not do what was asked; the text is for the client."""
 
 
+class StreamClosed(StoreError):
+    """The stream was closed, by its deletion or with the server."""
+
+
 StreamState = namedtuple(
     "StreamState", "messages bytes first_seq first_ts last_seq last_ts num_subjects num_deleted")
 Message = namedtuple("Message", "subject seq ts headers data")
@@ -133,12 +137,15 @@ cdef class StreamFace:
     """A stream for the control plane; times are nanoseconds since 1970, sizes bytes.
 
     Every method takes the engine lock for a short time and may be called from any thread. StoreError: the store
-    could not do it. After `close` every method raises StoreError.
+    could not do it. After `close` every method raises StreamClosed.
     """
 
-    cdef int check(self) except -1:
-        if self.s == NULL:
-            raise StoreError("the stream is closed")
+    cdef bint enter(self) noexcept nogil:
+        return self.box.enter() and self.s != NULL
+
+    cdef int check(self, bint open) except -1:
+        if not open:
+            raise StreamClosed("the stream is closed")
         return 0
 
     cdef int open(self, EnvBox box, const StreamPlace* place, object params, object directory) except -1:
@@ -167,8 +174,8 @@ cdef class StreamFace:
             if store == NULL:
                 raise StoreError((<bytes>err).decode("utf-8", "replace"))
             with nogil:
-                box.enter()
-                self.s = stream_new(box.env, place.account, store, &c)
+                if box.enter():
+                    self.s = stream_new(box.env, place.account, store, &c)
                 if self.s == NULL:
                     store_stop(store)
                 box.leave()
@@ -184,20 +191,22 @@ cdef class StreamFace:
         pass
 
     def activate(self) -> None:
-        cdef int rc
-        self.check()
+        cdef bint open
+        cdef int rc = 0
         with nogil:
-            self.box.enter()
-            rc = stream_activate(self.s)
+            open = self.enter()
+            if open:
+                rc = stream_activate(self.s)
             self.box.leave()
+        self.check(open)
         if rc < 0:
             raise StoreError("out of memory")
 
     def update(self, params) -> None:
         cdef StreamConfig c
-        cdef int rc
+        cdef bint open
+        cdef int rc = 0
         cdef Span* subjects
-        self.check()
         memset(&c, 0, sizeof(StreamConfig))
         subjects = <Span*>malloc((len(params.subjects) + 1) * sizeof(Span))
         if subjects == NULL:
@@ -206,33 +215,39 @@ cdef class StreamFace:
             fill_config(&c, params, subjects)
             fill_place(&c, self)
             with nogil:
-                self.box.enter()
-                rc = stream_update(self.s, &c)
+                open = self.enter()
+                if open:
+                    rc = stream_update(self.s, &c)
                 self.box.leave()
+            self.check(open)
             store_checked(rc)
         finally:
             free(subjects)
 
     def state(self):
         cdef StoreState st
-        self.check()
+        cdef bint open
         with nogil:
-            self.box.enter()
-            store_state(self.s.store, &st)
+            open = self.enter()
+            if open:
+                store_state(self.s.store, &st)
             self.box.leave()
+        self.check(open)
         return StreamState(st.msgs, st.bytes, st.first_seq, st.first_ts, st.last_seq, st.last_ts, st.num_subjects,
                            st.num_deleted)
 
     def deleted(self) -> list:
-        cdef uint64_t start = 0, n
+        cdef uint64_t start = 0, n = 0
         cdef uint64_t page[4096]
+        cdef bint open
         found = []
         while True:
-            self.check()
             with nogil:
-                self.box.enter()
-                n = store_deleted(self.s.store, start, page, 4096)
+                open = self.enter()
+                if open:
+                    n = store_deleted(self.s.store, start, page, 4096)
                 self.box.leave()
+            self.check(open)
             for i in range(n):
                 found.append(page[i])
             if n < 4096:
@@ -245,13 +260,15 @@ cdef class StreamFace:
         cdef uint64_t count
         cdef uint32_t n
         cdef size_t at = 0
-        self.check()
+        cdef bint open
         memset(&l, 0, sizeof(SubjectList))
         with nogil:
-            self.box.enter()
-            store_subjects(self.s.store, &f.f, note_subject, &l)
+            open = self.enter()
+            if open:
+                store_subjects(self.s.store, &f.f, note_subject, &l)
             self.box.leave()
         try:
+            self.check(open)
             if l.failed:
                 raise StoreError("out of memory")
             found = {}
@@ -267,27 +284,31 @@ cdef class StreamFace:
     def purge(self, filter, uint64_t seq, uint64_t keep) -> int:
         cdef Patterns f = Patterns(() if filter is None else (filter,))
         cdef bint all = filter is None
-        cdef int64_t n
-        self.check()
+        cdef int64_t n = 0
+        cdef bint open
         with nogil:
-            self.box.enter()
-            n = stream_purge(self.s, NULL if all else &f.f, seq, keep)
+            open = self.enter()
+            if open:
+                n = stream_purge(self.s, NULL if all else &f.f, seq, keep)
             self.box.leave()
+        self.check(open)
         store_checked(n)
         return n
 
     def get(self, uint64_t seq):
         cdef Record r
         cdef Copied c
-        cdef int rc
-        self.check()
+        cdef int rc = ST_CLOSED
+        cdef bint open
         memset(&c, 0, sizeof(Copied))
         with nogil:
-            self.box.enter()
-            rc = store_load(self.s.store, seq, &r)
+            open = self.enter()
+            if open:
+                rc = store_load(self.s.store, seq, &r)
             if rc == ST_OK:
                 rc = copy_record(&c, &r)
             self.box.leave()
+        self.check(open)
         return copied_message(&c, rc)
 
     def last_for(self, bytes filter not None):
@@ -296,16 +317,17 @@ cdef class StreamFace:
         cdef Copied c
         cdef int rc = ST_NOT_FOUND
         cdef uint64_t seq
-        self.check()
+        cdef bint open
         memset(&c, 0, sizeof(Copied))
         with nogil:
-            self.box.enter()
-            seq = store_last_match(self.s.store, &f.f)
+            open = self.enter()
+            seq = store_last_match(self.s.store, &f.f) if open else 0
             if seq:
                 rc = store_load(self.s.store, seq, &r)
             if rc == ST_OK:
                 rc = copy_record(&c, &r)
             self.box.leave()
+        self.check(open)
         return copied_message(&c, rc)
 
     def next_for(self, bytes filter not None, uint64_t seq):
@@ -313,33 +335,39 @@ cdef class StreamFace:
         cdef bint all = not filter
         cdef Record r
         cdef Copied c
-        cdef int rc
-        self.check()
+        cdef int rc = ST_CLOSED
+        cdef bint open
         memset(&c, 0, sizeof(Copied))
         with nogil:
-            self.box.enter()
-            rc = store_next(self.s.store, NULL if all else &f.f, seq, &r)
+            open = self.enter()
+            if open:
+                rc = store_next(self.s.store, NULL if all else &f.f, seq, &r)
             if rc == ST_OK:
                 rc = copy_record(&c, &r)
             self.box.leave()
+        self.check(open)
         return copied_message(&c, rc)
 
     def at_time(self, int64_t ts) -> int:
-        cdef uint64_t seq
-        self.check()
+        cdef uint64_t seq = 0
+        cdef bint open
         with nogil:
-            self.box.enter()
-            seq = store_seq_at(self.s.store, ts)
+            open = self.enter()
+            if open:
+                seq = store_seq_at(self.s.store, ts)
             self.box.leave()
+        self.check(open)
         return seq
 
     def delete(self, uint64_t seq, bint erase) -> bool:
-        cdef int rc
-        self.check()
+        cdef int rc = ST_CLOSED
+        cdef bint open
         with nogil:
-            self.box.enter()
-            rc = stream_delete(self.s, seq, erase)
+            open = self.enter()
+            if open:
+                rc = stream_delete(self.s, seq, erase)
             self.box.leave()
+        self.check(open)
         if rc == ST_NOT_FOUND:
             return False
         store_checked(rc)
@@ -368,31 +396,20 @@ cdef class StreamFace:
         return found
 
     def wait_durable(self) -> None:
-        cdef uint64_t ticket
+        cdef uint64_t ticket = 0
         cdef int error = 0
-        self.check()
+        cdef bint open
         with nogil:
-            self.box.enter()
-            self.flush()
-            ticket = store_ticket(self.s.store)
-            while error == 0 and store_durable_ticket(self.s.store) < ticket:
+            open = self.enter()
+            if open:
+                self.flush()
+                ticket = store_ticket(self.s.store)
+            while open and error == 0 and store_durable_ticket(self.s.store) < ticket:
                 pthread_cond_wait(<pthread_cond_t*>self.s.durable, &self.box.env.lock.held)
-                error = self.s.failed_errno
+                open = self.s != NULL           # others had the lock meanwhile
+                if open:
+                    error = self.s.failed_errno
             self.box.leave()
+        self.check(open)
         if error:
             raise StoreError(f"writing to disk failed: {os.strerror(error)}")
-
-    def close(self, bint delete) -> None:
-        cdef Stream* s = self.s
-        cdef Store* store
-        if s == NULL:
-            return
-        self.s = NULL
-        store = s.store
-        with nogil:
-            self.box.enter()
-            stream_stop(s)
-            store_stop(store)
-            stream_free(s)
-            self.box.leave()
-            store_close(store, delete)

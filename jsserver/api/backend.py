@@ -6,7 +6,8 @@ a limit of -1 means unlimited. Subjects, names, headers and payloads are bytes.
 Every method takes the engine lock for a short time and may be called from any thread. A method
 whose docstring starts with "Blocking" may besides wait for a disk or work in proportion to what is
 stored: it is called in a worker thread, never in the event loop. Methods raise StoreError when the
-store cannot do its work and ValueError never: the API validates first.
+store cannot do its work, StreamClosed or ConsumerClosed when another request deleted it meanwhile,
+and ValueError never: the API validates first.
 """
 
 from collections.abc import Sequence
@@ -15,9 +16,11 @@ from typing import Protocol
 
 import msgspec
 
+from jsserver.cext.consumer import ConsumerClosed as ConsumerClosed
 from jsserver.cext.consumer import ConsumerState as ConsumerState
 from jsserver.cext.stream import Message as Message
 from jsserver.cext.stream import StoreError as StoreError
+from jsserver.cext.stream import StreamClosed as StreamClosed
 from jsserver.cext.stream import StreamState as StreamState
 
 LONGEST = 1 << 61

@@ -14,7 +14,14 @@ from .. import goformat
 from . import consumer_api, errcodes, messages, stream_api, unsupported
 from .account import API_LEVEL, AccountLimits
 from .advisories import AUDIT, Advisories, ClientInfo
-from .backend import ConsumerAdvisory, ConsumerGone, Event, PauseOver
+from .backend import (
+    ConsumerAdvisory,
+    ConsumerClosed,
+    ConsumerGone,
+    Event,
+    PauseOver,
+    StreamClosed,
+)
 from .call import Call
 from .errors import ApiError
 from .recovery import recover
@@ -383,6 +390,10 @@ class Dispatcher:
             return await endpoint.handler(call)
         except ApiError as error:
             refused = error
+        except StreamClosed:
+            refused = errcodes.STREAM_NOT_FOUND()
+        except ConsumerClosed:
+            refused = errcodes.CONSUMER_NOT_FOUND()
         except Exception:
             log.exception("JetStream API request on %r failed", request.subject)
             refused = errcodes.STREAM_GENERAL(err="internal error, see the server's log")

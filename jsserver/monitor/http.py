@@ -186,14 +186,14 @@ class HttpServer:
         )
 
     async def close(self) -> None:
-        """Stops listening and cuts all connections."""
+        """Stops listening and cuts all connections; a page in the making is waited for."""
         if self._server is not None:
             self._server.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        self._thread.shutdown(wait=False)
+        await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
