@@ -168,6 +168,7 @@ cdef void do_nak(Consumer* c, const AckTokens* t, Span arg) noexcept nogil:
         return
     advise(c, ADV_NAK, t.sseq, t.dseq, t.deliveries, 0, span(NULL, 0))
     read_delay(arg, &delay)
+    delay = min(delay, FOREVER)
     if delay > 0:
         pending_schedule(&c.pending, i, c.env.mono + delay, False)
         log_deadline(c, t.sseq, c.env.now + delay)
@@ -262,8 +263,6 @@ cdef int ack_message(Consumer* c, const Msg* m, uint32_t prefix) noexcept nogil:
     cdef AckTokens t
     cdef Span s = m.dest
     cdef uint64_t ticket
-    if c.s.lent:                                # a delivery is no ack
-        return 0
     if s.n <= prefix:
         return 1
     s.p += prefix

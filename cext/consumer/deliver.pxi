@@ -2,6 +2,7 @@
 
 cdef enum:
     DELIVER_TURN = 256                  # messages a turn
+    ACK_WAIT_LEAST = 1000000            # ns: with less, a message would be redelivered without a pause
     ACK_SUBJECT_ROOM = 1280
     ACK_PREFIX_MAX = ACK_SUBJECT_ROOM - 5 * 21
 
@@ -32,9 +33,9 @@ cdef inline int64_t wait_of(const Consumer* c, uint32_t deliveries) noexcept nog
     # How long a message that was delivered this often may stay without an ack.
     cdef uint32_t i
     if c.cfg.n_backoff == 0:
-        return c.cfg.ack_wait
+        return max(c.cfg.ack_wait, <int64_t>ACK_WAIT_LEAST)
     i = deliveries - 1 if deliveries else 0
-    return c.cfg.backoff[min(i, c.cfg.n_backoff - 1)]
+    return max(c.cfg.backoff[min(i, c.cfg.n_backoff - 1)], <int64_t>ACK_WAIT_LEAST)
 
 
 # ---- which message ---------------------------------------------------------------------------------------------
@@ -113,9 +114,19 @@ cdef bint replay_waits(Consumer* c, const Record* r) noexcept nogil:
     return False
 
 
+cdef inline int64_t rate_burst(const Consumer* c) noexcept nogil:
+    return c.s.cfg.max_msg_size if c.s.cfg.max_msg_size > 0 else c.s.cfg.max_payload
+
+
+cdef void rate_start(Consumer* c) noexcept nogil:
+    # A burst is free.
+    c.tokens = <double>rate_burst(c)
+    c.tokens_at = c.env.mono
+
+
 cdef bint rate_waits(Consumer* c, int64_t cost) noexcept nogil:
     cdef double rate = <double>c.cfg.rate_limit / 8
-    cdef int64_t burst = c.s.cfg.max_msg_size if c.s.cfg.max_msg_size > 0 else c.s.cfg.max_payload
+    cdef int64_t burst = rate_burst(c)
     if cost > burst:
         return False
     c.tokens = min(c.tokens + rate * (c.env.mono - c.tokens_at) / 1e9, <double>burst)

@@ -31,7 +31,7 @@ cdef ConfigBuffers fill_consumer(ConsumerConfig* c, object p):
     for i in range(len(p.filters)):
         b.filters[i] = span_of(p.filters[i])
     for i in range(len(p.backoff)):
-        b.backoff[i] = p.backoff[i]
+        b.backoff[i] = min(<int64_t>p.backoff[i], FOREVER)
     memset(c, 0, sizeof(ConsumerConfig))
     c.filters = b.filters
     c.n_filters = <uint32_t>len(p.filters)
@@ -43,7 +43,7 @@ cdef ConfigBuffers fill_consumer(ConsumerConfig* c, object p):
     c.opt_start_seq = p.opt_start_seq
     c.opt_start_time = p.opt_start_time
     c.ack_policy = int(p.ack_policy)
-    c.ack_wait = p.ack_wait
+    c.ack_wait = min(<int64_t>p.ack_wait, FOREVER)
     c.max_deliver = p.max_deliver
     c.replay_original = int(p.replay_policy) == 1
     c.rate_limit = p.rate_limit
@@ -57,8 +57,8 @@ cdef ConfigBuffers fill_consumer(ConsumerConfig* c, object p):
     c.deliver_subject = span_of(p.deliver_subject)
     c.deliver_group = span_of(p.deliver_group)
     c.flow_control = p.flow_control
-    c.idle_heartbeat = p.idle_heartbeat
-    c.inactive_threshold = p.inactive_threshold
+    c.idle_heartbeat = min(<int64_t>p.idle_heartbeat, FOREVER)
+    c.inactive_threshold = min(<int64_t>p.inactive_threshold, FOREVER)
     c.mem_storage = p.mem_storage
     c.pause_until = p.pause_until
     return b

@@ -302,7 +302,7 @@ cdef void consumer_unsubscribe(Consumer* c) noexcept nogil:
 cdef int consumer_activate(Consumer* c) noexcept nogil:
     c.active = True
     c.last_activity = c.env.mono
-    c.tokens_at = c.env.mono
+    rate_start(c)
     if consumer_subscribe(c) < 0:
         consumer_unsubscribe(c)
         c.active = False
@@ -431,6 +431,7 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
     cdef bint filters = not same_filters(&c.cfg, cfg)
     cdef bint moved = (not span_eq(c.cfg.deliver_subject, cfg.deliver_subject)
                        or not span_eq(c.cfg.deliver_group, cfg.deliver_group))
+    cdef uint64_t rate = c.cfg.rate_limit
     cdef int rc = 0
     if texts == NULL:
         return -1
@@ -445,6 +446,8 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
     c.cfg = new
     c.texts = texts
     free(old)
+    if rate != new.rate_limit:
+        rate_start(c)
     if filters:
         count_pending(c)
     consumer_info(c, before)

@@ -2,7 +2,7 @@
 
 cdef enum:
     SWEEP_PAUSE = 1000000000            # between two sweeps of a full queue, ns
-    WRONG_ROOM = 160                    # of the text that says what is wrong with a request
+    WRONG_ROOM = 200                    # of the text that says what is wrong with a request
 
 
 cdef struct PullAsk:
@@ -116,14 +116,17 @@ cdef void pull_arm(Consumer* c, Pull* q) noexcept nogil:
 cdef void pull_due(Timer* t, int64_t now) noexcept nogil:
     cdef Pull* q = <Pull*>t.owner
     cdef Consumer* c = q.c
+    cdef bint idle = not c.deliver.queued and c.wake.pos == 0
     if q.expires and q.expires <= now:
         pull_status(c, q, b"408 Request Timeout")
         pull_remove(c, q)
-        return
-    if q.heartbeat and q.last + q.heartbeat <= now:
-        send_heartbeat(c, span(q.reply, q.n_reply))
-        q.last = now
-    pull_arm(c, q)
+    elif not (idle and ends_unserved(q)):
+        if q.heartbeat and q.last + q.heartbeat <= now:
+            send_heartbeat(c, span(q.reply, q.n_reply))
+            q.last = now
+        pull_arm(c, q)
+    if idle and c.n_no_wait:
+        pulls_at_end(c)                         # also where max_ack_pending stops it: they had their chance
 
 
 cdef Pull* pull_for(Consumer* c, int64_t cost) noexcept nogil:
@@ -160,13 +163,18 @@ cdef void pull_served(Consumer* c, Pull* q, int64_t cost) noexcept nogil:
     pull_remove(c, q)
 
 
+cdef inline bint ends_unserved(const Pull* q) noexcept nogil:
+    # Whether the request ends when there is nothing more for it now.
+    return q.no_wait and (q.expires == 0 or q.delivered)
+
+
 cdef void pulls_at_end(Consumer* c) noexcept nogil:
     # Nothing more to deliver now: requests that do not wait end.
     cdef Pull* q = c.first
     cdef Pull* after
     while q != NULL:
         after = q.next
-        if q.no_wait and (q.expires == 0 or q.delivered):
+        if ends_unserved(q):
             refuse(c, span(q.reply, q.n_reply), b"404 No Messages")
             pull_remove(c, q)
         q = after
@@ -245,10 +253,13 @@ cdef const char* json_kind(const JsonItem* val) noexcept nogil:
 
 
 cdef bint wrong_type(char* wrong, const JsonItem* key, const JsonItem* val) noexcept nogil:
-    # As Go's decoder says it.
+    # As Go's decoder says it; a number that does not fit is named.
+    cdef const char* target = go_type(key)
+    cdef bint misfit = val.kind == JSON_NUMBER and target[0] != c'b' and target[0] != c's'
     snprintf(wrong, WRONG_ROOM,
-             b"json: cannot unmarshal %s into Go struct field JSApiConsumerGetNextRequest.%.*s of type %s",
-             json_kind(val), <int>min(key.text.n, <uint32_t>20), <const char*>key.text.p, go_type(key))
+             b"json: cannot unmarshal %s%s%.*s into Go struct field JSApiConsumerGetNextRequest.%.*s of type %s",
+             json_kind(val), b" " if misfit else b"", <int>min(val.text.n, <uint32_t>24) if misfit else 0,
+             <const char*>val.text.p, <int>min(key.text.n, <uint32_t>20), <const char*>key.text.p, target)
     return False
 
 
@@ -306,7 +317,7 @@ cdef bint ask_refused(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
     # The limits of the consumer; True when a status was sent.
     cdef char text[80]
     cdef char duration[33]
-    if a.heartbeat * 2 > a.expires:
+    if a.heartbeat > 0 and (a.expires <= 0 or a.heartbeat > a.expires // 2):
         refuse(c, reply, b"400 Bad Request - heartbeat value too large")
     elif c.cfg.max_batch > 0 and a.batch > c.cfg.max_batch:
         refuse_number(c, reply, b"409 Exceeded MaxRequestBatch of ", c.cfg.max_batch)
@@ -337,7 +348,7 @@ cdef bint nothing_to_wait_for(Consumer* c, const PullAsk* a, Span reply) noexcep
         refuse(c, reply, b"404 No Messages")
         return True
     while q != NULL and wanted <= available:
-        wanted += max(q.batch, <int64_t>1)
+        wanted += min(max(q.batch, <int64_t>1), available + 1)
         q = q.next
     if wanted > available:
         refuse(c, reply, b"408 Requests Pending")
@@ -387,8 +398,9 @@ cdef void pull_request(Consumer* c, Span reply, Span header, Span body) noexcept
     q.bytes = a.max_bytes if a.max_bytes > 0 else 0
     q.has_bytes = a.max_bytes > 0
     q.no_wait = a.no_wait
-    q.expires = c.env.mono + a.expires if a.expires > 0 else 0
-    q.heartbeat = a.heartbeat if a.heartbeat > 0 else 0
+    if a.expires:                               # less than none: over by now
+        q.expires = c.env.mono + min(a.expires, FOREVER) if a.expires > 0 else 1
+    q.heartbeat = min(a.heartbeat, FOREVER) if a.heartbeat > 0 else 0
     q.last = c.env.mono
     q.n_reply = reply.n
     memcpy(q.reply, reply.p, reply.n)

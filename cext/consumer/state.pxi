@@ -114,6 +114,7 @@ cdef void restore_deadline(Consumer* c, uint32_t i, int64_t sent) noexcept nogil
     # sent: wall clock, ns. What is overdue comes soon after the start.
     cdef int64_t deadline
     cdef Pending* e = entry_at(&c.pending, i)
+    sent = min(max(sent, <int64_t>0), c.env.now + FOREVER)
     e.sent = c.env.mono - (c.env.now - sent)
     deadline = e.sent + wait_of(c, e.deliveries)
     pending_schedule(&c.pending, i, deadline, c.cfg.n_backoff == 0)
@@ -121,7 +122,7 @@ cdef void restore_deadline(Consumer* c, uint32_t i, int64_t sent) noexcept nogil
 
 cdef int decode_pending(Consumer* c, Span* s, uint64_t version) noexcept nogil:
     cdef uint64_t n, k, sseq, dseq = 0
-    cdef int64_t base, ago
+    cdef int64_t base, ago, sent
     cdef uint32_t i
     if not get_uv(s, &n):
         return -2
@@ -134,12 +135,13 @@ cdef int decode_pending(Consumer* c, Span* s, uint64_t version) noexcept nogil:
             return -2
         sseq = add_wrapped(sseq, c.floor_seq)
         dseq = add_wrapped(dseq, c.floor_dseq) if version > 1 else c.floor_dseq + k + 1
-        if sseq == 0 or not (0 <= base - ago <= INT64_MAX // SECOND) or pending_find(&c.pending, sseq):
+        sent = <int64_t>sub_wrapped(<uint64_t>base, <uint64_t>ago)
+        if sseq == 0 or not (0 <= sent <= INT64_MAX // SECOND) or pending_find(&c.pending, sseq):
             return -2
         i = pending_add(&c.pending, sseq, dseq)
         if i == 0:
             return -1
-        restore_deadline(c, i, (base - ago) * SECOND)
+        restore_deadline(c, i, sent * SECOND)
     return 0
 
 

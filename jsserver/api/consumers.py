@@ -48,7 +48,18 @@ _POLICY_TEXT = {
     "by_start_time": "by start time",
 }
 _ZERO_TIME = goformat.parse_rfc3339(goformat.ZERO_TIME)
-_NOT_NEGATIVE_LATER = ("max_batch", "max_expires", "max_bytes", "idle_heartbeat")
+_LEAST = {
+    "max_deliver": -1,
+    "max_waiting": 0,
+    "max_ack_pending": -1,
+    "max_batch": 0,
+    "max_expires": 0,
+    "max_bytes": 0,
+    "idle_heartbeat": 0,
+    "inactive_threshold": 0,
+    "priority_timeout": 0,
+}
+"""The least values of numbers in the order in which they are corrected."""
 
 
 def filters(config: ConsumerConfig) -> list[str]:
@@ -96,24 +107,19 @@ def normalise(
 
     With `pedantic`, a value that would be corrected is an error instead."""
     config = msgspec.structs.replace(request)
-    if config.max_deliver < -1 and pedantic:
-        raise errcodes.PEDANTIC(err="max_deliver must be set to -1")
-    if config.max_deliver == 0 or config.max_deliver < -1:
+    _correct_negative(config, pedantic)
+    if config.max_deliver == 0:
         config.max_deliver = -1
-    if config.backoff and pedantic and config.ack_wait not in (0, config.backoff[0]):
-        raise errcodes.PEDANTIC(err="first backoff value has to equal batch AckWait")
-    if config.backoff:
-        config.ack_wait = config.backoff[0]
-    elif config.ack_wait == 0 and config.ack_policy in ("explicit", "all"):
-        config.ack_wait = DEFAULT_ACK_WAIT
-    _not_negative(config, "max_waiting", pedantic)
     if not config.deliver_subject and config.max_waiting == 0:
         config.max_waiting = DEFAULT_MAX_WAITING
+    if config.ack_wait == 0 and config.ack_policy in ("explicit", "all"):
+        config.ack_wait = DEFAULT_ACK_WAIT
+    if config.backoff:
+        if pedantic and config.ack_wait != config.backoff[0]:
+            raise errcodes.PEDANTIC(err="first backoff value has to equal batch AckWait")
+        config.ack_wait = config.backoff[0]
     _default_max_ack_pending(config, stream, settings, limits, pedantic)
-    for field in _NOT_NEGATIVE_LATER:
-        _not_negative(config, field, pedantic)
     _default_threshold(config, stream, pedantic)
-    _not_negative(config, "priority_timeout", pedantic)
     if not config.deliver_subject and config.max_batch == 0 and settings.max_request_batch > 0:
         if pedantic:
             raise errcodes.PEDANTIC(
@@ -137,11 +143,13 @@ def note_level(config: ConsumerConfig) -> None:
     config.metadata = stored_metadata(config.metadata, level)
 
 
-def _not_negative(config: ConsumerConfig, field: str, pedantic: bool) -> None:
-    if getattr(config, field) < 0:
-        if pedantic:
-            raise errcodes.PEDANTIC(err=f"{field} must not be negative")
-        setattr(config, field, 0)
+def _correct_negative(config: ConsumerConfig, pedantic: bool) -> None:
+    for field, least in _LEAST.items():
+        if getattr(config, field) < least:
+            if pedantic:
+                text = "must not be negative" if least == 0 else f"must be set to {least}"
+                raise errcodes.PEDANTIC(err=f"{field} {text}")
+            setattr(config, field, least)
 
 
 def _default_max_ack_pending(
@@ -151,10 +159,6 @@ def _default_max_ack_pending(
     limits: AccountLimits,
     pedantic: bool,
 ) -> None:
-    if config.max_ack_pending < -1:
-        if pedantic:
-            raise errcodes.PEDANTIC(err="max_ack_pending must be set to -1")
-        config.max_ack_pending = -1
     if config.max_ack_pending != 0:
         return
     if stream.consumer_limits.max_ack_pending > 0:
@@ -169,7 +173,6 @@ def _default_max_ack_pending(
 
 
 def _default_threshold(config: ConsumerConfig, stream: StreamConfig, pedantic: bool) -> None:
-    _not_negative(config, "inactive_threshold", pedantic)
     if config.inactive_threshold == 0 and stream.consumer_limits.inactive_threshold > 0:
         if pedantic:
             raise errcodes.PEDANTIC(

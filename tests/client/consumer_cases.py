@@ -79,6 +79,48 @@ def pull_expires(r: Recorder) -> None:
 
 
 @case
+def pull_no_wait_stalled(r: Recorder) -> None:
+    r.create()
+    r.fill(5)
+    r.consumer(max_ack_pending=2)
+    heartbeat = {"expires": 3 * SECOND, "idle_heartbeat": 300 * MS}
+    r.fetch({"batch": 5, "no_wait": True, **heartbeat}, 3)
+    r.info()
+
+
+@case
+def pull_no_wait_stalled_beside_others(r: Recorder) -> None:
+    r.create()
+    r.fill(5)
+    r.consumer(max_ack_pending=2)
+    first = r.pull({"batch": 5, "no_wait": True, "expires": 3 * SECOND})
+    r.hear(first, 2)
+    second = r.pull({"batch": 1, "expires": 200 * MS})
+    r.hear(first)
+    r.hear(second)
+    third = r.pull({"batch": 2, "no_wait": True})
+    r.silence(third)
+    r.pull({"batch": 2, "expires": 300 * MS, "idle_heartbeat": 100 * MS})
+    r.hear(third)
+
+
+@case
+def pull_numbers(r: Recorder) -> None:
+    """The ends of each type; those of the next larger one are refused as JSON of a wrong type."""
+    r.create()
+    r.fill(1)
+    r.consumer(ack_policy="none", deliver_policy="by_start_sequence", opt_start_seq=2)
+    for number in (-(2**63), -(2**63) + 1, -(2**31), -1, 0, 1, 2**31, 2**62 - 1, 2**63 - 1):
+        for field in ("batch", "max_bytes", "idle_heartbeat", "expires"):
+            too_long = {"expires": number > 0, "idle_heartbeat": number >= 2**62}
+            if not too_long.get(field):
+                r.fetch({"no_wait": True, field: number}, 1)
+    for number in (-(2**63) - 1, 2**63, 2**64):
+        for field in ("batch", "max_bytes", "idle_heartbeat", "expires"):
+            r.fetch({field: number}, 1)
+
+
+@case
 def pull_max_bytes(r: Recorder) -> None:
     r.create()
     r.fill(6, size=100)

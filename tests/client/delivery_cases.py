@@ -94,6 +94,58 @@ def filters_and_purges(r: Recorder) -> None:
 
 
 @case
+def pedantic_consumers(r: Recorder) -> None:
+    """Of several values that would be corrected, one after the other is the one that is told."""
+    r.create(consumer_limits={"max_ack_pending": 10, "inactive_threshold": 60 * SECOND})
+    wrong: dict[str, object] = {
+        "backoff": [SECOND],
+        "inactive_threshold": -1,
+        "max_ack_pending": -5,
+        "priority_timeout": -1,
+        "idle_heartbeat": -1,
+        "max_bytes": -1,
+        "max_expires": -1,
+        "max_batch": -1,
+        "max_waiting": -1,
+        "max_deliver": -5,
+    }
+    right = {
+        "inactive_threshold": SECOND,
+        "max_ack_pending": 5,
+        "backoff": [30 * SECOND],
+    }
+    while True:
+        config = {"durable_name": "C", "ack_policy": "explicit", **wrong}
+        body = {"stream_name": r.stream, "config": config, "pedantic": True}
+        answer = r.api(f"CONSUMER.DURABLE.CREATE.{r.stream}.C", body)
+        if "error" not in answer:
+            return
+        text = answer["error"]["description"]
+        field = next((f for f in [*wrong, *right] if f in text), "backoff")
+        if field in right:
+            wrong[field] = right.pop(field)
+        else:
+            del wrong[field]
+
+
+@case
+def consumer_numbers(r: Recorder) -> None:
+    """What the extremes of numbers become, and that one message is still delivered once."""
+    r.create()
+    r.fill(1)
+    for number in (-(2**63), -1, 2**31, 2**62, 2**63 - 1, 2**63, 2**64 - 1, 2**64):
+        for field in (
+            *("ack_wait", "max_deliver", "max_waiting", "max_ack_pending", "max_batch"),
+            *("max_expires", "max_bytes", "inactive_threshold", "rate_limit_bps"),
+        ):
+            answer = r.consumer(**{field: number})
+            if "error" not in answer:
+                r.fetch({"batch": 1}, 1)
+                r.info()
+                r.api(f"CONSUMER.DELETE.{r.stream}.C")
+
+
+@case
 def consumer_errors(r: Recorder) -> None:
     r.create()
     a = f"{r.stream}.a"
