@@ -157,6 +157,10 @@ class Offsets:
         children: int = 0,
     ) -> None: ...
 
+def rows_digest(n: int, columns: Sequence[Offsets]) -> int:
+    """What n rows of some columns (to 8) hold, whatever their order: digests of parts add up to
+    that of the whole, modulo 2^64. ValueError where an array's offsets are not in order."""
+
 class Outbox:
     """Rows under way as PUB and HPUB frames; sans I/O.
 
@@ -241,6 +245,10 @@ class Outbox:
 
         Bounded: of very many the last ones are not told.
         """
+
+    @property
+    def left_out(self) -> list[bytes]:
+        """Of the headers that are not sent, those that rows brought."""
 
     @property
     def said(self) -> bytes:

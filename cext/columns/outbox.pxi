@@ -59,6 +59,7 @@ cdef class Outbox:
     cdef Window w
     cdef Sources s
     cdef Constants c
+    cdef uint32_t met           # of the headers that are left out, those that rows brought
     cdef Bytes head
     cdef uint64_t row           # of the batch: the next one
     cdef bint sending_pong
@@ -82,6 +83,7 @@ cdef class Outbox:
         if id_prefix is not None:
             self.c.with_ids = True
             self.c.id_prefix = span_of(id_prefix)
+        self.c.met = &self.met
         for name in left_out:
             self.c.left_out[self.c.n_left_out] = span_of(name)
             self.c.n_left_out += 1
@@ -253,6 +255,11 @@ cdef class Outbox:
         return (<const char*> self.w.said.data)[:self.w.said.n] if self.w.said.n else b""
 
     @property
+    def left_out(self):
+        return [(<const char*> self.c.left_out[i].p)[:self.c.left_out[i].n]
+                for i in range(self.c.n_left_out) if self.met >> i & 1]
+
+    @property
     def under_way(self):
         return self.w.next - self.w.base
 
@@ -283,3 +290,21 @@ cdef class Outbox:
     @property
     def last_seq(self):
         return self.w.last_seq
+
+
+def rows_digest(uint64_t n, columns):
+    cdef Texts texts[ADDED_MAX]
+    cdef uint64_t total = 0
+    cdef int k = 0, bad
+    cdef Offsets column
+    if len(columns) > ADDED_MAX:
+        raise ValueError("too many columns")
+    for one in columns:
+        column = one
+        texts[k] = column.t
+        k += 1
+    with nogil:
+        bad = digest_add(texts, k, n, &total)
+    if bad:
+        raise ValueError("the offsets of an Arrow column are not in order")
+    return total

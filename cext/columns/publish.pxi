@@ -80,6 +80,7 @@ cdef struct Constants:
     Span id_prefix              # a row's id is this and its number
     Span left_out[LEFT_OUT_MAX]  # names of the rows' headers that are not sent
     int n_left_out
+    uint32_t* met               # a bit for each of them that a row brought
     uint64_t max_payload
 
 
@@ -169,6 +170,7 @@ cdef bint left_out(const Constants* c, Span name) noexcept nogil:
     cdef int i
     for i in range(c.n_left_out):
         if same_name(c.left_out[i], name):
+            c.met[0] |= <uint32_t> 1 << i
             return True
     return False
 
@@ -385,3 +387,27 @@ cdef void frame_write(const Frame* f, uint8_t* out) noexcept nogil:
     out += f.header.n
     memcpy(out, f.data.p, f.data.n)
     memcpy(out + f.data.n, b"\r\n", 2)
+
+
+# ---- what rows hold --------------------------------------------------------------------------------------------
+
+cdef int digest_add(const Texts* columns, int n_columns, uint64_t rows, uint64_t* total) noexcept nogil:
+    """Adds up a number a row; so the rows' order does not count."""
+    cdef uint64_t key[4]
+    cdef uint64_t row, i
+    cdef Span value
+    cdef int k, found
+    for i in range(rows):
+        row = 0
+        for k in range(n_columns):
+            value = span(NULL, 0)
+            found = text_at(&columns[k], i, &value)
+            if found == RANGE_BROKEN:
+                return -1
+            key[0] = row
+            key[1] = <uint64_t> k
+            key[2] = <uint64_t> (found == RANGE_NULL)
+            key[3] = 0
+            row = hh64(key, value.p, value.n)
+        total[0] += row
+    return 0

@@ -91,7 +91,14 @@ cdef inline int bit_add(Bytes* bits, uint32_t i, bint on) noexcept nogil:
     return 0
 
 
+cdef inline bint says_nothing(Span header) noexcept nogil:
+    """A block without status and lines; the answer to a direct get does not tell it from none."""
+    return header.n == 12 and memcmp(header.p, b"NATS/1.0\r\n\r\n", 12) == 0
+
+
 cdef int headers_add(RowSet* r, Span header) noexcept nogil:
+    if says_nothing(header):
+        header.n = 0
     if bit_add(&r.present, r.n, header.n > 0) < 0:
         return -1
     if r.columns & COLUMN_HEADERS_RAW:
@@ -311,5 +318,7 @@ cdef class Rows:
         cdef Buffer value_at = offsets_taken(&s.value_at, s.values.n)
         cdef Buffer values_at = offsets_taken(&s.values_at, s.n_values) if self.r.headers == HEADERS_MAP else None
         cdef tuple out = (s.n_names, s.n_values, first, name_at, taken(&s.names), values_at, value_at, taken(&s.values))
+        bytes_free(&s.lines)
+        bytes_free(&s.table)
         memset(s, 0, sizeof(Names))
         return out

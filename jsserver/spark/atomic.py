@@ -42,6 +42,7 @@ class AtomicPublisher:
         self.acked = 0
         self.duplicates = 0
         self.last_seq = 0
+        self.left_out: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -98,6 +99,7 @@ class AtomicPublisher:
                     " as a batch (does the server know ADR-50?)"
                 )
             self.last_seq = max(self.last_seq, publisher.last_seq)
+            self.left_out |= publisher.left_out
         self.acked += rows.num_rows
 
     def _publisher(self) -> Publisher:

@@ -2,10 +2,13 @@
 
 Message ids keep a batch that is written again from being stored twice, as long as the streams
 remember them; a batch that was finished is not written again at all, however late it comes. One
-that was begun and not finished is refused when it comes so late that ids do not help.
+that was begun and not finished is refused when it comes so late that ids do not help. What the
+last finished batches held is kept too: a batch that comes again with other rows, as from a
+checkpoint out of a backup, would lose them.
 """
 
 import time
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
@@ -18,12 +21,62 @@ class FenceError(NatsError):
     """Another query writes under the same sinkId."""
 
 
+KEPT = 100
+"""Batches that a mark remembers."""
+
+_DIGESTS = 1 << 64
+
+
+class Finished(msgspec.Struct, frozen=True, array_like=True):
+    """A batch's number, how many rows it had, and which ones."""
+
+    batch: int
+    rows: int
+    digest: str
+
+
 class Mark(msgspec.Struct, frozen=True):
     """What the bucket holds: the query, its last finished batch, and who wrote this."""
 
     query: str
     batch: int
     writer: str = ""
+    finished: tuple[Finished, ...] = ()
+    """The last batches, the newest last; none in marks of old versions."""
+
+
+def finished(batch: int, rows: int, digests: Iterable[int]) -> Finished:
+    """A batch of so many rows; `digests` are those of its parts."""
+    return Finished(batch, rows, f"{sum(digests) % _DIGESTS:016x}")
+
+
+def check_same(mark: Mark, again: Finished, bucket: str, sink_id: str) -> None:
+    """FenceError when a finished batch comes again and has not the rows that it had."""
+    known = {one.batch: one for one in mark.finished}
+    before = known.get(again.batch)
+    if before == again or (before is None and not known):
+        return
+    if before is None:
+        what = f"was finished before the last {len(known)} batches, and comes again"
+    elif before.rows != again.rows:
+        what = f"was finished with {before.rows} rows, and comes again with {again.rows}"
+    else:
+        what = f"was finished, and comes again with other rows ({again.rows}, as before)"
+    advice = (
+        " Go on with the newest checkpoint; or with a new one, a new sinkId and startingOffsets"
+        " behind what the streams hold"
+    )
+    if before is not None and before.rows == again.rows:
+        advice += (
+            ". If only a clock or a random number in the rows differs, name their ids by the"
+            f" option idColumn, and write the batch again: `nats kv del {bucket}"
+            f" fence.{sink_id}`"
+        )
+    raise FenceError(
+        f"sinkId {sink_id!r}: batch {again.batch} of query {mark.query} {what}. So its"
+        " checkpoint is older than what was written, as one out of a backup; rows that are new"
+        f" in the batch would be lost, and nothing was written now.{advice}"
+    )
 
 
 class Begun(msgspec.Struct, frozen=True):

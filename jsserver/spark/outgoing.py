@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from jsserver.cext.columns import Offsets, Outbox
+from jsserver.cext.columns import Offsets, Outbox, rows_digest
 from jsserver.spark.errors import NatsError
 
 ADDED = {
@@ -45,6 +45,14 @@ def load(out: Outbox, rows: pa.RecordBatch) -> None:
         headers=headers,
         added=[(own[name], texts(name, given[name])) for name in given if name in own],
     )
+
+
+def digest(rows: pa.RecordBatch) -> int:
+    """What the rows are, in 64 bits: by their ids, or else by subjects and payloads."""
+    given = rows.schema.names
+    chosen = ["msg_id"] if "msg_id" in given else ["subject", "stream", "data"]
+    columns = [texts(name, rows.column(name)) for name in chosen if name in given]
+    return rows_digest(rows.num_rows, columns)
 
 
 def texts(name: str, array: pa.Array) -> Offsets:

@@ -114,6 +114,11 @@ class Publisher:
         return self._out.duplicates
 
     @property
+    def left_out(self) -> set[str]:
+        """Of the headers that are not sent, those that rows brought."""
+        return {name.decode() for name in self._out.left_out}
+
+    @property
     def last_seq(self) -> int:
         """The highest sequence of an ack."""
         return self._out.last_seq

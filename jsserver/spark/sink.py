@@ -9,11 +9,12 @@ streams' duplicate_window with sinkId and runId, or with `idColumn`. With `atomi
 thousand of a task's rows is stored whole or not at all.
 """
 
+import logging
 import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import pyarrow as pa
@@ -29,12 +30,14 @@ from pyspark.sql.types import StructType
 from jsserver.spark import outgoing
 from jsserver.spark.atomic import AtomicPublisher
 from jsserver.spark.errors import NatsError, OptionError
-from jsserver.spark.fence import Begun, Fence, FenceError, Mark, Seen
+from jsserver.spark.fence import KEPT, Begun, Fence, FenceError, Mark, Seen, check_same, finished
 from jsserver.spark.jetstream import JetStream, Patient
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.publisher import Publisher
 from jsserver.spark.targets import Targets
 from jsserver.spark.templates import Template
+
+log = logging.getLogger(__name__)
 
 NAME = "jsserver-spark-sink"
 """Of the connections, for the server's lists."""
@@ -51,7 +54,11 @@ _RUN_ID = re.compile(r"[!-~]{1,200}")
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task did. `seen` is the fence that it found, None without one."""
+    """What one task did. `seen` is the fence that it found, None without one.
+
+    `came` and `digest`: the rows that it had to write, published or skipped. `left_out`: headers
+    of them that are not theirs to set.
+    """
 
     rows: int = 0
     duplicates: int = 0
@@ -59,6 +66,9 @@ class Written(WriterCommitMessage):
     query: str = ""
     skipped: bool = False
     seen: Seen | None = None
+    came: int = 0
+    digest: int = 0
+    left_out: set[str] = field(default_factory=set)
 
 
 class Columns:
@@ -166,13 +176,30 @@ class _Writer:
             id_prefix=None if columns.bring_ids else id_prefix,
             subject=columns.default_subject,
         ) as publisher:
+            digest = 0
             for batch in batches:
                 rows = columns.of(batch, publisher.rows)
+                digest += outgoing.digest(rows)
                 if targets and self.lazily:
                     targets.check_rows(rows, columns.default_subject)
                 publisher.publish(rows)
             publisher.flush()
-            return Written(publisher.acked, publisher.duplicates, publisher.last_seq)
+            return Written(
+                publisher.acked,
+                publisher.duplicates,
+                publisher.last_seq,
+                came=publisher.rows,
+                digest=digest,
+                left_out=publisher.left_out,
+            )
+
+    def skip(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        """Looks at a task's rows, and publishes none. NatsError."""
+        done = Written(skipped=True)
+        for batch in batches:
+            done.digest += outgoing.digest(self.columns.of(batch, done.came))
+            done.came += batch.num_rows
+        return done
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -224,6 +251,7 @@ class BatchSink(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing is left to do: every row was acked."""
+        _warn_of_headers(cast(Written, message) for message in messages if message is not None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """What was published stays; a repeated run with the same ids adds what is missing."""
@@ -255,13 +283,14 @@ class StreamSink(DataSourceStreamArrowWriter):
         again = task.attemptNumber() > 0
         prefix = f"{options.sink_id}-{batch}-{task.partitionId()}-"
         with Patient(options, NAME) as server:
-            seen, finished = self._look(server, mine)
-            if finished:
-                return Written(query=query, skipped=True, seen=seen)
-            targets = self._writer.targets(server)
-            if options.fence:
-                server.ask(lambda js: self._fence(js).begin(mine, targets.window, again=again))
-            written = self._writer.publish(iterator, server, targets, prefix)
+            seen, done = self._look(server, mine)
+            if done:
+                written = self._writer.skip(iterator)
+            else:
+                targets = self._writer.targets(server)
+                if options.fence:
+                    server.ask(lambda js: self._fence(js).begin(mine, targets.window, again=again))
+                written = self._writer.publish(iterator, server, targets, prefix)
         written.query = query
         written.seen = seen
         return written
@@ -281,11 +310,22 @@ class StreamSink(DataSourceStreamArrowWriter):
         return Fence(js, options.fence_bucket, options.sink_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Moves the fence behind the batch, unless it stands there already. NatsError."""
+        """Moves the fence behind the batch, unless it stands there already. NatsError.
+
+        FenceError when it stands there, and the batch had other rows then.
+        """
         options = self._writer.options
         done = [cast(Written, message) for message in messages if message is not None]
         wrote = [message for message in done if not message.skipped]
-        if not options.fence or not wrote:
+        if not options.fence or not done:
+            return
+        batch = finished(batchId, sum(m.came for m in done), (m.digest for m in done))
+        if batchId == 0:
+            _warn_of_headers(done)
+        if not wrote:
+            seen = done[0].seen
+            if seen is not None and seen.mark is not None:
+                check_same(seen.mark, batch, options.fence_bucket, options.sink_id)
             return
         if any(message.seen != wrote[0].seen for message in done):
             raise FenceError(
@@ -294,12 +334,23 @@ class StreamSink(DataSourceStreamArrowWriter):
                 " checkpoint, run twice?"
             )
         seen = wrote[0].seen or Seen(None, 0)
-        mark = Mark(wrote[0].query, batchId, secrets.token_hex(8))
+        before = seen.mark.finished[1 - KEPT :] if seen.mark is not None else ()
+        mark = Mark(wrote[0].query, batchId, secrets.token_hex(8), (*before, batch))
         with Patient(options, NAME) as server:
             server.ask(lambda js: self._fence(js).move(seen, mark))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """What was published stays, and so does the fence: the batch written again has its ids."""
+
+
+def _warn_of_headers(messages: Iterable[Written]) -> None:
+    names = set().union(*(message.left_out for message in messages))
+    if names:
+        log.warning(
+            "headers %s of the rows are left out: columns and options stand for them (msg_id, ttl,"
+            " stream, ...)",
+            ", ".join(sorted(names)),
+        )
 
 
 def _task() -> TaskContext:
