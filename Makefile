@@ -38,7 +38,7 @@ help:
 	@echo 'make bench          both servers side by side; writes bench/RESULTS.md'
 	@echo 'make clean          removes what was built (distclean: the virtual environment too)'
 
-build: $(STAMPS)/install $(STAMPS)/extensions
+build: $(STAMPS)/install $(STAMPS)/extensions $(STAMPS)/bytecode
 
 $(STAMPS)/venv: packaging/prepare packaging/constraints.txt
 	@mkdir -p $(STAMPS)
@@ -55,6 +55,11 @@ $(STAMPS)/install: $(STAMPS)/venv pyproject.toml
 
 $(STAMPS)/extensions: $(STAMPS)/install setup.py $(CEXT_SOURCES)
 	BUILD_JOBS=$(JOBS) $(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
+	@touch $@
+
+# Compiled at build, so that a start does not do it, also where nothing may be written later.
+$(STAMPS)/bytecode: $(STAMPS)/install $(PY_SOURCES)
+	$(BIN)/python -m compileall -q jsserver
 	@touch $@
 
 # PySpark is built from its source package, a minute or two; it needs Java.

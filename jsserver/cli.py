@@ -3,14 +3,13 @@
 Only what the given flags need is imported: a server is started hundreds of times by a test suite.
 """
 
-import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
-from jsserver import NATS_VERSION
-from jsserver.flags import FlagError, Parser, parse, parse_bool, parse_int
+from jsserver import NATS_VERSION, called_as_jsserver
+from jsserver.flags import FlagError, Parser, UnknownFlag, parse, parse_bool, parse_int
 
 PROGRAM = "nats-server"
 """The name in messages: scripts and client suites look for it, whatever the file is called."""
@@ -102,10 +101,12 @@ _PARSERS: dict[str, Parser] = {
     **_UNAVAILABLE,
 }
 
-USAGE = """
-Usage: nats-server [options]
-       nats-server version | help | bench
-       nats-server spark archive | replay | verify | compact | expire | report | check
+_COMMANDS = ("version", "help", "bench", "spark")
+
+_USAGE = """
+Usage: {program} [options]
+       {program} version | help | bench
+       {program} spark archive | replay | verify | compact | expire | report | check
 
 Server options:
     -a, --addr, --net <host>         Address to listen on (default: 0.0.0.0)
@@ -147,6 +148,18 @@ Common options:
 """
 
 
+def usage() -> str:
+    """The help text, with the name that the program was called by."""
+    return _USAGE.format(program="jsserver" if called_as_jsserver() else PROGRAM)
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant; "" when none is near."""
+    import difflib  # only after a mistake
+
+    return next(iter(difflib.get_close_matches(word, list(known), 1, 0.7)), "")
+
+
 class CommandError(Exception):
     """A command line that cannot be served; the text says why."""
 
@@ -165,7 +178,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         pairs, rest = parse(arguments, _PARSERS)
     except FlagError as error:
         _say(sys.stderr, str(error))
-        _say(sys.stdout, USAGE)
+        if isinstance(error, UnknownFlag) and (near := _nearest(error.name, _PARSERS)):
+            _say(sys.stderr, f"did you mean -{near}?")
+        _say(sys.stdout, usage())
         return 0
     flags = dict(pairs)
     command = rest[0].lower() if rest else ""
@@ -173,13 +188,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if flags.get("v") or flags.get("version"):
             _say(sys.stdout, f"{PROGRAM}: v{NATS_VERSION}")
         elif flags.get("h") or flags.get("help"):
-            _say(sys.stdout, USAGE)
+            _say(sys.stdout, usage())
         elif command == "version":
             _say(sys.stdout, f"{PROGRAM}: v{NATS_VERSION}")
         elif command == "help":
-            _say(sys.stdout, USAGE)
+            _say(sys.stdout, usage())
         elif command:
-            raise CommandError(f'unrecognized command: "{rest[0]}"')
+            near = _nearest(command, _COMMANDS)
+            hint = f'; did you mean "{near}"?' if near else ""
+            raise CommandError(f'unrecognized command: "{rest[0]}"{hint}')
         else:
             return _serve(flags)
     except CommandError as error:
@@ -190,6 +207,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _spark(arguments: Sequence[str]) -> int:
     """The jobs around the streams' archive; they need what a server does without."""
+    import importlib.util
+
     for package in ("pyspark", "pyarrow", "numpy"):
         if importlib.util.find_spec(package) is None:
             _say(
@@ -234,7 +253,7 @@ def _serve(flags: dict[str, Any]) -> int:
     _fill_standard_streams()
     from jsserver.server import run
 
-    code: int = run(loaded.options)
+    code: int = run(loaded.options, loaded.without_effect)
     return code
 
 

@@ -14,6 +14,14 @@ class FlagError(Exception):
     """A command line that cannot be read; the text is what to tell the user."""
 
 
+class UnknownFlag(FlagError):
+    """A flag that does not exist."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"flag provided but not defined: -{name}")
+        self.name = name
+
+
 def parse_bool(text: str) -> bool:
     """One of Go's words for a boolean; ValueError otherwise."""
     if text in _TRUE:
@@ -64,7 +72,7 @@ def parse(
         name, equals, text = body.partition("=")
         parser = parsers.get(name)
         if parser is None:
-            raise FlagError(f"flag provided but not defined: -{name}")
+            raise UnknownFlag(name)
         if parser is parse_bool and not equals:
             text = "true"
         elif not equals:

@@ -2,8 +2,9 @@
 
 import base64
 import binascii
-import hashlib
 import os
+
+from jsserver.cext.bytes import sha256
 
 #: Prefix bytes of public keys, by what they identify (nkeys encoding).
 PREFIX_SERVER = 13 << 3
@@ -24,4 +25,4 @@ def public_key(prefix: int) -> str:
 
 def short_hash(name: str, digits: int = 8) -> str:
     """The first bytes of SHA-256 of a name as base-62 digits, as nats-server shortens names."""
-    return "".join(BASE62[b % 62] for b in hashlib.sha256(name.encode()).digest()[:digits])
+    return "".join(BASE62[b % 62] for b in sha256(name.encode())[:digits])

@@ -48,7 +48,7 @@ class JetStream:
         self.options = options
         self.plane = plane
         self.log = log
-        self.store = StoreDir(options.store_dir)
+        self.store = StoreDir(options.store_dir, options.port)
         js = options.jetstream
         self.max_memory = js.max_memory
         if self.max_memory == AUTOMATIC:
@@ -84,6 +84,8 @@ class JetStream:
     def banner(self) -> None:
         log = self.log
         log.info("Starting JetStream")
+        if self.store.temporary:
+            log.warn("Temporary storage directory used, data could be lost on system reboot")
         log.info("---------------- JETSTREAM ----------------")
         log.info(f"  Max Memory:      {byte_size(self.max_memory)}")
         log.info(f"  Max Storage:     {byte_size(self.max_store)}")

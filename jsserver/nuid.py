@@ -1,7 +1,6 @@
 """Unique ids of 22 characters, for events, inboxes and names that nobody chose."""
 
-import random
-import secrets
+import os
 import threading
 
 ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -11,9 +10,15 @@ _DIGITS = 10
 _LIMIT = 62**_DIGITS
 
 
+def _below(limit: int) -> int:
+    """A random number in [0, limit), from the system: the modules random and secrets cost a start
+    some milliseconds."""
+    return int.from_bytes(os.urandom(16)) % limit
+
+
 def token(length: int) -> str:
     """Random base62 characters; not for secrets."""
-    return "".join(random.choices(ALPHABET, k=length))
+    return "".join(ALPHABET[_below(len(ALPHABET))] for _ in range(length))
 
 
 class _Sequence:
@@ -24,12 +29,12 @@ class _Sequence:
         self._renew()
 
     def _renew(self) -> None:
-        self._prefix = "".join(secrets.choice(ALPHABET) for _ in range(_PREFIX))
-        self._next = secrets.randbelow(_LIMIT // 2)
+        self._prefix = token(_PREFIX)
+        self._next = _below(_LIMIT // 2)
 
     def take(self) -> str:
         with self._lock:
-            self._next += random.randint(33, 333)
+            self._next += 33 + _below(301)
             if self._next >= _LIMIT:
                 self._renew()
             prefix, rest = self._prefix, self._next

@@ -9,14 +9,15 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from jsserver import NATS_VERSION, priority
+from jsserver import NATS_VERSION, __version__, called_as_jsserver, priority
 from jsserver.auth import GLOBAL_ACCOUNT, Authenticator, is_bcrypt
 from jsserver.cext.net import DataPlane
 from jsserver.clients import Connection
 from jsserver.config.options import Options
+from jsserver.goformat import byte_size
 from jsserver.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
 from jsserver.inbox import Inbox, Item
 from jsserver.info import InfoHead, InfoTail, pieces
@@ -29,6 +30,9 @@ from jsserver.sockets import bound_port, host_port, open_listener
 if TYPE_CHECKING:
     from jsserver.jetstream import JetStream
     from jsserver.monitor.monitor import Monitor
+
+MAX_PAYLOAD_RECOMMENDED = 8 << 20
+"""Bytes; above it the log warns, as nats-server does."""
 
 STOP_SIGNALS = {signal.SIGINT: "interrupt", signal.SIGTERM: "terminated"}
 
@@ -109,7 +113,6 @@ class Server:
         """Opens everything and serves; StartError or OSError when that is not possible."""
         o = self.options
         self._attending = asyncio.create_task(self._notify.attend())
-        self._announce()
         self._limit()
         self._spawn("reactor", self._prompt(self.plane.run))
         if self.jetstream is not None:
@@ -119,9 +122,10 @@ class Server:
         self.inbox.open()
         if self.jetstream is not None:
             await self.jetstream.start()
-        self._listen()
         if o.http_port:
             await self._start_monitor()
+        # Last: who can connect is served at once.
+        self._listen()
         if self.listener is not None:
             self.plane.listen(self.listener.fileno())
         self.accepting = True
@@ -131,10 +135,15 @@ class Server:
         self._notify.ready()
         self._spawn("cleanup", remove_stale_folders)
 
-    def _announce(self) -> None:
+    def announce(self, without_effect: Sequence[str] = ()) -> None:
+        """Says what is about to start, and writes the pid file; StartError where that fails."""
         o, log = self.options, self.log
-        log.info("Starting nats-server")
-        log.info(f"  Version:  {NATS_VERSION}")
+        if called_as_jsserver():
+            log.info("Starting jsserver")
+            log.info(f"  Version:  {__version__}, in place of nats-server {NATS_VERSION}")
+        else:
+            log.info("Starting nats-server")
+            log.info(f"  Version:  {NATS_VERSION}")
         log.info("  Git:      [not set]")
         log.info(f"  Name:     {self.name}")
         if self.jetstream is not None:
@@ -146,6 +155,19 @@ class Server:
             log.warn("Plaintext passwords detected, use nkeys or bcrypt")
         if o.config_file:
             log.info(f"Using configuration file: {o.config_file} ({o.config_digest})")
+        for line in without_effect:
+            log.warn(line)
+        if o.max_payload > MAX_PAYLOAD_RECOMMENDED:
+            log.warn(
+                f"Maximum payloads over {byte_size(MAX_PAYLOAD_RECOMMENDED)} are generally"
+                " discouraged and could lead to poor performance"
+            )
+        if o.pid_file:
+            try:
+                write_pid_file(o.pid_file)
+            except OSError as e:
+                reason = (e.strerror or str(e)).lower()
+                raise StartError(f"Could not write pidfile: open {o.pid_file}: {reason}") from e
 
     def _limit(self) -> None:
         o = self.options
@@ -226,11 +248,6 @@ class Server:
 
     def _write_files(self) -> None:
         o = self.options
-        if o.pid_file:
-            try:
-                write_pid_file(o.pid_file)
-            except OSError as e:
-                self.log.error(f"Could not write pidfile: {e.strerror}: {o.pid_file}")
         if self.ports_file is not None:
             listeners = {"nats": ("nats", o.host, self.port)}
             if self.monitor is not None:
@@ -305,7 +322,7 @@ def internal_error(error: BaseException | None, message: str = "") -> str:
     return f"Internal error: {error!r}{place}"
 
 
-async def serve(options: Options, log: Logger) -> int:
+async def serve(options: Options, log: Logger, without_effect: Sequence[str] = ()) -> int:
     """Runs one server until a signal ends it; the exit code."""
     try:
         server = Server(options, log)
@@ -317,6 +334,7 @@ async def serve(options: Options, log: Logger) -> int:
         lambda _, context: log.error(internal_error(context.get("exception"), context["message"]))
     )
     try:
+        server.announce(without_effect)
         await server.start()
     except Exception as e:
         # Whatever it was: the operator reads one line, and no thread keeps the process alive.
@@ -331,8 +349,11 @@ async def serve(options: Options, log: Logger) -> int:
     return 0
 
 
-def run(options: Options) -> int:
-    """The program's main part: a server in a new event loop; returns the exit code."""
+def run(options: Options, without_effect: Sequence[str] = ()) -> int:
+    """The program's main part: a server in a new event loop; returns the exit code.
+
+    `without_effect` is what the configuration sets in vain, for the log.
+    """
     import uvloop
 
     try:
@@ -348,6 +369,6 @@ def run(options: Options) -> int:
     except LogError as e:
         sys.stderr.write(f"nats-server: {e}\n")
         return 1
-    code = uvloop.run(serve(options, log))
+    code = uvloop.run(serve(options, log, without_effect))
     log.close()
     return code

@@ -1,10 +1,9 @@
 """The store directory: where JetStream's data lies, locked against a second server."""
 
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
+from jsserver import nuid
 from jsserver.cext.store import lock_directory
 
 
@@ -12,12 +11,38 @@ class StoreDirError(Exception):
     """The store directory cannot be used; the text says why."""
 
 
-class StoreDir:
-    """`<store_dir>/jetstream`, made when it is missing, locked until close()."""
+class InUse(StoreDirError):
+    """Another server has locked the directory."""
 
-    def __init__(self, configured: str) -> None:
-        root = configured or os.path.join(tempfile.gettempdir(), "nats")
-        self.path = Path(root) / "jetstream"
+
+class StoreDir:
+    """`<store_dir>/jetstream`, made when it is missing, locked until close().
+
+    Without a configured directory it lies among the temporary files, where several servers may
+    want it: those that come later take a directory of their own beside it, named after their port,
+    so that they find it again. `port` is what the server is to listen on; a server that asked for
+    any free port (0 or below) could not find its own again, so close() removes it.
+    """
+
+    def __init__(self, configured: str, port: int = 0) -> None:
+        self.temporary = not configured
+        self._disposable = False
+        if configured:
+            self._take(Path(configured) / "jetstream")
+            return
+        shared = Path(_temporary_root()) / "jetstream"
+        own = shared.with_name(f"jetstream-{port if port > 0 else nuid.new()}")
+        if not own.exists():
+            try:
+                self._take(shared)
+                return
+            except InUse:
+                pass
+        self._take(own)
+        self._disposable = port <= 0
+
+    def _take(self, path: Path) -> None:
+        self.path = path
         if self.path.exists() and not self.path.is_dir():
             raise StoreDirError("storage directory is not a directory")
         try:
@@ -32,16 +57,27 @@ class StoreDir:
         try:
             self._lock = lock_directory(str(self.path))
         except BlockingIOError as e:
-            raise StoreDirError(f'store directory "{self.path}" is in use by another server') from e
+            raise InUse(f'store directory "{self.path}" is in use by another server') from e
         except OSError as e:
             raise StoreDirError(f"cannot lock store directory: {e}") from e
 
     def free(self) -> int:
         """Bytes that may still be written on its file system."""
-        return shutil.disk_usage(self.path).free
+        status = os.statvfs(self.path)
+        return status.f_bavail * status.f_frsize
 
     def close(self) -> None:
+        if self._disposable:
+            import shutil  # costs a start some milliseconds, and few need it
+
+            shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
+
+
+def _temporary_root() -> str:
+    import tempfile  # costs a start some milliseconds, and few need it
+
+    return os.path.join(tempfile.gettempdir(), "nats")
 
 
 def memory_of_machine() -> int:

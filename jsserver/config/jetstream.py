@@ -11,7 +11,9 @@ from jsserver.config.values import (
     as_size,
     as_text,
     flag,
+    inert,
     integer,
+    not_available,
     read_block,
     shown,
     size,
@@ -122,11 +124,19 @@ def _span(attribute: str) -> Reader:
     return read
 
 
+_NO_BATCHES = not_available("batch publishing")
+_NO_CLUSTER = not_available("clustering")
+_NO_QUEUE = "a publish is handled as it is read, and waits in no queue"
+
 _BATCH: dict[str, Reader] = {
-    "max_inflight_per_stream": integer("max_batch_inflight_per_stream"),
-    "max_inflight_total": integer("max_batch_inflight_total"),
-    "max_msgs": integer("max_batch_size"),
-    "timeout": _span("batch_timeout"),
+    "max_inflight_per_stream": inert(
+        "max_batch_inflight_per_stream", integer("max_batch_inflight_per_stream"), _NO_BATCHES
+    ),
+    "max_inflight_total": inert(
+        "max_batch_inflight_total", integer("max_batch_inflight_total"), _NO_BATCHES
+    ),
+    "max_msgs": inert("max_batch_size", integer("max_batch_size"), _NO_BATCHES),
+    "timeout": inert("batch_timeout", _span("batch_timeout"), _NO_BATCHES),
 }
 
 
@@ -138,7 +148,7 @@ def _read_batch(limits: JetStreamLimits, value: Value, problems: Problems) -> No
 
 _LIMITS: dict[str, Reader] = {
     "max_ack_pending": integer("max_ack_pending"),
-    "max_ha_assets": integer("max_ha_assets"),
+    "max_ha_assets": inert("max_ha_assets", integer("max_ha_assets"), _NO_CLUSTER),
     "max_request_batch": integer("max_request_batch"),
     "duplicate_window": _span("duplicate_window"),
     "batch": _read_batch,
@@ -174,20 +184,34 @@ _JETSTREAM: dict[str, Reader] = {
     "max_file": _FILE,
     "domain": _js(text("domain")),
     "unique_tag": _js(_read_unique_tag),
-    "extension_hint": _js(text("extension_hint")),
+    "extension_hint": _js(
+        inert("extension_hint", text("extension_hint"), not_available("the leafnode listener"))
+    ),
     "strict": _js(_read_strict),
     "sync": _SYNC,
     "sync_interval": _SYNC,
     "limits": _js(_read_limits),
-    "max_outstanding_catchup": _js(size("max_outstanding_catchup", "max_outstanding_catchup")),
-    "max_buffered_size": _js(size("max_buffered_size", "max_buffered_size")),
-    "max_buffered_msgs": _js(_count("max_buffered_msgs", 100_000)),
+    "max_outstanding_catchup": _js(
+        inert(
+            "max_outstanding_catchup",
+            size("max_outstanding_catchup", "max_outstanding_catchup"),
+            _NO_CLUSTER,
+        )
+    ),
+    "max_buffered_size": _js(
+        inert("max_buffered_size", size("max_buffered_size", "max_buffered_size"), _NO_QUEUE)
+    ),
+    "max_buffered_msgs": _js(
+        inert("max_buffered_msgs", _count("max_buffered_msgs", 100_000), _NO_QUEUE)
+    ),
     "request_queue_limit": _js(_count("request_queue_limit", DEFAULT_REQUEST_QUEUE_LIMIT)),
     "info_queue_limit": _js(_count("info_queue_limit")),
-    "meta_compact": _js(_read_meta_compact),
-    "meta_compact_size": _js(_read_meta_compact_size),
-    "meta_compact_sync": _js(flag("meta_compact_sync")),
-    "max_concurrent_io": _js(_read_concurrent_io),
+    "meta_compact": _js(inert("meta_compact", _read_meta_compact, _NO_CLUSTER)),
+    "meta_compact_size": _js(inert("meta_compact_size", _read_meta_compact_size, _NO_CLUSTER)),
+    "meta_compact_sync": _js(inert("meta_compact_sync", flag("meta_compact_sync"), _NO_CLUSTER)),
+    "max_concurrent_io": _js(
+        inert("max_concurrent_io", _read_concurrent_io, "one commit thread does all writing")
+    ),
     "key": _ENCRYPTION,
     "ek": _ENCRYPTION,
     "encryption_key": _ENCRYPTION,

@@ -16,10 +16,11 @@ _MAX_PORT = 65535
 
 
 class Loaded(msgspec.Struct):
-    """Options, and the warnings that came up while they were read."""
+    """Options, the warnings that came up while they were read, and what is set without effect."""
 
     options: Options
     warnings: list[str] = []
+    without_effect: list[str] = []
 
 
 def read_file(path: str) -> Loaded:
@@ -36,7 +37,7 @@ def read_file(path: str) -> Loaded:
     if problems.errors:
         raise ConfigError("".join(f"{line}\n" for line in problems.warnings + problems.errors))
     options.config_digest = digest(root)
-    return Loaded(options, problems.warnings)
+    return Loaded(options, problems.warnings, problems.without_effect)
 
 
 def check_file(path: str) -> str:

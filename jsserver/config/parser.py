@@ -4,8 +4,6 @@ Values are maps, lists, strings, booleans, integers (64 bit), floats and datetim
 stands where its key stands, a value in an array where it stands itself.
 """
 
-import hashlib
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -13,6 +11,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import msgspec
+
+from jsserver.cext.bytes import sha256
 from jsserver.config import ConfigError
 from jsserver.config.items import Item, Kind
 from jsserver.config.lexer import Lexer
@@ -224,7 +225,7 @@ def _json(data: Any) -> str:
     if isinstance(data, list):
         return "[" + ",".join(_json(value.data) for value in data) + "]"
     if isinstance(data, str):
-        return json.dumps(data, ensure_ascii=False)
+        return _json_text(data)
     if isinstance(data, bool):
         return "true" if data else "false"
     if isinstance(data, float):
@@ -232,6 +233,12 @@ def _json(data: Any) -> str:
     if isinstance(data, datetime):
         return data.strftime('"%Y-%m-%dT%H:%M:%SZ"')
     return str(data)
+
+
+def _json_text(text: str) -> str:
+    """A JSON string; what is no Unicode character is written as the escape \\ufffd."""
+    parts = (msgspec.json.encode(part)[1:-1].decode() for part in _UNPAIRED.split(text))
+    return '"' + "\\ufffd".join(parts) + '"'
 
 
 def _json_float(value: float) -> str:
@@ -244,5 +251,5 @@ def _json_float(value: float) -> str:
 
 def digest(root: Value) -> str:
     """`sha256:<hex>` of a configuration: of its compact JSON with sorted keys and a newline."""
-    raw = escape_json(_UNPAIRED.sub("\\\\ufffd", _json(root.data)).encode()) + b"\n"
-    return "sha256:" + hashlib.sha256(raw).hexdigest()
+    raw = escape_json(_json(root.data).encode()) + b"\n"
+    return "sha256:" + sha256(raw).hex()

@@ -13,6 +13,7 @@ from jsserver.config.values import (
     as_int,
     as_text,
     flag,
+    inert,
     integer,
     limit,
     not_available,
@@ -21,6 +22,7 @@ from jsserver.config.values import (
     text,
     type_name,
     unavailable,
+    unbuilt_listener,
 )
 from jsserver.goformat import SECOND, duration, parse_duration, quote
 
@@ -164,10 +166,28 @@ _MAX_CONNECTIONS = _read_max_connections
 _MAX_SUB_TOKENS = _read_max_sub_tokens
 _HTTPS = unavailable("monitoring with https")
 _SYSTEM = _read_system_account
-_NO_SYSTEM = flag("no_system_account")
+_NO_SYSTEM_TRAFFIC = "there is no system account whose traffic it would show"
+_WHOLE_TRACE = "the log shows whole messages"
+_LAME_DUCK = not_available("lame duck mode")
+_NO_LINKS = "there are no routes, gateways or leafnodes to report on"
+_NO_SYSTEM = inert(
+    "no_system_account", flag("no_system_account"), "there is no system account in this version"
+)
+_SUBLIST_CACHE = inert(
+    "disable_sublist_cache",
+    flag("disable_sublist_cache"),
+    "the cache of the subject index is part of it",
+)
 _OPERATOR = unavailable("operator mode")
 _RESOLVER = unavailable("operator mode (an account resolver)")
-_LEAFNODES = unavailable("the leafnode listener")
+_LEAFNODES = unbuilt_listener(
+    "the leafnode listener",
+    {"listen", "host", "net", "port", "advertise", "no_advertise", "compression"},
+)
+_WEBSOCKET = unbuilt_listener(
+    "the websocket listener",
+    {"listen", "host", "net", "port", "advertise", "no_tls", "compression", "handshake_timeout"},
+)
 _MAPPINGS = unavailable("subject mapping")
 
 READERS: dict[str, Reader] = {
@@ -181,8 +201,8 @@ READERS: dict[str, Reader] = {
     "server_metadata": _read_metadata,
     "debug": flag("debug"),
     "trace": _read_trace,
-    "trace_verbose": _traced("trace_verbose"),
-    "trace_headers": _traced("trace_headers"),
+    "trace_verbose": inert("trace_verbose", _traced("trace_verbose"), _NO_SYSTEM_TRAFFIC),
+    "trace_headers": inert("trace_headers", _traced("trace_headers"), _WHOLE_TRACE),
     "logtime": flag("logtime"),
     "logtime_utc": flag("logtime_utc"),
     "log_file": text("log_file"),
@@ -214,16 +234,24 @@ READERS: dict[str, Reader] = {
     "write_deadline": positive_duration("write_deadline", defaults.DEFAULT_WRITE_DEADLINE),
     "write_timeout": _read_write_timeout,
     "no_fast_producer_stall": flag("no_fast_producer_stall"),
-    "lame_duck_duration": _read_lame_duck_duration,
-    "lame_duck_grace_period": _read_lame_duck_grace_period,
-    "connect_error_reports": limit("connect_error_reports", defaults.DEFAULT_CONNECT_ERROR_REPORTS),
-    "reconnect_error_reports": limit(
-        "reconnect_error_reports", defaults.DEFAULT_RECONNECT_ERROR_REPORTS
+    "lame_duck_duration": inert("lame_duck_duration", _read_lame_duck_duration, _LAME_DUCK),
+    "lame_duck_grace_period": inert(
+        "lame_duck_grace_period", _read_lame_duck_grace_period, _LAME_DUCK
+    ),
+    "connect_error_reports": inert(
+        "connect_error_reports",
+        limit("connect_error_reports", defaults.DEFAULT_CONNECT_ERROR_REPORTS),
+        _NO_LINKS,
+    ),
+    "reconnect_error_reports": inert(
+        "reconnect_error_reports",
+        limit("reconnect_error_reports", defaults.DEFAULT_RECONNECT_ERROR_REPORTS),
+        _NO_LINKS,
     ),
     "no_header_support": flag("no_header_support"),
-    "disable_sublist_cache": flag("disable_sublist_cache"),
-    "no_sublist_cache": flag("disable_sublist_cache"),
-    "allow_non_tls": flag("allow_non_tls"),
+    "disable_sublist_cache": _SUBLIST_CACHE,
+    "no_sublist_cache": _SUBLIST_CACHE,
+    "allow_non_tls": inert("allow_non_tls", flag("allow_non_tls"), not_available("TLS")),
     "authorization": read_authorization,
     "no_auth_user": text("no_auth_user"),
     "system_account": _SYSTEM,
@@ -256,8 +284,8 @@ READERS: dict[str, Reader] = {
     "gateway": unavailable("the gateway listener"),
     "leafnodes": _LEAFNODES,
     "leaf": _LEAFNODES,
-    "websocket": unavailable("the websocket listener"),
-    "ws": unavailable("the websocket listener"),
+    "websocket": _WEBSOCKET,
+    "ws": _WEBSOCKET,
     "mqtt": unavailable("the mqtt listener"),
     "operator": _OPERATOR,
     "operators": _OPERATOR,

@@ -5,7 +5,7 @@ raises OptionError for a value that cannot be used. Names of types in messages (
 `[]interface {}`) are nats-server's, which scripts and operators know.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from datetime import datetime
 from typing import Any
 
@@ -30,6 +30,7 @@ class Problems:
     def __init__(self) -> None:
         self.errors: list[str] = []
         self.warnings: list[str] = []
+        self.without_effect: list[str] = []
 
     def error(self, value: Value, message: str) -> None:
         self.errors.append(f"{value.place}: {message}")
@@ -216,6 +217,31 @@ def only_off(feature: str) -> Reader:
 
     def read(target: Any, value: Value, problems: Problems) -> None:
         if as_bool(value):
+            raise OptionError(value, not_available(feature))
+
+    return read
+
+
+def inert(attribute: str, reader: Reader, reason: str) -> Reader:
+    """An option that is checked and has no effect: whoever sets it reads so in the log."""
+
+    def read(target: Any, value: Value, problems: Problems) -> None:
+        before = getattr(target, attribute)
+        reader(target, value, problems)
+        if getattr(target, attribute) != before:
+            problems.without_effect.append(f'{value.place}: "{attribute}" has no effect: {reason}')
+
+    return read
+
+
+def unbuilt_listener(feature: str, harmless: Set[str]) -> Reader:
+    """The block of a listener that is not built yet. One that only says where to listen is passed
+    over with a warning, as many configurations have it; what dials or secures is refused."""
+
+    def read(target: Any, value: Value, problems: Problems) -> None:
+        if isinstance(value.data, dict) and {key.lower() for key in value.data} <= harmless:
+            problems.without_effect.append(f"{value.place}: {not_available(feature)}")
+        else:
             raise OptionError(value, not_available(feature))
 
     return read

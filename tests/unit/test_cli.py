@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jsserver import signalling
-from jsserver.cli import USAGE, main, option_flags
+from jsserver.cli import main, option_flags, usage
 from jsserver.flags import FlagError, parse, parse_bool, parse_int
 
 Output = pytest.CaptureFixture[str]
@@ -85,13 +85,14 @@ def test_version(arguments: list[str], capsys: Output) -> None:
 @pytest.mark.parametrize("arguments", [["-h"], ["--help"], ["help"], ["-p", "5", "help"]])
 def test_help(arguments: list[str], capsys: Output) -> None:
     assert main(arguments) == 0
-    assert capsys.readouterr() == (USAGE + "\n", "")
+    assert capsys.readouterr() == (usage() + "\n", "")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["-bogus"], "flag provided but not defined: -bogus"),
+        (["--prot", "5"], "flag provided but not defined: -prot\ndid you mean -port?"),
         (["-p", "abc"], 'invalid value "abc" for flag -p: parse error'),
         (["-c"], "flag needs an argument: -c"),
     ],
@@ -100,13 +101,14 @@ def test_unreadable_flags_show_the_usage(
     arguments: list[str], message: str, capsys: Output
 ) -> None:
     assert main(arguments) == 0
-    assert capsys.readouterr() == (USAGE + "\n", message + "\n")
+    assert capsys.readouterr() == (usage() + "\n", message + "\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["foo"], 'unrecognized command: "foo"'),
+        (["sprak"], 'unrecognized command: "sprak"; did you mean "spark"?'),
         (["-T", "false"], 'unrecognized command: "false"'),
         (["-t"], "must specify [-c, --config] option to check configuration file syntax"),
         (["-c", "/nope.conf"], "open /nope.conf: no such file or directory"),
@@ -151,6 +153,15 @@ def test_the_command_line_loads_little() -> None:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
     assert not loaded & {"asyncio", "argparse", "msgspec", "logging", "hashlib", "subprocess"}
+
+
+def test_help_has_the_name_that_the_program_was_called_by(
+    monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    for name in ("jsserver", "nats-server"):
+        monkeypatch.setattr(sys, "argv", [f"/usr/bin/{name}"])
+        main(["help"])
+        assert capsys.readouterr().out.startswith(f"\nUsage: {name} [options]\n")
 
 
 def test_a_closed_standard_output_is_no_error() -> None:

@@ -1,0 +1,119 @@
+"""How a server starts: what it says, where its data goes, that whoever can connect is served."""
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers import Server, ServerFailed, Servers, command_under_test, servers_in
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    with servers_in(tmp_path) as started:
+        yield started
+
+
+def free_port() -> int:
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def accepts(port: int) -> bool:
+    with contextlib.closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def store_directory(server: Server) -> str:
+    (line,) = [x for x in server.log().splitlines() if "Store Directory:" in x]
+    return line.split('"')[1]
+
+
+def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
+    server = servers.under_test(
+        config="""
+            lame_duck_duration: "3m"
+            no_system_account: true
+            leafnodes { listen: "127.0.0.1:-1" }
+            websocket { port: -1, no_tls: true }
+            jetstream { max_buffered_msgs: 5, limits { max_ha_assets: 1, batch { max_msgs: 9 } } }
+            max_payload: 9MB
+            """,
+        args=["-sd", str(servers.base / "store")],
+    )
+    warnings = [line for line in server.log().splitlines() if "[WRN]" in line]
+    for words in (
+        '"lame_duck_duration" has no effect',
+        '"no_system_account" has no effect',
+        "the leafnode listener is not available",
+        "the websocket listener is not available",
+        '"max_buffered_msgs" has no effect',
+        '"max_ha_assets" has no effect',
+        '"max_batch_size" has no effect',
+        "Maximum payloads over 8.00 MB are generally discouraged",
+    ):
+        assert sum(words in line for line in warnings) == 1, words
+
+
+def test_defaults_that_are_set_are_not_warned_about(servers: Servers) -> None:
+    server = servers.under_test(config='lame_duck_duration: "2m"\nallow_non_tls: false\n')
+    assert "[WRN]" not in server.log()
+
+
+def test_a_pid_file_that_cannot_be_written_is_fatal(tmp_path: Path) -> None:
+    server = Server(command_under_test(), tmp_path, args=["-P", str(tmp_path / "none" / "x.pid")])
+    with pytest.raises(ServerFailed, match=r"Could not write pidfile: open .*: no such file or"):
+        server.start()
+    assert server.process is not None and server.process.returncode == 1
+
+
+def test_monitoring_answers_before_the_client_port_accepts(tmp_path: Path) -> None:
+    port, monitor_port = free_port(), free_port()
+    server = Server(command_under_test(), tmp_path, monitor=True)
+    server.port, server.monitor_port = port, monitor_port
+    server.launch()
+    try:
+        end = time.monotonic() + 15
+        while not accepts(port):
+            assert time.monotonic() < end
+        with contextlib.closing(socket.create_connection(("127.0.0.1", port), 5)) as client:
+            client.sendall(b"PING\r\n")
+            while b"PONG" not in client.recv(4096):
+                pass
+        assert accepts(monitor_port)
+    finally:
+        server.kill()
+
+
+def test_servers_without_a_directory_share_the_temporary_one_in_turn(servers: Servers) -> None:
+    env = {"TMPDIR": str(servers.base)}
+    first = servers.under_test(args=["-js"], env=env)
+    second = servers.under_test(args=["-js", "-p", str(free_port())], env=env)
+    anywhere = servers.under_test(args=["-js"], env=env)
+    shared = str(servers.base / "nats" / "jetstream")
+    assert store_directory(first) == shared
+    assert store_directory(second) == f"{shared}-{second.port}"
+    assert store_directory(anywhere) not in (shared, store_directory(second))
+    assert "Temporary storage directory used" in first.log()
+
+    removed = store_directory(anywhere)
+    anywhere.stop()
+    assert not os.path.exists(removed)
+    first.stop()
+    second.restart()
+    assert store_directory(second) == f"{shared}-{second.port}"
+
+
+def test_a_configured_directory_stays_locked(servers: Servers) -> None:
+    first = servers.under_test(jetstream=True)
+    again = Server(
+        command_under_test(), servers.base / "again", args=["-js", "-sd", str(first.store)]
+    )
+    with pytest.raises(ServerFailed, match="in use by another server"):
+        again.start()
