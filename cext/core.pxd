@@ -284,6 +284,7 @@ cdef struct ItemHead:       # of a serialised item; behind it numbers, lengths, 
 # The inbound handler that puts messages into the inbox; its target is the Account.
 cdef int request_in(void* target, const Msg* m) noexcept nogil
 cdef int domain_in(void* target, const Msg* m) noexcept nogil
+cdef int domain_view_in(void* target, const Msg* m) noexcept nogil
 
 cdef int inbox_put(Inbox* b, int kind, uint64_t cid, const Span* texts, uint32_t n_texts,
                    const int64_t* nums, uint32_t n_nums) noexcept nogil

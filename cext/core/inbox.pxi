@@ -68,7 +68,7 @@ cdef int request_in(void* target, const Msg* m) noexcept nogil:
 
 
 cdef int domain_in(void* target, const Msg* m) noexcept nogil:
-    # The inbound handler of `$JS.<domain>.API.>`: what it says is `$JS.API.>` of this domain.
+    # The inbound handler of `$JS.<domain>.API.STREAM.>` and the like: what it says is `$JS.API.>` of this domain.
     cdef Account* a = <Account*>target
     cdef Msg same = m[0]
     cdef uint8_t dest[ALIAS_MAX]
@@ -82,3 +82,13 @@ cdef int domain_in(void* target, const Msg* m) noexcept nogil:
     same.dest.p = dest
     same.subject = same.dest
     return engine_route(a.engine, NULL, &same)
+
+
+cdef int domain_view_in(void* target, const Msg* m) noexcept nogil:
+    # The inbound handler of `$JS.<domain>.API.$KV.>` and the like: clients put the prefix before a bucket's subjects too.
+    cdef Msg same = m[0]
+    cdef const uint8_t* rest = <const uint8_t*>memchr(m.dest.p + 4, c'.', m.dest.n - 4) + 5
+    same.dest.p = rest
+    same.dest.n = <uint32_t>(m.dest.p + m.dest.n - rest)
+    same.subject = same.dest
+    return engine_route((<Account*>target).engine, NULL, &same)

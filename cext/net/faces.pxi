@@ -459,8 +459,11 @@ cdef class DataPlane(EnvBox):
         self.serve(account, b"$JS.API.>", request_in)
 
     def serve_domain(self, str account, str domain):
-        """The API of this domain is the API."""
-        self.serve(account, f"$JS.{domain}.API.>".encode(), domain_in)
+        """The API of this domain is the API. What is neither that nor a bucket's has no responder."""
+        for name in ("INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>"):
+            self.serve(account, f"$JS.{domain}.API.{name}".encode(), domain_in)
+        for name in ("$KV.>", "$OBJ.>"):
+            self.serve(account, f"$JS.{domain}.API.{name}".encode(), domain_view_in)
 
     def subject_interest(self, str account, bytes subject):
         """Whether a client or a stream would receive a message on this subject."""
