@@ -17,13 +17,13 @@ from jsserver.cext.bytes cimport (
 from jsserver.cext.store cimport (
     RM_AGE, RM_LIMIT, ST_DAMAGED, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, Filter, Log, Record, Store, StoreState,
     filter_free, filter_init, log_append, log_close, log_open, log_rewrite, log_size, store_close, store_last_match,
-    store_last_per_subject, store_load, store_next, store_next_seq, store_pending, store_seq_at, store_state,
+    store_last_per_subject, store_load, store_next, store_next_seq, store_seq_at, store_state,
     store_stop, store_ticket,
 )
 from jsserver.cext.stream cimport (
     RETAIN_INTEREST, EnvBox, Stream, StreamConfig, StreamFace, StreamPlace, Watcher, add_span, add_text, add_u64,
     get_duration, get_u64, level_too_high, put_duration, put_u64, read_bool, read_int, stream_answer, stream_free,
-    stream_keeps_all, stream_need, stream_recount, stream_release, stream_stop, stream_unwatch, stream_watch, trimmed,
+    stream_keeps_all, stream_need, stream_pending, stream_recount, stream_release, stream_stop, stream_unwatch, stream_watch, trimmed,
 )
 
 import os

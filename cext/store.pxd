@@ -106,6 +106,8 @@ cdef uint64_t store_ticket(Store* s) noexcept nogil
 cdef uint64_t store_durable_ticket(Store* s) noexcept nogil
 # The last sequence whose ack may be sent.
 cdef uint64_t store_durable_seq(Store* s) noexcept nogil
+# Whether an ack means that the message was synced: then nobody is to see it before.
+cdef bint store_is_synced(const Store* s) noexcept nogil
 
 # ---- reading (with the lock held) ----------------------------------------------------------------
 cdef void store_state(Store* s, StoreState* out) noexcept nogil
@@ -116,6 +118,8 @@ cdef int store_next(Store* s, const Filter* filter, uint64_t start, Record* out)
 cdef int store_next_headed(Store* s, uint64_t start, uint64_t last, Record* out) noexcept nogil
 # As store_next, only the sequence: no record is touched. 0 when none.
 cdef uint64_t store_next_seq(Store* s, const Filter* filter, uint64_t start) noexcept nogil
+# The subject of a stored message, without touching its record; .p NULL when there is none.
+cdef Span store_subject(Store* s, uint64_t seq) noexcept nogil
 # Last sequence of one subject (wildcards allowed through the filter); 0 when none.
 cdef uint64_t store_last_of(Store* s, Span literal) noexcept nogil
 cdef uint64_t store_last_match(Store* s, const Filter* filter) noexcept nogil

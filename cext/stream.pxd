@@ -70,9 +70,9 @@ cdef struct Watcher:
     # Embedded in a consumer; its filter must not change while it is attached. The callbacks attach and detach nobody.
     void* owner
     const Filter* filter
-    # A matching message was stored. Returns whether the owner will need it.
+    # A matching message was stored and may be seen. Returns whether the owner will need it.
     bint (*stored)(Watcher* w, uint64_t seq) noexcept nogil
-    # A matching message left the store (but for purges).
+    # A matching message that might be seen left the store (but for purges).
     void (*removed)(Watcher* w, uint64_t seq, int reason) noexcept nogil
     # A purge of what matches (NULL: of everything) happened: anything may be gone.
     void (*purged)(Watcher* w, const Filter* what) noexcept nogil
@@ -80,6 +80,7 @@ cdef struct Watcher:
     bint (*needs)(Watcher* w, uint64_t seq) noexcept nogil
     uint64_t seen           # the last sequence it was told of: several patterns may match one message
     uint64_t gone           # likewise of removals
+    uint64_t asked          # and what it was asked of
     Watcher* next
     Watcher* prev
     WatchEntry* entries     # one a pattern
@@ -116,6 +117,11 @@ cdef struct WatchIndex:
 
 
 # ---- the stream -------------------------------------------------------------------------------------------
+
+cdef enum HeldKind:
+    HELD_ACK = 0            # an empty answer
+    HELD_GET = 1            # of a direct get
+    HELD_API = 2
 
 cdef enum:
     RETAIN_LIMITS = 0
@@ -181,14 +187,16 @@ cdef struct Stream:
     Bytes ack_prefix        # {"stream":"S","seq":
     Bytes error_suffix      # ,"stream":"S","seq":0}
     Fifo acks               # PubAcks that wait for durability, by sequence
-    Fifo answers            # empty answers that wait for durability, by ticket
+    Fifo answers            # other answers that wait for durability, by ticket
     uint64_t failed_seq     # up to here a group failed to be written
     int failed_errno
     Dedupe dedupe
     Bytes last_id           # Nats-Msg-Id of the last message
     WatchIndex watchers
-    uint64_t told           # the last sequence that the watchers heard of
-    bint newest_gone        # the store let go of a message before the watchers heard of it
+    bint synced             # what is not durable yet is not shown
+    uint64_t shown          # the last sequence that may be seen, and that the watchers heard of
+    uint64_t entered        # the last one that is accounted for
+    bint newest_gone        # the store let go of a message before it was accounted for
     U64Map needed           # interest retention: sequence -> consumers that need it, where more than one
     int64_t counted         # bytes that this stream added to the usages
     DirectJob* jobs         # direct gets in several turns
@@ -222,6 +230,12 @@ cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil
 cdef void stream_recount(Stream* s) noexcept nogil
 # Sends an empty message to reply once the change with this ticket is durable.
 cdef void stream_answer(Stream* s, uint64_t ticket, Span reply) noexcept nogil
+# What an answer has to wait for that shows this message, or with 0 the stream as a whole: a ticket, 0 nothing.
+cdef uint64_t stream_unsettled(Stream* s, uint64_t seq) noexcept nogil
+# Sends an API answer once this ticket is durable; an error of the same type if it fails. 0 | -1 no room
+cdef int stream_hold(Stream* s, uint64_t ticket, Span reply, Span data, Span type) noexcept nogil
+# Stored messages that match and may be seen, from a sequence on.
+cdef uint64_t stream_pending(Stream* s, const Filter* filter, uint64_t start) noexcept nogil
 
 
 # ---- the Python faces -----------------------------------------------------------------------------------------

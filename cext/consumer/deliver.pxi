@@ -67,23 +67,26 @@ cdef void skip_end(Consumer* c) noexcept nogil:
 
 
 cdef int load_new(Consumer* c, Record* r) noexcept nogil:
-    # The next message that was never delivered. At the end of the stream the consumer stands behind it.
-    cdef StoreState state
+    # The next message that was never delivered. At the end of what may be seen the consumer stands behind it.
     cdef int rc
     while c.skip != NULL:
         if c.skip_at >= c.n_skip:
             skip_end(c)
             break
         c.next = c.skip[c.skip_at]
+        if c.next > c.s.shown:
+            return ST_NOT_FOUND
         rc = store_load(c.s.store, c.next, r)
         if rc != ST_NOT_FOUND:
             return rc
         c.skip_at += 1
+    if c.next > c.s.shown:
+        return ST_NOT_FOUND
     rc = store_next(c.s.store, NULL if c.filter.all else &c.filter, c.next, r)
+    if rc == ST_OK and r.seq > c.s.shown:
+        rc = ST_NOT_FOUND
     if rc == ST_NOT_FOUND:
-        store_state(c.s.store, &state)
-        if c.next <= state.last_seq:
-            c.next = state.last_seq + 1
+        c.next = c.s.shown + 1
     return rc
 
 

@@ -36,10 +36,10 @@ cdef void count_pending(Consumer* c) noexcept nogil:
     cdef uint64_t i
     c.num_pending = 0
     for i in range(c.skip_at, c.n_skip):
-        if still_stored(c, c.skip[i]):
+        if c.skip[i] <= c.s.shown and still_stored(c, c.skip[i]):
             c.num_pending += 1
-    c.num_pending += <int64_t>store_pending(c.s.store, NULL if c.filter.all else &c.filter,
-                                            c.next if c.skip == NULL else c.resume)
+    c.num_pending += <int64_t>stream_pending(c.s, NULL if c.filter.all else &c.filter,
+                                             c.next if c.skip == NULL else c.resume)
 
 
 cdef void drop_vanished(Consumer* c) noexcept nogil:

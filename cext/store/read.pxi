@@ -23,6 +23,18 @@ cdef uint64_t store_durable_seq(Store* s) noexcept nogil:
     return s.last_seq if s.storage == STORE_MEMORY else s.durable_seq
 
 
+cdef bint store_is_synced(const Store* s) noexcept nogil:
+    return s.storage == STORE_FILE and s.com.sync_interval <= 0
+
+
+cdef Span store_subject(Store* s, uint64_t seq) noexcept nogil:
+    cdef Block* b = block_of(s, seq)
+    cdef int64_t i = slot_of(b, seq) if b != NULL else -1
+    if i < 0 or b.off[i] == 0:
+        return span(NULL, 0)
+    return node_text(&s.x, b.sid[i])
+
+
 cdef int slot_load(Store* s, Block* b, uint32_t i, Record* out) noexcept nogil:
     cdef const uint8_t* p = block_data(b)
     cdef uint64_t at = b.off[i] - 1

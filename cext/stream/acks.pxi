@@ -3,13 +3,24 @@
 cdef enum:
     ACK_DUPLICATE = 1
     REPLY_ROOM = 512            # replies up to here are copied to the stack before they are sent to
+    HELD_MAX = 32 << 20         # bytes of answers that wait in a stream; beyond, what asks for more is refused
 
 
 cdef struct AckHead:
-    # One waiting answer in a queue; the reply follows.
-    uint64_t key                # the sequence or the ticket that it waits for
+    # One waiting PubAck in a queue; the reply follows.
+    uint64_t key                # the sequence that it waits for
     uint32_t n
     uint32_t flags
+
+
+cdef struct HeldHead:
+    # One waiting answer of another kind; reply, header, data and the type of an API answer follow.
+    uint64_t ticket
+    uint32_t n_reply
+    uint32_t n_header
+    uint32_t n_data
+    uint32_t n_type
+    int kind                    # HELD_*
 
 
 cdef void send_text(Stream* s, Span reply, const void* p, size_t n) noexcept nogil:
@@ -127,7 +138,87 @@ cdef void stream_answer(Stream* s, uint64_t ticket, Span reply) noexcept nogil:
     if ticket <= store_durable_ticket(s.store) and s.answers.b.n == 0:
         send_text(s, reply, NULL, 0)
     else:
-        queue_answer(&s.answers, ticket, reply, 0)
+        hold(s, ticket, HELD_ACK, reply, span(NULL, 0), span(NULL, 0), span(NULL, 0))
+
+
+# ---- answers that show what is stored --------------------------------------------------------------------
+
+cdef uint64_t stream_unsettled(Stream* s, uint64_t seq) noexcept nogil:
+    cdef uint64_t ticket
+    if not s.synced or (seq and seq <= s.shown):
+        return 0
+    ticket = store_ticket(s.store)
+    return ticket if ticket > store_durable_ticket(s.store) else 0
+
+
+cdef bint too_much_held(const Stream* s) noexcept nogil:
+    return s.answers.b.n - s.answers.head > HELD_MAX
+
+
+cdef int hold(Stream* s, uint64_t ticket, int kind, Span reply, Span header, Span data, Span type) noexcept nogil:
+    # The answer is sent when this ticket is durable. 0 | -1 no memory
+    cdef HeldHead h
+    cdef size_t size = sizeof(HeldHead) + <size_t>reply.n + header.n + data.n + type.n
+    cdef uint8_t* p = fifo_add(&s.answers, size)
+    if p == NULL:
+        return -1
+    h.ticket = ticket
+    h.n_reply = reply.n
+    h.n_header = header.n
+    h.n_data = data.n
+    h.n_type = type.n
+    h.kind = kind
+    memcpy(p, &h, sizeof(HeldHead))
+    p += sizeof(HeldHead)
+    p = put_bytes(p, reply)
+    p = put_bytes(p, header)
+    p = put_bytes(p, data)
+    put_bytes(p, type)
+    return 0
+
+
+cdef inline uint8_t* put_bytes(uint8_t* p, Span s) noexcept nogil:
+    if s.n:
+        memcpy(p, s.p, s.n)
+    return p + s.n
+
+
+cdef int stream_hold(Stream* s, uint64_t ticket, Span reply, Span data, Span type) noexcept nogil:
+    if too_much_held(s):
+        return -1
+    return hold(s, ticket, HELD_API, reply, span(NULL, 0), data, type)
+
+
+cdef void send_failed(Stream* s, const HeldHead* h, Span reply, Span type) noexcept nogil:
+    # What the answer would have shown is not stored. A double ack says nothing then: its sender will ask again.
+    cdef Bytes b
+    cdef char reason[160]
+    if h.kind == HELD_ACK:
+        return
+    failed_text(s, reason, sizeof(reason))
+    if h.kind == HELD_GET:
+        direct_failed(s, reply, reason)
+        return
+    memset(&b, 0, sizeof(Bytes))
+    if (add_text(&b, b"{\"type\":\"") == 0 and add_json_text(&b, type) == 0
+            and add_text(&b, b"\",\"error\":{\"code\":503,\"err_code\":10077,\"description\":\"") == 0
+            and add_json_text(&b, span_c(reason)) == 0 and add_text(&b, b"\"}}") == 0):
+        send_text(s, reply, b.data, b.n)
+    bytes_free(&b)
+
+
+cdef void send_held(Stream* s, const HeldHead* h, const uint8_t* p, int error) noexcept nogil:
+    cdef Msg m
+    memset(&m, 0, sizeof(Msg))
+    m.dest = span(p, h.n_reply)
+    m.subject = m.dest
+    m.header = span(p + h.n_reply, h.n_header)
+    m.data = span(m.header.p + h.n_header, h.n_data)
+    m.account = s.account
+    if error:
+        send_failed(s, h, m.dest, span(m.data.p + h.n_data, h.n_type))
+    else:
+        s.env.out.send(s.env.out.ctx, &m)
 
 
 cdef void release_acks(Stream* s, uint64_t upto, int error) noexcept nogil:
@@ -146,15 +237,25 @@ cdef void release_acks(Stream* s, uint64_t upto, int error) noexcept nogil:
 
 
 cdef void release_answers(Stream* s, uint64_t upto, int error) noexcept nogil:
-    # After an error nothing is said: the change is not durable, and its sender will ask again.
-    cdef AckHead head
+    # What is sent may lead to more answers: each is taken out first.
+    cdef HeldHead h
     cdef uint8_t room[REPLY_ROOM]
-    cdef uint8_t* reply
-    while next_answer(&s.answers, upto, &head, room, &reply):
-        if head.n and not error:
-            send_text(s, span(reply, head.n), NULL, 0)
-        if reply != room:
-            free(reply)
+    cdef uint8_t* p
+    cdef size_t n
+    while s.answers.head < s.answers.b.n:
+        memcpy(&h, s.answers.b.data + s.answers.head, sizeof(HeldHead))
+        if h.ticket > upto:
+            break
+        n = <size_t>h.n_reply + h.n_header + h.n_data + h.n_type
+        p = &room[0] if n <= REPLY_ROOM else <uint8_t*>malloc(n)
+        if p != NULL:                           # else there is no answer, and whoever waits asks again
+            memcpy(p, s.answers.b.data + s.answers.head + sizeof(HeldHead), n)
+        fifo_drop(&s.answers, sizeof(HeldHead) + n)
+        if p != NULL:
+            send_held(s, &h, p, error)
+        if p != room:
+            free(p)
+    direct_resume(s)
 
 
 cdef void on_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexcept nogil:
@@ -170,5 +271,7 @@ cdef void on_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexce
         e.num[0] = error
         s.env.out.event(s.env.out.ctx, &e)
     release_acks(s, seq, error)
+    if s.synced and not error and seq > s.shown:
+        show(s, seq)
     release_answers(s, ticket, error)
     pthread_cond_broadcast(<pthread_cond_t*>s.durable)

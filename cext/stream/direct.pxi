@@ -46,6 +46,8 @@ cdef struct DirectJob:
     uint64_t pending                    # matching messages not yet sent
     uint64_t last                       # sequence of the previous message of this answer
     uint64_t up_to                      # multi: the bound
+    uint64_t counted                    # the last sequence when `pending` was counted
+    bint held                           # something of it waited for the disk
     int64_t bytes_left
     uint64_t sent
     Bytes header                        # of the message under way; kept, so that a batch allocates once
@@ -78,11 +80,6 @@ cdef int add_header_u64(Bytes* b, const char* name, uint64_t value) noexcept nog
     return add_header(b, name, span(digits, put_u64(digits, value)))
 
 
-cdef inline uint8_t* put_bytes(uint8_t* p, const void* from_, size_t n) noexcept nogil:
-    memcpy(p, from_, n)
-    return p + n
-
-
 cdef int direct_headers(Stream* s, Bytes* b, const Record* r) noexcept nogil:
     # The stored headers and where the message lies, without the blank line at the end.
     cdef Span stored = r.header
@@ -94,16 +91,16 @@ cdef int direct_headers(Stream* s, Bytes* b, const Record* r) noexcept nogil:
     # One look for room: the names below, two numbers' digits and a time's stay under DIRECT_ADDED.
     if bytes_reserve(b, <size_t>stored.n + s.cfg.name.n + r.subject.n + DIRECT_ADDED) < 0:
         return -1
-    p = put_bytes(b.data + b.n, stored.p, stored.n)
-    p = put_bytes(p, b"Nats-Stream: ", 13)
-    p = put_bytes(p, s.cfg.name.p, s.cfg.name.n)
-    p = put_bytes(p, b"\r\nNats-Subject: ", 16)
-    p = put_bytes(p, r.subject.p, r.subject.n)
-    p = put_bytes(p, b"\r\nNats-Sequence: ", 17)
+    p = put_bytes(b.data + b.n, stored)
+    p = put_bytes(p, span(b"Nats-Stream: ", 13))
+    p = put_bytes(p, s.cfg.name)
+    p = put_bytes(p, span(b"\r\nNats-Subject: ", 16))
+    p = put_bytes(p, r.subject)
+    p = put_bytes(p, span(b"\r\nNats-Sequence: ", 17))
     p += put_u64(p, r.seq)
-    p = put_bytes(p, b"\r\nNats-Time-Stamp: ", 19)
+    p = put_bytes(p, span(b"\r\nNats-Time-Stamp: ", 19))
     p += put_time(p, r.ts, &s.second)
-    p = put_bytes(p, b"\r\n", 2)
+    p = put_bytes(p, span(b"\r\n", 2))
     b.n = p - b.data
     return 0
 
@@ -113,33 +110,49 @@ cdef int direct_batch_headers(Bytes* b, uint64_t pending, uint64_t last) noexcep
     cdef uint8_t* p
     if bytes_reserve(b, DIRECT_ADDED) < 0:
         return -1
-    p = put_bytes(b.data + b.n, b"Nats-Num-Pending: ", 18)
+    p = put_bytes(b.data + b.n, span(b"Nats-Num-Pending: ", 18))
     p += put_u64(p, pending)
-    p = put_bytes(p, b"\r\nNats-Last-Sequence: ", 22)
+    p = put_bytes(p, span(b"\r\nNats-Last-Sequence: ", 22))
     p += put_u64(p, last)
-    p = put_bytes(p, b"\r\n\r\n", 4)
+    p = put_bytes(p, span(b"\r\n\r\n", 4))
     b.n = p - b.data
     return 0
 
 
-cdef void direct_send(Stream* s, Span reply, const Record* r, Span header) noexcept nogil:
+cdef void direct_send(Stream* s, Span reply, Span header, Span data, uint64_t ticket) noexcept nogil:
+    # Now, or with a ticket when that is durable.
     cdef Msg m
+    if ticket:
+        if too_much_held(s) or hold(s, ticket, HELD_GET, reply, header, data, span(NULL, 0)) < 0:
+            direct_status(s, reply, b"500 too many answers wait for the disk")
+        return
     memset(&m, 0, sizeof(Msg))
     m.dest = reply
     m.subject = reply
     m.header = header
-    m.data = r.data
+    m.data = data
     m.account = s.account
     s.env.out.send(s.env.out.ctx, &m)
+
+
+cdef void direct_failed(Stream* s, Span reply, const char* reason) noexcept nogil:
+    cdef char text[200]
+    snprintf(text, sizeof(text), b"500 %s", reason)
+    direct_status(s, reply, text)
+
+
+cdef void direct_none(Stream* s, Span reply, const char* status) noexcept nogil:
+    # That something is not there is said when its removal is durable.
+    cdef char text[80]
+    cdef int n = snprintf(text, sizeof(text), b"NATS/1.0 %s\r\n\r\n", status)
+    direct_send(s, reply, span(text, <uint32_t>min(n, <int>sizeof(text) - 1)), span(NULL, 0), stream_unsettled(s, 0))
 
 
 cdef void direct_single(Stream* s, Span reply, const Record* r, bint no_hdr) noexcept nogil:
     cdef Bytes b
     memset(&b, 0, sizeof(Bytes))
-    if no_hdr:
-        direct_send(s, reply, r, b_span(&b))
-    elif direct_headers(s, &b, r) == 0 and bytes_add(&b, b"\r\n", 2) == 0:
-        direct_send(s, reply, r, b_span(&b))
+    if no_hdr or (direct_headers(s, &b, r) == 0 and bytes_add(&b, b"\r\n", 2) == 0):
+        direct_send(s, reply, b_span(&b), r.data, stream_unsettled(s, r.seq))
     bytes_free(&b)
 
 
@@ -169,27 +182,28 @@ cdef void direct_stop(Stream* s) noexcept nogil:
         job_free(s.jobs)
 
 
+cdef uint64_t job_waits(const DirectJob* j, uint64_t seq) noexcept nogil:
+    # As stream_unsettled, and behind what was sent of the job before.
+    if j.held and j.s.answers.b.n:
+        return store_ticket(j.s.store)
+    return stream_unsettled(j.s, seq)
+
+
 cdef void job_end(DirectJob* j) noexcept nogil:
     # The end of the batch, or that there was nothing.
     cdef Stream* s = j.s
     cdef Span reply = span(j.reply, j.n_reply)
     cdef Bytes b
-    cdef Msg m
     if j.sent == 0 and j.seqs == NULL:
-        direct_status(s, reply, b"404 Message Not Found")
+        direct_none(s, reply, b"404 Message Not Found")
         job_free(j)
         return
     memset(&b, 0, sizeof(Bytes))
-    memset(&m, 0, sizeof(Msg))
     if (add_text(&b, b"NATS/1.0 204 EOB\r\n") == 0 and add_header_u64(&b, b"Nats-Num-Pending: ", j.pending) == 0
             and add_header_u64(&b, b"Nats-Last-Sequence: ", j.last) == 0
             and (j.seqs == NULL or add_header_u64(&b, b"Nats-UpTo-Sequence: ", j.up_to) == 0)
             and add_text(&b, b"\r\n") == 0):
-        m.dest = reply
-        m.subject = reply
-        m.header = b_span(&b)
-        m.account = s.account
-        s.env.out.send(s.env.out.ctx, &m)
+        direct_send(s, reply, b_span(&b), span(NULL, 0), job_waits(j, j.counted))
     bytes_free(&b)
     job_free(j)
 
@@ -211,6 +225,7 @@ cdef bint job_next(DirectJob* j, Record* r) noexcept nogil:
 
 cdef bint job_send(DirectJob* j, const Record* r) noexcept nogil:
     cdef Bytes* b = &j.header
+    cdef uint64_t ticket = job_waits(j, max(r.seq, j.counted))
     cdef bint ok
     b.n = 0
     if j.pending and not (j.no_hdr and j.seqs == NULL):    # without headers nothing is counted
@@ -220,8 +235,9 @@ cdef bint job_send(DirectJob* j, const Record* r) noexcept nogil:
     j.sent += 1
     j.left -= 1
     j.bytes_left -= <int64_t>r.subject.n + r.header.n + r.data.n
+    j.held = j.held or ticket
     if ok:
-        direct_send(j.s, span(j.reply, j.n_reply), r, b_span(b))
+        direct_send(j.s, span(j.reply, j.n_reply), b_span(b), r.data, ticket)
     return ok
 
 
@@ -230,16 +246,29 @@ cdef void job_run(Task* t) noexcept nogil:
     cdef Record r
     cdef int i
     for i in range(DIRECT_TURN):
+        if too_much_held(j.s):
+            return                          # direct_resume goes on
         if j.left == 0 or j.bytes_left <= 0 or not job_next(j, &r) or not job_send(j, &r):
             job_end(j)
             return
     task_post(&j.s.env.tasks, t)
 
 
+cdef void direct_resume(Stream* s) noexcept nogil:
+    # Answers were sent: there is room for those of jobs.
+    cdef DirectJob* j = s.jobs
+    while j != NULL:
+        task_post(&s.env.tasks, &j.task)
+        j = j.next
+
+
 cdef DirectJob* job_new(Stream* s, Span reply, const DirectGet* g) noexcept nogil:
     cdef DirectJob* j = <DirectJob*>calloc(1, sizeof(DirectJob) + reply.n)
+    cdef StoreState state
     if j == NULL:
         return NULL
+    store_state(s.store, &state)
+    j.counted = state.last_seq
     j.task.fn = job_run
     j.task.owner = j
     j.s = s
@@ -293,8 +322,10 @@ cdef void direct_multi(Stream* s, Span reply, const DirectGet* g, uint64_t start
     j.filtered = True
     n = store_last_per_subject(s.store, &j.filter, up_to, &j.seqs) if state.msgs and up_to else 0
     if n <= 0 or n > DIRECT_SUBJECTS:
-        direct_status(s, reply, b"404 No Results" if n == 0 else
-                      (b"500 reading failed" if n < 0 else b"413 Too Many Results"))
+        if n == 0:
+            direct_none(s, reply, b"404 No Results")
+        else:
+            direct_status(s, reply, b"500 reading failed" if n < 0 else b"413 Too Many Results")
         job_free(j)
         return
     j.n_seqs = <uint64_t>n
@@ -325,7 +356,7 @@ cdef void direct_one(Stream* s, Span reply, const DirectGet* g, uint64_t start) 
     if rc == ST_OK:
         direct_single(s, reply, &r, g.no_hdr)
     else:
-        direct_status(s, reply, b"404 Message Not Found")
+        direct_none(s, reply, b"404 Message Not Found")
 
 
 cdef bint direct_conflict(const DirectGet* g) noexcept nogil:

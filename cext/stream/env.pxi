@@ -47,6 +47,8 @@ cdef class TestEnv(EnvBox):
     cdef TestSub* subs
     cdef TestWatch* watches
     cdef int routing
+    cdef FileOps files
+    cdef pthread_mutex_t disk
     cdef object thread
     cdef readonly list sent
     cdef readonly list events
@@ -59,7 +61,11 @@ cdef class TestEnv(EnvBox):
         self.own.lock = &self.lock
         self.own.now = now
         self.own.mono = 1_000_000_000
-        self.own.files = posix_files()
+        pthread_mutex_init(&self.disk, NULL)
+        self.files = posix_files()[0]
+        self.files.ctx = <void*>self
+        self.files.datasync = test_datasync
+        self.own.files = &self.files
         self.own.random = seed
         self.own.out.ctx = <void*>self
         self.own.out.send = test_send
@@ -88,6 +94,7 @@ cdef class TestEnv(EnvBox):
             free(w)
             w = self.watches
         timers_free(&self.own.timers)
+        pthread_mutex_destroy(&self.disk)
         pthread_mutex_destroy(&self.lock.held)
         pthread_mutex_destroy(&self.lock.next)
 
@@ -114,12 +121,18 @@ cdef class TestEnv(EnvBox):
 
     def listen(self, bytes subject, bytes queue=b"") -> None:
         self.clients.append((subject, queue))
+        with nogil:
+            env_lock(self.env)
         self.tell_watches(subject, queue, True)
+        env_unlock(self.env)
 
     def ignore(self, bytes subject, bytes queue=b"") -> None:
         self.clients.remove((subject, queue))
         if (subject, queue) not in self.clients:
+            with nogil:
+                env_lock(self.env)
             self.tell_watches(subject, queue, False)
+            env_unlock(self.env)
 
     cdef tell_watches(self, bytes subject, bytes queue, bint active):
         cdef TestWatch* w = self.watches
@@ -142,7 +155,10 @@ cdef class TestEnv(EnvBox):
         m.data = span_of(data)
         m.cid = 1
         m.kind = KIND_CLIENT
-        n = self.route(&m)
+        with nogil:
+            env_lock(self.env)
+            n = self.route(&m)
+            env_unlock(self.env)
         self.run()
         return n
 
@@ -173,7 +189,9 @@ cdef class TestEnv(EnvBox):
         """Runs the tasks that are due; returns how many ran."""
         cdef uint32_t n = limit
         with nogil:
+            env_lock(self.env)
             n = task_run(&self.own.tasks, n)
+            env_unlock(self.env)
         return n
 
     def advance(self, int64_t ns) -> None:
@@ -187,7 +205,9 @@ cdef class TestEnv(EnvBox):
                 self.own.now += due - self.own.mono
                 self.own.mono = due
             with nogil:
+                env_lock(self.env)
                 timer_run(&self.own.timers, self.own.mono, 1000)
+                env_unlock(self.env)
         self.own.now += end - self.own.mono
         self.own.mono = end
 
@@ -205,6 +225,14 @@ cdef class TestEnv(EnvBox):
     def release_commits(self) -> None:
         self.thread = Thread(target=self.commit_main, daemon=True)
         self.thread.start()
+
+    def stall_commits(self) -> None:
+        """The disk hangs: no sync ends before `resume_commits`."""
+        with nogil:
+            pthread_mutex_lock(&self.disk)
+
+    def resume_commits(self) -> None:
+        pthread_mutex_unlock(&self.disk)
 
     def commit_main(self) -> None:
         with nogil:
@@ -232,6 +260,13 @@ cdef class TestEnv(EnvBox):
         got = self.sent[:]
         del self.sent[:]
         return got
+
+
+cdef int test_datasync(void* ctx, int fd) noexcept nogil:
+    cdef pthread_mutex_t* disk = &(<TestEnv>ctx).disk
+    pthread_mutex_lock(disk)
+    pthread_mutex_unlock(disk)
+    return posix_files().datasync(NULL, fd)
 
 
 cdef int test_send(void* ctx, const Msg* m) noexcept nogil:

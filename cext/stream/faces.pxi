@@ -395,6 +395,31 @@ cdef class StreamFace:
             store_checked(rc)
         return found
 
+    def unsettled(self, uint64_t seq=0) -> int:
+        cdef uint64_t ticket = 0
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            if open:
+                ticket = stream_unsettled(self.s, seq)
+            self.box.leave()
+        self.check(open)
+        return ticket
+
+    def answer(self, uint64_t ticket, bytes reply not None, bytes data not None, bytes type not None) -> bool:
+        cdef Span to = span_of(reply), what = span_of(data), kind = span_of(type)
+        cdef int rc = -1
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            if open:
+                rc = stream_hold(self.s, ticket, to, what, kind)
+            if rc == 0:
+                release_answers(self.s, store_durable_ticket(self.s.store), 0)
+            self.box.leave()
+        self.check(open)
+        return rc == 0
+
     def wait_durable(self) -> None:
         cdef uint64_t ticket = 0
         cdef int error = 0

@@ -59,6 +59,7 @@ cdef int texts_prepare(Stream* s) noexcept nogil:
 
 cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfig* cfg) noexcept nogil:
     cdef Stream* s = <Stream*>calloc(1, sizeof(Stream))
+    cdef StoreState state
     if s == NULL:
         return NULL
     s.env = env
@@ -72,6 +73,10 @@ cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfi
     if s.durable == NULL or config_take(&s.cfg, &s.texts, cfg) < 0 or texts_prepare(s) < 0:
         stream_free(s)
         return NULL
+    store_state(store, &state)
+    s.synced = store_is_synced(store)
+    s.shown = state.last_seq
+    s.entered = state.last_seq
     store_listen(store, on_removed, on_durable, s)
     return s
 
@@ -136,9 +141,6 @@ cdef int subscribe_direct(Stream* s) noexcept nogil:
 
 
 cdef int stream_activate(Stream* s) noexcept nogil:
-    cdef StoreState state
-    store_state(s.store, &state)
-    s.told = state.last_seq
     dedupe_start(s)
     stream_recount(s)
     stream_count_bytes(s)
@@ -262,9 +264,9 @@ cdef void on_removed(void* ctx, uint64_t seq, Span subject, int reason) noexcept
         drop_needed(s)
     elif s.needed.n:
         u64map_del(&s.needed, seq)
-    if seq > s.told:
+    if seq > s.entered:
         s.newest_gone = True
-    if s.watchers.n and seq and not s.purging:
+    if s.watchers.n and seq and seq <= s.shown and not s.purging:
         t.seq = seq
         t.reason = reason
         watch_match(&s.watchers, subject, tell_removed, &t)

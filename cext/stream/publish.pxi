@@ -249,14 +249,22 @@ cdef void roll_up(Stream* s, Span subject, Span kind) noexcept nogil:
         filter_free(&f)
 
 
-cdef void tell_watchers(Stream* s, Span subject, uint64_t seq) noexcept nogil:
+cdef void message_entered(Stream* s, Span subject, uint64_t seq) noexcept nogil:
+    # A message was stored. Who needs it is counted now; the watchers hear of it when it may be seen.
     cdef Telling t
     t.seq = seq
     t.count = 0
-    s.told = seq
-    if s.watchers.n:
-        watch_match(&s.watchers, subject, tell_stored, &t)
-    if s.cfg.retention != RETAIN_INTEREST or s.newest_gone:
+    s.entered = seq
+    if not s.synced:
+        s.shown = seq
+    if s.newest_gone:
+        return
+    if not s.synced:
+        if s.watchers.n:
+            watch_match(&s.watchers, subject, tell_stored, &t)
+    elif s.cfg.retention == RETAIN_INTEREST:
+        watch_match(&s.watchers, subject, ask_needs, &t)
+    if s.cfg.retention != RETAIN_INTEREST:
         return
     if t.count > 1:
         u64map_put(&s.needed, seq, t.count)
@@ -280,7 +288,7 @@ cdef int store_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept no
     if rc != ST_OK:
         return publish_failed(s, m, 503, 10077, store_text(rc))
     remember_id(s, h.msg_id, seq)
-    tell_watchers(s, m.subject, seq)
+    message_entered(s, m.subject, seq)
     if h.rollup.n:
         roll_up(s, m.subject, h.rollup)
     stream_count_bytes(s)
@@ -294,6 +302,9 @@ cdef int skip_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept nog
     cdef int rc = store_skip(s.store, &seq)
     if rc != ST_OK:
         return publish_failed(s, m, 503, 10077, store_text(rc))
+    s.entered = seq
+    if not s.synced:
+        s.shown = seq
     remember_id(s, h.msg_id, seq)
     pub_ack(s, m.reply, seq, False)
     return 1

@@ -312,10 +312,31 @@ cdef void ask_needs(Spot* spot, void* ctx) noexcept nogil:
     cdef Watcher* w
     for i in range(spot.n):
         w = spot.items[i].w
-        if w.seen == t.seq:
+        if w.asked == t.seq:
             continue
-        w.seen = t.seq
+        w.asked = t.seq
         t.count += w.needs(w, t.seq)
+
+
+cdef void show(Stream* s, uint64_t upto) noexcept nogil:
+    # Everything up to here may be seen from now on: its watchers hear of it.
+    cdef Telling t
+    cdef uint64_t seq = s.shown + 1
+    s.shown = upto
+    while s.watchers.n:
+        seq = store_next_seq(s.store, NULL, seq)
+        if seq == 0 or seq > upto:
+            return
+        t.seq = seq
+        watch_match(&s.watchers, store_subject(s.store, seq), tell_stored, &t)
+        seq += 1
+
+
+cdef uint64_t stream_pending(Stream* s, const Filter* filter, uint64_t start) noexcept nogil:
+    cdef uint64_t n = store_pending(s.store, filter, start)
+    if s.shown < s.entered:
+        n -= store_pending(s.store, filter, max(start, s.shown + 1))
+    return n
 
 
 cdef void count_spot(Spot* spot, void* ctx) noexcept nogil:
@@ -367,8 +388,8 @@ cdef void stream_recount(Stream* s) noexcept nogil:
     u64map_free(&s.needed)
     if s.cfg.retention != RETAIN_INTEREST:
         return
-    while w != NULL:                            # what they were told of before says nothing here
-        w.seen = 0
+    while w != NULL:                            # what they were asked before says nothing here
+        w.asked = 0
         w = w.next
     while store_next(s.store, NULL, seq, &r) == ST_OK:
         seq = r.seq + 1

@@ -101,6 +101,8 @@ class World:
     def fill(self, n, subject=b"s.a", data=b"x"):
         for i in range(n):
             self.env.inject(subject, data if isinstance(data, bytes) else data(i))
+        self.stream.wait_durable()
+        self.env.run()
         self.env.take()
 
     def consumer(self, directory=None, **params):

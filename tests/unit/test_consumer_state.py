@@ -340,4 +340,6 @@ def test_a_state_ahead_of_the_stream_is_pulled_back(disk):
     assert (s.delivered_stream, s.num_ack_pending, s.num_pending) == (2, 1, 0)
     w.pull(b"3")
     w.env.inject(b"s.a")
+    w.stream.wait_durable()
+    w.env.run()
     assert seqs(w.env.take()) == [3]
