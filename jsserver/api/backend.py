@@ -221,6 +221,14 @@ class StreamHandle(Protocol):
     def holds_header(self, name: bytes) -> bool:
         """Blocking. Whether a message has this header; looks at every message that has any."""
 
+    def unsettled(self, seq: int = 0) -> int:
+        """What an answer waits for that shows the message with this sequence or, with 0, anything
+        else of the stream, so that nothing is seen before it is durable: a ticket; 0: nothing."""
+
+    def answer(self, ticket: int, reply: bytes, data: bytes, type: bytes) -> bool:
+        """Publishes an answer to `reply` when the ticket is durable, or an error of this type if
+        that fails. False when too many wait."""
+
     def wait_durable(self) -> None:
         """Blocking. Returns when everything done so far to the stream and its consumers is as
         durable as the sync setting promises."""

@@ -1,5 +1,6 @@
 """One API request on its way through a handler."""
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
@@ -7,7 +8,8 @@ import msgspec
 from . import decode, errcodes
 from .account import API_LEVEL, SERVER_VERSION
 from .advisories import Advisories
-from .registry import Account, Shared
+from .backend import StreamHandle
+from .registry import Account, Shared, Stream
 
 T = TypeVar("T")
 
@@ -15,7 +17,7 @@ T = TypeVar("T")
 class Call:
     """A decoded subject, a body, and what a handler works with."""
 
-    __slots__ = ("account", "advisories", "args", "body", "shared")
+    __slots__ = ("account", "advisories", "args", "body", "shared", "shown")
 
     def __init__(
         self,
@@ -31,6 +33,21 @@ class Call:
         self.args = args
         """The tokens after the endpoint's name."""
         self.body = body
+        self.shown: tuple[StreamHandle, int] | None = None
+        """What the answer shows and the ticket that it waits for."""
+
+    def shows(self, stream: Stream, seq: int = 0) -> None:
+        """The answer shows this message or, with 0, the stream as it is now: it is held back until
+        that is durable."""
+        ticket = stream.handle.unsettled(seq)
+        if ticket:
+            self.shown = (stream.handle, ticket)
+
+    async def settle(self, streams: Iterable[Stream]) -> None:
+        """As `shows`, for an answer about many streams: returns when all that they hold is durable."""
+        waits = [s.handle for s in streams if s.handle.unsettled()]
+        if waits:
+            await self.shared.run(_settle, waits)
 
     def request(self, kind: type[T]) -> T:
         """The body; an empty one is a request with nothing set."""
@@ -50,6 +67,11 @@ class Call:
         """Raises if there is a body."""
         if not decode.is_empty(self.body):
             raise errcodes.NOT_EMPTY_REQUEST()
+
+
+def _settle(handles: list[StreamHandle]) -> None:
+    for handle in handles:
+        handle.wait_durable()
 
 
 def dynamic_metadata(metadata: dict[str, str]) -> dict[str, str]:

@@ -138,7 +138,9 @@ async def _create(call: Call, request: ConsumerCreateRequest, name: str) -> Cons
             raise errcodes.CONSUMER_DOES_NOT_EXIST()
         else:
             consumer = await _make(call, stream, name, config)
-        return consumer_info(call.shared, stream, consumer, changed=changed)
+        info = consumer_info(call.shared, stream, consumer, changed=changed)
+        call.shows(stream)
+        return info
 
 
 def _free_name(stream: Stream) -> str:
@@ -194,7 +196,9 @@ async def info(call: Call) -> ConsumerInfo:
     """CONSUMER.INFO."""
     call.no_body()
     stream = call.account.stream(call.args[0])
-    return consumer_info(call.shared, stream, stream.consumer(call.args[1]))
+    answer = consumer_info(call.shared, stream, stream.consumer(call.args[1]))
+    call.shows(stream)
+    return answer
 
 
 async def delete(call: Call) -> SuccessResponse:
@@ -232,6 +236,7 @@ async def list_all(call: Call) -> ConsumerList:
         else:
             answer.missing = [*(answer.missing or ()), name]
             answer.offline = {**(answer.offline or {}), name: stream.offline[name]}
+    call.shows(stream)
     return answer
 
 

@@ -20,7 +20,9 @@ from .backend import (
     ConsumerGone,
     Event,
     PauseOver,
+    StoreError,
     StreamClosed,
+    StreamHandle,
 )
 from .call import Call
 from .errors import ApiError
@@ -231,11 +233,18 @@ def required_level(headers: bytes) -> bool:
     return digits.isdigit() and int(value) <= API_LEVEL
 
 
+def _encoded(response: Response) -> bytes:
+    return goformat.escape_json(msgspec.json.encode(response))
+
+
 class _Served(msgspec.Struct, frozen=True):
     """An answer, and whether it counts and is told to listeners."""
 
     response: bytes
     counted: bool
+    type: str
+    shown: tuple[StreamHandle, int] | None = None
+    """What the answer shows and the ticket that it waits for."""
 
 
 class Dispatcher:
@@ -321,13 +330,26 @@ class Dispatcher:
                 served = await self._serve(request)
                 if served is not None:
                     if request.reply:
-                        self.shared.engine.publish(
-                            request.account, request.reply, b"", b"", served.response
-                        )
+                        self._reply(request, served)
                     self._audit(request, served)
                 await asyncio.sleep(0)  # others have their turn
         finally:
             self._running -= 1
+
+    def _reply(self, request: Request, served: _Served) -> None:
+        """Answers, at once or when what the answer shows is durable."""
+        response = served.response
+        if served.shown is not None:
+            handle, ticket = served.shown
+            try:
+                if handle.answer(ticket, request.reply, response, served.type.encode()):
+                    return
+            except StoreError:
+                pass  # closed meanwhile
+            response = _encoded(
+                Response(type=served.type, error=errcodes.CLUSTER_NOT_AVAIL().body)
+            )
+        self.shared.engine.publish(request.account, request.reply, b"", b"", response)
 
     def _route(self, request: Request) -> tuple[Endpoint, list[str]] | None:
         # What is no UTF-8 stays as it is: it is no other name.
@@ -352,8 +374,11 @@ class Dispatcher:
         account = self.accounts.get(request.account)
         if account is not None:
             account.stats.inflight += 1
+        call = None
+        if account is not None:
+            call = Call(self.shared, self.advisories, account, args, request.payload)
         try:
-            answer = await self._answer(endpoint, account, args, request)
+            answer = await self._answer(endpoint, call, request)
         finally:
             if account is not None:
                 account.stats.inflight -= 1
@@ -363,7 +388,8 @@ class Dispatcher:
             account.stats.total += 1
             account.stats.errors += failed
         answer.type = TYPE_PREFIX + endpoint.answer
-        return _Served(goformat.escape_json(msgspec.json.encode(answer)), counted)
+        shown = None if call is None else call.shown
+        return _Served(_encoded(answer), counted, answer.type, shown)
 
     def _audit(self, request: Request, served: _Served) -> None:
         """Tells listeners of a request and its answer."""
@@ -376,17 +402,14 @@ class Dispatcher:
                 served.response,
             )
 
-    async def _answer(
-        self, endpoint: Endpoint, account: Account | None, args: list[str], request: Request
-    ) -> Response:
+    async def _answer(self, endpoint: Endpoint, call: Call | None, request: Request) -> Response:
         try:
             if self._closing:
                 raise errcodes.CLUSTER_NOT_AVAIL()
             if not required_level(request.headers):
                 raise errcodes.REQUIRED_API_LEVEL()
-            if account is None:
+            if call is None:
                 raise errcodes.NOT_ENABLED_FOR_ACCOUNT()
-            call = Call(self.shared, self.advisories, account, args, request.payload)
             return await endpoint.handler(call)
         except ApiError as error:
             refused = error
@@ -394,6 +417,8 @@ class Dispatcher:
             refused = errcodes.STREAM_NOT_FOUND()
         except ConsumerClosed:
             refused = errcodes.CONSUMER_NOT_FOUND()
+        except StoreError as error:
+            refused = errcodes.STREAM_STORE_FAILED(err=str(error))
         except Exception:
             log.exception("JetStream API request on %r failed", request.subject)
             refused = errcodes.STREAM_GENERAL(err="internal error, see the server's log")

@@ -23,6 +23,7 @@ async def get(call: Call) -> MessageGetResponse:
     ):
         raise errcodes.BAD_REQUEST()
     message = await call.shared.run(_find, stream, request)
+    call.shows(stream, message.seq if message is not None else 0)
     if message is None:
         raise errcodes.NO_MESSAGE_FOUND()
     return MessageGetResponse(

@@ -93,6 +93,7 @@ async def create(call: Call) -> StreamInfo:
             stream = await account.create_stream(config)
             _tell_turned_off(account.name, request, config)
         info = stream_info(call.shared, stream)
+        call.shows(stream)
         if new:  # told after the look at it: the stream itself may capture what is told
             call.advisories.stream(account.name, name, "create")
     info.domain = ""
@@ -137,6 +138,7 @@ async def update(call: Call) -> StreamInfo:
         await account.update_stream(stream, config)
         _tell_turned_off(account.name, request, config)
         answer = stream_info(call.shared, stream)
+        call.shows(stream)
         call.advisories.stream(account.name, name, "modify")
         return answer
 
@@ -161,6 +163,7 @@ async def info(call: Call) -> StreamInfo:
             answer.total, answer.offset, answer.limit = len(counts), start, SUBJECTS_LIMIT
             shown = {s.decode("utf-8", "replace"): counts[s] for s in chosen}
             answer.state.subjects = shown or None
+    call.shows(stream)
     return answer
 
 
@@ -235,4 +238,5 @@ async def list_all(call: Call) -> StreamList:
         else:
             answer.missing = [*(answer.missing or ()), name]
             answer.offline = {**(answer.offline or {}), name: account.offline[name]}
+    await call.settle(account.streams[name] for name in found.names if name in account.streams)
     return answer

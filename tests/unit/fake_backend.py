@@ -216,6 +216,12 @@ class FakeStream:
     def holds_header(self, name: bytes) -> bool:
         return any(b"\r\n%s:" % name in m.headers for m in self.messages.values())
 
+    def unsettled(self, seq: int = 0) -> int:
+        return 0
+
+    def answer(self, ticket: int, reply: bytes, data: bytes, type: bytes) -> bool:
+        raise AssertionError("nothing here waits for a disk")
+
     def wait_durable(self) -> None:
         self.waits += 1
 
