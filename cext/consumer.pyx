@@ -9,21 +9,22 @@ from libc.string cimport memcmp, memcpy, memset
 from jsserver.cext.bytes cimport (
     ADV_ACK_METRIC, ADV_MAX_DELIVER, ADV_NAK, ADV_TERM, EV_ADVISORY, EV_CONSUMER_GONE, EV_LOG, EV_PAUSE_OVER,
     HEARS_ALL, HEARS_REQUESTS, JSON_ARRAY, JSON_NULL, JSON_NUMBER, JSON_OBJECT, JSON_STRING, Bytes, Event, JsonItem,
-    JsonReader, Msg, Span, Task, Timer, U64Map, bytes_add, bytes_free, bytes_reserve, env_random, inbound_fn, json_at_end,
-    json_enter_object, json_int, json_key_is, json_next_member, json_open, span, span_c, span_eq, span_of, strmap_del,
-    strmap_free, strmap_get, strmap_put, subject_matches, task_cancel, task_post, timer_cancel, timer_set, u64map_del,
-    u64map_free, u64map_get, u64map_put,
+    JsonReader, Msg, Span, Task, Timer, U64Map, bytes_add, bytes_free, bytes_reserve, env_random, inbound_fn,
+    json_at_end, json_enter_object, json_int, json_key_is, json_next_member, json_open, span, span_c, span_eq,
+    span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_matches, task_cancel, task_post, timer_cancel,
+    timer_set, u64map_del, u64map_free, u64map_get, u64map_put,
 )
 from jsserver.cext.store cimport (
     RM_AGE, RM_LIMIT, ST_DAMAGED, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, Filter, Log, Record, Store, StoreState,
     filter_free, filter_init, log_append, log_close, log_open, log_rewrite, log_size, store_close, store_last_match,
-    store_last_per_subject, store_load, store_next, store_next_seq, store_seq_at, store_state,
-    store_stop, store_ticket,
+    store_last_per_subject, store_load, store_next, store_next_seq, store_seq_at, store_state, store_stop,
+    store_ticket,
 )
 from jsserver.cext.stream cimport (
     RETAIN_INTEREST, EnvBox, Stream, StreamConfig, StreamFace, StreamPlace, Watcher, add_span, add_text, add_u64,
     get_duration, get_u64, level_too_high, put_duration, put_u64, read_bool, read_int, stream_answer, stream_free,
-    stream_keeps_all, stream_need, stream_pending, stream_recount, stream_release, stream_stop, stream_unwatch, stream_watch, trimmed,
+    stream_hidden, stream_keeps_all, stream_need, stream_pending, stream_recount, stream_release, stream_stop,
+    stream_unwatch, stream_watch, trimmed,
 )
 
 import os

@@ -465,7 +465,7 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
 
 cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil:
     cdef StoreState state
-    cdef int64_t pending = max(<int64_t>0, c.num_pending)
+    cdef int64_t pending = max(<int64_t>0, c.num_pending) + <int64_t>count_hidden(c)
     pulls_sweep(c)
     store_state(c.s.store, &state)
     if c.next > state.last_seq:

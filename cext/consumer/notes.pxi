@@ -42,6 +42,17 @@ cdef void count_pending(Consumer* c) noexcept nogil:
                                              c.next if c.skip == NULL else c.resume)
 
 
+cdef uint64_t count_hidden(Consumer* c) noexcept nogil:
+    # What is pending besides and may not be seen yet: an answer that counts it waits for the disk.
+    cdef uint64_t i, n
+    if c.s.shown >= c.s.entered:
+        return 0
+    n = stream_hidden(c.s, NULL if c.filter.all else &c.filter, c.next if c.skip == NULL else c.resume)
+    for i in range(c.skip_at, c.n_skip):
+        n += c.skip[i] > c.s.shown and still_stored(c, c.skip[i])
+    return n
+
+
 cdef void drop_vanished(Consumer* c) noexcept nogil:
     # Forgets what waits for acks of messages that are not stored any more.
     cdef uint32_t i = c.pending.first, after, at = 0, cap

@@ -333,10 +333,11 @@ cdef void show(Stream* s, uint64_t upto) noexcept nogil:
 
 
 cdef uint64_t stream_pending(Stream* s, const Filter* filter, uint64_t start) noexcept nogil:
-    cdef uint64_t n = store_pending(s.store, filter, start)
-    if s.shown < s.entered:
-        n -= store_pending(s.store, filter, max(start, s.shown + 1))
-    return n
+    return store_pending(s.store, filter, start) - stream_hidden(s, filter, start)
+
+
+cdef uint64_t stream_hidden(Stream* s, const Filter* filter, uint64_t start) noexcept nogil:
+    return store_pending(s.store, filter, max(start, s.shown + 1)) if s.shown < s.entered else 0
 
 
 cdef void count_spot(Spot* spot, void* ctx) noexcept nogil:

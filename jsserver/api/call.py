@@ -44,7 +44,7 @@ class Call:
             self.shown = (stream.handle, ticket)
 
     async def settle(self, streams: Iterable[Stream]) -> None:
-        """As `shows`, for an answer about many streams: returns when all that they hold is durable."""
+        """As `shows`, of many streams: returns when all that they hold is durable."""
         waits = [s.handle for s in streams if s.handle.unsettled()]
         if waits:
             await self.shared.run(_settle, waits)
