@@ -3,6 +3,7 @@
 include "store/native.pxi"
 include "store/model.pxi"
 include "store/index.pxi"
+include "store/trie.pxi"
 include "store/match.pxi"
 include "store/record.pxi"
 include "store/block.pxi"

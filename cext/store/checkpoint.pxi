@@ -6,7 +6,7 @@
 # msgs/checkpoint.jss: CheckHead · hash slots · nodes · texts · (CheckBlock · rel · nxt · off · sid · len) x blocks · checksum.
 # Every part starts at a multiple of 8.
 
-cdef uint64_t CHECK_MAGIC = 0x3254504b434a534a
+cdef uint64_t CHECK_MAGIC = 0x3354504b434a534a
 
 cdef struct CheckHead:
     uint64_t magic

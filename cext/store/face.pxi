@@ -394,6 +394,7 @@ cdef class PyStore:
         self._enter()
         used = sum(st_load(&block_i(self.s, i).used) for i in range(self.s.n_blocks))
         out = {"blocks": self.s.n_blocks, "used": used, "damage": self.s.damage, "nodes": self.s.x.n_nodes,
+               "index": index_size(&self.s.x),
                "groups": self.com.groups, "syncs": self.com.syncs, "maps": self.com.n_maps,
                "numbers": [block_i(self.s, i).num for i in range(self.s.n_blocks)]}
         self._leave()

@@ -1,7 +1,6 @@
-# The subject index: a trie of whole tokens in arenas addressed by u32, and one hash table over the prefixes' texts.
+# The memory of the subject index: arenas addressed by u32 and one hash table. What stands in them is in trie.pxi.
 #
-# A literal subject costs one probe (none when it is the last one again). Totals of subtrees stand in the inner nodes,
-# so `a.>` is answered in O(depth). A subject costs its 56-byte node, its text and 11-21 bytes of hash table.
+# A subject costs its 56-byte node, its text and 11-21 bytes of hash table.
 
 cdef inline Node* node_at(const Index* x, uint32_t id) noexcept nogil:
     return &x.nodes[id >> 10][id & 1023]
@@ -61,23 +60,33 @@ cdef void index_free(Index* x) noexcept nogil:
     memset(x, 0, sizeof(Index))
 
 
+cdef uint64_t index_size(const Index* x) noexcept nogil:
+    """Bytes that it takes."""
+    cdef uint64_t slots = <uint64_t> 8 << x.bits if x.slots != NULL else 0
+    if x.old != NULL:
+        slots += <uint64_t> 8 << x.old_bits
+    return (slots + sizeof(Node) * (x.cap_first if x.n_chunks == 1 else <uint64_t> x.n_chunks * NODES)
+            + (x.cap_text0 if x.n_texts == 1 else <uint64_t> x.n_texts * TEXT_CHUNK))
+
+
 # ---- texts -----------------------------------------------------------------------------------------
 
 cdef inline uint32_t text_class(uint32_t n) noexcept nogil:
-    # 64 classes of 8 bytes, then powers of two.
-    cdef uint32_t c, size
+    """Of 64 classes of 8 bytes, then four to each power of two."""
+    cdef uint32_t bit = 9
     if n <= 512:
         return (n + 7) >> 3
-    c = 65
-    size = 1024
-    while size < n:
-        size <<= 1
-        c += 1
-    return c
+    while (n - 1) >> (bit + 1):
+        bit += 1
+    return 65 + 4 * (bit - 9) + ((n - 1 - (<uint32_t> 1 << bit)) >> (bit - 2))
 
 
 cdef inline uint32_t class_size(uint32_t c) noexcept nogil:
-    return c << 3 if c <= 64 else <uint32_t> 1024 << (c - 65)
+    cdef uint32_t bit
+    if c <= 64:
+        return c << 3
+    bit = 9 + (c - 65) // 4
+    return (<uint32_t> 1 << bit) + (((c - 65) & 3) + 1 << (bit - 2))
 
 
 cdef int64_t text_new(Index* x, uint32_t n) noexcept nogil:
@@ -128,10 +137,13 @@ cdef void text_drop(Index* x, uint32_t at, uint32_t n) noexcept nogil:
 
 
 # ---- the hash table -----------------------------------------------------------------------------------
+#
+# hash << 32 | node. A node is entered by the hash of its text and, where that is another, by the hash of its stem: by
+# the former a literal subject is found with one probe, by the latter the child that a token leads to.
 
-cdef inline uint32_t probe(const Index* x, const uint64_t* slots, uint32_t bits, uint32_t hash,
-                           const uint8_t* p, uint32_t n) noexcept nogil:
-    """The position of the text's slot, or UINT32_MAX."""
+cdef inline uint32_t probe_text(const Index* x, const uint64_t* slots, uint32_t bits, uint32_t hash,
+                                const uint8_t* p, uint32_t n) noexcept nogil:
+    """The node of a text, 0 when there is none."""
     cdef uint32_t mask = (<uint32_t> 1 << bits) - 1
     cdef uint32_t i = hash >> (32 - bits)
     cdef uint64_t v
@@ -141,30 +153,54 @@ cdef inline uint32_t probe(const Index* x, const uint64_t* slots, uint32_t bits,
         if <uint32_t> (v >> 32) == hash and <uint32_t> v != 0xffffffffU:
             node = node_at(x, <uint32_t> v)
             if node.len == n and memcmp(text_at(x, node.text), p, n) == 0:
-                return i
+                return <uint32_t> v
         i = (i + 1) & mask
-    return 0xffffffffU
-
-
-cdef uint32_t index_find_hashed(const Index* x, const uint8_t* p, uint32_t n, uint32_t hash) noexcept nogil:
-    cdef uint32_t i
-    if x.slots == NULL:
-        return 0
-    i = probe(x, x.slots, x.bits, hash, p, n)
-    if i != 0xffffffffU:
-        return <uint32_t> x.slots[i]
-    if x.old != NULL:
-        i = probe(x, x.old, x.old_bits, hash, p, n)
-        if i != 0xffffffffU:
-            return <uint32_t> x.old[i]
     return 0
 
 
+cdef uint32_t index_find_hashed(const Index* x, const uint8_t* p, uint32_t n, uint32_t hash) noexcept nogil:
+    cdef uint32_t id
+    if x.slots == NULL:
+        return 0
+    id = probe_text(x, x.slots, x.bits, hash, p, n)
+    if id == 0 and x.old != NULL:
+        id = probe_text(x, x.old, x.old_bits, hash, p, n)
+    return id
+
+
 cdef inline uint32_t index_find(const Index* x, Span s) noexcept nogil:
-    """The node of a prefix, 0 when there is none (or it is the root)."""
+    """The node of a text, 0 when there is none (or it is the root)."""
     if s.n == 0 or s.n > 65535:
         return 0
     return index_find_hashed(x, s.p, s.n, st_hash(x.seed, s.p, s.n))
+
+
+cdef inline uint32_t probe_child(const Index* x, const uint64_t* slots, uint32_t bits, uint32_t hash, uint32_t parent,
+                                 const uint8_t* p, uint32_t at, uint32_t end) noexcept nogil:
+    cdef uint32_t mask = (<uint32_t> 1 << bits) - 1
+    cdef uint32_t i = hash >> (32 - bits)
+    cdef uint64_t v
+    cdef Node* node
+    while slots[i]:
+        v = slots[i]
+        if <uint32_t> (v >> 32) == hash and <uint32_t> v != 0xffffffffU:
+            node = node_at(x, <uint32_t> v)
+            if node.parent == parent and node.stem == end and memcmp(text_at(x, node.text) + at, p + at, end - at) == 0:
+                return <uint32_t> v
+        i = (i + 1) & mask
+    return 0
+
+
+cdef uint32_t child_hashed(const Index* x, uint32_t parent, const uint8_t* p, uint32_t at, uint32_t end,
+                           uint32_t hash) noexcept nogil:
+    """The child whose stem is p[:end], of which p[at:] stands below the parent; 0 when there is none."""
+    cdef uint32_t id
+    if x.slots == NULL:
+        return 0
+    id = probe_child(x, x.slots, x.bits, hash, parent, p, at, end)
+    if id == 0 and x.old != NULL:
+        id = probe_child(x, x.old, x.old_bits, hash, parent, p, at, end)
+    return id
 
 
 cdef inline void slot_put(uint64_t* slots, uint32_t bits, uint64_t v) noexcept nogil:
@@ -189,41 +225,55 @@ cdef void slots_move(Index* x, uint32_t steps) noexcept nogil:
         x.old = NULL
 
 
-cdef int slots_add(Index* x, uint32_t id) noexcept nogil:
+cdef int slots_room(Index* x, uint32_t more) noexcept nogil:
+    """Makes sure that so many further entries, up to 4, find a place."""
     cdef uint32_t bits
     cdef uint64_t* fresh
-    cdef Node* node = node_at(x, id)
-    if x.slots == NULL or <uint64_t> x.n_slots * 4 >= <uint64_t> 3 << x.bits:
-        if x.old != NULL:
-            slots_move(x, 0xffffffffU)
-        bits = x.bits + 1 if x.slots != NULL else 3
-        if bits > 31:
-            return ST_NO_MEMORY
-        fresh = <uint64_t*> calloc(<size_t> 1 << bits, 8)
-        if fresh == NULL:
-            return ST_NO_MEMORY
-        x.old = x.slots
-        x.old_bits = x.bits
-        x.old_pos = 0
-        x.slots = fresh
-        x.bits = bits
-        if x.old != NULL and x.old_bits <= 10:
-            slots_move(x, 0xffffffffU)
+    if x.slots != NULL and (<uint64_t> x.n_slots + more) * 4 <= <uint64_t> 3 << x.bits:
+        return ST_OK
     if x.old != NULL:
-        slots_move(x, 16)
-    slot_put(x.slots, x.bits, <uint64_t> node.hash << 32 | id)
-    x.n_slots += 1
+        slots_move(x, 0xffffffffU)
+    bits = x.bits + 1 if x.slots != NULL else 3
+    if bits > 31:
+        return ST_NO_MEMORY
+    fresh = <uint64_t*> calloc(<size_t> 1 << bits, 8)
+    if fresh == NULL:
+        return ST_NO_MEMORY
+    x.old = x.slots
+    x.old_bits = x.bits
+    x.old_pos = 0
+    x.slots = fresh
+    x.bits = bits
+    if x.old != NULL and x.old_bits <= 10:
+        slots_move(x, 0xffffffffU)
     return ST_OK
 
 
-cdef void slots_del(Index* x, uint32_t id) noexcept nogil:
-    cdef Span s = node_text(x, id)
+cdef void slots_add(Index* x, uint32_t hash, uint32_t id) noexcept nogil:
+    """After slots_room, or in place of an entry that was taken away."""
+    if x.old != NULL:
+        slots_move(x, 16)
+    slot_put(x.slots, x.bits, <uint64_t> hash << 32 | id)
+    x.n_slots += 1
+
+
+cdef inline uint32_t slot_of_entry(const uint64_t* slots, uint32_t bits, uint64_t v) noexcept nogil:
+    cdef uint32_t mask = (<uint32_t> 1 << bits) - 1
+    cdef uint32_t i = <uint32_t> (v >> 32) >> (32 - bits)
+    while slots[i]:
+        if slots[i] == v:
+            return i
+        i = (i + 1) & mask
+    return 0xffffffffU
+
+
+cdef void slots_del(Index* x, uint32_t hash, uint32_t id) noexcept nogil:
+    cdef uint64_t v = <uint64_t> hash << 32 | id
     cdef uint32_t mask = (<uint32_t> 1 << x.bits) - 1
-    cdef uint32_t hash = node_at(x, id).hash
-    cdef uint32_t i = probe(x, x.slots, x.bits, hash, s.p, s.n)
+    cdef uint32_t i = slot_of_entry(x.slots, x.bits, v)
     cdef uint32_t j, home
     if x.old != NULL:
-        j = probe(x, x.old, x.old_bits, hash, s.p, s.n)
+        j = slot_of_entry(x.old, x.old_bits, v)
         if j != 0xffffffffU:
             x.old[j] |= 0xffffffffU
     x.n_slots -= 1
@@ -277,45 +327,38 @@ cdef int64_t node_new(Index* x) noexcept nogil:
     return id
 
 
-cdef int64_t node_add(Index* x, uint32_t parent, const uint8_t* p, uint32_t n, uint32_t tok, uint32_t hash) noexcept nogil:
-    cdef int64_t id = node_new(x), rc
+cdef int64_t node_make(Index* x, uint32_t id, const uint8_t* p, uint32_t n, uint32_t hash) noexcept nogil:
+    """A node of that text (which stands outside the index), part of nothing yet: a reserved id, or a new one for 0."""
+    cdef bint reserved = id != 0
+    cdef int64_t got = id if reserved else node_new(x)
+    cdef int64_t text = text_new(x, n) if got >= 0 else got
     cdef Node* node
-    if id < 0:
-        return id
-    rc = node_put(x, <uint32_t> id, parent, p, n, tok, hash)
-    if rc < 0:
-        node = node_at(x, <uint32_t> id)
-        node.len = 0
-        node.next = x.free_node
-        x.free_node = <uint32_t> id
-        return rc
-    return id
-
-
-cdef int node_put(Index* x, uint32_t id, uint32_t parent, const uint8_t* p, uint32_t n, uint32_t tok,
-                  uint32_t hash) noexcept nogil:
-    """Makes an unused id the node of a text below a parent."""
-    cdef int64_t text = text_new(x, n)
-    cdef Node* node = node_at(x, id)
-    cdef Node* up
-    if text < 0:
-        return <int> text
+    if got < 0:
+        return got
+    id = <uint32_t> got
+    node = node_at(x, id)
     memset(node, 0, sizeof(Node))
+    if text < 0:
+        if not reserved:
+            node.next = x.free_node
+            x.free_node = id
+        return text
     memcpy(text_at(x, <uint32_t> text), p, n)
     node.text = <uint32_t> text
     node.len = <uint16_t> n
-    node.tok = <uint16_t> tok
     node.hash = hash
-    node.parent = parent
-    if slots_add(x, id) < 0:
-        text_drop(x, <uint32_t> text, n)
-        return ST_NO_MEMORY
-    up = node_at(x, parent)
-    node.next = up.kid
-    if up.kid:
-        node_at(x, up.kid).prev = id
-    up.kid = id
-    return ST_OK
+    return id
+
+
+cdef void node_drop(Index* x, uint32_t id) noexcept nogil:
+    """Frees a node that is part of nothing any more."""
+    cdef Node* n = node_at(x, id)
+    text_drop(x, n.text, n.len)
+    memset(n, 0, sizeof(Node))
+    n.next = x.free_node
+    x.free_node = id
+    if x.memo == id:
+        x.memo = 0
 
 
 cdef int index_reserve(Index* x, uint32_t top) noexcept nogil:
@@ -348,120 +391,3 @@ cdef int index_reserve(Index* x, uint32_t top) noexcept nogil:
         memset(node_at(x, id), 0, sizeof(Node))
     x.n_nodes = top + 1
     return ST_OK
-
-
-cdef int index_place(Index* x, uint32_t id, Span s) noexcept nogil:
-    """Makes a reserved id the node of a subject, unless the text has one already."""
-    cdef uint32_t hash = st_hash(x.seed, s.p, s.n)
-    cdef int64_t parent
-    cdef uint32_t end = s.n
-    if node_at(x, id).len or index_find_hashed(x, s.p, s.n, hash):
-        return ST_OK
-    while end > 0:
-        end -= 1
-        if s.p[end] == c'.':
-            break
-    parent = index_intern(x, span(s.p, end)) if end else 0
-    if parent < 0:
-        return <int> parent
-    return node_put(x, id, <uint32_t> parent, s.p, s.n, end + 1 if end else 0, hash)
-
-
-cdef void node_prune(Index* x, uint32_t id) noexcept nogil:
-    """Removes a node without messages and children, and the ancestors that then have neither."""
-    cdef Node* n
-    cdef uint32_t up
-    while id:
-        n = node_at(x, id)
-        if n.count or n.kid:
-            return
-        slots_del(x, id)
-        if n.prev:
-            node_at(x, n.prev).next = n.next
-        else:
-            node_at(x, n.parent).kid = n.next
-        if n.next:
-            node_at(x, n.next).prev = n.prev
-        text_drop(x, n.text, n.len)
-        n.len = 0
-        up = n.parent
-        n.total = 0
-        n.kid = 0
-        n.next = x.free_node
-        x.free_node = id
-        if x.memo == id:
-            x.memo = 0
-        id = up
-
-
-cdef int64_t index_intern(Index* x, Span s) noexcept nogil:
-    """The node of a subject, added with its missing prefixes; ST_NO_MEMORY, ST_TOO_LARGE."""
-    cdef uint32_t id, hash, parent, at, end
-    cdef int64_t made
-    cdef Node* m
-    if x.memo:
-        m = node_at(x, x.memo)
-        if m.len == s.n and memcmp(text_at(x, m.text), s.p, s.n) == 0:
-            return x.memo
-    if s.n == 0:
-        return 0
-    if s.n > 65535:
-        return ST_TOO_LARGE
-    hash = st_hash(x.seed, s.p, s.n)
-    id = index_find_hashed(x, s.p, s.n, hash)
-    if id == 0:
-        parent = 0      # the longest prefix there is
-        end = s.n
-        while end > 0:
-            end -= 1
-            if s.p[end] == c'.':
-                parent = index_find(x, span(s.p, end)) if end else 0
-                if parent or end == 0:
-                    break
-        at = node_at(x, parent).len + 1 if parent else 0
-        while True:     # `at`: where the next token starts
-            end = at
-            while end < s.n and s.p[end] != c'.':
-                end += 1
-            if end == 0:
-                # An empty first token has no prefix text of its own: it is part of the next one.
-                end = 1
-                while end < s.n and s.p[end] != c'.':
-                    end += 1
-            made = node_add(x, parent, s.p, end, at, st_hash(x.seed, s.p, end))
-            if made < 0:
-                node_prune(x, parent)
-                return made
-            parent = <uint32_t> made
-            if end == s.n:
-                break
-            at = end + 1
-        id = parent
-    x.memo = id
-    return id
-
-
-cdef inline void index_up(Index* x, uint32_t id, int64_t by) noexcept nogil:
-    """Adds to the totals of a node and all above it."""
-    cdef Node* n
-    while True:
-        n = node_at(x, id)
-        n.total += by
-        if id == 0:
-            return
-        id = n.parent
-
-
-cdef inline void index_count(Index* x, uint32_t id, uint64_t seq) noexcept nogil:
-    """One more message of a subject, the newest. Its link from the one before is the caller's."""
-    cdef Node* n = node_at(x, id)
-    if n.count == 0:
-        n.first = seq
-        if id:
-            x.n_subjects += 1
-        if x.born != NULL:
-            x.born[x.births % BORN] = id
-        x.births += 1
-    n.last = seq
-    n.count += 1
-    index_up(x, id, 1)

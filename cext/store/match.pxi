@@ -1,7 +1,11 @@
 # Filters: sets of subject patterns, walks over what they match, and cached sets of matching ids.
 
-ctypedef int (*visit_fn)(void* ctx, Index* x, uint32_t id, bint below) noexcept nogil
-# below: everything under the node (without itself) is meant. Returns 0 to go on.
+cdef enum:
+    VISIT_IT = 1                # the node itself, which may have no messages
+    VISIT_BELOW = 2             # everything below it
+    WALK_ON = 4
+
+ctypedef int (*visit_fn)(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept nogil      # 0 to go on
 
 cdef struct IdSet:
     # What a filter matches in one store, brought up to date by the births since.
@@ -76,71 +80,143 @@ cdef inline bint matches_all(const Filter* f) noexcept nogil:
 
 # ---- walks ---------------------------------------------------------------------------------------------
 
+cdef bint kid_fits(Index* x, uint32_t kid, uint32_t start, const uint8_t* tok, uint32_t n) noexcept nogil:
+    cdef Node* k = node_at(x, kid)
+    return k.stem - start == n and memcmp(text_at(x, k.text) + start, tok, n) == 0
+
+
 cdef uint32_t child_of(Index* x, uint32_t id, Span tok) noexcept nogil:
-    """The child of a node with that last token, 0 when there is none."""
+    """The child of a node to which a token leads, 0 when there is none."""
     cdef Node* n = node_at(x, id)
-    cdef Node* k
+    cdef uint32_t start = edge_start(x, id), end = start + tok.n
     cdef uint32_t kid = n.kid, tried = 0
     cdef uint8_t near[512]
     cdef uint8_t* text = near
     while kid and tried < 4:
-        k = node_at(x, kid)
-        if <uint32_t> (k.len - k.tok) == tok.n and memcmp(text_at(x, k.text) + k.tok, tok.p, tok.n) == 0:
+        if kid_fits(x, kid, start, tok.p, tok.n):
             return kid
-        kid = k.next
+        kid = node_at(x, kid).next
         tried += 1
-    if kid == 0:
+    if kid == 0 or tok.n == 0 or end > 65535:
         return 0
-    if id == 0:
-        return index_find(x, tok)
-    if <uint32_t> n.len + 1 + tok.n > 65535:
-        return 0
-    if <uint32_t> n.len + 1 + tok.n > sizeof(near):
-        text = <uint8_t*> malloc(n.len + 1 + tok.n)
-        if text == NULL:
-            return 0
-    memcpy(text, text_at(x, n.text), n.len)
-    text[n.len] = c'.'
-    memcpy(text + n.len + 1, tok.p, tok.n)
-    kid = index_find(x, span(text, n.len + 1 + tok.n))
+    if end > sizeof(near):
+        text = <uint8_t*> malloc(end)
+    if text == NULL:        # one by one then
+        while kid and not kid_fits(x, kid, start, tok.p, tok.n):
+            kid = node_at(x, kid).next
+        return kid
+    if start:
+        memcpy(text, text_at(x, n.text), n.len)
+        text[n.len] = c'.'
+    memcpy(text + start, tok.p, tok.n)
+    kid = child_hashed(x, id, text, start, end, st_hash(x.seed, text, end))
     if text != near:
         free(text)
     return kid
 
 
-cdef int walk(Index* x, Span pat, uint32_t at, uint32_t id, visit_fn fn, void* ctx) noexcept nogil:
-    """Visits what the pattern, from byte `at` on, matches below a node. It recurses only at a `*`."""
-    cdef uint32_t end, kid, after
-    cdef bint last
-    cdef Node* n
-    cdef int r
+cdef struct Walk:
+    # Where a walk stands: the token of the pattern that is next below the node at hand.
+    Span pat
+    uint32_t at
+    uint32_t end
+
+
+cdef inline void walk_to(Walk* w, uint32_t at) noexcept nogil:
+    cdef const uint8_t* dot = <const uint8_t*> memchr(w.pat.p + at, c'.', w.pat.n - at) if at < w.pat.n else NULL
+    w.at = at
+    w.end = <uint32_t> (dot - w.pat.p) if dot != NULL else w.pat.n
+
+
+cdef inline bint walk_star(const Walk* w) noexcept nogil:
+    return w.end - w.at == 1 and w.pat.p[w.at] == c'*'
+
+
+cdef inline bint walk_tail(const Walk* w) noexcept nogil:
+    return w.end - w.at == 1 and w.end == w.pat.n and w.pat.p[w.at] == c'>'
+
+
+cdef inline uint32_t walk_first(Walk* w, Index* x, uint32_t id) noexcept nogil:
+    """The first child below a node that may match."""
+    if walk_star(w):
+        return node_at(x, id).kid
+    return child_of(x, id, span(w.pat.p + w.at, w.end - w.at))
+
+
+cdef uint32_t walk_edge(Walk* w, Index* x, uint32_t id, uint32_t start) noexcept nogil:
+    """What a node adds to its parent's text, against the pattern: which of VISIT_* it matches; WALK_ON, with the walk
+    behind the edge, where more is to match; or 0."""
+    cdef Node* n = node_at(x, id)
+    cdef const uint8_t* p = text_at(x, n.text)
+    cdef uint32_t from_ = w.at, end = n.stem
     while True:
-        end = at
-        while end < pat.n and pat.p[end] != c'.':
-            end += 1
-        last = end >= pat.n
-        if end - at == 1 and pat.p[at] == c'>' and last:
-            return fn(ctx, x, id, True)
-        if end - at == 1 and pat.p[at] == c'*':
-            kid = node_at(x, id).kid
-            while kid:
-                n = node_at(x, kid)
-                after = n.next
-                if last:
-                    r = fn(ctx, x, kid, False) if n.count else 0
-                else:
-                    r = walk(x, pat, end + 1, kid, fn, ctx)
-                if r:
-                    return r
-                kid = after
+        if walk_tail(w):
+            walk_to(w, from_)
+            return VISIT_IT | VISIT_BELOW
+        if end == start or (not walk_star(w) and (w.end - w.at != end - start
+                                                  or memcmp(w.pat.p + w.at, p + start, end - start))):
+            break
+        if w.end == w.pat.n or end == n.len:
+            if w.end == w.pat.n and end == n.len:
+                walk_to(w, from_)
+                return VISIT_IT if n.count else 0
+            if end == n.len:
+                walk_to(w, w.end + 1)
+                return WALK_ON
+            break
+        start = end + 1
+        end = token_end(p, n.len, start)
+        walk_to(w, w.end + 1)
+    walk_to(w, from_)
+    return 0
+
+
+cdef void walk_back(Walk* w, Index* x, uint32_t id, uint32_t start) noexcept nogil:
+    """From behind a node's edge to before it: as many tokens of the pattern as the edge has."""
+    cdef Node* n = node_at(x, id)
+    cdef const uint8_t* p = text_at(x, n.text)
+    cdef uint32_t end = n.stem, at = w.at
+    while True:
+        at -= 1
+        while at and w.pat.p[at - 1] != c'.':
+            at -= 1
+        if end == n.len:
+            break
+        end = token_end(p, n.len, end + 1)
+    walk_to(w, at)
+
+
+cdef int walk(Index* x, Span pat, visit_fn fn, void* ctx) noexcept nogil:
+    """Visits what a pattern (not of everything) matches, at most every node once."""
+    cdef Walk w
+    cdef uint32_t id = 0, kid, what
+    cdef int r
+    w.pat = pat
+    walk_to(&w, 0)
+    kid = walk_first(&w, x, 0)
+    while True:
+        if kid:
+            what = walk_edge(&w, x, kid, edge_start(x, id))
+            if what == WALK_ON:
+                id = kid
+                kid = 0
+                if not walk_tail(&w):
+                    kid = walk_first(&w, x, id)
+                    continue
+                what = VISIT_BELOW
+                r = fn(ctx, x, id, what)
+            else:
+                r = fn(ctx, x, kid, what) if what else 0
+                kid = node_at(x, kid).next if walk_star(&w) else 0
+            if r:
+                return r
+        elif id == 0:
             return 0
-        kid = child_of(x, id, span(pat.p + at, end - at))
-        if kid == 0:
-            return 0
-        if last:
-            return fn(ctx, x, kid, False) if node_at(x, kid).count else 0
-        id = kid
-        at = end + 1
+        else:
+            kid = id
+            id = node_at(x, kid).parent
+            walk_back(&w, x, kid, edge_start(x, id))
+            kid = node_at(x, kid).next if walk_star(&w) else 0
 
 
 cdef inline uint32_t next_below(Index* x, uint32_t root, uint32_t id) noexcept nogil:
@@ -172,12 +248,16 @@ cdef inline int each_one(Each* e, Index* x, uint32_t id) noexcept nogil:
     return e.fn(e.ctx, x, id)
 
 
-cdef int each_visit(void* ctx, Index* x, uint32_t id, bint below) noexcept nogil:
+cdef int each_visit(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept nogil:
     cdef Each* e = <Each*> ctx
     cdef uint32_t root = id
     cdef int r
-    if not below:
-        return each_one(e, x, id)
+    if what & VISIT_IT and node_at(x, id).count:
+        r = each_one(e, x, id)
+        if r:
+            return r
+    if not what & VISIT_BELOW:
+        return 0
     id = next_below(x, root, root)
     while id:
         if node_at(x, id).count:
@@ -204,18 +284,18 @@ cdef int index_each(Index* x, const Filter* f,
             r = fn(ctx, x, 0)
             if r:
                 return r
-        return each_visit(&e, x, 0, True)
+        return each_visit(&e, x, 0, VISIT_BELOW)
     for i in range(f.n):
         e.which = i
-        r = walk(x, f.patterns[i], 0, 0, each_visit, &e)
+        r = walk(x, f.patterns[i], each_visit, &e)
         if r:
             return r
     return 0
 
 
-cdef int total_visit(void* ctx, Index* x, uint32_t id, bint below) noexcept nogil:
+cdef int total_visit(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept nogil:
     cdef Node* n = node_at(x, id)
-    (<uint64_t*> ctx)[0] += n.total - n.count if below else n.count
+    (<uint64_t*> ctx)[0] += (n.count if what & VISIT_IT else 0) + (n.total - n.count if what & VISIT_BELOW else 0)
     return 0
 
 
@@ -234,7 +314,7 @@ cdef uint64_t index_total(Index* x, const Filter* f) noexcept nogil:
         index_each(x, f, total_one, &total)
         return total
     for i in range(f.n):
-        walk(x, f.patterns[i], 0, 0, total_visit, &total)
+        walk(x, f.patterns[i], total_visit, &total)
     return total
 
 

@@ -14,7 +14,7 @@ cdef enum:
     SLACK = 4096                # room behind the last record of a block for its markers
     NODES = 1024                # index nodes a chunk
     TEXT_CHUNK = 65536
-    TEXT_CLASSES = 72
+    TEXT_CLASSES = 93
     BORN = 4096                 # how many new subjects a cached filter may miss before it is built anew
     SLOTS_SMALL = 4096          # up to here a block's arrays are malloc'ed and grow; beyond, they are reserved whole
     MEMORY_BLOCK = 524288
@@ -27,19 +27,19 @@ cdef uint32_t HAS_HEADER = 0x80000000
 
 
 cdef struct Node:
-    # A prefix of whole tokens; a subject is a node with count > 0. Addressed by u32, never by a kept pointer.
+    # A subject (count > 0), or where subjects part. Addressed by u32, never by a kept pointer.
     uint64_t total              # messages at and below it
     uint64_t first              # of its own messages, valid when count > 0
     uint64_t last
     uint32_t hash
-    uint32_t text               # of the whole prefix, in units of 4 bytes
+    uint32_t text               # the whole, from the subject's first token on, in units of 4 bytes
     uint32_t parent
     uint32_t next               # siblings; free nodes are chained by it
     uint32_t prev
     uint32_t kid
     uint32_t count
     uint16_t len
-    uint16_t tok                # where its last token starts
+    uint16_t stem               # where the first token below its parent ends
 
 cdef struct Index:
     Node** nodes

@@ -56,19 +56,34 @@ cdef extern from * nogil:
         unsigned __int128 m = (unsigned __int128)a * b;
         return (uint64_t)m ^ (uint64_t)(m >> 64);
     }
-    /* A keyed multiply-fold hash for tables whose seed is kept with them on disk. */
-    static inline uint32_t st_hash(uint64_t seed, const uint8_t *p, uint32_t n) {
-        uint64_t h = seed ^ n, a = 0, b = 0;
-        uint32_t left = n;
-        while (left > 16) {
-            h = st_mix(st_get64(p) ^ 0xa0761d6478bd642fULL, st_get64(p + 8) ^ h);
-            p += 16; left -= 16;
-        }
+    /* A keyed multiply-fold hash for tables whose seed is kept with them on disk. Every 16 bytes are folded into h but the
+       last, which may be fewer: so the hashes of all beginnings of a text are had in one pass over it. */
+    typedef struct { uint64_t h; uint32_t at; } StPrefix;      /* h: of the first `at` bytes */
+    /* The hash of p[:n]; n not below that of the call before. */
+    static inline uint32_t st_hash_next(uint64_t seed, StPrefix *s, const uint8_t *p, uint32_t n) {
+        uint64_t h = s->h, a = 0, b = 0;
+        uint32_t at = s->at, left;
+        for (; n - at > 16; at += 16) h = st_mix(st_get64(p + at) ^ 0xa0761d6478bd642fULL, st_get64(p + at + 8) ^ h);
+        s->h = h;
+        s->at = at;
+        left = n - at;
+        p += at;
         if (left >= 8) { a = st_get64(p); b = st_get64(p + left - 8); }
         else if (left >= 4) { a = st_get32(p); b = st_get32(p + left - 4); }
         else if (left) { a = ((uint64_t)p[0] << 16) | ((uint64_t)p[left >> 1] << 8) | p[left - 1]; }
         h = st_mix(a ^ 0xe7037ed1a0b428dbULL, b ^ h);
-        return (uint32_t)(st_mix(h ^ 0x8ebc6af09c88c6e3ULL, seed ^ 0x589965cc75374cc3ULL) >> 32);
+        return (uint32_t)(st_mix(h ^ 0x8ebc6af09c88c6e3ULL, seed ^ 0x589965cc75374cc3ULL ^ n) >> 32);
+    }
+    static inline uint32_t st_hash(uint64_t seed, const uint8_t *p, uint32_t n) {
+        StPrefix s = {seed, 0};
+        return st_hash_next(seed, &s, p, n);
+    }
+    /* How many bytes two texts have in common from their beginning. */
+    static inline uint32_t st_common(const uint8_t *a, const uint8_t *b, uint32_t n) {
+        uint32_t i = 0;
+        while (n - i >= 8 && st_get64(a + i) == st_get64(b + i)) i += 8;
+        while (i < n && a[i] == b[i]) i++;
+        return i;
     }
 
     /* The first i in [i, n) with a[i] == v and live[i] != 0, or n. */
@@ -184,7 +199,12 @@ cdef extern from * nogil:
     void st_put64(uint8_t* p, uint64_t v)
     void st_put32(uint8_t* p, uint32_t v)
     void st_put16(uint8_t* p, uint16_t v)
+    ctypedef struct StPrefix:
+        uint64_t h
+        uint32_t at
+    uint32_t st_hash_next(uint64_t seed, StPrefix* s, const uint8_t* p, uint32_t n)
     uint32_t st_hash(uint64_t seed, const uint8_t* p, uint32_t n)
+    uint32_t st_common(const uint8_t* a, const uint8_t* b, uint32_t n)
     uint32_t st_find(const uint32_t* a, const uint32_t* live, uint32_t i, uint32_t n, uint32_t v)
     uint32_t st_find_back(const uint32_t* a, const uint32_t* live, uint32_t n, uint32_t v)
     uint32_t st_first_live(const uint32_t* live, uint32_t i, uint32_t n)

@@ -556,7 +556,7 @@ cdef void index_settle(Index* x) noexcept nogil:
     cdef Node* n
     for id in range(1, x.n_nodes):
         n = node_at(x, id)
-        if n.len and n.count == 0 and n.kid == 0:
+        if n.len and n.count == 0:
             node_prune(x, id)
     x.free_node = 0
     for id in range(x.n_nodes):
