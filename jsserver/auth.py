@@ -78,6 +78,11 @@ class Authenticator:
         """Whether anybody must prove anything."""
         return bool(self._users or self._single.token or self._single.username)
 
+    def permissions(self, name: str) -> Permissions | None:
+        """A user's permissions; None where there are none."""
+        user = self._users.get(name)
+        return None if user is None else user.permissions
+
     def slow(self, connect: Connect) -> bool:
         """Whether admit() will compute a bcrypt hash, which takes tens of milliseconds."""
         stored = [self._single.password, self._single.token]

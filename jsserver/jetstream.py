@@ -102,7 +102,7 @@ class JetStream:
                 raise RuntimeError(f"account {name} has an unexpected number")
             account = Account(name, self.shared, self.store.path / name, AccountLimits())
             await self.dispatcher.add_account(account)
-            self.plane.serve_requests(name)
+            self.plane.serve_requests(name, b"$JS.API.>")
             if self.settings.domain:
                 self.plane.serve_domain(name, self.settings.domain)
 

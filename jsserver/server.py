@@ -26,6 +26,7 @@ from jsserver.notify import Notifier
 from jsserver.procs import remove_stale_folders
 from jsserver.runfiles import PortsFile, write_pid_file
 from jsserver.sockets import bound_port, host_port, open_listener
+from jsserver.system import System
 
 if TYPE_CHECKING:
     from jsserver.jetstream import JetStream
@@ -71,6 +72,7 @@ class Server:
             on_closed=self._connection_closed,
             max_traced=options.max_traced_msg_len,
         )
+        self.system = System(self)
         self._threads: list[threading.Thread] = []
         self._notify = Notifier.from_environment()
 
@@ -96,7 +98,9 @@ class Server:
     # ---- what comes out of the inbox
 
     def _request(self, item: Item) -> None:
-        if self.jetstream is not None:
+        if item[3][0].startswith(b"$SYS."):
+            self.system.request(item)
+        elif self.jetstream is not None:
             self.jetstream.request(item)
 
     def _event(self, item: Item) -> None:
@@ -122,6 +126,8 @@ class Server:
         self.inbox.open()
         if self.jetstream is not None:
             await self.jetstream.start()
+        for account in self.accounts:
+            self.system.serve(account)
         if o.http_port:
             await self._start_monitor()
         # Last: who can connect is served at once.
@@ -298,6 +304,7 @@ class Server:
             self.plane.stop_commits()
         if self.monitor is not None:
             await self.monitor.close()
+        self.system.close()
         self.plane.stop()
         self.inbox.close()
         for thread in self._threads:

@@ -454,9 +454,9 @@ cdef class DataPlane(EnvBox):
             raise MemoryError
         return 0
 
-    def serve_requests(self, str account):
-        """The JetStream API's messages come to the inbox as INBOX_REQUEST."""
-        self.serve(account, b"$JS.API.>", request_in)
+    def serve_requests(self, str account, bytes subject):
+        """Messages on this subject, which may have wildcards, come to the inbox as INBOX_REQUEST."""
+        self.serve(account, subject, request_in)
 
     def serve_domain(self, str account, str domain):
         """The API of this domain is the API. What is neither that nor a bucket's has no responder."""

@@ -17,8 +17,8 @@ class Monitor:
         options = server.options
         self.host = options.http_host or options.host
         self.port = options.http_port
-        self._closed = ClosedConnections(options.max_closed_clients)
-        self._http = HttpServer(Pages(server, self._closed).answer)
+        self.closed = ClosedConnections(options.max_closed_clients)
+        self._http = HttpServer(Pages(server, self.closed).answer)
         self._listener: socket.socket | None = None
 
     async def start(self) -> None:
@@ -29,7 +29,7 @@ class Monitor:
 
     def connection_closed(self, connection: Connection) -> None:
         """Takes a connection that has ended."""
-        self._closed.add(connection)
+        self.closed.add(connection)
 
     async def close(self) -> None:
         """Stops listening and cuts the connections."""

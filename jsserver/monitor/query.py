@@ -35,6 +35,13 @@ class Query:
             key, _, value = pair.partition("=")
             self._values.setdefault(_unescape(key), _unescape(value))
 
+    @classmethod
+    def of(cls, values: dict[str, str]) -> "Query":
+        """Parameters that did not come as a query string."""
+        query = cls("")
+        query._values.update(values)
+        return query
+
     def text(self, name: str) -> str:
         """The value as it is, "" when absent; bytes that are no UTF-8 as lone surrogates."""
         return self._values.get(name, "")

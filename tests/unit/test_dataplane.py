@@ -225,7 +225,7 @@ def test_a_reader_that_stops_is_cut():
 
 
 def test_requests_reach_the_inbox_and_are_answered(plane):
-    plane.plane.serve_requests("$G")
+    plane.plane.serve_requests("$G", b"$JS.API.>")
     c = Peer(plane.port, QUIET)
     c.send(b"SUB r 1\r\nPUB $JS.API.INFO r 2\r\n{}\r\n")
     ((_, cid, _, texts),) = plane.items(net.INBOX_REQUEST)
