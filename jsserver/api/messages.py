@@ -15,8 +15,8 @@ async def get(call: Call) -> MessageGetResponse:
     stream = call.account.stream(call.args[0])
     last, following = request.last_by_subj, request.next_by_subj
     if (
-        request.batch
-        or request.max_bytes
+        request.batch > 0
+        or request.max_bytes > 0
         or not (request.seq or last or following or request.start_time)
         or (request.seq and (last or request.start_time))
         or (last and (following or request.start_time))

@@ -69,6 +69,7 @@ def _load_stream(account: Account, directory: Path) -> Stream | str:
         config = StreamConfig(**{f: getattr(stored, f) for f in StreamConfig.__struct_fields__})
         if config.name != name:
             raise _Offline(f"configuration of stream {goformat.quote(config.name)} found here")
+        streams.check_first_seq(config)
         unsupported.check_stream(config)
         expires = config.allow_msg_ttl
         unsupported.turn_off(config)

@@ -104,6 +104,7 @@ class Stream:
         "filters",
         "handle",
         "offline",
+        "started",
     )
 
     def __init__(
@@ -116,6 +117,8 @@ class Stream:
         self.consumers: dict[str, Consumer] = {}
         self.offline: dict[str, str] = {}
         """Consumers on disk that are not served, and why."""
+        self.started = config.first_seq > 0
+        """Whether it has a first sequence though it holds no message yet."""
         self.filters: PatternIndex[str] = PatternIndex()
         """Of a workqueue stream: what its consumers want."""
 

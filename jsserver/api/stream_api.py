@@ -45,8 +45,8 @@ def stream_state(stream: Stream) -> StreamStateInfo:
     return StreamStateInfo(
         messages=state.messages,
         bytes=state.bytes,
-        # A stream that never held a message has no first sequence, as nats-server tells it.
-        first_seq=state.first_seq if state.last_seq else 0,
+        # Until a message, a purge or its configuration gives it one, there is no first sequence.
+        first_seq=state.first_seq if state.last_seq or stream.started else 0,
         first_ts=time_text(state.first_ts),
         last_seq=state.last_seq,
         last_ts=time_text(state.last_ts),
@@ -194,6 +194,9 @@ async def purge(call: Call) -> PurgeResponse:
             raise errcodes.STREAM_SEALED()
         if stream.config.deny_purge:
             raise errcodes.STREAM_PURGE_FAILED(err="stream purge not permitted")
+        if request.seq > streams.HIGHEST_START:
+            most = f"sequence can not be larger than {streams.HIGHEST_START}"
+            raise errcodes.STREAM_PURGE_FAILED(err=most)
         purged = await call.shared.run(_purge, stream, request)
     return PurgeResponse(success=True, purged=purged)
 
@@ -202,6 +205,7 @@ def _purge(stream: Stream, request: PurgeRequest) -> int:
     wanted = request.filter.encode() if request.filter else None
     purged = stream.handle.purge(wanted, request.seq, request.keep)
     stream.handle.wait_durable()
+    stream.started |= request == PurgeRequest()
     return purged
 
 

@@ -18,6 +18,8 @@ MAX_NAME = 255
 MAX_DESCRIPTION = 4096
 MAX_METADATA = 128 * 1024
 MAX_REPLICAS = 5
+HIGHEST_START = 1 << 61
+"""Where a stream may be told to go on at most: files hold sequences below twice as much."""
 DEFAULT_DUPLICATE_WINDOW = 2 * goformat.MINUTE
 SMALLEST_WINDOW = 100 * goformat.MILLISECOND
 
@@ -79,6 +81,7 @@ def normalise(
             raise errcodes.PEDANTIC(err=f"{field} must be set to -1")
         if value == 0 or value < -1:
             setattr(config, field, -1)
+    check_first_seq(config)
     _check_windows(config, settings, pedantic)
     _check_options(config, pedantic)
     if config.mirror is not None:
@@ -112,6 +115,12 @@ def _check_texts(config: StreamConfig) -> None:
         raise _invalid(err=f"stream description is too long, maximum allowed is {MAX_DESCRIPTION}")
     if metadata_size(config.metadata) > MAX_METADATA:
         raise _invalid(err=f"stream metadata exceeds maximum size of {MAX_METADATA} bytes")
+
+
+def check_first_seq(config: StreamConfig) -> None:
+    """Raises if messages of the stream would get sequences that its files cannot hold."""
+    if config.first_seq > HIGHEST_START:
+        raise _invalid(err=f"first sequence can not be larger than {HIGHEST_START}")
 
 
 def _check_windows(config: StreamConfig, settings: ServerSettings, pedantic: bool) -> None:
