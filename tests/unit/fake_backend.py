@@ -160,7 +160,7 @@ class FakeStream:
     def state(self) -> StreamState:
         last = self.disk.last_seq
         held = self.messages
-        first = min(held) if held else last + 1 if last else 0
+        first = min(held) if held else last + 1
         return StreamState(
             messages=len(held),
             bytes=sum(map(self._size, held.values())),
