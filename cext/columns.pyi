@@ -169,7 +169,7 @@ class Outbox:
     CRLF; with `id_prefix` a row's Nats-Msg-Id is that and n; `left_out`: names of the rows' headers
     that are not sent (to 32). At most `max_rows` (to 2^20) and `max_bytes` are under way, or one
     row that is larger. `atomic`: an empty answer is one to a row of a batch that is not committed
-    yet (ADR-50), and does not count as `acked`.
+    yet (ADR-50), and does not count as `acked`. `stored`: subjects may be whatever a server stores.
     """
 
     def __init__(
@@ -185,6 +185,7 @@ class Outbox:
         left_out: Sequence[bytes] = (),
         first_row: int = 0,
         atomic: bool = False,
+        stored: bool = False,
     ) -> None: ...
     def load(
         self,
@@ -211,6 +212,9 @@ class Outbox:
 
         0, or what is wrong with row `next_row`: a key of ROW_FAULTS. MemoryError.
         """
+
+    def faults(self) -> bytearray:
+        """A byte for each loaded row: 0, or a key of ROW_FAULTS. MemoryError."""
 
     @property
     def taken(self) -> bool: ...

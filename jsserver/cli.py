@@ -103,6 +103,8 @@ _PARSERS: dict[str, Parser] = {
 
 _COMMANDS = ("version", "help", "bench", "spark")
 
+SPARK_NEEDS = ("pyspark", "pyarrow", "numpy")
+
 _USAGE = """
 Usage: {program} [options]
        {program} version | help | bench
@@ -209,17 +211,21 @@ def _spark(arguments: Sequence[str]) -> int:
     """The jobs around the streams' archive; they need what a server does without."""
     import importlib.util
 
-    for package in ("pyspark", "pyarrow", "numpy"):
-        if importlib.util.find_spec(package) is None:
-            _say(
-                sys.stderr,
-                f"{PROGRAM}: the jobs of Spark need {package}, which is not here:"
-                " pip install jsserver[spark]",
-            )
-            return 2
-    from jsserver.spark.jobs.main import main as spark
+    from jsserver.spark.jobs import main as spark  # which needs nothing itself
 
-    code: int = spark(arguments)
+    missing = [name for name in SPARK_NEEDS if importlib.util.find_spec(name) is None]
+    needs = (
+        f"the jobs of Spark need {', '.join(missing)}, not installed here: install this package"
+        " with its extra, jsserver[spark]"
+    )
+    asked = not arguments or bool({"-h", "--help", "help"} & set(arguments))
+    if missing and asked:
+        _say(sys.stdout, f"{spark.usage()}\n{needs}")
+        return 0
+    if missing:
+        _say(sys.stderr, f"{PROGRAM}: {needs}")
+        return 2
+    code: int = spark.main(arguments)
     return code
 
 

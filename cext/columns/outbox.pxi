@@ -68,7 +68,7 @@ cdef class Outbox:
 
     def __cinit__(self, bytes inbox not None, uint32_t max_rows, uint64_t max_bytes, uint64_t max_payload, *,
                   bytes subject=b"", bytes lines=b"", id_prefix=None, left_out=(), uint64_t first_row=0,
-                  bint atomic=False):
+                  bint atomic=False, bint stored=False):
         if not 0 < max_rows <= MAX_ROWS_UNDER_WAY:
             raise ValueError(f"max_rows must be 1 to {MAX_ROWS_UNDER_WAY}, not {max_rows}")
         if max_bytes > BYTES_MAX * 4 or max_payload > BYTES_MAX:
@@ -84,6 +84,7 @@ cdef class Outbox:
             self.c.with_ids = True
             self.c.id_prefix = span_of(id_prefix)
         self.c.met = &self.met
+        self.c.stored = stored
         for name in left_out:
             self.c.left_out[self.c.n_left_out] = span_of(name)
             self.c.n_left_out += 1
@@ -163,6 +164,22 @@ cdef class Outbox:
         if bad == ROW_NO_MEMORY:
             raise MemoryError
         return bad
+
+    def faults(self):
+        cdef Frame f
+        cdef uint64_t i
+        cdef int bad = ROW_OK
+        cdef bytearray found = bytearray(self.s.n)
+        cdef uint8_t[::1] out = found
+        with nogil:
+            for i in range(self.s.n):
+                bad = frame_make(&f, &self.head, &self.s, &self.c, i, self.w.next)
+                if bad == ROW_NO_MEMORY:
+                    break
+                out[i] = <uint8_t> bad
+        if bad == ROW_NO_MEMORY:
+            raise MemoryError
+        return found
 
     @property
     def taken(self):

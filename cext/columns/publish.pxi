@@ -81,6 +81,7 @@ cdef struct Constants:
     Span left_out[LEFT_OUT_MAX]  # names of the rows' headers that are not sent
     int n_left_out
     uint32_t* met               # a bit for each of them that a row brought
+    bint stored                 # subjects are those of messages that a server stored
     uint64_t max_payload
 
 
@@ -114,8 +115,11 @@ cdef int text_at(const Texts* t, uint64_t i, Span* out) noexcept nogil:
     return found
 
 
-cdef int check_subject(Span s) noexcept nogil:
-    """Whether one can publish to it: tokens between dots, none of them empty or a wildcard."""
+cdef int check_subject(Span s, bint stored) noexcept nogil:
+    """Whether one can publish to it: tokens between dots, none of them empty or a wildcard.
+
+    `stored`: a server took it before, and servers take wildcards and whatever does not end a word of their protocol.
+    """
     cdef uint32_t i, token = 0
     cdef uint8_t c
     if s.n == 0:
@@ -125,10 +129,10 @@ cdef int check_subject(Span s) noexcept nogil:
         if c == c'.':
             if i == token:
                 return ROW_SUBJECT_EMPTY_TOKEN
-            if i == token + 1 and (s.p[token] == c'*' or s.p[token] == c'>'):
+            if not stored and i == token + 1 and (s.p[token] == c'*' or s.p[token] == c'>'):
                 return ROW_SUBJECT_WILDCARD
             token = i + 1
-        elif c <= c' ' or c == 127:
+        elif c == c' ' or c == c'\t' or c == c'\r' or c == c'\n' or (not stored and (c < c' ' or c == 127)):
             return ROW_SUBJECT_BLANK
     return ROW_OK
 
@@ -331,7 +335,7 @@ cdef int frame_subject(const Sources* s, const Constants* c, uint64_t i, Span* s
         return ROW_BROKEN
     if found == RANGE_NULL:
         subject[0] = c.subject
-    return check_subject(subject[0])
+    return check_subject(subject[0], c.stored)
 
 
 cdef int frame_make(

@@ -156,10 +156,11 @@ class Fence:
             f" `nats kv del {self._bucket} {self._begun_key}`"
         )
 
-    def begin(self, mine: Begun, window: float, *, again: bool) -> None:
+    def begin(self, mine: Begun, window: float, *, again: bool, replicas: int = 1) -> None:
         """Notes that a task writes a part of the batch; every task of it calls this.
 
         `window`: seconds for which the streams remember ids. `again`: the task is a repeated one.
+        `replicas`: of the bucket, where it has to be made.
         FenceError when rows of the batch may be stored already and their ids forgotten, or when
         another query's rows may have the same ids.
         """
@@ -171,7 +172,7 @@ class Fence:
                 self._check_begun(found, mine, window, again)
                 return
             if revision == 0:
-                self._ensure_bucket()
+                self._ensure_bucket(replicas)
             value = msgspec.json.encode(mine)
             if self._js.bucket_put(self._bucket, self._begun_key, value, revision) is not None:
                 return
@@ -197,8 +198,6 @@ class Fence:
 
         May be repeated with the same mark when it is not known whether it was stored.
         """
-        if seen.revision == 0:
-            self._ensure_bucket()
         value = msgspec.json.encode(mark)
         revision = self._js.bucket_put(self._bucket, self._key, value, seen.revision)
         if revision is None and self.read().mark != mark:
@@ -208,10 +207,10 @@ class Fence:
                 " Does the same query, or a copy of its checkpoint, run twice?"
             )
 
-    def _ensure_bucket(self) -> None:
+    def _ensure_bucket(self, replicas: int) -> None:
         try:
             self._js.stream_info(f"KV_{self._bucket}")
         except ApiError as error:
             if error.code != NO_SUCH_STREAM:
                 raise
-            self._js.bucket_ensure(self._bucket)
+            self._js.bucket_ensure(self._bucket, replicas)

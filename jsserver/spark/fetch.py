@@ -12,7 +12,7 @@ from jsserver.spark.errors import NatsError
 from jsserver.spark.fetch_consumer import ConsumerReader
 from jsserver.spark.fetch_direct import DirectReader
 from jsserver.spark.fetch_range import Range
-from jsserver.spark.jetstream import JetStream, Unreachable
+from jsserver.spark.jetstream import JetStream, failure
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.patience import AWAY_SECONDS, Patience
 from jsserver.spark.schema import Table, table_of
@@ -47,7 +47,7 @@ def fetch(
                 patience.progress()
                 yield batch
         except ConnectionFailed as error:
-            patience.wait(Unreachable(str(error)))
+            patience.wait(failure(error))
         except NatsError as error:
             patience.wait(error)
         except ReplyError as error:

@@ -17,9 +17,11 @@ from jsserver.credentials import (
 )
 from jsserver.goformat import SECOND, parse_rfc3339
 from jsserver.spark.errors import NatsError
-from jsserver.spark.options import ConnectionOptions
+from jsserver.spark.options import FENCE_BUCKET, ConnectionOptions
 from jsserver.spark.patience import AWAY_SECONDS, Patience
 
+FENCE = "finished batches of sinks of jsserver spark"
+"""The description of a fence's bucket, whatever its name."""
 NO_SUCH_STREAM = 10059
 NOT_FOUND = 10037
 """No message found."""
@@ -70,6 +72,8 @@ class StreamConfig(msgspec.Struct, frozen=True):
     duplicate_window: int = 0
     """Nanoseconds."""
 
+    description: str = ""
+    num_replicas: int = 1
     max_msgs: int = -1
     max_bytes: int = -1
     max_msgs_per_subject: int = -1
@@ -121,6 +125,16 @@ def connect(options: ConnectionOptions, name: str) -> Connection:
         raise Unreachable(f"{error}{_advice(str(error))}") from None
 
 
+def failure(error: ConnectionFailed) -> NatsError:
+    """What a user hears of it: a permission that is denied stays denied, all else may pass."""
+    if isinstance(error, Refused) and "permissions violation" in str(error).lower():
+        return NatsError(f"{error}: this user has to be allowed to")
+    advice = ""
+    if "nobody answers" in str(error):
+        advice = " (is JetStream on? see the options jsDomain and apiPrefix)"
+    return Unreachable(f"{error}{advice}")
+
+
 def _credentials(options: ConnectionOptions) -> Credentials:
     if options.credentials_file:
         return read_credentials_file(options.credentials_file)
@@ -156,10 +170,7 @@ class JetStream:
         try:
             return self.connection.request(subject, body, header)
         except ConnectionFailed as error:
-            advice = ""
-            if "nobody answers" in str(error):
-                advice = " (is JetStream on? see the options jsDomain and apiPrefix)"
-            raise Unreachable(f"{error}{advice}") from None
+            raise failure(error) from None
 
     def api(self, verb: str, body: object = None) -> dict[str, Any]:
         """One API request, `verb` without the prefix; ApiError when it is refused."""
@@ -200,8 +211,8 @@ class JetStream:
 
     # ---- a bucket (ADR-8) ----------------------------------------------------------------------
 
-    def bucket_ensure(self, bucket: str) -> None:
-        """Makes the bucket unless it is there."""
+    def bucket_ensure(self, bucket: str, replicas: int) -> None:
+        """Makes the bucket of a fence unless it is there."""
         self.api(
             f"STREAM.CREATE.KV_{bucket}",
             {
@@ -213,7 +224,8 @@ class JetStream:
                 "allow_rollup_hdrs": True,
                 "allow_direct": True,
                 "storage": "file",
-                "num_replicas": 1,
+                "description": FENCE,
+                "num_replicas": replicas,
                 "duplicate_window": 120 * SECOND,
                 "max_age": 0,
                 "max_bytes": -1,
@@ -252,6 +264,11 @@ def api_prefix(options: ConnectionOptions) -> str:
     if options.js_domain:
         return f"$JS.{options.js_domain}.API"
     return options.api_prefix.rstrip(".") or "$JS.API"
+
+
+def is_fence(info: StreamInfo) -> bool:
+    """Whether it is the bucket where sinks note their batches."""
+    return info.name == f"KV_{FENCE_BUCKET}" or info.config.description == FENCE
 
 
 def _info(answer: dict[str, Any]) -> StreamInfo:

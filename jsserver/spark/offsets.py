@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from jsserver import nuid
 from jsserver.goformat import SECOND, rfc3339_nano
 from jsserver.spark import positions
 from jsserver.spark.errors import DataLossError, NatsError, OptionError
-from jsserver.spark.jetstream import JetStream, StreamInfo
+from jsserver.spark.jetstream import JetStream, StreamInfo, is_fence
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.positions import EARLIEST, LATEST
 
@@ -17,6 +17,8 @@ SequenceAt: TypeAlias = Callable[[JetStream, StreamInfo, int], int | None]
 """From a time to the first sequence at or after it."""
 
 _INACTIVE_SECONDS = 30
+_BUCKETS = ("KV_", "OBJ_")
+"""How names of the streams start that hold buckets and object stores (ADR-8, ADR-20)."""
 
 
 # ---- which streams -----------------------------------------------------------------------------
@@ -25,14 +27,28 @@ _INACTIVE_SECONDS = 30
 def streams_of(js: JetStream, options: SourceOptions) -> list[StreamInfo]:
     """The streams that are to be read, by name. NatsError names one that is missing."""
     if options.stream_pattern:
-        pattern = pattern_of(options)
-        found = [info for info in js.stream_infos() if pattern.fullmatch(info.name)]
+        found = matching(js.stream_infos(), options)
         if not found:
             raise NatsError(
                 f"no stream's name matches option 'streamPattern', {options.stream_pattern!r}"
             )
         return found
     return [js.stream_info(name) for name in names_of(options)]
+
+
+def matching(infos: Iterable[StreamInfo], options: SourceOptions) -> list[StreamInfo]:
+    """Those whose names match option 'streamPattern'.
+
+    Streams of buckets and object stores only where the pattern names them, and fences of sinks
+    never: what a query writes would be what it reads next.
+    """
+    pattern = pattern_of(options)
+    hidden = tuple(prefix for prefix in _BUCKETS if prefix not in options.stream_pattern)
+    return [
+        info
+        for info in infos
+        if pattern.fullmatch(info.name) and not info.name.startswith(hidden) and not is_fence(info)
+    ]
 
 
 def names_of(options: SourceOptions) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|sec|seconds?|m|min|minutes?|h|h
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
+FENCE_BUCKET = "jsserver_spark_fence"
+
 SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 """What Spark itself reads from the options of a streaming write, and hands on with the others."""
 
@@ -23,6 +25,15 @@ REFUSED = {
         " misses rows: so none are taken. Name what to read by startingOffsets, startingTimestamp"
         " and filterSubjects"
     ),
+    "provider": (
+        "it comes from CREATE TABLE ... USING, and Spark gives a Python format no options when such"
+        " a table is read: use CREATE TEMPORARY VIEW ... USING ... OPTIONS (...)"
+    ),
+    "kafka.bootstrap.servers": "name the servers by 'servers', as nats://host:4222",
+    "assign": "streams have no partitions to choose from: name them by 'subscribe'",
+    "groupidprefix": "no consumer group is made, a checkpoint is all that a query has",
+    "kafka.group.id": "no consumer group is made, a checkpoint is all that a query has",
+    "includetimestamp": "the column timestamp is always there",
 }
 """Options that users know from elsewhere, and what to do instead."""
 
@@ -261,7 +272,7 @@ class SinkOptions(ConnectionOptions):
     retries: int = option("retries", count(0, 100), 5)
     min_dedup_window: float = option("minDedupWindow", seconds, 600.0)
     fence: bool = option("fence", boolean, True)
-    fence_bucket: str = option("fenceBucket", text, "jsserver_spark_fence")
+    fence_bucket: str = option("fenceBucket", text, FENCE_BUCKET)
     atomic: bool = option("atomic", boolean, False)
     allow_purge: bool = option("allowPurge", boolean, False)
 

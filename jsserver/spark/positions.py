@@ -42,6 +42,11 @@ def sequences(
 
 
 def _sequence(name: str, option: str, value: object) -> int:
+    if isinstance(value, dict):
+        raise OptionError(
+            f"option {option!r} gives offsets of partitions for stream {name!r}, as Kafka has them:"
+            f' a stream has one run of sequences, such as {{"{name}": 1400}}'
+        )
     if isinstance(value, int) and not isinstance(value, bool) and EARLIEST <= value <= _MAX:
         return value
     raise OptionError(

@@ -12,7 +12,7 @@ from jsserver.cext.columns import ROW_FAULTS, Outbox
 from jsserver.connection import Connection, ConnectionFailed, new_inbox
 from jsserver.spark import outgoing
 from jsserver.spark.errors import NatsError
-from jsserver.spark.jetstream import Unreachable, connect
+from jsserver.spark.jetstream import Unreachable, connect, failure
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.refusals import BadRow, NotAcked, PublishError, refusal
 
@@ -40,7 +40,8 @@ class Publisher:
     `id_prefix`: row n gets the message id <id_prefix><n>, n counted over all batches.
     `subject`: of rows whose column `subject` is null or missing. `left_out`: names of headers that
     the rows bring and that are not sent. Headers that columns or options stand for are never taken
-    from the rows' own, unless they are to stay `exact`.
+    from the rows' own, unless they are to stay `exact`; so are subjects then: a server stores some
+    that nobody should publish to.
 
     `first_row`: the number of the first row. `batch`: the rows are one atomic batch of that id,
     numbered by the column batch_sequence; see atomic.py.
@@ -87,6 +88,7 @@ class Publisher:
             left_out=hidden,
             first_row=first_row,
             atomic=bool(batch),
+            stored=exact,
         )
 
     def __enter__(self) -> Self:
@@ -286,6 +288,8 @@ class Publisher:
                 self._connection = self._connected()
                 return
             except NatsError as error:
+                if not error.passes:
+                    raise
                 why = str(error)
 
     def _first_connection(self) -> Connection:
@@ -304,10 +308,35 @@ class Publisher:
             connection.subscribe(f"{self._inbox}.*")
             connection.flush()
             connection.socket.setblocking(False)
-        except (ConnectionFailed, OSError) as error:
+        except ConnectionFailed as error:
+            connection.close()
+            raise failure(error) from None
+        except OSError as error:
             connection.close()
             raise Unreachable(str(error)) from None
         return connection
+
+
+class Fit:
+    """Finds rows that cannot be published `exact` where payloads have `max_payload` bytes."""
+
+    def __init__(self, max_payload: int, left_out: Sequence[str]) -> None:
+        self._out = Outbox(
+            f"{new_inbox()}.".encode(),
+            1,
+            FILL_BYTES,
+            min(max_payload, MAX_PAYLOAD_MAX),
+            left_out=[name.encode() for name in left_out],
+            stored=True,
+        )
+
+    def faults(self, rows: pa.RecordBatch) -> bytearray:
+        """A byte for each row: 0, or a key of ROW_FAULTS."""
+        outgoing.load(self._out, rows)
+        try:
+            return self._out.faults()
+        finally:
+            self._out.drop()
 
 
 def backoff(tries: int) -> float:

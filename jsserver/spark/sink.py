@@ -289,7 +289,11 @@ class StreamSink(DataSourceStreamArrowWriter):
             else:
                 targets = self._writer.targets(server)
                 if options.fence:
-                    server.ask(lambda js: self._fence(js).begin(mine, targets.window, again=again))
+                    server.ask(
+                        lambda js: self._fence(js).begin(
+                            mine, targets.window, again=again, replicas=targets.replicas
+                        )
+                    )
                 written = self._writer.publish(iterator, server, targets, prefix)
         written.query = query
         written.seen = seen

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import NO_SUCH_STREAM, ApiError, JetStream, Patient, StreamInfo
-from jsserver.spark.offsets import names_of, pattern_of
+from jsserver.spark.offsets import matching, names_of
 from jsserver.spark.options import SourceOptions
 
 REQUESTS_PER_SECOND = 9
@@ -64,8 +64,7 @@ class States:
             if names:
                 found = [info for info in found if info.name in names]
             else:
-                pattern = pattern_of(self._options)
-                found = [info for info in found if pattern.fullmatch(info.name)]
+                found = matching(found, self._options)
         missing = set(names) - {info.name for info in found}
         if missing and not self._infos:
             raise NatsError(

@@ -22,6 +22,8 @@ class Targets:
         self._names: set[str] = set()
         self._filters: list[str] = []
         self._window = math.inf
+        self.replicas = 1
+        """As many as the stream has that has most, of those known so far."""
 
     @property
     def window(self) -> float:
@@ -47,12 +49,15 @@ class Targets:
             for name in pc.unique(rows.column("stream")).drop_null().to_pylist():
                 self.check_stream(_text(name))
         elif "subject" in rows.schema.names:
-            subjects = pc.unique(rows.column("subject"))
+            column = rows.column("subject")
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            subjects = pc.unique(column.cast(pa.large_binary()))  # they need not be UTF-8
             if subjects.null_count and default_subject:
                 subjects = pa.concat_arrays([subjects, pa.array([default_subject], subjects.type)])
-            subjects = subjects.drop_null().cast(pa.large_string())
+            subjects = subjects.drop_null()
             while len(unknown := self._unknown(subjects)):
-                self.check_subject(unknown[0].as_py())
+                self.check_subject(_text(unknown[0].as_py()))
                 subjects = unknown[1:]
 
     def _unknown(self, subjects: pa.Array) -> pa.Array:
@@ -73,6 +78,7 @@ class Targets:
                 f" `nats stream edit {info.name} --dupe-window={least:g}s`, or lower the option"
             )
         self._names.add(info.name)
+        self.replicas = max(self.replicas, info.config.num_replicas)
         self._window = min(self._window, window)
         self._filters += [_regex(subject) for subject in info.config.subjects]
 

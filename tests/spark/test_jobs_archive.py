@@ -213,6 +213,46 @@ def test_follow_archives_what_comes_until_it_is_told_to_stop(
     assert equal(js_server, stream, tmp_path)
 
 
+@pytest.mark.parametrize("fail", [False, True])
+def test_follow_counts_what_was_gone_before_it_came(
+    js_server: Server, tmp_path: Path, fail: bool
+) -> None:
+    stream = f"OVERRUN{fail}".upper()
+    create(js_server, stream, max_msgs=100)
+    publish(js_server, stream, some_messages(80, stream))
+    words = [str(tmp_path), "--stream", stream, "--servers", js_server.url, "--follow", "--json"]
+    words += ["--flush-rows", "50", "--flush-interval", "1s"]
+    words += ["--fail-on-data-loss"] if fail else []
+    process = job("archive", *words)
+    wait_for(tmp_path, stream, 80)
+    publish(js_server, stream, some_messages(5000, stream))
+    if not fail:
+        wait_for(tmp_path, stream, 5080)
+        process.send_signal(signal.SIGTERM)
+    code, out, err = done(process)
+    result = json.loads(out)
+    assert code == (1 if fail else 0)
+    assert result["lost"] == result["missing"] > 3000
+    assert "were gone before they could be archived" in err
+    assert equal(js_server, stream, tmp_path)
+
+
+def test_a_run_that_finds_messages_gone_ends_with_one_when_asked_to(
+    js_server: Server, tmp_path: Path
+) -> None:
+    create(js_server, "GONE")
+    words = (str(tmp_path), "--stream", "GONE", "--servers", js_server.url, "--fail-on-data-loss")
+    publish(js_server, "GONE", some_messages(100, "GONE"))
+    assert done(job("archive", *words))[0] == 0
+    publish(js_server, "GONE", some_messages(100, "GONE"))
+    api(js_server, "STREAM.MSG.DELETE.GONE", {"seq": 180})
+    api(js_server, "STREAM.PURGE.GONE", {"seq": 151})
+    code, out, err = done(job("archive", *words, "--json"))
+    assert code == 1 and "50 messages of sequences 101 to 150 were gone" in err
+    assert (json.loads(out)["lost"], json.loads(out)["missing"]) == (50, 51)
+    assert done(job("archive", *words))[0] == 0
+
+
 @pytest.mark.parametrize("kill", [False, True])
 def test_follow_bears_a_restart_of_the_server(servers: Servers, tmp_path: Path, kill: bool) -> None:
     server = servers.under_test(jetstream=True)

@@ -1,14 +1,19 @@
 """What is wrong with an installation, said in words; the jobs' command lines and exit codes."""
 
+import importlib.util
 import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.errors import PySparkAttributeError
+from pyspark.sql import SparkSession
 
 from jsserver import cli
-from jsserver.spark.jobs import check, command, main
+from jsserver.spark.errors import NatsError
+from jsserver.spark.jobs import check, command, main, runner
 from jsserver.spark.jobs.check import Machine, executor_problems, java_problems, machine_problems
 from jsserver.spark.jobs.progress import Progress, amount, duration
 from jsserver.spark.jobs.runner import Local, Processes, runner_of
@@ -48,7 +53,7 @@ def test_a_good_machine_has_no_problems() -> None:
     [
         ({"python": "3.10.2"}, "Python 3.10.2 is too old"),
         ({"python": "3.12.1"}, "set PYSPARK_PYTHON"),
-        ({"packages": {**GOOD.packages, "pyarrow": ""}}, "pip install 'jsserver[spark]'"),
+        ({"packages": {**GOOD.packages, "pyarrow": ""}}, "install the extra jsserver[spark]"),
         ({"packages": {**GOOD.packages, "pyspark": "4.0.1"}}, "pyspark 4.0.1 is too old"),
         ({"packages": {**GOOD.packages, "pyarrow": "18.1.0"}}, "pyarrow 18.1.0 is too old"),
         ({"packages": {**GOOD.packages, "pyarrow": "25.0"}}, "install the same version"),
@@ -120,10 +125,14 @@ def test_the_list_of_jobs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_without_the_extra_it_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert cli.main(["spark", "archive"]) == 2
     err = capsys.readouterr().err
-    assert "pip install jsserver[spark]" in err and err.count("\n") == 1
+    assert "jsserver[spark]" in err and err.count("\n") == 1
+    for words in (["--help"], ["archive", "--help"]):
+        assert cli.main(["spark", *words]) == 0
+        out, err = capsys.readouterr()
+        assert "\n    archive " in out and "need pyspark, pyarrow, numpy" in out and err == ""
 
 
 @pytest.mark.parametrize(
@@ -200,6 +209,30 @@ def test_runners_keep_the_order_and_pass_errors_on() -> None:
         assert list(pool.map(twice, [])) == []
     finally:
         pool.close()
+
+
+class ConnectSession:
+    """What Spark Connect's session says of what only Spark's own has."""
+
+    @property
+    def sparkContext(self) -> Any:
+        raise PySparkAttributeError(
+            errorClass="JVM_ATTRIBUTE_NOT_SUPPORTED",
+            messageParameters={"attr_name": "sparkContext"},
+        )
+
+
+def test_with_spark_connect_jobs_run_in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", ConnectSession)
+    monkeypatch.setattr(runner, "cores", lambda: 2)
+    pool = runner_of()
+    assert isinstance(pool, Processes)
+    pool.close()
+    builder = type("Builder", (), {"getOrCreate": lambda _: ConnectSession()})()
+    builder.appName = builder.config = builder.master = lambda *_: builder
+    monkeypatch.setattr(SparkSession, "builder", builder)
+    with pytest.raises(NatsError, match="Spark Connect runs no tasks"):
+        runner_of("sc://127.0.0.1")
 
 
 def test_a_server_without_jetstream_is_named(servers: Servers, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsserver.spark.errors import NatsError
+from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.jobs.page import nice, page
 from jsserver.spark.jobs.report import Report, ReportOptions, report, tables
 from jsserver.spark.jobs.survey import BUCKETS_MAX, SUBJECTS_MAX, Survey, survey
@@ -155,6 +155,19 @@ def test_the_command(tmp_path: Path) -> None:
     assert (code, out) == (2, "") and "No such file" in err
     with pytest.raises(NatsError, match="no archive"):
         report(ReportOptions(stream="T"), str(tmp_path))
+
+
+def test_the_only_stream_need_not_be_named(tmp_path: Path) -> None:
+    made_up(tmp_path)
+    assert report(ReportOptions(), str(tmp_path), processes=1).stream == "S"
+    code, out, _ = done(job("report", str(tmp_path), "--processes", "1"))
+    assert code == 0 and out.startswith("S (archive): sequences 1 to 901")
+    place = Place(str(tmp_path))
+    add(place, new_archive(place, "T"), [Row(1, NOON)], 1)
+    with pytest.raises(OptionError, match=r"'stream' is missing.*; archived are S, T"):
+        report(ReportOptions(), str(tmp_path))
+    with pytest.raises(OptionError, match="'stream' is missing"):
+        report(ReportOptions())
 
 
 def test_axes_end_at_round_numbers() -> None:

@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from jsserver.spark.errors import DataLossError, NatsError, OptionError
 from jsserver.spark.fetch import fetch
+from jsserver.spark.jetstream import FENCE
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.splits import Span, Split, splits_of
 from tests.servers import Servers
@@ -168,6 +169,23 @@ def test_several_streams_and_patterns(site: Site) -> None:
         streams(streamPattern="(")
 
 
+def test_patterns_pass_over_buckets_unless_they_name_them(site: Site) -> None:
+    for name in ("KV_colours", "OBJ_files", "lakeside", "KV_jsserver_spark_fence", "KV_mine"):
+        site.create(name, description=FENCE if name == "KV_mine" else "")
+        site.fill(name, 2)
+
+    def streams(pattern: str) -> set[str]:
+        reader = site.stream_reader(streamPattern=pattern)
+        known = set(reader.initialOffset()["streams"])
+        reader.stop()
+        assert set(site.read(streamPattern=pattern)["stream"].to_pylist()) == known
+        return known
+
+    assert streams("(lake|KV|OBJ).*") == {"lakeside"}
+    assert streams("KV_.*") == {"KV_colours"}
+    assert streams("(KV_|OBJ_).*") == {"KV_colours", "OBJ_files"}
+
+
 # ---- bounds ------------------------------------------------------------------------------------
 
 
@@ -200,6 +218,7 @@ def test_offsets_bound_a_read(orders: Site, options: dict[str, str], seqs: Any) 
         ({"startingOffsets": '{"other": 1}'}, "'orders' is missing|'other' is not read"),
         ({"startingOffsets": '{"orders": "x"}'}, "must be a sequence"),
         ({"startingOffsets": '{"orders": true}'}, "must be a sequence"),
+        ({"startingOffsets": '{"orders": {"0": 23}}'}, "offsets of partitions.*one run"),
         ({"startingOffsets": str(1 << 63)}, "must be a sequence"),
         ({"startingTimestamp": "yesterday"}, "ISO 8601"),
         ({"startingTimestamp": "9" * 30}, "from 1970 to 2262"),
@@ -341,6 +360,23 @@ def test_a_work_queue_is_read_without_a_consumer_or_not_at_all(site: Site) -> No
     with pytest.raises(NatsError, match="allow_direct"):
         seqs_of(reader, reader.partitions())
     assert site.info("queue").state.messages == site.info("queueclosed").state.messages == 9
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (
+            {"kafka.bootstrap.servers": "a:9092"},
+            "'kafka.bootstrap.servers' is not there: .*nats://",
+        ),
+        ({"assign": '{"S":[0]}'}, "'assign' is not there: .*no partitions"),
+        ({"groupIdPrefix": "x"}, "'groupIdPrefix' is not there: .*a checkpoint is all"),
+        ({"provider": "nats"}, "CREATE TEMPORARY VIEW"),
+    ],
+)
+def test_options_from_elsewhere_are_explained(option: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        SourceOptions.read({"stream": "S", **option}, "reading format nats")
 
 
 def test_a_missing_stream_is_named(site: Site) -> None:

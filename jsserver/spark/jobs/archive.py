@@ -84,7 +84,7 @@ class ArchiveResult(msgspec.Struct):
     missing: int = 0
     """Sequences in what was added that the stream held no message for."""
     lost: int = 0
-    """Of these, those that retention took since the run before."""
+    """Of these, those that were gone before they could be archived: by limits, a purge or acks."""
     seconds: float = 0.0
     complete: bool = True
     """False when it was asked to stop before it was done."""
@@ -127,6 +127,7 @@ def archive(
     until: int = 0,
     follow: bool = False,
     accept_recreated: bool = False,
+    fail_on_data_loss: bool = False,
     runner: Runner | None = None,
     master: str = "",
     processes: int = 0,
@@ -136,7 +137,8 @@ def archive(
     """Archives what the stream holds behind what the archive holds. NatsError, ArchiveError.
 
     `name`: the stream's name in the archive. `until`: the last sequence. `follow`: goes on with
-    what comes until `stop` is set.
+    what comes until `stop` is set; with `fail_on_data_loss` it also ends when messages were gone
+    before they could be archived, which the result counts as `lost`.
     """
     place = Place(root)
     name = name or options.stream
@@ -144,7 +146,15 @@ def archive(
         if place.local:  # elsewhere a draft may be another machine's: compact removes old ones
             place.remove_folder(f"{layout.folder_of(name)}/{layout.TEMPORARY}")
         with running(runner, master, processes) as chosen:
-            run = _Run(options, place, name, chosen, stop or threading.Event(), progress)
+            run = _Run(
+                options,
+                place,
+                name,
+                chosen,
+                stop or threading.Event(),
+                progress,
+                fail_on_data_loss=fail_on_data_loss,
+            )
             try:
                 run.open(accept_recreated)
                 if follow:
@@ -167,8 +177,12 @@ class _Run:
         runner: Runner,
         stop: threading.Event,
         progress: Progress | None,
+        *,
+        fail_on_data_loss: bool,
     ) -> None:
         self.result = ArchiveResult(name, str(place))
+        self._fail_on_data_loss = fail_on_data_loss
+        self._following = False
         self._options = options
         self._place = place
         self._name = name
@@ -204,7 +218,6 @@ class _Run:
         elif found.created != info.created:
             found = self._recreated(found, info, accept_recreated)
         self._archive = msgspec.structs.replace(found, config=info.raw["config"])
-        self.result.lost = max(0, info.state.first_seq - 1 - found.last)
         self._note()
 
     def _recreated(self, found: Archive, info: StreamInfo, accept: bool) -> Archive:
@@ -239,6 +252,7 @@ class _Run:
 
     def follow(self) -> None:
         """Whole files as soon as there is enough for one, the rest after `flushInterval`."""
+        self._following = True
         written = answered = time.monotonic()
         while not self._stop.is_set():
             try:
@@ -311,7 +325,8 @@ class _Run:
             )
 
     def _commit(self, part: Part, files: list[FileEntry]) -> None:
-        self._same(self._server.ask(self._info))
+        info = self._server.ask(self._info)
+        self._same(info)
         before = self._archive
         entry = layout.entry_name(self._name, before.number + 1)
         if self._place.size(entry) is not None:
@@ -328,6 +343,36 @@ class _Run:
         rows = sum(file.rows for file in files)
         self.result.missing += part.last - part.first + 1 - rows
         self._note()
+        self._note_loss(part, files, info.state.first_seq)
+
+    def _note_loss(self, part: Part, files: list[FileEntry], first: int) -> None:
+        """Counts what the part lacks in front of `first`, where the stream begins by now."""
+        lost = min(part.last, first - 1) - part.first + 1 - rows_before(files, first)
+        if lost <= 0:
+            return
+        self.result.lost += lost
+        command.warn(
+            f"{lost:,} messages of sequences {part.first:,} to {min(part.last, first - 1):,} were"
+            " gone before they could be archived"
+        )
+        if self._fail_on_data_loss and self._following:
+            self._stop.set()
+
+
+def rows_before(files: Sequence[FileEntry], seq: int) -> int:
+    """How many rows the files have before a sequence; about, where one does not list its gaps."""
+    rows = 0
+    for file in files:
+        if file.last < seq:
+            rows += file.rows
+        elif file.first < seq:
+            width = seq - file.first
+            if file.gaps is None:
+                rows += file.rows * width // (file.last - file.first + 1)
+            else:
+                gone = (min(last, seq - 1) - first + 1 for first, last in file.gaps if first < seq)
+                rows += width - sum(gone)
+    return rows
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -350,6 +395,7 @@ def _main(argv: Sequence[str]) -> int:
             until=given.until_seq,
             follow=given.follow,
             accept_recreated=given.accept_recreated,
+            fail_on_data_loss=given.fail_on_data_loss,
             master=given.master,
             processes=given.processes,
             stop=stop,
@@ -359,8 +405,8 @@ def _main(argv: Sequence[str]) -> int:
         command.say_json(result)
     else:
         command.say(_told(result))
-    if result.lost:
-        command.warn(f"{result.lost:,} messages were gone before they could be archived")
+    if result.lost and given.fail_on_data_loss:
+        return command.DIFFERENT
     return command.DONE if result.complete else command.INTERRUPTED
 
 
@@ -376,6 +422,11 @@ def _parser() -> argparse.ArgumentParser:
         "--accept-recreated",
         action="store_true",
         help="go on although the stream was made anew: it holds the same messages",
+    )
+    parser.add_argument(
+        "--fail-on-data-loss",
+        action="store_true",
+        help="end with 1 when messages were gone before they could be archived; --follow ends then",
     )
     command.add_options(parser, ArchiveOptions, "the stream and its server")
     command.add_runner(parser)

@@ -137,7 +137,7 @@ def machine_problems(one: Machine) -> list[str]:
     for name, least in NEEDED.items():
         version = one.packages.get(name, "")
         if not version:
-            wrong.append(f"{one.where}: {name} is not installed: pip install 'jsserver[spark]'")
+            wrong.append(f"{one.where}: {name} is not installed: install the extra jsserver[spark]")
         elif numbers(version) < least:
             needed = ".".join(map(str, least))
             wrong.append(f"{one.where}: {name} {version} is too old, {needed} is needed")

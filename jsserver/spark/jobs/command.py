@@ -24,7 +24,8 @@ DIFFERENT = 1
 FAILED = 2
 INTERRUPTED = 130
 EXIT_CODES = (
-    "exit codes: 0 done, 1 something is not as it should be (verify, check),"
+    "exit codes: 0 done, 1 something is not as it should be (verify, check, archive"
+    " --fail-on-data-loss),"
     " 2 the job could not be done, 130 interrupted (what was committed stays; start again)"
 )
 

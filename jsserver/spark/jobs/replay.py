@@ -82,6 +82,7 @@ def replay(
     ids: bool = False,
     mark: bool = False,
     create: bool = False,
+    skip_unpublishable: bool = False,
     stop: threading.Event | None = None,
     progress: Progress | None = None,
 ) -> ReplayResult:
@@ -89,7 +90,8 @@ def replay(
 
     `first`, `last`: bounds of the sequences. `headers`: exact, or plain (without those that act).
     `mark` adds `Nats-Replay-Source: <stream>/<seq>`. `create` makes the target as the archived
-    stream was configured, unless it is there.
+    stream was configured, unless it is there. `skip_unpublishable`: passes over messages whose
+    subject, headers or size nobody can publish.
     """
     place = Place(root)
     archive = manifest.require(place, options.stream)
@@ -110,7 +112,12 @@ def replay(
         found = first_since(place, archive, source.since)
         source.first = max(source.first, archive.last + 1 if found is None else found)
     run = Replay(
-        options.sink(ids=ids), source, to or archive.source, stop or threading.Event(), progress
+        options.sink(ids=ids),
+        source,
+        to or archive.source,
+        stop or threading.Event(),
+        progress,
+        skip=skip_unpublishable,
     )
     return run.run(paced=options.replay_mode == "original", create=create)
 
@@ -135,6 +142,7 @@ def _main(argv: Sequence[str]) -> int:
             ids=given.ids,
             mark=given.mark,
             create=given.create,
+            skip_unpublishable=given.skip_unpublishable,
             stop=stop,
             progress=progress,
         )
@@ -146,6 +154,7 @@ def _main(argv: Sequence[str]) -> int:
             f"{result.stream}: {result.rows:,} messages published to {result.to} in"
             f" {duration(result.seconds)} ({rate:,.0f}/s), {result.before:,} were there already"
             + (f", {result.duplicates:,} were duplicates" if result.duplicates else "")
+            + (f", {result.passed_over:,} were passed over" if result.passed_over else "")
         )
     return command.DONE if result.complete else command.INTERRUPTED
 
@@ -165,6 +174,11 @@ def _parser() -> argparse.ArgumentParser:
         help="plain: without headers that a server acts on (default: exact)",
     )
     parser.add_argument("--ids", action="store_true", help="add a Nats-Msg-Id to each message")
+    parser.add_argument(
+        "--skip-unpublishable",
+        action="store_true",
+        help="pass over and count messages whose subject, headers or size nobody can publish",
+    )
     parser.add_argument("--mark", action="store_true", help="add Nats-Replay-Source: stream/seq")
     command.add_options(parser, ReplayOptions, "the archived stream and the target's server")
     return parser

@@ -1,6 +1,8 @@
 """How a replay goes: where the target stands, what comes next, and what happens when it breaks."""
 
 import base64
+import logging
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jsserver.cext.columns import ROW_FAULTS
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive
 from jsserver.spark.archive.reader import TIME_MAX, TIME_MIN, ArchiveSplit, overlapping, read_split
@@ -20,9 +23,11 @@ from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import NOT_FOUND, ApiError, JetStream, StreamInfo
 from jsserver.spark.jobs.progress import Progress
 from jsserver.spark.options import RowOptions, SinkOptions
-from jsserver.spark.publisher import Publisher
-from jsserver.spark.refusals import PublishError
+from jsserver.spark.publisher import Fit, Publisher
+from jsserver.spark.refusals import BadRow, PublishError
 from jsserver.spark.schema import Table
+
+log = logging.getLogger(__name__)
 
 SOURCE_HEADER = "Nats-Replay-Source"
 ACTING = (
@@ -66,6 +71,8 @@ class ReplayResult(msgspec.Struct):
     """The target had already."""
     duplicates: int = 0
     """With ids: acked, and there already."""
+    passed_over: int = 0
+    """Could not be published, and were to be passed over then."""
     seconds: float = 0.0
     complete: bool = True
     """False when it was asked to stop before it was done."""
@@ -86,6 +93,15 @@ class Source:
     plain: bool = False
     ids: bool = False
     mark: bool = False
+    fit: Fit | None = None
+    """Where what cannot be published is passed over."""
+    passed_over: int = 0
+    """So many of the rows that were last read."""
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Headers that are not published."""
+        return ACTING if self.plain else ("Nats-Msg-Id",) if self.ids else ()
 
     def total(self) -> int:
         """About how many messages there are."""
@@ -94,7 +110,8 @@ class Source:
     def rows(self, skip: int = 0, after: int = 0) -> Iterator[pa.RecordBatch]:
         """What is archived behind `after`, without the first `skip` messages."""
         first = max(self.first, after + 1)
-        if not self.subjects and self.since == TIME_MIN and self.until == TIME_MAX:
+        all_of_them = self.since == TIME_MIN and self.until == TIME_MAX and self.fit is None
+        if not self.subjects and all_of_them:
             for file in overlapping(self.archive, first, self.last):
                 if file.first < first or skip < file.rows:
                     break
@@ -103,10 +120,24 @@ class Source:
         split = ArchiveSplit(
             self.place.uri, self.archive.stream, first, self.last, self.since, self.until
         )
+        self.passed_over = 0
         for batch in read_split(RowOptions(filter_subjects=self.subjects), split, _TABLE):
+            if self.fit is not None:
+                batch = self._fitting(batch, self.fit)
             if skip < len(batch):
                 yield batch.slice(skip)
             skip = max(0, skip - len(batch))
+
+    def _fitting(self, batch: pa.RecordBatch, fit: Fit) -> pa.RecordBatch:
+        faults = np.frombuffer(fit.faults(self.outgoing(batch)), dtype=np.uint8)
+        at = np.flatnonzero(faults)
+        if not len(at):
+            return batch
+        if not self.passed_over:
+            seq = batch.column("seq")[int(at[0])].as_py()
+            log.warning("sequence %d is passed over: %s", seq, ROW_FAULTS[int(faults[at[0]])])
+        self.passed_over += len(at)
+        return batch.filter(pa.array(faults == 0))
 
     def outgoing(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns that are published."""
@@ -150,8 +181,12 @@ class Replay:
         to: str,
         stop: threading.Event,
         progress: Progress | None,
+        *,
+        skip: bool = False,
     ) -> None:
+        """`skip`: what cannot be published is passed over."""
         self._options = options
+        self._skip = skip
         self._source = source
         self._to = to
         self._stop = stop
@@ -182,10 +217,8 @@ class Replay:
         return self._result
 
     def _attempt(self, position: Position) -> None:
-        own_ids = ("Nats-Msg-Id",) if self._source.ids else ()
-        left_out = ACTING if self._source.plain else own_ids
         with Publisher(
-            self._options, "jsserver-spark-replay", left_out=left_out, exact=True
+            self._options, "jsserver-spark-replay", left_out=self._source.left_out, exact=True
         ) as publisher:
             acked = 0
             try:
@@ -198,16 +231,19 @@ class Replay:
                     if self._stop.is_set():
                         break
                 publisher.flush()
+                self._result.passed_over = self._source.passed_over
             except PublishError as error:
                 if error.passes:
                     raise
-                raise NatsError(f"{error}{self._hint()}") from None
+                raise NatsError(f"{error}{self._hint(error)}") from None
             finally:
                 self._count(publisher, acked)
             if publisher.duplicates and not self._source.ids:
                 raise NatsError(self._dropped())
 
-    def _hint(self) -> str:
+    def _hint(self, error: PublishError) -> str:
+        if isinstance(error, BadRow):
+            return "; --skip-unpublishable passes over such messages, and counts them"
         if self._source.plain:
             return ""
         return (
@@ -266,6 +302,10 @@ class Replay:
             self._create()
         api = JetStream(self._options, "jsserver-spark-replay")
         try:
+            if self._skip:
+                self._source.fit = Fit(
+                    int(api.connection.info["max_payload"]), self._source.left_out
+                )
             first = next(self._source.rows(), None)
             if first is not None:
                 self._check_subject(api, self._source.outgoing(first.slice(0, 1)))
@@ -289,7 +329,7 @@ class Replay:
             api.close()
 
     def _check_subject(self, api: JetStream, row: pa.RecordBatch) -> None:
-        subject = row.column("subject")[0].as_py()
+        subject = _text(row.column("subject"))
         api.stream_info(self._to)
         names = api.api("STREAM.NAMES", {"subject": subject}).get("streams") or []
         if self._to not in names:
@@ -335,10 +375,12 @@ class Replay:
         batch = next(self._source.rows(index), None)
         if batch is None:
             return False
-        row = self._source.outgoing(batch.slice(0, 1)).to_pylist()[0]
-        if row["subject"] != message.subject or row["data"] != message.data:
+        row = self._source.outgoing(batch.slice(0, 1))
+        if _text(row.column("subject")) != _shown(message.subject):
             return False
-        return self._source.plain or (row["headers_raw"] or b"") == message.header
+        if row.column("data")[0].as_py() != message.data:
+            return False
+        return self._source.plain or (row.column("headers_raw")[0].as_py() or b"") == message.header
 
     def _mismatch(self, why: str) -> NatsError:
         """The target holds something else."""
@@ -346,6 +388,16 @@ class Replay:
             f"stream {self._to!r} holds other messages than the start of this replay: {why}. Replay"
             " into an empty stream, or add to this one with --ids"
         )
+
+
+def _text(subjects: pa.Array) -> str:
+    """The first of them as the API shows it, which marks what is not UTF-8."""
+    return _shown(subjects.cast(pa.binary())[0].as_py().decode(errors="replace"))
+
+
+def _shown(subject: str) -> str:
+    """With one mark where servers put different numbers of them."""
+    return re.sub("\ufffd+", "\ufffd", subject)
 
 
 class _Stored(NamedTuple):

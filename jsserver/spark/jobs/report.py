@@ -1,6 +1,7 @@
 """What an archive or a stream holds: rates, sizes, subjects and gaps, as tables and as a page."""
 
 import argparse
+import dataclasses
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from jsserver.goformat import rfc3339_nano
-from jsserver.spark.archive import manifest
+from jsserver.spark.archive import layout, manifest
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive
 from jsserver.spark.archive.reader import read_files
@@ -42,11 +43,6 @@ class ReportOptions(ConnectionOptions):
     """Reporting on a stream or its archive."""
 
     stream: str = option("stream", text)
-
-    def check(self) -> None:
-        super().check()
-        if not self.stream:
-            raise OptionError("option 'stream' is missing: the stream to report on")
 
     def source(self) -> SourceOptions:
         shared = {name: getattr(self, name) for name in ConnectionOptions.__dataclass_fields__}
@@ -118,6 +114,7 @@ def report(
 ) -> Report:
     """Adds up an archive (`root`), a stream (no root), or both (`live`). NatsError."""
     started = time.monotonic()
+    options = dataclasses.replace(options, stream=options.stream or _only_stream(root))
     archive = manifest.require(Place(root), options.stream) if root else None
     info = _info(options) if live or archive is None else None
     parts = list(_parts(root, archive, info))
@@ -142,6 +139,15 @@ def report(
             told(part.last - part.first + 1)
     made.seconds = time.monotonic() - started
     return made
+
+
+def _only_stream(root: str) -> str:
+    """The stream that is archived there, where it is the only one. OptionError."""
+    there = layout.streams_in(Place(root)) if root else []
+    if len(there) == 1:
+        return there[0]
+    archived = f"; archived are {', '.join(there)}" if there else ""
+    raise OptionError(f"option 'stream' is missing: the stream to report on{archived}")
 
 
 def _info(options: ReportOptions) -> StreamInfo:
@@ -265,7 +271,7 @@ def _main(argv: Sequence[str]) -> int:
     if given.live and not given.root:
         raise command.Wrong("--live needs ROOT; without ROOT the stream is read anyway")
     options = command.read_options(ReportOptions, given, "jsserver spark report")
-    with command.progress(f"reading {options.stream}") as progress:
+    with command.progress(f"reading {options.stream or given.root}") as progress:
         made = report(
             options,
             given.root,

@@ -148,8 +148,8 @@ class Spark:
 
 
 def runner_of(master: str = "", processes: int = 0) -> Runner:
-    """Spark where a master is named, under spark-submit, or with a session at work; otherwise
-    `processes` of ours (0: as many as cores)."""
+    """Spark where a master is named, under spark-submit, or with a session at work; otherwise, and
+    with a session of Spark Connect, `processes` of ours (0: as many as cores)."""
     if not processes and (master or "PYSPARK_GATEWAY_PORT" in os.environ):
         return Spark(session_of(master), ours=True)
     session = None if processes else _active_session()
@@ -167,12 +167,18 @@ def cores() -> int:
 
 
 def _active_session() -> Any:
-    """The session of this process, where Spark was started already."""
+    """The session of this process, where Spark was started already, and can run tasks of ours."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession()
+    session = SparkSession.getActiveSession()
+    return session if _runs_tasks(session) else None
+
+
+def _runs_tasks(session: Any) -> bool:
+    """Spark Connect's sessions do not: they have no SparkContext."""
+    return getattr(session, "sparkContext", None) is not None
 
 
 def session_of(master: str) -> Any:
@@ -191,6 +197,11 @@ def session_of(master: str) -> Any:
         raise NatsError(
             f"Spark did not start (option --master {master or 'not given'}): {first}"
         ) from error
+    if not _runs_tasks(session):
+        raise NatsError(
+            "Spark Connect runs no tasks of a job: leave --master and SPARK_REMOTE out, and the job"
+            " runs in processes of its own"
+        )
     session.sparkContext.setLogLevel("WARN")
     return session
 

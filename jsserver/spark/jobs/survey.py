@@ -1,5 +1,6 @@
 """What a run of messages adds up to: rates over time, sizes, subjects and gaps, part by part."""
 
+import re
 from collections.abc import Iterable
 from typing import TypeAlias, TypeVar
 
@@ -19,6 +20,8 @@ RUNS_MAX = 1000
 SPAN_US = 1_000_000
 """The shortest span of time: a second."""
 
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 Ints: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 Key = TypeVar("Key", int, str)
@@ -128,9 +131,16 @@ class Survey(msgspec.Struct):
         which = coded.indices.to_numpy()
         messages = np.bincount(which)
         totals = np.bincount(which, weights=sizes)
-        for subject, some, size in zip(coded.dictionary.to_pylist(), messages, totals, strict=True):
-            _into(self.subjects, subject, Count(int(some), int(size)))
+        words = coded.dictionary.cast(pa.binary()).to_pylist()
+        for word, some, size in zip(words, messages, totals, strict=True):
+            _into(self.subjects, readable(word), Count(int(some), int(size)))
         self._bound_subjects()
+
+
+def readable(subject: bytes) -> str:
+    """A subject to be shown, with what is no text in it escaped."""
+    text = subject.decode(errors="backslashreplace")
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def _into(counts: dict[Key, Count], key: Key, more: Count) -> None:
