@@ -144,6 +144,8 @@ cdef struct Consumer:
     uint32_t id             # in the log
     int64_t serial          # tells it from others of its name, for events
     bint logged
+    uint64_t known_hash     # of the o.dat that was there on opening: it says nothing newer
+    int64_t known_time
     bint active
     bint closed
     # where it stands
@@ -215,9 +217,10 @@ cdef Consumers* consumers_of(Stream* s) noexcept nogil                        # 
 cdef void consumers_free(Stream* s) noexcept nogil
 # Lets the log take what was gathered.
 cdef void consumers_flush(Stream* s) noexcept nogil
-# A consumer with the state of its file (.n 0: none) and its records in the log, else a new one. NULL: no memory, or a
-# name too long. With the lock held.
-cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Span state, bint logged) noexcept nogil
+# A consumer with its records in the log or the state of its file, else a new one. NULL: no memory, or a name too long.
+# With the lock held.
+cdef struct StateFile
+cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, const StateFile* file, bint logged) noexcept nogil
 # Subscribes and serves. 0 | -1 no memory
 cdef int consumer_activate(Consumer* c) noexcept nogil
 # before: how it stands under the new configuration, before that lets anything be delivered. 0 | -1 no memory
@@ -246,10 +249,12 @@ cdef class ConsumerHandle:
     cdef EnvBox box
     cdef StreamHandle stream
     cdef Consumer* c
+    cdef object directory
     cdef readonly int64_t id
     cdef ConsumerInfo changed
     cdef bint enter(self) noexcept nogil                # as StreamFace's
     cdef int check(self, bint open) except -1
+    cdef object final_state(self)
     cdef void end(self, bint delete) noexcept nogil
 
 # A stream opened for the engine: raises StoreError.

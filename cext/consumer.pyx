@@ -9,7 +9,7 @@ from libc.string cimport memcmp, memcpy, memset
 from jsserver.cext.bytes cimport (
     ADV_ACK_METRIC, ADV_MAX_DELIVER, ADV_NAK, ADV_TERM, EV_ADVISORY, EV_CONSUMER_GONE, EV_LOG, EV_PAUSE_OVER,
     HEARS_ALL, HEARS_REQUESTS, JSON_ARRAY, JSON_NULL, JSON_NUMBER, JSON_OBJECT, JSON_STRING, Bytes, Event, JsonItem,
-    JsonReader, Msg, Span, Task, Timer, U64Map, bytes_add, bytes_free, bytes_reserve, env_random, inbound_fn,
+    JsonReader, Msg, Span, Task, Timer, U64Map, bytes_add, bytes_free, bytes_reserve, env_random, hh64, inbound_fn,
     json_at_end, json_enter_object, json_int, json_key_is, json_next_member, json_open, span, span_c, span_eq,
     span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_matches, task_cancel, task_post, timer_cancel,
     timer_set, u64map_del, u64map_free, u64map_get, u64map_put,
@@ -27,12 +27,17 @@ from jsserver.cext.stream cimport (
     stream_unwatch, stream_watch, trimmed,
 )
 
+import logging
 import os
 from collections import namedtuple
 from itertools import count
 from threading import Lock
 
 from jsserver.cext.stream import StoreError
+
+
+STATE_NAME = "o.dat"
+log = logging.getLogger("jsserver.consumers")
 
 
 cdef enum:
@@ -50,5 +55,7 @@ include "consumer/acks.pxi"
 include "consumer/notes.pxi"
 include "consumer/state.pxi"
 include "consumer/log.pxi"
+include "consumer/statefile.pxi"
+include "consumer/start.pxi"
 include "consumer/life.pxi"
 include "consumer/faces.pxi"

@@ -163,6 +163,23 @@ cdef class ConsumerHandle:
         if self.stream is not None:
             self.stream.forget(self)
 
+    cdef object final_state(self):
+        """Closes, and returns what write_states takes for nats-server; None when it has it already."""
+        cdef Bytes b
+        cdef int64_t time
+        cdef bint fresh = False
+        memset(&b, 0, sizeof(Bytes))
+        with nogil:
+            self.box.enter()
+            if self.c != NULL:
+                fresh = final_state_of(self.c, &b, &time)
+                self.end(False)
+            self.box.leave()
+        try:
+            return (self.directory, (<const char*>b.data)[:b.n], time) if fresh else None
+        finally:
+            bytes_free(&b)
+
     cdef void end(self, bint delete) noexcept nogil:
         cdef Consumer* c = self.c
         cdef Stream* s
@@ -236,8 +253,8 @@ cdef class StreamHandle(StreamFace):
         """A ConsumerHandle, new or with what o.dat in its directory and the stream's log say."""
         cdef ConsumerConfig cfg
         cdef ConfigBuffers b = fill_consumer(&cfg, params)
-        cdef bytes state = b"" if directory is None else read_state(directory)
-        cdef Span file = span_of(state)
+        cdef StateFile file
+        cdef bytes state
         cdef bint logged = directory is not None and len(self.directory) > 0
         cdef ConsumerHandle h = ConsumerHandle.__new__(ConsumerHandle)
         cdef ConsumerInfo* info = &h.changed
@@ -245,6 +262,8 @@ cdef class StreamHandle(StreamFace):
         cdef Consumer* c
         cdef int rc = 0
         cdef bint open
+        state, file.time = (b"", 0) if directory is None else read_state(directory)
+        file.bytes = span_of(state)
         with self.opening:
             with nogil:
                 open = self.enter()
@@ -254,7 +273,7 @@ cdef class StreamHandle(StreamFace):
                 self.open_log()
             with nogil:
                 self.box.enter()
-                c = consumer_new(self.s, &cfg, file, logged)
+                c = consumer_new(self.s, &cfg, &file, logged)
                 if c != NULL:
                     c.serial = serial
                     rc = consumer_activate(c) if self.serving else 0
@@ -269,6 +288,7 @@ cdef class StreamHandle(StreamFace):
             h.id = serial
             h.box = self.box
             h.stream = self
+            h.directory = directory
             self.handles.append(h)
         return h
 
@@ -287,10 +307,14 @@ cdef class StreamHandle(StreamFace):
             if s == NULL:
                 return
             store = s.store
+            states = []
             for h in self.handles:
+                if not delete:
+                    states.append(h.final_state())
+                    continue
                 with nogil:
                     self.box.enter()
-                    h.end(delete)
+                    h.end(True)
                     self.box.leave()
             self.handles = []
             with nogil:
@@ -304,15 +328,7 @@ cdef class StreamHandle(StreamFace):
                 stream_free(s)
                 self.box.leave()
                 store_close(store, delete)
-
-
-cdef bytes read_state(directory):
-    # nats-server's checkpoint of a consumer; empty when there is none.
-    try:
-        with open(os.path.join(os.fsdecode(directory), "o.dat"), "rb") as f:
-            return f.read()
-    except FileNotFoundError:
-        return b""
+            write_states([state for state in states if state is not None])
 
 
 cdef StreamHandle stream_handle(EnvBox box, const StreamPlace* place, object params, object directory):

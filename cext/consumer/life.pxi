@@ -1,4 +1,4 @@
-# A consumer's life: where it starts, its subscriptions, updates, pauses, and its end.
+# A consumer's life: its subscriptions, updates, pauses, and its end.
 
 cdef enum:
     GONE_SLACK = 100 * 1000000          # pull consumers are removed this long after their threshold, ns
@@ -70,95 +70,6 @@ cdef int make_ack_prefix(Consumer* c) noexcept nogil:
     return 0
 
 
-# ---- where it starts -----------------------------------------------------------------------------------------
-
-cdef int make_skip_list(Consumer* c, uint64_t upto, uint64_t after) noexcept nogil:
-    # The newest message of each subject up to a sequence, without those up to `after`. 0 | -1 no memory
-    cdef int64_t n
-    cdef uint64_t* seqs = NULL
-    n = store_last_per_subject(c.s.store, &c.filter, upto, &seqs)
-    if n < 0:
-        return -1 if n == ST_NO_MEMORY else 0
-    c.skip = seqs
-    c.n_skip = <uint64_t>n
-    c.skip_at = 0
-    c.resume = upto + 1
-    while c.skip_at < c.n_skip and c.skip[c.skip_at] <= after:
-        c.skip_at += 1
-    if c.skip_at < c.n_skip:
-        c.next = c.skip[c.skip_at]
-    else:
-        skip_end(c)
-    return 0
-
-
-cdef int start_anew(Consumer* c) noexcept nogil:
-    cdef StoreState state
-    cdef uint64_t last
-    cdef int rc = 0
-    cdef int policy = c.cfg.deliver_policy
-    store_state(c.s.store, &state)
-    c.next = max(state.first_seq, <uint64_t>1)
-    if policy == DELIVER_LAST:
-        last = state.last_seq if c.filter.all else store_last_match(c.s.store, &c.filter)
-        if last and state.msgs:
-            c.next = last
-    elif policy == DELIVER_NEW:
-        c.next = state.last_seq + 1
-    elif policy == DELIVER_BY_SEQUENCE:
-        c.next = max(c.next, c.cfg.opt_start_seq)
-    elif policy == DELIVER_BY_TIME:
-        c.next = max(c.next, store_seq_at(c.s.store, c.cfg.opt_start_time))
-    elif policy == DELIVER_LAST_PER_SUBJECT and state.msgs and c.s.cfg.max_msgs_per != 1:
-        rc = make_skip_list(c, state.last_seq, 0)
-    c.dseq = 1
-    c.delivered_seq = c.next - 1
-    c.floor_dseq = 0
-    c.floor_seq = c.next - 1
-    return rc
-
-
-cdef void clip(Consumer* c) noexcept nogil:
-    # A restored state is never ahead of the stream: what is stored next must not be taken for delivered.
-    cdef StoreState state
-    store_state(c.s.store, &state)
-    if c.dseq > 1 and c.delivered_seq > state.last_seq:
-        c.delivered_seq = state.last_seq
-        c.next = state.last_seq + 1
-        c.floor_seq = min(c.floor_seq, state.last_seq)
-    if c.next < state.first_seq:
-        c.next = state.first_seq
-    drop_vanished(c)
-
-
-cdef int restore(Consumer* c, Span file) noexcept nogil:
-    # 1: restored, 0: there was nothing, -1: no memory. A damaged state is as none: everything is delivered again.
-    cdef Replayed* r = NULL
-    cdef int rc = 0
-    cdef bint found = False
-    if file.n:
-        rc = consumer_decode_state(c, file)
-        found = rc == 0
-    if c.logged:
-        r = <Replayed*>strmap_del(&c.shared.replayed, c.cfg.name)
-    if rc == 0 and r != NULL and r.records.n:
-        rc = consumer_replay(c, r)
-        found = rc == 0
-    if rc == 0 and found and r != NULL and c.cfg.deliver_policy == DELIVER_LAST_PER_SUBJECT:
-        if r.resume > c.delivered_seq + 1:
-            rc = make_skip_list(c, r.resume - 1, c.delivered_seq)
-    if r != NULL:
-        bytes_free(&r.records)
-        free(r)
-    if rc == -1:
-        return -1
-    if rc == -2:
-        log_state_damaged(c)
-        forget_state(c)
-        return 0
-    return found
-
-
 # ---- beginning -------------------------------------------------------------------------------------------------
 
 cdef void timers_prepare(Consumer* c) noexcept nogil:
@@ -192,22 +103,6 @@ cdef void consumer_free(Consumer* c) noexcept nogil:
     free(c)
 
 
-cdef int consumer_place(Consumer* c, Span state) noexcept nogil:
-    # Where it stands, new or restored. 0 | -1 no memory
-    cdef StoreState st
-    cdef int rc = restore(c, state)
-    if rc == 1:
-        clip(c)
-        rc = 0
-    elif rc == 0:
-        rc = start_anew(c)
-    store_state(c.s.store, &st)
-    c.replaying = c.cfg.replay_original and c.next <= st.last_seq
-    c.replay_until = st.last_seq
-    count_pending(c)
-    return rc
-
-
 cdef void claim(Consumer* c) noexcept nogil:
     # Interest retention: what is stored and not yet delivered is needed here too.
     cdef uint64_t seq = c.next if c.skip == NULL else c.resume, i
@@ -221,7 +116,7 @@ cdef void claim(Consumer* c) noexcept nogil:
         seq += 1
 
 
-cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Span state, bint logged) noexcept nogil:
+cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, const StateFile* file, bint logged) noexcept nogil:
     cdef Consumers* k = consumers_of(s)
     cdef Consumer* c = <Consumer*>calloc(1, sizeof(Consumer)) if k != NULL else NULL
     if c == NULL:
@@ -235,7 +130,7 @@ cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Span state, bi
     c.logged = logged and k.log != NULL and not cfg.mem_storage
     c.texts = consumer_config_take(&c.cfg, cfg)
     if (c.texts == NULL or filter_init(&c.filter, c.cfg.filters, c.cfg.n_filters) != ST_OK
-            or make_ack_prefix(c) < 0 or consumer_place(c, state) < 0 or stream_watch(s, &c.watcher) < 0):
+            or make_ack_prefix(c) < 0 or consumer_place(c, file) < 0 or stream_watch(s, &c.watcher) < 0):
         consumer_free(c)
         return NULL
     c.next_consumer = k.first
@@ -557,7 +452,6 @@ cdef Consumers* consumers_of(Stream* s) noexcept nogil:
 cdef void consumers_free(Stream* s) noexcept nogil:
     # Without consumers; the log is closed by now.
     cdef Consumers* k = <Consumers*>s.consumers
-    cdef Replayed* r
     cdef uint32_t i
     if k == NULL:
         return
@@ -565,9 +459,7 @@ cdef void consumers_free(Stream* s) noexcept nogil:
     task_cancel(&s.env.tasks, &k.flush_soon)
     for i in range(k.replayed.cap):
         if k.replayed.keys[i] != NULL:
-            r = <Replayed*>k.replayed.vals[i]
-            bytes_free(&r.records)
-            free(r)
+            replayed_free(<Replayed*>k.replayed.vals[i])
     strmap_free(&k.replayed)
     bytes_free(&k.lazy)
     free(k)
@@ -593,8 +485,8 @@ cdef void log_damaged(Consumer* c, uint64_t seq) noexcept nogil:
     say(c, text)
 
 
-cdef void log_state_damaged(Consumer* c) noexcept nogil:
+cdef void say_of(Consumer* c, const char* what) noexcept nogil:
     cdef char text[700]
-    snprintf(text, sizeof(text), b"stream %.*s: the state of consumer %.*s is damaged, it starts anew",
-             <int>c.s.cfg.name.n, <const char*>c.s.cfg.name.p, <int>c.cfg.name.n, <const char*>c.cfg.name.p)
+    snprintf(text, sizeof(text), b"stream %.*s: consumer %.*s: %s", <int>c.s.cfg.name.n,
+             <const char*>c.s.cfg.name.p, <int>c.cfg.name.n, <const char*>c.cfg.name.p, what)
     say(c, text)

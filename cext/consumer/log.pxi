@@ -10,6 +10,7 @@
 #   P id sseq               all up to here counts as delivered
 #   T id sseq sent          its deadline counts from then
 #   S id n state            the whole state
+#   K id hash time          an o.dat with these says nothing newer than this log
 #   X id                    deleted: what was said before concerns nobody
 
 cdef enum:
@@ -21,7 +22,13 @@ cdef enum:
 cdef struct Replayed:
     # Of one consumer not yet open.
     Bytes records
+    Bytes known             # hash and time of files, as KnownState
     uint64_t resume
+
+
+cdef struct KnownState:
+    uint64_t hash
+    uint64_t time
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------
@@ -117,6 +124,13 @@ cdef void log_deadline(Consumer* c, uint64_t sseq, int64_t deadline) noexcept no
     log_numbers(c, 84, numbers, 2)
 
 
+cdef void log_known(Consumer* c, uint64_t hash, int64_t time) noexcept nogil:
+    cdef uint64_t numbers[2]
+    numbers[0] = hash
+    numbers[1] = <uint64_t>time
+    log_numbers(c, 75, numbers, 2)
+
+
 cdef void log_deleted(Consumer* c) noexcept nogil:
     log_numbers(c, 88, NULL, 0)
 
@@ -139,25 +153,32 @@ cdef int add_state(Bytes* b, Consumer* c) noexcept nogil:
     return rc
 
 
+cdef int add_whole(Bytes* b, Consumer* c) noexcept nogil:
+    # All that must be said of a consumer.
+    if add_named(b, c) < 0 or add_state(b, c) < 0 or bytes_add(b, b"K", 1) < 0 or add_uv(b, c.id) < 0:
+        return -1
+    return -1 if add_uv(b, c.known_hash) < 0 or add_uv(b, <uint64_t>c.known_time) < 0 else 0
+
+
 cdef void log_opened(Consumer* c) noexcept nogil:
     cdef Bytes* b = &c.shared.lazy
     cdef size_t before = b.n
     if not c.logged:
         return
-    if add_named(b, c) < 0 or add_state(b, c) < 0:
+    if add_whole(b, c) < 0:
         b.n = before
     log_posted(c)
 
 
 cdef void log_restart(Consumers* k) noexcept nogil:
-    # Everything anew: for each consumer its name and its state.
+    # Everything anew.
     cdef Bytes b
     cdef Consumer* c = k.first
     cdef bint ok = True
     memset(&b, 0, sizeof(Bytes))
     while c != NULL and ok:
         if c.logged:
-            ok = add_named(&b, c) == 0 and add_state(&b, c) == 0
+            ok = add_whole(&b, c) == 0
         c = c.next_consumer
     if ok and log_rewrite(k.log, span(b.data, <uint32_t>b.n)) == ST_OK:
         k.lazy.n = 0                            # the states hold it
@@ -181,6 +202,12 @@ cdef struct ReplayContext:
     U64Map names            # id -> Replayed*
 
 
+cdef void replayed_free(Replayed* r) noexcept nogil:
+    bytes_free(&r.records)
+    bytes_free(&r.known)
+    free(r)
+
+
 cdef Replayed* replayed_named(Consumers* k, Span name) noexcept nogil:
     cdef Replayed* r = <Replayed*>strmap_get(&k.replayed, name)
     if r != NULL:
@@ -196,7 +223,7 @@ cdef uint32_t record_numbers(uint8_t kind) noexcept nogil:
     # How many numbers follow the id; -1 for an unknown kind.
     if kind == 68:
         return 4
-    if kind == 85 or kind == 84:
+    if kind == 85 or kind == 84 or kind == 75:
         return 2
     if kind == 65 or kind == 69 or kind == 80:
         return 1
@@ -214,8 +241,16 @@ cdef int replay_name(ReplayContext* x, Span* s, uint64_t id) noexcept nogil:
     if r == NULL or u64map_put(&x.names, id, <uint64_t>r) < 0:
         return -1
     r.resume = resume
+    r.known.n = 0                               # what is known follows
     x.k.next_id = max(x.k.next_id, <uint32_t>id + 1)
     return 0
+
+
+cdef int replay_known(Replayed* r, Span body) noexcept nogil:
+    cdef KnownState known
+    get_uv(&body, &known.hash)
+    get_uv(&body, &known.time)
+    return bytes_add(&r.known, &known, sizeof(KnownState))
 
 
 cdef int replay_record(ReplayContext* x, Span* s) noexcept nogil:
@@ -248,11 +283,14 @@ cdef int replay_record(ReplayContext* x, Span* s) noexcept nogil:
     if not u64map_get(&x.names, id, &found):
         return 0
     r = <Replayed*>found
+    body.n -= s.n
+    if kind == 75:
+        return replay_known(r, body)
     if kind == 88 or kind == 83:
         r.records.n = 0
     if kind == 88:
+        r.known.n = 0
         return 0
-    body.n -= s.n
     return 0 if bytes_add(&r.records, &kind, 1) == 0 and add_span(&r.records, body) == 0 else -1
 
 
@@ -334,6 +372,27 @@ cdef int replay_state(Consumer* c, Span state) noexcept nogil:
     if v + 1 < c.dseq:
         return 0
     return consumer_decode_state(c, state)
+
+
+cdef bint file_differs(const Replayed* r, const StateFile* file) noexcept nogil:
+    # Whether the log knows files of the consumer's and this is another one.
+    cdef const KnownState* known = <const KnownState*>r.known.data
+    cdef uint64_t hash = state_hash(file.bytes)
+    cdef size_t i
+    for i in range(r.known.n // sizeof(KnownState)):
+        if known[i].hash == hash:
+            return False
+    return r.known.n > 0 and file.bytes.n > 0
+
+
+cdef bint file_damaged(const Replayed* r, const StateFile* file) noexcept nogil:
+    # Of a file that differs: whether its bytes changed, but nobody wrote it.
+    cdef const KnownState* known = <const KnownState*>r.known.data
+    cdef size_t i
+    for i in range(r.known.n // sizeof(KnownState)):
+        if known[i].hash and known[i].time == <uint64_t>file.time:
+            return True
+    return False
 
 
 cdef int consumer_replay(Consumer* c, Replayed* r) noexcept nogil:

@@ -167,6 +167,11 @@ cdef void forget_state(Consumer* c) noexcept nogil:
     pending_free(&c.pending)
     u64map_free(&c.exhausted)
     c.n_redelivered = 0
+    c.dseq = 0
+    c.delivered_seq = 0
+    c.next = 0
+    c.floor_dseq = 0
+    c.floor_seq = 0
 
 
 cdef int consumer_decode_state(Consumer* c, Span s) noexcept nogil:

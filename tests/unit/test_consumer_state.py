@@ -1,5 +1,6 @@
 """Consumers on disk: answers after durability, restarts, kills, and the state's format."""
 
+import os
 import shutil
 import time
 
@@ -8,10 +9,12 @@ import pytest
 from jsserver.cext.stream import TestEnv
 from tests.unit.stream_world import (
     ACK_ALL,
+    ACK_EXPLICIT,
     ACK_NONE,
     FILE,
     INTEREST,
     LAST_PER_SUBJECT,
+    NEW_ONLY,
     SECOND,
     WORKQUEUE,
     World,
@@ -32,7 +35,8 @@ class Disk:
         env = TestEnv(now=self.now)
         env.start_commits(held)
         path = (folder or self.folder) / "S"
-        (path / "obs" / "C").mkdir(parents=True, exist_ok=True)
+        for name in (b"C", *(c.get("name", b"C") for c in consumers)):
+            (path / "obs" / name.decode()).mkdir(parents=True, exist_ok=True)
         w = World(env, str(path), active=False, storage=FILE, **params)
         w.handles = [
             w.consumer(str(path / "obs" / c.get("name", b"C").decode()), **c) for c in consumers
@@ -343,3 +347,175 @@ def test_a_state_ahead_of_the_stream_is_pulled_back(disk):
     w.stream.wait_durable()
     w.env.run()
     assert seqs(w.env.take()) == [3]
+
+
+# ---- the state for nats-server -------------------------------------------------------------------
+
+
+def state_file(disk, name="C"):
+    return disk.folder / "S" / "obs" / name / "o.dat"
+
+
+def numbers(w, of=0):
+    return w.handles[of].state()._replace(delivered_ts=0, floor_ts=0)
+
+
+def test_a_clean_stop_leaves_the_state_for_nats_server(disk):
+    w = disk.open()
+    w.fill(3)
+    w.ack(w.pull(b"3")[0])
+    settled(w)
+    assert not state_file(disk).exists()
+    want = w.handles[0].encode_state()
+    disk.close(w)
+    assert state_file(disk).read_bytes() == want
+    assert [p.name for p in state_file(disk).parent.iterdir()] == ["o.dat"]
+    before = state_file(disk).stat()
+    disk.close(disk.open())  # nothing happened: it stays
+    after = state_file(disk).stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+def test_the_log_is_newer_than_the_state_of_an_earlier_stop(disk):
+    w = disk.open()
+    w.fill(9)
+    w.ack(w.pull(b"1")[0])
+    disk.close(w)
+    w = disk.open()
+    for m in w.pull(b"4")[:3]:
+        w.ack(m)
+    settled(w)
+    before = numbers(w)
+    assert numbers(disk.open(disk.killed(w, "killed"))) == before
+    again = disk.open(disk.killed(w, "again"))
+    disk.close(again)
+    assert numbers(disk.open(disk.folder.parent / "again")) == before
+
+
+def test_a_state_that_nats_server_wrote_since_is_newer_than_the_log(disk):
+    """Also where it delivered nothing, but acks came."""
+    w = disk.open()
+    w.fill(6)
+    got = w.pull(b"4")
+    disk.close(w)
+    shutil.copy(state_file(disk), state_file(disk).with_name("kept"))
+    w = disk.open()
+    w.ack(got[0])
+    w.ack(got[1])
+    after = numbers(w)
+    foreign = w.handles[0].encode_state()
+    left = disk.killed(w, "stopped")
+    disk.close(w)
+    path = left / "S" / "obs" / "C" / "o.dat"
+    path.write_bytes(foreign)
+    assert numbers(disk.open(left)) == after
+
+
+def test_a_state_written_by_a_stop_that_was_cut_short(disk):
+    w = disk.open()
+    w.fill(6)
+    got = w.pull(b"4")
+    settled(w)
+    left = disk.killed(w, "left")  # the log does not know the file yet
+    w.ack(got[0])
+    after = numbers(w)
+    disk.close(w)
+    shutil.copy(state_file(disk), left / "S" / "obs" / "C" / "o.dat")
+    assert numbers(disk.open(left)) == after
+
+
+def test_a_state_whose_file_decayed_is_not_believed(disk):
+    w = disk.open()
+    w.fill(6)
+    w.ack(w.pull(b"4")[0])
+    before = numbers(w)
+    disk.close(w)
+    data = bytearray(state_file(disk).read_bytes())
+    written = state_file(disk).stat()
+    data[3] ^= 2
+    state_file(disk).write_bytes(data)
+    os.utime(state_file(disk), ns=(written.st_atime_ns, written.st_mtime_ns))
+    w = disk.open()
+    assert numbers(w) == before
+    assert b"o.dat is damaged" in w.env.events[0][1][0]
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 20, b"\x16\x02\x01"])
+def test_a_state_of_nats_server_that_cannot_be_read(disk, data):
+    w = disk.open()
+    w.fill(6)
+    w.ack(w.pull(b"4")[0])
+    before = numbers(w)
+    disk.close(w)
+    state_file(disk).write_bytes(data)
+    assert numbers(disk.open()) == before
+
+
+def test_a_lost_log_leaves_the_state_of_the_last_stop(disk):
+    w = disk.open()
+    w.fill(6)
+    w.ack(w.pull(b"4")[0])
+    before = numbers(w)
+    disk.close(w)
+    (disk.folder / "S" / "consumers.log").unlink()
+    assert numbers(disk.open()) == before
+
+
+def test_many_states(disk):
+    given = [{"name": b"C%d" % i} for i in range(40)]
+    w = disk.open(consumers=given)
+    w.fill(3)
+    for c in given:
+        w.ack(w.pull(b"2", c["name"])[0])
+    before = [numbers(w, i) for i in range(40)]
+    disk.close(w)
+    assert all(state_file(disk, f"C{i}").exists() for i in range(40))
+    (disk.folder / "S" / "consumers.log").unlink()
+    w = disk.open(consumers=given)
+    assert [numbers(w, i) for i in range(40)] == before
+
+
+def test_a_state_that_cannot_be_written_keeps_nothing_from_stopping(disk, caplog):
+    w = disk.open()
+    w.fill(3)
+    w.ack(w.pull(b"2")[0])
+    before = numbers(w)
+    (state_file(disk).parent / "o.dat.tmp").mkdir()
+    disk.close(w)
+    assert "o.dat" in caplog.text
+    assert numbers(disk.open()) == before
+
+
+# ---- acks of messages that were lost with their stream's end ------------------------------------
+
+
+@pytest.mark.parametrize("policy", [ACK_EXPLICIT, ACK_ALL, ACK_NONE])
+def test_a_floor_is_never_ahead_of_the_stream(disk, policy):
+    """A power cut may leave consumers that know of messages which never became durable."""
+    params = {"consumers": ({"ack_policy": policy}, {"name": b"N", "deliver_policy": NEW_ONLY})}
+    w = disk.open(**params)
+    w.fill(3)
+    settled(w)
+    left = disk.killed(w, "left")
+    w.fill(5)
+    last_one = {"name": b"L", "deliver_policy": NEW_ONLY}
+    late = {"consumers": (*params["consumers"], last_one)}
+    (disk.folder / "S" / "obs" / "L").mkdir()
+    w.handles.append(w.consumer(str(disk.folder / "S" / "obs" / "L"), **last_one))
+    got = w.pull(b"9")
+    if policy != ACK_NONE:
+        for m in got[:4] + got[5:6]:
+            w.ack(m)
+    settled(w)
+    shutil.copy(disk.folder / "S" / "consumers.log", left / "S" / "consumers.log")
+    w = disk.open(left, **late)
+    last = w.stream.state().last_seq
+    assert last == 4
+    for handle in w.handles:
+        state = handle.state()
+        assert state.delivered_stream <= last and state.floor_stream <= last
+        assert state.floor_consumer <= state.delivered_consumer
+    w.fill(2)
+    assert seqs(w.pull(b"9"))[-2:] == [5, 6]
+    assert seqs(w.pull(b"9", b"L")) == [5, 6]
+    assert w.handles[0].state().floor_stream == (6 if policy == ACK_NONE else 4)

@@ -1,0 +1,133 @@
+# Where a consumer stands: where it starts, or what its file and the log say.
+
+cdef int make_skip_list(Consumer* c, uint64_t upto, uint64_t after) noexcept nogil:
+    # The newest message of each subject up to a sequence, without those up to `after`. 0 | -1 no memory
+    cdef int64_t n
+    cdef uint64_t* seqs = NULL
+    n = store_last_per_subject(c.s.store, &c.filter, upto, &seqs)
+    if n < 0:
+        return -1 if n == ST_NO_MEMORY else 0
+    c.skip = seqs
+    c.n_skip = <uint64_t>n
+    c.skip_at = 0
+    c.resume = upto + 1
+    while c.skip_at < c.n_skip and c.skip[c.skip_at] <= after:
+        c.skip_at += 1
+    if c.skip_at < c.n_skip:
+        c.next = c.skip[c.skip_at]
+    else:
+        skip_end(c)
+    return 0
+
+
+cdef int start_anew(Consumer* c) noexcept nogil:
+    cdef StoreState state
+    cdef uint64_t last
+    cdef int rc = 0
+    cdef int policy = c.cfg.deliver_policy
+    store_state(c.s.store, &state)
+    c.next = max(state.first_seq, <uint64_t>1)
+    if policy == DELIVER_LAST:
+        last = state.last_seq if c.filter.all else store_last_match(c.s.store, &c.filter)
+        if last and state.msgs:
+            c.next = last
+    elif policy == DELIVER_NEW:
+        c.next = state.last_seq + 1
+    elif policy == DELIVER_BY_SEQUENCE:
+        c.next = max(c.next, c.cfg.opt_start_seq)
+    elif policy == DELIVER_BY_TIME:
+        c.next = max(c.next, store_seq_at(c.s.store, c.cfg.opt_start_time))
+    elif policy == DELIVER_LAST_PER_SUBJECT and state.msgs and c.s.cfg.max_msgs_per != 1:
+        rc = make_skip_list(c, state.last_seq, 0)
+    c.dseq = 1
+    c.delivered_seq = c.next - 1
+    c.floor_dseq = 0
+    c.floor_seq = c.next - 1
+    return rc
+
+
+cdef void clip(Consumer* c) noexcept nogil:
+    # A restored state is never ahead of the stream, unless it is to start there: what is stored next must not be taken
+    # for delivered or acked.
+    cdef StoreState state
+    cdef uint64_t last
+    store_state(c.s.store, &state)
+    last = state.last_seq
+    if c.dseq <= 1 and c.cfg.deliver_policy == DELIVER_BY_SEQUENCE and c.cfg.opt_start_seq:
+        last = max(last, c.cfg.opt_start_seq - 1)
+    drop_vanished(c)
+    if c.delivered_seq > last:
+        c.delivered_seq = last
+        c.next = last + 1
+    c.floor_seq = min(c.floor_seq, last)
+    c.floor_dseq = min(c.floor_dseq, c.dseq - 1)
+    if c.next < state.first_seq:
+        c.next = state.first_seq
+
+
+cdef int restore_file(Consumer* c, const StateFile* file) noexcept nogil:
+    # 1: restored, 0: there is none or it is damaged, -1: no memory
+    cdef int rc
+    if file.bytes.n == 0:
+        return 0
+    rc = consumer_decode_state(c, file.bytes)
+    if rc == 0:
+        return 1
+    forget_state(c)
+    if rc == -2:
+        say_of(c, b"o.dat is damaged and not used")
+        return 0
+    return -1
+
+
+cdef int restore_log(Consumer* c, Replayed* r) noexcept nogil:
+    # As restore_file, over the state at hand.
+    cdef int rc
+    if r.records.n == 0:
+        return 0
+    rc = consumer_replay(c, r)
+    if rc == 0 and c.cfg.deliver_policy == DELIVER_LAST_PER_SUBJECT and r.resume > c.delivered_seq + 1:
+        rc = make_skip_list(c, r.resume - 1, c.delivered_seq)
+    if rc == 0:
+        return 1
+    forget_state(c)
+    if rc == -2:
+        say_of(c, b"its records are damaged, it starts anew")
+        return 0
+    return -1
+
+
+cdef int restore(Consumer* c, const StateFile* file) noexcept nogil:
+    # 1: restored, 0: there was nothing, -1: no memory. A damaged state is as none: everything is delivered again.
+    cdef Replayed* r = <Replayed*>strmap_del(&c.shared.replayed, c.cfg.name) if c.logged else NULL
+    cdef int rc = 0, rest
+    cdef bint newer = r == NULL or file_differs(r, file)
+    if newer and r != NULL and file_damaged(r, file):
+        say_of(c, b"o.dat is damaged and not used")
+        newer = False
+    c.known_hash = state_hash(file.bytes)
+    c.known_time = file.time
+    if newer or r.known.n == 0:                 # without a word about files, the log may be older or newer
+        rc = restore_file(c, file)
+    if r != NULL and rc >= 0 and not (newer and rc):
+        rest = restore_log(c, r)
+        rc = rest if rest < 0 else max(rc, rest)
+    if r != NULL:
+        replayed_free(r)
+    return rc
+
+
+cdef int consumer_place(Consumer* c, const StateFile* file) noexcept nogil:
+    # Where it stands, new or restored. 0 | -1 no memory
+    cdef StoreState st
+    cdef int rc = restore(c, file)
+    if rc == 1:
+        clip(c)
+        rc = 0
+    elif rc == 0:
+        rc = start_anew(c)
+    store_state(c.s.store, &st)
+    c.replaying = c.cfg.replay_original and c.next <= st.last_seq
+    c.replay_until = st.last_seq
+    count_pending(c)
+    return rc
