@@ -12,6 +12,9 @@ from jsserver.config.options import Authorization, Permissions, SubjectPermissio
 
 GLOBAL_ACCOUNT = "$G"
 
+CLIENT_OVER_TCP = "STANDARD"
+"""What users may be limited to: the type of connection that there is."""
+
 _BCRYPT = re.compile(r"^\$2[abxy]\$\d{2}\$")
 
 
@@ -110,5 +113,7 @@ class Authenticator:
             return Admission(name, GLOBAL_ACCOUNT, None)
         return None
 
-    def _as(self, user: User) -> Admission:
+    def _as(self, user: User) -> Admission | None:
+        if user.connection_types and CLIENT_OVER_TCP not in user.connection_types:
+            return None
         return Admission(user.name, GLOBAL_ACCOUNT, self._sets[user.name])

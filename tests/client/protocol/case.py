@@ -100,6 +100,12 @@ authorization {{
     {{ user: "service2", password: "x", permissions: {{
         subscribe: "svc"
         allow_responses: {{ max: 2, expires: "400ms" }} }} }}
+    {{ user: "standard", password: "x", permissions: {{}}
+       allowed_connection_types: ["mqtt", "Standard"] }}
+    {{ user: "elsewhere", password: "x", permissions: {{}}
+       allowed_connection_types: ["WEBSOCKET", "MQTT", "MQTT_WS", "LEAFNODE", "LEAFNODE_WS",
+                                  "IN_PROCESS"] }}
+    {{ user: "anywhere", password: "x", permissions: {{}}, allowed_connection_types: [] }}
     {{ user: "mute", password: "x", permissions: {{ publish: {{ deny: ">" }},
         subscribe: {{ deny: ">" }} }} }}
   ]
