@@ -142,6 +142,9 @@ cdef struct Engine
 
 cdef struct Client:
     uint64_t cid
+    Span address            # for log lines; its owner's, as are the options of CONNECT once they are accepted
+    Span options
+    int port
     Engine* engine
     Account* account
     Permissions* perms      # NULL: everything allowed
@@ -195,13 +198,18 @@ cdef struct Account:
 cdef enum InboxKind:
     # What the control plane finds in its inbox, beside the EventKinds of the lower layers (< 100).
     IN_REQUEST = 100        # text: subject, reply, header, data; num[0] = account index
-    IN_CONNECT = 101        # a CONNECT that needs a decision; text: json; its connection waits
+    IN_CONNECT = 101        # a CONNECT that needs a decision, as note_client: json; its connection waits
     IN_OPENED = 102         # text: address; (only when debugging)
     IN_CLOSED = 103         # text: address, name, lang, version; num: see faces.pxi
-    IN_VIOLATION = 104      # text: message for the log, subject, queue, sid
-    IN_TRACE = 105          # text: line; num[0] = direction
+    IN_VIOLATION = 104      # as note_client: what, subject, queue, sid
+    IN_TRACE = 105          # as note_client: verb, the rest of its line, of messages header and data; num[2] = TraceWay
     IN_DROPPED = 106        # num[0] = requests dropped because the queue was full
-    IN_ERROR = 107          # text: message for the log about a connection
+    IN_ERROR = 107          # as note_client: text, or text before, a quoted one (num[2] == 1), text after
+
+cdef enum TraceWay:
+    TRACE_IN = 0
+    TRACE_OUT = 1
+    TRACE_SUB = 2           # a subscription ended
 
 cdef struct Inbox:
     # Items for the control plane, serialised one behind the other; filled under the engine lock.
@@ -267,6 +275,12 @@ cdef void client_free(Client* c) noexcept nogil
 cdef void client_close(Client* c, int reason) noexcept nogil
 cdef void client_write(Client* c, const void* p, size_t n) noexcept nogil
 cdef void client_error(Client* c, const char* text) noexcept nogil
+cdef void client_ok(Client* c) noexcept nogil
+cdef int note_client(Client* c, int kind, const Span* texts, uint32_t n, int64_t number) noexcept nogil
+cdef void note_error(Client* c, const char* before, Span quoted, const char* after) noexcept nogil
+cdef void note_text(Client* c, const char* text) noexcept nogil
+cdef void trace_line(Client* c, int way, const char* verb, Span rest) noexcept nogil
+cdef void trace_message(Client* c, int way, const char* verb, Span rest, Span header, Span data) noexcept nogil
 cdef void client_drop_subs(Client* c) noexcept nogil
 # Verbs, after parsing; they answer -ERR themselves. client_publish may set closing.
 cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from jsserver.cext.net import PermissionSet
-from jsserver.clients import Connect
+from jsserver.clients import HIDDEN, Connect
 from jsserver.config.options import Authorization, Permissions, SubjectPermission, User
 
 GLOBAL_ACCOUNT = "$G"
@@ -107,7 +107,7 @@ class Authenticator:
             return self._as(user)
         if self._single.token:
             if password_fits(self._single.token, connect.auth_token or ""):
-                return Admission("[REDACTED]", GLOBAL_ACCOUNT, None)
+                return Admission(HIDDEN, GLOBAL_ACCOUNT, None)
             return None
         if name == self._single.username and password_fits(self._single.password, password):
             return Admission(name, GLOBAL_ACCOUNT, None)

@@ -6,6 +6,13 @@ import msgspec
 
 from jsserver.cext.net import CLOSE_REASONS
 
+Item = tuple[int, int, tuple[int, ...], tuple[bytes, ...]]
+"""What the data plane tells: (kind, cid, numbers, texts)."""
+
+
+HIDDEN = "[REDACTED]"
+"""The name of whoever has a token."""
+
 
 class Connect(msgspec.Struct):
     """The options of CONNECT that the control plane reads; the data plane reads its own."""
@@ -51,6 +58,8 @@ class Connection(msgspec.Struct, kw_only=True):
     now: int
     pending: int
     stalls: int
+    chunks: int = 0
+    """Pieces of memory that hold what is pending."""
     account_index: int
     name: str
     lang: str
@@ -59,7 +68,7 @@ class Connection(msgspec.Struct, kw_only=True):
     """Who it says it is; a token is not shown."""
 
 
-def read_connection(item: tuple[int, int, tuple[int, ...], tuple[bytes, ...]]) -> Connection:
+def read_connection(item: Item) -> Connection:
     """A Connection from an inbox or snapshot item of the data plane."""
     _, cid, num, (address, raw) = item
     options = decode_connect(raw)
@@ -80,8 +89,9 @@ def read_connection(item: tuple[int, int, tuple[int, ...], tuple[bytes, ...]]) -
         pending=num[11],
         stalls=num[12],
         account_index=num[13],
+        chunks=num[14],
         name=options.name or "",
         lang=options.lang or "",
         version=options.version or "",
-        user=options.user or ("[REDACTED]" if options.auth_token else ""),
+        user=options.user or (HIDDEN if options.auth_token else ""),
     )

@@ -12,10 +12,9 @@ from jsserver.api.registry import Account, Shared
 from jsserver.auth import GLOBAL_ACCOUNT
 from jsserver.cext import net
 from jsserver.cext.bytes import hh64
-from jsserver.clients import read_connection
+from jsserver.clients import Item, read_connection
 from jsserver.config.options import AUTOMATIC, Options
 from jsserver.goformat import byte_size, rfc3339_nano
-from jsserver.inbox import Item
 from jsserver.logs import Logger
 from jsserver.storedir import StoreDir, memory_of_machine
 

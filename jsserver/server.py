@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from jsserver import NATS_VERSION, __version__, called_as_jsserver, priority
 from jsserver.auth import GLOBAL_ACCOUNT, Authenticator, is_bcrypt
 from jsserver.cext.net import DataPlane
-from jsserver.clients import Connection
+from jsserver.clients import Connection, Item
 from jsserver.config.options import Options
 from jsserver.goformat import byte_size
 from jsserver.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
-from jsserver.inbox import Inbox, Item
+from jsserver.inbox import Inbox
 from jsserver.info import InfoHead, InfoTail, pieces
 from jsserver.logs import LogError, Logger
 from jsserver.notify import Notifier
@@ -67,10 +67,11 @@ class Server:
             self.plane,
             log,
             self.authenticator,
+            options,
+            self.accounts,
             on_request=self._request,
             on_event=self._event,
             on_closed=self._connection_closed,
-            max_traced=options.max_traced_msg_len,
         )
         self.system = System(self)
         self._threads: list[threading.Thread] = []

@@ -117,3 +117,11 @@ cdef void client_error(Client* c, const char* text) noexcept nogil:
     client_write(c, b"-ERR '", 6)
     client_write(c, text, strlen(text))
     client_write(c, b"'\r\n", 3)
+    if c.engine.trace:
+        trace_line(c, TRACE_OUT, b"-ERR", span_c(text))
+
+
+cdef void client_ok(Client* c) noexcept nogil:
+    client_write(c, b"+OK\r\n", 5)
+    if c.engine.trace:
+        trace_line(c, TRACE_OUT, b"OK", span(NULL, 0))

@@ -124,6 +124,10 @@ cdef int deliver_client(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
     p[0] = 13
     p[1] = 10
     p += 2
+    if e.trace:
+        trace_message(c, TRACE_OUT, b"HMSG" if hdr else b"MSG",
+                      span(start + (5 if hdr else 4), <uint32_t>(p - start - (7 if hdr else 6))),
+                      span(m.header.p, hdr), m.data)
     client_commit(c, p - start)
     if hdr:
         client_write(c, m.header.p, hdr)

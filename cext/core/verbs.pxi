@@ -59,7 +59,7 @@ cdef size_t put_quoted(uint8_t* out, size_t cap, Span s) noexcept nogil:
     return n + 1
 
 
-cdef void violation(Client* c, const char* what, Span subject, Span queue, const char* after) noexcept nogil:
+cdef void violation(Client* c, const char* what, Span subject, Span queue, Span sid, const char* after) noexcept nogil:
     # -ERR 'Permissions Violation for <what> "subject"[ using queue "queue"]<after>', and the log's event.
     cdef uint8_t text[QUOTED_MAX + 600]
     cdef size_t n = 0
@@ -80,10 +80,13 @@ cdef void violation(Client* c, const char* what, Span subject, Span queue, const
     n += strlen(after)
     client_write(c, text, n)
     client_write(c, b"'\r\n", 3)
+    if c.engine.trace:
+        trace_line(c, TRACE_OUT, b"-ERR", span(text, <uint32_t>n))
     texts[0] = span_c(what)
     texts[1] = subject
     texts[2] = queue
-    inbox_put(&c.engine.inbox, IN_VIOLATION, c.cid, texts, 3, NULL, 0)
+    texts[3] = sid
+    note_client(c, IN_VIOLATION, texts, 4, 0)
 
 
 cdef inline bint reply_is_reserved(Span reply) noexcept nogil:
@@ -130,7 +133,7 @@ cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span d
     cdef Msg m
     cdef Engine* e = c.engine
     cdef int taken
-    cdef Span none
+    cdef Span none, dest
     cdef uint32_t size = header.n + data.n
     none.p = NULL
     none.n = 0
@@ -143,16 +146,16 @@ cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span d
     if c.pedantic and not (subject_is_valid(subject) and subject_is_literal(subject)):
         client_error(c, b"Invalid Publish Subject")
     if reply.n and reply_is_reserved(reply):
-        violation(c, b"Publish with Reply of", reply, none, b"")
+        violation(c, b"Publish with Reply of", reply, none, none, b"")
         return 0
     if subject.n > 4 and (span_starts(subject, b"_GR_.", 5) or span_starts(subject, b"$NRG.", 5)):
-        violation(c, b"Publish to", subject, none, b"")
+        violation(c, b"Publish to", subject, none, none, b"")
         return 0
     if c.perms != NULL and not perms_can_publish(c.perms, subject) and not may_respond(c, subject):
-        violation(c, b"Publish to", subject, none, b"")
+        violation(c, b"Publish to", subject, none, none, b"")
         return 0
     if c.verbose:
-        client_write(c, b"+OK\r\n", 5)
+        client_ok(c)
     m.dest = subject
     m.subject = subject
     m.reply = reply
@@ -161,7 +164,10 @@ cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span d
     m.cid = c.cid
     m.kind = KIND_CLIENT
     m.account = c.account
-    taken = engine_route(e, c, &m)
+    if header.n and asks_for_dry_run(header, &dest):
+        taken = dry_run(c, &m, dest)
+    else:
+        taken = engine_route(e, c, &m)
     if taken == 0 and reply.n and c.no_responders and c.headers and not c.closing:
         no_responders(c, subject, reply)
     return taken
@@ -195,6 +201,8 @@ cdef void sub_drop(Client* c, Sub* s) noexcept nogil:
     if s.next != NULL:
         s.next.prev = s.prev
     c.n_subs -= 1
+    if c.engine.trace:
+        trace_line(c, TRACE_SUB, b"DELSUB", s.sid)
     strmap_del(&c.subs, s.sid)
     sublist_remove(c.account.subs, s)
     watch_changed(c.account, s, -1)
@@ -217,16 +225,17 @@ cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexce
     cdef Sub* s
     cdef Engine* e = c.engine
     if c.perms != NULL and not perms_can_subscribe(c.perms, subject, queue):
-        violation(c, b"Subscription to", subject, queue, b"")
+        violation(c, b"Subscription to", subject, queue, sid, b"")
         return
     if queue.n == 5 and memcmp(queue.p, b"_sys_", 5) == 0:
-        violation(c, b"Subscription to", subject, queue, b"")
+        violation(c, b"Subscription to", subject, queue, sid, b"")
         return
     if e.limits.max_sub_tokens > 0 and count_tokens(subject) > <uint64_t>e.limits.max_sub_tokens:
         queue.n = 0
-        violation(c, b"Subscription to", subject, queue, b", too many tokens")
+        violation(c, b"Subscription to", subject, queue, sid, b", too many tokens")
         return
     if e.limits.max_subscriptions > 0 and c.n_subs >= <uint64_t>e.limits.max_subscriptions:
+        note_text(c, b"maximum subscriptions exceeded")
         client_error(c, b"maximum subscriptions exceeded")
         return
     if strmap_get(&c.subs, sid) == NULL:
@@ -257,7 +266,7 @@ cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexce
         c.n_subs += 1
         watch_changed(c.account, s, 1)
     if c.verbose:
-        client_write(c, b"+OK\r\n", 5)
+        client_ok(c)
 
 
 cdef void client_unsubscribe(Client* c, Span sid, uint64_t max) noexcept nogil:
@@ -268,4 +277,4 @@ cdef void client_unsubscribe(Client* c, Span sid, uint64_t max) noexcept nogil:
         else:
             sub_drop(c, s)
     if c.verbose:
-        client_write(c, b"+OK\r\n", 5)
+        client_ok(c)

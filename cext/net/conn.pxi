@@ -11,7 +11,8 @@ cdef enum:
     IOV_MAX_USED = 64
     ADDRESS_MAX = 64
     STALL_NS = 2000000
-    CONN_NUMBERS = 14
+    CONN_NUMBERS = 15
+    SNIPPET = 32            # bytes of what was not understood, in the log
     STALLS_MAX = 5          # in one read, as nats-server's 10 ms
 
 cdef struct Conn:
@@ -167,12 +168,12 @@ cdef void conn_feed(Conn* c, const uint8_t* p, size_t n) noexcept nogil:
             e.stalled = False
             conn_stall(c)
     if rc < 0 and not c.base.closing:
-        conn_parse_error(c, rc, p + at, n - at)
+        conn_parse_error(c, rc, &op, p + at, n - at)
     if c.base.closing or at == n:
         drop_left(c)
         return
     if rc == PARSE_MORE and c.parser.need == 0 and n - at > LEFT_MAX:
-        conn_parse_error(c, PARSE_LINE, p + at, n - at)
+        conn_parse_error(c, PARSE_LINE, &op, p + at, n - at)
         drop_left(c)
         return
     if not keep_left(c, p + at, n - at, c.parser.need if rc == PARSE_MORE else 0):
@@ -252,32 +253,48 @@ cdef void conn_readable(Conn* c) noexcept nogil:
     conn_feed(c, r.buffer, before + <size_t>got)
 
 
-cdef void conn_parse_error(Conn* c, int rc, const uint8_t* p, size_t n) noexcept nogil:
+cdef const char* args_text(const Op* op, int rc) noexcept nogil:
+    # What is wrong with an operation's arguments, as nats-server says it.
+    if op.kind == OP_SUB:
+        return b"processSub Parse Error: "
+    if op.kind == OP_UNSUB:
+        return b"processUnsub Parse Error: "
+    if op.has_header:
+        return b"processHeaderPub Bad or Missing Size: " if rc == PARSE_SIZE else b"processHeaderPub Parse Error: "
+    return b"processPub Bad or Missing Size: " if rc == PARSE_SIZE else b"processPub Parse Error: "
+
+
+cdef void conn_parse_error(Conn* c, int rc, const Op* op, const uint8_t* p, size_t n) noexcept nogil:
     cdef Client* b = &c.base
-    cdef Span texts[2]
-    cdef int reason = CLOSE_PROTOCOL_VIOLATION
+    cdef char text[96]
     if c.auth == AUTH_NEEDED:
-        refuse(c)       # who has proven nothing is told nothing else
-        return
-    texts[0] = span_c(b"Client parser error")
-    if rc == PARSE_UNKNOWN:
+        refuse_stranger(c)      # who has proven nothing is told nothing else
+    elif rc == PARSE_UNKNOWN:
         client_error(b, b"Unknown Protocol Operation")
-        texts[0] = span_c(b"Client parser ERROR, unknown protocol operation")
+        note_error(b, b"Client parser ERROR: proto='", span(p, <uint32_t>min(n, <size_t>SNIPPET)), b"...'")
+        client_close(b, CLOSE_PROTOCOL_VIOLATION)
     elif rc == PARSE_LINE:
         client_error(b, b"maximum control line exceeded")
-        texts[0] = span_c(b"maximum control line exceeded")
-        reason = CLOSE_MAX_CONTROL_LINE
+        note_text(b, b"maximum control line exceeded")
+        client_close(b, CLOSE_MAX_CONTROL_LINE)
     elif rc == PARSE_PAYLOAD:
         client_error(b, b"Maximum Payload Violation")
-        texts[0] = span_c(b"maximum payload exceeded")
-        reason = CLOSE_MAX_PAYLOAD
+        snprintf(text, sizeof(text), b"maximum payload exceeded: %llu vs %lld", <unsigned long long>c.parser.need,
+                 <long long>c.parser.max_payload)
+        note_text(b, text)
+        client_close(b, CLOSE_MAX_PAYLOAD)
     else:
-        texts[0] = span_c(b"Parse Error, wrong arguments")
-        reason = CLOSE_PARSE_ERROR
-    texts[1].p = p
-    texts[1].n = <uint32_t>(n if n < 64 else 64)
-    inbox_put(&b.engine.inbox, IN_ERROR, b.cid, texts, 2, NULL, 0)
-    client_close(b, reason)
+        note_error(b, args_text(op, rc), op.args, b"")
+        client_close(b, CLOSE_PROTOCOL_VIOLATION)
+
+
+cdef int64_t count_chunks(const Client* b) noexcept nogil:
+    cdef int64_t n = 0
+    cdef const Chunk* k = b.head
+    while k != NULL:
+        n += 1
+        k = k.next
+    return n
 
 
 cdef void conn_numbers(Conn* c, Span* texts, int64_t* num) noexcept nogil:
@@ -300,6 +317,7 @@ cdef void conn_numbers(Conn* c, Span* texts, int64_t* num) noexcept nogil:
     num[11] = <int64_t>c.base.pending
     num[12] = <int64_t>c.stalls
     num[13] = c.base.account.index
+    num[14] = count_chunks(&c.base)
 
 
 cdef void forget_dirty(Engine* e, Client* c) noexcept nogil:

@@ -35,6 +35,8 @@ cdef void ping_due(Timer* t, int64_t now) noexcept nogil:
     c.pings_out += 1
     c.ping_sent = now
     client_write(&c.base, b"PING\r\n", 6)
+    if c.base.engine.trace:
+        trace_line(&c.base, TRACE_OUT, b"PING", span(NULL, 0))
 
 
 cdef void auth_due(Timer* t, int64_t now) noexcept nogil:
@@ -61,6 +63,8 @@ cdef void on_pong(Conn* c) noexcept nogil:
 
 cdef void on_ping(Conn* c) noexcept nogil:
     client_write(&c.base, b"PONG\r\n", 6)
+    if c.base.engine.trace:
+        trace_line(&c.base, TRACE_OUT, b"PONG", span(NULL, 0))
     if not c.first_pong:
         c.first_pong = True
         if c.protocol >= 1:
@@ -72,6 +76,12 @@ cdef void refuse(Conn* c) noexcept nogil:
     client_close(&c.base, CLOSE_AUTH_FAILURE)
 
 
+cdef void refuse_stranger(Conn* c) noexcept nogil:
+    # It did not even say who it is.
+    note_text(&c.base, b"authentication error")
+    refuse(c)
+
+
 cdef void ask_control(Conn* c) noexcept nogil:
     # The control plane decides about this connection's CONNECT; until then its input rests.
     cdef Span text
@@ -79,7 +89,7 @@ cdef void ask_control(Conn* c) noexcept nogil:
     c.paused = True
     text.p = c.connect.data
     text.n = <uint32_t>c.connect.n
-    if inbox_put(&c.base.engine.inbox, IN_CONNECT, c.base.cid, &text, 1, NULL, 0) != 0:
+    if note_client(&c.base, IN_CONNECT, &text, 1, 0) != 0:
         refuse(c)
     conn_events(c)
 
@@ -157,14 +167,19 @@ cdef void on_connect(Conn* c, Span json) noexcept nogil:
     if c.connected:
         client_drop_subs(b)
         c.connected = False
+        b.options.n = 0
         if r.auth_required:
             c.auth = AUTH_NEEDED
+    b.options.n = 0
     c.connect.n = 0
     if bytes_add(&c.connect, json.p, json.n) != 0 or not read_options(c, json):
-        client_close(b, CLOSE_PARSE_ERROR)
+        note_text(b, b"CONNECT options are not valid")
+        client_close(b, CLOSE_PROTOCOL_VIOLATION)
         return
+    if c.auth == AUTH_OPEN:
+        b.options = span(c.connect.data, <uint32_t>c.connect.n)
     if c.protocol == -2:
-        refuse(c)
+        refuse_stranger(c)
         return
     if c.protocol < 0 or c.protocol > 1:
         client_error(b, b"invalid client protocol")
@@ -185,9 +200,10 @@ cdef void connect_done(Conn* c) noexcept nogil:
     cdef int64_t first = c.reactor.ping_interval
     c.connected = True
     c.auth = AUTH_OPEN
+    c.base.options = span(c.connect.data, <uint32_t>c.connect.n)
     timer_cancel(&c.base.engine.env.timers, &c.auth_timer)
     if c.base.verbose:
-        client_write(&c.base, b"+OK\r\n", 5)
+        client_ok(&c.base)
     if first > 2000000000:
         first = 2000000000
     arm_ping(c, first + <int64_t>(env_random(&c.base.engine.env) % <uint64_t>(first // 5 + 1)))
@@ -208,18 +224,20 @@ cdef bint is_json_object(Span text) noexcept nogil:
 cdef void conn_op(Conn* c, const Op* op) noexcept nogil:
     # One parsed operation.
     cdef Client* b = &c.base
+    cdef char text[256]
     if c.auth == AUTH_NEEDED and op.kind != OP_CONNECT:
         if c.reactor.no_auth_user:
             c.connect.n = 0
             ask_control(c)
         else:
-            refuse(c)
+            refuse_stranger(c)
         return
     if b.engine.trace:
         trace_op(c, op)
     if op.kind == OP_PUB:
         if op.has_header and not b.headers:
-            client_close(b, CLOSE_HEADER_VIOLATION)
+            note_text(b, b"message headers not supported")
+            client_close(b, CLOSE_PROTOCOL_VIOLATION)
             return
         client_publish(b, op.subject, op.reply, op.header, op.data)
     elif op.kind == OP_PING:
@@ -233,14 +251,33 @@ cdef void conn_op(Conn* c, const Op* op) noexcept nogil:
     elif op.kind == OP_CONNECT:
         on_connect(c, op.args)
     elif op.kind == OP_ERR:
-        client_close(b, CLOSE_CLIENT)
+        snprintf(text, sizeof(text), b"Client Error %.*s", <int>min(op.args.n, <uint32_t>200), <const char*>op.args.p)
+        note_text(b, text)
+        client_close(b, CLOSE_PARSE_ERROR)
     elif op.kind == OP_INFO and not is_json_object(op.args):
         client_close(b, CLOSE_PARSE_ERROR)
 
 
+cdef const char* verb_text(const Op* op) noexcept nogil:
+    if op.kind == OP_PUB:
+        return b"HPUB" if op.has_header else b"PUB"
+    if op.kind == OP_PING:
+        return b"PING"
+    if op.kind == OP_PONG:
+        return b"PONG"
+    if op.kind == OP_SUB:
+        return b"SUB"
+    if op.kind == OP_UNSUB:
+        return b"UNSUB"
+    if op.kind == OP_CONNECT:
+        return b"CONNECT"
+    if op.kind == OP_INFO:
+        return b"INFO"
+    return b"-ERR" if op.kind == OP_ERR else b"+OK"
+
+
 cdef void trace_op(Conn* c, const Op* op) noexcept nogil:
-    cdef Span texts[2]
-    cdef int64_t num = op.kind
-    texts[0] = op.args
-    texts[1] = op.data
-    inbox_put(&c.base.engine.inbox, IN_TRACE, c.base.cid, texts, 2 if op.kind == OP_PUB else 1, &num, 1)
+    if op.kind == OP_PUB:
+        trace_message(&c.base, TRACE_IN, verb_text(op), op.args, op.header, op.data)
+    else:
+        trace_line(&c.base, TRACE_IN, verb_text(op), op.args)

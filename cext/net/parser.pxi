@@ -19,7 +19,8 @@ cdef enum ParseResult:
     PARSE_UNKNOWN = -1          # -ERR 'Unknown Protocol Operation'
     PARSE_ARGS = -2             # wrong arguments: closed without a word
     PARSE_LINE = -3             # -ERR 'maximum control line exceeded'
-    PARSE_PAYLOAD = -4          # -ERR 'Maximum Payload Violation'
+    PARSE_PAYLOAD = -4          # -ERR 'Maximum Payload Violation'; Parser.need is the size
+    PARSE_SIZE = -5             # as PARSE_ARGS: a size that is none
 
 cdef enum:
     MAX_ARGS = 5
@@ -150,11 +151,11 @@ cdef int parse_pub(Parser* ps, Op* op, const uint8_t* p, size_t n, size_t line_s
         return PARSE_ARGS
     total = parse_size(a[count - 1])
     if total < 0:
-        return PARSE_ARGS
+        return PARSE_SIZE
     if op.has_header:
         hdr = parse_size(a[count - 2])
         if hdr < 0 or hdr > total:
-            return PARSE_ARGS
+            return PARSE_SIZE
     op.subject = a[0]
     op.reply.n = 0
     if count == fixed + 1:
@@ -194,6 +195,7 @@ cdef int plain_pub(Parser* ps, Op* op, const uint8_t* p, size_t n) noexcept nogi
 cdef int take_payload(Parser* ps, Op* op, int64_t total, int64_t hdr, const uint8_t* p, size_t n,
                       size_t line_size) noexcept nogil:
     if ps.max_payload >= 0 and total > ps.max_payload:
+        ps.need = <size_t>total
         return PARSE_PAYLOAD
     if n < line_size + <size_t>total + 2:
         # Wrong bytes behind a payload that is there are told at once.

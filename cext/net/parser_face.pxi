@@ -26,7 +26,7 @@ cdef class PyParser:
             memset(&op, 0, sizeof(op))
             rc = parse(&self.parser, p + at, len(self.kept) - at, &op)
             if rc < 0:
-                out.append(("ERROR", {PARSE_UNKNOWN: "unknown", PARSE_ARGS: "args", PARSE_LINE: "line",
+                out.append(("ERROR", {PARSE_UNKNOWN: "unknown", PARSE_ARGS: "args", PARSE_SIZE: "args", PARSE_LINE: "line",
                                       PARSE_PAYLOAD: "payload"}[rc]))
             if rc != PARSE_OK:
                 break

@@ -127,6 +127,8 @@ cdef void conn_open(Reactor* r, int fd, sockaddr_storage* addr) noexcept nogil:
     c.last_active = e.env.now
     c.input_at = e.env.mono
     set_address(c, addr)
+    c.base.address = span(c.address, c.n_address)
+    c.base.port = c.port
     timer_init(&c.ping_timer, ping_due, c)
     timer_init(&c.auth_timer, auth_due, c)
     timer_init(&c.write_timer, write_due, c)

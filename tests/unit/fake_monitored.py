@@ -100,6 +100,7 @@ class FakePlane:
             c.pending,
             c.stalls,
             c.account_index,
+            c.chunks,
         )
         options = {"name": c.name, "lang": c.lang, "version": c.version}
         return (200, c.cid, numbers, (c.ip.encode(), json.dumps(options).encode()))

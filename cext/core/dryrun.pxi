@@ -1,0 +1,51 @@
+# Dry runs: a publisher that traces a message may ask that nobody gets it. Traces are not made yet; whoever asks for a dry
+# run all the same must not have the message delivered and stored.
+
+cdef extern from "<string.h>" nogil:
+    void* memmem(const void* haystack, size_t n, const void* needle, size_t m)
+
+cdef enum:
+    DRY_RUN_MIN = 48        # bytes of the shortest header block that asks for one
+
+
+cdef inline bint is_blank(uint8_t ch) noexcept nogil:
+    return ch == c' ' or ch == c'\t'
+
+
+cdef Span trace_header(Span header, const char* name) noexcept nogil:
+    # As nats-server reads it: names have one spelling, blanks around the value do not count.
+    cdef Span value = header_get(header, name)
+    while value.n and is_blank(value.p[0]):
+        value.p += 1
+        value.n -= 1
+    while value.n and is_blank(value.p[value.n - 1]):
+        value.n -= 1
+    return value
+
+
+cdef bint is_yes(Span value) noexcept nogil:
+    # 1, true or on, in letters of any case.
+    if value.n == 1:
+        return value.p[0] == c'1'
+    if value.n == 2:
+        return value.p[0] | 32 == c'o' and value.p[1] | 32 == c'n'
+    return (value.n == 4 and value.p[0] | 32 == c't' and value.p[1] | 32 == c'r' and value.p[2] | 32 == c'u'
+            and value.p[3] | 32 == c'e')
+
+
+cdef bint asks_for_dry_run(Span header, Span* dest) noexcept nogil:
+    # dest: where the trace was to go. Without one, or with tracing disabled, the message is an ordinary one.
+    if header.n < DRY_RUN_MIN or memmem(header.p, header.n, b"Nats-Trace-Only:", 16) == NULL:
+        return False
+    dest[0] = trace_header(header, b"Nats-Trace-Dest")
+    if dest.n == 0 or span_eq(dest[0], span_c(b"trace disabled")):
+        return False
+    return is_yes(trace_header(header, b"Nats-Trace-Only"))
+
+
+cdef int dry_run(Client* c, const Msg* m, Span dest) noexcept nogil:
+    # Nobody gets the message. Whether somebody would have: else the publisher hears that nobody responds.
+    if not (subject_is_valid(dest) and subject_is_literal(dest)):
+        note_error(c, b"Destination ", dest, b" is not valid, won't be able to trace events")
+        return 1
+    return outlet_has_interest(c.engine, m.account, m.dest)

@@ -1,0 +1,148 @@
+"""What the log says of connections: who it is about, and what happened, in nats-server's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from jsserver import goformat
+from jsserver.clients import HIDDEN, Connect, Connection, Item, decode_connect
+from jsserver.config.options import Options
+from jsserver.logs import Logger
+
+#: CONNECT members that the trace must not show.
+SECRETS = ("pass", "auth_token", "sig", "proxy_sig", "nkey")
+
+#: Arrows of a traced line by its way: from the client, to the client, of a subscription that ended.
+WAYS = ("<<-", "->>", "<->")
+
+VIOLATIONS = {
+    b"Publish to": "Publish Violation - Subject",
+    b"Publish with Reply of": "Publish Violation - Reply",
+    b"Subscription to": "Subscription Violation - Subject",
+}
+
+#: What the reason for a close says in a line of its own.
+REASONS = {
+    "No Responders Requires Headers": "no responders requires headers support",
+    "Bad Client Protocol Version": "invalid client protocol",
+    "Maximum Connections Exceeded": "maximum connections exceeded",
+}
+DETAILS = {
+    "Authentication Timeout": "Authentication Timeout",
+    "Stale Connection": "Stale Client Connection - Closing",
+}
+
+
+class ClientLog:
+    """Writes the data plane's items about connections as lines; `user` names who is behind one."""
+
+    def __init__(
+        self, log: Logger, options: Options, accounts: Sequence[str], user: Callable[[int], str]
+    ) -> None:
+        self._log = log
+        self._options = options
+        self._accounts = accounts
+        self._user = user
+
+    # ---- who it is about
+
+    def _who(self, address: str, cid: int, options: Connect | None, account: int) -> str:
+        """`options` once they are accepted."""
+        parts = [address, f"cid:{cid}"]
+        if options is not None:
+            known = [f"v{options.version}" if options.version else "", options.lang, options.name]
+            if any(known):
+                parts.append(goformat.quote(":".join(k for k in known if k)))
+            user = self._user(cid) or options.user
+            label = f"user:{user}" if user and user != HIDDEN else "token"
+            if user or options.auth_token:
+                parts.append(goformat.quote(f"{self._accounts[account]}/{label}"))
+        return " - ".join(parts)
+
+    def _split(self, item: Item) -> tuple[str, int, tuple[bytes, ...]]:
+        """Who an item is about, its number and its texts."""
+        _, cid, (port, account, number), (address, options, *texts) = item
+        accepted = decode_connect(options) if options else None
+        who = self._who(f"{address.decode()}:{port}", cid, accepted, account)
+        return who, number, tuple(texts)
+
+    # ---- items
+
+    def opened(self, item: Item) -> None:
+        address = f"{item[3][0].decode()}:{item[2][0]}"
+        self._log.debug(f"{address} - cid:{item[1]} - Client connection created")
+
+    def closed(self, c: Connection) -> None:
+        options = None
+        if not c.reason.startswith("Authentication"):
+            options = Connect(user=c.user, name=c.name, lang=c.lang, version=c.version)
+        who = self._who(f"{c.ip}:{c.port}", c.cid, options, c.account_index)
+        if c.reason in REASONS:
+            self._log.error(f"{who} - {REASONS[c.reason]}")
+        elif c.reason == "Slow Consumer (Pending Bytes)":
+            limit = f"MaxPending of {self._options.max_pending} Exceeded"
+            self._log.info(f"{who} - Slow Consumer Detected: {limit}")
+        elif c.reason == "Slow Consumer (Write Deadline)":
+            deadline = goformat.duration(self._options.write_deadline)
+            total = f"{c.chunks} chunks of {c.pending} total bytes."
+            text = f"WriteDeadline of {deadline} exceeded with {total}"
+            self._log.info(f"{who} - Slow Consumer Detected: {text}")
+        elif c.reason in DETAILS:
+            self._log.debug(f"{who} - {DETAILS[c.reason]}")
+        self._log.debug(f"{who} - Client connection closed: {c.reason}")
+
+    def refused(self, item: Item, options: Connect) -> None:
+        """A connection whose CONNECT was not accepted."""
+        who, _, _ = self._split(item)
+        user = f" - User {goformat.quote(options.user)}" if options.user else ""
+        self._log.error(f"{who} - authentication error{user}")
+
+    def violation(self, item: Item) -> None:
+        who, _, (what, subject, queue, sid) = self._split(item)
+        text = f"{VIOLATIONS[what]} {goformat.quote(subject)}"
+        if queue:
+            text += f", Queue: {goformat.quote(queue)}"
+        if sid:
+            text += f", SID {_shown(sid)}"
+        self._log.error(f"{who} - {text}")
+
+    def error(self, item: Item) -> None:
+        who, quoted, texts = self._split(item)
+        text = _shown(texts[0])
+        if quoted:
+            text += goformat.quote(texts[1]) + _shown(texts[2])
+        self._log.error(f"{who} - {text}")
+
+    def trace(self, item: Item) -> None:
+        if not self._log.trace_on:
+            return
+        who, way, (verb, rest, *message) = self._split(item)
+        line = f"{verb.decode()} {_shown(_redacted(rest) if verb == b'CONNECT' else rest)}".strip()
+        self._log.trace(f"{who} - {WAYS[way]} [{line}]")
+        payload = b"".join(message)
+        if payload:
+            most = self._options.max_traced_msg_len
+            cut = b"..." if most and len(payload) > most else b""
+            shown = goformat.quote((payload[:most] if cut else payload) + cut)
+            self._log.trace(f"{who} - {WAYS[way]} MSG_PAYLOAD: [{shown}]")
+
+
+def _shown(text: bytes) -> str:
+    """On one line, whatever bytes a client sent."""
+    shown = text.decode("utf-8", "replace")
+    return shown if shown.isprintable() else goformat.quote(text)[1:-1]
+
+
+def _redacted(connect: bytes) -> bytes:
+    try:
+        fields = msgspec.json.decode(connect)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return connect
+    if not isinstance(fields, dict):
+        return connect
+    for key in fields:
+        if key.lower() in SECRETS:
+            fields[key] = "[REDACTED]"
+    return msgspec.json.encode(fields)

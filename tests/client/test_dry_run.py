@@ -1,0 +1,70 @@
+"""A publisher that traces may ask that nobody gets a message: who gets which, on both servers."""
+
+import pytest
+
+from tests.client.raw import RawApp, header_block
+from tests.servers import Servers
+
+pytestmark = pytest.mark.usefixtures("peer_present")
+
+DEST = "Nats-Trace-Dest: trace.events"
+ONLY = "Nats-Trace-Only: 1"
+HEADERS: dict[str, tuple[str, ...]] = {
+    "dest_alone": (DEST,),
+    "only_alone": (ONLY,),
+    "both": (DEST, ONLY),
+    "true": (DEST, "Nats-Trace-Only: true"),
+    "letters": ("Nats-Trace-Only: oN", DEST),
+    "upper": (DEST, "Nats-Trace-Only: TRUE"),
+    "zero": (DEST, "Nats-Trace-Only: 0"),
+    "yes": (DEST, "Nats-Trace-Only: yes"),
+    "off": (DEST, "Nats-Trace-Only: off"),
+    "empty": (DEST, "Nats-Trace-Only: "),
+    "lower_dest": ("nats-trace-dest: t", ONLY),
+    "lower_only": (DEST, "nats-trace-only: 1"),
+    "disabled": ("Nats-Trace-Dest: trace disabled", ONLY),
+    "disabled_later": (DEST, "Nats-Trace-Dest: trace disabled", ONLY),
+    "empty_dest": ("Nats-Trace-Dest: ", ONLY),
+    "wildcard_dest": ("Nats-Trace-Dest: a.>", ONLY),
+    "bad_dest": ("Nats-Trace-Dest: a..b", ONLY),
+    "first_says_no": (DEST, "Nats-Trace-Only: 0", ONLY),
+    "first_says_yes": (DEST, ONLY, "Nats-Trace-Only: 0"),
+    "tabs": ("Nats-Trace-Dest:\tt", "Nats-Trace-Only:\t1 "),
+    "no_blanks": ("Nats-Trace-Dest:t", "Nats-Trace-Only:1"),
+    "blank_before_colon": ("Nats-Trace-Dest : t", "Nats-Trace-Only : 1"),
+    "blank_before_name": (f" {DEST}", f" {ONLY}"),
+}
+
+
+def heard(client: RawApp, headers: tuple[str, ...]) -> list[tuple[str, str]]:
+    """What a stream, a subscriber, a service, nobody and the API make of a message."""
+    header = header_block(*headers)
+    client.subscribe("orders.>")
+    client.subscribe("service", "q")
+    replies = {
+        n: client.inbox() for n in ("orders.1", "service", "nobody", "$JS.API.STREAM.INFO.S")
+    }
+    for subject, reply in replies.items():
+        client.publish(subject, b"x", header=header, reply=reply)
+    client.publish("last")
+    names = {reply: f"reply of {subject}" for subject, reply in replies.items()}
+    frames = client.sync() + client.quiet(0.2)
+    messages = [f for f in frames if f.verb in ("MSG", "HMSG") and f.subject != "trace.events"]
+    return sorted((names.get(f.subject, f.subject), f.status) for f in messages)
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_same_receivers(module_servers: Servers, name: str) -> None:
+    if not module_servers.started:
+        module_servers.under_test(jetstream=True)
+        module_servers.peer(jetstream=True)
+    results = []
+    for server in module_servers.started:
+        with RawApp(server.port) as client:
+            client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["orders.>"]})
+            received = heard(client, HEADERS[name])
+            state = client.api("STREAM.INFO.S")["state"]
+            assert isinstance(state, dict)
+            results.append((received, state["messages"]))
+            client.api("STREAM.DELETE.S")
+    assert results[0] == results[1]
