@@ -15,9 +15,9 @@ import msgspec
 
 from jsserver import NATS_VERSION
 from jsserver.api.types import Wire, always
+from jsserver.clients import Item
 from jsserver.config.options import Permissions, SubjectPermission
 from jsserver.goformat import escape_json, rfc3339_nano
-from jsserver.inbox import Item
 
 if TYPE_CHECKING:
     from jsserver.server import Server
