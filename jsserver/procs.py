@@ -8,7 +8,6 @@ that killed ones left. In every other form of the program these calls do nothing
 
 import fcntl
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -74,6 +73,8 @@ def remove_stale_folders(parent: Path | None = None) -> list[Path]:
     with os.scandir(parent) as entries:
         for entry in entries:
             if _is_abandoned(entry):
+                import shutil  # costs a start some milliseconds, and few need it
+
                 shutil.rmtree(entry.path, ignore_errors=True)
                 removed.append(Path(entry.path))
     return removed

@@ -346,9 +346,7 @@ class Dispatcher:
                     return
             except StoreError:
                 pass  # closed meanwhile
-            response = _encoded(
-                Response(type=served.type, error=errcodes.CLUSTER_NOT_AVAIL().body)
-            )
+            response = _encoded(Response(type=served.type, error=errcodes.CLUSTER_NOT_AVAIL().body))
         self.shared.engine.publish(request.account, request.reply, b"", b"", response)
 
     def _route(self, request: Request) -> tuple[Endpoint, list[str]] | None:

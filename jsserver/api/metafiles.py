@@ -11,11 +11,11 @@ directory leaves its name in one step and is emptied afterwards. Names that star
 """
 
 import contextlib
-import hashlib
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
+
+from jsserver.cext.bytes import sha256
 
 from .. import nuid
 
@@ -37,7 +37,7 @@ class MetaFiles:
 
     def checksum(self, asset: str, body: bytes) -> bytes:
         """What meta.sum holds for this meta.inf."""
-        key = hashlib.sha256(asset.encode()).digest()
+        key = sha256(asset.encode())
         return self._hash64(key, body).to_bytes(8, "little").hex().encode()
 
     def create(self, directory: Path, staging: Path, asset: str, body: bytes) -> None:
@@ -51,7 +51,7 @@ class MetaFiles:
             sync_directory(temporary)
             temporary.rename(directory)
         except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
+            erase(temporary)
             raise
         sync_directory(directory.parent)
 
@@ -96,6 +96,8 @@ def discard(directory: Path, staging: Path) -> Path:
 
 def erase(directory: Path) -> None:
     """Removes a directory with everything in it."""
+    import shutil  # costs a start some milliseconds, and few need it
+
     shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -10,7 +10,7 @@ from jsserver.config.options import (
     SubjectPermission,
     User,
 )
-from jsserver.config.parser import Value
+from jsserver.config.value import Value
 from jsserver.config.values import (
     OptionError,
     Problems,

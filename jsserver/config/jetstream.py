@@ -2,7 +2,7 @@
 
 from jsserver.config.options import DEFAULT_REQUEST_QUEUE_LIMIT, JetStreamLimits, Options
 from jsserver.config.options import JetStream as JetStreamOptions
-from jsserver.config.parser import Value
+from jsserver.config.value import Value
 from jsserver.config.values import (
     OptionError,
     Problems,

@@ -7,7 +7,6 @@ import msgspec
 
 from jsserver.config import ConfigError
 from jsserver.config.options import Options
-from jsserver.config.parser import digest, parse_file
 from jsserver.config.server import READERS, split_address
 from jsserver.config.values import Problems, read_block
 from jsserver.goformat import duration, quote
@@ -28,6 +27,9 @@ def read_file(path: str) -> Loaded:
 
     The error's text ends with a newline where it lists problems of options.
     """
+    # A server without a configuration file starts without the language.
+    from jsserver.config.parser import digest, parse_file
+
     root = parse_file(path)
     problems = Problems()
     if not root.data:

@@ -17,6 +17,7 @@ from jsserver.cext.bytes import sha256
 from jsserver.config import ConfigError
 from jsserver.config.items import Item, Kind
 from jsserver.config.lexer import Lexer
+from jsserver.config.value import Value
 from jsserver.goformat import escape_json
 
 MAX_INCLUDE_DEPTH = 100
@@ -25,36 +26,6 @@ MAX_INCLUDE_DEPTH = 100
 _POWERS = "kmgtpe"
 _INT64 = 1 << 63
 _UNPAIRED = re.compile("[\ud800-\udfff]")
-
-
-class Value:
-    """One value and where it was set.
-
-    `data` is a dict[str, Value], a list[Value], str, bool, int, float or datetime. `used` says that
-    the value was taken through a `$name`, so that its key need not be an option's name.
-    """
-
-    __slots__ = ("column", "data", "file", "line", "used")
-
-    def __init__(self, data: Any, line: int = 0, column: int = 0, file: str = "") -> None:
-        self.data = data
-        self.line = line
-        self.column = column
-        self.file = file
-        self.used = False
-
-    @property
-    def place(self) -> str:
-        """`file:line:column`."""
-        return f"{self.file}:{self.line}:{self.column}"
-
-    def plain(self) -> Any:
-        """The data as ordinary dicts and lists without places."""
-        if isinstance(self.data, dict):
-            return {key: value.plain() for key, value in self.data.items()}
-        if isinstance(self.data, list):
-            return [value.plain() for value in self.data]
-        return self.data
 
 
 class _Parser:

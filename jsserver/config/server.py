@@ -4,7 +4,7 @@ from jsserver.config import options as defaults
 from jsserver.config.authorization import read_authorization
 from jsserver.config.jetstream import read_jetstream, read_store_dir
 from jsserver.config.options import Options
-from jsserver.config.parser import Value
+from jsserver.config.value import Value
 from jsserver.config.values import (
     OptionError,
     Problems,

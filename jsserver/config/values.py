@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Set
 from datetime import datetime
 from typing import Any
 
-from jsserver.config.parser import Value
+from jsserver.config.value import Value
 from jsserver.goformat import MAX_DURATION, SECOND, parse_duration
 
 MAX_INT64 = (1 << 63) - 1

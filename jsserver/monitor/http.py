@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from email.utils import formatdate
 from http import HTTPStatus
 from urllib.parse import unquote_to_bytes
 
@@ -38,6 +37,8 @@ would reset the connection, and the answer would be lost."""
 
 TEXT = "text/plain; charset=utf-8"
 
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VERSION = re.compile(rb"HTTP/(\d)\.(\d)")
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
@@ -77,6 +78,14 @@ class BadRequest(Exception):
         super().__init__(reason)
         self.status = status
         self.reason = reason
+
+
+def http_date(seconds: float) -> str:
+    """A time as HTTP headers have it (RFC 9110, 5.6.7), in English whatever the locale is."""
+    t = time.gmtime(seconds)
+    day, month = _DAYS[t.tm_wday], _MONTHS[t.tm_mon - 1]
+    clock = f"{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02}"
+    return f"{day}, {t.tm_mday:02} {month} {t.tm_year:04} {clock} GMT"
 
 
 def phrase(status: int) -> str:
@@ -317,7 +326,7 @@ def _encode(request: Request, response: Response, keep: bool) -> bytes:
     lines = [f"HTTP/1.{0 if request.http10 else 1} {status} {phrase(status)}"]
     lines += [f"{name}: {value}" for name, value in response.headers]
     lines.append(f"Content-Type: {response.content_type}")
-    lines.append(f"Date: {formatdate(time.time(), usegmt=True)}")
+    lines.append(f"Date: {http_date(time.time())}")
     lines.append(f"Content-Length: {len(response.body)}")
     if not keep:
         lines.append("Connection: close")

@@ -1,6 +1,5 @@
 """From a request's path to its page, and from the page to the answer."""
 
-import html
 import time
 from collections.abc import Callable
 from posixpath import normpath
@@ -92,6 +91,8 @@ class Pages:
     # ---- pages
 
     def _index(self, query: Query) -> Response:
+        import html  # half a megabyte of entities, for the two answers that are HTML
+
         base = html.escape(self._base)
         links = "\n".join(f'<li><a href="{base}/{p}">{name}</a> /{p}</li>' for p, name in LINKS)
         body = (
@@ -152,6 +153,7 @@ def _cleaned(path: str) -> str:
 
 
 def _redirect(path: str, query: str) -> Response:
+    import html
     from urllib.parse import quote_from_bytes
 
     to = quote_from_bytes(path.encode("utf-8", "surrogateescape"))
