@@ -45,6 +45,33 @@ cdef struct Record:
     Span header
     Span data
 
+cdef enum DamageKind:
+    DAMAGE_RECORDS = 1      # bytes inside a block that are no records
+    DAMAGE_MESSAGE = 2      # a message, met when it was read
+    DAMAGE_BLOCK = 3        # a block's file is gone, or not what it was
+    DAMAGE_ASIDE = 4        # a block without a record of its stream: put aside
+    DAMAGE_TAIL = 5         # a group that was never finished: put aside and cut
+    DAMAGE_SEQUENCES = 6    # sequences that may have been used by what is gone: left out
+    DAMAGE_LOG = 7          # entries of a log
+
+cdef struct Damage:
+    DamageKind kind
+    uint64_t block          # its number
+    uint64_t at             # bytes [at, at + size) of its file
+    uint64_t size
+    uint64_t first          # the sequences of the messages that it costs, 0: not known
+    uint64_t last
+    uint64_t count          # at most that many
+
+cdef struct Lost:
+    # What cannot be served any more. Views into the store, valid until the lock is let go.
+    const uint64_t* seqs    # ascending
+    uint32_t n
+    uint64_t bytes
+    uint64_t damage         # damaged places met, messages lost or not
+    const Damage* places    # the first of them
+    uint32_t n_places
+
 cdef struct StoreState:
     uint64_t msgs
     uint64_t bytes
@@ -73,6 +100,7 @@ cdef struct Committer       # the commit thread's state: one an engine
 cdef struct Store           # opaque to the layers above, but for what the functions below tell
 
 ctypedef void (*removed_fn)(void* ctx, uint64_t seq, Span subject, int reason) noexcept nogil
+ctypedef void (*damaged_fn)(void* ctx, const Damage* d) noexcept nogil
 ctypedef void (*durable_fn)(void* ctx, uint64_t seq, uint64_t ticket, int error) noexcept nogil
 
 # ---- life --------------------------------------------------------------------------------------
@@ -84,6 +112,8 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
 # durable: called under the lock when everything up to seq, and every change up to ticket, is on disk
 # (or handed to the kernel, in lazy mode); error is errno of a failed group, whose acks must not be sent.
 cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* ctx) noexcept nogil
+# damaged: called under the lock for every damaged place that is met from now on. It must not change the store.
+cdef void store_listen_damage(Store* s, damaged_fn damaged) noexcept nogil
 # Stops timers and takes no more appends (with the lock held).
 cdef void store_stop(Store* s) noexcept nogil
 # Waits for the commit thread, writes checkpoints, closes files and frees (WITHOUT the lock, after store_stop).
@@ -111,9 +141,13 @@ cdef bint store_is_synced(const Store* s) noexcept nogil
 
 # ---- reading (with the lock held) ----------------------------------------------------------------
 cdef void store_state(Store* s, StoreState* out) noexcept nogil
+cdef void store_lost(Store* s, Lost* out) noexcept nogil
 cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil              # ST_NOT_FOUND, ST_DAMAGED, ST_IO
-# First stored message with sequence >= from that matches (filter NULL: any). ST_NOT_FOUND when none.
+# First stored message with sequence >= from that matches (filter NULL: any). ST_NOT_FOUND when none. Where that one
+# cannot be read, its error, and its sequence in out.seq: whoever wants the next asks again from the sequence behind it.
 cdef int store_next(Store* s, const Filter* filter, uint64_t start, Record* out) noexcept nogil
+# The same, passing over what is damaged: ST_NOT_FOUND or another error than ST_DAMAGED.
+cdef int store_next_intact(Store* s, const Filter* filter, uint64_t start, Record* out) noexcept nogil
 # First intact message with headers in start..last. Costs next to nothing for each without.
 cdef int store_next_headed(Store* s, uint64_t start, uint64_t last, Record* out) noexcept nogil
 # As store_next, only the sequence: no record is touched. 0 when none.

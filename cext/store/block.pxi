@@ -373,15 +373,16 @@ cdef int block_map(Block* b) noexcept nogil:
     cdef int64_t size
     block_path(s, b, ".blk", path, sizeof(path))
     fd = s.files.open(s.files.ctx, path, O_RDONLY, 0)
-    if fd < 0:
+    size = s.files.size(s.files.ctx, fd) if fd >= 0 else fd
+    if fd < 0 and fd != -ENOENT or fd >= 0 and size < 0:
+        if fd >= 0:
+            s.files.close(s.files.ctx, fd)
         return ST_IO
-    size = s.files.size(s.files.ctx, fd)
-    if size <= 0 or <uint64_t> size < b.used:
-        # Shorter than it was: what is missing must not be touched through a mapping.
+    # Of a file that is gone or shorter than it was the rest reads as zeros: damage.
+    size = max(size, <int64_t> b.used)
+    b.data = <uint8_t*> (st_map(fd, <size_t> size, False) if fd >= 0 else st_reserve(<size_t> size))
+    if fd >= 0:
         s.files.close(s.files.ctx, fd)
-        return ST_IO
-    b.data = <uint8_t*> st_map(fd, <size_t> size, False)
-    s.files.close(s.files.ctx, fd)
     if b.data == NULL:
         return ST_IO
     b.data_cap = <uint64_t> size

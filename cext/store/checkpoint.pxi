@@ -3,10 +3,11 @@
 # Opening reads it whole and uses it where it lies; its checksum is over everything. It is bound to the blocks by
 # their numbers and sizes and the last block's last 8 bytes, and removed before a block changes.
 #
-# msgs/checkpoint.jss: CheckHead · hash slots · nodes · texts · (CheckBlock · rel · nxt · off · sid · len) x blocks · checksum.
+# msgs/checkpoint.jss: CheckHead · hash slots · nodes · texts · (CheckBlock · rel · nxt · off · sid · len) x blocks ·
+# lost sequences · checksum.
 # Every part starts at a multiple of 8.
 
-cdef uint64_t CHECK_MAGIC = 0x3354504b434a534a
+cdef uint64_t CHECK_MAGIC = 0x3454504b434a534a
 
 cdef struct CheckHead:
     uint64_t magic
@@ -22,6 +23,8 @@ cdef struct CheckHead:
     uint64_t dict_total
     uint64_t dict_size
     uint64_t damage
+    uint64_t lost               # sequences of messages that are lost
+    uint64_t lost_bytes
     uint64_t n_blocks
     Limits limits
     Index index
@@ -150,6 +153,9 @@ cdef void checkpoint_write(Store* s) noexcept nogil:
     h.dict_total = s.dict_total
     h.dict_size = s.dict_size
     h.damage = s.damage
+    if s.lost != NULL:
+        h.lost = s.lost.n
+        h.lost_bytes = s.lost.bytes
     h.n_blocks = s.n_blocks
     h.limits = s.limits
     h.index = x[0]
@@ -162,6 +168,8 @@ cdef void checkpoint_write(Store* s) noexcept nogil:
         out_put(&o, x.texts[i], x.text_used if i + 1 == x.n_texts else TEXT_CHUNK)
     for i in range(s.n_blocks):
         check_block(&o, block_i(s, i))
+    if s.lost != NULL:
+        out_put(&o, s.lost.seqs, <size_t> s.lost.n * 8)
     hash = hh_final(&o.hash)
     if o.rc >= 0:
         o.rc = f.pwrite(f.ctx, o.fd, &hash, 8, <off_t> o.at)
@@ -303,6 +311,7 @@ cdef int checkpoint_load(Store* s, const uint64_t* nums, uint64_t n) noexcept no
     cdef In r
     cdef int rc = ST_OK
     cdef uint64_t k, end, size
+    cdef const uint64_t* lost
     snprintf(path, sizeof(path), "%s/checkpoint.jss", s.msgs_dir)
     s.map = file_read(f, path, &size)
     s.map_size = size
@@ -315,19 +324,25 @@ cdef int checkpoint_load(Store* s, const uint64_t* nums, uint64_t n) noexcept no
     r.at = 0
     r.end = size - 8
     in_take(&r, sizeof(h))
-    if (h.magic != CHECK_MAGIC or h.n_blocks != n or n == 0 or h.index.n_texts == 0 or h.index.n_chunks == 0
+    if (h.magic != CHECK_MAGIC or h.index.n_texts == 0 or h.index.n_chunks == 0
             or st_get64(s.map + size - 8) != hh64(s.key, s.map, size - 8)):
         return checkpoint_refuse(s)
+    if h.n_blocks != n or n == 0:
+        return checkpoint_stale(s)
     rc = check_index(s, &r, &h.index)
     for k in range(n):
         if rc == ST_OK:
             rc = check_load_block(s, &r, nums[k])
             if rc == ST_OK and k + 1 < n:
                 block_fd_close(block_i(s, <uint32_t> k))
+    if rc == ST_OK:
+        lost = <const uint64_t*> in_take(&r, h.lost * 8)
+        for k in range(h.lost if lost != NULL else 0):
+            lost_add(s, lost[k], h.lost_bytes // h.lost + (k < h.lost_bytes % h.lost))
     if rc == ST_OK and file_end(s, block_i(s, s.n_blocks - 1), &end) != h.end:
         rc = ST_DAMAGED
     if rc < 0:
-        return checkpoint_refuse(s)
+        return checkpoint_stale(s)
     s.msgs = h.msgs
     s.bytes = h.bytes
     s.first_seq = h.first_seq
@@ -340,6 +355,15 @@ cdef int checkpoint_load(Store* s, const uint64_t* nums, uint64_t n) noexcept no
     s.damage = h.damage
     s.next_num = nums[n - 1] + 1
     return 1
+
+
+cdef int checkpoint_stale(Store* s) noexcept nogil:
+    """It is whole and does not fit: what it knows is still true of what was there. It is read anew, since its pages were
+    used."""
+    cdef char path[4300]
+    snprintf(path, sizeof(path), "%s/checkpoint.jss", s.msgs_dir)
+    s.stale = file_read(s.files, path, &s.stale_size)
+    return checkpoint_refuse(s)
 
 
 cdef int checkpoint_refuse(Store* s) noexcept nogil:

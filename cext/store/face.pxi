@@ -317,6 +317,18 @@ cdef class PyStore:
         return {"msgs": t.msgs, "bytes": t.bytes, "first_seq": t.first_seq, "first_ts": t.first_ts, "last_seq": t.last_seq,
                 "last_ts": t.last_ts, "num_subjects": t.num_subjects, "num_deleted": t.num_deleted}
 
+    def lost(self) -> dict:
+        """What cannot be served: sequences, bytes, damaged places met, and (kind, block, at, size, first, last, count)."""
+        cdef Lost t
+        cdef uint32_t i
+        self._enter()
+        store_lost(self.s, &t)
+        out = {"msgs": [t.seqs[i] for i in range(t.n)], "bytes": t.bytes, "damage": t.damage,
+               "places": [(<int> t.places[i].kind, t.places[i].block, t.places[i].at, t.places[i].size, t.places[i].first,
+                           t.places[i].last, t.places[i].count) for i in range(t.n_places)]}
+        self._leave()
+        return out
+
     def next(self, patterns=(), uint64_t start=1) -> int:
         """The sequence of the first match, 0 when there is none."""
         cdef PyFilter f = face_filter(patterns)
@@ -501,6 +513,10 @@ cdef class PyLog:
 
     def size(self) -> int:
         return log_size(self.log)
+
+    def damage(self) -> int:
+        """Entries that were damaged when it was opened."""
+        return self.log.damage
 
     def close(self) -> None:
         self.store._enter()

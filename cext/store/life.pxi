@@ -41,6 +41,7 @@ cdef void store_dispose(Store* s) noexcept nogil:
     index_free(&s.x)
     if s.map != NULL:
         st_unmap(s.map, s.map_size)
+    lost_free(s)
     free(s.known)
     free(s.name)
     free(s.dir)
@@ -90,6 +91,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
         snprintf(s.msgs_dir, cfg.directory.n + 8, "%s/msgs", s.dir)
         if committer.sync_dir[0] == 0:
             snprintf(committer.sync_dir, sizeof(committer.sync_dir), "%s", s.dir)
+        memset(&o, 0, sizeof(o))
         o.s = s
         o.err = err
         o.err_cap = err_cap
@@ -129,6 +131,10 @@ cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* c
     s.ctx = ctx
     if s.limits.max_age > 0:
         age_arm(s)
+
+
+cdef void store_listen_damage(Store* s, damaged_fn damaged) noexcept nogil:
+    s.on_damaged = damaged
 
 
 cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil:
@@ -282,6 +288,8 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
             snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
             tree_remove(s.files, path)
             snprintf(path, sizeof(path), "%s/subjects.jsd", s.dir)
+            s.files.unlink(s.files.ctx, path)
+            reserve_path(s, path, sizeof(path))
             s.files.unlink(s.files.ctx, path)
         elif s.done_errno == 0:
             tail_close(s)

@@ -1,5 +1,6 @@
 # Append-only logs beside the blocks, written in the same commit groups: u32 length, u64 checksum, entry.
-# The checksum covers length and entry. A tail that does not fit is cut on opening.
+# The checksum covers length and entry. On opening, damaged entries are passed over and all others shown; only an end that
+# was never finished is cut, and put aside.
 
 cdef enum:
     LOG_HEAD = 12
@@ -24,30 +25,109 @@ cdef int log_frame(const Store* s, Bytes* out, Span entry) noexcept nogil:
     return ST_OK
 
 
-cdef int64_t log_replay(Log* log, int (*replay)(void* ctx, Span entry) noexcept nogil, void* ctx) noexcept nogil:
-    """Shows every whole entry; the bytes they take, or an error."""
-    cdef FileOps* f = log.store.files
-    cdef int64_t size = f.size(f.ctx, log.fd)
-    cdef uint64_t at = 0
-    cdef uint8_t* p
+cdef bint entry_at(const Store* s, const uint8_t* p, uint64_t left, Span* entry) noexcept nogil:
+    """Whether a whole entry stands at p."""
+    if left < LOG_HEAD:
+        return False
+    entry[0] = span(p + LOG_HEAD, st_get32(p))
+    return entry.n and entry.n <= left - LOG_HEAD and st_get64(p + 4) == log_hash(s, entry[0])
+
+
+cdef bint entry_mend(const Store* s, uint8_t* p, uint64_t left, uint64_t* work, Span* entry) noexcept nogil:
+    """Whether it is one but for a single bit, which is then changed."""
+    cdef uint64_t bit, n = 32, cost
+    cdef uint8_t mask
+    if left < LOG_HEAD:
+        return False
+    if st_get32(p) <= left - LOG_HEAD:
+        n = (LOG_HEAD + <uint64_t> st_get32(p)) * 8
+    for bit in range(n):
+        mask = <uint8_t> (1 << (bit & 7))
+        p[bit >> 3] ^= mask
+        cost = min(<uint64_t> st_get32(p), left)
+        if work[0] < cost:
+            p[bit >> 3] ^= mask
+            return False
+        work[0] -= cost
+        if entry_at(s, p, left, entry):
+            return True
+        p[bit >> 3] ^= mask
+    return False
+
+
+cdef uint64_t entry_next(const Store* s, const uint8_t* p, uint64_t at, uint64_t size, uint64_t* work) noexcept nogil:
+    """Where the next whole entry starts; size when there is none."""
     cdef Span entry
+    cdef uint64_t n
+    while at + LOG_HEAD < size:
+        n = st_get32(p + at)
+        if n and n <= size - at - LOG_HEAD:
+            if work[0] < n:
+                return size
+            work[0] -= n
+            if entry_at(s, p + at, size - at, &entry):
+                return at
+        at += 1
+    return size
+
+
+cdef int log_aside(Log* log, const uint8_t* p, uint64_t n) noexcept nogil:
+    """Keeps what is cut off the log beside it. 0 or -errno."""
+    cdef FileOps* f = log.store.files
+    cdef char path[4300]
+    cdef int64_t rc
+    cdef int fd
+    snprintf(path, sizeof(path), "%s.damaged", log.path)
+    fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
+    if fd < 0:
+        return fd
+    rc = f.pwrite(f.ctx, fd, p, n, 0)
+    f.close(f.ctx, fd)
+    return <int> min(rc, <int64_t> 0)
+
+
+cdef int64_t log_walk(Log* log, uint8_t* p, uint64_t size, int (*replay)(void* ctx, Span entry) noexcept nogil,
+                      void* ctx) noexcept nogil:
+    """Shows every whole entry; where the log goes on, or an error."""
+    cdef Store* s = log.store
+    cdef Span entry
+    cdef uint64_t at = 0, next, work = size * 32 + (1 << 26)
+    cdef int rc
+    while at < size:
+        if not entry_at(s, p + at, size - at, &entry):
+            if all_zero(p + at, size - at):
+                return <int64_t> at
+            log.damage += 1
+            if not entry_mend(s, p + at, size - at, &work, &entry):
+                next = entry_next(s, p, at + 1, size, &work)
+                lost_place(s, DAMAGE_LOG, 0, at, next - at, 0, 0, 0)
+                if next == size:
+                    rc = log_aside(log, p + at, size - at)
+                    return <int64_t> at if rc == 0 else rc
+                at = next
+                continue
+            lost_place(s, DAMAGE_LOG, 0, at, LOG_HEAD + entry.n, 0, 0, 0)
+        if replay != NULL and replay(ctx, entry) != 0:
+            log.damage += 1
+            lost_place(s, DAMAGE_LOG, 0, at, LOG_HEAD + entry.n, 0, 0, 0)
+        at += LOG_HEAD + entry.n
+    return <int64_t> at
+
+
+cdef int64_t log_replay(Log* log, int (*replay)(void* ctx, Span entry) noexcept nogil, void* ctx) noexcept nogil:
+    """Shows every whole entry; the bytes that stay, or an error."""
+    cdef FileOps* f = log.store.files
+    cdef int64_t size = f.size(f.ctx, log.fd), rc
+    cdef uint8_t* p
     if size <= 0:
         return size
     p = <uint8_t*> malloc(<size_t> size)
     if p == NULL:
         return ST_NO_MEMORY
-    if f.pread(f.ctx, log.fd, p, <size_t> size, 0) != size:
-        free(p)
-        return ST_IO
-    while at + LOG_HEAD <= <uint64_t> size:
-        entry = span(p + at + LOG_HEAD, st_get32(p + at))
-        if entry.n > <uint64_t> size - at - LOG_HEAD or st_get64(p + at + 4) != log_hash(log.store, entry):
-            break
-        if replay != NULL and replay(ctx, entry) != 0:
-            break
-        at += LOG_HEAD + entry.n
+    rc = f.pread(f.ctx, log.fd, p, <size_t> size, 0)
+    rc = log_walk(log, p, <uint64_t> size, replay, ctx) if rc == size else (rc if rc < 0 else -EIO)
     free(p)
-    return <int64_t> at
+    return rc
 
 
 cdef void log_free(Log* log) noexcept nogil:

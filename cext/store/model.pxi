@@ -95,7 +95,9 @@ cdef struct Block:
     bint region                 # anonymous and ours, not a mapping of the file
     uint64_t used               # atomic: bytes of records and markers
     bint sealed
+    bint suspect                # a recovery's: its file is not what its sidecar knows
     bint damaged                # a bad range inside: kept as it is, never appended to or rewritten
+    int vouched                 # its groups' digests fit: 1, not all of them: 2, not yet looked at: 0
     bint sided                  # has a sidecar
     uint32_t tombs              # tombstones in it
     uint64_t tomb_min           # lowest sequence they name
@@ -108,7 +110,7 @@ cdef struct Block:
     bint dead                   # (q) left the store; freed when pins is 0
     uint32_t pins               # (q)
     bint compacting
-    bint lean                   # the region's first pages are the file's
+    uint64_t lean               # bytes at the region's start that are the file's pages
     Block* next_zero            # (q) blocks that get zeros ahead: [zero_from, zero_to)
     uint64_t zero_from          # (q)
     uint64_t zero_to            # (q)
@@ -125,6 +127,8 @@ cdef struct Block:
     bint created                # (c) its directory entry is on disk
     bint closed                 # (c) sealed, written whole, cut to size
     bint open_group             # (c) the last group on disk is not closed by an empty marker
+
+cdef struct LostList
 
 cdef enum OpKind:
     OP_DROP = 1                 # unlink block
@@ -186,8 +190,10 @@ cdef struct Store:
     uint64_t durable_seq
     uint64_t durable_ticket
     uint64_t damage             # bad ranges met
+    LostList* lost              # NULL: nothing
     removed_fn on_removed
     durable_fn on_durable
+    damaged_fn on_damaged
     void* ctx
     Timer age_timer
     Task slim_task              # memory storage: compaction in slices
@@ -206,7 +212,10 @@ cdef struct Store:
     uint64_t done_seq           # (q)
     uint64_t done_ticket        # (q)
     int done_errno              # (q)
+    Damage hole                 # a recovery's: bytes that say nothing, up to the next message
     uint64_t group              # (c)
+    uint64_t reserved           # (c) what sequence.jsr says
+    uint64_t reserve_number     # (c)
     bint caches_gone            # (c) index.db and the checkpoint were removed
     bint unsynced               # (c) lazy mode: written since the last sync
     int64_t active_at           # (c) monotonic time of its last group
@@ -215,6 +224,8 @@ cdef struct Store:
     uint64_t dict_size
     uint64_t* known             # (k) hashes of the texts the dictionary has for the ids
     uint32_t n_known
+    uint8_t* stale              # a recovery's: a whole checkpoint that does not fit the blocks
+    uint64_t stale_size
     uint8_t* map                # a loaded checkpoint: index and arrays stand in it
     size_t map_size
     Store* active_next          # (q) stores with something to do when idle
@@ -231,6 +242,7 @@ cdef struct Log:
     Bytes staged                # (q)
     Bytes writing               # (c)
     uint64_t size
+    uint64_t damage             # entries that were damaged when it was opened
     bint dirty                  # (q)
     bint gone                   # (q) freed when written
     Log* next                   # (q)

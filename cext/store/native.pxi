@@ -3,8 +3,8 @@
 from libc.errno cimport EEXIST, EINVAL, EIO, ENOENT, ENOMEM, ENOSPC, errno
 from libc.stdint cimport INT64_MAX, UINT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport calloc, free, malloc, qsort, realloc
-from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strlen
+from libc.stdlib cimport bsearch, calloc, free, malloc, qsort, realloc
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strcmp, strlen
 from posix.fcntl cimport F_SETFL, fcntl
 from posix.types cimport off_t
 
@@ -55,6 +55,11 @@ cdef extern from * nogil:
     static inline uint64_t st_mix(uint64_t a, uint64_t b) {
         unsigned __int128 m = (unsigned __int128)a * b;
         return (uint64_t)m ^ (uint64_t)(m >> 64);
+    }
+    /* One number of a record's checksum, lengths and place: their sum tells groups apart, and a difference which differs. */
+    static inline uint64_t st_mark(uint64_t hash, uint32_t size, uint32_t subject, uint32_t header, uint64_t at) {
+        uint64_t v = st_mix(hash ^ 0xa0761d6478bd642fULL, ((uint64_t)subject << 32 | size) ^ 0xe7037ed1a0b428dbULL);
+        return st_mix(v ^ at ^ 0x8ebc6af09c88c6e3ULL, ((uint64_t)header << 32) ^ v ^ 0x589965cc75374cc3ULL);
     }
     /* A keyed multiply-fold hash for tables whose seed is kept with them on disk. Every 16 bytes are folded into h but the
        last, which may be fewer: so the hashes of all beginnings of a text are had in one pass over it. */
@@ -199,6 +204,7 @@ cdef extern from * nogil:
     void st_put64(uint8_t* p, uint64_t v)
     void st_put32(uint8_t* p, uint32_t v)
     void st_put16(uint8_t* p, uint16_t v)
+    uint64_t st_mark(uint64_t hash, uint32_t size, uint32_t subject, uint32_t header, uint64_t at)
     ctypedef struct StPrefix:
         uint64_t h
         uint32_t at
@@ -236,6 +242,7 @@ cdef extern from * nogil:
     DIR* opendir(const char* path)
     dirent* readdir "readdir"(DIR* d)
     int closedir(DIR* d)
+    void* memmem(const void* p, size_t n, const void* what, size_t k)
     int c_mkdir "mkdir"(const char* path, int mode)
     int c_rmdir "rmdir"(const char* path)
     int c_fsync "fsync"(int fd)

@@ -35,18 +35,44 @@ cdef Span store_subject(Store* s, uint64_t seq) noexcept nogil:
     return node_text(&s.x, b.sid[i])
 
 
+cdef bint slot_fits(Store* s, Block* b, uint32_t i, const uint8_t* bytes, Parsed* r) noexcept nogil:
+    """Whether the record of that slot stands in the block's bytes. Its checksum leaves the lengths out, so these are compared
+    with what the index knows of the subject, and with where a header ends."""
+    cdef const Node* node = node_at(&s.x, b.sid[i])
+    cdef uint64_t at = b.off[i] - 1
+    cdef const uint8_t* p = bytes + at
+    st_prefetch(node)
+    if at >= b.used or not record_parse(p, b.used - at, r) or r.raw_seq != seq_at(b, i) or not record_good(b.key, p, r):
+        return False
+    return node.len == r.subject.n and (not r.headed or header_ends(r) or header_vouched(b, bytes, at))
+
+
+cdef bint header_vouched(Block* b, const uint8_t* bytes, uint64_t at) noexcept nogil:
+    """Of a record whose header does not show its end: whether the group's marker says that its lengths are right."""
+    if b.region:
+        return True
+    if b.vouched == 0:
+        b.vouched = 1 if groups_fit(b.key, bytes, b.used, UINT64_MAX) else 2
+    return b.vouched == 1 or groups_fit(b.key, bytes, b.used, at)
+
+
+cdef inline bint slot_ours(const Block* b, uint32_t i) noexcept nogil:
+    """Whether the slot's record stands in memory as it was staged, not in a file."""
+    return b.region and b.off[i] > b.lean
+
+
 cdef int slot_load(Store* s, Block* b, uint32_t i, Record* out) noexcept nogil:
     cdef const uint8_t* p = block_data(b)
     cdef uint64_t at = b.off[i] - 1
     cdef Parsed r
+    out.seq = seq_at(b, i)
     if p == NULL:
         return ST_IO
-    p += at
-    if not record_parse(p, b.used - at, &r):
+    if slot_ours(b, i):
+        record_parse(p + at, b.used - at, &r)
+    elif not slot_fits(s, b, i, p, &r):
+        slot_damaged(s, b, i)
         return ST_DAMAGED
-    if not b.region and (r.raw_seq != seq_at(b, i) or not record_good(b.key, p, &r)):
-        return ST_DAMAGED
-    out.seq = r.seq
     out.ts = r.ts
     out.subject = r.subject
     out.header = r.header
@@ -71,6 +97,14 @@ cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil:
 cdef int store_next(Store* s, const Filter* filter, uint64_t start, Record* out) noexcept nogil:
     cdef uint64_t seq = store_next_seq(s, filter, start)
     return store_load(s, seq, out) if seq else ST_NOT_FOUND
+
+
+cdef int store_next_intact(Store* s, const Filter* filter, uint64_t start, Record* out) noexcept nogil:
+    cdef int rc = ST_DAMAGED
+    while rc == ST_DAMAGED:
+        rc = store_next(s, filter, start, out)
+        start = out.seq + 1
+    return rc
 
 
 cdef int store_next_headed(Store* s, uint64_t start, uint64_t last, Record* out) noexcept nogil:

@@ -2,14 +2,17 @@
 #
 # A marker is a tombstone of sequence 0, which every reader of the format passes over. Its payload:
 #   magic u64 · group u64 · start offset u64 · durable offset u64 · digest u64 · records u32 · flags u32 · 0 u16
-# The digest runs over the lengths and checksums of the group's records, so that with the records' own checksums every
-# byte of the group is covered, lengths included, and none is hashed twice.
+# The digest is the sum of one number for each of the group's records (record_mark). With the records' own checksums every
+# byte of the group is covered, lengths included, and none is hashed twice; of a record whose lengths do not fit, the
+# difference tells which it is.
 
 cdef uint64_t MARKER_MAGIC = 0x314b524d534a534a
 cdef uint64_t LIMITS_MAGIC = 0x314d494c534a534a
 cdef enum:
     MARK_LAZY = 1               # written by a store that acks before it syncs
     MARK_WHOLE = 2              # covers a whole rewritten block
+    MARK_SEALED = 8             # the last of its block: another block follows
+    MARK_SUM = 4                # its digest is a sum: in older ones it is none that is known here
 
 cdef struct Mark:
     uint64_t group
@@ -87,22 +90,24 @@ cdef uint64_t record_hash(const uint64_t* key, const uint8_t* p, const Parsed* r
     return hh_final(&h)
 
 
+cdef bint header_ends(const Parsed* r) noexcept nogil:
+    """Whether the header's first blank line is its end, as the protocol has it."""
+    cdef const uint8_t* end = <const uint8_t*> memmem(r.header.p, r.header.n, b"\r\n\r\n", 4)
+    return end != NULL and end + 4 == r.header.p + r.header.n
+
+
 cdef inline bint record_good(const uint64_t* key, const uint8_t* p, const Parsed* r) noexcept nogil:
     return st_get64(p + r.size - 8) == record_hash(key, p, r)
 
 
-cdef inline void digest_init(HHState* h, const uint64_t* key) noexcept nogil:
-    hh_init(h, key)
+cdef uint64_t record_mark(const uint8_t* p, const Parsed* r, uint64_t at) noexcept nogil:
+    """A record's part of its group's digest: over its lengths, its place in the block and its checksum.
 
-
-cdef inline void digest_add(HHState* h, const uint8_t* p, const Parsed* r) noexcept nogil:
-    cdef uint8_t line[24]
-    st_put32(line, st_get32(p))
-    st_put32(line + 4, st_get16(p + 20))
-    st_put32(line + 8, r.header.n if r.headed else 0)
-    st_put32(line + 12, 0)
-    memcpy(line + 16, p + r.size - 8, 8)
-    hh_update(h, line, 24)
+    An erased record counts as what it was, which it says where there is room: so its group's digest still fits.
+    """
+    if r.raw_seq & ERASED and r.size >= REC_MIN + 8 and not r.raw_seq & TOMB:
+        return st_get64(p + HEAD)
+    return st_mark(st_get64(p + r.size - 8), st_get32(p), r.subject.n, r.header.n, at)
 
 
 cdef void bare_write(const uint64_t* key, uint8_t* p, uint64_t raw_seq, int64_t ts) noexcept nogil:
@@ -154,4 +159,46 @@ cdef bint limits_read(const uint8_t* p, const Parsed* r, Limits* out) noexcept n
     if r.raw_seq != TOMB or r.size != LIMITS_REC or st_get64(p + HEAD) != LIMITS_MAGIC:
         return False
     memcpy(out, p + HEAD + 8, sizeof(Limits))
+    return True
+
+
+cdef bint header_explains(const uint8_t* p, uint64_t at, const Parsed* r, uint64_t missing) noexcept nogil:
+    """Whether one changed bit in the length of this record's header is what its group's digest misses."""
+    cdef uint64_t was = record_mark(p, r, at)
+    cdef uint32_t bit
+    for bit in range(32):
+        if st_mark(st_get64(p + r.size - 8), st_get32(p), r.subject.n, r.header.n ^ (<uint32_t> 1 << bit), at) - was == missing:
+            return True
+    return False
+
+
+cdef bint groups_fit(const uint64_t* key, const uint8_t* p, uint64_t size, uint64_t wanted) noexcept nogil:
+    """Whether the lengths in a block's bytes are what they were when their groups were closed: of the record at `wanted`,
+    UINT64_MAX: of all. Where no marker says anything, they are; one record does not suffer from another's damage."""
+    cdef Parsed r
+    cdef Parsed w
+    cdef Mark m
+    cdef uint64_t at = 0, start = 0, sum = 0
+    cdef uint32_t n = 0
+    cdef bint erased = False
+    while at + REC_MIN <= size:
+        if not record_parse(p + at, size - at, &r):
+            return wanted != UINT64_MAX
+        if marker_read(p + at, &r, &m) and record_good(key, p + at, &r):
+            if m.flags & MARK_SUM and (m.count != n or m.digest != sum):
+                if wanted == UINT64_MAX and not erased:
+                    return False
+                if start <= wanted < at and m.count == n and record_parse(p + wanted, size - wanted, &w):
+                    return not header_explains(p + wanted, wanted, &w, m.digest - sum)
+            if wanted < at:
+                return True
+            start = at + r.size
+            sum = 0
+            n = 0
+            erased = False
+        else:
+            erased = erased or r.raw_seq & ERASED != 0
+            sum += record_mark(p + at, &r, at)
+            n += 1
+        at += r.size
     return True

@@ -7,6 +7,11 @@ cdef struct Opening:
     Store* s
     char* err
     size_t err_cap
+    uint64_t* sides             # sidecars without a block
+    uint64_t n_sides
+    bint foreign                # the other server was here last: no cache of ours says what should be there
+    bint doubt                  # what was written last may be gone
+    bint sealed                 # the last block that was read says that another follows
 
 
 cdef bint ends_with(const char* name, const char* suffix) noexcept nogil:
@@ -14,14 +19,14 @@ cdef bint ends_with(const char* name, const char* suffix) noexcept nogil:
     return n >= k and memcmp(name + n - k, suffix, k) == 0
 
 
-cdef uint64_t block_number(const char* name) noexcept nogil:
-    """N of "N.blk", else 0."""
+cdef uint64_t file_number(const char* name, const char* suffix) noexcept nogil:
+    """N of a name made of N and the suffix, else 0."""
     cdef uint64_t n = 0
     cdef size_t i = 0
     while c'0' <= name[i] <= c'9' and i < 18:
         n = n * 10 + <uint64_t> (name[i] - c'0')
         i += 1
-    return n if i and memcmp(name + i, b".blk", min(strlen(name + i) + 1, <size_t> 5)) == 0 else 0
+    return n if i and strcmp(name + i, suffix) == 0 else 0
 
 
 cdef void tree_remove(FileOps* f, const char* path) noexcept nogil:
@@ -53,7 +58,7 @@ cdef bint has_block(const char* path) noexcept nogil:
         e = readdir(d)
         if e == NULL:
             break
-        found = block_number(e.d_name) != 0
+        found = file_number(e.d_name, b".blk") != 0
     closedir(d)
     return found
 
@@ -81,134 +86,81 @@ cdef int compare_numbers(const void* a, const void* b) noexcept nogil:
     return (x > y) - (x < y)
 
 
+cdef int number_add(uint64_t** list, uint64_t* n, uint64_t num) noexcept nogil:
+    cdef uint64_t* more
+    if n[0] % 64 == 0:
+        more = <uint64_t*> realloc(list[0], (n[0] + 64) * 8)
+        if more == NULL:
+            return ST_NO_MEMORY
+        list[0] = more
+    list[0][n[0]] = num
+    n[0] += 1
+    return ST_OK
+
+
+cdef int list_entry(Opening* o, const char* name, uint64_t** out, uint64_t* n) noexcept nogil:
+    cdef Store* s = o.s
+    cdef uint64_t num = file_number(name, b".blk")
+    cdef char path[4400]
+    if num:
+        return number_add(out, n, num)
+    num = file_number(name, b".jsx")
+    if num:
+        return number_add(&o.sides, &o.n_sides, num)
+    if ends_with(name, b".key"):
+        snprintf(o.err, o.err_cap, "%s/%s: encrypted blocks are not supported", s.msgs_dir, name)
+        return ST_IO
+    if strcmp(name, b"index.db") == 0:
+        o.foreign = True
+    elif ends_with(name, b".tmp") or ends_with(name, b".new"):
+        snprintf(path, sizeof(path), "%s/%s", s.msgs_dir, name)
+        s.files.unlink(s.files.ctx, path)
+    return ST_OK
+
+
 cdef int64_t list_blocks(Opening* o, uint64_t** out) noexcept nogil:
     """The block numbers in the directory, ascending; left-overs of rewrites are removed."""
     cdef Store* s = o.s
     cdef DIR* d = opendir(s.msgs_dir)
     cdef dirent* e
-    cdef uint64_t n = 0, cap = 0, num
-    cdef uint64_t* list = NULL
-    cdef uint64_t* more
-    cdef char path[4400]
+    cdef uint64_t n = 0
+    cdef int rc = ST_OK
     out[0] = NULL
     if d == NULL:
         snprintf(o.err, o.err_cap, "%s: cannot be read (errno %d)", s.msgs_dir, errno)
         return ST_IO
-    while True:
+    while rc == ST_OK:
         e = readdir(d)
         if e == NULL:
             break
-        num = block_number(e.d_name)
-        if num:
-            if n == cap:
-                cap = cap * 2 + 16
-                more = <uint64_t*> realloc(list, cap * 8)
-                if more == NULL:
-                    free(list)
-                    closedir(d)
-                    return ST_NO_MEMORY
-                list = more
-            list[n] = num
-            n += 1
-        elif ends_with(e.d_name, b".key"):
-            snprintf(o.err, o.err_cap, "%s/%s: encrypted blocks are not supported", s.msgs_dir, e.d_name)
-            free(list)
-            closedir(d)
-            return ST_IO
-        elif ends_with(e.d_name, b".tmp") or ends_with(e.d_name, b".new"):
-            snprintf(path, sizeof(path), "%s/%s", s.msgs_dir, e.d_name)
-            s.files.unlink(s.files.ctx, path)
+        rc = list_entry(o, e.d_name, out, &n)
     closedir(d)
+    if rc < 0:
+        free(out[0])
+        out[0] = NULL
+        return rc
     if n:
-        qsort(list, n, 8, compare_numbers)
-    out[0] = list
+        qsort(out[0], n, 8, compare_numbers)
     return <int64_t> n
 
 
-# ---- one block's bytes -----------------------------------------------------------------------------------------
-
-cdef struct Scan:
-    # Reading a block from its first byte to the end of what is good.
-    Store* s
-    Block* b
-    const uint8_t* p
-    uint64_t size
-    bint is_last
-    uint64_t at
-    uint64_t group              # where the current group starts
-    uint32_t in_group
-    bint erased                 # one of the group's records was overwritten
-    bint synced                 # a marker of a synced group was seen
-    bint marked
-    HHState digest
-    uint64_t end                # of what is kept
-    bint cut                    # what is behind end is torn, not damage
-
-
-cdef bint all_zero(const uint8_t* p, uint64_t n) noexcept nogil:
-    return n == 0 or (p[0] == 0 and memcmp(p, p + 1, n - 1) == 0)
-
-
-cdef uint64_t next_good(Scan* c, uint64_t at) noexcept nogil:
-    """Where the next record starts whose checksum fits; size when there is none."""
-    cdef Parsed r
-    while at + REC_MIN <= c.size:
-        if st_get32(c.p + at) and record_parse(c.p + at, c.size - at, &r) and record_good(c.b.key, c.p + at, &r):
-            return at
-        at += 1
-    return c.size
-
-
-cdef uint64_t durable_mark(Scan* c, uint64_t at) noexcept nogil:
-    """The highest offset that a marker behind `at` says was on disk before its group was written."""
-    cdef Parsed r
-    cdef Mark m
-    cdef uint64_t mark = 0
-    while at < c.size:
-        if record_parse(c.p + at, c.size - at, &r) and record_good(c.b.key, c.p + at, &r):
-            if marker_read(c.p + at, &r, &m):
-                mark = max(mark, m.durable)
-            at += r.size
-        else:
-            at = next_good(c, at + 1)
-    return mark
-
-
-cdef bint scan_bad(Scan* c) noexcept nogil:
-    """At bytes that are no record: whether to go on behind them."""
-    cdef uint64_t next
-    if all_zero(c.p + c.at, c.size - c.at):
-        return False        # preallocated
-    next = next_good(c, c.at + 1)
-    if c.is_last and (next == c.size or (c.synced and durable_mark(c, next) <= c.at)):
-        c.cut = True        # of a group that was never acked
-        return False
-    c.s.damage += 1
-    c.b.damaged = True
-    if next == c.size:
-        c.end = c.size
-        return False
-    c.at = next
-    c.group = UINT64_MAX
-    return True
-
-
-cdef bint scan_mark(Scan* c, const Parsed* r) noexcept nogil:
-    """Whether this is a marker; does the digest of the lengths before it fit?"""
-    cdef Mark m
-    if not marker_read(c.p + c.at, r, &m):
-        return False
-    c.marked = True
-    c.synced = c.synced or not m.flags & MARK_LAZY
-    c.s.group = max(c.s.group, m.group)
-    if m.start == c.group and m.count == c.in_group and not c.erased and m.digest != hh_final(&c.digest):
-        c.s.damage += 1
-        c.b.damaged = True
-    c.group = c.at + r.size
-    c.in_group = 0
-    c.erased = False
-    digest_init(&c.digest, c.s.key)
-    return True
+cdef int sides_join(Opening* o, uint64_t** nums, int64_t* n) noexcept nogil:
+    """Adds the blocks that only a sidecar knows."""
+    cdef uint64_t count = <uint64_t> n[0], k, was = <uint64_t> n[0]
+    cdef uint64_t* list = <uint64_t*> malloc((count + o.n_sides + 1) * 8)
+    if list == NULL:
+        return ST_NO_MEMORY
+    if count:
+        memcpy(list, nums[0], count * 8)
+    free(nums[0])
+    nums[0] = list
+    for k in range(o.n_sides):
+        if was == 0 or bsearch(&o.sides[k], list, was, 8, compare_numbers) == NULL:
+            list[count] = o.sides[k]
+            count += 1
+    qsort(list, count, 8, compare_numbers)
+    n[0] = <int64_t> count
+    return ST_OK
 
 
 cdef void replay_limits(Store* s, const Limits* limits, int64_t at) noexcept nogil:
@@ -223,84 +175,103 @@ cdef void replay_limits(Store* s, const Limits* limits, int64_t at) noexcept nog
     s.env.now = now
 
 
-cdef int scan_record(Scan* c, const Parsed* r) noexcept nogil:
-    cdef Store* s = c.s
-    cdef Block* b = c.b
-    cdef int64_t id
-    cdef Limits limits
-    digest_add(&c.digest, c.p + c.at, r)
-    c.in_group += 1
-    if r.raw_seq & TOMB:
-        if r.seq == 0:
-            if limits_read(c.p + c.at, r, &limits):
-                replay_limits(s, &limits, r.ts)
-            return ST_OK
-        b.tombs += 1
-        b.tomb_min = min(b.tomb_min, r.seq)
-        take_seq(s, r.seq, RM_DELETE)
-        if r.seq > s.last_seq:
-            skip_to(s, b, r.seq)
-        return ST_OK
-    if r.raw_seq & ERASED:
-        c.erased = True
-    if r.seq == 0 or r.seq <= s.last_seq:
-        return ST_OK
-    if r.raw_seq & ERASED:
-        skip_to(s, b, r.seq)
-        return ST_OK
-    if b.n == 0:
-        b.base = r.seq
-        b.last = r.seq - 1
-    id = index_intern(&s.x, r.subject)
-    if id < 0:
-        return <int> id
-    if block_room(b, r.seq) != ST_OK:
-        return ST_NO_MEMORY
-    count_in(s, b, r.seq, r.ts, <uint32_t> c.at, <uint32_t> id, r.size)
-    keep_limits(s, <uint32_t> id)
-    return ST_OK
+# ---- blocks --------------------------------------------------------------------------------------------------------
+
+cdef int block_aside(Store* s, const Block* b) noexcept nogil:
+    """A file without a single record of this stream keeps its bytes under another name. 0 or -errno."""
+    cdef char path[4300]
+    cdef char aside[4300]
+    block_path(s, b, ".blk", path, sizeof(path))
+    snprintf(aside, sizeof(aside), "%s/damaged-%llu.blk", s.msgs_dir, <unsigned long long> b.num)
+    return s.files.rename(s.files.ctx, path, aside)
 
 
-cdef void skip_to(Store* s, Block* b, uint64_t seq) noexcept nogil:
-    """A sequence that is used and has no message."""
-    if b.n == 0 and b.last < b.base:
-        b.base = max(b.base, s.last_seq + 1)
-    b.last = max(b.last, seq)
-    s.last_seq = max(s.last_seq, seq)
-    if s.msgs == 0:
-        s.first_seq = s.last_seq + 1
+cdef void tail_cut(Scan* c, int fd) noexcept nogil:
+    """Cuts a group that was never finished; what it had is put aside."""
+    cdef FileOps* f = c.s.files
+    cdef char aside[4300]
+    cdef uint64_t n = c.size - c.end
+    cdef int64_t rc
+    cdef int to
+    while n and c.p[c.end + n - 1] == 0:
+        n -= 1
+    if n:
+        snprintf(aside, sizeof(aside), "%s/damaged-%llu.tail", c.s.msgs_dir, <unsigned long long> c.b.num)
+        to = f.open(f.ctx, aside, O_RDWR | O_CREAT | O_TRUNC, 0o600)
+        rc = f.pwrite(f.ctx, to, c.p + c.end, n, 0) if to >= 0 else to
+        if to >= 0:
+            f.close(f.ctx, to)
+        if rc < 0:
+            c.b.damaged = True      # then it stays where it is
+            return
+        lost_place(c.s, DAMAGE_TAIL, c.b.num, c.end, n, 0, 0, 0)
+    f.truncate(f.ctx, fd, <off_t> c.end)
 
 
-cdef int scan_block(Scan* c) noexcept nogil:
+cdef bint ends_sealed(FileOps* f, const Block* b, int fd) noexcept nogil:
+    """Whether a block's last marker says that another block follows."""
+    cdef uint8_t line[MARKER]
     cdef Parsed r
+    cdef Mark m
+    if b.used < MARKER or f.pread(f.ctx, fd, line, MARKER, <off_t> (b.used - MARKER)) != MARKER:
+        return False
+    return (record_parse(line, MARKER, &r) and marker_read(line, &r, &m) and record_good(b.key, line, &r)
+            and m.flags & MARK_SEALED != 0)
+
+
+cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) noexcept nogil:
+    """Reads a block's file from its first byte and enters what it holds."""
+    cdef Store* s = o.s
+    cdef Scan c
     cdef int rc
-    digest_init(&c.digest, c.s.key)
-    while c.at + REC_MIN <= c.size:
-        if not record_parse(c.p + c.at, c.size - c.at, &r) or not record_good(c.b.key, c.p + c.at, &r):
-            if not scan_bad(c):
-                return ST_OK
-            continue
-        if r.raw_seq == TOMB and scan_mark(c, &r):
-            pass
-        else:
-            rc = scan_record(c, &r)
-            if rc < 0:
-                return rc
-        c.at += r.size
-        c.end = c.at
-    if c.at < c.size:
-        scan_bad(c)
+    b.data = <uint8_t*> st_map(fd, size, True)
+    b.data_cap = size
+    if b.data == NULL:
+        snprintf(o.err, o.err_cap, "block %llu: cannot be mapped (errno %d)", <unsigned long long> b.num, errno)
+        return ST_IO
+    if size >= 4 and memcmp(b.data, b"cmp", 3) == 0 and b.data[3] <= 2:
+        snprintf(o.err, o.err_cap, "%s/%llu.blk: compressed blocks are not supported", s.msgs_dir,
+                 <unsigned long long> b.num)
+        return ST_IO
+    memset(&c, 0, sizeof(c))
+    c.s = s
+    c.b = b
+    c.p = b.data
+    c.size = size
+    c.is_last = is_last
+    b.used = size
+    rc = scan_block(&c)
+    free(c.held)
+    if rc < 0:
+        snprintf(o.err, o.err_cap, "block %llu: no memory for its index", <unsigned long long> b.num)
+        return rc
+    b.used = c.end
+    b.written = c.end
+    b.durable = c.end
+    if c.good:
+        o.sealed = c.sealed
+        o.doubt = c.blind and is_last
+    elif not all_zero(b.data, size):
+        return 1
+    if c.cut:
+        tail_cut(&c, fd)
     return ST_OK
+
+
+cdef void block_forget(Store* s, Block* b) noexcept nogil:
+    """The last of the list leaves it; its file stays as it is."""
+    s.n_blocks -= 1
+    s.memo_block = NULL
+    block_free(b)
 
 
 cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexcept nogil:
-    """Reads one block file from its first byte and enters what it holds."""
+    """Enters one block, from its sidecar or its bytes."""
     cdef Store* s = o.s
     cdef FileOps* f = s.files
     cdef Block* b
-    cdef Scan c
     cdef char path[4200]
-    cdef int fd, rc
+    cdef int fd, rc = 0
     cdef int64_t size
     if blocks_reserve(s) < 0:
         return ST_NO_MEMORY
@@ -311,90 +282,215 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
     block_path(s, b, ".blk", path, sizeof(path))
     fd = f.open(f.ctx, path, O_RDWR, 0)
     size = f.size(f.ctx, fd) if fd >= 0 else fd
-    if size < 0:
+    if size < 0 and fd != -ENOENT:
         snprintf(o.err, o.err_cap, "%s: cannot be opened (errno %d)", path, <int> -size)
         block_free(b)
         return ST_IO
     b.fd = fd
     s.blocks[s.b0 + s.n_blocks] = b
     s.n_blocks += 1
-    if size == 0:
-        return ST_OK
     if sided:
-        rc = side_load(s, b, fd, <uint64_t> size)
-        if rc < 0:
-            return rc
-        if rc == 1:
-            b.written = b.used
-            b.durable = b.used
-            return ST_OK
-    b.data = <uint8_t*> st_map(fd, <size_t> size, False)
-    b.data_cap = <uint64_t> size
-    if b.data == NULL:
-        snprintf(o.err, o.err_cap, "%s: cannot be mapped (errno %d)", path, errno)
-        return ST_IO
-    if size >= 4 and memcmp(b.data, b"cmp", 3) == 0 and b.data[3] <= 2:
-        snprintf(o.err, o.err_cap, "%s: compressed blocks are not supported", path)
-        return ST_IO
-    memset(&c, 0, sizeof(c))
-    c.s = s
-    c.b = b
-    c.p = b.data
-    c.size = <uint64_t> size
-    c.is_last = is_last
-    b.used = <uint64_t> size
-    rc = scan_block(&c)
+        rc = side_load(s, b, fd, <uint64_t> max(size, <int64_t> 0), not o.foreign)
+    if rc == 1:
+        b.written = b.used
+        b.durable = b.used
+        o.doubt = False
+        o.sealed = fd >= 0 and ends_sealed(f, b, fd)
+        return ST_OK
+    if rc == 0 and size > 0:
+        rc = block_scan(o, b, fd, <uint64_t> size, is_last)
     if rc < 0:
-        snprintf(o.err, o.err_cap, "%s: no memory for its index", path)
         return rc
-    b.used = c.end
-    b.written = c.end
-    b.durable = c.end
-    b.open_group = c.in_group > 0
-    if c.cut and is_last:
-        f.truncate(f.ctx, fd, <off_t> c.end)
-    if not is_last:
+    if fd < 0:
+        block_forget(s, b)
+    elif rc == 1:
+        if block_aside(s, b) < 0:
+            snprintf(o.err, o.err_cap, "%s: damaged, and cannot be put aside", path)
+            return ST_IO
+        lost_place(s, DAMAGE_ASIDE, num, 0, <uint64_t> size, 0, 0, 0)
+        hole_wide(s)
+        o.doubt = True
+        block_forget(s, b)
+    elif not is_last and b.data != NULL:
         st_unmap(b.data, b.data_cap)
         b.data = NULL
         block_fd_close(b)
     return ST_OK
 
 
+cdef void hole_wide(Store* s) noexcept nogil:
+    """A whole block is gone: whatever is missing up to the next message was in it."""
+    memset(&s.hole, 0, sizeof(Damage))
+    s.hole.kind = DAMAGE_BLOCK
+    s.hole.first = s.last_seq + 1
+    s.hole.count = GAP_MAX
+
+
+cdef bint tail_verify(Store* s, Block* b, const uint8_t* p) noexcept nogil:
+    """Whether every message of a block that a checkpoint knows is in its bytes as it was."""
+    cdef uint32_t i = st_first_live(b.off, b.head, b.n)
+    cdef Parsed r
+    while i < b.n:
+        if not slot_fits(s, b, i, p, &r):
+            slot_damaged(s, b, i)
+            b.damaged = True
+        i = st_first_live(b.off, i + 1, b.n)
+    return not b.damaged
+
+
+cdef int tail_reopen(Store* s, Block* b) noexcept nogil:
+    """A last block with room in it is appended to again: 1, or 0 when it must not be, or an error."""
+    cdef uint64_t cap = page_up(s.block_size + SLACK)
+    cdef uint8_t* region
+    if b.damaged or b.sided or b.used + SLACK > s.block_size:
+        return 0
+    region = region_new(s, cap)
+    if region == NULL:
+        return ST_NO_MEMORY
+    if s.files.pread(s.files.ctx, b.fd, region, b.used, 0) != <int64_t> b.used:
+        region_free(s, region, cap, False)
+        return ST_IO
+    if not tail_verify(s, b, region):
+        region_free(s, region, cap, False)
+        return 0
+    if b.data != NULL:
+        st_unmap(b.data, b.data_cap)
+    b.data = region
+    b.data_cap = cap
+    b.region = True
+    s.tail = b
+    out_push(s, b)
+    return 1
+
+
 cdef int tail_recover(Store* s) noexcept nogil:
     """The last block is appended to again if there is room in it; all others are sealed."""
     cdef uint32_t i
     cdef Block* b
-    cdef uint8_t* region
+    cdef int rc
     for i in range(s.n_blocks):
         b = block_i(s, i)
-        if i + 1 < s.n_blocks or b.damaged or b.sided or b.used + SLACK > s.block_size:
-            if b.data != NULL and not b.region:
-                st_unmap(b.data, b.data_cap)
-                b.data = NULL
-            block_fd_close(b)
-            b.sealed = True
-            b.closed = True
-            if b.live == 0:
-                empty_block(s, b)
+        rc = tail_reopen(s, b) if i + 1 == s.n_blocks else 0
+        if rc < 0:
+            return rc
+        if rc == 1:
             continue
-        region = region_new(s, page_up(s.block_size + SLACK))
-        if region == NULL:
-            return ST_NO_MEMORY
-        if s.files.pread(s.files.ctx, b.fd, region, b.used, 0) != <int64_t> b.used:
-            region_free(s, region, page_up(s.block_size + SLACK), False)
-            return ST_IO
         if b.data != NULL:
             st_unmap(b.data, b.data_cap)
-        b.data = region
-        b.data_cap = page_up(s.block_size + SLACK)
-        b.region = True
-        s.tail = b
-        out_push(s, b)
+            b.data = NULL
+        block_fd_close(b)
+        b.sealed = True
+        b.closed = True
+        if b.live == 0:
+            empty_block(s, b)
     return ST_OK
 
 
-cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n) noexcept nogil:
-    """Every block in order, from its sidecar or its bytes."""
+# ---- what is missing -------------------------------------------------------------------------------------------------
+
+cdef uint64_t suspect_check(Store* s, Block* b) noexcept nogil:
+    """A block whose file is not what its sidecar knows: what is not in it is lost. The number of such messages."""
+    cdef const uint8_t* p = block_data(b)
+    cdef uint64_t first = 0, last = 0, count = 0, seq, size
+    cdef uint32_t i = st_first_live(b.off, b.head, b.n)
+    cdef Parsed r
+    while i < b.n:
+        if p == NULL or not slot_fits(s, b, i, p, &r):
+            seq = seq_at(b, i)
+            first = first if count else seq
+            last = seq
+            count += 1
+            size = slot_size(b, i)
+            take_out(s, b, i, RM_LIMIT)
+            lost_add(s, seq, size)
+        i = st_first_live(b.off, i + 1, b.n)
+    b.damaged = True
+    b.vouched = 1
+    lost_place(s, DAMAGE_BLOCK, b.num, 0, b.used, first, last, count)
+    return count
+
+
+cdef void empties_remove(Store* s, Block* b) noexcept nogil:
+    cdef Block** at = &s.empties
+    while at[0] != NULL and at[0] != b:
+        at = &at[0].next_empty
+    if at[0] == b:
+        at[0] = b.next_empty
+    b.in_empties = False
+
+
+cdef void suspects_check(Store* s) noexcept nogil:
+    cdef uint32_t i = 0
+    cdef Block* b
+    cdef char path[4300]
+    cdef int rc
+    while i < s.n_blocks:
+        b = block_i(s, i)
+        i += 1
+        if not b.suspect:
+            continue
+        if suspect_check(s, b) == 0 and b.live == 0:       # all that it had is gone by right
+            block_path(s, b, ".jsx", path, sizeof(path))
+            s.files.unlink(s.files.ctx, path)
+        if b.live:
+            continue
+        rc = block_aside(s, b)
+        if rc < 0 and rc != -ENOENT:
+            continue
+        empties_remove(s, b)
+        blocks_take_out(s, b)
+        block_free(b)
+        i -= 1
+
+
+cdef int check_missing(void* ctx, const CheckedBlock* c) noexcept nogil:
+    """What a block had when the server stopped and is not there any more."""
+    cdef Store* s = <Store*> ctx
+    cdef Block* b
+    cdef uint64_t seq, first = 0, last = 0, count = 0
+    cdef int64_t k
+    cdef uint32_t i
+    for i in range(c.n):
+        if c.off[i] == 0:
+            continue
+        seq = c.base + (c.rel[i] if c.rel != NULL else i)
+        b = block_of(s, seq)
+        k = slot_of(b, seq) if b != NULL else -1
+        if (k < 0 or b.off[k] == 0) and lost_add(s, seq, c.live_bytes // max(c.live, <uint32_t> 1)):
+            first = first if count else seq
+            last = seq
+            count += 1
+    if count:
+        lost_place(s, DAMAGE_BLOCK, c.num, 0, c.size, first, last, count)
+    return 0
+
+
+cdef void sequences_restore(Opening* o) noexcept nogil:
+    """The last sequence does not fall back, whatever is gone: from the checkpoint, the holes, and sequence.jsr."""
+    cdef Store* s = o.s
+    cdef Damage* d = &s.hole
+    cdef uint64_t end, last = 0, was
+    if s.stale != NULL and not o.foreign:
+        if checkpoint_blocks(s.stale, s.stale_size, span(s.name, <uint32_t> strlen(s.name)), &end, &last, check_missing, s) > 0:
+            s.last_seq = max(s.last_seq, last)
+            o.doubt = False
+            o.sealed = False
+            memset(d, 0, sizeof(Damage))
+    if d.kind:
+        was = s.last_seq
+        if not o.doubt:
+            s.last_seq = max(was, d.first + d.count - 1)
+        lost_place(s, d.kind, d.block, d.at, d.size, was + 1 if s.last_seq > was else 0, s.last_seq, s.last_seq - was)
+        memset(d, 0, sizeof(Damage))
+    if (o.doubt or o.sealed or s.n_blocks == 0) and not o.foreign and s.reserved > s.last_seq:
+        lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, s.last_seq + 1, s.reserved, 0)
+        s.last_seq = s.reserved
+    if s.msgs == 0:
+        s.first_seq = s.last_seq + 1
+
+
+cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n, uint64_t newest) noexcept nogil:
+    """Every block in order, from its sidecar or its bytes; newest: the number of the last one that has a file."""
     cdef Store* s = o.s
     cdef int rc = dict_load(s)
     cdef bint sided = rc == 1
@@ -404,17 +500,21 @@ cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n) noexcept nog
     s.unsettled = sided
     for i in range(n):
         if rc >= 0:
-            rc = block_recover(o, nums[i], i + 1 == n, sided)
+            rc = block_recover(o, nums[i], nums[i] == newest, sided)
             s.next_num = nums[i] + 1
     if sided:
         s.unsettled = False
         index_settle(&s.x)
+    if rc >= 0:
+        suspects_check(s)
+        sequences_restore(o)
     return min(rc, 0)
 
 
 cdef int store_recover(Opening* o) noexcept nogil:
     cdef Store* s = o.s
     cdef uint64_t* nums = NULL
+    cdef uint64_t newest = 0
     cdef int64_t n
     cdef int rc = ST_OK
     cdef Limits limits = s.limits
@@ -428,13 +528,22 @@ cdef int store_recover(Opening* o) noexcept nogil:
         s.files.sync_dir(s.files.ctx, s.dir)
     n = list_blocks(o, &nums)
     if n < 0:
+        free(o.sides)
         return <int> n
+    reserve_read(s)
+    newest = nums[n - 1] if n else 0
     s.replaying = True
     rc = checkpoint_load(s, nums, <uint64_t> n)
+    if rc == 0 and not o.foreign:
+        rc = sides_join(o, &nums, &n)
     if rc == 0:
-        rc = blocks_replay(o, nums, n)
+        rc = blocks_replay(o, nums, n, newest)
     elif rc == 1:
         rc = ST_OK
+    if s.stale != NULL:
+        st_unmap(s.stale, s.stale_size)
+        s.stale = NULL
+    free(o.sides)
     if rc == ST_OK:
         s.limits = limits
         limits_apply(s)

@@ -112,6 +112,8 @@ cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
         n.last = n.first if n.count == 1 else prev_of(s, id, seq)
     if seq == s.first_seq:
         first_forward(s)
+    if s.lost != NULL:
+        lost_drop(s, seq)
     if s.on_removed != NULL and not s.replaying:
         s.on_removed(s.ctx, seq, node_text(&s.x, id), reason)
     if id and node_at(&s.x, id).count == 0 and not s.unsettled:
@@ -182,8 +184,17 @@ cdef void tail_shed(Store* s) noexcept nogil:
 
 
 cdef int64_t ts_of(Block* b, uint32_t i) noexcept nogil:
+    """A message's time; for a damaged record that of its block's first."""
     cdef const uint8_t* p = block_data(b)
-    return <int64_t> st_get64(p + b.off[i] - 1 + 12) if p != NULL else 0
+    cdef uint64_t at = b.off[i] - 1
+    cdef int64_t ts
+    cdef Parsed r
+    if p == NULL:
+        return b.first_ts
+    ts = <int64_t> st_get64(p + at + 12)
+    if slot_ours(b, i) or b.first_ts <= ts <= b.last_ts:
+        return ts
+    return ts if record_parse(p + at, b.used - at, &r) and record_good(b.key, p + at, &r) else b.first_ts
 
 
 cdef int entomb(Store* s, Block* b, uint32_t i, int reason, Op* after) noexcept nogil:
@@ -207,8 +218,9 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil:
     cdef Block* b = block_of(s, seq)
     cdef int64_t i = slot_of(b, seq) if b != NULL else -1
     cdef uint64_t at
-    cdef uint32_t size
+    cdef uint32_t size = 0
     cdef uint8_t* p
+    cdef Record whole
     cdef Op* op = NULL
     cdef int r
     if s.stopped:
@@ -218,8 +230,9 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil:
     if s.io_errno:
         return ST_IO
     at = b.off[i] - 1
-    p = <uint8_t*> block_data(b) if erase else NULL
-    size = st_get32(p + at) & 0x7fffffff if p != NULL else 0
+    p = <uint8_t*> block_data(b)
+    if erase and slot_load(s, b, <uint32_t> i, &whole) == ST_OK:     # what is damaged does not say how long it is
+        size = st_get32(p + at) & 0x7fffffff
     if size and s.storage == STORE_FILE and not b.damaged:
         op = op_new(OP_ERASE, b, at, size, seq)
         if op == NULL:

@@ -141,29 +141,27 @@ cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
     return f.sync_dir(f.ctx, s.dir) if rc == 0 else rc
 
 
-cdef uint32_t group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint8_t* mark) noexcept nogil:
+cdef uint32_t group_seal(Store* s, Block* b, uint64_t start, uint64_t end, bint sealed, uint8_t* mark) noexcept nogil:
     """Puts the checksums into the records [start, end) of the region and makes the marker; how many there are."""
-    cdef HHState h
     cdef Parsed r
     cdef Mark m
     cdef uint8_t* p
     cdef uint64_t at = start
     m.count = 0
-    digest_init(&h, s.key)
+    m.digest = 0
     while at < end:
         p = b.data + at
         if not record_parse(p, end - at, &r):
             break       # cannot be: these bytes were staged by record_write
         st_put64(p + r.size - 8, record_hash(b.key, p, &r))
-        digest_add(&h, p, &r)
+        m.digest += record_mark(p, &r, at)
         m.count += 1
         at += r.size
     s.group += 1
     m.group = s.group
     m.start = start
     m.durable = b.durable
-    m.digest = hh_final(&h)
-    m.flags = MARK_LAZY if s.com.sync_interval > 0 else 0
+    m.flags = MARK_SUM | (MARK_LAZY if s.com.sync_interval > 0 else 0) | (MARK_SEALED if sealed else 0)
     marker_write(b.key, mark, &m)
     return m.count
 
@@ -181,10 +179,12 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece) noexcept nog
             return 0
         if st_cas(&b.used, end, end + MARKER):
             break
-    rc = block_fd(s, b, s.msgs_dir, &p.sync_dir)
+    rc = reserve_keep(s, b)
+    if rc == 0:
+        rc = block_fd(s, b, s.msgs_dir, &p.sync_dir)
     if rc < 0:
         return <int> rc
-    group_seal(s, b, start, end, mark)
+    group_seal(s, b, start, end, piece.sealed, mark)
     ahead_wait(c, b, end + MARKER)
     rc = group_write(c, r, b, start, end, mark)
     if rc < 0:
@@ -368,9 +368,10 @@ cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
 
 cdef void block_unlink(Store* s, Block* b) noexcept nogil:
     cdef char path[4200]
-    block_path(s, b, ".blk", path, sizeof(path))
-    s.files.unlink(s.files.ctx, path)
+    # The sidecar first: one without its block says that the block is missing.
     block_path(s, b, b".jsx", path, sizeof(path))
+    s.files.unlink(s.files.ctx, path)
+    block_path(s, b, ".blk", path, sizeof(path))
     s.files.unlink(s.files.ctx, path)
 
 
@@ -408,7 +409,7 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
     """
     cdef FileOps* f = s.files
     cdef Block* b = op.block
-    cdef uint64_t off = op.off, size = op.size
+    cdef uint64_t off = op.off, size = op.size, mark
     cdef uint8_t* p
     cdef bint made = False, opened = b.fd < 0
     cdef Parsed r
@@ -420,8 +421,11 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
         return
     b.page_at = UINT64_MAX
     if (f.pread(f.ctx, b.fd, p, size, <off_t> off) == <int64_t> size
-            and (st_get32(p) & 0x7fffffff) == size and st_get64(p + 4) == op.seq):
+            and record_parse(p, size, &r) and r.size == size and r.raw_seq == op.seq and record_good(b.key, p, &r)):
+        mark = record_mark(p, &r, off)
         st_random(p + HEAD, size - HEAD)
+        if size >= REC_MIN + 8:
+            st_put64(p + HEAD, mark)
         st_put32(p, <uint32_t> size)
         st_put64(p + 4, (st_get64(p + 4) & ~(TOMB | ERASED)) | ERASED)
         st_put64(p + 12, 0)

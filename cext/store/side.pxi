@@ -10,10 +10,11 @@
 # N.jsx: SideHead · [rel u32 x n] · off u32 x n · sid u32 x n · len u16 x n · pad to 8 · (seq u64 · slot u64) x tombs · checksum
 
 cdef uint64_t DICT_MAGIC = 0x3244534a534a534a
-cdef uint64_t SIDE_MAGIC = 0x3153534a534a534a
+cdef uint64_t SIDE_MAGIC = 0x3353534a534a534a
 
 cdef struct SideHead:
     uint64_t magic
+    uint64_t num                # of its block
     uint64_t dict
     uint64_t needs              # entries of the dictionary
     uint64_t size               # of the block file
@@ -186,6 +187,7 @@ cdef int side_save(Side* w) noexcept nogil:
     cdef int fd
     memset(&out, 0, sizeof(out))
     w.head.magic = SIDE_MAGIC
+    w.head.num = b.num
     w.head.dict = s.dict
     w.head.needs = s.dict_total
     w.head.size = w.size
@@ -393,9 +395,7 @@ cdef int dict_load(Store* s) noexcept nogil:
     return 1 if rc == ST_OK else rc
 
 
-cdef bint side_fits(const uint64_t* key, const uint8_t* p, uint64_t size, uint64_t file_size,
-                    uint64_t file_end) noexcept nogil:
-    """Whether a sidecar is whole and its block's file is what it was."""
+cdef bint side_whole(const uint64_t* key, const uint8_t* p, uint64_t size) noexcept nogil:
     cdef SideHead h
     cdef uint64_t need
     if size < sizeof(SideHead) + 8:
@@ -403,13 +403,14 @@ cdef bint side_fits(const uint64_t* key, const uint8_t* p, uint64_t size, uint64
     memcpy(&h, p, sizeof(SideHead))
     need = sizeof(SideHead) + <uint64_t> h.n * (14 if h.sparse else 10)
     need = ((need + 7) & ~<uint64_t> 7) + <uint64_t> h.tombs * 16 + 8
-    return (h.magic == SIDE_MAGIC and need == size and h.size == file_size and h.end == file_end
-            and st_get64(p + size - 8) == hh64(key, p, size - 8))
+    return h.magic == SIDE_MAGIC and need == size and st_get64(p + size - 8) == hh64(key, p, size - 8)
 
 
-cdef bint side_valid(Store* s, const uint8_t* p, uint64_t size, uint64_t file_size, uint64_t file_end) noexcept nogil:
+cdef bint side_fits(const uint64_t* key, const uint8_t* p, uint64_t size, uint64_t file_size,
+                    uint64_t file_end) noexcept nogil:
+    """Whether a sidecar is whole and its block's file is what it was."""
     cdef const SideHead* h = <const SideHead*> p
-    return side_fits(s.key, p, size, file_size, file_end) and h.dict == s.dict and h.needs <= s.dict_total
+    return side_whole(key, p, size) and h.size == file_size and h.end == file_end
 
 
 cdef bint side_view(const uint8_t* p, uint64_t size, Span name, uint64_t file_size, uint64_t file_end,
@@ -441,25 +442,33 @@ cdef bint side_view(const uint8_t* p, uint64_t size, Span name, uint64_t file_si
     return True
 
 
-cdef int side_load(Store* s, Block* b, int block_file, uint64_t file_size) noexcept nogil:
-    """1: the block was entered from its sidecar; 0: there is none that fits; or an error."""
+cdef int side_load(Store* s, Block* b, int block_file, uint64_t file_size, bint suspects) noexcept nogil:
+    """1: the block was entered from its sidecar; 0: there is none that fits; or an error.
+
+    With suspects also where its file is gone or not what it was: what is missing is then known.
+    """
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef uint8_t end[8]
     cdef int rc = 0
     cdef uint64_t size
     cdef uint8_t* p
-    if file_size < REC_MIN or f.pread(f.ctx, block_file, end, 8, <off_t> (file_size - 8)) != 8:
+    cdef const SideHead* h
+    cdef bint fits = file_size >= REC_MIN and f.pread(f.ctx, block_file, end, 8, <off_t> (file_size - 8)) == 8
+    if not fits and not suspects:
         return 0
     block_path(s, b, ".jsx", path, sizeof(path))
     p = file_read(f, path, &size)
     if p == NULL:
         return 0
-    if side_valid(s, p, size, file_size, st_get64(end)):
-        b.used = file_size
-        rc = side_enter(s, b, p, <size_t> size)
-        if rc == 1:
-            return 1    # the memory is the block's
+    h = <const SideHead*> p
+    if side_whole(s.key, p, size) and h.num == b.num and h.dict == s.dict and h.needs <= s.dict_total:
+        b.suspect = not (fits and h.size == file_size and h.end == st_get64(end))
+        if not b.suspect or suspects:
+            b.used = h.size
+            rc = side_enter(s, b, p, <size_t> size)
+            if rc == 1:
+                return 1    # the memory is the block's
     st_unmap(p, <size_t> size)
     return rc
 

@@ -13,7 +13,7 @@ cdef struct Slim:
     Bytes out
     uint32_t tombs
     uint64_t tomb_min
-    HHState digest
+    uint64_t digest
     uint32_t n
 
 
@@ -22,9 +22,9 @@ cdef bint slim_worth(const Store* s, const Block* b) noexcept nogil:
 
 
 cdef int slim_keep(Slim* m, uint64_t at, const Parsed* r) noexcept nogil:
-    if bytes_add(&m.out, m.p + at, r.size) < 0:
+    m.digest += record_mark(m.p + at, r, m.out.n)
+    if not record_good(m.b.key, m.p + at, r) or bytes_add(&m.out, m.p + at, r.size) < 0:
         return -1
-    digest_add(&m.digest, m.p + at, r)
     m.n += 1
     return 0
 
@@ -36,8 +36,10 @@ cdef int slim_copy(Slim* m) noexcept nogil:
     cdef Block* b = m.b
     cdef uint64_t at = 0
     cdef int64_t i
-    digest_init(&m.digest, m.s.key)
+    cdef uint32_t k
     m.tomb_min = UINT64_MAX
+    if not groups_fit(b.key, m.p, m.size, UINT64_MAX):
+        return -1
     while at + REC_MIN <= m.size:
         if not record_parse(m.p + at, m.size - at, &r):
             return -1
@@ -52,12 +54,13 @@ cdef int slim_copy(Slim* m) noexcept nogil:
         elif not r.raw_seq & ERASED and r.seq:
             i = slot_of(b, r.seq)
             if i >= 0 and b.off[i] == at + 1:
-                if not record_good(m.b.key, m.p + at, &r):
-                    return -1
                 m.off[i] = <uint32_t> m.out.n + 1
                 if slim_keep(m, at, &r) < 0:
                     return -1
         at += r.size
+    for k in range(b.n):
+        if b.off[k] and m.off[k] == 0:
+            return -1       # a record that the walk did not meet
     return 0 if at == m.size else -1
 
 
@@ -72,9 +75,9 @@ cdef int slim_write(Slim* m) noexcept nogil:
     mark.group = 0
     mark.start = 0
     mark.durable = m.out.n
-    mark.digest = hh_final(&m.digest)
+    mark.digest = m.digest
     mark.count = m.n
-    mark.flags = MARK_WHOLE
+    mark.flags = MARK_WHOLE | MARK_SUM
     marker_write(m.b.key, end, &mark)
     if bytes_add(&m.out, end, MARKER) < 0:
         return -1
@@ -94,11 +97,14 @@ cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef char temp[4300]
+    cdef char side[4300]
     cdef bint ok = False
     block_path(s, op.block, ".blk", path, sizeof(path))
     block_path(s, op.block, ".blk.tmp", temp, sizeof(temp))
     if err == 0 and not op.block.gone:
         block_fd_close(op.block)
+        block_path(s, op.block, ".jsx", side, sizeof(side))
+        f.unlink(f.ctx, side)           # it knows another file
         ok = f.rename(f.ctx, temp, path) == 0
     if ok:
         f.sync_dir(f.ctx, s.msgs_dir)

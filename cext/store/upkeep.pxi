@@ -230,7 +230,7 @@ cdef void keeper_rest(Committer* c) noexcept nogil:
         fd = f.open(f.ctx, path, O_RDONLY, 0) if whole else -1
         if fd >= 0:
             if st_map_over(b.data, fd, whole) == 0:
-                b.lean = True
+                b.lean = whole
             f.close(f.ctx, fd)
     env_unlock(c.env)
     pthread_mutex_lock(&c.q)

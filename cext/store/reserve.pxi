@@ -1,0 +1,60 @@
+# sequence.jsr: up to which sequence the blocks may have been filled. When the last of them is gone, or its end cannot be
+# read, what is stored next gets sequences behind that: none that was acked is used again.
+#
+# Two lines of 32 bytes that are written in turn, so that one is always whole: magic u64 · number u64 · sequence u64 ·
+# checksum u64. Written and synced before a block may hold sequences beyond what it says.
+
+cdef uint64_t RESERVE_MAGIC = 0x3152534a534a534a
+cdef enum:
+    RESERVE_LINE = 32
+    RESERVE_STEP = 4096         # sequences that are reserved beyond what a block may hold
+
+
+cdef void reserve_path(const Store* s, char* out, size_t cap) noexcept nogil:
+    snprintf(out, cap, "%s/sequence.jsr", s.dir)
+
+
+cdef void reserve_read(Store* s) noexcept nogil:
+    cdef char path[4300]
+    cdef uint64_t size, at = 0
+    cdef uint8_t* p
+    reserve_path(s, path, sizeof(path))
+    p = file_read(s.files, path, &size)
+    if p == NULL:
+        return
+    while at + RESERVE_LINE <= min(size, <uint64_t> 2 * RESERVE_LINE):
+        if st_get64(p + at) == RESERVE_MAGIC and st_get64(p + at + 24) == hh64(s.key, p + at, 24):
+            s.reserve_number = max(s.reserve_number, st_get64(p + at + 8))
+            s.reserved = max(s.reserved, st_get64(p + at + 16))
+        at += RESERVE_LINE
+    st_unmap(p, size)
+
+
+cdef int reserve_keep(Store* s, const Block* b) noexcept nogil:
+    """Before b is written to (commit thread): 0 or -errno."""
+    cdef uint64_t need = max(b.base + s.block_size // REC_MIN, st_load(&s.shown_seq) + 1)
+    cdef FileOps* f = s.files
+    cdef char path[4300]
+    cdef uint8_t line[RESERVE_LINE]
+    cdef int fd
+    cdef int64_t rc
+    if need <= s.reserved:
+        return 0
+    reserve_path(s, path, sizeof(path))
+    fd = f.open(f.ctx, path, O_RDWR | O_CREAT, 0o600)
+    if fd < 0:
+        return fd
+    st_put64(line, RESERVE_MAGIC)
+    st_put64(line + 8, s.reserve_number + 1)
+    st_put64(line + 16, need + RESERVE_STEP)
+    st_put64(line + 24, hh64(s.key, line, 24))
+    rc = f.pwrite(f.ctx, fd, line, RESERVE_LINE, <off_t> ((s.reserve_number + 1) % 2 * RESERVE_LINE))
+    rc = f.datasync(f.ctx, fd) if rc >= 0 else rc
+    f.close(f.ctx, fd)
+    if rc >= 0 and s.reserve_number == 0:
+        rc = f.sync_dir(f.ctx, s.dir)
+    if rc < 0:
+        return <int> rc
+    s.reserve_number += 1
+    s.reserved = need + RESERVE_STEP
+    return 0

@@ -1,0 +1,360 @@
+# Reading a block from its first byte: its records group by group, what is damaged, and where it ends.
+#
+# The records of a group are held until its marker has been seen, whose digest covers what their checksums leave out. One
+# damaged record costs one record: a single changed bit is looked for and found by the checksums, so that a record's
+# length, or which message a tombstone was for, is not lost with it. Such a message is withheld all the same. What cannot
+# be made out that way is passed over up to the next good record. The file stays as it is.
+
+cdef enum:
+    MEND_MAX = 4096             # records up to here are searched for a changed bit in all their bytes
+    GAP_MAX = 65536             # sequences that are listed for one damaged place
+    HELD_LOST = 1               # why a record is held: it is one, its message cannot be served
+    HELD_HOLE = 2               # in its place are bytes that say nothing
+
+cdef struct Held:
+    uint64_t at
+    uint64_t size
+    int why
+
+cdef struct Scan:
+    Store* s
+    Block* b
+    uint8_t* p                  # pages of our own: a bit may be changed to see what comes of it
+    uint64_t size
+    uint64_t at
+    Held* held
+    uint32_t n_held
+    uint32_t cap_held
+    uint64_t work               # bytes that may still be hashed in search of records
+    bint is_last
+    uint64_t good               # records and markers that were found whole, or mended
+    uint64_t end                # of what is good
+    bint cut                    # is_last: what is behind is of a group that was never finished
+    bint blind                  # is_last: what is behind is damaged, and may have held anything
+    bint sealed                 # the last marker says that another block follows
+
+
+cdef bint all_zero(const uint8_t* p, uint64_t n) noexcept nogil:
+    return n == 0 or (p[0] == 0 and memcmp(p, p + 1, n - 1) == 0)
+
+
+cdef int hold(Scan* c, uint64_t size, int why) noexcept nogil:
+    cdef uint32_t cap
+    cdef Held* more
+    if c.n_held == c.cap_held:
+        cap = c.cap_held * 2 + 64
+        more = <Held*> realloc(c.held, <size_t> cap * sizeof(Held))
+        if more == NULL:
+            return ST_NO_MEMORY
+        c.held = more
+        c.cap_held = cap
+    c.held[c.n_held].at = c.at
+    c.held[c.n_held].size = size
+    c.held[c.n_held].why = why
+    c.n_held += 1
+    return ST_OK
+
+
+cdef int release(Scan* c) noexcept nogil:
+    """What is held is entered."""
+    cdef Parsed r
+    cdef Held* h
+    cdef uint32_t i
+    cdef int rc = ST_OK
+    for i in range(c.n_held):
+        h = &c.held[i]
+        if rc < 0:
+            break
+        if h.why == HELD_HOLE:
+            hole_begin(c, h)
+            continue
+        record_parse(c.p + h.at, c.size - h.at, &r)
+        if h.why == HELD_LOST:
+            scan_lost(c, h, &r)
+        else:
+            hole_end(c, &r)
+            rc = scan_record(c, h.at, &r)
+    c.n_held = 0
+    return rc
+
+
+# ---- damage -------------------------------------------------------------------------------------------------------
+
+cdef void hole_begin(Scan* c, const Held* h) noexcept nogil:
+    """Bytes that say nothing: which sequences they held shows the next message."""
+    cdef Store* s = c.s
+    hole_close(s, s.last_seq + 1)
+    s.hole.kind = DAMAGE_RECORDS
+    s.hole.block = c.b.num
+    s.hole.at = h.at
+    s.hole.size = h.size
+    s.hole.first = s.last_seq + 1
+    s.hole.count = h.size // REC_MIN + (h.size % REC_MIN != 0)
+
+
+cdef void hole_end(Scan* c, const Parsed* r) noexcept nogil:
+    if c.s.hole.kind and r.seq > c.s.last_seq and not (r.raw_seq & TOMB):
+        hole_close(c.s, r.seq)
+
+
+cdef void hole_close(Store* s, uint64_t next) noexcept nogil:
+    """The first message behind a hole has the sequence `next`."""
+    cdef Damage* d = &s.hole
+    cdef uint64_t seq, n
+    if d.kind == 0:
+        return
+    n = min(next - d.first, <uint64_t> GAP_MAX)
+    d.count = min(d.count, n)
+    if n == 0:
+        d.first = 0
+    else:
+        d.last = d.first + n - 1
+        for seq in range(d.first, d.last + 1):
+            lost_add(s, seq, d.size // n)
+    lost_place(s, d.kind, d.block, d.at, d.size, d.first, d.last, d.count)
+    memset(d, 0, sizeof(Damage))
+
+
+cdef void scan_lost(Scan* c, const Held* h, const Parsed* r) noexcept nogil:
+    """A message that is known, and cannot be served."""
+    hole_end(c, r)
+    if r.seq == 0 or r.seq <= c.s.last_seq:
+        return
+    if c.b.n == 0 and c.b.last < c.b.base:
+        c.b.base = r.seq
+        c.b.last = r.seq - 1
+    skip_to(c.s, c.b, r.seq)
+    lost_add(c.s, r.seq, h.size)
+    lost_place(c.s, DAMAGE_RECORDS, c.b.num, h.at, h.size, r.seq, r.seq, 1)
+
+
+cdef bint good_at(Scan* c, uint64_t at, Parsed* r) noexcept nogil:
+    return record_parse(c.p + at, c.size - at, r) and record_good(c.b.key, c.p + at, r)
+
+
+cdef bint paid(Scan* c, uint64_t bytes) noexcept nogil:
+    """Whether there is work left for hashing that many bytes: what was written to mislead shall not cost hours."""
+    if c.work < bytes:
+        return False
+    c.work -= bytes
+    return True
+
+
+cdef bint bit_try(Scan* c, uint64_t bit, Parsed* r) noexcept nogil:
+    """Whether the bytes at c.at are a good record with that bit changed; it then stays so."""
+    cdef uint8_t* p = c.p + c.at + (bit >> 3)
+    cdef uint8_t mask = <uint8_t> (1 << (bit & 7))
+    p[0] ^= mask
+    if (record_parse(c.p + c.at, c.size - c.at, r) and paid(c, r.size)
+            and record_good(c.b.key, c.p + c.at, r)):
+        return True
+    p[0] ^= mask
+    return False
+
+
+cdef bint mend(Scan* c, Parsed* r) noexcept nogil:
+    """Whether the bytes at c.at are a record but for one bit; r: as it was."""
+    cdef uint64_t bit, size = st_get32(c.p + c.at) & 0x7fffffff
+    for bit in range(32):
+        if bit_try(c, bit, r):
+            return True
+    if size < REC_MIN or size > c.size - c.at:
+        return False
+    for bit in range(32, min(size, <uint64_t> MEND_MAX) * 8):
+        if bit_try(c, bit, r):
+            return True
+    return False
+
+
+cdef uint64_t next_good(Scan* c, uint64_t at) noexcept nogil:
+    """Where the next record starts whose checksum fits; size when there is none."""
+    cdef Parsed r
+    while at + REC_MIN <= c.size:
+        if st_get32(c.p + at) and record_parse(c.p + at, c.size - at, &r):
+            # A marker costs little, and there is one behind every group.
+            if (r.raw_seq == TOMB and r.size <= MARKER or paid(c, r.size)) and record_good(c.b.key, c.p + at, &r):
+                return at
+        at += 1
+    return c.size
+
+
+cdef uint64_t behind_bad(Scan* c) noexcept nogil:
+    """Where to go on behind bytes that are no record."""
+    cdef Parsed r
+    if record_parse(c.p + c.at, c.size - c.at, &r) and c.at + r.size + REC_MIN <= c.size:
+        if good_at(c, c.at + r.size, &r):       # its length is as it was
+            return c.at + (st_get32(c.p + c.at) & 0x7fffffff)
+    return next_good(c, c.at + 1)
+
+
+cdef bint torn(const Scan* c) noexcept nogil:
+    """Whether a crash leaves a last block so: its end stands where a write can end, at a page's, or is zeros that were
+    there before."""
+    return c.size % PAGE == 0 or all_zero(c.p + max(c.at, c.size - min(c.size, <uint64_t> 64)),
+                                          c.size - max(c.at, c.size - min(c.size, <uint64_t> 64)))
+
+
+cdef int scan_bad(Scan* c) noexcept nogil:
+    """At bytes that are no record: 1 to go on, 0 at the end of what is good, or an error."""
+    cdef uint64_t next
+    cdef Parsed r
+    cdef int rc
+    if all_zero(c.p + c.at, c.size - c.at):
+        return 0            # preallocated
+    if c.at + REC_MIN <= c.size and mend(c, &r):
+        c.b.damaged = True
+        if r.raw_seq & TOMB or r.raw_seq & ERASED:
+            lost_place(c.s, DAMAGE_RECORDS, c.b.num, c.at, r.size, 0, 0, 0)
+            return 1        # what it said is known
+        rc = hold(c, r.size, HELD_LOST)
+        c.good += 1
+        c.at += r.size
+        c.end = c.at
+        return 1 if rc == 0 else rc
+    next = behind_bad(c)
+    if next == c.size and c.is_last and torn(c):
+        c.cut = True        # of a group that was never acked
+        return 0
+    c.b.damaged = True
+    c.blind = next == c.size
+    rc = hold(c, next - c.at, HELD_HOLE)
+    c.at = next
+    c.end = next
+    return rc if rc < 0 else next < c.size
+
+
+# ---- groups -------------------------------------------------------------------------------------------------------
+
+cdef bint lengths_try(Scan* c, Held* h, uint64_t missing) noexcept nogil:
+    """Whether one bit in the lengths that this record's checksum leaves out makes the digest fit; it then stays so."""
+    cdef uint8_t* p = c.p + h.at
+    cdef Parsed r
+    cdef uint64_t was, bit, start, n
+    cdef uint64_t places[2]
+    cdef uint32_t k
+    record_parse(p, c.size - h.at, &r)
+    was = record_mark(p, &r, h.at)
+    places[0] = 20 * 8
+    places[1] = (HEAD + <uint64_t> r.subject.n) * 8
+    for k in range(2 if r.headed else 1):
+        start = places[k]
+        n = 16 if k == 0 else 32
+        for bit in range(start, start + n):
+            p[bit >> 3] ^= <uint8_t> (1 << (bit & 7))
+            if record_parse(p, c.size - h.at, &r) and record_mark(p, &r, h.at) - was == missing:
+                return True
+            p[bit >> 3] ^= <uint8_t> (1 << (bit & 7))
+    return False
+
+
+cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
+    """What is held from m.start on is the marker's group: whether its lengths are what they were."""
+    cdef Parsed r
+    cdef uint64_t sum = 0
+    cdef uint32_t i = c.n_held, n = 0
+    cdef bint erased = False
+    if not m.flags & MARK_SUM:
+        return
+    while i and c.held[i - 1].at >= m.start:
+        i -= 1
+        if c.held[i].why == HELD_HOLE:
+            return
+        record_parse(c.p + c.held[i].at, c.size - c.held[i].at, &r)
+        erased = erased or r.raw_seq & ERASED != 0
+        sum += record_mark(c.p + c.held[i].at, &r, c.held[i].at)
+        n += 1
+    if n != m.count or sum == m.digest:
+        return
+    for i in range(c.n_held - n, c.n_held):
+        if c.held[i].why == 0 and lengths_try(c, &c.held[i], m.digest - sum):
+            c.held[i].why = HELD_LOST
+            c.b.damaged = True
+            return
+    if erased:
+        return              # one that does not say what it was
+    c.b.damaged = True
+    for i in range(c.n_held - n, c.n_held):
+        c.held[i].why = HELD_LOST
+
+
+cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
+    """1 when this is a marker, 0 when not, or an error."""
+    cdef Mark m
+    cdef int rc
+    if not marker_read(c.p + c.at, r, &m):
+        return 0
+    c.s.group = max(c.s.group, m.group)
+    c.sealed = m.flags & MARK_SEALED != 0
+    group_check(c, &m)
+    rc = release(c)
+    return 1 if rc == 0 else rc
+
+
+cdef int scan_block(Scan* c) noexcept nogil:
+    cdef Parsed r
+    cdef int rc = 1
+    c.work = c.size * 32 + (1 << 24)
+    while rc > 0 and c.at + REC_MIN <= c.size:
+        if not good_at(c, c.at, &r):
+            rc = scan_bad(c)
+            continue
+        rc = scan_mark(c, &r) if r.raw_seq == TOMB else 0
+        if rc == 0:
+            c.sealed = False
+            rc = hold(c, r.size, 0)
+        if rc >= 0:
+            c.good += 1
+            c.at += r.size
+            c.end = c.at
+            rc = 1
+    if rc > 0 and c.at < c.size:
+        rc = scan_bad(c)
+    c.b.open_group = c.n_held > 0
+    return min(release(c), 0) if rc >= 0 else rc
+
+
+# ---- records -------------------------------------------------------------------------------------------------------
+
+cdef int scan_record(Scan* c, uint64_t at, const Parsed* r) noexcept nogil:
+    cdef Store* s = c.s
+    cdef Block* b = c.b
+    cdef int64_t id
+    cdef Limits limits
+    if r.raw_seq & TOMB:
+        if r.seq == 0:
+            if limits_read(c.p + at, r, &limits):
+                replay_limits(s, &limits, r.ts)
+            return ST_OK
+        b.tombs += 1
+        b.tomb_min = min(b.tomb_min, r.seq)
+        if not take_seq(s, r.seq, RM_DELETE) and s.lost != NULL:
+            lost_drop(s, r.seq)
+        if r.seq > s.last_seq:
+            skip_to(s, b, r.seq)
+        return ST_OK
+    if r.seq == 0 or r.seq <= s.last_seq:
+        return ST_OK
+    if r.raw_seq & ERASED:
+        skip_to(s, b, r.seq)
+        return ST_OK
+    if b.n == 0:
+        b.base = r.seq
+        b.last = r.seq - 1
+    id = index_intern(&s.x, r.subject)
+    if id < 0:
+        return <int> id
+    if block_room(b, r.seq) != ST_OK:
+        return ST_NO_MEMORY
+    count_in(s, b, r.seq, r.ts, <uint32_t> at, <uint32_t> id, r.size)
+    keep_limits(s, <uint32_t> id)
+    return ST_OK
+
+
+cdef void skip_to(Store* s, Block* b, uint64_t seq) noexcept nogil:
+    """A sequence that is used and has no message."""
+    if b.n == 0 and b.last < b.base:
+        b.base = max(b.base, s.last_seq + 1)
+    b.last = max(b.last, seq)
+    s.last_seq = max(s.last_seq, seq)
+    if s.msgs == 0:
+        s.first_seq = s.last_seq + 1
