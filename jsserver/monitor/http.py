@@ -1,7 +1,8 @@
 """A small HTTP/1.1 server for pages that are made in one piece: keep-alive, limits, timeouts.
 
 Sockets live in the event loop. Pages are made in one thread of their own, so that a page of many
-connections does not hold up the loop; requests of one connection are answered in order.
+connections does not hold up the loop; what is urgent is made in another, so that no page holds it
+up. Requests of one connection are answered in order.
 """
 
 import asyncio
@@ -24,7 +25,10 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 256 * 1024
 """A body up to this size is read and dropped; a larger one ends the connection."""
 MAX_CONNECTIONS = 256
-"""Open connections; one more gets 503."""
+"""Open connections. One more ends the one that has been waiting for its client longest, and gets
+503 only if pages are being made for all of them."""
+BACKLOG = 1024
+"""Connections that wait to be accepted."""
 HEAD_SECONDS = 10.0
 """From a request's first byte to the end of its headers, and for its body."""
 IDLE_SECONDS = 180.0
@@ -170,12 +174,15 @@ def _body_bytes(headers: dict[bytes, list[bytes]]) -> int:
 
 
 class HttpServer:
-    """Serves one listening socket; `handler` is called in a thread of the server's own."""
+    """Serves one listening socket; `handler` is called in a thread of the server's own, in another
+    for requests that `urgent` says must not wait for others.
+    """
 
     def __init__(
         self,
         handler: Handler,
         *,
+        urgent: Callable[[Request], bool] = lambda request: False,
         head_seconds: float = HEAD_SECONDS,
         idle_seconds: float = IDLE_SECONDS,
         max_connections: int = MAX_CONNECTIONS,
@@ -184,14 +191,23 @@ class HttpServer:
         self._head_seconds = head_seconds
         self._idle_seconds = idle_seconds
         self._max_connections = max_connections
+        self._urgent = urgent
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="monitor")
+        self._urgent_thread = ThreadPoolExecutor(1, thread_name_prefix="health")
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: dict[asyncio.Task[None], None] = {}
+        """Those that wait for their client, to ask or to take an answer; the idlest first."""
+
+    @property
+    def served(self) -> int:
+        """Connections that pages are being made for."""
+        return len(self._tasks) - len(self._waiting)
 
     async def start(self, listener: socket.socket) -> None:
         """Serves the socket from now on."""
         self._server = await asyncio.start_server(
-            self._connected, sock=listener, limit=MAX_HEAD_BYTES
+            self._connected, sock=listener, limit=MAX_HEAD_BYTES, backlog=BACKLOG
         )
 
     async def close(self) -> None:
@@ -202,25 +218,43 @@ class HttpServer:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
+        for thread in self._thread, self._urgent_thread:
+            await asyncio.to_thread(thread.shutdown, cancel_futures=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        full = len(self._tasks) >= self._max_connections and not self._end_idlest()
         self._tasks.add(task)
         try:
             with contextlib.suppress(OSError, TimeoutError):
-                if len(self._tasks) > self._max_connections:
+                if full:
                     await self._refuse(reader, writer, BadRequest(503, "too many connections"))
                 else:
-                    await self._serve(_Connection(reader), writer)
+                    self._waiting[task] = None
+                    await self._serve(_Connection(reader), writer, task)
+            writer.close()
         except asyncio.CancelledError:
-            pass  # the server is closing
+            writer.transport.abort()  # the server is closing, or needs the room
         finally:
             self._tasks.discard(task)
-            writer.close()
+            self._waiting.pop(task, None)
 
-    async def _serve(self, connection: "_Connection", writer: asyncio.StreamWriter) -> None:
+    def _end_idlest(self) -> bool:
+        """Makes room for one connection; False if all are being served."""
+        for task in self._waiting:
+            del self._waiting[task]
+            self._tasks.discard(task)
+            task.cancel()
+            return True
+        return False
+
+    async def _serve(
+        self,
+        connection: "_Connection",
+        writer: asyncio.StreamWriter,
+        task: asyncio.Task[None],
+    ) -> None:
         while True:
             try:
                 head = await connection.head(self._idle_seconds, self._head_seconds)
@@ -233,8 +267,11 @@ class HttpServer:
             keep = request.keep_alive and request.body_bytes >= 0
             if keep:
                 await connection.skip(request.body_bytes, self._head_seconds)
+            self._waiting.pop(task, None)
             loop = asyncio.get_running_loop()
-            response = await loop.run_in_executor(self._thread, self._answer, request)
+            thread = self._urgent_thread if self._urgent(request) else self._thread
+            response = await loop.run_in_executor(thread, self._answer, request)
+            self._waiting[task] = None
             await self._write(writer, _encode(request, response, keep))
             if not keep:
                 await _linger(connection.reader, writer)

@@ -18,7 +18,8 @@ class Monitor:
         self.host = options.http_host or options.host
         self.port = options.http_port
         self.closed = ClosedConnections(options.max_closed_clients)
-        self._http = HttpServer(Pages(server, self.closed).answer)
+        pages = Pages(server, self.closed)
+        self._http = HttpServer(pages.answer, urgent=pages.urgent)
         self._listener: socket.socket | None = None
 
     async def start(self) -> None:

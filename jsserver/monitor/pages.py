@@ -38,7 +38,7 @@ Page = Callable[[Query], Response]
 
 
 class Pages:
-    """Makes the answers; everything runs in the one monitoring thread."""
+    """Makes the answers, in the one monitoring thread; the health in one of its own."""
 
     def __init__(self, server: Server, closed: ClosedConnections) -> None:
         self._server = server
@@ -78,6 +78,10 @@ class Pages:
             return page(Query(request.query))
         except BadParameter as error:
             return Response(status=400, body=str(error).encode("utf-8", "surrogateescape"))
+
+    def urgent(self, request: Request) -> bool:
+        """Whether it must be answered even while other pages take their time."""
+        return self._name(request.path) == "/healthz"
 
     def _name(self, path: str) -> str:
         """The path below the base path; the base path itself, without a slash, is the root."""

@@ -11,6 +11,7 @@ import pytest
 
 from jsserver.monitor.http import MAX_BODY_BYTES, MAX_HEAD_BYTES, HttpServer, Request, Response
 from jsserver.sockets import bound_port, open_listener
+from tests.waiting import wait_until
 
 END = b"\r\nHost: x\r\n\r\n"
 
@@ -248,21 +249,57 @@ def test_silent_and_slow_clients_are_cut() -> None:
         running.stop()
 
 
-def test_too_many_connections_are_refused_and_room_comes_back() -> None:
+def test_one_connection_too_many_ends_the_idlest() -> None:
+    running = Running(max_connections=3)
+    try:
+        silent = running.connect()
+        held = [running.connect() for _ in range(2)]
+        half = held[1]
+        half.sendall(b"GET /x HT")
+        held[0].sendall(b"GET /x HTTP/1.1" + END)
+        read_answer(held[0])
+        last = b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        assert running.ask(last).startswith(b"HTTP/1.1 200 ")
+        assert silent.recv(1) == b""
+        with running.connect(), running.connect():
+            # Bytes that are no whole request do not make a connection less idle.
+            assert half.recv(1) == b""
+            held[0].sendall(b"GET /x HTTP/1.1" + END)
+            read_answer(held[0])
+    finally:
+        running.stop()
+
+
+def test_connections_that_are_served_stay() -> None:
+    """While pages are made for all, one more is refused."""
+    go_on.clear()
     running = Running(max_connections=2)
     try:
         held = [running.connect() for _ in range(2)]
         for sock in held:
-            sock.sendall(b"GET /x HTTP/1.1" + END)
-            read_answer(sock)
-        assert running.ask(b"GET /x HTTP/1.1" + END).startswith(b"HTTP/1.1 503 ")
+            sock.sendall(b"GET /slow HTTP/1.1" + END)
+        wait_until(lambda: running.server.served == 2, "both requests are read")
+        assert running.ask(b"GET /x HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 503 ")
+        go_on.set()
         for sock in held:
-            sock.close()
-        end = time.monotonic() + 10
-        last = b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        while not running.ask(last).startswith(b"HTTP/1.1 200 "):
-            assert time.monotonic() < end
+            assert read_answer(sock)[1] == b"GET /slow?"
     finally:
+        go_on.set()
+        running.stop()
+
+
+def test_what_is_urgent_waits_for_no_page() -> None:
+    go_on.clear()
+    running = Running(urgent=lambda request: request.path == "/urgent")
+    try:
+        with running.connect() as slow:
+            slow.sendall(b"GET /slow HTTP/1.1" + END)
+            last = b"GET /urgent HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            assert running.ask(last).startswith(b"HTTP/1.1 200 ")
+            go_on.set()
+            read_answer(slow)
+    finally:
+        go_on.set()
         running.stop()
 
 
