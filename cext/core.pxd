@@ -240,6 +240,7 @@ cdef struct EngineStats:
     uint64_t slow_clients
     uint64_t stale
     uint64_t stalls
+    uint64_t too_deep           # messages dropped by MAX_DEPTH
     uint64_t total_connections
 
 cdef struct Engine:
@@ -252,6 +253,7 @@ cdef struct Engine:
     Client* closing
     Inbox inbox
     uint32_t depth          # nested routes under way
+    int64_t too_deep_again  # mono: when the log may tell of the next one that was too deep
     bint stalled            # the turn delivered to a client near its limit
     bint trace
     bint debug

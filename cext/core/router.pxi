@@ -152,7 +152,7 @@ cdef int deliver_client(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
         note_response(c, m.reply)
     if s.max and s.delivered >= s.max:
         sub_drop(c, s)
-    if e.limits.stall and src != NULL and src != c and c.pending > <uint64_t>(e.limits.max_pending - e.limits.max_pending // 4):
+    if e.limits.stall and src != NULL and c.pending > <uint64_t>(e.limits.max_pending - e.limits.max_pending // 4):
         e.stalled = True
     return 1
 
@@ -165,6 +165,24 @@ cdef inline int deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
     return s.fn(s.target, m)
 
 
+cdef void note_too_deep(Engine* e, const Msg* m) noexcept nogil:
+    # A message that is dropped leaves a line in the log, one a second.
+    cdef Event ev
+    cdef char text[256]
+    e.stats.too_deep += 1
+    if e.env.mono < e.too_deep_again:
+        return
+    e.too_deep_again = e.env.mono + 1000000000
+    memset(&ev, 0, sizeof(ev))
+    ev.kind = EV_LOG
+    ev.account = m.account
+    ev.text[0].n = <uint32_t>snprintf(text, sizeof(text), b"Dropped a message for '%.*s', which streams and consumers sent "
+                                      b"to each other more than %d times", <int>min(m.dest.n, <uint32_t>100),
+                                      <const char*>m.dest.p, <int>MAX_DEPTH)
+    ev.text[0].p = <const uint8_t*>text
+    outlet_event(e, &ev)
+
+
 cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
     cdef Account* a = <Account*>m.account
     cdef const Match* found
@@ -172,6 +190,7 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
     cdef uint32_t i, j, k
     cdef int taken = 0
     if e.depth >= MAX_DEPTH:
+        note_too_deep(e, m)
         return 0
     found = sublist_match(a.subs, m.dest)
     if found == NULL:

@@ -501,7 +501,7 @@ cdef class DataPlane(EnvBox):
             "connections": n, "total_connections": s.total_connections, "in_msgs": s.in_msgs,
             "in_bytes": s.in_bytes, "out_msgs": s.out_msgs, "out_bytes": s.out_bytes,
             "slow_consumers": s.slow_consumers, "slow_clients": s.slow_clients, "stale": s.stale,
-            "stalls": s.stalls, "subscriptions": subs,
+            "stalls": s.stalls, "too_deep": s.too_deep, "subscriptions": subs,
         }
 
     def sublist(self, str account):

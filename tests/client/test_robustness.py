@@ -6,6 +6,7 @@ The random part takes `ROBUSTNESS_SECONDS` (3); its seed is `ROBUSTNESS_SEED` (r
 import os
 import random
 import socket
+import threading
 import time
 
 import pytest
@@ -60,7 +61,8 @@ def assert_serves(server: Server) -> None:
         client.subscribe("health")
         client.publish("health", b"ok")
         assert client.message().payload == b"ok"
-        assert "error" not in client.api("INFO")
+        if server.jetstream:
+            assert "error" not in client.api("INFO")
 
 
 @pytest.mark.parametrize("name", MALFORMED)
@@ -237,4 +239,35 @@ def test_a_publisher_that_stops_in_the_middle_harms_nobody(server: Server) -> No
         half.send(CONNECT + b"PUB a 100000\r\n" + b"x" * 50_000)
         for _ in range(5):
             assert_serves(server)
+    assert_serves(server)
+
+
+def test_a_publisher_is_slowed_down_by_its_own_subscription(servers: Servers) -> None:
+    """What it reads more slowly than it writes, all arrives."""
+    server = servers.under_test(config="max_payload: 100000\nmax_pending: 4MB\n")
+    size, count, per_second = 1000, 24_000, 15_000_000
+    message = b"MSG a 1 1000\r\n" + b"x" * size + b"\r\n"
+    with RawClient(server.port) as client:
+        client.send(CONNECT + b"SUB a 1\r\nPING\r\n")
+        client.until("PONG")
+        writer = threading.Thread(
+            target=client.send, args=((b"PUB a 1000\r\n" + b"x" * size + b"\r\n") * count,)
+        )
+        writer.start()
+        received = 0
+        started = time.monotonic()
+        while received < count * len(message):
+            data = client.socket.recv(65536)
+            assert data, f"cut after {received} of {count * len(message)} bytes: {server.log()}"
+            received += len(data)
+            time.sleep(max(received / per_second - (time.monotonic() - started), 0))
+        writer.join(10)
+
+
+def test_who_never_reads_is_cut_all_the_same(servers: Servers) -> None:
+    server = servers.under_test(config="max_payload: 100000\nmax_pending: 1MB\n")
+    with RawClient(server.port, timeout=20, receive_buffer=4096) as client:
+        client.send(CONNECT + b"SUB a 1\r\n")
+        client.send((b"PUB a 50000\r\n" + b"x" * 50000 + b"\r\n") * 400)
+        server.wait_log("Slow Consumer Detected: MaxPending of 1048576 Exceeded")
     assert_serves(server)
