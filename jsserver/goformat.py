@@ -95,6 +95,19 @@ def _span(text: str, start: int, members: str, inside: bool) -> int:
     return start
 
 
+DIGITS_MAX = 40
+"""More digits than any number has that a type of Go's can hold."""
+
+
+def whole_number(digits: str) -> int:
+    """The number of decimal digits with or without a sign. Of one that is out of every range only
+    that: Python refuses to convert some thousands of digits."""
+    if len(digits.lstrip("+-0")) > DIGITS_MAX:
+        beyond: int = 10**DIGITS_MAX
+        return -beyond if digits[0] == "-" else beyond
+    return int(digits)
+
+
 def parse_duration(text: str) -> int:
     """Nanoseconds of `300ms`, `-1.5h` or `2h45m`; ValueError with Go's message otherwise."""
     invalid = f"time: invalid duration {_quote_plain(text)}"
@@ -123,8 +136,9 @@ def parse_duration(text: str) -> int:
             raise ValueError(
                 f"time: unknown unit {_quote_plain(name)} in duration {_quote_plain(text)}"
             )
-        total += int(whole or "0") * unit
+        total += whole_number(whole or "0") * unit
         if decimals:
+            decimals = decimals[:DIGITS_MAX]  # far below a nanosecond
             total += int(decimals) * unit // 10 ** len(decimals)
         if total > MAX_DURATION + (text[0] == "-"):
             raise ValueError(invalid)

@@ -17,6 +17,7 @@ from jsserver.auth import GLOBAL_ACCOUNT, Authenticator, is_bcrypt
 from jsserver.cext.net import DataPlane
 from jsserver.clients import Connection, Item
 from jsserver.config.options import Options
+from jsserver.config.server import split_address
 from jsserver.goformat import byte_size
 from jsserver.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
 from jsserver.inbox import Inbox
@@ -208,8 +209,10 @@ class Server:
         self.port = bound_port(self.listener)
         host, port = o.host, self.port
         if o.client_advertise:
-            host, _, text = o.client_advertise.rpartition(":")
-            host, port = (host, int(text)) if host else (text, port)
+            host = o.client_advertise
+            if ":" in host.rpartition("]")[2]:
+                host, port = split_address(host)
+            host = host.strip("[]")
         head = InfoHead(
             server_id=self.id,
             server_name=self.name,

@@ -18,7 +18,7 @@ from jsserver.config import ConfigError
 from jsserver.config.items import Item, Kind
 from jsserver.config.lexer import Lexer
 from jsserver.config.value import Value
-from jsserver.goformat import escape_json
+from jsserver.goformat import escape_json, whole_number
 
 MAX_INCLUDE_DEPTH = 100
 """Files including each other; more is taken for a loop."""
@@ -148,7 +148,7 @@ def _integer(text: str) -> int:
     """The number of `12`, `-3k` (powers of 1000) or `64MiB` (powers of 1024)."""
     digits = text.rstrip("kKmMgGtTpPeEiIbB")
     suffix = text[len(digits) :].lower()
-    number = int(digits)
+    number = whole_number(digits)
     if not -_INT64 <= number < _INT64:
         raise ConfigError(f"integer '{digits}' is out of the range")
     if suffix[1:] not in ("", "b", "i", "ib"):

@@ -24,7 +24,7 @@ from jsserver.config.values import (
     unavailable,
     unbuilt_listener,
 )
-from jsserver.goformat import SECOND, duration, parse_duration, quote
+from jsserver.goformat import SECOND, duration, parse_duration, quote, whole_number
 
 _MAX_INT32 = (1 << 31) - 1
 
@@ -39,7 +39,7 @@ def split_address(address: str) -> tuple[str, int]:
     digits = port[1:] if port[:1] in ("+", "-") and port else port
     if not (digits.isascii() and digits.isdigit()):
         raise ValueError(f"could not parse port {quote(port)}")
-    return host, int(port)
+    return host, whole_number(port)
 
 
 def _address(host: str, port: str) -> Reader:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from jsserver.config.value import Value
-from jsserver.goformat import MAX_DURATION, SECOND, parse_duration
+from jsserver.goformat import MAX_DURATION, SECOND, parse_duration, whole_number
 
 MAX_INT64 = (1 << 63) - 1
 _SIZE_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -124,7 +124,7 @@ def as_size(value: Value, key: str) -> int:
         raise OptionError(value, f'{key} strconv.ParseInt: parsing "{digits}": invalid syntax')
     if suffix not in _SIZE_UNITS:
         raise OptionError(value, f"{key} sizes defined as strings must end in K, M, G, T")
-    size = int(digits) * _SIZE_UNITS[suffix]
+    size = whole_number(digits) * _SIZE_UNITS[suffix]
     if abs(size) > MAX_INT64:
         raise OptionError(value, f'{key} strconv.ParseInt: parsing "{digits}": value out of range')
     return size

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.client.raw import RawClient
 from tests.servers import Server, ServerFailed, Servers, command_under_test, servers_in
 
 
@@ -89,6 +90,19 @@ def test_monitoring_answers_before_the_client_port_accepts(tmp_path: Path) -> No
         assert accepts(monitor_port)
     finally:
         server.kill()
+
+
+@pytest.mark.parametrize(
+    ("advertised", "host", "port"),
+    [("[::1]:5", "::1", 5), ("[::1]", "::1", None), ("a.b:7", "a.b", 7), ("a.b", "a.b", None)],
+)
+def test_the_address_that_clients_are_told(
+    servers: Servers, advertised: str, host: str, port: int | None
+) -> None:
+    server = servers.under_test(config=f'client_advertise: "{advertised}"')
+    with RawClient(server.port) as client:
+        info = client.frame().json
+    assert (info["host"], info["port"]) == (host, port or server.port)
 
 
 def test_servers_without_a_directory_share_the_temporary_one_in_turn(servers: Servers) -> None:

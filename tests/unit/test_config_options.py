@@ -367,3 +367,20 @@ def test_options_do_not_share_their_lists() -> None:
     first.jetstream.limits.max_ack_pending = 5
     assert second.server_tags == []
     assert second.jetstream.limits.max_ack_pending == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("port: {}", "integer '{}' is out of the range"),
+        ("max_payload: {}k", "integer '{}' is out of the range"),
+        ("max_payload: -{}", "integer '-{}' is out of the range"),
+        ('ping_interval: "{}s"', 'time: invalid duration "{}s"'),
+        ('jetstream {{ max_mem: "{}K" }}', 'parsing "{}": value out of range'),
+        ('listen: "a:{}"', f"port {10**40} is not between 0 and 65535"),
+    ],
+)
+def test_numbers_of_any_length_are_refused_plainly(files: Files, text: str, message: str) -> None:
+    digits = "9" * 10_000
+    refusal = files.refused(text.format(digits))
+    assert message.format(digits) in refusal
