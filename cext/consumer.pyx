@@ -23,7 +23,7 @@ from jsserver.cext.store cimport (
 from jsserver.cext.stream cimport (
     RETAIN_INTEREST, EnvBox, Stream, StreamConfig, StreamFace, StreamPlace, Watcher, add_span, add_text, add_u64,
     get_duration, get_u64, level_too_high, put_duration, put_u64, read_bool, read_int, stream_answer, stream_free,
-    stream_hidden, stream_keeps_all, stream_need, stream_pending, stream_recount, stream_release, stream_stop,
+    stream_hidden, stream_keeps_all, stream_pending, stream_purge, stream_release, stream_settle, stream_stop,
     stream_unwatch, stream_watch, trimmed,
 )
 

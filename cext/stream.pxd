@@ -70,8 +70,8 @@ cdef struct Watcher:
     # Embedded in a consumer; its filter must not change while it is attached. The callbacks attach and detach nobody.
     void* owner
     const Filter* filter
-    # A matching message was stored and may be seen. Returns whether the owner will need it.
-    bint (*stored)(Watcher* w, uint64_t seq) noexcept nogil
+    # A matching message was stored and may be seen.
+    void (*stored)(Watcher* w, uint64_t seq) noexcept nogil
     # A matching message that might be seen left the store (but for purges).
     void (*removed)(Watcher* w, uint64_t seq, int reason) noexcept nogil
     # A purge of what matches (NULL: of everything) happened: anything may be gone.
@@ -80,7 +80,6 @@ cdef struct Watcher:
     bint (*needs)(Watcher* w, uint64_t seq) noexcept nogil
     uint64_t seen           # the last sequence it was told of: several patterns may match one message
     uint64_t gone           # likewise of removals
-    uint64_t asked          # and what it was asked of
     Watcher* next
     Watcher* prev
     WatchEntry* entries     # one a pattern
@@ -197,7 +196,10 @@ cdef struct Stream:
     uint64_t shown          # the last sequence that may be seen, and that the watchers heard of
     uint64_t entered        # the last one that is accounted for
     bint newest_gone        # the store let go of a message before it was accounted for
-    U64Map needed           # interest retention: sequence -> consumers that need it, where more than one
+    Task settle             # interest retention: looks for what nobody needs any more, in several turns
+    uint64_t settle_wanted  # the next sequence it looks at among what is wanted; 0: done
+    uint64_t settle_all     # likewise among all messages
+    bint hold               # a consumer is out of service: nobody knows what it needs
     int64_t counted         # bytes that this stream added to the usages
     DirectJob* jobs         # direct gets in several turns
     WholeSecond second      # of the last message that a direct get was answered with
@@ -223,11 +225,11 @@ cdef int stream_delete(Stream* s, uint64_t seq, bint erase) noexcept nogil
 cdef int stream_watch(Stream* s, Watcher* w) noexcept nogil                  # 0 | -1 no memory
 cdef void stream_unwatch(Stream* s, Watcher* w) noexcept nogil
 cdef bint stream_keeps_all(const Stream* s) noexcept nogil
-# A consumer needs this message too, or no longer: the last one that lets go removes it.
-cdef int stream_need(Stream* s, uint64_t seq) noexcept nogil                 # 0 | -1 no memory
+# A consumer needs this message no longer: the last one that lets go removes it.
 cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil
-# Asks all watchers anew (interest retention), after filters changed.
-cdef void stream_recount(Stream* s) noexcept nogil
+# Interest retention: removes what nobody needs, from a sequence on, as soon as that can be done; with `all` also what
+# no consumer's filter matches: such messages stay when the retention changes and when filters match but start later.
+cdef void stream_settle(Stream* s, uint64_t start, bint all) noexcept nogil
 # Sends an empty message to reply once the change with this ticket is durable.
 cdef void stream_answer(Stream* s, uint64_t ticket, Span reply) noexcept nogil
 # What an answer has to wait for that shows this message, or with 0 the stream as a whole: a ticket, 0 nothing.

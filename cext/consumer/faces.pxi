@@ -206,9 +206,17 @@ cdef class StreamHandle(StreamFace):
             if handle in self.handles:
                 self.handles.remove(handle)
 
-    def activate(self) -> None:
+    def activate(self, bint hold=False) -> None:
+        """hold: a consumer could not be opened; what only it may need stays."""
         cdef ConsumerHandle h
         cdef int rc = 0
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            if open:
+                self.s.hold = hold
+            self.box.leave()
+        self.check(open)
         StreamFace.activate(self)
         with self.opening:
             self.serving = True

@@ -103,19 +103,6 @@ cdef void consumer_free(Consumer* c) noexcept nogil:
     free(c)
 
 
-cdef void claim(Consumer* c) noexcept nogil:
-    # Interest retention: what is stored and not yet delivered is needed here too.
-    cdef uint64_t seq = c.next if c.skip == NULL else c.resume, i
-    for i in range(c.skip_at, c.n_skip):
-        stream_need(c.s, c.skip[i])
-    while True:
-        seq = store_next_seq(c.s.store, NULL if c.filter.all else &c.filter, seq)
-        if seq == 0:
-            return
-        stream_need(c.s, seq)
-        seq += 1
-
-
 cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, const StateFile* file, bint logged) noexcept nogil:
     cdef Consumers* k = consumers_of(s)
     cdef Consumer* c = <Consumer*>calloc(1, sizeof(Consumer)) if k != NULL else NULL
@@ -138,8 +125,6 @@ cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, const StateFil
         k.first.prev_consumer = c
     k.first = c
     k.n += 1
-    if s.active and s.cfg.retention == RETAIN_INTEREST:
-        claim(c)
     flow_reset(c)
     log_opened(c)
     return c
@@ -304,7 +289,7 @@ cdef int change_filter(Consumer* c, const ConsumerConfig* cfg) noexcept nogil:
     c.filter = filter
     if stream_watch(c.s, &c.watcher) < 0:
         return -1
-    stream_recount(c.s)
+    stream_settle(c.s, c.floor_seq, True)
     return 0
 
 
@@ -383,25 +368,11 @@ cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil:
 # ---- the end ---------------------------------------------------------------------------------------------------------------
 
 cdef void release_needed(Consumer* c) noexcept nogil:
-    # Interest retention: what only this consumer still needed leaves the stream. Nobody watches for it any more.
-    cdef uint64_t seq, i
-    cdef uint32_t at = c.pending.first
-    while at:
-        stream_release(c.s, entry_at(&c.pending, at).sseq)
-        at = entry_at(&c.pending, at).next
-    for at in range(c.exhausted.cap):
-        if c.exhausted.keys[at]:
-            stream_release(c.s, c.exhausted.keys[at])
-    for i in range(c.skip_at, c.n_skip):
-        if still_stored(c, c.skip[i]):
-            stream_release(c.s, c.skip[i])
-    seq = c.next if c.skip == NULL else c.resume
-    while True:
-        seq = store_next_seq(c.s.store, NULL if c.filter.all else &c.filter, seq)
-        if seq == 0:
-            return
-        stream_release(c.s, seq)
-        seq += 1
+    # Interest retention: what nobody needs now that this consumer is gone leaves the stream; with the last one, all.
+    if c.s.watchers.n or c.s.hold:
+        stream_settle(c.s, c.floor_seq, True)
+    else:
+        stream_purge(c.s, NULL, 0, 0)
 
 
 cdef void consumer_close(Consumer* c, bint deleted) noexcept nogil:

@@ -4,13 +4,11 @@ cdef inline Consumer* watcher_owner(Watcher* w) noexcept nogil:
     return <Consumer*>w.owner
 
 
-cdef bint on_stored(Watcher* w, uint64_t seq) noexcept nogil:
+cdef void on_stored(Watcher* w, uint64_t seq) noexcept nogil:
     cdef Consumer* c = watcher_owner(w)
-    if not undelivered(c, seq):
-        return False
-    c.num_pending += 1
-    wake_delivery(c)
-    return True
+    if undelivered(c, seq):
+        c.num_pending += 1
+        wake_delivery(c)
 
 
 cdef void on_gone(Watcher* w, uint64_t seq, int reason) noexcept nogil:

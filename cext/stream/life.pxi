@@ -67,6 +67,8 @@ cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfi
     s.store = store
     s.dedupe.timer.fn = dedupe_expire
     s.dedupe.timer.owner = s
+    s.settle.fn = settle_turn
+    s.settle.owner = s
     s.durable = calloc(1, sizeof(pthread_cond_t))
     if s.durable != NULL:
         pthread_cond_init(<pthread_cond_t*>s.durable, NULL)
@@ -91,7 +93,6 @@ cdef void stream_free(Stream* s) noexcept nogil:
     bytes_free(&s.ack_prefix)
     bytes_free(&s.error_suffix)
     bytes_free(&s.last_id)
-    u64map_free(&s.needed)
     watch_free(&s.watchers)
     free(s.subs)
     free(s.texts)
@@ -142,7 +143,7 @@ cdef int subscribe_direct(Stream* s) noexcept nogil:
 
 cdef int stream_activate(Stream* s) noexcept nogil:
     dedupe_start(s)
-    stream_recount(s)
+    stream_settle(s, 0, False)
     stream_count_bytes(s)
     s.subs = subscribe_all(s, &s.cfg)
     if s.subs == NULL:
@@ -202,7 +203,7 @@ cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil:
     store_config(&new, &limits)
     rc = store_update(s.store, &limits)
     if old.retention != new.retention:
-        stream_recount(s)
+        stream_settle(s, 0, False)
     stream_count_bytes(s)
     return rc
 
@@ -215,6 +216,7 @@ cdef void stream_stop(Stream* s) noexcept nogil:
     s.active = False
     direct_stop(s)
     timer_cancel(&s.env.timers, &s.dedupe.timer)
+    task_cancel(&s.env.tasks, &s.settle)
     store_listen(s.store, NULL, NULL, NULL)
     add_used(s.cfg.account_usage, -s.counted)
     add_used(s.cfg.server_usage, -s.counted)
@@ -242,28 +244,9 @@ cdef void stream_count_bytes(Stream* s) noexcept nogil:
     add_used(s.cfg.server_usage, more)
 
 
-cdef void drop_needed(Stream* s) noexcept nogil:
-    # All below the first sequence is gone.
-    cdef StoreState state
-    cdef uint32_t i = 0, cap
-    store_state(s.store, &state)
-    while i < s.needed.cap:
-        if s.needed.keys[i] == 0 or s.needed.keys[i] >= state.first_seq:
-            i += 1
-            continue
-        cap = s.needed.cap
-        u64map_del(&s.needed, s.needed.keys[i])     # another key moves to this place, or all to another table
-        if s.needed.cap != cap:
-            i = 0
-
-
 cdef void on_removed(void* ctx, uint64_t seq, Span subject, int reason) noexcept nogil:
     cdef Stream* s = <Stream*>ctx
     cdef Telling t
-    if seq == 0:
-        drop_needed(s)
-    elif s.needed.n:
-        u64map_del(&s.needed, seq)
     if seq > s.entered:
         s.newest_gone = True
     if s.watchers.n and seq and seq <= s.shown and not s.purging:

@@ -238,38 +238,26 @@ cdef const char* store_text(int rc) noexcept nogil:
     return b"writing to disk failed"
 
 
-cdef void roll_up(Stream* s, Span subject, Span kind) noexcept nogil:
-    # Only the message just stored stays, of its subject or of all.
+cdef void roll_up(Stream* s, Span subject, Span kind, uint64_t keep) noexcept nogil:
+    # Only the message just stored stays, if it was, of its subject or of all.
     cdef Filter f
     cdef Span pattern = subject
     if key_is(kind, b"all"):
-        stream_purge(s, NULL, 0, 1)
+        stream_purge(s, NULL, 0, keep)
     elif filter_init(&f, &pattern, 1) == ST_OK:
-        store_purge(s.store, &f, 0, 1)          # few messages: each is told to the consumers
+        store_purge(s.store, &f, 0, keep)       # few messages: each is told to the consumers
         filter_free(&f)
 
 
 cdef void message_entered(Stream* s, Span subject, uint64_t seq) noexcept nogil:
-    # A message was stored. Who needs it is counted now; the watchers hear of it when it may be seen.
+    # A message was stored: the watchers hear of it when it may be seen.
     cdef Telling t
     t.seq = seq
-    t.count = 0
     s.entered = seq
     if not s.synced:
         s.shown = seq
-    if s.newest_gone:
-        return
-    if not s.synced:
-        if s.watchers.n:
+        if s.watchers.n and not s.newest_gone:
             watch_match(&s.watchers, subject, tell_stored, &t)
-    elif s.cfg.retention == RETAIN_INTEREST:
-        watch_match(&s.watchers, subject, ask_needs, &t)
-    if s.cfg.retention != RETAIN_INTEREST:
-        return
-    if t.count > 1:
-        u64map_put(&s.needed, seq, t.count)
-    elif t.count == 0:
-        store_remove(s.store, seq, False)       # filters match, but all start later
 
 
 cdef void remember_id(Stream* s, Span id, uint64_t seq) noexcept nogil:
@@ -290,7 +278,7 @@ cdef int store_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept no
     remember_id(s, h.msg_id, seq)
     message_entered(s, m.subject, seq)
     if h.rollup.n:
-        roll_up(s, m.subject, h.rollup)
+        roll_up(s, m.subject, h.rollup, 1)
     stream_count_bytes(s)
     pub_ack(s, m.reply, seq, False)
     return 1
@@ -306,6 +294,9 @@ cdef int skip_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept nog
     if not s.synced:
         s.shown = seq
     remember_id(s, h.msg_id, seq)
+    if h.rollup.n:
+        roll_up(s, m.subject, h.rollup, 0)
+        stream_count_bytes(s)
     pub_ack(s, m.reply, seq, False)
     return 1
 

@@ -277,8 +277,9 @@ cdef void watch_free(WatchIndex* x) noexcept nogil:
 
 cdef struct Telling:
     uint64_t seq
-    uint32_t count
     int reason
+    bint wanted             # somebody's filter matches
+    bint needed
 
 
 cdef void tell_stored(Spot* spot, void* ctx) noexcept nogil:
@@ -290,7 +291,7 @@ cdef void tell_stored(Spot* spot, void* ctx) noexcept nogil:
         if w.seen == t.seq:
             continue
         w.seen = t.seq
-        t.count += w.stored(w, t.seq)
+        w.stored(w, t.seq)
 
 
 cdef void tell_removed(Spot* spot, void* ctx) noexcept nogil:
@@ -307,15 +308,24 @@ cdef void tell_removed(Spot* spot, void* ctx) noexcept nogil:
 
 
 cdef void ask_needs(Spot* spot, void* ctx) noexcept nogil:
+    # Up to the first that needs it, which is then the first to be asked: it often needs the next one too.
     cdef Telling* t = <Telling*>ctx
+    cdef SpotItem item
     cdef uint32_t i
-    cdef Watcher* w
+    t.wanted = True
     for i in range(spot.n):
-        w = spot.items[i].w
-        if w.asked == t.seq:
-            continue
-        w.asked = t.seq
-        t.count += w.needs(w, t.seq)
+        if t.needed:
+            return
+        item = spot.items[i]
+        if item.w.needs(item.w, t.seq):
+            t.needed = True
+            spot_place(spot, i, spot.items[0])
+            spot_place(spot, 0, item)
+
+
+cdef inline void spot_place(Spot* spot, uint32_t slot, SpotItem item) noexcept nogil:
+    spot.items[slot] = item
+    item.w.entries[item.entry].slot = slot
 
 
 cdef void show(Stream* s, uint64_t upto) noexcept nogil:
@@ -352,53 +362,68 @@ cdef bint watched(WatchIndex* x, Span subject) noexcept nogil:
 
 
 # ---- interest retention ----------------------------------------------------------------------------------------------
-# A stored message has at least one consumer that needs it; only the counts above one are kept.
+# Nothing is kept of who needs a message: consumers know it, also after a crash. They are asked when one lets go.
+
+cdef enum:
+    SETTLE_TURN = 10000             # messages
+
 
 cdef bint stream_keeps_all(const Stream* s) noexcept nogil:
     return s.cfg.retention == RETAIN_LIMITS
 
 
-cdef int stream_need(Stream* s, uint64_t seq) noexcept nogil:
-    cdef uint64_t count = 1
-    if s.cfg.retention != RETAIN_INTEREST:
-        return 0
-    u64map_get(&s.needed, seq, &count)
-    return u64map_put(&s.needed, seq, count + 1)
+cdef void ask(Stream* s, Telling* t, uint64_t seq) noexcept nogil:
+    cdef Span subject = store_subject(s.store, seq)
+    t.seq = seq
+    t.wanted = False
+    t.needed = False
+    if subject.p != NULL:
+        watch_match(&s.watchers, subject, ask_needs, t)
 
 
 cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil:
-    cdef uint64_t count
+    cdef Telling t
     if s.cfg.retention == RETAIN_LIMITS:
         return
-    if s.cfg.retention == RETAIN_INTEREST and u64map_get(&s.needed, seq, &count):
-        if count > 2:
-            u64map_put(&s.needed, seq, count - 1)
-        else:
-            u64map_del(&s.needed, seq)
-        return
+    if s.cfg.retention == RETAIN_INTEREST:
+        ask(s, &t, seq)
+        if t.needed or s.hold:
+            return
     store_remove(s.store, seq, False)
     stream_count_bytes(s)
 
 
-cdef void stream_recount(Stream* s) noexcept nogil:
-    # Asks the consumers about every message: at the start of a stream, and when its retention becomes interest.
-    cdef Telling t
-    cdef Record r
-    cdef Watcher* w = s.watchers.first
-    cdef uint64_t seq = 0
-    u64map_free(&s.needed)
+cdef void stream_settle(Stream* s, uint64_t start, bint all) noexcept nogil:
+    cdef uint64_t* at = &s.settle_all if all else &s.settle_wanted
+    if s.cfg.retention == RETAIN_INTEREST and not s.hold:
+        start = max(start, <uint64_t>1)
+        at[0] = min(at[0], start) if at[0] else start
+        settle_turn(&s.settle)
+
+
+cdef void settle_turn(Task* t) noexcept nogil:
+    cdef Stream* s = <Stream*>t.owner
+    cdef uint32_t left = SETTLE_TURN
     if s.cfg.retention != RETAIN_INTEREST:
-        return
-    while w != NULL:                            # what they were asked before says nothing here
-        w.asked = 0
-        w = w.next
-    while store_next(s.store, NULL, seq, &r) == ST_OK:
-        seq = r.seq + 1
-        t.seq = r.seq
-        t.count = 0
-        watch_match(&s.watchers, r.subject, ask_needs, &t)
-        if t.count > 1:
-            u64map_put(&s.needed, t.seq, t.count)
-        elif t.count == 0:
-            store_remove(s.store, t.seq, False)
+        s.settle_wanted = 0
+        s.settle_all = 0
+    settle_from(s, &s.settle_wanted, False, &left)
+    settle_from(s, &s.settle_all, True, &left)
     stream_count_bytes(s)
+    if s.settle_wanted or s.settle_all:
+        task_post(&s.env.tasks, t)
+
+
+cdef void settle_from(Stream* s, uint64_t* at, bint all, uint32_t* left) noexcept nogil:
+    cdef Telling t
+    cdef uint64_t seq
+    if s.watchers.n == 0 and not all:
+        at[0] = 0
+    while at[0] and left[0]:
+        left[0] -= 1
+        seq = store_next_seq(s.store, NULL, at[0])
+        at[0] = seq + 1 if seq else 0
+        if seq:
+            ask(s, &t, seq)
+            if not t.needed and (t.wanted or all):
+                store_remove(s.store, seq, False)

@@ -183,9 +183,10 @@ class ConsumerHandle(Protocol):
 class StreamHandle(Protocol):
     """A stream in the data plane."""
 
-    def activate(self) -> None:
+    def activate(self, hold: bool = False) -> None:
         """Subscribes its subjects and direct-get subjects and starts to serve. Called once, after
-        the consumers that were on disk are open."""
+        the consumers that were on disk are open. `hold`: not all are, and nobody knows what the
+        others need; what consumers let go of stays (interest retention)."""
 
     def update(self, params: StreamParams) -> None:
         """Blocking. Takes the new configuration; lower limits have trimmed when it returns."""

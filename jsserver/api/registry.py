@@ -432,7 +432,7 @@ class Account:
             stream.note_filters(consumer.name, consumer.config)
         self._count_consumers(len(stream.consumers))
         self.streams[stream.name] = stream
-        stream.handle.activate()
+        stream.handle.activate(hold=bool(stream.offline))
 
     async def close(self) -> None:
         """Stops serving and flushes everything."""

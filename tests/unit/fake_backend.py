@@ -125,7 +125,7 @@ class FakeStream:
     def messages(self) -> dict[int, Message]:
         return self.disk.messages
 
-    def activate(self) -> None:
+    def activate(self, hold: bool = False) -> None:
         assert not self.active
         self.active = True
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.unit.stream_world import (
+    ACK_NONE,
     INTEREST,
     NEW,
     SECOND,
@@ -260,13 +261,53 @@ def test_a_work_queue_message_goes_with_its_ack():
     assert (st.messages, st.first_seq) == (1, 3)
 
 
-def test_limits_to_interest_evaluates_what_is_stored():
+def test_limits_to_interest_removes_what_is_acked_and_keeps_what_nobody_wanted():
     w = World()
     w.consumer(filters=(b"s.a",))
     w.fill(2, b"s.a")
     w.fill(2, b"s.b")
+    w.ack(w.pull(b"1")[0])
     w.stream.update(stream_params(retention=INTEREST))
+    assert w.stream.state().messages == 3
+    late = w.consumer(name=b"D")
+    assert late.state().num_pending == 3
+
+
+def test_many_messages_are_looked_through_in_turns():
+    w = World()
+    w.consumer(name=b"D", filters=(b"s.a",), ack_policy=ACK_NONE, max_ack_pending=-1)
+    w.fill(30_000)
+    assert len(w.pull(b"25000", b"D")) == 25_000
+    w.stream.update(stream_params(retention=INTEREST))
+    assert w.stream.state().messages > 5000
+    w.env.run()
+    assert w.stream.state().messages == 5000
+
+
+def test_while_a_consumer_is_out_of_service_nothing_leaves():
+    """Nobody knows what it needs."""
+    w = World(active=False, retention=INTEREST)
+    w.consumer()
+    w.stream.activate(hold=True)
+    w.fill(2)
+    for m in w.pull(b"2"):
+        w.ack(m)
     assert w.stream.state().messages == 2
+
+
+def test_the_last_of_many_consumers_removes():
+    w = World(retention=INTEREST)
+    names = [b"C%d" % n for n in range(20)]
+    for name in names:
+        w.consumer(name=name, filters=(b"s.a", b"s.b") if name != b"C7" else ())
+    w.fill(3)
+    got = {name: w.pull(b"3", name) for name in names}
+    for at in (1, 0, 2):
+        before = w.stream.state().messages
+        for name in sorted(names, key=lambda n, at=at: hash((n, at))):
+            assert w.stream.state().messages == before
+            w.ack(got[name][at])
+        assert w.stream.state().messages == before - 1
 
 
 def test_update_moves_subscriptions():
