@@ -1,6 +1,9 @@
 """From a request's path to its page, and from the page to the answer."""
 
+import sys
+import threading
 import time
+import traceback
 from collections.abc import Callable
 from posixpath import normpath
 
@@ -60,6 +63,7 @@ class Pages:
             "/accountz": self._accountz,
             "/accstatz": self._accstatz,
             "/raftz": self._raftz,
+            "/stacksz": self._stacksz,
         }
 
     def answer(self, request: Request) -> Response:
@@ -137,6 +141,15 @@ class Pages:
 
     def _accstatz(self, query: Query) -> Response:
         return _pretty(accountz.accstatz(self._server, self._closed, query, time.time_ns()))
+
+    def _stacksz(self, query: Query) -> Response:
+        """Where every thread of the control plane is. Those of the data plane run no Python."""
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        stacks = [
+            f"thread {names.get(ident, '?')}:\n" + "".join(traceback.format_stack(frame))
+            for ident, frame in sys._current_frames().items()
+        ]
+        return Response(content_type=TEXT, body="\n".join(stacks).encode("utf-8", "replace"))
 
     def _raftz(self, query: Query) -> Response:
         return Response(status=404, body=b"No Raft nodes registered")

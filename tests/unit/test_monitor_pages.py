@@ -97,6 +97,13 @@ def test_pages_of_absent_peers(server: FakeServer) -> None:
     assert "'subs'" in server.refused("/leafz?subs=x")
 
 
+def test_stacks_of_the_threads(server: FakeServer) -> None:
+    page = server.get("/stacksz")
+    assert page.status == 200
+    assert b"thread MainThread:\n" in page.body
+    assert b"test_stacks_of_the_threads" in page.body
+
+
 # ---- varz
 
 
