@@ -255,6 +255,7 @@ cdef struct Engine:
     uint32_t depth          # nested routes under way
     int64_t too_deep_again  # mono: when the log may tell of the next one that was too deep
     bint stalled            # the turn delivered to a client near its limit
+    uint32_t asked          # requests that went to the inbox from whoever publishes now
     bint trace
     bint debug
     Chunk* free_small

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from jsserver.auth import Admission, Authenticator
@@ -11,6 +12,27 @@ from jsserver.clientlog import ClientLog
 from jsserver.clients import Connect, Connection, Item, decode_connect, read_connection
 from jsserver.config.options import Options
 from jsserver.logs import Logger
+
+
+class Finished:
+    """Reports to the data plane which requests were worked on, together at the end of a turn.
+
+    A connection that has asked much is not read until some of it is answered.
+    """
+
+    def __init__(self, plane: net.DataPlane) -> None:
+        self.plane = plane
+        self._counts: Counter[int] = Counter()
+
+    def __call__(self, cid: int) -> None:
+        if not self._counts:
+            asyncio.get_running_loop().call_soon(self._report)
+        self._counts[cid] += 1
+
+    def _report(self) -> None:
+        counts, self._counts = self._counts, Counter()
+        for cid, count in counts.items():
+            self.plane.requests_done(cid, count)
 
 
 class Inbox:
@@ -64,7 +86,10 @@ class Inbox:
 
     def drain(self) -> None:
         for item in self.plane.drain():
-            self._handlers.get(item[0], self.on_event)(item)
+            try:
+                self._handlers.get(item[0], self.on_event)(item)
+            except Exception as error:  # what else came in is not lost for it
+                self.log.error(f"Internal error: {error!r} at an item of kind {item[0]}")
         dropped = self.plane.dropped()
         if dropped != self._dropped:
             count, self._dropped = dropped - self._dropped, dropped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from jsserver.api.account import AccountLimits, ServerSettings
 from jsserver.api.advisories import ClientInfo
@@ -42,7 +43,13 @@ class JetStream:
     """Opens what is on disk, answers `$JS.API`, and closes everything again."""
 
     def __init__(
-        self, options: Options, plane: net.DataPlane, log: Logger, name: str, server_id: str
+        self,
+        options: Options,
+        plane: net.DataPlane,
+        log: Logger,
+        finished: Callable[[int], None],
+        name: str,
+        server_id: str,
     ) -> None:
         self.options = options
         self.plane = plane
@@ -76,7 +83,7 @@ class JetStream:
             max_payload=options.max_payload,
         )
         self.shared = Shared(plane, self.settings, hh64)
-        self.dispatcher = Dispatcher(self.shared, self.client_info)
+        self.dispatcher = Dispatcher(self.shared, self.client_info, finished)
         self._accounts = [GLOBAL_ACCOUNT]
         logging.getLogger("jsserver").addHandler(LogBridge(log))
 

@@ -20,7 +20,7 @@ from jsserver.config.options import Options
 from jsserver.config.server import split_address
 from jsserver.goformat import byte_size
 from jsserver.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
-from jsserver.inbox import Inbox
+from jsserver.inbox import Finished, Inbox
 from jsserver.info import InfoHead, InfoTail, pieces
 from jsserver.logs import LogError, Logger
 from jsserver.notify import Notifier
@@ -53,6 +53,7 @@ class Server:
         self.xkey = public_key(PREFIX_CURVE)
         self.name = options.server_name or self.id
         self.plane = DataPlane()
+        self.finished = Finished(self.plane)
         self.authenticator = Authenticator(options.authorization, options.no_auth_user)
         self.stopped = asyncio.Event()
         self.started = self.config_loaded = time.time_ns()
@@ -84,7 +85,9 @@ class Server:
         from jsserver.storedir import StoreDirError
 
         try:
-            return JetStream(self.options, self.plane, self.log, self.name, self.id)
+            return JetStream(
+                self.options, self.plane, self.log, self.finished, self.name, self.id
+            )
         except StoreDirError as e:
             raise StartError(f"Can't start JetStream: {e}") from e
 
@@ -102,6 +105,7 @@ class Server:
     def _request(self, item: Item) -> None:
         if item[3][0].startswith(b"$SYS."):
             self.system.request(item)
+            self.finished(item[1])
         elif self.jetstream is not None:
             self.jetstream.request(item)
 

@@ -63,7 +63,8 @@ cdef int request_in(void* target, const Msg* m) noexcept nogil:
     texts[1] = m.reply
     texts[2] = m.header
     texts[3] = m.data
-    inbox_put(&a.engine.inbox, IN_REQUEST, m.cid, texts, 4, &num, 1)
+    if inbox_put(&a.engine.inbox, IN_REQUEST, m.cid, texts, 4, &num, 1) == 0 and m.cid:
+        a.engine.asked += 1
     return 1
 
 

@@ -4,6 +4,9 @@ cdef enum AuthState:
     AUTH_OPEN = 0           # nothing to prove, or proven
     AUTH_NEEDED = 1         # CONNECT must come first
     AUTH_WAITING = 2        # the control plane decides; the input is paused
+    FOR_RECEIVER = 1        # one of its receivers is slow
+    FOR_ANSWERS = 2         # it has asked the control plane enough for now
+    ASKING_MAX = 128        # requests of one connection that the control plane has
 
 cdef enum:
     READ_SIZE = 65536       # bytes taken from one connection in one turn
@@ -23,7 +26,8 @@ cdef struct Conn:
     int fd
     int auth
     bint paused             # for the control plane
-    bint stalled            # for a slow receiver
+    int stalled             # FOR_RECEIVER | FOR_ANSWERS; the input waits
+    uint32_t asking         # its requests that the control plane has
     bint reading            # EPOLLIN is set
     bint writing            # EPOLLOUT is set
     bint connected          # CONNECT was accepted
@@ -167,6 +171,12 @@ cdef void conn_feed(Conn* c, const uint8_t* p, size_t n) noexcept nogil:
         if e.stalled:
             e.stalled = False
             conn_stall(c)
+        if e.asked:
+            c.asking += e.asked
+            e.asked = 0
+            if c.asking >= ASKING_MAX:
+                c.stalled |= FOR_ANSWERS
+                conn_events(c)
     if rc < 0 and not c.base.closing:
         conn_parse_error(c, rc, &op, p + at, n - at)
     if c.base.closing or at == n:
@@ -188,13 +198,13 @@ cdef void conn_stall(Conn* c) noexcept nogil:
     c.stalls += 1
     c.base.engine.stats.stalls += 1
     if timer_set(&c.base.engine.env.timers, &c.stall_timer, c.base.engine.env.mono + STALL_NS) == 0:
-        c.stalled = True
+        c.stalled |= FOR_RECEIVER
         conn_events(c)
 
 
 cdef void stall_over(Timer* t, int64_t now) noexcept nogil:
     cdef Conn* c = <Conn*>t.owner
-    c.stalled = False
+    c.stalled &= ~FOR_RECEIVER
     conn_resume(c)
 
 
@@ -215,6 +225,16 @@ cdef void conn_unpause(Conn* c) noexcept nogil:
     # Whoever decided that the input may flow again; the reactor lets it, in its own thread.
     c.paused = False
     task_post(&c.base.engine.env.tasks, &c.resume)
+
+
+cdef bint conn_answered(Conn* c, uint32_t n) noexcept nogil:
+    # The control plane is done with n of its requests. Whether its input flows again.
+    c.asking -= min(n, c.asking)
+    if c.stalled & FOR_ANSWERS and c.asking <= ASKING_MAX // 2:
+        c.stalled &= ~FOR_ANSWERS
+        task_post(&c.base.engine.env.tasks, &c.resume)
+        return True
+    return False
 
 
 cdef void conn_readable(Conn* c) noexcept nogil:

@@ -327,6 +327,18 @@ cdef class DataPlane(EnvBox):
         """Inbox items dropped because the inbox was full, since the start."""
         return self.m.engine.inbox.dropped
 
+    def requests_done(self, uint64_t cid, uint32_t count):
+        """So many of this connection's INBOX_REQUEST are worked on."""
+        cdef Conn* c
+        cdef bint resumed
+        with nogil:
+            env_lock(&self.m.engine.env)
+            c = self.find(cid)
+            resumed = c != NULL and conn_answered(c, count)
+            env_unlock(&self.m.engine.env)
+        if resumed:
+            reactor_wake(&self.m.reactor)
+
     def admit(self, uint64_t cid, str account, PermissionSet permissions):
         """Answers INBOX_CONNECT: the connection is let in. permissions may be None. False: it is gone."""
         cdef bytes name = account.encode()

@@ -5,7 +5,6 @@ Subjects that are no endpoint get silence: `$JS.API.>` is one service, and clien
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -26,6 +25,7 @@ from .backend import (
 )
 from .call import Call
 from .errors import ApiError
+from .queue import RequestQueue
 from .recovery import recover
 from .registry import WORKERS, Account, Shared
 from .responses import (
@@ -45,6 +45,9 @@ log = logging.getLogger(__name__)
 
 PREFIX = "$JS.API."
 LEVEL_HEADER = b"\r\nNats-Required-Api-Level:"
+
+IN_PROGRESS = 2 * WORKERS
+"""Requests of all connections; who waits for WORKERS of its own does not keep others waiting."""
 
 Handler = Callable[[Call], Awaitable[Response]]
 
@@ -251,14 +254,21 @@ class Dispatcher:
     """JetStream's API of all accounts."""
 
     def __init__(
-        self, shared: Shared, client_info: Callable[[int], ClientInfo | None] | None = None
+        self,
+        shared: Shared,
+        client_info: Callable[[int], ClientInfo | None] | None = None,
+        finished: Callable[[int], None] | None = None,
     ) -> None:
         self.shared = shared
         self.accounts: dict[str, Account] = {}
         self.advisories = Advisories(shared)
         self._client_info = client_info or (lambda connection: None)
-        self._requests: deque[Request] = deque()
-        self._infos: deque[Request] = deque()
+        self._finished = finished or (lambda connection: None)
+        """Takes the connection of every request that is answered, dropped or none."""
+        limits = shared.settings
+        self._queue: RequestQueue[Request] = RequestQueue(
+            limits.request_queue_limit, limits.info_queue_limit, WORKERS
+        )
         self._running = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -299,21 +309,20 @@ class Dispatcher:
     # ---- requests --------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> None:
-        """Takes a request; its answer is published. At most WORKERS are in progress."""
+        """Takes a request; its answer is published.
+
+        At most IN_PROGRESS are worked on at the same time, WORKERS of one connection."""
         found = self._route(request)
         if found is None or self._closed:
+            self._finished(request.connection)
             return
-        settings = self.shared.settings
-        low = found[0].info
-        queue = self._infos if low else self._requests
-        queue.append(request)
-        limit = settings.info_queue_limit if low else settings.request_queue_limit
-        if len(queue) > limit:
-            log.warning("JetStream API queue limit reached, dropping %d requests", len(queue))
-            self.advisories.limit_reached(request.account, len(queue))
-            queue.clear()
-            return
-        if self._running < WORKERS:
+        dropped = self._queue.put(request.connection, request, found[0].info)
+        if dropped:
+            log.warning("JetStream API queue limit reached, dropping %d requests", len(dropped))
+            self.advisories.limit_reached(request.account, len(dropped))
+            for one in dropped:
+                self._finished(one.connection)
+        if self._queue and self._running < IN_PROGRESS:
             self._running += 1
             self._start(self._work())
 
@@ -325,13 +334,17 @@ class Dispatcher:
     async def _work(self) -> None:
         """Works on requests until none waits."""
         try:
-            while self._requests or self._infos:
-                request = (self._requests or self._infos).popleft()
-                served = await self._serve(request)
-                if served is not None:
-                    if request.reply:
-                        self._reply(request, served)
-                    self._audit(request, served)
+            while self._queue:
+                connection, request = self._queue.take()
+                try:
+                    served = await self._serve(request)
+                    if served is not None:
+                        if request.reply:
+                            self._reply(request, served)
+                        self._audit(request, served)
+                finally:
+                    self._queue.done(connection)
+                    self._finished(connection)
                 await asyncio.sleep(0)  # others have their turn
         finally:
             self._running -= 1
