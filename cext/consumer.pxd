@@ -170,6 +170,8 @@ cdef struct Consumer:
     Task deliver
     Timer wake              # replay and rate limit
     bint paused
+    bint held               # the answer to the request that made it goes first
+    uint64_t held_ticket    # and waits for this one, UINT64_MAX: is not given yet
     Timer pause
     uint8_t* ack_prefix     # in texts of its own
     uint32_t n_ack_prefix

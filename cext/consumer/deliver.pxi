@@ -3,6 +3,7 @@
 cdef enum:
     DELIVER_TURN = 256                  # messages a turn
     ACK_WAIT_LEAST = 1000000            # ns: with less, a message would be redelivered without a pause
+    ANSWER_PAUSE = 1000000              # ns between two looks whether an answer has gone out
     ACK_SUBJECT_ROOM = 1280
     ACK_PREFIX_MAX = ACK_SUBJECT_ROOM - 5 * 21
 
@@ -320,10 +321,20 @@ cdef int deliver_again(Consumer* c) noexcept nogil:
     return STEP_ON
 
 
+cdef bint answer_waits(Consumer* c) noexcept nogil:
+    # Whether the answer to the request that made the consumer is still to be sent.
+    c.held = c.held_ticket > store_durable_ticket(c.s.store)
+    if c.held and c.held_ticket != UINT64_MAX:
+        timer_set(&c.env.timers, &c.wake, c.env.mono + ANSWER_PAUSE)
+    return c.held
+
+
 cdef int deliver_step(Consumer* c) noexcept nogil:
     if c.paused or not c.active or not has_taker(c):
         if c.paused and c.n_no_wait:
             pulls_at_end(c)
+        return STEP_WAIT
+    if c.held and answer_waits(c):
         return STEP_WAIT
     if c.window and c.unconfirmed > c.window:
         return STEP_WAIT

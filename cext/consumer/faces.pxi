@@ -126,6 +126,14 @@ cdef class ConsumerHandle:
             self.box.leave()
         self.check(open)
 
+    def begin(self, uint64_t ticket=0) -> None:
+        """The answer to the request that made it is on its way, or waits for this ticket."""
+        with nogil:
+            if self.enter() and self.c.held:
+                self.c.held_ticket = ticket
+                wake_delivery(self.c)
+            self.box.leave()
+
     def has_interest(self) -> bool:
         cdef bint open, bound = False
         with nogil:
@@ -257,8 +265,10 @@ cdef class StreamHandle(StreamFace):
             raise StoreError((<bytes>err).decode("utf-8", "replace"))
         return 0
 
-    def open_consumer(self, params, directory):
-        """A ConsumerHandle, new or with what o.dat in its directory and the stream's log say."""
+    def open_consumer(self, params, directory, bint hold=False):
+        """A ConsumerHandle, new or with what o.dat in its directory and the stream's log say.
+
+        hold: it delivers nothing before `begin`."""
         cdef ConsumerConfig cfg
         cdef ConfigBuffers b = fill_consumer(&cfg, params)
         cdef StateFile file
@@ -284,6 +294,8 @@ cdef class StreamHandle(StreamFace):
                 c = consumer_new(self.s, &cfg, &file, logged)
                 if c != NULL:
                     c.serial = serial
+                    c.held = hold and is_push(c)
+                    c.held_ticket = UINT64_MAX
                     rc = consumer_activate(c) if self.serving else 0
                     if rc < 0:
                         consumer_close(c, False)

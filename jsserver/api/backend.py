@@ -170,6 +170,9 @@ class ConsumerHandle(Protocol):
     def pause(self, until: int) -> None:
         """Delivers nothing before this time; 0 or a past time resumes."""
 
+    def begin(self, ticket: int = 0) -> None:
+        """Ends the hold of its opening once the change with this ticket is durable."""
+
     def has_interest(self) -> bool:
         """Whether somebody subscribes to the deliver subject in the deliver group."""
 
@@ -234,7 +237,9 @@ class StreamHandle(Protocol):
         """Blocking. Returns when everything done so far to the stream and its consumers is as
         durable as the sync setting promises."""
 
-    def open_consumer(self, params: ConsumerParams, directory: str | None) -> ConsumerHandle:
+    def open_consumer(
+        self, params: ConsumerParams, directory: str | None, hold: bool = False
+    ) -> ConsumerHandle:
         """Blocking. Opens a consumer, new or with the state found in its directory, and serves it
         as soon as the stream is active. None: state is kept in memory only."""
 

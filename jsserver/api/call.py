@@ -8,7 +8,7 @@ import msgspec
 from . import decode, errcodes
 from .account import API_LEVEL, SERVER_VERSION
 from .advisories import Advisories
-from .backend import StreamHandle
+from .backend import ConsumerHandle, StreamHandle
 from .registry import Account, Shared, Stream
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ T = TypeVar("T")
 class Call:
     """A decoded subject, a body, and what a handler works with."""
 
-    __slots__ = ("account", "advisories", "args", "body", "shared", "shown")
+    __slots__ = ("account", "advisories", "args", "body", "made", "shared", "shown")
 
     def __init__(
         self,
@@ -35,6 +35,8 @@ class Call:
         self.body = body
         self.shown: tuple[StreamHandle, int] | None = None
         """What the answer shows and the ticket that it waits for."""
+        self.made: ConsumerHandle | None = None
+        """A consumer that delivers nothing before the answer."""
 
     def shows(self, stream: Stream, seq: int = 0) -> None:
         """The answer shows this message or, with 0, the stream as it is now: it is held back until

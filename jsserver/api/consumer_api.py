@@ -161,6 +161,7 @@ async def _make(call: Call, stream: Stream, name: str, config: ConsumerConfig) -
         consumers.check_workqueue(config)
     consumers.check_stored_name(config, name)
     consumer = await account.create_consumer(stream, name, config)
+    call.made = consumer.handle
     call.advisories.consumer(account.name, stream.name, name, "create")
     if consumers.pause_left(config, call.shared.clock()):
         call.advisories.pause(account.name, stream.name, name, True, config.pause_until)

@@ -17,6 +17,7 @@ from .backend import (
     ConsumerAdvisory,
     ConsumerClosed,
     ConsumerGone,
+    ConsumerHandle,
     Event,
     PauseOver,
     StoreError,
@@ -248,6 +249,13 @@ class _Served(msgspec.Struct, frozen=True):
     type: str
     shown: tuple[StreamHandle, int] | None = None
     """What the answer shows and the ticket that it waits for."""
+    made: ConsumerHandle | None = None
+    """A consumer that delivers nothing before the answer."""
+
+    def begin(self) -> None:
+        """The answer is on its way."""
+        if self.made is not None:
+            self.made.begin(0 if self.shown is None else self.shown[1])
 
 
 class Dispatcher:
@@ -341,6 +349,7 @@ class Dispatcher:
                     if served is not None:
                         if request.reply:
                             self._reply(request, served)
+                        served.begin()
                         self._audit(request, served)
                 finally:
                     self._queue.done(connection)
@@ -374,6 +383,7 @@ class Dispatcher:
         served = await self._serve(request)
         if served is None:
             return None
+        served.begin()
         self._audit(request, served)
         return served.response
 
@@ -399,8 +409,8 @@ class Dispatcher:
             account.stats.total += 1
             account.stats.errors += failed
         answer.type = TYPE_PREFIX + endpoint.answer
-        shown = None if call is None else call.shown
-        return _Served(_encoded(answer), counted, answer.type, shown)
+        shown, made = (None, None) if call is None else (call.shown, call.made)
+        return _Served(_encoded(answer), counted, answer.type, shown, made)
 
     def _audit(self, request: Request, served: _Served) -> None:
         """Tells listeners of a request and its answer."""

@@ -352,7 +352,7 @@ class Account:
             asset = f"{stream.name}/{name}"
             self.shared.files.create(directory, stream.directory, asset, body)
         try:
-            handle = stream.handle.open_consumer(params, _path(directory))
+            handle = stream.handle.open_consumer(params, _path(directory), hold=True)
         except BaseException:
             if directory is not None and stream.directory is not None:
                 metafiles.erase(metafiles.discard(directory, stream.directory))

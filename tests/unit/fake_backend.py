@@ -41,6 +41,10 @@ class FakeConsumer:
         self.paused_until = params.pause_until
         self.closed: bool | None = None
         self.start = self._start()
+        self.begun: int | None = None
+
+    def begin(self, ticket: int = 0) -> None:
+        self.begun = ticket
 
     def _wants(self, message: Message) -> bool:
         filters = self.params.filters
@@ -225,7 +229,9 @@ class FakeStream:
     def wait_durable(self) -> None:
         self.waits += 1
 
-    def open_consumer(self, params: ConsumerParams, directory: str | None) -> FakeConsumer:
+    def open_consumer(
+        self, params: ConsumerParams, directory: str | None, hold: bool = False
+    ) -> FakeConsumer:
         consumer = FakeConsumer(self, params, directory)
         self.consumers.append(consumer)
         return consumer
