@@ -85,7 +85,8 @@ cdef struct StoreState:
 # A set of subject patterns, compiled; an empty one matches everything. Made and freed by its user.
 cdef struct Filter:
     uint32_t n
-    Span* patterns          # owned copies
+    Span* patterns          # owned copies: literal ones first, by length and bytes
+    uint32_t n_literals
     bint all                # matches every subject
     bint literal            # exactly one pattern, without wildcards
     bint overlap            # two patterns share subjects

@@ -13,13 +13,37 @@ cdef struct IdSet:
     uint64_t births
     uint64_t** pages
     uint32_t n_pages
-    uint32_t n_ids              # FEW_IDS + 1: more than ids holds
-    uint32_t ids[FEW_IDS]
+    uint32_t n_ids
+    uint64_t n_msgs             # theirs, when it was built
     bint covers                 # every subject of the store matches
+    Leads leads
+
+
+cdef int compare_patterns(const void* a, const void* b) noexcept nogil:
+    """Literal ones first, by their bytes."""
+    cdef const Span* x = <const Span*> a
+    cdef const Span* y = <const Span*> b
+    cdef bint wild = not subject_is_literal(x[0])
+    if wild != (not subject_is_literal(y[0])):
+        return 1 if wild else -1
+    if x.n != y.n:
+        return 1 if x.n > y.n else -1
+    return memcmp(x.p, y.p, x.n)
+
+
+cdef bint patterns_overlap(const Filter* f) noexcept nogil:
+    cdef uint32_t i, k
+    for i in range(f.n):
+        if i + 1 < f.n_literals and compare_patterns(&f.patterns[i], &f.patterns[i + 1]) == 0:
+            return True
+        for k in range(max(f.n_literals, i + 1), f.n):
+            if subjects_overlap(f.patterns[i], f.patterns[k]):
+                return True
+    return False
 
 
 cdef int filter_init(Filter* f, const Span* patterns, uint32_t n) noexcept nogil:
-    cdef uint32_t i, j
+    cdef uint32_t i
     memset(f, 0, sizeof(Filter))
     f.all = n == 0
     if n == 0:
@@ -37,11 +61,11 @@ cdef int filter_init(Filter* f, const Span* patterns, uint32_t n) noexcept nogil
         f.n = i + 1
         if patterns[i].n == 1 and patterns[i].p[0] == c'>':
             f.all = True
-    f.literal = n == 1 and subject_is_literal(f.patterns[0])
-    for i in range(n):
-        for j in range(i):
-            if subjects_overlap(f.patterns[i], f.patterns[j]):
-                f.overlap = True
+    qsort(f.patterns, n, sizeof(Span), compare_patterns)
+    while f.n_literals < n and subject_is_literal(f.patterns[f.n_literals]):
+        f.n_literals += 1
+    f.literal = n == 1 and f.n_literals == 1
+    f.overlap = patterns_overlap(f)
     return ST_OK
 
 
@@ -52,6 +76,7 @@ cdef void idset_free(IdSet* c) noexcept nogil:
     for i in range(c.n_pages):
         free(c.pages[i])
     free(c.pages)
+    leads_free(&c.leads)
     free(c)
 
 
@@ -65,10 +90,24 @@ cdef void filter_free(Filter* f) noexcept nogil:
 
 
 cdef bint filter_matches(const Filter* f, Span subject) noexcept nogil:
-    cdef uint32_t i
+    cdef uint32_t i, lo = 0, hi = f.n_literals
+    cdef Span* p
+    cdef int order
     if f.all:
         return True
-    for i in range(f.n):
+    while lo < hi:
+        i = (lo + hi) >> 1
+        p = &f.patterns[i]
+        order = <int> (p.n > subject.n) - <int> (p.n < subject.n)
+        if order == 0:
+            order = memcmp(p.p, subject.p, subject.n)
+            if order == 0:
+                return True
+        if order < 0:
+            lo = i + 1
+        else:
+            hi = i
+    for i in range(f.n_literals, f.n):
         if subject_matches(f.patterns[i], subject):
             return True
     return False
@@ -235,16 +274,30 @@ cdef inline uint32_t next_below(Index* x, uint32_t root, uint32_t id) noexcept n
 cdef struct Each:
     const Filter* f
     uint32_t which              # of the patterns
+    IdSet* seen                 # where two patterns may match the same
     int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil
     void* ctx
 
 
-cdef inline int each_one(Each* e, Index* x, uint32_t id) noexcept nogil:
+cdef bint each_again(Each* e, Index* x, uint32_t id) noexcept nogil:
+    """Whether an earlier pattern has shown it already."""
     cdef uint32_t i
-    if e.f != NULL and e.f.overlap:     # an earlier pattern has shown it already
-        for i in range(e.which):
-            if subject_matches(e.f.patterns[i], node_text(x, id)):
-                return 0
+    if e.seen != NULL:
+        if st_has(e.seen.pages, e.seen.n_pages, id):
+            return True
+        if idset_put(e.seen, id, True) == 0:
+            return False
+        idset_free(e.seen)
+        e.seen = NULL
+    for i in range(e.which):
+        if subject_matches(e.f.patterns[i], node_text(x, id)):
+            return True
+    return False
+
+
+cdef inline int each_one(Each* e, Index* x, uint32_t id) noexcept nogil:
+    if e.f != NULL and e.f.overlap and each_again(e, x, id):
+        return 0
     return e.fn(e.ctx, x, id)
 
 
@@ -273,8 +326,9 @@ cdef int index_each(Index* x, const Filter* f,
     """Calls fn once for every subject that matches, until it returns other than 0. fn must not change the index."""
     cdef Each e
     cdef uint32_t i
-    cdef int r
+    cdef int r = 0
     e.f = f
+    e.seen = NULL
     e.fn = fn
     e.ctx = ctx
     e.which = 0
@@ -285,12 +339,15 @@ cdef int index_each(Index* x, const Filter* f,
             if r:
                 return r
         return each_visit(&e, x, 0, VISIT_BELOW)
+    if f.overlap:
+        e.seen = <IdSet*> calloc(1, sizeof(IdSet))
     for i in range(f.n):
         e.which = i
         r = walk(x, f.patterns[i], each_visit, &e)
         if r:
-            return r
-    return 0
+            break
+    idset_free(e.seen)
+    return r
 
 
 cdef int total_visit(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept nogil:
@@ -321,12 +378,13 @@ cdef uint64_t index_total(Index* x, const Filter* f) noexcept nogil:
 # ---- cached sets of ids --------------------------------------------------------------------------------------
 
 cdef int idset_put(IdSet* c, uint32_t id, bint on) noexcept nogil:
-    cdef uint32_t k = id >> 12, cap, i
+    cdef uint32_t k = id >> 12, cap
     cdef uint64_t** pages
+    cdef uint64_t* word
     cdef uint64_t bit = <uint64_t> 1 << (id & 63)
+    if on == <bint> st_has(c.pages, c.n_pages, id):
+        return 0
     if k >= c.n_pages:
-        if not on:
-            return 0
         cap = max(k + 1, c.n_pages * 2)
         pages = <uint64_t**> realloc(c.pages, cap * sizeof(uint64_t*))
         if pages == NULL:
@@ -335,36 +393,25 @@ cdef int idset_put(IdSet* c, uint32_t id, bint on) noexcept nogil:
         c.pages = pages
         c.n_pages = cap
     if c.pages[k] == NULL:
-        if not on:
-            return 0
         c.pages[k] = <uint64_t*> calloc(64, 8)
         if c.pages[k] == NULL:
             return -1
-    if not on:
-        c.pages[k][(id >> 6) & 63] &= ~bit
-        for i in range(min(c.n_ids, <uint32_t> FEW_IDS)):
-            if c.ids[i] == id and c.n_ids <= FEW_IDS:
-                c.n_ids -= 1
-                c.ids[i] = c.ids[c.n_ids]
-                break
-    elif not c.pages[k][(id >> 6) & 63] & bit:
-        c.pages[k][(id >> 6) & 63] |= bit
-        if c.n_ids < FEW_IDS:
-            c.ids[c.n_ids] = id
-        if c.n_ids <= FEW_IDS:
-            c.n_ids += 1
+    if on and c.leads.a != NULL and leads_push(&c.leads, id) < 0:
+        return -1
+    word = &c.pages[k][(id >> 6) & 63]
+    word[0] ^= bit
+    c.n_ids += 1 if on else -1
     return 0
 
 
 cdef struct IdFill:
     IdSet* set
-    uint32_t n
     bint failed
 
 
 cdef int idset_fill(void* ctx, Index* x, uint32_t id) noexcept nogil:
     cdef IdFill* fill = <IdFill*> ctx
-    fill.n += 1
+    fill.set.n_msgs += node_at(x, id).count
     if idset_put(fill.set, id, True) < 0:
         fill.failed = True
         return 1
@@ -404,11 +451,9 @@ cdef IdSet* filter_ids(Store* s, const Filter* f) noexcept nogil:
     c.store = s.id
     c.births = x.births
     fill.set = c
-    fill.n = 0
     fill.failed = False
     if index_total(x, f) == node_at(x, 0).total:
         c.covers = True     # its bits are of no use as long as that holds
-        c.n_ids = FEW_IDS + 1
     else:
         index_each(x, f, idset_fill, &fill)
     if fill.failed:

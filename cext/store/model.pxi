@@ -18,7 +18,7 @@ cdef enum:
     BORN = 4096                 # how many new subjects a cached filter may miss before it is built anew
     SLOTS_SMALL = 4096          # up to here a block's arrays are malloc'ed and grow; beyond, they are reserved whole
     MEMORY_BLOCK = 524288
-    FEW_IDS = 64
+    FEW_IDS = 64                # subjects that are asked one by one for their last message
 
 cdef uint64_t TOMB = <uint64_t> 1 << 62
 cdef uint64_t ERASED = <uint64_t> 1 << 63
@@ -67,6 +67,21 @@ cdef struct Index:
     uint32_t memo
     uint8_t* map                # chunks inside it are not malloc'ed (a loaded checkpoint)
     size_t map_size
+
+cdef struct Lead:
+    # A subject and its first message from where the heap stands, or an earlier one.
+    uint64_t seq
+    uint32_t id
+
+cdef struct Leads:
+    Lead* a                     # a heap by sequence of those that have a message, then the others
+    uint32_t n
+    uint32_t n_heap
+    uint32_t cap
+    uint64_t from_              # what is below counts as passed
+    uint64_t upto               # what came after this is not taken into account yet
+    uint64_t looked             # slots, in vain or nearly, since the heap was last of use
+    bint on
 
 cdef struct Block:
     Store* store

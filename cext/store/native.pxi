@@ -43,6 +43,7 @@ cdef extern from * nogil:
         return __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     }
     static inline uint64_t st_add(uint64_t *p, uint64_t v) { return __atomic_add_fetch(p, v, __ATOMIC_SEQ_CST); }
+    static inline uint32_t st_low_bit(uint64_t v) { return (uint32_t)__builtin_ctzll(v); }
     static inline void st_prefetch(const void *p) { __builtin_prefetch(p); }
 
     static inline uint64_t st_get64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
@@ -197,6 +198,7 @@ cdef extern from * nogil:
     void st_release(uint64_t* p, uint64_t v)
     bint st_cas(uint64_t* p, uint64_t expected, uint64_t v)
     uint64_t st_add(uint64_t* p, uint64_t v)
+    uint32_t st_low_bit(uint64_t v)
     void st_prefetch(const void* p)
     uint64_t st_get64(const uint8_t* p)
     uint32_t st_get32(const uint8_t* p)

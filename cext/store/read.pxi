@@ -171,7 +171,7 @@ cdef uint64_t next_of_id(Store* s, uint32_t id, uint64_t start) noexcept nogil:
         return start
     b = block_of(s, start - 1)      # a consumer asks right behind the message it had
     i = slot_of(b, start - 1) if b != NULL else -1
-    if i >= 0 and b.sid[i] == id and b.off[i]:
+    if i >= 0 and b.sid[i] == id:
         return chain_next(s, b, <uint32_t> i, id)
     if <uint64_t> n.count * 128 > n.last - n.first:
         return scan_id(s, id, start)
@@ -184,11 +184,25 @@ cdef uint64_t next_of_id(Store* s, uint32_t id, uint64_t start) noexcept nogil:
     return seq
 
 
+cdef uint64_t next_by_text(Store* s, const Filter* filter, uint64_t start) noexcept nogil:
+    """Where there is no memory for a set of ids."""
+    cdef uint64_t seq = next_any(s, start)
+    while seq and not filter_matches(filter, store_subject(s, seq)):
+        seq = next_any(s, seq + 1)
+    return seq
+
+
+cdef uint64_t pending_by_text(Store* s, const Filter* filter, uint64_t start) noexcept nogil:
+    cdef uint64_t n = 0, seq = next_by_text(s, filter, start)
+    while seq:
+        n += 1
+        seq = next_by_text(s, filter, seq + 1)
+    return n
+
+
 cdef uint64_t store_next_seq(Store* s, const Filter* filter, uint64_t start) noexcept nogil:
     cdef IdSet* c
-    cdef uint32_t bi, i, id, k
-    cdef uint64_t best = 0, seq
-    cdef Block* b
+    cdef uint32_t id
     if matches_all(filter):
         return next_any(s, start)
     if start > s.last_seq or s.msgs == 0:
@@ -198,25 +212,8 @@ cdef uint64_t store_next_seq(Store* s, const Filter* filter, uint64_t start) noe
         return next_of_id(s, id, start) if id else 0
     c = filter_ids(s, filter)
     if c == NULL:
-        return 0
-    if c.covers:
-        return next_any(s, start)
-    if c.n_ids <= FEW_IDS and <uint64_t> c.n_ids * 64 < s.msgs:
-        for k in range(c.n_ids):
-            seq = next_of_id(s, c.ids[k], start)
-            if seq and (best == 0 or seq < best):
-                best = seq
-        return best
-    start = max(start, s.first_seq)
-    bi = block_from(s, start)
-    while bi < s.n_blocks:
-        b = block_i(s, bi)
-        if b.live:
-            i = st_find_set(c.pages, c.n_pages, b.sid, b.off, slot_from(b, start), b.n)
-            if i < b.n:
-                return seq_at(b, i)
-        bi += 1
-    return 0
+        return next_by_text(s, filter, start)
+    return next_any(s, start) if c.covers else next_of_set(s, c, max(start, s.first_seq))
 
 
 # ---- last of --------------------------------------------------------------------------------------------------
@@ -355,19 +352,49 @@ cdef inline uint32_t tally(const Tally* t, const Block* b, uint32_t i, uint32_t 
     return st_count_set(t.set.pages, t.set.n_pages, b.sid, b.off, i, n)
 
 
+cdef struct Later:
+    Store* s
+    uint64_t start
+    uint64_t n
+
+
+cdef int later_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
+    """Counts the messages of a subject from a sequence on, along its chain."""
+    cdef Later* later = <Later*> ctx
+    cdef Node* n = node_at(x, id)
+    cdef Block* b
+    cdef uint64_t seq
+    if later.start <= n.first:
+        later.n += n.count
+        return 0
+    seq = next_of_id(later.s, id, later.start)
+    while seq:
+        later.n += 1
+        b = block_of(later.s, seq)
+        seq = chain_next(later.s, b, <uint32_t> slot_of(b, seq), id)
+    return 0
+
+
 cdef uint64_t store_pending(Store* s, const Filter* filter, uint64_t start) noexcept nogil:
-    cdef uint64_t total = index_total(&s.x, filter), n = 0, seq
+    cdef uint64_t total = index_total(&s.x, filter), n = 0
     cdef uint32_t bi, k
     cdef Tally t
     cdef Block* b
     cdef bint tail_side
     cdef Node* node
+    cdef Later later
     if start <= s.first_seq or total == 0:
         return total
     if start > s.last_seq:
         return 0
     memset(&t, 0, sizeof(t))
     t.all = matches_all(filter)
+    if not t.all and total * 64 < s.last_seq - s.first_seq:     # few: walk along them
+        memset(&later, 0, sizeof(later))
+        later.s = s
+        later.start = start
+        index_each(&s.x, filter, later_visit, &later)
+        return later.n
     if not t.all and filter.literal:
         t.one = True
         t.id = index_find(&s.x, filter.patterns[0])
@@ -376,17 +403,10 @@ cdef uint64_t store_pending(Store* s, const Filter* filter, uint64_t start) noex
             return total
         if start > node.last:
             return 0
-        if <uint64_t> node.count * 64 < s.last_seq - s.first_seq:   # few: walk along them
-            seq = next_of_id(s, t.id, start)
-            while seq:
-                n += 1
-                b = block_of(s, seq)
-                seq = chain_next(s, b, <uint32_t> slot_of(b, seq), t.id)
-            return n
     elif not t.all:
         t.set = filter_ids(s, filter)
         if t.set == NULL:
-            return 0
+            return pending_by_text(s, filter, start)
         t.all = t.set.covers
     tail_side = s.last_seq - start < start - s.first_seq
     bi = block_from(s, start)

@@ -2,7 +2,8 @@
 
 cdef uint64_t chain_next(Store* s, Block* b, uint32_t i, uint32_t id) noexcept nogil:
     """The subject's first live message after a slot of it, 0 when there is none."""
-    cdef uint64_t seq = seq_at(b, i)
+    cdef uint64_t start = seq_at(b, i), seq = start
+    cdef uint32_t* link = &b.nxt[i]
     cdef uint32_t d
     cdef int64_t k = i
     if node_at(&s.x, id).count == 0 or node_at(&s.x, id).last <= seq:
@@ -10,15 +11,20 @@ cdef uint64_t chain_next(Store* s, Block* b, uint32_t i, uint32_t id) noexcept n
     while True:
         d = b.nxt[k]
         if d == 0 or d == FAR:
-            return scan_id(s, id, seq + 1)
+            seq = scan_id(s, id, seq + 1)
+            break
         seq += d
         if seq > b.last:
             b = block_of(s, seq)
         k = slot_of(b, seq) if b != NULL else -1
         if k < 0:
-            return scan_id(s, id, seq)
+            seq = scan_id(s, id, seq)
+            break
         if b.off[k]:
-            return seq
+            break
+    if seq and seq - start != link[0]:
+        link[0] = <uint32_t> min(seq - start, <uint64_t> FAR)       # the next walk does not pass what is gone
+    return seq
 
 
 cdef uint64_t scan_id(Store* s, uint32_t id, uint64_t start) noexcept nogil:
