@@ -7,7 +7,7 @@ for every stream. They are answered as what they are, off, and the log says so.
 
 from . import errcodes
 from .errors import ApiError
-from .types import ConsumerConfig, StreamConfig
+from .types import ConsumerConfig, StreamConfig, SubjectTransform
 
 STREAM_OPTIONS = (
     "mirror",
@@ -37,10 +37,14 @@ def _refusal(what: str) -> ApiError:
     return errcodes.STREAM_INVALID_CONFIG(err=f"{what} is not supported by this server yet")
 
 
+UNSET: tuple[object, ...] = (None, False, 0, "", "none", [], SubjectTransform())
+"""What an option is when it asks for nothing: a transform of nothing into nothing changes none."""
+
+
 def check_stream(config: StreamConfig) -> None:
     """Raises if a valid configuration asks for something that is not built."""
     for option in STREAM_OPTIONS:
-        if getattr(config, option) not in (None, False, 0, "", "none", []):
+        if getattr(config, option) not in UNSET:
             raise _refusal(f"stream option {option}")
 
 

@@ -464,6 +464,16 @@ SCENARIOS: dict[str, list[Step]] = {
         ({}, {"max_age": 5}),
         ({}, {"max_msgs": -5, "pedantic": True}),
     ),
+    "a transform of nothing": [
+        create("A", subject_transform={"src": "", "dest": ""}),
+        Ask("STREAM.INFO.A"),
+        create("B"),
+        update("B", subject_transform={"src": "", "dest": ""}),
+        update("B", subject_transform={"src": "", "dest": ""}, description="x"),
+        Ask("STREAM.INFO.B"),
+        update("B"),
+        Ask("STREAM.INFO.B"),
+    ],
     "first sequences": [
         *(create(name, subjects=[name]) for name in "ABC"),
         create("D", storage="memory"),
