@@ -396,7 +396,7 @@ SCENARIOS: dict[str, list[Step]] = {
                 (">.a",),
                 ("$JS.API.x",),
                 ("$JS.>",),
-                ("$JS.EVENT.>",),
+                ("$JS.EVENT.QUIET.>",),
                 ("$JSC.x",),
                 ("$NRG.x",),
                 ("$SYS.>",),
