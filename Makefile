@@ -24,7 +24,7 @@ export PIP_NO_INPUT := 1
 # An absolute path, so that tests of the copies under build/ find the peer too.
 export NATS_SERVER ?= $(CURDIR)/$(PEER)
 
-.PHONY: help build run test test-main test-checked checked-build binary peer try-peer bench lint \
+.PHONY: help build run test soak test-main test-checked checked-build binary peer try-peer bench lint \
 	tools clean distclean
 
 help:
@@ -32,6 +32,7 @@ help:
 	@echo 'make run            build, then a server with JetStream in ./data on 127.0.0.1:4222'
 	@echo 'make test           build, then every test; those of the data plane again with checks'
 	@echo 'make test-checked   only the latter: bounds checks, AddressSanitizer, UndefinedBehaviorSanitizer'
+	@echo 'make soak           long forms of tests that look for rare faults'
 	@echo 'make lint           ruff, mypy, cython-lint'
 	@echo 'make binary         dist/jsserver (one file) and dist/jsserver-dir/ (one folder)'
 	@echo 'make peer           .peer/nats-server $(PEER_VERSION), for comparison; needs Go'
@@ -90,6 +91,10 @@ test:
 # The executables first: they have tests of their own, which skip where there are none.
 test-main: build tools binary try-peer
 	$(BIN)/python -m pytest
+
+# Long forms of tests that `make test` runs for seconds.
+soak: build tools
+	DAMAGE_FLIPS=3000 $(BIN)/python -m pytest tests/fault/test_damage.py
 
 # Bounds checks, AddressSanitizer and UndefinedBehaviorSanitizer in one build. In a copy of the tree,
 # because what the switches build must not replace the ordinary build.

@@ -113,7 +113,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
 # durable: called under the lock when everything up to seq, and every change up to ticket, is on disk
 # (or handed to the kernel, in lazy mode); error is errno of a failed group, whose acks must not be sent.
 cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* ctx) noexcept nogil
-# damaged: called under the lock for every damaged place that is met from now on. It must not change the store.
+# damaged: called under the lock for every damaged message that is met from now on. It must not change the store.
 cdef void store_listen_damage(Store* s, damaged_fn damaged) noexcept nogil
 # Stops timers and takes no more appends (with the lock held).
 cdef void store_stop(Store* s) noexcept nogil

@@ -23,6 +23,29 @@ class StreamState(NamedTuple):
     num_subjects: int
     num_deleted: int
 
+class Damage(NamedTuple):
+    """A place where a store's files are damaged."""
+
+    kind: str
+    """records, message, block, aside, tail, sequences or log"""
+    block: int
+    at: int
+    size: int
+    first: int
+    """The sequences that it costs; 0: none, or not known."""
+    last: int
+    count: int
+
+class Lost(NamedTuple):
+    """What a store knows to be lost."""
+
+    sequences: list[int]
+    bytes: int
+    damage: int
+    """How many places were met."""
+    places: list[Damage]
+    """The first of them."""
+
 class Message(NamedTuple):
     """A stored message."""
 
@@ -74,6 +97,7 @@ class StreamFace:
     def activate(self) -> None: ...
     def update(self, params: Any) -> None: ...
     def state(self) -> StreamState: ...
+    def lost(self) -> Lost: ...
     def deleted(self) -> Sequence[int]: ...
     def subjects(self, filter: bytes) -> dict[bytes, int]: ...
     def purge(self, filter: bytes | None, seq: int, keep: int) -> int: ...

@@ -6,7 +6,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strerror, strlen
 
 from jsserver.cext.bytes cimport (
-    EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, JSON_FALSE, JSON_NULL, JSON_STRING, JSON_TRUE, KIND_CLIENT, LISTENS,
+    EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, JSON_FALSE, JSON_NULL, JSON_STRING, JSON_TRUE, KIND_CLIENT, LISTENS,
     Bytes, Env, EnvLock, Event, FileOps, JsonItem, JsonReader, Msg, Span, Task, Timer, bytes_add, bytes_free,
     bytes_reserve, env_lock, env_lock_init, env_unlock, header_get, inbound_fn, json_at_end, json_enter_array,
     json_enter_object, json_int, json_key_is, json_next_element, json_next_member, json_open, json_text, json_uint,
@@ -15,12 +15,16 @@ from jsserver.cext.bytes cimport (
     subject_is_literal, subject_matches, table_hash, task_cancel, task_post, task_run, timer_cancel, timer_next,
     timer_run, timer_set, timers_free, u64map_del, u64map_free, u64map_get, u64map_put,
 )
+from jsserver.cext.store cimport Damage as StoreDamage
+from jsserver.cext.store cimport Lost as StoreLost
 from jsserver.cext.store cimport (
+    DAMAGE_ASIDE, DAMAGE_BLOCK, DAMAGE_LOG, DAMAGE_MESSAGE, DAMAGE_RECORDS, DAMAGE_SEQUENCES, DAMAGE_TAIL,
     RM_AGE, ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE, Committer, Filter, Record,
     Store, StoreConfig, StoreState, committer_free, committer_new, committer_poll, committer_run, committer_stop,
     filter_free, filter_init, store_append, store_close, store_count_of, store_deleted, store_durable_seq,
     store_durable_ticket, store_last_match, store_last_of, store_last_per_subject, store_is_synced, store_listen,
-    store_load, store_next, store_next_headed, store_next_seq, store_open, store_pending, store_purge, store_remove,
+    store_listen_damage, store_load, store_lost, store_next_headed, store_next_intact, store_next_seq, store_open,
+    store_pending, store_purge, store_remove,
     store_seq_at, store_size_of, store_skip, store_state, store_stop, store_subject, store_subjects, store_ticket,
     store_update,
 )

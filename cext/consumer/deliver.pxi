@@ -264,8 +264,8 @@ cdef int deliver_new(Consumer* c) noexcept nogil:
             pulls_at_end(c)
         return STEP_WAIT
     if rc == ST_DAMAGED:
-        log_damaged(c, c.next)
-        step_over(c, c.next)
+        log_damaged(c, r.seq)
+        step_over(c, r.seq)
         return STEP_ON
     if rc != ST_OK:
         return STEP_WAIT

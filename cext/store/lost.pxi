@@ -87,7 +87,7 @@ cdef void lost_place(Store* s, DamageKind kind, uint64_t block, uint64_t at, uin
     if t != NULL and t.n_places < PLACES_MAX:
         t.places[t.n_places] = d
         t.n_places += 1
-    if s.on_damaged != NULL and not s.replaying:
+    if s.on_damaged != NULL and kind == DAMAGE_MESSAGE:
         s.on_damaged(s.ctx, &d)
 
 

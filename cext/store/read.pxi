@@ -52,8 +52,8 @@ cdef bint header_vouched(Block* b, const uint8_t* bytes, uint64_t at) noexcept n
     if b.region:
         return True
     if b.vouched == 0:
-        b.vouched = 1 if groups_fit(b.key, bytes, b.used, UINT64_MAX) else 2
-    return b.vouched == 1 or groups_fit(b.key, bytes, b.used, at)
+        b.vouched = 1 if groups_fit(b.key, bytes, b.used, UINT64_MAX, True) else 2
+    return b.vouched == 1 or groups_fit(b.key, bytes, b.used, at, True)
 
 
 cdef inline bint slot_ours(const Block* b, uint32_t i) noexcept nogil:

@@ -172,9 +172,10 @@ cdef bint header_explains(const uint8_t* p, uint64_t at, const Parsed* r, uint64
     return False
 
 
-cdef bint groups_fit(const uint64_t* key, const uint8_t* p, uint64_t size, uint64_t wanted) noexcept nogil:
+cdef bint groups_fit(const uint64_t* key, const uint8_t* p, uint64_t size, uint64_t wanted, bint strict) noexcept nogil:
     """Whether the lengths in a block's bytes are what they were when their groups were closed: of the record at `wanted`,
-    UINT64_MAX: of all. Where no marker says anything, they are; one record does not suffer from another's damage."""
+    UINT64_MAX: of all. Where no marker says anything, they are; one record does not suffer from another's damage. Strict:
+    also of groups with erased records, which need not say what they were."""
     cdef Parsed r
     cdef Parsed w
     cdef Mark m
@@ -186,7 +187,7 @@ cdef bint groups_fit(const uint64_t* key, const uint8_t* p, uint64_t size, uint6
             return wanted != UINT64_MAX
         if marker_read(p + at, &r, &m) and record_good(key, p + at, &r):
             if m.flags & MARK_SUM and (m.count != n or m.digest != sum):
-                if wanted == UINT64_MAX and not erased:
+                if wanted == UINT64_MAX and (strict or not erased):
                     return False
                 if start <= wanted < at and m.count == n and record_parse(p + wanted, size - wanted, &w):
                     return not header_explains(p + wanted, wanted, &w, m.digest - sum)

@@ -38,7 +38,7 @@ cdef int slim_copy(Slim* m) noexcept nogil:
     cdef int64_t i
     cdef uint32_t k
     m.tomb_min = UINT64_MAX
-    if not groups_fit(b.key, m.p, m.size, UINT64_MAX):
+    if not groups_fit(b.key, m.p, m.size, UINT64_MAX, False):
         return -1
     while at + REC_MIN <= m.size:
         if not record_parse(m.p + at, m.size - at, &r):

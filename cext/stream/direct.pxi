@@ -211,7 +211,7 @@ cdef void job_end(DirectJob* j) noexcept nogil:
 cdef bint job_next(DirectJob* j, Record* r) noexcept nogil:
     cdef int rc
     if j.seqs == NULL:
-        rc = store_next(j.s.store, &j.filter if j.filtered else NULL, j.at, r)
+        rc = store_next_intact(j.s.store, &j.filter if j.filtered else NULL, j.at, r)
         if rc == ST_OK:
             j.at = r.seq + 1
         return rc == ST_OK
@@ -347,14 +347,16 @@ cdef void direct_one(Stream* s, Span reply, const DirectGet* g, uint64_t start) 
             rc = store_load(s.store, seq, &r)
     elif g.next_by.n:
         if filter_init(&f, &g.next_by, 1) == ST_OK:
-            rc = store_next(s.store, &f, start, &r)
+            rc = store_next_intact(s.store, &f, start, &r)
             filter_free(&f)
     elif g.has_start:
-        rc = store_next(s.store, NULL, start, &r)
+        rc = store_next_intact(s.store, NULL, start, &r)
     else:
         rc = store_load(s.store, g.seq, &r)
     if rc == ST_OK:
         direct_single(s, reply, &r, g.no_hdr)
+    elif rc == ST_DAMAGED:
+        direct_status(s, reply, b"500 Message Damaged")
     else:
         direct_none(s, reply, b"404 Message Not Found")
 

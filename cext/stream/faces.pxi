@@ -11,6 +11,8 @@ class StreamClosed(StoreError):
 
 StreamState = namedtuple(
     "StreamState", "messages bytes first_seq first_ts last_seq last_ts num_subjects num_deleted")
+Damage = namedtuple("Damage", "kind block at size first last count")
+Lost = namedtuple("Lost", "sequences bytes damage places")
 Message = namedtuple("Message", "subject seq ts headers data")
 
 
@@ -19,8 +21,14 @@ cdef dict STORE_TEXTS = {
     ST_TOO_LARGE: "message too large",
     ST_IO: "reading or writing the disk failed",
     ST_NOT_FOUND: "not found",
-    ST_DAMAGED: "the record is damaged",
+    ST_DAMAGED: "the message is damaged",
     ST_CLOSED: "the store is closed",
+}
+
+
+cdef dict DAMAGE_KINDS = {
+    DAMAGE_RECORDS: "records", DAMAGE_MESSAGE: "message", DAMAGE_BLOCK: "block", DAMAGE_ASIDE: "aside", DAMAGE_TAIL: "tail",
+    DAMAGE_SEQUENCES: "sequences", DAMAGE_LOG: "log",
 }
 
 
@@ -236,6 +244,38 @@ cdef class StreamFace:
         return StreamState(st.msgs, st.bytes, st.first_seq, st.first_ts, st.last_seq, st.last_ts, st.num_subjects,
                            st.num_deleted)
 
+    def lost(self):
+        """What the store knows to be lost."""
+        cdef StoreLost known
+        cdef Bytes b
+        cdef uint64_t seq
+        cdef StoreDamage* d
+        cdef bint open, whole = True
+        cdef size_t i
+        memset(&known, 0, sizeof(known))
+        memset(&b, 0, sizeof(Bytes))
+        with nogil:
+            open = self.enter()
+            if open:
+                store_lost(self.s.store, &known)
+                whole = (bytes_add(&b, known.seqs, <size_t>known.n * 8) == 0
+                         and bytes_add(&b, known.places, known.n_places * sizeof(StoreDamage)) == 0)
+            self.box.leave()
+        try:
+            self.check(open)
+            if not whole:
+                raise StoreError("out of memory")
+            seqs, places = [], []
+            for i in range(known.n):
+                memcpy(&seq, b.data + i * 8, 8)
+                seqs.append(seq)
+            for i in range(known.n_places):
+                d = <StoreDamage*>(b.data + <size_t>known.n * 8) + i
+                places.append(Damage(DAMAGE_KINDS[d.kind], d.block, d.at, d.size, d.first, d.last, d.count))
+            return Lost(seqs, known.bytes, known.damage, places)
+        finally:
+            bytes_free(&b)
+
     def deleted(self) -> list:
         cdef uint64_t start = 0, n = 0
         cdef uint64_t page[4096]
@@ -341,7 +381,7 @@ cdef class StreamFace:
         with nogil:
             open = self.enter()
             if open:
-                rc = store_next(self.s.store, NULL if all else &f.f, seq, &r)
+                rc = store_next_intact(self.s.store, NULL if all else &f.f, seq, &r)
             if rc == ST_OK:
                 rc = copy_record(&c, &r)
             self.box.leave()

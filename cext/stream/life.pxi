@@ -80,7 +80,23 @@ cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfi
     s.shown = state.last_seq
     s.entered = state.last_seq
     store_listen(store, on_removed, on_durable, s)
+    store_listen_damage(store, on_damaged)
     return s
+
+
+cdef void on_damaged(void* ctx, const StoreDamage* d) noexcept nogil:
+    # A message that cannot be read, met for the first time: a line for the server's log.
+    cdef Stream* s = <Stream*>ctx
+    cdef char text[700]
+    cdef Event e
+    snprintf(text, sizeof(text), b"stream %.*s: message %llu is damaged and not served: %llu bytes at %llu of block %llu",
+             <int>s.cfg.name.n, <const char*>s.cfg.name.p, <unsigned long long>d.first, <unsigned long long>d.size,
+             <unsigned long long>d.at, <unsigned long long>d.block)
+    memset(&e, 0, sizeof(Event))
+    e.kind = EV_LOG
+    e.account = s.account
+    e.text[0] = span_c(text)
+    s.env.out.event(s.env.out.ctx, &e)
 
 
 cdef void stream_free(Stream* s) noexcept nogil:
@@ -218,6 +234,7 @@ cdef void stream_stop(Stream* s) noexcept nogil:
     timer_cancel(&s.env.timers, &s.dedupe.timer)
     task_cancel(&s.env.tasks, &s.settle)
     store_listen(s.store, NULL, NULL, NULL)
+    store_listen_damage(s.store, NULL)
     add_used(s.cfg.account_usage, -s.counted)
     add_used(s.cfg.server_usage, -s.counted)
     s.counted = 0

@@ -218,7 +218,7 @@ cdef int check_discard_new(Stream* s, const Msg* m, const PubHeaders* h, const S
     if state.bytes + size <= <uint64_t>s.cfg.max_bytes:
         return 0
     if full_subject and filter_init(&f, &m.subject, 1) == ST_OK:
-        if store_next(s.store, &f, 0, &oldest) == ST_OK:
+        if store_next_intact(s.store, &f, 0, &oldest) == ST_OK:
             freed = store_size_of(s.store, oldest.subject, oldest.header, oldest.data)
         filter_free(&f)
     if freed < size:

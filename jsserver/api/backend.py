@@ -18,6 +18,7 @@ import msgspec
 
 from jsserver.cext.consumer import ConsumerClosed as ConsumerClosed
 from jsserver.cext.consumer import ConsumerState as ConsumerState
+from jsserver.cext.stream import Lost as Lost
 from jsserver.cext.stream import Message as Message
 from jsserver.cext.stream import StoreError as StoreError
 from jsserver.cext.stream import StreamClosed as StreamClosed
@@ -196,6 +197,9 @@ class StreamHandle(Protocol):
 
     def state(self) -> StreamState:
         """Counts."""
+
+    def lost(self) -> Lost:
+        """Which messages cannot be served because the files are damaged, and where."""
 
     def deleted(self) -> Sequence[int]:
         """Blocking. Deleted sequences between the first and the last one, ascending."""

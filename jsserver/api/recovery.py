@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from .. import goformat
-from . import consumers, decode, metafiles, streams, unsupported
+from . import consumers, damage, decode, metafiles, streams, unsupported
 from .account import API_LEVEL
 from .backend import StoreError, StreamHandle
 from .errors import ApiError
@@ -86,6 +86,8 @@ def _load_stream(account: Account, directory: Path) -> Stream | str:
         metafiles.erase(leftover)
     for consumer in _subdirectories(directory / "obs"):
         _load_consumer(account, stream, handle, directory / "obs" / consumer)
+    for line in damage.lines(handle.lost()):
+        log.warning("Stream '%s > %s': %s", account.name, name, line)
     return stream
 
 

@@ -56,6 +56,13 @@ class AccountInfo(Response):
     api: ApiStats = always(ApiStats())
 
 
+class LostMessages(Wire):
+    """Messages that cannot be served because the files are damaged."""
+
+    msgs: list[int] | None = always(None)
+    bytes: int = always(0)
+
+
 class StreamStateInfo(Wire):
     """Counts of a stream."""
 
@@ -69,6 +76,7 @@ class StreamStateInfo(Wire):
     subjects: dict[str, int] | None = None
     num_deleted: int = 0
     deleted: list[int] | None = None
+    lost: LostMessages | None = None
     consumer_count: int = always(0)
 
 

@@ -12,6 +12,7 @@ from .call import Call, dynamic_metadata, page
 from .registry import Shared, Stream
 from .responses import (
     ClusterInfo,
+    LostMessages,
     PurgeResponse,
     StreamInfo,
     StreamList,
@@ -42,6 +43,7 @@ def time_text(ns: int) -> str:
 def stream_state(stream: Stream) -> StreamStateInfo:
     """The counts of a stream."""
     state = stream.handle.state()
+    lost = stream.handle.lost()
     return StreamStateInfo(
         messages=state.messages,
         bytes=state.bytes,
@@ -52,6 +54,7 @@ def stream_state(stream: Stream) -> StreamStateInfo:
         last_ts=time_text(state.last_ts),
         num_subjects=state.num_subjects,
         num_deleted=state.num_deleted,
+        lost=LostMessages(lost.sequences, lost.bytes) if lost.sequences else None,
         consumer_count=len(stream.consumers),
     )
 

@@ -1,9 +1,11 @@
 """`/healthz`: whether the server, or one account, stream or consumer of it, does its work."""
 
+import contextlib
 import logging
 
 import msgspec
 
+from jsserver.api.backend import StoreError
 from jsserver.api.registry import Account
 from jsserver.api.types import Wire
 from jsserver.goformat import quote
@@ -59,7 +61,7 @@ def healthz(server: Server, query: Query) -> tuple[int, Healthz]:
     wanted = Wanted(query)
     verdict = _judge(server, wanted)
     if verdict.code == 200:
-        return 200, Healthz(status="ok")
+        return 200, Healthz(status="ok", errors=_damaged(server, wanted))
     first = verdict.errors[0].error
     log.warning("Healthcheck failed: %s", quote(first))
     if wanted.details:
@@ -131,6 +133,27 @@ def _unrecovered(account: Account) -> list[HealthError]:
     for stream in list(account.streams.values()):
         errors += [_consumer_error(account.name, stream.name, c) for c in list(stream.offline)]
     return errors
+
+
+def _damaged(server: Server, wanted: Wanted) -> list[HealthError]:
+    """Streams with messages that are lost for good: named, though the server does its work."""
+    if wanted.server_only or wanted.enabled_only or server.jetstream is None:
+        return []
+    errors = []
+    for account in list(server.jetstream.dispatcher.accounts.values()):
+        for stream in list(account.streams.values()):
+            if wanted.account not in ("", account.name) or wanted.stream not in ("", stream.name):
+                continue
+            with contextlib.suppress(StoreError):
+                lost = len(stream.handle.lost().sequences)
+                if lost:
+                    errors.append(_stream_lost(account.name, stream.name, lost))
+    return errors
+
+
+def _stream_lost(account: str, stream: str, lost: int) -> HealthError:
+    text = f"JetStream stream '{account} > {stream}' has lost {lost} messages: damaged files"
+    return HealthError(type="STREAM", account=account, stream=stream, error=clean(text))
 
 
 def _stream_error(account: str, stream: str) -> HealthError:

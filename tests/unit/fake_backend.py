@@ -11,6 +11,7 @@ from jsserver.api import backend
 from jsserver.api.backend import (
     ConsumerParams,
     ConsumerState,
+    Lost,
     Message,
     Retention,
     Storage,
@@ -175,6 +176,9 @@ class FakeStream:
             num_subjects=len({m.subject for m in held.values()}),
             num_deleted=last - first + 1 - len(held) if held else 0,
         )
+
+    def lost(self) -> Lost:
+        return Lost([], 0, 0, [])
 
     def deleted(self) -> Sequence[int]:
         state = self.state()
