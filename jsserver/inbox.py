@@ -35,6 +35,10 @@ class Finished:
             self.plane.requests_done(cid, count)
 
 
+class _Gone(Exception):
+    """The connection ended before its turn came."""
+
+
 class Inbox:
     """Drains the data plane's inbox from the event loop and dispatches its items.
 
@@ -107,7 +111,17 @@ class Inbox:
             self._decide(item, options, self.authenticator.admit(options))
 
     async def _connect_slowly(self, item: Item, options: Connect) -> None:
-        self._decide(item, options, await asyncio.to_thread(self.authenticator.admit, options))
+        try:
+            admission = await asyncio.to_thread(self._admit_if_open, item[1], options)
+        except _Gone:
+            return
+        self._decide(item, options, admission)
+
+    def _admit_if_open(self, cid: int, options: Connect) -> Admission | None:
+        """Nothing is computed for a client that gave up while others had their turn."""
+        if self.plane.connection(cid) is None:
+            raise _Gone
+        return self.authenticator.admit(options)
 
     def _decide(self, item: Item, options: Connect, admission: Admission | None) -> None:
         cid = item[1]

@@ -79,7 +79,7 @@ def lines(log: str) -> list[str]:
         text = re.sub(r"Client parser ERROR.*", "Client parser ERROR", text)
         text = re.sub(r"processHeaderPub [^:]*", "processHeaderPub", text)
         text = re.sub(r"(CONNECT options|invalid character).*", "bad CONNECT", text)
-        if "Client connection created" not in text:
+        if not re.search(r"connection created|Client Ping Timer|->> \[PING\]", text):
             shown.append(text)
     return sorted(shown)
 
