@@ -21,6 +21,11 @@ RETRY_SECONDS = 30.0
 """How long a read that began may get nowhere before it fails."""
 HEADERS_ONLY_BYTES = 1024
 """Message size from which leaving payloads at the server is worth a consumer."""
+ALL_SHARE = 1 / 32
+"""Of a stream's messages: where several filters choose more, all are read, and those taken from
+them. nats-server picks a message for a consumer with many filters at the cost of dozens."""
+ALL_BYTES = 1024
+"""Messages of so many bytes cost twice as much to read as small ones."""
 
 
 def fetch(
@@ -68,7 +73,6 @@ def _attempt(wanted: Range, patience: Patience) -> Iterator[pa.RecordBatch]:
 
 def _reader(api: JetStream, wanted: Range) -> DirectReader | ConsumerReader:
     config, filters = wanted.info.config, wanted.filters
-    state = wanted.info.state
     several = len(filters) > 1
     if not config.allow_direct:
         if config.retention != "limits":
@@ -80,7 +84,12 @@ def _reader(api: JetStream, wanted: Range) -> DirectReader | ConsumerReader:
     if config.retention != "limits":
         return DirectReader(api, wanted, filters if several else ())
     apart = not any(subjects_overlap(a, b) for a, b in itertools.combinations(filters, 2))
-    heavy = state.bytes >= HEADERS_ONLY_BYTES * max(state.messages, 1)
-    if (several and apart) or ("data" not in wanted.table.sources and heavy):
+    heavy = wanted.mean_bytes >= HEADERS_ONLY_BYTES
+    if "data" not in wanted.table.sources and heavy:
         return ConsumerReader(api, wanted)
+    if several and apart:
+        consumer = ConsumerReader(api, wanted)
+        if consumer.share() <= ALL_SHARE * (1 + wanted.mean_bytes / ALL_BYTES):
+            return consumer
+        consumer.delete()
     return DirectReader(api, wanted, filters if several else ())

@@ -30,6 +30,7 @@ class ConsumerReader:
         self._headers_only = "data" not in wanted.table.sources
         self._name = f"spark-{nuid.new()}"
         self._max_bytes = wanted.options.fetch_bytes
+        self._pending = -1
         self._asked = 0
         self._messages = 0
         self._answers = Answers(api, Replies(deliveries=True, headers_only=self._headers_only))
@@ -38,7 +39,7 @@ class ConsumerReader:
         """Batches of the range's rows, `wanted.done` kept up to date. Interrupted to try again."""
         wanted = self._wanted
         try:
-            pending = self._create()
+            pending = self._create() if self._pending < 0 else self._pending
             batches = wanted.batches()
             self._answers.expect(_SLOT, batches, wanted.done, wanted.last)
             came = 0
@@ -60,7 +61,15 @@ class ConsumerReader:
             if wanted.done < wanted.last:
                 wanted.end_or_lag()
         finally:
-            self._delete()
+            self.delete()
+
+    def share(self) -> float:
+        """Of the messages from here on, about those it would deliver. Makes the consumer."""
+        state = self._wanted.info.state
+        self._pending = self._create()
+        width = max(state.last_seq - state.first_seq + 1, 1)
+        behind = state.last_seq - max(self._wanted.done, state.first_seq - 1)
+        return self._pending / max(state.messages * behind / width, 1)
 
     def _create(self) -> int:
         """Messages that wait to be delivered."""
@@ -115,7 +124,7 @@ class ConsumerReader:
                 raise NatsError(f"reading stream {self._wanted.stream!r}: {answer.text}")
         self._messages = answer.messages
 
-    def _delete(self) -> None:
+    def delete(self) -> None:
         """If that fails, the server does it when the consumer was inactive for long enough."""
         with contextlib.suppress(ConnectionFailed, NatsError):
             self._wanted.control().api(f"CONSUMER.DELETE.{self._wanted.stream}.{self._name}")

@@ -47,9 +47,8 @@ class DirectReader:
         self._flight: deque[_Request] = deque()
         self._free = list(range(SLOTS))
         self._batches = [wanted.batches() for _ in range(SLOTS)]
-        state = wanted.info.state
-        self._row_bytes = state.bytes / max(state.messages, 1)
-        dense = state.num_deleted == 0 and not self._next_by
+        self._row_bytes = wanted.mean_bytes
+        dense = wanted.info.state.num_deleted == 0 and not self._next_by
         self._spread = 1.0 if dense else SPREAD_MAX
         self._alone = 0
         self._max_bytes = wanted.options.fetch_bytes

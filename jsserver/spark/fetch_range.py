@@ -65,6 +65,11 @@ class Range:
             self._control.close()
             self._control = None
 
+    @property
+    def mean_bytes(self) -> float:
+        """Of a message of the stream."""
+        return self.info.state.bytes / max(self.info.state.messages, 1)
+
     def batches(self) -> Batches:
         return Batches(self.table, self.stream, self.options)
 

@@ -139,6 +139,11 @@ class Config(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(found, created=str(raw.get("Created", raw.get("created"))))
 
     @property
+    def removes_inside(self) -> bool:
+        """Whether messages may go for good without a mark, and not only the first ones."""
+        return self.max_msgs_per_subject > 0 or self.allow_msg_ttl
+
+    @property
     def trims(self) -> bool:
         """Whether limits by count and bytes remove old messages."""
         return self.discard != "new"

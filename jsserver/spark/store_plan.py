@@ -98,10 +98,17 @@ class Plan:
 # ---- from caches -------------------------------------------------------------------------------
 
 
-def from_index(body: bytes, stream: str, numbers: Sequence[int], end: bytes | None) -> Found | None:
+def from_index(
+    body: bytes,
+    stream: str,
+    numbers: Sequence[int],
+    end: bytes | None,
+    gone: Callable[[int, str], None] | None = None,
+) -> Found | None:
     """What nats-server's index.db says, None when it does not fit the blocks.
 
-    `end`: the last 8 plain bytes of the last block.
+    `end`: the last 8 plain bytes of the last block. `gone` is called with the number of a block
+    that has messages and is not there, though blocks before it are.
     """
     found = index_db(body, block_key(stream))
     if found is None:
@@ -110,7 +117,11 @@ def from_index(body: bytes, stream: str, numbers: Sequence[int], end: bytes | No
     there = set(numbers)
     if not numbers or last_number != numbers[-1] or end != last_end:
         return None
-    if any(block[0] not in there for block in blocks if block[4] >= block[2]):
+    lacking = [b for b in blocks if b[0] not in there and b[4] >= b[2]]
+    absent = [b[0] for b in lacking if not _covers(b[7], b[2], b[4])]
+    if absent and gone is not None and absent[-1] > numbers[0]:
+        gone(absent[-1], "index.db")
+    if lacking:
         return None
     return Found(
         [
@@ -122,20 +133,35 @@ def from_index(body: bytes, stream: str, numbers: Sequence[int], end: bytes | No
     )
 
 
-def _from_caches(files: StreamFiles, numbers: list[int], plain: Plain) -> Found | None:
+def _from_caches(
+    files: StreamFiles, numbers: list[int], plain: Plain, permissive: bool
+) -> Found | None:
+    """Damaged when a block is gone that a cache knows, and nothing but a loss explains it."""
+
+    def gone(number: int, cache: str) -> None:
+        what = f"it is gone, and {cache} says that it has messages"
+        if files.config.removes_inside or permissive:
+            log.warning("%s: %s", files.block(number), what)
+        else:
+            raise Damaged(files.block(number), 0, what)
+
     if not numbers:
         return None
     body = files.index()
     if body is not None:
+        end = None
         with contextlib.suppress(FileNotFoundError, NatsError):
             files.load(numbers[-1], plain)
-            found = from_index(body, files.name, numbers, tail_of(plain))
-            if found is not None:
-                return found
-    return None if files.encrypted else _from_checkpoint(files, numbers)
+            end = tail_of(plain)
+        found = from_index(body, files.name, numbers, end, gone) if end is not None else None
+        if found is not None:
+            return found
+    return None if files.encrypted else _from_checkpoint(files, numbers, gone)
 
 
-def _from_checkpoint(files: StreamFiles, numbers: list[int]) -> Found | None:
+def _from_checkpoint(
+    files: StreamFiles, numbers: list[int], gone: Callable[[int, str], None]
+) -> Found | None:
     """What our checkpoint says; it is replaced whole, never changed, so it can be mapped."""
     try:
         with (
@@ -149,6 +175,9 @@ def _from_checkpoint(files: StreamFiles, numbers: list[int]) -> Found | None:
         if found is None or end != found[2]:
             return None
         if [block[0] for block in found[1]] != numbers:
+            absent = [b[0] for b in found[1] if b[6] and b[0] not in set(numbers)]
+            if absent and absent[-1] > numbers[0]:
+                gone(absent[-1], "checkpoint.jss")
             return None
         if any(files.size(block[0]) != block[1] for block in found[1]):
             return None
@@ -200,12 +229,39 @@ def survey(
     words = numpy.frombuffer(memoryview(gone), dtype=numpy.uint64)
     runs = words.reshape(-1, _RUN) if paired else _runs(words)
     found = []
+    before: tuple[int, int] | None = None
     for number, first, upto, min_ts, max_ts, _, _ in replayed.surveyed():
         if first:
+            if before is not None:
+                _look_between(before, (number, first), runs)
+            before = (number, upto)
             part = _runs_between(runs, first, upto)
             if not _covers(part, first, upto):
                 found.append(Live(number, first, upto, min_ts, max_ts, part))
     return Found(found, ignored)
+
+
+def _look_between(before: tuple[int, int], behind: tuple[int, int], runs: "numpy.ndarray") -> None:
+    """Warns of blocks that are not there, and whose messages nothing says to be removed.
+
+    The message whose removal empties a block leaves no mark, others do but by a subject's limits or
+    purge; so this may be all right. Blocks: their number, and their last or first sequence.
+    """
+    absent = behind[0] - before[0] - 1
+    first, last = before[1] + 1, behind[1] - 1
+    if absent <= 0 or last < first:
+        return
+    parts = numpy.frombuffer(_runs_between(runs, first, last), dtype=numpy.uint64).reshape(-1, _RUN)
+    known = numpy.minimum(parts[:, 1], last) - numpy.maximum(parts[:, 0], first) + 1
+    if last - first + 1 - int(known.sum()) > absent:
+        log.warning(
+            "there are no blocks %d to %d: sequences %d to %d are missing, and nothing says that"
+            " they were removed",
+            before[0] + 1,
+            behind[0] - 1,
+            first,
+            last,
+        )
 
 
 def _replay(
@@ -264,6 +320,10 @@ def _sided(replayed: Survey, block: Block, ours: StreamFiles) -> int:
 def _walked(replayed: Survey, block: Block, is_last: bool, permissive: bool) -> tuple[int, int]:
     """The block from its bytes: WALK_DONE or SURVEY_AGAIN, and the bytes ignored at its end."""
     plain = block.load()
+    if not len(plain) and not is_last:
+        if not permissive:
+            raise Damaged(block.name, 0, "it is empty, and others are behind it")
+        log.warning("%s is empty, and others are behind it", block.name)
     replayed.begin(block.number, plain, block.key)
     while (end := replayed.walk()) == WALK_BAD:
         if replayed.rest_is_zero:
@@ -347,14 +407,18 @@ def plan_directory(options: StoreOptions, location: Location, bounds_for: "Bound
     bounds = bounds_for(files.name)
     numbers = files.numbers()
     plain = Plain()
-    found = _from_caches(files, numbers, plain)
+    permissive = options.mode == "PERMISSIVE"
+    found = _from_caches(files, numbers, plain, permissive)
     if found is None:
-        found = _surveyed(files, numbers, plain, options.mode == "PERMISSIVE")
+        found = _surveyed(files, numbers, plain, permissive)
     bounds = aged(bounds, files.config)
     parts, sizes = [], []
     for block in kept(found.blocks, bounds):
         with contextlib.suppress(FileNotFoundError):
-            sizes.append(files.size(block.number))
+            size = files.size(block.number)
+            if not size and not permissive:
+                raise Damaged(files.block(block.number), 0, "it is empty, and has messages")
+            sizes.append(size)
             parts.append(BlockPart(block.number, block.first, block.last, block.gone))
     ttl_now = time.time_ns() if files.config.allow_msg_ttl else 0
     base = Split(location, files.name, (), bounds, ttl_now)

@@ -12,6 +12,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from jsserver.spark.errors import DataLossError, NatsError, OptionError
 from jsserver.spark.fetch import fetch
+from jsserver.spark.fetch_consumer import ConsumerReader
+from jsserver.spark.fetch_direct import DirectReader
 from jsserver.spark.jetstream import FENCE
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.splits import Span, Split, splits_of
@@ -71,6 +73,37 @@ def test_filters_choose_subjects(orders: Site, name: str, filters: str, thirds: 
     reader = orders.reader(stream=name, filterSubjects=filters.replace("{}", name), batchRows="50")
     assert seqs_of(reader, reader.partitions()) == [seq for seq in LEFT if seq % 3 in thirds]
     assert orders.consumers(name) == []
+
+
+def test_filters_that_let_much_through_are_applied_here(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer with many filters picks message by message, which costs more than reading all."""
+    used = []
+    for kind in (ConsumerReader, DirectReader):
+        read = kind.read
+
+        def noted(self: Any, kind: Any = kind, read: Any = read) -> Any:
+            used.append(kind)
+            return read(self)
+
+        monkeypatch.setattr(kind, "read", noted)
+    site.create("shares")
+    site.publish(((f"shares.{i % 100}", b"", b"%d" % i) for i in range(1, 1001)), "shares")
+    site.create("heavies")
+    site.publish(((f"heavies.{i % 100}", b"", b"x" * 30_000) for i in range(1, 301)), "heavies")
+    for name, count, kind in (
+        ("shares", 2, ConsumerReader),
+        ("shares", 50, DirectReader),
+        ("heavies", 50, ConsumerReader),
+    ):
+        used.clear()
+        wanted = ",".join(f"{name}.{i}" for i in range(count))
+        table = site.read(stream=name, filterSubjects=wanted, startingOffsets="2")
+        last = site.info(name).state.last_seq
+        assert table["seq"].to_pylist() == [i for i in range(2, last + 1) if i % 100 < count]
+        assert used == [kind]
+        assert site.consumers(name) == []
 
 
 @pytest.mark.parametrize("name", ["orders", "closed"])

@@ -7,6 +7,7 @@ import pytest
 
 from jsserver.spark.errors import NatsError, OptionError
 from tests.servers import Servers
+from tests.spark.site import Site
 from tests.spark.store_world import fill, options, read, served, snapshot, state_of
 
 pytestmark = [pytest.mark.usefixtures("peer_present"), pytest.mark.timeout(120)]
@@ -51,6 +52,51 @@ def test_of_ours(servers: Servers, tmp_path: Path, config: str, kill: bool) -> N
     assert planned.source == ("blocks" if kill else "checkpoint.jss")
     server.start()
     assert found == served(server)
+
+
+@pytest.mark.parametrize("kind", ["peer", "under_test"])
+def test_a_block_that_is_lost(
+    servers: Servers, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Removed, or emptied, by whoever copied the files; others are behind it."""
+    site = Site(getattr(servers, kind)(jetstream=True))
+    site.create("S", max_bytes=120_000)  # in blocks of 32,000
+    site.fill("S", 800, 100)
+    site.server.stop()
+    (blocks,) = site.server.store.glob("jetstream/$G/streams/S/msgs")
+    numbers = sorted(int(path.stem) for path in blocks.glob("*.blk"))
+    assert len(numbers) >= 3
+    middle = numbers[len(numbers) // 2]
+    whole = read(options(site.server.store))[0]
+    for name, harm, words in (
+        (
+            "removed",
+            Path.unlink,
+            rf"{middle}\.blk is damaged .* it is gone, and (index|checkpoint)",
+        ),
+        (
+            "emptied",
+            lambda path: path.write_bytes(b""),
+            rf"{middle}\.blk is damaged .* it is empty",
+        ),
+    ):
+        copy = tmp_path / name
+        shutil.copytree(site.server.store, copy)
+        (harmed,) = copy.glob(f"jetstream/$G/streams/S/msgs/{middle}.blk")
+        harm(harmed)
+        with pytest.raises(NatsError, match=words):
+            read(options(copy))
+        found = read(options(copy, mode="PERMISSIVE"))[0]
+        assert 0 < len(found) < len(whole) and found.items() <= whole.items()
+        for cache in [*copy.rglob("index.db"), *copy.rglob("checkpoint.jss")]:
+            cache.unlink()
+        caplog.clear()
+        if name == "emptied":
+            with pytest.raises(NatsError, match="it is empty, and others are behind it"):
+                read(options(copy))
+        else:
+            assert read(options(copy))[0] == found
+            assert f"there are no blocks {middle} to {middle}" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["peer", "under_test"])

@@ -195,6 +195,8 @@ def _on_executor(number: int) -> bytes:
 
 def _look_at_spark(found: Checked, master: str) -> None:
     under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
+    if sys.stderr.isatty():
+        sys.stderr.write("starting Spark, which takes ten seconds or more\n")
     try:
         session = session_of(master or ("" if under_submit else "local[2]"))
     except NatsError as error:
