@@ -304,7 +304,6 @@ class S2Stream:
 WALK_DONE: int
 WALK_FULL: int
 WALK_BAD: int
-SURVEY_AGAIN: int
 SIDE_NONE: int
 SIDE_LOAD: int
 
@@ -363,9 +362,8 @@ class BlockReader:
 class Survey:
     """A replay of a stream's blocks that finds out which messages are live.
 
-    `at_once`: limits apply record by record (our server), else at the end (nats-server). `keep`:
-    every message is kept, which `walk` asks for by SURVEY_AGAIN. `lives`: messages may have lives
-    of their own.
+    `ours`: as our server recovers, else as nats-server does. `lives`: messages may have lives of
+    their own.
     """
 
     def __init__(
@@ -376,12 +374,14 @@ class Survey:
         max_age: int = 0,
         max_msgs_per: int = -1,
         trim: bool = True,
-        at_once: bool = False,
-        keep: bool = False,
+        ours: bool = False,
         lives: bool = False,
     ) -> None: ...
     @property
     def last_seq(self) -> int: ...
+    @property
+    def first_seq(self) -> int:
+        """No message below it is left, by the markers of our server; 0 when there are none."""
     @property
     def offset(self) -> int: ...
     def dictionary(self, data: SupportsBytes, stream: str) -> None:
@@ -398,12 +398,12 @@ class Survey:
         """The next block from our sidecar alone; `size`, `end`: its file's, and its last 8 bytes.
 
         WALK_DONE; SIDE_NONE: it does not fit, the block is to be walked; SIDE_LOAD: once more with
-        the block's bytes; SURVEY_AGAIN.
+        the block's bytes.
         """
     def begin(self, number: int, plain: Plain, key: bytes) -> None:
         """The next block; `plain` must stay as it is until its walk is done."""
     def walk(self) -> int:
-        """WALK_DONE, WALK_BAD: no good record at `offset`, SURVEY_AGAIN."""
+        """WALK_DONE; WALK_BAD: no good record at `offset`."""
     @property
     def rest_is_zero(self) -> bool:
         """Whether nothing but zeros follows: room that a server took ahead of use."""
@@ -411,7 +411,10 @@ class Survey:
         """Goes on at the next good record; the bytes passed over."""
     def finish(self, now: int) -> None: ...
     def gone(self) -> tuple[bool, Buffer]:
-        """(True, runs: 2 x u64 each, ascending) or (False, deleted sequences as they came)."""
+        """(True, runs: 2 x u64 each, ascending) or (False, deleted sequences as they came).
+
+        The latter without those below `first_seq`.
+        """
     def surveyed(self) -> list[tuple[int, int, int, int, int, int, int]]:
         """(number, first, last, min_ts, max_ts, end, lost) of every block; first 0: no messages."""
 

@@ -17,8 +17,8 @@ from jsserver.cext.bytes cimport (
     table_hash, tokens_cut, tokens_of,
 )
 from jsserver.cext.store cimport (
-    CheckedBlock, Filter, Limits, Parsed, SideBlock, checkpoint_blocks, dict_words, filter_free, filter_init, filter_matches,
-    is_marker, limits_read, record_good, record_parse, side_view, store_key,
+    CheckedBlock, Extent, Filter, Limits, Parsed, SideBlock, checkpoint_blocks, dict_words, extent_of, filter_free,
+    filter_init, filter_matches, is_marker, record_good, record_parse, side_view, store_key,
 )
 
 cdef extern from "<string.h>" nogil:

@@ -19,9 +19,9 @@ cdef enum StoreError:
     ST_CLOSED = -6
 
 cdef enum RemoveReason:
-    RM_LIMIT = 1            # trimmed by count, bytes, per subject: derived again at recovery, no tombstone
+    RM_LIMIT = 1            # trimmed by count, bytes, per subject
     RM_AGE = 2
-    RM_DELETE = 3           # on request, or by ack: leaves a tombstone
+    RM_DELETE = 3           # on request, or by ack
     RM_PURGE = 4
 
 cdef struct StoreConfig:
@@ -121,6 +121,8 @@ cdef void store_stop(Store* s) noexcept nogil
 # With remove, the stream's msgs directory is deleted instead.
 cdef void store_close(Store* s, bint remove) noexcept nogil
 cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil               # new limits, trimmed at once
+# What age has removed so far is not written at once: with this call's ticket it is.
+cdef int store_settle(Store* s) noexcept nogil
 
 # ---- writing (with the lock held) ----------------------------------------------------------------
 # Appends and trims. The message is visible at once and durable later. Returns ST_OK and the sequence.
@@ -130,6 +132,9 @@ cdef int store_skip(Store* s, uint64_t* seq) noexcept nogil
 cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil             # ST_NOT_FOUND
 # filter NULL: all. seq > 0: only below seq; keep > 0: leave the newest keep. Returns the number removed, or an error.
 cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil
+# What is changed between the two becomes durable together: neither its ticket nor its last sequence counts before.
+cdef void store_hold(Store* s) noexcept nogil
+cdef void store_let(Store* s) noexcept nogil
 # Bytes a message would count in state.bytes.
 cdef uint64_t store_size_of(Store* s, Span subject, Span header, Span data) noexcept nogil
 # The ticket of the last change made so far; done when store_durable_ticket reaches it. Memory stores are always there.
@@ -204,6 +209,12 @@ cdef struct Parsed:
     Span header
     Span data
 
+cdef struct Extent:
+    # What a marker says of the stream as its group leaves it.
+    uint64_t first          # no message below it is left; 0: not known
+    uint64_t last           # the highest sequence used
+    int64_t last_ts         # of that one
+
 cdef struct Limits:
     int64_t max_msgs
     int64_t max_bytes
@@ -216,9 +227,10 @@ cdef void store_key(Span name, uint64_t* key) noexcept nogil
 # Whether a record of sane lengths starts at p; its checksum is record_good's to check.
 cdef bint record_parse(const uint8_t* p, uint64_t left, Parsed* r) noexcept nogil
 cdef bint record_good(const uint64_t* key, const uint8_t* p, const Parsed* r) noexcept nogil
-# Whether this good record is one of the markers that close our groups; whether it says which limits hold from here on.
+# Whether this good record is one of the markers that close our groups.
 cdef bint is_marker(const uint8_t* p, const Parsed* r) noexcept nogil
-cdef bint limits_read(const uint8_t* p, const Parsed* r, Limits* out) noexcept nogil
+# Takes in what it says, if it is one.
+cdef void extent_of(const uint8_t* p, const Parsed* r, Extent* extent) noexcept nogil
 
 cdef struct CheckedBlock:
     # A block as a checkpoint knows it. Slot i holds sequence base + rel[i] (rel NULL: base + i); off[i] 0: removed.
@@ -249,9 +261,7 @@ cdef struct SideBlock:
     int64_t last_ts
     uint32_t n
     uint32_t tombs
-    bint limited            # limits: in force from the block's start, since limits_ts
-    Limits limits
-    int64_t limits_ts
+    Extent extent               # by its markers
     const uint32_t* rel
     const uint32_t* off
     const uint32_t* sid

@@ -13,9 +13,8 @@ cpdef enum:
     WALK_DONE = 0               # the block has nothing more
     WALK_FULL = 1               # the batch is full
     WALK_BAD = 2                # bytes that are no good record
-    SURVEY_AGAIN = 3            # limits were met that need every message: begin anew with keep=True
-    SIDE_NONE = 4               # the sidecar is not to be used
-    SIDE_LOAD = 5               # the block's bytes are needed beside it
+    SIDE_NONE = 3               # the sidecar is not to be used
+    SIDE_LOAD = 4               # the block's bytes are needed beside it
 
 
 cdef class Plain:

@@ -1,8 +1,9 @@
 # Which messages of a stream are live, from its blocks alone: a replay of tombstones and limits, as a server's own recovery.
 #
-# Two servers, two ways: ours applies limits record by record, as it did before; nats-server (v2.14) enters everything and
-# applies them once at the end: by count, by bytes, by the messages' own lives, by subject. Without limits by count, bytes
-# or subject only the tombstones are kept, else every message: 40 bytes, and its subject once.
+# Two servers, two ways: ours writes down what limits remove, by tombstones and in its markers, and applies them once at the
+# end as a start does, by subject, by count, by bytes; nats-server (v2.14) by count, by bytes, by the messages' own lives, by
+# subject, and passes over our markers. Without limits by count, bytes or subject only the tombstones are kept, else every
+# message: 40 bytes, and its subject once.
 
 cdef uint32_t NO_REC = 0xffffffffU
 cdef int64_t CLOCK_SLACK = 600 * <int64_t> 1000000000      # how far a clock may have stepped back inside a block
@@ -40,10 +41,10 @@ cdef struct Surveyed:
 
 cdef class Survey:
     """A replay of a stream's blocks, one after the other."""
-    cdef Limits config
     cdef Limits limits
-    cdef bint at_once
+    cdef bint ours
     cdef bint keep
+    cdef Extent extent          # by our markers
     cdef bint lives
     cdef Rec* recs
     cdef size_t n
@@ -68,16 +69,15 @@ cdef class Survey:
     cdef Bytes ids              # u32 an id of the dictionary: its word + 1
 
     def __cinit__(self, *, int64_t max_msgs=-1, int64_t max_bytes=-1, int64_t max_age=0, int64_t max_msgs_per=-1,
-                  bint trim=True, bint at_once=False, bint keep=False, bint lives=False):
-        self.config.max_msgs = max_msgs
-        self.config.max_bytes = max_bytes
-        self.config.max_age = max_age
-        self.config.max_msgs_per = max_msgs_per
-        self.config.trim = trim
-        self.limits = self.config
-        self.at_once = at_once
+                  bint trim=True, bint ours=False, bint lives=False):
+        self.limits.max_msgs = max_msgs
+        self.limits.max_bytes = max_bytes
+        self.limits.max_age = max_age
+        self.limits.max_msgs_per = max_msgs_per
+        self.limits.trim = trim
+        self.ours = ours
         self.lives = lives
-        self.keep = keep or counts(&self.config)
+        self.keep = counts(&self.limits)
 
     def __dealloc__(self):
         free(self.recs)
@@ -91,6 +91,10 @@ cdef class Survey:
     @property
     def last_seq(self):
         return self.last
+
+    @property
+    def first_seq(self):
+        return self.extent.first
 
     @property
     def offset(self):
@@ -144,7 +148,6 @@ cdef class Survey:
         cdef const uint8_t* p = self.plain.b.data
         cdef uint64_t size = self.plain.b.n
         cdef Parsed r
-        cdef Limits limits
         while self.pos < size:
             if not record_parse(p + self.pos, size - self.pos, &r) or not record_good(self.key, p + self.pos, &r):
                 return WALK_BAD
@@ -152,10 +155,8 @@ cdef class Survey:
                 if r.seq:
                     if self.tomb(r.seq) < 0:
                         return -1
-                elif self.at_once and limits_read(p + self.pos, &r, &limits):
-                    if self.more_needed(&limits):
-                        return SURVEY_AGAIN
-                    self.change(&limits, r.ts)
+                elif self.ours:
+                    extent_of(p + self.pos, &r, &self.extent)
             elif not r.raw_seq & REC_ERASED and r.seq > self.last:
                 if self.message(&r) < 0:
                     return -1
@@ -235,9 +236,6 @@ cdef class Survey:
         self.n += 1
         self.msgs += 1
         self.size += size
-        if self.at_once:
-            self.keep_subject(w)
-            self.keep_count()
         return 0
 
     cdef int room(self) noexcept nogil:
@@ -273,12 +271,8 @@ cdef class Survey:
             self.leave(self.live_from)
             self.live_from += 1
 
-    cdef void keep_age(self, int64_t now) noexcept nogil:
-        cdef Rec* r
-        while self.limits.max_age > 0 and self.live_from < self.n:
-            r = &self.recs[self.live_from]
-            if r.size and r.ts > now - self.limits.max_age:
-                break
+    cdef void keep_extent(self) noexcept nogil:
+        while self.live_from < self.n and self.recs[self.live_from].seq < self.extent.first:
             self.leave(self.live_from)
             self.live_from += 1
 
@@ -286,17 +280,6 @@ cdef class Survey:
         cdef uint32_t i
         for i in range(self.n_words):
             self.keep_subject(&self.words[i])
-
-    cdef void change(self, const Limits* limits, int64_t now) noexcept nogil:
-        """Other limits from here on: what the old ones had removed by then goes first."""
-        if memcmp(&self.limits, limits, sizeof(Limits)) == 0 or not self.keep:
-            self.limits = limits[0]
-            return
-        self.keep_age(now)
-        self.limits = limits[0]
-        self.keep_subjects()
-        self.keep_count()
-        self.keep_age(now)
 
     cdef int64_t word(self, Span subject) noexcept nogil:
         """The number of a subject, -1 without memory."""
@@ -350,10 +333,6 @@ cdef class Survey:
         self.n_slots = n
         return 0
 
-    cdef bint more_needed(self, const Limits* limits) noexcept nogil:
-        """Whether every message has to be kept when these limits come into force."""
-        return not self.keep and (counts(limits) or (limits.max_age != self.limits.max_age and self.limits.max_age > 0))
-
     # ---- from our sidecars -------------------------------------------------------------------------------------
 
     def dictionary(self, data, stream):
@@ -401,8 +380,6 @@ cdef class Survey:
                     return SIDE_LOAD
         elif plain.b.n != size:
             return SIDE_NONE
-        if b.limited and self.more_needed(&b.limits):
-            return SURVEY_AGAIN
         self.open(number)
         self.plain = plain
         with nogil:
@@ -415,8 +392,7 @@ cdef class Survey:
         cdef Surveyed* out = self.block()
         cdef uint32_t i = 0, k = 0, size, word
         cdef uint64_t seq
-        if b.limited:
-            self.change(&b.limits, b.limits_ts)
+        self.extent.first = max(self.extent.first, b.extent.first)
         out.end = UINT64_MAX
         while True:
             while k < b.tombs and b.tomb[2 * k + 1] <= i:
@@ -473,12 +449,12 @@ cdef class Survey:
     def finish(self, int64_t now):
         """The configured limits, as they hold at `now` (ns since 1970). Ages alone are left to the readers."""
         cdef size_t i
-        self.limits = self.config
         self.plain = None
         if not self.keep:
             return
         with nogil:
-            if self.at_once:
+            if self.ours:
+                self.keep_extent()
                 self.keep_subjects()
                 self.keep_count()
             else:
@@ -546,12 +522,11 @@ def record_kinds(Plain plain not None, bytes key not None):
     cdef uint64_t at = 0, n = 0, marks = 0
     cdef uint64_t words[4]
     cdef Parsed r
-    cdef Limits limits
     if len(key) != 32:
         raise ValueError("a key has 32 bytes")
     memcpy(words, <const char*> key, 32)
     while record_parse(plain.b.data + at, plain.b.n - at, &r) and record_good(words, plain.b.data + at, &r):
         n += 1
-        marks += is_marker(plain.b.data + at, &r) or limits_read(plain.b.data + at, &r, &limits)
+        marks += is_marker(plain.b.data + at, &r)
         at += r.size
     return n, marks

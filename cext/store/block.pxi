@@ -238,6 +238,75 @@ cdef void blocks_take_out(Store* s, Block* b) noexcept nogil:
         s.memo_block = NULL
 
 
+cdef Block* block_numbered(const Store* s, uint64_t num) noexcept nogil:
+    """The block of that file, NULL when it has left."""
+    cdef uint32_t lo = 0, hi = s.n_blocks, mid
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if block_i(s, mid).num < num:
+            lo = mid + 1
+        else:
+            hi = mid
+    return block_i(s, lo) if lo < s.n_blocks and block_i(s, lo).num == num else NULL
+
+
+# ---- tombstones for other blocks ---------------------------------------------------------------------------
+#
+# A tombstone is needed as long as the bytes of its message stand in a file: a replay would take that for alive. So each
+# block counts its ghosts, which a compaction or its end makes zero, and whose ghosts its tombstones are for.
+
+cdef int hold_add(Block* b, uint64_t num, uint64_t n) noexcept nogil:
+    """Counts tombstones of b for ghosts of another block."""
+    cdef uint32_t lo = 0, hi = b.n_holds, mid
+    cdef Hold* more
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if b.holds[mid].num < num:
+            lo = mid + 1
+        else:
+            hi = mid
+    if lo == b.n_holds or b.holds[lo].num != num:
+        if b.n_holds == b.cap_holds:
+            more = <Hold*> realloc(b.holds, (<size_t> b.cap_holds * 2 + 2) * sizeof(Hold))
+            if more == NULL:
+                return ST_NO_MEMORY
+            b.holds = more
+            b.cap_holds = b.cap_holds * 2 + 2
+        memmove(b.holds + lo + 1, b.holds + lo, (b.n_holds - lo) * sizeof(Hold))
+        b.holds[lo].num = num
+        b.holds[lo].count = 0
+        b.n_holds += 1
+    b.holds[lo].count += n
+    b.needed += n * REC_MIN
+    return ST_OK
+
+
+cdef bint tombs_needed(const Store* s, Block* b) noexcept nogil:
+    """Whether a replay would bring messages back without this block's tombstones; counts their bytes."""
+    cdef uint32_t i
+    cdef const Block* other
+    b.needed = 0
+    for i in range(b.n_holds):
+        other = block_numbered(s, b.holds[i].num)
+        if other != NULL and other.ghosts:
+            b.needed += min(b.holds[i].count, <uint64_t> other.ghosts) * REC_MIN
+    return b.needed > 0
+
+
+cdef void ghosts_blame(Store* s, const Block* b) noexcept nogil:
+    """An empty block stays because of its tombstones: those whose ghosts they are for are compacted, if they are sparse
+    or keep several."""
+    cdef uint32_t i
+    cdef Block* other
+    for i in range(b.n_holds):
+        other = block_numbered(s, b.holds[i].num)
+        if other != NULL and other.ghosts:
+            other.holding += 1
+            if other.live_bytes * 2 < other.used or other.holding >= HOLDING_MAX:
+                other.wanted = True
+                slim_wanted(s)
+
+
 # ---- bytes ---------------------------------------------------------------------------------------------------
 
 cdef Block* block_new(Store* s, uint64_t num, uint64_t base) noexcept nogil:
@@ -254,7 +323,6 @@ cdef Block* block_new(Store* s, uint64_t num, uint64_t base) noexcept nogil:
     b.last = base - 1
     b.fd = -1
     b.page_at = UINT64_MAX
-    b.tomb_min = UINT64_MAX
     return b
 
 
@@ -333,6 +401,7 @@ cdef void block_free(Block* b) noexcept nogil:
     arrays_free(b)
     if b.cap_rel:
         free(b.rel)
+    free(b.holds)
     if b.data != NULL:
         if b.region:
             region_free(s, b.data, b.data_cap, b.lean)

@@ -7,7 +7,7 @@
 # lost sequences · checksum.
 # Every part starts at a multiple of 8.
 
-cdef uint64_t CHECK_MAGIC = 0x3454504b434a534a
+cdef uint64_t CHECK_MAGIC = 0x3554504b434a534a
 
 cdef struct CheckHead:
     uint64_t magic
@@ -26,7 +26,7 @@ cdef struct CheckHead:
     uint64_t lost               # sequences of messages that are lost
     uint64_t lost_bytes
     uint64_t n_blocks
-    Limits limits
+    Extent extent
     Index index
 
 cdef struct CheckBlock:
@@ -37,7 +37,6 @@ cdef struct CheckBlock:
     int64_t first_ts
     int64_t last_ts
     uint64_t live_bytes
-    uint64_t tomb_min
     uint32_t n
     uint32_t head
     uint32_t live
@@ -45,6 +44,8 @@ cdef struct CheckBlock:
     uint32_t sparse
     uint32_t damaged
     uint32_t sided
+    uint32_t ghosts
+    uint32_t n_holds
     uint32_t pad
 
 cdef struct Out:
@@ -80,7 +81,6 @@ cdef void check_block(Out* o, Block* b) noexcept nogil:
     c.first_ts = b.first_ts
     c.last_ts = b.last_ts
     c.live_bytes = b.live_bytes
-    c.tomb_min = b.tomb_min
     c.n = b.n
     c.head = b.head
     c.live = b.live
@@ -88,6 +88,8 @@ cdef void check_block(Out* o, Block* b) noexcept nogil:
     c.sparse = b.rel != NULL
     c.damaged = b.damaged
     c.sided = b.sided
+    c.ghosts = b.ghosts
+    c.n_holds = b.n_holds
     out_put(o, &c, sizeof(c))
     if b.rel != NULL:
         out_put(o, b.rel, <size_t> b.n * 4)
@@ -95,6 +97,7 @@ cdef void check_block(Out* o, Block* b) noexcept nogil:
     out_put(o, b.off, <size_t> b.n * 4)
     out_put(o, b.sid, <size_t> b.n * 4)
     out_put(o, b.len, <size_t> b.n * 2)
+    out_put(o, b.holds, b.n_holds * sizeof(Hold))
 
 
 cdef uint64_t file_end(Store* s, const Block* b, uint64_t* size) noexcept nogil:
@@ -157,7 +160,7 @@ cdef void checkpoint_write(Store* s) noexcept nogil:
         h.lost = s.lost.n
         h.lost_bytes = s.lost.bytes
     h.n_blocks = s.n_blocks
-    h.limits = s.limits
+    h.extent = s.extent
     h.index = x[0]
     out_put(&o, &h, sizeof(h))
     if x.slots != NULL:
@@ -257,8 +260,10 @@ cdef int check_load_block(Store* s, In* r, uint64_t num) noexcept nogil:
     """One block, if its file is what it was. 0 or ST_DAMAGED, ST_NO_MEMORY."""
     cdef CheckBlock* c = <CheckBlock*> in_take(r, sizeof(CheckBlock))
     cdef Block* b
+    cdef Hold* holds
     cdef FileOps* f = s.files
     cdef char path[4300]
+    cdef uint32_t i
     cdef int fd
     cdef int64_t size
     if c == NULL or c.num != num or blocks_reserve(s) < 0:
@@ -272,7 +277,7 @@ cdef int check_load_block(Store* s, In* r, uint64_t num) noexcept nogil:
     b.first_ts = c.first_ts
     b.last_ts = c.last_ts
     b.live_bytes = c.live_bytes
-    b.tomb_min = c.tomb_min
+    b.ghosts = c.ghosts
     b.n = c.n
     b.cap = c.n
     b.head = c.head
@@ -290,8 +295,12 @@ cdef int check_load_block(Store* s, In* r, uint64_t num) noexcept nogil:
     b.off = <uint32_t*> in_take(r, <uint64_t> c.n * 4)
     b.sid = <uint32_t*> in_take(r, <uint64_t> c.n * 4)
     b.len = <uint16_t*> in_take(r, <uint64_t> c.n * 2)
-    if b.len == NULL or b.sid == NULL or b.off == NULL or b.nxt == NULL:
+    holds = <Hold*> in_take(r, c.n_holds * sizeof(Hold))
+    if holds == NULL or b.len == NULL or b.sid == NULL or b.off == NULL or b.nxt == NULL:
         return ST_DAMAGED
+    for i in range(c.n_holds):
+        if hold_add(b, holds[i].num, holds[i].count) < 0:
+            return ST_NO_MEMORY
     block_path(s, b, ".blk", path, sizeof(path))
     fd = f.open(f.ctx, path, O_RDWR, 0)
     if fd < 0:
@@ -348,6 +357,7 @@ cdef int checkpoint_load(Store* s, const uint64_t* nums, uint64_t n) noexcept no
     s.first_seq = h.first_seq
     s.last_seq = h.last_seq
     s.last_ts = h.last_ts
+    s.extent = h.extent
     s.group = h.group
     s.dict = h.dict
     s.dict_total = h.dict_total
@@ -422,7 +432,8 @@ cdef int64_t checkpoint_blocks(const uint8_t* p, uint64_t size, Span name, uint6
         in_take(&r, <uint64_t> c.n * 4)
         out.off = <const uint32_t*> in_take(&r, <uint64_t> c.n * 4)
         in_take(&r, <uint64_t> c.n * 4)
-        if in_take(&r, <uint64_t> c.n * 2) == NULL or out.off == NULL or (c.sparse and out.rel == NULL):
+        if (in_take(&r, <uint64_t> c.n * 2) == NULL or in_take(&r, c.n_holds * sizeof(Hold)) == NULL or out.off == NULL
+                or (c.sparse and out.rel == NULL)):
             return ST_DAMAGED
         if visit(ctx, &out) != 0:
             return <int64_t> k + 1

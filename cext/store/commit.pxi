@@ -12,12 +12,14 @@ cdef struct Piece:
     Block* b
     bint sealed
     bint wrote
+    bint synced
 
 cdef struct Part:
     # One store's part of a round.
     Store* s
     uint64_t seq
     uint64_t ticket
+    uint64_t first              # no message below it is left: by changes that are in the pieces
     Op* ops
     uint32_t piece              # its pieces stand at [piece, piece + n)
     uint32_t n
@@ -156,6 +158,7 @@ cdef Part* round_part(Round* r, Store* s) noexcept nogil:
     r.n_parts += 1
     r.parts[r.n_parts - 1].s = s
     r.parts[r.n_parts - 1].piece = r.n_pieces
+    r.parts[r.n_parts - 1].first = st_load(&s.floor)    # before any block's `used` is looked at
     return &r.parts[r.n_parts - 1]
 
 
@@ -172,6 +175,7 @@ cdef bint round_blocks(Round* r, Part* p) noexcept nogil:
         r.pieces[r.n_pieces].b = b
         r.pieces[r.n_pieces].sealed = b.sealed
         r.pieces[r.n_pieces].wrote = False
+        r.pieces[r.n_pieces].synced = False
         r.n_pieces += 1
         p.n += 1
         b = b.next_out

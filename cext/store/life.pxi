@@ -53,6 +53,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     global next_store_id
     cdef Store* s = <Store*> calloc(1, sizeof(Store))
     cdef Opening o
+    cdef uint64_t msgs
     err[0] = 0
     if s == NULL or index_init(&s.x) < 0:
         if s != NULL:
@@ -104,11 +105,22 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
         s.last_seq = cfg.first_seq - 1
         s.first_seq = cfg.first_seq
     s.shown_seq = s.last_seq
+    s.floor = s.first_seq
+    s.shown_first = s.extent.first      # as far as it is written
+    s.extent.last = s.last_seq
+    s.extent.last_ts = s.last_ts
     s.durable_seq = s.last_seq
     s.done_seq = s.last_seq
-    if s.empties != NULL:
-        reap(s)
     if s.storage == STORE_FILE:
+        # The first of what is written. Where our own server stopped there is nothing to be removed but by age.
+        env_lock(env)
+        msgs = s.msgs
+        limits_apply(s)
+        if s.msgs != msgs:
+            settle(s, True)
+        if s.empties != NULL:
+            reap(s)
+        env_unlock(env)
         sides_make(s)
     return s
 
@@ -145,12 +157,24 @@ cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil:
     age_trim(s, 0xffffffffU)
     limits_set(s, cfg)
     limits_apply(s)
-    if s.storage == STORE_FILE and s.n_blocks:
-        if tail_for(s, LIMITS_REC, 0) < 0:
-            return ST_NO_MEMORY
-        stage_limits(s, s.tail)
-        publish(s)
     age_arm(s)
+    return settle(s, True)
+
+
+cdef int store_settle(Store* s) noexcept nogil:
+    if s.stopped:
+        return ST_CLOSED
+    if s.io_errno:
+        return ST_IO
+    return settle(s, False)
+
+
+cdef int settle(Store* s, bint changed) noexcept nogil:
+    """Has a marker say what is gone, if that or anything else changed since the last ticket."""
+    if s.storage == STORE_FILE and s.n_blocks and (changed or s.first_seq != s.shown_first):
+        if s.tail == NULL and tail_for(s, REC_MIN, 0) < 0:
+            return ST_NO_MEMORY
+        publish(s)
     return ST_OK
 
 
@@ -192,8 +216,7 @@ cdef void limit_subjects(Store* s) noexcept nogil:
     e.max = <uint64_t> s.limits.max_msgs_per
     index_each(&s.x, NULL, excess_visit, &e)
     for i in range(e.n):
-        while node_at(&s.x, e.ids[i]).count > e.max:
-            take_seq(s, node_at(&s.x, e.ids[i]).first, RM_LIMIT)
+        keep_subject(s, e.ids[i])
     free(e.ids)
 
 
@@ -240,6 +263,7 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
         if not c.running:
             commit_inline(c)
     pthread_mutex_lock(&c.q)
+    pthread_cond_broadcast(&c.idle)     # to whoever waits for a round of this store
     while not drop and (s.dirty or s.ops != NULL) and c.running:
         st_cond_wait(&c.idle, &c.q, INT64_MAX)
     while True:     # a round under way may queue blocks of its own at its end
@@ -308,11 +332,14 @@ cdef void tail_close(Store* s) noexcept nogil:
         return
     memset(&r, 0, sizeof(r))
     memset(&p, 0, sizeof(p))
+    memset(&piece, 0, sizeof(piece))
     p.s = s
+    p.n = 1
     p.close = True
+    p.first = s.first_seq
     piece.b = b
-    piece.sealed = False
-    if piece_write(s.com, &r, &p, &piece) == 0 and block_fd(s, b, s.msgs_dir, &p.sync_dir) == 0:
+    r.pieces = &piece
+    if piece_write(s.com, &r, &p, &piece, False) == 0 and block_fd(s, b, s.msgs_dir, &p.sync_dir) == 0:
         f.truncate(f.ctx, b.fd, <off_t> b.written)
         f.datasync(f.ctx, b.fd)
-    round_free(&r)
+    free(r.scratch)

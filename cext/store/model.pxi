@@ -8,9 +8,9 @@
 cdef enum:
     REC_MIN = 30
     REC_MAX = 33554432
-    LIMITS_REC = 78             # a record that says which limits hold from there on
     HEAD = 22                   # rec_len, seq, ts, subj_len
-    MARKER = 80                 # a group's closing record: 30 + 50 bytes of payload
+    MARKER = 104                # a group's closing record: 30 + 74 bytes of payload
+    MARKER_SHORT = 80           # as it was once
     SLACK = 4096                # room behind the last record of a block for its markers
     NODES = 1024                # index nodes a chunk
     TEXT_CHUNK = 65536
@@ -19,6 +19,7 @@ cdef enum:
     SLOTS_SMALL = 4096          # up to here a block's arrays are malloc'ed and grow; beyond, they are reserved whole
     MEMORY_BLOCK = 524288
     FEW_IDS = 64                # subjects that are asked one by one for their last message
+    HOLDING_MAX = 8             # empty blocks that one block's ghosts may keep
 
 cdef uint64_t TOMB = <uint64_t> 1 << 62
 cdef uint64_t ERASED = <uint64_t> 1 << 63
@@ -83,6 +84,11 @@ cdef struct Leads:
     uint64_t looked             # slots, in vain or nearly, since the heap was last of use
     bint on
 
+cdef struct Hold:
+    # Tombstones for messages of another block.
+    uint64_t num
+    uint64_t count
+
 cdef struct Block:
     Store* store
     uint64_t num
@@ -115,9 +121,18 @@ cdef struct Block:
     int vouched                 # its groups' digests fit: 1, not all of them: 2, not yet looked at: 0
     bint sided                  # has a sidecar
     uint32_t tombs              # tombstones in it
-    uint64_t tomb_min           # lowest sequence they name
+    uint32_t ghosts             # messages that left, but whose bytes may still stand in the file
+    Hold* holds                 # the tombstones for ghosts elsewhere, by block, ascending
+    uint32_t n_holds
+    uint32_t cap_holds
+    uint64_t needed             # bytes of them that had to stay when last looked at
+    uint32_t holding            # empty blocks that cannot leave because of its ghosts
+    bint wanted                 # is to be compacted because of them, however sparse
+    bint stiff                  # cannot be compacted
+    bint synced                 # (k) lazy mode: since it was closed
     Block* next_empty
     bint in_empties
+    bint held                   # cannot leave
     Block* lru_next             # mapped sealed blocks, most recent first
     Block* lru_prev
     bint in_lru
@@ -191,7 +206,8 @@ cdef struct Store:
     uint32_t cap_blocks
     Block* tail                 # the one appended to, NULL when the next append opens a new one
     Block* memo_block
-    Block* empties
+    Block* empties              # without live messages, to be looked at by reap()
+    Block* stays                # looked at: their tombstones are still needed
     uint64_t next_num
     uint64_t msgs
     uint64_t bytes
@@ -202,6 +218,10 @@ cdef struct Store:
     int64_t first_ts
     uint64_t ticket             # atomic
     uint64_t shown_seq          # atomic: last_seq as the commit thread may see it
+    uint64_t floor              # atomic: first_seq, likewise
+    uint64_t shown_first        # first_seq as of the last ticket
+    bint holding                # between store_hold and store_let
+    bint late                   # something changed meanwhile
     uint64_t durable_seq
     uint64_t durable_ticket
     uint64_t damage             # bad ranges met
@@ -231,6 +251,8 @@ cdef struct Store:
     uint64_t group              # (c)
     uint64_t reserved           # (c) what sequence.jsr says
     uint64_t reserve_number     # (c)
+    Extent extent                   # (c) what the last marker says
+    bint unlinked               # (c) a file was removed, and its directory not synced since
     bint caches_gone            # (c) index.db and the checkpoint were removed
     bint unsynced               # (c) lazy mode: written since the last sync
     int64_t active_at           # (c) monotonic time of its last group

@@ -1,13 +1,15 @@
 # Records as they stand in blocks: sizes, encoding, checksums, and the marker that closes a group.
 #
 # A marker is a tombstone of sequence 0, which every reader of the format passes over. Its payload:
-#   magic u64 · group u64 · start offset u64 · durable offset u64 · digest u64 · records u32 · flags u32 · 0 u16
-# The digest is the sum of one number for each of the group's records (record_mark). With the records' own checksums every
-# byte of the group is covered, lengths included, and none is hashed twice; of a record whose lengths do not fit, the
-# difference tells which it is.
+#   magic u64 · group u64 · start offset u64 · durable offset u64 · digest u64 · records u32 · flags u32
+#   · first u64 · last u64 · last time i64 · 0 u16
+# (The second line is missing in older ones.) The digest is the sum of one number for each of the group's records
+# (record_mark). With the records' own checksums every byte of the group is covered, lengths included, and none is hashed
+# twice; of a record whose lengths do not fit, the difference tells which it is. The last three say how the group leaves the
+# stream: no message below `first` is left, whatever took it away; the highest sequence used, and its time. So a replay
+# derives none of that.
 
 cdef uint64_t MARKER_MAGIC = 0x314b524d534a534a
-cdef uint64_t LIMITS_MAGIC = 0x314d494c534a534a
 cdef enum:
     MARK_LAZY = 1               # written by a store that acks before it syncs
     MARK_WHOLE = 2              # covers a whole rewritten block
@@ -21,6 +23,7 @@ cdef struct Mark:
     uint64_t digest
     uint32_t count
     uint32_t flags
+    Extent extent
 
 cdef void store_key(Span name, uint64_t* key) noexcept nogil:
     """The key of a text's checksums: its SHA-256."""
@@ -131,13 +134,17 @@ cdef void marker_write(const uint64_t* key, uint8_t* p, const Mark* m) noexcept 
     st_put64(p + 54, m.digest)
     st_put32(p + 62, m.count)
     st_put32(p + 66, m.flags)
+    st_put64(p + 70, m.extent.first)
+    st_put64(p + 78, m.extent.last)
+    st_put64(p + 86, <uint64_t> m.extent.last_ts)
     record_parse(p, MARKER, &r)
     st_put64(p + MARKER - 8, record_hash(key, p, &r))
 
 
 cdef bint marker_read(const uint8_t* p, const Parsed* r, Mark* m) noexcept nogil:
     """Whether this record (its checksum checked) is one of our markers."""
-    if r.raw_seq != TOMB or r.size != MARKER or st_get64(p + 22) != MARKER_MAGIC:
+    memset(&m.extent, 0, sizeof(Extent))
+    if r.raw_seq != TOMB or (r.size != MARKER and r.size != MARKER_SHORT) or st_get64(p + 22) != MARKER_MAGIC:
         return False
     m.group = st_get64(p + 30)
     m.start = st_get64(p + 38)
@@ -145,21 +152,30 @@ cdef bint marker_read(const uint8_t* p, const Parsed* r, Mark* m) noexcept nogil
     m.digest = st_get64(p + 54)
     m.count = st_get32(p + 62)
     m.flags = st_get32(p + 66)
+    if r.size == MARKER:
+        m.extent.first = st_get64(p + 70)
+        m.extent.last = st_get64(p + 78)
+        m.extent.last_ts = <int64_t> st_get64(p + 86)
     return True
+
+
+cdef inline void extent_join(Extent* a, const Extent* b) noexcept nogil:
+    """What is known after both."""
+    a.first = max(a.first, b.first)
+    if b.last >= a.last:
+        a.last = b.last
+        a.last_ts = b.last_ts
+
+
+cdef void extent_of(const uint8_t* p, const Parsed* r, Extent* extent) noexcept nogil:
+    cdef Mark m
+    if marker_read(p, r, &m):
+        extent_join(extent, &m.extent)
 
 
 cdef bint is_marker(const uint8_t* p, const Parsed* r) noexcept nogil:
     cdef Mark m
     return marker_read(p, r, &m)
-
-
-cdef bint limits_read(const uint8_t* p, const Parsed* r, Limits* out) noexcept nogil:
-    """Whether this record says which limits hold from here on. What limits removed is not written down: a replay must
-    know which were in force. Like markers it is a tombstone of sequence 0; payload: magic u64 and the limits."""
-    if r.raw_seq != TOMB or r.size != LIMITS_REC or st_get64(p + HEAD) != LIMITS_MAGIC:
-        return False
-    memcpy(out, p + HEAD + 8, sizeof(Limits))
-    return True
 
 
 cdef bint header_explains(const uint8_t* p, uint64_t at, const Parsed* r, uint64_t missing) noexcept nogil:

@@ -1,7 +1,7 @@
 # Opening a directory: crash states of a purge, the blocks in order, torn tails, damage.
 #
-# Every record is replayed as it happened: a message is entered and the limits are applied at once, a tombstone removes
-# what it names. So what limits had removed before a crash is removed again, in the same order.
+# A replay derives nothing: a message is entered, a tombstone removes what it names, and in the end all goes that is below
+# the first sequence which the markers name. What a limit removed it finds removed, whatever the limits are by now.
 
 cdef struct Opening:
     Store* s
@@ -161,18 +161,6 @@ cdef int sides_join(Opening* o, uint64_t** nums, int64_t* n) noexcept nogil:
     qsort(list, count, 8, compare_numbers)
     n[0] = <int64_t> count
     return ST_OK
-
-
-cdef void replay_limits(Store* s, const Limits* limits, int64_t at) noexcept nogil:
-    """Other limits from here on: what the old ones had removed by then goes first."""
-    cdef int64_t now = s.env.now
-    if memcmp(&s.limits, limits, sizeof(Limits)) == 0:
-        return
-    s.env.now = at
-    age_trim(s, 0xffffffffU)
-    s.limits = limits[0]
-    limits_apply(s)
-    s.env.now = now
 
 
 # ---- blocks --------------------------------------------------------------------------------------------------------
@@ -466,7 +454,7 @@ cdef int check_missing(void* ctx, const CheckedBlock* c) noexcept nogil:
 
 
 cdef void sequences_restore(Opening* o) noexcept nogil:
-    """The last sequence does not fall back, whatever is gone: from the checkpoint, the holes, and sequence.jsr."""
+    """The last sequence does not fall back, whatever is gone: from the checkpoint, the holes, sequence.jsr and the markers."""
     cdef Store* s = o.s
     cdef Damage* d = &s.hole
     cdef uint64_t end, last = 0, was
@@ -485,6 +473,12 @@ cdef void sequences_restore(Opening* o) noexcept nogil:
     if (o.doubt or o.sealed or s.n_blocks == 0) and not o.foreign and s.reserved > s.last_seq:
         lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, s.last_seq + 1, s.reserved, 0)
         s.last_seq = s.reserved
+    last = max(s.extent.last, s.extent.first - 1 if s.extent.first else 0)
+    if last > s.last_seq:
+        lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, s.last_seq + 1, last, 0)
+        s.last_seq = last
+    if s.extent.last == s.last_seq:
+        s.last_ts = s.extent.last_ts
     if s.msgs == 0:
         s.first_seq = s.last_seq + 1
 
@@ -506,6 +500,7 @@ cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n, uint64_t new
         s.unsettled = False
         index_settle(&s.x)
     if rc >= 0:
+        replay_extent(s)
         suspects_check(s)
         sequences_restore(o)
     return min(rc, 0)
@@ -517,7 +512,6 @@ cdef int store_recover(Opening* o) noexcept nogil:
     cdef uint64_t newest = 0
     cdef int64_t n
     cdef int rc = ST_OK
-    cdef Limits limits = s.limits
     if finish_purge(s) < 0:
         snprintf(o.err, o.err_cap, "%s: an interrupted purge cannot be finished (errno %d)", s.dir, errno)
         return ST_IO
@@ -545,8 +539,6 @@ cdef int store_recover(Opening* o) noexcept nogil:
         s.stale = NULL
     free(o.sides)
     if rc == ST_OK:
-        s.limits = limits
-        limits_apply(s)
         rc = tail_recover(s)
     s.replaying = False
     free(nums)

@@ -85,16 +85,15 @@ cdef void first_forward(Store* s) noexcept nogil:
     """Finds the first live message again."""
     cdef uint32_t bi = 0
     cdef Block* b
-    if s.msgs == 0:
-        s.first_seq = s.last_seq + 1
-        return
-    while bi < s.n_blocks:
+    s.first_seq = s.last_seq + 1
+    while s.msgs and bi < s.n_blocks:
         b = block_i(s, bi)
         if b.live:
             b.head = st_first_live(b.off, b.head, b.n)
             s.first_seq = seq_at(b, b.head)
-            return
+            break
         bi += 1
+    st_release(&s.floor, s.first_seq)   # what moved it is staged by now; no file may go before it is written
 
 
 cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
@@ -105,6 +104,7 @@ cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
     b.off[i] = 0
     b.live -= 1
     b.live_bytes -= size
+    b.ghosts += 1
     s.msgs -= 1
     s.bytes -= size
     n.count -= 1
@@ -126,8 +126,8 @@ cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
         node_prune(&s.x, id)
     if b.live == 0:
         empty_block(s, b)
-    elif b.sealed and b.live_bytes * 2 < b.used and b != block_i(s, 0):
-        slim_wanted(s)      # the first block is usually on its way out: left to the periodic pass
+    elif b.sealed and (b.live_bytes + b.needed) * 2 < b.used and b != block_i(s, 0):
+        slim_wanted(s)      # the first block is usually on its way out
 
 
 cdef bint take_seq(Store* s, uint64_t seq, int reason) noexcept nogil:
@@ -152,23 +152,42 @@ cdef void block_drop(Store* s, Block* b) noexcept nogil:
     op_push(s, OP_DROP, b, 0, 0, 0)
 
 
-cdef void reap(Store* s) noexcept nogil:
-    """Drops blocks that hold nothing any more, unless their tombstones still cover older blocks."""
+cdef void stays_again(Store* s) noexcept nogil:
+    """Something changed: the blocks that could not leave are looked at again."""
     cdef Block* b
-    if s.replaying:
+    while s.stays != NULL:
+        b = s.stays
+        s.stays = b.next_empty
+        b.next_empty = s.empties
+        s.empties = b
+
+
+cdef void reap(Store* s) noexcept nogil:
+    """Drops blocks that hold nothing any more, neither messages nor tombstones that are still needed. Never the last
+    with any bytes: it says which sequence was the last."""
+    cdef Block* b
+    cdef Block* last
+    cdef uint32_t i = s.n_blocks
+    if s.replaying or i == 0:
         return
+    while i > 1 and st_load(&block_i(s, i - 1).used) == 0:
+        i -= 1
+    last = block_i(s, i - 1)
     while s.empties != NULL:
         b = s.empties
         s.empties = b.next_empty
-        b.in_empties = False
         if b.live or b == s.tail:
-            continue
-        if b.tombs and block_i(s, 0) != b and b.tomb_min >= block_i(s, 0).base:
-            slim_wanted(s)
-            continue
-        block_drop(s, b)
-        while s.n_blocks and block_i(s, 0).live == 0 and block_i(s, 0) != s.tail and not block_i(s, 0).in_empties:
-            block_drop(s, block_i(s, 0))
+            b.in_empties = False
+        elif b == last or (b != block_i(s, 0) and tombs_needed(s, b)):
+            b.next_empty = s.stays
+            s.stays = b
+            if not b.held:
+                b.held = True
+                ghosts_blame(s, b)
+        else:
+            b.in_empties = False
+            block_drop(s, b)
+            stays_again(s)
     if s.msgs == 0 and s.tail != NULL:
         tail_shed(s)
 
@@ -184,7 +203,7 @@ cdef void tail_shed(Store* s) noexcept nogil:
         return
     tail_seal(s)
     if tail_for(s, REC_MIN, 0) == ST_OK:
-        stage_bare(s, s.last_seq | TOMB, 0)
+        stage_bare(s, s.last_seq | TOMB, s.last_ts)
         publish(s)
     reap(s)
 
@@ -209,10 +228,9 @@ cdef int entomb(Store* s, Block* b, uint32_t i, int reason, Op* after) noexcept 
     cdef uint64_t seq = seq_at(b, i)
     cdef int r
     if s.storage == STORE_FILE:
-        r = tail_for(s, REC_MIN, 0)
+        r = stage_tomb(s, b, seq, ts_of(b, i))
         if r < 0:
             return r
-        stage_bare(s, seq | TOMB, ts_of(b, i))
     take_out(s, b, i, reason)
     if after != NULL:
         op_stage(s, after)      # before the ticket counts: no round can take that one without this
@@ -298,7 +316,25 @@ cdef void age_fire(Timer* t, int64_t now) noexcept nogil:
     """At most 2,000 messages a turn; what is left is due at once again."""
     cdef Store* s = <Store*> t.owner
     age_trim(s, 2000)
+    floor_later(s)
     age_arm(s)
+
+
+cdef void floor_later(Store* s) noexcept nogil:
+    """After what only aged: its end is written with the next group, at the latest when the store has been idle for a
+    moment. A restart before would find it too old again."""
+    cdef Committer* c = s.com
+    cdef int64_t now
+    if s.storage == STORE_MEMORY:
+        return
+    now = st_clock(CLOCK_MONOTONIC)
+    pthread_mutex_lock(&c.q)
+    if s.list != &c.active:
+        list_front(&c.active, s, now)
+        c.due = min(c.due, now + IDLE_CLOSE)
+        if c.sleeping:
+            pthread_cond_signal(&c.wake)
+    pthread_mutex_unlock(&c.q)
 
 
 cdef void age_trim(Store* s, uint32_t limit) noexcept nogil:
@@ -337,6 +373,7 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
     s.b0 = 0
     s.n_blocks = 0
     s.empties = NULL
+    s.stays = NULL
     s.memo_block = NULL
     s.tail = NULL
     s.msgs = 0
@@ -351,8 +388,7 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
         publish(s)
         return ST_OK
     tail_set(s, tail)
-    stage_bare(s, last | TOMB, 0)
-    stage_limits(s, tail)
+    stage_bare(s, last | TOMB, s.last_ts)
     op.kind = OP_PURGE
     op.block = tail
     op.blocks = old
@@ -399,7 +435,7 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
             break
         b = block_of(s, at)
         if matches_all(filter) and b.last < seq and gone + b.live <= limit and b.sealed:
-            gone += block_clear(s, b)       # whole blocks go without tombstones
+            gone += block_clear(s, b)       # whole blocks at the head go without tombstones
         else:
             r = entomb(s, b, <uint32_t> slot_of(b, at), RM_PURGE, NULL)
             if r < 0:
@@ -407,6 +443,8 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
             gone += 1
         at += 1
     reap(s)
+    if gone:
+        publish(s)
     return <int64_t> gone if r == ST_OK else r
 
 

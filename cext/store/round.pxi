@@ -141,12 +141,13 @@ cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
     return f.sync_dir(f.ctx, s.dir) if rc == 0 else rc
 
 
-cdef uint32_t group_seal(Store* s, Block* b, uint64_t start, uint64_t end, bint sealed, uint8_t* mark) noexcept nogil:
-    """Puts the checksums into the records [start, end) of the region and makes the marker; how many there are."""
+cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t first, bint sealed, uint8_t* mark) noexcept nogil:
+    """Puts the checksums into the records [start, end) of the region and makes the marker."""
     cdef Parsed r
     cdef Mark m
     cdef uint8_t* p
     cdef uint64_t at = start
+    cdef Extent* e = &s.extent
     m.count = 0
     m.digest = 0
     while at < end:
@@ -157,25 +158,34 @@ cdef uint32_t group_seal(Store* s, Block* b, uint64_t start, uint64_t end, bint 
         m.digest += record_mark(p, &r, at)
         m.count += 1
         at += r.size
+        if r.seq > e.last:
+            e.last = r.seq
+            e.last_ts = r.ts
     s.group += 1
+    e.first = max(e.first, first)
+    m.extent = e[0]
     m.group = s.group
     m.start = start
     m.durable = b.durable
     m.flags = MARK_SUM | (MARK_LAZY if s.com.sync_interval > 0 else 0) | (MARK_SEALED if sealed else 0)
     marker_write(b.key, mark, &m)
-    return m.count
 
 
-cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogil:
-    """Writes what the block has staged, and its marker; 0 or -errno."""
+cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing) noexcept nogil:
+    """Writes what the block has staged, and its marker; 0 or -errno. closing: the last one, it says that another block
+    follows.
+
+    Only the last block's marker says what is gone by now: what took it away may stand there.
+    """
     cdef Store* s = p.s
     cdef Block* b = piece.b
     cdef uint64_t start = b.written, end
+    cdef uint64_t first = p.first if piece == &r.pieces[p.piece + p.n - 1] else 0
     cdef uint8_t mark[MARKER]
     cdef int64_t rc
     while True:
         end = st_load(&b.used)
-        if end == start and not (b.open_group and (p.close or piece.sealed)):
+        if end == start and first <= s.extent.first and not closing and not (b.open_group and p.close):
             return 0
         if st_cas(&b.used, end, end + MARKER):
             break
@@ -184,17 +194,30 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece) noexcept nog
         rc = block_fd(s, b, s.msgs_dir, &p.sync_dir)
     if rc < 0:
         return <int> rc
-    group_seal(s, b, start, end, piece.sealed, mark)
+    piece.wrote = end > start or (first > s.extent.first and not p.close)
+    group_seal(s, b, start, end, first, closing, mark)
     ahead_wait(c, b, end + MARKER)
     rc = group_write(c, r, b, start, end, mark)
     if rc < 0:
         return <int> rc
     b.written = end + MARKER
     b.open_group = end > start
-    piece.wrote = end > start
     if piece.wrote:
         r.wrote = True
     return 0
+
+
+cdef int piece_sync(Store* s, Part* p, Piece* piece) noexcept nogil:
+    """Before the next block is written: that may say what the messages in this one take away. 0 or -errno."""
+    cdef int rc
+    if not piece.wrote:
+        return 0
+    piece.synced = True
+    rc = s.files.datasync(s.files.ctx, piece.b.fd)
+    if rc == 0 and p.sync_dir:
+        p.sync_dir = False
+        rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
+    return rc
 
 
 cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
@@ -218,7 +241,10 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
     for i in range(p.piece, p.piece + p.n):
         if p.err:
             return
-        p.err = -piece_write(c, r, p, &r.pieces[i])
+        if i > p.piece and c.sync_interval <= 0:
+            p.err = -piece_sync(s, p, &r.pieces[i - 1])
+        if p.err == 0:
+            p.err = -piece_write(c, r, p, &r.pieces[i], False)
     g = s.logs
     while g != NULL and p.logs and p.err == 0:
         if g.writing.n:
@@ -265,7 +291,7 @@ cdef void round_sync(Committer* c, Round* r) noexcept nogil:
     for i in range(r.n_parts):
         p = &r.parts[i]
         for k in range(p.piece, p.piece + p.n):
-            if r.pieces[k].wrote:
+            if r.pieces[k].wrote and not r.pieces[k].synced:
                 n += 1
                 fd = r.pieces[k].b.fd
         n += p.logs
@@ -278,7 +304,7 @@ cdef void round_sync(Committer* c, Round* r) noexcept nogil:
     for i in range(r.n_parts):
         p = &r.parts[i]
         for k in range(p.piece, p.piece + p.n):
-            if r.pieces[k].wrote and p.err == 0:
+            if r.pieces[k].wrote and not r.pieces[k].synced and p.err == 0:
                 p.err = -f.datasync(f.ctx, r.pieces[k].b.fd)
         g = p.s.logs if p.logs else NULL
         while g != NULL and p.err == 0:
@@ -308,12 +334,15 @@ cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nog
     cdef Block* b
     cdef Log* g
     cdef uint32_t i
+    for i in range(p.piece, p.piece + p.n if p.err == 0 else 0):
+        r.pieces[i].b.durable = r.pieces[i].b.written
     for i in range(p.piece, p.piece + p.n):
         b = r.pieces[i].b
         if p.err == 0:
-            b.durable = b.written
             if r.pieces[i].sealed:
-                piece_close(c, r, p, &r.pieces[i])
+                # Not before the next one's file is there: its absence would be damage.
+                if i + 1 < p.piece + p.n and r.pieces[i + 1].b.durable:
+                    piece_close(c, r, p, &r.pieces[i])
             elif r.pieces[i].wrote and c.sync_interval <= 0 and c.keeper_runs:
                 ahead_check(c, b)
             elif p.close:
@@ -338,7 +367,7 @@ cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept no
         return
     if st_load(&b.used) != b.written or block_fd(p.s, b, p.s.msgs_dir, &p.sync_dir) < 0:
         return
-    piece_write(c, r, p, piece)
+    piece_write(c, r, p, piece, True)
     ahead_wait(c, b, UINT64_MAX)
     f.truncate(f.ctx, b.fd, <off_t> b.written)
     block_fd_close(b)
@@ -350,6 +379,8 @@ cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
     cdef char path[4200]
     if op.kind == OP_DROP:
         if err == 0:
+            if op.block.tombs:
+                unlinks_sync(s)     # its tombstones may be for files that are gone
             block_unlink(s, op.block)
         block_release(c, op.block)
     elif op.kind == OP_PURGE:
@@ -366,6 +397,13 @@ cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
     bytes_free(&op.bytes)
 
 
+cdef void unlinks_sync(Store* s) noexcept nogil:
+    """No file that is gone comes back by a power cut."""
+    if s.unlinked:
+        s.unlinked = False
+        s.files.sync_dir(s.files.ctx, s.msgs_dir)
+
+
 cdef void block_unlink(Store* s, Block* b) noexcept nogil:
     cdef char path[4200]
     # The sidecar first: one without its block says that the block is missing.
@@ -373,6 +411,7 @@ cdef void block_unlink(Store* s, Block* b) noexcept nogil:
     s.files.unlink(s.files.ctx, path)
     block_path(s, b, ".blk", path, sizeof(path))
     s.files.unlink(s.files.ctx, path)
+    s.unlinked = True
 
 
 cdef void block_release(Committer* c, Block* b) noexcept nogil:

@@ -285,6 +285,7 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
         return 0
     c.s.group = max(c.s.group, m.group)
     c.sealed = m.flags & MARK_SEALED != 0
+    extent_join(&c.s.extent, &m.extent)
     group_check(c, &m)
     rc = release(c)
     return 1 if rc == 0 else rc
@@ -319,23 +320,20 @@ cdef int scan_record(Scan* c, uint64_t at, const Parsed* r) noexcept nogil:
     cdef Store* s = c.s
     cdef Block* b = c.b
     cdef int64_t id
-    cdef Limits limits
     if r.raw_seq & TOMB:
         if r.seq == 0:
-            if limits_read(c.p + at, r, &limits):
-                replay_limits(s, &limits, r.ts)
             return ST_OK
-        b.tombs += 1
-        b.tomb_min = min(b.tomb_min, r.seq)
-        if not take_seq(s, r.seq, RM_DELETE) and s.lost != NULL:
-            lost_drop(s, r.seq)
         if r.seq > s.last_seq:
             skip_to(s, b, r.seq)
-        return ST_OK
+            s.last_ts = r.ts
+        return replay_tomb(s, b, r.seq)
+    if r.raw_seq & ERASED:
+        b.ghosts += r.size > REC_MIN    # its noise may not be on disk yet
     if r.seq == 0 or r.seq <= s.last_seq:
         return ST_OK
     if r.raw_seq & ERASED:
         skip_to(s, b, r.seq)
+        s.last_ts = r.ts if r.ts else s.last_ts
         return ST_OK
     if b.n == 0:
         b.base = r.seq
@@ -346,8 +344,27 @@ cdef int scan_record(Scan* c, uint64_t at, const Parsed* r) noexcept nogil:
     if block_room(b, r.seq) != ST_OK:
         return ST_NO_MEMORY
     count_in(s, b, r.seq, r.ts, <uint32_t> at, <uint32_t> id, r.size)
-    keep_limits(s, <uint32_t> id)
     return ST_OK
+
+
+cdef int replay_tomb(Store* s, Block* b, uint64_t seq) noexcept nogil:
+    """A tombstone in b: its message leaves."""
+    cdef Block* of = block_of(s, seq)
+    b.tombs += 1
+    if of != NULL and of != b and hold_add(b, of.num, 1) < 0:
+        return ST_NO_MEMORY
+    if not take_seq(s, seq, RM_DELETE) and s.lost != NULL:
+        lost_drop(s, seq)
+    return ST_OK
+
+
+cdef void replay_extent(Store* s) noexcept nogil:
+    """All goes that is below the first sequence which the markers name."""
+    cdef uint64_t first = s.extent.first
+    while s.msgs and s.first_seq < first:
+        take_seq(s, s.first_seq, RM_LIMIT)
+    while s.lost != NULL and s.lost.n and s.lost.seqs[0] < first:
+        lost_drop(s, s.lost.seqs[0])
 
 
 cdef void skip_to(Store* s, Block* b, uint64_t seq) noexcept nogil:

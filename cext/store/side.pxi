@@ -2,15 +2,17 @@
 # them; and the subject dictionary subjects.jsd, which says what the ids in the sidecars stand for.
 #
 # Both are caches, written without sync by the maintenance thread and bound by checksums: a sidecar to its block's size
-# and last 8 bytes, to the dictionary by the dictionary's random name and the number of entries it needs. An id may be
-# named anew by a later entry: that happens only when all messages of the old meaning are gone.
+# and last 8 bytes, to the dictionary by the dictionary's random name and the number of entries it needs.
+#
+# They hold what cannot change any more: a message is left out of a sidecar, and an id named anew by a later entry (which
+# happens when all messages of the old meaning are gone), only after their removal is on disk.
 #
 # subjects.jsd: magic u64 · name u64, then chunks: bytes u32 · entries u32 · checksum u64 · entries (id u32 · length u16 · text)
 # The checksum covers the name, the two numbers before it and the entries.
 # N.jsx: SideHead · [rel u32 x n] · off u32 x n · sid u32 x n · len u16 x n · pad to 8 · (seq u64 · slot u64) x tombs · checksum
 
 cdef uint64_t DICT_MAGIC = 0x3244534a534a534a
-cdef uint64_t SIDE_MAGIC = 0x3353534a534a534a
+cdef uint64_t SIDE_MAGIC = 0x3453534a534a534a
 
 cdef struct SideHead:
     uint64_t magic
@@ -24,13 +26,11 @@ cdef struct SideHead:
     uint64_t group
     int64_t first_ts
     int64_t last_ts
-    uint64_t tomb_min
+    Extent extent               # by its markers
     uint32_t n
     uint32_t sparse
     uint32_t tombs
-    uint32_t limited            # the limits are known
-    Limits limits               # in force from the block's start
-    int64_t limits_ts
+    uint32_t ghosts             # messages that had left, but for their bytes
 
 cdef struct Side:
     # A sidecar in the making.
@@ -87,27 +87,20 @@ cdef int side_walk(Side* w) noexcept nogil:
     cdef Block* b = w.b
     cdef uint64_t at = 0
     cdef uint64_t line[2]
-    cdef Limits limits
     cdef int64_t i
     cdef uint32_t slot = 0
-    w.head.tomb_min = UINT64_MAX
     while at + REC_MIN <= w.size:
         if not record_parse(w.p + at, w.size - at, &r):
             return -1
         if r.raw_seq & TOMB:
-            if r.seq == 0 and limits_read(w.p + at, &r, &limits):
-                if slot or w.head.tombs > 1 or w.head.limited:
-                    return -1       # limits that change inside a block: it is read itself
-                w.head.limits = limits
-                w.head.limits_ts = r.ts
-                w.head.limited = True
-            if r.seq:
+            if r.seq == 0:
+                extent_of(w.p + at, &r, &w.head.extent)
+            else:
                 line[0] = r.seq
                 line[1] = slot
                 if bytes_add(&w.tombs, line, 16) < 0:
                     return -1
                 w.head.tombs += 1
-                w.head.tomb_min = min(w.head.tomb_min, r.seq)
         elif not r.raw_seq & ERASED and r.seq:
             i = slot_of(b, r.seq)
             if i >= 0 and b.off[i] == at + 1:
@@ -115,6 +108,10 @@ cdef int side_walk(Side* w) noexcept nogil:
                     return -1
                 w.off[i] = <uint32_t> at + 1
                 slot = <uint32_t> i + 1
+            else:
+                w.head.ghosts += 1
+        elif r.size > REC_MIN:
+            w.head.ghosts += 1      # its noise may not be on disk yet
         at += r.size
     return 0 if at == w.size else -1
 
@@ -130,6 +127,14 @@ cdef uint64_t dict_hash(const uint64_t* key, uint64_t dict, uint64_t numbers, co
     hh_update(&h, <const uint8_t*> head, 16)
     hh_update(&h, p, n)
     return hh_final(&h)
+
+
+cdef void dict_drop(Store* s) noexcept nogil:
+    """Words may be missing from the dictionary: the next sidecar begins another, and those so far mean nothing then."""
+    s.dict = 0
+    s.n_known = 0
+    free(s.known)
+    s.known = NULL
 
 
 cdef int dict_append(Store* s, Side* w) noexcept nogil:
@@ -165,10 +170,6 @@ cdef int dict_append(Store* s, Side* w) noexcept nogil:
     f.close(f.ctx, fd)
     bytes_free(&out)
     if rc < 0:
-        s.dict = 0      # begin a new one next time; the sidecars so far mean nothing then
-        s.n_known = 0
-        free(s.known)
-        s.known = NULL
         return -1
     s.dict_size += 16 + w.words.n
     s.dict_total += w.n_words
@@ -243,14 +244,15 @@ cdef void side_build(Block* b) noexcept nogil:
     if fd < 0:
         return
     size = f.size(f.ctx, fd)
-    if s.com.sync_interval > 0:
-        f.datasync(f.ctx, fd)
     w.size = <uint64_t> size
     w.p = <const uint8_t*> st_map(fd, <size_t> size, False) if size > REC_MIN else NULL
     f.close(f.ctx, fd)
     w.off = <uint32_t*> calloc(b.n, 4)
-    if w.p != NULL and w.off != NULL and side_walk(&w) == 0 and dict_append(s, &w) == 0:
-        side_save(&w)
+    if w.p != NULL and w.off != NULL:
+        if side_walk(&w) == 0 and removals_wait(s.com, s, b.num) and dict_append(s, &w) == 0:
+            side_save(&w)
+        elif w.n_words:
+            dict_drop(s)
     if w.p != NULL:
         st_unmap(<void*> w.p, w.size)
     free(w.off)
@@ -429,9 +431,7 @@ cdef bint side_view(const uint8_t* p, uint64_t size, Span name, uint64_t file_si
     out.last_ts = h.last_ts
     out.n = h.n
     out.tombs = h.tombs
-    out.limited = h.limited
-    out.limits = h.limits
-    out.limits_ts = h.limits_ts
+    out.extent = h.extent
     out.rel = <const uint32_t*> at if h.sparse else NULL
     at += <size_t> h.n * 4 if h.sparse else 0
     out.off = <const uint32_t*> at
@@ -467,8 +467,8 @@ cdef int side_load(Store* s, Block* b, int block_file, uint64_t file_size, bint 
         if not b.suspect or suspects:
             b.used = h.size
             rc = side_enter(s, b, p, <size_t> size)
-            if rc == 1:
-                return 1    # the memory is the block's
+            if b.arrays == p:
+                return rc   # the memory is the block's
     st_unmap(p, <size_t> size)
     return rc
 
@@ -500,13 +500,12 @@ cdef int side_enter(Store* s, Block* b, uint8_t* p, size_t size) noexcept nogil:
     b.last = h.last
     b.first_ts = h.first_ts
     b.last_ts = h.last_ts
-    b.tombs = h.tombs
-    b.tomb_min = h.tomb_min
+    b.ghosts = h.ghosts
     b.sided = True
     s.group = max(s.group, h.group)
-    if h.limited:
-        replay_limits(s, &h.limits, h.limits_ts)
-    side_replay(s, b, <const uint64_t*> at, h.tombs)
+    extent_join(&s.extent, &h.extent)
+    if side_replay(s, b, <const uint64_t*> at, h.tombs) < 0:
+        return ST_NO_MEMORY
     if h.last > s.last_seq:
         s.last_seq = h.last
         if s.msgs == 0:
@@ -515,20 +514,20 @@ cdef int side_enter(Store* s, Block* b, uint8_t* p, size_t size) noexcept nogil:
     return 1
 
 
-cdef void side_replay(Store* s, Block* b, const uint64_t* tombs, uint32_t n_tombs) noexcept nogil:
+cdef int side_replay(Store* s, Block* b, const uint64_t* tombs, uint32_t n_tombs) noexcept nogil:
     cdef Index* x = &s.x
     cdef uint32_t i = 0, k = 0, id
     cdef uint64_t seq, size
     cdef Node* n
-    cdef bint limited = s.limits.max_msgs_per > 0 or (s.limits.trim and (s.limits.max_msgs > 0 or s.limits.max_bytes > 0))
     while True:
         while k < n_tombs and tombs[2 * k + 1] <= i:
-            take_seq(s, tombs[2 * k], RM_DELETE)
+            if replay_tomb(s, b, tombs[2 * k]) < 0:
+                return ST_NO_MEMORY
             if tombs[2 * k] > s.last_seq:
                 s.last_seq = tombs[2 * k]
             k += 1
         if i >= b.n:
-            break
+            return ST_OK
         id = b.sid[i]
         if i + 16 < b.n and b.sid[i + 16] < x.n_nodes:
             st_prefetch(node_at(x, b.sid[i + 16]))
@@ -554,8 +553,6 @@ cdef void side_replay(Store* s, Block* b, const uint64_t* tombs, uint32_t n_tomb
         s.msgs += 1
         s.bytes += size
         s.last_seq = seq
-        if limited:
-            keep_limits(s, id)
         i += 1
 
 

@@ -3,22 +3,74 @@
 # The copy goes to N.blk.tmp; the commit thread renames it between its groups; then, under the lock, the offsets change
 # over. Until then the engine reads through its mapping of the old file, which therefore is made first.
 
+cdef struct Haunted:
+    # A block with ghosts, and the sequences that may be among them.
+    uint64_t num
+    uint64_t base
+    uint64_t last
+
 cdef struct Slim:
     Store* s
     Block* b
     const uint8_t* p
     uint64_t size
-    uint64_t oldest             # no block holds anything below: tombstones for it are of no use
+    Haunted* haunted            # older blocks: only tombstones for these are of use
+    uint32_t n_haunted
     uint32_t* off               # offset + 1 in the copy
     Bytes out
+    Block to                    # the holds of the copy
     uint32_t tombs
-    uint64_t tomb_min
+    Extent extent
     uint64_t digest
     uint32_t n
 
 
-cdef bint slim_worth(const Store* s, const Block* b) noexcept nogil:
-    return b.sealed and not b.damaged and not b.compacting and b.live_bytes * 2 < b.used and not b.region
+cdef bint slim_worth(const Store* s, Block* b) noexcept nogil:
+    """Not the last block, which says which sequence was the last; the first, which is usually on its way out, only when
+    its ghosts keep others."""
+    if not b.sealed or b.damaged or b.stiff or b.compacting or b.region or b == block_i(s, s.n_blocks - 1):
+        return False
+    if b.wanted:
+        return b.ghosts > 0
+    if b == block_i(s, 0):
+        return False
+    tombs_needed(s, b)
+    return (b.live_bytes + b.needed) * 2 < b.used
+
+
+cdef bint slim_begin(Slim* m, Store* s, Block* b) noexcept nogil:
+    """With the engine lock held: what is to be known of the other blocks."""
+    cdef uint32_t i
+    cdef Block* other
+    memset(m, 0, sizeof(Slim))
+    m.s = s
+    m.b = b
+    m.haunted = <Haunted*> malloc((s.n_blocks + 1) * sizeof(Haunted))
+    m.off = <uint32_t*> calloc(b.n + 1, 4)
+    if m.haunted == NULL or m.off == NULL:
+        return False
+    for i in range(s.n_blocks):
+        other = block_i(s, i)
+        if other == b:
+            break
+        if other.ghosts:
+            m.haunted[m.n_haunted].num = other.num
+            m.haunted[m.n_haunted].base = other.base
+            m.haunted[m.n_haunted].last = other.last
+            m.n_haunted += 1
+    return True
+
+
+cdef uint64_t slim_haunted(const Slim* m, uint64_t seq) noexcept nogil:
+    """The number of the block for whose ghost this tombstone may be, 0 when there is none."""
+    cdef uint32_t lo = 0, hi = m.n_haunted, mid
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if m.haunted[mid].last < seq:
+            lo = mid + 1
+        else:
+            hi = mid
+    return m.haunted[lo].num if lo < m.n_haunted and m.haunted[lo].base <= seq else 0
 
 
 cdef int slim_keep(Slim* m, uint64_t at, const Parsed* r) noexcept nogil:
@@ -32,25 +84,23 @@ cdef int slim_keep(Slim* m, uint64_t at, const Parsed* r) noexcept nogil:
 cdef int slim_copy(Slim* m) noexcept nogil:
     """Collects what stays. Messages that are removed meanwhile may be in the copy: their slots say so."""
     cdef Parsed r
-    cdef Limits limits
     cdef Block* b = m.b
-    cdef uint64_t at = 0
+    cdef uint64_t at = 0, num
     cdef int64_t i
     cdef uint32_t k
-    m.tomb_min = UINT64_MAX
     if not groups_fit(b.key, m.p, m.size, UINT64_MAX, False):
         return -1
     while at + REC_MIN <= m.size:
         if not record_parse(m.p + at, m.size - at, &r):
             return -1
         if r.raw_seq & TOMB:
-            if r.seq >= m.oldest and r.seq < b.base:
-                if slim_keep(m, at, &r) < 0:
+            num = slim_haunted(m, r.seq) if r.seq else 0
+            if num:
+                if slim_keep(m, at, &r) < 0 or hold_add(&m.to, num, 1) < 0:
                     return -1
                 m.tombs += 1
-                m.tomb_min = min(m.tomb_min, r.seq)
-            elif r.seq == 0 and limits_read(m.p + at, &r, &limits) and slim_keep(m, at, &r) < 0:
-                return -1
+            elif r.seq == 0:
+                extent_of(m.p + at, &r, &m.extent)
         elif not r.raw_seq & ERASED and r.seq:
             i = slot_of(b, r.seq)
             if i >= 0 and b.off[i] == at + 1:
@@ -78,6 +128,7 @@ cdef int slim_write(Slim* m) noexcept nogil:
     mark.digest = m.digest
     mark.count = m.n
     mark.flags = MARK_WHOLE | MARK_SUM
+    mark.extent = m.extent
     marker_write(m.b.key, end, &mark)
     if bytes_add(&m.out, end, MARKER) < 0:
         return -1
@@ -103,14 +154,32 @@ cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
     block_path(s, op.block, ".blk.tmp", temp, sizeof(temp))
     if err == 0 and not op.block.gone:
         block_fd_close(op.block)
+        unlinks_sync(s)         # it may leave out tombstones for files that are gone
         block_path(s, op.block, ".jsx", side, sizeof(side))
         f.unlink(f.ctx, side)           # it knows another file
         ok = f.rename(f.ctx, temp, path) == 0
     if ok:
         f.sync_dir(f.ctx, s.msgs_dir)
+        s.unlinked = False
     else:
         f.unlink(f.ctx, temp)
     op.answer[0] = 1 if ok else 2
+
+
+cdef bint op_take_back(Store* s, Op* op) noexcept nogil:
+    """With q held: whether no round has taken the request; then none will."""
+    cdef Op** at = &s.ops
+    cdef Op* last = NULL
+    while at[0] != NULL and at[0] != op:
+        last = at[0]
+        at = &at[0].next
+    if at[0] == NULL:
+        return False
+    at[0] = op.next
+    if s.ops_tail == op:
+        s.ops_tail = last
+    free(op)
+    return True
 
 
 cdef bint slim_swap(Committer* c, Slim* m) noexcept nogil:
@@ -118,30 +187,17 @@ cdef bint slim_swap(Committer* c, Slim* m) noexcept nogil:
     cdef Store* s = m.s
     cdef uint64_t answer = 0
     cdef Op* op = <Op*> calloc(1, sizeof(Op))
-    cdef Op** at
-    cdef Op* last = NULL
     if op == NULL:
         return False
     op.kind = OP_SWAP
     op.block = m.b
     op.answer = &answer
     op_queue(s, op)
-    if not c.running:
+    if not c.running and not c.keeper_runs:
         commit_inline(c)
     pthread_mutex_lock(&c.q)
-    while answer == 0 and c.running:
+    while answer == 0 and not ((s.stopped or not c.running) and op_take_back(s, op)):
         st_cond_wait(&c.idle, &c.q, INT64_MAX)
-    if answer == 0:         # the thread has ended: take the request back
-        at = &s.ops
-        while at[0] != NULL:
-            if at[0] == op:
-                at[0] = op.next
-                break
-            last = at[0]
-            at = &at[0].next
-        if s.ops_tail == op:
-            s.ops_tail = last
-        free(op)
     pthread_mutex_unlock(&c.q)
     return answer == 1
 
@@ -185,49 +241,65 @@ cdef int block_thin(Block* b) noexcept nogil:
 cdef void slim_enter(Committer* c, Slim* m) noexcept nogil:
     """Under the engine lock, after the rename: the offsets change over."""
     cdef Block* b = m.b
+    cdef Block* empty
     cdef uint32_t i
     cdef uint64_t size
+    b.ghosts = 0
     for i in range(b.n):
         if b.off[i]:
             b.off[i] = m.off[i]
         elif m.off[i]:      # removed while it was copied: its bytes shall not stay
             size = st_get32(m.out.data + m.off[i] - 1) & 0x7fffffff
             op_push(m.s, OP_ERASE, b, m.off[i] - 1, size, seq_at(b, i))
+            b.ghosts += 1
     b.used = m.out.n
     b.written = m.out.n
     b.durable = m.out.n
     b.tombs = m.tombs
-    b.tomb_min = m.tomb_min
+    free(b.holds)
+    b.holds = m.to.holds
+    b.n_holds = m.to.n_holds
+    b.cap_holds = m.to.cap_holds
+    b.needed = m.to.needed
+    m.to.holds = NULL
+    b.holding = 0
+    b.wanted = False
     b.sided = False
     if <uint64_t> b.live * 4 < b.n:
         block_thin(b)
-    if b.live == 0 and not b.in_empties:
+    if b.live == 0:
         empty_block(m.s, b)
-        reap(m.s)
+    empty = m.s.stays
+    while empty != NULL:    # its ghosts are gone
+        empty.held = False
+        empty = empty.next_empty
+    stays_again(m.s)
+    reap(m.s)
 
 
-cdef void slim_block(Committer* c, Store* s, Block* b, uint64_t oldest) noexcept nogil:
+cdef void slim_block(Committer* c, Slim* m) noexcept nogil:
     """Without locks; the block is pinned and mapped, the store busy."""
-    cdef Slim m
+    cdef Store* s = m.s
+    cdef Block* b = m.b
     cdef uint8_t* old = NULL
     cdef uint64_t old_size = 0
-    cdef bint swapped = False
-    memset(&m, 0, sizeof(m))
-    m.s = s
-    m.b = b
-    m.oldest = oldest
+    cdef bint copied, swapped
     m.p = b.data
     m.size = b.used
-    m.off = <uint32_t*> calloc(b.n + 1, 4)
-    if m.off != NULL and slim_copy(&m) == 0 and slim_write(&m) == 0:
-        swapped = slim_swap(c, &m)
+    copied = slim_copy(m) == 0
+    swapped = copied and slim_write(m) == 0 and removals_wait(c, s, b.num) and slim_swap(c, m)
     env_lock(c.env)
     if swapped and not b.dead:
         lru_remove(c, b)
         old = b.data
         old_size = b.data_cap
         b.data = NULL
-        slim_enter(c, &m)
+        slim_enter(c, m)
+    elif not swapped:
+        b.stiff = not copied
+        if c.slim == s:     # not again and again
+            c.slim = s.next_slim
+            s.in_slim = False
     b.compacting = False
     env_unlock(c.env)
     if old != NULL:
@@ -239,15 +311,20 @@ cdef void slim_block(Committer* c, Store* s, Block* b, uint64_t oldest) noexcept
     s.busy -= 1
     pthread_cond_broadcast(&c.idle)
     pthread_mutex_unlock(&c.q)
+
+
+cdef void slim_free(Slim* m) noexcept nogil:
+    free(m.haunted)
     free(m.off)
+    free(m.to.holds)
     bytes_free(&m.out)
 
 
 cdef bint keeper_slim(Committer* c) noexcept nogil:
     """Compacts one block; False when there is nothing to do. Without locks."""
     cdef Store* s
+    cdef Slim m
     cdef Block* b = NULL
-    cdef uint64_t oldest = 0
     cdef uint32_t i
     env_lock(c.env)
     s = c.slim
@@ -256,22 +333,24 @@ cdef bint keeper_slim(Committer* c) noexcept nogil:
         return False
     for i in range(s.n_blocks):
         b = block_i(s, i)
-        if i and slim_worth(s, b) and block_data(b) != NULL and b.data_cap == b.used:
+        if slim_worth(s, b) and block_data(b) != NULL and b.data_cap == b.used:
             break
         b = NULL
-    if b == NULL or s.io_errno:
+    if b == NULL or s.io_errno or not slim_begin(&m, s, b):
+        if b != NULL and not s.io_errno:
+            slim_free(&m)
         c.slim = s.next_slim
         s.in_slim = False
         env_unlock(c.env)
         return True
     b.compacting = True
-    oldest = block_i(s, 0).base
     pthread_mutex_lock(&c.q)
     b.pins += 1
     s.busy += 1
     pthread_mutex_unlock(&c.q)
     env_unlock(c.env)
-    slim_block(c, s, b, oldest)
+    slim_block(c, &m)
+    slim_free(&m)
     return True
 
 

@@ -66,6 +66,70 @@ cdef void unpin(Committer* c, Block* b) noexcept nogil:
         pthread_mutex_lock(&c.q)
 
 
+# ---- before a file leaves out what was removed -------------------------------------------------------------------------
+
+cdef bint removals_wait(Committer* c, Store* s, uint64_t num) noexcept nogil:
+    """Waits until everything that has left block `num` so far stays gone whatever happens: what says so, or what took
+    its place, is on disk. Without locks, the store busy; False when it cannot be had."""
+    cdef uint64_t ticket
+    cdef bint done
+    env_lock(c.env)
+    if s.first_seq != s.shown_first and s.tail != NULL and not s.stopped:
+        publish(s)
+    ticket = s.ticket
+    env_unlock(c.env)
+    if not c.running and not c.keeper_runs:
+        commit_inline(c)
+    pthread_mutex_lock(&c.q)
+    while s.done_ticket < ticket and s.done_errno == 0 and c.running and not s.stopped:
+        st_cond_wait(&c.idle, &c.q, INT64_MAX)
+    done = s.done_ticket >= ticket and s.done_errno == 0
+    pthread_mutex_unlock(&c.q)
+    return done and (c.sync_interval <= 0 or later_sync(c, s, num))
+
+
+cdef bint later_sync(Committer* c, Store* s, uint64_t num) noexcept nogil:
+    """In lazy mode: syncs block `num` and all behind it, as far as they may not be on disk."""
+    cdef FileOps* f = s.files
+    cdef char path[4300]
+    cdef Block* b
+    cdef uint32_t i, n = 0
+    cdef uint64_t* nums
+    cdef bint ok = True, closed
+    cdef int fd
+    env_lock(c.env)
+    nums = <uint64_t*> malloc((<size_t> s.n_blocks + 1) * 8)
+    i = s.n_blocks if nums != NULL else 0
+    while i and block_i(s, i - 1).num >= num:
+        i -= 1
+        if not block_i(s, i).synced:
+            nums[n] = block_i(s, i).num
+            n += 1
+    env_unlock(c.env)
+    for i in range(n):
+        env_lock(c.env)
+        b = block_numbered(s, nums[i])
+        closed = b != NULL and b.closed
+        if b != NULL:
+            block_path(s, b, ".blk", path, sizeof(path))
+        env_unlock(c.env)
+        if b == NULL:
+            continue
+        fd = f.open(f.ctx, path, O_RDONLY, 0)
+        if fd < 0:
+            ok = ok and fd == -ENOENT       # nothing of it is written
+            continue
+        ok = f.datasync(f.ctx, fd) == 0 and ok
+        f.close(f.ctx, fd)
+        env_lock(c.env)
+        b = block_numbered(s, nums[i])
+        if b != NULL and closed:
+            b.synced = True
+        env_unlock(c.env)
+    free(nums)
+    return ok and f.sync_dir(f.ctx, s.msgs_dir) == 0
+
+
 # ---- sealed blocks -------------------------------------------------------------------------------------------------
 
 cdef void side_queue(Committer* c, Block* b) noexcept nogil:

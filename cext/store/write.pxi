@@ -18,6 +18,11 @@ cdef void commit_wanted(Store* s) noexcept nogil:
 
 cdef inline void publish(Store* s) noexcept nogil:
     """One more change, whose bytes the commit thread may take from now on."""
+    if s.holding:
+        s.late = True
+        return
+    s.shown_first = s.first_seq
+    st_release(&s.floor, s.first_seq)
     st_release(&s.shown_seq, s.last_seq)
     if s.com == NULL or s.storage == STORE_MEMORY:
         s.ticket += 1
@@ -26,6 +31,17 @@ cdef inline void publish(Store* s) noexcept nogil:
     st_store(&s.ticket, s.ticket + 1)
     if st_load(&s.dirty) == 0:
         commit_wanted(s)
+
+
+cdef void store_hold(Store* s) noexcept nogil:
+    s.holding = True
+
+
+cdef void store_let(Store* s) noexcept nogil:
+    s.holding = False
+    if s.late:
+        s.late = False
+        publish(s)
 
 
 cdef Op* op_new(OpKind kind, Block* b, uint64_t off, uint64_t size, uint64_t seq) noexcept nogil:
@@ -121,7 +137,6 @@ cdef int tail_open(Store* s, uint64_t size, uint64_t base) noexcept nogil:
         return ST_NO_MEMORY
     tail_set(s, b)
     if s.storage == STORE_FILE:
-        stage_limits(s, b)
         out_push(s, b)
     return ST_OK
 
@@ -129,6 +144,7 @@ cdef int tail_open(Store* s, uint64_t size, uint64_t base) noexcept nogil:
 cdef void tail_set(Store* s, Block* b) noexcept nogil:
     """Into the list, in which blocks_reserve has made room."""
     s.next_num += 1
+    stays_again(s)      # what was the last block may leave now
     s.blocks[s.b0 + s.n_blocks] = b
     s.n_blocks += 1
     s.tail = b
@@ -177,25 +193,21 @@ cdef inline uint32_t stage(Block* b, uint32_t size, uint64_t seq, int64_t ts, Sp
             return <uint32_t> at
 
 
-cdef int stage_bare(Store* s, uint64_t raw_seq, int64_t ts) noexcept nogil:
+cdef void stage_bare(Store* s, uint64_t raw_seq, int64_t ts) noexcept nogil:
     """A tombstone or skip record; tail_for must have made room. File storage only."""
-    cdef Block* b = s.tail
     cdef Span none = span(NULL, 0)
-    cdef uint64_t seq = raw_seq & ~(TOMB | ERASED)
-    stage(b, REC_MIN, raw_seq, ts, none, none, none)
+    stage(s.tail, REC_MIN, raw_seq, ts, none, none, none)
     if raw_seq & TOMB:
-        b.tombs += 1
-        b.tomb_min = min(b.tomb_min, seq)
+        s.tail.tombs += 1
+
+
+cdef int stage_tomb(Store* s, const Block* b, uint64_t seq, int64_t ts) noexcept nogil:
+    """Says that a message of that block is gone. File storage only."""
+    cdef int r = tail_for(s, REC_MIN, 0)
+    if r < 0 or (b != s.tail and hold_add(s.tail, b.num, 1) < 0):
+        return ST_NO_MEMORY
+    stage_bare(s, seq | TOMB, ts)
     return ST_OK
-
-
-cdef void stage_limits(Store* s, Block* b) noexcept nogil:
-    """Says in the block which limits hold from here on."""
-    cdef uint8_t line[48]
-    cdef Span none = span(NULL, 0)
-    st_put64(line, LIMITS_MAGIC)
-    memcpy(line + 8, &s.limits, sizeof(Limits))
-    stage(b, LIMITS_REC, TOMB, s.env.now, none, none, span(line, sizeof(line)))
 
 
 # ---- appending ------------------------------------------------------------------------------------------------
@@ -260,16 +272,15 @@ cdef int store_append(Store* s, Span subject, Span header, Span data, int64_t ts
     count_in(s, s.tail, next, ts, at, <uint32_t> id,
              size if s.storage == STORE_FILE else <uint64_t> subject.n + header.n + data.n + 16)
     seq[0] = next
-    publish(s)
     keep_limits(s, <uint32_t> id)
+    publish(s)      # last: who is told of the message's durability may rely on that of what it removed
     return ST_OK
 
 
 cdef inline void keep_limits(Store* s, uint32_t id) noexcept nogil:
     """After an append to that subject."""
     if s.limits.max_msgs_per > 0:
-        while node_at(&s.x, id).count > <uint64_t> s.limits.max_msgs_per:
-            take_seq(s, node_at(&s.x, id).first, RM_LIMIT)
+        keep_subject(s, id)
     if s.limits.trim:
         while s.msgs and ((s.limits.max_msgs > 0 and s.msgs > <uint64_t> s.limits.max_msgs)
                           or (s.limits.max_bytes > 0 and s.bytes > <uint64_t> s.limits.max_bytes)):
@@ -278,6 +289,20 @@ cdef inline void keep_limits(Store* s, uint32_t id) noexcept nogil:
         age_arm(s)
     if s.empties != NULL:
         reap(s)
+
+
+cdef inline void keep_subject(Store* s, uint32_t id) noexcept nogil:
+    """A subject's oldest messages leave: at the head of the stream by its first sequence, elsewhere by tombstones."""
+    cdef uint64_t seq
+    cdef Block* b
+    cdef int64_t i
+    while node_at(&s.x, id).count > <uint64_t> s.limits.max_msgs_per:
+        seq = node_at(&s.x, id).first
+        b = block_of(s, seq)
+        i = slot_of(b, seq) if b != NULL else -1
+        if i < 0 or (s.storage == STORE_FILE and seq != s.first_seq and stage_tomb(s, b, seq, s.env.now) < 0):
+            return      # no memory: the next message tries again
+        take_out(s, b, <uint32_t> i, RM_LIMIT)
 
 
 cdef int store_skip(Store* s, uint64_t* seq) noexcept nogil:

@@ -468,6 +468,7 @@ cdef class StreamFace:
             open = self.enter()
             if open:
                 self.flush()
+                store_settle(self.s.store)
                 ticket = store_ticket(self.s.store)
             while open and error == 0 and store_durable_ticket(self.s.store) < ticket:
                 pthread_cond_wait(<pthread_cond_t*>self.s.durable, &self.box.env.lock.held)

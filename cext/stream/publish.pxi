@@ -272,13 +272,16 @@ cdef int store_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept no
     cdef uint64_t seq
     cdef int rc
     s.newest_gone = False
+    store_hold(s.store)         # what the message takes away is acked with it
     rc = store_append(s.store, m.subject, m.header, m.data, s.env.now, &seq)
     if rc != ST_OK:
+        store_let(s.store)
         return publish_failed(s, m, 503, 10077, store_text(rc))
     remember_id(s, h.msg_id, seq)
     message_entered(s, m.subject, seq)
     if h.rollup.n:
         roll_up(s, m.subject, h.rollup, 1)
+    store_let(s.store)
     stream_count_bytes(s)
     pub_ack(s, m.reply, seq, False)
     return 1
@@ -287,8 +290,11 @@ cdef int store_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept no
 cdef int skip_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
     # Interest retention, and nobody is interested: the sequence is used up.
     cdef uint64_t seq
-    cdef int rc = store_skip(s.store, &seq)
+    cdef int rc
+    store_hold(s.store)
+    rc = store_skip(s.store, &seq)
     if rc != ST_OK:
+        store_let(s.store)
         return publish_failed(s, m, 503, 10077, store_text(rc))
     s.entered = seq
     if not s.synced:
@@ -297,6 +303,7 @@ cdef int skip_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept nog
     if h.rollup.n:
         roll_up(s, m.subject, h.rollup, 0)
         stream_count_bytes(s)
+    store_let(s.store)
     pub_ack(s, m.reply, seq, False)
     return 1
 

@@ -298,6 +298,8 @@ class Account:
         params = streams.params(config)
         if stream.directory is not None:
             body = encode_meta(config, stream.created)
+            if config.max_age != stream.config.max_age:
+                stream.handle.wait_durable()  # what is too old by now stays gone, whatever happens
             self.shared.files.update(stream.directory, config.name, body)
         stream.handle.update(params)
         stream.handle.wait_durable()

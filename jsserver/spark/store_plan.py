@@ -18,9 +18,7 @@ from pyspark.sql.datasource import InputPartition
 from jsserver.cext.columns import (
     SIDE_LOAD,
     SIDE_NONE,
-    SURVEY_AGAIN,
     WALK_BAD,
-    WALK_DONE,
     Plain,
     Survey,
     block_key,
@@ -217,17 +215,13 @@ def survey(
 ) -> Found:
     """Replays all blocks; `last` is the number of the one that may be growing. Damaged.
 
-    `ours`: our server wrote last; its sidecars say what limits removed long ago.
+    `ours`: our server wrote last; then sidecars need no block read.
     """
-    surveyed = _replay(config, blocks, last, ours, permissive, keep=False)
-    if surveyed is None:
-        surveyed = _replay(config, blocks, last, ours, permissive, keep=True)
-    assert surveyed is not None
-    replayed, ignored = surveyed
+    replayed, ignored = _replay(config, blocks, last, ours, permissive)
     replayed.finish(time.time_ns())
     paired, gone = replayed.gone()
     words = numpy.frombuffer(memoryview(gone), dtype=numpy.uint64)
-    runs = words.reshape(-1, _RUN) if paired else _runs(words)
+    runs = words.reshape(-1, _RUN) if paired else _runs(words, replayed.first_seq)
     found = []
     before: tuple[int, int] | None = None
     for number, first, upto, min_ts, max_ts, _, _ in replayed.surveyed():
@@ -270,18 +264,15 @@ def _replay(
     last: int,
     ours: StreamFiles | None,
     permissive: bool,
-    *,
-    keep: bool,
-) -> tuple[Survey, int] | None:
-    """The survey after all blocks and the bytes ignored at the end; None: once more with keep."""
+) -> tuple[Survey, int]:
+    """The survey after all blocks and the bytes ignored at the end."""
     replayed = Survey(
         max_msgs=config.max_msgs,
         max_bytes=config.max_bytes,
         max_age=config.max_age,
         max_msgs_per=config.max_msgs_per_subject,
         trim=config.trims,
-        at_once=ours is not None,
-        keep=keep,
+        ours=ours is not None,
         lives=config.allow_msg_ttl,
     )
     if ours is not None:
@@ -289,64 +280,69 @@ def _replay(
     ignored = 0
     for block in blocks():
         try:
-            end = _sided(replayed, block, ours) if ours is not None else SIDE_NONE
-            if end == SIDE_NONE:
-                end, rest = _walked(replayed, block, block.number == last, permissive)
-                ignored += rest
+            if ours is None or not _sided(replayed, block, ours):
+                ignored += _walked(replayed, block, block.number == last, permissive)
         except FileNotFoundError:
             continue  # retention was faster: its messages are gone
         except Damaged as error:
             if not permissive:
                 raise
             log.warning("%s", error)
-            continue
-        if end == SURVEY_AGAIN:
-            return None
     return replayed, ignored
 
 
-def _sided(replayed: Survey, block: Block, ours: StreamFiles) -> int:
-    """The block from its sidecar: WALK_DONE, SIDE_NONE or SURVEY_AGAIN."""
+def _sided(replayed: Survey, block: Block, ours: StreamFiles) -> bool:
+    """The block from its sidecar, if that fits."""
     side = ours.side(block.number)
     if side is None:
-        return SIDE_NONE
+        return False
     size, end = ours.end(block.number)
     done = replayed.sided(block.number, side, size, end, ours.name)
     if done == SIDE_LOAD:
         done = replayed.sided(block.number, side, size, end, ours.name, block.load())
-    return done
+    return done != SIDE_NONE
 
 
-def _walked(replayed: Survey, block: Block, is_last: bool, permissive: bool) -> tuple[int, int]:
-    """The block from its bytes: WALK_DONE or SURVEY_AGAIN, and the bytes ignored at its end."""
+def _walked(replayed: Survey, block: Block, is_last: bool, permissive: bool) -> int:
+    """The block from its bytes: the bytes ignored at its end."""
     plain = block.load()
     if not len(plain) and not is_last:
         if not permissive:
             raise Damaged(block.name, 0, "it is empty, and others are behind it")
         log.warning("%s is empty, and others are behind it", block.name)
     replayed.begin(block.number, plain, block.key)
-    while (end := replayed.walk()) == WALK_BAD:
+    while replayed.walk() == WALK_BAD:
         if replayed.rest_is_zero:
-            return WALK_DONE, 0
+            return 0
         at = replayed.offset
         passed = replayed.skip()
         if is_last and at + passed == len(plain):
-            return WALK_DONE, passed
+            return passed
         if not permissive:
             raise Damaged(block.name, at)
         log.warning("%s: %d bytes at offset %d are lost", block.name, passed, at)
-    return end, 0
+    return 0
 
 
-def _runs(sequences: "numpy.ndarray[tuple[int], numpy.dtype[numpy.uint64]]") -> "numpy.ndarray":
-    """Sequences in any order as runs."""
+def _runs(
+    sequences: "numpy.ndarray[tuple[int], numpy.dtype[numpy.uint64]]", first: int
+) -> "numpy.ndarray":
+    """Sequences in any order as runs, with all those below the first."""
     one = numpy.unique(sequences)
-    if not len(one):
-        return numpy.empty((0, _RUN), dtype=numpy.uint64)
-    breaks = numpy.flatnonzero(numpy.diff(one) != 1)
-    firsts = one[numpy.concatenate(([0], breaks + 1))]
-    lasts = one[numpy.concatenate((breaks, [len(one) - 1]))]
-    return numpy.stack((firsts, lasts), axis=1)
+    one = one[one >= first]
+    runs = numpy.empty((0, _RUN), dtype=numpy.uint64)
+    if len(one):
+        breaks = numpy.flatnonzero(numpy.diff(one) != 1)
+        firsts = one[numpy.concatenate(([0], breaks + 1))]
+        lasts = one[numpy.concatenate((breaks, [len(one) - 1]))]
+        runs = numpy.stack((firsts, lasts), axis=1)
+    if first <= 1:
+        return runs
+    below = numpy.array([[0, first - 1]], dtype=numpy.uint64)
+    if len(runs) and runs[0, 0] == first:  # one run, or a block that both cover would be looked at
+        runs[0, 0] = 0
+        return runs
+    return numpy.concatenate((below, runs))
 
 
 def _runs_between(runs: "numpy.ndarray", first: int, last: int) -> bytes:

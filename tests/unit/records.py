@@ -8,7 +8,6 @@ from jsserver.cext.columns import Plain, block_key
 STREAM = "S"
 TOMB, ERASED = 1 << 62, 1 << 63
 HEADED = 1 << 31
-LIMITS_MAGIC = 0x314D494C534A534A
 MARKER_MAGIC = 0x314B524D534A534A
 
 
@@ -38,22 +37,15 @@ def erased(seq: int, size: int, *, block: int = 1) -> bytes:
     return record(seq | ERASED, b"", bytes(size - 30), block=block)
 
 
-def marker(*, block: int = 1) -> bytes:
-    body = struct.pack("<5QIIH", MARKER_MAGIC, 1, 0, 0, 0, 1, 0, 0)
+def marker(first: int = 0, last: int = 0, *, block: int = 1) -> bytes:
+    body = struct.pack("<5QIIQQqH", MARKER_MAGIC, 1, 0, 0, 0, 1, 0, first, last, 0, 0)
     return record(TOMB, b"", body, block=block)
 
 
-def limits(
-    max_msgs: int = -1,
-    max_bytes: int = -1,
-    max_age: int = 0,
-    per: int = -1,
-    *,
-    ts: int = 1,
-    block: int = 1,
-) -> bytes:
-    body = struct.pack("<Q5q", LIMITS_MAGIC, max_msgs, max_bytes, max_age, per, 1)
-    return record(TOMB, b"", body, ts=ts, block=block)
+def short_marker(*, block: int = 1) -> bytes:
+    """As they once were."""
+    body = struct.pack("<5QIIH", MARKER_MAGIC, 1, 0, 0, 0, 1, 0, 0)
+    return record(TOMB, b"", body, block=block)
 
 
 def plain(*parts: bytes) -> Plain:

@@ -12,11 +12,11 @@ from tests.unit.records import (
     TOMB,
     erased,
     key,
-    limits,
     marker,
     plain,
     record,
     runs,
+    short_marker,
     tombstone,
 )
 
@@ -44,7 +44,7 @@ def read(block: object, gone: bytes = b"", **wanted: object) -> list[int]:
 
 def test_only_messages_are_rows() -> None:
     block = plain(
-        limits(),
+        short_marker(),
         record(1),
         tombstone(1),
         record(2, b"k.two", b"payload", header=b"NATS/1.0\r\nA: b\r\n\r\n"),

@@ -7,16 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsserver.cext.bytes import hh64
-from jsserver.cext.columns import SURVEY_AGAIN, WALK_BAD, WALK_DONE, Survey, block_key, index_db
+from jsserver.cext.columns import WALK_BAD, WALK_DONE, Survey, block_key, index_db
 from tests.unit.records import (
     STREAM,
     erased,
     key,
-    limits,
     marker,
     pairs,
     plain,
     record,
+    short_marker,
     svarint,
     tombstone,
     uvarint,
@@ -28,10 +28,7 @@ def replay(blocks: list[bytes], **options: object) -> tuple[Survey, set[int]]:
     survey = Survey(**options)
     for number, code in enumerate(blocks, 1):
         survey.begin(number, plain(code), key(number))
-        end = survey.walk()
-        if end == SURVEY_AGAIN:
-            return replay(blocks, **options, keep=True)
-        assert end == WALK_DONE
+        assert survey.walk() == WALK_DONE
     survey.finish(1 << 62)
     paired, gone = survey.gone()
     dead = set()
@@ -41,7 +38,8 @@ def replay(blocks: list[bytes], **options: object) -> tuple[Survey, set[int]]:
     else:
         dead = {seq for (seq,) in struct.iter_unpack("<Q", bytes(gone))}
     spans = [(first, last) for _, first, last, *_ in survey.surveyed() if first]
-    return survey, {seq for first, last in spans for seq in range(first, last + 1)} - dead
+    live = {seq for first, last in spans for seq in range(first, last + 1)} - dead
+    return survey, {seq for seq in live if seq >= survey.first_seq}
 
 
 def test_tombstones_in_later_blocks() -> None:
@@ -61,26 +59,21 @@ def test_figures_of_a_block() -> None:
     assert survey.last_seq == 11
 
 
-def test_limits_at_once_and_at_the_end() -> None:
-    """A message that left for good comes back at the end when others made room."""
+def test_limits() -> None:
     blocks = [b"".join(record(i) for i in range(1, 8)) + tombstone(6)]
-    assert replay(blocks, max_msgs=5, at_once=True)[1] == {3, 4, 5, 7}
     assert replay(blocks, max_msgs=5)[1] == {2, 3, 4, 5, 7}
     assert replay(blocks, max_msgs=5, trim=False)[1] == {1, 2, 3, 4, 5, 7}
 
 
-def test_limits_that_changed() -> None:
-    """Our blocks say which limits were in force."""
-    blocks = [limits(max_msgs=2) + record(1) + record(2) + record(3) + limits() + record(4)]
-    assert replay(blocks, at_once=True)[1] == {2, 3, 4}
-    assert replay(blocks)[1] == {1, 2, 3, 4}
-
-
-def test_ages_that_changed() -> None:
-    second = 1_000_000_000
-    old = b"".join(record(i, ts=i * second) for i in (1, 2, 3))
-    blocks = [limits(max_age=second) + old + limits(ts=3 * second) + record(4, ts=4 * second)]
-    assert replay(blocks, at_once=True)[1] == {3, 4}
+@pytest.mark.parametrize("limits", [{}, {"max_msgs": 5}])
+def test_what_our_limits_removed(limits: dict[str, int]) -> None:
+    """Our markers say below which sequence nothing is left. nats-server passes over them."""
+    blocks = [
+        record(1) + record(2) + short_marker() + record(3) + record(4) + marker(3, 4),
+        record(5, block=2) + tombstone(4, block=2) + marker(2, 5, block=2),
+    ]
+    assert replay(blocks, ours=True, **limits)[1] == {3, 5}
+    assert replay(blocks, **limits)[1] == {1, 2, 3, 5}
 
 
 def test_lives_end_before_the_limit_of_a_subject() -> None:
@@ -138,7 +131,7 @@ class Model:
 
 @given(OPS, LIMIT, st.one_of(st.just(-1), st.integers(40, 900)), LIMIT, st.booleans())
 @settings(max_examples=200)
-def test_as_a_model(ops: list, msgs: int, size: int, per: int, at_once: bool) -> None:
+def test_as_a_model(ops: list, msgs: int, size: int, per: int, ours: bool) -> None:
     model = Model(msgs, size, per)
     blocks = [b""]
     seq = 0
@@ -155,10 +148,8 @@ def test_as_a_model(ops: list, msgs: int, size: int, per: int, at_once: bool) ->
             code = record(seq, b"k.%d" % a, bytes(b), block=number)
             blocks[-1] += code
             model.live.append((seq, a, len(code)))
-            if at_once:
-                model.keep(subjects_first=True)
-    model.keep(subjects_first=at_once)
-    options = {"max_msgs": msgs, "max_bytes": size, "max_msgs_per": per, "at_once": at_once}
+    model.keep(subjects_first=ours)
+    options = {"max_msgs": msgs, "max_bytes": size, "max_msgs_per": per, "ours": ours}
     assert replay(blocks, **options)[1] == {m[0] for m in model.live}
 
 

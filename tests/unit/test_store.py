@@ -10,7 +10,7 @@ import pytest
 from jsserver.cext.bytes import hh64, sha256
 from jsserver.cext.store import PyFilter, PyLog, PyStore, lock_directory
 
-MARKER = 80
+MARKER = 104
 
 
 def key_of(name: bytes) -> bytes:
