@@ -48,35 +48,64 @@ cdef void tree_remove(FileOps* f, const char* path) noexcept nogil:
     c_rmdir(path)
 
 
-cdef bint has_block(const char* path) noexcept nogil:
+cdef uint64_t any_block(const char* path) noexcept nogil:
+    """The number of a block in that directory, 0 when there is none."""
     cdef DIR* d = opendir(path)
     cdef dirent* e
-    cdef bint found = False
+    cdef uint64_t num = 0
     if d == NULL:
-        return False
-    while not found:
+        return 0
+    while num == 0:
         e = readdir(d)
         if e == NULL:
             break
-        found = file_number(e.d_name, b".blk") != 0
+        num = file_number(e.d_name, b".blk")
     closedir(d)
-    return found
+    return num
+
+
+cdef bint purge_whole(Store* s, const char* fresh) noexcept nogil:
+    """Whether the directory that a purge made has its block, and that says which sequence was the last."""
+    cdef uint64_t num = any_block(fresh)
+    cdef uint64_t key[4]
+    cdef char path[4300]
+    cdef uint8_t first[REC_MIN]
+    cdef Parsed r
+    cdef int64_t n
+    cdef int fd
+    if num == 0:
+        return False
+    snprintf(path, sizeof(path), "%s/%llu.blk", fresh, <unsigned long long> num)
+    fd = s.files.open(s.files.ctx, path, O_RDONLY, 0)
+    if fd < 0:
+        return False
+    n = s.files.pread(s.files.ctx, fd, first, REC_MIN, 0)
+    s.files.close(s.files.ctx, fd)
+    snprintf(path, sizeof(path), "%s-%llu", s.name, <unsigned long long> num)
+    store_key(span(path, <uint32_t> strlen(path)), key)
+    return n == REC_MIN and record_parse(first, REC_MIN, &r) and record_good(key, first, &r) and r.raw_seq & TOMB != 0
 
 
 cdef int finish_purge(Store* s) noexcept nogil:
-    """Brings a purge that a crash cut short to its end."""
+    """After a crash in the middle of a purge: where msgs has blocks, these are the old ones or already the new one; where it
+    has none, the new directory takes its place when it is whole, else the old one. The purge was not answered yet."""
     cdef char fresh[4200]
     cdef char old[4200]
+    cdef const char* chosen = NULL
     cdef FileOps* f = s.files
     snprintf(fresh, sizeof(fresh), "%s/__new_msgs__", s.dir)
     snprintf(old, sizeof(old), "%s/__msgs__", s.dir)
-    if has_block(fresh):
+    if any_block(s.msgs_dir) == 0:
+        if purge_whole(s, fresh):
+            chosen = fresh
+        elif any_block(old):
+            chosen = old
+    if chosen != NULL:
         tree_remove(f, s.msgs_dir)
-        if f.rename(f.ctx, fresh, s.msgs_dir) < 0:
+        if f.rename(f.ctx, chosen, s.msgs_dir) < 0:
             return ST_IO
         f.sync_dir(f.ctx, s.dir)
-    else:
-        tree_remove(f, fresh)
+    tree_remove(f, fresh)
     tree_remove(f, old)
     return ST_OK
 

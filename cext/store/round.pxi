@@ -113,9 +113,10 @@ cdef int group_write(Committer* c, Round* r, Block* b, uint64_t start, uint64_t 
 
 
 cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
-    """Replaces the msgs directory by one that holds only the last sequence. 0 or -errno.
+    """Replaces the msgs directory by one that holds only the last sequence. 0 or -errno, with the old one in its place.
 
-    On opening, a __new_msgs__ with a block in it takes the place of msgs, and __msgs__ is removed.
+    Whatever of this a power cut leaves, finish_purge finds one of the two whole: the new one is on disk with its name
+    before msgs changes, and what an earlier purge left is gone by then.
     """
     cdef FileOps* f = s.files
     cdef char fresh[4200]
@@ -136,9 +137,16 @@ cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
     rc = <int> min(f.pwrite(f.ctx, tail.fd, first, REC_MIN, 0), <int64_t> 0)
     rc = f.datasync(f.ctx, tail.fd) if rc == 0 else rc
     rc = f.sync_dir(f.ctx, fresh) if rc == 0 else rc
+    rc = f.sync_dir(f.ctx, s.dir) if rc == 0 else rc
     rc = f.rename(f.ctx, s.msgs_dir, old) if rc == 0 else rc
-    rc = f.rename(f.ctx, fresh, s.msgs_dir) if rc == 0 else rc
-    return f.sync_dir(f.ctx, s.dir) if rc == 0 else rc
+    if rc == 0:
+        rc = f.rename(f.ctx, fresh, s.msgs_dir)
+        if rc < 0:
+            f.rename(f.ctx, old, s.msgs_dir)
+    if rc < 0:
+        tree_remove(f, fresh)
+        return rc
+    return f.sync_dir(f.ctx, s.dir)
 
 
 cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t first, bint sealed, uint8_t* mark) noexcept nogil:

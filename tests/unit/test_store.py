@@ -274,23 +274,70 @@ def test_flipped_length_is_noticed(directory):
     s.close()
 
 
-@pytest.mark.parametrize("marker", [True, False])
-def test_interrupted_purge(directory, marker):
-    """A crash in the middle of a purge: done when the new directory held its block, else undone."""
+def purged_block(directory, last: int, *, n: int = 2, name: bytes = b"S") -> None:
+    """What a purge makes first: a directory with a block that says which sequence was the last."""
+    directory.mkdir()
+    body = struct.pack("<QqH", last | 1 << 62, 0, 0)
+    hashed = hh64(key_of(name + b"-%d" % n), body[:16])
+    (directory / f"{n}.blk").write_bytes(struct.pack("<I", 30) + body + struct.pack("<Q", hashed))
+
+
+@pytest.mark.parametrize("fresh", ["none", "no block", "no bytes", "half", "other's", "whole"])
+@pytest.mark.parametrize("old", ["none", "part", "whole"])
+@pytest.mark.parametrize("msgs", ["none", "empty", "old", "new"])
+def test_interrupted_purge(directory, msgs, old, fresh):
+    """A power cut in the middle leaves a purge done or undone; no sequence is used again.
+
+    Names and bytes may have reached the disk or not, but for the new directory, which is there with
+    its name before msgs changes.
+    """
     filled(directory)
-    fresh = directory / "__new_msgs__"
-    fresh.mkdir()
-    if marker:
-        key = key_of(b"S-2")
-        body = struct.pack("<QqH", 20 | 1 << 62, 0, 0)
-        hashed = hh64(key, body[:16])
-        (fresh / "2.blk").write_bytes(struct.pack("<I", 30) + body + struct.pack("<Q", hashed))
-    (directory / "__msgs__").mkdir()
+    shutil.move(directory / "msgs", directory / "kept")
+    if msgs == "old":
+        shutil.copytree(directory / "kept", directory / "msgs")
+    elif msgs == "new":
+        purged_block(directory / "msgs", 20)
+    elif msgs == "empty":
+        (directory / "msgs").mkdir()
+    if old == "part":
+        (directory / "__msgs__").mkdir()
+    elif old == "whole":
+        shutil.copytree(directory / "kept", directory / "__msgs__")
+    if fresh != "none":
+        purged_block(directory / "__new_msgs__", 20, name=b"T" if fresh == "other's" else b"S")
+        path = directory / "__new_msgs__" / "2.blk"
+        if fresh == "no block":
+            path.unlink()
+        else:
+            os.truncate(path, {"no bytes": 0, "half": 13}.get(fresh, 30))
+    shutil.rmtree(directory / "kept")
+    if msgs in ("none", "empty") and old != "whole" and fresh != "whole":
+        return  # cannot be: nothing is left
+    undone = msgs == "old" or (msgs != "new" and fresh != "whole")
+    for _ in range(2):
+        s = PyStore(directory, commit="manual")
+        state = s.state()
+        assert (state["msgs"], state["last_seq"]) == (20 if undone else 0, 20)
+        assert s.lost()["damage"] == 0
+        s.abandon()
     s = PyStore(directory)
-    assert s.state()["msgs"] == (0 if marker else 20)
     assert s.append("a") == 21
     s.close()
-    assert sorted(os.listdir(directory)) == ["msgs", "sequence.jsr"]
+    assert not {"__msgs__", "__new_msgs__"} & set(os.listdir(directory))
+
+
+def test_a_purge_that_cannot_be_made(directory):
+    """The messages stay, and nothing is left of the attempt."""
+    filled(directory)
+    s = PyStore(directory, commit="manual")
+    (directory / "__new_msgs__").write_bytes(b"in the way")
+    s.purge()
+    s.commit()
+    s.abandon()
+    (directory / "__new_msgs__").unlink()
+    s = PyStore(directory)
+    assert s.state()["msgs"] == 20
+    s.close()
 
 
 def test_sidecars_replace_blocks(directory):
