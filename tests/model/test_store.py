@@ -194,16 +194,29 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
+        """A clean stop changes nothing, whether the start finds its checkpoint or not."""
         if not self.memory:
+            before = self.store.state()
             self.store.reopen()
+            assert self.store.state() == before
 
-    @rule()
-    def kill(self) -> None:
-        """What was committed is there after a kill."""
-        if not self.memory:
-            self.store.commit()
+    @rule(lost=st.booleans())
+    def kill(self, lost: bool) -> None:
+        """What was committed is there after a kill, as it was."""
+        if self.memory:
+            return
+        self.store.commit()
+        before = self.store.state()
+        if lost:
+            self.store.append("never.written", b"", b"", self.now)
+            self.store.purge(("a.>",), 0, 0)
             self.store.abandon()
             self.start()
+            assert self.store.state() == before
+        else:
+            self.store.abandon()
+            self.start()
+            assert self.store.state() == before
 
     @invariant()
     def same(self) -> None:

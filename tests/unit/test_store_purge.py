@@ -1,0 +1,87 @@
+"""A purge of a whole stream and the power cuts in its middle, at the level of the store."""
+
+import os
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from jsserver.cext.bytes import hh64, sha256
+from jsserver.cext.store import PyStore
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A stopped store of 20 messages."""
+    path = tmp_path / "S"
+    path.mkdir()
+    s = PyStore(path)
+    for i in range(20):
+        s.append(f"k.{i % 3}", b"%d" % i * 20)
+    s.close()
+    return path
+
+
+def purged_block(directory: Path, last: int, *, n: int = 2, name: bytes = b"S") -> None:
+    """What a purge makes first: a directory with a block that says which sequence was the last."""
+    directory.mkdir()
+    body = struct.pack("<QqH", last | 1 << 62, 0, 0)
+    hashed = hh64(sha256(name + b"-%d" % n), body[:16])
+    (directory / f"{n}.blk").write_bytes(struct.pack("<I", 30) + body + struct.pack("<Q", hashed))
+
+
+@pytest.mark.parametrize("fresh", ["none", "no block", "no bytes", "half", "other's", "whole"])
+@pytest.mark.parametrize("old", ["none", "part", "whole"])
+@pytest.mark.parametrize("msgs", ["none", "empty", "old", "new"])
+def test_interrupted_purge(directory: Path, msgs: str, old: str, fresh: str) -> None:
+    """A power cut in the middle leaves a purge done or undone; no sequence is used again.
+
+    Names and bytes may have reached the disk or not, but for the new directory, which is there with
+    its name before msgs changes.
+    """
+    shutil.move(directory / "msgs", directory / "kept")
+    if msgs == "old":
+        shutil.copytree(directory / "kept", directory / "msgs")
+    elif msgs == "new":
+        purged_block(directory / "msgs", 20)
+    elif msgs == "empty":
+        (directory / "msgs").mkdir()
+    if old == "part":
+        (directory / "__msgs__").mkdir()
+    elif old == "whole":
+        shutil.copytree(directory / "kept", directory / "__msgs__")
+    if fresh != "none":
+        purged_block(directory / "__new_msgs__", 20, name=b"T" if fresh == "other's" else b"S")
+        path = directory / "__new_msgs__" / "2.blk"
+        if fresh == "no block":
+            path.unlink()
+        else:
+            os.truncate(path, {"no bytes": 0, "half": 13}.get(fresh, 30))
+    shutil.rmtree(directory / "kept")
+    if msgs in ("none", "empty") and old != "whole" and fresh != "whole":
+        return  # cannot be: nothing is left
+    undone = msgs == "old" or (msgs != "new" and fresh != "whole")
+    for _ in range(2):
+        s = PyStore(directory, commit="manual")
+        state = s.state()
+        assert (state["msgs"], state["last_seq"]) == (20 if undone else 0, 20)
+        assert s.lost()["damage"] == 0
+        s.abandon()
+    s = PyStore(directory)
+    assert s.append("a") == 21
+    s.close()
+    assert not {"__msgs__", "__new_msgs__"} & set(os.listdir(directory))
+
+
+def test_a_purge_that_cannot_be_made(directory: Path) -> None:
+    """The messages stay, and nothing is left of the attempt."""
+    s = PyStore(directory, commit="manual")
+    (directory / "__new_msgs__").write_bytes(b"in the way")
+    s.purge()
+    s.commit()
+    s.abandon()
+    (directory / "__new_msgs__").unlink()
+    s = PyStore(directory)
+    assert s.state()["msgs"] == 20
+    s.close()
