@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, Task, Timer, U64Map
-from jsserver.cext.store cimport Filter, Log
+from jsserver.cext.store cimport Filter, Log, Store
 from jsserver.cext.stream cimport EnvBox, Stream, StreamFace, StreamPlace, Watcher
 
 
@@ -129,6 +129,7 @@ cdef struct Consumers:
     Timer flush
     Task flush_soon
     uint64_t log_base       # size of the log after it was last started anew
+    bint gap                # records were dropped: only the whole state can follow
     StrMap replayed         # name -> Replayed*
 
 cdef struct Consumer:
@@ -242,8 +243,15 @@ cdef class StreamHandle(StreamFace):
     cdef list handles
     cdef object opening     # a lock: opening and closing are one at a time
     cdef bint serving
+    cdef Store* lost        # of a stream that failed: not yet cut to what was durable
     cdef forget(self, handle)
-    cdef int open_log(self) except -1
+    cdef int open_log(self, Stream* s) except -1
+    cdef int put_down(self) except -1
+    cdef int retreat(self) except -1
+    cdef int come_back(self) except -1
+    cdef int open_kept(self, Stream* s, list opened) except -1
+    cdef int take_over(self, Stream* old, Stream* new) except -1
+    cdef int drop(self, Stream* new, Store* store, list opened) except -1
 
 
 cdef class ConsumerHandle:
@@ -254,6 +262,11 @@ cdef class ConsumerHandle:
     cdef object directory
     cdef readonly int64_t id
     cdef ConsumerInfo changed
+    cdef ConsumerConfig kept    # while its stream is opened again; its texts are in kept_texts
+    cdef uint8_t* kept_texts
+    cdef Bytes kept_state       # of one whose state is not on disk
+    cdef bint kept_logged
+    cdef void keep(self) noexcept nogil
     cdef bint enter(self) noexcept nogil                # as StreamFace's
     cdef int check(self, bint open) except -1
     cdef object final_state(self)

@@ -10,6 +10,7 @@ INBOX_ADVISORY: int
 INBOX_STORE_ERROR: int
 INBOX_PAUSE_OVER: int
 INBOX_LOG: int
+INBOX_DISK_FULL: int
 INBOX_REQUEST: int
 INBOX_CONNECT: int
 INBOX_OPENED: int
@@ -82,7 +83,9 @@ class DataPlane(EnvBox):
         max_memory: int,
         max_storage: int,
         max_payload: int,
+        ballast: bytes = b"",
     ) -> None: ...
+    def has_room(self) -> None: ...
     def run_commits(self) -> None: ...
     def stop_commits(self) -> None: ...
     def open_stream(

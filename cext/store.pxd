@@ -17,6 +17,7 @@ cdef enum StoreError:
     ST_NOT_FOUND = -4
     ST_DAMAGED = -5         # the record's checksum does not fit
     ST_CLOSED = -6
+    ST_FULL = -7            # no room: nothing more is stored, though messages can still be removed
 
 cdef enum RemoveReason:
     RM_LIMIT = 1            # trimmed by count, bytes, per subject
@@ -117,6 +118,15 @@ cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* c
 cdef void store_listen_damage(Store* s, damaged_fn damaged) noexcept nogil
 # Stops timers and takes no more appends (with the lock held).
 cdef void store_stop(Store* s) noexcept nogil
+# Instead of store_close after a group failed (WITHOUT the lock, after store_stop): waits for the threads and cuts the
+# files to what was durable before, so that opening them again shows neither what was refused nor what it had replaced.
+# 0, or errno: to be tried again. Then store_forget frees.
+cdef int store_retreat(Store* s) noexcept nogil
+cdef void store_forget(Store* s) noexcept nogil
+# With an errno no change is taken any more (ST_IO), with 0 they are again.
+cdef void store_halt(Store* s, int64_t error) noexcept nogil
+# Why changes (ST_IO) or appends alone (ST_FULL) are not taken: an errno, 0 when they are.
+cdef int64_t store_error(const Store* s) noexcept nogil
 # Waits for the commit thread, writes checkpoints, closes files and frees (WITHOUT the lock, after store_stop).
 # With remove, the stream's msgs directory is deleted instead.
 cdef void store_close(Store* s, bint remove) noexcept nogil
@@ -194,6 +204,10 @@ cdef void committer_run(Committer* c) noexcept nogil                            
 # Reports finished groups to the stores' listeners (durable_fn). The driver calls it with the lock held whenever wake_fd
 # is readable, and may at any other time: it costs one load. With wake_fd -1 the thread takes the lock and does it itself.
 cdef void committer_poll(Committer* c) noexcept nogil
+# A file whose room is given up (the file goes) when the disk is full: what is written then still gets through, and
+# EV_DISK_FULL asks for the file to be made again. Until committer_has_room says so nothing more is appended: ST_FULL.
+cdef int committer_ballast(Committer* c, Span path) noexcept nogil                   # 0 | -1 too long
+cdef void committer_has_room(Committer* c) noexcept nogil                            # with the lock held
 cdef void committer_stop(Committer* c) noexcept nogil
 cdef void committer_free(Committer* c) noexcept nogil
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from jsserver.cext.bytes cimport Bytes, Env, JsonItem, Msg, Span, StrMap, Task, Timer, U64Map
-from jsserver.cext.store cimport Committer, Filter, Record, Store, StoreState
+from jsserver.cext.store cimport Committer, Filter, Record, Store, StoreConfig, StoreState
 
 
 # ---- numbers, times and requests in texts ---------------------------------------------------------------
@@ -76,6 +76,8 @@ cdef struct Watcher:
     void (*removed)(Watcher* w, uint64_t seq, int reason) noexcept nogil
     # A purge of what matches (NULL: of everything) happened: anything may be gone.
     void (*purged)(Watcher* w, const Filter* what) noexcept nogil
+    # The stream changes again, after it was halted.
+    void (*resumed)(Watcher* w) noexcept nogil
     # Whether the owner still needs a stored message that matches.
     bint (*needs)(Watcher* w, uint64_t seq) noexcept nogil
     uint64_t seen           # the last sequence it was told of: several patterns may match one message
@@ -174,7 +176,7 @@ cdef struct DirectJob
 cdef struct Stream:
     Env* env
     void* account
-    Store* store
+    Store* store            # NULL between stream_give_store and its end
     StreamConfig cfg        # its texts are in `texts`
     uint8_t* texts
     void** subs             # subscriptions of the subjects
@@ -187,8 +189,8 @@ cdef struct Stream:
     Bytes error_suffix      # ,"stream":"S","seq":0}
     Fifo acks               # PubAcks that wait for durability, by sequence
     Fifo answers            # other answers that wait for durability, by ticket
-    uint64_t failed_seq     # up to here a group failed to be written
-    int failed_errno
+    int failed              # errno of a group that could not be written: nothing is served until it is opened again
+    int halted              # errno for which nothing is changed until stream_resume: reads go on
     Dedupe dedupe
     Bytes last_id           # Nats-Msg-Id of the last message
     WatchIndex watchers
@@ -214,6 +216,15 @@ cdef int stream_activate(Stream* s) noexcept nogil
 cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil
 # Unsubscribes, ends timers and jobs; acks not yet released are dropped. Watchers must be detached before stream_free.
 cdef void stream_stop(Stream* s) noexcept nogil
+# After its store failed: jobs and timers end, and the store is the caller's (with the lock held). What is asked of the
+# stream meanwhile hears why.
+cdef Store* stream_give_store(Stream* s) noexcept nogil
+# A stream that was opened again changes nothing before stream_resume.
+cdef void stream_halt(Stream* s, int error) noexcept nogil
+cdef void stream_resume(Stream* s) noexcept nogil
+# Why the stream's store takes no change: a text for clients.
+cdef void stream_reason(const Stream* s, char* text, size_t room) noexcept nogil
+cdef void store_config(const StreamConfig* cfg, StoreConfig* to) noexcept nogil
 cdef void stream_free(Stream* s) noexcept nogil
 # Publishes m into the stream, under m.subject; m.reply gets the PubAck. Always 1.
 cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil
@@ -288,3 +299,5 @@ cdef class StreamFace:
     cdef bint enter(self) noexcept nogil
     # What enter said, as an exception: StreamClosed.
     cdef int check(self, bint open) except -1
+    cdef int refuse(self) except -1
+    cdef int changed(self, int64_t rc) except -1

@@ -1,13 +1,15 @@
 """A stream: publishing with its checks and acks, deduplication, interest, reads; and its face for the control plane."""
 
+from libc.errno cimport EIO
+from posix.types cimport off_t
 from libc.stdint cimport INT64_MAX, INT64_MIN, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strerror, strlen
 
 from jsserver.cext.bytes cimport (
-    EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, JSON_FALSE, JSON_NULL, JSON_STRING, JSON_TRUE, KIND_CLIENT, LISTENS,
-    Bytes, Env, EnvLock, Event, FileOps, JsonItem, JsonReader, Msg, Span, Task, Timer, bytes_add, bytes_free,
+    EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, JSON_FALSE, JSON_NULL, JSON_STRING, JSON_TRUE, KIND_CLIENT,
+    LISTENS, Bytes, Env, EnvLock, Event, FileOps, JsonItem, JsonReader, Msg, Span, Task, Timer, bytes_add, bytes_free,
     bytes_reserve, env_lock, env_lock_init, env_unlock, header_get, inbound_fn, json_at_end, json_enter_array,
     json_enter_object, json_int, json_key_is, json_next_element, json_next_member, json_open, json_text, json_uint,
     posix_files, pthread_cond_t, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t,
@@ -18,14 +20,15 @@ from jsserver.cext.bytes cimport (
 from jsserver.cext.store cimport Damage as StoreDamage
 from jsserver.cext.store cimport Lost as StoreLost
 from jsserver.cext.store cimport (
-    DAMAGE_ASIDE, DAMAGE_BLOCK, DAMAGE_LOG, DAMAGE_MESSAGE, DAMAGE_RECORDS, DAMAGE_SEQUENCES, DAMAGE_TAIL,
-    RM_AGE, ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE, Committer, Filter, Record,
-    Store, StoreConfig, StoreState, committer_free, committer_new, committer_poll, committer_run, committer_stop,
+    DAMAGE_ASIDE, DAMAGE_BLOCK, DAMAGE_LOG, DAMAGE_MESSAGE, DAMAGE_RECORDS, DAMAGE_SEQUENCES, DAMAGE_TAIL, RM_AGE,
+    ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE, Committer, Filter, Record, Store,
+    StoreConfig, StoreState, committer_free, committer_new, committer_poll, committer_run, committer_stop,
     filter_free, filter_init, store_append, store_close, store_count_of, store_deleted, store_durable_seq,
     store_durable_ticket, store_hold, store_is_synced, store_last_match, store_last_of, store_last_per_subject,
     store_let, store_listen, store_listen_damage, store_load, store_lost, store_next_headed, store_next_intact,
     store_next_seq, store_open, store_pending, store_purge, store_remove, store_seq_at, store_settle, store_size_of,
-    store_skip, store_state, store_stop, store_subject, store_subjects, store_ticket, store_update,
+    store_skip, store_state, store_stop, store_subject, store_subjects, store_ticket, store_update, ST_FULL,
+    store_error, store_halt,
 )
 
 import os

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 
 from jsserver.api.account import AccountLimits, ServerSettings
 from jsserver.api.advisories import ClientInfo
 from jsserver.api.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, PauseOver
 from jsserver.api.dispatch import Dispatcher, Request
+from jsserver.api.mending import Mender
 from jsserver.api.registry import Account, Shared
 from jsserver.auth import GLOBAL_ACCOUNT
+from jsserver.ballast import Ballast
 from jsserver.cext import net
 from jsserver.cext.bytes import hh64
 from jsserver.clients import Item, read_connection
@@ -55,6 +58,11 @@ class JetStream:
         self.plane = plane
         self.log = log
         self.store = StoreDir(options.store_dir, options.port)
+        self.ballast = Ballast(self.store.path)
+        try:
+            self.ballast.make()
+        except OSError as e:
+            log.warn(f"No room for a ballast in {self.store.path}: {e.strerror}")
         js = options.jetstream
         self.max_memory = js.max_memory
         if self.max_memory == AUTOMATIC:
@@ -81,9 +89,11 @@ class JetStream:
             max_memory=self.max_memory,
             max_storage=self.max_store,
             max_payload=options.max_payload,
+            ballast=os.fsencode(self.ballast.path),
         )
         self.shared = Shared(plane, self.settings, hh64)
         self.dispatcher = Dispatcher(self.shared, self.client_info, finished)
+        self.mender = Mender(self.shared, self.ballast.make, plane.has_room)
         self._accounts = [GLOBAL_ACCOUNT]
         logging.getLogger("jsserver").addHandler(LogBridge(log))
 
@@ -151,7 +161,11 @@ class JetStream:
                 )
             )
         elif kind == net.INBOX_STORE_ERROR:
-            self.log.error(f"Stream '{account} > {stream}': {consumer or more or 'store error'}")
+            found = self.dispatcher.accounts.get(account)
+            if found is not None:
+                self.mender.stream_failed(found, stream, numbers[0])
+        elif kind == net.INBOX_DISK_FULL:
+            self.mender.disk_full(numbers[0])
 
     def client_info(self, cid: int) -> ClientInfo | None:
         """The connection behind a request, for the audit."""
@@ -174,6 +188,7 @@ class JetStream:
         )
 
     async def close(self) -> None:
+        await self.mender.close()
         await self.dispatcher.close()
 
     def close_store(self) -> None:

@@ -263,7 +263,7 @@ cdef int ack_message(Consumer* c, const Msg* m, uint32_t prefix) noexcept nogil:
     cdef AckTokens t
     cdef Span s = m.dest
     cdef uint64_t ticket
-    if s.n <= prefix:
+    if s.n <= prefix or stands_still(c):        # it will be delivered again
         return 1
     s.p += prefix
     s.n -= prefix

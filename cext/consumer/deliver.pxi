@@ -329,9 +329,14 @@ cdef bint answer_waits(Consumer* c) noexcept nogil:
     return c.held
 
 
+cdef inline bint stands_still(const Consumer* c) noexcept nogil:
+    # Nothing that happens now could be remembered.
+    return c.s.failed != 0 or c.s.halted != 0
+
+
 cdef int deliver_step(Consumer* c) noexcept nogil:
-    if c.paused or not c.active or not has_taker(c):
-        if c.paused and c.n_no_wait:
+    if c.paused or stands_still(c) or not c.active or not has_taker(c):
+        if (c.paused or stands_still(c)) and c.n_no_wait:
             pulls_at_end(c)
         return STEP_WAIT
     if c.held and answer_waits(c):

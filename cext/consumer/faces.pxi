@@ -76,8 +76,12 @@ serials = count(1)
 cdef class ConsumerHandle:
     """A consumer for the control plane; as StreamFace about the lock, threads and errors."""
 
+    def __dealloc__(self):
+        free(self.kept_texts)
+        bytes_free(&self.kept_state)
+
     cdef bint enter(self) noexcept nogil:
-        return self.box.enter() and self.c != NULL
+        return self.box.enter() and self.c != NULL and self.c.s.failed == 0
 
     cdef int check(self, bint open) except -1:
         if open:
@@ -180,7 +184,8 @@ cdef class ConsumerHandle:
         with nogil:
             self.box.enter()
             if self.c != NULL:
-                fresh = final_state_of(self.c, &b, &time)
+                if self.c.s.failed == 0 and self.c.s.halted == 0:
+                    fresh = final_state_of(self.c, &b, &time)
                 self.end(False)
             self.box.leave()
         try:
@@ -197,6 +202,20 @@ cdef class ConsumerHandle:
         self.c = NULL
         consumer_close(c, delete)
         consumers_flush(s)
+
+    cdef void keep(self) noexcept nogil:
+        # Ends the consumer of a stream that failed; what it takes to open it again is kept.
+        cdef Consumer* c = self.c
+        if c == NULL:
+            return
+        self.kept_texts = consumer_config_take(&self.kept, &c.cfg)
+        self.kept_logged = c.logged
+        self.kept_state.n = 0
+        if not c.logged:
+            consumer_encode_state(c, &self.kept_state)
+        pulls_moved(c)
+        self.c = NULL
+        consumer_close(c, False)
 
 
 cdef class StreamHandle(StreamFace):
@@ -236,7 +255,152 @@ cdef class StreamHandle(StreamFace):
                 if rc < 0:
                     raise StoreError("out of memory")
 
-    cdef int open_log(self) except -1:
+    def reopen(self) -> None:
+        with self.opening:
+            if self.s == NULL or self.s.failed == 0:
+                return
+            self.put_down()
+            self.retreat()
+            self.come_back()
+
+    def resume(self) -> None:
+        with nogil:
+            if self.enter():
+                stream_resume(self.s)
+            self.box.leave()
+
+    cdef int put_down(self) except -1:
+        # Consumers and store leave the stream that failed; it stays to say why to whoever publishes or asks.
+        cdef ConsumerHandle h
+        if self.s.store == NULL:
+            return 0
+        for h in self.handles:
+            with nogil:
+                self.box.enter()
+                h.keep()
+                self.box.leave()
+        with nogil:
+            self.box.enter()
+            consumers_free(self.s)
+            self.lost = stream_give_store(self.s)
+            self.box.leave()
+        return 0
+
+    cdef int retreat(self) except -1:
+        cdef int error = 0
+        if self.lost != NULL:
+            with nogil:
+                error = store_retreat(self.lost)
+                if error == 0:
+                    store_forget(self.lost)
+        if error:
+            raise StoreError(f"taking back what could not be written failed: {os.strerror(error)}")
+        self.lost = NULL
+        return 0
+
+    cdef int come_back(self) except -1:
+        # What is on disk takes the place of the stream that failed. It changes nothing before resume.
+        cdef Stream* old = self.s
+        cdef Stream* new = NULL
+        cdef StoreConfig config
+        cdef Store* store
+        cdef char err[256]
+        cdef list opened = []
+        store_config(&old.cfg, &config)
+        err[0] = 0
+        with nogil:
+            store = store_open(self.box.env, self.box.committer, &config, err, sizeof(err))
+        if store == NULL:
+            raise StoreError((<bytes>err).decode("utf-8", "replace"))
+        with nogil:
+            self.box.enter()
+            new = stream_new(old.env, old.account, store, &old.cfg)
+            self.box.leave()
+        try:
+            if new == NULL:
+                raise StoreError("out of memory")
+            self.open_kept(new, opened)
+            self.take_over(old, new)
+        except BaseException:
+            self.drop(new, store, opened)
+            raise
+        return 0
+
+    cdef int open_kept(self, Stream* s, list opened) except -1:
+        cdef ConsumerHandle h
+        cdef bytes state
+        cdef StateFile file
+        cdef Consumer* c
+        for h in self.handles:
+            if h.kept_texts == NULL:
+                raise StoreError("out of memory")
+            if h.kept_logged:
+                self.open_log(s)
+            state, file.time = (<const char*>h.kept_state.data)[:h.kept_state.n] if h.kept_state.n else b"", 0
+            if h.kept_logged:
+                state, file.time = read_state(h.directory)
+            file.bytes = span_of(state)
+            with nogil:
+                self.box.enter()
+                c = consumer_new(s, &h.kept, &file, h.kept_logged)
+                h.c = c
+                if c != NULL:
+                    c.serial = h.id
+                self.box.leave()
+            if c == NULL:
+                raise StoreError("out of memory")
+            opened.append(h)
+        return 0
+
+    cdef int take_over(self, Stream* old, Stream* new) except -1:
+        cdef ConsumerHandle h
+        cdef int rc = 0
+        with nogil:
+            self.box.enter()
+            if self.serving:
+                rc = stream_activate(new)
+            if rc == 0:
+                stream_halt(new, old.failed)
+                stream_stop(old)
+                stream_free(old)
+                self.s = new
+            self.box.leave()
+        if rc < 0:
+            raise StoreError("out of memory")
+        for h in self.handles:
+            with nogil:
+                self.box.enter()
+                if self.serving and h.c != NULL:
+                    consumer_activate(h.c)
+                free(h.kept_texts)
+                h.kept_texts = NULL
+                bytes_free(&h.kept_state)
+                self.box.leave()
+        return 0
+
+    cdef int drop(self, Stream* new, Store* store, list opened) except -1:
+        # An attempt to come back that failed: the files stay as they are.
+        cdef ConsumerHandle h
+        cdef Consumer* c
+        for h in opened:
+            with nogil:
+                self.box.enter()
+                c = h.c
+                h.c = NULL
+                consumer_close(c, False)
+                self.box.leave()
+        with nogil:
+            self.box.enter()
+            if new != NULL:
+                stream_stop(new)
+                consumers_free(new)
+                stream_free(new)
+            store_stop(store)
+            self.box.leave()
+            store_close(store, False)
+        return 0
+
+    cdef int open_log(self, Stream* s) except -1:
         # The first time that a consumer is kept on disk. Whoever calls it has `opening`, so that nobody closes.
         cdef ReplayContext x
         cdef Consumers* k
@@ -246,7 +410,7 @@ cdef class StreamHandle(StreamFace):
         cdef Span p = span_of(path)
         with nogil:
             self.box.enter()
-            k = consumers_of(self.s)
+            k = consumers_of(s)
             self.box.leave()
         if k == NULL:
             raise MemoryError()
@@ -256,7 +420,7 @@ cdef class StreamHandle(StreamFace):
         x.k = k
         err[0] = 0
         with nogil:
-            log = log_open(self.s.store, p, replay_entry, &x, err, sizeof(err))
+            log = log_open(s.store, p, replay_entry, &x, err, sizeof(err))
             u64map_free(&x.names)
             self.box.enter()
             k.log = log
@@ -288,7 +452,7 @@ cdef class StreamHandle(StreamFace):
                 self.box.leave()
             self.check(open)
             if logged:
-                self.open_log()
+                self.open_log(self.s)
             with nogil:
                 self.box.enter()
                 c = consumer_new(self.s, &cfg, &file, logged)
@@ -319,14 +483,15 @@ cdef class StreamHandle(StreamFace):
         cdef Store* store
         with self.opening:
             with nogil:
-                if self.enter():
+                if self.box.enter() and self.s != NULL:
                     s = self.s
                     self.s = NULL
                     stream_stop(s)
                 self.box.leave()
             if s == NULL:
                 return
-            store = s.store
+            store = s.store if s.store != NULL else self.lost
+            self.lost = NULL
             states = []
             for h in self.handles:
                 if not delete:
@@ -340,14 +505,16 @@ cdef class StreamHandle(StreamFace):
             with nogil:
                 self.box.enter()
                 consumers_flush(s)
-                store_stop(store)
+                if store != NULL:
+                    store_stop(store)
                 k = <Consumers*>s.consumers
                 if k != NULL and k.log != NULL:
                     log_close(k.log)
                 consumers_free(s)
                 stream_free(s)
                 self.box.leave()
-                store_close(store, delete)
+                if store != NULL:
+                    store_close(store, delete)
             write_states([state for state in states if state is not None])
 
 

@@ -91,6 +91,7 @@ cdef void timers_prepare(Consumer* c) noexcept nogil:
     c.watcher.removed = on_gone
     c.watcher.purged = on_purged
     c.watcher.needs = on_asked
+    c.watcher.resumed = on_resumed
 
 
 cdef void consumer_free(Consumer* c) noexcept nogil:
@@ -435,29 +436,3 @@ cdef void consumers_free(Stream* s) noexcept nogil:
     bytes_free(&k.lazy)
     free(k)
     s.consumers = NULL
-
-
-cdef void say(Consumer* c, const char* text) noexcept nogil:
-    # A line for the server's log.
-    cdef Event e
-    memset(&e, 0, sizeof(Event))
-    e.kind = EV_LOG
-    e.account = c.s.account
-    e.text[0] = span_c(text)
-    e.num[0] = LOG_WARNING
-    c.env.out.event(c.env.out.ctx, &e)
-
-
-cdef void log_damaged(Consumer* c, uint64_t seq) noexcept nogil:
-    cdef char text[700]
-    snprintf(text, sizeof(text), b"stream %.*s: message %llu is damaged and passed over by consumer %.*s",
-             <int>c.s.cfg.name.n, <const char*>c.s.cfg.name.p, <unsigned long long>seq,
-             <int>c.cfg.name.n, <const char*>c.cfg.name.p)
-    say(c, text)
-
-
-cdef void say_of(Consumer* c, const char* what) noexcept nogil:
-    cdef char text[700]
-    snprintf(text, sizeof(text), b"stream %.*s: consumer %.*s: %s", <int>c.s.cfg.name.n,
-             <const char*>c.s.cfg.name.p, <int>c.cfg.name.n, <const char*>c.cfg.name.p, what)
-    say(c, text)

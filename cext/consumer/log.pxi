@@ -37,10 +37,14 @@ cdef void consumers_flush(Stream* s) noexcept nogil:
     cdef Consumers* k = <Consumers*>s.consumers
     if k == NULL or k.log == NULL or k.lazy.n == 0:
         return
+    if k.gap:
+        log_restart(k)
+        return
     if log_append(k.log, span(k.lazy.data, <uint32_t>k.lazy.n)) == ST_OK:
         k.lazy.n = 0
     elif k.lazy.n > LOG_GATHER * 16:
-        k.lazy.n = 0                            # the store is broken: it has said so
+        k.lazy.n = 0                            # the store takes nothing: later the whole state is written
+        k.gap = True
     if log_size(k.log) > LOG_GROWN and log_size(k.log) > 4 * k.log_base:
         log_restart(k)
 
@@ -182,6 +186,7 @@ cdef void log_restart(Consumers* k) noexcept nogil:
         c = c.next_consumer
     if ok and log_rewrite(k.log, span(b.data, <uint32_t>b.n)) == ST_OK:
         k.lazy.n = 0                            # the states hold it
+        k.gap = False
         k.log_base = b.n
     bytes_free(&b)
 

@@ -143,9 +143,41 @@ cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
     wake_delivery(c)
 
 
+cdef void on_resumed(Watcher* w) noexcept nogil:
+    wake_delivery(watcher_owner(w))
+
+
 cdef bint on_asked(Watcher* w, uint64_t seq) noexcept nogil:
     # Whether this stored message, which matches, is still needed here.
     cdef Consumer* c = watcher_owner(w)
     cdef uint64_t deliveries
     return (undelivered(c, seq) or pending_find(&c.pending, seq) != 0
             or u64map_get(&c.exhausted, seq, &deliveries))
+
+
+# ---- the server's log ------------------------------------------------------------------------------------------
+
+cdef void say(Consumer* c, const char* text) noexcept nogil:
+    # A line for the server's log.
+    cdef Event e
+    memset(&e, 0, sizeof(Event))
+    e.kind = EV_LOG
+    e.account = c.s.account
+    e.text[0] = span_c(text)
+    e.num[0] = LOG_WARNING
+    c.env.out.event(c.env.out.ctx, &e)
+
+
+cdef void log_damaged(Consumer* c, uint64_t seq) noexcept nogil:
+    cdef char text[700]
+    snprintf(text, sizeof(text), b"stream %.*s: message %llu is damaged and passed over by consumer %.*s",
+             <int>c.s.cfg.name.n, <const char*>c.s.cfg.name.p, <unsigned long long>seq,
+             <int>c.cfg.name.n, <const char*>c.cfg.name.p)
+    say(c, text)
+
+
+cdef void say_of(Consumer* c, const char* what) noexcept nogil:
+    cdef char text[700]
+    snprintf(text, sizeof(text), b"stream %.*s: consumer %.*s: %s", <int>c.s.cfg.name.n,
+             <const char*>c.s.cfg.name.p, <int>c.cfg.name.n, <const char*>c.cfg.name.p, what)
+    say(c, text)

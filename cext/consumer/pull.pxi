@@ -205,6 +205,13 @@ cdef void pulls_end(Consumer* c, bint deleted) noexcept nogil:
         pull_remove(c, c.first)
 
 
+cdef void pulls_moved(Consumer* c) noexcept nogil:
+    # The consumer is opened again: who waits is to ask again.
+    while c.first != NULL:
+        refuse(c, span(c.first.reply, c.first.n_reply), b"409 Leadership Change")
+        pull_remove(c, c.first)
+
+
 # ---- what a request asks for ------------------------------------------------------------------------------------
 
 cdef bint ask_member(PullAsk* a, const JsonItem* key, const JsonItem* val) noexcept nogil:

@@ -15,6 +15,7 @@ INBOX_ADVISORY = EV_ADVISORY
 INBOX_STORE_ERROR = EV_STORE_ERROR
 INBOX_PAUSE_OVER = EV_PAUSE_OVER
 INBOX_LOG = EV_LOG
+INBOX_DISK_FULL = EV_DISK_FULL
 INBOX_REQUEST = IN_REQUEST
 INBOX_CONNECT = IN_CONNECT
 INBOX_OPENED = IN_OPENED
@@ -216,8 +217,13 @@ cdef class DataPlane(EnvBox):
         reactor_wake(&self.m.reactor)
 
     def open_store(self, *, int64_t sync_interval, bytes domain, int64_t max_memory, int64_t max_storage,
-                   int64_t max_payload):
-        """Makes the commit machinery. sync_interval in ns, 0: acks follow the sync. Limits in bytes, -1: none."""
+                   int64_t max_payload, bytes ballast=b""):
+        """Makes the commit machinery. sync_interval in ns, 0: acks follow the sync. Limits in bytes, -1: none.
+
+        ballast: a file that is removed when the disk is full, so that what frees room can still be written. Nothing is
+        stored from then on until has_room() says that there is one again.
+        """
+        cdef Span path = span_of(ballast)
         self.domain = domain
         self.m.max_payload = max_payload
         self.m.server.memory.max = max_memory
@@ -225,9 +231,18 @@ cdef class DataPlane(EnvBox):
         self.committer = committer_new(self.env, sync_interval, self.m.reactor.wake)
         if self.committer == NULL:
             raise MemoryError
+        if committer_ballast(self.committer, path) < 0:
+            raise ValueError("the path of the ballast is too long")
         with nogil:
             env_lock(self.env)
             self.m.reactor.committer = self.committer
+            self.leave()
+
+    def has_room(self):
+        """The disk that was full has room, and the ballast is there again."""
+        with nogil:
+            env_lock(self.env)
+            committer_has_room(self.committer)
             self.leave()
 
     def run_commits(self):

@@ -12,7 +12,7 @@ cdef struct Piece:
     Block* b
     bint sealed
     bint wrote
-    bint synced
+    bint synced                 # before the others of the round
 
 cdef struct Part:
     # One store's part of a round.
@@ -46,6 +46,7 @@ cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noex
     c.env = env
     c.sync_interval = sync_interval
     c.wake_fd = wake_fd
+    c.spare = -1
     c.pool_size = page_up(8388608 + SLACK)
     c.synced_at = st_clock(CLOCK_MONOTONIC)
     pthread_mutex_init(&c.q, NULL)
@@ -82,6 +83,7 @@ cdef void committer_run(Committer* c) noexcept nogil:
     cdef bint done
     memset(&r, 0, sizeof(r))
     pthread_mutex_lock(&c.q)
+    spare_take(c)
     c.running = True
     c.keeper_runs = pthread_create(&c.keeper, NULL, keeper_main, c) == 0
     while True:
@@ -109,6 +111,7 @@ cdef void committer_run(Committer* c) noexcept nogil:
     if c.keeper_runs:
         pthread_join(c.keeper, NULL)
         c.keeper_runs = False
+    spare_give(c)
     round_free(&r)
 
 
@@ -285,8 +288,9 @@ cdef bint round_done(Committer* c, Round* r) noexcept nogil:
         while s.out != NULL and s.out.closed:
             block_done(c, s, s.out)
         if not p.close or p.err:
-            s.done_seq = max(s.done_seq, p.seq)
-            s.done_ticket = max(s.done_ticket, p.ticket)
+            if p.err == 0:
+                s.done_seq = max(s.done_seq, p.seq)
+                s.done_ticket = max(s.done_ticket, p.ticket)
             s.done_errno = p.err
             if not s.listed:
                 s.listed = True
@@ -298,7 +302,7 @@ cdef bint round_done(Committer* c, Round* r) noexcept nogil:
     pthread_cond_broadcast(&c.idle)
     if any:
         st_store(&c.done_flag, 1)
-    return any
+    return any or (st_load(&c.full) and not c.told_full)
 
 
 cdef void block_done(Committer* c, Store* s, Block* b) noexcept nogil:
@@ -319,6 +323,7 @@ cdef void committer_poll(Committer* c) noexcept nogil:
     if st_load(&c.done_flag) == 0:
         return
     st_store(&c.done_flag, 0)
+    tell_full(c)
     while True:
         pthread_mutex_lock(&c.q)
         s = c.done
@@ -333,8 +338,10 @@ cdef void committer_poll(Committer* c) noexcept nogil:
         pthread_mutex_unlock(&c.q)
         if err:
             s.io_errno = err
-        else:
+        if seq > s.durable_seq or ticket > s.durable_ticket or err == 0:    # also before a group that failed
             s.durable_seq = max(s.durable_seq, seq)
             s.durable_ticket = max(s.durable_ticket, ticket)
-        if s.on_durable != NULL and not s.stopped:
-            s.on_durable(s.ctx, seq, ticket, err)
+            if s.on_durable != NULL and not s.stopped:
+                s.on_durable(s.ctx, seq, ticket, 0)
+        if err and s.on_durable != NULL and not s.stopped:
+            s.on_durable(s.ctx, s.last_seq, s.ticket, err)

@@ -30,9 +30,14 @@ cdef void limits_set(Store* s, const StoreConfig* cfg) noexcept nogil:
 cdef void store_dispose(Store* s) noexcept nogil:
     """Frees everything; no thread may know the store any more."""
     cdef uint32_t i
+    cdef Block* b
     cdef Log* log
     for i in range(s.n_blocks):
         block_free(block_i(s, i))
+    while s.cuts != NULL:
+        b = s.cuts
+        s.cuts = b.next_out
+        block_free(b)
     while s.logs != NULL:
         log = s.logs
         s.logs = log.next
@@ -318,6 +323,8 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
         elif s.done_errno == 0:
             tail_close(s)
             checkpoint_write(s)
+        else:
+            store_retreat(s)
     store_dispose(s)
 
 

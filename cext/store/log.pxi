@@ -130,9 +130,21 @@ cdef int64_t log_replay(Log* log, int (*replay)(void* ctx, Span entry) noexcept 
     return rc
 
 
-cdef void log_free(Log* log) noexcept nogil:
+cdef int log_fd(Log* log) noexcept nogil:
+    """0 or -errno. Idle logs are closed, as idle blocks are."""
+    if log.fd < 0:
+        log.fd = log.store.files.open(log.store.files.ctx, log.path, O_RDWR | O_CREAT, 0o600)
+    return min(log.fd, 0)
+
+
+cdef void log_fd_close(Log* log) noexcept nogil:
     if log.fd >= 0:
         log.store.files.close(log.store.files.ctx, log.fd)
+    log.fd = -1
+
+
+cdef void log_free(Log* log) noexcept nogil:
+    log_fd_close(log)
     bytes_free(&log.staged)
     bytes_free(&log.writing)
     free(log.path)
@@ -163,7 +175,9 @@ cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noe
         return NULL
     f.truncate(f.ctx, log.fd, <off_t> size)
     sync_parent(f, log.path)
+    log_fd_close(log)
     log.written = <uint64_t> size
+    log.durable = <uint64_t> size
     log.size = <uint64_t> size
     pthread_mutex_lock(&s.com.q)
     log.next = s.logs
@@ -244,10 +258,13 @@ cdef void log_close(Log* log) noexcept nogil:
 
 cdef int log_write(Log* log) noexcept nogil:
     cdef FileOps* f = log.store.files
-    cdef int64_t rc = f.pwrite(f.ctx, log.fd, log.writing.data, log.writing.n, <off_t> log.written)
+    cdef int64_t rc = log_fd(log)
+    if rc == 0:
+        rc = min(f.pwrite(f.ctx, log.fd, log.writing.data, log.writing.n, <off_t> log.written), <int64_t> 0)
     if rc < 0:
         return <int> rc
     log.written += log.writing.n
+    log.wrote = True
     return 0
 
 
@@ -270,9 +287,10 @@ cdef int log_restart(Op* op) noexcept nogil:
     if rc < 0:
         f.close(f.ctx, fd)
         return <int> rc
-    f.close(f.ctx, log.fd)
+    log_fd_close(log)
     log.fd = fd
     log.written = op.bytes.n
+    log.durable = op.bytes.n
     sync_parent(f, log.path)
     return 0
 

@@ -240,6 +240,7 @@ cdef struct Store:
     Op* ops_tail                # (q)
     Block* out                  # (q)
     Block* out_tail             # (q)
+    Block* cuts                 # (q) blocks of changes that failed: their files are to be cut to what is durable
     Log* logs                   # (q)
     uint32_t busy               # (q) threads at work on it
     bint listed                 # (q) in the list of finished stores
@@ -274,8 +275,10 @@ cdef struct Store:
 cdef struct Log:
     Store* store
     char* path
-    int fd                      # (c)
+    int fd                      # (c) -1: to be opened
+    bint wrote                  # (c) in this round, and not synced
     uint64_t written            # (c)
+    uint64_t durable            # (c)
     Bytes staged                # (q)
     Bytes writing               # (c)
     uint64_t size
@@ -293,6 +296,10 @@ cdef struct Committer:
     pthread_cond_t idle         # a store was let go
     pthread_cond_t chores       # work for the maintenance thread
     bint no_direct              # (c) the file system has no writes past the page cache
+    char ballast[4096]          # a file that is given up when there is no room; empty: none
+    uint64_t full               # atomic: errno since it was
+    bint told_full              # under the engine lock
+    int spare                   # (c) a descriptor for when there are none
     bint sleeping
     bint stopping
     bint running

@@ -1,6 +1,6 @@
 # What Cython has no word for: atomics, mappings, prefetches and the loops that the compiler should vectorise.
 
-from libc.errno cimport EEXIST, EINVAL, EIO, ENOENT, ENOMEM, ENOSPC, errno
+from libc.errno cimport EDQUOT, EEXIST, EINVAL, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC, errno
 from libc.stdint cimport INT64_MAX, UINT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport bsearch, calloc, free, malloc, qsort, realloc
@@ -9,7 +9,7 @@ from posix.fcntl cimport F_SETFL, fcntl
 from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
-    Bytes, Env, EnvLock, FileOps, HHState, Span, Task, Timer, bytes_add, bytes_free, bytes_reserve,
+    EV_DISK_FULL, Bytes, Env, EnvLock, Event, FileOps, HHState, Span, Task, Timer, bytes_add, bytes_free, bytes_reserve,
     hh64, hh_final, hh_init, hh_update, posix_files, sha256, subject_is_literal, subject_matches, subjects_overlap,
     task_cancel, task_post, task_run,
     timer_cancel, timer_run, timer_set, env_lock, env_lock_init, env_unlock, pthread_cond_t, pthread_mutex_destroy,

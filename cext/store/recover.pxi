@@ -288,7 +288,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
     cdef FileOps* f = s.files
     cdef Block* b
     cdef char path[4200]
-    cdef int fd, rc = 0
+    cdef int fd, synced, rc = 0
     cdef int64_t size
     if blocks_reserve(s) < 0:
         return ST_NO_MEMORY
@@ -318,6 +318,12 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         rc = block_scan(o, b, fd, <uint64_t> size, is_last)
     if rc < 0:
         return rc
+    if fd >= 0 and rc == 0 and s.com.sync_interval <= 0:
+        # A killed server may have left what it had not synced, and it is served from now on.
+        synced = f.datasync(f.ctx, fd)
+        if synced < 0:
+            snprintf(o.err, o.err_cap, "%s: cannot be synced (errno %d)", path, -synced)
+            return ST_IO
     if fd < 0:
         block_forget(s, b)
     elif rc == 1:
@@ -375,6 +381,7 @@ cdef int tail_reopen(Store* s, Block* b) noexcept nogil:
     b.data = region
     b.data_cap = cap
     b.region = True
+    block_fd_close(b)
     s.tail = b
     out_push(s, b)
     return 1

@@ -128,25 +128,34 @@ cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
     snprintf(old, sizeof(old), "%s/__msgs__", s.dir)
     tree_remove(f, fresh)
     tree_remove(f, old)
-    if c_mkdir(fresh, 0o700) < 0:
-        return -errno
-    rc = block_fd(s, tail, fresh, &made)
-    if rc < 0:
-        return rc
-    bare_write(tail.key, first, st_get64(tail.data + 4), <int64_t> st_get64(tail.data + 12))
-    rc = <int> min(f.pwrite(f.ctx, tail.fd, first, REC_MIN, 0), <int64_t> 0)
+    rc = -errno if c_mkdir(fresh, 0o700) < 0 else 0
+    rc = block_fd(s, tail, fresh, &made) if rc == 0 else rc
+    if rc == 0:
+        bare_write(tail.key, first, st_get64(tail.data + 4), <int64_t> st_get64(tail.data + 12))
+        rc = <int> min(f.pwrite(f.ctx, tail.fd, first, REC_MIN, 0), <int64_t> 0)
     rc = f.datasync(f.ctx, tail.fd) if rc == 0 else rc
     rc = f.sync_dir(f.ctx, fresh) if rc == 0 else rc
     rc = f.sync_dir(f.ctx, s.dir) if rc == 0 else rc
     rc = f.rename(f.ctx, s.msgs_dir, old) if rc == 0 else rc
-    if rc == 0:
-        rc = f.rename(f.ctx, fresh, s.msgs_dir)
-        if rc < 0:
-            f.rename(f.ctx, old, s.msgs_dir)
+    rc = f.rename(f.ctx, fresh, s.msgs_dir) if rc == 0 else rc
+    rc = f.sync_dir(f.ctx, s.dir) if rc == 0 else rc
     if rc < 0:
-        tree_remove(f, fresh)
-        return rc
-    return f.sync_dir(f.ctx, s.dir)
+        purge_undo(s, tail, fresh, old)
+    else:
+        tail.durable = REC_MIN
+    return rc
+
+
+cdef void purge_undo(Store* s, Block* tail, const char* fresh, const char* old) noexcept nogil:
+    """A purge that failed is refused: nothing is removed, as far as the disk still does what it is asked to."""
+    cdef FileOps* f = s.files
+    block_fd_close(tail)
+    tail.created = False
+    if st_is_dir(old):
+        f.rename(f.ctx, s.msgs_dir, fresh)
+        f.rename(f.ctx, old, s.msgs_dir)
+        f.sync_dir(f.ctx, s.dir)
+    tree_remove(f, fresh)
 
 
 cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t first, bint sealed, uint8_t* mark) noexcept nogil:
@@ -200,12 +209,17 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
     rc = reserve_keep(s, b)
     if rc == 0:
         rc = block_fd(s, b, s.msgs_dir, &p.sync_dir)
+    if rc < 0 and (fds_give(c, r, rc) or ballast_give(c, rc)):
+        rc = reserve_keep(s, b)
+        rc = block_fd(s, b, s.msgs_dir, &p.sync_dir) if rc == 0 else rc
     if rc < 0:
         return <int> rc
     piece.wrote = end > start or (first > s.extent.first and not p.close)
     group_seal(s, b, start, end, first, closing, mark)
     ahead_wait(c, b, end + MARKER)
     rc = group_write(c, r, b, start, end, mark)
+    if rc < 0 and ballast_give(c, rc):
+        rc = group_write(c, r, b, start, end, mark)
     if rc < 0:
         return <int> rc
     b.written = end + MARKER
@@ -234,17 +248,16 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
     cdef Log* g
     cdef uint32_t i
     cdef int rc
-    p.err = s.done_errno
+    p.err = <int> s.done_errno
     if p.err:
         return
     if not s.caches_gone and not p.close:
         p.err = -caches_remove(s)
     op = p.ops
     while op != NULL and p.err == 0:
-        if op.kind == OP_PURGE:
-            p.err = -purge_switch(s, op.block)
-        elif op.kind == OP_LOG:
-            p.err = -log_restart(op)
+        p.err = -op_start(s, op)
+        if p.err and (fds_give(c, r, -p.err) or ballast_give(c, -p.err)):
+            p.err = -op_start(s, op)
         op = op.next
     for i in range(p.piece, p.piece + p.n):
         if p.err:
@@ -256,9 +269,21 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
     g = s.logs
     while g != NULL and p.logs and p.err == 0:
         if g.writing.n:
-            p.err = -log_write(g)
+            rc = log_write(g)
+            if rc < 0 and (fds_give(c, r, rc) or ballast_give(c, rc)):
+                rc = log_write(g)
+            p.err = -rc
             r.wrote = True
         g = g.next
+
+
+cdef int op_start(Store* s, Op* op) noexcept nogil:
+    """What comes before the group's records. 0 or -errno."""
+    if op.kind == OP_PURGE:
+        return purge_switch(s, op.block)
+    if op.kind == OP_LOG:
+        return log_restart(op)
+    return 0
 
 
 cdef void round_write(Committer* c, Round* r, int64_t now) noexcept nogil:
@@ -284,6 +309,7 @@ cdef void round_write(Committer* c, Round* r, int64_t now) noexcept nogil:
         if p.sync_dir and p.err == 0:
             p.err = -p.s.files.sync_dir(p.s.files.ctx, p.s.msgs_dir)
         part_finish(c, r, p, now)
+    spare_take(c)
 
 
 cdef void round_sync(Committer* c, Round* r) noexcept nogil:
@@ -316,7 +342,7 @@ cdef void round_sync(Committer* c, Round* r) noexcept nogil:
                 p.err = -f.datasync(f.ctx, r.pieces[k].b.fd)
         g = p.s.logs if p.logs else NULL
         while g != NULL and p.err == 0:
-            if g.writing.n:
+            if g.wrote:
                 p.err = -f.datasync(f.ctx, g.fd)
             g = g.next
 
@@ -360,9 +386,14 @@ cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nog
         p.ops = op.next
         op_finish(c, s, op, p.err)
         free(op)
-    g = s.logs if p.logs else NULL
+    g = s.logs if p.logs or p.close else NULL
     while g != NULL:
+        if p.err == 0:
+            g.durable = g.written
+        g.wrote = False
         bytes_free(&g.writing)
+        if p.close:
+            log_fd_close(g)
         g = g.next
 
 
@@ -390,10 +421,10 @@ cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
             if op.block.tombs:
                 unlinks_sync(s)     # its tombstones may be for files that are gone
             block_unlink(s, op.block)
-        block_release(c, op.block)
+        block_leave(c, op.block, err)
     elif op.kind == OP_PURGE:
         for i in range(op.n):
-            block_release(c, op.blocks[i])
+            block_leave(c, op.blocks[i], err)
         free(op.blocks)
         if err == 0:
             snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
@@ -420,6 +451,19 @@ cdef void block_unlink(Store* s, Block* b) noexcept nogil:
     block_path(s, b, ".blk", path, sizeof(path))
     s.files.unlink(s.files.ctx, path)
     s.unlinked = True
+
+
+cdef void block_leave(Committer* c, Block* b, int err) noexcept nogil:
+    """A block that its store let go of. After an error the store is opened again from files that still have it."""
+    cdef Store* s = b.store
+    if err == 0 or b.closed:
+        block_release(c, b)
+        return
+    pthread_mutex_lock(&c.q)
+    out_remove(s, b)
+    b.next_out = s.cuts
+    s.cuts = b
+    pthread_mutex_unlock(&c.q)
 
 
 cdef void block_release(Committer* c, Block* b) noexcept nogil:

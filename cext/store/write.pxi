@@ -250,6 +250,10 @@ cdef inline void count_in(Store* s, Block* b, uint64_t seq, int64_t ts, uint32_t
     s.last_ts = ts
 
 
+cdef inline bint no_room(Store* s) noexcept nogil:
+    return s.storage == STORE_FILE and st_load(&s.com.full) != 0
+
+
 cdef int store_append(Store* s, Span subject, Span header, Span data, int64_t ts, uint64_t* seq) noexcept nogil:
     cdef uint64_t size = record_size(subject, header, data)
     cdef uint64_t next = s.last_seq + 1
@@ -260,6 +264,8 @@ cdef int store_append(Store* s, Span subject, Span header, Span data, int64_t ts
         return ST_CLOSED
     if s.io_errno:
         return ST_IO
+    if no_room(s):
+        return ST_FULL
     if size > REC_MAX or subject.n > 65535:
         return ST_TOO_LARGE
     r = tail_for(s, size, next)
@@ -311,6 +317,8 @@ cdef int store_skip(Store* s, uint64_t* seq) noexcept nogil:
         return ST_CLOSED
     if s.io_errno:
         return ST_IO
+    if no_room(s):
+        return ST_FULL
     if s.storage == STORE_FILE:
         r = tail_for(s, REC_MIN, 0)
         if r < 0:

@@ -3,6 +3,7 @@
 cdef enum:
     ACK_DUPLICATE = 1
     REPLY_ROOM = 512            # replies up to here are copied to the stack before they are sent to
+    REASON_ROOM = 160
     HELD_MAX = 32 << 20         # bytes of answers that wait in a stream; beyond, what asks for more is refused
 
 
@@ -116,20 +117,25 @@ cdef bint next_answer(Fifo* q, uint64_t upto, AckHead* head, uint8_t* room, uint
 
 cdef void pub_ack(Stream* s, Span reply, uint64_t seq, bint duplicate) noexcept nogil:
     # Now, if the message is durable, otherwise in its turn.
-    cdef char text[160]
     if reply.n == 0 or s.cfg.no_ack:
         return
     if seq <= store_durable_seq(s.store) and s.acks.b.n == 0:
         send_pub_ack(s, reply, seq, duplicate)
-    elif seq <= s.failed_seq:
-        failed_text(s, text, sizeof(text))
-        send_pub_error(s, reply, 503, 10077, span_c(text))
     else:
         queue_answer(&s.acks, seq, reply, ACK_DUPLICATE if duplicate else 0)
 
 
-cdef void failed_text(Stream* s, char* text, size_t room) noexcept nogil:
-    snprintf(text, room, b"writing to disk failed: %s", strerror(s.failed_errno))
+cdef void stream_reason(const Stream* s, char* text, size_t room) noexcept nogil:
+    cdef int error = s.failed if s.failed else s.halted
+    if error == 0:
+        error = <int>store_error(s.store)
+    snprintf(text, room, b"writing to disk failed: %s", strerror(error if error else EIO))
+
+
+cdef int publish_down(Stream* s, const Msg* m) noexcept nogil:
+    cdef char text[REASON_ROOM]
+    stream_reason(s, text, sizeof(text))
+    return publish_failed(s, m, 503, 10077, text)
 
 
 cdef void stream_answer(Stream* s, uint64_t ticket, Span reply) noexcept nogil:
@@ -192,10 +198,10 @@ cdef int stream_hold(Stream* s, uint64_t ticket, Span reply, Span data, Span typ
 cdef void send_failed(Stream* s, const HeldHead* h, Span reply, Span type) noexcept nogil:
     # What the answer would have shown is not stored. A double ack says nothing then: its sender will ask again.
     cdef Bytes b
-    cdef char reason[160]
+    cdef char reason[REASON_ROOM]
     if h.kind == HELD_ACK:
         return
-    failed_text(s, reason, sizeof(reason))
+    stream_reason(s, reason, sizeof(reason))
     if h.kind == HELD_GET:
         direct_failed(s, reply, reason)
         return
@@ -225,10 +231,10 @@ cdef void release_acks(Stream* s, uint64_t upto, int error) noexcept nogil:
     cdef AckHead head
     cdef uint8_t room[REPLY_ROOM]
     cdef uint8_t* reply
-    cdef char text[160]
+    cdef char text[REASON_ROOM]
     while next_answer(&s.acks, upto, &head, room, &reply):
-        if error or head.key <= s.failed_seq:
-            failed_text(s, text, sizeof(text))
+        if error:
+            stream_reason(s, text, sizeof(text))
             send_pub_error(s, span(reply, head.n), 503, 10077, span_c(text))
         elif head.n:
             send_pub_ack(s, span(reply, head.n), head.key, head.flags & ACK_DUPLICATE)
@@ -260,18 +266,29 @@ cdef void release_answers(Stream* s, uint64_t upto, int error) noexcept nogil:
 
 cdef void on_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexcept nogil:
     cdef Stream* s = <Stream*>ctx
-    cdef Event e
     if error:
-        s.failed_seq = max(s.failed_seq, seq)
-        s.failed_errno = error
-        memset(&e, 0, sizeof(Event))
-        e.kind = EV_STORE_ERROR
-        e.account = s.account
-        e.text[0] = s.cfg.name
-        e.num[0] = error
-        s.env.out.event(s.env.out.ctx, &e)
-    release_acks(s, seq, error)
-    if s.synced and not error and seq > s.shown:
+        stream_fail(s, error)
+        return
+    release_acks(s, seq, 0)
+    if s.synced and seq > s.shown:
         show(s, seq)
-    release_answers(s, ticket, error)
+    release_answers(s, ticket, 0)
+    pthread_cond_broadcast(<pthread_cond_t*>s.durable)
+
+
+cdef void stream_fail(Stream* s, int error) noexcept nogil:
+    # What is not durable is refused, also what was staged behind the group that failed. The control plane opens the
+    # stream again from its files.
+    cdef Event e
+    if s.failed:
+        return
+    s.failed = error
+    memset(&e, 0, sizeof(Event))
+    e.kind = EV_STORE_ERROR
+    e.account = s.account
+    e.text[0] = s.cfg.name
+    e.num[0] = error
+    s.env.out.event(s.env.out.ctx, &e)
+    release_acks(s, UINT64_MAX, error)
+    release_answers(s, UINT64_MAX, error)
     pthread_cond_broadcast(<pthread_cond_t*>s.durable)

@@ -508,6 +508,11 @@ cdef bint level_too_high(Span header) noexcept nogil:
 cdef void direct_request(Stream* s, const Msg* m, Span subject) noexcept nogil:
     # subject: of the form with a subject at its end; empty for the other.
     cdef DirectGet g
+    cdef char reason[REASON_ROOM]
+    if s.failed:
+        stream_reason(s, reason, sizeof(reason))
+        direct_failed(s, m.reply, reason)
+        return
     if m.header.n and level_too_high(m.header):
         direct_status(s, m.reply, b"412 Required Api Level")
         return

@@ -30,6 +30,22 @@ cdef struct TestWatch:
     TestWatch* next
 
 
+cdef enum FaultOp:
+    FAULT_DATASYNC = 0
+    FAULT_PWRITE = 1
+    FAULT_OPEN = 2
+    FAULT_TRUNCATE = 3
+
+
+cdef struct TestDisk:
+    # What goes wrong with files, by FaultOp.
+    pthread_mutex_t mutex
+    int faults[4]               # errno of the calls to come
+    int64_t after[4]            # so many succeed before
+    int64_t times[4]            # so many fail
+    pthread_mutex_t hung        # held while no sync ends
+
+
 cdef object span_bytes(Span s):
     return (<const char*>s.p)[:s.n] if s.n else b""
 
@@ -48,7 +64,7 @@ cdef class TestEnv(EnvBox):
     cdef TestWatch* watches
     cdef int routing
     cdef FileOps files
-    cdef pthread_mutex_t disk
+    cdef TestDisk disk
     cdef object thread
     cdef readonly list sent
     cdef readonly list events
@@ -61,10 +77,14 @@ cdef class TestEnv(EnvBox):
         self.own.lock = &self.lock
         self.own.now = now
         self.own.mono = 1_000_000_000
-        pthread_mutex_init(&self.disk, NULL)
+        pthread_mutex_init(&self.disk.mutex, NULL)
+        pthread_mutex_init(&self.disk.hung, NULL)
         self.files = posix_files()[0]
         self.files.ctx = <void*>self
         self.files.datasync = test_datasync
+        self.files.pwrite = test_pwrite
+        self.files.open = test_open
+        self.files.truncate = test_truncate
         self.own.files = &self.files
         self.own.random = seed
         self.own.out.ctx = <void*>self
@@ -94,7 +114,8 @@ cdef class TestEnv(EnvBox):
             free(w)
             w = self.watches
         timers_free(&self.own.timers)
-        pthread_mutex_destroy(&self.disk)
+        pthread_mutex_destroy(&self.disk.mutex)
+        pthread_mutex_destroy(&self.disk.hung)
         pthread_mutex_destroy(&self.lock.held)
         pthread_mutex_destroy(&self.lock.next)
 
@@ -229,10 +250,20 @@ cdef class TestEnv(EnvBox):
     def stall_commits(self) -> None:
         """The disk hangs: no sync ends before `resume_commits`."""
         with nogil:
-            pthread_mutex_lock(&self.disk)
+            pthread_mutex_lock(&self.disk.hung)
 
     def resume_commits(self) -> None:
-        pthread_mutex_unlock(&self.disk)
+        pthread_mutex_unlock(&self.disk.hung)
+
+    def fail(self, int error, str op="datasync", int64_t after=0, int64_t times=1) -> None:
+        """After some calls, so many of an operation on files fail with this errno."""
+        cdef int at = ("datasync", "pwrite", "open", "truncate").index(op)
+        with nogil:
+            pthread_mutex_lock(&self.disk.mutex)
+        self.disk.faults[at] = error
+        self.disk.after[at] = after
+        self.disk.times[at] = times
+        pthread_mutex_unlock(&self.disk.mutex)
 
     def commit_main(self) -> None:
         with nogil:
@@ -262,11 +293,42 @@ cdef class TestEnv(EnvBox):
         return got
 
 
+cdef int fault(void* ctx, int op) noexcept nogil:
+    # 0 or -errno.
+    cdef TestDisk* d = &(<TestEnv>ctx).disk
+    cdef int rc = 0
+    pthread_mutex_lock(&d.mutex)
+    if d.after[op] > 0:
+        d.after[op] -= 1
+    elif d.times[op] > 0:
+        d.times[op] -= 1
+        rc = -d.faults[op]
+    pthread_mutex_unlock(&d.mutex)
+    return rc
+
+
 cdef int test_datasync(void* ctx, int fd) noexcept nogil:
-    cdef pthread_mutex_t* disk = &(<TestEnv>ctx).disk
-    pthread_mutex_lock(disk)
-    pthread_mutex_unlock(disk)
-    return posix_files().datasync(NULL, fd)
+    cdef pthread_mutex_t* hung = &(<TestEnv>ctx).disk.hung
+    cdef int rc
+    pthread_mutex_lock(hung)
+    pthread_mutex_unlock(hung)
+    rc = fault(ctx, FAULT_DATASYNC)
+    return rc if rc < 0 else posix_files().datasync(NULL, fd)
+
+
+cdef int64_t test_pwrite(void* ctx, int fd, const void* p, size_t n, off_t off) noexcept nogil:
+    cdef int rc = fault(ctx, FAULT_PWRITE)
+    return rc if rc < 0 else posix_files().pwrite(NULL, fd, p, n, off)
+
+
+cdef int test_open(void* ctx, const char* path, int flags, int mode) noexcept nogil:
+    cdef int rc = fault(ctx, FAULT_OPEN)
+    return rc if rc < 0 else posix_files().open(NULL, path, flags, mode)
+
+
+cdef int test_truncate(void* ctx, int fd, off_t n) noexcept nogil:
+    cdef int rc = fault(ctx, FAULT_TRUNCATE)
+    return rc if rc < 0 else posix_files().truncate(NULL, fd, n)
 
 
 cdef int test_send(void* ctx, const Msg* m) noexcept nogil:

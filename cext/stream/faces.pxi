@@ -149,12 +149,30 @@ cdef class StreamFace:
     """
 
     cdef bint enter(self) noexcept nogil:
-        return self.box.enter() and self.s != NULL
+        return self.box.enter() and self.s != NULL and self.s.failed == 0
 
     cdef int check(self, bint open) except -1:
         if not open:
+            self.refuse()
             raise StreamClosed("the stream is closed")
         return 0
+
+    cdef int refuse(self) except -1:
+        # Raises StoreError when the disk is the reason.
+        cdef char text[REASON_ROOM]
+        text[0] = 0
+        with nogil:
+            if self.box.enter() and self.s != NULL and (self.s.failed or store_error(self.s.store)):
+                stream_reason(self.s, text, sizeof(text))
+            self.box.leave()
+        if text[0]:
+            raise StoreError((<bytes>text).decode())
+        return 0
+
+    cdef int changed(self, int64_t rc) except -1:
+        if rc == ST_IO:
+            self.refuse()
+        return store_checked(rc)
 
     cdef int open(self, EnvBox box, const StreamPlace* place, object params, object directory) except -1:
         cdef StreamConfig c
@@ -228,7 +246,7 @@ cdef class StreamFace:
                     rc = stream_update(self.s, &c)
                 self.box.leave()
             self.check(open)
-            store_checked(rc)
+            self.changed(rc)
         finally:
             free(subjects)
 
@@ -332,7 +350,7 @@ cdef class StreamFace:
                 n = stream_purge(self.s, NULL if all else &f.f, seq, keep)
             self.box.leave()
         self.check(open)
-        store_checked(n)
+        self.changed(n)
         return n
 
     def get(self, uint64_t seq):
@@ -410,7 +428,7 @@ cdef class StreamFace:
         self.check(open)
         if rc == ST_NOT_FOUND:
             return False
-        store_checked(rc)
+        self.changed(rc)
         return True
 
     def holds_header(self, bytes name not None) -> bool:
@@ -422,8 +440,7 @@ cdef class StreamFace:
         cdef int i
         while rc == ST_OK and not found:
             with nogil:
-                self.box.enter()
-                rc = ST_CLOSED if self.s == NULL else ST_OK
+                rc = ST_OK if self.enter() else ST_CLOSED
                 for i in range(HEADERS_A_LOOK):
                     if rc == ST_OK and not found:
                         rc = store_next_headed(self.s.store, start, UINT64_MAX, &r)
@@ -462,7 +479,6 @@ cdef class StreamFace:
 
     def wait_durable(self) -> None:
         cdef uint64_t ticket = 0
-        cdef int error = 0
         cdef bint open
         with nogil:
             open = self.enter()
@@ -470,12 +486,8 @@ cdef class StreamFace:
                 self.flush()
                 store_settle(self.s.store)
                 ticket = store_ticket(self.s.store)
-            while open and error == 0 and store_durable_ticket(self.s.store) < ticket:
+            while open and store_durable_ticket(self.s.store) < ticket:
                 pthread_cond_wait(<pthread_cond_t*>self.s.durable, &self.box.env.lock.held)
-                open = self.s != NULL           # others had the lock meanwhile
-                if open:
-                    error = self.s.failed_errno
+                open = self.s != NULL and self.s.failed == 0        # others had the lock meanwhile
             self.box.leave()
         self.check(open)
-        if error:
-            raise StoreError(f"writing to disk failed: {os.strerror(error)}")

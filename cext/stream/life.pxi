@@ -224,6 +224,35 @@ cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil:
     return rc
 
 
+cdef Store* stream_give_store(Stream* s) noexcept nogil:
+    cdef Store* store = s.store
+    direct_stop(s)
+    timer_cancel(&s.env.timers, &s.dedupe.timer)
+    task_cancel(&s.env.tasks, &s.settle)
+    store_listen(store, NULL, NULL, NULL)
+    store_listen_damage(store, NULL)
+    store_stop(store)
+    s.store = NULL
+    return store
+
+
+cdef void stream_halt(Stream* s, int error) noexcept nogil:
+    s.halted = error
+    store_halt(s.store, error)
+
+
+cdef void stream_resume(Stream* s) noexcept nogil:
+    cdef Watcher* w = s.watchers.first
+    if s.halted == 0 or s.failed:
+        return
+    s.halted = 0
+    store_halt(s.store, 0)
+    while w != NULL:
+        w.resumed(w)
+        w = w.next
+    stream_settle(s, 0, False)
+
+
 cdef void stream_stop(Stream* s) noexcept nogil:
     if s.subs != NULL:
         unsubscribe_all(s.env, s.subs, s.n_subs)
@@ -233,8 +262,9 @@ cdef void stream_stop(Stream* s) noexcept nogil:
     direct_stop(s)
     timer_cancel(&s.env.timers, &s.dedupe.timer)
     task_cancel(&s.env.tasks, &s.settle)
-    store_listen(s.store, NULL, NULL, NULL)
-    store_listen_damage(s.store, NULL)
+    if s.store != NULL:
+        store_listen(s.store, NULL, NULL, NULL)
+        store_listen_damage(s.store, NULL)
     add_used(s.cfg.account_usage, -s.counted)
     add_used(s.cfg.server_usage, -s.counted)
     s.counted = 0

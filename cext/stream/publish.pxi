@@ -233,9 +233,16 @@ cdef const char* store_text(int rc) noexcept nogil:
         return b"message too large"
     if rc == ST_NO_MEMORY:
         return b"out of memory"
-    if rc == ST_CLOSED:
-        return b"store is closed"
-    return b"writing to disk failed"
+    return b"store is closed"
+
+
+cdef int store_refused(Stream* s, const Msg* m, int rc) noexcept nogil:
+    # The store did not take it.
+    if rc == ST_IO:
+        stream_fail(s, <int>store_error(s.store))
+    if rc == ST_IO or rc == ST_FULL:
+        return publish_down(s, m)
+    return publish_failed(s, m, 503, 10077, store_text(rc))
 
 
 cdef void roll_up(Stream* s, Span subject, Span kind, uint64_t keep) noexcept nogil:
@@ -276,7 +283,7 @@ cdef int store_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept no
     rc = store_append(s.store, m.subject, m.header, m.data, s.env.now, &seq)
     if rc != ST_OK:
         store_let(s.store)
-        return publish_failed(s, m, 503, 10077, store_text(rc))
+        return store_refused(s, m, rc)
     remember_id(s, h.msg_id, seq)
     message_entered(s, m.subject, seq)
     if h.rollup.n:
@@ -295,7 +302,7 @@ cdef int skip_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept nog
     rc = store_skip(s.store, &seq)
     if rc != ST_OK:
         store_let(s.store)
-        return publish_failed(s, m, 503, 10077, store_text(rc))
+        return store_refused(s, m, rc)
     s.entered = seq
     if not s.synced:
         s.shown = seq
@@ -386,6 +393,8 @@ cdef inline bint ends_fast(Span reply) noexcept nogil:
 
 cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil:
     cdef PubHeaders h
+    if s.failed or s.halted:
+        return publish_down(s, m)
     if m.reply.n and ends_fast(m.reply):
         return publish_failed(s, m, 400, 10205, b"batch publish is disabled")
     if m.header.n == 0:

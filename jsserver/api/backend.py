@@ -241,6 +241,14 @@ class StreamHandle(Protocol):
         """Blocking. Returns when everything done so far to the stream and its consumers is as
         durable as the sync setting promises."""
 
+    def reopen(self) -> None:
+        """Blocking. Of a stream that failed, else nothing: opens it again, with its consumers, from
+        what was durable before. It is read then, and not changed before `resume`. StoreError if it
+        cannot be opened: to be tried again."""
+
+    def resume(self) -> None:
+        """Takes changes again."""
+
     def open_consumer(
         self, params: ConsumerParams, directory: str | None, hold: bool = False
     ) -> ConsumerHandle:

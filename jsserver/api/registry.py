@@ -51,6 +51,8 @@ class Shared:
         self.files = MetaFiles(hash64)
         self.clock = clock
         self.reserved = Reservations()
+        self.full = ""
+        """Why nothing is stored in any stream on disk at the moment."""
         self._threads = ThreadPoolExecutor(WORKERS, thread_name_prefix="api")
         self._erasing: set[asyncio.Future[None]] = set()
 
@@ -101,6 +103,7 @@ class Stream:
         "consumers",
         "created",
         "directory",
+        "failing",
         "filters",
         "handle",
         "offline",
@@ -114,6 +117,8 @@ class Stream:
         self.created = created
         self.handle = handle
         self.directory = directory
+        self.failing = ""
+        """Why nothing is stored in it at the moment."""
         self.consumers: dict[str, Consumer] = {}
         self.offline: dict[str, str] = {}
         """Consumers on disk that are not served, and why."""

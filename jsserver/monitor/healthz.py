@@ -6,7 +6,7 @@ import logging
 import msgspec
 
 from jsserver.api.backend import StoreError
-from jsserver.api.registry import Account
+from jsserver.api.registry import Account, Stream
 from jsserver.api.types import Wire
 from jsserver.goformat import quote
 from jsserver.monitor.query import Query, clean
@@ -93,14 +93,17 @@ def _judge(server: Server, wanted: Wanted) -> Verdict:
         return Verdict(200, [])
     accounts = server.jetstream.dispatcher.accounts
     if not wanted.account:
-        errors = [e for account in list(accounts.values()) for e in _unrecovered(account)]
+        errors = [e for account in list(accounts.values()) for e in _unwell(account)]
+        full = server.jetstream.shared.full
+        if full:
+            errors.append(HealthError(type="JETSTREAM", error=f"JetStream {full}"))
         return Verdict(503 if errors else 200, errors)
     account = accounts.get(wanted.account)
     if account is None:
         text = f"JetStream account {quote(wanted.account)} not found"
         return _failed(404, "ACCOUNT", text, account=wanted.account)
     if not wanted.stream:
-        errors = _unrecovered(account)
+        errors = _unwell(account)
         return Verdict(503 if errors else 200, errors)
     return _judge_stream(account, wanted)
 
@@ -113,6 +116,8 @@ def _judge_stream(account: Account, wanted: Wanted) -> Verdict:
     if stream is None:
         text = f"JetStream stream {quote(wanted.stream)} not found on account "
         return _failed(404, "STREAM", text + quote(wanted.account), **names)
+    if stream.failing:
+        return Verdict(503, [_failing(account.name, stream)])
     if not wanted.consumer:
         errors = [_consumer_error(account.name, stream.name, c) for c in list(stream.offline)]
         return Verdict(503 if errors else 200, errors)
@@ -127,11 +132,18 @@ def _judge_stream(account: Account, wanted: Wanted) -> Verdict:
     return Verdict(200, [])
 
 
-def _unrecovered(account: Account) -> list[HealthError]:
-    """What was on disk and cannot be served."""
+def _failing(account: str, stream: Stream) -> HealthError:
+    text = f"JetStream stream '{account} > {stream.name}' {stream.failing}"
+    return HealthError(type="STREAM", account=account, stream=stream.name, error=clean(text))
+
+
+def _unwell(account: Account) -> list[HealthError]:
+    """What was on disk and cannot be served, and what cannot be written."""
     errors = [_stream_error(account.name, name) for name in list(account.offline)]
     for stream in list(account.streams.values()):
         errors += [_consumer_error(account.name, stream.name, c) for c in list(stream.offline)]
+        if stream.failing:
+            errors.append(_failing(account.name, stream))
     return errors
 
 

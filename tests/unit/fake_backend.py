@@ -230,6 +230,12 @@ class FakeStream:
     def answer(self, ticket: int, reply: bytes, data: bytes, type: bytes) -> bool:
         raise AssertionError("nothing here waits for a disk")
 
+    def reopen(self) -> None:
+        raise AssertionError("nothing here fails")
+
+    def resume(self) -> None:
+        raise AssertionError("nothing here fails")
+
     def wait_durable(self) -> None:
         self.waits += 1
 

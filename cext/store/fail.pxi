@@ -1,0 +1,179 @@
+# When the disk fails: room and descriptors that are given up for what must be written, and the way back to what was
+# durable before the group that could not be.
+
+# ---- no room ---------------------------------------------------------------------------------------------------
+
+cdef inline bint is_full(int64_t rc) noexcept nogil:
+    return rc == -ENOSPC or rc == -EDQUOT
+
+
+cdef bint ballast_give(Committer* c, int64_t rc) noexcept nogil:
+    """Whether a write that failed for want of room may be tried again, because the ballast was given up for it."""
+    cdef FileOps* f = c.env.files
+    if not is_full(rc) or c.ballast[0] == 0 or st_load(&c.full):
+        return False
+    if f.unlink(f.ctx, c.ballast) < 0:
+        return False
+    sync_parent(f, c.ballast)       # what was freed can be used from here on
+    st_store(&c.full, <uint64_t> -rc)
+    st_store(&c.done_flag, 1)
+    return True
+
+
+cdef int committer_ballast(Committer* c, Span path) noexcept nogil:
+    if path.n >= sizeof(c.ballast):
+        return -1
+    memcpy(c.ballast, path.p, path.n)
+    c.ballast[path.n] = 0
+    return 0
+
+
+cdef void committer_has_room(Committer* c) noexcept nogil:
+    c.told_full = False
+    st_store(&c.full, 0)
+
+
+cdef void tell_full(Committer* c) noexcept nogil:
+    """With the engine lock held: the control plane hears once that nothing more is stored, and makes the ballast again."""
+    cdef Event e
+    cdef uint64_t error = st_load(&c.full)
+    if error == 0 or c.told_full or c.env.out.event == NULL:
+        return
+    c.told_full = True
+    memset(&e, 0, sizeof(e))
+    e.kind = EV_DISK_FULL
+    e.num[0] = <int64_t> error
+    c.env.out.event(c.env.out.ctx, &e)
+
+
+# ---- no descriptors ----------------------------------------------------------------------------------------------
+
+cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
+    """Whether an open that failed for want of descriptors may be tried again: what this round has written is synced
+    and closed, and so is every other file that can be opened again."""
+    cdef FileOps* f = c.env.files
+    cdef Part* p
+    cdef Store* s
+    cdef Block* b
+    cdef Log* g
+    cdef uint32_t i, k
+    if rc != -EMFILE and rc != -ENFILE:
+        return False
+    for i in range(r.n_parts):
+        p = &r.parts[i]
+        for k in range(p.piece, p.piece + p.n):
+            b = r.pieces[k].b
+            if b.fd >= 0 and r.pieces[k].wrote and not r.pieces[k].synced and c.sync_interval <= 0 and p.err == 0:
+                p.err = -f.datasync(f.ctx, b.fd)
+                r.pieces[k].synced = True
+            block_fd_close(b)
+        g = p.s.logs if p.logs else NULL
+        while g != NULL:
+            if g.fd >= 0 and g.wrote and c.sync_interval <= 0 and p.err == 0:
+                p.err = -f.datasync(f.ctx, g.fd)
+            g.wrote = False
+            log_fd_close(g)
+            g = g.next
+    pthread_mutex_lock(&c.q)
+    s = c.active.head
+    while s != NULL:
+        b = s.out if not s.busy else NULL
+        while b != NULL:
+            block_fd_close(b)
+            b = b.next_out
+        g = s.logs if not s.busy else NULL
+        while g != NULL:
+            log_fd_close(g)
+            g = g.next
+        s = s.active_next
+    pthread_mutex_unlock(&c.q)
+    spare_give(c)
+    return True
+
+
+cdef void spare_give(Committer* c) noexcept nogil:
+    if c.spare >= 0:
+        c.env.files.close(c.env.files.ctx, c.spare)
+    c.spare = -1
+
+
+cdef void spare_take(Committer* c) noexcept nogil:
+    """One descriptor that the commit thread has for itself, whoever takes all others."""
+    if c.spare < 0:
+        c.spare = c.env.files.open(c.env.files.ctx, "/dev/null", O_RDONLY, 0)
+
+
+# ---- the way back ----------------------------------------------------------------------------------------------------
+
+cdef int block_cut(Store* s, Block* b, bint* unlinked) noexcept nogil:
+    """0 or -errno."""
+    cdef FileOps* f = s.files
+    cdef char path[4200]
+    cdef int rc
+    if not b.created:
+        return 0
+    if b.durable == 0:
+        block_fd_close(b)
+        block_path(s, b, ".blk", path, sizeof(path))
+        rc = f.unlink(f.ctx, path)
+        unlinked[0] = True
+        return 0 if rc == -ENOENT else rc
+    rc = block_fd(s, b, s.msgs_dir, unlinked)
+    rc = f.truncate(f.ctx, b.fd, <off_t> b.durable) if rc == 0 else rc
+    rc = f.datasync(f.ctx, b.fd) if rc == 0 else rc
+    block_fd_close(b)
+    return rc
+
+
+cdef int log_cut(Log* g) noexcept nogil:
+    """0 or -errno."""
+    cdef FileOps* f = g.store.files
+    cdef int rc = log_fd(g)
+    rc = f.truncate(f.ctx, g.fd, <off_t> g.durable) if rc == 0 else rc
+    rc = f.datasync(f.ctx, g.fd) if rc == 0 else rc
+    log_fd_close(g)
+    return rc
+
+
+cdef int store_retreat(Store* s) noexcept nogil:
+    cdef Block* b
+    cdef Log* g
+    cdef char path[4300]
+    cdef bint unlinked = False
+    cdef int rc = 0
+    store_detach(s, False)
+    ops_discard(s)
+    b = s.out
+    while b != NULL and rc == 0:
+        rc = block_cut(s, b, &unlinked)
+        b = b.next_out
+    while s.cuts != NULL and rc == 0:
+        b = s.cuts
+        rc = block_cut(s, b, &unlinked)
+        if rc == 0:
+            s.cuts = b.next_out
+            block_free(b)
+    g = s.logs
+    while g != NULL and rc == 0:
+        rc = log_cut(g)
+        g = g.next
+    if unlinked and rc == 0:
+        rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
+    if rc == 0:                     # which sequences were used is known, though blocks that should follow are not there
+        reserve_path(s, path, sizeof(path))
+        s.files.unlink(s.files.ctx, path)
+    return -rc
+
+
+cdef void store_forget(Store* s) noexcept nogil:
+    store_dispose(s)
+
+
+cdef void store_halt(Store* s, int64_t error) noexcept nogil:
+    s.io_errno = error
+
+
+cdef int64_t store_error(const Store* s) noexcept nogil:
+    if s.io_errno == 0 and s.storage == STORE_FILE:
+        return <int64_t> st_load(&s.com.full)
+    return s.io_errno

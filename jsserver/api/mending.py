@@ -1,0 +1,132 @@
+"""Streams whose files could not be written, and a disk without room: both are watched until they are well again.
+
+A stream that failed is opened again from its files as they were before, so what was refused is gone and reads go on.
+It is written again when a write in its directory succeeds. While the disk is full nothing is stored in any stream,
+but messages can be acknowledged, deleted and purged.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+from .backend import StoreError
+from .registry import Account, Shared, Stream
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+"""Between two looks whether the disk works again."""
+PROBE_BYTES = 4096
+
+
+def probe(directory: Path) -> None:
+    """A small write that reaches the disk; OSError if it does not."""
+    path = directory / ".jsserver.probe"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.pwrite(fd, bytes(PROBE_BYTES), 0)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+        os.unlink(path)
+
+
+class Mender:
+    """Brings back what failed, a try a second for each stream.
+
+    `make_room` makes the ballast again (OSError while there is no room), `has_room` says so to the data plane."""
+
+    def __init__(
+        self, shared: Shared, make_room: Callable[[], None], has_room: Callable[[], None]
+    ) -> None:
+        self._shared = shared
+        self._make_room = make_room
+        self._has_room = has_room
+        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._ended: dict[tuple[str, str], float] = {}
+
+    def stream_failed(self, account: Account, name: str, error: int) -> None:
+        """A group of this stream's changes could not be written."""
+        stream = account.streams.get(name)
+        if stream is None:
+            return
+        stream.failing = f"writing to disk failed: {os.strerror(error)}"
+        self._start((account.name, name), self._mend(account, name, error))
+
+    def disk_full(self, error: int) -> None:
+        """There is no room for what is to be stored, and the ballast was given up."""
+        self._shared.full = f"writing to disk failed: {os.strerror(error)}"
+        self._start(("", ""), self._wait_for_room())
+
+    def _start(self, key: tuple[str, str], work: Coroutine[None, None, None]) -> None:
+        before = self._tasks.get(key)
+        self._tasks[key] = task = asyncio.ensure_future(_after(before, work))
+        task.add_done_callback(lambda done: self._finished(key, done))
+
+    def _finished(self, key: tuple[str, str], task: asyncio.Task[None]) -> None:
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
+        if not task.cancelled() and task.exception() is not None:
+            log.error("A stream that failed cannot be watched", exc_info=task.exception())
+
+    async def close(self) -> None:
+        """Ends all tries."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _mend(self, account: Account, name: str, error: int) -> None:
+        key = (account.name, name)
+        title = f"Stream '{account.name} > {name}'"
+        reason = os.strerror(error)
+        log.error("%s: writing to disk failed: %s; publishes are refused", title, reason)
+        now = asyncio.get_running_loop().time()
+        if now - self._ended.get(key, -RETRY_SECONDS) < RETRY_SECONDS:
+            await asyncio.sleep(RETRY_SECONDS)  # what fails again at once
+        while True:
+            async with account.lock(name):
+                stream = account.streams.get(name)
+                if stream is None:
+                    return
+                try:
+                    await self._shared.run(_bring_back, stream)
+                    break
+                except (OSError, StoreError) as failure:
+                    log.debug("%s: %s", title, failure)
+            await asyncio.sleep(RETRY_SECONDS)
+        stream.failing = ""
+        self._ended[key] = asyncio.get_running_loop().time()
+        log.info("%s: writing to disk works again", title)
+
+    async def _wait_for_room(self) -> None:
+        full = self._shared.full
+        log.error("%s; publishes to streams on disk are refused until there is room", full)
+        while True:
+            await asyncio.sleep(RETRY_SECONDS)
+            try:
+                await self._shared.run(self._make_room)
+                break
+            except OSError as failure:
+                if failure.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    log.debug("No room can be made: %s", failure)
+        self._shared.full = ""
+        self._has_room()
+        log.info("There is room on disk again")
+
+
+async def _after(before: asyncio.Task[None] | None, work: Coroutine[None, None, None]) -> None:
+    if before is not None:
+        await asyncio.wait([before])
+    await work
+
+
+def _bring_back(stream: Stream) -> None:
+    stream.handle.reopen()
+    if stream.directory is not None:
+        probe(stream.directory)
+    stream.handle.resume()

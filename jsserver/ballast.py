@@ -1,0 +1,27 @@
+"""A file that only takes up room: it is given up when the disk is full, so that what frees room can be written."""
+
+import contextlib
+import os
+from pathlib import Path
+
+SIZE = 1 << 20
+
+
+class Ballast:
+    """The file in a store directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / ".jsserver.ballast"
+
+    def make(self) -> None:
+        """Makes it, and is sure that it has its room; OSError if there is none."""
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, SIZE)
+            os.fsync(fd)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+            raise
+        finally:
+            os.close(fd)
