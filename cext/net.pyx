@@ -15,7 +15,8 @@ from jsserver.cext.bytes cimport *
 from jsserver.cext.consumer cimport stream_handle
 from jsserver.cext.core cimport *
 from jsserver.cext.store cimport (
-    Committer, committer_ballast, committer_free, committer_has_room, committer_new, committer_poll, committer_run, committer_stop,
+    Committer, committer_ballast, committer_free, committer_has_room, committer_new, committer_poll, committer_run,
+    committer_stop,
 )
 from jsserver.cext.stream cimport EnvBox, StreamPlace, Usage
 

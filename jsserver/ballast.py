@@ -1,4 +1,4 @@
-"""A file that only takes up room: it is given up when the disk is full, so that what frees room can be written."""
+"""A file that only takes up room, given up when the disk is full for what must still be written."""
 
 import contextlib
 import os

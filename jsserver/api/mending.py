@@ -1,8 +1,8 @@
-"""Streams whose files could not be written, and a disk without room: both are watched until they are well again.
+"""Streams whose files could not be written, and a disk without room, until they are well again.
 
-A stream that failed is opened again from its files as they were before, so what was refused is gone and reads go on.
-It is written again when a write in its directory succeeds. While the disk is full nothing is stored in any stream,
-but messages can be acknowledged, deleted and purged.
+A stream that failed is opened again from its files as they were before, so what was refused is
+gone and reads go on. It is written again when a write in its directory succeeds. While the disk is
+full nothing is stored in any stream, but messages can be acknowledged, deleted and purged.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def probe(directory: Path) -> None:
 class Mender:
     """Brings back what failed, a try a second for each stream.
 
-    `make_room` makes the ballast again (OSError while there is no room), `has_room` says so to the data plane."""
+    `make_room` makes the ballast again, or raises OSError; `has_room` tells the data plane."""
 
     def __init__(
         self, shared: Shared, make_room: Callable[[], None], has_room: Callable[[], None]
@@ -101,7 +101,7 @@ class Mender:
             await asyncio.sleep(RETRY_SECONDS)
         stream.failing = ""
         self._ended[key] = asyncio.get_running_loop().time()
-        log.info("%s: writing to disk works again", title)
+        log.warning("%s: writing to disk works again", title)
 
     async def _wait_for_room(self) -> None:
         full = self._shared.full
@@ -116,7 +116,7 @@ class Mender:
                     log.debug("No room can be made: %s", failure)
         self._shared.full = ""
         self._has_room()
-        log.info("There is room on disk again")
+        log.warning("There is room on disk again")
 
 
 async def _after(before: asyncio.Task[None] | None, work: Coroutine[None, None, None]) -> None:

@@ -94,7 +94,7 @@ def _judge(server: Server, wanted: Wanted) -> Verdict:
     accounts = server.jetstream.dispatcher.accounts
     if not wanted.account:
         errors = [e for account in list(accounts.values()) for e in _unwell(account)]
-        full = server.jetstream.shared.full
+        full = server.jetstream.dispatcher.shared.full
         if full:
             errors.append(HealthError(type="JETSTREAM", error=f"JetStream {full}"))
         return Verdict(503 if errors else 200, errors)

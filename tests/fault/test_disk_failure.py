@@ -1,0 +1,206 @@
+"""A disk that fails under load: what was acked is there, what was refused is not, now and after a
+restart, and the server goes on by itself. `DISK_FAILURE_ROUNDS` (1) runs each case more often."""
+
+import errno
+import json
+import os
+import random
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.client.raw import RawApp
+from tests.fault.faulty import Faults
+from tests.servers import Server, Servers
+from tests.waiting import wait_until
+
+ROUNDS = int(os.environ.get("DISK_FAILURE_ROUNDS", "1"))
+WINDOW = 50
+SECONDS = 20
+SUBJECTS = 5
+
+
+class Load:
+    """Publishes into one stream and notes the fate of each message, by its payload."""
+
+    def __init__(self, server: Server) -> None:
+        self.app = RawApp(server.port, timeout=SECONDS)
+        self.app.subscribe("ack.*")
+        self.sent = 0
+        self.acked: dict[int, bytes] = {}
+        self.refused: set[bytes] = set()
+        self.reasons: set[str] = set()
+
+    def round(self) -> bool:
+        """A window full of publishes; whether all were acked."""
+        bodies = [b"%d" % n for n in range(self.sent, self.sent + WINDOW)]
+        self.sent += WINDOW
+        for n, body in enumerate(bodies):
+            self.app.publish(f"s.{n % SUBJECTS}", body, reply=f"ack.{n}")
+        good = 0
+        for frame in self.app.messages(WINDOW):
+            body = bodies[int(frame.subject.removeprefix("ack."))]
+            answer = json.loads(frame.payload) if frame.payload else {}
+            if "error" not in answer and "seq" in answer:
+                self.acked[answer["seq"]] = body
+                good += 1
+            else:
+                self.refused.add(body)
+                self.reasons.add(answer.get("error", {}).get("description", frame.status))
+        return good == WINDOW
+
+    def until(self, good: bool) -> None:
+        end = time.monotonic() + SECONDS
+        while self.round() != good:
+            assert time.monotonic() < end, f"waited for {good}: {self.reasons}"
+            time.sleep(0.01)
+
+
+def contents(server: Server) -> dict[int, bytes]:
+    """Every message of the stream, by sequence."""
+    found = {}
+    with RawApp(server.port, timeout=SECONDS) as app:
+        last = app.api("STREAM.INFO.S")["state"]["last_seq"]  # type: ignore[index]
+        inbox = app.inbox()
+        app.publish(
+            "$JS.API.DIRECT.GET.S",
+            json.dumps({"seq": 1, "batch": last + 1}).encode(),
+            reply=inbox,
+        )
+        while True:
+            frame = app.message()
+            if frame.status:
+                return found
+            found[int(frame.headers["Nats-Sequence"])] = frame.payload
+
+
+def check(server: Server, load: Load) -> None:
+    found = contents(server)
+    lost = {seq: body for seq, body in load.acked.items() if found.get(seq) != body}
+    assert lost == {}
+    assert load.refused.isdisjoint(found.values())
+    with RawApp(server.port, timeout=SECONDS) as app:
+        state = app.api("STREAM.INFO.S")["state"]
+        assert isinstance(state, dict)
+        assert state["messages"] == len(found)
+        assert state.get("lost") is None
+        for n in range(SUBJECTS):
+            wanted = max(s for s, b in found.items() if int(b) % WINDOW % SUBJECTS == n)
+            got = app.api("STREAM.MSG.GET.S", {"last_by_subj": f"s.{n}"})["message"]
+            assert got["seq"] == wanted  # type: ignore[index]
+        pending = app.api("CONSUMER.INFO.S.c")
+        assert pending["num_pending"] == len(found)
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Faults:
+    return Faults(tmp_path, "/store/jetstream/$G/")
+
+
+def start(servers: Servers, faults: Faults, **options: object) -> Server:
+    server = servers.under_test(jetstream=True, monitor=True, env=faults.env, **options)
+    with RawApp(server.port) as app:
+        config = {"name": "S", "subjects": ["s.>"], "allow_direct": True, "max_bytes": 1 << 22}
+        assert "error" not in app.api("STREAM.CREATE.S", config)
+        consumer = {"stream_name": "S", "config": {"durable_name": "c", "ack_policy": "explicit"}}
+        assert "error" not in app.api("CONSUMER.DURABLE.CREATE.S.c", consumer)
+    return server
+
+
+def health(server: Server) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"{server.monitor_url}/healthz", timeout=5) as page:
+            return page.status, page.read().decode()
+    except urllib.error.HTTPError as page:
+        return page.code, page.read().decode()
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EMFILE])
+@pytest.mark.parametrize("op", ["pwrite", "sync", "open", "truncate", "unlink", "rename"])
+def test_one_call_that_fails(servers: Servers, faults: Faults, op: str, error: int) -> None:
+    server = start(servers, faults)
+    load = Load(server)
+    for _ in range(ROUNDS):
+        load.until(True)
+        faults.fail(op, error, after=random.randrange(8))
+        for _ in range(20):
+            load.round()
+        faults.mend()
+        load.until(True)
+        check(server, load)
+    server.restart(kill=True)
+    check(server, load)
+
+
+def test_a_disk_that_fails_for_a_while(servers: Servers, faults: Faults) -> None:
+    server = start(servers, faults)
+    load = Load(server)
+    load.until(True)
+    faults.fail("sync", errno.EIO, times=1 << 40)
+    load.until(False)
+    wait_until(lambda: health(server)[0] == 503, "the health page tells of it")
+    told = json.loads(health(server)[1])["error"]
+    assert told == "JetStream stream '$G > S' writing to disk failed: Input/output error"
+    load.round()
+    assert load.reasons == {"writing to disk failed: Input/output error"}
+    faults.mend()
+    load.until(True)
+    wait_until(lambda: health(server)[0] == 200, "the health page is content again")
+    check(server, load)
+    log = server.log()
+    begin = "Stream '$G > S': writing to disk failed: Input/output error"
+    assert log.count(begin) == 1 and log.count("writing to disk works again") == 1
+    server.restart()
+    check(server, load)
+
+
+def test_a_purge_that_fails_is_refused(servers: Servers, faults: Faults) -> None:
+    server = start(servers, faults)
+    load = Load(server)
+    load.until(True)
+    before = contents(server)
+    for op in ("mkdir", "rename", "open", "sync", "pwrite"):
+        faults.fail(op, errno.EIO)
+        with RawApp(server.port, timeout=SECONDS) as app:
+            answer = app.api("STREAM.PURGE.S")
+        assert answer["error"]["description"].endswith("Input/output error")  # type: ignore[index]
+        faults.mend()
+        load.until(True)
+        found = contents(server)
+        assert before.items() <= found.items()
+        check(server, load)
+    with RawApp(server.port, timeout=SECONDS) as app:
+        assert app.api("STREAM.PURGE.S")["success"] is True
+
+
+def test_consumers_go_on_after_a_failure(servers: Servers, faults: Faults) -> None:
+    server = start(servers, faults)
+    load = Load(server)
+    load.until(True)
+    got: list[int] = []
+    with RawApp(server.port, timeout=SECONDS) as app:
+        inbox = app.inbox()
+        end = time.monotonic() + SECONDS
+        faults.fail("sync", errno.EIO, after=5)
+        app.publish("$JS.API.CONSUMER.MSG.NEXT.S.c", b"1000", reply=inbox)
+        while len(set(got)) < len(load.acked) and time.monotonic() < end:
+            load.round()
+            for frame in app.sync():
+                if frame.status:
+                    app.publish("$JS.API.CONSUMER.MSG.NEXT.S.c", b"1000", reply=inbox)
+                elif frame.reply.startswith("$JS.ACK."):
+                    got.append(int(frame.reply.split(".")[5]))
+                    app.publish(frame.reply, b"+ACK")
+            if load.sent > 40 * WINDOW:
+                break
+        while len(set(got)) < len(load.acked) and time.monotonic() < end:
+            for frame in app.sync():
+                if frame.status:
+                    app.publish("$JS.API.CONSUMER.MSG.NEXT.S.c", b"1000", reply=inbox)
+                elif frame.reply.startswith("$JS.ACK."):
+                    got.append(int(frame.reply.split(".")[5]))
+                    app.publish(frame.reply, b"+ACK")
+    assert set(got) == set(load.acked)
