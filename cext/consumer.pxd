@@ -244,11 +244,14 @@ cdef class StreamHandle(StreamFace):
     cdef object opening     # a lock: opening and closing are one at a time
     cdef bint serving
     cdef Store* lost        # of a stream that failed: not yet cut to what was durable
+    cdef bint behind        # until it resumes
+    cdef uint64_t durable   # meanwhile: the last sequence that was acked before
     cdef forget(self, handle)
     cdef int open_log(self, Stream* s) except -1
     cdef int put_down(self) except -1
     cdef int retreat(self) except -1
     cdef int come_back(self) except -1
+    cdef int refuse_rest(self, Store* store) except -1
     cdef int open_kept(self, Stream* s, list opened) except -1
     cdef int take_over(self, Stream* old, Stream* new) except -1
     cdef int drop(self, Stream* new, Store* store, list opened) except -1

@@ -266,6 +266,7 @@ cdef class StreamHandle(StreamFace):
     def resume(self) -> None:
         with nogil:
             if self.enter():
+                self.behind = False
                 stream_resume(self.s)
             self.box.leave()
 
@@ -282,6 +283,9 @@ cdef class StreamHandle(StreamFace):
         with nogil:
             self.box.enter()
             consumers_free(self.s)
+            if not self.behind:
+                self.durable = store_durable_seq(self.s.store)
+            self.behind = True
             self.lost = stream_give_store(self.s)
             self.box.leave()
         return 0
@@ -319,11 +323,27 @@ cdef class StreamHandle(StreamFace):
         try:
             if new == NULL:
                 raise StoreError("out of memory")
+            self.refuse_rest(store)
             self.open_kept(new, opened)
             self.take_over(old, new)
         except BaseException:
             self.drop(new, store, opened)
             raise
+        return 0
+
+    cdef int refuse_rest(self, Store* store) except -1:
+        # A message that came while its group was being written may be in it, and was refused with the one after.
+        cdef uint64_t seq
+        cdef int rc = ST_OK
+        with nogil:
+            self.box.enter()
+            seq = store_next_seq(store, NULL, self.durable + 1)
+            while seq and rc == ST_OK:
+                rc = store_remove(store, seq, False)
+                seq = store_next_seq(store, NULL, seq + 1)
+            self.box.leave()
+        if rc < 0:
+            raise StoreError("what was refused cannot be removed")
         return 0
 
     cdef int open_kept(self, Stream* s, list opened) except -1:
@@ -357,6 +377,7 @@ cdef class StreamHandle(StreamFace):
         cdef int rc = 0
         with nogil:
             self.box.enter()
+            new.hold = old.hold
             if self.serving:
                 rc = stream_activate(new)
             if rc == 0:

@@ -232,7 +232,7 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
 cdef int piece_sync(Store* s, Part* p, Piece* piece) noexcept nogil:
     """Before the next block is written: that may say what the messages in this one take away. 0 or -errno."""
     cdef int rc
-    if not piece.wrote:
+    if not piece.wrote or piece.synced:
         return 0
     piece.synced = True
     rc = s.files.datasync(s.files.ctx, piece.b.fd)

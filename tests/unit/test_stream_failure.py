@@ -227,6 +227,7 @@ def test_a_failure_under_load(disk):
                 acked.add(int(m[4].rsplit(b":", 1)[1].strip(b"}")))
         mended(w)
         state = w.stream.state()
-        assert state.last_seq == max(acked, default=0)
-        assert state.messages == min(500, state.last_seq)
-    assert acked == set(range(1, max(acked) + 1))
+        live = [s for s in range(state.first_seq, state.last_seq + 1) if w.stream.get(s)]
+        assert len(live) == state.messages <= 500
+        # what was refused may have used up sequences; of what was acked only the limit removed some
+        assert live == (sorted(acked)[-len(live) :] if live else sorted(acked))
