@@ -31,6 +31,8 @@ cdef struct Scan:
     uint64_t end                # of what is good
     bint cut                    # is_last: what is behind is of a group that was never finished
     bint blind                  # is_last: what is behind is damaged, and may have held anything
+    bint unsure                 # the last group has a hole. If a power cut left it so, what a tombstone or marker
+    #                             of it takes away may have given way to a message that is not there: nothing goes
     bint sealed                 # the last marker says that another block follows
 
 
@@ -194,6 +196,20 @@ cdef bint torn(const Scan* c) noexcept nogil:
                                           c.size - max(c.at, c.size - min(c.size, <uint64_t> 64)))
 
 
+cdef bint unfinished(Scan* c, uint64_t at) noexcept nogil:
+    """Whether no marker from `at` on says that the bytes at c.at were on disk before something else was written."""
+    cdef Parsed r
+    cdef Mark m
+    while at < c.size:
+        if not good_at(c, at, &r):
+            at = next_good(c, at + 1)
+            continue
+        if marker_read(c.p + at, &r, &m) and (m.flags & MARK_LAZY or m.durable > c.at):
+            return False
+        at += r.size
+    return True
+
+
 cdef int scan_bad(Scan* c) noexcept nogil:
     """At bytes that are no record: 1 to go on, 0 at the end of what is good, or an error."""
     cdef uint64_t next
@@ -215,6 +231,7 @@ cdef int scan_bad(Scan* c) noexcept nogil:
     if next == c.size and c.is_last and torn(c):
         c.cut = True        # of a group that was never acked
         return 0
+    c.unsure = c.unsure or (next < c.size and unfinished(c, next))
     c.b.damaged = True
     c.blind = next == c.size
     rc = hold(c, next - c.at, HELD_HOLE)
@@ -285,7 +302,8 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
         return 0
     c.s.group = max(c.s.group, m.group)
     c.sealed = m.flags & MARK_SEALED != 0
-    extent_join(&c.s.extent, &m.extent)
+    if not c.unsure:
+        extent_join(&c.s.extent, &m.extent)
     group_check(c, &m)
     rc = release(c)
     return 1 if rc == 0 else rc
@@ -326,7 +344,7 @@ cdef int scan_record(Scan* c, uint64_t at, const Parsed* r) noexcept nogil:
         if r.seq > s.last_seq:
             skip_to(s, b, r.seq)
             s.last_ts = r.ts
-        return replay_tomb(s, b, r.seq)
+        return ST_OK if c.unsure else replay_tomb(s, b, r.seq)
     if r.raw_seq & ERASED:
         b.ghosts += r.size > REC_MIN    # its noise may not be on disk yet
     if r.seq == 0 or r.seq <= s.last_seq:
