@@ -165,9 +165,8 @@ class History:
 
     def compared_after_kill(self, copy: Path) -> str:
         """What a kill at this moment would change of what was committed; the store goes on."""
-        self.store.commit()
         self.store.tick(self.now)
-        self.store.commit()
+        unlinked = self.commit_and_watch(copy.with_name("blocks"))
         before, now = seen(self.store), self.now
         for _ in range(self.rng.choice([0, 0, 2])):
             if self.rng.random() < 0.7:
@@ -175,6 +174,8 @@ class History:
             else:
                 self.delete()
         shutil.copytree(self.directory, copy)
+        if unlinked is not None:
+            (copy / "msgs" / unlinked[0]).write_bytes(unlinked[1])
         found = ""
         for opening in ("", "opened again: "):
             after = self.open(copy, now)
@@ -186,6 +187,21 @@ class History:
             else:
                 after.abandon()
         shutil.rmtree(copy)
+        return found
+
+    def commit_and_watch(self, keep: Path) -> tuple[str, bytes] | None:
+        """A block's file that this commit removed, as its last: a power cut may bring it back."""
+        messages = self.directory / "msgs"
+        keep.mkdir()
+        for path in messages.glob("*.blk"):
+            os.link(path, keep / path.name)
+        before = messages.stat().st_ino
+        self.store.commit()
+        gone = [path for path in keep.iterdir() if not (messages / path.name).exists()]
+        found = None
+        if len(gone) == 1 and messages.stat().st_ino == before:
+            found = gone[0].name, gone[0].read_bytes()
+        shutil.rmtree(keep)
         return found
 
     def compared_after_stop(self) -> str:

@@ -1,13 +1,26 @@
 """Which messages are live: blocks replayed, against a simple model, and the caches beside them."""
 
+import random
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsserver.cext.bytes import hh64
-from jsserver.cext.columns import WALK_BAD, WALK_DONE, Survey, block_key, index_db
+from jsserver.cext.columns import (
+    SIDE_NONE,
+    WALK_BAD,
+    WALK_DONE,
+    BlockReader,
+    Rows,
+    Survey,
+    Wanted,
+    block_key,
+    index_db,
+)
+from tests.fault.histories import History
 from tests.unit.records import (
     STREAM,
     erased,
@@ -21,6 +34,7 @@ from tests.unit.records import (
     tombstone,
     uvarint,
 )
+from tests.unit.test_columns_blocks import seqs
 
 
 def replay(blocks: list[bytes], **options: object) -> tuple[Survey, set[int]]:
@@ -30,6 +44,10 @@ def replay(blocks: list[bytes], **options: object) -> tuple[Survey, set[int]]:
         survey.begin(number, plain(code), key(number))
         assert survey.walk() == WALK_DONE
     survey.finish(1 << 62)
+    return survey, live_of(survey)
+
+
+def live_of(survey: Survey) -> set[int]:
     paired, gone = survey.gone()
     dead = set()
     if paired:
@@ -39,7 +57,7 @@ def replay(blocks: list[bytes], **options: object) -> tuple[Survey, set[int]]:
         dead = {seq for (seq,) in struct.iter_unpack("<Q", bytes(gone))}
     spans = [(first, last) for _, first, last, *_ in survey.surveyed() if first]
     live = {seq for first, last in spans for seq in range(first, last + 1)} - dead
-    return survey, {seq for seq in live if seq >= survey.first_seq}
+    return {seq for seq in live if seq >= survey.first_seq}
 
 
 def test_tombstones_in_later_blocks() -> None:
@@ -213,3 +231,40 @@ def test_a_short_index_harms_nothing(cut: int) -> None:
     assert (
         index_db(body + struct.pack("<Q", hh64(block_key(STREAM), body)), block_key(STREAM)) is None
     )
+
+
+# ---- a store's own files -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_killed_store_is_read_as_it_is(tmp_path: Path, seed: int) -> None:
+    """What a replay of its blocks and sidecars takes for live is what the store holds."""
+    history = History(tmp_path / "S", random.Random(seed))
+    history.limits["max_age"] = 0
+    history.store.update(**history.limits)
+    for _ in range(30):
+        history.step()
+        if history.limits["max_age"]:
+            history.limits["max_age"] = 0
+            history.store.update(**history.limits)
+    history.store.commit()
+    want = set(history.live())
+    messages = tmp_path / "S" / "msgs"
+    survey = Survey(ours=True, trim=history.trim, **history.limits)
+    words = tmp_path / "S" / "subjects.jsd"
+    survey.dictionary(words.read_bytes() if words.exists() else b"", STREAM)
+    rows = Rows(["seq"], "S", 100_000, 1 << 28)
+    for number in sorted(int(path.stem) for path in messages.glob("*.blk")):
+        code = (messages / f"{number}.blk").read_bytes()
+        side = messages / f"{number}.jsx"
+        done = SIDE_NONE
+        if side.exists():
+            block = plain(code)
+            done = survey.sided(number, side.read_bytes(), len(code), code[-8:], STREAM, block)
+        if done == SIDE_NONE:
+            survey.begin(number, plain(code), key(number))
+            assert survey.walk() == WALK_DONE or survey.rest_is_zero
+        BlockReader(plain(code), key(number), Wanted()).fill(rows)
+    survey.finish(1 << 62)
+    assert live_of(survey) & set(seqs(rows)) == want
+    history.store.abandon()
