@@ -91,10 +91,15 @@ cdef struct Filter:
     bint all                # matches every subject
     bint literal            # exactly one pattern, without wildcards
     bint overlap            # two patterns share subjects
+    bint loose              # see filter_loosen
     void* cache             # what it matches in the store it was used with last; brought up to date as needed
 
 cdef int filter_init(Filter* f, const Span* patterns, uint32_t n) noexcept nogil     # 0 | ST_NO_MEMORY
 cdef void filter_free(Filter* f) noexcept nogil
+# For store_subjects and store_last_per_subject: a last token `x*` then stands for all tokens that begin with x and go on, `x>`
+# for these, x itself and all below them, as in nats-server's tree of subjects.
+cdef void filter_loosen(Filter* f) noexcept nogil
+cdef bint filter_is_loose(const Filter* f) noexcept nogil                           # whether that makes a difference
 cdef bint filter_matches(const Filter* f, Span subject) noexcept nogil
 
 cdef struct Committer       # the commit thread's state: one an engine

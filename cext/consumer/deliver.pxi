@@ -81,6 +81,8 @@ cdef int load_new(Consumer* c, Record* r) noexcept nogil:
         if rc != ST_NOT_FOUND:
             return rc
         c.skip_at += 1
+        if filter_is_loose(&c.filter):
+            count_pending(c)        # the filter itself need not match it, so its removal was not told
     if c.next > c.s.shown:
         return ST_NOT_FOUND
     rc = store_next(c.s.store, NULL if c.filter.all else &c.filter, c.next, r)

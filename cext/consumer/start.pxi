@@ -2,9 +2,15 @@
 
 cdef int make_skip_list(Consumer* c, uint64_t upto, uint64_t after) noexcept nogil:
     # The newest message of each subject up to a sequence, without those up to `after`. 0 | -1 no memory
+    # Here alone a last token `x*` stands for what begins with x: clients list a bucket's keys so.
     cdef int64_t n
     cdef uint64_t* seqs = NULL
-    n = store_last_per_subject(c.s.store, &c.filter, upto, &seqs)
+    cdef Filter loose
+    if filter_init(&loose, c.filter.patterns, c.filter.n) != ST_OK:
+        return -1
+    filter_loosen(&loose)
+    n = store_last_per_subject(c.s.store, &loose, upto, &seqs)
+    filter_free(&loose)
     if n < 0:
         return -1 if n == ST_NO_MEMORY else 0
     c.skip = seqs
@@ -37,7 +43,7 @@ cdef int start_anew(Consumer* c) noexcept nogil:
         c.next = max(c.next, c.cfg.opt_start_seq)
     elif policy == DELIVER_BY_TIME:
         c.next = max(c.next, store_seq_at(c.s.store, c.cfg.opt_start_time))
-    elif policy == DELIVER_LAST_PER_SUBJECT and state.msgs and c.s.cfg.max_msgs_per != 1:
+    elif policy == DELIVER_LAST_PER_SUBJECT and state.msgs and (c.s.cfg.max_msgs_per != 1 or filter_is_loose(&c.filter)):
         rc = make_skip_list(c, state.last_seq, 0)
     c.dseq = 1
     c.delivered_seq = c.next - 1

@@ -89,6 +89,26 @@ cdef void filter_free(Filter* f) noexcept nogil:
     memset(f, 0, sizeof(Filter))
 
 
+cdef inline bint is_loose(Span p) noexcept nogil:
+    """Whether the last token ends with a wildcard and is none."""
+    return p.n > 1 and (p.p[p.n - 1] == c'*' or p.p[p.n - 1] == c'>') and p.p[p.n - 2] != c'.'
+
+
+cdef bint filter_is_loose(const Filter* f) noexcept nogil:
+    cdef uint32_t i
+    for i in range(f.n):
+        if is_loose(f.patterns[i]):
+            return True
+    return False
+
+
+cdef void filter_loosen(Filter* f) noexcept nogil:
+    if filter_is_loose(f):
+        f.loose = True
+        f.literal = False
+        f.overlap = f.n > 1
+
+
 cdef bint filter_matches(const Filter* f, Span subject) noexcept nogil:
     cdef uint32_t i, lo = 0, hi = f.n_literals
     cdef Span* p
@@ -159,6 +179,7 @@ cdef struct Walk:
     Span pat
     uint32_t at
     uint32_t end
+    bint loose                  # the last token stands for those that begin with it
 
 
 cdef inline void walk_to(Walk* w, uint32_t at) noexcept nogil:
@@ -171,15 +192,30 @@ cdef inline bint walk_star(const Walk* w) noexcept nogil:
     return w.end - w.at == 1 and w.pat.p[w.at] == c'*'
 
 
+cdef inline bint walk_many(const Walk* w) noexcept nogil:
+    """Whether more than one child may match."""
+    return walk_star(w) or (w.loose and w.end == w.pat.n)
+
+
 cdef inline bint walk_tail(const Walk* w) noexcept nogil:
     return w.end - w.at == 1 and w.end == w.pat.n and w.pat.p[w.at] == c'>'
 
 
 cdef inline uint32_t walk_first(Walk* w, Index* x, uint32_t id) noexcept nogil:
     """The first child below a node that may match."""
-    if walk_star(w):
+    if walk_many(w):
         return node_at(x, id).kid
     return child_of(x, id, span(w.pat.p + w.at, w.end - w.at))
+
+
+cdef uint32_t loose_edge(const Walk* w, const uint8_t* tok, uint32_t n, bint last) noexcept nogil:
+    """As walk_edge, of a token and a pattern's last one, `x*` or `x>`."""
+    cdef uint32_t begin = w.end - w.at - 1
+    if n < begin or memcmp(tok, w.pat.p + w.at, begin) != 0:
+        return 0
+    if w.pat.p[w.end - 1] == c'>':
+        return VISIT_IT | VISIT_BELOW
+    return VISIT_IT if last and n > begin else 0
 
 
 cdef uint32_t walk_edge(Walk* w, Index* x, uint32_t id, uint32_t start) noexcept nogil:
@@ -187,11 +223,15 @@ cdef uint32_t walk_edge(Walk* w, Index* x, uint32_t id, uint32_t start) noexcept
     behind the edge, where more is to match; or 0."""
     cdef Node* n = node_at(x, id)
     cdef const uint8_t* p = text_at(x, n.text)
-    cdef uint32_t from_ = w.at, end = n.stem
+    cdef uint32_t from_ = w.at, end = n.stem, what
     while True:
         if walk_tail(w):
             walk_to(w, from_)
             return VISIT_IT | VISIT_BELOW
+        if w.loose and w.end == w.pat.n:
+            what = loose_edge(w, p + start, end - start, end == n.len)
+            walk_to(w, from_)
+            return what
         if end == start or (not walk_star(w) and (w.end - w.at != end - start
                                                   or memcmp(w.pat.p + w.at, p + start, end - start))):
             break
@@ -225,12 +265,13 @@ cdef void walk_back(Walk* w, Index* x, uint32_t id, uint32_t start) noexcept nog
     walk_to(w, at)
 
 
-cdef int walk(Index* x, Span pat, visit_fn fn, void* ctx) noexcept nogil:
+cdef int walk(Index* x, Span pat, bint loose, visit_fn fn, void* ctx) noexcept nogil:
     """Visits what a pattern (not of everything) matches, at most every node once."""
     cdef Walk w
     cdef uint32_t id = 0, kid, what
     cdef int r
     w.pat = pat
+    w.loose = loose and is_loose(pat)
     walk_to(&w, 0)
     kid = walk_first(&w, x, 0)
     while True:
@@ -246,7 +287,7 @@ cdef int walk(Index* x, Span pat, visit_fn fn, void* ctx) noexcept nogil:
                 r = fn(ctx, x, id, what)
             else:
                 r = fn(ctx, x, kid, what) if what else 0
-                kid = node_at(x, kid).next if walk_star(&w) else 0
+                kid = node_at(x, kid).next if walk_many(&w) else 0
             if r:
                 return r
         elif id == 0:
@@ -255,7 +296,7 @@ cdef int walk(Index* x, Span pat, visit_fn fn, void* ctx) noexcept nogil:
             kid = id
             id = node_at(x, kid).parent
             walk_back(&w, x, kid, edge_start(x, id))
-            kid = node_at(x, kid).next if walk_star(&w) else 0
+            kid = node_at(x, kid).next if walk_many(&w) else 0
 
 
 cdef inline uint32_t next_below(Index* x, uint32_t root, uint32_t id) noexcept nogil:
@@ -343,7 +384,7 @@ cdef int index_each(Index* x, const Filter* f,
         e.seen = <IdSet*> calloc(1, sizeof(IdSet))
     for i in range(f.n):
         e.which = i
-        r = walk(x, f.patterns[i], each_visit, &e)
+        r = walk(x, f.patterns[i], f.loose, each_visit, &e)
         if r:
             break
     idset_free(e.seen)
@@ -371,7 +412,7 @@ cdef uint64_t index_total(Index* x, const Filter* f) noexcept nogil:
         index_each(x, f, total_one, &total)
         return total
     for i in range(f.n):
-        walk(x, f.patterns[i], total_visit, &total)
+        walk(x, f.patterns[i], False, total_visit, &total)
     return total
 
 

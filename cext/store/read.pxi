@@ -316,6 +316,7 @@ cdef int compare_seqs(const void* a, const void* b) noexcept nogil:
 
 cdef int64_t store_last_per_subject(Store* s, const Filter* filter, uint64_t upto, uint64_t** out) noexcept nogil:
     cdef Lasts l
+    cdef uint64_t i, n = 0
     memset(&l, 0, sizeof(l))
     l.s = s
     l.upto = upto if upto else UINT64_MAX - 1
@@ -330,8 +331,12 @@ cdef int64_t store_last_per_subject(Store* s, const Filter* filter, uint64_t upt
         return ST_NO_MEMORY
     if l.n:
         qsort(l.seqs, l.n, 8, compare_seqs)
+    for i in range(l.n):        # a loose filter without memory may show a subject again
+        if i == 0 or l.seqs[i] != l.seqs[i - 1]:
+            l.seqs[n] = l.seqs[i]
+            n += 1
     out[0] = l.seqs
-    return <int64_t> l.n
+    return <int64_t> n
 
 
 # ---- counts from a sequence on ----------------------------------------------------------------------------------

@@ -320,6 +320,7 @@ cdef void direct_multi(Stream* s, Span reply, const DirectGet* g, uint64_t start
         direct_status(s, reply, b"500 out of memory")
         return
     j.filtered = True
+    filter_loosen(&j.filter)
     n = store_last_per_subject(s.store, &j.filter, up_to, &j.seqs) if state.msgs and up_to else 0
     if n <= 0 or n > DIRECT_SUBJECTS:
         if n == 0:

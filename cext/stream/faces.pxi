@@ -323,6 +323,7 @@ cdef class StreamFace:
         with nogil:
             open = self.enter()
             if open:
+                filter_loosen(&f.f)
                 store_subjects(self.s.store, &f.f, note_subject, &l)
             self.box.leave()
         try:

@@ -52,6 +52,26 @@ def start_points(r: Recorder) -> None:
 
 
 @case
+def filters_with_a_wildcard_inside_their_last_token(r: Recorder) -> None:
+    """The tree of subjects takes them for beginnings; what is delivered as it comes, literally."""
+    r.create(allow_direct=True)
+    for key in ("ab", "b", "ac.d", "ab", "a", "ad"):
+        r.store(key)
+    for number, ending in enumerate(("a*", "a>")):
+        pattern = f"{r.stream}.{ending}"
+        name = f"list{number}"
+        r.consumer(name, deliver_policy="last_per_subject", filter_subject=pattern)
+        r.fetch({"batch": 9, "no_wait": True}, 2 + 2 * number, name)
+        r.store("ae")
+        r.fetch({"batch": 9, "no_wait": True}, 1, name)
+        r.api(f"STREAM.INFO.{r.stream}", {"subjects_filter": pattern})
+        r.direct({"multi_last": [pattern]})
+        r.direct({"next_by_subj": pattern})
+        r.api(f"STREAM.MSG.GET.{r.stream}", {"last_by_subj": pattern})
+        r.api(f"STREAM.PURGE.{r.stream}", {"filter": pattern})
+
+
+@case
 def filters(r: Recorder) -> None:
     r.create()
     for n in range(1, 10):

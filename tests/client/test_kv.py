@@ -201,3 +201,19 @@ async def test_big_values_and_odd_keys(js_server: Server) -> None:
             await kv.put(key, key.encode() + value)
         for key in keys:
             assert (await kv.get(key)).value == key.encode() + value
+
+
+@pytest.mark.parametrize("history", [1, 5])
+@asynchronous
+async def test_keys_that_begin_with_something_are_listed(js_server: Server, history: int) -> None:
+    async with bucket(js_server, history=history) as kv:
+        for key in ("apple", "pear", "apricot", "apple.red", "apple", "a"):
+            await kv.put(key, b"1")
+        listed = {"a*": ["apple", "apricot"], "ap>": ["apple", "apple.red", "apricot"], "x*": []}
+        for pattern, keys in listed.items():
+            watcher = await kv.watch(pattern, ignore_deletes=True, meta_only=True)
+            found = []
+            while (entry := await watcher.updates(timeout=5)) is not None:
+                found.append(entry.key)
+            await watcher.stop()
+            assert sorted(found) == keys
