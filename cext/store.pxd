@@ -92,6 +92,7 @@ cdef struct Filter:
     bint literal            # exactly one pattern, without wildcards
     bint overlap            # two patterns share subjects
     bint loose              # see filter_loosen
+    uint32_t asked          # how often something was answered without the cache
     void* cache             # what it matches in the store it was used with last; brought up to date as needed
 
 cdef int filter_init(Filter* f, const Span* patterns, uint32_t n) noexcept nogil     # 0 | ST_NO_MEMORY

@@ -18,6 +18,8 @@ cdef enum:
     BORN = 4096                 # how many new subjects a cached filter may miss before it is built anew
     SLOTS_SMALL = 4096          # up to here a block's arrays are malloc'ed and grow; beyond, they are reserved whole
     MEMORY_BLOCK = 524288
+    FEW_ASKS = 4                # questions that a filter without a set of ids tries to answer from a few subjects
+    FEW_SLOTS = 256             # ... which are those of so many messages
     FEW_IDS = 64                # subjects that are asked one by one for their last message
     HOLDING_MAX = 8             # empty blocks that one block's ghosts may keep
 

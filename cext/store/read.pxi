@@ -184,25 +184,41 @@ cdef uint64_t next_of_id(Store* s, uint32_t id, uint64_t start) noexcept nogil:
     return seq
 
 
-cdef uint64_t next_by_text(Store* s, const Filter* filter, uint64_t start) noexcept nogil:
-    """Where there is no memory for a set of ids."""
-    cdef uint64_t seq = next_any(s, start)
-    while seq and not filter_matches(filter, store_subject(s, seq)):
+cdef uint64_t next_by_text(Store* s, const Filter* filter, uint64_t* start, uint64_t tries) noexcept nogil:
+    """Without a set of ids: looks at the subjects of `tries` messages. Start becomes what is not looked at, 0 at the end."""
+    cdef uint64_t seq = next_any(s, start[0])
+    while seq and tries:
+        if filter_matches(filter, store_subject(s, seq)):
+            return seq
+        start[0] = seq + 1
         seq = next_any(s, seq + 1)
-    return seq
+        tries -= 1
+    if seq == 0:
+        start[0] = 0
+    return 0
 
 
 cdef uint64_t pending_by_text(Store* s, const Filter* filter, uint64_t start) noexcept nogil:
-    cdef uint64_t n = 0, seq = next_by_text(s, filter, start)
+    cdef uint64_t n = 0, seq = next_by_text(s, filter, &start, UINT64_MAX)
     while seq:
         n += 1
-        seq = next_by_text(s, filter, seq + 1)
+        start = seq + 1
+        seq = next_by_text(s, filter, &start, UINT64_MAX)
     return n
+
+
+cdef inline bint asked_first(const Filter* f) noexcept nogil:
+    """Whether this is one of a filter's first questions: the set of what it matches may never pay."""
+    if f.cache != NULL or f.asked >= FEW_ASKS:
+        return False
+    (<Filter*> f).asked += 1
+    return True
 
 
 cdef uint64_t store_next_seq(Store* s, const Filter* filter, uint64_t start) noexcept nogil:
     cdef IdSet* c
     cdef uint32_t id
+    cdef uint64_t seq
     if matches_all(filter):
         return next_any(s, start)
     if start > s.last_seq or s.msgs == 0:
@@ -210,10 +226,15 @@ cdef uint64_t store_next_seq(Store* s, const Filter* filter, uint64_t start) noe
     if filter.literal:
         id = index_find(&s.x, filter.patterns[0])
         return next_of_id(s, id, start) if id else 0
+    start = max(start, s.first_seq)
+    if asked_first(filter):
+        seq = next_by_text(s, filter, &start, FEW_SLOTS)
+        if seq or start == 0:
+            return seq
     c = filter_ids(s, filter)
     if c == NULL:
-        return next_by_text(s, filter, start)
-    return next_any(s, start) if c.covers else next_of_set(s, c, max(start, s.first_seq))
+        return next_by_text(s, filter, &start, UINT64_MAX)
+    return next_any(s, start) if c.covers else next_of_set(s, c, start)
 
 
 # ---- last of --------------------------------------------------------------------------------------------------
@@ -236,17 +257,19 @@ cdef int newest_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
     return 0
 
 
-cdef uint64_t last_any(Store* s) noexcept nogil:
+cdef uint64_t last_by_text(Store* s, const Filter* filter, uint32_t tries) noexcept nogil:
+    """The newest of the last messages, at most `tries`, that matches (NULL: any); 0 when none does."""
     cdef uint32_t bi = s.n_blocks, i
     cdef Block* b
     while bi and s.msgs:
         bi -= 1
         b = block_i(s, bi)
-        if b.live:
-            i = b.n
-            while i:
-                i -= 1
-                if b.off[i]:
+        i = b.n if b.live else 0
+        while i and tries:
+            i -= 1
+            if b.off[i]:
+                tries -= 1
+                if filter == NULL or filter_matches(filter, node_text(&s.x, b.sid[i])):
                     return seq_at(b, i)
     return 0
 
@@ -257,12 +280,16 @@ cdef uint64_t store_last_match(Store* s, const Filter* filter) noexcept nogil:
     cdef IdSet* c
     cdef Block* b
     if matches_all(filter):
-        return last_any(s)
+        return last_by_text(s, NULL, 1)
     if filter.literal:
         return store_last_of(s, filter.patterns[0])
+    if asked_first(filter):
+        newest = last_by_text(s, filter, FEW_SLOTS)
+        if newest:
+            return newest
     c = filter_ids(s, filter)
     if c != NULL and c.covers:
-        return last_any(s)
+        return last_by_text(s, NULL, 1)
     if c != NULL and c.n_ids > FEW_IDS:     # many subjects: the newest is likely near the end
         while bi and tries < 100000:
             bi -= 1

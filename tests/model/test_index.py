@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from jsserver.cext.store import PyStore
+from jsserver.cext.store import PyFilter, PyStore
 from tests.model.test_store import matches
 
 SECOND = 1_000_000_000
@@ -101,8 +101,12 @@ class Indexed:
             assert store.subjects(patterns) == counts
             assert store.pending(patterns, 1) == len(found)
             assert store.last(patterns) == max(found, default=0)
-            start = self.rng.choice([1, *live]) if live else 1
-            assert store.next(patterns, start) == min((q for q in found if q >= start), default=0)
+            kept = PyFilter(patterns)
+            for start in [1, *self.rng.choices([1, *live], k=6)]:
+                due = min((q for q in found if q >= start), default=0)
+                assert store.next(kept, start) == due
+                assert store.pending(kept, start) == sum(q >= start for q in found)
+            assert store.last(kept) == max(found, default=0)
 
 
 @pytest.mark.parametrize("memory", [False, True], ids=["file", "memory"])
