@@ -130,6 +130,7 @@ cdef struct Block:
     uint64_t needed             # bytes of them that had to stay when last looked at
     uint32_t holding            # empty blocks that cannot leave because of its ghosts
     bint wanted                 # is to be compacted because of them, however sparse
+    uint64_t framing            # bytes that were left besides messages and tombstones when it was compacted
     bint stiff                  # cannot be compacted
     bint synced                 # (k) lazy mode: since it was closed
     Block* next_empty

@@ -28,6 +28,7 @@ cdef struct Slim:
 cdef bint slim_worth(const Store* s, Block* b) noexcept nogil:
     """Not the last block, which says which sequence was the last; the first, which is usually on its way out, only when
     its ghosts keep others."""
+    cdef uint64_t framing = MARKER
     if not b.sealed or b.damaged or b.stiff or b.compacting or b.region or b == block_i(s, s.n_blocks - 1):
         return False
     if b.wanted:
@@ -35,7 +36,9 @@ cdef bint slim_worth(const Store* s, Block* b) noexcept nogil:
     if b == block_i(s, 0):
         return False
     tombs_needed(s, b)
-    return (b.live_bytes + b.needed) * 2 < b.used
+    if b.framing > framing:
+        framing = b.framing
+    return (b.live_bytes + b.needed + framing) * 2 < b.used
 
 
 cdef bint slim_begin(Slim* m, Store* s, Block* b) noexcept nogil:
@@ -263,6 +266,7 @@ cdef void slim_enter(Committer* c, Slim* m) noexcept nogil:
     b.needed = m.to.needed
     m.to.holds = NULL
     b.holding = 0
+    b.framing = b.used - min(b.used, b.live_bytes + b.needed)
     b.wanted = False
     b.sided = False
     if <uint64_t> b.live * 4 < b.n:

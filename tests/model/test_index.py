@@ -20,7 +20,6 @@ class Indexed:
     def __init__(self, rng: random.Random, base: str | None) -> None:
         self.rng = rng
         self.base = base
-        self.tombs = base is None or rng.random() < 0.5
         self.now = 1_000_000 * SECOND
         self.live: dict[int, str] = {}
         self.open()
@@ -63,12 +62,12 @@ class Indexed:
             subject = subject if rng.random() < 0.2 else self.subject()
             for seq in [seq for seq, other in self.live.items() if other == subject][:-1]:
                 del self.live[seq]
-            self.live[self.store.append(subject, b"x" * 200, b"", self.now)] = subject
-        elif step < 0.9 and self.tombs:
+            self.live[self.store.append(subject, b"x" * 50, b"", self.now)] = subject
+        elif step < 0.9:
             for seq in rng.sample(sorted(self.live), rng.randint(1, min(4, len(self.live)))):
                 self.store.remove(seq, False)
                 del self.live[seq]
-        elif step < 0.94 and self.tombs:
+        elif step < 0.94:
             pattern = self.pattern()
             gone = [seq for seq, subject in self.live.items() if matches(pattern, subject)]
             assert self.store.purge((pattern,)) == len(gone)
@@ -76,7 +75,7 @@ class Indexed:
                 del self.live[seq]
         elif self.base and step < 0.97:
             self.store.reopen()
-        elif not self.tombs:
+        elif self.base:
             self.store.commit()
             self.store.upkeep()  # sidecars: the next start places the subjects by their ids
             self.store.abandon()

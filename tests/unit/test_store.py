@@ -405,6 +405,22 @@ def test_checkpoint(directory, flip):
     s.close()
 
 
+@pytest.mark.timeout(60)
+def test_a_block_of_one_small_message_is_compacted_once(directory):
+    """It cannot become smaller, though what frames it is more than the message."""
+    s = PyStore(directory, max_bytes=120_000, trim=False, commit="manual")
+    for i in range(2600):
+        s.append(f"a{i}", b"x" * 5)
+    s.commit()
+    for q in range(800, 1700):  # of blocks of 32,000 bytes, one in the middle
+        if q != 1200:
+            s.remove(q)
+    s.upkeep()
+    assert s.load(1200)[2] == "a1199"
+    assert (directory / "msgs" / "2.blk").stat().st_size < 1000
+    s.close()
+
+
 def test_compaction(directory):
     """Blocks that are mostly deleted shrink; what is alive stays readable, also after a restart."""
     s = PyStore(directory, max_bytes=4_000_000_000, commit="manual")
