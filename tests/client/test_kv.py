@@ -16,7 +16,7 @@ from nats.js.errors import (
 from nats.js.kv import KeyValue
 
 from tests.client.aio import asynchronous, connected, unique, until
-from tests.servers import Server
+from tests.servers import Server, Servers
 
 both_storages = pytest.mark.parametrize(
     "storage", [StorageType.FILE, StorageType.MEMORY], ids=lambda s: s.value
@@ -203,17 +203,37 @@ async def test_big_values_and_odd_keys(js_server: Server) -> None:
             assert (await kv.get(key)).value == key.encode() + value
 
 
+async def keys_that_begin(server: Server, history: int) -> dict[str, list[str]]:
+    """What a client hears that lists keys by prefixes."""
+    listed = {}
+    async with bucket(server, history=history) as kv:
+        for key in ("apple", "pear", "apricot", "apple.red", "apple", "a"):
+            await kv.put(key, b"1")
+        for pattern in ("a*", "ap>", "apple>", "x*"):
+            watcher = await kv.watch(pattern, ignore_deletes=True, meta_only=True)
+            listed[pattern] = []
+            while (entry := await watcher.updates(timeout=5)) is not None:
+                listed[pattern].append(entry.key)
+            await watcher.stop()
+    return listed
+
+
 @pytest.mark.parametrize("history", [1, 5])
 @asynchronous
 async def test_keys_that_begin_with_something_are_listed(js_server: Server, history: int) -> None:
-    async with bucket(js_server, history=history) as kv:
-        for key in ("apple", "pear", "apricot", "apple.red", "apple", "a"):
-            await kv.put(key, b"1")
-        listed = {"a*": ["apple", "apricot"], "ap>": ["apple", "apple.red", "apricot"], "x*": []}
-        for pattern, keys in listed.items():
-            watcher = await kv.watch(pattern, ignore_deletes=True, meta_only=True)
-            found = []
-            while (entry := await watcher.updates(timeout=5)) is not None:
-                found.append(entry.key)
-            await watcher.stop()
-            assert sorted(found) == keys
+    assert await keys_that_begin(js_server, history) == {
+        "a*": ["apricot", "apple"],
+        "ap>": ["apricot", "apple.red", "apple"],
+        "apple>": ["apple.red", "apple"],
+        "x*": [],
+    }
+
+
+@pytest.mark.usefixtures("peer_present")
+@asynchronous
+async def test_keys_that_begin_with_something_are_listed_as_by_the_peer(
+    js_server: Server, module_servers: Servers
+) -> None:
+    """Where subjects part at the prefix, in a bucket with a history: elsewhere it lists nothing."""
+    peer = module_servers.peer(jetstream=True)
+    assert await keys_that_begin(js_server, 5) == await keys_that_begin(peer, 5)
