@@ -178,6 +178,7 @@ class JetStream:
             host=c.ip,
             id=cid,
             acc=self._accounts[c.account_index],
+            user=c.user,
             name=c.name,
             lang=c.lang,
             ver=c.version,

@@ -22,7 +22,7 @@ cdef void arm_ping(Conn* c, int64_t delay) noexcept nogil:
 cdef void ping_due(Timer* t, int64_t now) noexcept nogil:
     cdef Conn* c = <Conn*>t.owner
     cdef Reactor* r = c.reactor
-    cdef bint rtt_fresh = c.rtt != 0 and now - c.rtt_at < 3600 * <int64_t>1000000000
+    cdef bint rtt_fresh = c.rtt_at != 0 and now - c.rtt_at < 3600 * <int64_t>1000000000
     arm_ping(c, r.ping_interval)
     if c.auth != AUTH_OPEN:
         return
@@ -198,6 +198,9 @@ cdef void on_connect(Conn* c, Span json) noexcept nogil:
 cdef void connect_done(Conn* c) noexcept nogil:
     # CONNECT is accepted: keepalive starts with an early PING that also measures the round trip.
     cdef int64_t first = c.reactor.ping_interval
+    if c.rtt == 0:      # as long as it took from INFO to CONNECT, until there is a PONG
+        c.rtt = max(c.base.engine.env.mono - c.ping_sent, <int64_t> 1)
+        c.ping_sent = 0
     c.connected = True
     c.auth = AUTH_OPEN
     c.base.options = span(c.connect.data, <uint32_t>c.connect.n)

@@ -126,6 +126,7 @@ cdef void conn_open(Reactor* r, int fd, sockaddr_storage* addr) noexcept nogil:
     c.started = e.env.now
     c.last_active = e.env.now
     c.input_at = e.env.mono
+    c.ping_sent = e.env.mono    # INFO asks for CONNECT as PING for PONG
     set_address(c, addr)
     c.base.address = span(c.address, c.n_address)
     c.base.port = c.port
