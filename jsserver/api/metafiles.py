@@ -23,6 +23,8 @@ Hash64 = Callable[[bytes, bytes], int]
 """HighwayHash-64 of data under a key of 32 bytes: hash(key, data)."""
 
 INF, SUM = "meta.inf", "meta.sum"
+KEY = "meta.key"
+"""Where nats-server keeps the key of an encrypted meta.inf."""
 
 
 class DamagedMeta(Exception):
@@ -82,6 +84,11 @@ class MetaFiles:
             sync_directory(directory)
             return body
         raise DamagedMeta(f"{SUM} is not the checksum of {INF}")
+
+
+def is_encrypted(directory: Path, body: bytes) -> bool:
+    """Whether this meta.inf is one that nats-server has encrypted."""
+    return not body.startswith(b"{") and (directory / KEY).exists()
 
 
 def discard(directory: Path, staging: Path) -> Path:

@@ -124,7 +124,10 @@ def _reason(error: Exception) -> str:
 def _read(shared: Shared, directory: Path, asset: str, kind: type[K]) -> tuple[K, int]:
     """A stored configuration and when its asset was created."""
     try:
-        stored = decode.parse(shared.files.read(directory, asset), kind, strict=True)
+        body = shared.files.read(directory, asset)
+        if metafiles.is_encrypted(directory, body):
+            raise _Offline("encryption is not supported by this server yet")
+        stored = decode.parse(body, kind, strict=True)
         created = goformat.parse_rfc3339(stored.Created)
     except (metafiles.DamagedMeta, decode.Unreadable) as error:
         raise _Offline(str(error)) from None

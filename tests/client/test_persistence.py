@@ -5,6 +5,7 @@ import json
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -271,6 +272,31 @@ def test_a_second_server_is_kept_off_the_store(servers: Servers, server: Server)
     assert second.process.wait(10) == 1
     assert "store" in second.log().lower()
     assert server.running
+
+
+@pytest.mark.parametrize("cipher", ["aes", "chachapoly"])
+def test_an_encrypted_directory_is_named_and_left_alone(
+    servers: Servers, peer_present: None, tmp_path: Path, cipher: str
+) -> None:
+    store = f'store_dir: "{tmp_path}"'
+    peer = servers.peer(config=f"jetstream {{ {store}, cipher: {cipher}, key: secret }}")
+    with RawApp(peer.port) as client:
+        client.api("STREAM.CREATE.S", {"name": "S"})
+        config = {"stream_name": "S", "config": {"durable_name": "c"}}
+        client.api("CONSUMER.DURABLE.CREATE.S.c", config)
+        client.request("S", b"x")
+    peer.stop()
+    files = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    server = servers.under_test(config=f"jetstream {{ {store} }}")
+    reason = "encryption is not supported by this server yet"
+    with RawApp(server.port) as client:
+        assert client.api("STREAM.LIST")["offline"] == {"S": reason}
+        answer = client.api("STREAM.CREATE.S", {"name": "S"})["error"]
+        assert answer["description"] == f"stream is offline: {reason}"  # type: ignore[index]
+    server.wait_log(f"Stream '$G > S' is offline: {reason}")
+    server.stop()
+    after = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    assert files.items() <= after.items()
 
 
 def test_a_server_that_stops_says_of_no_stream_that_it_is_missing(server: Server) -> None:
