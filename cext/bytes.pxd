@@ -312,7 +312,7 @@ cdef enum EventKind:
     EV_ADVISORY = 2           # stream, consumer, reason; num = kind, stream_seq, consumer_seq, deliveries, ack_time
     EV_STORE_ERROR = 3        # stream, text: a write or sync failed; num[0] = errno
     EV_PAUSE_OVER = 4         # stream, consumer
-    EV_LOG = 5                # text; num[0] = level
+    EV_LOG = 5                # text; num[0] = 1: an error, else a warning
     EV_DISK_FULL = 6          # num[0] = errno: nothing more is stored until there is room again
 
 cdef enum AdvisoryKind:

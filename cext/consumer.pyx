@@ -45,7 +45,6 @@ log = logging.getLogger("jsserver.consumers")
 
 cdef enum:
     SECOND = 1000000000
-    LOG_WARNING = 2
 
 cdef int64_t FOREVER = <int64_t>1 << 61     # longer durations are taken as this one, so that sums of times fit
 

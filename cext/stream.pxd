@@ -133,6 +133,7 @@ cdef struct Usage:
     # Bytes held by the streams of an account (or of all) in one kind of storage, and the most they may hold (-1: any).
     int64_t used
     int64_t max
+    int64_t told            # mono: when the log last said that the server's streams hold more; 0: never
 
 cdef struct StreamConfig:
     Span name

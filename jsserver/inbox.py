@@ -144,4 +144,5 @@ class Inbox:
         self.on_closed(connection)
 
     def _log_line(self, item: Item) -> None:
-        self.log.warn(item[3][0].decode("utf-8", "replace"))
+        _, _, (_, is_error, *_), (text, *_) = item
+        (self.log.error if is_error else self.log.warn)(text.decode("utf-8", "replace"))

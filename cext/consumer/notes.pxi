@@ -164,7 +164,6 @@ cdef void say(Consumer* c, const char* text) noexcept nogil:
     e.kind = EV_LOG
     e.account = c.s.account
     e.text[0] = span_c(text)
-    e.num[0] = LOG_WARNING
     c.env.out.event(c.env.out.ctx, &e)
 
 

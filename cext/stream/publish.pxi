@@ -2,6 +2,7 @@
 
 cdef enum:
     BARE_HEADER = 12                    # of a header block without a line
+    FULL_TOLD_SECONDS = 10              # between two lines of the log about one thing
 
 
 cdef struct PubHeaders:
@@ -192,12 +193,30 @@ cdef bint over(const Usage* u, uint64_t more) noexcept nogil:
     return u != NULL and u.max >= 0 and u.used + <int64_t>more > u.max
 
 
+cdef bint server_full(Stream* s) noexcept nogil:
+    # Once it has passed its limit; the log says so now and then.
+    cdef Usage* u = s.cfg.server_usage
+    cdef Event e
+    if u == NULL or u.max < 0 or u.used <= u.max:
+        return False
+    if u.told == 0 or s.env.mono - u.told > FULL_TOLD_SECONDS * <int64_t>1000000000:
+        u.told = s.env.mono
+        memset(&e, 0, sizeof(Event))
+        e.kind = EV_LOG
+        e.account = s.account
+        e.text[0] = span_c(b"JetStream memory resource limits exceeded for server" if s.cfg.directory.n == 0
+                           else b"JetStream file resource limits exceeded for server")
+        e.num[0] = 1
+        s.env.out.event(s.env.out.ctx, &e)
+    return True
+
+
 cdef int check_sizes(Stream* s, const Msg* m) noexcept nogil:
     if s.cfg.max_msg_size >= 0 and <int64_t>m.header.n + m.data.n > s.cfg.max_msg_size:
         return publish_failed(s, m, 400, 10054, b"message size exceeds maximum allowed")
     if m.header.n > 65535:
         return publish_failed(s, m, 400, 10097, b"header size exceeds maximum allowed of 64k")
-    if over(s.cfg.server_usage, store_size_of(s.store, m.subject, m.header, m.data)):
+    if server_full(s):
         return publish_failed(s, m, 503, 10023, b"insufficient resources")
     return 0
 

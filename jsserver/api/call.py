@@ -55,6 +55,10 @@ class Call:
         """The body; an empty one is a request with nothing set."""
         return decode.decode(self.body, kind, self.shared.settings.strict)
 
+    def loosely(self, kind: type[T]) -> T:
+        """What the type knows of a body that holds more."""
+        return decode.decode(self.body, kind, strict=False)
+
     def required(self, kind: type[T]) -> T:
         """A body that must not be empty."""
         if decode.is_empty(self.body):

@@ -22,6 +22,7 @@ from .responses import (
 )
 from .types import (
     PurgeRequest,
+    StorageRequest,
     StreamConfig,
     StreamConfigRequest,
     StreamInfoRequest,
@@ -80,6 +81,8 @@ async def create(call: Call) -> StreamInfo:
     name = call.args[0]
     streams.check_create(name, request)
     account.check_counts(request)
+    if name not in account.streams and call.loosely(StorageRequest).storage:
+        account.check_room(request, None)  # the default of who names none comes later
     config = streams.normalise(request, call.shared.settings, account.limits, request.pedantic)
     if config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()

@@ -212,6 +212,12 @@ class StreamConfigRequest(StreamConfig):
     pedantic: bool = False
 
 
+class StorageRequest(Wire):
+    """What STREAM.CREATE itself says about storage."""
+
+    storage: Literal["", "file", "memory"] = ""
+
+
 class StreamInfoRequest(Wire):
     """STREAM.INFO."""
 
