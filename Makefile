@@ -16,7 +16,7 @@ BINARY_VENV := build/venv-binary
 
 # A change in any of these rebuilds what depends on it.
 CEXT_SOURCES := $(shell find cext -type f ! -name '*.so' ! -name '*.html' ! -name '*.py' \
-	! -path '*/__pycache__/*' ! -path 'cext/*.c' 2>/dev/null) \
+	! -name '*.md' ! -path '*/__pycache__/*' ! -path 'cext/*.c' 2>/dev/null) \
 	$(shell find cext -mindepth 2 -type f -name '*.c' 2>/dev/null)
 PY_SOURCES := $(shell find jsserver/ cext/ -type f -name '*.py' 2>/dev/null)
 
@@ -109,7 +109,7 @@ checked-build: build tools
 	@find $(CHECKED_TREE) -type f ! -name '*.so' ! -path '$(CHECKED_TREE)/build/*' \
 		! -path '$(CHECKED_TREE)/cext/*.c' -delete
 	@tar -cf - --exclude='*.so' --exclude='cext/*.c' --exclude='*.html' --exclude=__pycache__ \
-		--no-wildcards-match-slash setup.py pyproject.toml README.md cext jsserver tests packaging \
+		--no-wildcards-match-slash setup.py pyproject.toml README.md LICENSE cext jsserver tests packaging \
 		bench | tar -xf - -C $(CHECKED_TREE)
 	cd $(CHECKED_TREE) && $(CHECKED_ENV) BUILD_JOBS=$(JOBS) nice -n 19 \
 		$(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)

@@ -1,0 +1,49 @@
+"""What stands around the code: licence, metadata, versions, and the links of its pages."""
+
+import re
+import tomllib
+from importlib.metadata import metadata
+from pathlib import Path
+
+import pytest
+
+import jsserver
+from tests.peer import PEER_VERSION
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    page
+    for folder in (".", "docs", "bench", "packaging", "cext/*")
+    for page in ROOT.glob(f"{folder}/*.md")
+)
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def project() -> dict[str, object]:
+    table: dict[str, object] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return table
+
+
+def test_the_licence_is_the_one_that_the_metadata_names() -> None:
+    assert project()["license"] == "Apache-2.0"
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text and "Version 2.0, January 2004" in text
+    assert metadata("jsserver")["License-Expression"] == "Apache-2.0"
+
+
+def test_versions_are_declared_once() -> None:
+    assert project()["dynamic"] == ["version"]
+    assert metadata("jsserver")["Version"] == jsserver.__version__
+    assert f"v{jsserver.NATS_VERSION}" == PEER_VERSION
+    assert f"PEER_VERSION := {PEER_VERSION}\n" in (ROOT / "Makefile").read_text()
+    assert f"\n## {jsserver.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    dead = [
+        target
+        for target in LINK.findall(page.read_text())
+        if "://" not in target and not (page.parent / target).exists()
+    ]
+    assert not dead
