@@ -1,6 +1,7 @@
 """The control plane's view of the data plane."""
 
-from jsserver.api.backend import StreamParams, Usage
+from typing import Any, NamedTuple
+
 from jsserver.cext.consumer import StreamHandle
 from jsserver.cext.stream import EnvBox
 
@@ -31,6 +32,12 @@ class PermissionSet:
         subscribe_deny: Rules = None,
         responses: tuple[int, float] | None = None,
     ) -> None: ...
+
+class AccountUsage(NamedTuple):
+    """Bytes that an account's streams hold."""
+
+    memory: int
+    storage: int
 
 class PlaneClosed(RuntimeError): ...
 
@@ -89,9 +96,9 @@ class DataPlane(EnvBox):
     def run_commits(self) -> None: ...
     def stop_commits(self) -> None: ...
     def open_stream(
-        self, account: str, directory: str | None, params: StreamParams
+        self, account: str, directory: str | None, params: Any
     ) -> StreamHandle: ...
-    def usage(self, account: str) -> Usage: ...
+    def usage(self, account: str) -> AccountUsage: ...
     def set_account_limits(self, account: str, max_memory: int, max_storage: int) -> None: ...
     def stats(self) -> dict[str, int]: ...
     def sublist(self, account: str) -> dict[str, float]: ...

@@ -20,9 +20,12 @@ from jsserver.cext.store cimport (
 )
 from jsserver.cext.stream cimport EnvBox, StreamPlace, Usage
 
+from collections import namedtuple
 
-from jsserver.api.backend import Usage as AccountUsage
 from jsserver.identity import short_hash
+
+#: Bytes that an account's streams hold.
+AccountUsage = namedtuple("AccountUsage", "memory storage")
 
 include "net/sockets.pxi"
 include "net/parser.pxi"

@@ -18,6 +18,7 @@ import msgspec
 
 from jsserver.cext.consumer import ConsumerClosed as ConsumerClosed
 from jsserver.cext.consumer import ConsumerState as ConsumerState
+from jsserver.cext.net import AccountUsage as AccountUsage
 from jsserver.cext.stream import Lost as Lost
 from jsserver.cext.stream import Message as Message
 from jsserver.cext.stream import StoreError as StoreError
@@ -145,13 +146,6 @@ class ConsumerParams(msgspec.Struct, kw_only=True, frozen=True):
     """0: not paused. A time in the past means not paused either."""
 
 
-class Usage(msgspec.Struct, kw_only=True, frozen=True):
-    """Bytes that an account's streams hold."""
-
-    memory: int = 0
-    storage: int = 0
-
-
 class ConsumerHandle(Protocol):
     """A consumer in the data plane."""
 
@@ -270,7 +264,7 @@ class Engine(Protocol):
         """Blocking. Opens a stream, new or with what is found in its directory (None exactly for
         memory storage), without serving it yet. StoreError if the store cannot be opened."""
 
-    def usage(self, account: str) -> Usage:
+    def usage(self, account: str) -> AccountUsage:
         """What the account's streams hold."""
 
     def set_account_limits(self, account: str, max_memory: int, max_storage: int) -> None:

@@ -9,6 +9,7 @@ from itertools import count
 
 from jsserver.api import backend
 from jsserver.api.backend import (
+    AccountUsage,
     ConsumerParams,
     ConsumerState,
     Lost,
@@ -18,7 +19,6 @@ from jsserver.api.backend import (
     StoreError,
     StreamParams,
     StreamState,
-    Usage,
 )
 from jsserver.cext.bytes import subject_covers
 
@@ -275,12 +275,12 @@ class FakeEngine:
         self.streams[params.name.decode()] = stream
         return stream
 
-    def usage(self, account: str) -> Usage:
+    def usage(self, account: str) -> AccountUsage:
         held = {Storage.FILE: 0, Storage.MEMORY: 0}
         for stream in self.streams.values():
             if stream.closed is None:
                 held[stream.params.storage] += stream.state().bytes
-        return Usage(memory=held[Storage.MEMORY], storage=held[Storage.FILE])
+        return AccountUsage(memory=held[Storage.MEMORY], storage=held[Storage.FILE])
 
     def set_account_limits(self, account: str, max_memory: int, max_storage: int) -> None:
         self.limits[account] = (max_memory, max_storage)

@@ -1,0 +1,181 @@
+"""Arrows point down: what layers of the data plane and parts of the control plane import."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CEXT = ROOT / "cext"
+JSSERVER = ROOT / "jsserver"
+
+#: Layer of the data plane -> layers that it may know.
+LAYERS = {
+    "bytes": set(),
+    "store": {"bytes"},
+    "stream": {"bytes", "store"},
+    "consumer": {"bytes", "store", "stream"},
+    "core": {"bytes"},
+    "net": {"bytes", "store", "stream", "consumer", "core"},
+    "columns": {"bytes", "store"},
+}
+#: The one arrow upwards that is left, until accounts are given their hash by the control plane.
+UPWARDS = {"cext/net.pyx imports jsserver.identity"}
+#: Part of the control plane -> what it may know of the rest of it; a part may know itself.
+#: What is not named here may know everything but what `NOBODY` knows.
+PARTS = {
+    "api": {"goformat", "nuid"},
+    "config": {"goformat"},
+    "logs": {"goformat"},
+    "goformat": set(),
+    "nuid": set(),
+    "libc": set(),
+    "flags": {"goformat"},
+    "identity": set(),
+    "connection": {"credentials"},
+    "credentials": set(),
+    "clients": set(),
+    "auth": {"clients", "config"},
+    "inbox": {"auth", "clientlog", "clients", "config", "logs"},
+    "monitor": {"api", "auth", "clients", "config", "goformat", "info", "sockets"},
+    "jetstream": {"api", "auth", "ballast", "clients", "config", "goformat", "logs", "storedir"},
+    "spark": {"connection", "credentials", "goformat", "nuid"},
+    "bench": {"connection", "procs"},
+}
+#: What only the command line starts, and what no part of the server stands on.
+NOBODY = {"bench", "cli", "server", "spark"}
+#: Who may all the same, and what: inside functions, for one command.
+STARTS = {"cli": {"bench", "config", "flags", "server", "signalling", "spark"}}
+
+CIMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import|c?import\s+([\w.]+))", re.MULTILINE)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def layer_of(path: Path) -> str:
+    """cext/store.pxd and cext/store/read.pxi are the store's; cext/__init__.py is nobody's."""
+    return path.relative_to(CEXT).parts[0].partition(".")[0]
+
+
+def data_plane() -> Iterator[tuple[str, str, str]]:
+    """File, its layer, and a module of ours that it imports, in every form there is."""
+    for suffix in (".pyx", ".pxd", ".pxi", ".pyi"):
+        for path in sorted(CEXT.rglob(f"*{suffix}")):
+            for whole, plain in CIMPORT.findall(path.read_text()):
+                module = whole or plain
+                if module.startswith((".", "jsserver")):
+                    yield name_of(path), layer_of(path), module
+
+
+def test_the_data_plane_knows_what_is_below_and_nothing_of_the_control_plane() -> None:
+    wrong = []
+    for file, layer, module in data_plane():
+        parts = module.split(".")
+        below = LAYERS[layer] | {layer}
+        if parts[:2] != ["jsserver", "cext"] or len(parts) < 3 or parts[2] not in below:
+            wrong.append(f"{file} imports {module}")
+    assert set(wrong) <= UPWARDS, "\n".join(wrong)
+
+
+def test_every_layer_is_declared_and_built_in_order() -> None:
+    assert {p.stem for p in CEXT.glob("*.pyx")} == set(LAYERS)
+    (built,) = re.findall(r"for name in \(([^)]*)\)", (ROOT / "setup.py").read_text())
+    order = re.findall(r'"(\w+)"', built)
+    assert set(order) == set(LAYERS)
+    for layer, below in LAYERS.items():
+        assert all(order.index(name) < order.index(layer) for name in below), layer
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_every_layer_has_a_page_that_says_what_it_may_know(layer: str) -> None:
+    page = (CEXT / layer / "README.md").read_text()
+    title, _, rest = page.partition("\n")
+    assert title.startswith(f"# {layer}: ")
+    (line,) = re.findall(r"^- \*\*May cimport:\*\* (.+)\.$", rest, re.MULTILINE)
+    named = set(re.findall(r"`(\w+)`", line))
+    assert named == LAYERS[layer]
+    assert "**Start reading at**" in rest
+    assert len(page.splitlines()) <= 20
+    for file in re.findall(r"`((?:\.\./)?\w+\.(?:pxi|pxd|pyi|h))`", rest):
+        assert (CEXT / layer / file).exists(), f"{layer}/README.md names {file}"
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(JSSERVER.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if "cext" not in parts:
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imported(module: str, path: Path) -> Iterator[tuple[str, bool]]:
+    """What a module imports, and whether it does so when it is imported itself."""
+    tree = ast.parse(path.read_text())
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    at_import = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.Try | ast.With | ast.If):
+            is_type_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+            if node is tree or (node in at_import and not is_type_only):
+                at_import.update(ast.iter_child_nodes(node))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield name.name, node in at_import
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")
+            base = ".".join(above[: len(above) - node.level + 1]) if node.level else ""
+            source = ".".join(filter(None, (base, node.module)))
+            for name in node.names:
+                full = f"{source}.{name.name}"
+                yield (full if full in MODULES else source), node in at_import
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def test_the_control_plane_knows_what_is_below() -> None:
+    wrong = set()
+    for module, path in MODULES.items():
+        part = part_of(module)
+        for target, _ in imported(module, path):
+            other = part_of(target)
+            if target.split(".")[0] != "jsserver" or other in ("", "cext", part):
+                continue
+            if part in PARTS:
+                allowed = other in PARTS[part]
+            else:
+                allowed = other not in NOBODY or other in STARTS.get(part, ())
+            type_only = (part, other) in {("system", "server"), ("monitor", "server")}
+            if not allowed and not type_only:
+                wrong.add(f"{name_of(path)} imports {target}")
+    assert not wrong, "\n".join(sorted(wrong))
+
+
+def test_columns_are_for_the_pipeline_alone() -> None:
+    users = {
+        part_of(module)
+        for module, path in MODULES.items()
+        for target, _ in imported(module, path)
+        if target.startswith("jsserver.cext.columns")
+    }
+    assert users == {"spark"}
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    needs = {
+        module: {t for t, when in imported(module, path) if when and t in MODULES and t != module}
+        for module, path in MODULES.items()
+    }
+    while free := {module for module, targets in needs.items() if not targets}:
+        needs = {m: targets - free for m, targets in needs.items() if m not in free}
+    assert not needs, f"in circles, or standing on one: {sorted(needs)}"
