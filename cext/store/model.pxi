@@ -311,6 +311,7 @@ cdef struct Committer:
     bint unsynced               # lazy mode: written since the last sync
     char sync_dir[4096]
     Block* sides                # chain by next_side
+    const Store* placing        # (q) whose sidecar is getting its name
     Store* dirty                # chain by next_dirty
     Store* done                 # chain by next_done
     uint64_t done_flag          # atomic

@@ -225,6 +225,13 @@ cdef void tail_cut(Scan* c, int fd) noexcept nogil:
     f.truncate(f.ctx, fd, <off_t> c.end)
 
 
+cdef void zeros_cut(Store* s, Block* b, uint64_t size) noexcept nogil:
+    """A block that is not appended to again ends where its records do: it can be compacted, and no other reader takes the
+    zeros that were written ahead in it for damage."""
+    if b.used and b.used < size and not b.damaged:
+        s.files.truncate(s.files.ctx, b.fd, <off_t> b.used)
+
+
 cdef bint ends_sealed(FileOps* f, const Block* b, int fd) noexcept nogil:
     """Whether a block's last marker says that another block follows."""
     cdef uint8_t line[MARKER]
@@ -335,6 +342,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         o.doubt = True
         block_forget(s, b)
     elif not is_last and b.data != NULL:
+        zeros_cut(s, b, <uint64_t> size)
         st_unmap(b.data, b.data_cap)
         b.data = NULL
         block_fd_close(b)
@@ -400,6 +408,7 @@ cdef int tail_recover(Store* s) noexcept nogil:
         if rc == 1:
             continue
         if b.data != NULL:
+            zeros_cut(s, b, b.data_cap)
             st_unmap(b.data, b.data_cap)
             b.data = NULL
         block_fd_close(b)

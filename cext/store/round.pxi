@@ -126,6 +126,7 @@ cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
     cdef int rc
     snprintf(fresh, sizeof(fresh), "%s/__new_msgs__", s.dir)
     snprintf(old, sizeof(old), "%s/__msgs__", s.dir)
+    placing_wait(s.com, s)
     tree_remove(f, fresh)
     tree_remove(f, old)
     rc = -errno if c_mkdir(fresh, 0o700) < 0 else 0
@@ -446,6 +447,7 @@ cdef void unlinks_sync(Store* s) noexcept nogil:
 cdef void block_unlink(Store* s, Block* b) noexcept nogil:
     cdef char path[4200]
     # The sidecar first: one without its block says that the block is missing.
+    placing_wait(s.com, s)
     block_path(s, b, b".jsx", path, sizeof(path))
     s.files.unlink(s.files.ctx, path)
     block_path(s, b, ".blk", path, sizeof(path))

@@ -221,7 +221,7 @@ cdef int side_save(Side* w) noexcept nogil:
     if fd >= 0:
         f.close(f.ctx, fd)
     if rc >= 0:
-        rc = f.rename(f.ctx, temp, path)
+        rc = side_place(s.com, b, temp, path)
     bytes_free(&out)
     return 0 if rc >= 0 else -1
 

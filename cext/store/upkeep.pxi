@@ -140,6 +140,34 @@ cdef void side_queue(Committer* c, Block* b) noexcept nogil:
     pthread_cond_signal(&c.chores)
 
 
+cdef int side_place(Committer* c, Block* b, const char* temp, const char* path) noexcept nogil:
+    """Gives a sidecar its name, unless its block has left meanwhile: one without its block says that the block is missing."""
+    cdef FileOps* f = b.store.files
+    cdef bint dead
+    cdef int rc
+    pthread_mutex_lock(&c.q)
+    dead = b.dead
+    c.placing = NULL if dead else b.store
+    pthread_mutex_unlock(&c.q)
+    if dead:
+        f.unlink(f.ctx, temp)
+        return -1
+    rc = f.rename(f.ctx, temp, path)
+    pthread_mutex_lock(&c.q)
+    c.placing = NULL
+    pthread_cond_broadcast(&c.idle)
+    pthread_mutex_unlock(&c.q)
+    return rc
+
+
+cdef void placing_wait(Committer* c, const Store* s) noexcept nogil:
+    """The commit thread, before files of blocks that have left go: no sidecar of this store is just getting its name."""
+    pthread_mutex_lock(&c.q)
+    while c.placing == s:
+        st_cond_wait(&c.idle, &c.q, INT64_MAX)
+    pthread_mutex_unlock(&c.q)
+
+
 cdef void keeper_side(Committer* c) noexcept nogil:
     """A sealed block's region is no longer needed, its file is read from now on; then its sidecar."""
     cdef Block* b = c.sides

@@ -1,0 +1,55 @@
+"""The files of a store: which are there, and how long they are."""
+
+from pathlib import Path
+
+import pytest
+
+from jsserver.cext.store import PyStore
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    path = tmp_path / "S"
+    path.mkdir()
+    return path
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("purged", [False, True])
+def test_a_block_that_leaves_takes_its_sidecar_along(directory: Path, purged: bool) -> None:
+    """Also one that leaves while the sidecar is written, which would tell of a loss."""
+    s = PyStore(directory, max_bytes=64_000 if purged else 20_000, commit="thread")
+    for i in range(6000):
+        s.append("a", b"x" * 500)
+        if i % 25 == 24:
+            s.wait_durable()
+        if purged and i % 75 == 74:
+            s.purge()
+    s.wait_durable()
+    s.abandon()
+    s = PyStore(directory, max_bytes=64_000 if purged else 20_000, commit="manual")
+    assert s.lost()["damage"] == 0
+    s.close()
+
+
+def test_zeros_that_a_kill_leaves_do_not_keep_a_block_from_being_compacted(directory: Path) -> None:
+    """A start after a kill may seal the last block; it then ends where its records do."""
+    limits = {"max_bytes": 120_000, "trim": False, "commit": "manual"}
+    s = PyStore(directory, **limits)
+    block = directory / "msgs" / "2.blk"
+    while not block.exists() or block.stat().st_size < 31_000:
+        s.append(f"a{s.state()['last_seq']}", b"x" * 100)
+        s.commit()
+    last = s.state()["last_seq"]
+    s.abandon()
+    block.write_bytes(block.read_bytes().ljust(36_864, b"\0"))
+    s = PyStore(directory, **limits)
+    assert not block.read_bytes().endswith(bytes(100))
+    s.append("later", b"x" * 1000)
+    for q in range(last - 50, last):
+        s.remove(q)
+    s.commit()
+    s.upkeep()
+    assert block.stat().st_size < 31_000 * 2 // 3
+    assert s.load(last)[2] == f"a{last - 1}"
+    s.close()
