@@ -203,7 +203,6 @@ cdef enum InboxKind:
     IN_CLOSED = 103         # text: address, name, lang, version; num: see faces.pxi
     IN_VIOLATION = 104      # as note_client: what, subject, queue, sid
     IN_TRACE = 105          # as note_client: verb, the rest of its line, of messages header and data; num[2] = TraceWay
-    IN_DROPPED = 106        # num[0] = requests dropped because the queue was full
     IN_ERROR = 107          # as note_client: text, or text before, a quoted one (num[2] == 1), text after
 
 cdef enum TraceWay:

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import os
 import socket
-import time
 
 SECOND_US = 1_000_000
 START_PATIENCE_S = 60.0
@@ -54,11 +53,6 @@ class Notifier:
         self._send(f"READY=1\nMAINPID={os.getpid()}", status)
         self._started.set()
 
-    def reloading(self) -> None:
-        """A reload begins; `ready` ends it."""
-        monotonic_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-        self._send(f"RELOADING=1\nMONOTONIC_USEC={monotonic_us}")
-
     def stopping(self, status: str = "") -> None:
         """Shutdown has begun."""
         self._send("STOPPING=1", status)
@@ -68,7 +62,7 @@ class Notifier:
         self._send("WATCHDOG=1")
 
     def extend_timeout(self, seconds: float, status: str = "") -> None:
-        """Starting, reloading or stopping takes longer: do not give up for that long from now."""
+        """Starting or stopping takes longer: do not give up for that long from now."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * SECOND_US)}", status)
 
     async def attend(self) -> None:
@@ -83,10 +77,6 @@ class Notifier:
         while self.watchdog_s:
             self.alive()
             await asyncio.sleep(self.watchdog_s / 2)
-
-    def status(self, text: str) -> None:
-        """One line for people, shown by `systemctl status`."""
-        self._send("", text)
 
     def _send(self, state: str, status: str = "") -> None:
         if not self.enabled:

@@ -265,7 +265,7 @@ cdef bint wrong_type(char* wrong, const JsonItem* key, const JsonItem* val) noex
     cdef bint misfit = val.kind == JSON_NUMBER and target[0] != c'b' and target[0] != c's'
     snprintf(wrong, WRONG_ROOM,
              b"json: cannot unmarshal %s%s%.*s into Go struct field JSApiConsumerGetNextRequest.%.*s of type %s",
-             json_kind(val), b" " if misfit else b"", <int>min(val.text.n, <uint32_t>24) if misfit else 0,
+             json_kind(val), b" " if misfit else b"", <int>(min(val.text.n, <uint32_t>24) if misfit else 0),
              <const char*>val.text.p, <int>min(key.text.n, <uint32_t>20), <const char*>key.text.p, target)
     return False
 

@@ -293,20 +293,3 @@ cdef int log_restart(Op* op) noexcept nogil:
     log.durable = op.bytes.n
     sync_parent(f, log.path)
     return 0
-
-
-cdef void logs_sweep(Store* s) noexcept nogil:
-    """With q held, after a round: frees closed logs that have nothing left to write."""
-    cdef Log** at = &s.logs
-    cdef Log* log
-    cdef Op* op
-    while at[0] != NULL:
-        log = at[0]
-        op = s.ops
-        while op != NULL and op.log != log:
-            op = op.next
-        if log.gone and not log.dirty and op == NULL:
-            at[0] = log.next
-            log_free(log)
-        else:
-            at = &log.next

@@ -11,7 +11,6 @@ from jsserver.cext.bytes import (
     subject_covers,
     subject_is_literal,
     subject_is_valid,
-    subjects_overlap,
 )
 
 from .. import goformat
@@ -65,12 +64,6 @@ _LEAST = {
 def filters(config: ConsumerConfig) -> list[str]:
     """The subjects that a consumer wants; none means all."""
     return [config.filter_subject] if config.filter_subject else config.filter_subjects
-
-
-def filters_overlap(a: ConsumerConfig, b: ConsumerConfig) -> bool:
-    """Whether two consumers want a common subject."""
-    mine, theirs = filters(a) or [">"], filters(b) or [">"]
-    return any(subjects_overlap(x, y) for x in mine for y in theirs)
 
 
 def pause_time(config: ConsumerConfig) -> int:

@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from .. import goformat
+from .. import API_LEVEL, goformat
 from . import consumer_api, errcodes, messages, stream_api, unsupported
-from .account import API_LEVEL, AccountLimits
 from .advisories import AUDIT, Advisories, ClientInfo
 from .backend import (
     ConsumerAdvisory,
@@ -290,11 +289,6 @@ class Dispatcher:
         self.shared.engine.set_account_limits(account.name, limits.max_memory, limits.max_storage)
         await recover(account)
         self.accounts[account.name] = account
-
-    def set_limits(self, name: str, limits: AccountLimits) -> None:
-        """Changes the limits of an account, for what is made from now on."""
-        self.accounts[name].limits = limits
-        self.shared.engine.set_account_limits(name, limits.max_memory, limits.max_storage)
 
     async def close(self) -> None:
         """Finishes the requests in progress, then stops all streams.

@@ -57,7 +57,6 @@ def load(path: str, flags: Mapping[str, Any]) -> Loaded:
     """
     loaded = read_file(path) if path else Loaded(Options())
     options = loaded.options
-    options.flags = dict(flags)
     for name, value in flags.items():
         *parents, attribute = name.split(".")
         target: Any = options
@@ -71,13 +70,6 @@ def load(path: str, flags: Mapping[str, Any]) -> Loaded:
     options.http_host = options.http_host or options.host
     validate(options)
     return loaded
-
-
-def reload(options: Options) -> Loaded:
-    """The file of running options read again, with the same command line."""
-    if not options.config_file:
-        raise ConfigError("can only reload config when a file is provided using -c or --config")
-    return load(options.config_file, options.flags)
 
 
 def validate(options: Options) -> None:

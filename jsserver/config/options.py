@@ -3,8 +3,6 @@
 Durations are nanoseconds, sizes bytes. `load.py` fills them from a file and from flags.
 """
 
-from typing import Any
-
 import msgspec
 
 from jsserver.goformat import MINUTE, SECOND
@@ -166,5 +164,3 @@ class Options(msgspec.Struct):
 
     config_file: str = ""
     config_digest: str = ""
-    flags: dict[str, Any] = {}
-    """What the command line set; it wins over the file, at a reload too."""

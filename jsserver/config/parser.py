@@ -128,7 +128,7 @@ class _Parser:
                 f"files include each other more than {MAX_INCLUDE_DEPTH} deep"
             )
         try:
-            values = _parse_file(path, self.environment, self.including + 1)
+            values = _Parser(path, self.environment, self.including + 1).parse(_read(path))
         except ConfigError as error:
             raise ConfigError(f"error parsing include file '{item.text}', {error}") from None
         context = self.contexts[-1]
@@ -165,21 +165,19 @@ def _datetime(text: str) -> datetime:
         raise ConfigError(f"expected Zulu formatted DateTime, but got '{text}'") from None
 
 
-def _parse_file(path: str, environment: Mapping[str, str], including: int) -> dict[str, Value]:
+def _read(path: str) -> str:
     try:
         with open(path, "rb") as file:
-            raw = file.read()
+            return file.read().decode("utf-8", "surrogateescape")
     except IsADirectoryError:
         raise ConfigError(f"read {path}: is a directory") from None
     except OSError as error:
         raise ConfigError(f"open {path}: {(error.strerror or str(error)).lower()}") from None
-    return _Parser(path, environment, including).parse(raw.decode("utf-8", "surrogateescape"))
 
 
 def parse_file(path: str, environment: Mapping[str, str] | None = None) -> Value:
     """The map of a configuration file; ConfigError if it cannot be read or is not one."""
-    values = _parse_file(path, os.environ if environment is None else environment, 0)
-    return Value(values, file=path)
+    return parse_text(_read(path), path, environment)
 
 
 def parse_text(text: str, file: str = "", environment: Mapping[str, str] | None = None) -> Value:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jsserver.config import ConfigError
-from jsserver.config.load import check_file, load, read_file, reload
+from jsserver.config.load import check_file, load, read_file
 from jsserver.config.options import AUTOMATIC, Options, Permissions, SubjectPermission
 from jsserver.goformat import MINUTE, SECOND
 
@@ -341,7 +341,7 @@ def test_check_takes_warnings_for_errors(files: Files) -> None:
     )
 
 
-def test_flags_win_over_the_file_and_again_at_a_reload(files: Files) -> None:
+def test_flags_win_over_the_file(files: Files) -> None:
     text = "port: 5\ndebug: true\njetstream {store_dir: a}\nauthorization {user: a, password: b}"
     options = files.read(
         text, port=6, store_dir="b", debug=False, jetstream__enabled=False,
@@ -350,14 +350,6 @@ def test_flags_win_over_the_file_and_again_at_a_reload(files: Files) -> None:
     assert (options.port, options.store_dir, options.debug) == (6, "b", False)
     assert not options.jetstream.enabled
     assert (options.authorization.username, options.authorization.password) == ("x", "b")
-    files.path.write_text("port: 7\nmax_payload: 5")
-    again = reload(options).options
-    assert (again.port, again.max_payload, again.store_dir) == (6, 5, "b")
-
-
-def test_reload_needs_a_file() -> None:
-    with pytest.raises(ConfigError, match="can only reload config when a file is provided"):
-        reload(Options())
 
 
 def test_options_do_not_share_their_lists() -> None:

@@ -1,0 +1,104 @@
+"""Nothing is dead: what the sources define, something other than a test uses."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CEXT = ROOT / "cext"
+PRODUCT = ("jsserver", "bench", "packaging", "tools")
+
+#: Python names that others call: PySpark, the packager, the event loop's protocols.
+CALLED_FROM_OUTSIDE = {
+    *("commit", "initialOffset", "latestOffset", "getDefaultReadLimit", "partitions", "abort"),
+    *("prepareForTriggerAvailableNow", "reportLatestOffset", "streamReader", "streamWriter"),
+    *("pushFilters", "reader", "writer", "schema", "read", "write", "name"),
+    *("connection_made", "connection_lost", "data_received", "eof_received"),
+    *("pause_writing", "resume_writing", "NatsSource", "StoreSource", "emit"),
+}
+#: Generated from nats-server's whole catalogue, used or not.
+CATALOGUE = ROOT / "jsserver" / "api" / "errcodes.py"
+#: Words of the wire and of nats-server, whose numbers are declared whole.
+VOCABULARY = re.compile(r"KIND_|DELIVER_|ACK_|RETAIN_|CLOSE_")
+
+C_FUNCTION = re.compile(
+    r"^\s*cdef\s+(?:inline\s+)?(?!struct\b|enum\b|class\b|extern\b|union\b)[^\n=(]*?[\s*](\w+)\(",
+    re.MULTILINE,
+)
+C_ENUM = re.compile(r"^cdef enum[^\n]*:\n((?:[ \t]+[^\n]*\n|\n)+)", re.MULTILINE)
+C_CONSTANT = re.compile(r"^\s+([A-Z]\w+)", re.MULTILINE)
+C_IMPORT = re.compile(r"cimport (?:\([^)]*\)|[^(\n]*)")
+WORD = re.compile(r"\w+")
+
+
+def cython_sources() -> dict[Path, str]:
+    """Their texts without comments and without what they import."""
+    found = {}
+    for suffix in (".pyx", ".pxd", ".pxi", ".h"):
+        for path in sorted(CEXT.rglob(f"*{suffix}")):
+            text = path.read_text()
+            found[path] = text if suffix == ".h" else C_IMPORT.sub("", re.sub("#.*", "", text))
+    return found
+
+
+def test_every_function_and_constant_of_the_data_plane_is_used() -> None:
+    sources = cython_sources()
+    uses = Counter(word for text in sources.values() for word in WORD.findall(text))
+    declared = Counter(name for text in sources.values() for name in C_FUNCTION.findall(text))
+    dead = {name for name, times in declared.items() if uses[name] <= times}
+    for text in sources.values():
+        for body in C_ENUM.findall(text):
+            dead |= {name for name in C_CONSTANT.findall(body) if uses[name] <= 1}
+    # A method that Python calls has a line in the .pyi files.
+    called = {w for path in CEXT.glob("*.pyi") for w in WORD.findall(path.read_text())}
+    dead = {name for name in dead - called if not VOCABULARY.match(name)}
+    assert not dead, f"defined and never used: {sorted(dead)}"
+
+
+def definitions(tree: ast.Module) -> Iterator[str]:
+    """Functions, methods, classes and a module's constants."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def uses_in(tree: ast.Module) -> Iterator[str]:
+    """Names that are read, and words of texts, by which attributes are set; but no docstrings."""
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.ImportFrom):
+            yield from (name.name for name in node.names if name.asname != name.name)
+        elif isinstance(node, ast.Constant) and id(node) not in told:
+            yield from WORD.findall(str(node.value)[:100])
+
+
+def python_sources(*folders: str) -> dict[Path, ast.Module]:
+    paths = [p for f in folders for p in sorted((ROOT / f).rglob("*.py"))]
+    paths += sorted(ROOT.glob("*.py"))
+    return {p: ast.parse(p.read_text()) for p in paths if "__pycache__" not in p.parts}
+
+
+def test_every_name_of_the_control_plane_is_used_outside_tests() -> None:
+    trees = python_sources(*PRODUCT)
+    uses = Counter(name for tree in trees.values() for name in uses_in(tree))
+    uses.update(w for text in cython_sources().values() for w in WORD.findall(text))
+    dead = []
+    for path, tree in trees.items():
+        if path.is_relative_to(ROOT / "jsserver") and path != CATALOGUE:
+            dead += [
+                f"{path.relative_to(ROOT)}: {name}"
+                for name in definitions(tree)
+                if not uses[name] and not name.startswith("__") and name not in CALLED_FROM_OUTSIDE
+            ]
+    assert not dead, "defined and used by tests at most:\n" + "\n".join(dead)
