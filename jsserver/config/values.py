@@ -222,8 +222,13 @@ def only_off(feature: str) -> Reader:
     return read
 
 
+WITHOUT_EFFECT: dict[str, str] = {}
+"""The options that are checked and have no effect, and why."""
+
+
 def inert(attribute: str, reader: Reader, reason: str) -> Reader:
-    """An option that is checked and has no effect: whoever sets it reads so in the log."""
+    """An option of `WITHOUT_EFFECT`: whoever sets it reads so in the log."""
+    WITHOUT_EFFECT[attribute] = reason
 
     def read(target: Any, value: Value, problems: Problems) -> None:
         before = getattr(target, attribute)

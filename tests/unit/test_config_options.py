@@ -1,5 +1,6 @@
 """Options: what is read, what is refused and in which words, and what may be set together."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,10 @@ import pytest
 from jsserver.config import ConfigError
 from jsserver.config.load import check_file, load, read_file
 from jsserver.config.options import AUTOMATIC, Options, Permissions, SubjectPermission
+from jsserver.config.values import WITHOUT_EFFECT
 from jsserver.goformat import MINUTE, SECOND
+
+COMPATIBILITY = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 
 
 class Files:
@@ -376,3 +380,10 @@ def test_numbers_of_any_length_are_refused_plainly(files: Files, text: str, mess
     digits = "9" * 10_000
     refusal = files.refused(text.format(digits))
     assert message.format(digits) in refusal
+
+
+def test_options_without_effect_are_the_documented_ones() -> None:
+    section = COMPATIBILITY.read_text().split("## Options without effect")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row.partition("(")[0])]
+    assert sorted(named) == sorted(WITHOUT_EFFECT)
