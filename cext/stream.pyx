@@ -44,6 +44,7 @@ cdef extern from "<pthread.h>" nogil:
 
 
 include "stream/text.pxi"
+include "stream/api.pxi"
 include "stream/fifo.pxi"
 include "stream/dedupe.pxi"
 include "stream/watch.pxi"

@@ -245,8 +245,8 @@ cdef uint64_t take_number(Span* s) noexcept nogil:
     cdef uint64_t v = 0
     cdef uint32_t i = 0
     cdef bint good = True
-    while i < s.n and s.p[i] != 46:
-        if s.p[i] < 48 or s.p[i] > 57 or i >= 19:
+    while i < s.n and s.p[i] != c'.':
+        if s.p[i] < c'0' or s.p[i] > c'9' or i >= 19:
             good = False
         else:
             v = v * 10 + (s.p[i] - 48)

@@ -150,16 +150,16 @@ cdef uint32_t put_ack_subject(Consumer* c, uint8_t* p, const Record* r, uint32_t
     cdef uint32_t n = c.n_ack_prefix
     memcpy(p, c.ack_prefix, n)
     n += put_u64(p + n, deliveries)
-    p[n] = 46
+    p[n] = c'.'
     n += 1
     n += put_u64(p + n, r.seq)
-    p[n] = 46
+    p[n] = c'.'
     n += 1
     n += put_u64(p + n, c.dseq)
-    p[n] = 46
+    p[n] = c'.'
     n += 1
     n += put_u64(p + n, <uint64_t>r.ts)
-    p[n] = 46
+    p[n] = c'.'
     n += 1
     return n + put_u64(p + n, pending)
 

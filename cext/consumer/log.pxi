@@ -14,6 +14,18 @@
 #   X id                    deleted: what was said before concerns nobody
 
 cdef enum:
+    LOG_NAME = 78            # N
+    LOG_DELIVERED = 68       # D
+    LOG_ACKED = 65           # A
+    LOG_ACKED_UPTO = 85      # U
+    LOG_EXHAUSTED = 69       # E
+    LOG_PASSED = 80          # P
+    LOG_DEADLINE = 84        # T
+    LOG_STATE = 83           # S
+    LOG_KNOWN = 75           # K
+    LOG_DELETED = 88         # X
+
+cdef enum:
     LOG_FLUSH = 100 * 1000000           # records wait this long at most, ns
     LOG_GATHER = 1 << 16                # or until they are this many bytes
     LOG_GROWN = 4 << 20                 # a log larger than this, and four times its start, is started anew
@@ -95,26 +107,26 @@ cdef void log_delivered(Consumer* c, uint64_t sseq, uint64_t dseq, uint32_t deli
     numbers[1] = dseq
     numbers[2] = deliveries
     numbers[3] = <uint64_t>c.env.now
-    log_numbers(c, 68, numbers, 4)
+    log_numbers(c, LOG_DELIVERED, numbers, 4)
 
 
 cdef void log_acked(Consumer* c, uint64_t sseq) noexcept nogil:
-    log_numbers(c, 65, &sseq, 1)
+    log_numbers(c, LOG_ACKED, &sseq, 1)
 
 
 cdef void log_acked_upto(Consumer* c, uint64_t sseq, uint64_t dseq) noexcept nogil:
     cdef uint64_t numbers[2]
     numbers[0] = sseq
     numbers[1] = dseq
-    log_numbers(c, 85, numbers, 2)
+    log_numbers(c, LOG_ACKED_UPTO, numbers, 2)
 
 
 cdef void log_passed(Consumer* c) noexcept nogil:
-    log_numbers(c, 80, &c.delivered_seq, 1)
+    log_numbers(c, LOG_PASSED, &c.delivered_seq, 1)
 
 
 cdef void log_exhausted(Consumer* c, uint64_t sseq) noexcept nogil:
-    log_numbers(c, 69, &sseq, 1)
+    log_numbers(c, LOG_EXHAUSTED, &sseq, 1)
 
 
 cdef void log_deadline(Consumer* c, uint64_t sseq, int64_t deadline) noexcept nogil:
@@ -125,22 +137,26 @@ cdef void log_deadline(Consumer* c, uint64_t sseq, int64_t deadline) noexcept no
         return
     numbers[0] = sseq
     numbers[1] = <uint64_t>(deadline - wait_of(c, entry_at(&c.pending, i).deliveries))
-    log_numbers(c, 84, numbers, 2)
+    log_numbers(c, LOG_DEADLINE, numbers, 2)
 
 
 cdef void log_known(Consumer* c, uint64_t hash, int64_t time) noexcept nogil:
     cdef uint64_t numbers[2]
     numbers[0] = hash
     numbers[1] = <uint64_t>time
-    log_numbers(c, 75, numbers, 2)
+    log_numbers(c, LOG_KNOWN, numbers, 2)
 
 
 cdef void log_deleted(Consumer* c) noexcept nogil:
-    log_numbers(c, 88, NULL, 0)
+    log_numbers(c, LOG_DELETED, NULL, 0)
+
+
+cdef int add_kind(Bytes* b, uint8_t kind) noexcept nogil:
+    return bytes_add(b, &kind, 1)
 
 
 cdef int add_named(Bytes* b, Consumer* c) noexcept nogil:
-    if (bytes_add(b, b"N", 1) < 0 or add_uv(b, c.id) < 0 or add_uv(b, c.resume) < 0
+    if (add_kind(b, LOG_NAME) < 0 or add_uv(b, c.id) < 0 or add_uv(b, c.resume) < 0
             or add_uv(b, c.cfg.name.n) < 0):
         return -1
     return add_span(b, c.cfg.name)
@@ -150,7 +166,7 @@ cdef int add_state(Bytes* b, Consumer* c) noexcept nogil:
     cdef Bytes state
     cdef int rc = -1
     memset(&state, 0, sizeof(Bytes))
-    if (consumer_encode_state(c, &state) == 0 and bytes_add(b, b"S", 1) == 0 and add_uv(b, c.id) == 0
+    if (consumer_encode_state(c, &state) == 0 and add_kind(b, LOG_STATE) == 0 and add_uv(b, c.id) == 0
             and add_uv(b, state.n) == 0):
         rc = bytes_add(b, state.data, state.n)
     bytes_free(&state)
@@ -159,7 +175,7 @@ cdef int add_state(Bytes* b, Consumer* c) noexcept nogil:
 
 cdef int add_whole(Bytes* b, Consumer* c) noexcept nogil:
     # All that must be said of a consumer.
-    if add_named(b, c) < 0 or add_state(b, c) < 0 or bytes_add(b, b"K", 1) < 0 or add_uv(b, c.id) < 0:
+    if add_named(b, c) < 0 or add_state(b, c) < 0 or add_kind(b, LOG_KNOWN) < 0 or add_uv(b, c.id) < 0:
         return -1
     return -1 if add_uv(b, c.known_hash) < 0 or add_uv(b, <uint64_t>c.known_time) < 0 else 0
 
@@ -226,13 +242,13 @@ cdef Replayed* replayed_named(Consumers* k, Span name) noexcept nogil:
 
 cdef uint32_t record_numbers(uint8_t kind) noexcept nogil:
     # How many numbers follow the id; -1 for an unknown kind.
-    if kind == 68:
+    if kind == LOG_DELIVERED:
         return 4
-    if kind == 85 or kind == 84 or kind == 75:
+    if kind == LOG_ACKED_UPTO or kind == LOG_DEADLINE or kind == LOG_KNOWN:
         return 2
-    if kind == 65 or kind == 69 or kind == 80:
+    if kind == LOG_ACKED or kind == LOG_EXHAUSTED or kind == LOG_PASSED:
         return 1
-    return 0 if kind == 88 else UINT32_MAX
+    return 0 if kind == LOG_DELETED else UINT32_MAX
 
 
 cdef int replay_name(ReplayContext* x, Span* s, uint64_t id) noexcept nogil:
@@ -269,10 +285,10 @@ cdef int replay_record(ReplayContext* x, Span* s) noexcept nogil:
     s.n -= 1
     if not get_uv(s, &id) or id == 0 or id > UINT32_MAX - 1:
         return -1
-    if kind == 78:
+    if kind == LOG_NAME:
         return replay_name(x, s, id)
     body = s[0]
-    if kind == 83:
+    if kind == LOG_STATE:
         if not get_uv(s, &n) or n > s.n:
             return -1
         s.p += n
@@ -289,11 +305,11 @@ cdef int replay_record(ReplayContext* x, Span* s) noexcept nogil:
         return 0
     r = <Replayed*>found
     body.n -= s.n
-    if kind == 75:
+    if kind == LOG_KNOWN:
         return replay_known(r, body)
-    if kind == 88 or kind == 83:
+    if kind == LOG_DELETED or kind == LOG_STATE:
         r.records.n = 0
-    if kind == 88:
+    if kind == LOG_DELETED:
         r.known.n = 0
         return 0
     return 0 if bytes_add(&r.records, &kind, 1) == 0 and add_span(&r.records, body) == 0 else -1
@@ -346,23 +362,23 @@ cdef void replay_upto(Consumer* c, uint64_t sseq, uint64_t dseq) noexcept nogil:
 
 cdef void replay_apply(Consumer* c, uint8_t kind, const uint64_t* v) noexcept nogil:
     cdef uint32_t i = pending_find(&c.pending, v[0])
-    if kind == 68:
+    if kind == LOG_DELIVERED:
         replay_delivered(c, v[0], v[1], v[2], <int64_t>v[3])
-    elif kind == 65:
+    elif kind == LOG_ACKED:
         u64map_del(&c.exhausted, v[0])
         if i:
             take_out(c, i)
-    elif kind == 85:
+    elif kind == LOG_ACKED_UPTO:
         replay_upto(c, v[0], v[1])
-    elif kind == 69 and i:
+    elif kind == LOG_EXHAUSTED and i:
         u64map_put(&c.exhausted, v[0], entry_at(&c.pending, i).deliveries)
         if entry_at(&c.pending, i).deliveries > 1:
             c.n_redelivered -= 1
         pending_remove(&c.pending, i)
-    elif kind == 80 and c.delivered_seq < v[0] < UINT64_MAX:
+    elif kind == LOG_PASSED and c.delivered_seq < v[0] < UINT64_MAX:
         c.delivered_seq = v[0]
         c.next = max(c.next, v[0] + 1)
-    elif kind == 84 and i:
+    elif kind == LOG_DEADLINE and i:
         restore_deadline(c, i, <int64_t>v[1])
 
 
@@ -412,7 +428,7 @@ cdef int consumer_replay(Consumer* c, Replayed* r) noexcept nogil:
         kind = s.p[0]
         s.p += 1
         s.n -= 1
-        if kind == 83:
+        if kind == LOG_STATE:
             get_uv(&s, &n)
             rc = replay_state(c, span(s.p, <uint32_t>n))
             s.p += n

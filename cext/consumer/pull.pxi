@@ -273,7 +273,7 @@ cdef bint wrong_type(char* wrong, const JsonItem* key, const JsonItem* val) noex
 cdef bint wrong_character(char* wrong, const JsonReader* j, const char* where) noexcept nogil:
     if j.p >= j.end:
         snprintf(wrong, WRONG_ROOM, b"unexpected end of JSON input")
-    elif 32 <= j.p[0] < 127:
+    elif c' ' <= j.p[0] < 127:
         snprintf(wrong, WRONG_ROOM, b"invalid character '%c' %s", <int>j.p[0], where)
     else:
         snprintf(wrong, WRONG_ROOM, b"invalid character '\\x%02x' %s", <int>j.p[0], where)
@@ -285,9 +285,9 @@ cdef bint before_key(const JsonReader* j, const uint8_t* start) noexcept nogil:
     cdef const uint8_t* p = j.p
     while p > start:
         p -= 1
-        if p[0] == 123 or p[0] == 44:
+        if p[0] == c'{' or p[0] == c',':
             return True
-        if p[0] > 32:
+        if p[0] > c' ':
             return False
     return False
 

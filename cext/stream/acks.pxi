@@ -4,6 +4,7 @@ cdef enum:
     ACK_DUPLICATE = 1
     REPLY_ROOM = 512            # replies up to here are copied to the stack before they are sent to
     REASON_ROOM = 160
+    ERROR_START = 80
     HELD_MAX = 32 << 20         # bytes of answers that wait in a stream; beyond, what asks for more is refused
 
 
@@ -42,42 +43,52 @@ cdef void send_pub_ack(Stream* s, Span reply, uint64_t seq, bint duplicate) noex
     if duplicate:
         memcpy(text + n, b",\"duplicate\": true", 18)
         n += 18
-    text[n] = 125
+    text[n] = c'}'
     send_text(s, reply, text, n + 1)
 
 
-cdef void send_pub_error(Stream* s, Span reply, int code, int err_code, Span text) noexcept nogil:
+cdef void error_start(char* start, const ApiError* error) noexcept nogil:
+    # The member of an answer that tells the error, up to its text; ERROR_START bytes.
+    snprintf(start, ERROR_START, b"\"error\":{\"code\":%d,\"err_code\":%d,\"description\":\"", error.code, error.err_code)
+
+
+cdef void send_pub_error(Stream* s, Span reply, const ApiError* error, Span text) noexcept nogil:
     cdef Bytes b
-    cdef char start[80]
+    cdef char start[ERROR_START]
     if reply.n == 0 or s.cfg.no_ack:
         return
     memset(&b, 0, sizeof(Bytes))
-    snprintf(start, sizeof(start), b"{\"error\":{\"code\":%d,\"err_code\":%d,\"description\":\"", code, err_code)
-    if (add_text(&b, start) == 0 and add_json_text(&b, text) == 0 and add_text(&b, b"\"}") == 0
-            and bytes_add(&b, s.error_suffix.data, s.error_suffix.n) == 0):
+    error_start(start, error)
+    if (add_text(&b, b"{") == 0 and add_text(&b, start) == 0 and add_json_text(&b, text) == 0
+            and add_text(&b, b"\"}") == 0 and bytes_add(&b, s.error_suffix.data, s.error_suffix.n) == 0):
         send_text(s, reply, b.data, b.n)
     bytes_free(&b)
 
 
-cdef int publish_failed(Stream* s, const Msg* m, int code, int err_code, const char* text) noexcept nogil:
-    send_pub_error(s, m.reply, code, err_code, span_c(text))
+cdef int publish_failed(Stream* s, const Msg* m, const ApiError* error) noexcept nogil:
+    send_pub_error(s, m.reply, error, span_c(error.text))
     return 1
 
 
-cdef int publish_failed_with(Stream* s, const Msg* m, int code, int err_code, const char* text,
-                             Span more) noexcept nogil:
-    # The text, followed by something of the request's.
+cdef int publish_failed_as(Stream* s, const Msg* m, const ApiError* error, const char* text) noexcept nogil:
+    # In other words than the error's own.
+    send_pub_error(s, m.reply, error, span_c(text))
+    return 1
+
+
+cdef int publish_failed_with(Stream* s, const Msg* m, const ApiError* error, Span more) noexcept nogil:
+    # The error's text, followed by what it is about.
     cdef Bytes b
     memset(&b, 0, sizeof(Bytes))
-    if add_text(&b, text) == 0 and add_span(&b, more) == 0:
-        send_pub_error(s, m.reply, code, err_code, span(b.data, <uint32_t>b.n))
+    if add_text(&b, error.text) == 0 and add_span(&b, more) == 0:
+        send_pub_error(s, m.reply, error, span(b.data, <uint32_t>b.n))
     bytes_free(&b)
     return 1
 
 
 cdef int publish_failed_seq(Stream* s, const Msg* m, uint64_t last) noexcept nogil:
     cdef uint8_t digits[20]
-    return publish_failed_with(s, m, 400, 10071, b"wrong last sequence: ", span(digits, put_u64(digits, last)))
+    return publish_failed_with(s, m, &ERR_STREAM_WRONG_LAST_SEQUENCE, span(digits, put_u64(digits, last)))
 
 
 # ---- waiting ---------------------------------------------------------------------------------------------
@@ -135,7 +146,7 @@ cdef void stream_reason(const Stream* s, char* text, size_t room) noexcept nogil
 cdef int publish_down(Stream* s, const Msg* m) noexcept nogil:
     cdef char text[REASON_ROOM]
     stream_reason(s, text, sizeof(text))
-    return publish_failed(s, m, 503, 10077, text)
+    return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, text)
 
 
 cdef void stream_answer(Stream* s, uint64_t ticket, Span reply) noexcept nogil:
@@ -199,6 +210,7 @@ cdef void send_failed(Stream* s, const HeldHead* h, Span reply, Span type) noexc
     # What the answer would have shown is not stored. A double ack says nothing then: its sender will ask again.
     cdef Bytes b
     cdef char reason[REASON_ROOM]
+    cdef char start[ERROR_START]
     if h.kind == HELD_ACK:
         return
     stream_reason(s, reason, sizeof(reason))
@@ -206,8 +218,9 @@ cdef void send_failed(Stream* s, const HeldHead* h, Span reply, Span type) noexc
         direct_failed(s, reply, reason)
         return
     memset(&b, 0, sizeof(Bytes))
+    error_start(start, &ERR_STREAM_STORE_FAILED)
     if (add_text(&b, b"{\"type\":\"") == 0 and add_json_text(&b, type) == 0
-            and add_text(&b, b"\",\"error\":{\"code\":503,\"err_code\":10077,\"description\":\"") == 0
+            and add_text(&b, b"\",") == 0 and add_text(&b, start) == 0
             and add_json_text(&b, span_c(reason)) == 0 and add_text(&b, b"\"}}") == 0):
         send_text(s, reply, b.data, b.n)
     bytes_free(&b)
@@ -235,7 +248,7 @@ cdef void release_acks(Stream* s, uint64_t upto, int error) noexcept nogil:
     while next_answer(&s.acks, upto, &head, room, &reply):
         if error:
             stream_reason(s, text, sizeof(text))
-            send_pub_error(s, span(reply, head.n), 503, 10077, span_c(text))
+            send_pub_error(s, span(reply, head.n), &ERR_STREAM_STORE_FAILED, span_c(text))
         elif head.n:
             send_pub_ack(s, span(reply, head.n), head.key, head.flags & ACK_DUPLICATE)
         if reply != room:

@@ -7,7 +7,6 @@ cdef enum:
     DIRECT_TURN = 256                   # messages a turn
     DIRECT_MAX_BYTES = 64 << 20         # of a batch that does not say
     DIRECT_ADDED = 192                  # bytes that an answer's own headers take at most, names and values
-    API_LEVEL = 4
 
 
 cdef struct DirectGet:

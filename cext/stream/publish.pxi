@@ -28,7 +28,7 @@ cdef inline bint name_is(Span line, const char* name, uint32_t n, Span* value) n
     if line.n < n or memcmp(line.p, name, n) != 0 or value.p != NULL:
         return False
     value[0] = span(line.p + n, line.n - n)
-    while value.n and (value.p[0] == 32 or value.p[0] == 9):
+    while value.n and (value.p[0] == c' ' or value.p[0] == c'\t'):
         value.p += 1
         value.n -= 1
     return True
@@ -39,25 +39,25 @@ cdef void note_header(PubHeaders* h, Span line) noexcept nogil:
     cdef uint8_t c = line.p[5] if line.n > 5 else 0
     cdef Span any
     any.p = NULL
-    if c == 77:                                                                 # M
+    if c == c'M':
         name_is(line, b"Nats-Msg-Id:", 12, &h.msg_id)
-    elif c == 69:                                                               # E
+    elif c == c'E':
         if (name_is(line, b"Nats-Expected-Stream:", 21, &h.stream)
                 or name_is(line, b"Nats-Expected-Last-Sequence:", 28, &h.last_seq)
                 or name_is(line, b"Nats-Expected-Last-Subject-Sequence:", 36, &h.subject_seq)
                 or name_is(line, b"Nats-Expected-Last-Subject-Sequence-Subject:", 44, &h.subject_seq_of)):
             return
         name_is(line, b"Nats-Expected-Last-Msg-Id:", 26, &h.last_msg_id)
-    elif c == 82:                                                               # R
+    elif c == c'R':
         if not name_is(line, b"Nats-Rollup:", 12, &h.rollup) and name_is(line, b"Nats-Request-Info:", 18, &any):
             h.request_info = True
-    elif c == 84:                                                               # T
+    elif c == c'T':
         name_is(line, b"Nats-TTL:", 9, &h.ttl)
-    elif c == 73:                                                               # I
+    elif c == c'I':
         name_is(line, b"Nats-Incr:", 10, &h.incr)
-    elif c == 66:                                                               # B
+    elif c == c'B':
         name_is(line, b"Nats-Batch-Id:", 14, &h.batch)
-    elif c == 83:                                                               # S
+    elif c == c'S':
         if (name_is(line, b"Nats-Schedule:", 14, &h.schedule)
                 or name_is(line, b"Nats-Scheduler:", 15, &h.scheduler)):
             return
@@ -68,10 +68,10 @@ cdef const uint8_t* line_end(const uint8_t* p, const uint8_t* end) noexcept nogi
     # Where the CRLF starts, or the end.
     cdef const uint8_t* cr
     while p < end:
-        cr = <const uint8_t*>memchr(p, 13, end - p)
+        cr = <const uint8_t*>memchr(p, c'\r', end - p)
         if cr == NULL or cr + 1 >= end:
             return end
-        if cr[1] == 10:
+        if cr[1] == c'\n':
             return cr
         p = cr + 1
     return end
@@ -104,11 +104,11 @@ cdef bint ttl_valid(Span ttl, bint* never) noexcept nogil:
 
 cdef bint is_integer(Span s) noexcept nogil:
     cdef uint32_t i
-    if s.n and (s.p[0] == 43 or s.p[0] == 45):
+    if s.n and (s.p[0] == c'+' or s.p[0] == c'-'):
         s.p += 1
         s.n -= 1
     for i in range(s.n):
-        if s.p[i] < 48 or s.p[i] > 57:
+        if s.p[i] < c'0' or s.p[i] > c'9':
             return False
     return s.n > 0
 
@@ -131,31 +131,31 @@ cdef uint64_t last_of_pattern(Stream* s, Span pattern) noexcept nogil:
 cdef int check_batch(Stream* s, const Msg* m) noexcept nogil:
     # Batches are not stored yet.
     if s.cfg.sealed:
-        return publish_failed(s, m, 400, 10109, b"invalid operation on sealed stream")
+        return publish_failed(s, m, &ERR_STREAM_SEALED)
     if s.cfg.max_msg_size >= 0 and <int64_t>m.header.n + m.data.n > s.cfg.max_msg_size:
-        return publish_failed(s, m, 400, 10054, b"message size exceeds maximum allowed")
-    return publish_failed(s, m, 400, 10174, b"atomic publish is disabled")
+        return publish_failed(s, m, &ERR_STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+    return publish_failed(s, m, &ERR_ATOMIC_PUBLISH_DISABLED)
 
 
 cdef int check_expected(Stream* s, const Msg* m, const PubHeaders* h, uint64_t last) noexcept nogil:
     cdef uint64_t want, have
     if h.stream.n and not span_eq(h.stream, s.cfg.name):
-        return publish_failed(s, m, 400, 10060, b"expected stream does not match")
+        return publish_failed(s, m, &ERR_STREAM_NOT_MATCH)
     cdef bint never
     if h.ttl.n and ttl_valid(h.ttl, &never):
-        return publish_failed(s, m, 400, 10166, b"per-message TTL is disabled")
+        return publish_failed(s, m, &ERR_MESSAGE_TTL_DISABLED)
     if h.subject_seq.n:
         have = last_of_pattern(s, h.subject_seq_of if h.subject_seq_of.n else m.subject)
         if not get_u64(h.subject_seq, &want) or want != have:
             return publish_failed_seq(s, m, have)
     elif h.subject_seq_of.n:
-        return publish_failed(s, m, 400, 10193, b"missing sequence for expected last sequence per subject")
+        return publish_failed(s, m, &ERR_STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID)
     if h.last_seq.n and (not get_u64(h.last_seq, &want) or want != last):
         return publish_failed_seq(s, m, last)
     if h.schedule.n:
-        return publish_failed(s, m, 400, 10188, b"message schedules is disabled")
+        return publish_failed(s, m, &ERR_MESSAGE_SCHEDULES_DISABLED)
     if h.scheduler.n or h.schedule_next.n:
-        return publish_failed(s, m, 400, 10212, b"message schedules invalid scheduler")
+        return publish_failed(s, m, &ERR_MESSAGE_SCHEDULES_SCHEDULER_INVALID)
     return 0
 
 
@@ -168,7 +168,7 @@ cdef int check_duplicate(Stream* s, const Msg* m, const PubHeaders* h) noexcept 
             pub_ack(s, m.reply, seq, True)
             return 1
     if h.last_msg_id.n and not span_eq(h.last_msg_id, span(s.last_id.data, <uint32_t>s.last_id.n)):
-        return publish_failed_with(s, m, 400, 10070, b"wrong last msg ID: ",
+        return publish_failed_with(s, m, &ERR_STREAM_WRONG_LAST_MSG_ID,
                                    span(s.last_id.data, <uint32_t>s.last_id.n))
     return 0
 
@@ -178,13 +178,13 @@ cdef int check_rollup(Stream* s, const Msg* m, const PubHeaders* h) noexcept nog
     if h.rollup.n == 0:
         return 0
     if not s.cfg.allow_rollup or s.cfg.deny_purge:
-        return publish_failed(s, m, 500, 10111, b"rollup not permitted")
+        return publish_failed_as(s, m, &ERR_STREAM_ROLLUP_FAILED, b"rollup not permitted")
     if key_is(h.rollup, b"sub") or key_is(h.rollup, b"all"):
         return 0
     memset(&text, 0, sizeof(Bytes))
     if (add_text(&text, b"rollup value invalid: \"") == 0 and add_span(&text, h.rollup) == 0
             and add_text(&text, b"\"") == 0):
-        send_pub_error(s, m.reply, 500, 10111, span(text.data, <uint32_t>text.n))
+        send_pub_error(s, m.reply, &ERR_STREAM_ROLLUP_FAILED, span(text.data, <uint32_t>text.n))
     bytes_free(&text)
     return 1
 
@@ -213,11 +213,11 @@ cdef bint server_full(Stream* s) noexcept nogil:
 
 cdef int check_sizes(Stream* s, const Msg* m) noexcept nogil:
     if s.cfg.max_msg_size >= 0 and <int64_t>m.header.n + m.data.n > s.cfg.max_msg_size:
-        return publish_failed(s, m, 400, 10054, b"message size exceeds maximum allowed")
+        return publish_failed(s, m, &ERR_STREAM_MESSAGE_EXCEEDS_MAXIMUM)
     if m.header.n > 65535:
-        return publish_failed(s, m, 400, 10097, b"header size exceeds maximum allowed of 64k")
+        return publish_failed(s, m, &ERR_STREAM_HEADER_EXCEEDS_MAXIMUM)
     if server_full(s):
-        return publish_failed(s, m, 503, 10023, b"insufficient resources")
+        return publish_failed(s, m, &ERR_INSUFFICIENT_RESOURCES)
     return 0
 
 
@@ -228,9 +228,9 @@ cdef int check_discard_new(Stream* s, const Msg* m, const PubHeaders* h, const S
     cdef Record oldest
     cdef Filter f
     if full_subject and s.cfg.discard_new_per and h.rollup.n == 0:
-        return publish_failed(s, m, 503, 10077, b"maximum messages per subject exceeded")
+        return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"maximum messages per subject exceeded")
     if s.cfg.max_msgs >= 0 and state.msgs >= <uint64_t>s.cfg.max_msgs and not full_subject:
-        return publish_failed(s, m, 503, 10077, b"maximum messages exceeded")
+        return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"maximum messages exceeded")
     if s.cfg.max_bytes < 0:
         return 0
     size = store_size_of(s.store, m.subject, m.header, m.data)
@@ -241,7 +241,7 @@ cdef int check_discard_new(Stream* s, const Msg* m, const PubHeaders* h, const S
             freed = store_size_of(s.store, oldest.subject, oldest.header, oldest.data)
         filter_free(&f)
     if freed < size:
-        return publish_failed(s, m, 503, 10077, b"maximum bytes exceeded")
+        return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"maximum bytes exceeded")
     return 0
 
 
@@ -261,7 +261,7 @@ cdef int store_refused(Stream* s, const Msg* m, int rc) noexcept nogil:
         stream_fail(s, <int>store_error(s.store))
     if rc == ST_IO or rc == ST_FULL:
         return publish_down(s, m)
-    return publish_failed(s, m, 503, 10077, store_text(rc))
+    return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(rc))
 
 
 cdef void roll_up(Stream* s, Span subject, Span kind, uint64_t keep) noexcept nogil:
@@ -339,20 +339,20 @@ cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h) noexcept 
     cdef bint never
     store_state(s.store, &state)
     if s.cfg.sealed:
-        return publish_failed(s, m, 400, 10109, b"invalid operation on sealed stream")
+        return publish_failed(s, m, &ERR_STREAM_SEALED)
     if h.incr.p != NULL:
         if not is_integer(h.incr):
-            return publish_failed(s, m, 400, 10171, b"message counter increment is invalid")
-        return publish_failed(s, m, 400, 10168, b"message counters is disabled")
+            return publish_failed(s, m, &ERR_MESSAGE_INCR_INVALID)
+        return publish_failed(s, m, &ERR_MESSAGE_INCR_DISABLED)
     if (check_expected(s, m, h, state.last_seq) or check_duplicate(s, m, h) or check_rollup(s, m, h)
             or check_sizes(s, m)):
         return 1
     if s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, m.subject):
         return skip_publish(s, m, h)
     if over(s.cfg.account_usage, store_size_of(s.store, m.subject, m.header, m.data)):
-        return publish_failed(s, m, 400, 10002, b"resource limits exceeded for account")
+        return publish_failed(s, m, &ERR_ACCOUNT_RESOURCES_EXCEEDED)
     if h.ttl.n and not ttl_valid(h.ttl, &never):
-        return publish_failed(s, m, 400, 10165, b"invalid per-message TTL")
+        return publish_failed(s, m, &ERR_MESSAGE_TTL_INVALID)
     if s.cfg.discard_new and check_discard_new(s, m, h, &state):
         return 1
     return store_publish(s, m, h)
@@ -365,7 +365,7 @@ cdef bint has_status(Span block) noexcept nogil:
     cdef const uint8_t* cr
     if block.n <= 8 or memcmp(block.p, b"NATS/1.0", 8) != 0:
         return False
-    cr = <const uint8_t*>memchr(block.p, 13, block.n)
+    cr = <const uint8_t*>memchr(block.p, c'\r', block.n)
     return cr != NULL and cr > block.p + 8
 
 
@@ -378,7 +378,7 @@ cdef int rewrite_headers(Span block, Bytes* b) noexcept nogil:
     if has_status(block):
         if bytes_add(b, p, 8) < 0:
             return -1
-        p = <const uint8_t*>memchr(p, 13, block.n)
+        p = <const uint8_t*>memchr(p, c'\r', block.n)
     while p < end:
         stop = line_end(p, end)
         stop = stop + 2 if stop < end else end
@@ -397,7 +397,7 @@ cdef int publish_rewritten(Stream* s, const Msg* m) noexcept nogil:
     cdef Bytes b
     memset(&b, 0, sizeof(Bytes))
     if rewrite_headers(m.header, &b) < 0:
-        publish_failed(s, m, 503, 10077, b"out of memory")
+        publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"out of memory")
     else:
         clean.header = span(b.data, <uint32_t>b.n)
         read_headers(&h, clean.header)
@@ -415,7 +415,7 @@ cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil:
     if s.failed or s.halted:
         return publish_down(s, m)
     if m.reply.n and ends_fast(m.reply):
-        return publish_failed(s, m, 400, 10205, b"batch publish is disabled")
+        return publish_failed(s, m, &ERR_BATCH_PUBLISH_DISABLED)
     if m.header.n == 0:
         memset(&h, 0, sizeof(PubHeaders))
         return publish_checked(s, m, &h)

@@ -23,7 +23,7 @@ cdef bint get_u64(Span s, uint64_t* v) noexcept nogil:
     if s.n == 0 or s.n > 20:
         return False
     for i in range(s.n):
-        if s.p[i] < 48 or s.p[i] > 57:
+        if s.p[i] < c'0' or s.p[i] > c'9':
             return False
         d = s.p[i] - 48
         if x > (UINT64_MAX - d) // 10:
@@ -34,7 +34,7 @@ cdef bint get_u64(Span s, uint64_t* v) noexcept nogil:
 
 
 cdef inline bint is_blank(uint8_t c) noexcept nogil:
-    return c == 32 or (9 <= c <= 13)
+    return c == c' ' or (c'\t' <= c <= c'\r')
 
 
 cdef Span trimmed(Span s) noexcept nogil:
@@ -47,7 +47,7 @@ cdef Span trimmed(Span s) noexcept nogil:
 
 
 cdef inline uint8_t lower(uint8_t c) noexcept nogil:
-    return c + 32 if 65 <= c <= 90 else c
+    return c + 32 if c'A' <= c <= c'Z' else c
 
 
 cdef bint key_is(Span key, const char* name) noexcept nogil:
@@ -69,17 +69,17 @@ cdef int64_t duration_unit(Span* s) noexcept nogil:
         return 0
     c = s.p[0]
     d = s.p[1] if s.n > 1 else 0
-    if d == 115 and (c == 110 or c == 117 or c == 109):             # ns us ms
-        unit = 1 if c == 110 else (1000 if c == 117 else 1000000)
+    if d == c's' and (c == c'n' or c == c'u' or c == c'm'):             # ns us ms
+        unit = 1 if c == c'n' else (1000 if c == c'u' else 1000000)
         n = 2
-    elif s.n > 2 and s.p[2] == 115 and ((c == 0xC2 and d == 0xB5) or (c == 0xCE and d == 0xBC)):    # the two letters mu
+    elif s.n > 2 and s.p[2] == c's' and ((c == 0xC2 and d == 0xB5) or (c == 0xCE and d == 0xBC)):    # the two letters mu
         unit = 1000
         n = 3
-    elif c == 115:
+    elif c == c's':
         unit = SECOND
-    elif c == 109:
+    elif c == c'm':
         unit = <int64_t>60 * SECOND
-    elif c == 104:
+    elif c == c'h':
         unit = <int64_t>3600 * SECOND
     else:
         return 0
@@ -92,11 +92,11 @@ cdef bint get_duration(Span s, int64_t* ns) noexcept nogil:
     cdef bint negative = False, digits
     cdef int64_t total = 0, whole, unit
     cdef double fraction, scale
-    if s.n and (s.p[0] == 45 or s.p[0] == 43):
-        negative = s.p[0] == 45
+    if s.n and (s.p[0] == c'-' or s.p[0] == c'+'):
+        negative = s.p[0] == c'-'
         s.p += 1
         s.n -= 1
-    if s.n == 1 and s.p[0] == 48:
+    if s.n == 1 and s.p[0] == c'0':
         ns[0] = 0
         return True
     if s.n == 0:
@@ -106,17 +106,17 @@ cdef bint get_duration(Span s, int64_t* ns) noexcept nogil:
         digits = False
         fraction = 0
         scale = 1
-        while s.n and 48 <= s.p[0] <= 57:
+        while s.n and c'0' <= s.p[0] <= c'9':
             if whole > (INT64_MAX - 9) // 10:
                 return False
             whole = whole * 10 + (s.p[0] - 48)
             digits = True
             s.p += 1
             s.n -= 1
-        if s.n and s.p[0] == 46:
+        if s.n and s.p[0] == c'.':
             s.p += 1
             s.n -= 1
-            while s.n and 48 <= s.p[0] <= 57:
+            while s.n and c'0' <= s.p[0] <= c'9':
                 scale = scale / 10
                 fraction = fraction + scale * (s.p[0] - 48)
                 digits = True
@@ -141,7 +141,7 @@ cdef uint32_t put_fraction(uint8_t* p, uint64_t v, uint32_t width) noexcept nogi
     while v % 10 == 0:
         v = v // 10
         width -= 1
-    p[0] = 46
+    p[0] = c'.'
     for i in range(width, 0, -1):
         p[i] = <uint8_t>(48 + v % 10)
         v = v // 10
@@ -154,7 +154,7 @@ cdef uint32_t put_duration(uint8_t* p, int64_t ns) noexcept nogil:
     cdef uint64_t seconds
     if ns < 0:
         u = 0 - u
-        p[0] = 45
+        p[0] = c'-'
         n = 1
     if u == 0:
         memcpy(p, b"0s", 2)
@@ -162,7 +162,7 @@ cdef uint32_t put_duration(uint8_t* p, int64_t ns) noexcept nogil:
     if u < SECOND:
         if u < 1000:
             n += put_u64(p + n, u)
-            p[n] = 110
+            p[n] = c'n'
             n += 1
         elif u < 1000000:
             n += put_u64(p + n, u // 1000)
@@ -173,22 +173,22 @@ cdef uint32_t put_duration(uint8_t* p, int64_t ns) noexcept nogil:
         else:
             n += put_u64(p + n, u // 1000000)
             n += put_fraction(p + n, u % 1000000, 6)
-            p[n] = 109
+            p[n] = c'm'
             n += 1
-        p[n] = 115
+        p[n] = c's'
         return n + 1
     seconds = u // SECOND
     if seconds >= 3600:
         n += put_u64(p + n, seconds // 3600)
-        p[n] = 104
+        p[n] = c'h'
         n += 1
     if seconds >= 60:
         n += put_u64(p + n, seconds // 60 % 60)
-        p[n] = 109
+        p[n] = c'm'
         n += 1
     n += put_u64(p + n, seconds % 60)
     n += put_fraction(p + n, u % SECOND, 9)
-    p[n] = 115
+    p[n] = c's'
     return n + 1
 
 
@@ -209,7 +209,7 @@ cdef bint get_digits(Span* s, uint32_t width, int64_t* v) noexcept nogil:
     if s.n < width:
         return False
     for i in range(width):
-        if s.p[i] < 48 or s.p[i] > 57:
+        if s.p[i] < c'0' or s.p[i] > c'9':
             return False
         x = x * 10 + (s.p[i] - 48)
     s.p += width
@@ -232,8 +232,8 @@ cdef bint get_zone(Span* s, int64_t* seconds) noexcept nogil:
     seconds[0] = 0
     if get_mark(s, 90):
         return s.n == 0
-    west = s.n and s.p[0] == 45
-    if not west and not (s.n and s.p[0] == 43):
+    west = s.n and s.p[0] == c'-'
+    if not west and not (s.n and s.p[0] == c'+'):
         return False
     s.p += 1
     s.n -= 1
@@ -249,12 +249,12 @@ cdef bint get_time(Span s, int64_t* ns) noexcept nogil:
             and get_digits(&s, 2, &d) and get_mark(&s, 84) and get_digits(&s, 2, &h) and get_mark(&s, 58)
             and get_digits(&s, 2, &mi) and get_mark(&s, 58) and get_digits(&s, 2, &sec)):
         return False
-    if s.n and s.p[0] == 46:
+    if s.n and s.p[0] == c'.':
         s.p += 1
         s.n -= 1
-        if not s.n or s.p[0] < 48 or s.p[0] > 57:
+        if not s.n or s.p[0] < c'0' or s.p[0] > c'9':
             return False
-        while s.n and 48 <= s.p[0] <= 57:
+        while s.n and c'0' <= s.p[0] <= c'9':
             fraction += unit * (s.p[0] - 48)
             unit = unit // 10
             s.p += 1
@@ -315,7 +315,7 @@ cdef uint32_t put_time(uint8_t* p, int64_t ns, WholeSecond* last) noexcept nogil
         last.seconds = seconds
     memcpy(p, last.text, SECOND_TEXT)
     n += put_fraction(p + n, <uint64_t>ns, 9)
-    p[n] = 90
+    p[n] = c'Z'
     return n + 1
 
 
@@ -341,12 +341,12 @@ cdef int add_json_text(Bytes* b, Span s) noexcept nogil:
     cdef char escape[8]
     for i in range(s.n):
         c = s.p[i]
-        if c == 34 or c == 92:
-            escape[0] = 92
+        if c == c'"' or c == c'\\':
+            escape[0] = c'\\'
             escape[1] = c
             if bytes_add(b, escape, 2) < 0:
                 return -1
-        elif c < 32 or c == 60 or c == 62 or c == 38:
+        elif c < c' ' or c == c'<' or c == c'>' or c == c'&':
             snprintf(escape, 8, b"\\u%04x", <int>c)
             if bytes_add(b, escape, 6) < 0:
                 return -1

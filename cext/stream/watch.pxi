@@ -53,7 +53,7 @@ cdef void spot_free(Spot* spot) noexcept nogil:
 cdef Span first_token(Span* rest) noexcept nogil:
     # Takes the first token and its dot off; rest.p is NULL behind the last one.
     cdef Span token = rest[0]
-    cdef const uint8_t* dot = <const uint8_t*>memchr(rest.p, 46, rest.n) if rest.n else NULL
+    cdef const uint8_t* dot = <const uint8_t*>memchr(rest.p, c'.', rest.n) if rest.n else NULL
     if dot == NULL:
         rest.p = NULL
         rest.n = 0
@@ -65,7 +65,7 @@ cdef Span first_token(Span* rest) noexcept nogil:
 
 
 cdef inline bint is_star(Span token) noexcept nogil:
-    return token.n == 1 and token.p[0] == 42
+    return token.n == 1 and token.p[0] == c'*'
 
 
 cdef Node* node_child(Node* parent, Span token) noexcept nogil:
@@ -123,7 +123,7 @@ cdef Spot* trie_spot(WatchIndex* x, Span pattern) noexcept nogil:
     place = &node.here
     while rest.p != NULL:
         token = first_token(&rest)
-        if rest.p == NULL and token.n == 1 and token.p[0] == 62:
+        if rest.p == NULL and token.n == 1 and token.p[0] == c'>':
             place = &node.full
             break
         child = node_child(node, token)

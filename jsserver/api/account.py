@@ -5,10 +5,6 @@ import msgspec
 from . import errcodes
 from .types import Int64, StreamConfig, Wire, always
 
-API_LEVEL = 4
-SERVER_VERSION = "2.14.5"
-"""The nats-server release whose API this one speaks; clients compare it."""
-
 
 class AccountLimits(Wire):
     """Ceilings of an account; -1 is none. Its JSON is the `limits` of INFO."""

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import msgspec
 
+from .. import API_LEVEL, NATS_VERSION
 from . import decode, errcodes
-from .account import API_LEVEL, SERVER_VERSION
 from .advisories import Advisories
 from .backend import ConsumerHandle, StreamHandle
 from .registry import Account, Shared, Stream
@@ -83,7 +83,7 @@ def _settle(handles: list[StreamHandle]) -> None:
 def dynamic_metadata(metadata: dict[str, str]) -> dict[str, str]:
     """Stored metadata with what responses add."""
     return dict(
-        sorted({**metadata, "_nats.ver": SERVER_VERSION, "_nats.level": str(API_LEVEL)}.items())
+        sorted({**metadata, "_nats.ver": NATS_VERSION, "_nats.level": str(API_LEVEL)}.items())
     )
 
 

@@ -11,9 +11,8 @@ import os
 from pathlib import Path
 from typing import TypeVar
 
-from .. import goformat
+from .. import API_LEVEL, goformat
 from . import consumers, damage, decode, metafiles, streams, unsupported
-from .account import API_LEVEL
 from .backend import StoreError, StreamHandle
 from .errors import ApiError
 from .registry import Account, Consumer, Shared, Stream, with_threshold

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from jsserver.api.account import API_LEVEL
+from jsserver import API_LEVEL
 from jsserver.api.backend import StoreError
 from jsserver.api.consumer_api import consumer_info
 from jsserver.api.dispatch import Dispatcher

@@ -9,6 +9,7 @@ import pytest
 
 import jsserver
 from tests.peer import PEER_VERSION
+from tools import gen_api
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -37,6 +38,12 @@ def test_versions_are_declared_once() -> None:
     assert f"v{jsserver.NATS_VERSION}" == PEER_VERSION
     assert f"PEER_VERSION := {PEER_VERSION}\n" in (ROOT / "Makefile").read_text()
     assert f"\n## {jsserver.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_generated_files_are_what_their_source_makes() -> None:
+    """Run tools/gen_api.py after a change of the catalogue, the API level or a stream's errors."""
+    for path, text in gen_api.FILES.items():
+        assert path.read_text() == text(), path.name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
