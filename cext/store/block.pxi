@@ -456,7 +456,7 @@ cdef int block_map(Block* b) noexcept nogil:
         return ST_IO
     b.data_cap = <uint64_t> size
     b.region = False
-    if not s.replaying:
+    if not s.replaying and not s.stopped:
         trail_drop(s, b)
         lru_push(s.com, b)
         if s.com.n_maps > MAPS_MAX:

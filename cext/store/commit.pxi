@@ -47,6 +47,7 @@ cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noex
     c.sync_interval = sync_interval
     c.wake_fd = wake_fd
     c.spare = -1
+    c.sync_fd = -1
     c.pool_size = page_up(8388608 + SLACK)
     c.synced_at = st_clock(CLOCK_MONOTONIC)
     pthread_mutex_init(&c.q, NULL)
@@ -59,6 +60,8 @@ cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noex
 cdef void committer_free(Committer* c) noexcept nogil:
     """After its thread has ended and every store is closed."""
     cdef uint32_t i
+    if c.sync_fd >= 0:
+        c.env.files.close(c.env.files.ctx, c.sync_fd)
     for i in range(c.n_pool):
         st_unmap(c.pool[i], c.pool_size)
     pthread_cond_destroy(&c.wake)
@@ -276,12 +279,22 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
 
 # ---- the results --------------------------------------------------------------------------------------------------
 
+cdef void store_tell(Committer* c, Store* s, int err) noexcept nogil:
+    """With q held: committer_poll hears of this store."""
+    s.done_errno = err
+    if not s.listed:
+        s.listed = True
+        s.next_done = c.done
+        c.done = s
+
+
 cdef bint round_done(Committer* c, Round* r) noexcept nogil:
     """With q held: puts the results where committer_poll finds them; whether there are any."""
     cdef uint32_t i
     cdef Part* p
     cdef Store* s
-    cdef bint any = False
+    cdef bint any = c.sync_failed
+    c.sync_failed = False
     for i in range(r.n_parts):
         p = &r.parts[i]
         s = p.s
@@ -291,11 +304,7 @@ cdef bint round_done(Committer* c, Round* r) noexcept nogil:
             if p.err == 0:
                 s.done_seq = max(s.done_seq, p.seq)
                 s.done_ticket = max(s.done_ticket, p.ticket)
-            s.done_errno = p.err
-            if not s.listed:
-                s.listed = True
-                s.next_done = c.done
-                c.done = s
+            store_tell(c, s, p.err)
             any = True
         s.busy -= 1
     c.groups += 1

@@ -95,8 +95,6 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
         memcpy(s.name, cfg.name.p, cfg.name.n)
         memcpy(s.dir, cfg.directory.p, cfg.directory.n)
         snprintf(s.msgs_dir, cfg.directory.n + 8, "%s/msgs", s.dir)
-        if committer.sync_dir[0] == 0:
-            snprintf(committer.sync_dir, sizeof(committer.sync_dir), "%s", s.dir)
         memset(&o, 0, sizeof(o))
         o.s = s
         o.err = err
@@ -264,6 +262,7 @@ cdef void ops_discard(Store* s) noexcept nogil:
 cdef void store_detach(Store* s, bint drop) noexcept nogil:
     """Waits until neither the commit thread nor the maintenance thread knows the store."""
     cdef Committer* c = s.com
+    cdef Block* gone = NULL
     if not drop and s.dirty:
         if not c.running:
             commit_inline(c)
@@ -271,16 +270,18 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
     pthread_cond_broadcast(&c.idle)     # to whoever waits for a round of this store
     while not drop and (s.dirty or s.ops != NULL) and c.running:
         st_cond_wait(&c.idle, &c.q, INT64_MAX)
-    while True:     # a round under way may queue blocks of its own at its end
-        store_unqueue(c, s)
+    while True:     # whoever is busy with it may put it on a list again
+        store_unqueue(c, s, &gone)
         if not s.busy:
             break
         st_cond_wait(&c.idle, &c.q, INT64_MAX)
     pthread_mutex_unlock(&c.q)
+    blocks_free(gone)
 
 
-cdef void store_unqueue(Committer* c, Store* s) noexcept nogil:
-    """With q held, which is let go meanwhile: takes the store and its blocks off every list of what is to be done."""
+cdef void store_unqueue(Committer* c, Store* s, Block** gone) noexcept nogil:
+    """With q held throughout: takes the store and its blocks off every list of what is to be done. Blocks that nothing
+    holds any more are added to those that are to be freed without q."""
     cdef Store** at = &c.dirty
     cdef Block** side = &c.sides
     cdef Block* b
@@ -295,7 +296,12 @@ cdef void store_unqueue(Committer* c, Store* s) noexcept nogil:
         at = &at[0].next_done
     if at[0] == s:
         at[0] = s.next_done
-    zeros_cancel(c, s, NULL)
+    at = &c.unsynced_stores
+    while at[0] != NULL and at[0] != s:
+        at = &at[0].next_unsynced
+    if at[0] == s:
+        at[0] = s.next_unsynced
+    zeros_cancel(c, s, NULL, gone)
     while side[0] != NULL:
         b = side[0]
         if b.store != s:
@@ -303,8 +309,7 @@ cdef void store_unqueue(Committer* c, Store* s) noexcept nogil:
             continue
         side[0] = b.next_side
         b.next_side = NULL
-        unpin(c, b)
-        side = &c.sides
+        unpin_later(b, gone)
 
 
 cdef void store_close(Store* s, bint remove) noexcept nogil:

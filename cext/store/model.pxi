@@ -258,7 +258,8 @@ cdef struct Store:
     Extent extent                   # (c) what the last marker says
     bint unlinked               # (c) a file was removed, and its directory not synced since
     bint caches_gone            # (c) index.db and the checkpoint were removed
-    bint unsynced               # (c) lazy mode: written since the last sync
+    bint unsynced               # (q) lazy mode: written since the last sync
+    Store* next_unsynced        # (q)
     int64_t active_at           # (c) monotonic time of its last group
     uint64_t dict               # (k) the maintenance thread's: name, entries and bytes of the subject dictionary
     uint64_t dict_total
@@ -308,8 +309,10 @@ cdef struct Committer:
     bint running
     int64_t due                 # when there is work without being called
     int64_t synced_at
-    bint unsynced               # lazy mode: written since the last sync
-    char sync_dir[4096]
+    bint unsynced               # (c) lazy mode: something was written since the last sync
+    bint sync_failed            # (c) stores are to be told
+    int sync_fd                 # (c) kept, so that it hears of every error; -1: to be opened
+    Store* unsynced_stores      # (q) chain by next_unsynced
     Block* sides                # chain by next_side
     const Store* placing        # (q) whose sidecar is getting its name
     Store* dirty                # chain by next_dirty

@@ -275,7 +275,7 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil:
 cdef void slim_wanted(Store* s) noexcept nogil:
     """Some block is worth compacting."""
     cdef Committer* c = s.com
-    if s.replaying:
+    if s.replaying or s.stopped:
         return
     if s.storage == STORE_MEMORY:
         if not s.slim_task.queued:

@@ -289,18 +289,15 @@ cdef int op_start(Store* s, Op* op) noexcept nogil:
 
 cdef void round_write(Committer* c, Round* r, int64_t now) noexcept nogil:
     """Everything on disk, or the reason why not in each part's err."""
-    cdef uint32_t i, k
+    cdef uint32_t i
     cdef Part* p
     for i in range(r.n_parts):
         part_write(c, r, &r.parts[i])
     if c.sync_interval > 0:
-        c.unsynced = c.unsynced or r.wrote
         for i in range(r.n_parts):
-            p = &r.parts[i]
-            for k in range(p.piece, p.piece + p.n):
-                p.s.unsynced = p.s.unsynced or r.pieces[k].wrote
+            lazy_note(c, r, &r.parts[i])
         if c.unsynced and now >= c.synced_at + c.sync_interval:
-            lazy_sync(c)
+            lazy_sync(c, r)
             c.unsynced = False
             c.synced_at = now
     else:
@@ -348,16 +345,47 @@ cdef void round_sync(Committer* c, Round* r) noexcept nogil:
             g = g.next
 
 
-cdef void lazy_sync(Committer* c) noexcept nogil:
+cdef void lazy_note(Committer* c, const Round* r, const Part* p) noexcept nogil:
+    """In lazy mode: what this part has written is to be synced some time."""
     cdef FileOps* f = c.env.files
-    cdef int fd
-    if f != posix_files():
+    cdef Store* s = p.s
+    cdef bint wrote = p.logs
+    cdef uint32_t k
+    for k in range(p.piece, p.piece + p.n):
+        wrote = wrote or r.pieces[k].wrote
+    if not wrote:
         return
-    fd = f.open(f.ctx, c.sync_dir, O_RDONLY | O_DIRECTORY, 0)
-    if fd >= 0:
-        c_syncfs(fd)
-        f.close(f.ctx, fd)
+    c.unsynced = True
+    if c.sync_fd < 0:
+        c.sync_fd = f.open(f.ctx, s.dir, O_RDONLY | O_DIRECTORY, 0)
+    pthread_mutex_lock(&c.q)
+    if not s.unsynced:
+        s.unsynced = True
+        s.next_unsynced = c.unsynced_stores
+        c.unsynced_stores = s
+    pthread_mutex_unlock(&c.q)
+
+
+cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
+    """Everything on the file system at once. What was written since the last time may be lost after an error."""
+    cdef Store* s
+    cdef uint32_t i
+    cdef int rc = 0
+    if c.env.files == posix_files():
+        rc = -c.sync_fd if c.sync_fd < 0 else errno if c_syncfs(c.sync_fd) < 0 else 0
     c.syncs += 1
+    pthread_mutex_lock(&c.q)
+    while c.unsynced_stores != NULL:
+        s = c.unsynced_stores
+        c.unsynced_stores = s.next_unsynced
+        s.unsynced = False
+        if rc:
+            store_tell(c, s, rc)
+            c.sync_failed = True
+    pthread_mutex_unlock(&c.q)
+    for i in range(r.n_parts):
+        if rc and r.parts[i].err == 0:
+            r.parts[i].err = rc
 
 
 # ---- after the sync -----------------------------------------------------------------------------------------------------

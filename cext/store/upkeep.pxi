@@ -66,6 +66,23 @@ cdef void unpin(Committer* c, Block* b) noexcept nogil:
         pthread_mutex_lock(&c.q)
 
 
+cdef void unpin_later(Block* b, Block** gone) noexcept nogil:
+    """As unpin, but q is held throughout: a block to be freed is put in a chain, for blocks_free."""
+    b.pins -= 1
+    if b.gone and b.pins == 0:
+        b.next_side = gone[0]
+        gone[0] = b
+
+
+cdef void blocks_free(Block* b) noexcept nogil:
+    """Without q: a chain of unpin_later."""
+    cdef Block* after
+    while b != NULL:
+        after = b.next_side
+        block_free(b)
+        b = after
+
+
 # ---- before a file leaves out what was removed -------------------------------------------------------------------------
 
 cdef bint removals_wait(Committer* c, Store* s, uint64_t num) noexcept nogil:
@@ -237,17 +254,19 @@ cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
 
 cdef void ahead_wait(Committer* c, Block* b, uint64_t end) noexcept nogil:
     """The commit thread must not write where zeros are being written."""
+    cdef Block* gone = NULL
     if not b.zeroing or end <= b.zero_from:
         return
     pthread_mutex_lock(&c.q)
-    zeros_cancel(c, NULL, b)
+    zeros_cancel(c, NULL, b, &gone)
     while b.zeroing:
         st_cond_wait(&c.idle, &c.q, INT64_MAX)
     pthread_mutex_unlock(&c.q)
+    blocks_free(gone)
 
 
-cdef void zeros_cancel(Committer* c, Store* s, Block* b) noexcept nogil:
-    """With q held, which may be let go meanwhile: a block, or all of a store, need no zeros any more."""
+cdef void zeros_cancel(Committer* c, Store* s, Block* b, Block** gone) noexcept nogil:
+    """With q held throughout: a block, or all of a store, need no zeros any more. gone: as unpin_later."""
     cdef Block** at = &c.zeros
     cdef Block* z
     while at[0] != NULL:
@@ -255,8 +274,7 @@ cdef void zeros_cancel(Committer* c, Store* s, Block* b) noexcept nogil:
         if z == b or z.store == s:
             at[0] = z.next_zero
             z.zeroing = False
-            unpin(c, z)
-            at = &c.zeros
+            unpin_later(z, gone)
         else:
             at = &z.next_zero
 
