@@ -135,6 +135,32 @@ def test_one_call_that_fails(servers: Servers, faults: Faults, op: str, error: i
     check(server, load)
 
 
+def test_a_sync_of_the_lazy_mode_that_fails(servers: Servers, faults: Faults) -> None:
+    """Every stream that was written since the one before says so, though it has acked."""
+    config = f'jetstream {{ store_dir: "{servers.base}/store", sync_interval: "1s" }}'
+    server = servers.under_test(config=config, env=faults.env)
+    with RawApp(server.port, timeout=SECONDS) as app:
+        app.api("STREAM.CREATE.FIRST", {"name": "FIRST"})
+        names = [f"S{n}" for n in range(12)]
+        for name in (*names, "QUIET"):
+            app.api(f"STREAM.CREATE.{name}", {"name": name})
+            app.request(name, b"before")
+        app.api("STREAM.DELETE.FIRST")
+        time.sleep(2.2)  # so long that the next group is synced at once
+        app.request("QUIET", b"x")
+        faults.fail("sync", errno.EIO)
+        for name in names:
+            assert "error" not in json.loads(app.request(name, b"x").payload)
+        wait_until(lambda: faults.seen("sync") == 1, "the sync fails")
+        for name in names:
+            title = f"Stream '$G > {name}': writing to disk"
+            server.wait_log(f"{title} failed: {os.strerror(errno.EIO)}; publishes are refused")
+            server.wait_log(f"{title} works again")
+            ack = json.loads(app.request(name, b"y").payload)
+            assert ack == {"stream": name, "seq": 3}
+    assert "QUIET': writing" not in server.log()
+
+
 def test_a_disk_that_fails_for_a_while(servers: Servers, faults: Faults) -> None:
     server = start(servers, faults)
     load = Load(server)
