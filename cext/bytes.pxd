@@ -321,6 +321,12 @@ cdef enum AdvisoryKind:
     ADV_TERM = 3
     ADV_ACK_METRIC = 4
 
+cdef struct Usage:
+    # Bytes held by the streams of an account (or of all) in one kind of storage, and the most they may hold (-1: any).
+    int64_t used
+    int64_t max
+    int64_t told            # mono: when the log last said that the server's streams hold more; 0: never
+
 cdef struct Event:
     int kind
     void* account       # whose stream it is

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, inbound_fn
+from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, Usage, inbound_fn
 
 
 # ---- subscriptions -------------------------------------------------------------------------------
@@ -61,7 +61,8 @@ cdef struct SublistStats:
     uint32_t max_fanout     # over the cached results
     double avg_fanout
 
-cdef Sublist* sublist_new() noexcept nogil
+# waiting: where it links itself when sublist_gc has something to do; NULL: its owner knows by itself.
+cdef Sublist* sublist_new(Sublist** waiting) noexcept nogil
 cdef void sublist_free(Sublist* l) noexcept nogil                         # and every sub still in it
 cdef int sublist_insert(Sublist* l, Sub* s) noexcept nogil                # 0 | -1 no memory
 cdef void sublist_remove(Sublist* l, Sub* s) noexcept nogil               # marks it closed; gc frees it
@@ -70,6 +71,7 @@ cdef void sublist_remove(Sublist* l, Sub* s) noexcept nogil               # mark
 cdef const Match* sublist_match(Sublist* l, Span subject) noexcept nogil
 # Frees removed subscriptions and retired results; call it when no result is in use.
 cdef void sublist_gc(Sublist* l) noexcept nogil
+cdef void sublists_gc(Sublist** waiting) noexcept nogil                   # of all that wait there
 cdef void sublist_stats(Sublist* l, SublistStats* out) noexcept nogil
 # Calls fn, which must not change the sublist, for each subscription (monitoring).
 cdef void sublist_each(Sublist* l, void (*fn)(void* ctx, Sub* s) noexcept nogil, void* ctx) noexcept nogil
@@ -131,6 +133,7 @@ cdef enum CloseReason:
     CLOSE_HEADER_VIOLATION
     CLOSE_NO_RESPONDERS_HEADERS
     CLOSE_KICKED
+    CLOSE_MISSING_ACCOUNT
 
 cdef struct Reply:
     # A reply subject that allow_responses opened for a client.
@@ -185,11 +188,20 @@ cdef struct Watch:
     void* target
 
 cdef struct Account:
+    # Its subjects, what its streams hold and what its clients moved. The control plane has a handle; what goes there names
+    # the account by its id, which no other account gets again.
     Engine* engine
-    uint32_t index
+    Account* next           # the engine's, in the order in which they were made; of an ended one, of what gc frees
+    Account* prev
+    uint32_t id
+    uint32_t refs           # handles, clients, and the server's own subscriptions and watches
+    bint closed             # nobody finds it any more
     Span name               # owned
     Sublist* subs
+    Sub* served             # subscriptions that end with it: of the control plane's
     StrMap watches          # subject -> Watch*
+    Usage memory            # what its streams hold, by the kind of storage
+    Usage storage
     uint64_t in_msgs
     uint64_t in_bytes
     uint64_t out_msgs
@@ -197,7 +209,7 @@ cdef struct Account:
 
 cdef enum InboxKind:
     # What the control plane finds in its inbox, beside the EventKinds of the lower layers (< 100).
-    IN_REQUEST = 100        # text: subject, reply, header, data; num[0] = account index
+    IN_REQUEST = 100        # text: subject, reply, header, data; num[0] = account's id
     IN_CONNECT = 101        # a CONNECT that needs a decision, as note_client: json; its connection waits
     IN_OPENED = 102         # text: address; (only when debugging)
     IN_CLOSED = 103         # text: address, name, lang, version; num: see faces.pxi
@@ -246,8 +258,12 @@ cdef struct Engine:
     Env env
     EngineLimits limits
     EngineStats stats
-    Account** accounts
-    uint32_t n_accounts
+    Account* first_account
+    Account* last_account
+    StrMap by_name          # those that are open
+    uint32_t next_account
+    Account* ended          # closed, and nobody refers to them: gc frees them
+    Sublist* waiting        # sublists that gc has something to do for
     Client* dirty
     Client* closing
     Inbox inbox
@@ -264,14 +280,26 @@ cdef struct Engine:
 
 cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil
 cdef void engine_free(Engine* e) noexcept nogil
-cdef Account* engine_account(Engine* e, Span name) noexcept nogil          # found or made; NULL: no memory
+
+# An account by its name, found or made, with a reference for the caller. NULL: no memory.
+cdef Account* account_open(Engine* e, Span name) noexcept nogil
+cdef void account_hold(Account* a) noexcept nogil
+# When nobody refers to it and it is closed, gc frees it.
+cdef void account_release(Account* a) noexcept nogil
+# Its name is free again, and what was served for it ends. Clients are cut and streams closed by whoever closes it; whatever
+# still refers to it goes on in vain.
+cdef void account_close(Account* a) noexcept nogil
+# The server itself takes what is sent to the subject, as long as the account is open. 0 | -1 no memory.
+cdef int account_serve(Account* a, Span subject, inbound_fn fn) noexcept nogil
 
 # Routes m inside m.account; src is the publishing client or NULL. Returns the number of receivers.
 cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil
 # Frees what routing retired; called between messages when nothing is being routed.
 cdef void engine_gc(Engine* e) noexcept nogil
 
-cdef void client_init(Client* c, Engine* e, uint64_t cid) noexcept nogil
+cdef void client_init(Client* c, Engine* e, Account* a, uint64_t cid) noexcept nogil
+# Moves it to another account; its subscriptions end.
+cdef void client_join(Client* c, Account* a) noexcept nogil
 # Removes subscriptions and buffers; the struct itself is its owner's.
 cdef void client_free(Client* c) noexcept nogil
 cdef void client_close(Client* c, int reason) noexcept nogil

@@ -2,7 +2,7 @@
 """The network's side of the data plane: reactor, connections, client protocol, and the control plane's view."""
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, ECONNRESET, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
@@ -18,11 +18,9 @@ from jsserver.cext.store cimport (
     Committer, committer_ballast, committer_free, committer_has_room, committer_new, committer_poll, committer_run,
     committer_stop,
 )
-from jsserver.cext.stream cimport EnvBox, StreamPlace, Usage
+from jsserver.cext.stream cimport EnvBox, StreamFace, StreamPlace
 
 from collections import namedtuple
-
-from jsserver.identity import short_hash
 
 #: Bytes that an account's streams hold.
 AccountUsage = namedtuple("AccountUsage", "memory storage")
@@ -35,4 +33,5 @@ include "net/reactor.pxi"
 include "net/items.pxi"
 include "net/users.pxi"
 include "net/faces.pxi"
+include "net/accounts.pxi"
 include "net/parser_face.pxi"

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes, Env, JsonItem, Msg, Span, StrMap, Task, Timer, U64Map
+from jsserver.cext.bytes cimport Bytes, Env, JsonItem, Msg, Span, StrMap, Task, Timer, U64Map, Usage
 from jsserver.cext.store cimport Committer, Filter, Record, Store, StoreConfig, StoreState
 
 
@@ -128,12 +128,6 @@ cdef enum:
     RETAIN_LIMITS = 0
     RETAIN_INTEREST = 1
     RETAIN_WORKQUEUE = 2
-
-cdef struct Usage:
-    # Bytes held by the streams of an account (or of all) in one kind of storage, and the most they may hold (-1: any).
-    int64_t used
-    int64_t max
-    int64_t told            # mono: when the log last said that the server's streams hold more; 0: never
 
 cdef struct StreamConfig:
     Span name
@@ -291,6 +285,7 @@ cdef class StreamFace:
     cdef bytes domain       # what place borrows
     cdef bytes account_hash
     cdef bytes directory
+    cdef object owner       # keeps what place and the stream point at
     # Opens the stream; raises StoreError. Called once, without the lock.
     cdef int open(self, EnvBox box, const StreamPlace* place, object params, object directory) except -1
     # With the lock held: what lies in buffers above the store goes to it.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
 from jsserver import goformat
+from jsserver.accounts import Accounts
 from jsserver.clients import HIDDEN, Connect, Connection, Item, decode_connect
 from jsserver.config.options import Options
 from jsserver.logs import Logger
@@ -39,7 +40,7 @@ class ClientLog:
     """Writes the data plane's items about connections as lines; `user` names who is behind one."""
 
     def __init__(
-        self, log: Logger, options: Options, accounts: Sequence[str], user: Callable[[int], str]
+        self, log: Logger, options: Options, accounts: Accounts, user: Callable[[int], str]
     ) -> None:
         self._log = log
         self._options = options
@@ -58,7 +59,7 @@ class ClientLog:
             user = self._user(cid) or options.user
             label = f"user:{user}" if user and user != HIDDEN else "token"
             if user or options.auth_token:
-                parts.append(goformat.quote(f"{self._accounts[account]}/{label}"))
+                parts.append(goformat.quote(f"{self._accounts.name_of(account)}/{label}"))
         return " - ".join(parts)
 
     def _split(self, item: Item) -> tuple[str, int, tuple[bytes, ...]]:
@@ -78,7 +79,7 @@ class ClientLog:
         options = None
         if not c.reason.startswith("Authentication"):
             options = Connect(user=c.user, name=c.name, lang=c.lang, version=c.version)
-        who = self._who(f"{c.ip}:{c.port}", c.cid, options, c.account_index)
+        who = self._who(f"{c.ip}:{c.port}", c.cid, options, c.account)
         if c.reason in REASONS:
             self._log.error(f"{who} - {REASONS[c.reason]}")
         elif c.reason == "Slow Consumer (Pending Bytes)":

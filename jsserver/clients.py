@@ -60,7 +60,7 @@ class Connection(msgspec.Struct, kw_only=True):
     stalls: int
     chunks: int = 0
     """Pieces of memory that hold what is pending."""
-    account_index: int
+    account: int
     name: str
     lang: str
     version: str
@@ -88,7 +88,7 @@ def read_connection(item: Item) -> Connection:
         now=num[10],
         pending=num[11],
         stalls=num[12],
-        account_index=num[13],
+        account=num[13],
         chunks=num[14],
         name=options.name or "",
         lang=options.lang or "",

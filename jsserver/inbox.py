@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
+from jsserver.accounts import Accounts
 from jsserver.auth import Admission, Authenticator
 from jsserver.cext import net
 from jsserver.clientlog import ClientLog
@@ -52,7 +53,7 @@ class Inbox:
         log: Logger,
         authenticator: Authenticator,
         options: Options,
-        accounts: Sequence[str],
+        accounts: Accounts,
         *,
         on_request: Callable[[Item], None],
         on_event: Callable[[Item], None],
@@ -60,6 +61,7 @@ class Inbox:
     ) -> None:
         self.plane = plane
         self.log = log
+        self.accounts = accounts
         self.authenticator = authenticator
         self.on_request = on_request
         self.on_event = on_event
@@ -130,7 +132,7 @@ class Inbox:
             self.plane.refuse(cid)
             return
         self.users[cid] = admission.user
-        if not self.plane.admit(cid, admission.account, admission.permissions):
+        if not self.plane.admit(cid, self.accounts[admission.account], admission.permissions):
             self.users.pop(cid, None)
 
     def user(self, cid: int) -> str:

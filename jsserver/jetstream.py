@@ -6,13 +6,13 @@ import logging
 import os
 from collections.abc import Callable
 
+from jsserver.accounts import Accounts
 from jsserver.api.account import AccountLimits, ServerSettings
 from jsserver.api.advisories import ClientInfo
 from jsserver.api.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, PauseOver
 from jsserver.api.dispatch import Dispatcher, Request
 from jsserver.api.mending import Mender
 from jsserver.api.registry import Account, Shared
-from jsserver.auth import GLOBAL_ACCOUNT
 from jsserver.ballast import Ballast
 from jsserver.cext import net
 from jsserver.cext.bytes import hh64
@@ -49,13 +49,14 @@ class JetStream:
         self,
         options: Options,
         plane: net.DataPlane,
+        accounts: Accounts,
         log: Logger,
         finished: Callable[[int], None],
         name: str,
         server_id: str,
     ) -> None:
         self.options = options
-        self.plane = plane
+        self.accounts = accounts
         self.log = log
         self.store = StoreDir(options.store_dir, options.port)
         self.ballast = Ballast(self.store.path)
@@ -91,10 +92,10 @@ class JetStream:
             max_payload=options.max_payload,
             ballast=os.fsencode(self.ballast.path),
         )
-        self.shared = Shared(plane, self.settings, hh64)
+        self.shared = Shared(accounts, self.settings, hh64)
         self.dispatcher = Dispatcher(self.shared, self.client_info, finished)
         self.mender = Mender(self.shared, self.ballast.make, plane.has_room)
-        self._accounts = [GLOBAL_ACCOUNT]
+        self._connection = plane.connection
         logging.getLogger("jsserver").addHandler(LogBridge(log))
 
     def banner(self) -> None:
@@ -113,20 +114,18 @@ class JetStream:
 
     async def start(self) -> None:
         """Brings streams and consumers back into service, then takes requests."""
-        for index, name in enumerate(self._accounts):
-            if self.plane.account_index(name) != index:
-                raise RuntimeError(f"account {name} has an unexpected number")
+        for name, handle in self.accounts.items():
             account = Account(name, self.shared, self.store.path / name, AccountLimits())
             await self.dispatcher.add_account(account)
-            self.plane.serve_requests(name, b"$JS.API.>")
+            handle.serve_requests(b"$JS.API.>")
             if self.settings.domain:
-                self.plane.serve_domain(name, self.settings.domain)
+                handle.serve_domain(self.settings.domain)
 
     def request(self, item: Item) -> None:
-        _, cid, (index,), (subject, reply, headers, payload) = item
+        _, cid, (account,), (subject, reply, headers, payload) = item
         self.dispatcher.submit(
             Request(
-                account=self._accounts[index],
+                account=self.accounts.name_of(account),
                 subject=subject,
                 reply=reply,
                 headers=headers,
@@ -137,9 +136,9 @@ class JetStream:
 
     def event(self, item: Item) -> None:
         """What streams and consumers report."""
-        kind, _, (index, *numbers), texts = item
+        kind, _, (account_id, *numbers), texts = item
         stream, consumer, more = (t.decode("utf-8", "surrogateescape") for t in texts)
-        account = self._accounts[index]
+        account = self.accounts.name_of(account_id)
         if kind == net.INBOX_CONSUMER_GONE:
             self.dispatcher.on_event(
                 ConsumerGone(account=account, stream=stream, consumer=consumer, id=numbers[0])
@@ -169,7 +168,7 @@ class JetStream:
 
     def client_info(self, cid: int) -> ClientInfo | None:
         """The connection behind a request, for the audit."""
-        item = self.plane.connection(cid)
+        item = self._connection(cid)
         if item is None:
             return None
         c = read_connection(item)
@@ -177,7 +176,7 @@ class JetStream:
             start=rfc3339_nano(c.start),
             host=c.ip,
             id=cid,
-            acc=self._accounts[c.account_index],
+            acc=self.accounts.name_of(c.account),
             user=c.user,
             name=c.name,
             lang=c.lang,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jsserver import NATS_VERSION, __version__, called_as_jsserver, priority
+from jsserver.accounts import Accounts
 from jsserver.auth import GLOBAL_ACCOUNT, Authenticator, is_bcrypt
 from jsserver.cext.net import DataPlane
 from jsserver.clients import Connection, Item
@@ -57,7 +58,8 @@ class Server:
         self.authenticator = Authenticator(options.authorization, options.no_auth_user)
         self.stopped = asyncio.Event()
         self.started = self.config_loaded = time.time_ns()
-        self.accounts = (GLOBAL_ACCOUNT,)
+        self.accounts = Accounts(self.plane)
+        self.accounts.open(GLOBAL_ACCOUNT)
         self.system_account = ""
         self.accepting = False
         self.listener: socket.socket | None = None
@@ -86,7 +88,13 @@ class Server:
 
         try:
             return JetStream(
-                self.options, self.plane, self.log, self.finished, self.name, self.id
+                self.options,
+                self.plane,
+                self.accounts,
+                self.log,
+                self.finished,
+                self.name,
+                self.id,
             )
         except StoreDirError as e:
             raise StartError(f"Can't start JetStream: {e}") from e
@@ -132,7 +140,7 @@ class Server:
         self.inbox.open()
         if self.jetstream is not None:
             await self.jetstream.start()
-        for account in self.accounts:
+        for _, account in self.accounts.items():
             self.system.serve(account)
         if o.http_port:
             await self._start_monitor()

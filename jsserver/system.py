@@ -20,6 +20,7 @@ from jsserver.config.options import Permissions, SubjectPermission
 from jsserver.goformat import escape_json, rfc3339_nano
 
 if TYPE_CHECKING:
+    from jsserver.cext.net import AccountHandle
     from jsserver.server import Server
 
 USER_INFO = "$SYS.REQ.USER.INFO"
@@ -136,10 +137,10 @@ class System:
         self._pending = 0
         self._seq = 0
 
-    def serve(self, account: str) -> None:
+    def serve(self, account: AccountHandle) -> None:
         """Takes the account's requests from now on."""
         for subject in SUBJECTS:
-            self._server.plane.serve_requests(account, subject.encode())
+            account.serve_requests(subject.encode())
 
     def close(self) -> None:
         """Answers nothing more."""
@@ -147,10 +148,10 @@ class System:
 
     def request(self, item: Item) -> None:
         """One request, as it comes out of the inbox."""
-        _, cid, (index,), (subject, reply, _, payload) = item
+        _, cid, (account_id,), (subject, reply, _, payload) = item
         if not reply or self._pending >= PENDING_MAX:
             return
-        account = self._server.accounts[index]
+        account = self._server.accounts.name_of(account_id)
         user = self._server.user(cid)
         self._pending += 1
         loop = asyncio.get_running_loop()
@@ -162,7 +163,7 @@ class System:
     def _done(self, account: str, reply: bytes, done: asyncio.Future[bytes]) -> None:
         self._pending -= 1
         if not done.cancelled() and done.result():
-            self._server.plane.publish(account, reply, b"", b"", done.result())
+            self._server.accounts[account].publish(reply, b"", b"", done.result())
 
     def _answer(self, subject: str, account: str, user: str, payload: bytes) -> bytes:
         """The bytes of an answer; none where the request is for other servers."""

@@ -6,33 +6,11 @@ cdef int outlet_send(void* ctx, const Msg* m) noexcept nogil:
 
 cdef void* outlet_subscribe(void* ctx, void* account, Span subject, int hears, inbound_fn fn,
                             void* target) noexcept nogil:
-    cdef Account* a = <Account*>account
-    cdef Span none
-    cdef Sub* s
-    none.p = NULL
-    none.n = 0
-    s = sub_new(subject, none, none)
-    if s == NULL:
-        return NULL
-    s.fn = fn
-    s.hears = hears
-    s.target = target
-    s.account = a
-    s.listens = hears & LISTENS != 0
-    if sublist_insert(a.subs, s) != 0:
-        sub_free(s)
-        return NULL
-    if s.listens:
-        watch_changed(a, s, 1)
-    return s
+    return own_subscribe(<Account*>account, subject, hears, fn, target)
 
 
 cdef void outlet_unsubscribe(void* ctx, void* handle) noexcept nogil:
-    cdef Sub* s = <Sub*>handle
-    cdef Account* a = <Account*>s.account
-    sublist_remove(a.subs, s)
-    if s.listens:
-        watch_changed(a, s, -1)
+    own_unsubscribe(<Sub*>handle)
 
 
 cdef bint outlet_has_interest(void* ctx, void* account, Span subject) noexcept nogil:
@@ -95,6 +73,7 @@ cdef void* outlet_watch(void* ctx, void* account, Span subject, Span group,
     if strmap_put(&a.watches, subject, w) != 0:
         free(w)
         return NULL
+    account_hold(a)
     w.count = count_exact(a, subject, group)
     fn(target, w.count > 0)
     return w
@@ -114,13 +93,14 @@ cdef void outlet_unwatch(void* ctx, void* handle) noexcept nogil:
             at = at.next
         if at != NULL:
             at.next = w.next
+    account_release(a)
     free(w)
 
 
 cdef void outlet_event(void* ctx, const Event* ev) noexcept nogil:
-    # The account's number goes in front of the event's own numbers.
+    # The account's id goes in front of the event's own numbers.
     cdef int64_t num[6]
-    num[0] = (<Account*>ev.account).index if ev.account != NULL else 0
+    num[0] = (<Account*>ev.account).id if ev.account != NULL else 0
     memcpy(&num[1], ev.num, sizeof(ev.num))
     inbox_put(&(<Engine*>ctx).inbox, ev.kind, 0, ev.text, 3, num, 6)
 
@@ -149,16 +129,8 @@ cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil:
 
 cdef void engine_free(Engine* e) noexcept nogil:
     # Every client, stream and consumer is gone before.
-    cdef uint32_t i
     cdef Chunk* c
-    for i in range(e.n_accounts):
-        sublist_free(e.accounts[i].subs)
-        strmap_free(&e.accounts[i].watches)
-        free(<void*>e.accounts[i].name.p)
-        free(e.accounts[i])
-    free(e.accounts)
-    e.accounts = NULL
-    e.n_accounts = 0
+    accounts_free(e)
     while e.free_small != NULL:
         c = e.free_small
         e.free_small = c.next
@@ -171,47 +143,25 @@ cdef void engine_free(Engine* e) noexcept nogil:
     free(e.env.timers.a)
 
 
-cdef Account* engine_account(Engine* e, Span name) noexcept nogil:
-    cdef uint32_t i
-    cdef Account* a
-    cdef Account** grown
-    cdef uint8_t* copy
-    for i in range(e.n_accounts):
-        if span_eq(e.accounts[i].name, name):
-            return e.accounts[i]
-    grown = <Account**>realloc(e.accounts, (e.n_accounts + 1) * sizeof(Account*))
-    if grown == NULL:
-        return NULL
-    e.accounts = grown
-    a = <Account*>calloc(1, sizeof(Account))
-    copy = <uint8_t*>malloc(name.n + 1)
-    if a == NULL or copy == NULL:
-        free(a)
-        free(copy)
-        return NULL
-    a.subs = sublist_new()
-    if a.subs == NULL:
-        free(a)
-        free(copy)
-        return NULL
-    memcpy(copy, name.p, name.n)
-    a.name.p = copy
-    a.name.n = name.n
-    a.engine = e
-    a.index = e.n_accounts
-    e.accounts[e.n_accounts] = a
-    e.n_accounts += 1
-    return a
-
-
-cdef void client_init(Client* c, Engine* e, uint64_t cid) noexcept nogil:
+cdef void client_init(Client* c, Engine* e, Account* a, uint64_t cid) noexcept nogil:
     memset(c, 0, sizeof(Client))
     c.cid = cid
     c.engine = e
+    c.account = a
+    account_hold(a)
     c.verbose = True
     c.pedantic = True
     c.echo = True
     c.max_payload = e.limits.max_payload
+
+
+cdef void client_join(Client* c, Account* a) noexcept nogil:
+    if c.account == a:
+        return
+    client_drop_subs(c)
+    account_hold(a)
+    account_release(c.account)
+    c.account = a
 
 
 cdef void client_free(Client* c) noexcept nogil:
@@ -229,6 +179,7 @@ cdef void client_free(Client* c) noexcept nogil:
         chunk_release(c.engine, k)
     c.tail = NULL
     c.pending = 0
+    account_release(c.account)
 
 
 cdef void client_close(Client* c, int reason) noexcept nogil:

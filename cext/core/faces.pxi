@@ -10,7 +10,7 @@ cdef class PySublist:
     cdef size_t last
 
     def __cinit__(self):
-        self.list = sublist_new()
+        self.list = sublist_new(NULL)
         if self.list == NULL:
             raise MemoryError
         self.subs = {}

@@ -56,7 +56,7 @@ cdef int request_in(void* target, const Msg* m) noexcept nogil:
     # streams and consumers themselves; where none does, nobody is to count as a responder.
     cdef Account* a = <Account*>target
     cdef Span texts[4]
-    cdef int64_t num = a.index
+    cdef int64_t num = a.id
     if span_starts(m.dest, b"$JS.API.DIRECT.GET", 18) or span_starts(m.dest, b"$JS.API.CONSUMER.MSG.NEXT.", 26):
         return 0
     texts[0] = m.dest

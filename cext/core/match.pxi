@@ -221,7 +221,7 @@ cdef void cache_clear(Sublist* l, CacheSet* set, int i) noexcept nogil:
     l.finder.cached_bytes -= c.size
     c.next = l.finder.retired
     l.finder.retired = c
-    l.garbage = True
+    has_garbage(l)
 
 
 cdef void cache_drop(Sublist* l, Span subject, uint64_t hash) noexcept nogil:
@@ -419,7 +419,7 @@ cdef const Match* sublist_match(Sublist* l, Span subject) noexcept nogil:
         return kept
     r.next = f.busy
     f.busy = r
-    l.garbage = True
+    has_garbage(l)
     return &r.match
 
 

@@ -14,7 +14,7 @@ cdef int note_client(Client* c, int kind, const Span* texts, uint32_t n, int64_t
     for i in range(n):
         all[2 + i] = texts[i]
     num[0] = c.port
-    num[1] = c.account.index
+    num[1] = c.account.id
     num[2] = number
     return inbox_put(&c.engine.inbox, kind, c.cid, all, 2 + n, num, 3)
 

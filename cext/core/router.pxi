@@ -213,6 +213,5 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
 
 
 cdef void engine_gc(Engine* e) noexcept nogil:
-    cdef uint32_t i
-    for i in range(e.n_accounts):
-        sublist_gc(e.accounts[i].subs)
+    sublists_gc(&e.waiting)
+    accounts_gc(e)

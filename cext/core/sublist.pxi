@@ -110,6 +110,8 @@ cdef struct Sublist:
     uint64_t hits
     Sub* removed                # by next; freed by gc
     bint garbage                # gc has something to do
+    Sublist** waiting           # of its owner: sublists that gc has something to do for; NULL: nobody collects them
+    Sublist* next_waiting
     Finder finder
 
 
@@ -425,8 +427,20 @@ cdef void queue_leave(Sublist* l, QueueName* q, Span name) noexcept nogil:
 
 # ---- insert and remove ---------------------------------------------------------------------------------
 
-cdef Sublist* sublist_new() noexcept nogil:
-    return <Sublist*>calloc(1, sizeof(Sublist))
+cdef Sublist* sublist_new(Sublist** waiting) noexcept nogil:
+    cdef Sublist* made = <Sublist*>calloc(1, sizeof(Sublist))
+    if made != NULL:
+        made.waiting = waiting
+    return made
+
+
+cdef inline void has_garbage(Sublist* l) noexcept nogil:
+    if l.garbage:
+        return
+    l.garbage = True
+    if l.waiting != NULL:
+        l.next_waiting = l.waiting[0]
+        l.waiting[0] = l
 
 
 cdef int sublist_insert(Sublist* l, Sub* s) noexcept nogil:
@@ -468,7 +482,7 @@ cdef void sublist_remove(Sublist* l, Sub* s) noexcept nogil:
     s.closed = True
     s.next = l.removed
     l.removed = s
-    l.garbage = True
+    has_garbage(l)
     l.n_subs -= 1
     l.removes += 1
     sublist_changed(l, s, wild)
@@ -499,10 +513,29 @@ cdef void sublist_gc(Sublist* l) noexcept nogil:
     finder_gc(l)
 
 
+cdef void sublists_gc(Sublist** waiting) noexcept nogil:
+    cdef Sublist* first
+    while waiting[0] != NULL:
+        first = waiting[0]
+        waiting[0] = first.next_waiting
+        sublist_gc(first)
+
+
 cdef void sub_remove_each(void* ctx, Sub* s) noexcept nogil:
     # Links all, for sublist_free: removing one by one would walk the structure while it changes.
     s.next = (<Sublist*>ctx).removed
     (<Sublist*>ctx).removed = s
+
+
+cdef void stop_waiting(Sublist* l) noexcept nogil:
+    # Its owner's list does not name it any more, nor will it.
+    cdef Sublist** at = l.waiting
+    while l.garbage and at != NULL and at[0] != NULL:
+        if at[0] == l:
+            at[0] = l.next_waiting
+            break
+        at = &at[0].next_waiting
+    l.waiting = NULL
 
 
 cdef void sublist_free(Sublist* l) noexcept nogil:
@@ -510,6 +543,7 @@ cdef void sublist_free(Sublist* l) noexcept nogil:
     cdef Sub* after
     if l == NULL:
         return
+    stop_waiting(l)
     subs_free(l.removed)
     l.removed = NULL
     sublist_each(l, sub_remove_each, l)

@@ -336,7 +336,7 @@ cdef void conn_numbers(Conn* c, Span* texts, int64_t* num) noexcept nogil:
     num[10] = c.base.engine.env.now
     num[11] = <int64_t>c.base.pending
     num[12] = <int64_t>c.stalls
-    num[13] = c.base.account.index
+    num[13] = c.base.account.id
     num[14] = count_chunks(&c.base)
 
 

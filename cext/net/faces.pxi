@@ -7,7 +7,7 @@ CLOSE_REASONS = (
     "Protocol Violation", "Bad Client Protocol Version", "Maximum Connections Exceeded",
     "Maximum Message Payload Exceeded", "Maximum Control Line Exceeded", "Maximum Subscriptions Exceeded",
     "Server Shutdown", "Credentials Revoked", "Message Header Violation", "No Responders Requires Headers",
-    "Kicked",
+    "Kicked", "Missing Account",
 )
 
 INBOX_CONSUMER_GONE = EV_CONSUMER_GONE
@@ -29,25 +29,18 @@ class PlaneClosed(RuntimeError):
     """The data plane was closed."""
 
 
-cdef enum:
-    ACCOUNTS_MAX = 1024
-
-cdef struct AccountStore:
-    # What the streams of an account hold; streams keep pointers to it.
-    Usage memory
-    Usage storage
-    uint8_t hash[8]         # the account's name in the long form of ack subjects
-
-
 cdef struct Machine:
     # On the heap, because its parts point at each other.
     Engine engine
     Reactor reactor
     EnvLock lock
-    AccountStore server     # of all accounts
-    AccountStore* accounts[ACCOUNTS_MAX]
+    Usage memory            # what the streams of all accounts hold
+    Usage storage
     int64_t max_payload
     bint closed
+
+
+cdef class AccountHandle
 
 
 cdef class DataPlane(EnvBox):
@@ -58,12 +51,11 @@ cdef class DataPlane(EnvBox):
     """
 
     cdef Machine* m
-    cdef bytes domain
+    cdef readonly bytes domain
     cdef list permissions       # sets that connections may still use
     cdef readonly int inbox_fd  # readable when drain() has something
 
     def __cinit__(self):
-        cdef Span system
         cdef int rc
         self.permissions = []
         self.domain = b""
@@ -83,7 +75,7 @@ cdef class DataPlane(EnvBox):
             raise OSError(-rc, "cannot start the reactor")
         self.m.engine.env.random = <uint64_t>clock_ns(CLOCK_MONOTONIC) | 1
         self.env = &self.m.engine.env
-        self.m.reactor.default_account = engine_account(&self.m.engine, span_of(b"$G"))
+        self.m.reactor.default_account = account_open(&self.m.engine, span_of(b"$G"))
         if self.m.reactor.default_account == NULL:
             raise MemoryError
 
@@ -98,7 +90,6 @@ cdef class DataPlane(EnvBox):
 
     def close(self):
         """Closes every connection and frees everything; after run() returned and streams were closed."""
-        cdef int i
         with nogil:
             if self.enter():
                 self.m.closed = True
@@ -107,9 +98,6 @@ cdef class DataPlane(EnvBox):
                     self.committer = NULL
                 reactor_free(&self.m.reactor)
                 engine_free(&self.m.engine)
-                for i in range(ACCOUNTS_MAX):
-                    free(self.m.accounts[i])
-                    self.m.accounts[i] = NULL
                 close(self.inbox_fd)
                 self.inbox_fd = -1
             env_unlock(self.env)
@@ -226,8 +214,8 @@ cdef class DataPlane(EnvBox):
         cdef Span path = span_of(ballast)
         self.domain = domain
         self.m.max_payload = max_payload
-        self.m.server.memory.max = max_memory
-        self.m.server.storage.max = max_storage
+        self.m.memory.max = max_memory
+        self.m.storage.max = max_storage
         self.committer = committer_new(self.env, sync_interval, self.m.reactor.wake)
         if self.committer == NULL:
             raise MemoryError
@@ -252,66 +240,6 @@ cdef class DataPlane(EnvBox):
 
     def stop_commits(self):
         committer_stop(self.committer)
-
-    cdef AccountStore* account_store(self, str name) except NULL:
-        cdef Account* a = self.account(name)
-        cdef AccountStore* found
-        cdef bytes digest
-        if a.index >= ACCOUNTS_MAX:
-            raise ValueError(f"more than {ACCOUNTS_MAX} accounts")
-        if self.m.accounts[a.index] == NULL:
-            found = <AccountStore*>calloc(1, sizeof(AccountStore))
-            if found == NULL:
-                raise MemoryError
-            found.memory.max = found.storage.max = -1
-            digest = short_hash(name).encode()
-            memcpy(found.hash, PyBytes_AS_STRING(digest), 8)
-            self.m.accounts[a.index] = found
-        return self.m.accounts[a.index]
-
-    def open_stream(self, str account, directory, params):
-        """Blocking. A StreamHandle, new or with what its directory holds (None for memory); StoreError."""
-        cdef StreamPlace place
-        cdef AccountStore* usage = self.account_store(account)
-        memset(&place, 0, sizeof(place))
-        place.account = self.account(account)
-        place.domain = span_of(self.domain)
-        place.account_hash.p = usage.hash
-        place.account_hash.n = 8
-        place.max_payload = self.m.max_payload
-        if directory is None:
-            place.account_usage = &usage.memory
-            place.server_usage = &self.m.server.memory
-        else:
-            place.account_usage = &usage.storage
-            place.server_usage = &self.m.server.storage
-        return stream_handle(self, &place, params, directory)
-
-    def usage(self, str account):
-        """Bytes that the account's streams hold."""
-        cdef AccountStore* usage = self.account_store(account)
-        cdef int64_t memory = 0, storage = 0
-        cdef bint open
-        with nogil:
-            open = self.enter()
-            if open:
-                memory = usage.memory.used
-                storage = usage.storage.used
-            env_unlock(self.env)
-        self.check(open)
-        return AccountUsage(memory=memory, storage=storage)
-
-    def set_account_limits(self, str account, int64_t max_memory, int64_t max_storage):
-        """The most bytes the account's streams may hold; -1: no limit."""
-        cdef AccountStore* usage = self.account_store(account)
-        cdef bint open
-        with nogil:
-            open = self.enter()
-            if open:
-                usage.memory.max = max_memory
-                usage.storage.max = max_storage
-            env_unlock(self.env)
-        self.check(open)
 
     # ---- the control inbox
 
@@ -354,17 +282,14 @@ cdef class DataPlane(EnvBox):
         if resumed:
             reactor_wake(&self.m.reactor)
 
-    def admit(self, uint64_t cid, str account, PermissionSet permissions):
-        """Answers INBOX_CONNECT: the connection is let in. permissions may be None. False: it is gone."""
-        cdef bytes name = account.encode()
-        cdef Span name_span = span_of(name)
+    def admit(self, uint64_t cid, AccountHandle account not None, PermissionSet permissions):
+        """Answers INBOX_CONNECT: the connection is let in. permissions may be None. False: it or the account is gone."""
         cdef Permissions* perms = NULL
         cdef bint responses = False
         cdef int32_t responses_max = 0
         cdef int64_t responses_ttl = 0
-        cdef Conn* c
-        cdef Account* a
-        cdef bint open
+        cdef Conn* c = NULL
+        cdef bint open, entered = False
         if permissions is not None:
             if permissions not in self.permissions:
                 self.permissions.append(permissions)
@@ -374,10 +299,11 @@ cdef class DataPlane(EnvBox):
             responses_ttl = permissions.responses_ttl
         with nogil:
             open = self.enter()
-            c = self.find(cid) if open else NULL
-            a = engine_account(&self.m.engine, name_span) if c != NULL else NULL
-            if a != NULL:
-                c.base.account = a
+            if open and not account.a.closed:
+                c = self.find(cid)
+            if c != NULL:
+                entered = True
+                client_join(&c.base, account.a)
                 c.base.perms = perms
                 c.base.responses = responses
                 c.base.responses_max = responses_max
@@ -386,9 +312,7 @@ cdef class DataPlane(EnvBox):
                 conn_unpause(c)
             self.leave()
         self.check(open)
-        if c != NULL and a == NULL:
-            raise MemoryError
-        return c != NULL
+        return entered
 
     def refuse(self, uint64_t cid):
         """Answers INBOX_CONNECT: Authorization Violation."""
@@ -428,81 +352,29 @@ cdef class DataPlane(EnvBox):
         self.check(open)
         return c != NULL
 
-    # ---- messages
+    # ---- accounts
 
-    def publish(self, str account, bytes subject, bytes reply, bytes headers, bytes payload):
-        """Routes a message of the server's own."""
-        cdef Msg m
-        cdef bint open
-        memset(&m, 0, sizeof(m))
-        m.account = self.account(account)
-        m.kind = KIND_SYSTEM
-        m.dest = m.subject = span_of(subject)
-        m.reply = span_of(reply)
-        m.header = span_of(headers)
-        m.data = span_of(payload)
-        with nogil:
-            open = self.enter()
-            if open:
-                engine_route(&self.m.engine, NULL, &m)
-            self.leave()
-        self.check(open)
-
-    cdef Account* account(self, str name) except NULL:
+    def account(self, str name not None, bytes hash not None):
+        """The account of this name, made if it is new. hash: its eight characters in the long form of ack subjects."""
+        cdef AccountHandle handle = AccountHandle.__new__(AccountHandle)
         cdef bytes raw = name.encode()
         cdef Span s = span_of(raw)
-        cdef Account* a
         cdef bint open
-        with nogil:
-            open = self.enter()
-            a = engine_account(&self.m.engine, s) if open else NULL
-            env_unlock(&self.m.engine.env)
-        self.check(open)
-        if a == NULL:
-            raise MemoryError
-        return a
-
-    def account_index(self, str name):
-        """The number by which inbox items name the account; it is made when it is new."""
-        return self.account(name).index
-
-    cdef int serve(self, str account, bytes subject, inbound_fn fn) except -1:
-        cdef Account* a = self.account(account)
-        cdef Span s = span_of(subject)
-        cdef void* sub = NULL
-        cdef bint open
+        if len(hash) != 8:
+            raise ValueError(f"the hash of an account has eight characters, not {len(hash)}")
         with nogil:
             open = self.enter()
             if open:
-                sub = self.env.out.subscribe(self.env.out.ctx, a, s, HEARS_REQUESTS, fn, a)
-            env_unlock(&self.m.engine.env)
+                handle.a = account_open(&self.m.engine, s)
+            env_unlock(self.env)
         self.check(open)
-        if sub == NULL:
+        if handle.a == NULL:
             raise MemoryError
-        return 0
-
-    def serve_requests(self, str account, bytes subject):
-        """Messages on this subject, which may have wildcards, come to the inbox as INBOX_REQUEST."""
-        self.serve(account, subject, request_in)
-
-    def serve_domain(self, str account, str domain):
-        """The API of this domain is the API. What is neither that nor a bucket's has no responder."""
-        for name in ("INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>"):
-            self.serve(account, f"$JS.{domain}.API.{name}".encode(), domain_in)
-        for name in ("$KV.>", "$OBJ.>"):
-            self.serve(account, f"$JS.{domain}.API.{name}".encode(), domain_view_in)
-
-    def subject_interest(self, str account, bytes subject):
-        """Whether a client or a stream would receive a message on this subject."""
-        cdef Account* a = self.account(account)
-        cdef Span s = span_of(subject)
-        cdef bint open, found
-        with nogil:
-            open = self.enter()
-            found = open and self.env.out.has_interest(self.env.out.ctx, a, s)
-            env_unlock(&self.m.engine.env)
-        self.check(open)
-        return found
+        handle.plane = self
+        handle.name = name
+        handle.hash = hash
+        handle.id = handle.a.id
+        return handle
 
     # ---- monitoring
 
@@ -512,16 +384,18 @@ cdef class DataPlane(EnvBox):
         cdef EngineStats s
         cdef uint32_t n
         cdef uint64_t subs = 0
-        cdef uint32_t i
+        cdef Account* a
         cdef SublistStats l
         cdef bint open
         with nogil:
             open = self.enter()
             s = e.stats
             n = self.m.reactor.n_conns
-            for i in range(e.n_accounts):
-                sublist_stats(e.accounts[i].subs, &l)
+            a = e.first_account
+            while a != NULL:
+                sublist_stats(a.subs, &l)
                 subs += l.subs
+                a = a.next
             env_unlock(&e.env)
         self.check(open)
         return {
@@ -530,19 +404,6 @@ cdef class DataPlane(EnvBox):
             "slow_consumers": s.slow_consumers, "slow_clients": s.slow_clients, "stale": s.stale,
             "stalls": s.stalls, "too_deep": s.too_deep, "subscriptions": subs,
         }
-
-    def sublist(self, str account):
-        """Counters of one account's sublist as a dict."""
-        cdef Account* a = self.account(account)
-        cdef SublistStats l
-        cdef bint open
-        with nogil:
-            open = self.enter()
-            if open:
-                sublist_stats(a.subs, &l)
-            env_unlock(&self.m.engine.env)
-        self.check(open)
-        return l
 
     def connections(self):
         """Open connections as (kind, cid, numbers, texts), numbers as conn_numbers fills them."""
@@ -577,18 +438,20 @@ cdef class DataPlane(EnvBox):
         return found[0] if found else None
 
     def subscriptions(self):
-        """Every subscription as (kind, cid, (account, delivered, max, internal), (subject, queue, sid))."""
+        """Every subscription as (kind, cid, (account's id, delivered, max, internal), (subject, queue, sid))."""
         cdef Inbox box
         cdef SubWalk walk
-        cdef uint32_t i
+        cdef Account* a
         cdef bint open
         with nogil:
             open = self.enter()
             box_open(&box)
             walk.box = &box
-            for i in range(self.m.engine.n_accounts):
-                walk.account = i
-                sublist_each(self.m.engine.accounts[i].subs, snapshot_sub, &walk)
+            a = self.m.engine.first_account if open else NULL
+            while a != NULL:
+                walk.account = a.id
+                sublist_each(a.subs, snapshot_sub, &walk)
+                a = a.next
             env_unlock(&self.m.engine.env)
         self.check(open)
         return box_take(&box)

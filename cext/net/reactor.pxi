@@ -117,8 +117,7 @@ cdef void conn_open(Reactor* r, int fd, sockaddr_storage* addr) noexcept nogil:
         return
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one))
     r.next_cid += 1
-    client_init(&c.base, e, r.next_cid)
-    c.base.account = r.default_account
+    client_init(&c.base, e, r.default_account, r.next_cid)
     c.reactor = r
     c.fd = fd
     c.parser.max_line = e.limits.max_control_line

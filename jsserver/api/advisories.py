@@ -139,7 +139,7 @@ class Advisories:
 
     def wanted(self, account: str, subject: str) -> bool:
         """Whether a client listens to this subject."""
-        return self._shared.engine.subject_interest(account, subject.encode())
+        return self._shared.accounts[account].subject_interest(subject.encode())
 
     def publish(self, account: str, subject: str, name: str, event: Event) -> None:
         """Completes the event and sends it."""
@@ -147,7 +147,7 @@ class Advisories:
         event.id = nuid.new()
         event.timestamp = goformat.rfc3339_nano(self._shared.clock())
         body = goformat.escape_json(msgspec.json.encode(event))
-        self._shared.engine.publish(account, subject.encode(), b"", b"", body)
+        self._shared.accounts[account].publish(subject.encode(), b"", b"", body)
 
     def stream(self, account: str, stream: str, action: str) -> None:
         """`action` is create, delete or modify."""

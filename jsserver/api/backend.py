@@ -255,28 +255,30 @@ class StreamHandle(Protocol):
         deleted. The files stay: the API removes the directory."""
 
 
-class Engine(Protocol):
-    """The data plane as a whole."""
+class AccountHandle(Protocol):
+    """An account of the data plane."""
 
-    def open_stream(
-        self, account: str, directory: str | None, params: StreamParams
-    ) -> StreamHandle:
+    def open_stream(self, directory: str | None, params: StreamParams) -> StreamHandle:
         """Blocking. Opens a stream, new or with what is found in its directory (None exactly for
         memory storage), without serving it yet. StoreError if the store cannot be opened."""
 
-    def usage(self, account: str) -> AccountUsage:
-        """What the account's streams hold."""
+    def usage(self) -> AccountUsage:
+        """What its streams hold."""
 
-    def set_account_limits(self, account: str, max_memory: int, max_storage: int) -> None:
-        """The most that the account's streams may hold, checked at each publish."""
+    def set_limits(self, max_memory: int, max_storage: int) -> None:
+        """The most that its streams may hold, checked at each publish."""
 
-    def publish(
-        self, account: str, subject: bytes, reply: bytes, headers: bytes, payload: bytes
-    ) -> None:
-        """Routes a message of the server's own in the account."""
+    def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Routes a message of the server's own."""
 
-    def subject_interest(self, account: str, subject: bytes) -> bool:
+    def subject_interest(self, subject: bytes) -> bool:
         """Whether a client would receive a message on this subject."""
+
+
+class Accounts(Protocol):
+    """The data plane's accounts by name."""
+
+    def __getitem__(self, name: str) -> AccountHandle: ...
 
 
 class ConsumerGone(msgspec.Struct, kw_only=True, frozen=True):

@@ -84,7 +84,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 async def account_info(call: Call) -> AccountInfo:
     """INFO: usage, limits and request counts."""
     account = call.account
-    usage = call.shared.engine.usage(account.name)
+    usage = account.handle.usage()
     return AccountInfo(
         memory=usage.memory,
         storage=usage.storage,
@@ -286,7 +286,7 @@ class Dispatcher:
     async def add_account(self, account: Account) -> None:
         """Gives an account JetStream, with what it has on disk."""
         limits = account.limits
-        self.shared.engine.set_account_limits(account.name, limits.max_memory, limits.max_storage)
+        account.handle.set_limits(limits.max_memory, limits.max_storage)
         await recover(account)
         self.accounts[account.name] = account
 
@@ -363,7 +363,7 @@ class Dispatcher:
             except StoreError:
                 pass  # closed meanwhile
             response = _encoded(Response(type=served.type, error=errcodes.CLUSTER_NOT_AVAIL().body))
-        self.shared.engine.publish(request.account, request.reply, b"", b"", response)
+        self.shared.accounts[request.account].publish(request.reply, b"", b"", response)
 
     def _route(self, request: Request) -> tuple[Endpoint, list[str]] | None:
         # What is no UTF-8 stays as it is: it is no other name.

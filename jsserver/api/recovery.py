@@ -72,9 +72,7 @@ def _load_stream(account: Account, directory: Path) -> Stream | str:
         unsupported.check_stream(config)
         expires = config.allow_msg_ttl
         unsupported.turn_off(config)
-        handle = account.shared.engine.open_stream(
-            account.name, str(directory), streams.params(config)
-        )
+        handle = account.handle.open_stream(str(directory), streams.params(config))
         if expires and handle.holds_header(b"Nats-TTL"):
             handle.close(False)
             raise _Offline("messages with a TTL are not supported by this server yet")

@@ -21,7 +21,7 @@ import msgspec
 from .. import goformat
 from . import consumers, errcodes, metafiles, streams
 from .account import AccountLimits, RequestStats, Reservations, ServerSettings, check_room
-from .backend import ConsumerHandle, Engine, StoreError, StreamHandle
+from .backend import Accounts, ConsumerHandle, StoreError, StreamHandle
 from .errors import ApiError, ErrorTemplate
 from .metafiles import MetaFiles
 from .patterns import PatternIndex
@@ -41,12 +41,13 @@ class Shared:
 
     def __init__(
         self,
-        engine: Engine,
+        accounts: Accounts,
         settings: ServerSettings,
         hash64: metafiles.Hash64,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        self.engine = engine
+        self.accounts = accounts
+        """The data plane's, also those without JetStream."""
         self.settings = settings
         self.files = MetaFiles(hash64)
         self.clock = clock
@@ -192,6 +193,7 @@ class Account:
         self, name: str, shared: Shared, directory: Path | None, limits: AccountLimits
     ) -> None:
         self.name = name
+        self.handle = shared.accounts[name]
         self.shared = shared
         self.directory = directory / "streams" if directory is not None else None
         self.limits = limits
@@ -273,7 +275,7 @@ class Account:
             metafiles.make_directory(self.directory)
             self.shared.files.create(directory, self.directory, config.name, body)
         try:
-            handle = self.shared.engine.open_stream(self.name, _path(directory), params)
+            handle = self.handle.open_stream(_path(directory), params)
             try:
                 handle.activate()
             except BaseException:

@@ -85,8 +85,8 @@ def accountz(server: Server, query: Query, now: int) -> Accountz:
         return page
     if wanted not in server.accounts:
         raise BadParameter(f"Account {wanted} does not exist")
-    index = list(server.accounts).index(wanted)
-    stats = sublist_stats(server.plane, [wanted])
+    handle = server.accounts[wanted]
+    stats = sublist_stats([handle])
     jetstream = server.jetstream
     page.account_detail = AccountInfo(
         account_name=wanted,
@@ -94,7 +94,7 @@ def accountz(server: Server, query: Query, now: int) -> Accountz:
         is_system=wanted == server.system_account,
         jetstream_enabled=jetstream is not None and wanted in jetstream.dispatcher.accounts,
         client_connections=sum(
-            read_connection(i).account_index == index for i in server.plane.connections()
+            read_connection(i).account == handle.id for i in server.plane.connections()
         ),
         subscriptions=stats.num_subscriptions,
         name_tag=wanted,
@@ -106,29 +106,29 @@ def accountz(server: Server, query: Query, now: int) -> Accountz:
 def accstatz(server: Server, closed: ClosedConnections, query: Query, now: int) -> Accstatz:
     """What the connections of each account moved; with `unused` of accounts without any too."""
     unused = query.flag("unused")
-    stats = []
-    for index, name in enumerate(server.accounts):
-        ended = closed.totals(index)
+    stats = {}
+    for name, handle in server.accounts.items():
+        ended = closed.totals(handle.id)
         sent = Data(msgs=ended.out_msgs, bytes=ended.out_bytes)
         received = Data(msgs=ended.in_msgs, bytes=ended.in_bytes)
-        stats.append(
-            AccountStat(
-                acc=name,
-                name=name,
-                num_subscriptions=int(server.plane.sublist(name)["subs"]),
-                sent=sent,
-                received=received,
-                slow_consumers=ended.slow_consumers,
-            )
+        stats[handle.id] = AccountStat(
+            acc=name,
+            name=name,
+            num_subscriptions=int(handle.sublist()["subs"]),
+            sent=sent,
+            received=received,
+            slow_consumers=ended.slow_consumers,
         )
     for item in server.plane.connections():
         c = read_connection(item)
-        stat = stats[c.account_index]
+        stat = stats.get(c.account)
+        if stat is None:  # made meanwhile
+            continue
         stat.conns += 1
         stat.total_conns += 1
         stat.sent.msgs += c.out_msgs
         stat.sent.bytes += c.out_bytes
         stat.received.msgs += c.in_msgs
         stat.received.bytes += c.in_bytes
-    shown = [s for s in stats if s.total_conns or unused]
+    shown = [s for s in stats.values() if s.total_conns or unused]
     return Accstatz(server_id=server.id, now=rfc3339_nano(now), account_statz=shown)

@@ -40,7 +40,7 @@ class ClosedConnections:
         at = connection.now if stop is None else stop
         with self._lock:
             self._kept.append(ClosedConnection(connection, at))
-            totals = self._totals.setdefault(connection.account_index, Totals())
+            totals = self._totals.setdefault(connection.account, Totals())
             totals.in_msgs += connection.in_msgs
             totals.in_bytes += connection.in_bytes
             totals.out_msgs += connection.out_msgs
@@ -52,7 +52,7 @@ class ClosedConnections:
         with self._lock:
             return list(self._kept)
 
-    def totals(self, account_index: int) -> Totals:
+    def totals(self, account: int) -> Totals:
         """The sums over all connections of an account that have ended."""
         with self._lock:
-            return msgspec.structs.replace(self._totals.get(account_index, Totals()))
+            return msgspec.structs.replace(self._totals.get(account, Totals()))

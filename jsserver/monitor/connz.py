@@ -156,7 +156,7 @@ def connz(server: Server, closed: ClosedConnections, query: Query, now: int) -> 
     rows.sort(key=key, reverse=descending)
     accounts = server.accounts
     shown = wanted.paging.cut(rows)
-    page.connections = [_info(row, accounts[row.c.account_index], wanted.auth) for row in shown]
+    page.connections = [_info(row, accounts.name_of(row.c.account), wanted.auth) for row in shown]
     page.num_connections = len(page.connections)
     if wanted.subs:
         _add_subscriptions(server, page.connections, wanted.detail)
@@ -167,7 +167,7 @@ def _rows(server: Server, closed: ClosedConnections, wanted: Wanted) -> tuple[in
     """How many connections there are in the state and account, and those that may be shown."""
     rows: list[Row] = []
     total = 0
-    account = list(server.accounts).index(wanted.account) if wanted.account else None
+    account = server.accounts[wanted.account].id if wanted.account else None
     if wanted.state is not State.CLOSED:
         if wanted.cid and account is None:
             total = server.plane.stats()["connections"]
@@ -176,13 +176,13 @@ def _rows(server: Server, closed: ClosedConnections, wanted: Wanted) -> tuple[in
         else:
             items = list(server.plane.connections())
             if account is not None:
-                items = [i for i in items if read_connection(i).account_index == account]
+                items = [i for i in items if read_connection(i).account == account]
             total = len(items)
         rows = [_open_row(server, i) for i in items]
     if wanted.state is not State.OPEN:
         ended = closed.kept()
         if account is not None:
-            ended = [e for e in ended if e.connection.account_index == account]
+            ended = [e for e in ended if e.connection.account == account]
         total += len(ended)
         rows += [Row(e.connection, e.stop, e.connection.user) for e in ended]
     if wanted.cid:

@@ -154,7 +154,7 @@ def add_stats(into: JetStreamStats, dispatcher: Dispatcher) -> None:
     shared = dispatcher.shared
     api = ApiStats(level=API_LEVEL)
     for account in list(dispatcher.accounts.values()):
-        usage = shared.engine.usage(account.name)
+        usage = account.handle.usage()
         into.memory += usage.memory
         into.storage += usage.storage
         into.accounts += 1
@@ -223,7 +223,7 @@ def _count(page: Jsz, stream: Stream) -> None:
 def _account(
     dispatcher: Dispatcher, account: Account, wanted: Wanted, leader: str
 ) -> AccountDetail:
-    usage = dispatcher.shared.engine.usage(account.name)
+    usage = account.handle.usage()
     stats = account.stats
     detail = AccountDetail(
         name=account.name,

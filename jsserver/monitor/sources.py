@@ -3,7 +3,7 @@
 Everything here is called in the monitoring thread: an answer is a snapshot, made in a moment.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -20,9 +20,6 @@ class Plane(Protocol):
     def stats(self) -> Mapping[str, int]:
         """Counters of the whole."""
 
-    def sublist(self, account: str) -> Mapping[str, float]:
-        """Counters of an account's subscriptions."""
-
     def connections(self) -> Sequence[Item]:
         """Open connections, as `read_connection` takes them."""
 
@@ -30,7 +27,34 @@ class Plane(Protocol):
         """One open connection."""
 
     def subscriptions(self) -> Sequence[Item]:
-        """(kind, cid, (account index, delivered, max, internal), (subject, queue, sid)) of each."""
+        """(kind, cid, (account's id, delivered, max, internal), (subject, queue, sid)) of each."""
+
+
+class AccountHandle(Protocol):
+    """An account of the data plane."""
+
+    @property
+    def id(self) -> int:
+        """By which the data plane names it."""
+
+    def sublist(self) -> Mapping[str, float]:
+        """Counters of its subscriptions."""
+
+
+class Accounts(Protocol):
+    """The server's accounts by name."""
+
+    def __getitem__(self, name: str) -> AccountHandle: ...
+
+    def __contains__(self, name: object) -> bool: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def items(self) -> Iterable[tuple[str, AccountHandle]]:
+        """Names and accounts, in the order in which they were made."""
+
+    def name_of(self, account: int) -> str:
+        """The name of the account with this id, of a closed one too."""
 
 
 class StoreFolder(Protocol):
@@ -105,8 +129,8 @@ class Server(Protocol):
         """None unless it is enabled."""
 
     @property
-    def accounts(self) -> Sequence[str]:
-        """Names of the accounts; the position is the data plane's number."""
+    def accounts(self) -> Accounts:
+        """Its accounts."""
 
     @property
     def system_account(self) -> str:

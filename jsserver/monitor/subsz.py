@@ -1,5 +1,7 @@
 """`/subsz`: subscriptions, the server's own included, and counters of the sublists."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from jsserver.api.types import Wire, always
@@ -7,7 +9,7 @@ from jsserver.cext.bytes import subject_is_literal, subject_is_valid, subject_ma
 from jsserver.goformat import rfc3339_nano
 from jsserver.monitor.connz import SubDetail, sub_detail
 from jsserver.monitor.query import BadParameter, Paging, Query
-from jsserver.monitor.sources import Plane, Server
+from jsserver.monitor.sources import AccountHandle, Server
 
 
 class SublistStats(Wire):
@@ -52,17 +54,16 @@ def subsz(server: Server, query: Query, now: int) -> Subsz:
         raise BadParameter(
             "invalid test subject, must be valid publish subject: " + query.text("test")
         )
-    names = list(server.accounts)
-    chosen = [n for n in names if not wanted or n == wanted]
+    chosen = [a for name, a in server.accounts.items() if wanted in ("", name)]
     page = Subsz(
         server_id=server.id,
         now=rfc3339_nano(now),
         offset=paging.offset,
         limit=paging.limit,
-        **msgspec.structs.asdict(sublist_stats(server.plane, chosen)),
+        **msgspec.structs.asdict(sublist_stats(chosen)),
     )
     if subs:
-        found = _list(server, names, wanted, test)
+        found = _list(server, wanted, test)
         page.total = len(found)
         page.subscriptions_list = paging.cut(found)
     return page
@@ -73,10 +74,10 @@ def _publishable(subject: bytes) -> bool:
     return subject_is_valid(subject.replace(b" ", b"_")) and subject_is_literal(subject)
 
 
-def _list(server: Server, names: list[str], wanted: str, test: bytes) -> list[SubDetail]:
+def _list(server: Server, wanted: str, test: bytes) -> list[SubDetail]:
     found = []
-    for _, cid, (index, delivered, most, _), (subject, *rest) in server.plane.subscriptions():
-        account = names[index] if index < len(names) else ""
+    for _, cid, (account_id, delivered, most, _), (subject, *rest) in server.plane.subscriptions():
+        account = server.accounts.name_of(account_id)
         if wanted and account != wanted:
             continue
         if test and not subject_matches(subject, test):
@@ -92,12 +93,12 @@ def whole(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
-def sublist_stats(plane: Plane, accounts: list[str]) -> SublistStats:
+def sublist_stats(accounts: Iterable[AccountHandle]) -> SublistStats:
     """The sublists of accounts together."""
     into = SublistStats()
     hits = fanouts = 0.0
-    for name in accounts:
-        stats = plane.sublist(name)
+    for account in accounts:
+        stats = account.sublist()
         into.num_subscriptions += int(stats["subs"])
         into.num_cache += int(stats["cache"])
         into.num_inserts += int(stats["inserts"])

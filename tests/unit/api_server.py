@@ -11,11 +11,13 @@ from jsserver.api.account import AccountLimits, ServerSettings
 from jsserver.api.dispatch import Dispatcher, Request
 from jsserver.api.registry import Account, Shared
 
-from .fake_backend import FakeEngine
+from .fake_backend import FakeAccount
 
 T = TypeVar("T")
 
 ACCOUNT = "$G"
+BARE_ACCOUNT = "other"
+"""Without JetStream."""
 
 
 def stub_hash(key: bytes, data: bytes) -> int:
@@ -30,10 +32,10 @@ class ApiServer:
         self,
         directory: Path | None = None,
         limits: AccountLimits | None = None,
-        engine: FakeEngine | None = None,
+        engine: FakeAccount | None = None,
         **settings: Any,
     ) -> None:
-        self.engine = engine or FakeEngine()
+        self.engine = engine or FakeAccount()
         self.directory = directory
         self.limits = limits or AccountLimits()
         self.settings = ServerSettings(server_name="srv", **settings)
@@ -44,7 +46,8 @@ class ApiServer:
         return self
 
     async def _start(self) -> Dispatcher:
-        shared = Shared(self.engine, self.settings, stub_hash)
+        accounts = {ACCOUNT: self.engine, BARE_ACCOUNT: FakeAccount()}
+        shared = Shared(accounts, self.settings, stub_hash)
         dispatcher = Dispatcher(shared)
         await dispatcher.add_account(Account(ACCOUNT, shared, self.directory, self.limits))
         return dispatcher

@@ -254,19 +254,19 @@ class FakeStream:
             self.disk.last_seq = 0
 
 
-class FakeEngine:
-    """Streams by directory; what was published; subjects that somebody listens to."""
+class FakeAccount:
+    """An account of the data plane: streams by directory; what was published; what is heard."""
 
     def __init__(self) -> None:
         self.disks: dict[str, Disk] = {}
         self.streams: dict[str, FakeStream] = {}
-        self.limits: dict[str, tuple[int, int]] = {}
-        self.published: list[tuple[str, bytes, bytes]] = []
+        self.limits: tuple[int, int] | None = None
+        self.published: list[tuple[bytes, bytes]] = []
         self.listened: list[str] = []
         self.broken = ""
         """Text of the error with which the next stream does not open."""
 
-    def open_stream(self, account: str, directory: str | None, params: StreamParams) -> FakeStream:
+    def open_stream(self, directory: str | None, params: StreamParams) -> FakeStream:
         if self.broken:
             raise StoreError(self.broken)
         assert (directory is None) == (params.storage == Storage.MEMORY)
@@ -275,22 +275,20 @@ class FakeEngine:
         self.streams[params.name.decode()] = stream
         return stream
 
-    def usage(self, account: str) -> AccountUsage:
+    def usage(self) -> AccountUsage:
         held = {Storage.FILE: 0, Storage.MEMORY: 0}
         for stream in self.streams.values():
             if stream.closed is None:
                 held[stream.params.storage] += stream.state().bytes
         return AccountUsage(memory=held[Storage.MEMORY], storage=held[Storage.FILE])
 
-    def set_account_limits(self, account: str, max_memory: int, max_storage: int) -> None:
-        self.limits[account] = (max_memory, max_storage)
+    def set_limits(self, max_memory: int, max_storage: int) -> None:
+        self.limits = (max_memory, max_storage)
 
-    def publish(
-        self, account: str, subject: bytes, reply: bytes, headers: bytes, payload: bytes
-    ) -> None:
-        self.published.append((account, subject, payload))
+    def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        self.published.append((subject, payload))
 
-    def subject_interest(self, account: str, subject: bytes) -> bool:
+    def subject_interest(self, subject: bytes) -> bool:
         return any(subject_covers(p, subject) for p in self.listened)
 
     def store(self, subject: str, data: bytes = b"", headers: bytes = b"") -> None:

@@ -38,7 +38,7 @@ def connection(cid: int, **fields: Any) -> Connection:
         last_activity=NOW - SECOND // 2,
         now=NOW,
         stalls=0,
-        account_index=0,
+        account=0,
         name=f"c{cid}",
         lang="python3",
         version="2",
@@ -53,14 +53,9 @@ class FakePlane:
         self.open: list[Connection] = []
         self.subs: list[tuple[Any, ...]] = []
         self.counters = dict.fromkeys(STATS, 0)
-        self.sublists: dict[str, dict[str, float]] = {}
 
     def stats(self) -> dict[str, int]:
         return {**self.counters, "connections": len(self.open), "subscriptions": len(self.subs)}
-
-    def sublist(self, account: str) -> dict[str, float]:
-        keys = words("subs cache inserts removes matches cache_hits max_fanout avg_fanout")
-        return {**dict.fromkeys(keys, 0), **self.sublists.get(account, {})}
 
     def connections(self) -> list[tuple[Any, ...]]:
         return [self._item(c) for c in self.open]
@@ -99,11 +94,33 @@ class FakePlane:
             c.now,
             c.pending,
             c.stalls,
-            c.account_index,
+            c.account,
             c.chunks,
         )
         options = {"name": c.name, "lang": c.lang, "version": c.version}
         return (200, c.cid, numbers, (c.ip.encode(), json.dumps(options).encode()))
+
+
+class FakeHandle:
+    """An account whose counters a test fills."""
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self.counters: dict[str, float] = {}
+
+    def sublist(self) -> dict[str, float]:
+        keys = words("subs cache inserts removes matches cache_hits max_fanout avg_fanout")
+        return {**dict.fromkeys(keys, 0), **self.counters}
+
+
+class FakeAccounts(dict[str, FakeHandle]):
+    """Accounts of these names."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__((name, FakeHandle(n)) for n, name in enumerate(names))
+
+    def name_of(self, account: int) -> str:
+        return next(name for name, handle in self.items() if handle.id == account)
 
 
 class FakeServer:
@@ -119,7 +136,7 @@ class FakeServer:
         self.config_loaded = NOW - 3600 * SECOND
         self.accepting = True
         self.plane = FakePlane()
-        self.accounts = ["$G", "$SYS"]
+        self.accounts = FakeAccounts("$G", "$SYS")
         self.system_account = "$SYS"
         self.users: dict[int, str] = {}
         self.jetstream: Any = None

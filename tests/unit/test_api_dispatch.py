@@ -12,8 +12,8 @@ import pytest
 from jsserver.api.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, PauseOver
 from jsserver.api.dispatch import Request
 
-from .api_server import ACCOUNT, ApiServer
-from .fake_backend import FakeEngine
+from .api_server import ACCOUNT, BARE_ACCOUNT, ApiServer
+from .fake_backend import FakeAccount
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def api(tmp_path: Path) -> Iterator[ApiServer]:
 
 def heard(api: ApiServer) -> list[tuple[str, dict[str, Any]]]:
     """What was published since the last call."""
-    found = [(s.decode(), json.loads(p)) for _, s, p in api.engine.published]
+    found = [(s.decode(), json.loads(p)) for s, p in api.engine.published]
     api.engine.published.clear()
     return found
 
@@ -79,7 +79,7 @@ def test_errors_carry_the_type_and_the_empty_body(api: ApiServer) -> None:
 
 
 def test_an_account_without_jetstream(api: ApiServer) -> None:
-    answer = json.loads(api.raw("INFO", account="other") or b"")
+    answer = json.loads(api.raw("INFO", account=BARE_ACCOUNT) or b"")
     assert answer["type"].endswith("account_info_response")
     assert answer["error"]["err_code"] == 10039
 
@@ -165,7 +165,7 @@ def test_what_is_asked_while_it_stops_is_refused_and_changes_nothing(tmp_path: P
         api.run(ask())
         codes = [answer["error"]["err_code"] for _, answer in heard(api)]
         assert codes == [10008] * len(subjects)
-    with ApiServer(tmp_path, engine=FakeEngine()) as api:
+    with ApiServer(tmp_path, engine=FakeAccount()) as api:
         assert api.ok("STREAM.NAMES")["streams"] == ["S"]
 
 

@@ -9,12 +9,12 @@ import pytest
 from jsserver.api.metafiles import MetaFiles
 
 from .api_server import ApiServer, stub_hash
-from .fake_backend import FakeEngine
+from .fake_backend import FakeAccount
 
 
-def restarted(directory: Path, engine: FakeEngine) -> ApiServer:
+def restarted(directory: Path, engine: FakeAccount) -> ApiServer:
     """A server on the same directory and disk."""
-    fresh = FakeEngine()
+    fresh = FakeAccount()
     fresh.disks = engine.disks
     return ApiServer(directory, engine=fresh)
 
@@ -162,7 +162,7 @@ def test_damage_is_kept_and_named(tmp_path: Path) -> None:
 def test_a_store_that_does_not_open_does_not_stop_the_start(tmp_path: Path) -> None:
     with ApiServer(tmp_path) as api:
         api.stream("A")
-    engine = FakeEngine()
+    engine = FakeAccount()
     engine.broken = "block 1 is damaged"
     with ApiServer(tmp_path, engine=engine) as again:
         assert again.refused("STREAM.INFO.A") == (10194, "stream is offline: block 1 is damaged")

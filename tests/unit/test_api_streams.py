@@ -315,7 +315,7 @@ def test_a_store_that_does_not_open_leaves_nothing_behind(api: ApiServer, tmp_pa
 def test_account_limits(tmp_path: Path) -> None:
     limits = AccountLimits(max_streams=2, max_storage=1000, storage_max_stream_bytes=800)
     with ApiServer(tmp_path, limits) as api:
-        assert api.engine.limits[ACCOUNT] == (-1, 1000)
+        assert api.engine.limits == (-1, 1000)
         assert api.refused("STREAM.CREATE.A", {"name": "A", "max_bytes": 900})[0] == 10122
         api.stream("A", max_bytes=600)
         assert api.refused("STREAM.CREATE.B", {"name": "B", "max_bytes": 401})[0] == 10047

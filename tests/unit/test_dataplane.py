@@ -54,6 +54,14 @@ class Plane:
         self.plane.close()
         self.listener.close()
 
+    def account(self, name="$G"):
+        return self.plane.account(name, b"01234567")
+
+    def admit_next(self, account):
+        """Lets the next connection in that waits."""
+        ((_, cid, _, _),) = self.items(net.INBOX_CONNECT)
+        return self.plane.admit(cid, account, None)
+
     def items(self, kind, timeout=5.0):
         """Waits for inbox items of one kind."""
         end = time.monotonic() + timeout
@@ -225,18 +233,106 @@ def test_a_reader_that_stops_is_cut():
 
 
 def test_requests_reach_the_inbox_and_are_answered(plane):
-    plane.plane.serve_requests("$G", b"$JS.API.>")
+    account = plane.account()
+    account.serve_requests(b"$JS.API.>")
     c = Peer(plane.port, QUIET)
     c.send(b"SUB r 1\r\nPUB $JS.API.INFO r 2\r\n{}\r\n")
     ((_, cid, _, texts),) = plane.items(net.INBOX_REQUEST)
     assert texts == (b"$JS.API.INFO", b"r", b"", b"{}")
     assert cid == json.loads(c.info[5:])["client_id"]
-    plane.plane.publish("$G", b"r", b"", b"", b"answer")
+    account.publish(b"r", b"", b"", b"answer")
     assert c.line() == b"MSG r 1 6\r\n"
     assert c.take(8) == b"answer\r\n"
     # What streams and consumers answer themselves is no request of the API's.
     c.send(b"PUB $JS.API.DIRECT.GET.S r 0\r\n\r\n")
     assert c.line().startswith(b"HMSG r 1 ")
+
+
+@pytest.fixture
+def guarded():
+    """A data plane whose clients are let in one by one."""
+    p = Plane(auth_required=True)
+    yield p
+    p.stop()
+
+
+def joined(plane, name):
+    """A client in the account."""
+    client = Peer(plane.port, QUIET)
+    assert plane.admit_next(plane.account(name))
+    return client
+
+
+def test_accounts_hear_their_own_messages_alone(guarded):
+    a, b = joined(guarded, "A"), joined(guarded, "B")
+    for client in (a, b):
+        client.send(b"SUB x 1\r\n")
+        client.until_pong()
+    a.send(b"PUB x 1\r\na\r\n")
+    guarded.account("B").publish(b"x", b"", b"", b"own")
+    assert a.until_pong() == b"MSG x 1 1\r\na\r\n"
+    assert b.until_pong() == b"MSG x 1 3\r\nown\r\n"
+
+
+def test_handles_of_a_name_are_one_account(guarded):
+    first, again, other = (guarded.account(name) for name in ("A", "A", "B"))
+    assert first.id == again.id != other.id
+    with pytest.raises(ValueError, match="eight characters"):
+        guarded.plane.account("C", b"short")
+
+
+def test_a_closed_account_cuts_its_clients_and_its_name_is_free(guarded):
+    a, b = joined(guarded, "A"), joined(guarded, "B")
+    handle = guarded.account("A")
+    handle.serve_requests(b"$JS.API.>")
+    a.send(b"SUB x 1\r\n")
+    a.until_pong()
+    handle.close()
+    assert a.rest() == b""
+    ((_, _, numbers, _),) = guarded.items(net.INBOX_CLOSED)
+    assert net.CLOSE_REASONS[numbers[0]] == "Missing Account"
+    assert b.until_pong() == b""
+    handle.close()
+    handle.publish(b"x", b"", b"", b"nobody hears it")
+    handle.serve_requests(b"more")
+    assert not handle.subject_interest(b"x")
+    waiting = Peer(guarded.port, QUIET)
+    assert not guarded.admit_next(handle)
+    waiting.sock.close()
+    assert guarded.account("A").id not in (handle.id, guarded.account("B").id)
+
+
+def test_accounts_come_and_go(guarded):
+    """Each with a client; what they took is given back, and the sublists are empty."""
+    before = guarded.plane.stats()["subscriptions"]
+    seen = set()
+    for turn in range(50):
+        handles = [guarded.account(f"A{turn % 3}.{i}") for i in range(40)]
+        for handle in handles:
+            handle.serve_requests(b"$JS.API.>")
+        client = joined(guarded, handles[0].name)
+        client.send(b"SUB a 1\r\nSUB a.* q 2\r\nPUB a 0\r\n\r\n")
+        assert client.until_pong() == b"MSG a 1 0\r\n\r\n"
+        seen |= {handle.id for handle in handles}
+        for handle in handles:
+            handle.close()
+        assert client.rest() == b""
+    assert len(seen) == 50 * 40
+    guarded.plane.drain()
+    end = time.monotonic() + 5
+    while guarded.plane.stats()["subscriptions"] != before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert guarded.plane.stats()["subscriptions"] == before
+
+
+def test_a_handle_outlives_its_data_plane():
+    p = Plane()
+    handle = p.account()
+    p.stop()
+    with pytest.raises(net.PlaneClosed):
+        handle.publish(b"x", b"", b"", b"")
+    with pytest.raises(net.PlaneClosed):
+        p.account("B")
 
 
 def test_admission_waits_for_the_control_plane():
@@ -249,7 +345,7 @@ def test_admission_waits_for_the_control_plane():
         permissions = PermissionSet(
             publish_allow=[(b"a", b"")], subscribe_deny=[(b"secret", b"")], subscribe_allow=None
         )
-        assert p.plane.admit(cid, "$G", permissions)
+        assert p.plane.admit(cid, p.account(), permissions)
         assert c.line() == b"MSG a 1 1\r\n"
         assert c.take(3) == b"x\r\n"
         assert c.line() == b"-ERR 'Permissions Violation for Subscription to \"secret\"'\r\n"

@@ -165,7 +165,7 @@ def test_connz_keys_and_texts(server: FakeServer) -> None:
 
 
 def test_connz_auth_adds_who_it_is(server: FakeServer) -> None:
-    server.plane.open = [connection(1), connection(2, account_index=1)]
+    server.plane.open = [connection(1), connection(2, account=1)]
     server.users = {1: "bob"}
     first, second = server.page("/connz?auth=1")["connections"]
     assert list(first) == [*CONN, "authorized_user", "name_tag"]
@@ -286,10 +286,12 @@ def test_connz_refuses_bad_parameters(server: FakeServer, query: str, text: str)
 
 
 def test_subsz(server: FakeServer) -> None:
-    server.plane.sublists = {
-        "$G": dict(subs=3, cache=2, inserts=4, removes=1, matches=8, cache_hits=2, avg_fanout=1.5),
-        "$SYS": dict(subs=1, cache=2, inserts=1, max_fanout=2, avg_fanout=0.5),
-    }
+    server.accounts["$G"].counters = dict(
+        subs=3, cache=2, inserts=4, removes=1, matches=8, cache_hits=2, avg_fanout=1.5
+    )
+    server.accounts["$SYS"].counters = dict(
+        subs=1, cache=2, inserts=1, max_fanout=2, avg_fanout=0.5
+    )
     server.plane.add_sub(5, "foo.*", "q", sid="3", msgs=6)
     server.plane.add_sub(0, "$SYS.>", account=1)
     server.plane.add_sub(6, "foo.bar")
@@ -515,7 +517,7 @@ def test_healthz_of_what_is_well(api: ApiServer) -> None:
 
 def test_accountz(server: FakeServer) -> None:
     server.plane.open = [connection(1), connection(2)]
-    server.plane.sublists = {"$G": {"subs": 4, "inserts": 4}}
+    server.accounts["$G"].counters = {"subs": 4, "inserts": 4}
     page = server.page("/accountz")
     assert (page["system_account"], page["accounts"]) == ("$SYS", ["$G", "$SYS"])
     detail = server.page("/accountz?acc=$G")["account_detail"]

@@ -1,0 +1,153 @@
+# An account for the control plane.
+
+cdef class AccountHandle:
+    """An account of a data plane: its subjects, its streams, its limits. DataPlane.account() makes it.
+
+    Handles of the same name are the same account until one of them closes it. Every method may be called from any thread;
+    when the data plane is closed they raise PlaneClosed.
+    """
+
+    cdef DataPlane plane
+    cdef Account* a
+    cdef bytes hash
+    cdef readonly str name
+    cdef readonly uint32_t id   # by which what the data plane tells names the account; never given again
+
+    def __dealloc__(self):
+        if self.a == NULL:
+            return
+        with nogil:
+            if self.plane.enter():
+                account_release(self.a)
+            env_unlock(self.plane.env)
+
+    def close(self):
+        """Ends the account: its clients are cut and its name is free again. After its streams were closed."""
+        cdef Conn* c
+        cdef bint open
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                account_close(self.a)
+                c = self.plane.m.reactor.conns
+                while c != NULL:
+                    if c.base.account == self.a:
+                        client_close(&c.base, CLOSE_MISSING_ACCOUNT)
+                    c = c.next
+            self.plane.leave()
+        self.plane.check(open)
+
+    # ---- messages
+
+    def publish(self, bytes subject, bytes reply, bytes headers, bytes payload):
+        """Routes a message of the server's own."""
+        cdef Msg m
+        cdef bint open
+        memset(&m, 0, sizeof(m))
+        m.account = self.a
+        m.kind = KIND_SYSTEM
+        m.dest = m.subject = span_of(subject)
+        m.reply = span_of(reply)
+        m.header = span_of(headers)
+        m.data = span_of(payload)
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                engine_route(&self.plane.m.engine, NULL, &m)
+            self.plane.leave()
+        self.plane.check(open)
+
+    cdef int serve(self, bytes subject, inbound_fn fn) except -1:
+        cdef Span s = span_of(subject)
+        cdef bint open
+        cdef int rc = 0
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                rc = account_serve(self.a, s, fn)
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+        if rc < 0:
+            raise MemoryError
+        return 0
+
+    def serve_requests(self, bytes subject):
+        """Messages on this subject, which may have wildcards, come to the inbox as INBOX_REQUEST."""
+        self.serve(subject, request_in)
+
+    def serve_domain(self, str domain):
+        """The API of this domain is the API. What is neither that nor a bucket's has no responder."""
+        for name in ("INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>"):
+            self.serve(f"$JS.{domain}.API.{name}".encode(), domain_in)
+        for name in ("$KV.>", "$OBJ.>"):
+            self.serve(f"$JS.{domain}.API.{name}".encode(), domain_view_in)
+
+    def subject_interest(self, bytes subject):
+        """Whether a client or a stream would receive a message on this subject."""
+        cdef Span s = span_of(subject)
+        cdef bint open, found
+        with nogil:
+            open = self.plane.enter()
+            found = open and self.plane.env.out.has_interest(self.plane.env.out.ctx, self.a, s)
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+        return found
+
+    # ---- JetStream
+
+    def open_stream(self, directory, params):
+        """Blocking. A StreamHandle, new or with what its directory holds (None for memory); StoreError."""
+        cdef StreamPlace place
+        cdef StreamFace handle
+        memset(&place, 0, sizeof(place))
+        place.account = self.a
+        place.domain = span_of(self.plane.domain)
+        place.account_hash = span_of(self.hash)
+        place.max_payload = self.plane.m.max_payload
+        if directory is None:
+            place.account_usage = &self.a.memory
+            place.server_usage = &self.plane.m.memory
+        else:
+            place.account_usage = &self.a.storage
+            place.server_usage = &self.plane.m.storage
+        handle = stream_handle(self.plane, &place, params, directory)
+        handle.owner = self
+        return handle
+
+    def usage(self):
+        """Bytes that the account's streams hold: in memory and in files."""
+        cdef int64_t memory = 0, storage = 0
+        cdef bint open
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                memory = self.a.memory.used
+                storage = self.a.storage.used
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+        return AccountUsage(memory=memory, storage=storage)
+
+    def set_limits(self, int64_t max_memory, int64_t max_storage):
+        """The most bytes the account's streams may hold; -1: no limit."""
+        cdef bint open
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                self.a.memory.max = max_memory
+                self.a.storage.max = max_storage
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+
+    # ---- monitoring
+
+    def sublist(self):
+        """Counters of its subscriptions as a dict."""
+        cdef SublistStats l
+        cdef bint open
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                sublist_stats(self.a.subs, &l)
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+        return l

@@ -1,0 +1,47 @@
+"""The accounts of a server: handles by name, and names by what the data plane calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jsserver.cext.net import AccountHandle, DataPlane
+from jsserver.identity import short_hash
+
+
+class Accounts:
+    """The data plane's accounts, by name, in the order in which they were made."""
+
+    def __init__(self, plane: DataPlane) -> None:
+        self._plane = plane
+        self._handles: dict[str, AccountHandle] = {}
+        self._names: dict[int, str] = {}
+
+    def __getitem__(self, name: str) -> AccountHandle:
+        return self._handles[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._handles
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._handles))  # pages look at it from other threads
+
+    def items(self) -> list[tuple[str, AccountHandle]]:
+        """Names and accounts as they are now."""
+        return list(self._handles.items())
+
+    def open(self, name: str) -> AccountHandle:
+        """The account of this name, made if it is new."""
+        handle = self._handles.get(name)
+        if handle is None:
+            handle = self._plane.account(name, short_hash(name).encode())
+            self._names[handle.id] = name
+            self._handles[name] = handle
+        return handle
+
+    def name_of(self, account: int) -> str:
+        """The name of the account with this id, of a closed one too."""
+        return self._names[account]
+
+    def close(self, name: str) -> None:
+        """Ends an account, whose streams were closed before: its clients are cut."""
+        self._handles.pop(name).close()
