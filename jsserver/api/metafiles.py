@@ -92,12 +92,18 @@ def is_encrypted(directory: Path, body: bytes) -> bool:
 
 
 def discard(directory: Path, staging: Path) -> Path:
-    """Takes a directory away from its name for good; what is returned is to be erased."""
+    """Takes a directory away from its name for good; what is returned is to be erased.
+
+    Where that cannot be made durable the directory keeps its name, and OSError says why."""
     trash = staging / f".del-{nuid.new()}"
     directory.rename(trash)
-    sync_directory(directory.parent)
-    if staging != directory.parent:
-        sync_directory(staging)
+    try:
+        sync_directory(directory.parent)
+        if staging != directory.parent:
+            sync_directory(staging)
+    except OSError:
+        trash.rename(directory)
+        raise
     return trash
 
 

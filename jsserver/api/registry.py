@@ -7,6 +7,7 @@ across streams (subjects, limits) is claimed before the first await.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -317,20 +318,19 @@ class Account:
         try:
             trash = await self.shared.run(self._delete_stream, stream)
         except Exception as error:
-            if stream.directory is not None:
-                self.offline[stream.name] = "could not be removed"
+            self.streams[stream.name] = stream
             raise _failed(errcodes.STREAM_DELETE, error) from error
-        finally:
-            self._claim(stream.config, -1)
-            self._count_consumers(-len(stream.consumers))
+        self._claim(stream.config, -1)
+        self._count_consumers(-len(stream.consumers))
         if trash is not None:
             self.shared.erase_later(trash)
 
     def _delete_stream(self, stream: Stream) -> Path | None:
+        trash = None
+        if stream.directory is not None:  # first: a crash leaves all of the stream, or nothing
+            trash = metafiles.discard(stream.directory, stream.directory.parent)
         stream.handle.close(True)
-        if stream.directory is None:
-            return None
-        return metafiles.discard(stream.directory, stream.directory.parent)
+        return trash
 
     def _count_consumers(self, change: int) -> None:
         self.reserved.consumers += change
@@ -414,23 +414,24 @@ class Account:
     async def delete_consumer(self, stream: Stream, consumer: Consumer) -> None:
         """Removes a consumer; the stream's lock is held."""
         del stream.consumers[consumer.name]
-        stream.release_filters(consumer.name, consumer.config)
-        self._count_consumers(-1)
         try:
             trash = await self.shared.run(self._delete_consumer, stream, consumer)
         except Exception as error:
-            if consumer.directory is not None:
-                stream.offline[consumer.name] = "could not be removed"
+            stream.consumers[consumer.name] = consumer
             raise _failed(errcodes.CONSUMER_CREATE, error) from error
+        stream.release_filters(consumer.name, consumer.config)
+        self._count_consumers(-1)
         if trash is not None:
             self.shared.erase_later(trash)
 
     def _delete_consumer(self, stream: Stream, consumer: Consumer) -> Path | None:
+        trash = None
+        if consumer.directory is not None and stream.directory is not None:  # first, as of streams
+            trash = metafiles.discard(consumer.directory, stream.directory)
         consumer.handle.close(True)
-        stream.handle.wait_durable()
-        if consumer.directory is None or stream.directory is None:
-            return None
-        return metafiles.discard(consumer.directory, stream.directory)
+        with contextlib.suppress(StoreError, OSError):  # it is gone; its removals follow it
+            stream.handle.wait_durable()
+        return trash
 
     # ---- start and stop --------------------------------------------------------------------------
 

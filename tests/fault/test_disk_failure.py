@@ -230,3 +230,32 @@ def test_consumers_go_on_after_a_failure(servers: Servers, faults: Faults) -> No
                     got.append(int(frame.reply.split(".")[5]))
                     app.publish(frame.reply, b"+ACK")
     assert set(got) == set(load.acked)
+
+
+def test_what_cannot_be_removed_stays_as_it_was(servers: Servers, faults: Faults) -> None:
+    """A stream's or consumer's directory leaves its name before anything of it goes."""
+    server = start(servers, faults)
+    load = Load(server)
+    load.until(True)
+    with RawApp(server.port, timeout=SECONDS) as app:
+        for _ in range(3):
+            frame = app.request("$JS.API.CONSUMER.MSG.NEXT.S.c", b"1")
+            app.request(frame.reply, b"+ACK")
+        faults.fail("rename", errno.EIO, times=1000)
+        assert "error" in app.api("CONSUMER.DELETE.S.c")
+        assert "error" in app.api("STREAM.DELETE.S")
+        faults.mend()
+        assert app.api("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 3  # type: ignore[index]
+    load.until(True)
+    found = contents(server)
+    assert found == load.acked
+    load.app.close()
+    server.restart(kill=True)
+    assert contents(server) == found
+    with RawApp(server.port, timeout=SECONDS) as app:
+        assert app.api("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 3  # type: ignore[index]
+        assert app.api("CONSUMER.DELETE.S.c")["success"] is True
+        assert app.api("STREAM.DELETE.S")["success"] is True
+        server.restart(kill=True)
+    with RawApp(server.port, timeout=SECONDS) as app:
+        assert app.api("STREAM.NAMES")["streams"] is None
