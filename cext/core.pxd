@@ -7,6 +7,7 @@ from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, Usage, inbound_f
 
 # ---- subscriptions -------------------------------------------------------------------------------
 
+cdef struct Client
 cdef struct Sublist
 cdef struct SubSet
 cdef struct QueueName
@@ -17,9 +18,9 @@ cdef struct Sub:
     Span subject
     Span queue              # .n == 0: a plain subscription
     Span sid
-    void* client            # Client*; NULL for the server's own
+    Client* client          # the connection it belongs to; NULL for the server's own
     inbound_fn fn           # the server's own: who takes the message
-    int hears               # the server's own: of which kinds (HEARS_*)
+    int hears               # which kinds of messages reach it: bits of 1 << Kind
     void* target
     uint64_t delivered      # messages since SUB
     uint64_t max            # UNSUB max; 0: none
@@ -99,7 +100,7 @@ cdef enum:
     PERM_SUB_DENY = 3
 
 
-# ---- clients: whoever sends and receives over the protocol ------------------------------------------
+# ---- clients: whoever sends and receives over a connection ------------------------------------------
 
 cdef struct Chunk:
     # A piece of an out buffer: [start, end) waits to be written.
@@ -143,8 +144,26 @@ cdef struct Reply:
 cdef struct Account
 cdef struct Engine
 
+cdef struct Protocol:
+    # What a connection speaks. Everything here is called under the engine lock.
+    size_t size             # of the connection's struct, which starts with its Client
+    # It has just come: its first words.
+    void (*open)(Client* c) noexcept nogil
+    # Works through p[0:n] until the connection closes or its input is to rest, and returns how many bytes it used; the rest
+    # comes again, with more behind it. *need: how many bytes complete the next operation, if that is known; else 0.
+    size_t (*feed)(Client* c, const uint8_t* p, size_t n, size_t* need) noexcept nogil
+    # Puts a message for one of its subscriptions into the out buffer. src: the connection it came from, or NULL. 1: taken.
+    int (*deliver)(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
+    # The control plane lets it in.
+    void (*admit)(Client* c) noexcept nogil
+    # The timer for this has run out.
+    void (*keepalive)(Client* c, int64_t now) noexcept nogil
+
 cdef struct Client:
     uint64_t cid
+    const Protocol* protocol
+    int kind                # KIND_*: what its messages are
+    int hears               # what its subscriptions hear
     Span address            # for log lines; its owner's, as are the options of CONNECT once they are accepted
     Span options
     int port
@@ -297,7 +316,8 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil
 # Frees what routing retired; called between messages when nothing is being routed.
 cdef void engine_gc(Engine* e) noexcept nogil
 
-cdef void client_init(Client* c, Engine* e, Account* a, uint64_t cid) noexcept nogil
+# kind: what is at the other end, which decides whom its subscriptions hear.
+cdef void client_init(Client* c, Engine* e, Account* a, uint64_t cid, int kind, const Protocol* protocol) noexcept nogil
 # Moves it to another account; its subscriptions end.
 cdef void client_join(Client* c, Account* a) noexcept nogil
 # Removes subscriptions and buffers; the struct itself is its owner's.
@@ -312,6 +332,8 @@ cdef void note_text(Client* c, const char* text) noexcept nogil
 cdef void trace_line(Client* c, int way, const char* verb, Span rest) noexcept nogil
 cdef void trace_message(Client* c, int way, const char* verb, Span rest, Span header, Span data) noexcept nogil
 cdef void client_drop_subs(Client* c) noexcept nogil
+# Protocol.deliver of clients: MSG and HMSG.
+cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
 # Verbs, after parsing; they answer -ERR themselves. client_publish may set closing.
 cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil
 cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexcept nogil

@@ -27,8 +27,11 @@ AccountUsage = namedtuple("AccountUsage", "memory storage")
 
 include "net/sockets.pxi"
 include "net/parser.pxi"
+include "net/types.pxi"
+include "net/transport.pxi"
 include "net/conn.pxi"
 include "net/handshake.pxi"
+include "net/client.pxi"
 include "net/reactor.pxi"
 include "net/items.pxi"
 include "net/users.pxi"

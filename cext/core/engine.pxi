@@ -143,9 +143,12 @@ cdef void engine_free(Engine* e) noexcept nogil:
     free(e.env.timers.a)
 
 
-cdef void client_init(Client* c, Engine* e, Account* a, uint64_t cid) noexcept nogil:
+cdef void client_init(Client* c, Engine* e, Account* a, uint64_t cid, int kind, const Protocol* protocol) noexcept nogil:
     memset(c, 0, sizeof(Client))
     c.cid = cid
+    c.kind = kind
+    c.hears = HEARD_BY[kind]
+    c.protocol = protocol
     c.engine = e
     c.account = a
     account_hold(a)

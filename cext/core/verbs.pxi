@@ -162,7 +162,7 @@ cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span d
     m.header = header
     m.data = data
     m.cid = c.cid
-    m.kind = KIND_CLIENT
+    m.kind = c.kind
     m.account = c.account
     if header.n and asks_for_dry_run(header, &dest):
         taken = dry_run(c, &m, dest)
@@ -247,6 +247,7 @@ cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexce
             client_close(c, CLOSE_WRITE_ERROR)
             return
         s.client = c
+        s.hears = c.hears
         s.listens = True
         s.filtered = c.perms != NULL and perms_must_filter(c.perms, subject)
         if strmap_put(&c.subs, s.sid, s) != 0:

@@ -1,78 +1,18 @@
-# A connection: its socket, its parser and its timers around the Client that routing knows.
-
-cdef enum AuthState:
-    AUTH_OPEN = 0           # nothing to prove, or proven
-    AUTH_NEEDED = 1         # CONNECT must come first
-    AUTH_WAITING = 2        # the control plane decides; the input is paused
-    FOR_RECEIVER = 1        # one of its receivers is slow
-    FOR_ANSWERS = 2         # it has asked the control plane enough for now
-    ASKING_MAX = 128        # requests of one connection that the control plane has
-
-cdef enum:
-    READ_SIZE = 65536       # bytes taken from one connection in one turn
-    LEFT_MAX = 65536        # an incomplete operation of unknown size must be shorter
-    IOV_MAX_USED = 64
-    ADDRESS_MAX = 64
-    STALL_NS = 2000000
-    CONN_NUMBERS = 15
-    SNIPPET = 32            # bytes of what was not understood, in the log
-    STALLS_MAX = 5          # in one read, as nats-server's 10 ms
-
-cdef struct Conn:
-    Client base             # first: a Client* of ours is a Conn*
-    Reactor* reactor
-    Conn* next
-    Conn* prev
-    int fd
-    int auth
-    bint paused             # for the control plane
-    int stalled             # FOR_RECEIVER | FOR_ANSWERS; the input waits
-    uint32_t asking         # its requests that the control plane has
-    bint reading            # EPOLLIN is set
-    bint writing            # EPOLLOUT is set
-    bint connected          # CONNECT was accepted
-    bint first_pong         # sent
-    int protocol
-    uint32_t stalls_left
-    uint64_t stalls
-    Parser parser
-    uint8_t* left           # input kept for later: an incomplete operation, or all of it while paused
-    size_t n_left
-    size_t cap_left
-    Timer ping_timer
-    Timer auth_timer
-    Timer write_timer
-    Timer stall_timer
-    Task resume
-    uint32_t pings_out
-    int64_t ping_sent       # mono; 0: none outstanding
-    int64_t rtt             # ns; 0: unknown
-    int64_t rtt_at
-    int64_t started         # wall
-    int64_t last_active     # wall
-    int64_t input_at        # mono
-    char address[ADDRESS_MAX]
-    uint32_t n_address
-    int port
-    Bytes connect           # the CONNECT options as they came, for the control plane
-
+# A connection: its transport, its buffers and its timers around the Client that routing knows.
 
 cdef void conn_events(Conn* c) noexcept nogil:
-    # Tells epoll what this connection waits for.
-    cdef epoll_event ev
+    # Tells the transport what this connection waits for.
     cdef bint read = not (c.paused or c.stalled or c.base.closing)
     cdef bint write = c.base.head != NULL
     if read == c.reading and write == c.writing:
         return
     c.reading = read
     c.writing = write
-    ev.events = (EPOLLIN if read else 0) | (EPOLLOUT if write else 0)
-    ev.data.ptr = c
-    epoll_ctl(c.reactor.epoll, EPOLL_CTL_MOD, c.fd, &ev)
+    c.transport.want(c, read, write)
 
 
 cdef void conn_flush(Conn* c) noexcept nogil:
-    # Writes as much of the out buffer as the socket takes.
+    # Writes as much of the out buffer as the transport takes.
     cdef iovec iov[IOV_MAX_USED]
     cdef Client* b = &c.base
     cdef Chunk* k
@@ -90,11 +30,9 @@ cdef void conn_flush(Conn* c) noexcept nogil:
             asked += iov[n].iov_len
             n += 1
             k = k.next
-        sent = writev(c.fd, iov, n) if n > 1 else send(c.fd, iov[0].iov_base, asked, MSG_NOSIGNAL)
+        sent = c.transport.write(c, iov, n)
         if sent < 0:
-            if errno == EINTR:
-                continue
-            if errno == EAGAIN:
+            if sent == -EAGAIN:
                 break
             client_close(b, CLOSE_WRITE_ERROR)
             return
@@ -154,40 +92,35 @@ cdef void drop_left(Conn* c) noexcept nogil:
     c.cap_left = 0
 
 
+cdef inline bint conn_halted(const Conn* c) noexcept nogil:
+    # Nothing more of its input is to be looked at for now.
+    return c.base.closing or c.paused or c.stalled
+
+
 cdef void conn_feed(Conn* c, const uint8_t* p, size_t n) noexcept nogil:
-    # Works through p[0:n] (c.left or the reactor's buffer) and keeps what is left over.
-    cdef Op op
-    cdef size_t at = 0
-    cdef int rc = PARSE_MORE
-    cdef Engine* e = c.base.engine
-    while at < n and not c.base.closing and not c.paused and not c.stalled:
-        rc = parse(&c.parser, p + at, n - at, &op)
-        if rc != PARSE_OK:
-            break
-        conn_op(c, &op)
-        if c.paused and c.auth == AUTH_WAITING and op.kind != OP_CONNECT:
-            break                       # the operation is looked at again once it may be
-        at += op.size
-        if e.stalled:
-            e.stalled = False
-            conn_stall(c)
-        if e.asked:
-            c.asking += e.asked
-            e.asked = 0
-            if c.asking >= ASKING_MAX:
-                c.stalled |= FOR_ANSWERS
-                conn_events(c)
-    if rc < 0 and not c.base.closing:
-        conn_parse_error(c, rc, &op, p + at, n - at)
-    if c.base.closing or at == n:
+    # Has p[0:n] (c.left or the reactor's buffer) worked through and keeps what is left over.
+    cdef size_t used
+    c.need = 0
+    used = c.base.protocol.feed(&c.base, p, n, &c.need)
+    if c.base.closing or used == n:
         drop_left(c)
         return
-    if rc == PARSE_MORE and c.parser.need == 0 and n - at > LEFT_MAX:
-        conn_parse_error(c, PARSE_LINE, &op, p + at, n - at)
-        drop_left(c)
-        return
-    if not keep_left(c, p + at, n - at, c.parser.need if rc == PARSE_MORE else 0):
+    if (n - used > LEFT_MAX and c.need == 0 and not conn_halted(c)) or not keep_left(c, p + used, n - used, c.need):
         client_close(&c.base, CLOSE_READ_ERROR)
+
+
+cdef inline void conn_pace(Conn* c) noexcept nogil:
+    # After each operation: whoever sends to a slow receiver, or asks too much, rests.
+    cdef Engine* e = c.base.engine
+    if e.stalled:
+        e.stalled = False
+        conn_stall(c)
+    if e.asked:
+        c.asking += e.asked
+        e.asked = 0
+        if c.asking >= ASKING_MAX:
+            c.stalled |= FOR_ANSWERS
+            conn_events(c)
 
 
 cdef void conn_stall(Conn* c) noexcept nogil:
@@ -210,7 +143,7 @@ cdef void stall_over(Timer* t, int64_t now) noexcept nogil:
 
 cdef void conn_resume(Conn* c) noexcept nogil:
     # Input may flow again: first what was kept.
-    if c.base.closing or c.paused or c.stalled:
+    if conn_halted(c):
         return
     if c.n_left:
         conn_feed(c, c.left, c.n_left)
@@ -242,70 +175,35 @@ cdef void conn_readable(Conn* c) noexcept nogil:
     cdef ssize_t got
     cdef uint8_t* into
     cdef size_t room, before
-    if c.base.closing or c.paused or c.stalled:
+    if conn_halted(c):
         return
     before = c.n_left
-    if c.cap_left - before >= 1 and c.parser.need > LEFT_MAX:
+    if c.cap_left > before and c.need > LEFT_MAX:
         into = c.left + before          # a large message: straight into its own buffer
-        room = c.parser.need - before
+        room = c.need - before
     else:
         if before:
             memcpy(r.buffer, c.left, before)
         into = r.buffer + before
         room = READ_SIZE
-    got = recv(c.fd, into, room, 0)
+    got = c.transport.read(c, into, room)
     if got == 0:
         client_close(&c.base, CLOSE_CLIENT)
         return
     if got < 0:
-        if errno != EAGAIN and errno != EINTR:
-            client_close(&c.base, CLOSE_READ_ERROR if errno != ECONNRESET else CLOSE_CLIENT)
+        if got != -EAGAIN and got != -EINTR:
+            client_close(&c.base, CLOSE_READ_ERROR if got != -ECONNRESET else CLOSE_CLIENT)
         return
     c.stalls_left = STALLS_MAX
     c.input_at = c.base.engine.env.mono
     c.last_active = c.base.engine.env.now
     if into == c.left + before and c.left != NULL:
         c.n_left = before + <size_t>got
-        if c.n_left >= c.parser.need:
+        if c.n_left >= c.need:
             conn_feed(c, c.left, c.n_left)
         return
     c.n_left = 0
     conn_feed(c, r.buffer, before + <size_t>got)
-
-
-cdef const char* args_text(const Op* op, int rc) noexcept nogil:
-    # What is wrong with an operation's arguments, as nats-server says it.
-    if op.kind == OP_SUB:
-        return b"processSub Parse Error: "
-    if op.kind == OP_UNSUB:
-        return b"processUnsub Parse Error: "
-    if op.has_header:
-        return b"processHeaderPub Bad or Missing Size: " if rc == PARSE_SIZE else b"processHeaderPub Parse Error: "
-    return b"processPub Bad or Missing Size: " if rc == PARSE_SIZE else b"processPub Parse Error: "
-
-
-cdef void conn_parse_error(Conn* c, int rc, const Op* op, const uint8_t* p, size_t n) noexcept nogil:
-    cdef Client* b = &c.base
-    cdef char text[96]
-    if c.auth == AUTH_NEEDED:
-        refuse_stranger(c)      # who has proven nothing is told nothing else
-    elif rc == PARSE_UNKNOWN:
-        client_error(b, b"Unknown Protocol Operation")
-        note_error(b, b"Client parser ERROR: proto='", span(p, <uint32_t>min(n, <size_t>SNIPPET)), b"...'")
-        client_close(b, CLOSE_PROTOCOL_VIOLATION)
-    elif rc == PARSE_LINE:
-        client_error(b, b"maximum control line exceeded")
-        note_text(b, b"maximum control line exceeded")
-        client_close(b, CLOSE_MAX_CONTROL_LINE)
-    elif rc == PARSE_PAYLOAD:
-        client_error(b, b"Maximum Payload Violation")
-        snprintf(text, sizeof(text), b"maximum payload exceeded: %llu vs %lld", <unsigned long long>c.parser.need,
-                 <long long>c.parser.max_payload)
-        note_text(b, text)
-        client_close(b, CLOSE_MAX_PAYLOAD)
-    else:
-        note_error(b, args_text(op, rc), op.args, b"")
-        client_close(b, CLOSE_PROTOCOL_VIOLATION)
 
 
 cdef int64_t count_chunks(const Client* b) noexcept nogil:
@@ -359,8 +257,6 @@ cdef void conn_close_now(Conn* c) noexcept nogil:
     cdef Span texts[2]
     cdef int64_t num[CONN_NUMBERS]
     cdef int reason = c.base.closing
-    cdef uint8_t scrap[4096]
-    cdef int i
     if reason != CLOSE_SLOW_PENDING and reason != CLOSE_SLOW_DEADLINE and reason != CLOSE_WRITE_ERROR:
         conn_flush(c)
     timer_cancel(&e.env.timers, &c.ping_timer)
@@ -368,12 +264,7 @@ cdef void conn_close_now(Conn* c) noexcept nogil:
     timer_cancel(&e.env.timers, &c.write_timer)
     timer_cancel(&e.env.timers, &c.stall_timer)
     task_cancel(&e.env.tasks, &c.resume)
-    # Unread input would turn the close into a reset, and the peer would lose our last words.
-    shutdown(c.fd, SHUT_WR)
-    for i in range(64):
-        if recv(c.fd, scrap, sizeof(scrap), MSG_DONTWAIT) <= 0:
-            break
-    close(c.fd)
+    c.transport.shutdown(c)
     conn_numbers(c, texts, num)
     inbox_put(&e.inbox, IN_CLOSED, c.base.cid, texts, 2, num, CONN_NUMBERS)
     if c.prev != NULL:

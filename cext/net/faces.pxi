@@ -126,7 +126,6 @@ cdef class DataPlane(EnvBox):
         """Limits and timings (ns); those of the client protocol apply to connected clients at once."""
         cdef Engine* e = &self.m.engine
         cdef Reactor* r = &self.m.reactor
-        cdef Conn* c
         cdef bint open
         with nogil:
             open = self.enter()
@@ -147,11 +146,6 @@ cdef class DataPlane(EnvBox):
             r.auth_timeout = auth_timeout
             r.auth_required = auth_required
             r.no_auth_user = no_auth_user
-            c = r.conns
-            while c != NULL:
-                c.parser.max_line = max_control_line
-                c.parser.max_payload = max_payload
-                c = c.next
             env_unlock(&e.env)
         self.check(open)
 
@@ -308,7 +302,7 @@ cdef class DataPlane(EnvBox):
                 c.base.responses = responses
                 c.base.responses_max = responses_max
                 c.base.responses_ttl = responses_ttl
-                connect_done(c)
+                c.base.protocol.admit(&c.base)
                 conn_unpause(c)
             self.leave()
         self.check(open)

@@ -1,4 +1,4 @@
-# INFO, CONNECT and keepalive: what a connection says besides messages.
+# INFO, CONNECT and keepalive of clients: what they say besides messages.
 
 cdef void send_info(Conn* c, bint connected) noexcept nogil:
     # INFO with this connection's id and address; `connected` adds connect_info for clients that asked for it.
@@ -15,12 +15,29 @@ cdef void send_info(Conn* c, bint connected) noexcept nogil:
     client_write(&c.base, r.info_tail.data, r.info_tail.n)
 
 
+cdef void client_open(Client* b) noexcept nogil:
+    cdef Conn* c = <Conn*>b
+    cdef Reactor* r = c.reactor
+    cdef Engine* e = b.engine
+    send_info(c, False)
+    c.ping_sent = e.env.mono    # INFO asks for CONNECT as PING for PONG
+    if e.limits.max_connections <= 0 or r.n_conns > <uint64_t>e.limits.max_connections:
+        client_error(b, b"maximum connections exceeded")
+        client_close(b, CLOSE_MAX_CONNECTIONS)
+        return
+    if r.auth_required:
+        c.auth = AUTH_NEEDED
+        timer_set(&e.env.timers, &c.auth_timer, e.env.mono + r.auth_timeout)
+    else:
+        arm_ping(c, r.ping_interval)
+
+
 cdef void arm_ping(Conn* c, int64_t delay) noexcept nogil:
     timer_set(&c.base.engine.env.timers, &c.ping_timer, c.base.engine.env.mono + delay)
 
 
-cdef void ping_due(Timer* t, int64_t now) noexcept nogil:
-    cdef Conn* c = <Conn*>t.owner
+cdef void client_keepalive(Client* b, int64_t now) noexcept nogil:
+    cdef Conn* c = <Conn*>b
     cdef Reactor* r = c.reactor
     cdef bint rtt_fresh = c.rtt_at != 0 and now - c.rtt_at < 3600 * <int64_t>1000000000
     arm_ping(c, r.ping_interval)
@@ -46,10 +63,6 @@ cdef void auth_due(Timer* t, int64_t now) noexcept nogil:
         client_close(&c.base, CLOSE_AUTH_TIMEOUT)
 
 
-cdef void write_due(Timer* t, int64_t now) noexcept nogil:
-    client_close(&(<Conn*>t.owner).base, CLOSE_SLOW_DEADLINE)
-
-
 cdef void on_pong(Conn* c) noexcept nogil:
     cdef int64_t now = c.base.engine.env.mono
     c.pings_out = 0
@@ -61,13 +74,14 @@ cdef void on_pong(Conn* c) noexcept nogil:
         c.ping_sent = 0
 
 
-cdef void on_ping(Conn* c) noexcept nogil:
+cdef void on_ping(ClientConn* cc) noexcept nogil:
+    cdef Conn* c = &cc.conn
     client_write(&c.base, b"PONG\r\n", 6)
     if c.base.engine.trace:
         trace_line(&c.base, TRACE_OUT, b"PONG", span(NULL, 0))
-    if not c.first_pong:
-        c.first_pong = True
-        if c.protocol >= 1:
+    if not cc.first_pong:
+        cc.first_pong = True
+        if cc.version >= 1:
             send_info(c, True)
 
 
@@ -104,12 +118,12 @@ cdef bint json_bool(JsonItem* it, bint* out) noexcept nogil:
     return True
 
 
-cdef bint read_options(Conn* c, Span json) noexcept nogil:
+cdef bint read_options(ClientConn* c, Span json) noexcept nogil:
     # Takes the options routing needs from CONNECT; False when the JSON or a type is wrong. What the
     # control plane and monitoring need (names, credentials) is read there, from the kept text.
     cdef JsonReader rd
     cdef JsonItem key, val
-    cdef Client* b = &c.base
+    cdef Client* b = &c.conn.base
     cdef int rc
     cdef bint ok
     cdef int64_t number = 0
@@ -118,7 +132,7 @@ cdef bint read_options(Conn* c, Span json) noexcept nogil:
     b.echo = True
     b.headers = False
     b.no_responders = False
-    c.protocol = 0
+    c.version = 0
     json_open(&rd, json)
     if not json_enter_object(&rd):
         # Go's decoder takes null for an object without members.
@@ -144,7 +158,7 @@ cdef bint read_options(Conn* c, Span json) noexcept nogil:
             ok = val.kind == JSON_NUMBER or val.kind == JSON_NULL
             if val.kind == JSON_NUMBER:
                 ok = json_int(&val, &number)
-                c.protocol = 1 if number == 1 else (0 if number == 0 else -1)
+                c.version = 1 if number == 1 else (0 if number == 0 else -1)
         elif (json_key_is(&key, b"user") or json_key_is(&key, b"pass") or json_key_is(&key, b"auth_token")
                 or json_key_is(&key, b"name") or json_key_is(&key, b"lang") or json_key_is(&key, b"version")
                 or json_key_is(&key, b"nkey") or json_key_is(&key, b"sig") or json_key_is(&key, b"jwt")):
@@ -152,7 +166,7 @@ cdef bint read_options(Conn* c, Span json) noexcept nogil:
         elif json_key_is(&key, b"account") or json_key_is(&key, b"new_account"):
             # Old ways to choose an account are refused, as nats-server does.
             if (val.kind == JSON_STRING and val.text.n > 0) or val.kind == JSON_TRUE:
-                c.protocol = -2
+                c.version = -2
         if not ok:
             return False
     if rc < 0 or not json_at_end(&rd):
@@ -161,27 +175,28 @@ cdef bint read_options(Conn* c, Span json) noexcept nogil:
     return True
 
 
-cdef void on_connect(Conn* c, Span json) noexcept nogil:
+cdef void on_connect(ClientConn* cc, Span json) noexcept nogil:
+    cdef Conn* c = &cc.conn
     cdef Client* b = &c.base
     cdef Reactor* r = c.reactor
-    if c.connected:
+    if cc.connected:
         client_drop_subs(b)
-        c.connected = False
+        cc.connected = False
         b.options.n = 0
         if r.auth_required:
             c.auth = AUTH_NEEDED
     b.options.n = 0
     c.connect.n = 0
-    if bytes_add(&c.connect, json.p, json.n) != 0 or not read_options(c, json):
+    if bytes_add(&c.connect, json.p, json.n) != 0 or not read_options(cc, json):
         note_text(b, b"CONNECT options are not valid")
         client_close(b, CLOSE_PROTOCOL_VIOLATION)
         return
     if c.auth == AUTH_OPEN:
         b.options = span(c.connect.data, <uint32_t>c.connect.n)
-    if c.protocol == -2:
+    if cc.version == -2:
         refuse_stranger(c)
         return
-    if c.protocol < 0 or c.protocol > 1:
+    if cc.version < 0 or cc.version > 1:
         client_error(b, b"invalid client protocol")
         client_close(b, CLOSE_BAD_VERSION)
         return
@@ -192,16 +207,17 @@ cdef void on_connect(Conn* c, Span json) noexcept nogil:
     if c.auth != AUTH_OPEN:
         ask_control(c)
         return
-    connect_done(c)
+    connect_done(b)
 
 
-cdef void connect_done(Conn* c) noexcept nogil:
+cdef void connect_done(Client* b) noexcept nogil:
     # CONNECT is accepted: keepalive starts with an early PING that also measures the round trip.
+    cdef Conn* c = <Conn*>b
     cdef int64_t first = c.reactor.ping_interval
     if c.rtt == 0:      # as long as it took from INFO to CONNECT, until there is a PONG
         c.rtt = max(c.base.engine.env.mono - c.ping_sent, <int64_t> 1)
         c.ping_sent = 0
-    c.connected = True
+    (<ClientConn*>c).connected = True
     c.auth = AUTH_OPEN
     c.base.options = span(c.connect.data, <uint32_t>c.connect.n)
     timer_cancel(&c.base.engine.env.timers, &c.auth_timer)
@@ -222,65 +238,3 @@ cdef bint is_json_object(Span text) noexcept nogil:
     while rc > 0:
         rc = json_next_member(&rd, &key, &val)
     return rc == 0 and json_at_end(&rd)
-
-
-cdef void conn_op(Conn* c, const Op* op) noexcept nogil:
-    # One parsed operation.
-    cdef Client* b = &c.base
-    cdef char text[256]
-    if c.auth == AUTH_NEEDED and op.kind != OP_CONNECT:
-        if c.reactor.no_auth_user:
-            c.connect.n = 0
-            ask_control(c)
-        else:
-            refuse_stranger(c)
-        return
-    if b.engine.trace:
-        trace_op(c, op)
-    if op.kind == OP_PUB:
-        if op.has_header and not b.headers:
-            note_text(b, b"message headers not supported")
-            client_close(b, CLOSE_PROTOCOL_VIOLATION)
-            return
-        client_publish(b, op.subject, op.reply, op.header, op.data)
-    elif op.kind == OP_PING:
-        on_ping(c)
-    elif op.kind == OP_PONG:
-        on_pong(c)
-    elif op.kind == OP_SUB:
-        client_subscribe(b, op.subject, op.queue, op.sid)
-    elif op.kind == OP_UNSUB:
-        client_unsubscribe(b, op.sid, op.max)
-    elif op.kind == OP_CONNECT:
-        on_connect(c, op.args)
-    elif op.kind == OP_ERR:
-        snprintf(text, sizeof(text), b"Client Error %.*s", <int>min(op.args.n, <uint32_t>200), <const char*>op.args.p)
-        note_text(b, text)
-        client_close(b, CLOSE_PARSE_ERROR)
-    elif op.kind == OP_INFO and not is_json_object(op.args):
-        client_close(b, CLOSE_PARSE_ERROR)
-
-
-cdef const char* verb_text(const Op* op) noexcept nogil:
-    if op.kind == OP_PUB:
-        return b"HPUB" if op.has_header else b"PUB"
-    if op.kind == OP_PING:
-        return b"PING"
-    if op.kind == OP_PONG:
-        return b"PONG"
-    if op.kind == OP_SUB:
-        return b"SUB"
-    if op.kind == OP_UNSUB:
-        return b"UNSUB"
-    if op.kind == OP_CONNECT:
-        return b"CONNECT"
-    if op.kind == OP_INFO:
-        return b"INFO"
-    return b"-ERR" if op.kind == OP_ERR else b"+OK"
-
-
-cdef void trace_op(Conn* c, const Op* op) noexcept nogil:
-    if op.kind == OP_PUB:
-        trace_message(&c.base, TRACE_IN, verb_text(op), op.args, op.header, op.data)
-    else:
-        trace_line(&c.base, TRACE_IN, verb_text(op), op.args)

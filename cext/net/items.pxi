@@ -64,7 +64,7 @@ cdef void snapshot_sub(void* ctx, Sub* s) noexcept nogil:
     cdef SubWalk* walk = <SubWalk*>ctx
     cdef Span texts[3]
     cdef int64_t num[4]
-    cdef uint64_t cid = (<Client*>s.client).cid if s.client != NULL else 0
+    cdef uint64_t cid = s.client.cid if s.client != NULL else 0
     texts[0] = s.subject
     texts[1] = s.queue
     texts[2] = s.sid

@@ -8,36 +8,6 @@ cdef enum:
     TASKS_NS_A_TURN = 1000000
     ACCEPTS_A_TURN = 64
 
-cdef struct Listener:
-    int fd
-    bint paused             # the process is out of descriptors for a moment
-    Timer timer
-
-cdef struct Reactor:
-    Engine* engine
-    Committer* committer    # NULL: no JetStream
-    int epoll
-    int wake                # eventfd: other threads made work
-    bint stopping
-    Listener listener       # fd -1: none
-    uint8_t* buffer         # LEFT_MAX + READ_SIZE, shared by all connections
-    Conn* conns
-    uint32_t n_conns
-    U64Map by_cid
-    uint64_t next_cid
-    # what connections are told and held to
-    Bytes info_head         # up to and with "client_id":
-    Bytes info_tail         # from after client_ip's closing quote on
-    Bytes info_connected    # what connect_info adds
-    bint auth_required
-    bint no_auth_user
-    int64_t auth_timeout    # ns
-    int64_t ping_interval
-    int64_t ping_max
-    int64_t write_deadline
-    Account* default_account
-
-
 cdef int64_t clock_ns(int which) noexcept nogil:
     cdef timespec ts
     clock_gettime(which, &ts)
@@ -105,10 +75,18 @@ cdef void timer_init(Timer* t, timer_fn fn, void* owner) noexcept nogil:
     t.owner = owner
 
 
+cdef void ping_due(Timer* t, int64_t now) noexcept nogil:
+    cdef Client* c = &(<Conn*>t.owner).base
+    c.protocol.keepalive(c, now)
+
+
+cdef void write_due(Timer* t, int64_t now) noexcept nogil:
+    client_close(&(<Conn*>t.owner).base, CLOSE_SLOW_DEADLINE)
+
+
 cdef void conn_open(Reactor* r, int fd, sockaddr_storage* addr) noexcept nogil:
-    cdef Conn* c = <Conn*>calloc(1, sizeof(Conn))
+    cdef Conn* c = <Conn*>calloc(1, client_protocol.size)
     cdef Engine* e = r.engine
-    cdef epoll_event ev
     cdef int one = 1
     cdef Span text
     cdef int64_t port
@@ -117,15 +95,13 @@ cdef void conn_open(Reactor* r, int fd, sockaddr_storage* addr) noexcept nogil:
         return
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one))
     r.next_cid += 1
-    client_init(&c.base, e, r.default_account, r.next_cid)
+    client_init(&c.base, e, r.default_account, r.next_cid, KIND_CLIENT, &client_protocol)
     c.reactor = r
+    c.transport = &plain_transport
     c.fd = fd
-    c.parser.max_line = e.limits.max_control_line
-    c.parser.max_payload = e.limits.max_payload
     c.started = e.env.now
     c.last_active = e.env.now
     c.input_at = e.env.mono
-    c.ping_sent = e.env.mono    # INFO asks for CONNECT as PING for PONG
     set_address(c, addr)
     c.base.address = span(c.address, c.n_address)
     c.base.port = c.port
@@ -135,9 +111,7 @@ cdef void conn_open(Reactor* r, int fd, sockaddr_storage* addr) noexcept nogil:
     timer_init(&c.stall_timer, stall_over, c)
     c.resume.fn = resume_run
     c.resume.owner = c
-    ev.events = EPOLLIN
-    ev.data.ptr = c
-    if u64map_put(&r.by_cid, c.base.cid, <uint64_t>c) != 0 or epoll_ctl(r.epoll, EPOLL_CTL_ADD, fd, &ev) != 0:
+    if u64map_put(&r.by_cid, c.base.cid, <uint64_t>c) != 0 or c.transport.want(c, True, False) != 0:
         u64map_del(&r.by_cid, c.base.cid)
         close(fd)
         free(c)
@@ -154,16 +128,7 @@ cdef void conn_open(Reactor* r, int fd, sockaddr_storage* addr) noexcept nogil:
         text.n = c.n_address
         port = c.port
         inbox_put(&e.inbox, IN_OPENED, c.base.cid, &text, 1, &port, 1)
-    send_info(c, False)
-    if e.limits.max_connections <= 0 or r.n_conns > <uint64_t>e.limits.max_connections:
-        client_error(&c.base, b"maximum connections exceeded")
-        client_close(&c.base, CLOSE_MAX_CONNECTIONS)
-        return
-    if r.auth_required:
-        c.auth = AUTH_NEEDED
-        timer_set(&e.env.timers, &c.auth_timer, e.env.mono + r.auth_timeout)
-    else:
-        arm_ping(c, r.ping_interval)
+    c.base.protocol.open(&c.base)
 
 
 cdef void flush_dirty(Reactor* r) noexcept nogil:

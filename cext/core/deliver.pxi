@@ -1,0 +1,154 @@
+# What a client gets of a message: its permissions, its limits, and the frame in its out buffer.
+
+
+cdef inline uint8_t* put_span(uint8_t* p, Span s) noexcept nogil:
+    memcpy(p, s.p, s.n)
+    return p + s.n
+
+
+cdef inline uint8_t* put_number(uint8_t* p, uint32_t v) noexcept nogil:
+    cdef uint8_t digits[10]
+    cdef uint32_t n = 0
+    while True:
+        digits[n] = <uint8_t>(48 + v % 10)
+        n += 1
+        v //= 10
+        if v == 0:
+            break
+    while n:
+        n -= 1
+        p[0] = digits[n]
+        p += 1
+    return p
+
+
+cdef void note_response(Client* c, Span reply) noexcept nogil:
+    # allow_responses: what c was asked with a reply, it may answer, so often and so long.
+    cdef Reply* r
+    if perms_can_publish(c.perms, reply):
+        return
+    r = <Reply*>strmap_get(&c.replies, reply)
+    if r == NULL:
+        if c.replies.n >= 4096:
+            forget_responses(c)
+        r = <Reply*>malloc(sizeof(Reply))
+        if r == NULL:
+            return
+        if strmap_put(&c.replies, reply, r) != 0:
+            free(r)
+            return
+    r.left = c.responses_max
+    r.expires = c.engine.env.mono + c.responses_ttl if c.responses_ttl > 0 else INT64_MAX
+
+
+cdef void forget_responses(Client* c) noexcept nogil:
+    # Drops the openings that ran out, or all when none did: the table stays bounded.
+    cdef uint32_t i
+    cdef Reply* r
+    cdef StrMap kept
+    memset(&kept, 0, sizeof(kept))
+    for i in range(c.replies.cap):
+        if c.replies.keys[i] == NULL:
+            continue
+        r = <Reply*>c.replies.vals[i]
+        if (r.expires > c.engine.env.mono and kept.n < 2048
+                and strmap_put(&kept, Span(c.replies.keys[i], c.replies.lens[i]), r) == 0):
+            continue
+        free(r)
+    strmap_free(&c.replies)
+    c.replies = kept
+
+
+cdef bint may_respond(Client* c, Span subject) noexcept nogil:
+    cdef Reply* r
+    if not c.responses:
+        return False
+    r = <Reply*>strmap_get(&c.replies, subject)
+    if r == NULL:
+        return False
+    if r.expires <= c.engine.env.mono or r.left == 0:
+        strmap_del(&c.replies, subject)
+        free(r)
+        return False
+    if r.left > 0:
+        r.left -= 1
+    return True
+
+
+cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
+    # Writes one MSG or HMSG into the client's out buffer. 1: it took it.
+    cdef Client* c = s.client
+    cdef uint32_t hdr = 0
+    cdef uint32_t total
+    cdef size_t line
+    cdef uint8_t* start
+    cdef uint8_t* p
+    if c.closing or (c == src and not c.echo):
+        return 0
+    if s.filtered and not perms_can_receive(c.perms, m.dest, s.queue):
+        return 0
+    if c.headers:
+        hdr = m.header.n
+    total = hdr + m.data.n
+    line = <size_t>m.subject.n + s.sid.n + m.reply.n + 36
+    if c.pending + line + total > <uint64_t>e.limits.max_pending:
+        client_close(c, CLOSE_SLOW_PENDING)
+        return 0
+    start = client_reserve(c, line)
+    if start == NULL:
+        return 0
+    p = start
+    if hdr:
+        memcpy(p, b"HMSG ", 5)
+        p += 5
+    else:
+        memcpy(p, b"MSG ", 4)
+        p += 4
+    p = put_span(p, m.subject)
+    p[0] = 32
+    p = put_span(p + 1, s.sid)
+    p[0] = 32
+    p += 1
+    if m.reply.n:
+        p = put_span(p, m.reply)
+        p[0] = 32
+        p += 1
+    if hdr:
+        p = put_number(p, hdr)
+        p[0] = 32
+        p += 1
+    p = put_number(p, total)
+    p[0] = 13
+    p[1] = 10
+    p += 2
+    if e.trace:
+        trace_message(c, TRACE_OUT, b"HMSG" if hdr else b"MSG",
+                      span(start + (5 if hdr else 4), <uint32_t>(p - start - (7 if hdr else 6))),
+                      span(m.header.p, hdr), m.data)
+    client_commit(c, p - start)
+    if hdr:
+        client_write(c, m.header.p, hdr)
+    if c.tail.cap - c.tail.end >= m.data.n + 2:
+        p = chunk_data(c.tail) + c.tail.end
+        memcpy(p, m.data.p, m.data.n)
+        p[m.data.n] = 13
+        p[m.data.n + 1] = 10
+        client_commit(c, m.data.n + 2)
+    else:
+        client_write(c, m.data.p, m.data.n)
+        client_write(c, b"\r\n", 2)
+    client_mark_dirty(c)
+    s.delivered += 1
+    c.out_msgs += 1
+    c.out_bytes += total
+    c.account.out_msgs += 1
+    c.account.out_bytes += total
+    e.stats.out_msgs += 1
+    e.stats.out_bytes += total
+    if c.responses and m.reply.n:
+        note_response(c, m.reply)
+    if s.max and s.delivered >= s.max:
+        sub_drop(c, s)
+    if e.limits.stall and src != NULL and c.pending > <uint64_t>(e.limits.max_pending - e.limits.max_pending // 4):
+        e.stalled = True
+    return 1

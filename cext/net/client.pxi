@@ -1,0 +1,133 @@
+# The clients' protocol: verbs in, what is wrong with them out. What CONNECT, PING and INFO mean is in handshake.pxi, what
+# the others do in core/verbs.pxi.
+
+cdef size_t client_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noexcept nogil:
+    cdef ClientConn* c = <ClientConn*>b
+    cdef Op op
+    cdef size_t at = 0
+    cdef int rc = PARSE_MORE
+    c.parser.max_line = b.engine.limits.max_control_line
+    c.parser.max_payload = b.engine.limits.max_payload
+    while at < n and not conn_halted(&c.conn):
+        rc = parse(&c.parser, p + at, n - at, &op)
+        if rc != PARSE_OK:
+            break
+        client_op(c, &op)
+        if c.conn.paused and c.conn.auth == AUTH_WAITING and op.kind != OP_CONNECT:
+            return at                   # the operation is looked at again once it may be
+        at += op.size
+        conn_pace(&c.conn)
+    if rc == PARSE_MORE and c.parser.need == 0 and n - at > LEFT_MAX and not conn_halted(&c.conn):
+        rc = PARSE_LINE
+    if rc < 0 and not b.closing:
+        client_parse_error(c, rc, &op, p + at, n - at)
+    if rc == PARSE_MORE:
+        need[0] = c.parser.need
+    return at
+
+
+cdef const char* args_text(const Op* op, int rc) noexcept nogil:
+    # What is wrong with an operation's arguments, as nats-server says it.
+    if op.kind == OP_SUB:
+        return b"processSub Parse Error: "
+    if op.kind == OP_UNSUB:
+        return b"processUnsub Parse Error: "
+    if op.has_header:
+        return b"processHeaderPub Bad or Missing Size: " if rc == PARSE_SIZE else b"processHeaderPub Parse Error: "
+    return b"processPub Bad or Missing Size: " if rc == PARSE_SIZE else b"processPub Parse Error: "
+
+
+cdef void client_parse_error(ClientConn* c, int rc, const Op* op, const uint8_t* p, size_t n) noexcept nogil:
+    cdef Client* b = &c.conn.base
+    cdef char text[96]
+    if c.conn.auth == AUTH_NEEDED:
+        refuse_stranger(&c.conn)      # who has proven nothing is told nothing else
+    elif rc == PARSE_UNKNOWN:
+        client_error(b, b"Unknown Protocol Operation")
+        note_error(b, b"Client parser ERROR: proto='", span(p, <uint32_t>min(n, <size_t>SNIPPET)), b"...'")
+        client_close(b, CLOSE_PROTOCOL_VIOLATION)
+    elif rc == PARSE_LINE:
+        client_error(b, b"maximum control line exceeded")
+        note_text(b, b"maximum control line exceeded")
+        client_close(b, CLOSE_MAX_CONTROL_LINE)
+    elif rc == PARSE_PAYLOAD:
+        client_error(b, b"Maximum Payload Violation")
+        snprintf(text, sizeof(text), b"maximum payload exceeded: %llu vs %lld", <unsigned long long>c.parser.need,
+                 <long long>c.parser.max_payload)
+        note_text(b, text)
+        client_close(b, CLOSE_MAX_PAYLOAD)
+    else:
+        note_error(b, args_text(op, rc), op.args, b"")
+        client_close(b, CLOSE_PROTOCOL_VIOLATION)
+
+
+cdef void client_op(ClientConn* c, const Op* op) noexcept nogil:
+    # One parsed operation.
+    cdef Client* b = &c.conn.base
+    cdef char text[256]
+    if c.conn.auth == AUTH_NEEDED and op.kind != OP_CONNECT:
+        if c.conn.reactor.no_auth_user:
+            c.conn.connect.n = 0
+            ask_control(&c.conn)
+        else:
+            refuse_stranger(&c.conn)
+        return
+    if b.engine.trace:
+        trace_op(c, op)
+    if op.kind == OP_PUB:
+        if op.has_header and not b.headers:
+            note_text(b, b"message headers not supported")
+            client_close(b, CLOSE_PROTOCOL_VIOLATION)
+            return
+        client_publish(b, op.subject, op.reply, op.header, op.data)
+    elif op.kind == OP_PING:
+        on_ping(c)
+    elif op.kind == OP_PONG:
+        on_pong(&c.conn)
+    elif op.kind == OP_SUB:
+        client_subscribe(b, op.subject, op.queue, op.sid)
+    elif op.kind == OP_UNSUB:
+        client_unsubscribe(b, op.sid, op.max)
+    elif op.kind == OP_CONNECT:
+        on_connect(c, op.args)
+    elif op.kind == OP_ERR:
+        snprintf(text, sizeof(text), b"Client Error %.*s", <int>min(op.args.n, <uint32_t>200), <const char*>op.args.p)
+        note_text(b, text)
+        client_close(b, CLOSE_PARSE_ERROR)
+    elif op.kind == OP_INFO and not is_json_object(op.args):
+        client_close(b, CLOSE_PARSE_ERROR)
+
+
+cdef const char* verb_text(const Op* op) noexcept nogil:
+    if op.kind == OP_PUB:
+        return b"HPUB" if op.has_header else b"PUB"
+    if op.kind == OP_PING:
+        return b"PING"
+    if op.kind == OP_PONG:
+        return b"PONG"
+    if op.kind == OP_SUB:
+        return b"SUB"
+    if op.kind == OP_UNSUB:
+        return b"UNSUB"
+    if op.kind == OP_CONNECT:
+        return b"CONNECT"
+    if op.kind == OP_INFO:
+        return b"INFO"
+    return b"-ERR" if op.kind == OP_ERR else b"+OK"
+
+
+cdef void trace_op(ClientConn* c, const Op* op) noexcept nogil:
+    if op.kind == OP_PUB:
+        trace_message(&c.conn.base, TRACE_IN, verb_text(op), op.args, op.header, op.data)
+    else:
+        trace_line(&c.conn.base, TRACE_IN, verb_text(op), op.args)
+
+
+cdef Protocol client_protocol
+
+client_protocol.size = sizeof(ClientConn)
+client_protocol.open = client_open
+client_protocol.feed = client_feed
+client_protocol.deliver = client_deliver
+client_protocol.admit = connect_done
+client_protocol.keepalive = client_keepalive

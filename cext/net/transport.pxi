@@ -1,0 +1,49 @@
+# The plain transport: a socket as it is.
+
+cdef enum:
+    SCRAP_READS = 64        # of unread input, before a close
+
+
+cdef ssize_t plain_read(Conn* c, void* p, size_t n) noexcept nogil:
+    cdef ssize_t got = recv(c.fd, p, n, 0)
+    return got if got >= 0 else -errno
+
+
+cdef ssize_t plain_write(Conn* c, const iovec* iov, int n) noexcept nogil:
+    cdef ssize_t sent
+    while True:
+        sent = writev(c.fd, iov, n) if n > 1 else send(c.fd, iov[0].iov_base, iov[0].iov_len, MSG_NOSIGNAL)
+        if sent >= 0:
+            return sent
+        if errno != EINTR:
+            return -errno
+
+
+cdef int plain_want(Conn* c, bint read, bint write) noexcept nogil:
+    cdef epoll_event ev
+    ev.events = (EPOLLIN if read else 0) | (EPOLLOUT if write else 0)
+    ev.data.ptr = c
+    if epoll_ctl(c.reactor.epoll, EPOLL_CTL_MOD if c.polled else EPOLL_CTL_ADD, c.fd, &ev) != 0:
+        return -errno
+    c.polled = True
+    return 0
+
+
+cdef void plain_shutdown(Conn* c) noexcept nogil:
+    # Unread input would turn the close into a reset, and the peer would lose our last words.
+    cdef uint8_t scrap[4096]
+    cdef int i
+    shutdown(c.fd, SHUT_WR)
+    for i in range(SCRAP_READS):
+        if recv(c.fd, scrap, sizeof(scrap), MSG_DONTWAIT) <= 0:
+            break
+    close(c.fd)
+    c.fd = -1
+
+
+cdef Transport plain_transport
+
+plain_transport.read = plain_read
+plain_transport.write = plain_write
+plain_transport.want = plain_want
+plain_transport.shutdown = plain_shutdown

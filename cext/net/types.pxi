@@ -1,0 +1,104 @@
+# What the network's side consists of: transports, connections, listeners, the reactor.
+
+cdef enum AuthState:
+    AUTH_OPEN = 0           # nothing to prove, or proven
+    AUTH_NEEDED = 1         # CONNECT must come first
+    AUTH_WAITING = 2        # the control plane decides; the input is paused
+
+cdef enum Stall:
+    FOR_RECEIVER = 1        # one of its receivers is slow
+    FOR_ANSWERS = 2         # it has asked the control plane enough for now
+
+cdef enum:
+    READ_SIZE = 65536       # bytes taken from one connection in one turn
+    LEFT_MAX = 65536        # an incomplete operation of unknown size must be shorter
+    IOV_MAX_USED = 64
+    ADDRESS_MAX = 64
+    STALL_NS = 2000000
+    CONN_NUMBERS = 15
+    SNIPPET = 32            # bytes of what was not understood, in the log
+    ASKING_MAX = 128        # requests of one connection that the control plane has
+    STALLS_MAX = 5          # in one read, as nats-server's 10 ms
+
+cdef struct Transport:
+    # How a connection's bytes come and go; called by its reactor alone.
+    ssize_t (*read)(Conn* c, void* p, size_t n) noexcept nogil              # bytes; 0: the end; else -errno
+    ssize_t (*write)(Conn* c, const iovec* iov, int n) noexcept nogil       # bytes, or -errno
+    # What it is to be woken for from now on; 0 or -errno.
+    int (*want)(Conn* c, bint read, bint write) noexcept nogil
+    # Ends it behind what was written.
+    void (*shutdown)(Conn* c) noexcept nogil
+
+cdef struct Conn:
+    Client base             # first: a Client* of ours is a Conn*
+    Reactor* reactor
+    Conn* next
+    Conn* prev
+    const Transport* transport
+    int fd
+    int auth
+    bint paused             # for the control plane
+    int stalled             # FOR_RECEIVER | FOR_ANSWERS; the input waits
+    uint32_t asking         # its requests that the control plane has
+    bint polled             # epoll knows it
+    bint reading            # what the transport was told to want
+    bint writing
+    uint32_t stalls_left
+    uint64_t stalls
+    uint8_t* left           # input kept for later: an incomplete operation, or all of it while paused
+    size_t n_left
+    size_t cap_left
+    size_t need             # bytes that complete what is left, when known; else 0
+    Timer ping_timer
+    Timer auth_timer
+    Timer write_timer
+    Timer stall_timer
+    Task resume
+    uint32_t pings_out
+    int64_t ping_sent       # mono; 0: none outstanding
+    int64_t rtt             # ns; 0: unknown
+    int64_t rtt_at
+    int64_t started         # wall
+    int64_t last_active     # wall
+    int64_t input_at        # mono
+    char address[ADDRESS_MAX]
+    uint32_t n_address
+    int port
+    Bytes connect           # the CONNECT options as they came, for the control plane
+
+cdef struct ClientConn:
+    # A connection that speaks the clients' protocol.
+    Conn conn
+    Parser parser
+    bint connected          # CONNECT was accepted
+    bint first_pong         # sent
+    int version             # of the protocol, as CONNECT says
+
+cdef struct Listener:
+    int fd
+    bint paused             # the process is out of descriptors for a moment
+    Timer timer
+
+cdef struct Reactor:
+    Engine* engine
+    Committer* committer    # NULL: no JetStream
+    int epoll
+    int wake                # eventfd: other threads made work
+    bint stopping
+    Listener listener       # fd -1: none
+    uint8_t* buffer         # LEFT_MAX + READ_SIZE, shared by all connections
+    Conn* conns
+    uint32_t n_conns
+    U64Map by_cid
+    uint64_t next_cid
+    # what connections are told and held to
+    Bytes info_head         # up to and with "client_id":
+    Bytes info_tail         # from after client_ip's closing quote on
+    Bytes info_connected    # what connect_info adds
+    bint auth_required
+    bint no_auth_user
+    int64_t auth_timeout    # ns
+    int64_t ping_interval
+    int64_t ping_max
+    int64_t write_deadline
+    Account* default_account
