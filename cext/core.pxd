@@ -135,6 +135,7 @@ cdef enum CloseReason:
     CLOSE_NO_RESPONDERS_HEADERS
     CLOSE_KICKED
     CLOSE_MISSING_ACCOUNT
+    CLOSE_UNREACHABLE       # a connection of ours was not accepted
 
 cdef struct Reply:
     # A reply subject that allow_responses opened for a client.

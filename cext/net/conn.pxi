@@ -4,7 +4,7 @@ cdef void conn_events(Conn* c) noexcept nogil:
     # Tells the transport what this connection waits for.
     cdef bint read = not (c.paused or c.stalled or c.base.closing)
     cdef bint write = c.base.head != NULL
-    if read == c.reading and write == c.writing:
+    if c.connecting or (read == c.reading and write == c.writing):
         return
     c.reading = read
     c.writing = write

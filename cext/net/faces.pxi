@@ -7,7 +7,7 @@ CLOSE_REASONS = (
     "Protocol Violation", "Bad Client Protocol Version", "Maximum Connections Exceeded",
     "Maximum Message Payload Exceeded", "Maximum Control Line Exceeded", "Maximum Subscriptions Exceeded",
     "Server Shutdown", "Credentials Revoked", "Message Header Violation", "No Responders Requires Headers",
-    "Kicked", "Missing Account",
+    "Kicked", "Missing Account", "Connect Failed",
 )
 
 INBOX_CONSUMER_GONE = EV_CONSUMER_GONE
@@ -33,6 +33,7 @@ cdef struct Machine:
     # On the heap, because its parts point at each other.
     Engine engine
     Reactor reactor
+    Listener* clients       # NULL: none
     EnvLock lock
     Usage memory            # what the streams of all accounts hold
     Usage storage
@@ -126,6 +127,7 @@ cdef class DataPlane(EnvBox):
         """Limits and timings (ns); those of the client protocol apply to connected clients at once."""
         cdef Engine* e = &self.m.engine
         cdef Reactor* r = &self.m.reactor
+        cdef Terms* t = &r.terms[<int>KIND_CLIENT]
         cdef bint open
         with nogil:
             open = self.enter()
@@ -143,15 +145,15 @@ cdef class DataPlane(EnvBox):
             r.ping_interval = ping_interval
             r.ping_max = ping_max
             r.write_deadline = write_deadline
-            r.auth_timeout = auth_timeout
-            r.auth_required = auth_required
-            r.no_auth_user = no_auth_user
+            t.auth_timeout = auth_timeout
+            t.auth_required = auth_required
+            t.no_auth_user = no_auth_user
             env_unlock(&e.env)
         self.check(open)
 
     def set_info(self, bytes head, bytes connected, bytes tail):
         """The pieces of INFO: up to and with `"client_id":`, what connect_info adds, and the rest."""
-        cdef Reactor* r = &self.m.reactor
+        cdef Terms* t = &self.m.reactor.terms[<int>KIND_CLIENT]
         cdef Span a = span_of(head)
         cdef Span b = span_of(connected)
         cdef Span c = span_of(tail)
@@ -160,10 +162,10 @@ cdef class DataPlane(EnvBox):
         with nogil:
             open = self.enter()
             if open:
-                r.info_head.n = r.info_connected.n = r.info_tail.n = 0
-                rc |= bytes_add(&r.info_head, a.p, a.n)
-                rc |= bytes_add(&r.info_connected, b.p, b.n)
-                rc |= bytes_add(&r.info_tail, c.p, c.n)
+                t.info_head.n = t.info_connected.n = t.info_tail.n = 0
+                rc |= bytes_add(&t.info_head, a.p, a.n)
+                rc |= bytes_add(&t.info_connected, b.p, b.n)
+                rc |= bytes_add(&t.info_tail, c.p, c.n)
             env_unlock(&self.m.engine.env)
         self.check(open)
         if rc != 0:
@@ -172,20 +174,18 @@ cdef class DataPlane(EnvBox):
     def listen(self, int fd):
         """Accept connections from a listening, non-blocking socket; -1 stops accepting."""
         cdef Reactor* r = &self.m.reactor
-        cdef epoll_event ev
         cdef bint open
         with nogil:
             open = self.enter()
-            if open and r.listener.fd >= 0:
-                epoll_ctl(r.epoll, EPOLL_CTL_DEL, r.listener.fd, NULL)
-            r.listener.fd = fd
-            r.listener.paused = False
+            if open and self.m.clients != NULL:
+                listener_close(self.m.clients)
+            self.m.clients = NULL
             if open and fd >= 0:
-                ev.events = EPOLLIN
-                ev.data.ptr = &r.listener
-                epoll_ctl(r.epoll, EPOLL_CTL_ADD, fd, &ev)
+                self.m.clients = listener_open(r, fd, KIND_CLIENT, &client_protocol, &plain_transport)
             env_unlock(&self.m.engine.env)
         self.check(open)
+        if fd >= 0 and self.m.clients == NULL:
+            raise MemoryError
 
     # ---- JetStream
 

@@ -2,17 +2,17 @@
 
 cdef void send_info(Conn* c, bint connected) noexcept nogil:
     # INFO with this connection's id and address; `connected` adds connect_info for clients that asked for it.
-    cdef Reactor* r = c.reactor
+    cdef const Terms* t = &c.reactor.terms[c.base.kind]
     cdef char text[96]
     cdef int n
-    client_write(&c.base, r.info_head.data, r.info_head.n)
+    client_write(&c.base, t.info_head.data, t.info_head.n)
     n = snprintf(text, sizeof(text), b"%llu,\"client_ip\":\"", <unsigned long long>c.base.cid)
     client_write(&c.base, text, n)
     client_write(&c.base, c.address, c.n_address)
     client_write(&c.base, b"\"", 1)
     if connected:
-        client_write(&c.base, r.info_connected.data, r.info_connected.n)
-    client_write(&c.base, r.info_tail.data, r.info_tail.n)
+        client_write(&c.base, t.info_connected.data, t.info_connected.n)
+    client_write(&c.base, t.info_tail.data, t.info_tail.n)
 
 
 cdef void client_open(Client* b) noexcept nogil:
@@ -25,9 +25,9 @@ cdef void client_open(Client* b) noexcept nogil:
         client_error(b, b"maximum connections exceeded")
         client_close(b, CLOSE_MAX_CONNECTIONS)
         return
-    if r.auth_required:
+    if r.terms[b.kind].auth_required:
         c.auth = AUTH_NEEDED
-        timer_set(&e.env.timers, &c.auth_timer, e.env.mono + r.auth_timeout)
+        timer_set(&e.env.timers, &c.auth_timer, e.env.mono + r.terms[b.kind].auth_timeout)
     else:
         arm_ping(c, r.ping_interval)
 
@@ -54,13 +54,6 @@ cdef void client_keepalive(Client* b, int64_t now) noexcept nogil:
     client_write(&c.base, b"PING\r\n", 6)
     if c.base.engine.trace:
         trace_line(&c.base, TRACE_OUT, b"PING", span(NULL, 0))
-
-
-cdef void auth_due(Timer* t, int64_t now) noexcept nogil:
-    cdef Conn* c = <Conn*>t.owner
-    if c.auth != AUTH_OPEN:
-        client_error(&c.base, b"Authentication Timeout")
-        client_close(&c.base, CLOSE_AUTH_TIMEOUT)
 
 
 cdef void on_pong(Conn* c) noexcept nogil:
@@ -178,12 +171,11 @@ cdef bint read_options(ClientConn* c, Span json) noexcept nogil:
 cdef void on_connect(ClientConn* cc, Span json) noexcept nogil:
     cdef Conn* c = &cc.conn
     cdef Client* b = &c.base
-    cdef Reactor* r = c.reactor
     if cc.connected:
         client_drop_subs(b)
         cc.connected = False
         b.options.n = 0
-        if r.auth_required:
+        if c.reactor.terms[b.kind].auth_required:
             c.auth = AUTH_NEEDED
     b.options.n = 0
     c.connect.n = 0

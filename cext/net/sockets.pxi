@@ -9,8 +9,9 @@ cdef extern from "<sys/socket.h>" nogil:
         unsigned short sa_family
     cdef struct sockaddr_storage:
         unsigned short ss_family
-    int AF_INET, AF_INET6, SOCK_NONBLOCK, SOCK_CLOEXEC, MSG_NOSIGNAL, MSG_DONTWAIT, SHUT_WR
+    int AF_INET, AF_INET6, SOL_SOCKET, SO_ERROR, SOCK_NONBLOCK, SOCK_CLOEXEC, MSG_NOSIGNAL, MSG_DONTWAIT, SHUT_WR
     int accept4(int fd, sockaddr* addr, socklen_t* n, int flags)
+    int getsockopt(int fd, int level, int name, void* value, socklen_t* n)
     int setsockopt(int fd, int level, int name, const void* value, socklen_t n)
     ssize_t recv(int fd, void* p, size_t n, int flags)
     ssize_t send(int fd, const void* p, size_t n, int flags)

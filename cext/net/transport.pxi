@@ -4,6 +4,14 @@ cdef enum:
     SCRAP_READS = 64        # of unread input, before a close
 
 
+cdef int plain_establish(Conn* c) noexcept nogil:
+    cdef int error = 0
+    cdef socklen_t n = sizeof(error)
+    if getsockopt(c.fd, SOL_SOCKET, SO_ERROR, &error, &n) != 0:
+        return -errno
+    return -error
+
+
 cdef ssize_t plain_read(Conn* c, void* p, size_t n) noexcept nogil:
     cdef ssize_t got = recv(c.fd, p, n, 0)
     return got if got >= 0 else -errno
@@ -22,7 +30,7 @@ cdef ssize_t plain_write(Conn* c, const iovec* iov, int n) noexcept nogil:
 cdef int plain_want(Conn* c, bint read, bint write) noexcept nogil:
     cdef epoll_event ev
     ev.events = (EPOLLIN if read else 0) | (EPOLLOUT if write else 0)
-    ev.data.ptr = c
+    ev.data.ptr = &c.head
     if epoll_ctl(c.reactor.epoll, EPOLL_CTL_MOD if c.polled else EPOLL_CTL_ADD, c.fd, &ev) != 0:
         return -errno
     c.polled = True
@@ -43,6 +51,7 @@ cdef void plain_shutdown(Conn* c) noexcept nogil:
 
 cdef Transport plain_transport
 
+plain_transport.establish = plain_establish
 plain_transport.read = plain_read
 plain_transport.write = plain_write
 plain_transport.want = plain_want

@@ -20,8 +20,20 @@ cdef enum:
     ASKING_MAX = 128        # requests of one connection that the control plane has
     STALLS_MAX = 5          # in one read, as nats-server's 10 ms
 
+cdef enum HeadKind:
+    HEAD_WAKE = 0           # of the reactor's eventfd
+    HEAD_LISTENER = 1
+    HEAD_CONN = 2
+
+cdef struct Head:
+    # What an event of epoll points at.
+    int kind
+    void* owner
+
 cdef struct Transport:
     # How a connection's bytes come and go; called by its reactor alone.
+    # Of one that we asked for: 0 when bytes may flow, -EAGAIN while they may not yet, else -errno.
+    int (*establish)(Conn* c) noexcept nogil
     ssize_t (*read)(Conn* c, void* p, size_t n) noexcept nogil              # bytes; 0: the end; else -errno
     ssize_t (*write)(Conn* c, const iovec* iov, int n) noexcept nogil       # bytes, or -errno
     # What it is to be woken for from now on; 0 or -errno.
@@ -31,11 +43,14 @@ cdef struct Transport:
 
 cdef struct Conn:
     Client base             # first: a Client* of ours is a Conn*
+    Head head
     Reactor* reactor
     Conn* next
     Conn* prev
     const Transport* transport
+    void* link              # the transport's own
     int fd
+    bint connecting         # asked for by us and not established
     int auth
     bint paused             # for the control plane
     int stalled             # FOR_RECEIVER | FOR_ANSWERS; the input waits
@@ -50,7 +65,7 @@ cdef struct Conn:
     size_t cap_left
     size_t need             # bytes that complete what is left, when known; else 0
     Timer ping_timer
-    Timer auth_timer
+    Timer auth_timer        # until it is connected, and has proven who it is
     Timer write_timer
     Timer stall_timer
     Task resume
@@ -75,29 +90,41 @@ cdef struct ClientConn:
     int version             # of the protocol, as CONNECT says
 
 cdef struct Listener:
-    int fd
+    Head head
+    Reactor* reactor
+    Listener* next
+    int fd                  # -1: closed, freed at the end of the turn
     bint paused             # the process is out of descriptors for a moment
     Timer timer
+    # of its connections
+    int kind
+    const Protocol* protocol
+    const Transport* transport
 
-cdef struct Reactor:
-    Engine* engine
-    Committer* committer    # NULL: no JetStream
-    int epoll
-    int wake                # eventfd: other threads made work
-    bint stopping
-    Listener listener       # fd -1: none
-    uint8_t* buffer         # LEFT_MAX + READ_SIZE, shared by all connections
-    Conn* conns
-    uint32_t n_conns
-    U64Map by_cid
-    uint64_t next_cid
-    # what connections are told and held to
+cdef struct Terms:
+    # What connections of a kind are told and held to.
     Bytes info_head         # up to and with "client_id":
     Bytes info_tail         # from after client_ip's closing quote on
     Bytes info_connected    # what connect_info adds
     bint auth_required
     bint no_auth_user
     int64_t auth_timeout    # ns
+
+cdef struct Reactor:
+    Engine* engine
+    Committer* committer    # NULL: no JetStream
+    int epoll
+    int wake                # eventfd: other threads made work
+    Head wake_head
+    bint stopping
+    Listener* listeners
+    Listener* closed_listeners
+    uint8_t* buffer         # LEFT_MAX + READ_SIZE, shared by all connections
+    Conn* conns
+    uint32_t n_conns
+    U64Map by_cid
+    uint64_t next_cid
+    Terms[KIND_LEAF + 1] terms      # by kind
     int64_t ping_interval
     int64_t ping_max
     int64_t write_deadline

@@ -1,0 +1,226 @@
+# How connections come: from listeners, and by our asking for them.
+
+cdef enum:
+    ACCEPTS_A_TURN = 64
+    ACCEPT_PAUSE_NS = 100000000
+
+
+cdef void set_address(Conn* c, const sockaddr_storage* addr) noexcept nogil:
+    cdef sockaddr_in* v4
+    cdef sockaddr_in6* v6
+    cdef uint8_t* bytes6
+    c.address[0] = 0
+    if addr.ss_family == AF_INET:
+        v4 = <sockaddr_in*>addr
+        inet_ntop(AF_INET, &v4.sin_addr, c.address, ADDRESS_MAX)
+        c.port = ntohs(v4.sin_port)
+    elif addr.ss_family == AF_INET6:
+        v6 = <sockaddr_in6*>addr
+        bytes6 = <uint8_t*>&v6.sin6_addr
+        # A dual-stack listener sees IPv4 peers as ::ffff:a.b.c.d; they are shown as they are.
+        if memcmp(bytes6, b"\0\0\0\0\0\0\0\0\0\0\xff\xff", 12) == 0:
+            inet_ntop(AF_INET, bytes6 + 12, c.address, ADDRESS_MAX)
+        else:
+            inet_ntop(AF_INET6, bytes6, c.address, ADDRESS_MAX)
+        c.port = ntohs(v6.sin6_port)
+    c.n_address = <uint32_t>strlen(c.address)
+
+
+cdef void timer_init(Timer* t, timer_fn fn, void* owner) noexcept nogil:
+    t.pos = 0
+    t.deadline = 0
+    t.fn = fn
+    t.owner = owner
+
+
+cdef void ping_due(Timer* t, int64_t now) noexcept nogil:
+    cdef Client* c = &(<Conn*>t.owner).base
+    c.protocol.keepalive(c, now)
+
+
+cdef void write_due(Timer* t, int64_t now) noexcept nogil:
+    client_close(&(<Conn*>t.owner).base, CLOSE_SLOW_DEADLINE)
+
+
+cdef void auth_due(Timer* t, int64_t now) noexcept nogil:
+    cdef Conn* c = <Conn*>t.owner
+    if c.connecting:
+        client_close(&c.base, CLOSE_UNREACHABLE)
+    elif c.auth != AUTH_OPEN:
+        client_error(&c.base, b"Authentication Timeout")
+        client_close(&c.base, CLOSE_AUTH_TIMEOUT)
+
+
+cdef Conn* conn_new(Reactor* r, int fd, int kind, const Protocol* protocol, const Transport* transport) noexcept nogil:
+    # A connection that nobody knows yet; NULL: no memory.
+    cdef Conn* c = <Conn*>calloc(1, protocol.size)
+    cdef Engine* e = r.engine
+    if c == NULL:
+        return NULL
+    r.next_cid += 1
+    client_init(&c.base, e, r.default_account, r.next_cid, kind, protocol)
+    c.head.kind = HEAD_CONN
+    c.head.owner = c
+    c.reactor = r
+    c.transport = transport
+    c.fd = fd
+    c.started = e.env.now
+    c.last_active = e.env.now
+    c.input_at = e.env.mono
+    timer_init(&c.ping_timer, ping_due, c)
+    timer_init(&c.auth_timer, auth_due, c)
+    timer_init(&c.write_timer, write_due, c)
+    timer_init(&c.stall_timer, stall_over, c)
+    c.resume.fn = resume_run
+    c.resume.owner = c
+    return c
+
+
+cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil:
+    # The reactor serves it from now on; 0, or -1 and it is as if it had never been, but for its descriptor.
+    cdef Reactor* r = c.reactor
+    if addr != NULL:
+        set_address(c, addr)
+    c.base.address = span(c.address, c.n_address)
+    c.base.port = c.port
+    c.reading = not c.connecting
+    c.writing = c.connecting
+    if u64map_put(&r.by_cid, c.base.cid, <uint64_t>c) != 0:
+        client_free(&c.base)
+        free(c)
+        return -1
+    if c.transport.want(c, c.reading, c.writing) != 0:
+        u64map_del(&r.by_cid, c.base.cid)
+        client_free(&c.base)
+        free(c)
+        return -1
+    c.next = r.conns
+    if r.conns != NULL:
+        r.conns.prev = c
+    r.conns = c
+    r.n_conns += 1
+    return 0
+
+
+cdef void conn_open(Conn* c) noexcept nogil:
+    # Bytes may flow.
+    cdef Engine* e = c.base.engine
+    cdef int64_t port = c.port
+    e.stats.total_connections += 1
+    if e.debug:
+        inbox_put(&e.inbox, IN_OPENED, c.base.cid, &c.base.address, 1, &port, 1)
+    c.base.protocol.open(&c.base)
+
+
+# ---- from listeners
+
+cdef void listener_arm(Listener* s) noexcept nogil:
+    cdef epoll_event ev
+    ev.events = EPOLLIN
+    ev.data.ptr = &s.head
+    epoll_ctl(s.reactor.epoll, EPOLL_CTL_ADD, s.fd, &ev)
+
+
+cdef void listener_resume(Timer* t, int64_t now) noexcept nogil:
+    cdef Listener* s = <Listener*>t.owner
+    s.paused = False
+    listener_arm(s)
+
+
+cdef Listener* listener_open(Reactor* r, int fd, int kind, const Protocol* protocol,
+                             const Transport* transport) noexcept nogil:
+    # Accepts connections from a listening, non-blocking socket, which stays its owner's. NULL: no memory.
+    cdef Listener* s = <Listener*>calloc(1, sizeof(Listener))
+    if s == NULL:
+        return NULL
+    s.head.kind = HEAD_LISTENER
+    s.head.owner = s
+    s.reactor = r
+    s.fd = fd
+    s.kind = kind
+    s.protocol = protocol
+    s.transport = transport
+    timer_init(&s.timer, listener_resume, s)
+    s.next = r.listeners
+    r.listeners = s
+    listener_arm(s)
+    return s
+
+
+cdef void listener_close(Listener* s) noexcept nogil:
+    # Nothing more is accepted; an event of the turn under way may still name it.
+    cdef Reactor* r = s.reactor
+    cdef Listener** at = &r.listeners
+    while at[0] != s:
+        at = &at[0].next
+    at[0] = s.next
+    if not s.paused:
+        epoll_ctl(r.epoll, EPOLL_CTL_DEL, s.fd, NULL)
+    timer_cancel(&r.engine.env.timers, &s.timer)
+    s.fd = -1
+    s.next = r.closed_listeners
+    r.closed_listeners = s
+
+
+cdef void listeners_bury(Reactor* r) noexcept nogil:
+    cdef Listener* s
+    while r.closed_listeners != NULL:
+        s = r.closed_listeners
+        r.closed_listeners = s.next
+        free(s)
+
+
+cdef void accept_ready(Listener* s) noexcept nogil:
+    cdef Engine* e = s.reactor.engine
+    cdef sockaddr_storage addr
+    cdef socklen_t n_addr
+    cdef Conn* c
+    cdef int fd, i, one = 1
+    if s.fd < 0 or s.paused:
+        return
+    for i in range(ACCEPTS_A_TURN):
+        n_addr = sizeof(addr)
+        fd = accept4(s.fd, <sockaddr*>&addr, &n_addr, SOCK_NONBLOCK | SOCK_CLOEXEC)
+        if fd < 0:
+            if errno == EMFILE or errno == ENFILE or errno == ENOBUFS or errno == ENOMEM:
+                # Out of descriptors: the pending connection would wake us for ever.
+                epoll_ctl(s.reactor.epoll, EPOLL_CTL_DEL, s.fd, NULL)
+                s.paused = True
+                timer_set(&e.env.timers, &s.timer, e.env.mono + ACCEPT_PAUSE_NS)
+            return
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one))
+        c = conn_new(s.reactor, fd, s.kind, s.protocol, s.transport)
+        if c == NULL or conn_join(c, &addr) != 0:
+            close(fd)
+            continue
+        conn_open(c)
+
+
+# ---- by our asking
+
+cdef Conn* conn_dial(Reactor* r, int fd, const sockaddr_storage* addr, int kind, const Protocol* protocol,
+                     const Transport* transport, int64_t timeout) noexcept nogil:
+    # A connection over a non-blocking socket that connect() was called for. It opens once it is established; where that fails,
+    # or takes longer than `timeout` ns, it closes with CLOSE_UNREACHABLE. NULL: no memory, and fd is the caller's.
+    cdef Conn* c = conn_new(r, fd, kind, protocol, transport)
+    if c == NULL:
+        return NULL
+    c.connecting = True
+    if conn_join(c, addr) != 0:
+        return NULL
+    timer_set(&r.engine.env.timers, &c.auth_timer, r.engine.env.mono + timeout)
+    return c
+
+
+cdef void conn_dialled(Conn* c) noexcept nogil:
+    # Something happened to a connection under way.
+    cdef int rc = c.transport.establish(c)
+    if rc == -EAGAIN or c.base.closing:
+        return
+    if rc != 0:
+        client_close(&c.base, CLOSE_UNREACHABLE)
+        return
+    timer_cancel(&c.base.engine.env.timers, &c.auth_timer)
+    c.connecting = False
+    conn_events(c)
+    conn_open(c)

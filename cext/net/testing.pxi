@@ -1,0 +1,316 @@
+# For tests: a transport in memory, a protocol of lines, and a reactor that takes its turns when it is told to.
+
+TEST_KINDS = {"router": KIND_ROUTER, "gateway": KIND_GATEWAY, "leaf": KIND_LEAF, "client": KIND_CLIENT}
+
+cdef enum:
+    DIAL_TIMEOUT_NS = 1000000000
+
+
+# ---- the transport: what one side writes is kept until the test takes it
+
+cdef struct MemoryLink:
+    Bytes inward            # what waits to be read
+    size_t read
+    Bytes outward           # what was written
+    size_t room             # how much more may be written; SIZE_MAX: without end
+    size_t piece            # the most that one call takes or gives
+    int error               # what reading says when nothing is left: 0 the end, else -errno
+    bint wants_read
+    bint wants_write
+    bint down
+
+
+cdef int memory_establish(Conn* c) noexcept nogil:
+    return (<MemoryLink*>c.link).error
+
+
+cdef ssize_t memory_read(Conn* c, void* p, size_t n) noexcept nogil:
+    cdef MemoryLink* link = <MemoryLink*>c.link
+    n = min(n, link.piece, link.inward.n - link.read)
+    if n == 0:
+        return link.error
+    memcpy(p, link.inward.data + link.read, n)
+    link.read += n
+    return n
+
+
+cdef ssize_t memory_write(Conn* c, const iovec* iov, int n) noexcept nogil:
+    cdef MemoryLink* link = <MemoryLink*>c.link
+    cdef size_t most = min(link.room, link.piece), total = 0, part
+    cdef int i
+    if most == 0:
+        return -EAGAIN
+    for i in range(n):
+        part = min(iov[i].iov_len, most - total)
+        if bytes_add(&link.outward, iov[i].iov_base, part) != 0:
+            return -ENOMEM
+        total += part
+    if link.room != SIZE_MAX:
+        link.room -= total
+    return total
+
+
+cdef int memory_want(Conn* c, bint read, bint write) noexcept nogil:
+    cdef MemoryLink* link = <MemoryLink*>c.link
+    link.wants_read = read
+    link.wants_write = write
+    return 0
+
+
+cdef void memory_shutdown(Conn* c) noexcept nogil:
+    (<MemoryLink*>c.link).down = True
+
+
+cdef Transport memory_transport
+
+memory_transport.establish = memory_establish
+memory_transport.read = memory_read
+memory_transport.write = memory_write
+memory_transport.want = memory_want
+memory_transport.shutdown = memory_shutdown
+
+
+# ---- the protocol: `<subject` subscribes, `subject text` publishes, and so a message comes
+
+cdef void echo_open(Client* b) noexcept nogil:
+    b.verbose = False
+    b.pedantic = False
+    client_write(b, b"hello\n", 6)
+
+
+cdef size_t echo_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noexcept nogil:
+    cdef size_t at = 0, size
+    cdef const uint8_t* end
+    cdef const uint8_t* blank
+    cdef Span line, subject
+    cdef Span none = span(NULL, 0)
+    while at < n and not conn_halted(<Conn*>b):
+        end = <const uint8_t*>memchr(p + at, c'\n', n - at)
+        if end == NULL:
+            break
+        size = end - p - at
+        line = span(p + at, <uint32_t>size)
+        at += size + 1
+        if size and line.p[0] == c'<':
+            subject = span(line.p + 1, line.n - 1)
+            client_subscribe(b, subject, none, subject)
+            continue
+        blank = <const uint8_t*>memchr(line.p, c' ', size) if size else NULL
+        if blank == NULL:
+            client_close(b, CLOSE_PARSE_ERROR)
+            break
+        size = blank - line.p
+        client_publish(b, span(line.p, <uint32_t>size), none, none, span(blank + 1, <uint32_t>(line.n - size - 1)))
+        conn_pace(<Conn*>b)
+    return at
+
+
+cdef int echo_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
+    if s.client.closing or s.client == src:
+        return 0
+    client_write(s.client, m.subject.p, m.subject.n)
+    client_write(s.client, b" ", 1)
+    client_write(s.client, m.data.p, m.data.n)
+    client_write(s.client, b"\n", 1)
+    return 1
+
+
+cdef void echo_admit(Client* b) noexcept nogil:
+    client_write(b, b"admitted\n", 9)
+
+
+cdef void echo_keepalive(Client* b, int64_t now) noexcept nogil:
+    client_write(b, b".\n", 2)
+
+
+cdef Protocol echo_protocol
+
+echo_protocol.size = sizeof(Conn)
+echo_protocol.open = echo_open
+echo_protocol.feed = echo_feed
+echo_protocol.deliver = echo_deliver
+echo_protocol.admit = echo_admit
+echo_protocol.keepalive = echo_keepalive
+
+
+# ---- the reactor
+
+cdef struct World:
+    Engine engine
+    EnvLock lock
+    Reactor reactor
+
+
+cdef class PyReactor:
+    """A reactor without a thread: each turn is the test's.
+
+    Connections in memory are known by their numbers; theirs are send() and received(), and events for the next turn. Others
+    come over sockets, which poll() waits for.
+    """
+
+    cdef World* w
+    cdef dict links         # number -> address of its MemoryLink
+    cdef list events
+
+    def __cinit__(self, **limits):
+        cdef Engine* e
+        self.links = {}
+        self.events = []
+        self.w = <World*>calloc(1, sizeof(World))
+        if self.w == NULL:
+            raise MemoryError
+        e = &self.w.engine
+        engine_init(e, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
+        env_lock_init(&self.w.lock)
+        e.env.lock = &self.w.lock
+        e.env.random = 1
+        if reactor_init(&self.w.reactor, e) != 0:
+            raise MemoryError
+        e.limits.max_pending = limits.pop("max_pending", e.limits.max_pending)
+        self.w.reactor.write_deadline = limits.pop("write_deadline", self.w.reactor.write_deadline)
+        assert not limits, limits
+        self.w.reactor.default_account = account_open(e, span_of(b"$G"))
+
+    def __dealloc__(self):
+        cdef MemoryLink* link
+        if self.w == NULL:
+            return
+        reactor_free(&self.w.reactor)
+        close(self.w.reactor.wake)
+        close(self.w.engine.inbox.fd)
+        engine_free(&self.w.engine)
+        for address in self.links.values():
+            link = <MemoryLink*><size_t>address
+            bytes_free(&link.inward)
+            bytes_free(&link.outward)
+            free(link)
+        free(self.w)
+
+    cdef const Protocol* protocol(self, str name) noexcept:
+        return &client_protocol if name == "client" else &echo_protocol
+
+    def open(self, str protocol="client", str kind="client"):
+        """A connection in memory; its number."""
+        cdef Conn* c = conn_new(&self.w.reactor, -1, TEST_KINDS[kind], self.protocol(protocol), &memory_transport)
+        cdef MemoryLink* link = <MemoryLink*>calloc(1, sizeof(MemoryLink))
+        if c == NULL or link == NULL:
+            raise MemoryError
+        link.room = SIZE_MAX
+        link.piece = SIZE_MAX
+        link.error = -EAGAIN
+        self.links[c.base.cid] = <size_t>link
+        c.link = link
+        cid = c.base.cid
+        if conn_join(c, NULL) != 0:
+            raise MemoryError
+        conn_open(c)
+        return cid
+
+    def listen(self, int fd, str protocol="client", str kind="client"):
+        """The number by which unlisten knows it."""
+        return <size_t>listener_open(&self.w.reactor, fd, TEST_KINDS[kind], self.protocol(protocol), &plain_transport)
+
+    def unlisten(self, size_t number):
+        listener_close(<Listener*>number)
+
+    def dial(self, int fd, str protocol="client", str kind="client", int64_t timeout=DIAL_TIMEOUT_NS):
+        """Takes a socket that connects; the number of its connection."""
+        cdef Conn* c = conn_dial(&self.w.reactor, fd, NULL, TEST_KINDS[kind], self.protocol(protocol), &plain_transport, timeout)
+        if c == NULL:
+            raise MemoryError
+        return c.base.cid
+
+    cdef MemoryLink* link(self, cid) except NULL:
+        return <MemoryLink*><size_t>self.links[cid]
+
+    cdef Conn* conn(self, uint64_t cid) noexcept:
+        cdef uint64_t found = 0
+        u64map_get(&self.w.reactor.by_cid, cid, &found)
+        return <Conn*>found
+
+    def send(self, cid, bytes data not None):
+        """The connection has this to read at the next turn."""
+        cdef Span s = span_of(data)
+        if bytes_add(&self.link(cid).inward, s.p, s.n) != 0:
+            raise MemoryError
+        self.events.append((cid, EPOLLIN))
+
+    def end(self, cid, int error=0):
+        """Nothing more comes from it; error: an errno instead of the end."""
+        self.link(cid).error = -error
+        self.events.append((cid, EPOLLIN))
+
+    def writable(self, cid, room=None):
+        """It may write so many bytes more, and hears of it at the next turn; None: without end."""
+        self.link(cid).room = SIZE_MAX if room is None else room
+        self.events.append((cid, EPOLLOUT))
+
+    def hold(self, cid):
+        """Nothing can be written to it from now on."""
+        self.link(cid).room = 0
+
+    def pieces(self, cid, size_t n):
+        """It reads and writes at most so many bytes a call."""
+        self.link(cid).piece = n
+
+    def received(self, cid):
+        """What was written to it since the last time."""
+        cdef MemoryLink* link = self.link(cid)
+        taken = PyBytes_FromStringAndSize(<const char*>link.outward.data, link.outward.n) if link.outward.n else b""
+        link.outward.n = 0
+        return taken
+
+    def wants(self, cid):
+        """Whether it waits to (read, write), and is (down)."""
+        cdef MemoryLink* link = self.link(cid)
+        return link.wants_read, link.wants_write, link.down
+
+    def pending(self, cid):
+        """Bytes that wait to be written to it; None: it is gone."""
+        cdef Conn* c = self.conn(cid)
+        return None if c == NULL else c.base.pending
+
+    def kill(self, cid, int reason):
+        client_close(&self.conn(cid).base, reason)
+
+    def keepalive(self, cid):
+        """As if the timer for it had run out."""
+        cdef Conn* c = self.conn(cid)
+        c.base.protocol.keepalive(&c.base, self.w.engine.env.mono)
+
+    def publish(self, bytes subject not None, bytes payload not None):
+        """A message of the server's own; how many took it."""
+        cdef Msg m
+        memset(&m, 0, sizeof(m))
+        m.account = self.w.reactor.default_account
+        m.kind = KIND_SYSTEM
+        m.dest = m.subject = span_of(subject)
+        m.data = span_of(payload)
+        return engine_route(&self.w.engine, NULL, &m)
+
+    def turn(self):
+        """One turn with the events that there are."""
+        cdef epoll_event[EVENTS_MAX] events
+        cdef Conn* c
+        cdef int n = 0
+        for cid, what in self.events:
+            c = self.conn(cid)
+            if c != NULL and not c.base.closing:
+                events[n].events = what
+                events[n].data.ptr = &c.head
+                n += 1
+        self.events.clear()
+        turn(&self.w.reactor, events, n)
+
+    def poll(self, int ms):
+        """One turn with what epoll knows within that time."""
+        cdef epoll_event[EVENTS_MAX] events
+        cdef int n = epoll_wait(self.w.reactor.epoll, events, EVENTS_MAX, ms)
+        turn(&self.w.reactor, events, max(n, 0))
+
+    def items(self):
+        """What the control plane is told, as DataPlane.drain has it."""
+        cdef Inbox* b = &self.w.engine.inbox
+        found = read_items(b.items.data, b.items.n)
+        b.items.n = 0
+        return found

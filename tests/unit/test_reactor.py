@@ -1,0 +1,260 @@
+"""The reactor without sockets or thread: transports, protocols, kinds, listeners, dialling."""
+
+import contextlib
+import errno
+import itertools
+import os
+import socket
+
+import pytest
+
+from jsserver.cext.net import CLOSE_REASONS, INBOX_CLOSED, PyReactor
+from jsserver.sockets import bound_port, open_listener
+
+QUIET = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
+
+
+def open_client(r: PyReactor, kind: str = "client") -> int:
+    cid = r.open("client", kind)
+    r.send(cid, QUIET)
+    r.turn()
+    r.received(cid)
+    return cid
+
+
+def open_echo(r: PyReactor, kind: str = "client") -> int:
+    cid = r.open("echo", kind)
+    r.turn()
+    assert r.received(cid) == b"hello\n"
+    return cid
+
+
+def say(r: PyReactor, cid: int, text: bytes) -> None:
+    r.send(cid, text)
+    r.turn()
+
+
+def reasons(r: PyReactor) -> dict[int, str]:
+    return {item[1]: CLOSE_REASONS[item[2][0]] for item in r.items() if item[0] == INBOX_CLOSED}
+
+
+def poll_until(r: PyReactor, done) -> None:
+    for _ in range(500):
+        if done():
+            return
+        r.poll(10)
+    raise AssertionError("it never happened")
+
+
+def test_each_receiver_gets_a_message_in_its_own_protocol() -> None:
+    r = PyReactor()
+    client, echo, other = open_client(r), open_echo(r), open_echo(r)
+    say(r, client, b"SUB a.* 7\r\n")
+    say(r, echo, b"<a.b\n")
+    say(r, other, b"a.b from a line\n")
+    assert r.received(client) == b"MSG a.b 7 11\r\nfrom a line\r\n"
+    assert r.received(echo) == b"a.b from a line\n"
+    say(r, client, b"PUB a.b 2\r\nhi\r\n")
+    assert r.received(echo) == b"a.b hi\n"
+    assert r.received(client) == b"MSG a.b 7 2\r\nhi\r\n"
+    assert r.received(other) == b""
+
+
+def test_keepalive_and_bad_input_are_the_protocols() -> None:
+    r = PyReactor()
+    client, echo = open_client(r), open_echo(r)
+    for cid in (client, echo):
+        r.keepalive(cid)
+    r.turn()
+    assert (r.received(client), r.received(echo)) == (b"PING\r\n", b".\n")
+    say(r, echo, b"nonsense\n")
+    say(r, client, b"nonsense\r\n")
+    r.turn()
+    assert r.received(client) == b"-ERR 'Unknown Protocol Operation'\r\n"
+    assert reasons(r) == {client: "Protocol Violation", echo: "Parse Error"}
+    assert r.wants(echo)[2]
+
+
+KINDS = ("client", "router", "gateway", "leaf")
+NOT_HEARD = {("router", "router"), ("router", "gateway"), ("gateway", "gateway")}
+
+
+@pytest.mark.parametrize(("source", "receiver"), list(itertools.product(KINDS, KINDS)))
+def test_who_hears_whom(source: str, receiver: str) -> None:
+    r = PyReactor()
+    a, b = open_echo(r, source), open_echo(r, receiver)
+    say(r, b, b"<x\n")
+    say(r, a, b"x 1\n")
+    assert r.received(b) == (b"" if (source, receiver) in NOT_HEARD else b"x 1\n")
+    assert r.publish(b"x", b"2") == 1
+    r.turn()
+    assert r.received(b) == b"x 2\n"
+
+
+@pytest.mark.parametrize("piece", [1, 3, 1000])
+def test_a_transport_that_takes_and_gives_little_at_a_time(piece: int) -> None:
+    r = PyReactor()
+    client, echo = open_client(r), open_echo(r)
+    say(r, client, b"SUB x 1\r\n")
+    r.pieces(client, piece)
+    r.pieces(echo, piece)
+    text = b"x " + b"0123456789" * 20 + b"\n"
+    r.send(echo, text)
+    for _ in range(3 * len(text) // piece + 3):
+        r.writable(client)
+        r.writable(echo)
+        r.send(echo, b"")
+        r.turn()
+    assert r.received(client) == b"MSG x 1 200\r\n" + b"0123456789" * 20 + b"\r\n"
+
+
+def test_what_cannot_be_written_waits_and_order_holds() -> None:
+    r = PyReactor()
+    client, echo = open_client(r), open_echo(r)
+    say(r, client, b"SUB x 1\r\n")
+    r.hold(client)
+    want = b""
+    for i in range(1000):
+        say(r, echo, b"x %d\n" % i)
+        want += b"MSG x 1 %d\r\n%d\r\n" % (len(str(i)), i)
+    assert r.pending(client) == len(want)
+    assert r.wants(client) == (True, True, False)
+    got = b""
+    for _ in range(len(want) // 777 + 1):
+        r.writable(client, 777)
+        r.turn()
+        got += r.received(client)
+        if len(got) < len(want):
+            assert r.pending(client) == len(want) - len(got)
+    assert got == want
+    assert r.pending(client) == 0
+    assert r.wants(client) == (True, False, False)
+
+
+def test_errors_of_a_transport_close_the_connection() -> None:
+    r = PyReactor()
+    ended, reset, broken = open_client(r), open_client(r), open_client(r)
+    r.end(ended)
+    r.end(reset, errno.ECONNRESET)
+    r.end(broken, errno.EIO)
+    r.turn()
+    r.turn()
+    assert reasons(r) == {ended: "Client Closed", reset: "Client Closed", broken: "Read Error"}
+    assert all(r.wants(cid)[2] for cid in (ended, reset, broken))
+    assert r.pending(ended) is None
+
+
+def test_last_words_are_written_before_the_end() -> None:
+    r = PyReactor()
+    client = open_client(r)
+    say(r, client, b"PING\r\nPUB a b c d 1\r\n")
+    r.turn()
+    assert r.received(client) == b"PONG\r\n"
+    assert r.wants(client)[2]
+    assert reasons(r) == {client: "Protocol Violation"}
+
+
+def test_a_slow_receiver_is_cut_at_its_limit() -> None:
+    r = PyReactor(max_pending=1000)
+    client = open_client(r)
+    say(r, client, b"SUB x 1\r\n")
+    r.hold(client)
+    for _ in range(20):
+        r.publish(b"x", b"." * 100)
+        r.turn()
+    r.turn()
+    assert reasons(r) == {client: "Slow Consumer (Pending Bytes)"}
+    assert r.received(client) == b""
+
+
+def test_listeners_have_their_own_protocols_and_kinds() -> None:
+    r = PyReactor()
+    sockets = [open_listener("127.0.0.1", 0) for _ in range(2)]
+    first = r.listen(sockets[0].fileno(), "client", "client")
+    r.listen(sockets[1].fileno(), "echo", "router")
+    with (
+        socket.create_connection(("127.0.0.1", bound_port(sockets[0])), timeout=5) as a,
+        socket.create_connection(("127.0.0.1", bound_port(sockets[1])), timeout=5) as b,
+    ):
+        texts = {a: b"", b: b""}
+
+        def read() -> bool:
+            for s in texts:
+                s.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    texts[s] += s.recv(1000)
+            return all(texts.values())
+
+        poll_until(r, read)
+        assert texts[b] == b"hello\n"
+        assert b"client_ip" not in texts[b]
+        r.unlisten(first)
+        b.sendall(b"<x\n")
+        poll_until(r, lambda: r.publish(b"x", b"1") == 1)
+        texts[b] = b""
+        poll_until(r, read)
+        assert texts[b] == b"x 1\n"
+    with socket.socket() as c:
+        c.setblocking(False)
+        c.connect_ex(("127.0.0.1", bound_port(sockets[0])))
+        r.poll(20)
+        with pytest.raises(BlockingIOError):
+            c.recv(100)
+    for s in sockets:
+        s.close()
+
+
+def dialling(port: int) -> int:
+    s = socket.socket()
+    s.setblocking(False)
+    assert s.connect_ex(("127.0.0.1", port)) == errno.EINPROGRESS
+    return s.detach()
+
+
+def test_a_connection_of_ours_opens_once_it_is_established() -> None:
+    r = PyReactor()
+    with open_listener("127.0.0.1", 0) as listener:
+        cid = r.dial(dialling(bound_port(listener)), "echo", "leaf")
+        assert r.pending(cid) == 0
+        listener.settimeout(5)
+        peer, _ = listener.accept()
+        with peer:
+            peer.setblocking(False)
+            got = b""
+
+            def greeted() -> bool:
+                nonlocal got
+                try:
+                    got += peer.recv(100)
+                except BlockingIOError:
+                    return False
+                return True
+
+            poll_until(r, greeted)
+            assert got == b"hello\n"
+            peer.sendall(b"<x\n")
+            poll_until(r, lambda: r.publish(b"x", b"1") == 1)
+        poll_until(r, lambda: reasons(r) == {cid: "Client Closed"})
+
+
+def test_a_connection_of_ours_that_is_refused_says_so() -> None:
+    r = PyReactor()
+    with open_listener("127.0.0.1", 0) as listener:
+        port = bound_port(listener)
+    cid = r.dial(dialling(port), "echo", "leaf")
+    poll_until(r, lambda: reasons(r) == {cid: "Connect Failed"})
+    assert r.pending(cid) is None
+
+
+def test_a_connection_of_ours_that_nobody_answers_is_given_up() -> None:
+    r = PyReactor()
+    with socket.socket() as full:
+        # A backlog of none, and taken: further ones are not answered.
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        taken = [dialling(port) for _ in range(3)]
+        cid = r.dial(dialling(port), "echo", "leaf", timeout=50_000_000)
+        poll_until(r, lambda: reasons(r) == {cid: "Connect Failed"})
+        for fd in taken:
+            os.close(fd)
