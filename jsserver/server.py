@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import resource
 import signal
 import socket
 import sys
@@ -132,6 +133,7 @@ class Server:
         o = self.options
         self._attending = asyncio.create_task(self._notify.attend())
         self._limit()
+        self._allow_files()
         self._spawn("reactor", self._prompt(self.plane.run))
         if self.jetstream is not None:
             self.jetstream.banner()
@@ -210,6 +212,16 @@ class Server:
             debug=o.debug,
             trace=o.trace,
         )
+
+    def _allow_files(self) -> None:
+        """As many open files as the machine lets this process have: connections and blocks."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == hard:
+            return
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as e:
+            self.log.warn(f"The limit of open files stays at {soft}: {e}")
 
     def _listen(self) -> None:
         o = self.options

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import socket
 import time
 from collections.abc import Iterator
@@ -34,6 +35,18 @@ def accepts(port: int) -> bool:
 def store_directory(server: Server) -> str:
     (line,) = [x for x in server.log().splitlines() if "Store Directory:" in x]
     return line.split('"')[1]
+
+
+def test_as_many_files_may_be_open_as_the_machine_allows(servers: Servers) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowered = min(soft, hard - 1, 512)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowered, hard))
+    try:
+        server = servers.under_test()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert resource.prlimit(server.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+    assert "open files" not in server.log()
 
 
 def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
