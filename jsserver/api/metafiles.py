@@ -58,7 +58,16 @@ class MetaFiles:
         sync_directory(directory.parent)
 
     def update(self, directory: Path, asset: str, body: bytes) -> None:
-        """Replaces the configuration of an asset."""
+        """Replaces the configuration of an asset; where that fails, the one before stays."""
+        before = (directory / INF).read_bytes()
+        try:
+            self._replace(directory, asset, body)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._replace(directory, asset, before)
+            raise
+
+    def _replace(self, directory: Path, asset: str, body: bytes) -> None:
         names = {INF: body, SUM: self.checksum(asset, body)}
         for name, content in names.items():
             _write(directory / f"{name}.tmp", content)

@@ -22,7 +22,7 @@ import msgspec
 from .. import goformat
 from . import consumers, errcodes, metafiles, streams
 from .account import AccountLimits, RequestStats, Reservations, ServerSettings, check_room
-from .backend import Accounts, ConsumerHandle, StoreError, StreamHandle
+from .backend import Accounts, ConsumerClosed, ConsumerHandle, StoreError, StreamHandle
 from .errors import ApiError, ErrorTemplate
 from .metafiles import MetaFiles
 from .patterns import PatternIndex
@@ -309,8 +309,16 @@ class Account:
             if config.max_age != stream.config.max_age:
                 stream.handle.wait_durable()  # what is too old by now stays gone, whatever happens
             self.shared.files.update(stream.directory, config.name, body)
-        stream.handle.update(params)
-        stream.handle.wait_durable()
+        try:
+            stream.handle.update(params)
+            stream.handle.wait_durable()
+        except BaseException:
+            with contextlib.suppress(OSError, StoreError):
+                if stream.directory is not None:
+                    body = encode_meta(stream.config, stream.created)
+                    self.shared.files.update(stream.directory, config.name, body)
+                stream.handle.update(streams.params(stream.config))
+            raise
 
     async def delete_stream(self, stream: Stream) -> None:
         """Removes a stream with everything in it; its lock is held."""
@@ -390,8 +398,14 @@ class Account:
     def _update_consumer(self, stream: Stream, consumer: Consumer, config: ConsumerConfig) -> None:
         params = consumers.params(config, consumer.name)
         self._write_consumer(stream, consumer, config)
-        consumer.handle.update(params)
-        stream.handle.wait_durable()
+        try:
+            consumer.handle.update(params)
+            stream.handle.wait_durable()
+        except BaseException:
+            with contextlib.suppress(OSError, StoreError, ConsumerClosed):
+                self._write_consumer(stream, consumer, consumer.config)
+                consumer.handle.update(consumers.params(consumer.config, consumer.name))
+            raise
 
     def _write_consumer(self, stream: Stream, consumer: Consumer, config: ConsumerConfig) -> None:
         if consumer.directory is not None:

@@ -123,6 +123,8 @@ class FakeStream:
         self.closed: bool | None = None
         self.consumers: list[FakeConsumer] = []
         self.waits = 0
+        self.fails = ""
+        """Why nothing becomes durable any more."""
         if not disk.last_seq and params.first_seq:
             disk.last_seq = params.first_seq - 1
 
@@ -237,6 +239,8 @@ class FakeStream:
         raise AssertionError("nothing here fails")
 
     def wait_durable(self) -> None:
+        if self.fails:
+            raise StoreError(self.fails)
         self.waits += 1
 
     def open_consumer(

@@ -1,6 +1,7 @@
 """Configuration files: complete or absent, checked when read, and repaired after a crash."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,37 @@ def test_a_crash_at_any_rename_leaves_the_old_or_the_new(asset: Path) -> None:
         for _ in range(2):  # reading repairs, so that a second reading sees the same
             assert FILES.read(asset, "S") == (new if renames else b'{"a":1}')
         assert sorted(p.name for p in asset.iterdir()) == ["meta.inf", "meta.sum"]
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_an_update_that_fails_midway_leaves_the_old(
+    asset: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Each call that waits for the disk fails once, the n-th of them."""
+    calls = 0
+
+    def once(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object) -> object:
+            nonlocal calls
+            calls += 1
+            if calls == number + 1:
+                raise OSError(5, "Input/output error")
+            return real(*args)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", once(os.fsync))
+        patch.setattr(Path, "rename", once(Path.rename))
+        try:
+            FILES.update(asset, "S", b'{"a":2}')
+            want = b'{"a":2}'
+        except OSError:
+            want = b'{"a":1}'
+    assert (want == b'{"a":2}') == (calls <= number)
+    assert (asset / "meta.inf").read_bytes() == want
+    assert FILES.read(asset, "S") == want
+    assert sorted(p.name for p in asset.iterdir()) == ["meta.inf", "meta.sum"]
 
 
 @pytest.mark.parametrize("damage", ["meta.inf", "meta.sum"])

@@ -312,6 +312,26 @@ def test_a_store_that_does_not_open_leaves_nothing_behind(api: ApiServer, tmp_pa
     api.stream("S")
 
 
+def test_an_update_that_fails_leaves_the_configuration(api: ApiServer, tmp_path: Path) -> None:
+    api.stream("S", max_msgs=5)
+    config = {"durable_name": "c", "ack_policy": "explicit", "max_ack_pending": 5}
+    api.ok("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
+    files = {p: p.read_bytes() for p in tmp_path.rglob("meta.*")}
+    assert len(files) == 4
+    stream = api.engine.streams["S"]
+    stream.fails = "writing to disk failed"
+    code = api.refused("STREAM.UPDATE.S", {"name": "S", "max_msgs": 7})
+    assert code == (10069, stream.fails)
+    config["max_ack_pending"] = 7
+    code = api.refused("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
+    assert code == (10012, stream.fails)
+    stream.fails = ""
+    assert {p: p.read_bytes() for p in tmp_path.rglob("meta.*")} == files
+    assert api.ok("STREAM.INFO.S")["config"]["max_msgs"] == stream.params.max_msgs == 5
+    assert api.ok("CONSUMER.INFO.S.c")["config"]["max_ack_pending"] == 5
+    assert stream.consumers[0].params.max_ack_pending == 5
+
+
 def test_account_limits(tmp_path: Path) -> None:
     limits = AccountLimits(max_streams=2, max_storage=1000, storage_max_stream_bytes=800)
     with ApiServer(tmp_path, limits) as api:
