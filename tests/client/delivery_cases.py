@@ -372,7 +372,7 @@ def stream_captures_advisories(r: Recorder) -> None:
     )
     r.create()
     r.fill(3)
-    r.consumer(ack_wait=200 * MS, max_deliver=1, sample_freq="100")
+    r.consumer(ack_wait=2 * SECOND, max_deliver=1, sample_freq="100")
     frames = r.fetch({"batch": 3}, 3)
     r.publish(frames[0].reply, b"+TERM broken")
     r.publish(frames[1].reply)
