@@ -39,15 +39,15 @@ cdef void bury(Reactor* r) noexcept nogil:
 
 cdef int wait_ms(Reactor* r) noexcept nogil:
     # How long the next turn may be waited for.
-    cdef int64_t until
+    cdef int64_t until, now = clock_ns(CLOCK_MONOTONIC)
     if r.engine.env.tasks.head != NULL or r.engine.dirty != NULL or r.engine.closing != NULL:
         return 0
     until = timer_next(&r.engine.env.timers)
     if until == INT64_MAX:
         return 10000
-    until -= clock_ns(CLOCK_MONOTONIC)
-    if until <= 0:
+    if until <= now:    # before anything is subtracted: a deadline may lie as far back as its type goes
         return 0
+    until -= now
     if until > <int64_t>10000 * 1000000:
         return 10000
     return <int>((until + 999999) // 1000000)
