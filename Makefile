@@ -99,6 +99,7 @@ soak: build tools
 	REPLAY_ROUNDS=100 REPLAY_STREAMS=80 $(BIN)/python -m pytest tests/fault/test_replay_server.py
 	DISK_FAILURE_ROUNDS=20 $(BIN)/python -m pytest tests/fault/test_disk_failure.py tests/fault/test_disk_full.py
 	POWERCUT_IMAGES=300 $(BIN)/python -m pytest tests/fault/test_powercut.py
+	DIFFERENTIAL_SECONDS=900 DIFFERENTIAL_SEED=$$(date +%s) $(BIN)/python -m pytest tests/fuzz/test_differential.py
 
 # Bounds checks, AddressSanitizer and UndefinedBehaviorSanitizer in one build. In a copy of the tree,
 # because what the switches build must not replace the ordinary build.

@@ -15,7 +15,7 @@ from jsserver.cext.bytes cimport (
     timer_set, u64map_del, u64map_free, u64map_get, u64map_put,
 )
 from jsserver.cext.store cimport (
-    RM_AGE, RM_LIMIT, ST_DAMAGED, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, Filter, Log, Record, Store, StoreState,
+    ST_DAMAGED, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, Filter, Log, Record, Store, StoreState,
     filter_free, filter_init, filter_is_loose, filter_loosen, log_append, log_close, log_open, log_rewrite, log_size,
     store_close, store_durable_seq,
     store_remove, store_last_match, store_durable_ticket, store_last_per_subject, store_load, store_next,

@@ -17,7 +17,7 @@ from jsserver import NATS_VERSION, __version__, called_as_jsserver, priority
 from jsserver.accounts import Accounts
 from jsserver.auth import GLOBAL_ACCOUNT, Authenticator, is_bcrypt
 from jsserver.cext.net import DataPlane
-from jsserver.clients import Connection, Item
+from jsserver.clients import Item
 from jsserver.config.options import Options
 from jsserver.config.server import split_address
 from jsserver.goformat import byte_size
@@ -25,6 +25,7 @@ from jsserver.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_has
 from jsserver.inbox import Finished, Inbox
 from jsserver.info import InfoHead, InfoTail, pieces
 from jsserver.logs import LogError, Logger
+from jsserver.monitor.closed import ClosedConnections
 from jsserver.notify import Notifier
 from jsserver.procs import remove_stale_folders
 from jsserver.runfiles import PortsFile, write_pid_file
@@ -67,6 +68,8 @@ class Server:
         self.port = 0
         self.jetstream = self._make_jetstream() if options.jetstream.enabled else None
         self.monitor: Monitor | None = None
+        watched = options.http_port != 0
+        self.closed = ClosedConnections(options.max_closed_clients if watched else 0)
         self.ports_file = PortsFile(options.ports_file_dir) if options.ports_file_dir else None
         self.inbox = Inbox(
             self.plane,
@@ -76,7 +79,7 @@ class Server:
             self.accounts,
             on_request=self._request,
             on_event=self._event,
-            on_closed=self._connection_closed,
+            on_closed=self.closed.add,
         )
         self.system = System(self)
         self._threads: list[threading.Thread] = []
@@ -121,10 +124,6 @@ class Server:
     def _event(self, item: Item) -> None:
         if self.jetstream is not None:
             self.jetstream.event(item)
-
-    def _connection_closed(self, connection: Connection) -> None:
-        if self.monitor is not None:
-            self.monitor.connection_closed(connection)
 
     # ---- start
 
@@ -258,7 +257,7 @@ class Server:
         # Imported only here: a server that is not watched starts without it.
         from jsserver.monitor.monitor import Monitor
 
-        self.monitor = Monitor(self)
+        self.monitor = Monitor(self, self.closed)
         try:
             await self.monitor.start()
         except OSError as e:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jsserver import NATS_VERSION
-from jsserver.api.types import Wire, always
+from jsserver.api.decode import Unreadable, parse
+from jsserver.api.types import Int64, Uint64, Wire, always
 from jsserver.clients import Item
 from jsserver.config.options import Permissions, SubjectPermission
 from jsserver.goformat import escape_json, rfc3339_nano
@@ -115,10 +116,10 @@ class ConnectionsRequest(ServerFilter):
     auth: bool = False
     subscriptions: bool = False
     subscriptions_detail: bool = False
-    offset: int = 0
-    limit: int = 0
-    cid: int = 0
-    state: int = 0
+    offset: Int64 = 0
+    limit: Int64 = 0
+    cid: Uint64 = 0
+    state: Int64 = 0
     user: str = ""
 
 
@@ -177,7 +178,7 @@ class System:
                 answer.data = self._statistics(account, payload)
             else:
                 answer.data = self._connections(account, payload)
-        except (BadParameter, msgspec.MsgspecError, RecursionError) as error:
+        except (BadParameter, Unreadable) as error:
             answer.error = Failure(code=400, description=str(error))
         if answer.data is None and answer.error is None:
             return b""
@@ -220,11 +221,10 @@ class System:
         return set(options.tags) <= set(server.options.server_tags)
 
     def _connections(self, account: str, raw: bytes) -> msgspec.Struct | None:
-        from jsserver.monitor.closed import ClosedConnections
         from jsserver.monitor.connz import connz
         from jsserver.monitor.query import BadParameter, Query
 
-        options = msgspec.json.decode(raw or b"{}", type=ConnectionsRequest)
+        options = parse(raw, ConnectionsRequest, strict=False)
         if not self._wanted(options):
             return None
         if not 0 <= options.state <= 2:
@@ -240,22 +240,17 @@ class System:
             "state": ("open", "closed", "all")[options.state],
             "user": options.user,
         }
-        monitor = self._server.monitor
-        closed = ClosedConnections(0) if monitor is None else monitor.closed
-        return connz(self._server, closed, Query.of(asked), time.time_ns())
+        return connz(self._server, self._server.closed, Query.of(asked), time.time_ns())
 
     def _statistics(self, account: str, raw: bytes) -> msgspec.Struct | None:
         from jsserver.monitor.accountz import accstatz
-        from jsserver.monitor.closed import ClosedConnections
         from jsserver.monitor.query import Query
 
-        options = msgspec.json.decode(raw or b"{}", type=StatisticsRequest)
+        options = parse(raw, StatisticsRequest, strict=False)
         if not self._wanted(options):
             return None
-        monitor = self._server.monitor
-        closed = ClosedConnections(0) if monitor is None else monitor.closed
         query = Query.of({"unused": "1" if options.include_unused else ""})
-        page = accstatz(self._server, closed, query, time.time_ns())
+        page = accstatz(self._server, self._server.closed, query, time.time_ns())
         page.account_statz = [row for row in page.account_statz if row.acc == account]
         return page
 

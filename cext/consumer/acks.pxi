@@ -35,7 +35,7 @@ cdef void let_go(Consumer* c, uint64_t sseq) noexcept nogil:
         stream_release(c.s, sseq)
 
 
-cdef void pending_gone(Consumer* c, uint32_t i, const char* reason) noexcept nogil:
+cdef void pending_gone(Consumer* c, uint32_t i) noexcept nogil:
     # The message left the stream before it was acked.
     cdef Pending* e = entry_at(&c.pending, i)
     cdef uint64_t sseq = e.sseq, dseq = e.dseq
@@ -43,7 +43,7 @@ cdef void pending_gone(Consumer* c, uint32_t i, const char* reason) noexcept nog
     take_out(c, i)
     c.floor_ts = c.env.now
     log_acked(c, sseq)
-    advise(c, ADV_TERM, sseq, dseq, deliveries, 0, span_c(reason))
+    advise(c, ADV_TERM, sseq, dseq, deliveries, 0, span_c(b"Unacknowledged message was deleted"))
 
 
 # ---- advisories ----------------------------------------------------------------------------------------------

@@ -305,7 +305,7 @@ cdef int deliver_again(Consumer* c) noexcept nogil:
     cdef int64_t cost
     cdef int rc = store_load(c.s.store, seq, &r)
     if rc == ST_NOT_FOUND or rc == ST_DAMAGED:
-        pending_gone(c, i, b"Unacknowledged message was deleted")
+        pending_gone(c, i)
         return STEP_ON
     if rc != ST_OK:
         return STEP_WAIT

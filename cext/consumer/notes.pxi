@@ -21,8 +21,7 @@ cdef void on_gone(Watcher* w, uint64_t seq, int reason) noexcept nogil:
         log_acked(c, seq)
     i = pending_find(&c.pending, seq)
     if i:
-        pending_gone(c, i, b"Message deleted by stream limits" if reason == RM_LIMIT or reason == RM_AGE
-                     else b"Unacknowledged message was deleted")
+        pending_gone(c, i)
         wake_delivery(c)
 
 
@@ -51,15 +50,18 @@ cdef uint64_t count_hidden(Consumer* c) noexcept nogil:
     return n
 
 
-cdef void drop_vanished(Consumer* c) noexcept nogil:
-    # Forgets what waits for acks of messages that are not stored any more.
+cdef void drop_vanished(Consumer* c, bint told) noexcept nogil:
+    # Forgets what waits for acks of messages that are not stored any more; `told`: an advisory says so of each.
     cdef uint32_t i = c.pending.first, after, at = 0, cap
     cdef uint64_t seq
     while i:
         after = entry_at(&c.pending, i).next
         if not still_stored(c, entry_at(&c.pending, i).sseq):
-            log_acked(c, entry_at(&c.pending, i).sseq)
-            take_out(c, i)
+            if told:
+                pending_gone(c, i)
+            else:
+                log_acked(c, entry_at(&c.pending, i).sseq)
+                take_out(c, i)
         i = after
     while at < c.exhausted.cap:
         seq = c.exhausted.keys[at]
@@ -129,7 +131,7 @@ cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
         c.delivered_seq = c.next - 1
         log_passed(c)
     c.resume = max(c.resume, start)
-    drop_vanished(c)
+    drop_vanished(c, what != NULL and not what.all)
     if start and c.pending.n == 0:
         c.floor_seq = max(c.floor_seq, c.delivered_seq)
         c.floor_dseq = c.dseq - 1

@@ -351,7 +351,7 @@ cdef bint nothing_to_wait_for(Consumer* c, const PullAsk* a, Span reply) noexcep
     cdef int64_t available = (max(<int64_t>0, c.num_pending) + c.pending.queue.n), wanted = 0
     if not a.no_wait or a.expires:
         return False
-    if available == 0 or c.paused:
+    if available == 0:
         refuse(c, reply, b"404 No Messages")
         return True
     while q != NULL and wanted <= available:
@@ -360,7 +360,9 @@ cdef bint nothing_to_wait_for(Consumer* c, const PullAsk* a, Span reply) noexcep
     if wanted > available:
         refuse(c, reply, b"408 Requests Pending")
         return True
-    return False
+    if c.paused:
+        refuse(c, reply, b"404 No Messages")
+    return c.paused
 
 
 cdef bint queue_is_full(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:

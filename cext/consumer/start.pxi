@@ -61,7 +61,7 @@ cdef void clip(Consumer* c) noexcept nogil:
     last = state.last_seq
     if c.dseq <= 1 and c.cfg.deliver_policy == DELIVER_BY_SEQUENCE and c.cfg.opt_start_seq:
         last = max(last, c.cfg.opt_start_seq - 1)
-    drop_vanished(c)
+    drop_vanished(c, False)
     if c.delivered_seq > last:
         c.delivered_seq = last
         c.next = last + 1

@@ -154,24 +154,26 @@ def _default_max_ack_pending(
 ) -> None:
     if config.max_ack_pending != 0:
         return
-    if stream.consumer_limits.max_ack_pending > 0:
-        if pedantic:
+    limit = stream.consumer_limits.max_ack_pending
+    if limit:
+        if pedantic and limit > 0:
             raise errcodes.PEDANTIC(
                 err="max_ack_pending must be set if it's configured in stream limits"
             )
-        config.max_ack_pending = stream.consumer_limits.max_ack_pending
+        config.max_ack_pending = limit
     elif config.ack_policy != "none":
         ceilings = (settings.max_ack_pending, limits.max_ack_pending)
         config.max_ack_pending = min([DEFAULT_MAX_ACK_PENDING, *(c for c in ceilings if c > 0)])
 
 
 def _default_threshold(config: ConsumerConfig, stream: StreamConfig, pedantic: bool) -> None:
-    if config.inactive_threshold == 0 and stream.consumer_limits.inactive_threshold > 0:
-        if pedantic:
+    limit = stream.consumer_limits.inactive_threshold
+    if config.inactive_threshold == 0 and limit:
+        if pedantic and limit > 0:
             raise errcodes.PEDANTIC(
                 err="inactive_threshold must be set if it's configured in stream limits"
             )
-        config.inactive_threshold = stream.consumer_limits.inactive_threshold
+        config.inactive_threshold = limit
 
 
 # ---- validation ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ The decoder of a type is derived from its declaration, once. `null` leaves a fie
 as the clients written in Go expect.
 """
 
+import re
 from collections.abc import Callable
 from functools import cache
 from types import NoneType, UnionType
@@ -58,12 +59,26 @@ def is_empty(body: bytes) -> bool:
         return False
 
 
+_ESCAPE = re.compile(
+    rb"(?i)\\(?:ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|(ud[89a-f][0-9a-f]{2})|.)", re.DOTALL
+)
+"""An escape of a JSON text; the group is half of a surrogate pair that stands alone."""
+
+
+def _without_halves(body: bytes) -> bytes:
+    """The text with U+FFFD for every half of a surrogate pair that stands alone, as Go reads it."""
+    return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], body)
+
+
 def _parse_json(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except UnicodeDecodeError:
         return _parse_json(body.decode("utf-8", "replace").encode())
     except msgspec.DecodeError as error:
+        whole = _without_halves(body)
+        if whole != body:
+            return _parse_json(whole)
         text = str(error)
         if "truncated" in text:
             raise Unreadable("unexpected EOF") from None

@@ -12,7 +12,6 @@ from .types import MessageDeleteRequest, MessageGetRequest
 async def get(call: Call) -> MessageGetResponse:
     """STREAM.MSG.GET: by sequence, time, or last or next of a subject."""
     request = call.required(MessageGetRequest)
-    stream = call.account.stream(call.args[0])
     last, following = request.last_by_subj, request.next_by_subj
     if (
         request.batch > 0
@@ -22,6 +21,7 @@ async def get(call: Call) -> MessageGetResponse:
         or (last and (following or request.start_time))
     ):
         raise errcodes.BAD_REQUEST()
+    stream = call.account.stream(call.args[0])
     message = await call.shared.run(_find, stream, request)
     call.shows(stream, message.seq if message is not None else 0)
     if message is None:

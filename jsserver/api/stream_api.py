@@ -211,7 +211,7 @@ def _purge(stream: Stream, request: PurgeRequest) -> int:
     wanted = request.filter.encode() if request.filter else None
     purged = stream.handle.purge(wanted, request.seq, request.keep)
     stream.handle.wait_durable()
-    stream.started |= request == PurgeRequest()
+    stream.started |= request in (PurgeRequest(), PurgeRequest(filter=">"))
     return purged
 
 

@@ -127,6 +127,8 @@ def _check_windows(config: StreamConfig, settings: ServerSettings, pedantic: boo
     """max_age and duplicate_window, which depend on each other."""
     if config.max_age < 0:
         raise _invalid(err="max age can not be negative")
+    if 0 < config.max_age < SMALLEST_WINDOW:
+        raise _invalid(err="max age needs to be >= 100ms")
     limit = settings.duplicate_window
     if config.duplicate_window == 0 and config.mirror is None and not config.sources:
         window = DEFAULT_DUPLICATE_WINDOW
@@ -141,8 +143,6 @@ def _check_windows(config: StreamConfig, settings: ServerSettings, pedantic: boo
                 raise errcodes.PEDANTIC(err="duplicate window cannot be bigger than max age")
             window = config.max_age
         config.duplicate_window = window
-    if 0 < config.max_age < SMALLEST_WINDOW:
-        raise _invalid(err="max age needs to be >= 100ms")
     if config.duplicate_window < 0:
         raise _invalid(err="duplicates window can not be negative")
     if 0 < config.max_age < config.duplicate_window:

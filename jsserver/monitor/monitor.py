@@ -1,8 +1,7 @@
-"""Monitoring of one server: its listener, its pages, and the connections it keeps for them."""
+"""Monitoring of one server: its listener and its pages."""
 
 import socket
 
-from jsserver.clients import Connection
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.http import HttpServer
 from jsserver.monitor.pages import Pages
@@ -13,12 +12,11 @@ from jsserver.sockets import bound_port, open_listener
 class Monitor:
     """start() and close() frame its life in the server's event loop."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, closed: ClosedConnections) -> None:
         options = server.options
         self.host = options.http_host or options.host
         self.port = options.http_port
-        self.closed = ClosedConnections(options.max_closed_clients)
-        pages = Pages(server, self.closed)
+        pages = Pages(server, closed)
         self._http = HttpServer(pages.answer, urgent=pages.urgent)
         self._listener: socket.socket | None = None
 
@@ -27,10 +25,6 @@ class Monitor:
         self._listener = open_listener(self.host, self.port)
         self.port = bound_port(self._listener)
         await self._http.start(self._listener)
-
-    def connection_closed(self, connection: Connection) -> None:
-        """Takes a connection that has ended."""
-        self.closed.add(connection)
 
     async def close(self) -> None:
         """Stops listening and cuts the connections."""

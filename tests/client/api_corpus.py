@@ -525,6 +525,39 @@ SCENARIOS: dict[str, list[Step]] = {
             ("CONSUMER.LEADER.STEPDOWN", ".c", b""),
         )
     ],
+    "messages of no stream": READS,
+    "a purge of all subjects of an empty stream": [
+        create(),
+        Ask("STREAM.PURGE.S", {"filter": "S"}),
+        Ask("STREAM.INFO.S"),
+        Ask("STREAM.PURGE.S", {"filter": ">"}),
+        Ask("STREAM.INFO.S"),
+    ],
+    "ages too small, pedantically": [
+        create(max_age=age, pedantic=True) for age in (1, SECOND // 10 - 1, SECOND // 10)
+    ],
+    "limits of consumers below zero": [
+        step
+        for limit in (-1, -7)
+        for limits in ({"max_ack_pending": limit}, {"inactive_threshold": limit})
+        for given in (
+            {},
+            {"max_ack_pending": 3},
+            {"max_ack_pending": -1},
+            {"inactive_threshold": -1},
+        )
+        for name in ("name", "durable_name")
+        for step in (
+            create(consumer_limits=limits),
+            consumer(**{name: "c"}, **EXPLICIT, **given),
+            Ask("CONSUMER.INFO.S.c"),
+            delete(),
+        )
+    ],
+    "halves of surrogate pairs": [
+        Ask("STREAM.CREATE.S", b'{"name":"S","description":"%s"}' % text)
+        for text in (rb"\ud83d", rb"\uDE00x", rb"\ud83d\ude00", rb"\\ud83d", rb"\ud83d\ud83d\ude00")
+    ],
     "messages in a file": [*FILLED, *READS, *DELETES],
     "messages in memory": [*FILLED_MEMORY, *READS, *DELETES],
     "deletes that are denied": [

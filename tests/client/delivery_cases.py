@@ -1,5 +1,7 @@
 """Where consumers start, what they choose, tell and push: the same on two servers."""
 
+from collections.abc import Callable
+
 from tests.client.consumer_cases import MS, SECOND
 from tests.client.jetstream_cases import Case
 from tests.client.recorder import Recorder
@@ -10,6 +12,60 @@ CASES: list[Case] = []
 def case(function: Case) -> Case:
     CASES.append(function)
     return function
+
+
+# messages that go away while their acks are waited for
+
+
+def _gone_while_pending(r: Recorder, go: Callable[[], object], **config: object) -> None:
+    r.create(max_msgs=3, **config)
+    told = r.inbox(f"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{r.stream}.>")
+    r.consumer()
+    r.fill(2, "a")
+    r.fetch(2, 2)
+    go()
+    r.hear(told)
+    r.settled("num_ack_pending", 1)
+    r.info()
+
+
+@case
+def pending_gone_by_limit(r: Recorder) -> None:
+    _gone_while_pending(r, lambda: r.fill(2, "b"))
+
+
+@case
+def pending_gone_by_delete(r: Recorder) -> None:
+    _gone_while_pending(r, lambda: r.api(f"STREAM.MSG.DELETE.{r.stream}", {"seq": 1}))
+
+
+@case
+def pending_gone_by_purge_of_a_subject(r: Recorder) -> None:
+    request = {"filter": f"{r.stream}.a", "seq": 2}
+    _gone_while_pending(r, lambda: r.api(f"STREAM.PURGE.{r.stream}", request))
+
+
+@case
+def pending_gone_by_purge(r: Recorder) -> None:
+    r.create()
+    told = r.inbox(f"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{r.stream}.>")
+    r.consumer()
+    r.fill(2, "a")
+    r.fetch(2, 2)
+    r.api(f"STREAM.PURGE.{r.stream}")
+    r.silence(told)
+    r.info()
+
+
+@case
+def requests_while_paused(r: Recorder) -> None:
+    r.create()
+    r.fill(1)
+    r.consumer()
+    r.api(f"CONSUMER.PAUSE.{r.stream}.C", {"pause_until": "2200-01-01T00:00:00Z"})
+    r.fetch({"batch": 1, "no_wait": True}, 1)
+    r.pull({"batch": 1, "expires": 3600 * SECOND})
+    r.fetch({"batch": 1, "no_wait": True}, 1)
 
 
 # starting points, filters, information

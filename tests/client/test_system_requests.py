@@ -89,6 +89,39 @@ def test_connections_are_paged_and_filtered(servers: Servers) -> None:
     assert asyncio.run(ask(server, subject, b"{"))["error"]["code"] == 400
 
 
+def test_connections_that_ended_are_counted_without_monitoring(servers: Servers) -> None:
+    server = servers.under_test(config=CONFIG)
+    for _ in range(3):
+        asyncio.run(ask(server, "$SYS.REQ.USER.INFO"))
+    (account,) = asyncio.run(ask(server, "$SYS.REQ.ACCOUNT.PING.STATZ"))["data"]["account_statz"]
+    assert account["conns"] == 1
+    assert account["received"]["msgs"] == account["sent"]["msgs"] + 1 == 4
+
+
+ODD = [
+    *(
+        b'{"user":"\xff"}',
+        b'{"user":"\\ud83d"}',
+        b'{"user":"\\ud83d\\ude00"}',
+        b"null",
+        b'{"OFFSET":1}',
+    ),
+    *(b'{"offset":%s}' % n for n in (b"-1", b"9" * 4000, b"9" * 5000)),
+    *(b"\xff", b"5", b'{"cid":-1}', b"[" * 100_000, b'{"offset":"1"}', b'{"sort":null}'),
+]
+
+
+def test_odd_requests_are_answered_as_by_nats_server(servers: Servers, peer_present: None) -> None:
+    sides = [servers.under_test(config=CONFIG), servers.peer(config=CONFIG)]
+    for body in ODD:
+        ours, theirs = (
+            asyncio.run(ask(side, "$SYS.REQ.SERVER.PING.CONNZ", body)) for side in sides
+        )
+        assert ours.get("error", {}).get("code") == theirs.get("error", {}).get("code"), body
+        for field in ("num_connections", "total", "offset"):
+            assert ours.get("data", {}).get(field) == theirs.get("data", {}).get(field), body
+
+
 def test_only_the_servers_that_are_asked_answer(servers: Servers) -> None:
     server = servers.under_test(config=CONFIG)
 

@@ -269,7 +269,7 @@ def test_limits_take_pending_messages():
     w.pull(b"4")
     w.env.inject(b"s.a")
     assert seqs(w.env.take()) == [3]
-    assert w.env.events[0][1][2] == b"Message deleted by stream limits"
+    assert w.env.events[0][1][2] == b"Unacknowledged message was deleted"
     assert c.state().num_ack_pending == 2
 
 
