@@ -22,6 +22,7 @@ authorization { users = [
   { user: get, password: x, permissions: {
       publish: ["$JS.API.DIRECT.GET.A", "$JS.API.DIRECT.GET.A.>"], subscribe: "_INBOX.>" } }
   { user: info, password: x, permissions: { publish: "$JS.API.INFO", subscribe: "_INBOX.>" } }
+  { user: sys, password: x, permissions: { publish: "$SYS.REQ.>", subscribe: "_INBOX.>" } }
   { user: put, password: x, permissions: { publish: "a.>", subscribe: "_INBOX.>" } }
   { user: ack, password: x, permissions: { publish: "$JS.ACK.A.c.>", subscribe: "_INBOX.>" } }
   { user: push, password: x, permissions: {
@@ -271,6 +272,20 @@ def answer_of_the_api(w: World, target: str) -> None:
         "$JS.API.INFO", reply=target, header=b"NATS/1.0\r\nNats-Required-Api-Level: 99\r\n\r\n"
     )
     user.sync()
+
+
+@way
+def answer_of_the_system(w: World, target: str) -> None:
+    user = w.user("sys")
+    for subject in (
+        "$SYS.REQ.USER.INFO",
+        "$SYS.REQ.SERVER.PING.CONNZ",
+        "$SYS.REQ.ACCOUNT.PING.STATZ",
+    ):
+        user.publish(subject, b"{}", reply=target)
+        user.publish(subject, b"[]", reply=target)
+    # They are answered one after another.
+    assert json.loads(user.request("$SYS.REQ.USER.INFO").payload)["data"]["user"] == "sys"
 
 
 def push(w: World, config: dict[str, object]) -> Frame:
