@@ -32,7 +32,10 @@ cdef int compare_patterns(const void* a, const void* b) noexcept nogil:
 
 
 cdef bint patterns_overlap(const Filter* f) noexcept nogil:
+    """Whether a subject may match two; of so many that it takes long to tell, that is assumed."""
     cdef uint32_t i, k
+    if f.n - f.n_literals > 256:
+        return True
     for i in range(f.n):
         if i + 1 < f.n_literals and compare_patterns(&f.patterns[i], &f.patterns[i + 1]) == 0:
             return True
@@ -109,12 +112,11 @@ cdef void filter_loosen(Filter* f) noexcept nogil:
         f.overlap = f.n > 1
 
 
-cdef bint filter_matches(const Filter* f, Span subject) noexcept nogil:
+cdef bint is_listed(const Filter* f, Span subject) noexcept nogil:
+    """Whether a subject is one of the literal patterns."""
     cdef uint32_t i, lo = 0, hi = f.n_literals
     cdef Span* p
     cdef int order
-    if f.all:
-        return True
     while lo < hi:
         i = (lo + hi) >> 1
         p = &f.patterns[i]
@@ -127,6 +129,13 @@ cdef bint filter_matches(const Filter* f, Span subject) noexcept nogil:
             lo = i + 1
         else:
             hi = i
+    return False
+
+
+cdef bint filter_matches(const Filter* f, Span subject) noexcept nogil:
+    cdef uint32_t i
+    if f.all or is_listed(f, subject):
+        return True
     for i in range(f.n_literals, f.n):
         if subject_matches(f.patterns[i], subject):
             return True
@@ -265,8 +274,9 @@ cdef void walk_back(Walk* w, Index* x, uint32_t id, uint32_t start) noexcept nog
     walk_to(w, at)
 
 
-cdef int walk(Index* x, Span pat, bint loose, visit_fn fn, void* ctx) noexcept nogil:
-    """Visits what a pattern (not of everything) matches, at most every node once."""
+cdef int walk(Index* x, Span pat, bint loose, visit_fn fn, void* ctx, uint64_t* left) noexcept nogil:
+    """Visits what a pattern (not of everything) matches, at most every node once. `left`, if given, are the steps that
+    it may still take: WALKED_ENOUGH when they do not suffice."""
     cdef Walk w
     cdef uint32_t id = 0, kid, what
     cdef int r
@@ -275,6 +285,10 @@ cdef int walk(Index* x, Span pat, bint loose, visit_fn fn, void* ctx) noexcept n
     walk_to(&w, 0)
     kid = walk_first(&w, x, 0)
     while True:
+        if left != NULL:
+            if left[0] == 0:
+                return WALKED_ENOUGH
+            left[0] -= 1
         if kid:
             what = walk_edge(&w, x, kid, edge_start(x, id))
             if what == WALK_ON:
@@ -380,11 +394,13 @@ cdef int index_each(Index* x, const Filter* f,
             if r:
                 return r
         return each_visit(&e, x, 0, VISIT_BELOW)
+    if each_of_many(x, f, &r, fn, ctx):
+        return r
     if f.overlap:
         e.seen = <IdSet*> calloc(1, sizeof(IdSet))
     for i in range(f.n):
         e.which = i
-        r = walk(x, f.patterns[i], f.loose, each_visit, &e)
+        r = walk(x, f.patterns[i], f.loose, each_visit, &e, NULL)
         if r:
             break
     idset_free(e.seen)
@@ -406,13 +422,16 @@ cdef uint64_t index_total(Index* x, const Filter* f) noexcept nogil:
     """Messages of all subjects that match."""
     cdef uint64_t total = 0
     cdef uint32_t i
+    cdef int r = 0
     if matches_all(f):
         return node_at(x, 0).total
+    if each_of_many(x, f, &r, total_one, &total):
+        return total
     if f.overlap:
         index_each(x, f, total_one, &total)
         return total
     for i in range(f.n):
-        walk(x, f.patterns[i], False, total_visit, &total)
+        walk(x, f.patterns[i], False, total_visit, &total, NULL)
     return total
 
 

@@ -9,8 +9,9 @@ from posix.fcntl cimport F_SETFL, fcntl
 from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
-    EV_DISK_FULL, Bytes, Env, EnvLock, Event, FileOps, HHState, Span, Task, Timer, bytes_add, bytes_free, bytes_reserve,
-    hh64, hh_final, hh_init, hh_update, posix_files, sha256, subject_is_literal, subject_matches, subjects_overlap,
+    EV_DISK_FULL, Bytes, Env, EnvLock, Event, FileOps, HHState, Span, StrMap, Task, Timer, bytes_add, bytes_free, bytes_reserve,
+    hh64, hh_final, hh_init, hh_update, posix_files, sha256, strmap_free, strmap_get, strmap_put,
+    subject_is_literal, subject_matches, subjects_overlap,
     task_cancel, task_post, task_run,
     timer_cancel, timer_run, timer_set, env_lock, env_lock_init, env_unlock, pthread_cond_t, pthread_mutex_destroy,
     pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock,

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import tempfile
+import time
 
 import pytest
 
@@ -91,7 +92,8 @@ class Indexed:
             beyond = subject + ".never"
             assert store.count_of(beyond) == store.last_of(beyond) == 0
         single = [(self.pattern(),) for _ in range(5)]
-        for patterns in [*single, tuple(self.pattern() for _ in range(4))]:
+        many = tuple(self.pattern() for _ in range(self.rng.choice([17, 60])))
+        for patterns in [*single, tuple(self.pattern() for _ in range(4)), many]:
             hit = {s for s in subjects if any(matches(p, s) for p in patterns)}
             found = [seq for seq, subject in live.items() if subject in hit]
             counts: dict[str, int] = {}
@@ -130,6 +132,27 @@ def test_subjects_of_any_depth(seed: int, memory: bool) -> None:
         world.store.close()
     finally:
         shutil.rmtree(base)
+
+
+def test_many_patterns_are_looked_for_together() -> None:
+    """Three thousand patterns take about as long as three, where each alone meets every subject."""
+    store = PyStore(None, "S")
+    for number in range(100_000):
+        store.append(f"s.{number % 7}.{number % 1000}.k{number % 50_000}")
+
+    def seconds(*patterns: str) -> tuple[float, int]:
+        start = time.process_time()
+        found = store.pending(patterns, 1)
+        return time.process_time() - start, found
+
+    few, _ = seconds("s.*.*.k1", "s.*.*.k2", "s.*.*.k3")
+    many, found = seconds(*(f"s.*.*.k{number}" for number in range(3000)))
+    assert found == 6000
+    assert many < 20 * few + 0.2, (few, many)
+    _, found = seconds(*(f"s.1.{number}.>" for number in range(0, 1000, 7)), "s.2.5.*")
+    wanted = [(1, part) for part in range(0, 1000, 7)] + [(2, 5)]
+    assert found == sum((number % 7, number % 1000) in wanted for number in range(100_000))
+    store.close()
 
 
 def test_index_grows_with_the_subjects_bytes() -> None:
