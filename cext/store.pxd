@@ -291,7 +291,7 @@ cdef struct SideBlock:
 # False when the bytes are no whole sidecar of a file of that size and last 8 bytes.
 cdef bint side_view(const uint8_t* p, uint64_t size, Span name, uint64_t file_size, uint64_t file_end,
                     SideBlock* out) noexcept nogil
-# Shows every entry of a dictionary's bytes, in order. Returns their number; ST_DAMAGED when it is none; ST_NO_MEMORY when
-# memory runs out or `visit` returns another value than 0. `dict`: its name.
+# Shows every entry of a dictionary's bytes, in order. Returns their number, with void ones that were left out; ST_DAMAGED when
+# it is none; ST_NO_MEMORY when memory runs out or `visit` returns another value than 0. `dict`: its name.
 cdef int64_t dict_words(const uint8_t* p, uint64_t size, Span name, uint64_t* dict,
                         int (*visit)(void* ctx, uint32_t id, Span text) noexcept nogil, void* ctx) noexcept nogil

@@ -264,6 +264,8 @@ cdef struct Store:
     uint64_t dict               # (k) the maintenance thread's: name, entries and bytes of the subject dictionary
     uint64_t dict_total
     uint64_t dict_size
+    uint64_t dict_limit         # bytes from which on the void entries are left out
+    bint dict_short             # a recovery's: a sidecar asks for more entries than there are
     uint64_t* known             # (k) hashes of the texts the dictionary has for the ids
     uint32_t n_known
     uint8_t* stale              # a recovery's: a whole checkpoint that does not fit the blocks

@@ -544,6 +544,10 @@ cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n, uint64_t new
     if sided:
         s.unsettled = False
         index_settle(&s.x)
+    if s.dict_short:
+        dict_drop(s)
+        for i in range(s.n_blocks):
+            block_i(s, <uint32_t> i).sided = False
     if rc >= 0:
         replay_extent(s)
         suspects_check(s)

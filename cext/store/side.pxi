@@ -1,17 +1,14 @@
 # Sidecars: for every sealed block N a file N.jsx with its arrays, so that a start after a kill reads blocks only behind
-# them; and the subject dictionary subjects.jsd, which says what the ids in the sidecars stand for.
+# them. What the ids in it stand for says the subject dictionary (words.pxi).
 #
-# Both are caches, written without sync by the maintenance thread and bound by checksums: a sidecar to its block's size
-# and last 8 bytes, to the dictionary by the dictionary's random name and the number of entries it needs.
+# A sidecar is a cache, written without sync by the maintenance thread and bound by checksums: to its block's size and last
+# 8 bytes, to the dictionary by that one's random name and the number of entries it needs.
 #
 # They hold what cannot change any more: a message is left out of a sidecar, and an id named anew by a later entry (which
 # happens when all messages of the old meaning are gone), only after their removal is on disk.
 #
-# subjects.jsd: magic u64 · name u64, then chunks: bytes u32 · entries u32 · checksum u64 · entries (id u32 · length u16 · text)
-# The checksum covers the name, the two numbers before it and the entries.
 # N.jsx: SideHead · [rel u32 x n] · off u32 x n · sid u32 x n · len u16 x n · pad to 8 · (seq u64 · slot u64) x tombs · checksum
 
-cdef uint64_t DICT_MAGIC = 0x3244534a534a534a
 cdef uint64_t SIDE_MAGIC = 0x3453534a534a534a
 
 cdef struct SideHead:
@@ -46,21 +43,6 @@ cdef struct Side:
 
 
 # ---- writing (maintenance thread) ------------------------------------------------------------------------------
-
-cdef int known_room(Store* s, uint32_t id) noexcept nogil:
-    cdef uint32_t cap
-    cdef uint64_t* p
-    if id < s.n_known:
-        return 0
-    cap = max(id + 1, s.n_known * 2)
-    p = <uint64_t*> realloc(s.known, <size_t> cap * 8)
-    if p == NULL:
-        return -1
-    memset(p + s.n_known, 0, <size_t> (cap - s.n_known) * 8)
-    s.known = p
-    s.n_known = cap
-    return 0
-
 
 cdef int side_word(Side* w, uint32_t id, Span subject) noexcept nogil:
     """Adds the meaning of an id unless the dictionary has it."""
@@ -114,66 +96,6 @@ cdef int side_walk(Side* w) noexcept nogil:
             w.head.ghosts += 1      # its noise may not be on disk yet
         at += r.size
     return 0 if at == w.size else -1
-
-
-cdef uint64_t dict_hash(const uint64_t* key, uint64_t dict, uint64_t numbers, const uint8_t* p,
-                        uint64_t n) noexcept nogil:
-    """The checksum of a chunk whose first 8 bytes are `numbers`."""
-    cdef HHState h
-    cdef uint64_t head[2]
-    head[0] = dict
-    head[1] = numbers
-    hh_init(&h, key)
-    hh_update(&h, <const uint8_t*> head, 16)
-    hh_update(&h, p, n)
-    return hh_final(&h)
-
-
-cdef void dict_drop(Store* s) noexcept nogil:
-    """Words may be missing from the dictionary: the next sidecar begins another, and those so far mean nothing then."""
-    s.dict = 0
-    s.n_known = 0
-    free(s.known)
-    s.known = NULL
-
-
-cdef int dict_append(Store* s, Side* w) noexcept nogil:
-    cdef FileOps* f = s.files
-    cdef char path[4300]
-    cdef uint64_t head[2]
-    cdef int fd
-    cdef int64_t rc = 0
-    cdef Bytes out
-    if w.n_words == 0 and s.dict:
-        return 0
-    memset(&out, 0, sizeof(out))
-    snprintf(path, sizeof(path), "%s/subjects.jsd", s.dir)
-    fd = f.open(f.ctx, path, O_RDWR | O_CREAT, 0o600)
-    if fd < 0:
-        return fd
-    if s.dict == 0:
-        while s.dict == 0:
-            st_random(&s.dict, 8)
-        s.dict_total = 0
-        s.dict_size = 16
-        head[0] = DICT_MAGIC
-        head[1] = s.dict
-        rc = f.truncate(f.ctx, fd, 0)
-        if rc >= 0:
-            rc = f.pwrite(f.ctx, fd, head, 16, 0)
-    head[0] = w.words.n | <uint64_t> w.n_words << 32
-    head[1] = dict_hash(s.key, s.dict, head[0], w.words.data, w.words.n)
-    if rc >= 0 and (bytes_add(&out, head, 16) < 0 or bytes_add(&out, w.words.data, w.words.n) < 0):
-        rc = -1
-    if rc >= 0:
-        rc = f.pwrite(f.ctx, fd, out.data, out.n, <off_t> s.dict_size)
-    f.close(f.ctx, fd)
-    bytes_free(&out)
-    if rc < 0:
-        return -1
-    s.dict_size += 16 + w.words.n
-    s.dict_total += w.n_words
-    return 0
 
 
 cdef int side_save(Side* w) noexcept nogil:
@@ -236,6 +158,7 @@ cdef void side_build(Block* b) noexcept nogil:
     cdef int64_t size
     if b.damaged or b.n == 0:
         return
+    dict_check(s)
     memset(&w, 0, sizeof(w))
     w.s = s
     w.b = b
@@ -261,141 +184,6 @@ cdef void side_build(Block* b) noexcept nogil:
 
 
 # ---- reading (opening) ----------------------------------------------------------------------------------------------
-
-cdef struct Word:
-    uint32_t id
-    uint16_t len
-    const uint8_t* text
-
-
-cdef int64_t dict_parse(const uint64_t* key, const uint8_t* p, uint64_t size, Word** out, uint64_t* good) noexcept nogil:
-    """The entries of all whole chunks, in order; their number, or ST_NO_MEMORY. `good`: the bytes they take."""
-    cdef uint64_t at = 16, n = 0, cap = 0, end, bytes
-    cdef uint32_t count, i
-    cdef Word* words = NULL
-    cdef Word* more
-    out[0] = NULL
-    good[0] = at
-    while at + 16 <= size:
-        bytes = st_get32(p + at)
-        count = st_get32(p + at + 4)
-        end = at + 16 + bytes
-        if (end > size or <uint64_t> count * 6 > bytes
-                or st_get64(p + at + 8) != dict_hash(key, st_get64(p + 8), st_get64(p + at), p + at + 16, bytes)):
-            break
-        if n + count > cap:
-            cap = (n + count) * 2
-            more = <Word*> realloc(words, cap * sizeof(Word))
-            if more == NULL:
-                free(words)
-                return ST_NO_MEMORY
-            words = more
-        at += 16
-        for i in range(count):
-            if at + 6 > end or at + 6 + st_get16(p + at + 4) > end:
-                break
-            words[n + i].id = st_get32(p + at)
-            words[n + i].len = st_get16(p + at + 4)
-            words[n + i].text = p + at + 6
-            at += 6 + words[n + i].len
-        if at != end:
-            break       # its entries do not fill it
-        n += count
-        good[0] = at
-    out[0] = words
-    return <int64_t> n
-
-
-cdef int64_t dict_words(const uint8_t* p, uint64_t size, Span name, uint64_t* dict,
-                        int (*visit)(void* ctx, uint32_t id, Span text) noexcept nogil, void* ctx) noexcept nogil:
-    cdef uint64_t key[4]
-    cdef uint64_t good
-    cdef int64_t n, i
-    cdef Word* words = NULL
-    if size < 16 or st_get64(p) != DICT_MAGIC:
-        return ST_DAMAGED
-    dict[0] = st_get64(p + 8)
-    store_key(name, key)
-    n = dict_parse(key, p, size, &words, &good)
-    for i in range(n):
-        if visit(ctx, words[i].id, span(words[i].text, words[i].len)) != 0:
-            n = ST_NO_MEMORY
-            break
-    free(words)
-    return n
-
-
-cdef int dict_place(Store* s, const Word* words, uint64_t n) noexcept nogil:
-    """Gives every subject its id again: shorter ones first, so that a prefix stands before what is below it; of several
-    ids for one subject, and of several subjects for one id, the latest."""
-    cdef uint32_t top = 0, len, id
-    cdef uint64_t k, total = 0
-    cdef uint64_t* latest
-    cdef uint64_t* order
-    cdef uint64_t* starts = <uint64_t*> calloc(65537, 8)
-    cdef Index* x = &s.x
-    cdef int rc = ST_OK
-    for k in range(n):
-        top = max(top, words[k].id)
-    latest = <uint64_t*> calloc(<size_t> top + 1, 8)
-    order = <uint64_t*> malloc((n + 1) * 8)
-    if starts == NULL or latest == NULL or order == NULL or top > (1 << 28) or index_reserve(x, top) < 0:
-        free(starts)
-        free(latest)
-        free(order)
-        return ST_NO_MEMORY
-    for k in range(n):
-        latest[words[k].id] = k + 1
-        starts[words[k].len + 1] += 1
-    for len in range(65536):
-        starts[len + 1] += starts[len]
-    for k in range(n):
-        order[starts[words[k].len]] = k
-        starts[words[k].len] += 1
-    # starts[len] is now the end of that length's entries; go through each length backwards.
-    for len in range(1, 65536):
-        if rc < 0:
-            break
-        total = starts[len]
-        while total > starts[len - 1]:
-            total -= 1
-            k = order[total]
-            id = words[k].id
-            if latest[id] != k + 1 or id == 0:
-                continue
-            rc = index_place(x, id, span(words[k].text, words[k].len))
-            if rc < 0:
-                break
-    free(starts)
-    free(latest)
-    free(order)
-    return rc
-
-
-cdef int dict_load(Store* s) noexcept nogil:
-    """1 when there is a dictionary (sidecars may be used), 0 when not, or an error."""
-    cdef FileOps* f = s.files
-    cdef char path[4300]
-    cdef int rc
-    cdef uint64_t size
-    cdef int64_t n
-    cdef uint8_t* p
-    cdef Word* words = NULL
-    snprintf(path, sizeof(path), "%s/subjects.jsd", s.dir)
-    p = file_read(f, path, &size)
-    if p == NULL:
-        return 0
-    if size < 16 or st_get64(p) != DICT_MAGIC:
-        st_unmap(p, <size_t> size)
-        return 0
-    s.dict = st_get64(p + 8)
-    n = dict_parse(s.key, p, size, &words, &s.dict_size)
-    s.dict_total = <uint64_t> max(n, <int64_t> 0)
-    rc = dict_place(s, words, <uint64_t> n) if n > 0 else <int> n
-    free(words)
-    st_unmap(p, <size_t> size)
-    return 1 if rc == ST_OK else rc
-
 
 cdef bint side_whole(const uint64_t* key, const uint8_t* p, uint64_t size) noexcept nogil:
     cdef SideHead h
@@ -462,7 +250,11 @@ cdef int side_load(Store* s, Block* b, int block_file, uint64_t file_size, bint 
     if p == NULL:
         return 0
     h = <const SideHead*> p
-    if side_whole(s.key, p, size) and h.num == b.num and h.dict == s.dict and h.needs <= s.dict_total:
+    if not side_whole(s.key, p, size) or h.num != b.num or h.dict != s.dict:
+        pass
+    elif h.needs > s.dict_total:
+        s.dict_short = True
+    else:
         b.suspect = not (fits and h.size == file_size and h.end == st_get64(end))
         if not b.suspect or suspects:
             b.used = h.size

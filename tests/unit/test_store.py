@@ -274,53 +274,6 @@ def test_flipped_length_is_noticed(directory):
     s.close()
 
 
-def test_sidecars_replace_blocks(directory):
-    """After a kill, sealed blocks come from their sidecars: their files are not read."""
-    s = PyStore(directory, max_bytes=100_000, trim=False, commit="manual")
-    for i in range(3000):
-        s.append(f"k.{i % 100}", b"%08d" % i * 4)
-        if i % 50 == 0:
-            s.commit()
-    s.commit()
-    s.upkeep()
-    want = (s.state(), s.subjects(), s.last_per_subject())
-    sealed = [n for n in s.figures()["numbers"][:-1]]
-    s.abandon()
-    assert len(sealed) >= 3
-    for n in sealed:  # damaged where no one looks: behind the first record
-        path = block(directory, n)
-        assert path.with_suffix(".jsx").exists()
-        data = bytearray(path.read_bytes())
-        data[len(data) // 2] ^= 0xFF
-        path.write_bytes(data)
-    s = PyStore(directory, max_bytes=100_000, trim=False)
-    assert (s.state(), s.subjects(), s.last_per_subject()) == want
-    assert s.figures()["damage"] == 0
-    s.close()
-
-
-def test_a_subject_that_took_over_an_id_survives(directory):
-    """A sidecar may list a message that was removed since, and whose id went to another subject."""
-    s = PyStore(directory, max_bytes=100_000, trim=False, commit="manual")
-    s.append("gone", b"x")
-    for i in range(1000):
-        s.append(f"k.{i % 10}", b"%08d" % i * 8)
-    s.commit()
-    s.upkeep()
-    assert block(directory, 1).with_suffix(".jsx").exists()
-    s.remove(1)
-    s.append("new", b"first")
-    for i in range(1000):
-        s.append(f"k.{i % 10}", b"%08d" % i * 8)
-    s.commit()
-    s.upkeep()
-    want = (s.state(), s.subjects(), s.last_per_subject())
-    s.abandon()
-    s = PyStore(directory, max_bytes=100_000, trim=False)
-    assert (s.state(), s.subjects(), s.last_per_subject()) == want
-    s.close()
-
-
 @pytest.mark.parametrize("what", ["side", "dict", "both", "bits"])
 def test_caches_are_never_trusted_over_blocks(directory, what):
     s = PyStore(directory, max_bytes=100_000, trim=False, commit="manual")
