@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable
 
+from jsserver import API_LEVEL
 from jsserver.accounts import Accounts
 from jsserver.api.account import AccountLimits, ServerSettings
 from jsserver.api.advisories import ClientInfo
@@ -109,7 +110,7 @@ class JetStream:
         log.info(f'  Store Directory: "{self.store.path}"')
         if self.settings.domain:
             log.info(f"  Domain:          {self.settings.domain}")
-        log.info("  API Level:       4")
+        log.info(f"  API Level:       {API_LEVEL}")
         log.info("-------------------------------------------")
 
     async def start(self) -> None:
