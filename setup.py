@@ -40,7 +40,6 @@ compile_args = [
     "-fvisibility=hidden",
     # An empty span may be NULL; copying it, memcpy(to, NULL, 0), must promise nothing about NULL.
     "-fno-delete-null-pointer-checks",
-    "-Wno-unused-function",
 ]
 link_args = ["-pthread"]
 checked = switch("CHECKED")

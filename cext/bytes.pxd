@@ -40,6 +40,51 @@ cdef inline bint span_starts(Span s, const char* prefix, uint32_t n) noexcept no
     return s.n >= n and memcmp(s.p, prefix, n) == 0
 
 
+cdef inline bytes span_bytes(Span s):
+    return (<const char*>s.p)[:s.n] if s.n else b""
+
+
+# Copies the span's bytes to at, behind which the next ones go, and has the span name the copy.
+cdef inline void place_text(uint8_t** at, Span* s) noexcept nogil:
+    if s.n:
+        memcpy(at[0], s.p, s.n)
+    s.p = at[0]
+    at[0] += s.n
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+
+# The order of two numbers, for qsort.
+cdef inline int compare_u64(const void* a, const void* b) noexcept nogil:
+    cdef uint64_t x = (<const uint64_t*>a)[0], y = (<const uint64_t*>b)[0]
+    return (x > y) - (x < y)
+
+
+# A varint: seven bits a byte, the lowest first, the top bit set in all but the last. At most 10 bytes at p; how many.
+cdef inline uint32_t put_uv(uint8_t* p, uint64_t v) noexcept nogil:
+    cdef uint32_t n = 0
+    while v >= 0x80:
+        p[n] = <uint8_t>(v & 0x7F) | 0x80
+        v = v >> 7
+        n += 1
+    p[n] = <uint8_t>v
+    return n + 1
+
+
+# Takes one off the front; False when there is none.
+cdef inline bint get_uv(Span* s, uint64_t* v) noexcept nogil:
+    cdef uint64_t x = 0
+    cdef uint32_t i
+    for i in range(min(s.n, <uint32_t>10)):
+        x |= <uint64_t>(s.p[i] & 0x7F) << (7 * i)
+        if s.p[i] < 0x80:
+            s.p += i + 1
+            s.n -= i + 1
+            v[0] = x
+            return True
+    return False
+
+
 cdef enum Kind:
     # Whom a message comes from: with whose authority it asks for something. What is not filled in has none.
     KIND_JETSTREAM = 0      # streams and consumers: clients choose where their messages, acks and statuses go
@@ -278,6 +323,8 @@ cdef bint json_at_end(JsonReader* r) noexcept nogil
 cdef bint json_key_is(const JsonItem* key, const char* lower_case_name) noexcept nogil
 cdef bint json_int(const JsonItem* it, int64_t* out) noexcept nogil
 cdef bint json_uint(const JsonItem* it, uint64_t* out) noexcept nogil
+# null leaves what is there.
+cdef bint json_bool(const JsonItem* it, bint* out) noexcept nogil
 cdef int json_text(const JsonItem* it, uint8_t* out, uint32_t cap) noexcept nogil       # length | -1
 
 

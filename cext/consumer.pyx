@@ -9,10 +9,10 @@ from libc.string cimport memcmp, memcpy, memset
 from jsserver.cext.bytes cimport (
     ADV_ACK_METRIC, ADV_MAX_DELIVER, ADV_NAK, ADV_TERM, EV_ADVISORY, EV_CONSUMER_GONE, EV_LOG, EV_PAUSE_OVER,
     HEARS_ALL, HEARS_REQUESTS, JSON_ARRAY, JSON_NULL, JSON_NUMBER, JSON_OBJECT, JSON_STRING, Bytes, Event, JsonItem,
-    JsonReader, Msg, Span, Task, Timer, U64Map, bytes_add, bytes_free, bytes_reserve, env_random, hh64, inbound_fn,
-    json_at_end, json_enter_object, json_int, json_key_is, json_next_member, json_open, span, span_c, span_eq,
-    span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_matches, task_cancel, task_post, timer_cancel,
-    timer_set, u64map_del, u64map_free, u64map_get, u64map_put,
+    JsonReader, Msg, Span, Task, Timer, U64Map, bytes_add, bytes_free, bytes_reserve, compare_u64, env_random, get_uv,
+    hh64, inbound_fn, json_at_end, json_bool, json_enter_object, json_int, json_key_is, json_next_member, json_open,
+    place_text, put_uv, span, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put,
+    subject_matches, task_cancel, task_post, timer_cancel, timer_set, u64map_del, u64map_free, u64map_get, u64map_put,
 )
 from jsserver.cext.store cimport (
     ST_DAMAGED, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, Filter, Log, Record, Store, StoreState,
@@ -24,7 +24,7 @@ from jsserver.cext.store cimport (
 )
 from jsserver.cext.stream cimport (
     RETAIN_INTEREST, EnvBox, Stream, StreamConfig, StreamFace, StreamPlace, Watcher, add_span, add_text, add_u64,
-    get_duration, get_u64, level_too_high, put_duration, put_u64, read_bool, read_int, store_config, stream_activate,
+    get_duration, get_u64, level_too_high, put_duration, put_u64, read_int, store_config, stream_activate,
     stream_answer, stream_free, stream_give_store, stream_halt, stream_hidden, stream_keeps_all, stream_new,
     stream_pending, stream_purge, stream_release, stream_resume, stream_settle, stream_stop, stream_unwatch,
     stream_watch, trimmed,

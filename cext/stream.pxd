@@ -38,7 +38,6 @@ cdef int add_u64(Bytes* b, uint64_t v) noexcept nogil
 # Keys and values of headers that know no case.
 cdef bint key_is(Span key, const char* name) noexcept nogil
 # Members of requests; null leaves the value alone, as Go's decoder does.
-cdef bint read_bool(const JsonItem* it, bint* v) noexcept nogil
 cdef bint read_int(const JsonItem* it, int64_t* v) noexcept nogil
 cdef bint read_uint(const JsonItem* it, uint64_t* v) noexcept nogil
 # Whether a request's header Nats-Required-Api-Level asks for more than there is.

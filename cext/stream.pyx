@@ -8,14 +8,15 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strerror, strlen
 
 from jsserver.cext.bytes cimport (
-    EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, JSON_FALSE, JSON_NULL, JSON_STRING, JSON_TRUE, KIND_CLIENT,
-    LISTENS, Bytes, Env, EnvLock, Event, FileOps, JsonItem, JsonReader, Msg, Span, Task, Timer, bytes_add, bytes_free,
-    bytes_reserve, env_lock, env_lock_init, env_unlock, header_get, inbound_fn, json_at_end, json_enter_array,
-    json_enter_object, json_int, json_key_is, json_next_element, json_next_member, json_open, json_text, json_uint,
-    posix_files, pthread_cond_t, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t,
-    pthread_mutex_unlock, span, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put,
-    subject_is_literal, subject_matches, table_hash, task_cancel, task_post, task_run, timer_cancel, timer_next,
-    timer_run, timer_set, timers_free, u64map_del, u64map_free, u64map_get, u64map_put,
+    EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, JSON_NULL, JSON_STRING, KIND_CLIENT, LISTENS, Bytes, Env,
+    EnvLock, Event, FileOps, JsonItem, JsonReader, Msg, Span, Task, Timer, Tokens, bytes_add, bytes_free,
+    bytes_reserve, env_lock, env_lock_init, env_unlock, header_get, inbound_fn, is_star, is_tail, json_at_end,
+    json_bool, json_enter_array, json_enter_object, json_int, json_key_is, json_next_element, json_next_member,
+    json_open, json_text, json_uint, place_text, posix_files, pthread_cond_t, pthread_mutex_destroy,
+    pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, span, span_bytes, span_c, span_eq,
+    span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_is_literal, subject_matches, table_hash,
+    task_cancel, task_post, task_run, timer_cancel, timer_next, timer_run, timer_set, timers_free, tokens_cut,
+    tokens_of, u64map_del, u64map_free, u64map_get, u64map_put,
 )
 from jsserver.cext.store cimport Damage as StoreDamage
 from jsserver.cext.store cimport Lost as StoreLost

@@ -1,21 +1,9 @@
 # HighwayHash-64 (Alakuijala, Cox, Wassenberg 2016: arXiv 1612.06257) and the hash of tables in memory.
 
-cdef extern from *:
-    """
-    #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-    #error "the data plane reads little-endian words in place"
-    #endif
-    static inline uint64_t load64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
-    static inline uint32_t load32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
-    /* Both halves of the 128-bit product, folded. */
-    static inline uint64_t mul_fold(uint64_t a, uint64_t b) {
-        unsigned __int128 r = (unsigned __int128)a * b;
-        return (uint64_t)r ^ (uint64_t)(r >> 64);
-    }
-    """
-    uint64_t load64(const uint8_t* p) noexcept nogil
-    uint32_t load32(const uint8_t* p) noexcept nogil
-    uint64_t mul_fold(uint64_t a, uint64_t b) noexcept nogil
+cdef extern from "bytes/words.h" nogil:
+    uint64_t load64(const uint8_t* p)
+    uint32_t load32(const uint8_t* p)
+    uint64_t mul_fold(uint64_t a, uint64_t b)
 
 
 # ---- HighwayHash-64 --------------------------------------------------------------------------------

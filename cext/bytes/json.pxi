@@ -233,6 +233,12 @@ cdef bint json_key_is(const JsonItem* key, const char* name) noexcept nogil:
     return True
 
 
+cdef bint json_bool(const JsonItem* it, bint* out) noexcept nogil:
+    if it.kind == JSON_TRUE or it.kind == JSON_FALSE:
+        out[0] = it.kind == JSON_TRUE
+    return it.kind == JSON_TRUE or it.kind == JSON_FALSE or it.kind == JSON_NULL
+
+
 cdef bint json_int(const JsonItem* it, int64_t* out) noexcept nogil:
     # A whole number that fits; False otherwise.
     cdef uint64_t v = 0

@@ -87,8 +87,9 @@ cdef class Plain:
 
     def unpack(self, Plain source not None):
         """The plain bytes of a compressed block: "cmp", algorithm, length, S2 stream, the last 8 bytes as they are."""
-        cdef uint64_t at = 4, length = 0
-        cdef int shift = 0, rc
+        cdef uint64_t at, length = 0
+        cdef int rc
+        cdef Span s
         cdef Bytes* p = &source.b
         self.alone()
         self.b.n = 0
@@ -96,12 +97,10 @@ cdef class Plain:
             raise ValueError("this is no compressed block")
         if p.data[3] != 1:
             raise ValueError(f"the block is compressed with an unknown algorithm {p.data[3]}")
-        while at < p.n and shift < 63:
-            length |= <uint64_t> (p.data[at] & 0x7f) << shift
-            shift += 7
-            at += 1
-            if p.data[at - 1] < 0x80:
-                break
+        s = span(p.data + 4, <uint32_t> min(p.n - 4, <size_t> 9))
+        if not get_uv(&s, &length):
+            raise ValueError("the compressed block is cut short")
+        at = <uint64_t> (s.p - p.data)
         if p.n < at + 8:
             raise ValueError("the compressed block is cut short")
         if length <= 64 << 20 and bytes_reserve(&self.b, length + S2_SLACK) < 0:

@@ -12,17 +12,14 @@ cdef struct Take:
 
 
 cdef uint64_t take_uv(Take* t) noexcept nogil:
+    cdef Span s = span(t.p, <uint32_t> min(t.n, <uint64_t> 10))
     cdef uint64_t value = 0
-    cdef int shift = 0
-    while t.n and shift < 70:
-        value |= <uint64_t> (t.p[0] & 0x7f) << min(shift, 63)
-        shift += 7
-        t.p += 1
-        t.n -= 1
-        if (t.p - 1)[0] < 0x80:
-            return value
-    t.bad = True
-    return 0
+    if not get_uv(&s, &value):
+        t.bad = True
+        return 0
+    t.n -= <uint64_t> (s.p - t.p)
+    t.p = s.p
+    return value
 
 
 cdef int64_t take_sv(Take* t) noexcept nogil:

@@ -42,15 +42,12 @@ cdef int s2_raise(int64_t rc) except -1:
 
 cdef int s2_length(const uint8_t* p, size_t n, uint32_t* length) noexcept nogil:
     """The plain length that stands before a block's tags; how many bytes it takes, 0 when it is none."""
+    cdef Span s = span(p, <uint32_t> min(n, <size_t> 5))
     cdef uint64_t value = 0
-    cdef size_t i = 0
-    while i < n and i < 5:
-        value |= <uint64_t> (p[i] & 0x7f) << (7 * i)
-        i += 1
-        if p[i - 1] < 0x80:
-            length[0] = <uint32_t> value
-            return <int> i if value <= 0xffffffffU else 0
-    return 0
+    if not get_uv(&s, &value) or value > 0xffffffffU:
+        return 0
+    length[0] = <uint32_t> value
+    return <int> (s.p - p)
 
 
 cdef int s2_tags(const uint8_t* p, const uint8_t* end, uint8_t* out, size_t length) noexcept nogil:

@@ -363,11 +363,6 @@ cdef void deliver_run(Task* t) noexcept nogil:
 
 # ---- redelivery ----------------------------------------------------------------------------------------------------
 
-cdef int compare_seqs(const void* a, const void* b) noexcept nogil:
-    cdef uint64_t x = (<const uint64_t*>a)[0], y = (<const uint64_t*>b)[0]
-    return -1 if x < y else (1 if x > y else 0)
-
-
 cdef void exhaust(Consumer* c, uint32_t i) noexcept nogil:
     # Delivered as often as it may be: it is not waited for any more, but stays marked until a late ack.
     cdef Pending* e = entry_at(&c.pending, i)
@@ -411,7 +406,7 @@ cdef void ack_expired(Timer* t, int64_t now) noexcept nogil:
         pending_unplace(&c.pending, i)
         seqs[n] = entry_at(&c.pending, i).sseq
         n += 1
-    qsort(seqs, n, sizeof(uint64_t), compare_seqs)
+    qsort(seqs, n, sizeof(uint64_t), compare_u64)
     for k in range(n):
         i = pending_find(&c.pending, seqs[k])
         if i:

@@ -6,13 +6,6 @@ cdef enum:
 
 # ---- configuration -----------------------------------------------------------------------------------------
 
-cdef void place_text(uint8_t** at, Span* s) noexcept nogil:
-    if s.n:
-        memcpy(at[0], s.p, s.n)
-    s.p = at[0]
-    at[0] += s.n
-
-
 cdef uint8_t* consumer_config_take(ConsumerConfig* to, const ConsumerConfig* cfg) noexcept nogil:
     # A copy whose backoff, filters and texts lie in the allocation that is returned. NULL: no memory
     cdef size_t n = cfg.name.n + cfg.deliver_subject.n + cfg.deliver_group.n

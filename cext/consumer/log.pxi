@@ -90,12 +90,7 @@ cdef void log_numbers(Consumer* c, uint8_t kind, const uint64_t* numbers, uint32
     p[0] = kind
     p += 1
     for i in range(n + 1):
-        while v >= 0x80:
-            p[0] = <uint8_t>(v & 0x7F) | 0x80
-            v = v >> 7
-            p += 1
-        p[0] = <uint8_t>v
-        p += 1
+        p += put_uv(p, v)
         v = numbers[i] if i < n else 0
     b.n = <size_t>(p - b.data)
     log_posted(c)
@@ -429,7 +424,8 @@ cdef int consumer_replay(Consumer* c, Replayed* r) noexcept nogil:
         s.p += 1
         s.n -= 1
         if kind == LOG_STATE:
-            get_uv(&s, &n)
+            if not get_uv(&s, &n) or n > s.n:
+                return -2
             rc = replay_state(c, span(s.p, <uint32_t>n))
             s.p += n
             s.n -= <uint32_t>n
@@ -438,6 +434,7 @@ cdef int consumer_replay(Consumer* c, Replayed* r) noexcept nogil:
             continue
         memset(v, 0, sizeof(v))
         for i in range(record_numbers(kind)):
-            get_uv(&s, &v[i])
+            if not get_uv(&s, &v[i]):
+                return -2
         replay_apply(c, kind, v)
     return 0

@@ -222,7 +222,7 @@ cdef bint ask_member(PullAsk* a, const JsonItem* key, const JsonItem* val) noexc
     if json_key_is(key, b"expires"):
         return read_int(val, &a.expires)
     if json_key_is(key, b"no_wait"):
-        return read_bool(val, &a.no_wait)
+        return json_bool(val, &a.no_wait)
     if json_key_is(key, b"idle_heartbeat"):
         return read_int(val, &a.heartbeat)
     if json_key_is(key, b"min_pending"):

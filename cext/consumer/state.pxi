@@ -7,30 +7,11 @@ cdef enum:
 
 cdef int add_uv(Bytes* b, uint64_t v) noexcept nogil:
     cdef uint8_t text[10]
-    cdef uint32_t n = 0
-    while v >= 0x80:
-        text[n] = <uint8_t>(v & 0x7F) | 0x80
-        v = v >> 7
-        n += 1
-    text[n] = <uint8_t>v
-    return bytes_add(b, text, n + 1)
+    return bytes_add(b, text, put_uv(text, v))
 
 
 cdef int add_sv(Bytes* b, int64_t v) noexcept nogil:
     return add_uv(b, (<uint64_t>v << 1) ^ <uint64_t>(v >> 63))
-
-
-cdef bint get_uv(Span* s, uint64_t* v) noexcept nogil:
-    cdef uint64_t x = 0
-    cdef uint32_t i
-    for i in range(min(s.n, <uint32_t>10)):
-        x |= <uint64_t>(s.p[i] & 0x7F) << (7 * i)
-        if s.p[i] < 0x80:
-            s.p += i + 1
-            s.n -= i + 1
-            v[0] = x
-            return True
-    return False
 
 
 cdef bint get_sv(Span* s, int64_t* v) noexcept nogil:

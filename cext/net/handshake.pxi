@@ -101,16 +101,6 @@ cdef void ask_control(Conn* c) noexcept nogil:
     conn_events(c)
 
 
-cdef bint json_bool(JsonItem* it, bint* out) noexcept nogil:
-    if it.kind == JSON_TRUE:
-        out[0] = True
-    elif it.kind == JSON_FALSE:
-        out[0] = False
-    elif it.kind != JSON_NULL:
-        return False
-    return True
-
-
 cdef bint read_options(ClientConn* c, Span json) noexcept nogil:
     # Takes the options routing needs from CONNECT; False when the JSON or a type is wrong. What the
     # control plane and monitoring need (names, credentials) is read there, from the kept text.

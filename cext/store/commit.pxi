@@ -64,6 +64,7 @@ cdef void committer_free(Committer* c) noexcept nogil:
         c.env.files.close(c.env.files.ctx, c.sync_fd)
     for i in range(c.n_pool):
         st_unmap(c.pool[i], c.pool_size)
+    spare_give(c)                               # taken again by whoever wrote without the thread
     pthread_cond_destroy(&c.wake)
     pthread_cond_destroy(&c.idle)
     pthread_cond_destroy(&c.chores)

@@ -11,14 +11,6 @@ cdef bytes face_bytes(object s):
     return bytes(s)
 
 
-cdef inline Span face_span(bytes s):
-    return span(<const char*> s, <uint32_t> len(s))
-
-
-cdef inline bytes span_bytes(Span s):
-    return (<const char*> s.p)[:s.n] if s.n else b""
-
-
 cdef object ERRORS = {
     ST_NO_MEMORY: MemoryError("no memory"),
     ST_TOO_LARGE: ValueError("the record exceeds 32 MiB, or the subject 65535 bytes"),
@@ -85,7 +77,7 @@ cdef class PyFilter:
         if spans == NULL:
             raise MemoryError
         for i, t in enumerate(texts):
-            spans[i] = face_span(t)
+            spans[i] = span_of(t)
         rc = filter_init(&self.f, spans, <uint32_t> len(texts))
         free(spans)
         face_result(rc)
@@ -93,7 +85,7 @@ cdef class PyFilter:
 
     def matches(self, subject) -> bool:
         cdef bytes s = face_bytes(subject)
-        return filter_matches(&self.f, face_span(s))
+        return filter_matches(&self.f, span_of(s))
 
     def __dealloc__(self):
         if self.made:
@@ -151,8 +143,8 @@ cdef class PyStore:
         cdef StoreConfig c
         memset(&c, 0, sizeof(c))
         c.storage = STORE_FILE if self.directory else STORE_MEMORY
-        c.name = face_span(self.name)
-        c.directory = face_span(self.directory)
+        c.name = span_of(self.name)
+        c.directory = span_of(self.directory)
         c.max_msgs = self.config["max_msgs"]
         c.max_bytes = self.config["max_bytes"]
         c.max_age = self.config["max_age"]
@@ -193,7 +185,7 @@ cdef class PyStore:
         cdef uint64_t seq = 0
         cdef int rc
         self._enter()
-        rc = store_append(self.s, face_span(a), face_span(h), face_span(d), self.env.now if ts is None else ts, &seq)
+        rc = store_append(self.s, span_of(a), span_of(h), span_of(d), self.env.now if ts is None else ts, &seq)
         self._leave()
         face_result(rc, self.s.io_errno)
         return seq
@@ -205,7 +197,7 @@ cdef class PyStore:
         A load generator: the lock is let go after each batch. Returns the nanoseconds spent appending.
         """
         cdef bytes text = face_bytes(pattern)
-        cdef Span p = face_span(text)
+        cdef Span p = span_of(text)
         cdef char subject[600]
         cdef int64_t spent
         cdef int rc
@@ -340,14 +332,14 @@ cdef class PyStore:
     def last_of(self, subject) -> int:
         cdef bytes a = face_bytes(subject)
         self._enter()
-        seq = store_last_of(self.s, face_span(a))
+        seq = store_last_of(self.s, span_of(a))
         self._leave()
         return seq
 
     def count_of(self, subject) -> int:
         cdef bytes a = face_bytes(subject)
         self._enter()
-        n = store_count_of(self.s, face_span(a))
+        n = store_count_of(self.s, span_of(a))
         self._leave()
         return n
 
@@ -493,21 +485,21 @@ cdef class PyLog:
         cdef char err[512]
         self.replayed = []
         self.store = store
-        self.log = log_open(store.s, face_span(name), note_entry, <void*> self.replayed, err, sizeof(err))
+        self.log = log_open(store.s, span_of(name), note_entry, <void*> self.replayed, err, sizeof(err))
         if self.log == NULL:
             raise OSError(err.decode("utf-8", "replace"))
 
     def append(self, entry) -> None:
         cdef bytes e = face_bytes(entry)
         self.store._enter()
-        rc = log_append(self.log, face_span(e))
+        rc = log_append(self.log, span_of(e))
         self.store._leave()
         face_result(rc, self.store.s.io_errno)
 
     def rewrite(self, entry) -> None:
         cdef bytes e = face_bytes(entry)
         self.store._enter()
-        rc = log_rewrite(self.log, face_span(e))
+        rc = log_rewrite(self.log, span_of(e))
         self.store._leave()
         face_result(rc, self.store.s.io_errno)
 

@@ -9,12 +9,11 @@ from posix.fcntl cimport F_SETFL, fcntl
 from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
-    EV_DISK_FULL, Bytes, Env, EnvLock, Event, FileOps, HHState, Span, StrMap, Task, Timer, bytes_add, bytes_free, bytes_reserve,
-    hh64, hh_final, hh_init, hh_update, posix_files, sha256, strmap_free, strmap_get, strmap_put,
-    subject_is_literal, subject_matches, subjects_overlap,
-    task_cancel, task_post, task_run,
-    timer_cancel, timer_run, timer_set, env_lock, env_lock_init, env_unlock, pthread_cond_t, pthread_mutex_destroy,
-    pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock,
+    EV_DISK_FULL, Bytes, Env, EnvLock, Event, FileOps, HHState, Span, StrMap, Task, Timer, bytes_add, bytes_free,
+    bytes_reserve, compare_u64, env_lock, env_lock_init, env_unlock, hh64, hh_final, hh_init, hh_update, posix_files,
+    pthread_cond_t, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t,
+    pthread_mutex_unlock, sha256, span, span_bytes, span_of, strmap_free, strmap_get, strmap_put, subject_is_literal,
+    subject_matches, subjects_overlap, task_cancel, task_post, task_run, timer_cancel, timer_run, timer_set,
 )
 
 
@@ -35,6 +34,7 @@ cdef extern from * nogil:
     #include <sys/stat.h>
     #include <time.h>
     #include <unistd.h>
+    #include "bytes/words.h"
     #include "store/mapping.h"
 
     static inline uint64_t st_load(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
@@ -54,14 +54,10 @@ cdef extern from * nogil:
     static inline void st_put32(uint8_t *p, uint32_t v) { memcpy(p, &v, 4); }
     static inline void st_put16(uint8_t *p, uint16_t v) { memcpy(p, &v, 2); }
 
-    static inline uint64_t st_mix(uint64_t a, uint64_t b) {
-        unsigned __int128 m = (unsigned __int128)a * b;
-        return (uint64_t)m ^ (uint64_t)(m >> 64);
-    }
     /* One number of a record's checksum, lengths and place: their sum tells groups apart, and a difference which differs. */
     static inline uint64_t st_mark(uint64_t hash, uint32_t size, uint32_t subject, uint32_t header, uint64_t at) {
-        uint64_t v = st_mix(hash ^ 0xa0761d6478bd642fULL, ((uint64_t)subject << 32 | size) ^ 0xe7037ed1a0b428dbULL);
-        return st_mix(v ^ at ^ 0x8ebc6af09c88c6e3ULL, ((uint64_t)header << 32) ^ v ^ 0x589965cc75374cc3ULL);
+        uint64_t v = mul_fold(hash ^ 0xa0761d6478bd642fULL, ((uint64_t)subject << 32 | size) ^ 0xe7037ed1a0b428dbULL);
+        return mul_fold(v ^ at ^ 0x8ebc6af09c88c6e3ULL, ((uint64_t)header << 32) ^ v ^ 0x589965cc75374cc3ULL);
     }
     /* A keyed multiply-fold hash for tables whose seed is kept with them on disk. Every 16 bytes are folded into h but the
        last, which may be fewer: so the hashes of all beginnings of a text are had in one pass over it. */
@@ -70,7 +66,7 @@ cdef extern from * nogil:
     static inline uint32_t st_hash_next(uint64_t seed, StPrefix *s, const uint8_t *p, uint32_t n) {
         uint64_t h = s->h, a = 0, b = 0;
         uint32_t at = s->at, left;
-        for (; n - at > 16; at += 16) h = st_mix(st_get64(p + at) ^ 0xa0761d6478bd642fULL, st_get64(p + at + 8) ^ h);
+        for (; n - at > 16; at += 16) h = mul_fold(st_get64(p + at) ^ 0xa0761d6478bd642fULL, st_get64(p + at + 8) ^ h);
         s->h = h;
         s->at = at;
         left = n - at;
@@ -78,8 +74,8 @@ cdef extern from * nogil:
         if (left >= 8) { a = st_get64(p); b = st_get64(p + left - 8); }
         else if (left >= 4) { a = st_get32(p); b = st_get32(p + left - 4); }
         else if (left) { a = ((uint64_t)p[0] << 16) | ((uint64_t)p[left >> 1] << 8) | p[left - 1]; }
-        h = st_mix(a ^ 0xe7037ed1a0b428dbULL, b ^ h);
-        return (uint32_t)(st_mix(h ^ 0x8ebc6af09c88c6e3ULL, seed ^ 0x589965cc75374cc3ULL ^ n) >> 32);
+        h = mul_fold(a ^ 0xe7037ed1a0b428dbULL, b ^ h);
+        return (uint32_t)(mul_fold(h ^ 0x8ebc6af09c88c6e3ULL, seed ^ 0x589965cc75374cc3ULL ^ n) >> 32);
     }
     static inline uint32_t st_hash(uint64_t seed, const uint8_t *p, uint32_t n) {
         StPrefix s = {seed, 0};
@@ -271,10 +267,3 @@ cdef extern from * nogil:
 
 cdef enum:
     PAGE = 4096
-
-
-cdef inline Span span(const void* p, uint32_t n) noexcept nogil:
-    cdef Span s
-    s.p = <const uint8_t*> p
-    s.n = n
-    return s

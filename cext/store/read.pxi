@@ -336,11 +336,6 @@ cdef int lasts_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
     return 0
 
 
-cdef int compare_seqs(const void* a, const void* b) noexcept nogil:
-    cdef uint64_t x = (<const uint64_t*> a)[0], y = (<const uint64_t*> b)[0]
-    return (x > y) - (x < y)
-
-
 cdef int64_t store_last_per_subject(Store* s, const Filter* filter, uint64_t upto, uint64_t** out) noexcept nogil:
     cdef Lasts l
     cdef uint64_t i, n = 0
@@ -357,7 +352,7 @@ cdef int64_t store_last_per_subject(Store* s, const Filter* filter, uint64_t upt
         free(l.seqs)
         return ST_NO_MEMORY
     if l.n:
-        qsort(l.seqs, l.n, 8, compare_seqs)
+        qsort(l.seqs, l.n, 8, compare_u64)
     for i in range(l.n):        # a loose filter without memory may show a subject again
         if i == 0 or l.seqs[i] != l.seqs[i - 1]:
             l.seqs[n] = l.seqs[i]

@@ -441,12 +441,6 @@ cdef bint read_time(const JsonItem* it, DirectGet* g, int64_t* t, bint* given) n
     return given[0]
 
 
-cdef bint read_bool(const JsonItem* it, bint* v) noexcept nogil:
-    if it.kind == JSON_TRUE or it.kind == JSON_FALSE:
-        v[0] = it.kind == JSON_TRUE
-    return it.kind == JSON_TRUE or it.kind == JSON_FALSE or it.kind == JSON_NULL
-
-
 cdef bint read_int(const JsonItem* it, int64_t* v) noexcept nogil:
     return it.kind == JSON_NULL or json_int(it, v)
 
@@ -475,7 +469,7 @@ cdef bint read_member(DirectGet* g, const JsonItem* key, const JsonItem* val) no
     if json_key_is(key, b"up_to_time"):
         return read_time(val, g, &g.up_to_time, &g.has_up_to_time)
     if json_key_is(key, b"no_hdr"):
-        return read_bool(val, &g.no_hdr)
+        return json_bool(val, &g.no_hdr)
     return True
 
 

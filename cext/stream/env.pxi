@@ -46,10 +46,6 @@ cdef struct TestDisk:
     pthread_mutex_t hung        # held while no sync ends
 
 
-cdef object span_bytes(Span s):
-    return (<const char*>s.p)[:s.n] if s.n else b""
-
-
 cdef class TestEnv(EnvBox):
     """An environment under a test's control.
 

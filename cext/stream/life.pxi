@@ -7,13 +7,6 @@ cdef enum:
 
 # ---- configuration -----------------------------------------------------------------------------------------
 
-cdef void place_text(uint8_t** at, Span* s) noexcept nogil:
-    if s.n:
-        memcpy(at[0], s.p, s.n)
-    s.p = at[0]
-    at[0] += s.n
-
-
 cdef int config_take(StreamConfig* to, uint8_t** texts, const StreamConfig* cfg) noexcept nogil:
     # A copy whose texts lie in one allocation: the subjects' spans, then all bytes. 0 | -1 no memory
     cdef size_t n = cfg.name.n + cfg.directory.n + cfg.domain.n + cfg.account_hash.n

@@ -50,27 +50,10 @@ cdef void spot_free(Spot* spot) noexcept nogil:
 
 # ---- the trie ------------------------------------------------------------------------------------------------
 
-cdef Span first_token(Span* rest) noexcept nogil:
-    # Takes the first token and its dot off; rest.p is NULL behind the last one.
-    cdef Span token = rest[0]
-    cdef const uint8_t* dot = <const uint8_t*>memchr(rest.p, c'.', rest.n) if rest.n else NULL
-    if dot == NULL:
-        rest.p = NULL
-        rest.n = 0
-    else:
-        token.n = <uint32_t>(dot - token.p)
-        rest.p = dot + 1
-        rest.n -= token.n + 1
-    return token
-
-
-cdef inline bint is_star(Span token) noexcept nogil:
-    return token.n == 1 and token.p[0] == c'*'
-
-
-cdef Node* node_child(Node* parent, Span token) noexcept nogil:
+cdef Node* node_child(Node* parent, const Tokens* t) noexcept nogil:
     # The child for a pattern's token, made if it is not there.
-    cdef Node* node = parent.star if is_star(token) else <Node*>strmap_get(&parent.children, token)
+    cdef Span token = span(t.p, t.n)
+    cdef Node* node = parent.star if is_star(t) else <Node*>strmap_get(&parent.children, token)
     if node != NULL:
         return node
     node = <Node*>calloc(1, sizeof(Node))
@@ -83,7 +66,7 @@ cdef Node* node_child(Node* parent, Span token) noexcept nogil:
         return NULL
     memcpy(<void*>node.token.p, token.p, token.n)
     node.token.n = token.n
-    if is_star(token):
+    if is_star(t):
         parent.star = node
     elif strmap_put(&parent.children, token, node) < 0:
         free(<void*>node.token.p)
@@ -99,7 +82,7 @@ cdef void node_prune(Node* node) noexcept nogil:
         parent = node.parent
         if parent == NULL:
             return                          # the root stays
-        if is_star(node.token):
+        if node == parent.star:
             parent.star = NULL
         else:
             strmap_del(&parent.children, node.token)
@@ -110,8 +93,7 @@ cdef void node_prune(Node* node) noexcept nogil:
 
 
 cdef Spot* trie_spot(WatchIndex* x, Span pattern) noexcept nogil:
-    cdef Span rest = pattern
-    cdef Span token
+    cdef Tokens t = tokens_of(pattern)
     cdef Node* node
     cdef Node* child
     cdef Spot** place
@@ -120,18 +102,19 @@ cdef Spot* trie_spot(WatchIndex* x, Span pattern) noexcept nogil:
         if x.root == NULL:
             return NULL
     node = x.root
-    place = &node.here
-    while rest.p != NULL:
-        token = first_token(&rest)
-        if rest.p == NULL and token.n == 1 and token.p[0] == c'>':
+    while True:
+        if is_tail(&t):
             place = &node.full
             break
-        child = node_child(node, token)
+        child = node_child(node, &t)
         if child == NULL:
             node_prune(node)
             return NULL
         node = child
-        place = &node.here
+        if t.last:
+            place = &node.here
+            break
+        tokens_cut(&t)
     if place[0] == NULL:
         place[0] = spot_new(node)
         if place[0] == NULL:
@@ -139,27 +122,33 @@ cdef Spot* trie_spot(WatchIndex* x, Span pattern) noexcept nogil:
     return place[0]
 
 
-cdef void trie_match(Node* node, Span rest, spot_fn fn, void* ctx) noexcept nogil:
-    # Depth is bounded by the longest pattern.
-    cdef Span token
+cdef void trie_below(Node* node, const Tokens* t, spot_fn fn, void* ctx) noexcept nogil:
+    # The node has matched the token.
+    cdef Tokens rest
+    if not t.last:
+        rest = t[0]
+        tokens_cut(&rest)
+        trie_match(node, &rest, fn, ctx)
+    elif node.here != NULL:
+        fn(node.here, ctx)
+
+
+cdef void trie_match(Node* node, const Tokens* t, spot_fn fn, void* ctx) noexcept nogil:
+    # What the subject matches from this token on. Depth is bounded by the longest pattern.
     cdef Node* child
-    if node.full != NULL and rest.p != NULL:
+    if node.full != NULL:
         fn(node.full, ctx)
-    if rest.p == NULL:
-        if node.here != NULL:
-            fn(node.here, ctx)
-        return
-    token = first_token(&rest)
     if node.star != NULL:
-        trie_match(node.star, rest, fn, ctx)
+        trie_below(node.star, t, fn, ctx)
     if node.children.n:
-        child = <Node*>strmap_get(&node.children, token)
+        child = <Node*>strmap_get(&node.children, span(t.p, t.n))
         if child != NULL:
-            trie_match(child, rest, fn, ctx)
+            trie_below(child, t, fn, ctx)
 
 
 cdef void watch_match(WatchIndex* x, Span subject, spot_fn fn, void* ctx) noexcept nogil:
     cdef Spot* spot
+    cdef Tokens t
     if x.all != NULL:
         fn(x.all, ctx)
     if x.literals.n:
@@ -167,7 +156,8 @@ cdef void watch_match(WatchIndex* x, Span subject, spot_fn fn, void* ctx) noexce
         if spot != NULL:
             fn(spot, ctx)
     if x.root != NULL:
-        trie_match(x.root, subject, fn, ctx)
+        t = tokens_of(subject)
+        trie_match(x.root, &t, fn, ctx)
 
 
 # ---- attaching and detaching -----------------------------------------------------------------------------------
