@@ -1,9 +1,9 @@
 # The structures of the store: index nodes, blocks, the store itself, the committer.
 #
 # Who may touch what: everything is the engine lock's, but for the fields marked (q), which are guarded by the
-# committer's own short mutex, and those marked (c), which belong to the commit thread alone. A block's `used`
-# is the one word that both sides change: the engine reserves a record with a compare-and-swap after it has
-# written it, the commit thread reserves its marker the same way.
+# committer's own short mutex, those marked (c), which belong to the commit thread alone, and those marked (k), which
+# belong to the maintenance thread. A block's `used` is the one word that both sides change: the engine reserves a
+# record with a compare-and-swap after it has written it, the commit thread reserves its marker the same way.
 
 cdef enum:
     REC_MIN = 30
