@@ -184,10 +184,14 @@ cdef struct Client:
     StrMap subs             # sid -> Sub*
     Sub* first_sub
     uint32_t n_subs
-    # the way out
+    # the way out: what the connection has not taken yet, and how much came in and went out since it opened. Whoever writes to
+    # the peer does so without the engine lock and alone counts what is sent.
     Chunk* head
     Chunk* tail
-    uint64_t pending        # bytes in the chunks
+    uint64_t queued         # bytes
+    uint64_t chunks_queued
+    uint64_t sent
+    uint64_t chunks_sent
     uint32_t fan_out        # messages delivered since the last flush
     bint dirty              # linked in engine.dirty
     Client* next_dirty
@@ -197,6 +201,18 @@ cdef struct Client:
     uint64_t in_bytes
     uint64_t out_msgs
     uint64_t out_bytes
+
+cdef extern from *:
+    """
+    #define load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+    #define store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+    """
+    uint64_t load_relaxed(const uint64_t* p) noexcept nogil
+    void store_relaxed(uint64_t* p, uint64_t v) noexcept nogil
+
+# Bytes that wait to be written to it.
+cdef inline uint64_t client_pending(const Client* c) noexcept nogil:
+    return c.queued - load_relaxed(&c.sent)
 
 cdef struct Watch:
     Watch* next             # same subject

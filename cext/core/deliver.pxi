@@ -91,7 +91,7 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
         hdr = m.header.n
     total = hdr + m.data.n
     line = <size_t>m.subject.n + s.sid.n + m.reply.n + 36
-    if c.pending + line + total > <uint64_t>e.limits.max_pending:
+    if client_pending(c) + line + total > <uint64_t>e.limits.max_pending:
         client_close(c, CLOSE_SLOW_PENDING)
         return 0
     start = client_reserve(c, line)
@@ -149,6 +149,6 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
         note_response(c, m.reply)
     if s.max and s.delivered >= s.max:
         sub_drop(c, s)
-    if e.limits.stall and src != NULL and c.pending > <uint64_t>(e.limits.max_pending - e.limits.max_pending // 4):
+    if e.limits.stall and src != NULL and client_pending(c) > <uint64_t>(e.limits.max_pending - e.limits.max_pending // 4):
         e.stalled = True
     return 1

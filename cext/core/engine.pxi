@@ -181,7 +181,6 @@ cdef void client_free(Client* c) noexcept nogil:
         c.head = k.next
         chunk_release(c.engine, k)
     c.tail = NULL
-    c.pending = 0
     account_release(c.account)
 
 

@@ -76,6 +76,7 @@ cdef bint client_grow(Client* c, size_t need) noexcept nogil:
     else:
         c.tail.next = k
     c.tail = k
+    c.chunks_queued += 1
     return True
 
 
@@ -89,7 +90,7 @@ cdef inline uint8_t* client_reserve(Client* c, size_t n) noexcept nogil:
 
 cdef inline void client_commit(Client* c, size_t n) noexcept nogil:
     c.tail.end += <uint32_t>n
-    c.pending += n
+    c.queued += n
 
 
 cdef void client_write(Client* c, const void* p, size_t n) noexcept nogil:

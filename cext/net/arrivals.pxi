@@ -212,15 +212,14 @@ cdef Conn* conn_dial(Reactor* r, int fd, const sockaddr_storage* addr, int kind,
     return c
 
 
-cdef void conn_dialled(Conn* c) noexcept nogil:
-    # Something happened to a connection under way.
-    cdef int rc = c.transport.establish(c)
-    if rc == -EAGAIN or c.base.closing:
+cdef void conn_dialled(Conn* c, int rc) noexcept nogil:
+    # What establishing a connection of ours has come to.
+    if rc == -EAGAIN:
         return
     if rc != 0:
         client_close(&c.base, CLOSE_UNREACHABLE)
         return
     timer_cancel(&c.base.engine.env.timers, &c.auth_timer)
     c.connecting = False
-    conn_events(c)
+    conn_want(c, True, False)
     conn_open(c)

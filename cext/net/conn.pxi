@@ -1,9 +1,12 @@
 # A connection: its transport, its buffers and its timers around the Client that routing knows.
 
-cdef void conn_events(Conn* c) noexcept nogil:
+cdef inline bint conn_halted(const Conn* c) noexcept nogil:
+    # Nothing more of its input is to be looked at for now.
+    return c.base.closing or c.paused or c.stalled
+
+
+cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil:
     # Tells the transport what this connection waits for.
-    cdef bint read = not (c.paused or c.stalled or c.base.closing)
-    cdef bint write = c.base.head != NULL
     if c.connecting or (read == c.reading and write == c.writing):
         return
     c.reading = read
@@ -11,19 +14,63 @@ cdef void conn_events(Conn* c) noexcept nogil:
     c.transport.want(c, read, write)
 
 
-cdef void conn_flush(Conn* c) noexcept nogil:
-    # Writes as much of the out buffer as the transport takes.
-    cdef iovec iov[IOV_MAX_USED]
+cdef inline void conn_events(Conn* c) noexcept nogil:
+    conn_want(c, not conn_halted(c), c.writing)
+
+
+# ---- writing: taken under the engine lock, written without it, settled with it again
+
+cdef void conn_take(Conn* c) noexcept nogil:
+    # What waits in the out buffer is the reactor's to write.
     cdef Client* b = &c.base
+    if b.head == NULL:
+        return
+    if c.out == NULL:
+        c.out = b.head
+    else:
+        c.out_tail.next = b.head
+    c.out_tail = b.tail
+    b.head = NULL
+    b.tail = NULL
+
+
+cdef void conn_flush_soon(Conn* c) noexcept nogil:
+    conn_take(c)
+    if c.out != NULL and not c.flushing:
+        c.flushing = True
+        c.next_flushing = c.reactor.flushing
+        c.reactor.flushing = c
+
+
+cdef void conn_wrote(Conn* c, size_t n) noexcept nogil:
+    # The peer has n bytes more.
+    cdef Reactor* r = c.reactor
+    cdef Chunk* k = c.out
+    store_relaxed(&c.base.sent, c.base.sent + n)
+    while k != NULL and n >= k.end - k.start:
+        n -= k.end - k.start
+        c.out = k.next
+        store_relaxed(&c.base.chunks_sent, c.base.chunks_sent + 1)
+        k.next = r.written
+        r.written = k
+        r.n_written += 1
+        k = c.out
+    if k != NULL:
+        k.start += <uint32_t>n
+
+
+cdef void conn_write(Conn* c) noexcept nogil:
+    # Writes as much as the transport takes.
+    cdef iovec[IOV_MAX_USED] iov
     cdef Chunk* k
     cdef int n
     cdef ssize_t sent
     cdef size_t asked
-    cdef bint progress = False
-    while b.head != NULL:
+    c.progress = False
+    while c.out != NULL:
         n = 0
         asked = 0
-        k = b.head
+        k = c.out
         while k != NULL and n < IOV_MAX_USED:
             iov[n].iov_base = chunk_data(k) + k.start
             iov[n].iov_len = k.end - k.start
@@ -32,31 +79,35 @@ cdef void conn_flush(Conn* c) noexcept nogil:
             k = k.next
         sent = c.transport.write(c, iov, n)
         if sent < 0:
-            if sent == -EAGAIN:
-                break
-            client_close(b, CLOSE_WRITE_ERROR)
+            c.write_failed = sent != -EAGAIN
             return
-        progress = True
-        b.pending -= <uint64_t>sent
-        asked -= <size_t>sent
-        while b.head != NULL and sent >= <ssize_t>(b.head.end - b.head.start):
-            k = b.head
-            sent -= k.end - k.start
-            b.head = k.next
-            chunk_release(b.engine, k)
-        if b.head == NULL:
-            b.tail = NULL
-        else:
-            b.head.start += <uint32_t>sent
-        if asked:
-            break
-    if b.head == NULL:
-        if c.write_timer.pos:
-            timer_cancel(&b.engine.env.timers, &c.write_timer)
-    elif progress or c.write_timer.pos == 0:
-        timer_set(&b.engine.env.timers, &c.write_timer, b.engine.env.mono + c.reactor.write_deadline)
-    conn_events(c)
+        c.progress = True
+        conn_wrote(c, <size_t>sent)
+        if <size_t>sent < asked:
+            return
 
+
+cdef void conn_flush(Conn* c) noexcept nogil:
+    conn_write(c)
+    conn_want(c, c.reading, c.out != NULL)
+    if c.write_failed or c.out != NULL or c.deadline_set:
+        c.next_settling = c.reactor.settling
+        c.reactor.settling = c
+
+
+cdef void conn_settle(Conn* c) noexcept nogil:
+    # The deadline of what is not written yet begins anew with each piece that was.
+    cdef Env* env = &c.base.engine.env
+    if c.write_failed:
+        client_close(&c.base, CLOSE_WRITE_ERROR)
+    elif c.out == NULL:
+        timer_cancel(&env.timers, &c.write_timer)
+        c.deadline_set = False
+    elif c.progress or not c.deadline_set:
+        c.deadline_set = timer_set(&env.timers, &c.write_timer, env.mono + c.reactor.write_deadline) == 0
+
+
+# ---- reading
 
 cdef bint keep_left(Conn* c, const uint8_t* p, size_t n, size_t cap) noexcept nogil:
     # Keeps p[0:n] (which may lie in c.left itself) in a buffer of at least cap bytes.
@@ -90,11 +141,6 @@ cdef void drop_left(Conn* c) noexcept nogil:
     c.left = NULL
     c.n_left = 0
     c.cap_left = 0
-
-
-cdef inline bint conn_halted(const Conn* c) noexcept nogil:
-    # Nothing more of its input is to be looked at for now.
-    return c.base.closing or c.paused or c.stalled
 
 
 cdef void conn_feed(Conn* c, const uint8_t* p, size_t n) noexcept nogil:
@@ -170,50 +216,63 @@ cdef bint conn_answered(Conn* c, uint32_t n) noexcept nogil:
     return False
 
 
-cdef void conn_readable(Conn* c) noexcept nogil:
-    cdef Reactor* r = c.reactor
-    cdef ssize_t got
-    cdef uint8_t* into
-    cdef size_t room, before
-    if conn_halted(c):
-        return
-    before = c.n_left
+cdef size_t conn_receive(Conn* c, Arrival* a, uint8_t* into) noexcept nogil:
+    # Reads, without the engine lock; returns how many bytes of `into` it used.
+    cdef size_t before = c.n_left
+    a.got = -EAGAIN
+    a.data = NULL
+    if c.connecting:
+        a.got = c.transport.establish(c)
+        return 0
+    if not a.events & (EPOLLIN | EPOLLHUP | EPOLLERR):
+        return 0
+    if not c.reading:
+        if a.events & (EPOLLHUP | EPOLLERR):
+            a.got = 0
+        return 0
     if c.cap_left > before and c.need > LEFT_MAX:
-        into = c.left + before          # a large message: straight into its own buffer
-        room = c.need - before
-    else:
-        if before:
-            memcpy(r.buffer, c.left, before)
-        into = r.buffer + before
-        room = READ_SIZE
-    got = c.transport.read(c, into, room)
-    if got == 0:
-        client_close(&c.base, CLOSE_CLIENT)
+        # A large message: straight into its own buffer.
+        a.got = c.transport.read(c, c.left + before, c.need - before)
+        return 0
+    if before > LEFT_MAX:
+        return 0        # it rested, and what was kept then is not worked through yet
+    if before:
+        memcpy(into, c.left, before)
+    a.got = c.transport.read(c, into + before, READ_SIZE)
+    if a.got <= 0:
+        return 0
+    a.data = into
+    a.n = before + <size_t>a.got
+    return a.n
+
+
+cdef void conn_arrived(Conn* c, const Arrival* a) noexcept nogil:
+    # What was received, under the engine lock.
+    if c.base.closing:
         return
-    if got < 0:
-        if got != -EAGAIN and got != -EINTR:
-            client_close(&c.base, CLOSE_READ_ERROR if got != -ECONNRESET else CLOSE_CLIENT)
+    if c.connecting:
+        conn_dialled(c, <int>a.got)
+        return
+    if a.events & EPOLLOUT:
+        conn_flush_soon(c)
+    if a.got == -EAGAIN or a.got == -EINTR:
+        return
+    if a.got <= 0:
+        client_close(&c.base, CLOSE_CLIENT if a.got == 0 or a.got == -ECONNRESET else CLOSE_READ_ERROR)
         return
     c.stalls_left = STALLS_MAX
     c.input_at = c.base.engine.env.mono
     c.last_active = c.base.engine.env.now
-    if into == c.left + before and c.left != NULL:
-        c.n_left = before + <size_t>got
-        if c.n_left >= c.need:
-            conn_feed(c, c.left, c.n_left)
+    if a.data != NULL:
+        c.n_left = 0
+        conn_feed(c, a.data, a.n)
         return
-    c.n_left = 0
-    conn_feed(c, r.buffer, before + <size_t>got)
+    c.n_left += <size_t>a.got
+    if c.n_left >= c.need:
+        conn_feed(c, c.left, c.n_left)
 
 
-cdef int64_t count_chunks(const Client* b) noexcept nogil:
-    cdef int64_t n = 0
-    cdef const Chunk* k = b.head
-    while k != NULL:
-        n += 1
-        k = k.next
-    return n
-
+# ---- monitoring, and the end
 
 cdef void conn_numbers(Conn* c, Span* texts, int64_t* num) noexcept nogil:
     # What monitoring wants to know of a connection, open or closing.
@@ -232,10 +291,10 @@ cdef void conn_numbers(Conn* c, Span* texts, int64_t* num) noexcept nogil:
     num[8] = <int64_t>c.base.out_bytes
     num[9] = c.base.n_subs
     num[10] = c.base.engine.env.now
-    num[11] = <int64_t>c.base.pending
+    num[11] = <int64_t>client_pending(&c.base)
     num[12] = <int64_t>c.stalls
     num[13] = c.base.account.id
-    num[14] = count_chunks(&c.base)
+    num[14] = <int64_t>(c.base.chunks_queued - load_relaxed(&c.base.chunks_sent))
 
 
 cdef void forget_dirty(Engine* e, Client* c) noexcept nogil:
@@ -250,21 +309,36 @@ cdef void forget_dirty(Engine* e, Client* c) noexcept nogil:
     c.dirty = False
 
 
-cdef void conn_close_now(Conn* c) noexcept nogil:
-    # The end of a closing connection: last words, socket, memory.
+cdef void conn_finish(Conn* c) noexcept nogil:
+    # It is closing: nothing more happens to it but that its last words are written and it ends, without the engine lock.
+    cdef Reactor* r = c.reactor
+    cdef Env* env = &c.base.engine.env
+    cdef int reason = c.base.closing
+    timer_cancel(&env.timers, &c.ping_timer)
+    timer_cancel(&env.timers, &c.auth_timer)
+    timer_cancel(&env.timers, &c.write_timer)
+    timer_cancel(&env.timers, &c.stall_timer)
+    task_cancel(&env.tasks, &c.resume)
+    forget_dirty(c.base.engine, &c.base)
+    c.last_words = reason != CLOSE_SLOW_PENDING and reason != CLOSE_SLOW_DEADLINE and reason != CLOSE_WRITE_ERROR
+    conn_take(c)
+    c.finished = True
+    c.next_ending = r.ending
+    r.ending = c
+
+
+cdef void conn_end(Conn* c) noexcept nogil:
+    if c.last_words:
+        conn_write(c)
+    c.transport.shutdown(c)
+
+
+cdef void conn_free(Conn* c) noexcept nogil:
     cdef Reactor* r = c.reactor
     cdef Engine* e = c.base.engine
+    cdef Chunk* k
     cdef Span texts[2]
     cdef int64_t num[CONN_NUMBERS]
-    cdef int reason = c.base.closing
-    if reason != CLOSE_SLOW_PENDING and reason != CLOSE_SLOW_DEADLINE and reason != CLOSE_WRITE_ERROR:
-        conn_flush(c)
-    timer_cancel(&e.env.timers, &c.ping_timer)
-    timer_cancel(&e.env.timers, &c.auth_timer)
-    timer_cancel(&e.env.timers, &c.write_timer)
-    timer_cancel(&e.env.timers, &c.stall_timer)
-    task_cancel(&e.env.tasks, &c.resume)
-    c.transport.shutdown(c)
     conn_numbers(c, texts, num)
     inbox_put(&e.inbox, IN_CLOSED, c.base.cid, texts, 2, num, CONN_NUMBERS)
     if c.prev != NULL:
@@ -275,7 +349,10 @@ cdef void conn_close_now(Conn* c) noexcept nogil:
         c.next.prev = c.prev
     r.n_conns -= 1
     u64map_del(&r.by_cid, c.base.cid)
-    forget_dirty(e, &c.base)
+    while c.out != NULL:
+        k = c.out
+        c.out = k.next
+        chunk_release(e, k)
     client_free(&c.base)
     drop_left(c)
     bytes_free(&c.connect)

@@ -409,7 +409,8 @@ cdef class DataPlane(EnvBox):
             box_open(&box)
             c = self.m.reactor.conns
             while c != NULL:
-                snapshot_conn(c, &box)
+                if not c.base.closing:
+                    snapshot_conn(c, &box)
                 c = c.next
             env_unlock(&self.m.engine.env)
         self.check(open)

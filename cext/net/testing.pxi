@@ -15,9 +15,25 @@ cdef struct MemoryLink:
     size_t room             # how much more may be written; SIZE_MAX: without end
     size_t piece            # the most that one call takes or gives
     int error               # what reading says when nothing is left: 0 the end, else -errno
+    int under_lock          # calls that the engine lock was held for
     bint wants_read
     bint wants_write
     bint down
+
+
+cdef extern from "<pthread.h>" nogil:
+    int pthread_mutex_trylock(pthread_mutex_t* m)
+
+
+cdef MemoryLink* memory_link(Conn* c) noexcept nogil:
+    # Whoever may wait for a peer must not hold the engine lock.
+    cdef MemoryLink* link = <MemoryLink*>c.link
+    cdef pthread_mutex_t* held = &c.base.engine.env.lock.held
+    if pthread_mutex_trylock(held) == 0:
+        pthread_mutex_unlock(held)
+    else:
+        link.under_lock += 1
+    return link
 
 
 cdef int memory_establish(Conn* c) noexcept nogil:
@@ -25,7 +41,7 @@ cdef int memory_establish(Conn* c) noexcept nogil:
 
 
 cdef ssize_t memory_read(Conn* c, void* p, size_t n) noexcept nogil:
-    cdef MemoryLink* link = <MemoryLink*>c.link
+    cdef MemoryLink* link = memory_link(c)
     n = min(n, link.piece, link.inward.n - link.read)
     if n == 0:
         return link.error
@@ -35,7 +51,7 @@ cdef ssize_t memory_read(Conn* c, void* p, size_t n) noexcept nogil:
 
 
 cdef ssize_t memory_write(Conn* c, const iovec* iov, int n) noexcept nogil:
-    cdef MemoryLink* link = <MemoryLink*>c.link
+    cdef MemoryLink* link = memory_link(c)
     cdef size_t most = min(link.room, link.piece), total = 0, part
     cdef int i
     if most == 0:
@@ -58,7 +74,7 @@ cdef int memory_want(Conn* c, bint read, bint write) noexcept nogil:
 
 
 cdef void memory_shutdown(Conn* c) noexcept nogil:
-    (<MemoryLink*>c.link).down = True
+    memory_link(c).down = True
 
 
 cdef Transport memory_transport
@@ -150,12 +166,12 @@ cdef class PyReactor:
 
     cdef World* w
     cdef dict links         # number -> address of its MemoryLink
-    cdef list events
+    cdef dict events        # number -> what epoll would say of it
 
     def __cinit__(self, **limits):
         cdef Engine* e
         self.links = {}
-        self.events = []
+        self.events = {}
         self.w = <World*>calloc(1, sizeof(World))
         if self.w == NULL:
             raise MemoryError
@@ -233,17 +249,17 @@ cdef class PyReactor:
         cdef Span s = span_of(data)
         if bytes_add(&self.link(cid).inward, s.p, s.n) != 0:
             raise MemoryError
-        self.events.append((cid, EPOLLIN))
+        self.events[cid] = self.events.get(cid, 0) | EPOLLIN
 
     def end(self, cid, int error=0):
         """Nothing more comes from it; error: an errno instead of the end."""
         self.link(cid).error = -error
-        self.events.append((cid, EPOLLIN))
+        self.events[cid] = self.events.get(cid, 0) | EPOLLIN
 
     def writable(self, cid, room=None):
         """It may write so many bytes more, and hears of it at the next turn; None: without end."""
         self.link(cid).room = SIZE_MAX if room is None else room
-        self.events.append((cid, EPOLLOUT))
+        self.events[cid] = self.events.get(cid, 0) | EPOLLOUT
 
     def hold(self, cid):
         """Nothing can be written to it from now on."""
@@ -268,7 +284,11 @@ cdef class PyReactor:
     def pending(self, cid):
         """Bytes that wait to be written to it; None: it is gone."""
         cdef Conn* c = self.conn(cid)
-        return None if c == NULL else c.base.pending
+        return None if c == NULL else client_pending(&c.base)
+
+    def under_lock(self, cid):
+        """How often its transport was called to read, write or end while the engine lock was held."""
+        return self.link(cid).under_lock
 
     def kill(self, cid, int reason):
         client_close(&self.conn(cid).base, reason)
@@ -293,20 +313,27 @@ cdef class PyReactor:
         cdef epoll_event[EVENTS_MAX] events
         cdef Conn* c
         cdef int n = 0
-        for cid, what in self.events:
+        for cid, what in self.events.items():
             c = self.conn(cid)
             if c != NULL and not c.base.closing:
                 events[n].events = what
                 events[n].data.ptr = &c.head
                 n += 1
         self.events.clear()
-        turn(&self.w.reactor, events, n)
+        self.take_turns(events, n)
+
+    cdef void take_turns(self, epoll_event* events, int n) noexcept:
+        # And those that follow at once.
+        with nogil:
+            turn(&self.w.reactor, events, n)
+            while not is_settled(&self.w.reactor):
+                turn(&self.w.reactor, NULL, 0)
 
     def poll(self, int ms):
         """One turn with what epoll knows within that time."""
         cdef epoll_event[EVENTS_MAX] events
         cdef int n = epoll_wait(self.w.reactor.epoll, events, EVENTS_MAX, ms)
-        turn(&self.w.reactor, events, max(n, 0))
+        self.take_turns(events, max(n, 0))
 
     def items(self):
         """What the control plane is told, as DataPlane.drain has it."""

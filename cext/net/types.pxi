@@ -12,7 +12,10 @@ cdef enum Stall:
 cdef enum:
     READ_SIZE = 65536       # bytes taken from one connection in one turn
     LEFT_MAX = 65536        # an incomplete operation of unknown size must be shorter
+    BUFFER_SIZE = 196608    # of a reactor: a piece of input begins within the first READ_SIZE
+    EVENTS_MAX = 256
     IOV_MAX_USED = 64
+    WRITTEN_MAX = 64        # chunks that may wait for the next turn, however late it comes
     ADDRESS_MAX = 64
     STALL_NS = 2000000
     CONN_NUMBERS = 15
@@ -31,7 +34,7 @@ cdef struct Head:
     void* owner
 
 cdef struct Transport:
-    # How a connection's bytes come and go; called by its reactor alone.
+    # How a connection's bytes come and go; called by its reactor alone, read, write and shutdown without the engine lock.
     # Of one that we asked for: 0 when bytes may flow, -EAGAIN while they may not yet, else -errno.
     int (*establish)(Conn* c) noexcept nogil
     ssize_t (*read)(Conn* c, void* p, size_t n) noexcept nogil              # bytes; 0: the end; else -errno
@@ -55,6 +58,18 @@ cdef struct Conn:
     bint paused             # for the control plane
     int stalled             # FOR_RECEIVER | FOR_ANSWERS; the input waits
     uint32_t asking         # its requests that the control plane has
+    # the way out of bytes, the reactor's alone
+    Chunk* out              # what it writes
+    Chunk* out_tail
+    bint flushing           # linked in reactor.flushing
+    bint progress           # the last write took something
+    bint write_failed
+    bint deadline_set       # write_timer runs
+    bint finished           # linked in reactor.ending
+    bint last_words         # what is left is written before the end
+    Conn* next_flushing
+    Conn* next_settling
+    Conn* next_ending
     bint polled             # epoll knows it
     bint reading            # what the transport was told to want
     bint writing
@@ -110,6 +125,14 @@ cdef struct Terms:
     bint no_auth_user
     int64_t auth_timeout    # ns
 
+cdef struct Arrival:
+    # What an event has brought, read without the engine lock and worked through with it.
+    Head* head
+    uint32_t events
+    ssize_t got             # of reading, or of establishing; -EAGAIN: nothing
+    uint8_t* data           # with what was left before; NULL: it is in the connection's own buffer
+    size_t n
+
 cdef struct Reactor:
     Engine* engine
     Committer* committer    # NULL: no JetStream
@@ -119,7 +142,14 @@ cdef struct Reactor:
     bint stopping
     Listener* listeners
     Listener* closed_listeners
-    uint8_t* buffer         # LEFT_MAX + READ_SIZE, shared by all connections
+    uint8_t* buffer         # BUFFER_SIZE, shared by all connections
+    Arrival[EVENTS_MAX] arrivals
+    uint32_t n_arrivals
+    Conn* flushing          # have something to write
+    Conn* settling          # were written to, which has consequences
+    Conn* ending            # closed, with last words to write; then to be freed
+    Chunk* written          # to go back to the engine's free lists
+    uint32_t n_written
     Conn* conns
     uint32_t n_conns
     U64Map by_cid

@@ -131,6 +131,67 @@ def test_what_cannot_be_written_waits_and_order_holds() -> None:
     assert r.wants(client) == (True, False, False)
 
 
+def test_nothing_is_read_written_or_ended_under_the_engine_lock() -> None:
+    r = PyReactor()
+    client, echo = open_client(r), open_echo(r)
+    say(r, client, b"SUB x 1\r\n")
+    r.hold(client)
+    say(r, echo, b"x 1\n" * 100)
+    r.writable(client)
+    r.turn()
+    say(r, client, b"nonsense\r\n")
+    r.end(echo)
+    r.turn()
+    assert len(r.received(client)) > 1000
+    assert [(r.wants(c)[2], r.under_lock(c)) for c in (client, echo)] == [(True, 0)] * 2
+
+
+def test_much_input_at_once_is_worked_through_in_order() -> None:
+    r = PyReactor()
+    taker = open_echo(r)
+    say(r, taker, b"<*\n")
+    givers = [open_echo(r) for _ in range(20)]
+    for giver in givers:
+        r.send(giver, b"".join(b"%d %d\n" % (giver, i) for i in range(20000)))
+    for _ in range(5):
+        for giver in givers:
+            r.send(giver, b"")
+        r.turn()
+    seen = dict.fromkeys(givers, 0)
+    for line in r.received(taker).splitlines():
+        giver, i = map(int, line.split())
+        assert seen[giver] == i
+        seen[giver] += 1
+    assert set(seen.values()) == {20000}
+
+
+def test_one_of_many_events_closes_those_that_come_later() -> None:
+    r = PyReactor(max_pending=100_000)
+    clients = [open_client(r) for _ in range(50)]
+    for client in clients:
+        say(r, client, b"SUB x 1\r\n")
+        r.hold(client)
+    for client in clients:
+        r.send(client, b"PUB x 60000\r\n" + b"." * 60000 + b"\r\n")
+        r.writable(client, 0)
+    r.turn()
+    assert reasons(r) == dict.fromkeys(clients, "Slow Consumer (Pending Bytes)")
+    assert all(r.pending(client) is None for client in clients)
+
+
+def test_a_large_message_comes_in_pieces_beside_others() -> None:
+    r = PyReactor()
+    taker, a, b = open_echo(r), open_client(r), open_client(r)
+    say(r, taker, b"<x\n")
+    body = os.urandom(300_000).replace(b"\n", b".")
+    text = b"PUB x 300000\r\n" + body + b"\r\n"
+    for i in range(0, len(text), 40_000):
+        for cid in (a, b):
+            r.send(cid, text[i : i + 40_000])
+        r.turn()
+    assert r.received(taker) == (b"x " + body + b"\n") * 2
+
+
 def test_errors_of_a_transport_close_the_connection() -> None:
     r = PyReactor()
     ended, reset, broken = open_client(r), open_client(r), open_client(r)
