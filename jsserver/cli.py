@@ -3,6 +3,7 @@
 Only what the given flags need is imported: a server is started hundreds of times by a test suite.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -260,6 +261,9 @@ def _serve(flags: dict[str, Any]) -> int:
     for warning in loaded.warnings:
         _say(sys.stderr, warning)
     _fill_standard_streams()
+    # What a start makes stays: to look for garbage in it would take a twentieth of the start. The
+    # server switches it on when it serves.
+    gc.disable()
     from jsserver.server import run
 
     code: int = run(loaded.options, loaded.without_effect)

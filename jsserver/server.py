@@ -378,6 +378,7 @@ async def serve(options: Options, log: Logger, without_effect: Sequence[str] = (
     # The start's objects live as long as the server: collections need not look at them again.
     gc.collect()
     gc.freeze()
+    gc.enable()
     await server.stopped.wait()
     await server.stop()
     return 0
