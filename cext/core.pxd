@@ -113,7 +113,7 @@ cdef inline uint8_t* chunk_data(Chunk* c) noexcept nogil:
     return <uint8_t*>c + sizeof(Chunk)
 
 cdef enum CloseReason:
-    # In the order of close_reasons (faces.pxi); 0 is open.
+    # 0 is open; CLOSE_REASONS (net/faces.pxi) has their texts.
     CLOSE_CLIENT = 1
     CLOSE_AUTH_TIMEOUT
     CLOSE_AUTH_FAILURE
@@ -248,7 +248,7 @@ cdef enum InboxKind:
     IN_REQUEST = 100        # text: subject, reply, header, data; num[0] = account's id
     IN_CONNECT = 101        # a CONNECT that needs a decision, as note_client: json; its connection waits
     IN_OPENED = 102         # text: address; (only when debugging)
-    IN_CLOSED = 103         # text: address, name, lang, version; num: see faces.pxi
+    IN_CLOSED = 103         # text: address, connect options; num: ConnNumbers of the net layer
     IN_VIOLATION = 104      # as note_client: what, subject, queue, sid
     IN_TRACE = 105          # as note_client: verb, the rest of its line, of messages header and data; num[2] = TraceWay
     IN_ERROR = 107          # as note_client: text, or text before, a quoted one (num[2] == 1), text after

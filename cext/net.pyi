@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from jsserver.cext.consumer import StreamHandle
 from jsserver.cext.stream import EnvBox
 
-CLOSE_REASONS: tuple[str, ...]
+CLOSE_REASONS: dict[int, str]
 INBOX_CONSUMER_GONE: int
 INBOX_ADVISORY: int
 INBOX_STORE_ERROR: int
@@ -20,7 +20,41 @@ INBOX_VIOLATION: int
 INBOX_TRACE: int
 INBOX_ERROR: int
 
-Item = tuple[int, int, tuple[int, ...], tuple[bytes, ...]]
+class Item(NamedTuple):
+    """What the data plane tells: an inbox item (INBOX_*), a connection or a subscription."""
+
+    kind: int
+    cid: int
+    numbers: tuple[int, ...]
+    texts: tuple[bytes, ...]
+
+class ConnNumbers(NamedTuple):
+    """The numbers of a connection, open or just closed; times in ns."""
+
+    reason: int
+    port: int
+    start: int
+    last_activity: int
+    rtt: int
+    in_msgs: int
+    out_msgs: int
+    in_bytes: int
+    out_bytes: int
+    subscriptions: int
+    now: int
+    pending: int
+    stalls: int
+    account: int
+    chunks: int
+
+class SubNumbers(NamedTuple):
+    """The numbers of a subscription."""
+
+    account: int
+    delivered: int
+    max: int
+    internal: int
+
 Rules = list[tuple[bytes, bytes]] | None
 
 class PermissionSet:

@@ -8,7 +8,8 @@ import msgspec
 
 from jsserver import goformat
 from jsserver.accounts import Accounts
-from jsserver.clients import HIDDEN, Connect, Connection, Item, decode_connect
+from jsserver.cext.net import Item
+from jsserver.clients import HIDDEN, Connect, Connection, decode_connect
 from jsserver.config.options import Options
 from jsserver.logs import Logger
 
@@ -72,8 +73,8 @@ class ClientLog:
     # ---- items
 
     def opened(self, item: Item) -> None:
-        address = f"{item[3][0].decode()}:{item[2][0]}"
-        self._log.debug(f"{address} - cid:{item[1]} - Client connection created")
+        _, cid, (port, *_), (address, *_) = item
+        self._log.debug(f"{address.decode()}:{port} - cid:{cid} - Client connection created")
 
     def closed(self, c: Connection) -> None:
         options = None

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from jsserver.cext.net import CLOSE_REASONS
-
-Item = tuple[int, int, tuple[int, ...], tuple[bytes, ...]]
-"""What the data plane tells: (kind, cid, numbers, texts)."""
-
+from jsserver.cext.net import CLOSE_REASONS, ConnNumbers, Item
 
 HIDDEN = "[REDACTED]"
 """The name of whoever has a token."""
@@ -70,26 +66,27 @@ class Connection(msgspec.Struct, kw_only=True):
 
 def read_connection(item: Item) -> Connection:
     """A Connection from an inbox or snapshot item of the data plane."""
-    _, cid, num, (address, raw) = item
+    _, cid, numbers, (address, raw) = item
+    num = ConnNumbers(*numbers)
     options = decode_connect(raw)
     return Connection(
         cid=cid,
         ip=address.decode(),
-        reason=CLOSE_REASONS[num[0]],
-        port=num[1],
-        start=num[2],
-        last_activity=num[3],
-        rtt=num[4],
-        in_msgs=num[5],
-        out_msgs=num[6],
-        in_bytes=num[7],
-        out_bytes=num[8],
-        subscriptions=num[9],
-        now=num[10],
-        pending=num[11],
-        stalls=num[12],
-        account=num[13],
-        chunks=num[14],
+        reason=CLOSE_REASONS[num.reason],
+        port=num.port,
+        start=num.start,
+        last_activity=num.last_activity,
+        rtt=num.rtt,
+        in_msgs=num.in_msgs,
+        out_msgs=num.out_msgs,
+        in_bytes=num.in_bytes,
+        out_bytes=num.out_bytes,
+        subscriptions=num.subscriptions,
+        now=num.now,
+        pending=num.pending,
+        stalls=num.stalls,
+        account=num.account,
+        chunks=num.chunks,
         name=options.name or "",
         lang=options.lang or "",
         version=options.version or "",

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from jsserver.accounts import Accounts
 from jsserver.auth import Admission, Authenticator
 from jsserver.cext import net
+from jsserver.cext.net import Item
 from jsserver.clientlog import ClientLog
-from jsserver.clients import Connect, Connection, Item, decode_connect, read_connection
+from jsserver.clients import Connect, Connection, decode_connect, read_connection
 from jsserver.config.options import Options
 from jsserver.logs import Logger
 
@@ -93,9 +94,9 @@ class Inbox:
     def drain(self) -> None:
         for item in self.plane.drain():
             try:
-                self._handlers.get(item[0], self.on_event)(item)
+                self._handlers.get(item.kind, self.on_event)(item)
             except Exception as error:  # what else came in is not lost for it
-                self.log.error(f"Internal error: {error!r} at an item of kind {item[0]}")
+                self.log.error(f"Internal error: {error!r} at an item of kind {item.kind}")
         dropped = self.plane.dropped()
         if dropped != self._dropped:
             count, self._dropped = dropped - self._dropped, dropped
@@ -104,7 +105,7 @@ class Inbox:
     # ---- connections
 
     def _connect(self, item: Item) -> None:
-        options = decode_connect(item[3][-1])
+        options = decode_connect(item.texts[-1])
         if self.authenticator.slow(options):
             task = asyncio.get_running_loop().create_task(self._connect_slowly(item, options))
             self._checks.add(task)
@@ -114,7 +115,7 @@ class Inbox:
 
     async def _connect_slowly(self, item: Item, options: Connect) -> None:
         try:
-            admission = await asyncio.to_thread(self._admit_if_open, item[1], options)
+            admission = await asyncio.to_thread(self._admit_if_open, item.cid, options)
         except _Gone:
             return
         self._decide(item, options, admission)
@@ -126,7 +127,7 @@ class Inbox:
         return self.authenticator.admit(options)
 
     def _decide(self, item: Item, options: Connect, admission: Admission | None) -> None:
-        cid = item[1]
+        cid = item.cid
         if admission is None:
             self.lines.refused(item, options)
             self.plane.refuse(cid)
@@ -140,9 +141,9 @@ class Inbox:
 
     def _closed(self, item: Item) -> None:
         connection = read_connection(item)
-        connection.user = self.user(item[1]) or connection.user
+        connection.user = self.user(item.cid) or connection.user
         self.lines.closed(connection)
-        self.users.pop(item[1], None)
+        self.users.pop(item.cid, None)
         self.on_closed(connection)
 
     def _log_line(self, item: Item) -> None:

@@ -17,7 +17,8 @@ from jsserver.api.registry import Account, Shared
 from jsserver.ballast import Ballast
 from jsserver.cext import net
 from jsserver.cext.bytes import hh64
-from jsserver.clients import Item, read_connection
+from jsserver.cext.net import Item
+from jsserver.clients import read_connection
 from jsserver.config.options import AUTOMATIC, Options
 from jsserver.goformat import byte_size, rfc3339_nano
 from jsserver.logs import Logger

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from jsserver import NATS_VERSION, __version__, called_as_jsserver, priority
 from jsserver.accounts import Accounts
 from jsserver.auth import GLOBAL_ACCOUNT, Authenticator, is_bcrypt
-from jsserver.cext.net import DataPlane
-from jsserver.clients import Item
+from jsserver.cext.net import DataPlane, Item
 from jsserver.config.options import Options
 from jsserver.config.server import split_address
 from jsserver.goformat import byte_size
@@ -115,9 +114,10 @@ class Server:
     # ---- what comes out of the inbox
 
     def _request(self, item: Item) -> None:
-        if item[3][0].startswith(b"$SYS."):
+        subject = item.texts[0]
+        if subject.startswith(b"$SYS."):
             self.system.request(item)
-            self.finished(item[1])
+            self.finished(item.cid)
         elif self.jetstream is not None:
             self.jetstream.request(item)
 

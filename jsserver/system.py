@@ -16,7 +16,7 @@ import msgspec
 from jsserver import NATS_VERSION
 from jsserver.api.decode import Unreadable, parse
 from jsserver.api.types import Int64, Uint64, Wire, always
-from jsserver.clients import Item
+from jsserver.cext.net import Item
 from jsserver.config.options import Permissions, SubjectPermission
 from jsserver.goformat import escape_json, rfc3339_nano
 

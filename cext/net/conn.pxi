@@ -274,27 +274,46 @@ cdef void conn_arrived(Conn* c, const Arrival* a) noexcept nogil:
 
 # ---- monitoring, and the end
 
-cdef void conn_numbers(Conn* c, Span* texts, int64_t* num) noexcept nogil:
+cdef struct ConnFigures:
+    # What ConnNumbers of items.pxi names, in its order.
+    int64_t reason
+    int64_t port
+    int64_t start
+    int64_t last_activity
+    int64_t rtt
+    int64_t in_msgs
+    int64_t out_msgs
+    int64_t in_bytes
+    int64_t out_bytes
+    int64_t subscriptions
+    int64_t now
+    int64_t pending
+    int64_t stalls
+    int64_t account
+    int64_t chunks
+
+
+cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil:
     # What monitoring wants to know of a connection, open or closing.
     texts[0].p = <const uint8_t*>c.address
     texts[0].n = c.n_address
     texts[1].p = c.connect.data
     texts[1].n = <uint32_t>c.connect.n
-    num[0] = c.base.closing
-    num[1] = c.port
-    num[2] = c.started
-    num[3] = c.last_active
-    num[4] = c.rtt
-    num[5] = <int64_t>c.base.in_msgs
-    num[6] = <int64_t>c.base.out_msgs
-    num[7] = <int64_t>c.base.in_bytes
-    num[8] = <int64_t>c.base.out_bytes
-    num[9] = c.base.n_subs
-    num[10] = c.base.engine.env.now
-    num[11] = <int64_t>client_pending(&c.base)
-    num[12] = <int64_t>c.stalls
-    num[13] = c.base.account.id
-    num[14] = <int64_t>(c.base.chunks_queued - load_relaxed(&c.base.chunks_sent))
+    num.reason = c.base.closing
+    num.port = c.port
+    num.start = c.started
+    num.last_activity = c.last_active
+    num.rtt = c.rtt
+    num.in_msgs = <int64_t>c.base.in_msgs
+    num.out_msgs = <int64_t>c.base.out_msgs
+    num.in_bytes = <int64_t>c.base.in_bytes
+    num.out_bytes = <int64_t>c.base.out_bytes
+    num.subscriptions = c.base.n_subs
+    num.now = c.base.engine.env.now
+    num.pending = <int64_t>client_pending(&c.base)
+    num.stalls = <int64_t>c.stalls
+    num.account = c.base.account.id
+    num.chunks = <int64_t>(c.base.chunks_queued - load_relaxed(&c.base.chunks_sent))
 
 
 cdef void forget_dirty(Engine* e, Client* c) noexcept nogil:
@@ -338,9 +357,9 @@ cdef void conn_free(Conn* c) noexcept nogil:
     cdef Engine* e = c.base.engine
     cdef Chunk* k
     cdef Span texts[2]
-    cdef int64_t num[CONN_NUMBERS]
-    conn_numbers(c, texts, num)
-    inbox_put(&e.inbox, IN_CLOSED, c.base.cid, texts, 2, num, CONN_NUMBERS)
+    cdef ConnFigures num
+    conn_numbers(c, texts, &num)
+    inbox_put(&e.inbox, IN_CLOSED, c.base.cid, texts, 2, <const int64_t*>&num, sizeof(num) // 8)
     if c.prev != NULL:
         c.prev.next = c.next
     else:

@@ -1,14 +1,31 @@
 # The control plane's view of the data plane. Each call takes the engine lock for a moment, without the GIL.
 
 #: Texts for CloseReason, as monitoring and events show them.
-CLOSE_REASONS = (
-    "", "Client Closed", "Authentication Timeout", "Authentication Failure", "Slow Consumer (Pending Bytes)",
-    "Slow Consumer (Write Deadline)", "Write Error", "Read Error", "Parse Error", "Stale Connection",
-    "Protocol Violation", "Bad Client Protocol Version", "Maximum Connections Exceeded",
-    "Maximum Message Payload Exceeded", "Maximum Control Line Exceeded", "Maximum Subscriptions Exceeded",
-    "Server Shutdown", "Credentials Revoked", "Message Header Violation", "No Responders Requires Headers",
-    "Kicked", "Missing Account", "Connect Failed",
-)
+CLOSE_REASONS = {
+    0: "",
+    CLOSE_CLIENT: "Client Closed",
+    CLOSE_AUTH_TIMEOUT: "Authentication Timeout",
+    CLOSE_AUTH_FAILURE: "Authentication Failure",
+    CLOSE_SLOW_PENDING: "Slow Consumer (Pending Bytes)",
+    CLOSE_SLOW_DEADLINE: "Slow Consumer (Write Deadline)",
+    CLOSE_WRITE_ERROR: "Write Error",
+    CLOSE_READ_ERROR: "Read Error",
+    CLOSE_PARSE_ERROR: "Parse Error",
+    CLOSE_STALE: "Stale Connection",
+    CLOSE_PROTOCOL_VIOLATION: "Protocol Violation",
+    CLOSE_BAD_VERSION: "Bad Client Protocol Version",
+    CLOSE_MAX_CONNECTIONS: "Maximum Connections Exceeded",
+    CLOSE_MAX_PAYLOAD: "Maximum Message Payload Exceeded",
+    CLOSE_MAX_CONTROL_LINE: "Maximum Control Line Exceeded",
+    CLOSE_MAX_SUBSCRIPTIONS: "Maximum Subscriptions Exceeded",
+    CLOSE_SHUTDOWN: "Server Shutdown",
+    CLOSE_REVOKED: "Credentials Revoked",
+    CLOSE_HEADER_VIOLATION: "Message Header Violation",
+    CLOSE_NO_RESPONDERS_HEADERS: "No Responders Requires Headers",
+    CLOSE_KICKED: "Kicked",
+    CLOSE_MISSING_ACCOUNT: "Missing Account",
+    CLOSE_UNREACHABLE: "Connect Failed",
+}
 
 INBOX_CONSUMER_GONE = EV_CONSUMER_GONE
 INBOX_ADVISORY = EV_ADVISORY
@@ -329,7 +346,7 @@ cdef class DataPlane(EnvBox):
         return <Conn*>val
 
     def close_connection(self, uint64_t cid, int reason, bytes error=None):
-        """Cuts a connection, with -ERR 'error' first if given; reason is an index of CLOSE_REASONS."""
+        """Cuts a connection, with -ERR 'error' first if given; reason is a key of CLOSE_REASONS."""
         cdef Conn* c
         cdef const char* text = NULL
         cdef bint open
@@ -400,7 +417,7 @@ cdef class DataPlane(EnvBox):
         }
 
     def connections(self):
-        """Open connections as (kind, cid, numbers, texts), numbers as conn_numbers fills them."""
+        """Open connections, as items with ConnNumbers."""
         cdef Inbox box
         cdef Conn* c
         cdef bint open

@@ -1,12 +1,20 @@
 # Reading what the engine serialised for the control plane: inbox items and snapshots.
 
 cdef enum SnapshotKind:
-    ITEM_CONN = 200         # texts: address, connect options; numbers: as IN_CLOSED
-    ITEM_SUB = 201          # texts: subject, queue, sid; numbers: account, delivered, max, internal
+    ITEM_CONN = 200         # texts: address, connect options; numbers: ConnNumbers
+    ITEM_SUB = 201          # texts: subject, queue, sid; numbers: SubNumbers
+
+
+Item = namedtuple("Item", "kind cid numbers texts")
+ConnNumbers = namedtuple(
+    "ConnNumbers",
+    "reason port start last_activity rtt in_msgs out_msgs in_bytes out_bytes subscriptions now pending stalls account"
+    " chunks",
+)
+SubNumbers = namedtuple("SubNumbers", "account delivered max internal")
 
 
 cdef list read_items(const uint8_t* p, size_t n):
-    # Each as (kind, cid, numbers, texts).
     cdef list out = []
     cdef size_t at = 0
     cdef ItemHead head
@@ -30,7 +38,7 @@ cdef list read_items(const uint8_t* p, size_t n):
             memcpy(&length, lens + i * 4, 4)
             texts.append(PyBytes_FromStringAndSize(<const char*>text, length))
             text += length
-        out.append((head.kind, head.cid, tuple(numbers), tuple(texts)))
+        out.append(Item(head.kind, head.cid, tuple(numbers), tuple(texts)))
         at += head.size
     return out
 
@@ -50,9 +58,9 @@ cdef list box_take(Inbox* box):
 
 cdef void snapshot_conn(Conn* c, Inbox* box) noexcept nogil:
     cdef Span texts[2]
-    cdef int64_t num[CONN_NUMBERS]
-    conn_numbers(c, texts, num)
-    inbox_put(box, ITEM_CONN, c.base.cid, texts, 2, num, CONN_NUMBERS)
+    cdef ConnFigures num
+    conn_numbers(c, texts, &num)
+    inbox_put(box, ITEM_CONN, c.base.cid, texts, 2, <const int64_t*>&num, sizeof(num) // 8)
 
 
 cdef struct SubWalk:

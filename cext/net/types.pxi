@@ -18,7 +18,6 @@ cdef enum:
     WRITTEN_MAX = 64        # chunks that may wait for the next turn, however late it comes
     ADDRESS_MAX = 64
     STALL_NS = 2000000
-    CONN_NUMBERS = 15
     SNIPPET = 32            # bytes of what was not understood, in the log
     ASKING_MAX = 128        # requests of one connection that the control plane has
     STALLS_MAX = 5          # in one read, as nats-server's 10 ms

@@ -7,11 +7,12 @@ import msgspec
 
 from jsserver.api.types import Wire, always
 from jsserver.auth import GLOBAL_ACCOUNT
+from jsserver.cext.net import Item, SubNumbers
 from jsserver.clients import Connection, read_connection
 from jsserver.goformat import MICROSECOND, MILLISECOND, duration, rfc3339_nano, uptime
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.query import BadParameter, Paging, Query, clean
-from jsserver.monitor.sources import Item, Server
+from jsserver.monitor.sources import Server
 
 
 class SubDetail(Wire):
@@ -241,25 +242,24 @@ def _add_subscriptions(server: Server, shown: list[ConnInfo], detail: bool) -> N
     open_ones = {info.cid: info for info in shown if not info.stop}
     if not open_ones:
         return
-    for _, cid, (_, delivered, most, _), (subject, queue, sid) in server.plane.subscriptions():
+    for _, cid, numbers, (subject, queue, sid) in server.plane.subscriptions():
         info = open_ones.get(cid)
         if info is None:
             continue
         if not detail:
             info.subscriptions_list.append(subject.decode("utf-8", "replace"))
             continue
-        info.subscriptions_list_detail.append(sub_detail(cid, delivered, most, subject, queue, sid))
+        num = SubNumbers(*numbers)
+        info.subscriptions_list_detail.append(sub_detail(cid, num, subject, queue, sid))
 
 
-def sub_detail(
-    cid: int, delivered: int, most: int, subject: bytes, queue: bytes, sid: bytes
-) -> SubDetail:
+def sub_detail(cid: int, num: SubNumbers, subject: bytes, queue: bytes, sid: bytes) -> SubDetail:
     """A subscription of the data plane's snapshot, without its account."""
     return SubDetail(
         subject=subject.decode("utf-8", "replace"),
         qgroup=queue.decode("utf-8", "replace"),
         sid=sid.decode("utf-8", "replace"),
-        msgs=delivered,
-        max=most,
+        msgs=num.delivered,
+        max=num.max,
         cid=cid,
     )

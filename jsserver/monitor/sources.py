@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from jsserver.api.dispatch import Dispatcher
+from jsserver.cext.net import Item
 from jsserver.config.options import Options
-
-Item = tuple[int, int, tuple[int, ...], tuple[bytes, ...]]
-"""A snapshot of the data plane: (kind, cid, numbers, texts)."""
 
 
 class Plane(Protocol):
@@ -21,13 +19,13 @@ class Plane(Protocol):
         """Counters of the whole."""
 
     def connections(self) -> Sequence[Item]:
-        """Open connections, as `read_connection` takes them."""
+        """Open connections, each with `ConnNumbers`, as `read_connection` takes them."""
 
     def connection(self, cid: int) -> Item | None:
         """One open connection."""
 
     def subscriptions(self) -> Sequence[Item]:
-        """(kind, cid, (account's id, delivered, max, internal), (subject, queue, sid)) of each."""
+        """Each with `SubNumbers` and the texts subject, queue and sid."""
 
 
 class AccountHandle(Protocol):

@@ -6,6 +6,7 @@ import msgspec
 
 from jsserver.api.types import Wire, always
 from jsserver.cext.bytes import subject_is_literal, subject_is_valid, subject_matches
+from jsserver.cext.net import SubNumbers
 from jsserver.goformat import rfc3339_nano
 from jsserver.monitor.connz import SubDetail, sub_detail
 from jsserver.monitor.query import BadParameter, Paging, Query
@@ -76,13 +77,14 @@ def _publishable(subject: bytes) -> bool:
 
 def _list(server: Server, wanted: str, test: bytes) -> list[SubDetail]:
     found = []
-    for _, cid, (account_id, delivered, most, _), (subject, *rest) in server.plane.subscriptions():
-        account = server.accounts.name_of(account_id)
+    for _, cid, numbers, (subject, *rest) in server.plane.subscriptions():
+        num = SubNumbers(*numbers)
+        account = server.accounts.name_of(num.account)
         if wanted and account != wanted:
             continue
         if test and not subject_matches(subject, test):
             continue
-        detail = sub_detail(cid, delivered, most, subject, *rest)
+        detail = sub_detail(cid, num, subject, *rest)
         detail.account = detail.account_tag = account
         found.append(detail)
     return found

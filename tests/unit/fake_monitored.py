@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+from jsserver.cext.net import ConnNumbers, Item, SubNumbers
 from jsserver.clients import Connection
 from jsserver.config.options import Options
 from jsserver.monitor.closed import ClosedConnections
@@ -51,19 +52,19 @@ class FakePlane:
 
     def __init__(self) -> None:
         self.open: list[Connection] = []
-        self.subs: list[tuple[Any, ...]] = []
+        self.subs: list[Item] = []
         self.counters = dict.fromkeys(STATS, 0)
 
     def stats(self) -> dict[str, int]:
         return {**self.counters, "connections": len(self.open), "subscriptions": len(self.subs)}
 
-    def connections(self) -> list[tuple[Any, ...]]:
+    def connections(self) -> list[Item]:
         return [self._item(c) for c in self.open]
 
-    def connection(self, cid: int) -> tuple[Any, ...] | None:
+    def connection(self, cid: int) -> Item | None:
         return next((self._item(c) for c in self.open if c.cid == cid), None)
 
-    def subscriptions(self) -> list[tuple[Any, ...]]:
+    def subscriptions(self) -> list[Item]:
         return self.subs
 
     def add_sub(
@@ -77,28 +78,14 @@ class FakePlane:
         account: int = 0,
     ) -> None:
         texts = (subject.encode(), queue.encode(), sid.encode())
-        self.subs.append((201, cid, (account, msgs, most, int(cid == 0)), texts))
+        numbers = SubNumbers(account=account, delivered=msgs, max=most, internal=int(cid == 0))
+        self.subs.append(Item(201, cid, numbers, texts))
 
-    def _item(self, c: Connection) -> tuple[Any, ...]:
-        numbers = (
-            0,
-            c.port,
-            c.start,
-            c.last_activity,
-            c.rtt,
-            c.in_msgs,
-            c.out_msgs,
-            c.in_bytes,
-            c.out_bytes,
-            c.subscriptions,
-            c.now,
-            c.pending,
-            c.stalls,
-            c.account,
-            c.chunks,
-        )
+    def _item(self, c: Connection) -> Item:
+        same = (field for field in ConnNumbers._fields if field != "reason")
+        numbers = ConnNumbers(reason=0, **{field: getattr(c, field) for field in same})
         options = {"name": c.name, "lang": c.lang, "version": c.version}
-        return (200, c.cid, numbers, (c.ip.encode(), json.dumps(options).encode()))
+        return Item(200, c.cid, numbers, (c.ip.encode(), json.dumps(options).encode()))
 
 
 class FakeHandle:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import jsserver
+from jsserver.cext import net
 from tests.peer import PEER_VERSION
 from tools import gen_api
 
@@ -54,3 +55,11 @@ def test_links_lead_somewhere(page: Path) -> None:
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert not dead
+
+
+def test_every_reason_for_a_close_has_its_text() -> None:
+    header = (ROOT / "cext" / "core.pxd").read_text()
+    (body,) = re.findall(r"cdef enum CloseReason:\n(.*?)\n\n", header, re.DOTALL)
+    reasons = re.findall(r"^    CLOSE_\w+", body, re.MULTILINE)
+    assert list(net.CLOSE_REASONS) == list(range(len(reasons) + 1))
+    assert len(set(net.CLOSE_REASONS.values())) == len(net.CLOSE_REASONS)
