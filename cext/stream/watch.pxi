@@ -122,33 +122,28 @@ cdef Spot* trie_spot(WatchIndex* x, Span pattern) noexcept nogil:
     return place[0]
 
 
-cdef void trie_below(Node* node, const Tokens* t, spot_fn fn, void* ctx) noexcept nogil:
-    # The node has matched the token.
-    cdef Tokens rest
-    if not t.last:
-        rest = t[0]
-        tokens_cut(&rest)
-        trie_match(node, &rest, fn, ctx)
-    elif node.here != NULL:
-        fn(node.here, ctx)
-
-
-cdef void trie_match(Node* node, const Tokens* t, spot_fn fn, void* ctx) noexcept nogil:
-    # What the subject matches from this token on. Depth is bounded by the longest pattern.
+cdef void trie_match(Node* node, Span rest, spot_fn fn, void* ctx) noexcept nogil:
+    # What matches the tokens that follow the node's own. Depth is bounded by the longest pattern.
+    cdef Tokens t = tokens_of(rest)
     cdef Node* child
     if node.full != NULL:
         fn(node.full, ctx)
     if node.star != NULL:
-        trie_below(node.star, t, fn, ctx)
+        if not t.last:
+            trie_match(node.star, span(t.rest, t.n_rest), fn, ctx)
+        elif node.star.here != NULL:
+            fn(node.star.here, ctx)
     if node.children.n:
         child = <Node*>strmap_get(&node.children, span(t.p, t.n))
         if child != NULL:
-            trie_below(child, t, fn, ctx)
+            if not t.last:
+                trie_match(child, span(t.rest, t.n_rest), fn, ctx)
+            elif child.here != NULL:
+                fn(child.here, ctx)
 
 
 cdef void watch_match(WatchIndex* x, Span subject, spot_fn fn, void* ctx) noexcept nogil:
     cdef Spot* spot
-    cdef Tokens t
     if x.all != NULL:
         fn(x.all, ctx)
     if x.literals.n:
@@ -156,8 +151,7 @@ cdef void watch_match(WatchIndex* x, Span subject, spot_fn fn, void* ctx) noexce
         if spot != NULL:
             fn(spot, ctx)
     if x.root != NULL:
-        t = tokens_of(subject)
-        trie_match(x.root, &t, fn, ctx)
+        trie_match(x.root, subject, fn, ctx)
 
 
 # ---- attaching and detaching -----------------------------------------------------------------------------------
