@@ -66,8 +66,10 @@ class Plane:
         """Waits for inbox items of one kind."""
         end = time.monotonic() + timeout
         found = []
+        inbox = select.poll()
+        inbox.register(self.plane.inbox_fd, select.POLLIN)
         while not found and time.monotonic() < end:
-            select.select([self.plane.inbox_fd], [], [], end - time.monotonic())
+            inbox.poll(max(0, end - time.monotonic()) * 1000)
             found = [i for i in self.plane.drain() if i[0] == kind]
         return found
 

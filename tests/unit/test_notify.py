@@ -51,6 +51,8 @@ def test_each_message_carries_what_systemd_reads(manager: tuple[str, socket.sock
 def test_the_manager_is_kept_patient_and_then_fed(manager: tuple[str, socket.socket]) -> None:
     address, end = manager
     notifier = Notifier(address, watchdog_s=0.02)
+    waiting = select.poll()
+    waiting.register(end, select.POLLIN)
 
     async def start() -> None:
         attending = asyncio.create_task(notifier.attend())
@@ -61,7 +63,7 @@ def test_the_manager_is_kept_patient_and_then_fed(manager: tuple[str, socket.soc
         for _ in range(3):
             while True:
                 await asyncio.sleep(0.005)
-                if select.select([end], [], [], 0)[0]:
+                if waiting.poll(0):
                     break
             assert received(end) == {"WATCHDOG": "1"}
         attending.cancel()
