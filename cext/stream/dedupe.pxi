@@ -97,19 +97,6 @@ cdef void dedupe_free(Stream* s) noexcept nogil:
     s.dedupe.n = 0
 
 
-cdef void dedupe_start(Stream* s) noexcept nogil:
-    # Behind what is stored: the last message's id; the window is read when the first id asks for it.
-    cdef StoreState state
-    cdef Record r
-    cdef Span id
-    store_state(s.store, &state)
-    if state.msgs and store_load(s.store, state.last_seq, &r) == ST_OK:
-        id = header_get(r.header, b"Nats-Msg-Id")
-        s.last_id.n = 0
-        bytes_add(&s.last_id, id.p, id.n)
-    s.dedupe.unread = state.last_seq
-
-
 cdef void dedupe_read(Stream* s) noexcept nogil:
     # The ids of the window from the messages that were there at the start.
     cdef Record r

@@ -150,8 +150,32 @@ cdef int subscribe_direct(Stream* s) noexcept nogil:
     return rc
 
 
+cdef void last_resume(Stream* s) noexcept nogil:
+    # Goes on behind the last message that is stored: its id; the window of ids is read when the first one asks for it.
+    # A crash may have kept a rollup without all that it removes, for which nobody has an ack: it is the last message
+    # then, and what is left to remove is removed now.
+    cdef StoreState state
+    cdef Record r
+    cdef Span id, kind
+    cdef Bytes texts
+    store_state(s.store, &state)
+    s.dedupe.unread = state.last_seq
+    if state.msgs == 0 or store_load(s.store, state.last_seq, &r) != ST_OK:
+        return
+    id = header_get(r.header, b"Nats-Msg-Id")
+    s.last_id.n = 0
+    bytes_add(&s.last_id, id.p, id.n)
+    kind = header_get(r.header, b"Nats-Rollup")
+    if not s.cfg.allow_rollup or s.cfg.deny_purge or not (key_is(kind, b"sub") or key_is(kind, b"all")):
+        return
+    memset(&texts, 0, sizeof(Bytes))    # the record may move while others are removed
+    if add_span(&texts, r.subject) == 0 and add_span(&texts, kind) == 0:
+        roll_up(s, span(texts.data, r.subject.n), span(texts.data + r.subject.n, kind.n), 1)
+    bytes_free(&texts)
+
+
 cdef int stream_activate(Stream* s) noexcept nogil:
-    dedupe_start(s)
+    last_resume(s)
     stream_settle(s, 0, False)
     stream_count_bytes(s)
     s.subs = subscribe_all(s, &s.cfg)

@@ -2,11 +2,15 @@
 
 import pytest
 
+from jsserver.cext.store import PyStore
+from jsserver.cext.stream import TestEnv
 from tests.unit.stream_world import (
+    FILE,
     INTEREST,
     LAST_PER_SUBJECT,
     NEW_ONLY,
     WORKQUEUE,
+    World,
     headers,
     seqs,
     status,
@@ -218,3 +222,30 @@ def test_a_duplicate_of_what_is_not_durable_waits(disk):
     for reply in (b"r1", b"r2"):
         w.env.inject(b"s.a", b"1", reply, headers(Nats_Msg_Id="a"))
     assert [m[0] for m in release(w, 2)] == [b"r1", b"r2"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "allowed", "left"),
+    [
+        (b"sub", True, {b"s.a": 1, b"s.b": 2}),
+        (b"all", True, {b"s.a": 1}),
+        (b"sub", False, {b"s.a": 4, b"s.b": 2}),
+        (b"other", True, {b"s.a": 4, b"s.b": 2}),
+    ],
+)
+def test_a_rollup_that_a_crash_cut_off_is_finished_at_the_start(tmp_path, kind, allowed, left):
+    """A commit may end between a rollup and what it removes, and a crash may follow."""
+    store = PyStore(tmp_path, name=b"S")
+    for number in range(5):
+        store.append("s.b" if number % 2 else "s.a", b"old")
+    store.append("s.a", b"new", header=headers(Nats_Rollup=kind.decode()))
+    store.wait_durable()
+    store.close()
+    for _ in range(2):
+        env = TestEnv()
+        env.start_commits()
+        w = World(env, str(tmp_path), storage=FILE, allow_rollup=allowed)
+        assert w.stream.subjects(b">") == left
+        assert w.stream.get(6).data == b"new"
+        w.stream.wait_durable()
+        w.stream.close(False)
