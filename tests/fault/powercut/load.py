@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.client.raw import RawApp, TimedOut
+from tests.client.raw import RawApp, TimedOut, header_block
 
 HOUR_NS = 3600 * 10**9
 KEYS = 12
@@ -25,16 +25,18 @@ class Message:
     subject: str
     body: bytes
     sent: int
+    rollup: bool = False
     seq: int = 0
     acked: int = 0
 
 
 @dataclass
 class Purge:
-    """A purge of the whole stream; `done` is when the answer came, 0: never."""
+    """A purge of the whole stream, or of a subject; `done` is when the answer came, 0: never."""
 
     asked: int
     done: int = 0
+    subject: str = ""
 
 
 @dataclass
@@ -81,19 +83,27 @@ class Stream:
                 number = len(self.messages)
                 body = f"{self.name} {number} ".encode() + chance.randbytes(chance.randint(0, 300))
                 subject = f"{self.name}.{number % KEYS}"
-                self.messages.append(Message(subject, body, time.monotonic_ns()))
-                client.publish(subject, body, reply=f"ack.{self.name}.{number}")
+                rollup = self.name == "ROLLED" and chance.random() < 0.1
+                self.messages.append(Message(subject, body, time.monotonic_ns(), rollup))
+                header = header_block("Nats-Rollup: sub") if rollup else self.header(number)
+                client.publish(subject, body, reply=f"ack.{self.name}.{number}", header=header)
                 waiting += 1
             waiting -= self._take(client)
-            if self.name in ("PURGED", "QUEUE") and chance.random() < 0.2:
+            if self.name in ("PURGED", "PARTLY", "QUEUE") and chance.random() < 0.2:
                 while waiting:
                     waiting -= self._take(client)
                 if self.name == "PURGED":
                     self._purge(client)
+                elif self.name == "PARTLY":
+                    self._purge(client, f"{self.name}.{chance.randrange(KEYS)}")
                 else:
                     self._work(client)
         while waiting:
             waiting -= self._take(client)
+
+    def header(self, number: int) -> bytes:
+        """The header block of a message without a rollup."""
+        return header_block(f"Nats-Msg-Id: {number}") if self.name == "ONCE" else b""
 
     def _take(self, client: RawApp) -> int:
         frame = client.message(10)
@@ -105,10 +115,10 @@ class Stream:
         message.seq, message.acked = answer["seq"], time.monotonic_ns()
         return 1
 
-    def _purge(self, client: RawApp) -> None:
-        purge = Purge(time.monotonic_ns())
+    def _purge(self, client: RawApp, subject: str = "") -> None:
+        purge = Purge(time.monotonic_ns(), subject=subject)
         self.purges.append(purge)
-        answer = client.api(f"STREAM.PURGE.{self.name}")
+        answer = client.api(f"STREAM.PURGE.{self.name}", {"filter": subject} if subject else None)
         assert answer.get("success"), answer
         purge.done = time.monotonic_ns()
 
@@ -127,6 +137,9 @@ def streams() -> list[Stream]:
         Stream("KEYS", {"max_msgs_per_subject": 1}, 10),
         Stream("PURGED", {}, 5),
         Stream("QUEUE", {"retention": "workqueue"}, 4),
+        Stream("ROLLED", {"allow_rollup_hdrs": True}, 12),
+        Stream("ONCE", {"duplicate_window": HOUR_NS}, 8),
+        Stream("PARTLY", {}, 8),
     ]
 
 
@@ -174,6 +187,8 @@ def check(stream: Stream, client: RawApp, cut: int) -> None:
     highest = max((m.seq for m in acked), default=0)
     assert state["last_seq"] >= highest, f"{stream.name}: last {state['last_seq']} < {highest}"
     CHECKS[stream.name](stream, found, acked, cut)
+    if stream.name == "ONCE":
+        check_repeats(stream, client, acked)
     answer = json.loads(client.request(f"{stream.name}.0", b"after 0 the cut").payload)
     assert answer["seq"] > max(highest, *found, 0), f"{stream.name}: {answer} used again"
 
@@ -224,10 +239,58 @@ def check_queue(stream: Stream, found: Found, acked: list[Message], cut: int) ->
     assert len(lost) <= 1, f"{stream.name}: acked and lost {lost}"
 
 
+def check_rolled(stream: Stream, found: Found, acked: list[Message], cut: int) -> None:
+    # A rollup that is there has removed all that it removes, with or without an ack.
+    there: dict[str, int] = {}
+    begun: dict[str, int] = {}
+    for number, message in enumerate(stream.messages):
+        if message.rollup and message.sent < cut:
+            begun[message.subject] = number
+    for seq, (subject, body) in found.items():
+        if stream.messages[int(body.split(b" ", 2)[1])].rollup:
+            there[subject] = max(there.get(subject, 0), seq)
+    for message in acked:
+        if message.rollup:
+            there[message.subject] = max(there.get(message.subject, 0), message.seq)
+    back = [seq for seq, (subject, _) in found.items() if seq < there.get(subject, 0)]
+    assert not back, f"{stream.name}: rolled up and there {back}"
+    lost = [
+        m.seq
+        for number, m in enumerate(stream.messages)
+        if 0 < m.acked < cut and m.seq not in found and number >= begun.get(m.subject, 0)
+    ]
+    assert not lost, f"{stream.name}: acked after the rollup and lost {lost}"
+
+
+def check_partly(stream: Stream, found: Found, acked: list[Message], cut: int) -> None:
+    done: dict[str, int] = {}
+    begun: dict[str, int] = {}
+    for purge in stream.purges:
+        if purge.asked < cut:
+            begun[purge.subject] = purge.asked
+            if 0 < purge.done < cut:
+                done[purge.subject] = purge.asked
+    back = [m.seq for m in acked if m.seq in found and m.acked < done.get(m.subject, 0)]
+    assert not back, f"{stream.name}: purged and back {back}"
+    lost = [m.seq for m in acked if m.seq not in found and m.sent > begun.get(m.subject, 0)]
+    assert not lost, f"{stream.name}: acked after the purge and lost {lost}"
+
+
+def check_repeats(stream: Stream, client: RawApp, acked: list[Message]) -> None:
+    """What was acked is known as a duplicate after the cut."""
+    for message in acked[-20:]:
+        header = stream.header(stream.messages.index(message))
+        answer = json.loads(client.request(message.subject, message.body, header=header).payload)
+        assert (answer.get("seq"), answer.get("duplicate")) == (message.seq, True), answer
+
+
 CHECKS: dict[str, Callable[[Stream, Found, list[Message], int], None]] = {
     "PLAIN": check_plain,
     "LIMITED": check_limited,
     "KEYS": check_keys,
     "PURGED": check_purged,
     "QUEUE": check_queue,
+    "ROLLED": check_rolled,
+    "ONCE": check_plain,
+    "PARTLY": check_partly,
 }
