@@ -3,7 +3,6 @@
 
 cdef enum:
     DIRECT_SUBJECTS = 1024              # subjects that a multi_last request may match
-    DIRECT_FILTERS = 1024               # patterns that it may name
     DIRECT_TURN = 256                   # messages a turn
     DIRECT_MAX_BYTES = 64 << 20         # of a batch that does not say
     DIRECT_ADDED = 192                  # bytes that an answer's own headers take at most, names and values
@@ -22,8 +21,10 @@ cdef struct DirectGet:
     bint no_hdr
     Span last_by
     Span next_by
-    Span* multi                         # DIRECT_FILTERS of them, once there is one
+    Span* multi
     uint32_t n_multi
+    uint32_t multi_room                 # patterns that `multi` has room for
+    bint no_memory
     uint8_t* room                       # of texts with escapes
     uint8_t* room_at
     uint32_t room_left
@@ -412,25 +413,40 @@ cdef bint read_text(const JsonItem* it, DirectGet* g, Span* text) noexcept nogil
     return True
 
 
+cdef bint add_pattern(DirectGet* g, Span pattern) noexcept nogil:
+    cdef uint32_t room = max(2 * g.multi_room, <uint32_t>16)        # the request's bytes bound it
+    cdef Span* grown
+    if g.n_multi == g.multi_room:
+        grown = <Span*>realloc(g.multi, room * sizeof(Span))
+        if grown == NULL:
+            g.no_memory = True
+            return False
+        g.multi = grown
+        g.multi_room = room
+    g.multi[g.n_multi] = pattern
+    g.n_multi += 1
+    return True
+
+
 cdef bint read_multi(const JsonItem* it, DirectGet* g) noexcept nogil:
+    # Where the key is there twice the last list counts.
     cdef JsonReader list
     cdef JsonItem element
+    cdef Span pattern
     cdef int rc
+    g.n_multi = 0
     if it.kind == JSON_NULL:
         return True
     json_open(&list, it.text)
     if not json_enter_array(&list):
         return False
-    if g.multi == NULL:
-        g.multi = <Span*>malloc(DIRECT_FILTERS * sizeof(Span))
-    while g.multi != NULL and g.n_multi < DIRECT_FILTERS:
+    while True:
         rc = json_next_element(&list, &element)
         if rc <= 0:
             return rc == 0
-        if element.kind != JSON_STRING or not read_text(&element, g, &g.multi[g.n_multi]):
+        pattern = span(NULL, 0)
+        if not read_text(&element, g, &pattern) or not add_pattern(g, pattern):
             return False
-        g.n_multi += 1
-    return False
 
 
 cdef bint read_time(const JsonItem* it, DirectGet* g, int64_t* t, bint* given) noexcept nogil:
@@ -516,7 +532,7 @@ cdef void direct_request(Stream* s, const Msg* m, Span subject) noexcept nogil:
     memset(&g, 0, sizeof(DirectGet))
     g.room_left = m.data.n + 8
     if m.data.n and not read_direct(m.data, &g):
-        direct_status(s, m.reply, b"408 Malformed Request")
+        direct_status(s, m.reply, b"500 out of memory" if g.no_memory else b"408 Malformed Request")
     elif subject.n == 0:
         direct_answer(s, m.reply, &g)
     elif g.seq or g.has_start or g.last_by.n or g.next_by.n or g.n_multi or g.batch:

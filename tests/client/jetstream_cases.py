@@ -315,6 +315,41 @@ def direct_multi(r: Recorder) -> None:
 
 
 @case
+def direct_many_patterns(r: Recorder) -> None:
+    r.create(allow_direct=True)
+    for number in range(1030):
+        r.publish(f"{r.stream}.{number}", b"x")
+    r.stored(1030)
+    there = [f"{r.stream}.{number}" for number in range(1030)]
+    none = [f"{r.stream}.none.{number}" for number in range(5000)]
+    for patterns in (
+        there[:1024],
+        there[:1025],
+        there,
+        there[:1023] + none,
+        none[:1024],
+        none,
+        none[:2000] + there[5:7] + none[2000:],
+        there[:1] * 5000,
+        [f"{pattern}.*" for pattern in none],
+        [f"{r.stream}..{number}" for number in range(1025)],
+        ["other"] * 1025,
+        [*there[:3], ""],
+        [*there[:3], None],
+        [""],
+        [None],
+        [*there[:3], 4],
+        [*none, 4],
+    ):
+        r.direct({"multi_last": patterns})
+        r.direct({"multi_last": patterns, "up_to_seq": 10, "batch": 3})
+    first, second = json.dumps(there[:2]), json.dumps(there[2:5])
+    for last in (second, "[]", "null", '["x"]'):
+        body = f'{{"multi_last": {first}, "MULTI_LAST": {last}, "batch": 1}}'
+        r.direct(body.encode())
+
+
+@case
 def direct_off(r: Recorder) -> None:
     r.create()
     r.fill(1)
