@@ -138,16 +138,6 @@ cdef class ConsumerHandle:
                 wake_delivery(self.c)
             self.box.leave()
 
-    def has_interest(self) -> bool:
-        cdef bint open, bound = False
-        with nogil:
-            open = self.enter()
-            if open:
-                bound = self.c.bound
-            self.box.leave()
-        self.check(open)
-        return bound
-
     def encode_state(self) -> bytes:
         """The state in the format of nats-server's o.dat."""
         cdef Bytes b

@@ -168,9 +168,6 @@ class ConsumerHandle(Protocol):
     def begin(self, ticket: int = 0) -> None:
         """Ends the hold of its opening once the change with this ticket is durable."""
 
-    def has_interest(self) -> bool:
-        """Whether somebody subscribes to the deliver subject in the deliver group."""
-
     def close(self, delete: bool) -> None:
         """Blocking. Stops serving; with `delete` waiting pulls are told that it was deleted, and
         messages that nobody else needs leave an interest stream.

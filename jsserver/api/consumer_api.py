@@ -180,7 +180,8 @@ async def _update(
     if action == "create":
         raise errcodes.CONSUMER_ALREADY_EXISTS()
     consumers.check_update(old, config)
-    if config.deliver_subject != old.deliver_subject and consumer.handle.has_interest():
+    moved = config.deliver_subject != old.deliver_subject
+    if moved and call.account.handle.subject_interest(old.deliver_subject.encode()):
         raise errcodes.CONSUMER_NAME_EXIST()
     if stream.config.retention == "workqueue":
         consumers.check_workqueue(config)

@@ -407,6 +407,24 @@ def push_name_in_use(r: Recorder) -> None:
     r.info()
 
 
+@case
+def push_name_in_use_by_others(r: Recorder) -> None:
+    r.create()
+    wildcard = f"_INBOX.{r.stream}.*.d"
+    for group in ({}, {"deliver_group": "g"}):
+        for new_group in ({}, {"deliver_group": "g"}, {"deliver_group": "h"}):
+            for number, (pattern, queue) in enumerate(
+                (("", ""), ("", "g"), ("", "h"), (wildcard, ""), (wildcard, "h"))
+            ):
+                first = f"_INBOX.{r.stream}.{number}.d"
+                r.consumer(deliver_subject=first, **group)
+                inbox = r.inbox(pattern or first, queue)
+                r.consumer(deliver_subject="taken", **new_group)
+                r.forget(inbox)
+                r.consumer(deliver_subject="taken", **new_group)
+                r.api(f"CONSUMER.DELETE.{r.stream}.C")
+
+
 # streams that capture what the server sends
 
 

@@ -97,9 +97,6 @@ class FakeConsumer:
     def pause(self, until: int) -> None:
         self.paused_until = until
 
-    def has_interest(self) -> bool:
-        return self.interest
-
     def close(self, delete: bool) -> None:
         assert self.closed is None, "closed twice"
         self.closed = delete

@@ -248,8 +248,9 @@ def test_a_bound_deliver_subject_cannot_be_taken_away(api: ApiServer) -> None:
     api.consumer("S", "c", durable_name="c", deliver_subject="p")
     api.engine.streams["S"].consumers[0].interest = True
     assert api.ok("CONSUMER.INFO.S.c")["push_bound"] is True
+    api.engine.listened.append("p")
     assert refused(api, durable_name="c", deliver_subject="q")[0] == 10013
-    api.engine.streams["S"].consumers[0].interest = False
+    api.engine.listened.clear()
     api.consumer("S", "c", durable_name="c", deliver_subject="q")
 
 

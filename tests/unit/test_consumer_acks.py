@@ -288,7 +288,7 @@ def test_a_new_deliver_subject_gets_everything_again(world):
     c = world.consumer(deliver_subject=b"d1")
     world.fill(2)
     world.env.ignore(b"d1")
-    assert not c.has_interest()
+    assert not c.state().push_bound
     world.env.listen(b"d2")
     c.update(consumer_params(deliver_subject=b"d2"))
     world.env.run()
