@@ -102,15 +102,38 @@ cdef enum:
 
 # ---- clients: whoever sends and receives over a connection ------------------------------------------
 
+cdef struct Chunk
+
+cdef struct Payload:
+    # A payload and its CRLF, which several out buffers share. The bytes follow.
+    Chunk* home             # what it is kept in
+    uint32_t refs           # under the engine lock
+    uint32_t n
+
+cdef enum ChunkSize:
+    CHUNK_TINY = 0          # the line of a message whose payload is shared
+    CHUNK_SMALL = 1         # the first of a chain: most flushes fit
+    CHUNK_LARGE = 2
+    CHUNK_SIZES = 3         # those with free lists; a chunk of this size is made to measure
+
 cdef struct Chunk:
-    # A piece of an out buffer: [start, end) waits to be written.
+    # A piece of an out buffer: [start, end) waits to be written, then what is left of a shared payload.
     Chunk* next
+    Payload* shared         # NULL: none
+    uint32_t shared_at
     uint32_t start
     uint32_t end
-    uint32_t cap
+    uint32_t cap            # == end once a payload comes behind
+    int size
 
 cdef inline uint8_t* chunk_data(Chunk* c) noexcept nogil:
     return <uint8_t*>c + sizeof(Chunk)
+
+cdef inline uint8_t* payload_data(Payload* p) noexcept nogil:
+    return <uint8_t*>p + sizeof(Payload)
+
+cdef inline uint32_t chunk_left(const Chunk* c) noexcept nogil:
+    return c.end - c.start + (c.shared.n - c.shared_at if c.shared != NULL else 0)
 
 cdef enum CloseReason:
     # 0 is open; CLOSE_REASONS (net/faces.pxi) has their texts.
@@ -309,10 +332,11 @@ cdef struct Engine:
     uint32_t asked          # requests that went to the inbox from whoever publishes now
     bint trace
     bint debug
-    Chunk* free_small
-    Chunk* free_large
-    uint32_t n_free_small
-    uint32_t n_free_large
+    const Msg* sharing      # the message under way, if several connections may take its payload
+    Payload* shared         # its payload, once one has
+    uint64_t n_payloads     # shared ones there are
+    Chunk* free_chunks[CHUNK_SIZES]
+    uint32_t n_free_chunks[CHUNK_SIZES]
 
 cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil
 cdef void engine_free(Engine* e) noexcept nogil

@@ -75,6 +75,13 @@ cdef bint may_respond(Client* c, Span subject) noexcept nogil:
     return True
 
 
+cdef Payload* shared_payload(Engine* e, const Msg* m) noexcept nogil:
+    # The payload of the message under way, copied when the first connection takes it. NULL: no memory.
+    if e.shared == NULL:
+        e.shared = payload_new(e, m.data)
+    return e.shared
+
+
 cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
     # Writes one MSG or HMSG into the client's out buffer. 1: it took it.
     cdef Client* c = s.client
@@ -83,6 +90,7 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
     cdef size_t line
     cdef uint8_t* start
     cdef uint8_t* p
+    cdef Payload* shared = NULL
     if c.closing or (c == src and not c.echo):
         return 0
     if s.filtered and not perms_can_receive(c.perms, m.dest, s.queue):
@@ -94,6 +102,10 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
     if client_pending(c) + line + total > <uint64_t>e.limits.max_pending:
         client_close(c, CLOSE_SLOW_PENDING)
         return 0
+    if e.sharing == m:
+        shared = shared_payload(e, m)
+        if shared == NULL or (client_room(c) < line + hdr and not client_grow(c, CHUNK_TINY, line + hdr)):
+            return 0
     start = client_reserve(c, line)
     if start == NULL:
         return 0
@@ -128,7 +140,9 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
     client_commit(c, p - start)
     if hdr:
         client_write(c, m.header.p, hdr)
-    if c.tail.cap - c.tail.end >= m.data.n + 2:
+    if shared != NULL:
+        client_share(c, shared)
+    elif c.tail.cap - c.tail.end >= m.data.n + 2:
         p = chunk_data(c.tail) + c.tail.end
         memcpy(p, m.data.p, m.data.n)
         p[m.data.n] = 13

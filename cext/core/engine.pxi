@@ -129,16 +129,8 @@ cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil:
 
 cdef void engine_free(Engine* e) noexcept nogil:
     # Every client, stream and consumer is gone before.
-    cdef Chunk* c
     accounts_free(e)
-    while e.free_small != NULL:
-        c = e.free_small
-        e.free_small = c.next
-        free(c)
-    while e.free_large != NULL:
-        c = e.free_large
-        e.free_large = c.next
-        free(c)
+    chunks_free(e)
     bytes_free(&e.inbox.items)
     free(e.env.timers.a)
 

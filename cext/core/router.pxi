@@ -1,6 +1,9 @@
 # Routing: from a published message to the out buffers and handlers of everybody who subscribed.
 
 cdef enum:
+    # Bytes of a payload that several connections share. The kernel takes one piece of memory cheaper than two: at 1 KiB and four
+    # receivers sharing costs 1.4 times what copying does, at 16 KiB 0.85 times.
+    SHARED_MIN = 16384
     MAX_DEPTH = 24      # a route inside a route: streams, consumers and acks that lead to each other
 
 
@@ -30,12 +33,24 @@ cdef void note_too_deep(Engine* e, const Msg* m) noexcept nogil:
     outlet_event(e, &ev)
 
 
+cdef bint is_for_several(const Match* found) noexcept nogil:
+    # Whether more than one connection may take what is sent there.
+    cdef uint32_t i, n = found.n_groups
+    for i in range(found.n_plain):
+        if n > 1:
+            break
+        n += found.plain[i].client != NULL
+    return n > 1
+
+
 cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
     cdef Account* a = <Account*>m.account
     cdef const Match* found
     cdef const QueueGroup* g
     cdef uint32_t i, j, k
     cdef int taken = 0
+    cdef const Msg* outer = e.sharing
+    cdef Payload* outer_payload = e.shared
     if e.depth >= MAX_DEPTH:
         note_too_deep(e, m)
         return 0
@@ -43,6 +58,8 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
     if found == NULL:
         return 0
     e.depth += 1
+    e.shared = NULL
+    e.sharing = m if m.data.n >= SHARED_MIN and is_for_several(found) else NULL
     for i in range(found.n_plain):
         taken += deliver(e, src, found.plain[i], m)
     for i in range(found.n_groups):
@@ -56,6 +73,10 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
             if k == g.n:
                 k = 0
     e.depth -= 1
+    if e.shared != NULL:
+        payload_release(e, e.shared)
+    e.sharing = outer
+    e.shared = outer_payload
     return taken
 
 

@@ -47,15 +47,20 @@ cdef void conn_wrote(Conn* c, size_t n) noexcept nogil:
     cdef Reactor* r = c.reactor
     cdef Chunk* k = c.out
     store_relaxed(&c.base.sent, c.base.sent + n)
-    while k != NULL and n >= k.end - k.start:
-        n -= k.end - k.start
+    while k != NULL and n >= chunk_left(k):
+        n -= chunk_left(k)
         c.out = k.next
         store_relaxed(&c.base.chunks_sent, c.base.chunks_sent + 1)
         k.next = r.written
         r.written = k
         r.n_written += 1
         k = c.out
-    if k != NULL:
+    if k == NULL:
+        return
+    if n > k.end - k.start:
+        k.shared_at += <uint32_t>n - (k.end - k.start)
+        k.start = k.end
+    else:
         k.start += <uint32_t>n
 
 
@@ -71,11 +76,16 @@ cdef void conn_write(Conn* c) noexcept nogil:
         n = 0
         asked = 0
         k = c.out
-        while k != NULL and n < IOV_MAX_USED:
-            iov[n].iov_base = chunk_data(k) + k.start
-            iov[n].iov_len = k.end - k.start
-            asked += iov[n].iov_len
-            n += 1
+        while k != NULL and n < IOV_MAX_USED - 1:
+            if k.end > k.start:
+                iov[n].iov_base = chunk_data(k) + k.start
+                iov[n].iov_len = k.end - k.start
+                n += 1
+            if k.shared != NULL:
+                iov[n].iov_base = payload_data(k.shared) + k.shared_at
+                iov[n].iov_len = k.shared.n - k.shared_at
+                n += 1
+            asked += chunk_left(k)
             k = k.next
         sent = c.transport.write(c, iov, n)
         if sent < 0:

@@ -9,6 +9,7 @@ cdef enum:
 # ---- the transport: what one side writes is kept until the test takes it
 
 cdef struct MemoryLink:
+    MemoryLink* next
     Bytes inward            # what waits to be read
     size_t read
     Bytes outward           # what was written
@@ -155,6 +156,7 @@ cdef struct World:
     Engine engine
     EnvLock lock
     Reactor reactor
+    MemoryLink* links
 
 
 cdef class PyReactor:
@@ -195,8 +197,9 @@ cdef class PyReactor:
         close(self.w.reactor.wake)
         close(self.w.engine.inbox.fd)
         engine_free(&self.w.engine)
-        for address in self.links.values():
-            link = <MemoryLink*><size_t>address
+        while self.w.links != NULL:
+            link = self.w.links
+            self.w.links = link.next
             bytes_free(&link.inward)
             bytes_free(&link.outward)
             free(link)
@@ -215,6 +218,8 @@ cdef class PyReactor:
         link.piece = SIZE_MAX
         link.error = -EAGAIN
         self.links[c.base.cid] = <size_t>link
+        link.next = self.w.links
+        self.w.links = link
         c.link = link
         cid = c.base.cid
         if conn_join(c, NULL) != 0:
@@ -285,6 +290,10 @@ cdef class PyReactor:
         """Bytes that wait to be written to it; None: it is gone."""
         cdef Conn* c = self.conn(cid)
         return None if c == NULL else client_pending(&c.base)
+
+    def shared(self):
+        """Payloads that out buffers share now."""
+        return self.w.engine.n_payloads
 
     def under_lock(self, cid):
         """How often its transport was called to read, write or end while the engine lock was held."""

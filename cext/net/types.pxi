@@ -14,8 +14,8 @@ cdef enum:
     LEFT_MAX = 65536        # an incomplete operation of unknown size must be shorter
     BUFFER_SIZE = 196608    # of a reactor: a piece of input begins within the first READ_SIZE
     EVENTS_MAX = 256
-    IOV_MAX_USED = 64
-    WRITTEN_MAX = 64        # chunks that may wait for the next turn, however late it comes
+    IOV_MAX_USED = 256
+    WRITTEN_MAX = 256       # chunks that may wait for the next turn, however late it comes
     ADDRESS_MAX = 64
     STALL_NS = 2000000
     SNIPPET = 32            # bytes of what was not understood, in the log

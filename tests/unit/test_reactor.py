@@ -192,6 +192,93 @@ def test_a_large_message_comes_in_pieces_beside_others() -> None:
     assert r.received(taker) == (b"x " + body + b"\n") * 2
 
 
+SHARED_MIN = 16_384
+
+
+def frame(number: int, body: bytes) -> bytes:
+    return b"MSG x %d %d\r\n" % (number, len(body)) + body + b"\r\n"
+
+
+@pytest.mark.parametrize("size", [16_383, 16_384, 20_000, 70_000])
+@pytest.mark.parametrize("piece", [1 << 30, 1000, 1999])
+def test_a_payload_for_several_is_shared_and_whole_for_each(size: int, piece: int) -> None:
+    r = PyReactor()
+    giver = open_client(r)
+    takers = [open_client(r) for _ in range(4)]
+    for number, taker in enumerate(takers):
+        say(r, taker, b"SUB x %d\r\n" % number)
+        r.pieces(taker, piece)
+    bodies = [os.urandom(size), b"small", os.urandom(size), os.urandom(size + 1)]
+    want = [b"".join(frame(number, body) for body in bodies) for number in range(4)]
+    r.hold(takers[3])
+    for body in bodies:
+        say(r, giver, b"PUB x %d\r\n" % len(body) + body + b"\r\n")
+    for _ in range(4):
+        say(r, giver, b"")
+    assert r.shared() == (3 if size >= SHARED_MIN else 1)
+    for _ in range(len(want[0]) // piece + 2):
+        for taker in takers:
+            r.writable(taker)
+        r.turn()
+    assert [r.received(taker) for taker in takers] == want
+    assert r.shared() == 0
+    assert [r.pending(taker) for taker in takers] == [0] * 4
+
+
+def test_what_is_shared_is_let_go_when_its_connections_end() -> None:
+    r = PyReactor(max_pending=1_000_000)
+    giver = open_client(r)
+    slow, gone = open_client(r), open_client(r)
+    for taker in (slow, gone):
+        say(r, taker, b"SUB x 1\r\n")
+        r.hold(taker)
+    for _ in range(5):
+        say(r, giver, b"PUB x 20000\r\n" + b"." * 20000 + b"\r\n")
+    assert r.shared() == 5
+    r.end(gone)
+    r.turn()
+    assert r.shared() == 5
+    for _ in range(60):
+        r.publish(b"x", b"." * 20000)
+        r.turn()
+    assert reasons(r) == {gone: "Client Closed", slow: "Slow Consumer (Pending Bytes)"}
+    assert r.shared() == 0
+
+
+def test_one_receiver_has_its_payload_to_itself() -> None:
+    r = PyReactor()
+    giver, plain = open_client(r), open_client(r)
+    say(r, plain, b"SUB x 1\r\n")
+    r.hold(plain)
+    say(r, giver, b"PUB x 20000\r\n" + b"." * 20000 + b"\r\n")
+    assert r.shared() == 0
+    grouped = open_client(r)
+    say(r, grouped, b"SUB x q 2\r\n")
+    r.hold(grouped)
+    say(r, giver, b"PUB x 20000\r\n" + b"," * 20000 + b"\r\n")
+    assert r.shared() == 1
+    for taker in (plain, grouped):
+        r.writable(taker)
+    r.turn()
+    assert r.received(plain) == frame(1, b"." * 20000) + frame(1, b"," * 20000)
+    assert r.received(grouped) == frame(2, b"," * 20000)
+
+
+def test_headers_go_only_to_those_who_take_them_beside_a_shared_payload() -> None:
+    r = PyReactor()
+    giver, with_headers = open_client(r), open_client(r)
+    without = r.open("client")
+    say(r, without, b'CONNECT {"verbose":false,"headers":false}\r\n')
+    r.received(without)
+    for taker in (with_headers, without):
+        say(r, taker, b"SUB x 1\r\n")
+    head, body = b"NATS/1.0\r\nA: " + b"b" * 300 + b"\r\n\r\n", b"." * 20000
+    say(r, giver, b"HPUB x %d %d\r\n" % (len(head), len(head) + 20000) + head + body + b"\r\n")
+    assert r.received(without) == frame(1, body)
+    size = (len(head), len(head) + 20000)
+    assert r.received(with_headers) == b"HMSG x 1 %d %d\r\n" % size + head + body + b"\r\n"
+
+
 def test_errors_of_a_transport_close_the_connection() -> None:
     r = PyReactor()
     ended, reset, broken = open_client(r), open_client(r), open_client(r)
