@@ -131,7 +131,7 @@ cdef class ConsumerHandle:
         self.check(open)
 
     def begin(self, uint64_t ticket=0) -> None:
-        """The answer to the request that made it is on its way, or waits for this ticket."""
+        """The answer to the request that made or moved it is on its way, or waits for this ticket."""
         with nogil:
             if self.enter() and self.c.held:
                 self.c.held_ticket = ticket

@@ -299,6 +299,7 @@ cdef void change_deadlines(Consumer* c) noexcept nogil:
 
 
 cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* before) noexcept nogil:
+    # One that delivers to another subject now delivers nothing there before `begin`.
     cdef ConsumerConfig new
     cdef uint8_t* texts = consumer_config_take(&new, cfg)
     cdef uint8_t* old = c.texts
@@ -327,6 +328,8 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
     consumer_info(c, before)
     if moved and c.active and is_push(c):
         requeue_all(c)
+        c.held = True
+        c.held_ticket = UINT64_MAX
         rc = watch_deliver_subject(c)
     change_deadlines(c)
     if not c.bound:

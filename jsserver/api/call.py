@@ -36,7 +36,7 @@ class Call:
         self.shown: tuple[StreamHandle, int] | None = None
         """What the answer shows and the ticket that it waits for."""
         self.made: ConsumerHandle | None = None
-        """A consumer that delivers nothing before the answer."""
+        """A consumer, new or changed, that delivers nothing before the answer."""
 
     def shows(self, stream: Stream, seq: int = 0) -> None:
         """The answer shows this message or, with 0, the stream as it is now: it is held back until

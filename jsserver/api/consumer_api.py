@@ -187,6 +187,7 @@ async def _update(
         consumers.check_workqueue(config)
     if not old.durable_name:
         config = with_threshold(config)
+    call.made = consumer.handle
     await call.account.update_consumer(stream, consumer, config)
     return True
 

@@ -249,7 +249,7 @@ class _Served(msgspec.Struct, frozen=True):
     shown: tuple[StreamHandle, int] | None = None
     """What the answer shows and the ticket that it waits for."""
     made: ConsumerHandle | None = None
-    """A consumer that delivers nothing before the answer."""
+    """A consumer, new or changed, that delivers nothing before the answer."""
 
     def begin(self) -> None:
         """The answer is on its way."""

@@ -1,7 +1,6 @@
 """What an application does with consumers: pull, push, acknowledge, be redelivered, wait."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -23,7 +22,6 @@ from nats.js.api import (
 from nats.js.errors import APIError, NotFoundError
 
 from tests.client.aio import api, asynchronous, connected, fill, nothing, take, unique, until
-from tests.client.raw import RawApp
 from tests.servers import Server
 
 Pull = JetStreamContext.PullSubscription
@@ -572,24 +570,3 @@ async def test_double_ack_of_an_old_message_is_answered(js_server: Server) -> No
         inbox = await client.subscribe(client.new_inbox())
         await client.publish(never, b"+ACK", inbox.subject)
         await nothing(inbox)
-
-
-def test_the_answer_goes_before_the_first_delivery(js_server: Server) -> None:
-    """On one connection a client knows its consumer's name before the consumer's messages come."""
-    with RawApp(js_server.port) as client:
-        client.api("STREAM.CREATE.BEFORE", {"name": "BEFORE", "subjects": ["before"]})
-        for n in range(50):
-            client.request("before", b"%d" % n)
-        inbox = client.inbox()
-        answers = client.inbox()
-        for n in range(20):
-            if n % 2:
-                client.publish("before", b"not durable yet")
-            config = {"name": f"C{n}", "deliver_subject": inbox, "ack_policy": "none"}
-            body = json.dumps({"stream_name": "BEFORE", "config": config}).encode()
-            client.publish(f"$JS.API.CONSUMER.CREATE.BEFORE.C{n}", body, reply=answers)
-            assert b"consumer_create_response" in client.message().payload[:80]
-            want = {str(seq) for seq in range(1, 51 + (n + 1) // 2)}
-            got = {client.message().reply.split(".")[5] for _ in want}
-            assert got == want
-            assert "error" not in client.api(f"CONSUMER.DELETE.BEFORE.C{n}")

@@ -292,6 +292,9 @@ def test_a_new_deliver_subject_gets_everything_again(world):
     world.env.listen(b"d2")
     c.update(consumer_params(deliver_subject=b"d2"))
     world.env.run()
+    assert world.env.take() == []  # the answer to the request goes first
+    c.begin()
+    world.env.run()
     assert [(m[0], tokens(m)[:2]) for m in world.env.take()] == [(b"d2", (2, 1)), (b"d2", (2, 2))]
 
 
