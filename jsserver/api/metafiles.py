@@ -55,7 +55,12 @@ class MetaFiles:
         except BaseException:
             erase(temporary)
             raise
-        sync_directory(directory.parent)
+        try:
+            sync_directory(directory.parent)
+        except BaseException:
+            directory.rename(temporary)  # no start finds what was refused
+            erase(temporary)
+            raise
 
     def update(self, directory: Path, asset: str, body: bytes) -> None:
         """Replaces the configuration of an asset; where that fails, the one before stays."""
