@@ -228,6 +228,7 @@ cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, const StateFil
 cdef int consumer_activate(Consumer* c) noexcept nogil
 # before: how it stands under the new configuration, before that lets anything be delivered. 0 | -1 no memory
 cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* before) noexcept nogil
+cdef int consumer_take_config(Consumer* c, const ConsumerConfig* cfg) noexcept nogil
 cdef void consumer_pause(Consumer* c, int64_t until) noexcept nogil
 cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil
 # Tells who waits, detaches, and frees.
@@ -269,6 +270,7 @@ cdef class ConsumerHandle:
     cdef uint8_t* kept_texts
     cdef Bytes kept_state       # of one whose state is not on disk
     cdef bint kept_logged
+    cdef int keep_config(self, const ConsumerConfig* cfg) noexcept nogil
     cdef void keep(self) noexcept nogil
     cdef bint enter(self) noexcept nogil                # as StreamFace's
     cdef int check(self, bint open) except -1

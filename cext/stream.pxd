@@ -208,6 +208,7 @@ cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfi
 cdef int stream_activate(Stream* s) noexcept nogil
 # The new configuration; name, storage and directory stay. 0 | -1 no memory (the old one stays) | ST_* of the store
 cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil
+cdef int stream_take_config(Stream* s, const StreamConfig* cfg) noexcept nogil
 # Unsubscribes, ends timers and jobs; acks not yet released are dropped. Watchers must be detached before stream_free.
 cdef void stream_stop(Stream* s) noexcept nogil
 # After its store failed: jobs and timers end, and the store is the caller's (with the lock held). What is asked of the

@@ -107,7 +107,8 @@ cdef class ConsumerHandle:
         """As state, at the time of its opening or last update: before that led to a delivery."""
         return info_tuple(&self.changed)
 
-    def update(self, params) -> None:
+    def update(self, params, bint back=False) -> None:
+        """back: as of streams."""
         cdef ConsumerConfig cfg
         cdef ConfigBuffers b = fill_consumer(&cfg, params)
         cdef int rc = 0
@@ -116,6 +117,12 @@ cdef class ConsumerHandle:
             open = self.enter()
             if open:
                 rc = consumer_update(self.c, &cfg, &self.changed)
+            elif back and self.c != NULL:
+                open = True
+                rc = consumer_take_config(self.c, &cfg)
+            elif back and self.kept_texts != NULL:
+                open = True
+                rc = self.keep_config(&cfg)
             self.box.leave()
         self.check(open)
         if rc < 0:
@@ -192,6 +199,17 @@ cdef class ConsumerHandle:
         self.c = NULL
         consumer_close(c, delete)
         consumers_flush(s)
+
+    cdef int keep_config(self, const ConsumerConfig* cfg) noexcept nogil:
+        # As consumer_take_config, of one that left its stream.
+        cdef int64_t pause_until = self.kept.pause_until
+        cdef uint8_t* texts = consumer_config_take(&self.kept, cfg)
+        if texts == NULL:
+            return -1
+        self.kept.pause_until = pause_until
+        free(self.kept_texts)
+        self.kept_texts = texts
+        return 0
 
     cdef void keep(self) noexcept nogil:
         # Ends the consumer of a stream that failed; what it takes to open it again is kept.

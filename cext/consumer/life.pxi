@@ -338,6 +338,19 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
     return rc
 
 
+cdef int consumer_take_config(Consumer* c, const ConsumerConfig* cfg) noexcept nogil:
+    # What a consumer of a stream that failed comes back with; nothing else changes.
+    cdef ConsumerConfig new
+    cdef uint8_t* texts = consumer_config_take(&new, cfg)
+    if texts == NULL:
+        return -1
+    new.pause_until = c.cfg.pause_until
+    free(c.texts)
+    c.texts = texts
+    c.cfg = new
+    return 0
+
+
 # ---- info ---------------------------------------------------------------------------------------------------------------
 
 cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil:

@@ -228,7 +228,8 @@ cdef class StreamFace:
         if rc < 0:
             raise StoreError("out of memory")
 
-    def update(self, params) -> None:
+    def update(self, params, bint back=False) -> None:
+        """back: to what was in force before an update that failed; a stream that failed comes back with it."""
         cdef StreamConfig c
         cdef bint open
         cdef int rc = 0
@@ -244,6 +245,9 @@ cdef class StreamFace:
                 open = self.enter()
                 if open:
                     rc = stream_update(self.s, &c)
+                elif back and self.s != NULL:
+                    open = True
+                    rc = stream_take_config(self.s, &c)
                 self.box.leave()
             self.check(open)
             self.changed(rc)

@@ -241,6 +241,18 @@ cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil:
     return rc
 
 
+cdef int stream_take_config(Stream* s, const StreamConfig* cfg) noexcept nogil:
+    # What a stream that failed comes back with; nothing else changes.
+    cdef StreamConfig new
+    cdef uint8_t* texts
+    if config_take(&new, &texts, cfg) < 0:
+        return -1
+    free(s.texts)
+    s.texts = texts
+    s.cfg = new
+    return 0
+
+
 cdef Store* stream_give_store(Stream* s) noexcept nogil:
     cdef Store* store = s.store
     direct_stop(s)

@@ -159,14 +159,15 @@ class ConsumerHandle(Protocol):
     def changed_state(self) -> ConsumerState:
         """Position and counts when it was opened or last updated, before that led to a delivery."""
 
-    def update(self, params: ConsumerParams) -> None:
-        """Blocking. Takes the new configuration; a new filter counts what is pending anew."""
+    def update(self, params: ConsumerParams, back: bool = False) -> None:
+        """Blocking. Takes the new configuration; a new filter counts what is pending anew. One that
+        delivers to another subject then is held until `begin`. `back`: as of streams."""
 
     def pause(self, until: int) -> None:
         """Delivers nothing before this time; 0 or a past time resumes."""
 
     def begin(self, ticket: int = 0) -> None:
-        """Ends the hold of its opening once the change with this ticket is durable."""
+        """Ends the hold of its opening or update once the change with this ticket is durable."""
 
     def close(self, delete: bool) -> None:
         """Blocking. Stops serving; with `delete` waiting pulls are told that it was deleted, and
@@ -183,8 +184,9 @@ class StreamHandle(Protocol):
         the consumers that were on disk are open. `hold`: not all are, and nobody knows what the
         others need; what consumers let go of stays (interest retention)."""
 
-    def update(self, params: StreamParams) -> None:
-        """Blocking. Takes the new configuration; lower limits have trimmed when it returns."""
+    def update(self, params: StreamParams, back: bool = False) -> None:
+        """Blocking. Takes the new configuration; lower limits have trimmed when it returns.
+        `back`: the one before an update that failed, with which a stream that failed comes back."""
 
     def state(self) -> StreamState:
         """Counts."""

@@ -22,7 +22,7 @@ import msgspec
 from .. import goformat
 from . import consumers, errcodes, metafiles, streams
 from .account import AccountLimits, RequestStats, Reservations, ServerSettings, check_room
-from .backend import Accounts, ConsumerClosed, ConsumerHandle, StoreError, StreamHandle
+from .backend import Accounts, ConsumerHandle, StoreError, StreamHandle
 from .errors import ApiError, ErrorTemplate
 from .metafiles import MetaFiles
 from .patterns import PatternIndex
@@ -304,21 +304,23 @@ class Account:
 
     def _update_stream(self, stream: Stream, config: StreamConfig) -> None:
         params = streams.params(config)
-        if stream.directory is not None:
-            body = encode_meta(config, stream.created)
-            if config.max_age != stream.config.max_age:
-                stream.handle.wait_durable()  # what is too old by now stays gone, whatever happens
-            self.shared.files.update(stream.directory, config.name, body)
+        if stream.directory is not None and config.max_age != stream.config.max_age:
+            stream.handle.wait_durable()  # what is too old by now stays gone, whatever happens
+        self._write_stream(stream, config)
         try:
             stream.handle.update(params)
             stream.handle.wait_durable()
         except BaseException:
-            with contextlib.suppress(OSError, StoreError):
-                if stream.directory is not None:
-                    body = encode_meta(stream.config, stream.created)
-                    self.shared.files.update(stream.directory, config.name, body)
-                stream.handle.update(streams.params(stream.config))
+            with contextlib.suppress(StoreError):
+                stream.handle.update(streams.params(stream.config), back=True)
+            with contextlib.suppress(OSError):
+                self._write_stream(stream, stream.config)
             raise
+
+    def _write_stream(self, stream: Stream, config: StreamConfig) -> None:
+        if stream.directory is not None:
+            body = encode_meta(config, stream.created)
+            self.shared.files.update(stream.directory, stream.name, body)
 
     async def delete_stream(self, stream: Stream) -> None:
         """Removes a stream with everything in it; its lock is held."""
@@ -402,9 +404,11 @@ class Account:
             consumer.handle.update(params)
             stream.handle.wait_durable()
         except BaseException:
-            with contextlib.suppress(OSError, StoreError, ConsumerClosed):
+            with contextlib.suppress(StoreError):
+                before = consumers.params(consumer.config, consumer.name)
+                consumer.handle.update(before, back=True)
+            with contextlib.suppress(OSError):
                 self._write_consumer(stream, consumer, consumer.config)
-                consumer.handle.update(consumers.params(consumer.config, consumer.name))
             raise
 
     def _write_consumer(self, stream: Stream, consumer: Consumer, config: ConsumerConfig) -> None:
@@ -417,13 +421,21 @@ class Account:
         """Sets a consumer's pause_until ("": none); the stream's lock is held."""
         config = msgspec.structs.replace(consumer.config, pause_until=until)
         consumers.note_level(config)
-        paused = consumers.pause_time(config)
         try:
-            await self.shared.run(self._write_consumer, stream, consumer, config)
+            await self.shared.run(self._pause_consumer, stream, consumer, config)
         except Exception as error:
             raise _failed(errcodes.CONSUMER_CREATE, error) from error
         consumer.config = config
-        consumer.handle.pause(paused)
+
+    def _pause_consumer(self, stream: Stream, consumer: Consumer, config: ConsumerConfig) -> None:
+        until = consumers.pause_time(config)
+        self._write_consumer(stream, consumer, config)
+        try:
+            consumer.handle.pause(until)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._write_consumer(stream, consumer, consumer.config)
+            raise
 
     async def delete_consumer(self, stream: Stream, consumer: Consumer) -> None:
         """Removes a consumer; the stream's lock is held."""

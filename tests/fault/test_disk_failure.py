@@ -259,3 +259,63 @@ def test_what_cannot_be_removed_stays_as_it_was(servers: Servers, faults: Faults
         server.restart(kill=True)
     with RawApp(server.port, timeout=SECONDS) as app:
         assert app.api("STREAM.NAMES")["streams"] is None
+
+
+def stored(app: RawApp) -> int:
+    """Publishes until a message is acked; how many messages the stream has then."""
+    end = time.monotonic() + SECONDS
+    while "error" in json.loads(app.request("s.new", b"x").payload):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    state = app.api("STREAM.INFO.S")["state"]
+    return state["messages"]  # type: ignore[index,no-any-return]
+
+
+def test_a_refused_update_leaves_the_old_limits_in_force(servers: Servers, faults: Faults) -> None:
+    """Also where the stream failed meanwhile and came back: nothing is trimmed, now or later."""
+    server = start(servers, faults)
+    with RawApp(server.port, timeout=SECONDS) as app:
+        for _ in range(50):
+            app.request("s.old", b"x")
+        config = app.api("STREAM.INFO.S")["config"]
+        assert isinstance(config, dict)
+        messages = stored(app)
+        for after in range(5):  # four replace the configuration file, the fifth is the stream's
+            faults.fail("sync", errno.EIO, after=after)
+            assert "error" in app.api("STREAM.UPDATE.S", config | {"max_msgs": 10})
+            faults.mend()
+            found, messages = stored(app), messages + 1
+            assert found == messages
+            assert app.api("STREAM.INFO.S")["config"] == config
+    server.restart(kill=True)
+    with RawApp(server.port, timeout=SECONDS) as app:
+        assert app.api("STREAM.INFO.S")["config"] == config
+        assert stored(app) == messages + 1
+        assert "error" not in app.api("STREAM.UPDATE.S", config | {"max_msgs": 10})
+        assert stored(app) == 10
+
+
+def test_a_push_consumer_whose_creation_met_a_failure_delivers(
+    servers: Servers, faults: Faults
+) -> None:
+    """Whether its creation was refused or not: what exists afterwards gets everything."""
+    server = start(servers, faults)
+    with RawApp(server.port, timeout=SECONDS) as app:
+        for after in range(12):
+            name, inbox = f"P{after}", f"push.{after}"
+            app.subscribe(inbox)
+            config = {"durable_name": name, "deliver_subject": inbox, "ack_policy": "none"}
+            body = {"stream_name": "S", "config": config}
+            app.publish("s.old", b"x")
+            faults.fail("sync", errno.EIO, after=after)
+            app.api(f"CONSUMER.DURABLE.CREATE.S.{name}", body)
+            faults.mend()
+            messages = stored(app)
+            again = app.api(f"CONSUMER.DURABLE.CREATE.S.{name}", body)
+            assert "error" not in again
+
+            def all_delivered(name: str = name, messages: int = messages) -> bool:
+                info = app.api(f"CONSUMER.INFO.S.{name}")
+                return info["delivered"]["consumer_seq"] == messages  # type: ignore[index,no-any-return]
+
+            wait_until(all_delivered, f"{name} gets everything")

@@ -91,7 +91,7 @@ class FakeConsumer:
     def changed_state(self) -> ConsumerState:
         return self.state()
 
-    def update(self, params: ConsumerParams) -> None:
+    def update(self, params: ConsumerParams, back: bool = False) -> None:
         self.params = params
 
     def pause(self, until: int) -> None:
@@ -150,7 +150,7 @@ class FakeStream:
         while 0 < self.params.max_msgs < len(self.messages):
             del self.messages[min(self.messages)]
 
-    def update(self, params: StreamParams) -> None:
+    def update(self, params: StreamParams, back: bool = False) -> None:
         self.params = params
         self._trim()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jsserver.api.account import AccountLimits
-from jsserver.api.backend import AckPolicy, DeliverPolicy, ReplayPolicy
+from jsserver.api.backend import AckPolicy, DeliverPolicy, ReplayPolicy, StoreError
 
 from .api_server import ApiServer
 
@@ -285,6 +285,22 @@ def test_limits_of_the_stream_and_the_account(tmp_path: Path) -> None:
             10069,
             "change to limits violates consumers: a",
         )
+
+
+def test_a_pause_that_fails_is_not_remembered(
+    api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(until: int) -> None:
+        raise StoreError("the disk failed")
+
+    api.consumer("S", "c", durable_name="c")
+    monkeypatch.setattr(api.engine.streams["S"].consumers[0], "pause", fails)
+    directory = api.account.streams["S"].consumers["c"].directory
+    assert directory is not None
+    before = (directory / "meta.inf").read_bytes()
+    api.refused("CONSUMER.PAUSE.S.c", {"pause_until": FUTURE})
+    assert "paused" not in api.ok("CONSUMER.INFO.S.c")
+    assert (directory / "meta.inf").read_bytes() == before
 
 
 def test_pause_and_resume(api: ApiServer) -> None:
