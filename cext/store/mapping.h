@@ -10,7 +10,8 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-enum { ST_MAPPINGS = 8192, ST_MAPPING_TRIES = 64, ST_MAPPING_PAGE = 4096 };
+/* Room for twice the mappings that Linux allows a process by default (vm.max_map_count). Only what is used of it takes memory. */
+enum { ST_MAPPINGS = 131072, ST_MAPPING_TRIES = 64, ST_MAPPING_PAGE = 4096 };
 
 struct st_mapping { uintptr_t start, end; };
 static struct st_mapping st_mappings[ST_MAPPINGS];
