@@ -118,9 +118,10 @@ def test_consumers_go_on_where_the_disk_has_them(disk, retention):
     mended(w)
     assert statuses([m for m in w.env.take() if m[0] == b"inbox"])[-1] == "409 Leadership Change"
     state = w.handles[0].state()
-    assert state.num_ack_pending + state.num_pending == 4
     w.env.advance(31 * 10**9)
-    assert sorted(set(seqs(w.pull(b"9")))) in ([2, 3, 4, 5], [3, 4, 5])
+    due = sorted(set(seqs(w.pull(b"9"))))
+    assert due in ([2, 3, 4, 5], [3, 4, 5])  # nobody waited for the disk to have the second ack
+    assert state.num_ack_pending + state.num_pending == len(due)
 
 
 def test_a_consumer_in_memory_keeps_its_state(disk):
