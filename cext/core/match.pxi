@@ -370,13 +370,6 @@ cdef bint cache_wants(Sublist* l, CacheSet* set, int stale_way, uint64_t hash) n
 
 # ---- match ---------------------------------------------------------------------------------------------
 
-cdef bint has_empty_token(Span s) noexcept nogil:
-    cdef Tokens t = tokens_of(s)
-    while t.n and not t.last:
-        tokens_cut(&t)
-    return t.n == 0
-
-
 cdef const Match* sublist_match(Sublist* l, Span subject) noexcept nogil:
     cdef Finder* f = &l.finder
     cdef CacheSet* set = NULL

@@ -148,12 +148,10 @@ cdef void client_write(Client* c, const void* p, size_t n) noexcept nogil:
         return
     client_mark_dirty(c)
     while n:
-        if c.tail == NULL or c.tail.end == c.tail.cap:
+        if client_room(c) == 0:
             if not client_grow(c, CHUNK_SMALL if client_begins(c) and n <= SMALL_WRITE else CHUNK_LARGE, 1):
                 return
-        room = c.tail.cap - c.tail.end
-        if room > n:
-            room = n
+        room = min(client_room(c), n)
         memcpy(chunk_data(c.tail) + c.tail.end, src, room)
         client_commit(c, room)
         src += room

@@ -85,11 +85,7 @@ cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil:
     c.base.port = c.port
     c.reading = not c.connecting
     c.writing = c.connecting
-    if u64map_put(&r.by_cid, c.base.cid, <uint64_t>c) != 0:
-        client_free(&c.base)
-        free(c)
-        return -1
-    if c.transport.want(c, c.reading, c.writing) != 0:
+    if u64map_put(&r.by_cid, c.base.cid, <uint64_t>c) != 0 or c.transport.want(c, c.reading, c.writing) != 0:
         u64map_del(&r.by_cid, c.base.cid)
         client_free(&c.base)
         free(c)

@@ -69,7 +69,7 @@ cdef class DataPlane(EnvBox):
     """
 
     cdef Machine* m
-    cdef readonly bytes domain
+    cdef bytes domain
     cdef list permissions       # sets that connections may still use
     cdef readonly int inbox_fd  # readable when drain() has something
 

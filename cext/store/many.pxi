@@ -74,16 +74,6 @@ cdef bint shape_fits(Shapes* h, const uint8_t* shape, uint32_t n_shape, Span s) 
     return at > s.n and strmap_get(&h.texts, span(h.room, n)) != NULL
 
 
-cdef bint has_empty_token(Span s) noexcept nogil:
-    cdef uint32_t i
-    cdef uint8_t before = c'.'
-    for i in range(s.n):
-        if s.p[i] == c'.' and before == c'.':
-            return True
-        before = s.p[i]
-    return before == c'.'
-
-
 cdef bint shapes_match(const Filter* f, Shapes* h, Span s) noexcept nogil:
     cdef uint32_t i
     if is_listed(f, s):

@@ -10,10 +10,11 @@ from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
     EV_DISK_FULL, Bytes, Env, EnvLock, Event, FileOps, HHState, Span, StrMap, Task, Timer, bytes_add, bytes_free,
-    bytes_reserve, compare_u64, env_lock, env_lock_init, env_unlock, hh64, hh_final, hh_init, hh_update, posix_files,
-    pthread_cond_t, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t,
-    pthread_mutex_unlock, sha256, span, span_bytes, span_of, strmap_free, strmap_get, strmap_put, subject_is_literal,
-    subject_matches, subjects_overlap, task_cancel, task_post, task_run, timer_cancel, timer_run, timer_set,
+    bytes_reserve, compare_u64, env_lock, env_lock_init, env_unlock, hh64, has_empty_token, hh_final, hh_init,
+    hh_update, posix_files, pthread_cond_t, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock,
+    pthread_mutex_t, pthread_mutex_unlock, sha256, span, span_bytes, span_of, strmap_free, strmap_get, strmap_put,
+    subject_is_literal, subject_matches, subjects_overlap, task_cancel, task_post, task_run, timer_cancel, timer_run,
+    timer_set,
 )
 
 

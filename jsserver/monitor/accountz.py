@@ -3,7 +3,7 @@
 import msgspec
 
 from jsserver.api.types import Wire, always
-from jsserver.clients import read_connection
+from jsserver.cext.net import ConnNumbers
 from jsserver.goformat import rfc3339_nano
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.query import BadParameter, Query
@@ -94,7 +94,7 @@ def accountz(server: Server, query: Query, now: int) -> Accountz:
         is_system=wanted == server.system_account,
         jetstream_enabled=jetstream is not None and wanted in jetstream.dispatcher.accounts,
         client_connections=sum(
-            read_connection(i).account == handle.id for i in server.plane.connections()
+            ConnNumbers(*i.numbers).account == handle.id for i in server.plane.connections()
         ),
         subscriptions=stats.num_subscriptions,
         name_tag=wanted,
@@ -120,7 +120,7 @@ def accstatz(server: Server, closed: ClosedConnections, query: Query, now: int) 
             slow_consumers=ended.slow_consumers,
         )
     for item in server.plane.connections():
-        c = read_connection(item)
+        c = ConnNumbers(*item.numbers)
         stat = stats.get(c.account)
         if stat is None:  # made meanwhile
             continue

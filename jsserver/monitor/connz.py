@@ -7,7 +7,7 @@ import msgspec
 
 from jsserver.api.types import Wire, always
 from jsserver.auth import GLOBAL_ACCOUNT
-from jsserver.cext.net import Item, SubNumbers
+from jsserver.cext.net import ConnNumbers, Item, SubNumbers
 from jsserver.clients import Connection, read_connection
 from jsserver.goformat import MICROSECOND, MILLISECOND, duration, rfc3339_nano, uptime
 from jsserver.monitor.closed import ClosedConnections
@@ -177,7 +177,7 @@ def _rows(server: Server, closed: ClosedConnections, wanted: Wanted) -> tuple[in
         else:
             items = list(server.plane.connections())
             if account is not None:
-                items = [i for i in items if read_connection(i).account == account]
+                items = [i for i in items if ConnNumbers(*i.numbers).account == account]
             total = len(items)
         rows = [_open_row(server, i) for i in items]
     if wanted.state is not State.OPEN:
