@@ -35,13 +35,6 @@ cdef inline Span span_of(bytes b) except *:
 cdef inline bint span_eq(Span a, Span b) noexcept nogil:
     return a.n == b.n and (a.n == 0 or memcmp(a.p, b.p, a.n) == 0)
 
-# Whether a token of it is empty, or all of it.
-cdef inline bint has_empty_token(Span s) noexcept nogil:
-    cdef Tokens t = tokens_of(s)
-    while t.n and not t.last:
-        tokens_cut(&t)
-    return t.n == 0
-
 
 cdef inline bint span_starts(Span s, const char* prefix, uint32_t n) noexcept nogil:
     return s.n >= n and memcmp(s.p, prefix, n) == 0
