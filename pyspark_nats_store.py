@@ -1,5 +1,5 @@
 """Lets Spark find the format `nats-store` by itself."""
 
-from jsserver.spark.store_source import StoreSource as DefaultSource
+from jsserver.spark.files.source import StoreSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -34,8 +34,8 @@ from bench.servers import OWN_NAME, PEER_NAME, Server, machine, process_tree, ve
 from jsserver.bench.wire import BenchError, Connection
 from jsserver.spark.batches import Batches
 from jsserver.spark.options import RowOptions, SinkOptions
-from jsserver.spark.publisher import Publisher
 from jsserver.spark.schema import table_of
+from jsserver.spark.write.publisher import Publisher
 
 RESULTS = Path(__file__).resolve().parent / "PIPELINE.md"
 STREAM = "BENCH"

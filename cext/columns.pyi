@@ -424,9 +424,7 @@ def record_kinds(plain: Plain, key: bytes) -> tuple[int, int]:
 def index_db(
     data: SupportsBytes, key: bytes
 ) -> (
-    tuple[
-        int, int, int, int, list[tuple[int, int, int, int, int, int, int, bytes]], int, bytes
-    ]
+    tuple[int, int, int, int, list[tuple[int, int, int, int, int, int, int, bytes]], int, bytes]
     | None
 ):
     """nats-server's index.db, None when it is damaged or of an unknown version.

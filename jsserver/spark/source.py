@@ -28,27 +28,27 @@ class NatsSource(DataSource):
         return table_of(self._source_options()).spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from jsserver.spark.batch_source import BatchReader
+        from jsserver.spark.live.batch_source import BatchReader
 
         options = self._source_options(schema)
         if options.archive_path:
-            from jsserver.spark.hot_cold import HotColdReader
+            from jsserver.spark.live.hot_cold import HotColdReader
 
             return HotColdReader(options)
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from jsserver.spark.stream_source import StreamReader
+        from jsserver.spark.live.stream_source import StreamReader
 
         return StreamReader(self._source_options(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from jsserver.spark.sink import BatchSink
+        from jsserver.spark.write.sink import BatchSink
 
         return BatchSink(SinkOptions.read(self.options, _WRITING), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from jsserver.spark.sink import StreamSink
+        from jsserver.spark.write.sink import StreamSink
 
         return StreamSink(SinkOptions.read(self.options, _WRITING), schema, overwrite)
 

@@ -17,8 +17,8 @@ from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive, FileEntry, commit
 from jsserver.spark.archive.writer import READ, Limits, publish_drafts, write_range
 from jsserver.spark.batches import Batches
-from jsserver.spark.fetch import fetch
 from jsserver.spark.jetstream import JetStream, StreamInfo
+from jsserver.spark.live.fetch import fetch
 from jsserver.spark.options import ConnectionOptions, RowOptions, SourceOptions
 from tests.servers import Server
 from tests.waiting import wait_until

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from jsserver.goformat import SECOND
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.options import SinkOptions
-from jsserver.spark.sink import BATCH_ID, QUERY_ID, RUN_ID, BatchSink, StreamSink, Written
+from jsserver.spark.write.sink import BATCH_ID, QUERY_ID, RUN_ID, BatchSink, StreamSink, Written
 from tests.servers import Server
 from tests.spark.jobs_world import connected
 

@@ -12,9 +12,9 @@ from nats.js.client import JetStreamContext
 
 from jsserver.cext.bytes import hh64
 from jsserver.cext.columns import block_key
+from jsserver.spark.files.plan import Plan
+from jsserver.spark.files.source import plan, read_split
 from jsserver.spark.options import StoreOptions
-from jsserver.spark.store_plan import Plan
-from jsserver.spark.store_source import plan, read_split
 from tests.servers import Server
 from tests.unit.records import STREAM
 

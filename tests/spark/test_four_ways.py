@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from jsserver.spark.jobs.main import main
 from jsserver.spark.options import SinkOptions
-from jsserver.spark.publisher import Publisher
+from jsserver.spark.write.publisher import Publisher
 from tests.servers import Server, Servers
 from tests.spark.site import Site
 from tests.spark.store_world import snapshot

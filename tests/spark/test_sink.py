@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from jsserver.goformat import SECOND
-from jsserver.spark.atomic import AtomicPublisher
 from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.jetstream import JetStream
-from jsserver.spark.refusals import NoStream, PublishError, StreamMismatch
-from jsserver.spark.sink import BatchSink, StreamSink
+from jsserver.spark.write.atomic import AtomicPublisher
+from jsserver.spark.write.refusals import NoStream, PublishError, StreamMismatch
+from jsserver.spark.write.sink import BatchSink, StreamSink
 from tests.servers import Server, Servers
 from tests.spark.jobs_world import connected
 from tests.spark.sink_world import (

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from jsserver.spark import fence, jetstream, sink
+from jsserver.spark import jetstream
 from jsserver.spark.errors import NatsError
-from jsserver.spark.fence import FenceError
 from jsserver.spark.jetstream import JetStream
-from jsserver.spark.sink import Written
+from jsserver.spark.write import fence, sink
+from jsserver.spark.write.fence import FenceError
+from jsserver.spark.write.sink import Written
 from tests.servers import Server, Servers
 from tests.spark.jobs_world import connected
 from tests.spark.sink_world import (

@@ -23,8 +23,8 @@ from jsserver.goformat import SECOND
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.options import SinkOptions
-from jsserver.spark.publisher import Publisher
-from jsserver.spark.refusals import (
+from jsserver.spark.write.publisher import Publisher
+from jsserver.spark.write.refusals import (
     BadRow,
     NoStream,
     NotAcked,

@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType
 from jsserver.goformat import SECOND
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.options import SinkOptions
-from jsserver.spark.sink import BatchSink, Written
 from jsserver.spark.source import NatsSource
+from jsserver.spark.write.sink import BatchSink, Written
 from tests.servers import Server
 from tests.spark.jobs_world import connected
 

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from jsserver.spark.errors import DataLossError, NatsError, OptionError
-from jsserver.spark.fetch import fetch
-from jsserver.spark.fetch_consumer import ConsumerReader
-from jsserver.spark.fetch_direct import DirectReader
 from jsserver.spark.jetstream import FENCE
+from jsserver.spark.live.fetch import fetch
+from jsserver.spark.live.fetch_consumer import ConsumerReader
+from jsserver.spark.live.fetch_direct import DirectReader
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.splits import Span, Split, splits_of
 from tests.servers import Servers

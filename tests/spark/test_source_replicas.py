@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsserver.spark import fetch as fetching
 from jsserver.spark import patience
 from jsserver.spark.errors import NatsError
-from jsserver.spark.fetch import fetch
+from jsserver.spark.live import fetch as fetching
+from jsserver.spark.live.fetch import fetch
 from jsserver.spark.options import SourceOptions
 from tests.spark.scripted import Answer, Scripted, scripted
 

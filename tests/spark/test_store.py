@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from jsserver.spark.errors import DataLossError, NatsError, OptionError
+from jsserver.spark.files.source import StoreSource, plan, read_split
 from jsserver.spark.schema import table_of
-from jsserver.spark.store_source import StoreSource, plan, read_split
 from tests.spark.store_world import options, read, state_of, write_stream
 from tests.unit.records import erased, record, tombstone
 

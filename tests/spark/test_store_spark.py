@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jsserver.spark.store_source import StoreSource
+from jsserver.spark.files.source import StoreSource
 from tests.spark.store_world import write_stream
 from tests.unit.records import record, tombstone
 

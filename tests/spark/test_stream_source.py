@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from jsserver.spark.errors import DataLossError, NatsError, OptionError
-from jsserver.spark.stream_source import StreamReader
+from jsserver.spark.live.stream_source import StreamReader
 from tests.spark.site import Site, copy, seqs_of, table_of
 
 Offset = dict[str, Any]

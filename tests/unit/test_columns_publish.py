@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsserver.cext.columns import ROW_FAULTS, Offsets, Outbox
-from jsserver.spark import outgoing
 from jsserver.spark.errors import NatsError
+from jsserver.spark.write import outgoing
 
 INBOX = b"_INBOX.x."
 

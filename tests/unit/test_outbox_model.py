@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from jsserver.cext.columns import Outbox
-from jsserver.spark import outgoing
+from jsserver.spark.write import outgoing
 
 INBOX = b"_INBOX.x."
 MAX_ROWS = 7

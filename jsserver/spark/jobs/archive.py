@@ -17,11 +17,11 @@ from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive, ArchiveError, FileEntry
 from jsserver.spark.archive.writer import READ, Limits, publish_drafts, write_range
 from jsserver.spark.errors import NatsError, OptionError
-from jsserver.spark.fetch import fetch
 from jsserver.spark.jetstream import JetStream, Patient, StreamInfo
 from jsserver.spark.jobs import command
 from jsserver.spark.jobs.progress import Progress, amount
 from jsserver.spark.jobs.runner import Local, Runner, running
+from jsserver.spark.live.fetch import fetch
 from jsserver.spark.options import (
     ConnectionOptions,
     SourceOptions,

@@ -23,9 +23,9 @@ from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import NOT_FOUND, ApiError, JetStream, StreamInfo
 from jsserver.spark.jobs.progress import Progress
 from jsserver.spark.options import RowOptions, SinkOptions
-from jsserver.spark.publisher import Fit, Publisher
-from jsserver.spark.refusals import BadRow, PublishError
 from jsserver.spark.schema import Table
+from jsserver.spark.write.publisher import Fit, Publisher
+from jsserver.spark.write.refusals import BadRow, PublishError
 
 log = logging.getLogger(__name__)
 

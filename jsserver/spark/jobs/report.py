@@ -16,13 +16,13 @@ from jsserver.spark.archive.manifest import Archive
 from jsserver.spark.archive.reader import read_files
 from jsserver.spark.archive.writer import READ
 from jsserver.spark.errors import OptionError
-from jsserver.spark.fetch import fetch
 from jsserver.spark.jetstream import JetStream, StreamInfo
 from jsserver.spark.jobs import command
 from jsserver.spark.jobs.page import page
 from jsserver.spark.jobs.progress import Progress, amount
 from jsserver.spark.jobs.runner import Runner, running
 from jsserver.spark.jobs.survey import Count, Survey, survey
+from jsserver.spark.live.fetch import fetch
 from jsserver.spark.options import ConnectionOptions, SourceOptions, option, text
 from jsserver.spark.schema import Table
 

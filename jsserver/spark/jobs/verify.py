@@ -16,11 +16,11 @@ from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive, ArchiveError
 from jsserver.spark.archive.writer import READ
 from jsserver.spark.errors import OptionError
-from jsserver.spark.fetch import fetch
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.jobs import command
 from jsserver.spark.jobs.progress import Progress
 from jsserver.spark.jobs.runner import Runner, running
+from jsserver.spark.live.fetch import fetch
 from jsserver.spark.options import ConnectionOptions, SourceOptions, option, text
 
 TEXT = """\

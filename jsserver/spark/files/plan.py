@@ -27,9 +27,9 @@ from jsserver.cext.columns import (
     record_kinds,
 )
 from jsserver.spark.errors import NatsError
+from jsserver.spark.files.bounds import MAX_TIME, MIN_TIME, Bounds
+from jsserver.spark.files.directory import Config, Damaged, Location, StreamFiles, log, tail_of
 from jsserver.spark.options import StoreOptions
-from jsserver.spark.store_bounds import MAX_TIME, MIN_TIME, Bounds
-from jsserver.spark.store_files import Config, Damaged, Location, StreamFiles, log, tail_of
 
 _CLOCK_SLACK = 600 * 1_000_000_000
 """How far a clock may have stepped back inside a block whose first and last times are known."""

@@ -11,10 +11,10 @@ from jsserver.spark.archive import manifest
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive
 from jsserver.spark.archive.reader import ArchiveSplit, first_since, read_split, splits
-from jsserver.spark.batch_source import BatchReader, seq_bytes
 from jsserver.spark.errors import DataLossError
 from jsserver.spark.jetstream import JetStream, StreamInfo
-from jsserver.spark.offsets import end_sequences, first_sequences, sequence_at, streams_of
+from jsserver.spark.live.batch_source import BatchReader, seq_bytes
+from jsserver.spark.live.offsets import end_sequences, first_sequences, sequence_at, streams_of
 from jsserver.spark.positions import EARLIEST
 from jsserver.spark.splits import Span, splits_of
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from jsserver.cext.bytes import subject_covers
-from jsserver.spark.answers import Interrupted
 from jsserver.spark.batches import Batches
 from jsserver.spark.errors import DataLossError
 from jsserver.spark.jetstream import NOT_FOUND, ApiError, JetStream, StreamInfo
+from jsserver.spark.live.answers import Interrupted
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.schema import Table
 

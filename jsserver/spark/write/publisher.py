@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from jsserver.cext.columns import ROW_FAULTS, Outbox
 from jsserver.connection import Connection, ConnectionFailed, new_inbox
-from jsserver.spark import outgoing
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import Unreachable, connect, failure
 from jsserver.spark.options import SinkOptions
-from jsserver.spark.refusals import BadRow, NotAcked, PublishError, refusal
+from jsserver.spark.write import outgoing
+from jsserver.spark.write.refusals import BadRow, NotAcked, PublishError, refusal
 
 FILL_BYTES = 64 << 10
 """Taken from the rows in one turn."""

@@ -13,8 +13,8 @@ import msgspec
 
 from jsserver.cext.bytes import hh64
 from jsserver.cext.columns import Plain, block_key
-from jsserver.spark.block_keys import Keys, Seed, server_key
 from jsserver.spark.errors import NatsError, OptionError
+from jsserver.spark.files.keys import Keys, Seed, server_key
 from jsserver.spark.options import StoreOptions
 
 log = logging.getLogger("jsserver.spark.store")

@@ -11,10 +11,8 @@ import pyarrow as pa
 
 from jsserver.cext.columns import Plain, S2Stream, block_key
 from jsserver.spark.errors import NatsError, OptionError
-from jsserver.spark.options import StoreOptions
-from jsserver.spark.schema import Table
-from jsserver.spark.store_files import Config, Location
-from jsserver.spark.store_plan import (
+from jsserver.spark.files.directory import Config, Location
+from jsserver.spark.files.plan import (
     Block,
     BlockPart,
     BoundsFor,
@@ -25,7 +23,9 @@ from jsserver.spark.store_plan import (
     kept,
     survey,
 )
-from jsserver.spark.store_read import batches_of, rows_of
+from jsserver.spark.files.rows import batches_of, rows_of
+from jsserver.spark.options import StoreOptions
+from jsserver.spark.schema import Table
 
 _READ = 1 << 20
 _LARGEST_FILE = 1 << 30

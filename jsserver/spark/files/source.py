@@ -6,13 +6,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from jsserver.spark.backup import plan_backup, read_backup
+from jsserver.spark.files.backup import plan_backup, read_backup
+from jsserver.spark.files.bounds import Bounds, bounds_of
+from jsserver.spark.files.directory import locate, log
+from jsserver.spark.files.plan import Plan, Split, plan_directory
+from jsserver.spark.files.rows import read_blocks
 from jsserver.spark.options import StoreOptions
 from jsserver.spark.schema import Table, table_of
-from jsserver.spark.store_bounds import Bounds, bounds_of
-from jsserver.spark.store_files import locate, log
-from jsserver.spark.store_plan import Plan, Split, plan_directory
-from jsserver.spark.store_read import read_blocks
 
 
 def plan(options: StoreOptions) -> Plan:

@@ -9,10 +9,10 @@ from jsserver.cext.bytes import subjects_overlap
 from jsserver.cext.columns import ReplyError
 from jsserver.connection import ConnectionFailed
 from jsserver.spark.errors import NatsError
-from jsserver.spark.fetch_consumer import ConsumerReader
-from jsserver.spark.fetch_direct import DirectReader
-from jsserver.spark.fetch_range import Range
 from jsserver.spark.jetstream import JetStream, failure
+from jsserver.spark.live.fetch_consumer import ConsumerReader
+from jsserver.spark.live.fetch_direct import DirectReader
+from jsserver.spark.live.fetch_range import Range
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.patience import AWAY_SECONDS, Patience
 from jsserver.spark.schema import Table, table_of

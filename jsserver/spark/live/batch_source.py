@@ -7,9 +7,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from jsserver.spark.errors import OptionError
-from jsserver.spark.fetch import fetch
 from jsserver.spark.jetstream import JetStream, StreamInfo
-from jsserver.spark.offsets import (
+from jsserver.spark.live.fetch import fetch
+from jsserver.spark.live.offsets import (
     check_names,
     end_sequences,
     first_sequences,

@@ -13,10 +13,10 @@ from jsserver.cext.columns import (
 )
 from jsserver.spark.batches import Batches
 from jsserver.spark.errors import DataLossError
+from jsserver.spark.files.directory import Damaged, log
+from jsserver.spark.files.plan import BlockPart, Split
 from jsserver.spark.options import StoreOptions
 from jsserver.spark.schema import Table, table_of
-from jsserver.spark.store_files import Damaged, log
-from jsserver.spark.store_plan import BlockPart, Split
 
 
 def batches_of(options: StoreOptions, split: Split, table: Table | None) -> Batches:

@@ -10,7 +10,7 @@ from jsserver.goformat import SECOND
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import Patient, StreamInfo
 from jsserver.spark.options import SinkOptions
-from jsserver.spark.refusals import NoStream
+from jsserver.spark.write.refusals import NoStream
 
 
 class Targets:

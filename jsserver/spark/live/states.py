@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import NO_SUCH_STREAM, ApiError, JetStream, Patient, StreamInfo
-from jsserver.spark.offsets import matching, names_of
+from jsserver.spark.live.offsets import matching, names_of
 from jsserver.spark.options import SourceOptions
 
 REQUESTS_PER_SECOND = 9

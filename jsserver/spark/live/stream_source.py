@@ -14,14 +14,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from jsserver.spark.batch_source import fetch_split
 from jsserver.spark.errors import OptionError
-from jsserver.spark.offsets import check_names, first_sequences
+from jsserver.spark.live.batch_source import fetch_split
+from jsserver.spark.live.offsets import check_names, first_sequences
+from jsserver.spark.live.progress import Offset, Place, advance, read_offset
+from jsserver.spark.live.states import States
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.positions import LATEST
-from jsserver.spark.progress import Offset, Place, advance, read_offset
 from jsserver.spark.splits import Span, Split, splits_of
-from jsserver.spark.states import States
 
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 

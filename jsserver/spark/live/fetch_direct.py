@@ -8,10 +8,10 @@ import msgspec
 import pyarrow as pa
 
 from jsserver.cext.columns import Answer, Replies
-from jsserver.spark.answers import SLOTS, Answers, Interrupted
 from jsserver.spark.errors import NatsError
-from jsserver.spark.fetch_range import Range
 from jsserver.spark.jetstream import JetStream
+from jsserver.spark.live.answers import SLOTS, Answers, Interrupted
+from jsserver.spark.live.fetch_range import Range
 
 END_OF_BATCH = 204
 NOT_FOUND = 404

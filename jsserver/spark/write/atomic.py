@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from jsserver.spark.errors import NatsError
 from jsserver.spark.options import SinkOptions
-from jsserver.spark.publisher import Publisher, backoff
-from jsserver.spark.refusals import NotAcked, PublishError
+from jsserver.spark.write.publisher import Publisher, backoff
+from jsserver.spark.write.refusals import NotAcked, PublishError
 
 BATCH_ROWS = 1000
 """As many as a stream takes in one batch."""

@@ -27,15 +27,24 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from jsserver.spark import outgoing
-from jsserver.spark.atomic import AtomicPublisher
 from jsserver.spark.errors import NatsError, OptionError
-from jsserver.spark.fence import KEPT, Begun, Fence, FenceError, Mark, Seen, check_same, finished
 from jsserver.spark.jetstream import JetStream, Patient
 from jsserver.spark.options import SinkOptions
-from jsserver.spark.publisher import Publisher
-from jsserver.spark.targets import Targets
-from jsserver.spark.templates import Template
+from jsserver.spark.write import outgoing
+from jsserver.spark.write.atomic import AtomicPublisher
+from jsserver.spark.write.fence import (
+    KEPT,
+    Begun,
+    Fence,
+    FenceError,
+    Mark,
+    Seen,
+    check_same,
+    finished,
+)
+from jsserver.spark.write.publisher import Publisher
+from jsserver.spark.write.targets import Targets
+from jsserver.spark.write.templates import Template
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from jsserver import nuid
 from jsserver.cext.columns import Answer, Replies
 from jsserver.connection import ConnectionFailed
 from jsserver.goformat import SECOND
-from jsserver.spark.answers import Answers, Interrupted
 from jsserver.spark.errors import NatsError
-from jsserver.spark.fetch_range import Range
 from jsserver.spark.jetstream import JetStream
+from jsserver.spark.live.answers import Answers, Interrupted
+from jsserver.spark.live.fetch_range import Range
 
 INACTIVE_SECONDS = 30
 CONFLICT = 409

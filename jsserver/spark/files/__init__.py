@@ -1,0 +1,1 @@
+"""What reads a stream from its files, without a server."""

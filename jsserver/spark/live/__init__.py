@@ -1,0 +1,1 @@
+"""What reads the streams of a live server: bounds, fetching, offsets of streaming queries."""
