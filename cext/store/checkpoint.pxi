@@ -57,6 +57,10 @@ cdef struct Out:
     HHState hash
 
 
+cdef void checkpoint_path(const Store* s, char* out, size_t cap) noexcept nogil:
+    snprintf(out, cap, "%s/checkpoint.jss", s.msgs_dir)
+
+
 cdef void out_put(Out* o, const void* p, size_t n) noexcept nogil:
     cdef uint64_t zero = 0
     cdef size_t pad = (8 - n % 8) % 8
@@ -137,7 +141,7 @@ cdef void checkpoint_write(Store* s) noexcept nogil:
     h.end = file_end(s, block_i(s, s.n_blocks - 1), &size)
     if size != block_i(s, s.n_blocks - 1).written:
         return
-    snprintf(path, sizeof(path), "%s/checkpoint.jss", s.msgs_dir)
+    checkpoint_path(s, path, sizeof(path))
     snprintf(temp, sizeof(temp), "%s.tmp", path)
     memset(&o, 0, sizeof(o))
     o.f = f
@@ -321,7 +325,7 @@ cdef int checkpoint_load(Store* s, const uint64_t* nums, uint64_t n) noexcept no
     cdef int rc = ST_OK
     cdef uint64_t k, end, size
     cdef const uint64_t* lost
-    snprintf(path, sizeof(path), "%s/checkpoint.jss", s.msgs_dir)
+    checkpoint_path(s, path, sizeof(path))
     s.map = file_read(f, path, &size)
     s.map_size = size
     if s.map == NULL:
@@ -371,7 +375,7 @@ cdef int checkpoint_stale(Store* s) noexcept nogil:
     """It is whole and does not fit: what it knows is still true of what was there. It is read anew, since its pages were
     used."""
     cdef char path[4300]
-    snprintf(path, sizeof(path), "%s/checkpoint.jss", s.msgs_dir)
+    checkpoint_path(s, path, sizeof(path))
     s.stale = file_read(s.files, path, &s.stale_size)
     return checkpoint_refuse(s)
 

@@ -321,7 +321,7 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
             tree_remove(s.files, s.msgs_dir)
             snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
             tree_remove(s.files, path)
-            snprintf(path, sizeof(path), "%s/subjects.jsd", s.dir)
+            dict_path(s, path, sizeof(path))
             s.files.unlink(s.files.ctx, path)
             reserve_path(s, path, sizeof(path))
             s.files.unlink(s.files.ctx, path)

@@ -12,7 +12,7 @@ cdef int caches_remove(Store* s) noexcept nogil:
     cdef int a, b
     snprintf(path, sizeof(path), "%s/index.db", s.msgs_dir)
     a = s.files.unlink(s.files.ctx, path)
-    snprintf(path, sizeof(path), "%s/%s", s.msgs_dir, b"checkpoint.jss")
+    checkpoint_path(s, path, sizeof(path))
     b = s.files.unlink(s.files.ctx, path)
     s.caches_gone = True
     if a == 0 or b == 0:

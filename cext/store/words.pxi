@@ -15,6 +15,10 @@ cdef enum:
     DICT_CHUNK = 1048576
 
 
+cdef void dict_path(const Store* s, char* out, size_t cap) noexcept nogil:
+    snprintf(out, cap, "%s/subjects.jsd", s.dir)
+
+
 # ---- writing (maintenance thread) ------------------------------------------------------------------------------
 
 cdef int known_room(Store* s, uint32_t id) noexcept nogil:
@@ -61,7 +65,7 @@ cdef int dict_append(Store* s, Side* w) noexcept nogil:
     cdef int64_t rc = 0
     if w.n_words == 0 and s.dict:
         return 0
-    snprintf(path, sizeof(path), "%s/subjects.jsd", s.dir)
+    dict_path(s, path, sizeof(path))
     fd = f.open(f.ctx, path, O_RDWR | O_CREAT, 0o600)
     if fd < 0:
         return fd
@@ -138,7 +142,7 @@ cdef void dict_compact(Store* s) noexcept nogil:
     """Leaves out what is void. What fails leaves the dictionary as it is, and is tried again when that is larger."""
     cdef FileOps* f = s.files
     cdef char path[4300]
-    cdef char temp[4300]
+    cdef char temp[4400]
     cdef uint64_t size = 0, good, k
     cdef uint64_t* latest = NULL
     cdef uint32_t top = 0
@@ -148,8 +152,8 @@ cdef void dict_compact(Store* s) noexcept nogil:
     cdef int64_t n = -1
     cdef int fd = -1, rc = -1
     s.dict_limit = 2 * s.dict_size
-    snprintf(path, sizeof(path), "%s/subjects.jsd", s.dir)
-    snprintf(temp, sizeof(temp), "%s/subjects.jsd.tmp", s.dir)
+    dict_path(s, path, sizeof(path))
+    snprintf(temp, sizeof(temp), "%s.tmp", path)
     p = file_read(f, path, &size)
     mapped = <size_t> size
     if p == NULL:
@@ -185,7 +189,7 @@ cdef void dict_check(Store* s) noexcept nogil:
     cdef int fd
     if s.dict == 0:
         return
-    snprintf(path, sizeof(path), "%s/subjects.jsd", s.dir)
+    dict_path(s, path, sizeof(path))
     fd = f.open(f.ctx, path, O_RDONLY, 0)
     if fd >= 0:
         size = f.size(f.ctx, fd)
@@ -327,7 +331,7 @@ cdef int dict_load(Store* s) noexcept nogil:
     cdef int64_t n
     cdef uint8_t* p
     cdef Word* words = NULL
-    snprintf(path, sizeof(path), "%s/subjects.jsd", s.dir)
+    dict_path(s, path, sizeof(path))
     p = file_read(f, path, &size)
     if p == NULL:
         return 0
