@@ -8,12 +8,9 @@ from collections.abc import Callable
 
 from jsserver import API_LEVEL
 from jsserver.accounts import Accounts
-from jsserver.api.account import AccountLimits, ServerSettings
 from jsserver.api.advisories import ClientInfo
-from jsserver.api.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, PauseOver
 from jsserver.api.dispatch import Dispatcher, Request
-from jsserver.api.mending import Mender
-from jsserver.api.registry import Account, Shared
+from jsserver.assets.limits import AccountLimits, ServerSettings
 from jsserver.ballast import Ballast
 from jsserver.cext import net
 from jsserver.cext.bytes import hh64
@@ -21,6 +18,9 @@ from jsserver.cext.net import Item
 from jsserver.clients import read_connection
 from jsserver.config.options import AUTOMATIC, Options
 from jsserver.goformat import byte_size, rfc3339_nano
+from jsserver.instances.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, PauseOver
+from jsserver.instances.mending import Mender
+from jsserver.instances.registry import Account, Shared
 from jsserver.logs import Logger
 from jsserver.storedir import StoreDir, memory_of_machine
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jsserver import NATS_VERSION
-from jsserver.api.decode import Unreadable, parse
-from jsserver.api.types import Int64, Uint64, Wire, always
 from jsserver.cext.net import Item
 from jsserver.config.options import Permissions, SubjectPermission
 from jsserver.goformat import escape_json, rfc3339_nano
+from jsserver.wire.decode import Unreadable, parse
+from jsserver.wire.types import Int64, Uint64, Wire, always
 
 if TYPE_CHECKING:
     from jsserver.cext.net import AccountHandle

@@ -1,7 +1,7 @@
-"""Writes what both planes know of the API: its errors, from the catalogue jsserver/api/errors.json,
-and its level, from jsserver/__init__.py.
+"""Writes what both planes know of the API: its errors, from jsserver/wire/errors.json, and its
+level, from jsserver/__init__.py.
 
-jsserver/api/errcodes.py has all errors; cext/stream/api.pxi those whose names (`ERR_...`) the
+jsserver/wire/errcodes.py has all errors; cext/stream/api.pxi those whose names (`ERR_...`) the
 stream's sources use. Run without arguments after a change of the catalogue or of those sources.
 With the name of a catalogue in the upstream form (a list of objects with constant, code, error_code
 and description) it first trims that into errors.json: one row `[name, HTTP code, err_code,
@@ -16,7 +16,7 @@ from pathlib import Path
 from jsserver import API_LEVEL
 
 ROOT = Path(__file__).resolve().parent.parent
-API = ROOT / "jsserver" / "api"
+WIRE = ROOT / "jsserver" / "wire"
 STREAM = ROOT / "cext" / "stream"
 LAST_CODE = 10223  # later ones belong to releases that this server does not speak for
 
@@ -57,12 +57,12 @@ def trim(upstream: Path) -> None:
     ]
     rows.sort(key=lambda row: row[2])
     lines = ",\n".join("  " + json.dumps(row) for row in rows)
-    (API / "errors.json").write_text(f"[\n{lines}\n]\n")
+    (WIRE / "errors.json").write_text(f"[\n{lines}\n]\n")
 
 
 def catalogue() -> list[tuple[str, int, int, str]]:
     """Name, HTTP code, error code and description of every error."""
-    return [tuple(row) for row in json.loads((API / "errors.json").read_text())]
+    return [tuple(row) for row in json.loads((WIRE / "errors.json").read_text())]
 
 
 def errcodes() -> str:
@@ -95,7 +95,7 @@ def stream_errors() -> str:
     return "".join(out)
 
 
-FILES = {API / "errcodes.py": errcodes, STREAM / "api.pxi": stream_errors}
+FILES = {WIRE / "errcodes.py": errcodes, STREAM / "api.pxi": stream_errors}
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:

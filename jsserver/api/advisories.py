@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from .. import goformat, nuid
-from .backend import AdvisoryKind, ConsumerAdvisory
-from .registry import Shared
-from .types import Time, Wire, always
+from jsserver import goformat, nuid
+from jsserver.instances.backend import AdvisoryKind, ConsumerAdvisory
+from jsserver.instances.registry import Shared
+from jsserver.wire.types import Time, Wire, always
 
 ADVISORY = "$JS.EVENT.ADVISORY."
 METRIC = "$JS.EVENT.METRIC."

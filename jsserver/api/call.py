@@ -5,11 +5,12 @@ from typing import TypeVar
 
 import msgspec
 
-from .. import API_LEVEL, NATS_VERSION
-from . import decode, errcodes
+from jsserver import API_LEVEL, NATS_VERSION
+from jsserver.instances.backend import ConsumerHandle, StreamHandle
+from jsserver.instances.registry import Account, Shared, Stream
+from jsserver.wire import decode, errcodes
+
 from .advisories import Advisories
-from .backend import ConsumerHandle, StreamHandle
-from .registry import Account, Shared, Stream
 
 T = TypeVar("T")
 

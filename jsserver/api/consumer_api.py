@@ -2,10 +2,18 @@
 
 import msgspec
 
-from .. import goformat, nuid
-from . import consumers, errcodes, unsupported
+from jsserver import goformat, nuid
+from jsserver.assets import consumers, unsupported
+from jsserver.instances.registry import Consumer, Shared, Stream, with_threshold
+from jsserver.wire import errcodes
+from jsserver.wire.types import (
+    ConsumerConfig,
+    ConsumerCreateRequest,
+    ConsumerPageRequest,
+    ConsumerPauseRequest,
+)
+
 from .call import Call, dynamic_metadata, page
-from .registry import Consumer, Shared, Stream, with_threshold
 from .responses import (
     ConsumerInfo,
     ConsumerList,
@@ -13,12 +21,6 @@ from .responses import (
     ConsumerPauseResponse,
     SequenceInfo,
     SuccessResponse,
-)
-from .types import (
-    ConsumerConfig,
-    ConsumerCreateRequest,
-    ConsumerPageRequest,
-    ConsumerPauseRequest,
 )
 
 NAMES_LIMIT = 1024

@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from .. import API_LEVEL, goformat
-from . import consumer_api, errcodes, messages, stream_api, unsupported
-from .advisories import AUDIT, Advisories, ClientInfo
-from .backend import (
+from jsserver import API_LEVEL, goformat
+from jsserver.assets import unsupported
+from jsserver.instances.backend import (
     ConsumerAdvisory,
     ConsumerClosed,
     ConsumerGone,
@@ -23,11 +22,15 @@ from .backend import (
     StreamClosed,
     StreamHandle,
 )
+from jsserver.instances.recovery import recover
+from jsserver.instances.registry import WORKERS, Account, Shared
+from jsserver.wire import errcodes
+from jsserver.wire.errors import ApiError
+
+from . import consumer_api, messages, stream_api
+from .advisories import AUDIT, Advisories, ClientInfo
 from .call import Call
-from .errors import ApiError
 from .queue import RequestQueue
-from .recovery import recover
-from .registry import WORKERS, Account, Shared
 from .responses import (
     TYPE_PREFIX,
     AccountInfo,

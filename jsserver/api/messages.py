@@ -1,12 +1,13 @@
 """Handlers of `$JS.API.STREAM.MSG.*`: reading and deleting single messages."""
 
-from .. import goformat
-from . import errcodes
-from .backend import Message
+from jsserver import goformat
+from jsserver.instances.backend import Message
+from jsserver.instances.registry import Stream
+from jsserver.wire import errcodes
+from jsserver.wire.types import MessageDeleteRequest, MessageGetRequest
+
 from .call import Call
-from .registry import Stream
 from .responses import MessageGetResponse, StoredMessage, SuccessResponse
-from .types import MessageDeleteRequest, MessageGetRequest
 
 
 async def get(call: Call) -> MessageGetResponse:

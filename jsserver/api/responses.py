@@ -2,9 +2,9 @@
 
 import msgspec
 
-from .account import AccountLimits
-from .errors import ErrorBody
-from .types import ConsumerConfig, Int64, StreamConfig, Time, Uint64, Wire, always
+from jsserver.assets.limits import AccountLimits
+from jsserver.wire.errors import ErrorBody
+from jsserver.wire.types import ConsumerConfig, Int64, StreamConfig, Time, Uint64, Wire, always
 
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
 

@@ -4,12 +4,21 @@ import logging
 
 import msgspec
 
+from jsserver import goformat
+from jsserver.assets import streams, unsupported
 from jsserver.cext.bytes import subjects_overlap
+from jsserver.instances.registry import Shared, Stream
+from jsserver.wire import errcodes
+from jsserver.wire.types import (
+    PurgeRequest,
+    StorageRequest,
+    StreamConfig,
+    StreamConfigRequest,
+    StreamInfoRequest,
+    StreamPageRequest,
+)
 
-from .. import goformat
-from . import errcodes, streams, unsupported
 from .call import Call, dynamic_metadata, page
-from .registry import Shared, Stream
 from .responses import (
     ClusterInfo,
     LostMessages,
@@ -19,14 +28,6 @@ from .responses import (
     StreamNames,
     StreamStateInfo,
     SuccessResponse,
-)
-from .types import (
-    PurgeRequest,
-    StorageRequest,
-    StreamConfig,
-    StreamConfigRequest,
-    StreamInfoRequest,
-    StreamPageRequest,
 )
 
 log = logging.getLogger(__name__)

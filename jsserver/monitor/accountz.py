@@ -2,13 +2,13 @@
 
 import msgspec
 
-from jsserver.api.types import Wire, always
 from jsserver.cext.net import ConnNumbers
 from jsserver.goformat import rfc3339_nano
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.query import BadParameter, Query
 from jsserver.monitor.sources import Server
 from jsserver.monitor.subsz import SublistStats, sublist_stats
+from jsserver.wire.types import Wire, always
 
 
 class AccountInfo(Wire):

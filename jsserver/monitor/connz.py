@@ -5,7 +5,6 @@ from enum import Enum
 
 import msgspec
 
-from jsserver.api.types import Wire, always
 from jsserver.auth import GLOBAL_ACCOUNT
 from jsserver.cext.net import ConnNumbers, Item, SubNumbers
 from jsserver.clients import Connection, read_connection
@@ -13,6 +12,7 @@ from jsserver.goformat import MICROSECOND, MILLISECOND, duration, rfc3339_nano, 
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.query import BadParameter, Paging, Query, clean
 from jsserver.monitor.sources import Server
+from jsserver.wire.types import Wire, always
 
 
 class SubDetail(Wire):

@@ -5,12 +5,12 @@ import logging
 
 import msgspec
 
-from jsserver.api.backend import StoreError
-from jsserver.api.registry import Account, Stream
-from jsserver.api.types import Wire
 from jsserver.goformat import quote
+from jsserver.instances.backend import StoreError
+from jsserver.instances.registry import Account, Stream
 from jsserver.monitor.query import Query, clean
 from jsserver.monitor.sources import Server
+from jsserver.wire.types import Wire
 
 log = logging.getLogger(__name__)
 

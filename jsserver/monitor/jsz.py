@@ -3,17 +3,17 @@
 import msgspec
 
 from jsserver import API_LEVEL
-from jsserver.api.backend import StoreError
 from jsserver.api.consumer_api import consumer_info
 from jsserver.api.dispatch import Dispatcher
-from jsserver.api.registry import Account, Stream
 from jsserver.api.responses import ApiStats, ClusterInfo, ConsumerInfo, StreamStateInfo
 from jsserver.api.stream_api import stream_state
-from jsserver.api.types import StreamConfig, Wire, always
 from jsserver.config.options import Options
 from jsserver.goformat import rfc3339_nano
+from jsserver.instances.backend import StoreError
+from jsserver.instances.registry import Account, Stream
 from jsserver.monitor.query import Paging, Query
 from jsserver.monitor.sources import JetStream, Server
+from jsserver.wire.types import StreamConfig, Wire, always
 
 UNSIGNED = (1 << 64) - 1
 

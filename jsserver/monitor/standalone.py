@@ -1,9 +1,9 @@
 """`/routez`, `/gatewayz`, `/leafz`: what a server without peers shows there."""
 
-from jsserver.api.types import Wire, always
 from jsserver.goformat import rfc3339_nano
 from jsserver.monitor.query import Query
 from jsserver.monitor.sources import Server
+from jsserver.wire.types import Wire, always
 
 
 class Routez(Wire):

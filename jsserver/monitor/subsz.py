@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from jsserver.api.types import Wire, always
 from jsserver.cext.bytes import subject_is_literal, subject_is_valid, subject_matches
 from jsserver.cext.net import SubNumbers
 from jsserver.goformat import rfc3339_nano
 from jsserver.monitor.connz import SubDetail, sub_detail
 from jsserver.monitor.query import BadParameter, Paging, Query
 from jsserver.monitor.sources import AccountHandle, Server
+from jsserver.wire.types import Wire, always
 
 
 class SublistStats(Wire):

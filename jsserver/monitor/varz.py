@@ -5,13 +5,13 @@ import os
 import msgspec
 
 from jsserver import NATS_VERSION
-from jsserver.api.types import Wire, always
 from jsserver.goformat import rfc3339_nano, uptime
 from jsserver.info import GO
 from jsserver.monitor.jsz import JetStreamVarz, jetstream_varz
 from jsserver.monitor.process import ProcessUsage
 from jsserver.monitor.sources import Server
 from jsserver.monitor.subsz import whole
+from jsserver.wire.types import Wire, always
 
 TLS_TIMEOUT_SECONDS = 2
 """The default; there are no TLS listeners to give another."""

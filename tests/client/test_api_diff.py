@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from jsserver.api.account import AccountLimits
+from jsserver.assets.limits import AccountLimits
 from tests.client.api_corpus import ACCOUNT_LIMITS, COUNTED, LIMITED, SCENARIOS, Ask, Pub, Step
 from tests.client.raw import RawApp, TimedOut
 from tests.servers import Servers

@@ -7,9 +7,9 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jsserver.api.account import AccountLimits, ServerSettings
 from jsserver.api.dispatch import Dispatcher, Request
-from jsserver.api.registry import Account, Shared
+from jsserver.assets.limits import AccountLimits, ServerSettings
+from jsserver.instances.registry import Account, Shared
 
 from .fake_backend import FakeAccount
 

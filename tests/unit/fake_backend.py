@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from jsserver.api import backend
-from jsserver.api.backend import (
+from jsserver.cext.bytes import subject_covers
+from jsserver.instances import backend
+from jsserver.instances.backend import (
     AccountUsage,
     ConsumerParams,
     ConsumerState,
@@ -20,7 +21,6 @@ from jsserver.api.backend import (
     StreamParams,
     StreamState,
 )
-from jsserver.cext.bytes import subject_covers
 
 NOW = 1_700_000_000_000_000_000
 _ids = count(1)

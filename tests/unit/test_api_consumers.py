@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jsserver.api.account import AccountLimits
-from jsserver.api.backend import AckPolicy, DeliverPolicy, ReplayPolicy, StoreError
+from jsserver.assets.limits import AccountLimits
+from jsserver.instances.backend import AckPolicy, DeliverPolicy, ReplayPolicy, StoreError
 
 from .api_server import ApiServer
 

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from jsserver.api import decode
-from jsserver.api.errors import ApiError
-from jsserver.api.types import (
+from jsserver.wire import decode
+from jsserver.wire.errors import ApiError
+from jsserver.wire.types import (
     ConsumerCreateRequest,
     ConsumerPauseRequest,
     MessageGetRequest,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jsserver.api.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, PauseOver
 from jsserver.api.dispatch import Request
+from jsserver.instances.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, PauseOver
 
 from .api_server import ACCOUNT, BARE_ACCOUNT, ApiServer
 from .fake_backend import FakeAccount

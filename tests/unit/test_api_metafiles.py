@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jsserver.api import metafiles
-from jsserver.api.metafiles import DamagedMeta, MetaFiles
+from jsserver.instances import metafiles
+from jsserver.instances.metafiles import DamagedMeta, MetaFiles
 
 from .api_server import stub_hash
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from jsserver.api.patterns import PatternIndex
+from jsserver.assets.patterns import PatternIndex
 from jsserver.cext.bytes import subjects_overlap
 
 TOKENS = ("a", "b", "*")

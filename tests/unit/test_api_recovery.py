@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jsserver.api.metafiles import MetaFiles
+from jsserver.instances.metafiles import MetaFiles
 
 from .api_server import ApiServer, stub_hash
 from .fake_backend import FakeAccount

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jsserver.api.account import AccountLimits
-from jsserver.api.backend import Discard, Retention, Storage
 from jsserver.api.dispatch import Request
+from jsserver.assets.limits import AccountLimits
+from jsserver.instances.backend import Discard, Retention, Storage
 
 from .api_server import ACCOUNT, ApiServer
 

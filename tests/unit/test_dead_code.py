@@ -19,7 +19,7 @@ CALLED_FROM_OUTSIDE = {
     *("pause_writing", "resume_writing", "NatsSource", "StoreSource", "emit"),
 }
 #: Generated from nats-server's whole catalogue, used or not.
-CATALOGUE = ROOT / "jsserver" / "api" / "errcodes.py"
+CATALOGUE = ROOT / "jsserver" / "wire" / "errcodes.py"
 #: Words of the wire and of nats-server, whose numbers are declared whole.
 VOCABULARY = re.compile(r"KIND_|DELIVER_|ACK_|RETAIN_|CLOSE_")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jsserver.api.backend import StoreError
 from jsserver.config.options import Options
+from jsserver.instances.backend import StoreError
 
 from .api_server import ApiServer
 from .fake_monitored import NOW, SECOND, FakeServer, connection, words

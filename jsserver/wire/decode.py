@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin,
 
 import msgspec
 
-from .. import goformat
+from jsserver import goformat
+
 from . import errcodes
 
 T = TypeVar("T")

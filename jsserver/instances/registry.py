@@ -19,14 +19,23 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from .. import goformat
-from . import consumers, errcodes, metafiles, streams
-from .account import AccountLimits, RequestStats, Reservations, ServerSettings, check_room
+from jsserver import goformat
+from jsserver.assets import consumers
+from jsserver.assets.limits import (
+    AccountLimits,
+    RequestStats,
+    Reservations,
+    ServerSettings,
+    check_room,
+)
+from jsserver.assets.patterns import PatternIndex
+from jsserver.wire import errcodes
+from jsserver.wire.errors import ApiError, ErrorTemplate
+from jsserver.wire.types import ConsumerConfig, StreamConfig
+
+from . import metafiles, params
 from .backend import Accounts, ConsumerHandle, StoreError, StreamHandle
-from .errors import ApiError, ErrorTemplate
 from .metafiles import MetaFiles
-from .patterns import PatternIndex
-from .types import ConsumerConfig, StreamConfig
 
 log = logging.getLogger(__name__)
 
@@ -269,14 +278,14 @@ class Account:
 
     def _create_stream(self, config: StreamConfig, created: int) -> Stream:
         directory = None
-        params = streams.params(config)
+        given = params.of_stream(config)
         if config.storage == "file" and self.directory is not None:
             directory = self.directory / config.name
             body = encode_meta(config, created)
             metafiles.make_directory(self.directory)
             self.shared.files.create(directory, self.directory, config.name, body)
         try:
-            handle = self.handle.open_stream(_path(directory), params)
+            handle = self.handle.open_stream(_path(directory), given)
             try:
                 handle.activate()
             except BaseException:
@@ -303,16 +312,16 @@ class Account:
         stream.config = config
 
     def _update_stream(self, stream: Stream, config: StreamConfig) -> None:
-        params = streams.params(config)
+        given = params.of_stream(config)
         if stream.directory is not None and config.max_age != stream.config.max_age:
             stream.handle.wait_durable()  # what is too old by now stays gone, whatever happens
         self._write_stream(stream, config)
         try:
-            stream.handle.update(params)
+            stream.handle.update(given)
             stream.handle.wait_durable()
         except BaseException:
             with contextlib.suppress(StoreError):
-                stream.handle.update(streams.params(stream.config), back=True)
+                stream.handle.update(params.of_stream(stream.config), back=True)
             with contextlib.suppress(OSError):
                 self._write_stream(stream, stream.config)
             raise
@@ -364,14 +373,14 @@ class Account:
         created = self.shared.clock()
         directory = None
         served = config if config.durable_name else with_threshold(config)
-        params = consumers.params(served, name)
+        given = params.of_consumer(served, name)
         if stream.directory is not None and not config.mem_storage:
             directory = stream.directory / "obs" / name
             body = encode_meta(config, created, name)
             asset = f"{stream.name}/{name}"
             self.shared.files.create(directory, stream.directory, asset, body)
         try:
-            handle = stream.handle.open_consumer(params, _path(directory), hold=True)
+            handle = stream.handle.open_consumer(given, _path(directory), hold=True)
         except BaseException:
             if directory is not None and stream.directory is not None:
                 metafiles.erase(metafiles.discard(directory, stream.directory))
@@ -398,14 +407,14 @@ class Account:
         consumer.config = config
 
     def _update_consumer(self, stream: Stream, consumer: Consumer, config: ConsumerConfig) -> None:
-        params = consumers.params(config, consumer.name)
+        given = params.of_consumer(config, consumer.name)
         self._write_consumer(stream, consumer, config)
         try:
-            consumer.handle.update(params)
+            consumer.handle.update(given)
             stream.handle.wait_durable()
         except BaseException:
             with contextlib.suppress(StoreError):
-                before = consumers.params(consumer.config, consumer.name)
+                before = params.of_consumer(consumer.config, consumer.name)
                 consumer.handle.update(before, back=True)
             with contextlib.suppress(OSError):
                 self._write_consumer(stream, consumer, consumer.config)

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from . import errcodes
-from .types import Int64, StreamConfig, Wire, always
+from jsserver.wire import errcodes
+from jsserver.wire.types import Int64, StreamConfig, Wire, always
 
 
 class AccountLimits(Wire):

@@ -7,16 +7,17 @@ import re
 
 import msgspec
 
+from jsserver import goformat
 from jsserver.cext.bytes import (
     subject_covers,
     subject_is_literal,
     subject_is_valid,
 )
+from jsserver.wire import errcodes
+from jsserver.wire.errors import ApiError
+from jsserver.wire.types import ConsumerConfig, StreamConfig
 
-from .. import goformat
-from . import backend, errcodes
-from .account import AccountLimits, ServerSettings
-from .errors import ApiError
+from .limits import AccountLimits, ServerSettings
 from .patterns import PatternIndex
 from .streams import (
     MAX_DESCRIPTION,
@@ -27,7 +28,6 @@ from .streams import (
     stored_metadata,
     user_metadata,
 )
-from .types import ConsumerConfig, StreamConfig
 
 DEFAULT_ACK_WAIT = 30 * goformat.SECOND
 DEFAULT_MAX_WAITING = 512
@@ -431,53 +431,3 @@ def check_stored_name(config: ConsumerConfig, name: str) -> None:
         if config.durable_name:
             raise errcodes.CONSUMER_NAME_TOO_LONG(max=MAX_NAME)
         raise errcodes.CONSUMER_CREATE(err="error creating store for consumer")
-
-
-# ---- for the data plane --------------------------------------------------------------------------
-
-_DELIVER = {
-    "all": backend.DeliverPolicy.ALL,
-    "last": backend.DeliverPolicy.LAST,
-    "new": backend.DeliverPolicy.NEW,
-    "by_start_sequence": backend.DeliverPolicy.BY_START_SEQUENCE,
-    "by_start_time": backend.DeliverPolicy.BY_START_TIME,
-    "last_per_subject": backend.DeliverPolicy.LAST_PER_SUBJECT,
-}
-_ACK = {
-    "none": backend.AckPolicy.NONE,
-    "all": backend.AckPolicy.ALL,
-    "explicit": backend.AckPolicy.EXPLICIT,
-}
-
-
-def params(config: ConsumerConfig, name: str) -> backend.ConsumerParams:
-    """What the data plane needs of a normalised configuration."""
-    original = config.replay_policy == "original"
-    return backend.ConsumerParams(
-        name=name.encode(),
-        durable=bool(config.durable_name),
-        deliver_policy=_DELIVER[config.deliver_policy],
-        opt_start_seq=config.opt_start_seq,
-        opt_start_time=goformat.instant(config.opt_start_time) if config.opt_start_time else 0,
-        ack_policy=_ACK[config.ack_policy],
-        ack_wait=backend.span(config.ack_wait),
-        max_deliver=config.max_deliver,
-        backoff=tuple(map(backend.span, config.backoff)),
-        filters=tuple(f.encode() for f in filters(config)),
-        replay_policy=backend.ReplayPolicy.ORIGINAL if original else backend.ReplayPolicy.INSTANT,
-        rate_limit=config.rate_limit_bps,
-        sample_percent=sample_percent(config),
-        max_waiting=config.max_waiting,
-        max_ack_pending=config.max_ack_pending,
-        headers_only=config.headers_only,
-        max_batch=config.max_batch,
-        max_expires=backend.span(config.max_expires),
-        max_bytes=config.max_bytes,
-        deliver_subject=config.deliver_subject.encode(),
-        deliver_group=config.deliver_group.encode(),
-        flow_control=config.flow_control,
-        idle_heartbeat=backend.span(config.idle_heartbeat),
-        inactive_threshold=backend.span(config.inactive_threshold),
-        mem_storage=config.mem_storage,
-        pause_until=pause_time(config),
-    )

@@ -5,9 +5,9 @@ Those of TURNED_OFF are asked for unasked, by nats-py for every key-value bucket
 for every stream. They are answered as what they are, off, and the log says so.
 """
 
-from . import errcodes
-from .errors import ApiError
-from .types import ConsumerConfig, StreamConfig, SubjectTransform
+from jsserver.wire import errcodes
+from jsserver.wire.errors import ApiError
+from jsserver.wire.types import ConsumerConfig, StreamConfig, SubjectTransform
 
 STREAM_OPTIONS = (
     "mirror",

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from jsserver import goformat
 from jsserver.cext.bytes import subject_covers, subject_is_valid, subjects_overlap
+from jsserver.wire import errcodes
+from jsserver.wire.types import StreamConfig
 
-from .. import goformat
-from . import backend, errcodes, unsupported
-from .account import AccountLimits, ServerSettings
-from .types import StreamConfig
+from . import unsupported
+from .limits import AccountLimits, ServerSettings
 
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096
@@ -357,35 +358,3 @@ def violating(limits: StreamConfig, consumers: Iterable[tuple[str, int, int]]) -
         for name, inactive, most in consumers
         if (threshold > 0 and inactive > threshold) or (pending > 0 and most > pending)
     ]
-
-
-_RETENTION = {
-    "limits": backend.Retention.LIMITS,
-    "interest": backend.Retention.INTEREST,
-    "workqueue": backend.Retention.WORKQUEUE,
-}
-
-
-def params(config: StreamConfig) -> backend.StreamParams:
-    """What the data plane needs of a normalised configuration."""
-    return backend.StreamParams(
-        name=config.name.encode(),
-        subjects=tuple(s.encode() for s in config.subjects),
-        retention=_RETENTION[config.retention],
-        storage=backend.Storage.MEMORY if config.storage == "memory" else backend.Storage.FILE,
-        discard=backend.Discard.NEW if config.discard == "new" else backend.Discard.OLD,
-        discard_new_per_subject=config.discard_new_per_subject,
-        max_msgs=config.max_msgs,
-        max_bytes=config.max_bytes,
-        max_msgs_per_subject=config.max_msgs_per_subject,
-        max_msg_size=config.max_msg_size,
-        max_age=backend.span(config.max_age),
-        duplicate_window=backend.span(config.duplicate_window),
-        first_seq=config.first_seq,
-        no_ack=config.no_ack,
-        allow_direct=config.allow_direct,
-        allow_rollup=config.allow_rollup_hdrs,
-        sealed=config.sealed,
-        deny_delete=config.deny_delete,
-        deny_purge=config.deny_purge,
-    )

@@ -15,9 +15,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from jsserver import nuid
 from jsserver.cext.bytes import sha256
-
-from .. import nuid
 
 Hash64 = Callable[[bytes, bytes], int]
 """HighwayHash-64 of data under a key of 32 bytes: hash(key, data)."""

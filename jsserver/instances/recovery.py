@@ -11,12 +11,15 @@ import os
 from pathlib import Path
 from typing import TypeVar
 
-from .. import API_LEVEL, goformat
-from . import consumers, damage, decode, metafiles, streams, unsupported
+from jsserver import API_LEVEL, goformat
+from jsserver.assets import streams, unsupported
+from jsserver.wire import decode
+from jsserver.wire.errors import ApiError
+from jsserver.wire.types import ConsumerConfig, StoredConsumer, StoredStream, StreamConfig
+
+from . import damage, metafiles, params
 from .backend import StoreError, StreamHandle
-from .errors import ApiError
 from .registry import Account, Consumer, Shared, Stream, with_threshold
-from .types import ConsumerConfig, StoredConsumer, StoredStream, StreamConfig
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +75,7 @@ def _load_stream(account: Account, directory: Path) -> Stream | str:
         unsupported.check_stream(config)
         expires = config.allow_msg_ttl
         unsupported.turn_off(config)
-        handle = account.handle.open_stream(str(directory), streams.params(config))
+        handle = account.handle.open_stream(str(directory), params.of_stream(config))
         if expires and handle.holds_header(b"Nats-TTL"):
             handle.close(False)
             raise _Offline("messages with a TTL are not supported by this server yet")
@@ -96,7 +99,7 @@ def _load_consumer(account: Account, stream: Stream, handle: StreamHandle, direc
         unsupported.check_consumer(config)
         if not config.durable_name:
             config = with_threshold(config)
-        opened = handle.open_consumer(consumers.params(config, name), str(directory))
+        opened = handle.open_consumer(params.of_consumer(config, name), str(directory))
     except Exception as error:
         reason = _reason(error)
     else:

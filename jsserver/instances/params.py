@@ -1,0 +1,86 @@
+"""What the data plane is handed of a stream's or consumer's configuration."""
+
+from jsserver import goformat
+from jsserver.assets import consumers
+from jsserver.wire.types import ConsumerConfig, StreamConfig
+
+from . import backend
+
+_RETENTION = {
+    "limits": backend.Retention.LIMITS,
+    "interest": backend.Retention.INTEREST,
+    "workqueue": backend.Retention.WORKQUEUE,
+}
+
+
+def of_stream(config: StreamConfig) -> backend.StreamParams:
+    """What the data plane needs of a normalised configuration."""
+    return backend.StreamParams(
+        name=config.name.encode(),
+        subjects=tuple(s.encode() for s in config.subjects),
+        retention=_RETENTION[config.retention],
+        storage=backend.Storage.MEMORY if config.storage == "memory" else backend.Storage.FILE,
+        discard=backend.Discard.NEW if config.discard == "new" else backend.Discard.OLD,
+        discard_new_per_subject=config.discard_new_per_subject,
+        max_msgs=config.max_msgs,
+        max_bytes=config.max_bytes,
+        max_msgs_per_subject=config.max_msgs_per_subject,
+        max_msg_size=config.max_msg_size,
+        max_age=backend.span(config.max_age),
+        duplicate_window=backend.span(config.duplicate_window),
+        first_seq=config.first_seq,
+        no_ack=config.no_ack,
+        allow_direct=config.allow_direct,
+        allow_rollup=config.allow_rollup_hdrs,
+        sealed=config.sealed,
+        deny_delete=config.deny_delete,
+        deny_purge=config.deny_purge,
+    )
+
+
+_DELIVER = {
+    "all": backend.DeliverPolicy.ALL,
+    "last": backend.DeliverPolicy.LAST,
+    "new": backend.DeliverPolicy.NEW,
+    "by_start_sequence": backend.DeliverPolicy.BY_START_SEQUENCE,
+    "by_start_time": backend.DeliverPolicy.BY_START_TIME,
+    "last_per_subject": backend.DeliverPolicy.LAST_PER_SUBJECT,
+}
+_ACK = {
+    "none": backend.AckPolicy.NONE,
+    "all": backend.AckPolicy.ALL,
+    "explicit": backend.AckPolicy.EXPLICIT,
+}
+
+
+def of_consumer(config: ConsumerConfig, name: str) -> backend.ConsumerParams:
+    """What the data plane needs of a normalised configuration."""
+    original = config.replay_policy == "original"
+    return backend.ConsumerParams(
+        name=name.encode(),
+        durable=bool(config.durable_name),
+        deliver_policy=_DELIVER[config.deliver_policy],
+        opt_start_seq=config.opt_start_seq,
+        opt_start_time=goformat.instant(config.opt_start_time) if config.opt_start_time else 0,
+        ack_policy=_ACK[config.ack_policy],
+        ack_wait=backend.span(config.ack_wait),
+        max_deliver=config.max_deliver,
+        backoff=tuple(map(backend.span, config.backoff)),
+        filters=tuple(f.encode() for f in consumers.filters(config)),
+        replay_policy=backend.ReplayPolicy.ORIGINAL if original else backend.ReplayPolicy.INSTANT,
+        rate_limit=config.rate_limit_bps,
+        sample_percent=consumers.sample_percent(config),
+        max_waiting=config.max_waiting,
+        max_ack_pending=config.max_ack_pending,
+        headers_only=config.headers_only,
+        max_batch=config.max_batch,
+        max_expires=backend.span(config.max_expires),
+        max_bytes=config.max_bytes,
+        deliver_subject=config.deliver_subject.encode(),
+        deliver_group=config.deliver_group.encode(),
+        flow_control=config.flow_control,
+        idle_heartbeat=backend.span(config.idle_heartbeat),
+        inactive_threshold=backend.span(config.inactive_threshold),
+        mem_storage=config.mem_storage,
+        pause_until=consumers.pause_time(config),
+    )
