@@ -337,21 +337,85 @@ cdef int json_text(const JsonItem* it, uint8_t* out, uint32_t cap) noexcept nogi
 
 # ---- files -----------------------------------------------------------------------------------------
 
+# Memory in whole pages, all zeros, taken only as it is touched; NULL when there is none.
+cdef void* pages_new(size_t n) noexcept nogil
+cdef void pages_free(void* p, size_t n) noexcept nogil
+
 cdef struct FileOps:
-    # How the store reaches files; the default is POSIX, tests hand in others. All return >= 0 or -errno.
+    # How layers reach files; the default is POSIX, tests hand in others. All return >= 0 or -errno.
     int (*open)(void* ctx, const char* path, int flags, int mode) noexcept nogil
     int (*close)(void* ctx, int fd) noexcept nogil
     int64_t (*pwrite)(void* ctx, int fd, const void* p, size_t n, off_t off) noexcept nogil    # all of it, or an error
     int64_t (*pread)(void* ctx, int fd, void* p, size_t n, off_t off) noexcept nogil           # short only at the end of the file
     int (*datasync)(void* ctx, int fd) noexcept nogil
+    int (*sync_all)(void* ctx, int fd) noexcept nogil                                          # of the file system that it is in
     int (*truncate)(void* ctx, int fd, off_t n) noexcept nogil
     int64_t (*size)(void* ctx, int fd) noexcept nogil
+    int64_t (*time)(void* ctx, int fd) noexcept nogil                                          # of the last change, ns since 1970
+    int (*set_time)(void* ctx, int fd, int64_t time) noexcept nogil
+    # Whether writes go past the page cache from now on: they are whole pages then. -EINVAL where there is no such thing.
+    int (*direct)(void* ctx, int fd, bint on) noexcept nogil
     int (*rename)(void* ctx, const char* a, const char* b) noexcept nogil
     int (*unlink)(void* ctx, const char* path) noexcept nogil
+    int (*mkdir)(void* ctx, const char* path, int mode) noexcept nogil
+    int (*rmdir)(void* ctx, const char* path) noexcept nogil
     int (*sync_dir)(void* ctx, const char* path) noexcept nogil
+    int (*is_dir)(void* ctx, const char* path) noexcept nogil                                  # 1 | 0
+    # Adds the names in a directory to `names`, each with a NUL behind it.
+    int (*names)(void* ctx, const char* path, Bytes* names) noexcept nogil
+    # n bytes of a file at *out, to be read; own: also to be written, for us alone. fd -1: of a file that is gone. What is
+    # not in the file, or not any more, reads as zeros.
+    int (*map)(void* ctx, int fd, size_t n, bint own, uint8_t** out) noexcept nogil
+    # Puts a file's first n bytes, whole pages, in place of the memory at p, which pages_new made: as with `own`.
+    int (*map_over)(void* ctx, uint8_t* p, int fd, size_t n) noexcept nogil
+    # Ends either, of the whole of p.
+    void (*unmap)(void* ctx, uint8_t* p, size_t n) noexcept nogil
+    # What was read of a mapping may leave the process's memory.
+    void (*cool)(void* ctx, uint8_t* p, size_t n) noexcept nogil
     void* ctx
 
 cdef FileOps* posix_files() noexcept nogil
+
+
+# ---- threads, clocks and random bytes --------------------------------------------------------------
+
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+    ctypedef struct pthread_cond_t:
+        pass
+    ctypedef unsigned long pthread_t
+    int pthread_mutex_init(pthread_mutex_t* m, void* attr)
+    int pthread_mutex_lock(pthread_mutex_t* m)
+    int pthread_mutex_unlock(pthread_mutex_t* m)
+    int pthread_mutex_destroy(pthread_mutex_t* m)
+
+ctypedef pthread_mutex_t Mutex
+ctypedef pthread_cond_t Cond
+ctypedef pthread_t Thread
+
+cdef void mutex_init(Mutex* m) noexcept nogil
+cdef void mutex_free(Mutex* m) noexcept nogil
+cdef void cond_init(Cond* c) noexcept nogil
+cdef void cond_free(Cond* c) noexcept nogil
+
+cdef struct System:
+    # What layers ask of the system besides files.
+    int64_t (*clock)(void* ctx) noexcept nogil              # monotonic ns
+    int64_t (*wall)(void* ctx) noexcept nogil               # ns since 1970
+    void (*random)(void* ctx, void* p, size_t n) noexcept nogil
+    int (*start)(void* ctx, Thread* t, void* (*main)(void* arg) noexcept nogil, void* arg) noexcept nogil     # 0 | an errno
+    void (*join)(void* ctx, Thread t) noexcept nogil
+    void (*lock)(void* ctx, Mutex* m) noexcept nogil
+    void (*unlock)(void* ctx, Mutex* m) noexcept nogil
+    # With m held, which is let go meanwhile, until the clock shows `deadline` (INT64_MAX: for ever).
+    void (*wait)(void* ctx, Cond* c, Mutex* m, int64_t deadline) noexcept nogil
+    void (*signal)(void* ctx, Cond* c) noexcept nogil
+    void (*broadcast)(void* ctx, Cond* c) noexcept nogil
+    void (*notify)(void* ctx, int eventfd) noexcept nogil
+    void* ctx
+
+cdef System* posix_system() noexcept nogil
 
 
 # ---- the environment -------------------------------------------------------------------------------
@@ -406,21 +470,11 @@ cdef struct Outlet:
     # Copies the event into the control inbox.
     void (*event)(void* ctx, const Event* e) noexcept nogil
 
-cdef extern from "<pthread.h>" nogil:
-    ctypedef struct pthread_mutex_t:
-        pass
-    ctypedef struct pthread_cond_t:
-        pass
-    int pthread_mutex_init(pthread_mutex_t* m, void* attr)
-    int pthread_mutex_lock(pthread_mutex_t* m)
-    int pthread_mutex_unlock(pthread_mutex_t* m)
-    int pthread_mutex_destroy(pthread_mutex_t* m)
-
 cdef struct EnvLock:
     # A fair lock out of two: whoever waits holds `next`, so that the reactor, which lets go of `held`
     # only to take it again, cannot pass by.
-    pthread_mutex_t held
-    pthread_mutex_t next
+    Mutex held
+    Mutex next
 
 cdef inline void env_lock_init(EnvLock* l) noexcept nogil:
     pthread_mutex_init(&l.held, NULL)
@@ -435,14 +489,20 @@ cdef inline void env_unlock(Env* e) noexcept nogil:
     pthread_mutex_unlock(&e.lock.held)
 
 cdef struct Env:
-    # One an engine. Everything below is used only under `lock`, but for the commit thread's file work.
+    # One an engine: the only way from a layer to the outside. Everything below is used only under `lock`, but for
+    # `files` and `system`.
     EnvLock* lock         # the engine lock: env_lock, env_unlock
     int64_t now           # wall clock, ns since 1970; set by whoever drives, before each turn
     int64_t mono          # monotonic ns, likewise
     TimerHeap timers      # deadlines on the monotonic clock
     TaskList tasks        # what is to run at the end of this turn
     FileOps* files
+    System* system
     Outlet out
     uint64_t random       # state of env_random
 
 cdef uint64_t env_random(Env* e) noexcept nogil
+
+cdef inline int64_t env_clock(Env* e) noexcept nogil:
+    """The monotonic clock as it is now, for threads that take no turns."""
+    return e.system.clock(e.system.ctx)

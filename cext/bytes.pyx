@@ -1,10 +1,10 @@
 """What every layer stands on: hashes, timers, tasks, tables, subjects, headers and files."""
 
 cimport cython
-from libc.errno cimport EINTR, EINVAL, EIO, errno
+from libc.errno cimport EINTR, EINVAL, EIO, ENOMEM, errno
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memchr, memcmp, memcpy, memset, strlen
+from libc.string cimport memchr, memcmp, memcpy, memset, strcmp, strlen
 from posix.types cimport off_t
 
 import os
@@ -16,4 +16,5 @@ include "bytes/tables.pxi"
 include "bytes/subjects.pxi"
 include "bytes/json.pxi"
 include "bytes/files.pxi"
+include "bytes/system.pxi"
 include "bytes/faces.pxi"

@@ -1,14 +1,16 @@
 """A consumer: delivery to those who listen or ask, acks, redelivery, and its state; and its face for the control plane."""
 
 cimport cython
+from libc.errno cimport ENOENT, ENOMEM
 from libc.stdint cimport INT32_MAX, INT64_MAX, UINT32_MAX, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcmp, memcpy, memset
+from posix.fcntl cimport O_CREAT, O_RDONLY, O_RDWR, O_TRUNC
 
 from jsserver.cext.bytes cimport (
     ADV_ACK_METRIC, ADV_MAX_DELIVER, ADV_NAK, ADV_TERM, EV_ADVISORY, EV_CONSUMER_GONE, EV_LOG, EV_PAUSE_OVER,
-    HEARS_ALL, HEARS_REQUESTS, JSON_ARRAY, JSON_NULL, JSON_NUMBER, JSON_OBJECT, JSON_STRING, Bytes, Event, JsonItem,
+    HEARS_ALL, HEARS_REQUESTS, JSON_ARRAY, JSON_NULL, JSON_NUMBER, JSON_OBJECT, JSON_STRING, Bytes, Event, FileOps, JsonItem,
     JsonReader, Msg, Span, Task, Timer, U64Map, bytes_add, bytes_free, bytes_reserve, compare_u64, env_random, get_uv,
     hh64, inbound_fn, json_at_end, json_bool, json_enter_object, json_int, json_key_is, json_next_member, json_open,
     place_text, put_uv, span, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put,
@@ -39,7 +41,7 @@ from threading import Lock
 from jsserver.cext.stream import StoreError
 
 
-STATE_NAME = "o.dat"
+STATE_NAME = b"o.dat"
 log = logging.getLogger("jsserver.consumers")
 
 

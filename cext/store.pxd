@@ -215,6 +215,10 @@ cdef void committer_poll(Committer* c) noexcept nogil
 cdef int committer_ballast(Committer* c, Span path) noexcept nogil                   # 0 | -1 too long
 cdef void committer_has_room(Committer* c) noexcept nogil                            # with the lock held
 cdef void committer_stop(Committer* c) noexcept nogil
+# What the two threads would do by now (WITHOUT the lock), where none runs: all that is staged is written, and the groups
+# closed that are idle at that monotonic time; then what the maintenance thread has to do.
+cdef void commit_inline(Committer* c, int64_t now) noexcept nogil
+cdef void keeper_turn(Committer* c) noexcept nogil
 cdef void committer_free(Committer* c) noexcept nogil
 
 # ---- records and checkpoints, for readers without a store -------------------------------------------

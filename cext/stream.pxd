@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes, Env, JsonItem, Msg, Span, StrMap, Task, Timer, U64Map, Usage
+from jsserver.cext.bytes cimport Bytes, Cond, Env, JsonItem, Msg, Span, StrMap, Task, Timer, U64Map, Usage
 from jsserver.cext.store cimport Committer, Filter, Record, Store, StoreConfig, StoreState
 
 
@@ -199,7 +199,7 @@ cdef struct Stream:
     int64_t counted         # bytes that this stream added to the usages
     DirectJob* jobs         # direct gets in several turns
     WholeSecond second      # of the last message that a direct get was answered with
-    void* durable           # pthread_cond_t*: signalled when something became durable
+    Cond durable            # signalled when something became durable
     void* consumers         # of the layer above: shared by the stream's consumers
 
 # Copies the configuration. NULL: no memory. The stream does not own the store.

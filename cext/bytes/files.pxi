@@ -1,16 +1,65 @@
 # Files as POSIX gives them: interrupted calls are repeated, short ones continued, errors are -errno.
 
-from posix.fcntl cimport O_DIRECTORY, O_RDONLY
+from posix.fcntl cimport F_SETFL, O_DIRECTORY, O_RDONLY, fcntl
 from posix.fcntl cimport open as c_open
-from posix.stat cimport fstat, struct_stat
+from posix.stat cimport S_ISDIR, fstat, mkdir, stat, struct_stat
 from posix.unistd cimport close as c_close
-from posix.unistd cimport fdatasync, fsync, ftruncate, unlink
+from posix.unistd cimport fdatasync, fsync, ftruncate, rmdir, unlink
 from posix.unistd cimport pread as c_pread
 from posix.unistd cimport pwrite as c_pwrite
 
 
-cdef extern from "fcntl.h" nogil:
+cdef extern from * nogil:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <dirent.h>
+    #include <fcntl.h>
+    #include <sys/mman.h>
+    #include <sys/stat.h>
+    #include <unistd.h>
+    #include "bytes/mapping.h"
+
+    static int64_t file_time(const struct stat *st) {
+        return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+    }
+    static int file_set_time(int fd, int64_t time) {
+        struct timespec t[2] = {{time / 1000000000, time % 1000000000}, {time / 1000000000, time % 1000000000}};
+        return futimens(fd, t);
+    }
+    /* 1 and a name, 0 at the end, or -errno. */
+    static int dir_next(DIR *d, const char **name) {
+        errno = 0;
+        struct dirent *e = readdir(d);
+        if (e == NULL) return -errno;
+        *name = e->d_name;
+        return 1;
+    }
+    static void *new_pages(size_t n) {
+        void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p == MAP_FAILED) return NULL;
+        madvise(p, n, MADV_NOHUGEPAGE);
+        return p;
+    }
+    """
+    ctypedef struct DIR:
+        pass
+    DIR* opendir(const char* path)
+    int dir_next(DIR* d, const char** name)
+    int closedir(DIR* d)
+    int syncfs(int fd)
+    int munmap(void* p, size_t n)
+    int madvise(void* p, size_t n, int advice)
+    int64_t file_time(const struct_stat* st)
+    int file_set_time(int fd, int64_t time)
+    int file_map(int fd, size_t n, bint own, uint8_t** out)
+    int file_map_over(void* p, int fd, size_t n)
+    void file_unmap(void* p, size_t n)
+    void* new_pages(size_t n)
+    int MADV_DONTNEED
     int O_CLOEXEC
+    int O_DIRECT
 
 cdef extern from "stdio.h" nogil:
     int c_rename "rename"(const char* a, const char* b)
@@ -107,17 +156,102 @@ cdef int posix_sync_dir(void* ctx, const char* path) noexcept nogil:
     return rc
 
 
+cdef int posix_sync_all(void* ctx, int fd) noexcept nogil:
+    return 0 if syncfs(fd) == 0 else -errno
+
+
+cdef int64_t posix_time(void* ctx, int fd) noexcept nogil:
+    cdef struct_stat st
+    if fstat(fd, &st) < 0:
+        return -errno
+    return file_time(&st)
+
+
+cdef int posix_set_time(void* ctx, int fd, int64_t time) noexcept nogil:
+    return 0 if file_set_time(fd, time) == 0 else -errno
+
+
+cdef int posix_direct(void* ctx, int fd, bint on) noexcept nogil:
+    return 0 if fcntl(fd, F_SETFL, O_DIRECT if on else 0) == 0 else -errno
+
+
+cdef int posix_mkdir(void* ctx, const char* path, int mode) noexcept nogil:
+    return 0 if mkdir(path, mode) == 0 else -errno
+
+
+cdef int posix_rmdir(void* ctx, const char* path) noexcept nogil:
+    return 0 if rmdir(path) == 0 else -errno
+
+
+cdef int posix_is_dir(void* ctx, const char* path) noexcept nogil:
+    cdef struct_stat st
+    return stat(path, &st) == 0 and S_ISDIR(st.st_mode)
+
+
+cdef int posix_names(void* ctx, const char* path, Bytes* names) noexcept nogil:
+    cdef DIR* d = opendir(path)
+    cdef const char* name
+    cdef int rc
+    if d == NULL:
+        return -errno
+    while True:
+        rc = dir_next(d, &name)
+        if rc <= 0:
+            break
+        if strcmp(name, b".") and strcmp(name, b"..") and bytes_add(names, name, strlen(name) + 1) < 0:
+            rc = -ENOMEM
+            break
+    closedir(d)
+    return rc
+
+
+cdef int posix_map(void* ctx, int fd, size_t n, bint own, uint8_t** out) noexcept nogil:
+    return file_map(fd, n, own, out)
+
+
+cdef int posix_map_over(void* ctx, uint8_t* p, int fd, size_t n) noexcept nogil:
+    return file_map_over(p, fd, n)
+
+
+cdef void posix_unmap(void* ctx, uint8_t* p, size_t n) noexcept nogil:
+    file_unmap(p, n)
+
+
+cdef void posix_cool(void* ctx, uint8_t* p, size_t n) noexcept nogil:
+    madvise(p, n, MADV_DONTNEED)
+
+
+cdef void* pages_new(size_t n) noexcept nogil:
+    return new_pages(n)
+
+
+cdef void pages_free(void* p, size_t n) noexcept nogil:
+    munmap(p, n)
+
+
 cdef FileOps posix_ops
 posix_ops.open = posix_open
 posix_ops.close = posix_close
 posix_ops.pwrite = posix_pwrite
 posix_ops.pread = posix_pread
 posix_ops.datasync = posix_datasync
+posix_ops.sync_all = posix_sync_all
 posix_ops.truncate = posix_truncate
 posix_ops.size = posix_size
+posix_ops.time = posix_time
+posix_ops.set_time = posix_set_time
+posix_ops.direct = posix_direct
 posix_ops.rename = posix_rename
 posix_ops.unlink = posix_unlink
+posix_ops.mkdir = posix_mkdir
+posix_ops.rmdir = posix_rmdir
 posix_ops.sync_dir = posix_sync_dir
+posix_ops.is_dir = posix_is_dir
+posix_ops.names = posix_names
+posix_ops.map = posix_map
+posix_ops.map_over = posix_map_over
+posix_ops.unmap = posix_unmap
+posix_ops.cool = posix_cool
 posix_ops.ctx = NULL
 
 

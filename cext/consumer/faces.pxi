@@ -186,7 +186,7 @@ cdef class ConsumerHandle:
                 self.end(False)
             self.box.leave()
         try:
-            return (self.directory, (<const char*>b.data)[:b.n], time) if fresh else None
+            return (os.fsencode(self.directory), (<const char*>b.data)[:b.n], time) if fresh else None
         finally:
             bytes_free(&b)
 
@@ -366,7 +366,7 @@ cdef class StreamHandle(StreamFace):
                 self.open_log(s)
             state, file.time = (<const char*>h.kept_state.data)[:h.kept_state.n] if h.kept_state.n else b"", 0
             if h.kept_logged:
-                state, file.time = read_state(h.directory)
+                state, file.time = read_state(self.box.env.files, h.directory)
             file.bytes = span_of(state)
             with nogil:
                 self.box.enter()
@@ -473,7 +473,7 @@ cdef class StreamHandle(StreamFace):
         cdef Consumer* c
         cdef int rc = 0
         cdef bint open
-        state, file.time = (b"", 0) if directory is None else read_state(directory)
+        state, file.time = (b"", 0) if directory is None else read_state(self.box.env.files, directory)
         file.bytes = span_of(state)
         with self.opening:
             with nogil:
@@ -544,7 +544,7 @@ cdef class StreamHandle(StreamFace):
                 self.box.leave()
                 if store != NULL:
                     store_close(store, delete)
-            write_states([state for state in states if state is not None])
+            write_states(self.box.env.files, [state for state in states if state is not None])
 
 
 cdef StreamHandle stream_handle(EnvBox box, const StreamPlace* place, object params, object directory):

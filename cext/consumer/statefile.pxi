@@ -20,38 +20,106 @@ cdef uint64_t state_hash(Span state) noexcept nogil:
     return hh64(STATE_KEY, state.p, state.n) if state.n else 0
 
 
-cdef object read_state(directory):
+cdef bytes state_path(object directory):
+    return os.path.join(os.fsencode(directory), STATE_NAME)
+
+
+cdef object read_state(FileOps* f, object directory):
     # The bytes of o.dat and their time; none and 0 when there is no file.
+    cdef bytes path = state_path(directory)
+    cdef const char* name = path
+    cdef Bytes b
+    cdef int64_t time = 0
+    cdef int rc
+    memset(&b, 0, sizeof(Bytes))
     try:
-        with open(os.path.join(os.fsdecode(directory), STATE_NAME), "rb") as f:
-            return f.read(), os.fstat(f.fileno()).st_mtime_ns
-    except FileNotFoundError:
-        return b"", 0
+        with nogil:
+            rc = state_load(f, name, &b, &time)
+        if rc == -ENOENT:
+            return b"", 0
+        if rc < 0:
+            raise OSError(-rc, os.strerror(-rc), os.fsdecode(path))
+        return (<const char*>b.data)[:b.n], time
+    finally:
+        bytes_free(&b)
 
 
-cdef object write_states(list states):
+cdef int state_load(FileOps* f, const char* path, Bytes* b, int64_t* time) noexcept nogil:
+    # 0 | -errno
+    cdef int fd = f.open(f.ctx, path, O_RDONLY, 0)
+    cdef int64_t n, rc
+    if fd < 0:
+        return fd
+    n = f.size(f.ctx, fd)
+    rc = n if n < 0 or bytes_reserve(b, <size_t>n) == 0 else -ENOMEM
+    if rc >= 0:
+        rc = f.pread(f.ctx, fd, b.data, <size_t>n, 0)
+    if rc >= 0:
+        b.n = <size_t>rc
+        rc = f.time(f.ctx, fd)
+    f.close(f.ctx, fd)
+    time[0] = rc
+    return <int>min(rc, <int64_t>0)
+
+
+cdef int state_save(FileOps* f, const char* path, Span state, int64_t time, bint sync) noexcept nogil:
+    # 0 | -errno
+    cdef int fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o666)
+    cdef int64_t rc
+    if fd < 0:
+        return fd
+    rc = f.pwrite(f.ctx, fd, state.p, state.n, 0)
+    if rc >= 0:
+        rc = f.set_time(f.ctx, fd, time)
+    if rc >= 0 and sync:
+        rc = f.datasync(f.ctx, fd)
+    f.close(f.ctx, fd)
+    return <int>min(rc, <int64_t>0)
+
+
+cdef int states_sync(FileOps* f, const char* path) noexcept nogil:
+    # Everything on the file system of this file. 0 | -errno
+    cdef int fd = f.open(f.ctx, path, O_RDONLY, 0)
+    cdef int rc
+    if fd < 0:
+        return fd
+    rc = f.sync_all(f.ctx, fd)
+    f.close(f.ctx, fd)
+    return rc
+
+
+cdef object write_states(FileOps* f, list states):
     # (directory, bytes, time) of each. What cannot be written is reported: the log has it, only nats-server misses it.
-    synced = []
-    many = len(states) > SYNC_EACH_STATE
+    cdef bytes directory, state, path, temp
+    cdef const char* name
+    cdef const char* temp_name
+    cdef Span text
+    cdef int64_t time
+    cdef int rc
+    cdef list written = []
+    cdef bint many = len(states) > SYNC_EACH_STATE
     for directory, state, time in states:
-        path = os.path.join(os.fsdecode(directory), STATE_NAME)
-        try:
-            with open(path + ".tmp", "wb") as f:
-                f.write(state)
-                f.flush()
-                os.utime(f.fileno(), ns=(time, time))
-                if not many:
-                    os.fsync(f.fileno())
-            synced.append(path)
-        except OSError as error:
-            log.warning("State for nats-server not written: %s: %s", path, error.strerror)
-    if many and synced:
-        os.sync()
-    for path in synced:
-        try:
-            os.replace(path + ".tmp", path)
-        except OSError as error:
-            log.warning("State for nats-server not written: %s: %s", path, error.strerror)
+        path = state_path(directory)
+        temp = path + b".tmp"
+        temp_name = temp
+        text = span_of(state)
+        with nogil:
+            rc = state_save(f, temp_name, text, time, not many)
+        if rc < 0:
+            log.warning("State for nats-server not written: %s: %s", os.fsdecode(path), os.strerror(-rc))
+        else:
+            written.append((path, temp))
+    if many and written:
+        temp_name = written[0][1]
+        with nogil:
+            states_sync(f, temp_name)
+    for path, temp in written:
+        name = path
+        temp_name = temp
+        with nogil:
+            rc = f.rename(f.ctx, temp_name, name)
+        if rc < 0:
+            log.warning("State for nats-server not written: %s: %s", os.fsdecode(path), os.strerror(-rc))
 
 
 cdef bint final_state_of(Consumer* c, Bytes* b, int64_t* time) noexcept nogil:

@@ -110,6 +110,7 @@ cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil:
     e.inbox.fd = inbox_fd
     e.inbox.requests_max = 10000
     e.env.files = posix_files()
+    e.env.system = posix_system()
     e.env.out.ctx = e
     e.env.out.send = outlet_send
     e.env.out.subscribe = outlet_subscribe

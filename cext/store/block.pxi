@@ -42,7 +42,7 @@ cdef inline int64_t slot_of(const Block* b, uint64_t seq) noexcept nogil:
 
 cdef void arrays_free(Block* b) noexcept nogil:
     if b.arrays_size:
-        st_unmap(b.arrays, b.arrays_size)
+        pages_free(b.arrays, b.arrays_size)
     else:
         free(b.arrays)
     free(b.nxt_own)
@@ -62,7 +62,7 @@ cdef int arrays_grow(Block* b, uint32_t cap) noexcept nogil:
     cdef uint16_t* lens
     if cap > SLOTS_SMALL:
         mapped = page_up(size)
-        p = <uint8_t*> st_reserve(mapped)
+        p = <uint8_t*> pages_new(mapped)
     else:
         p = <uint8_t*> malloc(size)
     if p == NULL:
@@ -331,28 +331,32 @@ cdef uint8_t* region_new(Store* s, uint64_t cap) noexcept nogil:
     cdef Committer* c = s.com
     cdef uint8_t* p = NULL
     if c != NULL and s.storage == STORE_FILE and cap == c.pool_size:
-        pthread_mutex_lock(&c.q)
+        q_lock(c)
         if c.n_pool:
             c.n_pool -= 1
             p = <uint8_t*> c.pool[c.n_pool]
-        pthread_mutex_unlock(&c.q)
+        q_unlock(c)
         if p != NULL:
             return p
-    return <uint8_t*> st_reserve(cap)
+    return <uint8_t*> pages_new(cap)
 
 
 cdef void region_free(Store* s, uint8_t* p, uint64_t cap, bint lean) noexcept nogil:
     """Recycled regions keep old bytes: everything in a block is written before it is read."""
     cdef Committer* c = s.com
     if c != NULL and s.storage == STORE_FILE and cap == c.pool_size and not lean:
-        pthread_mutex_lock(&c.q)
+        q_lock(c)
         if c.n_pool < 4:
             c.pool[c.n_pool] = p
             c.n_pool += 1
             p = NULL
-        pthread_mutex_unlock(&c.q)
-    if p != NULL:
-        st_unmap(p, cap)
+        q_unlock(c)
+    if p == NULL:
+        return
+    if lean:
+        s.files.unmap(s.files.ctx, p, cap)
+    else:
+        pages_free(p, cap)
 
 
 cdef void lru_remove(Committer* c, Block* b) noexcept nogil:
@@ -406,7 +410,7 @@ cdef void block_free(Block* b) noexcept nogil:
         if b.region:
             region_free(s, b.data, b.data_cap, b.lean)
         else:
-            st_unmap(b.data, b.data_cap)
+            block_unmap(b)
     block_fd_close(b)
     free(b)
 
@@ -424,14 +428,15 @@ cdef void trail_drop(Store* s, const Block* b) noexcept nogil:
     cdef uint32_t i = block_from(s, b.base)
     cdef Block* before = block_i(s, i - 1) if i else NULL
     if before != NULL and before.in_lru:
-        madvise(before.data, before.data_cap, MADV_DONTNEED)
+        s.files.cool(s.files.ctx, before.data, before.data_cap)
 
 
 cdef inline void behind_drop(Block* b, uint64_t start, uint64_t end) noexcept nogil:
     """The same within a block, when a record reaches into another piece of it: the pieces before the one it starts in."""
+    cdef FileOps* f = b.store.files
     cdef uint64_t piece = start // PIECE
     if piece and end // PIECE != piece:
-        madvise(b.data, piece * PIECE, MADV_DONTNEED)
+        f.cool(f.ctx, b.data, piece * PIECE)
 
 
 cdef int block_map(Block* b) noexcept nogil:
@@ -449,7 +454,7 @@ cdef int block_map(Block* b) noexcept nogil:
         return ST_IO
     # Of a file that is gone or shorter than it was the rest reads as zeros: damage.
     size = max(size, <int64_t> b.used)
-    b.data = <uint8_t*> (st_map(fd, <size_t> size, False) if fd >= 0 else st_reserve(<size_t> size))
+    s.files.map(s.files.ctx, max(fd, -1), <size_t> size, False, &b.data)
     if fd >= 0:
         s.files.close(s.files.ctx, fd)
     if b.data == NULL:
@@ -464,8 +469,15 @@ cdef int block_map(Block* b) noexcept nogil:
     return ST_OK
 
 
+cdef void block_unmap(Block* b) noexcept nogil:
+    """Ends the mapping of its file."""
+    cdef FileOps* f = b.store.files
+    f.unmap(f.ctx, b.data, b.data_cap)
+    b.data = NULL
+
+
 cdef uint8_t* file_read(FileOps* f, const char* path, uint64_t* size) noexcept nogil:
-    """A whole file in memory of its own, to be given back by st_unmap; NULL when it is empty or cannot be read.
+    """A whole file in memory of its own, to be given back by pages_free; NULL when it is empty or cannot be read.
 
     Caches are read so: what is checked is what is used, whatever becomes of the file meanwhile.
     """
@@ -475,9 +487,9 @@ cdef uint8_t* file_read(FileOps* f, const char* path, uint64_t* size) noexcept n
     if fd < 0:
         return NULL
     n = f.size(f.ctx, fd)
-    p = <uint8_t*> st_reserve(<size_t> n) if n > 0 else NULL
+    p = <uint8_t*> pages_new(<size_t> n) if n > 0 else NULL
     if p != NULL and f.pread(f.ctx, fd, p, <size_t> n, 0) != n:
-        st_unmap(p, <size_t> n)
+        pages_free(p, <size_t> n)
         p = NULL
     f.close(f.ctx, fd)
     size[0] = <uint64_t> max(n, <int64_t> 0)

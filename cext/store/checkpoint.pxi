@@ -390,9 +390,9 @@ cdef int checkpoint_refuse(Store* s) noexcept nogil:
     s.memo_block = NULL
     index_free(&s.x)
     if s.map != NULL:
-        st_unmap(s.map, s.map_size)
+        pages_free(s.map, s.map_size)
     s.map = NULL
-    return index_init(&s.x)
+    return index_init(&s.x, s.env)
 
 
 cdef int64_t checkpoint_blocks(const uint8_t* p, uint64_t size, Span name, uint64_t* end, uint64_t* last_seq,

@@ -48,12 +48,13 @@ cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noex
     c.wake_fd = wake_fd
     c.spare = -1
     c.sync_fd = -1
+    c.due = INT64_MAX
     c.pool_size = page_up(8388608 + SLACK)
-    c.synced_at = st_clock(CLOCK_MONOTONIC)
-    pthread_mutex_init(&c.q, NULL)
-    st_cond_init(&c.wake)
-    st_cond_init(&c.idle)
-    st_cond_init(&c.chores)
+    c.synced_at = env_clock(env)
+    mutex_init(&c.q)
+    cond_init(&c.wake)
+    cond_init(&c.idle)
+    cond_init(&c.chores)
     return c
 
 
@@ -63,57 +64,58 @@ cdef void committer_free(Committer* c) noexcept nogil:
     if c.sync_fd >= 0:
         c.env.files.close(c.env.files.ctx, c.sync_fd)
     for i in range(c.n_pool):
-        st_unmap(c.pool[i], c.pool_size)
+        pages_free(c.pool[i], c.pool_size)
     spare_give(c)                               # taken again by whoever wrote without the thread
-    pthread_cond_destroy(&c.wake)
-    pthread_cond_destroy(&c.idle)
-    pthread_cond_destroy(&c.chores)
-    pthread_mutex_destroy(&c.q)
+    cond_free(&c.wake)
+    cond_free(&c.idle)
+    cond_free(&c.chores)
+    mutex_free(&c.q)
     free(c)
 
 
 cdef void committer_stop(Committer* c) noexcept nogil:
     """Lets the thread end when everything staged is written. Stores may still be closed afterwards."""
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     c.stopping = True
-    pthread_cond_broadcast(&c.wake)
-    pthread_cond_broadcast(&c.chores)
-    pthread_mutex_unlock(&c.q)
+    q_broadcast(c, &c.wake)
+    q_broadcast(c, &c.chores)
+    q_unlock(c)
 
 
 cdef void committer_run(Committer* c) noexcept nogil:
+    cdef System* system = c.env.system
     cdef Round r
     cdef int64_t now
     cdef bint done
     memset(&r, 0, sizeof(r))
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     spare_take(c)
     c.running = True
-    c.keeper_runs = pthread_create(&c.keeper, NULL, keeper_main, c) == 0
+    c.keeper_runs = system.start(system.ctx, &c.keeper, keeper_main, c) == 0
     while True:
-        now = st_clock(CLOCK_MONOTONIC)
+        now = env_clock(c.env)
         if c.dirty == NULL and now < c.due:
             if c.stopping:
                 break
             c.sleeping = True
-            st_cond_wait(&c.wake, &c.q, c.due)
+            q_wait(c, &c.wake, c.due)
             c.sleeping = False
             continue
         round_take(c, &r, now)
-        pthread_mutex_unlock(&c.q)
+        q_unlock(c)
         round_write(c, &r, now)
-        pthread_mutex_lock(&c.q)
+        q_lock(c)
         done = round_done(c, &r)
-        pthread_mutex_unlock(&c.q)
+        q_unlock(c)
         if done:
             tell_driver(c)
-        pthread_mutex_lock(&c.q)
+        q_lock(c)
     c.running = False
-    pthread_cond_broadcast(&c.idle)
-    pthread_cond_broadcast(&c.chores)
-    pthread_mutex_unlock(&c.q)
+    q_broadcast(c, &c.idle)
+    q_broadcast(c, &c.chores)
+    q_unlock(c)
     if c.keeper_runs:
-        pthread_join(c.keeper, NULL)
+        system.join(system.ctx, c.keeper)
         c.keeper_runs = False
     spare_give(c)
     round_free(&r)
@@ -121,27 +123,26 @@ cdef void committer_run(Committer* c) noexcept nogil:
 
 cdef void tell_driver(Committer* c) noexcept nogil:
     """Without q, which whoever wakes will want: there are results. Where there is no driver, does its part."""
-    cdef uint64_t one = 1
     if c.wake_fd >= 0:
-        c_write(c.wake_fd, &one, 8)
+        c.env.system.notify(c.env.system.ctx, c.wake_fd)
     else:
         env_lock(c.env)
         committer_poll(c)
         env_unlock(c.env)
 
 
-cdef void commit_inline(Committer* c) noexcept nogil:
+cdef void commit_inline(Committer* c, int64_t now) noexcept nogil:
     """Without a thread: the caller writes what is staged (a store that is closed after the thread has ended)."""
     cdef Round r
     memset(&r, 0, sizeof(r))
-    pthread_mutex_lock(&c.q)
-    while c.dirty != NULL:
-        round_take(c, &r, 0)
-        pthread_mutex_unlock(&c.q)
-        round_write(c, &r, 0)
-        pthread_mutex_lock(&c.q)
+    q_lock(c)
+    while c.dirty != NULL or now >= c.due:
+        round_take(c, &r, now)
+        q_unlock(c)
+        round_write(c, &r, now)
+        q_lock(c)
         round_done(c, &r)
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
     round_free(&r)
 
 
@@ -269,7 +270,7 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
         s.busy += 1
         list_front(&c.resting, s, now)
         if c.resting.head == c.resting.last:
-            pthread_cond_signal(&c.chores)      # its time starts now
+            q_signal(c, &c.chores)      # its time starts now
         s = c.active.last
     if c.active.last != NULL:
         due = min(due, c.active.last.active_at + IDLE_CLOSE)
@@ -309,7 +310,7 @@ cdef bint round_done(Committer* c, Round* r) noexcept nogil:
             any = True
         s.busy -= 1
     c.groups += 1
-    pthread_cond_broadcast(&c.idle)
+    q_broadcast(c, &c.idle)
     if any:
         st_store(&c.done_flag, 1)
     return any or (st_load(&c.full) and not c.told_full)
@@ -335,17 +336,17 @@ cdef void committer_poll(Committer* c) noexcept nogil:
     st_store(&c.done_flag, 0)
     tell_full(c)
     while True:
-        pthread_mutex_lock(&c.q)
+        q_lock(c)
         s = c.done
         if s == NULL:
-            pthread_mutex_unlock(&c.q)
+            q_unlock(c)
             return
         c.done = s.next_done
         s.listed = False
         seq = s.done_seq
         ticket = s.done_ticket
         err = s.done_errno
-        pthread_mutex_unlock(&c.q)
+        q_unlock(c)
         if err:
             s.io_errno = err
         if seq > s.durable_seq or ticket > s.durable_ticket or err == 0:    # also before a group that failed

@@ -1,5 +1,6 @@
 # The Python face: lock_directory for the control plane, PyStore and PyLog with which tests drive the store.
 
+import fcntl
 import os
 import threading
 import time
@@ -36,10 +37,11 @@ def lock_directory(path) -> int:
     """
     name = os.path.join(os.fspath(path), ".jsserver.lock")
     fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if c_flock(fd, LOCK_EX | LOCK_NB) < 0:
-        number = errno
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
         os.close(fd)
-        raise BlockingIOError(number, f"{os.fspath(path)}: in use by another server")
+        raise BlockingIOError(error.errno, f"{os.fspath(path)}: in use by another server") from None
     return fd
 
 
@@ -124,6 +126,7 @@ cdef class PyStore:
         env_lock_init(&self.mutex)
         self.env.lock = &self.mutex
         self.env.files = posix_files()
+        self.env.system = posix_system()
         self.own_clock = now is not None
         self.env.now = now if now is not None else time.time_ns()
         self.env.mono = time.monotonic_ns() if now is None else now
@@ -171,8 +174,8 @@ cdef class PyStore:
         with nogil:
             env_lock(&self.env)
         if not self.own_clock:
-            self.env.now = st_clock(CLOCK_REALTIME)
-            self.env.mono = st_clock(CLOCK_MONOTONIC)
+            self.env.now = self.env.system.wall(NULL)
+            self.env.mono = env_clock(&self.env)
         return 0
 
     cdef void _leave(self):
@@ -261,7 +264,7 @@ cdef class PyStore:
         self._enter()
         self._leave()
         with nogil:
-            commit_inline(self.com)
+            commit_inline(self.com, 0)
         self._enter()
         committer_poll(self.com)
         self._leave()
@@ -453,8 +456,8 @@ cdef int64_t load_run(Store* s, Span p, uint64_t count, uint64_t subjects, uint3
         at += 1
     while i < count and rc[0] == ST_OK:
         env_lock(s.env)
-        s.env.now = st_clock(CLOCK_REALTIME)
-        since = st_clock(CLOCK_MONOTONIC)
+        s.env.now = s.env.system.wall(s.env.system.ctx)
+        since = env_clock(s.env)
         n = min(count, i + batch)
         while i < n and rc[0] == ST_OK:
             len = p.n
@@ -467,7 +470,7 @@ cdef int64_t load_run(Store* s, Span p, uint64_t count, uint64_t subjects, uint3
             st_put64(data, start + i)
             rc[0] = store_append(s, span(subject, len), span(NULL, 0), span(data, size), s.env.now, &seq)
             i += 1
-        spent += st_clock(CLOCK_MONOTONIC) - since
+        spent += env_clock(s.env) - since
         committer_poll(s.com)
         env_unlock(s.env)
     free(data)

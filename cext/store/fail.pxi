@@ -74,7 +74,7 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
             g.wrote = False
             log_fd_close(g)
             g = g.next
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     s = c.active.head
     while s != NULL:
         b = s.out if not s.busy else NULL
@@ -86,7 +86,7 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
             log_fd_close(g)
             g = g.next
         s = s.active_next
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
     spare_give(c)
     return True
 

@@ -15,10 +15,10 @@ cdef inline Span node_text(const Index* x, uint32_t id) noexcept nogil:
     return span(text_at(x, n.text), n.len)
 
 
-cdef int index_init(Index* x) noexcept nogil:
+cdef int index_init(Index* x, Env* env) noexcept nogil:
     """Makes room for the root, node 0, whose text is empty."""
     memset(x, 0, sizeof(Index))
-    st_random(&x.seed, 8)
+    env.system.random(env.system.ctx, &x.seed, 8)
     x.nodes = <Node**> malloc(sizeof(Node*))
     x.texts = <uint8_t**> malloc(sizeof(uint8_t*))
     if x.nodes == NULL or x.texts == NULL:

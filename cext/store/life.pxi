@@ -45,7 +45,7 @@ cdef void store_dispose(Store* s) noexcept nogil:
     free(s.blocks)
     index_free(&s.x)
     if s.map != NULL:
-        st_unmap(s.map, s.map_size)
+        pages_free(s.map, s.map_size)
     lost_free(s)
     free(s.known)
     free(s.name)
@@ -60,7 +60,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     cdef Opening o
     cdef uint64_t msgs
     err[0] = 0
-    if s == NULL or index_init(&s.x) < 0:
+    if s == NULL or index_init(&s.x, env) < 0:
         if s != NULL:
             index_free(&s.x)
         free(s)
@@ -69,7 +69,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     s.id = st_add(&next_store_id, 1)
     s.env = env
     s.com = committer
-    s.files = env.files if env.files != NULL else posix_files()
+    s.files = env.files
     s.storage = cfg.storage
     s.retention = cfg.retention
     s.block_size = block_size_of(cfg)
@@ -132,12 +132,12 @@ cdef void sides_make(Store* s) noexcept nogil:
     """Queues every sealed block that has no sidecar yet."""
     cdef uint32_t i
     cdef Block* b
-    pthread_mutex_lock(&s.com.q)
+    q_lock(s.com)
     for i in range(s.n_blocks):
         b = block_i(s, i)
         if b.sealed and not b.sided and not b.damaged and b.n:
             side_queue(s.com, b)
-    pthread_mutex_unlock(&s.com.q)
+    q_unlock(s.com)
 
 
 cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* ctx) noexcept nogil:
@@ -265,17 +265,17 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
     cdef Block* gone = NULL
     if not drop and s.dirty:
         if not c.running:
-            commit_inline(c)
-    pthread_mutex_lock(&c.q)
-    pthread_cond_broadcast(&c.idle)     # to whoever waits for a round of this store
+            commit_inline(c, 0)
+    q_lock(c)
+    q_broadcast(c, &c.idle)     # to whoever waits for a round of this store
     while not drop and (s.dirty or s.ops != NULL) and c.running:
-        st_cond_wait(&c.idle, &c.q, INT64_MAX)
+        q_wait(c, &c.idle, INT64_MAX)
     while True:     # whoever is busy with it may put it on a list again
         store_unqueue(c, s, &gone)
         if not s.busy:
             break
-        st_cond_wait(&c.idle, &c.q, INT64_MAX)
-    pthread_mutex_unlock(&c.q)
+        q_wait(c, &c.idle, INT64_MAX)
+    q_unlock(c)
     blocks_free(gone)
 
 

@@ -179,10 +179,10 @@ cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noe
     log.written = <uint64_t> size
     log.durable = <uint64_t> size
     log.size = <uint64_t> size
-    pthread_mutex_lock(&s.com.q)
+    q_lock(s.com)
     log.next = s.logs
     s.logs = log
-    pthread_mutex_unlock(&s.com.q)
+    q_unlock(s.com)
     return log
 
 
@@ -205,10 +205,10 @@ cdef int log_append(Log* log, Span entry) noexcept nogil:
         return ST_CLOSED
     if s.io_errno:
         return ST_IO
-    pthread_mutex_lock(&s.com.q)
+    q_lock(s.com)
     r = log_frame(s, &log.staged, entry)
     log.dirty = log.dirty or r == ST_OK
-    pthread_mutex_unlock(&s.com.q)
+    q_unlock(s.com)
     if r == ST_OK:
         log.size += LOG_HEAD + entry.n
         publish(s)
@@ -232,11 +232,11 @@ cdef int log_rewrite(Log* log, Span entries) noexcept nogil:
     op.kind = OP_LOG
     op.log = log
     log.size = op.bytes.n
-    pthread_mutex_lock(&s.com.q)
+    q_lock(s.com)
     log.staged.n = 0
     log.dirty = False
     ops_add(s, op)
-    pthread_mutex_unlock(&s.com.q)
+    q_unlock(s.com)
     publish(s)
     return ST_OK
 
@@ -248,9 +248,9 @@ cdef uint64_t log_size(Log* log) noexcept nogil:
 cdef void log_close(Log* log) noexcept nogil:
     """What was appended is still written; the log itself must not be used any more."""
     cdef Store* s = log.store
-    pthread_mutex_lock(&s.com.q)
+    q_lock(s.com)
     log.gone = True
-    pthread_mutex_unlock(&s.com.q)
+    q_unlock(s.com)
     commit_wanted(s)
 
 

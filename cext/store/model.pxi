@@ -297,10 +297,10 @@ cdef struct Committer:
     Env* env
     int64_t sync_interval
     int wake_fd
-    pthread_mutex_t q
-    pthread_cond_t wake         # work for the commit thread
-    pthread_cond_t idle         # a store was let go
-    pthread_cond_t chores       # work for the maintenance thread
+    Mutex q
+    Cond wake                   # work for the commit thread
+    Cond idle                   # a store was let go
+    Cond chores                 # work for the maintenance thread
     bint no_direct              # (c) the file system has no writes past the page cache
     char ballast[4096]          # a file that is given up when there is no room; empty: none
     uint64_t full               # atomic: errno since it was
@@ -322,7 +322,7 @@ cdef struct Committer:
     uint64_t done_flag          # atomic
     uint64_t groups             # written so far
     uint64_t syncs
-    pthread_t keeper
+    Thread keeper
     bint keeper_runs
     StoreList active            # (q) most recently committed first
     StoreList resting           # (q) idle, groups closed
@@ -335,3 +335,25 @@ cdef struct Committer:
     void* pool[4]               # (q) recycled regions of 8 MiB blocks
     uint32_t n_pool
     uint64_t pool_size
+
+
+# ---- q, and what its holders wait for ------------------------------------------------------------------------------
+
+cdef inline void q_lock(Committer* c) noexcept nogil:
+    c.env.system.lock(c.env.system.ctx, &c.q)
+
+
+cdef inline void q_unlock(Committer* c) noexcept nogil:
+    c.env.system.unlock(c.env.system.ctx, &c.q)
+
+
+cdef inline void q_wait(Committer* c, Cond* what, int64_t deadline) noexcept nogil:
+    c.env.system.wait(c.env.system.ctx, what, &c.q, deadline)
+
+
+cdef inline void q_signal(Committer* c, Cond* what) noexcept nogil:
+    c.env.system.signal(c.env.system.ctx, what)
+
+
+cdef inline void q_broadcast(Committer* c, Cond* what) noexcept nogil:
+    c.env.system.broadcast(c.env.system.ctx, what)

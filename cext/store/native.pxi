@@ -1,20 +1,20 @@
-# What Cython has no word for: atomics, mappings, prefetches and the loops that the compiler should vectorise.
+# What Cython has no word for: atomics, prefetches and the loops that the compiler should vectorise.
 
-from libc.errno cimport EDQUOT, EEXIST, EINVAL, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC, errno
+from libc.errno cimport EDQUOT, EEXIST, EINVAL, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC
 from libc.stdint cimport INT64_MAX, UINT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport bsearch, calloc, free, malloc, qsort, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strcmp, strlen
-from posix.fcntl cimport F_SETFL, fcntl
+from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, O_TRUNC
 from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
-    EV_DISK_FULL, Bytes, Env, EnvLock, Event, FileOps, HHState, Span, StrMap, Task, Timer, bytes_add, bytes_free,
-    bytes_reserve, compare_u64, env_lock, env_lock_init, env_unlock, hh64, has_empty_token, hh_final, hh_init,
-    hh_update, posix_files, pthread_cond_t, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock,
-    pthread_mutex_t, pthread_mutex_unlock, sha256, span, span_bytes, span_of, strmap_free, strmap_get, strmap_put,
-    subject_is_literal, subject_matches, subjects_overlap, task_cancel, task_post, task_run, timer_cancel, timer_run,
-    timer_set,
+    EV_DISK_FULL, Bytes, Cond, Env, EnvLock, Event, FileOps, HHState, Mutex, Span, StrMap, System, Task, Thread,
+    Timer, bytes_add, bytes_free, bytes_reserve, compare_u64, cond_free, cond_init, env_clock, env_lock,
+    env_lock_init, env_unlock, has_empty_token, hh64, hh_final, hh_init, hh_update, mutex_free, mutex_init,
+    pages_free, pages_new, posix_files, posix_system, sha256, span, span_bytes, span_of, strmap_free, strmap_get,
+    strmap_put, subject_is_literal, subject_matches, subjects_overlap, task_cancel, task_post, task_run, timer_cancel,
+    timer_run, timer_set,
 )
 
 
@@ -23,20 +23,9 @@ cdef extern from * nogil:
     #ifndef _GNU_SOURCE
     #define _GNU_SOURCE
     #endif
-    #include <dirent.h>
-    #include <errno.h>
-    #include <fcntl.h>
-    #include <pthread.h>
     #include <stdint.h>
     #include <string.h>
-    #include <sys/file.h>
-    #include <sys/mman.h>
-    #include <sys/random.h>
-    #include <sys/stat.h>
-    #include <time.h>
-    #include <unistd.h>
     #include "bytes/words.h"
-    #include "store/mapping.h"
 
     static inline uint64_t st_load(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
     static inline void st_store(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
@@ -155,41 +144,6 @@ cdef extern from * nogil:
         for (; i < n; i++) if (live[i] && st_has(pages, n_pages, a[i])) return i;
         return n;
     }
-
-    static void *st_reserve(size_t n) {
-        void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (p == MAP_FAILED) return NULL;
-        madvise(p, n, MADV_NOHUGEPAGE);
-        return p;
-    }
-    static int64_t st_clock(int id) {
-        struct timespec t;
-        clock_gettime(id, &t);
-        return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-    }
-    static void st_cond_init(pthread_cond_t *c) {
-        pthread_condattr_t a;
-        pthread_condattr_init(&a);
-        pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-        pthread_cond_init(c, &a);
-        pthread_condattr_destroy(&a);
-    }
-    /* Waits until the monotonic time `deadline` (INT64_MAX: for ever). */
-    static void st_cond_wait(pthread_cond_t *c, pthread_mutex_t *m, int64_t deadline) {
-        if (deadline == INT64_MAX) { pthread_cond_wait(c, m); return; }
-        struct timespec t = {deadline / 1000000000, deadline % 1000000000};
-        pthread_cond_timedwait(c, m, &t);
-    }
-    static int st_is_dir(const char *path) {
-        struct stat st;
-        return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    }
-    static void st_random(void *p, size_t n) {
-        if (getrandom(p, n, 0) != (ssize_t)n) {
-            uint64_t v = (uint64_t)st_clock(CLOCK_MONOTONIC) * 0x9e3779b97f4a7c15ULL;
-            for (size_t i = 0; i < n; i++) ((uint8_t *)p)[i] = (uint8_t)(v >> (8 * (i & 7)));
-        }
-    }
     """
     uint64_t st_load(const uint64_t* p)
     void st_store(uint64_t* p, uint64_t v)
@@ -219,51 +173,8 @@ cdef extern from * nogil:
     bint st_has(uint64_t** pages, uint32_t n_pages, uint32_t id)
     uint32_t st_count_set(uint64_t** pages, uint32_t n_pages, const uint32_t* a, const uint32_t* live, uint32_t i, uint32_t n)
     uint32_t st_find_set(uint64_t** pages, uint32_t n_pages, const uint32_t* a, const uint32_t* live, uint32_t i, uint32_t n)
-    void* st_reserve(size_t n)
-    void* st_map(int fd, size_t n, bint private)
-    int st_map_over(void* p, int fd, size_t n)
-    int64_t st_clock(int id)
-    bint st_is_dir(const char* path)
-    void st_random(void* p, size_t n)
-
-    ctypedef unsigned long pthread_t
-    void st_cond_init(pthread_cond_t* c)
-    void st_cond_wait(pthread_cond_t* c, pthread_mutex_t* m, int64_t deadline)
-    int pthread_cond_signal(pthread_cond_t* c)
-    int pthread_cond_broadcast(pthread_cond_t* c)
-    int pthread_cond_destroy(pthread_cond_t* c)
-    int pthread_create(pthread_t* t, void* attr, void* (*fn)(void*) noexcept nogil, void* arg)
-    int pthread_join(pthread_t t, void** result)
-
-    ctypedef struct DIR:
-        pass
-    struct dirent:
-        char* d_name
-    DIR* opendir(const char* path)
-    dirent* readdir "readdir"(DIR* d)
-    int closedir(DIR* d)
     void* memmem(const void* p, size_t n, const void* what, size_t k)
-    int c_mkdir "mkdir"(const char* path, int mode)
-    int c_rmdir "rmdir"(const char* path)
-    int c_fsync "fsync"(int fd)
-    int c_syncfs "syncfs"(int fd)
-    int c_flock "flock"(int fd, int op)
-    ssize_t c_write "write"(int fd, const void* p, size_t n)
-    int st_unmap(void* p, size_t n)
     void* aligned_alloc(size_t alignment, size_t n)
-    int madvise(void* p, size_t n, int advice)
-    int LOCK_EX
-    int LOCK_NB
-    int CLOCK_MONOTONIC
-    int CLOCK_REALTIME
-    int MADV_DONTNEED
-    int O_RDONLY
-    int O_RDWR
-    int O_CREAT
-    int O_TRUNC
-    int O_CLOEXEC
-    int O_DIRECT
-    int O_DIRECTORY
 
 
 cdef enum:

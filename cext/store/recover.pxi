@@ -29,44 +29,48 @@ cdef uint64_t file_number(const char* name, const char* suffix) noexcept nogil:
     return n if i and strcmp(name + i, suffix) == 0 else 0
 
 
+cdef const char* name_after(const Bytes* names, const char* name) noexcept nogil:
+    """The name behind this one, NULL: the first, in what FileOps.names gave; NULL at the end."""
+    cdef const uint8_t* at = names.data
+    if name != NULL:
+        at = <const uint8_t*> name + strlen(name) + 1
+    return <const char*> at if at != NULL and at < names.data + names.n else NULL
+
+
 cdef void tree_remove(FileOps* f, const char* path) noexcept nogil:
     """A directory of plain files."""
-    cdef char name[4400]
-    cdef DIR* d = opendir(path)
-    cdef dirent* e
-    if d == NULL:
-        return
-    while True:
-        e = readdir(d)
-        if e == NULL:
-            break
-        if e.d_name[0] == c'.' and (e.d_name[1] == 0 or (e.d_name[1] == c'.' and e.d_name[2] == 0)):
-            continue
-        snprintf(name, sizeof(name), "%s/%s", path, e.d_name)
-        f.unlink(f.ctx, name)
-    closedir(d)
-    c_rmdir(path)
+    cdef char full[4400]
+    cdef Bytes names
+    cdef const char* name = NULL
+    memset(&names, 0, sizeof(names))
+    if f.names(f.ctx, path, &names) == 0:
+        name = name_after(&names, NULL)
+        while name != NULL:
+            snprintf(full, sizeof(full), "%s/%s", path, name)
+            f.unlink(f.ctx, full)
+            name = name_after(&names, name)
+        f.rmdir(f.ctx, path)
+    bytes_free(&names)
 
 
-cdef uint64_t any_block(const char* path) noexcept nogil:
+cdef uint64_t any_block(FileOps* f, const char* path) noexcept nogil:
     """The number of a block in that directory, 0 when there is none."""
-    cdef DIR* d = opendir(path)
-    cdef dirent* e
+    cdef Bytes names
+    cdef const char* name
     cdef uint64_t num = 0
-    if d == NULL:
-        return 0
-    while num == 0:
-        e = readdir(d)
-        if e == NULL:
-            break
-        num = file_number(e.d_name, b".blk")
-    closedir(d)
+    memset(&names, 0, sizeof(names))
+    f.names(f.ctx, path, &names)
+    name = name_after(&names, NULL)
+    while name != NULL and num == 0:
+        num = file_number(name, b".blk")
+        name = name_after(&names, name)
+    bytes_free(&names)
     return num
 
 
 cdef bint purge_whole(Store* s, const char* fresh) noexcept nogil:
     """Whether the directory that a purge made has its block, and that says which sequence was the last."""
-    cdef uint64_t num = any_block(fresh)
+    cdef uint64_t num = any_block(s.files, fresh)
     cdef uint64_t key[4]
     cdef char path[4300]
     cdef uint8_t first[REC_MIN]
@@ -88,31 +92,29 @@ cdef bint purge_whole(Store* s, const char* fresh) noexcept nogil:
 
 cdef int finish_purge(Store* s) noexcept nogil:
     """After a crash in the middle of a purge: where msgs has blocks, these are the old ones or already the new one; where it
-    has none, the new directory takes its place when it is whole, else the old one. The purge was not answered yet."""
+    has none, the new directory takes its place when it is whole, else the old one. The purge was not answered yet.
+    0 or -errno."""
     cdef char fresh[4200]
     cdef char old[4200]
     cdef const char* chosen = NULL
     cdef FileOps* f = s.files
+    cdef int rc
     snprintf(fresh, sizeof(fresh), "%s/__new_msgs__", s.dir)
     snprintf(old, sizeof(old), "%s/__msgs__", s.dir)
-    if any_block(s.msgs_dir) == 0:
+    if any_block(f, s.msgs_dir) == 0:
         if purge_whole(s, fresh):
             chosen = fresh
-        elif any_block(old):
+        elif any_block(f, old):
             chosen = old
     if chosen != NULL:
         tree_remove(f, s.msgs_dir)
-        if f.rename(f.ctx, chosen, s.msgs_dir) < 0:
-            return ST_IO
+        rc = f.rename(f.ctx, chosen, s.msgs_dir)
+        if rc < 0:
+            return rc
         f.sync_dir(f.ctx, s.dir)
     tree_remove(f, fresh)
     tree_remove(f, old)
-    return ST_OK
-
-
-cdef int compare_numbers(const void* a, const void* b) noexcept nogil:
-    cdef uint64_t x = (<const uint64_t*> a)[0], y = (<const uint64_t*> b)[0]
-    return (x > y) - (x < y)
+    return 0
 
 
 cdef int number_add(uint64_t** list, uint64_t* n, uint64_t num) noexcept nogil:
@@ -150,26 +152,28 @@ cdef int list_entry(Opening* o, const char* name, uint64_t** out, uint64_t* n) n
 cdef int64_t list_blocks(Opening* o, uint64_t** out) noexcept nogil:
     """The block numbers in the directory, ascending; left-overs of rewrites are removed."""
     cdef Store* s = o.s
-    cdef DIR* d = opendir(s.msgs_dir)
-    cdef dirent* e
+    cdef Bytes names
+    cdef const char* name
     cdef uint64_t n = 0
-    cdef int rc = ST_OK
+    cdef int rc
+    memset(&names, 0, sizeof(names))
     out[0] = NULL
-    if d == NULL:
-        snprintf(o.err, o.err_cap, "%s: cannot be read (errno %d)", s.msgs_dir, errno)
+    rc = s.files.names(s.files.ctx, s.msgs_dir, &names)
+    if rc < 0:
+        bytes_free(&names)
+        snprintf(o.err, o.err_cap, "%s: cannot be read (errno %d)", s.msgs_dir, -rc)
         return ST_IO
-    while rc == ST_OK:
-        e = readdir(d)
-        if e == NULL:
-            break
-        rc = list_entry(o, e.d_name, out, &n)
-    closedir(d)
+    name = name_after(&names, NULL)
+    while name != NULL and rc == ST_OK:
+        rc = list_entry(o, name, out, &n)
+        name = name_after(&names, name)
+    bytes_free(&names)
     if rc < 0:
         free(out[0])
         out[0] = NULL
         return rc
     if n:
-        qsort(out[0], n, 8, compare_numbers)
+        qsort(out[0], n, 8, compare_u64)
     return <int64_t> n
 
 
@@ -184,10 +188,10 @@ cdef int sides_join(Opening* o, uint64_t** nums, int64_t* n) noexcept nogil:
     free(nums[0])
     nums[0] = list
     for k in range(o.n_sides):
-        if was == 0 or bsearch(&o.sides[k], list, was, 8, compare_numbers) == NULL:
+        if was == 0 or bsearch(&o.sides[k], list, was, 8, compare_u64) == NULL:
             list[count] = o.sides[k]
             count += 1
-    qsort(list, count, 8, compare_numbers)
+    qsort(list, count, 8, compare_u64)
     n[0] = <int64_t> count
     return ST_OK
 
@@ -247,11 +251,10 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
     """Reads a block's file from its first byte and enters what it holds."""
     cdef Store* s = o.s
     cdef Scan c
-    cdef int rc
-    b.data = <uint8_t*> st_map(fd, size, True)
+    cdef int rc = s.files.map(s.files.ctx, fd, size, True, &b.data)
     b.data_cap = size
-    if b.data == NULL:
-        snprintf(o.err, o.err_cap, "block %llu: cannot be mapped (errno %d)", <unsigned long long> b.num, errno)
+    if rc < 0:
+        snprintf(o.err, o.err_cap, "block %llu: cannot be mapped (errno %d)", <unsigned long long> b.num, -rc)
         return ST_IO
     if size >= 4 and memcmp(b.data, b"cmp", 3) == 0 and b.data[3] <= 2:
         snprintf(o.err, o.err_cap, "%s/%llu.blk: compressed blocks are not supported", s.msgs_dir,
@@ -343,8 +346,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         block_forget(s, b)
     elif not is_last and b.data != NULL:
         zeros_cut(s, b, <uint64_t> size)
-        st_unmap(b.data, b.data_cap)
-        b.data = NULL
+        block_unmap(b)
         block_fd_close(b)
     return ST_OK
 
@@ -385,7 +387,7 @@ cdef int tail_reopen(Store* s, Block* b) noexcept nogil:
         region_free(s, region, cap, False)
         return 0
     if b.data != NULL:
-        st_unmap(b.data, b.data_cap)
+        block_unmap(b)
     b.data = region
     b.data_cap = cap
     b.region = True
@@ -409,8 +411,7 @@ cdef int tail_recover(Store* s) noexcept nogil:
             continue
         if b.data != NULL:
             zeros_cut(s, b, b.data_cap)
-            st_unmap(b.data, b.data_cap)
-            b.data = NULL
+            block_unmap(b)
         block_fd_close(b)
         b.sealed = True
         b.closed = True
@@ -561,12 +562,14 @@ cdef int store_recover(Opening* o) noexcept nogil:
     cdef uint64_t newest = 0
     cdef int64_t n
     cdef int rc = ST_OK
-    if finish_purge(s) < 0:
-        snprintf(o.err, o.err_cap, "%s: an interrupted purge cannot be finished (errno %d)", s.dir, errno)
+    rc = finish_purge(s)
+    if rc < 0:
+        snprintf(o.err, o.err_cap, "%s: an interrupted purge cannot be finished (errno %d)", s.dir, -rc)
         return ST_IO
-    if not st_is_dir(s.msgs_dir):
-        if c_mkdir(s.msgs_dir, 0o700) < 0:
-            snprintf(o.err, o.err_cap, "%s: cannot be made (errno %d)", s.msgs_dir, errno)
+    if not s.files.is_dir(s.files.ctx, s.msgs_dir):
+        rc = s.files.mkdir(s.files.ctx, s.msgs_dir, 0o700)
+        if rc < 0:
+            snprintf(o.err, o.err_cap, "%s: cannot be made (errno %d)", s.msgs_dir, -rc)
             return ST_IO
         s.files.sync_dir(s.files.ctx, s.dir)
     n = list_blocks(o, &nums)
@@ -584,7 +587,7 @@ cdef int store_recover(Opening* o) noexcept nogil:
     elif rc == 1:
         rc = ST_OK
     if s.stale != NULL:
-        st_unmap(s.stale, s.stale_size)
+        pages_free(s.stale, s.stale_size)
         s.stale = NULL
     free(o.sides)
     if rc == ST_OK:

@@ -146,9 +146,9 @@ cdef void block_drop(Store* s, Block* b) noexcept nogil:
         block_free(b)
         return
     lru_remove(s.com, b)
-    pthread_mutex_lock(&s.com.q)
+    q_lock(s.com)
     b.dead = True       # at once: a compaction under way may not take it for an empty block and drop it again
-    pthread_mutex_unlock(&s.com.q)
+    q_unlock(s.com)
     op_push(s, OP_DROP, b, 0, 0, 0)
 
 
@@ -327,14 +327,14 @@ cdef void floor_later(Store* s) noexcept nogil:
     cdef int64_t now
     if s.storage == STORE_MEMORY:
         return
-    now = st_clock(CLOCK_MONOTONIC)
-    pthread_mutex_lock(&c.q)
+    now = env_clock(s.env)
+    q_lock(c)
     if s.list != &c.active:
         list_front(&c.active, s, now)
         c.due = min(c.due, now + IDLE_CLOSE)
         if c.sleeping:
-            pthread_cond_signal(&c.wake)
-    pthread_mutex_unlock(&c.q)
+            q_signal(c, &c.wake)
+    q_unlock(c)
 
 
 cdef void age_trim(Store* s, uint32_t limit) noexcept nogil:
@@ -355,7 +355,7 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
     cdef uint32_t n = s.n_blocks, i
     cdef uint64_t last = max(s.last_seq, first - 1 if first else 0)
     cdef Index fresh
-    cdef bint made = index_init(&fresh) == ST_OK
+    cdef bint made = index_init(&fresh, s.env) == ST_OK
     if s.storage == STORE_FILE:
         tail = tail_make(s, REC_MIN, last + 1)
         made = made and tail != NULL
@@ -396,13 +396,13 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
     for i in range(n):
         lru_remove(s.com, old[i])
     # Together: the old directory may not go before the new one can hold the last sequence.
-    pthread_mutex_lock(&s.com.q)
+    q_lock(s.com)
     for i in range(n):
         old[i].dead = True
     s.out = tail
     s.out_tail = tail
     ops_add(s, op)
-    pthread_mutex_unlock(&s.com.q)
+    q_unlock(s.com)
     publish(s)
     return ST_OK
 

@@ -27,7 +27,7 @@ cdef void reserve_read(Store* s) noexcept nogil:
             s.reserve_number = max(s.reserve_number, st_get64(p + at + 8))
             s.reserved = max(s.reserved, st_get64(p + at + 16))
         at += RESERVE_LINE
-    st_unmap(p, size)
+    pages_free(p, size)
 
 
 cdef int reserve_keep(Store* s, const Block* b) noexcept nogil:

@@ -40,9 +40,9 @@ cdef bint block_direct(Committer* c, Block* b, bint on) noexcept nogil:
     """Whether writes to the block's file now go past the page cache, or through it, as wanted."""
     if b.direct == on:
         return True
-    if on and (c.no_direct or b.store.files != posix_files()):
+    if on and c.no_direct:
         return False
-    if fcntl(b.fd, F_SETFL, O_DIRECT if on else 0) < 0:
+    if b.store.files.direct(b.store.files.ctx, b.fd, on) < 0:
         c.no_direct = True      # not every file system has it
         return False
     b.direct = on
@@ -129,7 +129,7 @@ cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
     placing_wait(s.com, s)
     tree_remove(f, fresh)
     tree_remove(f, old)
-    rc = -errno if c_mkdir(fresh, 0o700) < 0 else 0
+    rc = f.mkdir(f.ctx, fresh, 0o700)
     rc = block_fd(s, tail, fresh, &made) if rc == 0 else rc
     if rc == 0:
         bare_write(tail.key, first, st_get64(tail.data + 4), <int64_t> st_get64(tail.data + 12))
@@ -152,7 +152,7 @@ cdef void purge_undo(Store* s, Block* tail, const char* fresh, const char* old) 
     cdef FileOps* f = s.files
     block_fd_close(tail)
     tail.created = False
-    if st_is_dir(old):
+    if f.is_dir(f.ctx, old):
         f.rename(f.ctx, s.msgs_dir, fresh)
         f.rename(f.ctx, old, s.msgs_dir)
         f.sync_dir(f.ctx, s.dir)
@@ -327,8 +327,8 @@ cdef void round_sync(Committer* c, Round* r) noexcept nogil:
                 n += 1
                 fd = r.pieces[k].b.fd
         n += p.logs
-    if n > SYNC_EACH and fd >= 0 and f == posix_files():
-        rc = errno if c_syncfs(fd) < 0 else 0
+    if n > SYNC_EACH and fd >= 0:
+        rc = -f.sync_all(f.ctx, fd)
         for i in range(r.n_parts):
             if r.parts[i].err == 0:
                 r.parts[i].err = rc
@@ -358,23 +358,23 @@ cdef void lazy_note(Committer* c, const Round* r, const Part* p) noexcept nogil:
     c.unsynced = True
     if c.sync_fd < 0:
         c.sync_fd = f.open(f.ctx, s.dir, O_RDONLY | O_DIRECTORY, 0)
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     if not s.unsynced:
         s.unsynced = True
         s.next_unsynced = c.unsynced_stores
         c.unsynced_stores = s
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
 
 
 cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
     """Everything on the file system at once. What was written since the last time may be lost after an error."""
+    cdef FileOps* f = c.env.files
     cdef Store* s
     cdef uint32_t i
-    cdef int rc = 0
-    if c.env.files == posix_files():
-        rc = -c.sync_fd if c.sync_fd < 0 else errno if c_syncfs(c.sync_fd) < 0 else 0
+    cdef int rc
+    rc = -c.sync_fd if c.sync_fd < 0 else -f.sync_all(f.ctx, c.sync_fd)
     c.syncs += 1
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     while c.unsynced_stores != NULL:
         s = c.unsynced_stores
         c.unsynced_stores = s.next_unsynced
@@ -382,7 +382,7 @@ cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
         if rc:
             store_tell(c, s, rc)
             c.sync_failed = True
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
     for i in range(r.n_parts):
         if rc and r.parts[i].err == 0:
             r.parts[i].err = rc
@@ -489,22 +489,22 @@ cdef void block_leave(Committer* c, Block* b, int err) noexcept nogil:
     if err == 0 or b.closed:
         block_release(c, b)
         return
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     out_remove(s, b)
     b.next_out = s.cuts
     s.cuts = b
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
 
 
 cdef void block_release(Committer* c, Block* b) noexcept nogil:
     """Frees a block that has left the store, at once or when the last pin goes."""
     cdef bint now
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     b.dead = True
     b.gone = True
     now = b.pins == 0
     out_remove(b.store, b)
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
     if now:
         block_free(b)
 
@@ -544,7 +544,7 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
     if (f.pread(f.ctx, b.fd, p, size, <off_t> off) == <int64_t> size
             and record_parse(p, size, &r) and r.size == size and r.raw_seq == op.seq and record_good(b.key, p, &r)):
         mark = record_mark(p, &r, off)
-        st_random(p + HEAD, size - HEAD)
+        s.env.system.random(s.env.system.ctx, p + HEAD, size - HEAD)
         if size >= REC_MIN + 8:
             st_put64(p + HEAD, mark)
         st_put32(p, <uint32_t> size)

@@ -33,7 +33,7 @@ cdef struct Side:
     # A sidecar in the making.
     Store* s
     Block* b
-    const uint8_t* p
+    uint8_t* p
     uint64_t size
     SideHead head
     uint32_t* off
@@ -168,7 +168,8 @@ cdef void side_build(Block* b) noexcept nogil:
         return
     size = f.size(f.ctx, fd)
     w.size = <uint64_t> size
-    w.p = <const uint8_t*> st_map(fd, <size_t> size, False) if size > REC_MIN else NULL
+    if size > REC_MIN:
+        f.map(f.ctx, fd, <size_t> size, False, &w.p)
     f.close(f.ctx, fd)
     w.off = <uint32_t*> calloc(b.n, 4)
     if w.p != NULL and w.off != NULL:
@@ -177,7 +178,7 @@ cdef void side_build(Block* b) noexcept nogil:
         elif w.n_words:
             dict_drop(s)
     if w.p != NULL:
-        st_unmap(<void*> w.p, w.size)
+        f.unmap(f.ctx, w.p, w.size)
     free(w.off)
     bytes_free(&w.tombs)
     bytes_free(&w.words)
@@ -261,7 +262,7 @@ cdef int side_load(Store* s, Block* b, int block_file, uint64_t file_size, bint 
             rc = side_enter(s, b, p, <size_t> size)
             if b.arrays == p:
                 return rc   # the memory is the block's
-    st_unmap(p, <size_t> size)
+    pages_free(p, <size_t> size)
     return rc
 
 

@@ -197,11 +197,11 @@ cdef bint slim_swap(Committer* c, Slim* m) noexcept nogil:
     op.answer = &answer
     op_queue(s, op)
     if not c.running and not c.keeper_runs:
-        commit_inline(c)
-    pthread_mutex_lock(&c.q)
+        commit_inline(c, 0)
+    q_lock(c)
     while answer == 0 and not ((s.stopped or not c.running) and op_take_back(s, op)):
-        st_cond_wait(&c.idle, &c.q, INT64_MAX)
-    pthread_mutex_unlock(&c.q)
+        q_wait(c, &c.idle, INT64_MAX)
+    q_unlock(c)
     return answer == 1
 
 
@@ -307,14 +307,14 @@ cdef void slim_block(Committer* c, Slim* m) noexcept nogil:
     b.compacting = False
     env_unlock(c.env)
     if old != NULL:
-        st_unmap(old, old_size)
-    pthread_mutex_lock(&c.q)
+        s.files.unmap(s.files.ctx, old, old_size)
+    q_lock(c)
     if swapped and not b.dead:
         side_queue(c, b)
     unpin(c, b)
     s.busy -= 1
-    pthread_cond_broadcast(&c.idle)
-    pthread_mutex_unlock(&c.q)
+    q_broadcast(c, &c.idle)
+    q_unlock(c)
 
 
 cdef void slim_free(Slim* m) noexcept nogil:
@@ -348,10 +348,10 @@ cdef bint keeper_slim(Committer* c) noexcept nogil:
         env_unlock(c.env)
         return True
     b.compacting = True
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     b.pins += 1
     s.busy += 1
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
     env_unlock(c.env)
     slim_block(c, &m)
     slim_free(&m)
@@ -369,7 +369,7 @@ cdef void slim_region(Store* s, Block* b) noexcept nogil:
         if b.off[i]:
             size += st_get32(b.data + b.off[i] - 1) & 0x7fffffff
     cap = page_up(size + 1)
-    p = <uint8_t*> st_reserve(cap)
+    p = <uint8_t*> pages_new(cap)
     if p == NULL:
         return
     for i in range(b.head, b.n):
@@ -378,7 +378,7 @@ cdef void slim_region(Store* s, Block* b) noexcept nogil:
             memcpy(p + at, b.data + b.off[i] - 1, n)
             b.off[i] = <uint32_t> at + 1
             at += n
-    st_unmap(b.data, b.data_cap)
+    pages_free(b.data, b.data_cap)
     b.data = p
     b.data_cap = cap
     b.used = at

@@ -13,24 +13,29 @@ cdef enum:
 cdef void* keeper_main(void* arg) noexcept nogil:
     cdef Committer* c = <Committer*> arg
     cdef int64_t due
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     while not c.stopping or c.zeros != NULL:
         if c.zeros == NULL and c.sides == NULL and not c.chore:
-            due = c.resting.last.active_at + IDLE_LEAN if c.resting.last != NULL else INT64_MAX
-            if due > st_clock(CLOCK_MONOTONIC):
-                st_cond_wait(&c.chores, &c.q, due)
+            due = rest_due(c)
+            if due > env_clock(c.env):
+                q_wait(c, &c.chores, due)
                 continue
         keeper_some(c)
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
     return NULL
+
+
+cdef int64_t rest_due(const Committer* c) noexcept nogil:
+    """With q held: when the store that is idle longest becomes lean."""
+    return c.resting.last.active_at + IDLE_LEAN if c.resting.last != NULL else INT64_MAX
 
 
 cdef void keeper_turn(Committer* c) noexcept nogil:
     """Everything that is due, without a thread."""
-    pthread_mutex_lock(&c.q)
-    while c.zeros != NULL or c.sides != NULL or c.chore:
+    q_lock(c)
+    while c.zeros != NULL or c.sides != NULL or c.chore or rest_due(c) <= env_clock(c.env):
         keeper_some(c)
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
 
 
 cdef void keeper_some(Committer* c) noexcept nogil:
@@ -41,29 +46,29 @@ cdef void keeper_some(Committer* c) noexcept nogil:
         keeper_side(c)
     elif c.chore:
         c.chore = False
-        pthread_mutex_unlock(&c.q)
+        q_unlock(c)
         keeper_unmap(c)
         while keeper_slim(c):
             pass
-        pthread_mutex_lock(&c.q)
+        q_lock(c)
     else:
         keeper_rest(c)
 
 
 cdef void chore_wanted(Committer* c) noexcept nogil:
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     c.chore = True
-    pthread_cond_signal(&c.chores)
-    pthread_mutex_unlock(&c.q)
+    q_signal(c, &c.chores)
+    q_unlock(c)
 
 
 cdef void unpin(Committer* c, Block* b) noexcept nogil:
     """With q held: frees a block that has left when this was the last pin."""
     b.pins -= 1
     if b.gone and b.pins == 0:
-        pthread_mutex_unlock(&c.q)
+        q_unlock(c)
         block_free(b)
-        pthread_mutex_lock(&c.q)
+        q_lock(c)
 
 
 cdef void unpin_later(Block* b, Block** gone) noexcept nogil:
@@ -96,12 +101,12 @@ cdef bint removals_wait(Committer* c, Store* s, uint64_t num) noexcept nogil:
     ticket = s.ticket
     env_unlock(c.env)
     if not c.running and not c.keeper_runs:
-        commit_inline(c)
-    pthread_mutex_lock(&c.q)
+        commit_inline(c, 0)
+    q_lock(c)
     while s.done_ticket < ticket and s.done_errno == 0 and c.running and not s.stopped:
-        st_cond_wait(&c.idle, &c.q, INT64_MAX)
+        q_wait(c, &c.idle, INT64_MAX)
     done = s.done_ticket >= ticket and s.done_errno == 0
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
     return done and (c.sync_interval <= 0 or later_sync(c, s, num))
 
 
@@ -154,7 +159,7 @@ cdef void side_queue(Committer* c, Block* b) noexcept nogil:
     b.pins += 1
     b.next_side = c.sides
     c.sides = b
-    pthread_cond_signal(&c.chores)
+    q_signal(c, &c.chores)
 
 
 cdef int side_place(Committer* c, Block* b, const char* temp, const char* path) noexcept nogil:
@@ -162,27 +167,27 @@ cdef int side_place(Committer* c, Block* b, const char* temp, const char* path) 
     cdef FileOps* f = b.store.files
     cdef bint dead
     cdef int rc
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     dead = b.dead
     c.placing = NULL if dead else b.store
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
     if dead:
         f.unlink(f.ctx, temp)
         return -1
     rc = f.rename(f.ctx, temp, path)
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     c.placing = NULL
-    pthread_cond_broadcast(&c.idle)
-    pthread_mutex_unlock(&c.q)
+    q_broadcast(c, &c.idle)
+    q_unlock(c)
     return rc
 
 
 cdef void placing_wait(Committer* c, const Store* s) noexcept nogil:
     """The commit thread, before files of blocks that have left go: no sidecar of this store is just getting its name."""
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     while c.placing == s:
-        st_cond_wait(&c.idle, &c.q, INT64_MAX)
-    pthread_mutex_unlock(&c.q)
+        q_wait(c, &c.idle, INT64_MAX)
+    q_unlock(c)
 
 
 cdef void keeper_side(Committer* c) noexcept nogil:
@@ -194,7 +199,7 @@ cdef void keeper_side(Committer* c) noexcept nogil:
     c.sides = b.next_side
     b.next_side = NULL
     s.busy += 1
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
     if not dead:
         env_lock(c.env)
         if b.region and b.closed:
@@ -206,14 +211,15 @@ cdef void keeper_side(Committer* c) noexcept nogil:
             region_free(s, region, b.data_cap, b.lean)
         side_build(b)
         b.sided = True
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     unpin(c, b)
     s.busy -= 1
-    pthread_cond_broadcast(&c.idle)
+    q_broadcast(c, &c.idle)
 
 
 cdef void keeper_unmap(Committer* c) noexcept nogil:
     """Unmaps the sealed blocks that were read longest ago."""
+    cdef FileOps* f = c.env.files
     cdef Block* b
     cdef uint8_t* p
     cdef uint64_t size
@@ -228,7 +234,7 @@ cdef void keeper_unmap(Committer* c) noexcept nogil:
         size = b.data_cap
         b.data = NULL
         env_unlock(c.env)
-        st_unmap(p, size)
+        f.unmap(f.ctx, p, size)
 
 
 # ---- zeros ahead of use ----------------------------------------------------------------------------------------------
@@ -240,7 +246,7 @@ cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
         return
     if b.zeroed > b.written + min(b.written, <uint64_t> AHEAD_MAX) // 2:
         return
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     b.zero_from = page_up(max(b.zeroed, b.written + AHEAD_FROM))
     b.zero_to = min(b.zero_from + min(b.written, <uint64_t> AHEAD_MAX), page_up(end))
     if b.zero_from < b.zero_to and not c.stopping:
@@ -248,8 +254,8 @@ cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
         b.pins += 1
         b.next_zero = c.zeros
         c.zeros = b
-        pthread_cond_signal(&c.chores)
-    pthread_mutex_unlock(&c.q)
+        q_signal(c, &c.chores)
+    q_unlock(c)
 
 
 cdef void ahead_wait(Committer* c, Block* b, uint64_t end) noexcept nogil:
@@ -257,11 +263,11 @@ cdef void ahead_wait(Committer* c, Block* b, uint64_t end) noexcept nogil:
     cdef Block* gone = NULL
     if not b.zeroing or end <= b.zero_from:
         return
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     zeros_cancel(c, NULL, b, &gone)
     while b.zeroing:
-        st_cond_wait(&c.idle, &c.q, INT64_MAX)
-    pthread_mutex_unlock(&c.q)
+        q_wait(c, &c.idle, INT64_MAX)
+    q_unlock(c)
     blocks_free(gone)
 
 
@@ -290,15 +296,15 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
     cdef int64_t rc = -1
     c.zeros = b.next_zero
     s.busy += 1
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
     zeros = <uint8_t*> aligned_alloc(PAGE, AHEAD_STEP)
     block_path(s, b, ".blk", path, sizeof(path))
     if zeros != NULL and not b.dead:
         memset(zeros, 0, AHEAD_STEP)
         # Past the page cache: the commit thread's fdatasync waits for every dirty page of the file.
-        fd = f.open(f.ctx, path, O_RDWR | O_DIRECT, 0)
-        if fd == -EINVAL:
-            fd = f.open(f.ctx, path, O_RDWR, 0)
+        fd = f.open(f.ctx, path, O_RDWR, 0)
+        if fd >= 0:
+            f.direct(f.ctx, fd, True)
     while fd >= 0 and at < b.zero_to:
         rc = f.pwrite(f.ctx, fd, zeros, min(b.zero_to - at, <uint64_t> AHEAD_STEP), <off_t> at)
         if rc < 0:
@@ -308,12 +314,12 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
         f.datasync(f.ctx, fd)
         f.close(f.ctx, fd)
     free(zeros)
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     b.zeroed = b.zero_to if rc >= 0 else UINT64_MAX     # after an error it is not tried again
     b.zeroing = False
     unpin(c, b)
     s.busy -= 1
-    pthread_cond_broadcast(&c.idle)
+    q_broadcast(c, &c.idle)
 
 
 # ---- idle stores --------------------------------------------------------------------------------------------------------
@@ -326,23 +332,23 @@ cdef void keeper_rest(Committer* c) noexcept nogil:
     cdef FileOps* f
     cdef char path[4300]
     cdef int fd
-    if s == NULL or s.active_at + IDLE_LEAN > st_clock(CLOCK_MONOTONIC):
+    if s == NULL or s.active_at + IDLE_LEAN > env_clock(c.env):
         return
     list_remove(s)
     s.busy += 1
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
     f = s.files
     env_lock(c.env)
     b = s.tail
-    if b != NULL and b.region and b.written == b.used and not s.dirty and f == posix_files():
+    if b != NULL and b.region and b.written == b.used and not s.dirty:
         whole = b.used & ~<uint64_t> (PAGE - 1)
         block_path(s, b, ".blk", path, sizeof(path))
         fd = f.open(f.ctx, path, O_RDONLY, 0) if whole else -1
         if fd >= 0:
-            if st_map_over(b.data, fd, whole) == 0:
+            if f.map_over(f.ctx, b.data, fd, whole) == 0:
                 b.lean = whole
             f.close(f.ctx, fd)
     env_unlock(c.env)
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     s.busy -= 1
-    pthread_cond_broadcast(&c.idle)
+    q_broadcast(c, &c.idle)

@@ -71,7 +71,7 @@ cdef int dict_append(Store* s, Side* w) noexcept nogil:
         return fd
     if s.dict == 0:
         while s.dict == 0:
-            st_random(&s.dict, 8)
+            s.env.system.random(s.env.system.ctx, &s.dict, 8)
         s.dict_total = 0
         s.dict_size = 16
         head[0] = DICT_MAGIC
@@ -178,7 +178,7 @@ cdef void dict_compact(Store* s) noexcept nogil:
             f.unlink(f.ctx, temp)
     free(latest)
     free(words)
-    st_unmap(p, mapped)
+    pages_free(p, mapped)
 
 
 cdef void dict_check(Store* s) noexcept nogil:
@@ -336,12 +336,12 @@ cdef int dict_load(Store* s) noexcept nogil:
     if p == NULL:
         return 0
     if size < 16 or st_get64(p) != DICT_MAGIC:
-        st_unmap(p, <size_t> size)
+        pages_free(p, <size_t> size)
         return 0
     s.dict = st_get64(p + 8)
     n = dict_parse(s.key, p, size, &words, &s.dict_size)
     s.dict_total = words_count(words, <uint64_t> n) if n > 0 else 0
     rc = dict_place(s, words, <uint64_t> n) if n > 0 else <int> n
     free(words)
-    st_unmap(p, <size_t> size)
+    pages_free(p, <size_t> size)
     return 1 if rc == ST_OK else rc

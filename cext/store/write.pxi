@@ -4,16 +4,16 @@ cdef void commit_wanted(Store* s) noexcept nogil:
     """Puts the store before the commit thread, waking it if it sleeps."""
     cdef Committer* c = s.com
     cdef bint wake = False
-    pthread_mutex_lock(&c.q)
+    q_lock(c)
     if not s.dirty:
         st_store(&s.dirty, 1)
         s.next_dirty = c.dirty
         c.dirty = s
         wake = c.sleeping
         c.sleeping = False
-    pthread_mutex_unlock(&c.q)
+    q_unlock(c)
     if wake:    # only now, or it would wake to find the mutex taken
-        pthread_cond_signal(&c.wake)
+        q_signal(c, &c.wake)
 
 
 cdef inline void publish(Store* s) noexcept nogil:
@@ -76,9 +76,9 @@ cdef inline void ops_add(Store* s, Op* op) noexcept nogil:
 
 cdef void op_stage(Store* s, Op* op) noexcept nogil:
     """For a round that something else asks for."""
-    pthread_mutex_lock(&s.com.q)
+    q_lock(s.com)
     ops_add(s, op)
-    pthread_mutex_unlock(&s.com.q)
+    q_unlock(s.com)
 
 
 cdef void op_queue(Store* s, Op* op) noexcept nogil:
@@ -104,9 +104,9 @@ cdef void tail_seal(Store* s) noexcept nogil:
         return
     s.tail = NULL
     if s.storage == STORE_FILE:
-        pthread_mutex_lock(&s.com.q)
+        q_lock(s.com)
         b.sealed = True
-        pthread_mutex_unlock(&s.com.q)
+        q_unlock(s.com)
     else:
         b.sealed = True
     if b.live == 0:
@@ -151,13 +151,13 @@ cdef void tail_set(Store* s, Block* b) noexcept nogil:
 
 
 cdef void out_push(Store* s, Block* b) noexcept nogil:
-    pthread_mutex_lock(&s.com.q)
+    q_lock(s.com)
     if s.out_tail != NULL:
         s.out_tail.next_out = b
     else:
         s.out = b
     s.out_tail = b
-    pthread_mutex_unlock(&s.com.q)
+    q_unlock(s.com)
 
 
 cdef int tail_for(Store* s, uint64_t size, uint64_t seq) noexcept nogil:

@@ -286,7 +286,7 @@ cdef void on_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexce
     if s.synced and seq > s.shown:
         show(s, seq)
     release_answers(s, ticket, 0)
-    pthread_cond_broadcast(<pthread_cond_t*>s.durable)
+    s.env.system.broadcast(s.env.system.ctx, &s.durable)
 
 
 cdef void stream_fail(Stream* s, int error) noexcept nogil:
@@ -304,4 +304,4 @@ cdef void stream_fail(Stream* s, int error) noexcept nogil:
     s.env.out.event(s.env.out.ctx, &e)
     release_acks(s, UINT64_MAX, error)
     release_answers(s, UINT64_MAX, error)
-    pthread_cond_broadcast(<pthread_cond_t*>s.durable)
+    s.env.system.broadcast(s.env.system.ctx, &s.durable)

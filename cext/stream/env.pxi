@@ -39,11 +39,11 @@ cdef enum FaultOp:
 
 cdef struct TestDisk:
     # What goes wrong with files, by FaultOp.
-    pthread_mutex_t mutex
+    Mutex mutex
     int faults[4]               # errno of the calls to come
     int64_t after[4]            # so many succeed before
     int64_t times[4]            # so many fail
-    pthread_mutex_t hung        # held while no sync ends
+    Mutex hung                  # held while no sync ends
 
 
 cdef class TestEnv(EnvBox):
@@ -73,15 +73,17 @@ cdef class TestEnv(EnvBox):
         self.own.lock = &self.lock
         self.own.now = now
         self.own.mono = 1_000_000_000
-        pthread_mutex_init(&self.disk.mutex, NULL)
-        pthread_mutex_init(&self.disk.hung, NULL)
+        mutex_init(&self.disk.mutex)
+        mutex_init(&self.disk.hung)
         self.files = posix_files()[0]
         self.files.ctx = <void*>self
         self.files.datasync = test_datasync
+        self.files.sync_all = test_sync_all
         self.files.pwrite = test_pwrite
         self.files.open = test_open
         self.files.truncate = test_truncate
         self.own.files = &self.files
+        self.own.system = posix_system()
         self.own.random = seed
         self.own.out.ctx = <void*>self
         self.own.out.send = test_send
@@ -110,10 +112,10 @@ cdef class TestEnv(EnvBox):
             free(w)
             w = self.watches
         timers_free(&self.own.timers)
-        pthread_mutex_destroy(&self.disk.mutex)
-        pthread_mutex_destroy(&self.disk.hung)
-        pthread_mutex_destroy(&self.lock.held)
-        pthread_mutex_destroy(&self.lock.next)
+        mutex_free(&self.disk.mutex)
+        mutex_free(&self.disk.hung)
+        mutex_free(&self.lock.held)
+        mutex_free(&self.lock.next)
 
     @property
     def now(self) -> int:
@@ -246,20 +248,20 @@ cdef class TestEnv(EnvBox):
     def stall_commits(self) -> None:
         """The disk hangs: no sync ends before `resume_commits`."""
         with nogil:
-            pthread_mutex_lock(&self.disk.hung)
+            posix_system().lock(NULL, &self.disk.hung)
 
     def resume_commits(self) -> None:
-        pthread_mutex_unlock(&self.disk.hung)
+        posix_system().unlock(NULL, &self.disk.hung)
 
     def fail(self, int error, str op="datasync", int64_t after=0, int64_t times=1) -> None:
         """After some calls, so many of an operation on files fail with this errno."""
         cdef int at = ("datasync", "pwrite", "open", "truncate").index(op)
         with nogil:
-            pthread_mutex_lock(&self.disk.mutex)
+            posix_system().lock(NULL, &self.disk.mutex)
         self.disk.faults[at] = error
         self.disk.after[at] = after
         self.disk.times[at] = times
-        pthread_mutex_unlock(&self.disk.mutex)
+        posix_system().unlock(NULL, &self.disk.mutex)
 
     def commit_main(self) -> None:
         with nogil:
@@ -293,23 +295,31 @@ cdef int fault(void* ctx, int op) noexcept nogil:
     # 0 or -errno.
     cdef TestDisk* d = &(<TestEnv>ctx).disk
     cdef int rc = 0
-    pthread_mutex_lock(&d.mutex)
+    posix_system().lock(NULL, &d.mutex)
     if d.after[op] > 0:
         d.after[op] -= 1
     elif d.times[op] > 0:
         d.times[op] -= 1
         rc = -d.faults[op]
-    pthread_mutex_unlock(&d.mutex)
+    posix_system().unlock(NULL, &d.mutex)
     return rc
 
 
+cdef int sync_fault(void* ctx) noexcept nogil:
+    cdef Mutex* hung = &(<TestEnv>ctx).disk.hung
+    posix_system().lock(NULL, hung)
+    posix_system().unlock(NULL, hung)
+    return fault(ctx, FAULT_DATASYNC)
+
+
 cdef int test_datasync(void* ctx, int fd) noexcept nogil:
-    cdef pthread_mutex_t* hung = &(<TestEnv>ctx).disk.hung
-    cdef int rc
-    pthread_mutex_lock(hung)
-    pthread_mutex_unlock(hung)
-    rc = fault(ctx, FAULT_DATASYNC)
+    cdef int rc = sync_fault(ctx)
     return rc if rc < 0 else posix_files().datasync(NULL, fd)
+
+
+cdef int test_sync_all(void* ctx, int fd) noexcept nogil:
+    cdef int rc = sync_fault(ctx)
+    return rc if rc < 0 else posix_files().sync_all(NULL, fd)
 
 
 cdef int64_t test_pwrite(void* ctx, int fd, const void* p, size_t n, off_t off) noexcept nogil:

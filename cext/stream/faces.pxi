@@ -483,6 +483,7 @@ cdef class StreamFace:
         return rc == 0
 
     def wait_durable(self) -> None:
+        cdef System* system = self.box.env.system
         cdef uint64_t ticket = 0
         cdef bint open
         with nogil:
@@ -492,7 +493,7 @@ cdef class StreamFace:
                 store_settle(self.s.store)
                 ticket = store_ticket(self.s.store)
             while open and store_durable_ticket(self.s.store) < ticket:
-                pthread_cond_wait(<pthread_cond_t*>self.s.durable, &self.box.env.lock.held)
+                system.wait(system.ctx, &self.s.durable, &self.box.env.lock.held, INT64_MAX)
                 open = self.s != NULL and self.s.failed == 0        # others had the lock meanwhile
             self.box.leave()
         self.check(open)

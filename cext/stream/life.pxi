@@ -62,10 +62,8 @@ cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfi
     s.dedupe.timer.owner = s
     s.settle.fn = settle_turn
     s.settle.owner = s
-    s.durable = calloc(1, sizeof(pthread_cond_t))
-    if s.durable != NULL:
-        pthread_cond_init(<pthread_cond_t*>s.durable, NULL)
-    if s.durable == NULL or config_take(&s.cfg, &s.texts, cfg) < 0 or texts_prepare(s) < 0:
+    cond_init(&s.durable)
+    if config_take(&s.cfg, &s.texts, cfg) < 0 or texts_prepare(s) < 0:
         stream_free(s)
         return NULL
     store_state(store, &state)
@@ -93,9 +91,7 @@ cdef void on_damaged(void* ctx, const StoreDamage* d) noexcept nogil:
 
 
 cdef void stream_free(Stream* s) noexcept nogil:
-    if s.durable != NULL:
-        pthread_cond_destroy(<pthread_cond_t*>s.durable)
-        free(s.durable)
+    cond_free(&s.durable)
     dedupe_free(s)
     fifo_free(&s.acks)
     fifo_free(&s.answers)
@@ -297,7 +293,7 @@ cdef void stream_stop(Stream* s) noexcept nogil:
     add_used(s.cfg.account_usage, -s.counted)
     add_used(s.cfg.server_usage, -s.counted)
     s.counted = 0
-    pthread_cond_broadcast(<pthread_cond_t*>s.durable)
+    s.env.system.broadcast(s.env.system.ctx, &s.durable)
 
 
 # ---- what the store tells ------------------------------------------------------------------------------------
