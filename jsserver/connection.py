@@ -4,7 +4,6 @@ import json
 import re
 import secrets
 import socket
-import ssl
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
@@ -117,7 +116,9 @@ class Connection:
                 raise ConnectionFailed(f"{self.url} does not offer TLS")
             try:
                 self.socket = tls.context().wrap_socket(self.socket, server_hostname=host)
-            except (OSError, ssl.SSLError) as error:
+            except ImportError:
+                raise ConnectionFailed(f"{self.url}: this executable has no TLS") from None
+            except OSError as error:  # such as ssl.SSLError
                 raise ConnectionFailed(f"{self.url}: TLS failed: {error}") from None
 
     def _log_in(self, credentials: Credentials) -> None:

@@ -3,9 +3,12 @@
 import base64
 import binascii
 import re
-import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 _SECTION = re.compile(r"-{3,}BEGIN ([A-Z ]+)-{3,}\s*\n(.*?)\n\s*-{3,}END", re.DOTALL)
 _SEED, _USER = 18 << 3, 20 << 3
@@ -54,15 +57,17 @@ class Tls:
     def wanted(self) -> bool:
         return bool(self.ca_file or self.cert_file or not self.verify)
 
-    def context(self) -> ssl.SSLContext:
+    def context(self) -> "SSLContext":
         """CredentialsError names the file that cannot be used."""
+        import ssl  # only here: the executable, whose server has no TLS yet, is built without
+
         at = self.ca_file
         try:
             context = ssl.create_default_context(cafile=self.ca_file or None)
             if self.cert_file:
                 at = self.cert_file
                 context.load_cert_chain(self.cert_file, self.key_file or None)
-        except (OSError, ssl.SSLError) as error:
+        except OSError as error:  # such as ssl.SSLError
             raise CredentialsError(f"{at}: not usable for TLS: {error}") from None
         if not self.verify:
             context.check_hostname = False

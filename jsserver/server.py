@@ -389,8 +389,6 @@ def run(options: Options, without_effect: Sequence[str] = ()) -> int:
 
     `without_effect` is what the configuration sets in vain, for the log.
     """
-    import uvloop
-
     try:
         log = Logger(
             options.log_file,
@@ -404,6 +402,6 @@ def run(options: Options, without_effect: Sequence[str] = ()) -> int:
     except LogError as e:
         sys.stderr.write(f"nats-server: {e}\n")
         return 1
-    code = uvloop.run(serve(options, log, without_effect))
+    code = asyncio.run(serve(options, log, without_effect))
     log.close()
     return code

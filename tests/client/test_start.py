@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import re
 import resource
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,6 +137,25 @@ def test_servers_without_a_directory_share_the_temporary_one_in_turn(servers: Se
     first.stop()
     second.restart()
     assert store_directory(second) == f"{shared}-{second.port}"
+
+
+@pytest.mark.parametrize("jetstream", [False, True])
+def test_a_start_loads_only_what_it_needs(tmp_path: Path, jetstream: bool) -> None:
+    """Each of these modules takes milliseconds of every start."""
+    command = [sys.executable, "-X", "importtime", "-m", "jsserver.cli"]
+    server = Server(command, tmp_path, jetstream=jetstream)
+    server.start()
+    loaded = set(re.findall(r"^import time:.*\| +([\w.]+)$", server.log(), re.MULTILINE))
+    server.stop()
+    assert "asyncio" in loaded
+    assert not loaded & {
+        *("argparse", "configparser", "csv", "ctypes", "dataclasses", "difflib", "email"),
+        *("hashlib", "http", "json", "multiprocessing", "pickle", "random", "shutil", "statistics"),
+        *("_ssl", "tempfile", "unicodedata", "uvloop", "zipfile", "zlib", "zoneinfo"),
+        *("bcrypt", "jsserver.connection", "jsserver.monitor.monitor", "jsserver.signalling"),
+    }
+    if not jetstream:
+        assert not loaded & {"jsserver.jetstream", "jsserver.api.dispatch"}
 
 
 def test_a_configured_directory_stays_locked(servers: Servers) -> None:
