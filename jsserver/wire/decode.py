@@ -1,7 +1,8 @@
 """Request bodies to typed values: keys in any case, unknown ones refused, errors that say where.
 
 The decoder of a type is derived from its declaration, once. `null` leaves a field at its default,
-as the clients written in Go expect.
+as the clients written in Go expect. A key that an object names twice is read as Go reads it: the
+members one after another, so that objects merge and of other values the last one counts.
 """
 
 import re
@@ -60,6 +61,7 @@ def is_empty(body: bytes) -> bool:
         return False
 
 
+_COLON = re.compile(rb"(?i)\\u003a")
 _ESCAPE = re.compile(
     rb"(?i)\\(?:ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|(ud[89a-f][0-9a-f]{2})|.)", re.DOTALL
 )
@@ -71,9 +73,41 @@ def _without_halves(body: bytes) -> bytes:
     return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], body)
 
 
+class _Members(dict[str, Any]):
+    """An object that may name a key twice: its items are the members in their order."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self._pairs = pairs
+
+    def items(self) -> Any:
+        return self._pairs
+
+
+def _merged(pairs: list[tuple[str, Any]]) -> _Members:
+    """The members of an object, where two objects of one name are one with the members of both."""
+    out: list[tuple[str, Any]] = []
+    places: dict[str, int] = {}
+    for key, value in pairs:
+        place = places.get(key.lower())
+        before = None if place is None else out[place][1]
+        if place is not None and isinstance(before, _Members) and isinstance(value, _Members):
+            out[place] = (key, _merged([*before.items(), *value.items()]))
+        else:
+            places[key.lower()] = len(out)
+            out.append((key, value))
+    return _Members(out)
+
+
 def _parse_json(body: bytes) -> Any:
     try:
-        return msgspec.json.decode(body)
+        value = msgspec.json.decode(body)
+        # Rarely unequal but where a key was named twice, of which a dict keeps only the last value.
+        if body.count(b":") == msgspec.json.encode(value).count(b":") and not _COLON.search(body):
+            return value
+        import json  # costs a start some milliseconds, and few need it
+
+        return json.loads(body, object_pairs_hook=_merged)
     except UnicodeDecodeError:
         return _parse_json(body.decode("utf-8", "replace").encode())
     except msgspec.DecodeError as error:
@@ -166,7 +200,7 @@ def _read_time(value: Any, where: str, strict: bool) -> Any:
 
 
 def _read_map(value: Any, where: str, strict: bool) -> Any:
-    if type(value) is not dict:
+    if not isinstance(value, dict):
         raise _mismatch(value, where, "map[string]string")
     return {key: "" if v is None else _read_text(v, where, strict) for key, v in value.items()}
 
@@ -222,9 +256,11 @@ def _struct_reader(kind: type[msgspec.Struct]) -> Reader:
     hints = get_type_hints(kind, include_extras=True)
     exact = {name: (name, _reader(hints[name])) for name in kind.__struct_fields__}
     folded = {name.lower(): field for name, field in exact.items()} | exact
+    # What null makes empty again, when the same key came before; it leaves other values alone.
+    emptied = {n for n in exact if get_origin(hints[n]) in (list, dict, UnionType)}
 
     def read(value: Any, where: str, strict: bool) -> Any:
-        if type(value) is not dict:
+        if not isinstance(value, dict):
             raise _mismatch(value, where, "object")
         out: dict[str, Any] = {}
         for key, entry in value.items():
@@ -233,9 +269,11 @@ def _struct_reader(kind: type[msgspec.Struct]) -> Reader:
                 if strict:
                     raise Unreadable(f"json: unknown field {goformat.quote(key)}")
                 continue
-            if entry is None:
-                continue
             name, read_field = field
+            if entry is None:
+                if name in emptied:
+                    out.pop(name, None)
+                continue
             out[name] = read_field(entry, f"{where}.{name}" if where else name, strict)
         return kind(**out)
 

@@ -151,7 +151,48 @@ DELETES: list[Step] = [
     Ask("STREAM.INFO.S", {"deleted_details": True}),
 ]
 
+REPEATED_KEYS: list[Step] = []
+"""Bodies that name a key twice; what is created is removed, also where a name is a mistake."""
+for body in (
+    b'{"name":"S","max_msgs":5,"max_msgs":6}',
+    b'{"name":"S","max_msgs":5,"max_msgs":null}',
+    b'{"name":"S","max_msgs":null,"max_msgs":5}',
+    b'{"name":"S","max_msgs":"x","max_msgs":5}',
+    b'{"name":"S","max_msgs":5,"max_msgs":"x"}',
+    b'{"name":"A","name":"S","subjects":["a","b"],"subjects":["c"]}',
+    b'{"name":"S","subjects":["a","b"],"subjects":null}',
+    b'{"name":"S","subjects":["a"],"subjects":[]}',
+    b'{"name":"S","metadata":{"a":"1"},"metadata":{"b":"2"}}',
+    b'{"name":"S","metadata":{"a":"1","a":"2"},"metadata":null}',
+    b'{"name":"S","metadata":{"a":"1"},"metadata":{"a":null,"b":"3"}}',
+    b'{"name":"S","metadata":{"x:y":"1:2","x\\u003ay":"3"}}',
+    b'{"name":"S","consumer_limits":{"max_ack_pending":5},"consumer_limits":{"inactive_threshold":9000000000}}',
+    b'{"name":"S","consumer_limits":{"max_ack_pending":5},"consumer_limits":null}',
+    b'{"name":"S","placement":{"cluster":"a"},"placement":{"tags":["b"]},"placement":null}',
+    b'{"name":"S","storage":"memory","storage":"file"}',
+    b'{"name":"S","storage":"memory","storage":"tape"}',
+    b'{"name":"S","storage":"tape","storage":"memory"}',
+    b'{"name":"S","sealed":1,"sealed":false}',
+    b'{"name":"S","bogus":1,"bogus":2}',
+):
+    REPEATED_KEYS += [Ask("STREAM.CREATE.S", body), delete()]
+REPEATED_KEYS += [
+    create(subjects=["s.>"]),
+    Ask(
+        "CONSUMER.CREATE.S.c",
+        b'{"stream_name":"S","config":{"name":"c","ack_policy":"none"},"config":{"ack_policy":"all"}}',
+    ),
+    Ask(
+        "CONSUMER.CREATE.S.d",
+        b'{"stream_name":"S","config":{"durable_name":"x"},"config":{"durable_name":"d","max_deliver":3}}',
+    ),
+    Pub("s.a"),
+    Ask("STREAM.MSG.GET.S", b'{"seq":7,"seq":1}'),
+    Ask("STREAM.PURGE.S", b'{"filter":"s.b","filter":"s.a"}'),
+]
+
 SCENARIOS: dict[str, list[Step]] = {
+    "repeated keys": REPEATED_KEYS,
     "silence": [
         Ask("FOO"),
         Ask("STREAM.INFO"),
