@@ -60,6 +60,17 @@ cdef inline int compare_u64(const void* a, const void* b) noexcept nogil:
     return (x > y) - (x < y)
 
 
+# How long ago a stored time was, negative for the future. Files and clocks may say anything, so it is at most 146 years
+# either way: sums with durations (of 73 years at most) and with the monotonic clock fit.
+cdef inline int64_t elapsed(int64_t now, int64_t then) noexcept nogil:
+    cdef int64_t most = <int64_t>1 << 62
+    if then < 0 and now >= most + then:
+        return most
+    if then > 0 and now <= then - most:
+        return -most
+    return now - then
+
+
 # A varint: seven bits a byte, the lowest first, the top bit set in all but the last. At most 10 bytes at p; how many.
 cdef inline uint32_t put_uv(uint8_t* p, uint64_t v) noexcept nogil:
     cdef uint32_t n = 0

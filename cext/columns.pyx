@@ -13,8 +13,8 @@ from posix.unistd cimport pread
 from collections import namedtuple
 
 from jsserver.cext.bytes cimport (
-    Bytes, Span, Tokens, bytes_add, bytes_free, bytes_reserve, get_uv, header_get, hh64, span, span_of, span_starts,
-    subject_matches, table_hash, tokens_cut, tokens_of,
+    Bytes, Span, Tokens, bytes_add, bytes_free, bytes_reserve, elapsed, get_uv, header_get, hh64, span, span_of,
+    span_starts, subject_matches, table_hash, tokens_cut, tokens_of,
 )
 from jsserver.cext.store cimport (
     CheckedBlock, Extent, Filter, Limits, Parsed, SideBlock, checkpoint_blocks, dict_words, extent_of, filter_free,

@@ -9,14 +9,13 @@ from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strerror, strl
 
 from jsserver.cext.bytes cimport (
     EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, JSON_NULL, JSON_STRING, KIND_CLIENT, LISTENS, Bytes, Env,
-    EnvLock, Event, FileOps, JsonItem, JsonReader, Msg, Mutex, Span, System, Task, Timer, Tokens, bytes_add,
-    bytes_free, bytes_reserve, cond_free, cond_init, env_lock, env_lock_init, env_unlock, header_get, inbound_fn,
-    is_star, is_tail, json_at_end, json_bool, json_enter_array, json_enter_object, json_int, json_key_is,
-    json_next_element, json_next_member, json_open, json_text, json_uint, mutex_free, mutex_init, place_text,
-    posix_files, posix_system, span, span_bytes, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get,
-    strmap_put, subject_is_literal, subject_matches, table_hash, task_cancel, task_post, task_run, timer_cancel,
-    timer_next, timer_run, timer_set, timers_free, tokens_cut, tokens_of, u64map_del, u64map_free, u64map_get,
-    u64map_put,
+    EnvLock, Event, FileOps, JsonItem, JsonReader, Msg, Mutex, Span, System, Task, Timer, Tokens, bytes_add, bytes_free,
+    bytes_reserve, cond_free, cond_init, elapsed, env_lock, env_lock_init, env_unlock, header_get, inbound_fn, is_star,
+    is_tail, json_at_end, json_bool, json_enter_array, json_enter_object, json_int, json_key_is, json_next_element,
+    json_next_member, json_open, json_text, json_uint, mutex_free, mutex_init, place_text, posix_files, posix_system,
+    span, span_bytes, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_is_literal,
+    subject_matches, table_hash, task_cancel, task_post, task_run, timer_cancel, timer_next, timer_run, timer_set,
+    timers_free, tokens_cut, tokens_of, u64map_del, u64map_free, u64map_get, u64map_put,
 )
 from jsserver.cext.store cimport Damage as StoreDamage
 from jsserver.cext.store cimport Lost as StoreLost

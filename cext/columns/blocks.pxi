@@ -180,7 +180,7 @@ cdef inline bint ttl_over(const Parsed* r, int64_t now) noexcept nogil:
     if text.p == NULL or text.n == 0:
         return False
     life = ttl_nanos(text)
-    return life > 0 and now - r.ts >= life
+    return life > 0 and elapsed(now, r.ts) >= life
 
 
 cdef class Wanted:

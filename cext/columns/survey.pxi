@@ -460,7 +460,7 @@ cdef class Survey:
             else:
                 self.keep_count()
                 for i in range(self.n):
-                    if self.recs[i].life > 0 and now - self.recs[i].ts >= self.recs[i].life:
+                    if self.recs[i].life > 0 and elapsed(now, self.recs[i].ts) >= self.recs[i].life:
                         self.leave(i)
                 self.keep_subjects()
 

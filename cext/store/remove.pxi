@@ -308,7 +308,7 @@ cdef void age_arm(Store* s) noexcept nogil:
     if s.limits.max_age <= 0 or s.msgs == 0 or s.stopped:
         timer_cancel(&s.env.timers, &s.age_timer)
         return
-    left = first_time(s) + s.limits.max_age - s.env.now
+    left = s.limits.max_age - elapsed(s.env.now, first_time(s))
     timer_set(&s.env.timers, &s.age_timer, s.env.mono + max(left, <int64_t> 0))
 
 
@@ -338,7 +338,7 @@ cdef void floor_later(Store* s) noexcept nogil:
 
 
 cdef void age_trim(Store* s, uint32_t limit) noexcept nogil:
-    while s.msgs and s.limits.max_age > 0 and limit and first_time(s) <= s.env.now - s.limits.max_age:
+    while s.msgs and s.limits.max_age > 0 and limit and elapsed(s.env.now, first_time(s)) >= s.limits.max_age:
         take_seq(s, s.first_seq, RM_AGE)
         limit -= 1
     if s.empties != NULL or s.msgs == 0:

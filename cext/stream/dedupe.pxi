@@ -8,7 +8,7 @@ cdef enum:
 
 
 cdef struct IdHead:
-    int64_t ts
+    int64_t at              # when it was stored, on the monotonic clock: a wall clock that is set does not matter
     uint64_t seq
     uint64_t key            # under which by_hash knows it
     uint32_t n
@@ -44,7 +44,7 @@ cdef int dedupe_add(Stream* s, Span id, uint64_t seq, int64_t ts) noexcept nogil
     cdef uint64_t position
     cdef uint8_t* p
     cdef int i
-    head.ts = ts
+    head.at = s.env.mono - max(elapsed(s.env.now, ts), <int64_t>0)
     head.seq = seq
     head.n = id.n
     head.key = id_hash(id)
@@ -65,7 +65,7 @@ cdef int dedupe_add(Stream* s, Span id, uint64_t seq, int64_t ts) noexcept nogil
         return -1
     d.n += 1
     if d.timer.pos == 0:
-        timer_set(&s.env.timers, &d.timer, s.env.mono + s.cfg.window - (s.env.now - ts))
+        timer_set(&s.env.timers, &d.timer, head.at + s.cfg.window)
     return 0
 
 
@@ -79,7 +79,7 @@ cdef void dedupe_expire(Timer* t, int64_t now) noexcept nogil:
         if d.n == 0:
             return
         memcpy(&head, d.ids.b.data + d.ids.head, sizeof(IdHead))
-        rest = s.cfg.window - (s.env.now - head.ts)
+        rest = head.at + s.cfg.window - now
         if rest > 0:
             timer_set(&s.env.timers, t, now + max(rest, DEDUPE_PAUSE))
             return

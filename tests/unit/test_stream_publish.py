@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from jsserver.instances.backend import LONGEST
 from tests.unit.stream_world import (
     ACK_NONE,
     INTEREST,
@@ -67,6 +68,44 @@ def test_ids_are_forgotten_after_the_window():
     assert "duplicate" in w.publish(header=headers(Nats_Msg_Id="b"))
     w.env.advance(3 * SECOND)
     assert "duplicate" not in w.publish(header=headers(Nats_Msg_Id="a"))
+
+
+def test_ids_are_forgotten_after_the_window_when_the_clock_is_set():
+    """A clock that was ahead and is set right must not keep ids until then, nor one set ahead drop them."""
+    w = World(duplicate_window=2 * SECOND)
+    right = w.env.now
+    w.env.set_now(right + 10**9 * SECOND)
+    w.publish(header=headers(Nats_Msg_Id="a"))
+    w.env.set_now(right)
+    assert "duplicate" in w.publish(header=headers(Nats_Msg_Id="a"))
+    w.env.advance(3 * SECOND)
+    assert "duplicate" not in w.publish(header=headers(Nats_Msg_Id="a"))
+    w.env.set_now(right + 10**9 * SECOND)
+    w.env.advance(SECOND)
+    assert "duplicate" in w.publish(header=headers(Nats_Msg_Id="a"))
+
+
+@pytest.mark.parametrize("stored", [-(2**63), -SECOND, 2**63 - 1])
+@pytest.mark.timeout(20)
+def test_messages_of_any_time_age_and_their_ids_are_known(stored):
+    """A clock or a file may give a message any time: it is too old, or will be, and costs nothing."""
+    for age in (SECOND, LONGEST):
+        w = World(max_age=age, duplicate_window=age)
+        right = w.env.now
+        w.env.set_now(stored)
+        w.publish(header=headers(Nats_Msg_Id="a"))
+        w.env.set_now(right)
+        w.publish(header=headers(Nats_Msg_Id="b"))
+        assert "duplicate" in w.publish(header=headers(Nats_Msg_Id="b"))
+        w.stream.update(stream_params(max_age=age, duplicate_window=age, max_msgs=9))
+        w.env.advance(2 * SECOND)
+        left = w.stream.state().messages
+        if stored > 0:  # Nobody overtakes the first one.
+            assert left == 2
+        elif age == SECOND:
+            assert left == 0
+        else:
+            assert left == (1 if stored < -LONGEST else 2)
 
 
 def test_many_ids_expire_and_leave_nothing():
