@@ -71,7 +71,7 @@ def test_ids_are_forgotten_after_the_window():
 
 
 def test_ids_are_forgotten_after_the_window_when_the_clock_is_set():
-    """A clock that was ahead and is set right must not keep ids until then, nor one set ahead drop them."""
+    """A clock that was ahead keeps no id until then, and one that is set ahead drops none."""
     w = World(duplicate_window=2 * SECOND)
     right = w.env.now
     w.env.set_now(right + 10**9 * SECOND)
@@ -88,7 +88,7 @@ def test_ids_are_forgotten_after_the_window_when_the_clock_is_set():
 @pytest.mark.parametrize("stored", [-(2**63), -SECOND, 2**63 - 1])
 @pytest.mark.timeout(20)
 def test_messages_of_any_time_age_and_their_ids_are_known(stored):
-    """A clock or a file may give a message any time: it is too old, or will be, and costs nothing."""
+    """A clock or a file may give a message any time: it is too old, or will be."""
     for age in (SECOND, LONGEST):
         w = World(max_age=age, duplicate_window=age)
         right = w.env.now
