@@ -383,6 +383,9 @@ cdef struct FileOps:
     void (*unmap)(void* ctx, uint8_t* p, size_t n) noexcept nogil
     # What was read of a mapping may leave the process's memory.
     void (*cool)(void* ctx, uint8_t* p, size_t n) noexcept nogil
+    # Whether that part of a mapping, which starts at a page, is in memory; and: brings it there and waits for it.
+    bint (*resident)(void* ctx, const uint8_t* p, size_t n) noexcept nogil
+    void (*warm)(void* ctx, const uint8_t* p, size_t n) noexcept nogil
     void* ctx
 
 cdef FileOps* posix_files() noexcept nogil

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, Task, Timer, U64Map
-from jsserver.cext.store cimport Filter, Log, Store
+from jsserver.cext.store cimport Filter, Log, Store, Wait
 from jsserver.cext.stream cimport EnvBox, Stream, StreamFace, StreamPlace, Watcher
 
 
@@ -169,6 +169,7 @@ cdef struct Consumer:
     Timer ack_timer
     # delivery
     Task deliver
+    Wait cold               # for the next message's bytes
     Timer wake              # replay and rate limit
     bint paused
     bint held               # the answer to the request that made it goes first

@@ -18,6 +18,7 @@ cdef enum StoreError:
     ST_DAMAGED = -5         # the record's checksum does not fit
     ST_CLOSED = -6
     ST_FULL = -7            # no room: nothing more is stored, though messages can still be removed
+    ST_WAIT = -8            # it is being read from the disk
 
 cdef enum RemoveReason:
     RM_LIMIT = 1            # trimmed by count, bytes, per subject
@@ -72,6 +73,13 @@ cdef struct Lost:
     uint64_t damage         # damaged places met, messages lost or not
     const Damage* places    # the first of them
     uint32_t n_places
+
+cdef struct Wait:
+    # A reader that waits for a message's bytes. Embedded in its owner.
+    Task* task
+    Wait* next
+    Wait** at               # NULL: it does not
+    void* block
 
 cdef struct StoreState:
     uint64_t msgs
@@ -170,6 +178,12 @@ cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil         
 cdef int store_next(Store* s, const Filter* filter, uint64_t start, Record* out) noexcept nogil
 # The same, passing over what is damaged: ST_NOT_FOUND or another error than ST_DAMAGED.
 cdef int store_next_intact(Store* s, const Filter* filter, uint64_t start, Record* out) noexcept nogil
+# As store_load and store_next for a reader that can wait: where the message is not in memory the answer is ST_WAIT, its
+# sequence is in out.seq, and w.task is posted when it is worth asking again (or when the store stops).
+cdef int store_load_warm(Store* s, uint64_t seq, Record* out, Wait* w) noexcept nogil
+cdef int store_next_warm(Store* s, const Filter* filter, uint64_t start, Record* out, Wait* w) noexcept nogil
+# To be called before w's owner is freed.
+cdef void wait_cancel(Wait* w) noexcept nogil
 # First intact message with headers in start..last. Costs next to nothing for each without.
 cdef int store_next_headed(Store* s, uint64_t start, uint64_t last, Record* out) noexcept nogil
 # As store_next, only the sequence: no record is touched. 0 when none.
@@ -214,6 +228,8 @@ cdef void committer_poll(Committer* c) noexcept nogil
 # EV_DISK_FULL asks for the file to be made again. Until committer_has_room says so nothing more is appended: ST_FULL.
 cdef int committer_ballast(Committer* c, Span path) noexcept nogil                   # 0 | -1 too long
 cdef void committer_has_room(Committer* c) noexcept nogil                            # with the lock held
+# WITHOUT the lock, after ST_WAIT: until it may be worth asking again, a millisecond at most.
+cdef void committer_pause(Committer* c) noexcept nogil
 cdef void committer_stop(Committer* c) noexcept nogil
 # What the two threads would do by now (WITHOUT the lock), where none runs: all that is staged is written, and the groups
 # closed that are idle at that monotonic time; then what the maintenance thread has to do.

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from jsserver.cext.bytes cimport Bytes, Cond, Env, JsonItem, Msg, Span, StrMap, Task, Timer, U64Map, Usage
-from jsserver.cext.store cimport Committer, Filter, Record, Store, StoreConfig, StoreState
+from jsserver.cext.store cimport Committer, Filter, Record, Store, StoreConfig, StoreState, Wait
 
 
 # ---- numbers, times and requests in texts ---------------------------------------------------------------
@@ -198,6 +198,7 @@ cdef struct Stream:
     bint hold               # a consumer is out of service: nobody knows what it needs
     int64_t counted         # bytes that this stream added to the usages
     DirectJob* jobs         # direct gets in several turns
+    uint32_t n_cold         # those of a single message that wait for the disk
     WholeSecond second      # of the last message that a direct get was answered with
     Cond durable            # signalled when something became durable
     void* consumers         # of the layer above: shared by the stream's consumers
@@ -277,6 +278,13 @@ cdef class EnvBox:
     cdef void leave(self) noexcept nogil
 
 
+cdef struct Copied
+
+cdef enum Asked:
+    ASKED_SEQ
+    ASKED_LAST              # of those that match
+    ASKED_NEXT              # of those that match, from a sequence on
+
 cdef class StreamFace:
     """A stream for the control plane."""
     cdef EnvBox box
@@ -293,6 +301,7 @@ cdef class StreamFace:
     # Takes the lock, which box.leave lets go. False: the stream is closed, and s is NULL. Only with the lock held is s
     # looked at and changed.
     cdef bint enter(self) noexcept nogil
+    cdef bint read(self, Asked asked, const Filter* f, uint64_t seq, Copied* c, int* rc) noexcept nogil
     # What enter said, as an exception: StreamClosed.
     cdef int check(self, bint open) except -1
     cdef int refuse(self) except -1

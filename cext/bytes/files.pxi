@@ -56,6 +56,8 @@ cdef extern from * nogil:
     int file_map(int fd, size_t n, bint own, uint8_t** out)
     int file_map_over(void* p, int fd, size_t n)
     void file_unmap(void* p, size_t n)
+    bint file_resident(const void* p, size_t n)
+    void file_warm(const void* p, size_t n)
     void* new_pages(size_t n)
     int MADV_DONTNEED
     int O_CLOEXEC
@@ -217,6 +219,14 @@ cdef void posix_unmap(void* ctx, uint8_t* p, size_t n) noexcept nogil:
     file_unmap(p, n)
 
 
+cdef bint posix_resident(void* ctx, const uint8_t* p, size_t n) noexcept nogil:
+    return file_resident(p, n)
+
+
+cdef void posix_warm(void* ctx, const uint8_t* p, size_t n) noexcept nogil:
+    file_warm(p, n)
+
+
 cdef void posix_cool(void* ctx, uint8_t* p, size_t n) noexcept nogil:
     madvise(p, n, MADV_DONTNEED)
 
@@ -252,6 +262,8 @@ posix_ops.map = posix_map
 posix_ops.map_over = posix_map_over
 posix_ops.unmap = posix_unmap
 posix_ops.cool = posix_cool
+posix_ops.resident = posix_resident
+posix_ops.warm = posix_warm
 posix_ops.ctx = NULL
 
 

@@ -91,6 +91,26 @@ static int file_map_over(void *p, int fd, size_t n) {
     return 0;
 }
 
+static int file_resident(const void *p, size_t n) {
+    unsigned char pages[256];
+    while (n) {
+        size_t part = n < sizeof(pages) * GUARDED_PAGE ? n : sizeof(pages) * GUARDED_PAGE;
+        size_t count = (part + GUARDED_PAGE - 1) / GUARDED_PAGE;
+        if (mincore((void *)p, part, pages) < 0) return 1;
+        for (size_t i = 0; i < count; i++)
+            if (!(pages[i] & 1)) return 0;
+        p = (const char *)p + part;
+        n -= part;
+    }
+    return 1;
+}
+
+static void file_warm(const void *p, size_t n) {
+    volatile const char *at = p;
+    madvise((void *)p, n, MADV_WILLNEED);
+    for (size_t i = 0; i < n; i += GUARDED_PAGE) (void)at[i];
+}
+
 static void file_unmap(void *p, size_t n) {
     unguard(p);
     munmap(p, n);

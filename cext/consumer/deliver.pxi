@@ -77,7 +77,7 @@ cdef int load_new(Consumer* c, Record* r) noexcept nogil:
         c.next = c.skip[c.skip_at]
         if c.next > c.s.shown:
             return ST_NOT_FOUND
-        rc = store_load(c.s.store, c.next, r)
+        rc = store_load_warm(c.s.store, c.next, r, &c.cold)
         if rc != ST_NOT_FOUND:
             return rc
         c.skip_at += 1
@@ -85,7 +85,7 @@ cdef int load_new(Consumer* c, Record* r) noexcept nogil:
             count_pending(c)        # the filter itself need not match it, so its removal was not told
     if c.next > c.s.shown:
         return ST_NOT_FOUND
-    rc = store_next(c.s.store, NULL if c.filter.all else &c.filter, c.next, r)
+    rc = store_next_warm(c.s.store, NULL if c.filter.all else &c.filter, c.next, r, &c.cold)
     if rc == ST_OK and r.seq > c.s.shown:
         rc = ST_NOT_FOUND
     if rc == ST_NOT_FOUND:
@@ -303,7 +303,7 @@ cdef int deliver_again(Consumer* c) noexcept nogil:
     cdef uint64_t seq = e.sseq, dseq = c.dseq
     cdef uint32_t deliveries = e.deliveries + 1
     cdef int64_t cost
-    cdef int rc = store_load(c.s.store, seq, &r)
+    cdef int rc = store_load_warm(c.s.store, seq, &r, &c.cold)
     if rc == ST_NOT_FOUND or rc == ST_DAMAGED:
         pending_gone(c, i)
         return STEP_ON

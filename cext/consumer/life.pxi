@@ -78,6 +78,7 @@ cdef void timers_prepare(Consumer* c) noexcept nogil:
     c.heartbeat.owner = c
     c.deliver.fn = deliver_run
     c.deliver.owner = c
+    c.cold.task = &c.deliver
     c.watcher.owner = c
     c.watcher.filter = &c.filter
     c.watcher.stored = on_stored
@@ -394,6 +395,7 @@ cdef void consumer_close(Consumer* c, bint deleted) noexcept nogil:
     timer_cancel(&c.env.timers, &c.pause)
     timer_cancel(&c.env.timers, &c.gone)
     timer_cancel(&c.env.timers, &c.heartbeat)
+    wait_cancel(&c.cold)
     task_cancel(&c.env.tasks, &c.deliver)
     pulls_end(c, deleted)
     stream_unwatch(c.s, &c.watcher)

@@ -439,10 +439,11 @@ cdef inline void behind_drop(Block* b, uint64_t start, uint64_t end) noexcept no
         f.cool(f.ctx, b.data, piece * PIECE)
 
 
-cdef int block_map(Block* b) noexcept nogil:
-    """Makes a sealed file block readable. Its bytes are looked at only through block_data."""
+cdef uint8_t* block_open(const Block* b, uint64_t* mapped) noexcept nogil:
+    """Maps a sealed block's file; NULL when it cannot be read."""
     cdef Store* s = b.store
     cdef char path[4200]
+    cdef uint8_t* p
     cdef int fd
     cdef int64_t size
     block_path(s, b, ".blk", path, sizeof(path))
@@ -451,21 +452,37 @@ cdef int block_map(Block* b) noexcept nogil:
     if fd < 0 and fd != -ENOENT or fd >= 0 and size < 0:
         if fd >= 0:
             s.files.close(s.files.ctx, fd)
-        return ST_IO
+        return NULL
     # Of a file that is gone or shorter than it was the rest reads as zeros: damage.
     size = max(size, <int64_t> b.used)
-    s.files.map(s.files.ctx, max(fd, -1), <size_t> size, False, &b.data)
+    s.files.map(s.files.ctx, max(fd, -1), <size_t> size, False, &p)
     if fd >= 0:
         s.files.close(s.files.ctx, fd)
-    if b.data == NULL:
-        return ST_IO
-    b.data_cap = <uint64_t> size
+    mapped[0] = <uint64_t> size
+    return p
+
+
+cdef void block_mapped(Block* b, uint8_t* p, uint64_t size) noexcept nogil:
+    """The block's bytes are read there from now on."""
+    cdef Store* s = b.store
+    b.data = p
+    b.data_cap = size
     b.region = False
     if not s.replaying and not s.stopped:
-        trail_drop(s, b)
         lru_push(s.com, b)
         if s.com.n_maps > MAPS_MAX:
             chore_wanted(s.com)
+
+
+cdef int block_map(Block* b) noexcept nogil:
+    """Makes a sealed file block readable. Its bytes are looked at only through block_data."""
+    cdef uint64_t size
+    cdef uint8_t* p = block_open(b, &size)
+    if p == NULL:
+        return ST_IO
+    if not b.store.replaying and not b.store.stopped:
+        trail_drop(b.store, b)
+    block_mapped(b, p, size)
     return ST_OK
 
 

@@ -55,6 +55,7 @@ cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noex
     cond_init(&c.wake)
     cond_init(&c.idle)
     cond_init(&c.chores)
+    cond_init(&c.fetch)
     return c
 
 
@@ -69,6 +70,7 @@ cdef void committer_free(Committer* c) noexcept nogil:
     cond_free(&c.wake)
     cond_free(&c.idle)
     cond_free(&c.chores)
+    cond_free(&c.fetch)
     mutex_free(&c.q)
     free(c)
 
@@ -79,6 +81,7 @@ cdef void committer_stop(Committer* c) noexcept nogil:
     c.stopping = True
     q_broadcast(c, &c.wake)
     q_broadcast(c, &c.chores)
+    q_broadcast(c, &c.fetch)
     q_unlock(c)
 
 
@@ -92,6 +95,7 @@ cdef void committer_run(Committer* c) noexcept nogil:
     spare_take(c)
     c.running = True
     c.keeper_runs = system.start(system.ctx, &c.keeper, keeper_main, c) == 0
+    c.fetcher_runs = system.start(system.ctx, &c.fetcher, fetcher_main, c) == 0
     while True:
         now = env_clock(c.env)
         if c.dirty == NULL and now < c.due:
@@ -117,6 +121,9 @@ cdef void committer_run(Committer* c) noexcept nogil:
     if c.keeper_runs:
         system.join(system.ctx, c.keeper)
         c.keeper_runs = False
+    if c.fetcher_runs:
+        system.join(system.ctx, c.fetcher)
+        c.fetcher_runs = False
     spare_give(c)
     round_free(&r)
 

@@ -56,6 +56,11 @@ cdef void note_removed(void* ctx, uint64_t seq, Span subject, int reason) noexce
         (<PyStore> ctx).removed.append((seq, span_bytes(subject).decode("utf-8", "surrogateescape"), reason))
 
 
+cdef void count_wake(Task* t) noexcept nogil:
+    with gil:
+        (<PyStore> t.owner).wakes += 1
+
+
 cdef void note_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexcept nogil:
     with gil:
         (<PyStore> ctx).durable.append((seq, ticket, error))
@@ -109,6 +114,9 @@ cdef class PyStore:
     cdef Store* s
     cdef readonly list removed
     cdef readonly list durable
+    cdef readonly uint64_t wakes
+    cdef Wait cold
+    cdef Task wake
     cdef object thread
     cdef dict config
     cdef bytes directory
@@ -303,6 +311,20 @@ cdef class PyStore:
         self._leave()
         face_result(rc, EIO)
         return (out[0], out[1], out[2].decode("utf-8", "surrogateescape"), out[3], out[4])
+
+    def load_warm(self, uint64_t seq):
+        """A message's data, or None: it is being fetched, and `wakes` counts one more when it is there."""
+        cdef Record r
+        self.cold.task = &self.wake
+        self.wake.owner = <void*> self
+        self.wake.fn = count_wake
+        self._enter()
+        rc = store_load_warm(self.s, seq, &r, &self.cold)
+        out = span_bytes(r.data) if rc == ST_OK else None
+        self._leave()
+        if rc != ST_WAIT:
+            face_result(rc, EIO)
+        return out
 
     def state(self) -> dict:
         cdef StoreState t

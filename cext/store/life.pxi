@@ -240,6 +240,7 @@ cdef void store_stop(Store* s) noexcept nogil:
     s.in_slim = False
     for i in range(s.n_blocks):
         lru_remove(c, block_i(s, i))
+    waits_end(s, NULL)
 
 
 cdef void ops_discard(Store* s) noexcept nogil:
@@ -302,6 +303,7 @@ cdef void store_unqueue(Committer* c, Store* s, Block** gone) noexcept nogil:
     if at[0] == s:
         at[0] = s.next_unsynced
     zeros_cancel(c, s, NULL, gone)
+    fetches_cancel(c, s, gone)
     while side[0] != NULL:
         b = side[0]
         if b.store != s:

@@ -143,6 +143,11 @@ cdef struct Block:
     bint dead                   # (q) left the store; freed when pins is 0
     uint32_t pins               # (q)
     bint compacting
+    uint64_t warm               # pieces that were in memory at warm_at, a bit each: cold.pxi
+    int64_t warm_at
+    uint64_t asked              # pieces to be fetched
+    bint fetching
+    Block* next_fetch           # (q)
     uint64_t lean               # bytes at the region's start that are the file's pages
     Block* next_zero            # (q) blocks that get zeros ahead: [zero_from, zero_to)
     uint64_t zero_from          # (q)
@@ -235,6 +240,7 @@ cdef struct Store:
     void* ctx
     Timer age_timer
     Task slim_task              # memory storage: compaction in slices
+    Wait* waits                 # readers of blocks that are being fetched
     bint replaying
     bint unsettled              # a recovery from sidecars: nodes stay until its end
     uint64_t dirty              # atomic
@@ -324,6 +330,11 @@ cdef struct Committer:
     uint64_t syncs
     Thread keeper
     bint keeper_runs
+    Thread fetcher
+    bint fetcher_runs
+    Cond fetch                  # work for it
+    Block* fetches              # (q) chain by next_fetch
+    Block* fetches_last         # (q)
     StoreList active            # (q) most recently committed first
     StoreList resting           # (q) idle, groups closed
     bint chore                  # (q) mappings or blocks to look after

@@ -29,7 +29,7 @@ cdef bint slim_worth(const Store* s, Block* b) noexcept nogil:
     """Not the last block, which says which sequence was the last; the first, which is usually on its way out, only when
     its ghosts keep others."""
     cdef uint64_t framing = MARKER
-    if not b.sealed or b.damaged or b.stiff or b.compacting or b.region or b == block_i(s, s.n_blocks - 1):
+    if not b.sealed or b.damaged or b.stiff or b.compacting or b.fetching or b.region or b == block_i(s, s.n_blocks - 1):
         return False
     if b.wanted:
         return b.ghosts > 0
@@ -298,6 +298,7 @@ cdef void slim_block(Committer* c, Slim* m) noexcept nogil:
         old = b.data
         old_size = b.data_cap
         b.data = NULL
+        b.warm = 0
         slim_enter(c, m)
     elif not swapped:
         b.stiff = not copied

@@ -226,13 +226,14 @@ cdef void keeper_unmap(Committer* c) noexcept nogil:
     while True:
         env_lock(c.env)
         b = c.lru_last if c.n_maps > MAPS_MAX else NULL
-        if b == NULL or b.compacting:
+        if b == NULL or b.compacting or b.fetching:
             env_unlock(c.env)
             return
         lru_remove(c, b)
         p = b.data
         size = b.data_cap
         b.data = NULL
+        b.warm = 0
         env_unlock(c.env)
         f.unmap(f.ctx, p, size)
 

@@ -5,34 +5,14 @@ cdef enum:
     DIRECT_SUBJECTS = 1024              # subjects that a multi_last request may match
     DIRECT_TURN = 256                   # messages a turn
     DIRECT_MAX_BYTES = 64 << 20         # of a batch that does not say
+    DIRECT_COLD = 1024                  # requests that may wait for the disk; with more it is waited for here
     DIRECT_ADDED = 192                  # bytes that an answer's own headers take at most, names and values
-
-
-cdef struct DirectGet:
-    # A request. Spans point into it, or into room.
-    uint64_t seq
-    int64_t batch
-    uint64_t up_to_seq
-    int64_t max_bytes
-    int64_t start_time
-    int64_t up_to_time
-    bint has_start
-    bint has_up_to_time
-    bint no_hdr
-    Span last_by
-    Span next_by
-    Span* multi
-    uint32_t n_multi
-    uint32_t multi_room                 # patterns that `multi` has room for
-    bint no_memory
-    uint8_t* room                       # of texts with escapes
-    uint8_t* room_at
-    uint32_t room_left
 
 
 cdef struct DirectJob:
     # A batch or multi answer under way.
     Task task
+    Wait cold                           # for the next message's bytes
     DirectJob* next
     DirectJob* prev
     Stream* s
@@ -50,6 +30,9 @@ cdef struct DirectJob:
     bint held                           # something of it waited for the disk
     int64_t bytes_left
     uint64_t sent
+    bint single                         # a get of one message that waits for the disk: `one`, its texts in `header`
+    DirectGet one
+    uint64_t start
     Bytes header                        # of the message under way; kept, so that a batch allocates once
     uint32_t n_reply
     uint8_t reply[1]
@@ -169,9 +152,12 @@ cdef void job_free(DirectJob* j) noexcept nogil:
         j.s.jobs = j.next
     if j.next != NULL:
         j.next.prev = j.prev
+    wait_cancel(&j.cold)
     task_cancel(&j.s.env.tasks, &j.task)
     if j.filtered:
         filter_free(&j.filter)
+    if j.single:
+        j.s.n_cold -= 1
     bytes_free(&j.header)
     free(j.seqs)
     free(j)
@@ -208,19 +194,32 @@ cdef void job_end(DirectJob* j) noexcept nogil:
     job_free(j)
 
 
-cdef bint job_next(DirectJob* j, Record* r) noexcept nogil:
+cdef int next_intact(Store* store, const Filter* filter, uint64_t* start, Record* r, Wait* w) noexcept nogil:
+    # As store_next_warm; where it meets what is damaged, start goes behind that.
+    cdef int rc = store_next_warm(store, filter, start[0], r, w)
+    while rc == ST_DAMAGED:
+        start[0] = r.seq + 1
+        rc = store_next_warm(store, filter, start[0], r, w)
+    return rc
+
+
+cdef int job_next(DirectJob* j, Record* r) noexcept nogil:
+    # ST_OK, ST_WAIT, or another error at the end.
     cdef int rc
     if j.seqs == NULL:
-        rc = store_next_intact(j.s.store, &j.filter if j.filtered else NULL, j.at, r)
+        rc = next_intact(j.s.store, &j.filter if j.filtered else NULL, &j.at, r, &j.cold)
         if rc == ST_OK:
             j.at = r.seq + 1
-        return rc == ST_OK
+        return rc
     while j.at < j.n_seqs:
+        rc = store_load_warm(j.s.store, j.seqs[j.at], r, &j.cold)
+        if rc == ST_WAIT:
+            return rc
         j.at += 1
-        if store_load(j.s.store, j.seqs[j.at - 1], r) == ST_OK:
-            return True
+        if rc == ST_OK:
+            return rc
         j.pending -= 1 if j.pending else 0
-    return False
+    return ST_NOT_FOUND
 
 
 cdef bint job_send(DirectJob* j, const Record* r) noexcept nogil:
@@ -244,11 +243,14 @@ cdef bint job_send(DirectJob* j, const Record* r) noexcept nogil:
 cdef void job_run(Task* t) noexcept nogil:
     cdef DirectJob* j = <DirectJob*>t.owner
     cdef Record r
-    cdef int i
+    cdef int i, rc
     for i in range(DIRECT_TURN):
         if too_much_held(j.s):
             return                          # direct_resume goes on
-        if j.left == 0 or j.bytes_left <= 0 or not job_next(j, &r) or not job_send(j, &r):
+        rc = job_next(j, &r) if j.left and j.bytes_left > 0 else ST_NOT_FOUND
+        if rc == ST_WAIT:
+            return
+        if rc != ST_OK or not job_send(j, &r):
             job_end(j)
             return
     task_post(&j.s.env.tasks, t)
@@ -271,6 +273,7 @@ cdef DirectJob* job_new(Stream* s, Span reply, const DirectGet* g) noexcept nogi
     j.counted = state.last_seq
     j.task.fn = job_run
     j.task.owner = j
+    j.cold.task = &j.task
     j.s = s
     j.left = <uint64_t>g.batch if g.batch else UINT64_MAX
     j.bytes_left = g.max_bytes if g.max_bytes > 0 else DIRECT_MAX_BYTES
@@ -337,25 +340,61 @@ cdef void direct_multi(Stream* s, Span reply, const DirectGet* g, uint64_t start
     job_run(&j.task)
 
 
+cdef void one_later(Stream* s, Span reply, const DirectGet* g, uint64_t start, uint64_t seq) noexcept nogil:
+    # When message seq is in memory the request is looked at again.
+    cdef DirectJob* j = job_new(s, reply, g)
+    cdef Span text = g.last_by if g.last_by.n else g.next_by
+    cdef Record r
+    if j == NULL or bytes_add(&j.header, text.p, text.n) < 0:
+        if j != NULL:
+            job_free(j)
+        direct_status(s, reply, b"500 out of memory")
+        return
+    j.one = g[0]
+    j.one.last_by.p = j.header.data
+    j.one.next_by.p = j.header.data
+    j.one.multi = NULL
+    j.one.room = NULL
+    j.start = start
+    j.single = True
+    s.n_cold += 1
+    j.task.fn = one_run
+    if store_load_warm(s.store, seq, &r, &j.cold) != ST_WAIT:
+        task_post(&s.env.tasks, &j.task)
+
+
+cdef void one_run(Task* t) noexcept nogil:
+    cdef DirectJob* j = <DirectJob*>t.owner
+    direct_one(j.s, span(j.reply, j.n_reply), &j.one, j.start)
+    job_free(j)
+
+
 cdef void direct_one(Stream* s, Span reply, const DirectGet* g, uint64_t start) noexcept nogil:
     cdef Record r
     cdef Filter f
     cdef uint64_t seq
+    cdef Wait w
     cdef int rc = ST_NOT_FOUND
+    memset(&w, 0, sizeof(Wait))
     if g.last_by.n:
         seq = last_of_pattern(s, g.last_by)
         if seq:
-            rc = store_load(s.store, seq, &r)
+            rc = store_load_warm(s.store, seq, &r, &w)
     elif g.next_by.n:
         if filter_init(&f, &g.next_by, 1) == ST_OK:
-            rc = store_next_intact(s.store, &f, start, &r)
+            rc = next_intact(s.store, &f, &start, &r, &w)
             filter_free(&f)
     elif g.has_start:
-        rc = store_next_intact(s.store, NULL, start, &r)
+        rc = next_intact(s.store, NULL, &start, &r, &w)
     else:
-        rc = store_load(s.store, g.seq, &r)
+        rc = store_load_warm(s.store, g.seq, &r, &w)
+    wait_cancel(&w)
+    if rc == ST_WAIT and s.n_cold == DIRECT_COLD:
+        rc = store_load(s.store, r.seq, &r)
     if rc == ST_OK:
         direct_single(s, reply, &r, g.no_hdr)
+    elif rc == ST_WAIT:
+        one_later(s, reply, g, start, r.seq)
     elif rc == ST_DAMAGED:
         direct_status(s, reply, b"500 Message Damaged")
     else:
@@ -388,126 +427,6 @@ cdef void direct_answer(Stream* s, Span reply, const DirectGet* g) noexcept nogi
 
 
 # ---- requests --------------------------------------------------------------------------------------------------------
-
-cdef bint read_text(const JsonItem* it, DirectGet* g, Span* text) noexcept nogil:
-    # A string: a view of the request, or of g.room where escapes had to be resolved. null is no text.
-    cdef int n
-    if it.kind == JSON_NULL:
-        return True
-    if it.kind != JSON_STRING:
-        return False
-    text[0] = it.text
-    if not it.escaped:
-        return True
-    if g.room == NULL:
-        g.room = <uint8_t*>malloc(g.room_left)
-        g.room_at = g.room
-    if g.room == NULL:
-        return False
-    n = json_text(it, g.room_at, g.room_left)
-    if n < 0:
-        return False
-    text[0] = span(g.room_at, <uint32_t>n)
-    g.room_at += n
-    g.room_left -= n
-    return True
-
-
-cdef bint add_pattern(DirectGet* g, Span pattern) noexcept nogil:
-    cdef uint32_t room = max(2 * g.multi_room, <uint32_t>16)        # the request's bytes bound it
-    cdef Span* grown
-    if g.n_multi == g.multi_room:
-        grown = <Span*>realloc(g.multi, room * sizeof(Span))
-        if grown == NULL:
-            g.no_memory = True
-            return False
-        g.multi = grown
-        g.multi_room = room
-    g.multi[g.n_multi] = pattern
-    g.n_multi += 1
-    return True
-
-
-cdef bint read_multi(const JsonItem* it, DirectGet* g) noexcept nogil:
-    # Where the key is there twice the last list counts.
-    cdef JsonReader list
-    cdef JsonItem element
-    cdef Span pattern
-    cdef int rc
-    g.n_multi = 0
-    if it.kind == JSON_NULL:
-        return True
-    json_open(&list, it.text)
-    if not json_enter_array(&list):
-        return False
-    while True:
-        rc = json_next_element(&list, &element)
-        if rc <= 0:
-            return rc == 0
-        pattern = span(NULL, 0)
-        if not read_text(&element, g, &pattern) or not add_pattern(g, pattern):
-            return False
-
-
-cdef bint read_time(const JsonItem* it, DirectGet* g, int64_t* t, bint* given) noexcept nogil:
-    cdef Span text
-    if it.kind == JSON_NULL:
-        return True
-    given[0] = read_text(it, g, &text) and get_time(text, t)
-    return given[0]
-
-
-cdef bint read_int(const JsonItem* it, int64_t* v) noexcept nogil:
-    return it.kind == JSON_NULL or json_int(it, v)
-
-
-cdef bint read_uint(const JsonItem* it, uint64_t* v) noexcept nogil:
-    return it.kind == JSON_NULL or json_uint(it, v)
-
-
-cdef bint read_member(DirectGet* g, const JsonItem* key, const JsonItem* val) noexcept nogil:
-    if json_key_is(key, b"seq"):
-        return read_uint(val, &g.seq)
-    if json_key_is(key, b"last_by_subj"):
-        return read_text(val, g, &g.last_by)
-    if json_key_is(key, b"next_by_subj"):
-        return read_text(val, g, &g.next_by)
-    if json_key_is(key, b"batch"):
-        return read_int(val, &g.batch)
-    if json_key_is(key, b"max_bytes"):
-        return read_int(val, &g.max_bytes)
-    if json_key_is(key, b"start_time"):
-        return read_time(val, g, &g.start_time, &g.has_start)
-    if json_key_is(key, b"multi_last"):
-        return read_multi(val, g)
-    if json_key_is(key, b"up_to_seq"):
-        return read_uint(val, &g.up_to_seq)
-    if json_key_is(key, b"up_to_time"):
-        return read_time(val, g, &g.up_to_time, &g.has_up_to_time)
-    if json_key_is(key, b"no_hdr"):
-        return json_bool(val, &g.no_hdr)
-    return True
-
-
-cdef bint read_direct(Span text, DirectGet* g) noexcept nogil:
-    cdef JsonReader j
-    cdef JsonItem key, val
-    cdef int rc
-    if span_eq(trimmed(text), span(b"null", 4)):
-        return True
-    json_open(&j, text)
-    if not json_enter_object(&j):
-        return False
-    while True:
-        rc = json_next_member(&j, &key, &val)
-        if rc <= 0:
-            break
-        if not read_member(g, &key, &val):
-            return False
-    if g.batch < 0:
-        g.batch = 0
-    return rc == 0 and json_at_end(&j)
-
 
 cdef bint level_too_high(Span header) noexcept nogil:
     cdef Span value = header_get(header, b"Nats-Required-Api-Level")

@@ -358,56 +358,59 @@ cdef class StreamFace:
         self.changed(n)
         return n
 
-    def get(self, uint64_t seq):
+    cdef bint read(self, Asked asked, const Filter* f, uint64_t seq, Copied* c, int* rc) noexcept nogil:
+        """Copies a message, c zeroed before; a disk is waited for without the lock. False: the stream is closed."""
         cdef Record r
+        cdef Wait w
+        cdef bint open
+        memset(&w, 0, sizeof(Wait))
+        while True:
+            rc[0] = ST_NOT_FOUND
+            open = self.enter()
+            if open and asked == ASKED_LAST:
+                seq = store_last_match(self.s.store, f)
+            if open and asked == ASKED_NEXT:
+                rc[0] = next_intact(self.s.store, f, &seq, &r, &w)
+            elif open and seq:
+                rc[0] = store_load_warm(self.s.store, seq, &r, &w)
+            if rc[0] == ST_OK:
+                rc[0] = copy_record(c, &r)
+            wait_cancel(&w)
+            self.box.leave()
+            if rc[0] != ST_WAIT:
+                return open
+            committer_pause(self.box.committer)
+
+    def get(self, uint64_t seq):
         cdef Copied c
-        cdef int rc = ST_CLOSED
+        cdef int rc
         cdef bint open
         memset(&c, 0, sizeof(Copied))
         with nogil:
-            open = self.enter()
-            if open:
-                rc = store_load(self.s.store, seq, &r)
-            if rc == ST_OK:
-                rc = copy_record(&c, &r)
-            self.box.leave()
+            open = self.read(ASKED_SEQ, NULL, seq, &c, &rc)
         self.check(open)
         return copied_message(&c, rc)
 
     def last_for(self, bytes filter not None):
         cdef Patterns f = Patterns((filter,))
-        cdef Record r
         cdef Copied c
-        cdef int rc = ST_NOT_FOUND
-        cdef uint64_t seq
+        cdef int rc
         cdef bint open
         memset(&c, 0, sizeof(Copied))
         with nogil:
-            open = self.enter()
-            seq = store_last_match(self.s.store, &f.f) if open else 0
-            if seq:
-                rc = store_load(self.s.store, seq, &r)
-            if rc == ST_OK:
-                rc = copy_record(&c, &r)
-            self.box.leave()
+            open = self.read(ASKED_LAST, &f.f, 0, &c, &rc)
         self.check(open)
         return copied_message(&c, rc)
 
     def next_for(self, bytes filter not None, uint64_t seq):
         cdef Patterns f = Patterns((filter,) if filter else ())
         cdef bint all = not filter
-        cdef Record r
         cdef Copied c
-        cdef int rc = ST_CLOSED
+        cdef int rc
         cdef bint open
         memset(&c, 0, sizeof(Copied))
         with nogil:
-            open = self.enter()
-            if open:
-                rc = store_next_intact(self.s.store, NULL if all else &f.f, seq, &r)
-            if rc == ST_OK:
-                rc = copy_record(&c, &r)
-            self.box.leave()
+            open = self.read(ASKED_NEXT, NULL if all else &f.f, seq, &c, &rc)
         self.check(open)
         return copied_message(&c, rc)
 

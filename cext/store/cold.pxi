@@ -1,0 +1,239 @@
+# Sealed blocks whose pages may not be in memory: a thread brings them from the disk, so that no reader waits for a disk
+# under the engine lock.
+#
+# What is in memory is known by pieces of a mapping, for a second: then the system is asked again. A reader that meets
+# a piece that is not there leaves its Wait with the store and is called when it is; the piece behind a reader's is fetched
+# before it is asked for. While a block is being fetched it is neither unmapped nor compacted, and it is pinned.
+
+cdef enum:
+    PIECES = 64                     # of a block: what is beyond is read without looking
+
+cdef int64_t WARM_FOR = 1000000000  # ns
+
+
+cdef inline uint64_t pieces_of(const Block* b, uint32_t i) noexcept nogil:
+    """The pieces in which slot i's record stands, a bit each."""
+    cdef uint64_t start = b.off[i] - 1
+    cdef uint64_t end = b.used
+    cdef uint64_t last
+    if b.len[i] != 65535:
+        end = start + b.len[i]
+    elif i + 1 < b.n and b.off[i + 1]:
+        end = b.off[i + 1] - 1
+    start //= PIECE
+    last = (max(end, <uint64_t> 1) - 1) // PIECE
+    if start >= PIECES:
+        return 0
+    last = min(last, <uint64_t> (PIECES - 1)) - start
+    return (((<uint64_t> 2) << last) - 1) << start
+
+
+cdef bint piece_there(Block* b, uint64_t piece) noexcept nogil:
+    """Whether this piece of the mapping is in memory; true of what lies behind its end."""
+    cdef FileOps* f = b.store.files
+    cdef uint64_t start = piece * PIECE
+    if start >= b.data_cap:
+        return True
+    return f.resident(f.ctx, b.data + start, min(b.data_cap - start, <uint64_t> PIECE))
+
+
+cdef void fetch_queue(Committer* c, Block* b) noexcept nogil:
+    """With q held."""
+    b.next_fetch = NULL
+    if c.fetches == NULL:
+        c.fetches = b
+    else:
+        c.fetches_last.next_fetch = b
+    c.fetches_last = b
+
+
+cdef void fetch_ask(Committer* c, Block* b, uint64_t pieces) noexcept nogil:
+    """With the engine lock held."""
+    b.asked |= pieces
+    if b.fetching:
+        return
+    b.fetching = True
+    q_lock(c)
+    b.pins += 1
+    fetch_queue(c, b)
+    q_signal(c, &c.fetch)
+    q_unlock(c)
+
+
+cdef void fetch_ahead(Committer* c, Store* s, Block* b, uint64_t piece) noexcept nogil:
+    """The piece behind that one is wanted next by whoever reads on."""
+    cdef uint32_t at
+    if (piece + 1) * PIECE >= b.used:
+        at = block_from(s, b.last) + 1
+        if at >= s.n_blocks:
+            return
+        b = block_i(s, at)
+        piece = 0
+    else:
+        piece += 1
+    if b.region or b.compacting or piece >= PIECES or b.warm & <uint64_t> 1 << piece:
+        return
+    if b.data == NULL or not piece_there(b, piece):
+        fetch_ask(c, b, <uint64_t> 1 << piece)
+
+
+cdef bint block_warm(Store* s, Block* b, uint32_t i) noexcept nogil:
+    """Whether slot i's record can be read without waiting for the disk; if not, it is being fetched."""
+    cdef Committer* c = s.com
+    cdef uint64_t pieces, missing, piece
+    if b.region or s.storage == STORE_MEMORY or not c.fetcher_runs or b.compacting:
+        return True
+    if b.warm and s.env.mono - b.warm_at > WARM_FOR:
+        b.warm = 0
+    pieces = pieces_of(b, i)
+    missing = pieces & ~b.warm
+    if missing == 0:
+        return True
+    if b.warm == 0:
+        b.warm_at = s.env.mono
+    piece = 0
+    while b.data != NULL and missing >> piece:
+        if missing >> piece & 1 and piece_there(b, piece):
+            b.warm |= <uint64_t> 1 << piece
+            fetch_ahead(c, s, b, piece)
+        piece += 1
+        if piece == PIECES:
+            break
+    missing &= ~b.warm
+    if missing:
+        fetch_ask(c, b, missing)
+    return missing == 0
+
+
+cdef int store_load_warm(Store* s, uint64_t seq, Record* out, Wait* w) noexcept nogil:
+    cdef Block* b = block_of(s, seq)
+    cdef int64_t i = slot_of(b, seq) if b != NULL else -1
+    if i >= 0 and b.off[i] and not block_warm(s, b, <uint32_t> i):
+        out.seq = seq
+        wait_cancel(w)
+        w.block = b
+        w.next = s.waits
+        w.at = &s.waits
+        if s.waits != NULL:
+            s.waits.at = &w.next
+        s.waits = w
+        return ST_WAIT
+    return store_load(s, seq, out)
+
+
+cdef int store_next_warm(Store* s, const Filter* filter, uint64_t start, Record* out, Wait* w) noexcept nogil:
+    cdef uint64_t seq = store_next_seq(s, filter, start)
+    return store_load_warm(s, seq, out, w) if seq else ST_NOT_FOUND
+
+
+cdef void wait_cancel(Wait* w) noexcept nogil:
+    if w.at == NULL:
+        return
+    w.at[0] = w.next
+    if w.next != NULL:
+        w.next.at = w.at
+    w.at = NULL
+    w.next = NULL
+
+
+cdef void waits_end(Store* s, const Block* b) noexcept nogil:
+    """With the engine lock held: whoever waits for that block, or for any (NULL), is called."""
+    cdef Wait* w = s.waits
+    cdef Wait* after
+    while w != NULL:
+        after = w.next
+        if b == NULL or w.block == b:
+            wait_cancel(w)
+            task_post(&s.env.tasks, w.task)
+        w = after
+
+
+cdef void fetches_cancel(Committer* c, Store* s, Block** gone) noexcept nogil:
+    """With q held throughout: nobody reads that store any more. gone: as unpin_later."""
+    cdef Block* b = c.fetches
+    cdef Block* after
+    c.fetches = NULL
+    while b != NULL:
+        after = b.next_fetch
+        if b.store == s:
+            unpin_later(b, gone)
+        else:
+            fetch_queue(c, b)
+        b = after
+
+
+cdef void committer_pause(Committer* c) noexcept nogil:
+    q_lock(c)
+    q_wait(c, &c.idle, env_clock(c.env) + 1000000)
+    q_unlock(c)
+
+
+# ---- the thread ---------------------------------------------------------------------------------------------------------
+
+cdef void* fetcher_main(void* arg) noexcept nogil:
+    cdef Committer* c = <Committer*> arg
+    q_lock(c)
+    while not c.stopping or c.fetches != NULL:
+        if c.fetches == NULL:
+            q_wait(c, &c.fetch, INT64_MAX)
+        else:
+            fetch_block(c)
+    q_unlock(c)
+    return NULL
+
+
+cdef void fetch_pieces(FileOps* f, const uint8_t* data, uint64_t size, uint64_t pieces) noexcept nogil:
+    cdef uint64_t start = 0
+    while pieces and start < size:
+        if pieces & 1:
+            f.warm(f.ctx, data + start, min(size - start, <uint64_t> PIECE))
+        pieces >>= 1
+        start += PIECE
+
+
+cdef void fetch_block(Committer* c) noexcept nogil:
+    """With q held, which is let go meanwhile: maps what waits longest, and brings its pieces into memory."""
+    cdef Block* b = c.fetches
+    cdef Store* s = b.store
+    cdef const uint8_t* data
+    cdef uint8_t* mapped = NULL
+    cdef uint64_t size, pieces
+    cdef bint on, again
+    c.fetches = b.next_fetch
+    b.next_fetch = NULL
+    s.busy += 1
+    q_unlock(c)
+    env_lock(c.env)
+    pieces = b.asked
+    b.asked = 0
+    data = b.data
+    size = b.data_cap
+    on = not s.stopped and not b.dead
+    env_unlock(c.env)
+    if on and data == NULL:
+        mapped = block_open(b, &size)
+        data = mapped
+    if on and data != NULL:
+        fetch_pieces(s.files, data, size, pieces)
+    env_lock(c.env)
+    if mapped != NULL and b.data == NULL and not b.dead and not s.stopped:
+        block_mapped(b, mapped, size)
+        mapped = NULL
+    # Also where that failed: whoever reads then meets the error.
+    b.warm |= pieces
+    b.warm_at = c.env.mono
+    waits_end(s, b)
+    again = b.asked != 0 and on
+    b.fetching = again
+    env_unlock(c.env)
+    if mapped != NULL:
+        s.files.unmap(s.files.ctx, mapped, size)
+    if c.wake_fd >= 0:
+        tell_driver(c)
+    q_lock(c)
+    if again:
+        fetch_queue(c, b)
+    else:
+        unpin(c, b)
+    s.busy -= 1
+    q_broadcast(c, &c.idle)
