@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 
 from jsserver import API_LEVEL
 from jsserver.accounts import Accounts
@@ -18,9 +19,10 @@ from jsserver.cext.net import Item
 from jsserver.clients import read_connection
 from jsserver.config.options import AUTOMATIC, Options
 from jsserver.goformat import byte_size, rfc3339_nano
+from jsserver.instances.account import Account
 from jsserver.instances.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, PauseOver
 from jsserver.instances.mending import Mender
-from jsserver.instances.registry import Account, Shared
+from jsserver.instances.shared import Shared
 from jsserver.logs import Logger
 from jsserver.storedir import StoreDir, memory_of_machine
 
@@ -118,6 +120,7 @@ class JetStream:
         """Brings streams and consumers back into service, then takes requests."""
         for name, handle in self.accounts.items():
             account = Account(name, self.shared, self.store.path / name, AccountLimits())
+            account.on_unwritten = partial(self.mender.stream_unwritten, account)
             await self.dispatcher.add_account(account)
             handle.serve_requests(b"$JS.API.>")
             if self.settings.domain:

@@ -6,7 +6,7 @@ import msgspec
 
 from jsserver import goformat, nuid
 from jsserver.instances.backend import AdvisoryKind, ConsumerAdvisory
-from jsserver.instances.registry import Shared
+from jsserver.instances.shared import Shared
 from jsserver.wire.types import Time, Wire, always
 
 ADVISORY = "$JS.EVENT.ADVISORY."

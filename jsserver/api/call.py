@@ -6,8 +6,10 @@ from typing import TypeVar
 import msgspec
 
 from jsserver import API_LEVEL, NATS_VERSION
+from jsserver.instances.account import Account
 from jsserver.instances.backend import ConsumerHandle, StreamHandle
-from jsserver.instances.registry import Account, Shared, Stream
+from jsserver.instances.running import Stream
+from jsserver.instances.shared import Shared
 from jsserver.wire import decode, errcodes
 
 from .advisories import Advisories

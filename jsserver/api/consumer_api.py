@@ -4,7 +4,10 @@ import msgspec
 
 from jsserver import goformat, nuid
 from jsserver.assets import consumers, unsupported
-from jsserver.instances.registry import Consumer, Shared, Stream, with_threshold
+from jsserver.assets.assignments import DeleteConsumer, PauseConsumer, PutConsumer
+from jsserver.instances.account import Account
+from jsserver.instances.running import Consumer, Stream
+from jsserver.instances.shared import Shared
 from jsserver.wire import errcodes
 from jsserver.wire.types import (
     ConsumerConfig,
@@ -130,19 +133,38 @@ async def _create(call: Call, request: ConsumerCreateRequest, name: str) -> Cons
         consumers.check(config, stream.config, settings, account.limits)
         unsupported.check_consumer(config)
         name = name or _free_name(stream)
-        if name in stream.offline:
-            raise errcodes.CONSUMER_OFFLINE_REASON(err=stream.offline[name])
-        consumer = stream.consumers.get(name)
-        changed = True
-        if consumer is not None:
-            changed = await _update(call, stream, consumer, config, request.action)
-        elif request.action == "update":
-            raise errcodes.CONSUMER_DOES_NOT_EXIST()
-        else:
-            consumer = await _make(call, stream, name, config)
-        info = consumer_info(call.shared, stream, consumer, changed=changed)
+        there = stream.consumers.get(name)
+        change = PutConsumer(
+            stream=stream.name,
+            name=name,
+            config=config,
+            created=call.shared.clock(),
+            action=request.action,
+            heard=there is not None and _is_heard(account, there, config),
+        )
+        decision = await account.change_consumer(change)
+        consumer = stream.consumer(name)
+        if decision.is_open:
+            call.made = consumer.handle
+        if decision.before is None:
+            _tell_created(call, stream, consumer)
+        info = consumer_info(call.shared, stream, consumer, changed=decision.is_open)
         call.shows(stream)
         return info
+
+
+def _is_heard(account: Account, consumer: Consumer, config: ConsumerConfig) -> bool:
+    """Whether somebody listens where a consumer delivers that is to deliver elsewhere."""
+    here = consumer.config.deliver_subject
+    return here != config.deliver_subject and account.handle.subject_interest(here.encode())
+
+
+def _tell_created(call: Call, stream: Stream, consumer: Consumer) -> None:
+    account, name = call.account.name, consumer.name
+    call.advisories.consumer(account, stream.name, name, "create")
+    until = consumer.config.pause_until
+    if consumers.pause_left(consumer.config, call.shared.clock()):
+        call.advisories.pause(account, stream.name, name, True, until)
 
 
 def _free_name(stream: Stream) -> str:
@@ -150,48 +172,6 @@ def _free_name(stream: Stream) -> str:
         name = nuid.token(8)
         if name not in stream.consumers and name not in stream.offline:
             return name
-
-
-async def _make(call: Call, stream: Stream, name: str, config: ConsumerConfig) -> Consumer:
-    account = call.account
-    ceilings = [
-        most for most in (stream.config.max_consumers, account.limits.max_consumers) if most > 0
-    ]
-    if ceilings and len(stream.consumers) >= min(ceilings):
-        raise errcodes.MAXIMUM_CONSUMERS_LIMIT()
-    if stream.config.retention == "workqueue":
-        consumers.check_workqueue(config)
-    consumers.check_stored_name(config, name)
-    consumer = await account.create_consumer(stream, name, config)
-    call.made = consumer.handle
-    call.advisories.consumer(account.name, stream.name, name, "create")
-    if consumers.pause_left(config, call.shared.clock()):
-        call.advisories.pause(account.name, stream.name, name, True, config.pause_until)
-    return consumer
-
-
-async def _update(
-    call: Call, stream: Stream, consumer: Consumer, config: ConsumerConfig, action: str
-) -> bool:
-    """A creation on an existing name: False if it is the same, else the update that it means."""
-    old = consumer.config
-    config.pause_until = old.pause_until
-    consumers.note_level(config)
-    if consumers.same(old, config):
-        return False
-    if action == "create":
-        raise errcodes.CONSUMER_ALREADY_EXISTS()
-    consumers.check_update(old, config)
-    moved = config.deliver_subject != old.deliver_subject
-    if moved and call.account.handle.subject_interest(old.deliver_subject.encode()):
-        raise errcodes.CONSUMER_NAME_EXIST()
-    if stream.config.retention == "workqueue":
-        consumers.check_workqueue(config)
-    if not old.durable_name:
-        config = with_threshold(config)
-    call.made = consumer.handle
-    await call.account.update_consumer(stream, consumer, config)
-    return True
 
 
 # ---- the rest ----------------------------------------------------------------------------------
@@ -213,7 +193,7 @@ async def delete(call: Call) -> SuccessResponse:
     async with account.lock(call.args[0]):
         stream = account.stream(call.args[0])
         consumer = stream.consumer(call.args[1])
-        await account.delete_consumer(stream, consumer)
+        await account.change_consumer(DeleteConsumer(stream.name, consumer.name))
         call.advisories.consumer(account.name, stream.name, consumer.name, "delete")
     return SuccessResponse(success=True)
 
@@ -254,7 +234,7 @@ async def pause(call: Call) -> ConsumerPauseResponse:
         consumer = stream.consumer(call.args[1])
         until = _pause_end(request.pause_until)
         before = consumer.config.pause_until
-        await account.pause_consumer(stream, consumer, until)
+        await account.change_consumer(PauseConsumer(stream.name, consumer.name, until))
         remaining = consumers.pause_left(consumer.config, call.shared.clock())
         shown = until or goformat.ZERO_TIME
         if until != before:

@@ -11,6 +11,8 @@ import msgspec
 
 from jsserver import API_LEVEL, goformat
 from jsserver.assets import unsupported
+from jsserver.assets.assignments import DeleteConsumer
+from jsserver.instances.account import Account
 from jsserver.instances.backend import (
     ConsumerAdvisory,
     ConsumerClosed,
@@ -23,7 +25,7 @@ from jsserver.instances.backend import (
     StreamHandle,
 )
 from jsserver.instances.recovery import recover
-from jsserver.instances.registry import WORKERS, Account, Shared
+from jsserver.instances.shared import WORKERS, Shared
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 
@@ -471,7 +473,7 @@ class Dispatcher:
             if stream is None or consumer is None or consumer.handle.id != event.id:
                 return
             try:
-                await account.delete_consumer(stream, consumer)
+                await account.change_consumer(DeleteConsumer(event.stream, event.consumer))
             except ApiError as error:
                 log.error(
                     "Inactive consumer '%s > %s > %s' was not removed: %s",

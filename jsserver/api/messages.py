@@ -2,7 +2,7 @@
 
 from jsserver import goformat
 from jsserver.instances.backend import Message
-from jsserver.instances.registry import Stream
+from jsserver.instances.running import Stream
 from jsserver.wire import errcodes
 from jsserver.wire.types import MessageDeleteRequest, MessageGetRequest
 

@@ -6,8 +6,10 @@ import msgspec
 
 from jsserver import goformat
 from jsserver.assets import streams, unsupported
+from jsserver.assets.assignments import CreateStream, DeleteStream, UpdateStream
 from jsserver.cext.bytes import subjects_overlap
-from jsserver.instances.registry import Shared, Stream
+from jsserver.instances.running import Stream
+from jsserver.instances.shared import Shared
 from jsserver.wire import errcodes
 from jsserver.wire.types import (
     PurgeRequest,
@@ -81,27 +83,21 @@ async def create(call: Call) -> StreamInfo:
     account = call.account
     name = call.args[0]
     streams.check_create(name, request)
-    account.check_counts(request)
-    if name not in account.streams and call.loosely(StorageRequest).storage:
-        account.check_room(request, None)  # the default of who names none comes later
+    assignments = account.assignments
+    assignments.check_counts(request)
+    if name not in assignments.streams and call.loosely(StorageRequest).storage:
+        assignments.check_room(request, None)  # the default of who names none comes later
     config = streams.normalise(request, call.shared.settings, account.limits, request.pedantic)
     if config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
     async with account.lock(name):
-        new = name not in account.streams and name not in account.offline
-        if not new:
-            stream = account.stream(name)
-            if not streams.same(stream.config, config):
-                raise errcodes.STREAM_NAME_EXIST()
-        else:
-            account.check_counts(config)
-            account.check_room(config, None)
-            unsupported.check_stream(config)
-            stream = await account.create_stream(config)
+        decision = await account.change_stream(CreateStream(config, call.shared.clock()))
+        stream = account.stream(name)
+        if decision.is_open:
             _tell_turned_off(account.name, request, config)
         info = stream_info(call.shared, stream)
         call.shows(stream)
-        if new:  # told after the look at it: the stream itself may capture what is told
+        if decision.is_open:  # told after the look: the stream itself may capture what is told
             call.advisories.stream(account.name, name, "create")
     info.domain = ""
     info.did_create = True
@@ -127,22 +123,8 @@ async def update(call: Call) -> StreamInfo:
     if name != config.name:
         raise errcodes.STREAM_MISMATCH()
     async with account.lock(name):
+        await account.change_stream(UpdateStream(config))
         stream = account.stream(name)
-        config = streams.check_update(stream.config, config)
-        unsupported.check_stream(config)
-        violated = streams.violating(
-            config,
-            (
-                (c.name, c.config.inactive_threshold, c.config.max_ack_pending)
-                for c in stream.consumers.values()
-            ),
-        )
-        if violated:
-            names = ", ".join(violated)
-            raise errcodes.STREAM_UPDATE(err=f"change to limits violates consumers: {names}")
-        account.check_counts(config)
-        account.check_room(config, stream.config)
-        await account.update_stream(stream, config)
         _tell_turned_off(account.name, request, config)
         answer = stream_info(call.shared, stream)
         call.shows(stream)
@@ -182,7 +164,7 @@ async def delete(call: Call) -> SuccessResponse:
     async with account.lock(name):
         stream = account.stream(name)
         consumers = list(stream.consumers)
-        await account.delete_stream(stream)
+        await account.change_stream(DeleteStream(name))
         for consumer in consumers:
             call.advisories.consumer(account.name, name, consumer, "delete")
         call.advisories.stream(account.name, name, "delete")

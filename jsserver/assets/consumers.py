@@ -66,6 +66,18 @@ def filters(config: ConsumerConfig) -> list[str]:
     return [config.filter_subject] if config.filter_subject else config.filter_subjects
 
 
+def wanted(config: ConsumerConfig) -> list[str]:
+    """Subjects that stand for all messages that a consumer gets."""
+    return filters(config) or [">"]
+
+
+def with_threshold(config: ConsumerConfig) -> ConsumerConfig:
+    """An ephemeral consumer's configuration, with the default threshold if it names none."""
+    if config.inactive_threshold > 0:
+        return config
+    return msgspec.structs.replace(config, inactive_threshold=DEFAULT_INACTIVE_THRESHOLD)
+
+
 def pause_time(config: ConsumerConfig) -> int:
     """pause_until in nanoseconds; 0 if not given or the zero time."""
     if not config.pause_until:

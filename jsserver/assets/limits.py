@@ -1,5 +1,7 @@
 """What an account may use of JetStream and what it uses: limits, reservations, request counts."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from jsserver.wire import errcodes
@@ -47,18 +49,22 @@ class Reservations:
         self.memory = 0
         self.storage = 0
 
-    def add_stream(self, config: StreamConfig, sign: int) -> None:
-        """Counts a stream (+1) or takes it out (-1)."""
-        self.streams += sign
-        self.add_bytes(config, sign)
+    def move(self, was: Sequence[StreamConfig], now: Sequence[StreamConfig]) -> None:
+        """A stream had these configurations and has those. Of more than one, as long as it is
+        open which will be, the most that any of them asks for is reserved; none is no stream."""
+        for configs, sign in ((was, -1), (now, 1)):
+            self.streams += sign * bool(configs)
+            self.memory += sign * max(
+                (_bytes(c) for c in configs if c.storage == "memory"), default=0
+            )
+            self.storage += sign * max(
+                (_bytes(c) for c in configs if c.storage == "file"), default=0
+            )
 
-    def add_bytes(self, config: StreamConfig, sign: int) -> None:
-        """Counts what a configuration reserves."""
-        reserved = max(config.max_bytes, 0) * sign
-        if config.storage == "memory":
-            self.memory += reserved
-        else:
-            self.storage += reserved
+
+def _bytes(config: StreamConfig) -> int:
+    """What a configuration reserves."""
+    return max(config.max_bytes, 0)
 
 
 class RequestStats:

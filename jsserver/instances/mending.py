@@ -1,19 +1,23 @@
 """Streams whose files could not be written, and a disk without room, until they are well again.
 
 A stream that failed is opened again from its files as they were before, so what was refused is
-gone and reads go on. It is written again when a write in its directory succeeds. While the disk is
-full nothing is stored in any stream, but messages can be acknowledged, deleted and purged.
+gone and reads go on. It is written again when a write in its directory succeeds. A configuration
+that could not be put back when an update was refused is written as soon as it can be. While the
+disk is full nothing is stored in any stream, but messages can be acknowledged, deleted and purged.
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
+from .account import Account
 from .backend import StoreError
-from .registry import Account, Shared, Stream
+from .running import Stream
+from .shared import Shared
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +60,10 @@ class Mender:
         stream.failing = f"writing to disk failed: {os.strerror(error)}"
         self._start((account.name, name), self._mend(account, name, error))
 
+    def stream_unwritten(self, account: Account, name: str, reason: str) -> None:
+        """The configuration of this stream or of a consumer of it could not be put back."""
+        self._start((account.name, name), self._write_back(account, name, reason))
+
     def disk_full(self, error: int) -> None:
         """There is no room for what is to be stored, and the ballast was given up."""
         self._shared.full = f"writing to disk failed: {os.strerror(error)}"
@@ -94,7 +102,7 @@ class Mender:
                 if stream is None:
                     return
                 try:
-                    await self._shared.run(_bring_back, stream)
+                    await self._shared.run(_bring_back, account, stream)
                     break
                 except (OSError, StoreError) as failure:
                     log.debug("%s: %s", title, failure)
@@ -102,6 +110,29 @@ class Mender:
         stream.failing = ""
         self._ended[key] = asyncio.get_running_loop().time()
         log.warning("%s: writing to disk works again", title)
+
+    async def _write_back(self, account: Account, name: str, reason: str) -> None:
+        title = f"Stream '{account.name} > {name}'"
+        text = f"configuration could not be put back on disk: {reason}"
+        told = False
+        while True:
+            async with account.lock(name):
+                stream = account.streams.get(name)
+                if stream is None:
+                    return
+                with contextlib.suppress(OSError):
+                    await self._shared.run(account.instances.write_back, stream)
+                if not stream.unwritten_assets():
+                    break
+                if not told:
+                    log.error("%s: %s; a start would take the one that was refused", title, text)
+                    told = True
+                stream.failing = stream.failing or text
+            await asyncio.sleep(RETRY_SECONDS)
+        if told:
+            if stream.failing == text:
+                stream.failing = ""
+            log.warning("%s: its configuration is on disk again", title)
 
     async def _wait_for_room(self) -> None:
         full = self._shared.full
@@ -125,8 +156,9 @@ async def _after(before: asyncio.Task[None] | None, work: Coroutine[None, None, 
     await work
 
 
-def _bring_back(stream: Stream) -> None:
+def _bring_back(account: Account, stream: Stream) -> None:
     stream.handle.reopen()
+    account.instances.write_back(stream)
     if stream.directory is not None:
         probe(stream.directory)
     stream.handle.resume()

@@ -30,6 +30,11 @@ class DamagedMeta(Exception):
     """The configuration of an asset cannot be trusted; the text says why."""
 
 
+class NotRestored(OSError):
+    """A configuration could be neither replaced nor put back: which of the two a start will find
+    is not known."""
+
+
 class MetaFiles:
     """Reads and writes configuration files."""
 
@@ -62,22 +67,23 @@ class MetaFiles:
             raise
 
     def update(self, directory: Path, asset: str, body: bytes) -> None:
-        """Replaces the configuration of an asset; where that fails, the one before stays."""
+        """Replaces the configuration of an asset; where that fails, the one before stays, but for
+        NotRestored."""
         before = (directory / INF).read_bytes()
+        self._write_aside(directory, asset, body)
         try:
-            self._replace(directory, asset, body)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._replace(directory, asset, before)
+            _put_in_place(directory)
+        except OSError as error:
+            try:
+                self._write_aside(directory, asset, before)
+                _put_in_place(directory)
+            except OSError:
+                raise NotRestored(error.errno, error.strerror) from error
             raise
 
-    def _replace(self, directory: Path, asset: str, body: bytes) -> None:
-        names = {INF: body, SUM: self.checksum(asset, body)}
-        for name, content in names.items():
+    def _write_aside(self, directory: Path, asset: str, body: bytes) -> None:
+        for name, content in ((INF, body), (SUM, self.checksum(asset, body))):
             _write(directory / f"{name}.tmp", content)
-        sync_directory(directory)
-        for name in names:
-            (directory / f"{name}.tmp").rename(directory / name)
         sync_directory(directory)
 
     def read(self, directory: Path, asset: str) -> bytes:
@@ -97,6 +103,12 @@ class MetaFiles:
             sync_directory(directory)
             return body
         raise DamagedMeta(f"{SUM} is not the checksum of {INF}")
+
+
+def _put_in_place(directory: Path) -> None:
+    for name in (INF, SUM):
+        (directory / f"{name}.tmp").rename(directory / name)
+    sync_directory(directory)
 
 
 def is_encrypted(directory: Path, body: bytes) -> bool:

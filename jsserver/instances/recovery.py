@@ -13,13 +13,16 @@ from typing import TypeVar
 
 from jsserver import API_LEVEL, goformat
 from jsserver.assets import streams, unsupported
+from jsserver.assets.assignments import ConsumerAssignment, StreamAssignment
 from jsserver.wire import decode
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import ConsumerConfig, StoredConsumer, StoredStream, StreamConfig
 
-from . import damage, metafiles, params
-from .backend import StoreError, StreamHandle
-from .registry import Account, Consumer, Shared, Stream, with_threshold
+from . import damage, metafiles
+from .account import Account
+from .backend import StoreError
+from .running import Stream
+from .shared import Shared
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +69,7 @@ def _subdirectories(directory: Path) -> list[str]:
 def _load_stream(account: Account, directory: Path) -> Stream | str:
     """The opened stream of a directory, or why it is offline."""
     name = directory.name
+    instances = account.instances
     try:
         stored, created = _read(account.shared, directory, name, StoredStream)
         config = StreamConfig(**{f: getattr(stored, f) for f in StreamConfig.__struct_fields__})
@@ -75,35 +79,34 @@ def _load_stream(account: Account, directory: Path) -> Stream | str:
         unsupported.check_stream(config)
         expires = config.allow_msg_ttl
         unsupported.turn_off(config)
-        handle = account.handle.open_stream(str(directory), params.of_stream(config))
-        if expires and handle.holds_header(b"Nats-TTL"):
-            handle.close(False)
+        stream = instances.open(StreamAssignment(config, created), directory)
+        if expires and stream.handle.holds_header(b"Nats-TTL"):
+            stream.handle.close(False)
             raise _Offline("messages with a TTL are not supported by this server yet")
     except Exception as error:
         return _reason(error)
-    stream = Stream(config, created, handle, directory)
     for leftover in metafiles.leftovers(directory):
         metafiles.erase(leftover)
     for consumer in _subdirectories(directory / "obs"):
-        _load_consumer(account, stream, handle, directory / "obs" / consumer)
-    for line in damage.lines(handle.lost()):
+        _load_consumer(account, stream, directory / "obs" / consumer)
+    for line in damage.lines(stream.handle.lost()):
         log.warning("Stream '%s > %s': %s", account.name, name, line)
     return stream
 
 
-def _load_consumer(account: Account, stream: Stream, handle: StreamHandle, directory: Path) -> None:
+def _load_consumer(account: Account, stream: Stream, directory: Path) -> None:
     name = directory.name
     try:
         stored, created = _read(account.shared, directory, f"{stream.name}/{name}", StoredConsumer)
         config = ConsumerConfig(**{f: getattr(stored, f) for f in ConsumerConfig.__struct_fields__})
         unsupported.check_consumer(config)
-        if not config.durable_name:
-            config = with_threshold(config)
-        opened = handle.open_consumer(params.of_consumer(config, name), str(directory))
+        wanted = ConsumerAssignment(name, config, created)
+        opened = account.instances.open_consumer(stream, wanted, directory)
     except Exception as error:
         reason = _reason(error)
     else:
-        stream.consumers[name] = Consumer(name, config, created, opened, directory)
+        stream.assignment.consumers[name] = wanted
+        stream.consumers[name] = opened
         return
     log.warning("Consumer '%s > %s > %s' is offline: %s", account.name, stream.name, name, reason)
     stream.offline[name] = reason

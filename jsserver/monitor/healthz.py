@@ -6,8 +6,9 @@ import logging
 import msgspec
 
 from jsserver.goformat import quote
+from jsserver.instances.account import Account
 from jsserver.instances.backend import StoreError
-from jsserver.instances.registry import Account, Stream
+from jsserver.instances.running import Stream
 from jsserver.monitor.query import Query, clean
 from jsserver.monitor.sources import Server
 from jsserver.wire.types import Wire

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from jsserver.api.dispatch import Dispatcher, Request
 from jsserver.assets.limits import AccountLimits, ServerSettings
-from jsserver.instances.registry import Account, Shared
+from jsserver.instances.account import Account
+from jsserver.instances.shared import Shared
 
 from .fake_backend import FakeAccount
 

@@ -362,7 +362,7 @@ def test_many_streams_cost_the_same(tmp_path: Path) -> None:
     with ApiServer(tmp_path) as api:
         for n in range(2000):
             api.stream(f"S{n}", subjects=[f"many.{n}.*", f"other.{n}"], storage="memory")
-        index = api.account._subjects
+        index = api.account.assignments._subjects
         assert list(index.overlapping("many.77.x")) == ["S77"]
         assert len(list(index.overlapping("many.*.x"))) == 2000
         page = api.ok("STREAM.NAMES", {"offset": 1024})

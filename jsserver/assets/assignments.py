@@ -1,0 +1,443 @@
+"""The streams and consumers that an account shall have, what they claim, and how they may change.
+
+A change carries all that it needs: names, times, what was seen of the data plane. So the same
+changes give the same assignments wherever they are replayed. `propose` decides a change or refuses
+it. Whoever runs streams then carries the decision out, and `settle` says that this is done, or
+`undo` that it could not be. In between what was and what shall be are both claimed: no other stream
+can take what an undo brings back.
+"""
+
+from collections.abc import Iterator
+from typing import overload
+
+import msgspec
+
+from jsserver.wire import errcodes
+from jsserver.wire.types import ConsumerAction, ConsumerConfig, StreamConfig
+
+from . import consumers, streams, unsupported
+from .limits import AccountLimits, Reservations, ServerSettings, check_room
+from .patterns import PatternIndex
+
+# ---- changes -------------------------------------------------------------------------------------
+
+
+class CreateStream(msgspec.Struct, frozen=True):
+    """A stream with this normalised configuration shall exist."""
+
+    config: StreamConfig
+    created: int
+
+
+class UpdateStream(msgspec.Struct, frozen=True):
+    """A stream shall have this normalised configuration instead."""
+
+    config: StreamConfig
+
+
+class DeleteStream(msgspec.Struct, frozen=True):
+    """A stream shall be no more, nor its consumers."""
+
+    name: str
+
+
+class PutConsumer(msgspec.Struct, frozen=True):
+    """A consumer with this normalised and checked configuration shall exist."""
+
+    stream: str
+    name: str
+    config: ConsumerConfig
+    created: int
+    action: ConsumerAction = ""
+    heard: bool = False
+    """Whether somebody listens where a consumer of this name delivers now."""
+
+
+class PauseConsumer(msgspec.Struct, frozen=True):
+    """A consumer shall deliver nothing until then; "": it goes on."""
+
+    stream: str
+    name: str
+    until: str
+
+
+class DeleteConsumer(msgspec.Struct, frozen=True):
+    """A consumer shall be no more."""
+
+    stream: str
+    name: str
+
+
+StreamChange = CreateStream | UpdateStream | DeleteStream
+ConsumerChange = PutConsumer | PauseConsumer | DeleteConsumer
+
+
+# ---- assignments ---------------------------------------------------------------------------------
+
+
+class ConsumerAssignment(msgspec.Struct, frozen=True):
+    """A consumer that shall exist; `config` is what its meta.inf holds."""
+
+    name: str
+    config: ConsumerConfig
+    created: int
+
+    @property
+    def served(self) -> ConsumerConfig:
+        """The configuration that is in force: every ephemeral consumer has a threshold."""
+        return self.config if self.config.durable_name else consumers.with_threshold(self.config)
+
+
+class StreamAssignment:
+    """A stream that shall exist, with its consumers. An update makes another one of it, to which
+    the consumers belong as well."""
+
+    __slots__ = ("config", "consumers", "created", "filters", "offline")
+
+    def __init__(self, config: StreamConfig, created: int) -> None:
+        self.config = config
+        self.created = created
+        self.consumers: dict[str, ConsumerAssignment] = {}
+        self.offline: dict[str, str] = {}
+        """Consumers on disk that are not served, and why."""
+        self.filters: PatternIndex[str] = PatternIndex()
+        """Of a workqueue stream: what its consumers want."""
+
+    def updated(self, config: StreamConfig) -> "StreamAssignment":
+        """The same stream with another configuration."""
+        new = StreamAssignment(config, self.created)
+        new.consumers, new.offline, new.filters = self.consumers, self.offline, self.filters
+        return new
+
+    def consumer(self, name: str) -> ConsumerAssignment:
+        """The consumer of this name, or ApiError."""
+        found = self.consumers.get(name)
+        if found is None:
+            raise self.absent(name)
+        return found
+
+    def absent(self, name: str) -> Exception:
+        """The error of who asks for a consumer that is not served."""
+        if name in self.offline:
+            return errcodes.CONSUMER_OFFLINE_REASON(err=self.offline[name])
+        return errcodes.CONSUMER_NOT_FOUND()
+
+    def claim(self, consumer: ConsumerAssignment) -> None:
+        """Notes what a consumer of a workqueue stream wants."""
+        if self.config.retention == "workqueue":
+            for subject in consumers.wanted(consumer.config):
+                self.filters.add(subject, consumer.name)
+
+    def release(self, consumer: ConsumerAssignment) -> None:
+        """Takes back `claim`."""
+        if self.config.retention == "workqueue":
+            for subject in consumers.wanted(consumer.config):
+                self.filters.remove(subject, consumer.name)
+
+    def check_unique(self, name: str, config: ConsumerConfig) -> None:
+        """Raises if another consumer of a workqueue stream wants the same."""
+        if self.config.retention != "workqueue":
+            return
+        subjects = consumers.wanted(config)
+        if any(o != name for f in subjects for o in self.filters.overlapping(f)):
+            if not consumers.filters(config):
+                raise errcodes.CONSUMER_WQ_MULTIPLE_UNFILTERED()
+            raise errcodes.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
+
+
+class StreamDecision(msgspec.Struct, frozen=True):
+    """What a change makes of a stream; None is no stream."""
+
+    name: str
+    before: StreamAssignment | None
+    after: StreamAssignment | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something to carry out."""
+        return self.after is not self.before
+
+
+class ConsumerDecision(msgspec.Struct, frozen=True):
+    """What a change makes of a consumer."""
+
+    stream: StreamAssignment
+    name: str
+    before: ConsumerAssignment | None
+    after: ConsumerAssignment | None
+
+    @property
+    def is_open(self) -> bool:
+        """As of streams."""
+        return self.after is not self.before
+
+
+_Some = tuple[StreamAssignment | None, ...]
+
+
+class Assignments:
+    """Those of one account; `server` is what all accounts have reserved together."""
+
+    def __init__(
+        self, limits: AccountLimits, settings: ServerSettings, server: Reservations
+    ) -> None:
+        self.streams: dict[str, StreamAssignment] = {}
+        self.offline: dict[str, str] = {}
+        """Streams on disk that are not served, and why. They claim no more than their names."""
+        self.reserved = Reservations()
+        self._limits = limits
+        self._settings = settings
+        self._server = server
+        self._subjects: PatternIndex[str] = PatternIndex()
+
+    def stream(self, name: str) -> StreamAssignment:
+        """The stream of this name, or ApiError."""
+        found = self.streams.get(name)
+        if found is None:
+            raise self.absent(name)
+        return found
+
+    def absent(self, name: str) -> Exception:
+        """The error of who asks for a stream that is not served."""
+        if name in self.offline:
+            return errcodes.STREAM_OFFLINE_REASON(err=self.offline[name])
+        return errcodes.STREAM_NOT_FOUND()
+
+    @overload
+    def propose(self, change: StreamChange) -> StreamDecision: ...
+    @overload
+    def propose(self, change: ConsumerChange) -> ConsumerDecision: ...
+    def propose(self, change: StreamChange | ConsumerChange) -> StreamDecision | ConsumerDecision:
+        """Decides a change, or ApiError: then nothing is other than it was."""
+        if isinstance(change, StreamChange):
+            return self._propose_stream(change)
+        return self._propose_consumer(change)
+
+    def settle(self, decision: StreamDecision | ConsumerDecision) -> None:
+        """A decision was carried out: what was before is claimed no longer."""
+        if isinstance(decision, StreamDecision):
+            self._settle_stream(decision)
+        else:
+            self._settle_consumer(decision)
+
+    def undo(self, decision: StreamDecision | ConsumerDecision) -> None:
+        """A decision could not be carried out: all is as it was before."""
+        if isinstance(decision, StreamDecision):
+            self._undo_stream(decision)
+        else:
+            self._undo_consumer(decision)
+
+    def adopt(self, stream: StreamAssignment) -> None:
+        """Takes a stream that was decided in an earlier life, whatever the rules say today."""
+        self._place(stream.config.name, stream)
+        self._claim(stream)
+        self._reserve((), (stream,))
+        for consumer in stream.consumers.values():
+            stream.claim(consumer)
+        self._count_consumers(len(stream.consumers))
+
+    # ---- rules that hold across streams ----------------------------------------------------------
+
+    def check_counts(self, config: StreamConfig) -> None:
+        """Raises if the account may not have one more stream, or so many consumers on one."""
+        limits = self._limits
+        new = config.name not in self.streams and config.name not in self.offline
+        if new and 0 <= limits.max_streams <= self.reserved.streams:
+            raise errcodes.MAXIMUM_STREAMS_LIMIT()
+        if 0 < limits.max_consumers < config.max_consumers:
+            raise errcodes.MAXIMUM_CONSUMERS_LIMIT()
+
+    def check_room(self, config: StreamConfig, old: StreamConfig | None) -> None:
+        """Raises if there is no room for this stream, or to change `old` into it."""
+        check_room(config, old, self._limits, self.reserved, self._server, self._settings)
+
+    def _check_overlap(self, config: StreamConfig) -> None:
+        for subject in config.subjects:
+            for owner in self._subjects.overlapping(subject):
+                if owner != config.name:
+                    raise errcodes.STREAM_SUBJECT_OVERLAP()
+
+    # ---- streams ---------------------------------------------------------------------------------
+
+    def _propose_stream(self, change: StreamChange) -> StreamDecision:
+        match change:
+            case CreateStream():
+                decision = self._create(change)
+            case UpdateStream():
+                decision = self._update(change)
+            case DeleteStream():
+                decision = StreamDecision(change.name, self.stream(change.name), None)
+        if decision.is_open:
+            self._place(decision.name, decision.after)
+            self._claim(decision.after)
+            self._reserve((decision.before,), (decision.before, decision.after))
+        return decision
+
+    def _settle_stream(self, decision: StreamDecision) -> None:
+        before, after = decision.before, decision.after
+        self._release(before)
+        self._reserve((before, after), (after,))
+        if before is not None and after is None:
+            self._count_consumers(-len(before.consumers))
+
+    def _undo_stream(self, decision: StreamDecision) -> None:
+        before, after = decision.before, decision.after
+        self._place(decision.name, before)
+        self._release(after)
+        self._reserve((before, after), (before,))
+
+    def _create(self, change: CreateStream) -> StreamDecision:
+        config = change.config
+        name = config.name
+        if name in self.streams or name in self.offline:
+            there = self.stream(name)
+            if not streams.same(there.config, config):
+                raise errcodes.STREAM_NAME_EXIST()
+            return StreamDecision(name, there, there)
+        self.check_counts(config)
+        self.check_room(config, None)
+        unsupported.check_stream(config)
+        self._check_overlap(config)
+        return StreamDecision(name, None, StreamAssignment(config, change.created))
+
+    def _update(self, change: UpdateStream) -> StreamDecision:
+        name = change.config.name
+        old = self.stream(name)
+        config = streams.check_update(old.config, change.config)
+        unsupported.check_stream(config)
+        violated = streams.violating(config, _limited(old))
+        if violated:
+            names = ", ".join(violated)
+            raise errcodes.STREAM_UPDATE(err=f"change to limits violates consumers: {names}")
+        self.check_counts(config)
+        self.check_room(config, old.config)
+        self._check_overlap(config)
+        return StreamDecision(name, old, old.updated(config))
+
+    def _place(self, name: str, stream: StreamAssignment | None) -> None:
+        if stream is None:
+            del self.streams[name]
+        else:
+            self.streams[name] = stream
+
+    def _claim(self, stream: StreamAssignment | None) -> None:
+        if stream is not None:
+            for subject in stream.config.subjects:
+                self._subjects.add(subject, stream.config.name)
+
+    def _release(self, stream: StreamAssignment | None) -> None:
+        if stream is not None:
+            for subject in stream.config.subjects:
+                self._subjects.remove(subject, stream.config.name)
+
+    def _reserve(self, was: _Some, now: _Some) -> None:
+        for reserved in (self.reserved, self._server):
+            reserved.move(_configs(was), _configs(now))
+
+    # ---- consumers -------------------------------------------------------------------------------
+
+    def _propose_consumer(self, change: ConsumerChange) -> ConsumerDecision:
+        stream = self.stream(change.stream)
+        before: ConsumerAssignment | None
+        after: ConsumerAssignment | None
+        match change:
+            case PutConsumer():
+                before = stream.consumers.get(change.name)
+                after = self._put(stream, change, before)
+            case PauseConsumer():
+                before = stream.consumer(change.name)
+                after = _paused(before, change.until)
+            case DeleteConsumer():
+                before, after = stream.consumer(change.name), None
+        decision = ConsumerDecision(stream, change.name, before, after)
+        if decision.is_open:
+            _place_consumer(decision, after)
+            if after is not None:
+                stream.claim(after)
+            if before is None:
+                self._count_consumers(1)
+        return decision
+
+    def _settle_consumer(self, decision: ConsumerDecision) -> None:
+        if decision.before is not None:
+            decision.stream.release(decision.before)
+        if decision.after is None:
+            self._count_consumers(-1)
+
+    def _undo_consumer(self, decision: ConsumerDecision) -> None:
+        _place_consumer(decision, decision.before)
+        if decision.after is not None:
+            decision.stream.release(decision.after)
+        if decision.before is None:
+            self._count_consumers(-1)
+
+    def _put(
+        self, stream: StreamAssignment, change: PutConsumer, before: ConsumerAssignment | None
+    ) -> ConsumerAssignment:
+        name, config = change.name, change.config
+        if name in stream.offline:
+            raise stream.absent(name)
+        if before is not None:
+            return _updated(stream, change, before)
+        if change.action == "update":
+            raise errcodes.CONSUMER_DOES_NOT_EXIST()
+        ceilings = [
+            most for most in (stream.config.max_consumers, self._limits.max_consumers) if most > 0
+        ]
+        if ceilings and len(stream.consumers) >= min(ceilings):
+            raise errcodes.MAXIMUM_CONSUMERS_LIMIT()
+        if stream.config.retention == "workqueue":
+            consumers.check_workqueue(config)
+        consumers.check_stored_name(config, name)
+        stream.check_unique(name, config)
+        return ConsumerAssignment(name, config, change.created)
+
+    def _count_consumers(self, change: int) -> None:
+        self.reserved.consumers += change
+        self._server.consumers += change
+
+
+def _configs(some: _Some) -> list[StreamConfig]:
+    return [stream.config for stream in some if stream is not None]
+
+
+def _limited(stream: StreamAssignment) -> Iterator[tuple[str, int, int]]:
+    """The stream's consumers as `streams.violating` takes them."""
+    for consumer in stream.consumers.values():
+        config = consumer.served
+        yield consumer.name, config.inactive_threshold, config.max_ack_pending
+
+
+def _place_consumer(decision: ConsumerDecision, consumer: ConsumerAssignment | None) -> None:
+    if consumer is None:
+        del decision.stream.consumers[decision.name]
+    else:
+        decision.stream.consumers[decision.name] = consumer
+
+
+def _updated(
+    stream: StreamAssignment, change: PutConsumer, before: ConsumerAssignment
+) -> ConsumerAssignment:
+    """What a creation on an existing name makes of it: the same, or the update that it means."""
+    old = before.served
+    config = msgspec.structs.replace(change.config, pause_until=old.pause_until)
+    consumers.note_level(config)
+    if consumers.same(old, config):
+        return before
+    if change.action == "create":
+        raise errcodes.CONSUMER_ALREADY_EXISTS()
+    consumers.check_update(old, config)
+    if change.heard and config.deliver_subject != old.deliver_subject:
+        raise errcodes.CONSUMER_NAME_EXIST()
+    if stream.config.retention == "workqueue":
+        consumers.check_workqueue(config)
+    if not old.durable_name:
+        config = consumers.with_threshold(config)
+    stream.check_unique(change.name, config)
+    return ConsumerAssignment(change.name, config, before.created)
+
+
+def _paused(before: ConsumerAssignment, until: str) -> ConsumerAssignment:
+    config = msgspec.structs.replace(before.config, pause_until=until)
+    consumers.note_level(config)
+    return ConsumerAssignment(before.name, config, before.created)

@@ -1,0 +1,174 @@
+"""JetStream of one account: a change is decided and carried out at once, or it is refused.
+
+The asyncio loop owns everything here; what waits for a disk runs in worker threads. Whoever changes
+a stream or one of its consumers holds the stream's lock, so that changes to one stream happen one
+after another, while different streams do not wait for each other. What must hold across streams
+(subjects, limits) is decided, and claimed, before the first await.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from jsserver import goformat
+from jsserver.assets.assignments import (
+    Assignments,
+    ConsumerChange,
+    ConsumerDecision,
+    StreamChange,
+    StreamDecision,
+)
+from jsserver.assets.limits import AccountLimits, RequestStats
+from jsserver.wire import errcodes
+from jsserver.wire.errors import ApiError, ErrorTemplate
+
+from .backend import StoreError
+from .running import Instances, Stream
+from .shared import Shared
+
+log = logging.getLogger(__name__)
+
+
+class Account:
+    """What an account shall have, what of it runs, and how the one follows the other."""
+
+    def __init__(
+        self, name: str, shared: Shared, directory: Path | None, limits: AccountLimits
+    ) -> None:
+        self.name = name
+        self.handle = shared.accounts[name]
+        self.shared = shared
+        self.directory = directory / "streams" if directory is not None else None
+        self.limits = limits
+        self.stats = RequestStats()
+        self.assignments = Assignments(limits, shared.settings, shared.reserved)
+        self.reserved = self.assignments.reserved
+        self.offline = self.assignments.offline
+        """Streams on disk that are not served, and why."""
+        self.instances = Instances(self.handle, shared.files, self.directory, shared.erase_later)
+        self.streams: dict[str, Stream] = {}
+        """Those that run. One that is being made or removed is not among them."""
+        self.on_unwritten: Callable[[str, str], None] = lambda stream, reason: None
+        """Takes a stream of which a start might find another configuration on disk, and why."""
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def lock(self, stream: str) -> asyncio.Lock:
+        """Serialises changes to a stream, whether it exists or not."""
+        lock = self._locks.get(stream)
+        if lock is None:
+            lock = self._locks[stream] = asyncio.Lock()
+        return lock
+
+    def stream(self, name: str) -> Stream:
+        """The stream of this name, or ApiError."""
+        found = self.streams.get(name)
+        if found is None:
+            raise self.assignments.absent(name)
+        return found
+
+    async def change_stream(self, change: StreamChange) -> StreamDecision:
+        """Decides a change and carries it out, or ApiError; the stream's lock is held."""
+        decision = self.assignments.propose(change)
+        if decision.is_open:
+            await self._settled(decision, decision.name, self._follow(decision))
+        return decision
+
+    async def change_consumer(self, change: ConsumerChange) -> ConsumerDecision:
+        """As `change_stream`."""
+        decision = self.assignments.propose(change)
+        if decision.is_open:
+            await self._settled(decision, change.stream, self._follow_consumer(decision))
+        return decision
+
+    def adopt(self, stream: Stream) -> None:
+        """Takes a stream that was opened with what is on disk, and serves it."""
+        self.assignments.adopt(stream.assignment)
+        self.streams[stream.name] = stream
+        stream.handle.activate(hold=bool(stream.offline))
+
+    async def close(self) -> None:
+        """Stops serving and flushes everything."""
+        found = list(self.streams.values())
+        self.streams.clear()
+        await asyncio.gather(*(self.shared.run(self.instances.close, s) for s in found))
+
+    async def _settled(
+        self, decision: StreamDecision | ConsumerDecision, stream: str, work: Awaitable[None]
+    ) -> None:
+        try:
+            await work
+        except Exception as error:
+            self.assignments.undo(decision)
+            running = self.streams.get(stream)
+            if running is not None and running.unwritten_assets():
+                self.on_unwritten(stream, _reason(error))
+            raise _refusal(decision, error) from error
+        self.assignments.settle(decision)
+
+    async def _follow(self, decision: StreamDecision) -> None:
+        name, wanted = decision.name, decision.after
+        running = self.streams.get(name)
+        if wanted is None:
+            del self.streams[name]
+        try:
+            now = await self.shared.run(self.instances.converge, running, wanted)
+        except BaseException:
+            if running is not None:
+                self.streams[name] = running
+            raise
+        if now is not None:
+            self.streams[name] = now
+
+    async def _follow_consumer(self, decision: ConsumerDecision) -> None:
+        name, wanted = decision.name, decision.after
+        stream = self.streams[decision.stream.config.name]
+        running = stream.consumers.get(name)
+        if wanted is None:
+            del stream.consumers[name]
+        try:
+            converge = self.instances.converge_consumer
+            now = await self.shared.run(converge, stream, running, wanted, hold=True)
+        except BaseException:
+            if running is not None:
+                stream.consumers[name] = running
+            raise
+        if now is not None:
+            stream.consumers[name] = now
+
+
+def _refusal(decision: StreamDecision | ConsumerDecision, error: Exception) -> ApiError:
+    """The error of a change that was decided and could not be carried out."""
+    match decision:
+        case StreamDecision(before=None):
+            return _not_created(errcodes.STREAM_CREATE, "stream", decision.name, error)
+        case StreamDecision(after=None):
+            return _failed(errcodes.STREAM_DELETE, error)
+        case StreamDecision():
+            return _failed(errcodes.STREAM_UPDATE, error)
+        case ConsumerDecision(before=None):
+            return _not_created(errcodes.CONSUMER_CREATE, "consumer", decision.name, error)
+    return _failed(errcodes.CONSUMER_CREATE, error)
+
+
+def _reason(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) else None
+    return text or str(error)
+
+
+def _failed(template: ErrorTemplate, error: Exception) -> ApiError:
+    """An operation's own error for a failure below the API; any other failure goes on as it is."""
+    if not isinstance(error, (OSError, StoreError)):
+        raise error
+    return template(err=_reason(error))
+
+
+def _not_created(template: ErrorTemplate, asset: str, name: str, error: Exception) -> ApiError:
+    """The error of a creation that failed below the API; why it failed is for the log.
+
+    A name that no file can have (a NUL in it) fails like a disk that takes none."""
+    if not isinstance(error, (OSError, StoreError, ValueError)):
+        raise error
+    log.error("Error creating store for %s %s: %s", asset, goformat.quote(name), error)
+    return template(err=f"error creating store for {asset}")

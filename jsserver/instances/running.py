@@ -1,0 +1,365 @@
+"""Streams and consumers that run, and the steps that make them what their assignments say.
+
+All functions wait for the disk, and whoever calls them holds the stream's lock. The configuration
+in an asset's directory comes first, then its handle in the data plane: after a crash between the
+two the start finds what was decided. A removal takes the directory away first, so that a crash
+leaves all of an asset or nothing. Where a step fails, those before it are taken back.
+"""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from jsserver import goformat
+from jsserver.assets import consumers
+from jsserver.assets.assignments import ConsumerAssignment, StreamAssignment
+from jsserver.wire.types import ConsumerConfig, StreamConfig
+
+from . import metafiles, params
+from .backend import AccountHandle, ConsumerHandle, StoreError, StreamHandle
+from .metafiles import MetaFiles
+
+
+class Consumer:
+    """A consumer that is served."""
+
+    __slots__ = ("_assignment", "asset", "config", "directory", "handle", "unwritten")
+
+    def __init__(
+        self,
+        stream: str,
+        assignment: ConsumerAssignment,
+        handle: ConsumerHandle,
+        directory: Path | None,
+    ) -> None:
+        self.asset = f"{stream}/{assignment.name}"
+        """What its configuration file is signed with."""
+        self.assignment = assignment
+        self.handle = handle
+        self.directory = directory
+        self.unwritten = False
+        """Whether a start might find another configuration in its directory."""
+
+    @property
+    def assignment(self) -> ConsumerAssignment:
+        """What it is made after."""
+        return self._assignment
+
+    @assignment.setter
+    def assignment(self, new: ConsumerAssignment) -> None:
+        self._assignment = new
+        self.config = new.served
+
+    @property
+    def name(self) -> str:
+        """The consumer's name."""
+        return self._assignment.name
+
+    @property
+    def created(self) -> int:
+        """When it was made."""
+        return self._assignment.created
+
+
+class Stream:
+    """A stream that is served, with its consumers."""
+
+    __slots__ = (
+        "assignment",
+        "consumers",
+        "directory",
+        "failing",
+        "handle",
+        "started",
+        "unwritten",
+    )
+
+    def __init__(
+        self, assignment: StreamAssignment, handle: StreamHandle, directory: Path | None
+    ) -> None:
+        self.assignment = assignment
+        """What it is made after."""
+        self.handle = handle
+        self.directory = directory
+        self.failing = ""
+        """Why nothing is stored in it at the moment, or its configuration is not on disk."""
+        self.unwritten = False
+        """Whether a start might find another configuration in its directory."""
+        self.consumers: dict[str, Consumer] = {}
+        self.started = assignment.config.first_seq > 0
+        """Whether it has a first sequence though it holds no message yet."""
+
+    @property
+    def config(self) -> StreamConfig:
+        """The configuration in force."""
+        return self.assignment.config
+
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        return self.assignment.config.name
+
+    @property
+    def asset(self) -> str:
+        """What its configuration file is signed with."""
+        return self.name
+
+    @property
+    def created(self) -> int:
+        """When it was made."""
+        return self.assignment.created
+
+    @property
+    def offline(self) -> dict[str, str]:
+        """Consumers on disk that are not served, and why."""
+        return self.assignment.offline
+
+    def consumer(self, name: str) -> Consumer:
+        """The consumer of this name, or ApiError."""
+        found = self.consumers.get(name)
+        if found is None:
+            raise self.assignment.absent(name)
+        return found
+
+    def unwritten_assets(self) -> list["Stream | Consumer"]:
+        """Itself and those of its consumers that are `unwritten`."""
+        assets: list[Stream | Consumer] = [self, *self.consumers.values()]
+        return [asset for asset in assets if asset.unwritten]
+
+
+class Instances:
+    """What runs of one account. `directory` is where its streams lie; `erase` removes a directory
+    that nobody sees any more, without waiting for it."""
+
+    def __init__(
+        self,
+        handle: AccountHandle,
+        files: MetaFiles,
+        directory: Path | None,
+        erase: Callable[[Path], None],
+    ) -> None:
+        self._handle = handle
+        self._files = files
+        self._directory = directory
+        self._erase = erase
+
+    # ---- making it so ----------------------------------------------------------------------------
+
+    def converge(self, running: Stream | None, wanted: StreamAssignment | None) -> Stream | None:
+        """Makes a stream and its consumers what the assignment says, and returns what runs then.
+        Nothing is done to what is so already."""
+        if running is not None and (wanted is None or wanted.created != running.created):
+            self._remove(running)
+            running = None
+        if wanted is None:
+            return None
+        if running is None:
+            running = self._make(wanted)
+        else:
+            self._change(running, wanted)
+        now = dict(running.consumers)
+        for name in [*(now.keys() - wanted.consumers.keys()), *wanted.consumers]:
+            consumer = self.converge_consumer(
+                running, now.pop(name, None), wanted.consumers.get(name)
+            )
+            if consumer is not None:
+                now[name] = consumer
+        running.consumers = now
+        return running
+
+    def converge_consumer(
+        self,
+        stream: Stream,
+        running: Consumer | None,
+        wanted: ConsumerAssignment | None,
+        hold: bool = False,
+    ) -> Consumer | None:
+        """As `converge`, of one consumer. `hold`: a new one delivers nothing before its `begin`."""
+        if running is not None and (wanted is None or wanted.created != running.created):
+            self._remove_consumer(stream, running)
+            running = None
+        if wanted is None:
+            return None
+        if running is None:
+            return self._make_consumer(stream, wanted, hold)
+        self._change_consumer(stream, running, wanted)
+        return running
+
+    def open(self, wanted: StreamAssignment, directory: Path | None) -> Stream:
+        """A stream with what its directory holds, without consumers and not served yet."""
+        handle = self._handle.open_stream(_path(directory), params.of_stream(wanted.config))
+        return Stream(wanted, handle, directory)
+
+    def open_consumer(
+        self,
+        stream: Stream,
+        wanted: ConsumerAssignment,
+        directory: Path | None,
+        hold: bool = False,
+    ) -> Consumer:
+        """A consumer with the state that its directory holds, served as soon as the stream is."""
+        given = params.of_consumer(wanted.served, wanted.name)
+        handle = stream.handle.open_consumer(given, _path(directory), hold=hold)
+        return Consumer(stream.name, wanted, handle, directory)
+
+    def write_back(self, stream: Stream) -> None:
+        """Writes the configurations that could not be put back when an update failed."""
+        for asset in stream.unwritten_assets():
+            self._write(asset, asset.assignment)
+
+    def close(self, stream: Stream) -> None:
+        """Stops a stream and its consumers, with everything on disk."""
+        with contextlib.suppress(OSError):
+            self.write_back(stream)
+        stream.handle.close(False)
+
+    # ---- the steps for streams -------------------------------------------------------------------
+
+    def _make(self, wanted: StreamAssignment) -> Stream:
+        config, directory = wanted.config, None
+        if config.storage == "file" and self._directory is not None:
+            directory = self._directory / config.name
+            metafiles.make_directory(self._directory)
+            self._files.create(directory, self._directory, config.name, encode_meta(wanted))
+        try:
+            stream = self.open(wanted, directory)
+            try:
+                stream.handle.activate()
+            except BaseException:
+                stream.handle.close(True)
+                raise
+        except BaseException:
+            if directory is not None:
+                metafiles.erase(metafiles.discard(directory, directory.parent))
+            raise
+        return stream
+
+    def _change(self, stream: Stream, wanted: StreamAssignment) -> None:
+        old, new, handle = stream.config, wanted.config, stream.handle
+
+        def apply() -> None:
+            handle.update(params.of_stream(new))
+            handle.wait_durable()
+
+        def take_back() -> None:
+            handle.update(params.of_stream(old), back=True)
+
+        if new != old:
+            if stream.directory is not None and new.max_age != old.max_age:
+                handle.wait_durable()  # what is too old by now stays gone, whatever happens
+            self._replace(stream, wanted, apply, take_back)
+        stream.assignment = wanted
+
+    def _remove(self, stream: Stream) -> None:
+        trash = None
+        if stream.directory is not None:
+            trash = metafiles.discard(stream.directory, stream.directory.parent)
+        stream.handle.close(True)
+        if trash is not None:
+            self._erase(trash)
+
+    # ---- the steps for consumers -----------------------------------------------------------------
+
+    def _make_consumer(self, stream: Stream, wanted: ConsumerAssignment, hold: bool) -> Consumer:
+        directory = None
+        if stream.directory is not None and not wanted.config.mem_storage:
+            directory = stream.directory / "obs" / wanted.name
+            asset = f"{stream.name}/{wanted.name}"
+            self._files.create(directory, stream.directory, asset, encode_meta(wanted))
+        try:
+            return self.open_consumer(stream, wanted, directory, hold)
+        except BaseException:
+            if directory is not None and stream.directory is not None:
+                metafiles.erase(metafiles.discard(directory, stream.directory))
+            raise
+
+    def _change_consumer(
+        self, stream: Stream, consumer: Consumer, wanted: ConsumerAssignment
+    ) -> None:
+        old, new, handle = consumer.config, wanted.served, consumer.handle
+        updated = not _only_pauses(old, new)
+
+        def apply() -> None:
+            if updated:
+                handle.update(params.of_consumer(new, wanted.name))
+                stream.handle.wait_durable()
+            if new.pause_until != old.pause_until:
+                handle.pause(consumers.pause_time(new))
+
+        def take_back() -> None:
+            if updated:
+                try:
+                    handle.update(params.of_consumer(old, wanted.name), back=True)
+                finally:
+                    handle.begin()  # if the update held it, no answer will end that
+
+        if wanted != consumer.assignment:
+            self._replace(consumer, wanted, apply, take_back)
+            consumer.assignment = wanted
+
+    def _remove_consumer(self, stream: Stream, consumer: Consumer) -> None:
+        trash = None
+        if consumer.directory is not None and stream.directory is not None:
+            trash = metafiles.discard(consumer.directory, stream.directory)
+        consumer.handle.close(True)
+        with contextlib.suppress(StoreError, OSError):  # it is gone; its removals follow it
+            stream.handle.wait_durable()
+        if trash is not None:
+            self._erase(trash)
+
+    # ---- what both have --------------------------------------------------------------------------
+
+    def _replace(
+        self,
+        asset: Stream | Consumer,
+        wanted: StreamAssignment | ConsumerAssignment,
+        apply: Callable[[], None],
+        take_back: Callable[[], None],
+    ) -> None:
+        """Gives an asset another configuration, on disk and in the data plane, or in neither."""
+        self._write(asset, wanted)
+        try:
+            apply()
+        except BaseException:
+            with contextlib.suppress(StoreError):
+                take_back()
+            try:
+                self._write(asset, asset.assignment)
+            except OSError:
+                asset.unwritten = True
+            raise
+
+    def _write(
+        self, asset: Stream | Consumer, assignment: StreamAssignment | ConsumerAssignment
+    ) -> None:
+        if asset.directory is None:
+            return
+        try:
+            self._files.update(asset.directory, asset.asset, encode_meta(assignment))
+        except metafiles.NotRestored:
+            asset.unwritten = True
+            raise
+        asset.unwritten = False
+
+
+def _path(directory: Path | None) -> str | None:
+    return None if directory is None else str(directory)
+
+
+def _only_pauses(old: ConsumerConfig, new: ConsumerConfig) -> bool:
+    """Whether two configurations differ in how long the consumer pauses and in nothing else."""
+    replaced = msgspec.structs.replace(new, pause_until=old.pause_until)
+    return new.pause_until != old.pause_until and consumers.same(old, replaced)
+
+
+def encode_meta(assignment: StreamAssignment | ConsumerAssignment) -> bytes:
+    """A meta.inf: creation time, a consumer's name, and the configuration as in the API."""
+    head = {"Created": goformat.rfc3339_nano(assignment.created)}
+    config: StreamConfig | ConsumerConfig = assignment.config
+    if isinstance(assignment, ConsumerAssignment):
+        head["Name"] = assignment.name
+        config = msgspec.structs.replace(assignment.config, name=assignment.name)
+    body = msgspec.json.encode(config)
+    return goformat.escape_json(msgspec.json.encode(head)[:-1] + b"," + body[1:])

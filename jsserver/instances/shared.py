@@ -1,0 +1,59 @@
+"""What the JetStream of all accounts uses: the data plane, settings, files, threads, the clock."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from jsserver.assets.limits import Reservations, ServerSettings
+
+from . import metafiles
+from .backend import Accounts
+from .metafiles import MetaFiles
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+WORKERS = 4
+"""Threads for what waits for a disk, and requests in progress at the same time."""
+
+
+class Shared:
+    """One of a server."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        settings: ServerSettings,
+        hash64: metafiles.Hash64,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.accounts = accounts
+        """The data plane's, also those without JetStream."""
+        self.settings = settings
+        self.files = MetaFiles(hash64)
+        self.clock = clock
+        self.reserved = Reservations()
+        self.full = ""
+        """Why nothing is stored in any stream on disk at the moment."""
+        self._threads = ThreadPoolExecutor(WORKERS, thread_name_prefix="api")
+        self._erasing: set[Future[None]] = set()
+
+    async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Calls something that may block, in a worker thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, partial(function, *args, **kwargs))
+
+    def erase_later(self, directory: Path) -> None:
+        """Removes a directory that nobody sees any more, without waiting for it; in any thread."""
+        task = self._threads.submit(metafiles.erase, directory)
+        self._erasing.add(task)
+        task.add_done_callback(self._erasing.discard)
+
+    async def close(self) -> None:
+        """Waits for what is being erased and ends the threads."""
+        await asyncio.gather(*map(asyncio.wrap_future, list(self._erasing)))
+        self._threads.shutdown(wait=False)
