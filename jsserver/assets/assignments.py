@@ -76,16 +76,19 @@ ConsumerChange = PutConsumer | PauseConsumer | DeleteConsumer
 
 
 class ConsumerAssignment(msgspec.Struct, frozen=True):
-    """A consumer that shall exist; `config` is what its meta.inf holds."""
+    """A consumer that shall exist."""
 
     name: str
     config: ConsumerConfig
     created: int
+    stored: ConsumerConfig
+    """What its meta.inf holds: an ephemeral consumer gets its threshold only after that."""
 
-    @property
-    def served(self) -> ConsumerConfig:
-        """The configuration that is in force: every ephemeral consumer has a threshold."""
-        return self.config if self.config.durable_name else consumers.with_threshold(self.config)
+
+def new_consumer(name: str, config: ConsumerConfig, created: int) -> ConsumerAssignment:
+    """A consumer as it is made, or as a start finds it."""
+    served = config if config.durable_name else consumers.with_threshold(config)
+    return ConsumerAssignment(name, served, created, config)
 
 
 class StreamAssignment:
@@ -390,7 +393,7 @@ class Assignments:
             consumers.check_workqueue(config)
         consumers.check_stored_name(config, name)
         stream.check_unique(name, config)
-        return ConsumerAssignment(name, config, change.created)
+        return new_consumer(name, config, change.created)
 
     def _count_consumers(self, change: int) -> None:
         self.reserved.consumers += change
@@ -404,7 +407,7 @@ def _configs(some: _Some) -> list[StreamConfig]:
 def _limited(stream: StreamAssignment) -> Iterator[tuple[str, int, int]]:
     """The stream's consumers as `streams.violating` takes them."""
     for consumer in stream.consumers.values():
-        config = consumer.served
+        config = consumer.config
         yield consumer.name, config.inactive_threshold, config.max_ack_pending
 
 
@@ -419,7 +422,7 @@ def _updated(
     stream: StreamAssignment, change: PutConsumer, before: ConsumerAssignment
 ) -> ConsumerAssignment:
     """What a creation on an existing name makes of it: the same, or the update that it means."""
-    old = before.served
+    old = before.config
     config = msgspec.structs.replace(change.config, pause_until=old.pause_until)
     consumers.note_level(config)
     if consumers.same(old, config):
@@ -434,10 +437,10 @@ def _updated(
     if not old.durable_name:
         config = consumers.with_threshold(config)
     stream.check_unique(change.name, config)
-    return ConsumerAssignment(change.name, config, before.created)
+    return ConsumerAssignment(change.name, config, before.created, config)
 
 
 def _paused(before: ConsumerAssignment, until: str) -> ConsumerAssignment:
     config = msgspec.structs.replace(before.config, pause_until=until)
     consumers.note_level(config)
-    return ConsumerAssignment(before.name, config, before.created)
+    return ConsumerAssignment(before.name, config, before.created, config)

@@ -17,6 +17,7 @@ from jsserver.assets.assignments import (
     Assignments,
     ConsumerChange,
     ConsumerDecision,
+    StreamAssignment,
     StreamChange,
     StreamDecision,
 )
@@ -72,15 +73,31 @@ class Account:
         """Decides a change and carries it out, or ApiError; the stream's lock is held."""
         decision = self.assignments.propose(change)
         if decision.is_open:
-            await self._settled(decision, decision.name, self._follow(decision))
+            await self._settled(decision, decision.name, self.follow(decision.name, decision.after))
         return decision
 
     async def change_consumer(self, change: ConsumerChange) -> ConsumerDecision:
         """As `change_stream`."""
         decision = self.assignments.propose(change)
         if decision.is_open:
-            await self._settled(decision, change.stream, self._follow_consumer(decision))
+            work = self._follow_consumer(self.streams[change.stream], decision)
+            await self._settled(decision, change.stream, work)
         return decision
+
+    async def follow(self, name: str, wanted: StreamAssignment | None) -> None:
+        """Makes what runs under a name what shall be there; the stream's lock is held. Once that is
+        so, nothing is done."""
+        running = self.streams.get(name)
+        if running is not None and (wanted is None or wanted.created != running.created):
+            del self.streams[name]
+            try:
+                await self.shared.run(self.instances.remove, running)
+            except BaseException:
+                self.streams[name] = running
+                raise
+            running = None
+        if wanted is not None:
+            self.streams[name] = await self.shared.run(self.instances.converge, running, wanted)
 
     def adopt(self, stream: Stream) -> None:
         """Takes a stream that was opened with what is on disk, and serves it."""
@@ -94,9 +111,26 @@ class Account:
         self.streams.clear()
         await asyncio.gather(*(self.shared.run(self.instances.close, s) for s in found))
 
+    async def _follow_consumer(self, stream: Stream, decision: ConsumerDecision) -> None:
+        """As `follow`, of one consumer, which delivers nothing before the answer."""
+        name, wanted, instances = decision.name, decision.after, self.instances
+        running = stream.consumers.get(name)
+        if wanted is not None:
+            converge = instances.converge_consumer
+            now = await self.shared.run(converge, stream, running, wanted, hold=True)
+            stream.consumers[name] = now
+        elif running is not None:
+            del stream.consumers[name]
+            try:
+                await self.shared.run(instances.remove_consumer, stream, running)
+            except BaseException:
+                stream.consumers[name] = running
+                raise
+
     async def _settled(
         self, decision: StreamDecision | ConsumerDecision, stream: str, work: Awaitable[None]
     ) -> None:
+        """Carries a decision out, or undoes it."""
         try:
             await work
         except Exception as error:
@@ -106,36 +140,6 @@ class Account:
                 self.on_unwritten(stream, _reason(error))
             raise _refusal(decision, error) from error
         self.assignments.settle(decision)
-
-    async def _follow(self, decision: StreamDecision) -> None:
-        name, wanted = decision.name, decision.after
-        running = self.streams.get(name)
-        if wanted is None:
-            del self.streams[name]
-        try:
-            now = await self.shared.run(self.instances.converge, running, wanted)
-        except BaseException:
-            if running is not None:
-                self.streams[name] = running
-            raise
-        if now is not None:
-            self.streams[name] = now
-
-    async def _follow_consumer(self, decision: ConsumerDecision) -> None:
-        name, wanted = decision.name, decision.after
-        stream = self.streams[decision.stream.config.name]
-        running = stream.consumers.get(name)
-        if wanted is None:
-            del stream.consumers[name]
-        try:
-            converge = self.instances.converge_consumer
-            now = await self.shared.run(converge, stream, running, wanted, hold=True)
-        except BaseException:
-            if running is not None:
-                stream.consumers[name] = running
-            raise
-        if now is not None:
-            stream.consumers[name] = now
 
 
 def _refusal(decision: StreamDecision | ConsumerDecision, error: Exception) -> ApiError:

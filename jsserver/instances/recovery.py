@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from jsserver import API_LEVEL, goformat
 from jsserver.assets import streams, unsupported
-from jsserver.assets.assignments import ConsumerAssignment, StreamAssignment
+from jsserver.assets.assignments import StreamAssignment, new_consumer
 from jsserver.wire import decode
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import ConsumerConfig, StoredConsumer, StoredStream, StreamConfig
@@ -100,7 +100,7 @@ def _load_consumer(account: Account, stream: Stream, directory: Path) -> None:
         stored, created = _read(account.shared, directory, f"{stream.name}/{name}", StoredConsumer)
         config = ConsumerConfig(**{f: getattr(stored, f) for f in ConsumerConfig.__struct_fields__})
         unsupported.check_consumer(config)
-        wanted = ConsumerAssignment(name, config, created)
+        wanted = new_consumer(name, config, created)
         opened = account.instances.open_consumer(stream, wanted, directory)
     except Exception as error:
         reason = _reason(error)

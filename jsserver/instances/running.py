@@ -25,7 +25,7 @@ from .metafiles import MetaFiles
 class Consumer:
     """A consumer that is served."""
 
-    __slots__ = ("_assignment", "asset", "config", "directory", "handle", "unwritten")
+    __slots__ = ("asset", "assignment", "directory", "handle", "unwritten")
 
     def __init__(
         self,
@@ -37,30 +37,26 @@ class Consumer:
         self.asset = f"{stream}/{assignment.name}"
         """What its configuration file is signed with."""
         self.assignment = assignment
+        """What it is made after."""
         self.handle = handle
         self.directory = directory
         self.unwritten = False
         """Whether a start might find another configuration in its directory."""
 
     @property
-    def assignment(self) -> ConsumerAssignment:
-        """What it is made after."""
-        return self._assignment
-
-    @assignment.setter
-    def assignment(self, new: ConsumerAssignment) -> None:
-        self._assignment = new
-        self.config = new.served
+    def config(self) -> ConsumerConfig:
+        """The configuration in force."""
+        return self.assignment.config
 
     @property
     def name(self) -> str:
         """The consumer's name."""
-        return self._assignment.name
+        return self.assignment.name
 
     @property
     def created(self) -> int:
         """When it was made."""
-        return self._assignment.created
+        return self.assignment.created
 
 
 class Stream:
@@ -147,45 +143,57 @@ class Instances:
 
     # ---- making it so ----------------------------------------------------------------------------
 
-    def converge(self, running: Stream | None, wanted: StreamAssignment | None) -> Stream | None:
+    def converge(self, running: Stream | None, wanted: StreamAssignment) -> Stream:
         """Makes a stream and its consumers what the assignment says, and returns what runs then.
-        Nothing is done to what is so already."""
-        if running is not None and (wanted is None or wanted.created != running.created):
-            self._remove(running)
-            running = None
-        if wanted is None:
-            return None
+        What is so already is left alone. `running` is of the same creation, or None."""
         if running is None:
             running = self._make(wanted)
         else:
             self._change(running, wanted)
-        now = dict(running.consumers)
-        for name in [*(now.keys() - wanted.consumers.keys()), *wanted.consumers]:
-            consumer = self.converge_consumer(
-                running, now.pop(name, None), wanted.consumers.get(name)
-            )
-            if consumer is not None:
-                now[name] = consumer
-        running.consumers = now
+        consumers = dict(running.consumers)
+        try:
+            for name, consumer in running.consumers.items():
+                if not _is_of(consumer, wanted.consumers.get(name)):
+                    self.remove_consumer(running, consumer)
+                    del consumers[name]
+            for name, one in wanted.consumers.items():
+                consumers[name] = self.converge_consumer(running, consumers.get(name), one)
+        finally:
+            running.consumers = consumers
         return running
 
     def converge_consumer(
         self,
         stream: Stream,
         running: Consumer | None,
-        wanted: ConsumerAssignment | None,
+        wanted: ConsumerAssignment,
         hold: bool = False,
-    ) -> Consumer | None:
+    ) -> Consumer:
         """As `converge`, of one consumer. `hold`: a new one delivers nothing before its `begin`."""
-        if running is not None and (wanted is None or wanted.created != running.created):
-            self._remove_consumer(stream, running)
-            running = None
-        if wanted is None:
-            return None
         if running is None:
             return self._make_consumer(stream, wanted, hold)
         self._change_consumer(stream, running, wanted)
         return running
+
+    def remove(self, stream: Stream) -> None:
+        """Removes a stream with everything in it."""
+        trash = None
+        if stream.directory is not None:
+            trash = metafiles.discard(stream.directory, stream.directory.parent)
+        stream.handle.close(True)
+        if trash is not None:
+            self._erase(trash)
+
+    def remove_consumer(self, stream: Stream, consumer: Consumer) -> None:
+        """Removes a consumer."""
+        trash = None
+        if consumer.directory is not None and stream.directory is not None:
+            trash = metafiles.discard(consumer.directory, stream.directory)
+        consumer.handle.close(True)
+        with contextlib.suppress(StoreError, OSError):  # it is gone; its removals follow it
+            stream.handle.wait_durable()
+        if trash is not None:
+            self._erase(trash)
 
     def open(self, wanted: StreamAssignment, directory: Path | None) -> Stream:
         """A stream with what its directory holds, without consumers and not served yet."""
@@ -200,7 +208,7 @@ class Instances:
         hold: bool = False,
     ) -> Consumer:
         """A consumer with the state that its directory holds, served as soon as the stream is."""
-        given = params.of_consumer(wanted.served, wanted.name)
+        given = params.of_consumer(wanted.config, wanted.name)
         handle = stream.handle.open_consumer(given, _path(directory), hold=hold)
         return Consumer(stream.name, wanted, handle, directory)
 
@@ -252,14 +260,6 @@ class Instances:
             self._replace(stream, wanted, apply, take_back)
         stream.assignment = wanted
 
-    def _remove(self, stream: Stream) -> None:
-        trash = None
-        if stream.directory is not None:
-            trash = metafiles.discard(stream.directory, stream.directory.parent)
-        stream.handle.close(True)
-        if trash is not None:
-            self._erase(trash)
-
     # ---- the steps for consumers -----------------------------------------------------------------
 
     def _make_consumer(self, stream: Stream, wanted: ConsumerAssignment, hold: bool) -> Consumer:
@@ -278,7 +278,7 @@ class Instances:
     def _change_consumer(
         self, stream: Stream, consumer: Consumer, wanted: ConsumerAssignment
     ) -> None:
-        old, new, handle = consumer.config, wanted.served, consumer.handle
+        old, new, handle = consumer.config, wanted.config, consumer.handle
         updated = not _only_pauses(old, new)
 
         def apply() -> None:
@@ -298,16 +298,6 @@ class Instances:
         if wanted != consumer.assignment:
             self._replace(consumer, wanted, apply, take_back)
             consumer.assignment = wanted
-
-    def _remove_consumer(self, stream: Stream, consumer: Consumer) -> None:
-        trash = None
-        if consumer.directory is not None and stream.directory is not None:
-            trash = metafiles.discard(consumer.directory, stream.directory)
-        consumer.handle.close(True)
-        with contextlib.suppress(StoreError, OSError):  # it is gone; its removals follow it
-            stream.handle.wait_durable()
-        if trash is not None:
-            self._erase(trash)
 
     # ---- what both have --------------------------------------------------------------------------
 
@@ -344,6 +334,10 @@ class Instances:
         asset.unwritten = False
 
 
+def _is_of(consumer: Consumer, wanted: ConsumerAssignment | None) -> bool:
+    return wanted is not None and wanted.created == consumer.created
+
+
 def _path(directory: Path | None) -> str | None:
     return None if directory is None else str(directory)
 
@@ -360,6 +354,6 @@ def encode_meta(assignment: StreamAssignment | ConsumerAssignment) -> bytes:
     config: StreamConfig | ConsumerConfig = assignment.config
     if isinstance(assignment, ConsumerAssignment):
         head["Name"] = assignment.name
-        config = msgspec.structs.replace(assignment.config, name=assignment.name)
+        config = msgspec.structs.replace(assignment.stored, name=assignment.name)
     body = msgspec.json.encode(config)
     return goformat.escape_json(msgspec.json.encode(head)[:-1] + b"," + body[1:])

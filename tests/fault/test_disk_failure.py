@@ -311,3 +311,95 @@ def test_a_push_consumer_whose_creation_met_a_failure_delivers(
                 return info["delivered"]["consumer_seq"] == messages  # type: ignore[index,no-any-return]
 
             wait_until(all_delivered, f"{name} gets everything")
+
+
+def test_a_refused_update_of_a_consumer_leaves_the_old_one_in_force(
+    servers: Servers, faults: Faults
+) -> None:
+    """Its filter counts what it counted, and it goes on where it was; so after a kill."""
+    server = start(servers, faults)
+
+    def pending(app: RawApp) -> tuple[object, object]:
+        info = app.api("CONSUMER.INFO.S.c")
+        return info["config"], info["num_pending"]
+
+    with RawApp(server.port, timeout=SECONDS) as app:
+        for n in range(20):
+            app.request(f"s.{n % 2}", b"x")
+        narrow = {"durable_name": "c", "ack_policy": "explicit", "filter_subject": "s.1"}
+        body = {"stream_name": "S", "config": narrow}
+        config, messages = pending(app)[0], stored(app)
+        for after in range(5):  # four replace the configuration file, the fifth is the stream's
+            faults.fail("sync", errno.EIO, after=after)
+            assert "error" in app.api("CONSUMER.DURABLE.CREATE.S.c", body), after
+            faults.mend()
+            found, messages = stored(app), messages + 1
+            assert found == messages
+            assert pending(app) == (config, messages)
+    server.restart(kill=True)
+    with RawApp(server.port, timeout=SECONDS) as app:
+        assert pending(app) == (config, messages)
+        assert "error" not in app.api("CONSUMER.DURABLE.CREATE.S.c", body)
+        assert pending(app)[1] == 10
+
+
+def test_a_push_consumer_whose_move_is_refused_delivers_where_it_did(
+    servers: Servers, faults: Faults
+) -> None:
+    server = start(servers, faults)
+    with RawApp(server.port, timeout=SECONDS) as app:
+        config = {"durable_name": "p", "deliver_subject": "first", "ack_policy": "explicit"}
+        body = {"stream_name": "S", "config": config}
+        assert "error" not in app.api("CONSUMER.DURABLE.CREATE.S.p", body)
+        elsewhere = config | {"deliver_subject": "second", "filter_subject": "s.1"}
+        moved = {"stream_name": "S", "config": elsewhere}
+        for after in range(5):
+            faults.fail("sync", errno.EIO, after=after)
+            assert "error" in app.api("CONSUMER.DURABLE.CREATE.S.p", moved), after
+            faults.mend()
+            stored(app)
+        app.subscribe("first")
+
+        def all_delivered() -> bool:
+            info = app.api("CONSUMER.INFO.S.p")
+            held = app.api("STREAM.INFO.S")["state"]
+            return info["delivered"]["stream_seq"] == held["last_seq"]  # type: ignore[index,no-any-return]
+
+        wait_until(all_delivered, "the old subject gets everything")
+
+
+@pytest.mark.parametrize("after", [3, 4])
+@pytest.mark.parametrize("asset", ["stream", "consumer"])
+def test_a_configuration_that_cannot_be_put_back_is_written_later(
+    servers: Servers, faults: Faults, asset: str, after: int
+) -> None:
+    """An update is refused after its file was replaced, and the disk takes nothing any more: from
+    the last sync of that file on (3), or from the sync of what the update changed (4)."""
+    server = start(servers, faults)
+    with RawApp(server.port, timeout=SECONDS) as app:
+        for _ in range(20):
+            app.request("s.old", b"x")
+        if asset == "stream":
+            info, update = "STREAM.INFO.S", "STREAM.UPDATE.S"
+            config = app.api(info)["config"]
+            assert isinstance(config, dict)
+            body: dict[str, object] = config | {"max_msgs": 10}
+        else:
+            info, update = "CONSUMER.INFO.S.c", "CONSUMER.DURABLE.CREATE.S.c"
+            config = app.api(info)["config"]
+            changed = {"durable_name": "c", "ack_policy": "explicit", "filter_subject": "s.1"}
+            body = {"stream_name": "S", "config": changed}
+        faults.fail("sync", errno.EIO, after=after, times=1 << 40)
+        assert "error" in app.api(update, body)
+        wait_until(lambda: health(server)[0] == 503, "the health page tells of it")
+        if after == 3:
+            text = "configuration could not be put back on disk: Input/output error"
+            server.wait_log(text)
+            assert text in health(server)[1]
+        faults.mend()
+        wait_until(lambda: health(server)[0] == 200, "the health page is content again")
+        assert app.api(info)["config"] == config
+    server.restart(kill=True)
+    with RawApp(server.port, timeout=SECONDS) as app:
+        assert app.api(info)["config"] == config
+        assert stored(app) == 21
