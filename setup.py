@@ -2,10 +2,10 @@
 
 Switches (environment): CHECKED=1 turns bounds checks on, Cython's and the compiler's (arrays, and
 what string functions write to), SANITIZE=1 builds with AddressSanitizer and
-UndefinedBehaviorSanitizer, ANNOTATE=1 leaves Cython's HTML reports beside the sources, DEBUG=1
-builds without optimisation, BUILD_JOBS=N runs N Cythons at once, NO_EXTENSIONS=1 installs the
-Python modules alone. A tree built with other switches is a tree of its own: no switch rebuilds
-what is there.
+UndefinedBehaviorSanitizer, THREADS=1 with ThreadSanitizer instead, ANNOTATE=1 leaves Cython's HTML
+reports beside the sources, DEBUG=1 builds without optimisation, BUILD_JOBS=N runs N Cythons at
+once, NO_EXTENSIONS=1 installs the Python modules alone. A tree built with other switches is a tree
+of its own: no switch rebuilds what is there.
 """
 
 import os
@@ -45,7 +45,7 @@ link_args = ["-pthread"]
 checked = switch("CHECKED")
 if switch("DEBUG"):
     compile_args[0] = "-O0"
-if checked or switch("SANITIZE"):
+if checked or switch("SANITIZE") or switch("THREADS"):
     compile_args[0] = "-O1"  # compiles faster, and shows better stacks
 if checked:
     # Not bounds-strict: Python's own structures end in arrays of one that stand for many.
@@ -59,6 +59,9 @@ if switch("SANITIZE"):
     sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize=nonnull-attribute"]
     compile_args += [*sanitizers, "-fno-omit-frame-pointer"]
     link_args += sanitizers
+if switch("THREADS"):
+    compile_args += ["-fsanitize=thread", "-fno-omit-frame-pointer"]
+    link_args += ["-fsanitize=thread"]
 
 directives = {
     "language_level": 3,

@@ -485,7 +485,7 @@ cdef struct Outlet:
     void (*event)(void* ctx, const Event* e) noexcept nogil
 
 cdef struct EnvLock:
-    # A fair lock out of two: whoever waits holds `next`, so that the reactor, which lets go of `held`
+    # A fair lock out of two: whoever waits holds `next`, so that a reactor, which lets go of `held`
     # only to take it again, cannot pass by.
     Mutex held
     Mutex next

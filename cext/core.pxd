@@ -183,6 +183,11 @@ cdef struct Protocol:
     # The timer for this has run out.
     void (*keepalive)(Client* c, int64_t now) noexcept nogil
 
+cdef struct Worklist:
+    # What is to be done for connections by the thread that serves them.
+    Client* dirty           # something waits to be written to them
+    Client* closing
+
 cdef struct Client:
     uint64_t cid
     const Protocol* protocol
@@ -192,6 +197,7 @@ cdef struct Client:
     Span options
     int port
     Engine* engine
+    Worklist* work          # of the thread that serves it
     Account* account
     Permissions* perms      # NULL: everything allowed
     int64_t max_payload
@@ -216,7 +222,7 @@ cdef struct Client:
     uint64_t sent
     uint64_t chunks_sent
     uint32_t fan_out        # messages delivered since the last flush
-    bint dirty              # linked in engine.dirty
+    bint dirty              # linked in work.dirty
     Client* next_dirty
     int closing             # CloseReason; 0: open
     Client* next_closing
@@ -323,8 +329,6 @@ cdef struct Engine:
     uint32_t next_account
     Account* ended          # closed, and nobody refers to them: gc frees them
     Sublist* waiting        # sublists that gc has something to do for
-    Client* dirty
-    Client* closing
     Inbox inbox
     uint32_t depth          # nested routes under way
     int64_t too_deep_again  # mono: when the log may tell of the next one that was too deep
@@ -358,7 +362,8 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil
 cdef void engine_gc(Engine* e) noexcept nogil
 
 # kind: what is at the other end, which decides whom its subscriptions hear.
-cdef void client_init(Client* c, Engine* e, Account* a, uint64_t cid, int kind, const Protocol* protocol) noexcept nogil
+cdef void client_init(Client* c, Engine* e, Worklist* work, Account* a, uint64_t cid, int kind,
+                      const Protocol* protocol) noexcept nogil
 # Moves it to another account; its subscriptions end.
 cdef void client_join(Client* c, Account* a) noexcept nogil
 # Removes subscriptions and buffers; the struct itself is its owner's.

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jsserver import NATS_VERSION, __version__, called_as_jsserver, priority
@@ -54,7 +55,7 @@ class Server:
         self.id = public_key(PREFIX_SERVER)
         self.xkey = public_key(PREFIX_CURVE)
         self.name = options.server_name or self.id
-        self.plane = DataPlane()
+        self.plane = DataPlane(options.reactors)
         self.finished = Finished(self.plane)
         self.authenticator = Authenticator(options.authorization, options.no_auth_user)
         self.stopped = asyncio.Event()
@@ -133,7 +134,8 @@ class Server:
         self._attending = asyncio.create_task(self._notify.attend())
         self._limit()
         self._allow_files()
-        self._spawn("reactor", self._prompt(self.plane.run))
+        for number in range(self.plane.reactors):
+            self._spawn(f"reactor-{number}", self._prompt(partial(self.plane.run, number)))
         if self.jetstream is not None:
             self.jetstream.banner()
             self._spawn("commit", self._prompt(self.plane.run_commits))

@@ -136,13 +136,15 @@ cdef void engine_free(Engine* e) noexcept nogil:
     free(e.env.timers.a)
 
 
-cdef void client_init(Client* c, Engine* e, Account* a, uint64_t cid, int kind, const Protocol* protocol) noexcept nogil:
+cdef void client_init(Client* c, Engine* e, Worklist* work, Account* a, uint64_t cid, int kind,
+                      const Protocol* protocol) noexcept nogil:
     memset(c, 0, sizeof(Client))
     c.cid = cid
     c.kind = kind
     c.hears = HEARD_BY[kind]
     c.protocol = protocol
     c.engine = e
+    c.work = work
     c.account = a
     account_hold(a)
     c.verbose = True
@@ -178,12 +180,12 @@ cdef void client_free(Client* c) noexcept nogil:
 
 
 cdef void client_close(Client* c, int reason) noexcept nogil:
-    # Takes effect at the end of the turn; from now on nothing is delivered or written.
+    # Takes effect in its reactor's turn; from now on nothing is delivered or written.
     if c.closing:
         return
     c.closing = reason
-    c.next_closing = c.engine.closing
-    c.engine.closing = c
+    c.next_closing = c.work.closing
+    c.work.closing = c
     if reason == CLOSE_SLOW_PENDING or reason == CLOSE_SLOW_DEADLINE:
         c.engine.stats.slow_consumers += 1
         c.engine.stats.slow_clients += 1

@@ -100,8 +100,8 @@ cdef inline void client_share(Client* c, Payload* p) noexcept nogil:
 cdef inline void client_mark_dirty(Client* c) noexcept nogil:
     if not c.dirty:
         c.dirty = True
-        c.next_dirty = c.engine.dirty
-        c.engine.dirty = c
+        c.next_dirty = c.work.dirty
+        c.work.dirty = c
 
 
 cdef inline bint client_begins(const Client* c) noexcept nogil:

@@ -29,7 +29,7 @@ cdef class AccountHandle:
             open = self.plane.enter()
             if open:
                 account_close(self.a)
-                c = self.plane.m.reactor.conns
+                c = self.plane.m.net.conns
                 while c != NULL:
                     if c.base.account == self.a:
                         client_close(&c.base, CLOSE_MISSING_ACCOUNT)

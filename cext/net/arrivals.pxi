@@ -51,14 +51,26 @@ cdef void auth_due(Timer* t, int64_t now) noexcept nogil:
         client_close(&c.base, CLOSE_AUTH_TIMEOUT)
 
 
-cdef Conn* conn_new(Reactor* r, int fd, int kind, const Protocol* protocol, const Transport* transport) noexcept nogil:
+cdef Reactor* least_loaded(Net* net) noexcept nogil:
+    # Whoever serves the fewest connections gets the next: how busy each will be cannot be known, and so they stay even when
+    # those of one reactor end together.
+    cdef Reactor* best = net.reactors
+    cdef uint32_t i
+    for i in range(1, net.n_reactors):
+        if net.reactors[i].n_conns < best.n_conns:
+            best = &net.reactors[i]
+    return best
+
+
+cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const Transport* transport) noexcept nogil:
     # A connection that nobody knows yet; NULL: no memory.
     cdef Conn* c = <Conn*>calloc(1, protocol.size)
-    cdef Engine* e = r.engine
+    cdef Engine* e = net.engine
+    cdef Reactor* r = least_loaded(net)
     if c == NULL:
         return NULL
-    r.next_cid += 1
-    client_init(&c.base, e, r.default_account, r.next_cid, kind, protocol)
+    net.next_cid += 1
+    client_init(&c.base, e, &r.work, net.default_account, net.next_cid, kind, protocol)
     c.head.kind = HEAD_CONN
     c.head.owner = c
     c.reactor = r
@@ -77,24 +89,25 @@ cdef Conn* conn_new(Reactor* r, int fd, int kind, const Protocol* protocol, cons
 
 
 cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil:
-    # The reactor serves it from now on; 0, or -1 and it is as if it had never been, but for its descriptor.
-    cdef Reactor* r = c.reactor
+    # Its reactor serves it from now on; 0, or -1 and it is as if it had never been, but for its descriptor.
+    cdef Net* net = c.reactor.net
     if addr != NULL:
         set_address(c, addr)
     c.base.address = span(c.address, c.n_address)
     c.base.port = c.port
     c.reading = not c.connecting
     c.writing = c.connecting
-    if u64map_put(&r.by_cid, c.base.cid, <uint64_t>c) != 0 or c.transport.want(c, c.reading, c.writing) != 0:
-        u64map_del(&r.by_cid, c.base.cid)
+    if u64map_put(&net.by_cid, c.base.cid, <uint64_t>c) != 0 or c.transport.want(c, c.reading, c.writing) != 0:
+        u64map_del(&net.by_cid, c.base.cid)
         client_free(&c.base)
         free(c)
         return -1
-    c.next = r.conns
-    if r.conns != NULL:
-        r.conns.prev = c
-    r.conns = c
-    r.n_conns += 1
+    c.next = net.conns
+    if net.conns != NULL:
+        net.conns.prev = c
+    net.conns = c
+    net.n_conns += 1
+    c.reactor.n_conns += 1
     return 0
 
 
@@ -123,9 +136,10 @@ cdef void listener_resume(Timer* t, int64_t now) noexcept nogil:
     listener_arm(s)
 
 
-cdef Listener* listener_open(Reactor* r, int fd, int kind, const Protocol* protocol,
+cdef Listener* listener_open(Net* net, int fd, int kind, const Protocol* protocol,
                              const Transport* transport) noexcept nogil:
     # Accepts connections from a listening, non-blocking socket, which stays its owner's. NULL: no memory.
+    cdef Reactor* r = net.reactors
     cdef Listener* s = <Listener*>calloc(1, sizeof(Listener))
     if s == NULL:
         return NULL
@@ -152,7 +166,7 @@ cdef void listener_close(Listener* s) noexcept nogil:
     at[0] = s.next
     if not s.paused:
         epoll_ctl(r.epoll, EPOLL_CTL_DEL, s.fd, NULL)
-    timer_cancel(&r.engine.env.timers, &s.timer)
+    timer_cancel(&r.timers, &s.timer)
     s.fd = -1
     s.next = r.closed_listeners
     r.closed_listeners = s
@@ -182,10 +196,10 @@ cdef void accept_ready(Listener* s) noexcept nogil:
                 # Out of descriptors: the pending connection would wake us for ever.
                 epoll_ctl(s.reactor.epoll, EPOLL_CTL_DEL, s.fd, NULL)
                 s.paused = True
-                timer_set(&e.env.timers, &s.timer, e.env.mono + ACCEPT_PAUSE_NS)
+                timer_set(&s.reactor.timers, &s.timer, e.env.mono + ACCEPT_PAUSE_NS)
             return
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one))
-        c = conn_new(s.reactor, fd, s.kind, s.protocol, s.transport)
+        c = conn_new(s.reactor.net, fd, s.kind, s.protocol, s.transport)
         if c == NULL or conn_join(c, &addr) != 0:
             close(fd)
             continue
@@ -194,17 +208,17 @@ cdef void accept_ready(Listener* s) noexcept nogil:
 
 # ---- by our asking
 
-cdef Conn* conn_dial(Reactor* r, int fd, const sockaddr_storage* addr, int kind, const Protocol* protocol,
+cdef Conn* conn_dial(Net* net, int fd, const sockaddr_storage* addr, int kind, const Protocol* protocol,
                      const Transport* transport, int64_t timeout) noexcept nogil:
     # A connection over a non-blocking socket that connect() was called for. It opens once it is established; where that fails,
     # or takes longer than `timeout` ns, it closes with CLOSE_UNREACHABLE. NULL: no memory, and fd is the caller's.
-    cdef Conn* c = conn_new(r, fd, kind, protocol, transport)
+    cdef Conn* c = conn_new(net, fd, kind, protocol, transport)
     if c == NULL:
         return NULL
     c.connecting = True
     if conn_join(c, addr) != 0:
         return NULL
-    timer_set(&r.engine.env.timers, &c.auth_timer, r.engine.env.mono + timeout)
+    timer_set(&c.reactor.timers, &c.auth_timer, net.engine.env.mono + timeout)
     return c
 
 
@@ -215,7 +229,7 @@ cdef void conn_dialled(Conn* c, int rc) noexcept nogil:
     if rc != 0:
         client_close(&c.base, CLOSE_UNREACHABLE)
         return
-    timer_cancel(&c.base.engine.env.timers, &c.auth_timer)
+    timer_cancel(&c.reactor.timers, &c.auth_timer)
     c.connecting = False
     conn_want(c, True, False)
     conn_open(c)

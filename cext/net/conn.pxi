@@ -107,14 +107,14 @@ cdef void conn_flush(Conn* c) noexcept nogil:
 
 cdef void conn_settle(Conn* c) noexcept nogil:
     # The deadline of what is not written yet begins anew with each piece that was.
-    cdef Env* env = &c.base.engine.env
+    cdef TimerHeap* timers = &c.reactor.timers
     if c.write_failed:
         client_close(&c.base, CLOSE_WRITE_ERROR)
     elif c.out == NULL:
-        timer_cancel(&env.timers, &c.write_timer)
+        timer_cancel(timers, &c.write_timer)
         c.deadline_set = False
     elif c.progress or not c.deadline_set:
-        c.deadline_set = timer_set(&env.timers, &c.write_timer, env.mono + c.reactor.write_deadline) == 0
+        c.deadline_set = timer_set(timers, &c.write_timer, c.base.engine.env.mono + c.reactor.net.write_deadline) == 0
 
 
 # ---- reading
@@ -186,7 +186,7 @@ cdef void conn_stall(Conn* c) noexcept nogil:
     c.stalls_left -= 1
     c.stalls += 1
     c.base.engine.stats.stalls += 1
-    if timer_set(&c.base.engine.env.timers, &c.stall_timer, c.base.engine.env.mono + STALL_NS) == 0:
+    if timer_set(&c.reactor.timers, &c.stall_timer, c.base.engine.env.mono + STALL_NS) == 0:
         c.stalled |= FOR_RECEIVER
         conn_events(c)
 
@@ -213,17 +213,15 @@ cdef void resume_run(Task* t) noexcept nogil:
 cdef void conn_unpause(Conn* c) noexcept nogil:
     # Whoever decided that the input may flow again; the reactor lets it, in its own thread.
     c.paused = False
-    task_post(&c.base.engine.env.tasks, &c.resume)
+    task_post(&c.reactor.tasks, &c.resume)
 
 
-cdef bint conn_answered(Conn* c, uint32_t n) noexcept nogil:
-    # The control plane is done with n of its requests. Whether its input flows again.
+cdef void conn_answered(Conn* c, uint32_t n) noexcept nogil:
+    # The control plane is done with n of its requests.
     c.asking -= min(n, c.asking)
     if c.stalled & FOR_ANSWERS and c.asking <= ASKING_MAX // 2:
         c.stalled &= ~FOR_ANSWERS
-        task_post(&c.base.engine.env.tasks, &c.resume)
-        return True
-    return False
+        task_post(&c.reactor.tasks, &c.resume)
 
 
 cdef size_t conn_receive(Conn* c, Arrival* a, uint8_t* into) noexcept nogil:
@@ -326,8 +324,8 @@ cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil:
     num.chunks = <int64_t>(c.base.chunks_queued - load_relaxed(&c.base.chunks_sent))
 
 
-cdef void forget_dirty(Engine* e, Client* c) noexcept nogil:
-    cdef Client** at = &e.dirty
+cdef void forget_dirty(Client* c) noexcept nogil:
+    cdef Client** at = &c.work.dirty
     if not c.dirty:
         return
     while at[0] != NULL:
@@ -341,14 +339,13 @@ cdef void forget_dirty(Engine* e, Client* c) noexcept nogil:
 cdef void conn_finish(Conn* c) noexcept nogil:
     # It is closing: nothing more happens to it but that its last words are written and it ends, without the engine lock.
     cdef Reactor* r = c.reactor
-    cdef Env* env = &c.base.engine.env
     cdef int reason = c.base.closing
-    timer_cancel(&env.timers, &c.ping_timer)
-    timer_cancel(&env.timers, &c.auth_timer)
-    timer_cancel(&env.timers, &c.write_timer)
-    timer_cancel(&env.timers, &c.stall_timer)
-    task_cancel(&env.tasks, &c.resume)
-    forget_dirty(c.base.engine, &c.base)
+    timer_cancel(&r.timers, &c.ping_timer)
+    timer_cancel(&r.timers, &c.auth_timer)
+    timer_cancel(&r.timers, &c.write_timer)
+    timer_cancel(&r.timers, &c.stall_timer)
+    task_cancel(&r.tasks, &c.resume)
+    forget_dirty(&c.base)
     c.last_words = reason != CLOSE_SLOW_PENDING and reason != CLOSE_SLOW_DEADLINE and reason != CLOSE_WRITE_ERROR
     conn_take(c)
     c.finished = True
@@ -363,7 +360,7 @@ cdef void conn_end(Conn* c) noexcept nogil:
 
 
 cdef void conn_free(Conn* c) noexcept nogil:
-    cdef Reactor* r = c.reactor
+    cdef Net* net = c.reactor.net
     cdef Engine* e = c.base.engine
     cdef Chunk* k
     cdef Span texts[2]
@@ -373,11 +370,12 @@ cdef void conn_free(Conn* c) noexcept nogil:
     if c.prev != NULL:
         c.prev.next = c.next
     else:
-        r.conns = c.next
+        net.conns = c.next
     if c.next != NULL:
         c.next.prev = c.prev
-    r.n_conns -= 1
-    u64map_del(&r.by_cid, c.base.cid)
+    net.n_conns -= 1
+    c.reactor.n_conns -= 1
+    u64map_del(&net.by_cid, c.base.cid)
     while c.out != NULL:
         k = c.out
         c.out = k.next

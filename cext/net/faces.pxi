@@ -49,7 +49,7 @@ class PlaneClosed(RuntimeError):
 cdef struct Machine:
     # On the heap, because its parts point at each other.
     Engine engine
-    Reactor reactor
+    Net net
     Listener* clients       # NULL: none
     EnvLock lock
     Usage memory            # what the streams of all accounts hold
@@ -62,9 +62,9 @@ cdef class AccountHandle
 
 
 cdef class DataPlane(EnvBox):
-    """The data plane of one server: accounts, connections, and the thread that serves them.
+    """The data plane of one server: accounts, connections, and the threads that serve them.
 
-    Life: make it, configure it, call run() in a thread of its own (it returns after stop()), then close().
+    Life: make it, configure it, call run() in a thread of its own for each reactor (it returns after stop()), then close().
     Every other method may be called from any thread; after close() they raise PlaneClosed.
     """
 
@@ -72,61 +72,65 @@ cdef class DataPlane(EnvBox):
     cdef bytes domain
     cdef list permissions       # sets that connections may still use
     cdef readonly int inbox_fd  # readable when drain() has something
+    cdef readonly int reactors
 
-    def __cinit__(self):
+    def __cinit__(self, int reactors=1):
         cdef int rc
+        if not 1 <= reactors <= REACTORS_MAX:
+            raise ValueError(f"a server has 1 to {REACTORS_MAX} reactors, not {reactors}")
+        self.reactors = reactors
         self.permissions = []
         self.domain = b""
         self.inbox_fd = -1
         self.m = <Machine*>calloc(1, sizeof(Machine))
         if self.m == NULL:
             raise MemoryError
-        self.m.reactor.wake = -1
         self.inbox_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
         if self.inbox_fd < 0:
             raise OSError(errno, "cannot make an eventfd")
         engine_init(&self.m.engine, self.inbox_fd)
         env_lock_init(&self.m.lock)
         self.m.engine.env.lock = &self.m.lock
-        rc = reactor_init(&self.m.reactor, &self.m.engine)
-        if rc != 0:
-            raise OSError(-rc, "cannot start the reactor")
-        self.m.engine.env.random = <uint64_t>clock_ns(CLOCK_MONOTONIC) | 1
         self.env = &self.m.engine.env
-        self.m.reactor.default_account = account_open(&self.m.engine, span_of(b"$G"))
-        if self.m.reactor.default_account == NULL:
+        rc = net_init(&self.m.net, &self.m.engine, reactors)
+        if rc != 0:
+            raise OSError(-rc, "cannot start the reactors")
+        self.m.engine.env.random = <uint64_t>clock_ns(CLOCK_MONOTONIC) | 1
+        self.m.net.default_account = account_open(&self.m.engine, span_of(b"$G"))
+        if self.m.net.default_account == NULL:
             raise MemoryError
 
-    def run(self):
-        """Serve until stop(); the body of the data plane's thread."""
+    def run(self, int number=0):
+        """Serve until stop(); the body of the thread of that reactor."""
+        if not 0 <= number < self.reactors:
+            raise IndexError(number)
         with nogil:
-            reactor_run(&self.m.reactor)
+            reactor_run(&self.m.net.reactors[number])
 
     def stop(self):
-        self.m.reactor.stopping = True
-        reactor_wake(&self.m.reactor)
+        with nogil:
+            net_stop(&self.m.net)
 
     def close(self):
-        """Closes every connection and frees everything; after run() returned and streams were closed."""
+        """Closes every connection and frees everything; after each run() returned and streams were closed."""
         with nogil:
             if self.enter():
                 self.m.closed = True
                 if self.committer != NULL:
                     committer_free(self.committer)
                     self.committer = NULL
-                reactor_free(&self.m.reactor)
+                net_free(&self.m.net)
                 engine_free(&self.m.engine)
                 close(self.inbox_fd)
                 self.inbox_fd = -1
             env_unlock(self.env)
 
     def __dealloc__(self):
-        # The lock and the eventfd that wakes the reactor live as long as whoever may still use them.
+        # The lock and what wakes reactors live as long as whoever may still use them.
         if self.m != NULL:
             if self.env != NULL:
                 self.close()
-            if self.m.reactor.wake >= 0:
-                close(self.m.reactor.wake)
+            net_forget(&self.m.net)
             free(self.m)
 
     cdef int check(self, bint open) except -1:
@@ -143,8 +147,8 @@ cdef class DataPlane(EnvBox):
                   bint debug, bint trace):
         """Limits and timings (ns); those of the client protocol apply to connected clients at once."""
         cdef Engine* e = &self.m.engine
-        cdef Reactor* r = &self.m.reactor
-        cdef Terms* t = &r.terms[<int>KIND_CLIENT]
+        cdef Net* net = &self.m.net
+        cdef Terms* t = &net.terms[<int>KIND_CLIENT]
         cdef bint open
         with nogil:
             open = self.enter()
@@ -159,9 +163,9 @@ cdef class DataPlane(EnvBox):
             e.inbox.requests_max = max_requests
             e.debug = debug
             e.trace = trace
-            r.ping_interval = ping_interval
-            r.ping_max = ping_max
-            r.write_deadline = write_deadline
+            net.ping_interval = ping_interval
+            net.ping_max = ping_max
+            net.write_deadline = write_deadline
             t.auth_timeout = auth_timeout
             t.auth_required = auth_required
             t.no_auth_user = no_auth_user
@@ -170,7 +174,7 @@ cdef class DataPlane(EnvBox):
 
     def set_info(self, bytes head, bytes connected, bytes tail):
         """The pieces of INFO: up to and with `"client_id":`, what connect_info adds, and the rest."""
-        cdef Terms* t = &self.m.reactor.terms[<int>KIND_CLIENT]
+        cdef Terms* t = &self.m.net.terms[<int>KIND_CLIENT]
         cdef Span a = span_of(head)
         cdef Span b = span_of(connected)
         cdef Span c = span_of(tail)
@@ -190,7 +194,6 @@ cdef class DataPlane(EnvBox):
 
     def listen(self, int fd):
         """Accept connections from a listening, non-blocking socket; -1 stops accepting."""
-        cdef Reactor* r = &self.m.reactor
         cdef bint open
         with nogil:
             open = self.enter()
@@ -198,7 +201,7 @@ cdef class DataPlane(EnvBox):
                 listener_close(self.m.clients)
             self.m.clients = NULL
             if open and fd >= 0:
-                self.m.clients = listener_open(r, fd, KIND_CLIENT, &client_protocol, &plain_transport)
+                self.m.clients = listener_open(&self.m.net, fd, KIND_CLIENT, &client_protocol, &plain_transport)
             env_unlock(&self.m.engine.env)
         self.check(open)
         if fd >= 0 and self.m.clients == NULL:
@@ -212,8 +215,11 @@ cdef class DataPlane(EnvBox):
         return not self.m.closed
 
     cdef void leave(self) noexcept nogil:
+        cdef uint64_t called = 0
+        if not self.m.closed:
+            called = reactors_called(&self.m.net)
         env_unlock(self.env)
-        reactor_wake(&self.m.reactor)
+        reactors_wake(&self.m.net, called)
 
     def open_store(self, *, int64_t sync_interval, bytes domain, int64_t max_memory, int64_t max_storage,
                    int64_t max_payload, bytes ballast=b""):
@@ -227,14 +233,14 @@ cdef class DataPlane(EnvBox):
         self.m.max_payload = max_payload
         self.m.memory.max = max_memory
         self.m.storage.max = max_storage
-        self.committer = committer_new(self.env, sync_interval, self.m.reactor.wake)
+        self.committer = committer_new(self.env, sync_interval, self.m.net.reactors[0].wake)
         if self.committer == NULL:
             raise MemoryError
         if committer_ballast(self.committer, path) < 0:
             raise ValueError("the path of the ballast is too long")
         with nogil:
             env_lock(self.env)
-            self.m.reactor.committer = self.committer
+            self.m.net.committer = self.committer
             self.leave()
 
     def has_room(self):
@@ -284,14 +290,12 @@ cdef class DataPlane(EnvBox):
     def requests_done(self, uint64_t cid, uint32_t count):
         """So many of this connection's INBOX_REQUEST are worked on."""
         cdef Conn* c
-        cdef bint resumed
         with nogil:
             env_lock(&self.m.engine.env)
             c = self.find(cid)
-            resumed = c != NULL and conn_answered(c, count)
-            env_unlock(&self.m.engine.env)
-        if resumed:
-            reactor_wake(&self.m.reactor)
+            if c != NULL:
+                conn_answered(c, count)
+            self.leave()
 
     def admit(self, uint64_t cid, AccountHandle account not None, PermissionSet permissions):
         """Answers INBOX_CONNECT: the connection is let in. permissions may be None. False: it or the account is gone."""
@@ -339,7 +343,7 @@ cdef class DataPlane(EnvBox):
 
     cdef Conn* find(self, uint64_t cid) noexcept nogil:
         cdef uint64_t val
-        if not u64map_get(&self.m.reactor.by_cid, cid, &val):
+        if not u64map_get(&self.m.net.by_cid, cid, &val):
             return NULL
         if (<Conn*>val).base.closing:
             return NULL
@@ -401,7 +405,7 @@ cdef class DataPlane(EnvBox):
         with nogil:
             open = self.enter()
             s = e.stats
-            n = self.m.reactor.n_conns
+            n = self.m.net.n_conns
             a = e.first_account
             while a != NULL:
                 sublist_stats(a.subs, &l)
@@ -424,7 +428,7 @@ cdef class DataPlane(EnvBox):
         with nogil:
             open = self.enter()
             box_open(&box)
-            c = self.m.reactor.conns
+            c = self.m.net.conns
             while c != NULL:
                 if not c.base.closing:
                     snapshot_conn(c, &box)

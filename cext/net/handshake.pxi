@@ -2,7 +2,7 @@
 
 cdef void send_info(Conn* c, bint connected) noexcept nogil:
     # INFO with this connection's id and address; `connected` adds connect_info for clients that asked for it.
-    cdef const Terms* t = &c.reactor.terms[c.base.kind]
+    cdef const Terms* t = &c.reactor.net.terms[c.base.kind]
     cdef char text[96]
     cdef int n
     client_write(&c.base, t.info_head.data, t.info_head.n)
@@ -17,35 +17,35 @@ cdef void send_info(Conn* c, bint connected) noexcept nogil:
 
 cdef void client_open(Client* b) noexcept nogil:
     cdef Conn* c = <Conn*>b
-    cdef Reactor* r = c.reactor
+    cdef Net* net = c.reactor.net
     cdef Engine* e = b.engine
     send_info(c, False)
     c.ping_sent = e.env.mono    # INFO asks for CONNECT as PING for PONG
-    if e.limits.max_connections <= 0 or r.n_conns > <uint64_t>e.limits.max_connections:
+    if e.limits.max_connections <= 0 or net.n_conns > <uint64_t>e.limits.max_connections:
         client_error(b, b"maximum connections exceeded")
         client_close(b, CLOSE_MAX_CONNECTIONS)
         return
-    if r.terms[b.kind].auth_required:
+    if net.terms[b.kind].auth_required:
         c.auth = AUTH_NEEDED
-        timer_set(&e.env.timers, &c.auth_timer, e.env.mono + r.terms[b.kind].auth_timeout)
+        timer_set(&c.reactor.timers, &c.auth_timer, e.env.mono + net.terms[b.kind].auth_timeout)
     else:
-        arm_ping(c, r.ping_interval)
+        arm_ping(c, net.ping_interval)
 
 
 cdef void arm_ping(Conn* c, int64_t delay) noexcept nogil:
-    timer_set(&c.base.engine.env.timers, &c.ping_timer, c.base.engine.env.mono + delay)
+    timer_set(&c.reactor.timers, &c.ping_timer, c.base.engine.env.mono + delay)
 
 
 cdef void client_keepalive(Client* b, int64_t now) noexcept nogil:
     cdef Conn* c = <Conn*>b
-    cdef Reactor* r = c.reactor
+    cdef Net* net = c.reactor.net
     cdef bint rtt_fresh = c.rtt_at != 0 and now - c.rtt_at < 3600 * <int64_t>1000000000
-    arm_ping(c, r.ping_interval)
+    arm_ping(c, net.ping_interval)
     if c.auth != AUTH_OPEN:
         return
-    if c.pings_out == 0 and rtt_fresh and now - c.input_at < r.ping_interval:
+    if c.pings_out == 0 and rtt_fresh and now - c.input_at < net.ping_interval:
         return
-    if <int64_t>c.pings_out + 1 > r.ping_max:
+    if <int64_t>c.pings_out + 1 > net.ping_max:
         client_error(&c.base, b"Stale Connection")
         client_close(&c.base, CLOSE_STALE)
         return
@@ -165,7 +165,7 @@ cdef void on_connect(ClientConn* cc, Span json) noexcept nogil:
         client_drop_subs(b)
         cc.connected = False
         b.options.n = 0
-        if c.reactor.terms[b.kind].auth_required:
+        if c.reactor.net.terms[b.kind].auth_required:
             c.auth = AUTH_NEEDED
     b.options.n = 0
     c.connect.n = 0
@@ -195,14 +195,14 @@ cdef void on_connect(ClientConn* cc, Span json) noexcept nogil:
 cdef void connect_done(Client* b) noexcept nogil:
     # CONNECT is accepted: keepalive starts with an early PING that also measures the round trip.
     cdef Conn* c = <Conn*>b
-    cdef int64_t first = c.reactor.ping_interval
+    cdef int64_t first = c.reactor.net.ping_interval
     if c.rtt == 0:      # as long as it took from INFO to CONNECT, until there is a PONG
         c.rtt = max(c.base.engine.env.mono - c.ping_sent, <int64_t> 1)
         c.ping_sent = 0
     (<ClientConn*>c).connected = True
     c.auth = AUTH_OPEN
     c.base.options = span(c.connect.data, <uint32_t>c.connect.n)
-    timer_cancel(&c.base.engine.env.timers, &c.auth_timer)
+    timer_cancel(&c.reactor.timers, &c.auth_timer)
     if c.base.verbose:
         client_ok(&c.base)
     if first > 2000000000:

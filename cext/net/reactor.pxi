@@ -1,5 +1,6 @@
-# The reactor: one thread that waits for sockets and timers and works turn by turn. It reads without the engine lock, routes, runs
-# timers and tasks with it, and writes and closes without it again.
+# Reactors: each is one thread that waits for sockets and timers and works turn by turn. It reads without the engine lock, routes,
+# runs timers and tasks with it, and writes and closes without it again. A connection stays with the reactor that it came to: what
+# others do to it they leave in that reactor's worklist, and wake it if it sleeps.
 
 cdef enum:
     TIMERS_A_TURN = 4096
@@ -67,9 +68,9 @@ cdef void take_arrivals(Reactor* r) noexcept nogil:
 cdef void take_dirty(Reactor* r) noexcept nogil:
     # A connection that could not take everything is written to when it can again.
     cdef Client* c
-    while r.engine.dirty != NULL:
-        c = r.engine.dirty
-        r.engine.dirty = c.next_dirty
+    while r.work.dirty != NULL:
+        c = r.work.dirty
+        r.work.dirty = c.next_dirty
         c.dirty = False
         if not c.closing and not (<Conn*>c).writing:
             conn_flush_soon(<Conn*>c)
@@ -77,9 +78,9 @@ cdef void take_dirty(Reactor* r) noexcept nogil:
 
 cdef void take_closing(Reactor* r) noexcept nogil:
     cdef Client* c
-    while r.engine.closing != NULL:
-        c = r.engine.closing
-        r.engine.closing = c.next_closing
+    while r.work.closing != NULL:
+        c = r.work.closing
+        r.work.closing = c.next_closing
         conn_finish(<Conn*>c)
 
 
@@ -102,43 +103,88 @@ cdef bint is_settled(const Reactor* r) noexcept nogil:
     return r.settling == NULL and r.ending == NULL and r.n_written < WRITTEN_MAX
 
 
-cdef int wait_ms(Reactor* r) noexcept nogil:
-    # How long the next turn may be waited for.
-    cdef int64_t until, now = clock_ns(CLOCK_MONOTONIC)
-    if r.engine.env.tasks.head != NULL or r.engine.dirty != NULL or r.engine.closing != NULL:
+# ---- who is awake, and whom others wake
+
+cdef int64_t reactor_due(Reactor* r) noexcept nogil:
+    # When it has something to do that no socket tells it of; 0: at once.
+    cdef Env* env = &r.engine.env
+    if r.work.dirty != NULL or r.work.closing != NULL or r.tasks.head != NULL:
         return 0
-    until = timer_next(&r.engine.env.timers)
-    if until == INT64_MAX:
-        return 10000
+    if r != r.net.reactors:
+        return timer_next(&r.timers)
+    if env.tasks.head != NULL:
+        return 0
+    return min(timer_next(&r.timers), timer_next(&env.timers))
+
+
+cdef int sleep_ms(Reactor* r) noexcept nogil:
+    # How long it may wait for sockets from now on, unless it is woken.
+    cdef int64_t until = reactor_due(r), now = clock_ns(CLOCK_MONOTONIC)
     if until <= now:    # before anything is subtracted: a deadline may lie as far back as its type goes
         return 0
+    r.sleeps_until = until
+    if until == INT64_MAX:
+        return 10000
     until -= now
     if until > <int64_t>10000 * 1000000:
         return 10000
     return <int>((until + 999999) // 1000000)
 
 
-cdef void run_due(Reactor* r) noexcept nogil:
-    # Timers, tasks, and acks of what is on disk.
-    cdef Env* env = &r.engine.env
-    cdef int64_t until
-    if r.committer != NULL:
-        committer_poll(r.committer)
-    timer_run(&env.timers, env.mono, TIMERS_A_TURN)
-    until = env.mono + TASKS_NS_A_TURN
-    while task_run(&env.tasks, TASKS_A_STEP) == TASKS_A_STEP and clock_ns(CLOCK_MONOTONIC) < until:
+cdef uint64_t reactors_called(Net* net) noexcept nogil:
+    # Under the engine lock, by whoever may have made work: a bit for each reactor that would sleep over it. They are the
+    # caller's to wake, once it has let go of the lock.
+    cdef uint64_t called = 0
+    cdef uint32_t i
+    cdef Reactor* r
+    for i in range(net.n_reactors):
+        r = &net.reactors[i]
+        if r.sleeps_until != 0 and reactor_due(r) < r.sleeps_until:
+            r.sleeps_until = 0
+            called |= <uint64_t>1 << i
+    return called
+
+
+cdef void reactors_wake(Net* net, uint64_t called) noexcept nogil:
+    cdef uint64_t one = 1
+    cdef uint32_t i = 0
+    while called:
+        if called & 1:
+            write(net.reactors[i].wake, &one, 8)
+        called >>= 1
+        i += 1
+
+
+# ---- turns
+
+cdef void run_tasks(TaskList* tasks, int64_t until) noexcept nogil:
+    while task_run(tasks, TASKS_A_STEP) == TASKS_A_STEP and clock_ns(CLOCK_MONOTONIC) < until:
         pass
 
 
+cdef void run_due(Reactor* r) noexcept nogil:
+    # Timers, tasks, and acks of what is on disk. The engine's own are run by every reactor that has the lock anyway; what is
+    # left over, and what is due while all sleep, is the first one's.
+    cdef Env* env = &r.engine.env
+    if r.net.committer != NULL:
+        committer_poll(r.net.committer)
+    timer_run(&r.timers, env.mono, TIMERS_A_TURN)
+    timer_run(&env.timers, env.mono, TIMERS_A_TURN)
+    run_tasks(&r.tasks, env.mono + TASKS_NS_A_TURN)
+    run_tasks(&env.tasks, env.mono + TASKS_NS_A_TURN)
+
+
 cdef int turn(Reactor* r, epoll_event* events, int n) noexcept nogil:
-    # One turn, in as many steps as its input takes; returns how many ms the next one may be waited for. What an event may name
-    # is freed in the next turn at the earliest.
+    # One turn, in as many steps as its input takes; returns how many ms the next one may be waited for, -1: there is to be none.
+    # What an event may name is freed in the next turn at the earliest.
     cdef int at = 0, wait = 0
     cdef bint last = False
+    cdef uint64_t called
     while not last:
         at = receive(r, events, n, at)
         last = at == n
         env_lock(&r.engine.env)
+        r.sleeps_until = 0
         read_clocks(r.engine)
         settle(r)
         take_arrivals(r)
@@ -148,33 +194,31 @@ cdef int turn(Reactor* r, epoll_event* events, int n) noexcept nogil:
         if last:
             take_closing(r)
             listeners_bury(r)
-            wait = wait_ms(r)
+            wait = -1 if r.net.stopping else sleep_ms(r)
+        called = reactors_called(r.net)
         engine_gc(r.engine)
         env_unlock(&r.engine.env)
+        reactors_wake(r.net, called)
         write_out(r)
-    return wait if is_settled(r) else 0
+    return wait if is_settled(r) else min(wait, 0)
 
 
 cdef void reactor_run(Reactor* r) noexcept nogil:
-    # The thread's body; returns when reactor_stop was called.
+    # The thread's body; returns when net_stop was called.
     cdef epoll_event[EVENTS_MAX] events
     cdef int n, wait = 0
-    while not r.stopping:
+    while wait >= 0:
         n = epoll_wait(r.epoll, events, EVENTS_MAX, wait)
         wait = turn(r, events, max(n, 0))
 
 
-cdef void reactor_wake(Reactor* r) noexcept nogil:
-    cdef uint64_t one = 1
-    write(r.wake, &one, 8)
+# ---- life
 
-
-cdef int reactor_init(Reactor* r, Engine* e) noexcept nogil:
+cdef int reactor_init(Reactor* r, Net* net) noexcept nogil:
     # 0 or -errno.
     cdef epoll_event ev
-    cdef int kind
-    memset(r, 0, sizeof(Reactor))
-    r.engine = e
+    r.net = net
+    r.engine = net.engine
     r.epoll = epoll_create1(EPOLL_CLOEXEC)
     r.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
     if r.epoll < 0 or r.wake < 0:
@@ -185,33 +229,78 @@ cdef int reactor_init(Reactor* r, Engine* e) noexcept nogil:
     ev.events = EPOLLIN | EPOLLET   # each write wakes once; nobody need read it
     r.wake_head.kind = HEAD_WAKE
     ev.data.ptr = &r.wake_head
-    if epoll_ctl(r.epoll, EPOLL_CTL_ADD, r.wake, &ev) != 0:
-        return -errno
+    return -errno if epoll_ctl(r.epoll, EPOLL_CTL_ADD, r.wake, &ev) != 0 else 0
+
+
+cdef int net_init(Net* net, Engine* e, uint32_t n_reactors) noexcept nogil:
+    # 0 or -errno; what there is by then is net_free's and net_forget's.
+    cdef uint32_t i
+    cdef int kind, rc
+    memset(net, 0, sizeof(Net))
+    net.engine = e
+    net.reactors = <Reactor*>calloc(n_reactors, sizeof(Reactor))
+    if net.reactors == NULL:
+        return -ENOMEM
+    for i in range(n_reactors):
+        net.reactors[i].epoll = net.reactors[i].wake = -1
+    net.n_reactors = n_reactors
     for kind in range(KIND_LEAF + 1):
-        r.terms[kind].auth_timeout = <int64_t>2 * 1000000000
-    r.ping_interval = <int64_t>120 * 1000000000
-    r.ping_max = 2
-    r.write_deadline = <int64_t>10 * 1000000000
+        net.terms[kind].auth_timeout = <int64_t>2 * 1000000000
+    net.ping_interval = <int64_t>120 * 1000000000
+    net.ping_max = 2
+    net.write_deadline = <int64_t>10 * 1000000000
+    for i in range(n_reactors):
+        rc = reactor_init(&net.reactors[i], net)
+        if rc != 0:
+            return rc
     read_clocks(e)
     return 0
 
 
-cdef void reactor_free(Reactor* r) noexcept nogil:
-    # After reactor_run returned: what is still connected is closed. The eventfd `wake` stays.
+cdef void net_stop(Net* net) noexcept nogil:
+    # Every reactor_run returns.
+    env_lock(&net.engine.env)
+    net.stopping = True
+    env_unlock(&net.engine.env)
+    reactors_wake(net, UINT64_MAX >> (REACTORS_MAX - net.n_reactors))
+
+
+cdef void net_free(Net* net) noexcept nogil:
+    # After every reactor_run has returned: what is still connected is closed. What wakes reactors stays.
+    cdef Reactor* r
+    cdef Conn* c
+    cdef uint32_t i
     cdef int kind
-    settle(r)
-    while r.conns != NULL:
-        client_close(&r.conns.base, CLOSE_SHUTDOWN)
+    c = net.conns
+    while c != NULL:
+        client_close(&c.base, CLOSE_SHUTDOWN)
+        c = c.next
+    for i in range(net.n_reactors):
+        r = &net.reactors[i]
+        settle(r)
         take_closing(r)
         write_out(r)
         settle(r)
-    while r.listeners != NULL:
-        listener_close(r.listeners)
-    listeners_bury(r)
-    close(r.epoll)
-    free(r.buffer)
-    u64map_free(&r.by_cid)
+        while r.listeners != NULL:
+            listener_close(r.listeners)
+        listeners_bury(r)
+        if r.epoll >= 0:
+            close(r.epoll)
+        free(r.buffer)
+        timers_free(&r.timers)
+    u64map_free(&net.by_cid)
     for kind in range(KIND_LEAF + 1):
-        bytes_free(&r.terms[kind].info_head)
-        bytes_free(&r.terms[kind].info_tail)
-        bytes_free(&r.terms[kind].info_connected)
+        bytes_free(&net.terms[kind].info_head)
+        bytes_free(&net.terms[kind].info_tail)
+        bytes_free(&net.terms[kind].info_connected)
+
+
+cdef void net_forget(Net* net) noexcept nogil:
+    # When nobody wakes a reactor any more.
+    cdef uint32_t i
+    for i in range(net.n_reactors):
+        if net.reactors[i].wake >= 0:
+            close(net.reactors[i].wake)
+    free(net.reactors)
+    net.reactors = NULL
+    net.n_reactors = 0

@@ -1,4 +1,4 @@
-# For tests: a transport in memory, a protocol of lines, and a reactor that takes its turns when it is told to.
+# For tests: a transport in memory, a protocol of lines, and reactors that take their turns when they are told to.
 
 TEST_KINDS = {"router": KIND_ROUTER, "gateway": KIND_GATEWAY, "leaf": KIND_LEAF, "client": KIND_CLIENT}
 
@@ -150,17 +150,17 @@ echo_protocol.admit = echo_admit
 echo_protocol.keepalive = echo_keepalive
 
 
-# ---- the reactor
+# ---- the reactors
 
 cdef struct World:
     Engine engine
     EnvLock lock
-    Reactor reactor
+    Net net
     MemoryLink* links
 
 
 cdef class PyReactor:
-    """A reactor without a thread: each turn is the test's.
+    """Reactors without threads: each turn is the test's.
 
     Connections in memory are known by their numbers; theirs are send() and received(), and events for the next turn. Others
     come over sockets, which poll() waits for.
@@ -170,7 +170,7 @@ cdef class PyReactor:
     cdef dict links         # number -> address of its MemoryLink
     cdef dict events        # number -> what epoll would say of it
 
-    def __cinit__(self, **limits):
+    def __cinit__(self, uint32_t reactors=1, **limits):
         cdef Engine* e
         self.links = {}
         self.events = {}
@@ -182,19 +182,19 @@ cdef class PyReactor:
         env_lock_init(&self.w.lock)
         e.env.lock = &self.w.lock
         e.env.random = 1
-        if reactor_init(&self.w.reactor, e) != 0:
+        if net_init(&self.w.net, e, reactors) != 0:
             raise MemoryError
         e.limits.max_pending = limits.pop("max_pending", e.limits.max_pending)
-        self.w.reactor.write_deadline = limits.pop("write_deadline", self.w.reactor.write_deadline)
+        self.w.net.write_deadline = limits.pop("write_deadline", self.w.net.write_deadline)
         assert not limits, limits
-        self.w.reactor.default_account = account_open(e, span_of(b"$G"))
+        self.w.net.default_account = account_open(e, span_of(b"$G"))
 
     def __dealloc__(self):
         cdef MemoryLink* link
         if self.w == NULL:
             return
-        reactor_free(&self.w.reactor)
-        close(self.w.reactor.wake)
+        net_free(&self.w.net)
+        net_forget(&self.w.net)
         close(self.w.engine.inbox.fd)
         engine_free(&self.w.engine)
         while self.w.links != NULL:
@@ -210,7 +210,7 @@ cdef class PyReactor:
 
     def open(self, str protocol="client", str kind="client"):
         """A connection in memory; its number."""
-        cdef Conn* c = conn_new(&self.w.reactor, -1, TEST_KINDS[kind], self.protocol(protocol), &memory_transport)
+        cdef Conn* c = conn_new(&self.w.net, -1, TEST_KINDS[kind], self.protocol(protocol), &memory_transport)
         cdef MemoryLink* link = <MemoryLink*>calloc(1, sizeof(MemoryLink))
         if c == NULL or link == NULL:
             raise MemoryError
@@ -229,14 +229,14 @@ cdef class PyReactor:
 
     def listen(self, int fd, str protocol="client", str kind="client"):
         """The number by which unlisten knows it."""
-        return <size_t>listener_open(&self.w.reactor, fd, TEST_KINDS[kind], self.protocol(protocol), &plain_transport)
+        return <size_t>listener_open(&self.w.net, fd, TEST_KINDS[kind], self.protocol(protocol), &plain_transport)
 
     def unlisten(self, size_t number):
         listener_close(<Listener*>number)
 
     def dial(self, int fd, str protocol="client", str kind="client", int64_t timeout=DIAL_TIMEOUT_NS):
         """Takes a socket that connects; the number of its connection."""
-        cdef Conn* c = conn_dial(&self.w.reactor, fd, NULL, TEST_KINDS[kind], self.protocol(protocol), &plain_transport, timeout)
+        cdef Conn* c = conn_dial(&self.w.net, fd, NULL, TEST_KINDS[kind], self.protocol(protocol), &plain_transport, timeout)
         if c == NULL:
             raise MemoryError
         return c.base.cid
@@ -246,7 +246,7 @@ cdef class PyReactor:
 
     cdef Conn* conn(self, uint64_t cid) noexcept:
         cdef uint64_t found = 0
-        u64map_get(&self.w.reactor.by_cid, cid, &found)
+        u64map_get(&self.w.net.by_cid, cid, &found)
         return <Conn*>found
 
     def send(self, cid, bytes data not None):
@@ -311,38 +311,61 @@ cdef class PyReactor:
         """A message of the server's own; how many took it."""
         cdef Msg m
         memset(&m, 0, sizeof(m))
-        m.account = self.w.reactor.default_account
+        m.account = self.w.net.default_account
         m.kind = KIND_SYSTEM
         m.dest = m.subject = span_of(subject)
         m.data = span_of(payload)
         return engine_route(&self.w.engine, NULL, &m)
 
     def turn(self):
-        """One turn with the events that there are."""
+        """One turn of each reactor with the events that there are."""
         cdef epoll_event[EVENTS_MAX] events
         cdef Conn* c
-        cdef int n = 0
-        for cid, what in self.events.items():
-            c = self.conn(cid)
-            if c != NULL and not c.base.closing:
-                events[n].events = what
-                events[n].data.ptr = &c.head
-                n += 1
+        cdef uint32_t i
+        cdef int n
+        for i in range(self.w.net.n_reactors):
+            n = 0
+            for cid, what in self.events.items():
+                c = self.conn(cid)
+                if c != NULL and c.reactor == &self.w.net.reactors[i] and not c.base.closing:
+                    events[n].events = what
+                    events[n].data.ptr = &c.head
+                    n += 1
+            self.take_turns(i, events, n)
         self.events.clear()
-        self.take_turns(events, n)
+        self.follow_up()
 
-    cdef void take_turns(self, epoll_event* events, int n) noexcept:
+    cdef void take_turns(self, uint32_t i, epoll_event* events, int n) noexcept:
         # And those that follow at once.
+        cdef Reactor* r = &self.w.net.reactors[i]
         with nogil:
-            turn(&self.w.reactor, events, n)
-            while not is_settled(&self.w.reactor):
-                turn(&self.w.reactor, NULL, 0)
+            turn(r, events, n)
+            while not is_settled(r):
+                turn(r, NULL, 0)
+
+    cdef void follow_up(self) noexcept:
+        # Turns of reactors for which others made work.
+        cdef uint32_t i = 0
+        while i < self.w.net.n_reactors:
+            if self.w.net.reactors[i].work.dirty != NULL or self.w.net.reactors[i].work.closing != NULL:
+                self.take_turns(i, NULL, 0)
+                i = 0
+            else:
+                i += 1
 
     def poll(self, int ms):
-        """One turn with what epoll knows within that time."""
+        """One turn of each reactor with what epoll knows; for the first, within that time."""
         cdef epoll_event[EVENTS_MAX] events
-        cdef int n = epoll_wait(self.w.reactor.epoll, events, EVENTS_MAX, ms)
-        self.take_turns(events, max(n, 0))
+        cdef uint32_t i
+        cdef int n
+        for i in range(self.w.net.n_reactors):
+            n = epoll_wait(self.w.net.reactors[i].epoll, events, EVENTS_MAX, 0 if i else ms)
+            self.take_turns(i, events, max(n, 0))
+        self.follow_up()
+
+    def reactor_of(self, cid):
+        """The number of the reactor that serves it."""
+        return self.conn(cid).reactor - self.w.net.reactors
 
     def items(self):
         """What the control plane is told, as DataPlane.drain has it."""

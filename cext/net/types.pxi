@@ -12,6 +12,7 @@ cdef enum Stall:
 cdef enum:
     READ_SIZE = 65536       # bytes taken from one connection in one turn
     LEFT_MAX = 65536        # an incomplete operation of unknown size must be shorter
+    REACTORS_MAX = 64       # bits of a uint64_t
     BUFFER_SIZE = 196608    # of a reactor: a piece of input begins within the first READ_SIZE
     EVENTS_MAX = 256
     IOV_MAX_USED = 256
@@ -133,14 +134,12 @@ cdef struct Arrival:
     size_t n
 
 cdef struct Reactor:
+    # One thread and the connections that it serves. Without the engine lock it alone uses what is not said to be under it.
+    Net* net
     Engine* engine
-    Committer* committer    # NULL: no JetStream
     int epoll
     int wake                # eventfd: other threads made work
     Head wake_head
-    bint stopping
-    Listener* listeners
-    Listener* closed_listeners
     uint8_t* buffer         # BUFFER_SIZE, shared by all connections
     Arrival[EVENTS_MAX] arrivals
     uint32_t n_arrivals
@@ -149,6 +148,22 @@ cdef struct Reactor:
     Conn* ending            # closed, with last words to write; then to be freed
     Chunk* written          # to go back to the engine's free lists
     uint32_t n_written
+    # under the engine lock
+    Worklist work
+    TimerHeap timers        # of its connections and listeners
+    TaskList tasks
+    uint32_t n_conns
+    int64_t sleeps_until    # mono: when it looks for work by itself; 0: it is about to
+    Listener* listeners
+    Listener* closed_listeners
+
+cdef struct Net:
+    # The connections of an engine and the reactors that serve them; under the engine lock.
+    Engine* engine
+    Committer* committer    # NULL: no JetStream
+    Reactor* reactors       # the first one accepts, and is answerable for the engine's own timers and tasks
+    uint32_t n_reactors
+    bint stopping
     Conn* conns
     uint32_t n_conns
     U64Map by_cid

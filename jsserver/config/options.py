@@ -12,6 +12,8 @@ DEFAULT_MAX_CONNECTIONS = 65536
 DEFAULT_MAX_CONTROL_LINE = 4096
 DEFAULT_MAX_PAYLOAD = 1 << 20
 DEFAULT_MAX_PENDING = 64 << 20
+DEFAULT_REACTORS = 1
+MAX_REACTORS = 64
 DEFAULT_MAX_CLOSED_CLIENTS = 10_000
 DEFAULT_PING_INTERVAL = 2 * MINUTE
 DEFAULT_PING_MAX = 2
@@ -151,6 +153,7 @@ class Options(msgspec.Struct):
     connect_error_reports: int = DEFAULT_CONNECT_ERROR_REPORTS
     reconnect_error_reports: int = DEFAULT_RECONNECT_ERROR_REPORTS
     no_header_support: bool = False
+    reactors: int = DEFAULT_REACTORS
     disable_sublist_cache: bool = False
     allow_non_tls: bool = False
 

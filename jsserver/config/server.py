@@ -148,6 +148,13 @@ def _read_max_closed_clients(options: Options, value: Value, problems: Problems)
     options.max_closed_clients = number or defaults.DEFAULT_MAX_CLOSED_CLIENTS
 
 
+def _read_reactors(options: Options, value: Value, problems: Problems) -> None:
+    number = as_int(value)
+    if not 1 <= number <= defaults.MAX_REACTORS:
+        raise OptionError(value, f"reactors must be between 1 and {defaults.MAX_REACTORS}")
+    options.reactors = number
+
+
 def _read_write_timeout(options: Options, value: Value, problems: Problems) -> None:
     policy = as_text(value).lower()
     if policy not in ("default", "close", "retry"):
@@ -249,6 +256,7 @@ READERS: dict[str, Reader] = {
         _NO_LINKS,
     ),
     "no_header_support": flag("no_header_support"),
+    "reactors": _read_reactors,
     "disable_sublist_cache": _SUBLIST_CACHE,
     "no_sublist_cache": _SUBLIST_CACHE,
     "allow_non_tls": inert("allow_non_tls", flag("allow_non_tls"), not_available("TLS")),

@@ -387,3 +387,10 @@ def test_options_without_effect_are_the_documented_ones() -> None:
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     named = [name for row in rows for name in re.findall(r"`(\w+)`", row.partition("(")[0])]
     assert sorted(named) == sorted(WITHOUT_EFFECT)
+
+
+def test_reactors(files: Files) -> None:
+    assert files.read("").reactors == 1
+    assert files.read("reactors: 64").reactors == 64
+    for text in ("reactors: 0", "reactors: -1", "reactors: 65", "reactors: 9223372036854775807"):
+        assert "reactors must be between 1 and 64" in files.refused(text)

@@ -406,3 +406,46 @@ def test_a_connection_of_ours_that_nobody_answers_is_given_up() -> None:
         poll_until(r, lambda: reasons(r) == {cid: "Connect Failed"})
         for fd in taken:
             os.close(fd)
+
+
+# ---- several reactors
+
+
+def test_a_connection_goes_to_whoever_serves_the_fewest() -> None:
+    r = PyReactor(4)
+    cids = [open_client(r) for _ in range(8)]
+    assert sorted(map(r.reactor_of, cids)) == [0, 0, 1, 1, 2, 2, 3, 3]
+    ended = [cid for cid in cids if r.reactor_of(cid) == 2]
+    for cid in ended:
+        r.end(cid)
+    r.turn()
+    r.turn()
+    assert [r.reactor_of(open_client(r)) for _ in range(2)] == [2, 2]
+
+
+def test_messages_between_reactors_keep_their_order() -> None:
+    r = PyReactor(3)
+    source, *receivers = [open_echo(r) for _ in range(7)]
+    for cid in receivers:
+        say(r, cid, b"<x\n")
+    want = b""
+    for i in range(50):
+        say(r, source, b"x %d\n" % i * 3)
+        want += b"x %d\n" % i * 3
+    assert [r.received(cid) for cid in receivers] == [want] * 6
+
+
+def test_an_end_by_others_is_carried_out_where_the_connection_is_served() -> None:
+    r = PyReactor(2, max_pending=10000)
+    source, slow, killed = open_client(r), open_client(r), open_client(r)
+    assert r.reactor_of(source) != r.reactor_of(slow)
+    for cid in (slow, killed):
+        say(r, cid, b"SUB x 1\r\n")
+        r.hold(cid)
+    say(r, source, b"PUB x 6000\r\n%s\r\n" % (b"x" * 6000))
+    r.kill(killed, next(n for n, text in CLOSE_REASONS.items() if text == "Kicked"))
+    say(r, source, b"PUB x 6000\r\n%s\r\n" % (b"x" * 6000))
+    r.turn()
+    assert reasons(r) == {slow: "Slow Consumer (Pending Bytes)", killed: "Kicked"}
+    assert [r.pending(cid) for cid in (slow, killed)] == [None, None]
+    assert all(r.under_lock(cid) == 0 for cid in (slow, killed))
