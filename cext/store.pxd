@@ -19,12 +19,14 @@ cdef enum StoreError:
     ST_CLOSED = -6
     ST_FULL = -7            # no room: nothing more is stored, though messages can still be removed
     ST_WAIT = -8            # it is being read from the disk
+    ST_ORDER = -9           # the sequence is not behind the last one
 
 cdef enum RemoveReason:
     RM_LIMIT = 1            # trimmed by count, bytes, per subject
     RM_AGE = 2
     RM_DELETE = 3           # on request, or by ack
     RM_PURGE = 4
+    RM_TRUNCATE = 5         # its sequence is given again
 
 cdef struct StoreConfig:
     int storage             # STORE_FILE | STORE_MEMORY
@@ -151,8 +153,13 @@ cdef int store_settle(Store* s) noexcept nogil
 # ---- writing (with the lock held) ----------------------------------------------------------------
 # Appends and trims. The message is visible at once and durable later. Returns ST_OK and the sequence.
 cdef int store_append(Store* s, Span subject, Span header, Span data, int64_t ts, uint64_t* seq) noexcept nogil
-# Uses up a sequence without storing (interest retention without interest).
-cdef int store_skip(Store* s, uint64_t* seq) noexcept nogil
+# The same under this sequence, behind the last one: those between are used up. ST_ORDER when it is not behind the last.
+cdef int store_append_at(Store* s, uint64_t seq, int64_t ts, Span subject, Span header, Span data) noexcept nogil
+# Uses up a sequence, and those before it, without storing (interest retention without interest).
+cdef int store_skip_at(Store* s, uint64_t seq, int64_t ts) noexcept nogil
+# Drops everything behind seq, durably with this call's ticket: what is appended next takes those sequences again. What was
+# removed up to seq stays so. After a crash it happened as a whole or not at all.
+cdef int store_truncate(Store* s, uint64_t seq) noexcept nogil
 cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil             # ST_NOT_FOUND
 # filter NULL: all. seq > 0: only below seq; keep > 0: leave the newest keep. Returns the number removed, or an error.
 cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil

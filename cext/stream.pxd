@@ -167,6 +167,31 @@ cdef struct Dedupe:
 
 cdef struct DirectJob
 
+cdef enum ChangeKind:
+    CHANGE_MESSAGE = 1          # a message is stored under its sequence
+    CHANGE_SKIP = 2             # a sequence is used up without one
+    CHANGE_DELETE = 3           # a message goes on request
+    CHANGE_RELEASE = 4          # ... because no consumer needs it any more
+    CHANGE_PURGE = 5
+
+cdef enum Rollup:
+    ROLLUP_NONE = 0
+    ROLLUP_SUBJECT = 1          # the message replaces all of its subject
+    ROLLUP_ALL = 2
+
+cdef struct Change:
+    # One change of a stream, as a value: what it does depends on nothing else but the stream.
+    ChangeKind kind
+    int rollup                  # of a message or skip: ROLLUP_*
+    bint erase                  # of a delete: the bytes are overwritten
+    uint64_t seq                # of the message; of a purge: only what is below it goes, 0: all
+    int64_t ts                  # when it was decided; the message's time
+    uint64_t keep               # of a purge: so many of the newest stay
+    Span subject                # of a purge: the pattern, empty: all
+    Span header
+    Span data
+    Span id                     # the window of deduplication remembers it
+
 cdef struct Stream:
     Env* env
     void* account
@@ -187,6 +212,8 @@ cdef struct Stream:
     int halted              # errno for which nothing is changed until stream_resume: reads go on
     Dedupe dedupe
     Bytes last_id           # Nats-Msg-Id of the last message
+    void (*on_change)(void* ctx, const Change* c) noexcept nogil    # hears of what was decided here before it is applied
+    void* change_ctx
     WatchIndex watchers
     bint synced             # what is not durable yet is not shown
     uint64_t shown          # the last sequence that may be seen, and that the watchers heard of
@@ -224,8 +251,10 @@ cdef void store_config(const StreamConfig* cfg, StoreConfig* to) noexcept nogil
 cdef void stream_free(Stream* s) noexcept nogil
 # Publishes m into the stream, under m.subject; m.reply gets the PubAck. Always 1.
 cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil
-# Removed messages, or ST_*. As store_purge.
-cdef int64_t stream_purge(Stream* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil
+# What passed the checks, wherever that was: ST_OK, or of a purge the number of messages removed, or ST_*. Spans are copied.
+cdef int64_t stream_apply(Stream* s, const Change* c) noexcept nogil
+# Removed messages, or ST_*. As store_purge; no pattern: all.
+cdef int64_t stream_purge(Stream* s, Span pattern, uint64_t seq, uint64_t keep) noexcept nogil
 cdef int stream_delete(Stream* s, uint64_t seq, bint erase) noexcept nogil
 
 # Consumers.

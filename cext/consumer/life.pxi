@@ -383,7 +383,7 @@ cdef void release_needed(Consumer* c) noexcept nogil:
     if c.s.watchers.n or c.s.hold:
         stream_settle(c.s, c.floor_seq, True)
     else:
-        stream_purge(c.s, NULL, 0, 0)
+        stream_purge(c.s, span(NULL, 0), 0, 0)
 
 
 cdef void consumer_close(Consumer* c, bint deleted) noexcept nogil:

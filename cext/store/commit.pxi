@@ -311,7 +311,7 @@ cdef bint round_done(Committer* c, Round* r) noexcept nogil:
             block_done(c, s, s.out)
         if not p.close or p.err:
             if p.err == 0:
-                s.done_seq = max(s.done_seq, p.seq)
+                s.done_seq = max(s.done_seq, p.seq if p.ticket >= s.cut_ticket else min(p.seq, s.cut_seq))
                 s.done_ticket = max(s.done_ticket, p.ticket)
             store_tell(c, s, p.err)
             any = True

@@ -17,6 +17,7 @@ cdef object ERRORS = {
     ST_TOO_LARGE: ValueError("the record exceeds 32 MiB, or the subject 65535 bytes"),
     ST_NOT_FOUND: KeyError("no such message"),
     ST_CLOSED: RuntimeError("the store is closed"),
+    ST_ORDER: ValueError("the sequence is not behind the last one"),
 }
 
 
@@ -221,11 +222,34 @@ cdef class PyStore:
         face_result(rc, self.s.io_errno)
         return spent
 
-    def skip(self) -> int:
-        cdef uint64_t seq = 0
+    def append_at(self, uint64_t seq, subject, data=b"", header=b"", ts=None) -> None:
+        cdef bytes a = face_bytes(subject), d = face_bytes(data), h = face_bytes(header)
         cdef int rc
         self._enter()
-        rc = store_skip(self.s, &seq)
+        rc = store_append_at(self.s, seq, self.env.now if ts is None else ts, span_of(a), span_of(h), span_of(d))
+        self._leave()
+        face_result(rc, self.s.io_errno)
+
+    def truncate(self, uint64_t seq) -> None:
+        cdef int rc
+        self._enter()
+        rc = store_truncate(self.s, seq)
+        self._leave()
+        face_result(rc, self.s.io_errno)
+
+    def durable_seq(self) -> int:
+        self._enter()
+        committer_poll(self.com)
+        seq = store_durable_seq(self.s)
+        self._leave()
+        return seq
+
+    def skip(self) -> int:
+        cdef uint64_t seq
+        cdef int rc
+        self._enter()
+        seq = self.s.last_seq + 1
+        rc = store_skip_at(self.s, seq, self.env.now)
         self._leave()
         face_result(rc, self.s.io_errno)
         return seq

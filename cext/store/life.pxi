@@ -38,6 +38,10 @@ cdef void store_dispose(Store* s) noexcept nogil:
         b = s.cuts
         s.cuts = b.next_out
         block_free(b)
+    while s.void_blocks != NULL:
+        b = s.void_blocks
+        s.void_blocks = b.next_out
+        block_free(b)
     while s.logs != NULL:
         log = s.logs
         s.logs = log.next
@@ -251,9 +255,10 @@ cdef void ops_discard(Store* s) noexcept nogil:
         s.ops = op.next
         if op.kind == OP_DROP:
             block_free(op.block)
-        elif op.kind == OP_PURGE:
+        elif op.kind == OP_PURGE or op.kind == OP_CUT:
             for i in range(op.n):
-                block_free(op.blocks[i])
+                op.blocks[i].next_out = s.cuts      # what of it is not durable is still to be cut off
+                s.cuts = op.blocks[i]
             free(op.blocks)
         bytes_free(&op.bytes)
         free(op)

@@ -174,6 +174,7 @@ cdef enum OpKind:
     OP_ERASE = 3                # overwrite one record
     OP_SWAP = 4                 # rename N.blk.tmp over N.blk
     OP_LOG = 5                  # start a log anew with `bytes`
+    OP_CUT = 6                  # unlink the blocks that a truncation replaced
 
 cdef struct Op:
     Op* next
@@ -257,6 +258,9 @@ cdef struct Store:
     uint64_t done_seq           # (q)
     uint64_t done_ticket        # (q)
     int done_errno              # (q)
+    uint64_t cut_seq            # (q) a round with a ticket below cut_ticket says nothing of sequences above this one
+    uint64_t cut_ticket         # (q)
+    Block* void_blocks          # a recovery's: what a truncation replaced, by next_out
     Damage hole                 # a recovery's: bytes that say nothing, up to the next message
     uint64_t group              # (c)
     uint64_t reserved           # (c) what sequence.jsr says

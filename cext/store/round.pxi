@@ -163,6 +163,7 @@ cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t 
     """Puts the checksums into the records [start, end) of the region and makes the marker."""
     cdef Parsed r
     cdef Mark m
+    cdef Cut cut
     cdef uint8_t* p
     cdef uint64_t at = start
     cdef Extent* e = &s.extent
@@ -176,6 +177,8 @@ cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t 
         m.digest += record_mark(p, &r, at)
         m.count += 1
         at += r.size
+        if r.raw_seq == TOMB and cut_read(p, &r, &cut):
+            cut_extent(&cut, e)
         if r.seq > e.last:
             e.last = r.seq
             e.last_ts = r.ts
@@ -458,6 +461,13 @@ cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
         if err == 0:
             snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
             tree_remove(s.files, path)
+    elif op.kind == OP_CUT:
+        for i in range(op.n):
+            if err == 0:
+                block_unlink(s, op.blocks[i])
+            block_leave(c, op.blocks[i], err)
+        free(op.blocks)
+        unlinks_sync(s)             # none of them comes back when what replaced them is gone or changed
     elif op.kind == OP_ERASE and err == 0:
         block_erase(s, op)
     elif op.kind == OP_SWAP:

@@ -302,10 +302,10 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
         return 0
     c.s.group = max(c.s.group, m.group)
     c.sealed = m.flags & MARK_SEALED != 0
-    if not c.unsure:
-        extent_join(&c.s.extent, &m.extent)
     group_check(c, &m)
     rc = release(c)
+    if not c.unsure:
+        extent_join(&c.s.extent, &m.extent)     # it says how its group leaves the stream
     return 1 if rc == 0 else rc
 
 
@@ -337,9 +337,13 @@ cdef int scan_block(Scan* c) noexcept nogil:
 cdef int scan_record(Scan* c, uint64_t at, const Parsed* r) noexcept nogil:
     cdef Store* s = c.s
     cdef Block* b = c.b
+    cdef Cut cut
     cdef int64_t id
     if r.raw_seq & TOMB:
         if r.seq == 0:
+            if cut_read(c.p + at, r, &cut) and not c.unsure:
+                b.tombs += 1
+                cut_replay(s, b, &cut)
             return ST_OK
         if r.seq > s.last_seq:
             skip_to(s, b, r.seq)

@@ -255,8 +255,12 @@ cdef inline bint no_room(Store* s) noexcept nogil:
 
 
 cdef int store_append(Store* s, Span subject, Span header, Span data, int64_t ts, uint64_t* seq) noexcept nogil:
+    seq[0] = s.last_seq + 1
+    return store_append_at(s, seq[0], ts, subject, header, data)
+
+
+cdef int store_append_at(Store* s, uint64_t seq, int64_t ts, Span subject, Span header, Span data) noexcept nogil:
     cdef uint64_t size = record_size(subject, header, data)
-    cdef uint64_t next = s.last_seq + 1
     cdef int64_t id
     cdef int r
     cdef uint32_t at
@@ -266,18 +270,19 @@ cdef int store_append(Store* s, Span subject, Span header, Span data, int64_t ts
         return ST_IO
     if no_room(s):
         return ST_FULL
+    if seq <= s.last_seq or seq >= TOMB:
+        return ST_ORDER
     if size > REC_MAX or subject.n > 65535:
         return ST_TOO_LARGE
-    r = tail_for(s, size, next)
+    r = tail_for(s, size, seq)
     if r < 0:
         return r
     id = index_intern(&s.x, subject)
     if id < 0:
         return <int> id
-    at = stage(s.tail, <uint32_t> size, next, ts, subject, header, data)
-    count_in(s, s.tail, next, ts, at, <uint32_t> id,
+    at = stage(s.tail, <uint32_t> size, seq, ts, subject, header, data)
+    count_in(s, s.tail, seq, ts, at, <uint32_t> id,
              size if s.storage == STORE_FILE else <uint64_t> subject.n + header.n + data.n + 16)
-    seq[0] = next
     keep_limits(s, <uint32_t> id)
     publish(s)      # last: who is told of the message's durability may rely on that of what it removed
     return ST_OK
@@ -311,7 +316,7 @@ cdef inline void keep_subject(Store* s, uint32_t id) noexcept nogil:
         take_out(s, b, <uint32_t> i, RM_LIMIT)
 
 
-cdef int store_skip(Store* s, uint64_t* seq) noexcept nogil:
+cdef int store_skip_at(Store* s, uint64_t seq, int64_t ts) noexcept nogil:
     cdef int r
     if s.stopped:
         return ST_CLOSED
@@ -319,16 +324,17 @@ cdef int store_skip(Store* s, uint64_t* seq) noexcept nogil:
         return ST_IO
     if no_room(s):
         return ST_FULL
+    if seq <= s.last_seq or seq >= TOMB:
+        return ST_ORDER
     if s.storage == STORE_FILE:
         r = tail_for(s, REC_MIN, 0)
         if r < 0:
             return r
-        stage_bare(s, (s.last_seq + 1) | ERASED, s.env.now)
-        s.tail.last = s.last_seq + 1
-    s.last_seq += 1
-    s.last_ts = s.env.now
+        stage_bare(s, seq | ERASED, ts)
+        s.tail.last = seq
+    s.last_seq = seq
+    s.last_ts = ts
     if s.msgs == 0:
-        s.first_seq = s.last_seq + 1
-    seq[0] = s.last_seq
+        s.first_seq = seq + 1
     publish(s)
     return ST_OK

@@ -38,9 +38,11 @@ cdef bint dedupe_find(Dedupe* d, Span id, uint64_t* seq) noexcept nogil:
 
 
 cdef int dedupe_add(Stream* s, Span id, uint64_t seq, int64_t ts) noexcept nogil:
-    # Not found before. Without memory the id is not remembered: -1.
+    # In place of an older message with this id, which only a stream still has whose clock is behind that of whoever decided
+    # that the window was over. Without memory the id is not remembered: -1.
     cdef Dedupe* d = &s.dedupe
     cdef IdHead head
+    cdef IdHead old
     cdef uint64_t position
     cdef uint8_t* p
     cdef int i
@@ -50,6 +52,9 @@ cdef int dedupe_add(Stream* s, Span id, uint64_t seq, int64_t ts) noexcept nogil
     head.key = id_hash(id)
     for i in range(DEDUPE_PROBES):
         if not u64map_get(&d.by_hash, head.key, &position):
+            break
+        memcpy(&old, id_at(d, position - 1), sizeof(IdHead))
+        if old.n == id.n and memcmp(id_at(d, position - 1) + sizeof(IdHead), id.p, id.n) == 0:
             break
         head.key += 1
     else:
@@ -74,6 +79,7 @@ cdef void dedupe_expire(Timer* t, int64_t now) noexcept nogil:
     cdef Dedupe* d = &s.dedupe
     cdef IdHead head
     cdef int64_t rest
+    cdef uint64_t position
     cdef int i
     for i in range(DEDUPE_TURN):
         if d.n == 0:
@@ -83,7 +89,8 @@ cdef void dedupe_expire(Timer* t, int64_t now) noexcept nogil:
         if rest > 0:
             timer_set(&s.env.timers, t, now + max(rest, DEDUPE_PAUSE))
             return
-        u64map_del(&d.by_hash, head.key)
+        if u64map_get(&d.by_hash, head.key, &position) and position == d.ids.base + d.ids.head + 1:
+            u64map_del(&d.by_hash, head.key)
         fifo_drop(&d.ids, sizeof(IdHead) + head.n)
         d.n -= 1
     if d.n:

@@ -284,6 +284,27 @@ cdef class TestEnv(EnvBox):
     def timers(self) -> int:
         return self.own.timers.n
 
+    def record(self, StreamFace face not None, list changes not None) -> None:
+        """Every change that this stream decides goes into the list, as a tuple for `apply`."""
+        face.s.on_change = note_change
+        face.s.change_ctx = <void*>changes
+
+    def apply(self, StreamFace face not None, tuple change not None) -> int:
+        """Carries out a change; what stream_apply answers."""
+        cdef Change c
+        cdef int64_t rc
+        memset(&c, 0, sizeof(Change))
+        c.kind, c.seq, c.ts, c.rollup, c.keep, c.erase = change[:6]
+        c.subject = span_of(change[6])
+        c.header = span_of(change[7])
+        c.data = span_of(change[8])
+        c.id = span_of(change[9])
+        with nogil:
+            env_lock(self.env)
+            rc = stream_apply(face.s, &c)
+            env_unlock(self.env)
+        return rc
+
     def take(self) -> list:
         """What went out since the last call."""
         got = self.sent[:]
@@ -426,6 +447,12 @@ cdef void test_unwatch(void* ctx, void* handle) noexcept nogil:
     bytes_free(&w.subject)
     bytes_free(&w.group)
     free(w)
+
+
+cdef void note_change(void* ctx, const Change* c) noexcept nogil:
+    with gil:
+        (<list>ctx).append((<int>c.kind, c.seq, c.ts, c.rollup, c.keep, c.erase, span_bytes(c.subject), span_bytes(c.header),
+                            span_bytes(c.data), span_bytes(c.id)))
 
 
 cdef void test_event(void* ctx, const Event* e) noexcept nogil:

@@ -345,14 +345,13 @@ cdef class StreamFace:
             bytes_free(&l.b)
 
     def purge(self, filter, uint64_t seq, uint64_t keep) -> int:
-        cdef Patterns f = Patterns(() if filter is None else (filter,))
-        cdef bint all = filter is None
+        cdef Span pattern = span(NULL, 0) if filter is None else span_of(filter)
         cdef int64_t n = 0
         cdef bint open
         with nogil:
             open = self.enter()
             if open:
-                n = stream_purge(self.s, NULL if all else &f.f, seq, keep)
+                n = stream_purge(self.s, pattern, seq, keep)
             self.box.leave()
         self.check(open)
         self.changed(n)

@@ -1,4 +1,4 @@
-# A stream's life: its configuration, its subscriptions, what its store tells, and changes on request.
+# A stream's life: its configuration, its subscriptions, and what its store tells.
 
 cdef enum:
     ACK_ROOM = 4096             # of a PubAck
@@ -153,7 +153,8 @@ cdef void last_resume(Stream* s) noexcept nogil:
     cdef StoreState state
     cdef Record r
     cdef Span id, kind
-    cdef Bytes texts
+    cdef Bytes subject
+    cdef int rollup
     store_state(s.store, &state)
     s.dedupe.unread = state.last_seq
     if state.msgs == 0 or store_load(s.store, state.last_seq, &r) != ST_OK:
@@ -162,12 +163,13 @@ cdef void last_resume(Stream* s) noexcept nogil:
     s.last_id.n = 0
     bytes_add(&s.last_id, id.p, id.n)
     kind = header_get(r.header, b"Nats-Rollup")
-    if not s.cfg.allow_rollup or s.cfg.deny_purge or not (key_is(kind, b"sub") or key_is(kind, b"all")):
+    rollup = rollup_of(kind)
+    if not s.cfg.allow_rollup or s.cfg.deny_purge or rollup == ROLLUP_NONE:
         return
-    memset(&texts, 0, sizeof(Bytes))    # the record may move while others are removed
-    if add_span(&texts, r.subject) == 0 and add_span(&texts, kind) == 0:
-        roll_up(s, span(texts.data, r.subject.n), span(texts.data + r.subject.n, kind.n), 1)
-    bytes_free(&texts)
+    memset(&subject, 0, sizeof(Bytes))  # the record may move while others are removed
+    if add_span(&subject, r.subject) == 0:
+        roll_up(s, span(subject.data, <uint32_t>subject.n), rollup, 1)
+    bytes_free(&subject)
 
 
 cdef int stream_activate(Stream* s) noexcept nogil:
@@ -327,28 +329,3 @@ cdef void on_removed(void* ctx, uint64_t seq, Span subject, int reason) noexcept
         watch_match(&s.watchers, subject, tell_removed, &t)
     if reason == RM_AGE:
         stream_count_bytes(s)
-
-
-# ---- changes on request ----------------------------------------------------------------------------------------
-
-cdef int64_t stream_purge(Stream* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil:
-    # One notice to the consumers at the end, where telling each message would cost more.
-    cdef Watcher* w
-    cdef Watcher* after
-    cdef int64_t n
-    s.purging = True
-    n = store_purge(s.store, filter, seq, keep)
-    s.purging = False
-    w = s.watchers.first
-    while w != NULL:
-        after = w.next
-        w.purged(w, filter)
-        w = after
-    stream_count_bytes(s)
-    return n
-
-
-cdef int stream_delete(Stream* s, uint64_t seq, bint erase) noexcept nogil:
-    cdef int rc = store_remove(s.store, seq, erase)
-    stream_count_bytes(s)
-    return rc

@@ -161,15 +161,16 @@ cdef int check_expected(Stream* s, const Msg* m, const PubHeaders* h, uint64_t l
 
 cdef int check_duplicate(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
     cdef uint64_t seq
+    cdef Span last_id
     if h.msg_id.n and s.cfg.window > 0:
         if s.dedupe.unread:
             dedupe_read(s)
         if dedupe_find(&s.dedupe, h.msg_id, &seq):
             pub_ack(s, m.reply, seq, True)
             return 1
-    if h.last_msg_id.n and not span_eq(h.last_msg_id, span(s.last_id.data, <uint32_t>s.last_id.n)):
-        return publish_failed_with(s, m, &ERR_STREAM_WRONG_LAST_MSG_ID,
-                                   span(s.last_id.data, <uint32_t>s.last_id.n))
+    last_id = span(s.last_id.data, <uint32_t>s.last_id.n)
+    if h.last_msg_id.n and not span_eq(h.last_msg_id, last_id):
+        return publish_failed_with(s, m, &ERR_STREAM_WRONG_LAST_MSG_ID, last_id)
     return 0
 
 
@@ -264,78 +265,19 @@ cdef int store_refused(Stream* s, const Msg* m, int rc) noexcept nogil:
     return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(rc))
 
 
-cdef void roll_up(Stream* s, Span subject, Span kind, uint64_t keep) noexcept nogil:
-    # Only the message just stored stays, if it was, of its subject or of all.
-    cdef Filter f
-    cdef Span pattern = subject
-    if key_is(kind, b"all"):
-        stream_purge(s, NULL, 0, keep)
-    elif filter_init(&f, &pattern, 1) == ST_OK:
-        store_purge(s.store, &f, 0, keep)       # few messages: each is told to the consumers
-        filter_free(&f)
-
-
-cdef void message_entered(Stream* s, Span subject, uint64_t seq) noexcept nogil:
-    # A message was stored: the watchers hear of it when it may be seen.
-    cdef Telling t
-    t.seq = seq
-    s.entered = seq
-    if not s.synced:
-        s.shown = seq
-        if s.watchers.n and not s.newest_gone:
-            watch_match(&s.watchers, subject, tell_stored, &t)
-
-
-cdef void remember_id(Stream* s, Span id, uint64_t seq) noexcept nogil:
-    s.last_id.n = 0
-    if id.n:
-        bytes_add(&s.last_id, id.p, id.n)
-        if s.cfg.window > 0:
-            dedupe_add(s, id, seq, s.env.now)
-
-
-cdef int store_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
-    cdef uint64_t seq
+cdef int publish_change(Stream* s, const Msg* m, const Change* c) noexcept nogil:
+    # It passed all checks.
     cdef int rc
-    s.newest_gone = False
-    store_hold(s.store)         # what the message takes away is acked with it
-    rc = store_append(s.store, m.subject, m.header, m.data, s.env.now, &seq)
+    rc = <int>stream_change(s, c)
     if rc != ST_OK:
-        store_let(s.store)
         return store_refused(s, m, rc)
-    remember_id(s, h.msg_id, seq)
-    message_entered(s, m.subject, seq)
-    if h.rollup.n:
-        roll_up(s, m.subject, h.rollup, 1)
-    store_let(s.store)
-    stream_count_bytes(s)
-    pub_ack(s, m.reply, seq, False)
-    return 1
-
-
-cdef int skip_publish(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
-    # Interest retention, and nobody is interested: the sequence is used up.
-    cdef uint64_t seq
-    cdef int rc
-    store_hold(s.store)
-    rc = store_skip(s.store, &seq)
-    if rc != ST_OK:
-        store_let(s.store)
-        return store_refused(s, m, rc)
-    s.entered = seq
-    if not s.synced:
-        s.shown = seq
-    remember_id(s, h.msg_id, seq)
-    if h.rollup.n:
-        roll_up(s, m.subject, h.rollup, 0)
-        stream_count_bytes(s)
-    store_let(s.store)
-    pub_ack(s, m.reply, seq, False)
+    pub_ack(s, m.reply, c.seq, False)
     return 1
 
 
 cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
     cdef StoreState state
+    cdef Change c
     cdef bint never
     store_state(s.store, &state)
     if s.cfg.sealed:
@@ -347,15 +289,26 @@ cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h) noexcept 
     if (check_expected(s, m, h, state.last_seq) or check_duplicate(s, m, h) or check_rollup(s, m, h)
             or check_sizes(s, m)):
         return 1
+    c.kind = CHANGE_MESSAGE
+    c.seq = state.last_seq + 1
+    c.ts = s.env.now
+    c.subject = m.subject
+    c.header = m.header
+    c.data = m.data
+    c.id = h.msg_id
+    c.keep = 0
+    c.erase = False
+    c.rollup = rollup_of(h.rollup) if h.rollup.n else ROLLUP_NONE
     if s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, m.subject):
-        return skip_publish(s, m, h)
+        c.kind = CHANGE_SKIP        # nobody is interested: the sequence is used up
+        return publish_change(s, m, &c)
     if over(s.cfg.account_usage, store_size_of(s.store, m.subject, m.header, m.data)):
         return publish_failed(s, m, &ERR_ACCOUNT_RESOURCES_EXCEEDED)
     if h.ttl.n and not ttl_valid(h.ttl, &never):
         return publish_failed(s, m, &ERR_MESSAGE_TTL_INVALID)
     if s.cfg.discard_new and check_discard_new(s, m, h, &state):
         return 1
-    return store_publish(s, m, h)
+    return publish_change(s, m, &c)
 
 
 # ---- headers that are stored changed -----------------------------------------------------------------------------

@@ -373,7 +373,7 @@ cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil:
         ask(s, &t, seq)
         if t.needed or s.hold:
             return
-    store_remove(s.store, seq, False)
+    stream_remove(s, CHANGE_RELEASE, seq, False)
     stream_count_bytes(s)
 
 
@@ -410,4 +410,4 @@ cdef void settle_from(Stream* s, uint64_t* at, bint all, uint32_t* left) noexcep
         if seq:
             ask(s, &t, seq)
             if not t.needed and (t.wanted or all):
-                store_remove(s.store, seq, False)
+                stream_remove(s, CHANGE_RELEASE, seq, False)

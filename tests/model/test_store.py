@@ -47,11 +47,16 @@ class Model:
             return len(subject) + len(header) + len(data) + 16
         return 30 + len(subject) + len(data) + (4 + len(header) if header else 0)
 
-    def append(self, message: tuple) -> int:
-        self.last_seq += 1
+    def append(self, message: tuple, gap: int = 0) -> int:
+        self.last_seq += 1 + gap
         self.live[self.last_seq] = message
         self.trim(message[1])
         return self.last_seq
+
+    def truncate(self, seq: int) -> None:
+        if seq < self.last_seq:
+            self.live = {q: m for q, m in self.live.items() if q <= seq}
+            self.last_seq = seq
 
     def trim(self, subject: str | None) -> None:
         per = self.limits["max_msgs_per"]
@@ -158,6 +163,30 @@ class StoreMachine(RuleBasedStateMachine):
     def skip(self) -> None:
         self.model.last_seq += 1
         assert self.store.skip() == self.model.last_seq
+
+    @rule(
+        subject=st.sampled_from(SUBJECTS),
+        gap=st.sampled_from([0, 1, 3, 50, 2000]),
+        n=st.sampled_from([1, 900]),
+    )
+    def append_at(self, subject: str, gap: int, n: int) -> None:
+        """A message whose sequence comes from elsewhere."""
+        seq = self.model.last_seq + 1 + gap
+        message = (self.now, subject, b"", bytes([seq % 251]) * n)
+        self.store.append_at(seq, subject, message[3], b"", self.now)
+        self.model.append(message, gap)
+        with pytest.raises(ValueError, match="not behind the last"):
+            self.store.append_at(seq, subject)
+
+    @rule(back=st.sampled_from([0, 1, 2, 10, 60, 10_000]), commit=st.booleans())
+    def truncate(self, back: int, commit: bool) -> None:
+        if commit:
+            self.store.commit()
+        seq = max(0, self.model.last_seq - back)
+        self.store.truncate(seq)
+        self.model.truncate(seq)
+        if not self.memory:
+            assert self.store.durable_seq() <= seq
 
     @rule(patterns=st.sampled_from(FILTERS), keep=st.sampled_from([0, 0, 1, 5]))
     def purge(self, patterns: tuple, keep: int) -> None:

@@ -1,0 +1,334 @@
+# Truncation: everything behind a sequence goes, and what is appended next takes its number.
+#
+# What a block still has below the cut is copied into a new block T, with a cut record that names the blocks which T takes
+# the place of; these leave when T is on disk. Whichever of them a crash leaves: a replay that meets the cut record drops
+# them, and one without it finds the stream as it was. In place of their tombstones for older blocks, T has some for all that
+# left those.
+#
+#       before:  .. | 1 2 3 | 4 5 6 | 7 8        truncated behind 5:  .. | 1 2 3 | cut 4 5      (T)
+#
+# The cut record is a tombstone of sequence 0, which every reader of the format passes over. Its payload:
+#   magic u64 · number of the first block that leaves u64 · the sequence that they begin behind u64
+
+cdef uint64_t CUT_MAGIC = 0x31545543534a534a
+cdef enum:
+    CUT_SIZE = 54               # REC_MIN and the payload
+
+cdef struct Cut:
+    uint64_t num                # blocks from this number on, up to the cut record's own, are void
+    uint64_t behind             # the last sequence before them
+    int64_t last_ts             # of the newest message left
+
+
+cdef bint cut_read(const uint8_t* p, const Parsed* r, Cut* cut) noexcept nogil:
+    """Whether this record, which is whole, is a cut."""
+    if r.raw_seq != TOMB or r.size != CUT_SIZE or st_get64(p + HEAD) != CUT_MAGIC:
+        return False
+    cut.num = st_get64(p + HEAD + 8)
+    cut.behind = st_get64(p + HEAD + 16)
+    cut.last_ts = r.ts
+    return True
+
+
+cdef void cut_extent(const Cut* cut, Extent* e) noexcept nogil:
+    """What is known of the stream behind a cut."""
+    e.first = min(e.first, cut.behind + 1)
+    e.last = cut.behind
+    e.last_ts = cut.last_ts
+
+
+# ---- a replay ---------------------------------------------------------------------------------------------------
+
+cdef void cut_replay(Store* s, Block* b, const Cut* cut) noexcept nogil:
+    """The cut record stands in b, the last block so far. Where nothing is left of what it cut away nothing changes."""
+    cdef uint32_t i = 0, k
+    cdef Block* old
+    while i < s.n_blocks:
+        old = block_i(s, i)
+        if old == b or old.num < cut.num:
+            i += 1
+            continue
+        for k in range(old.n):
+            if old.off[k]:
+                take_out(s, old, k, RM_LIMIT)
+        empties_remove(s, old)
+        blocks_take_out(s, old)
+        old.next_out = s.void_blocks
+        s.void_blocks = old
+    lost_cut(s, cut.behind)
+    if s.hole.first > cut.behind:
+        memset(&s.hole, 0, sizeof(Damage))
+    hole_close(s, cut.behind + 1)
+    if b.n == 0:
+        b.base = cut.behind + 1
+        b.last = cut.behind
+    s.memo_block = NULL
+    s.last_seq = cut.behind
+    s.last_ts = cut.last_ts
+    if s.msgs == 0:
+        s.first_seq = cut.behind + 1
+    cut_extent(cut, &s.extent)
+
+
+cdef void cut_finish(Store* s) noexcept nogil:
+    """At the end of a recovery, with the cut on disk: the files of what it cut away go."""
+    cdef Block* b
+    cdef char path[4300]
+    if s.void_blocks == NULL:
+        return
+    while s.void_blocks != NULL:
+        b = s.void_blocks
+        s.void_blocks = b.next_out
+        block_path(s, b, b".jsx", path, sizeof(path))
+        s.files.unlink(s.files.ctx, path)
+        block_path(s, b, b".blk", path, sizeof(path))
+        s.files.unlink(s.files.ctx, path)
+        block_free(b)
+    s.files.sync_dir(s.files.ctx, s.msgs_dir)
+
+
+cdef void lost_cut(Store* s, uint64_t behind) noexcept nogil:
+    while s.lost != NULL and s.lost.n and s.lost.seqs[s.lost.n - 1] > behind:
+        lost_drop(s, s.lost.seqs[s.lost.n - 1])
+
+
+# ---- the new block -----------------------------------------------------------------------------------------------
+
+cdef uint64_t cut_size(const Block* b, uint64_t seq) noexcept nogil:
+    """Bytes of a block's messages up to seq."""
+    cdef uint64_t size = 0
+    cdef uint32_t i
+    for i in range(b.n):
+        if b.off[i] and seq_at(b, i) <= seq:
+            size += st_get32(b.data + b.off[i] - 1) & 0x7fffffff
+    return size
+
+
+cdef bint holds_num(const Block* b, uint64_t num) noexcept nogil:
+    cdef uint32_t lo = 0, hi = b.n_holds, mid
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if b.holds[mid].num < num:
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo < b.n_holds and b.holds[lo].num == num
+
+
+cdef bint loses_tombs(const Store* s, const Block* b, uint32_t first) noexcept nogil:
+    """Whether a block from that index on has tombstones that are needed for b."""
+    cdef uint32_t i
+    for i in range(first, s.n_blocks if b.ghosts else first):
+        if holds_num(block_i(s, i), b.num):
+            return True
+    return False
+
+
+cdef int cut_tombs(Block* to, Block* b) noexcept nogil:
+    """Tombstones for all that left b: which of them stood where cannot be read from a block that is being written."""
+    cdef Span none = span(NULL, 0)
+    cdef uint32_t i
+    if hold_add(to, b.num, b.n - b.live) < 0:
+        return ST_NO_MEMORY
+    for i in range(b.n):
+        if b.off[i] == 0:
+            stage(to, REC_MIN, seq_at(b, i) | TOMB, b.last_ts, none, none, none)
+            to.tombs += 1
+    return ST_OK
+
+
+cdef int cut_copy(Store* s, Block* to, Block* b, uint64_t seq) noexcept nogil:
+    """Copies the messages of b up to seq, and what is known of them."""
+    cdef Record r
+    cdef uint32_t i, at, k
+    cdef int rc
+    for i in range(b.n):
+        if b.off[i] == 0 or seq_at(b, i) > seq:
+            continue
+        rc = slot_load(s, b, i, &r)
+        if rc == ST_DAMAGED:
+            continue        # it is listed as lost, and cannot be served from T either
+        if rc < 0 or block_room(to, r.seq) != ST_OK:
+            return ST_IO if rc < 0 else ST_NO_MEMORY
+        at = stage(to, <uint32_t> record_size(r.subject, r.header, r.data), r.seq, r.ts, r.subject, r.header, r.data)
+        to.first_ts = r.ts if to.n == 0 else to.first_ts
+        to.last_ts = max(to.last_ts, r.ts)
+        k = slot_add(to, r.seq, at, b.sid[i], slot_size(b, i))
+        to.nxt[k] = b.nxt[i]
+    return ST_OK
+
+
+cdef int64_t newest_time(Store* s, uint64_t seq) noexcept nogil:
+    """The time of the newest message up to seq; as it was where there is none, but for a stream that begins again."""
+    cdef uint32_t bi = min(block_from(s, seq) + 1, s.n_blocks), i
+    cdef Block* b
+    while bi:
+        bi -= 1
+        b = block_i(s, bi)
+        i = slot_from(b, seq + 1) if b.live else 0
+        while i:
+            i -= 1
+            if b.off[i]:
+                return ts_of(b, i)
+    return s.last_ts if seq else 0
+
+
+cdef int cut_make(Store* s, uint64_t seq, uint32_t first, Block** out) noexcept nogil:
+    """T, not in the list yet: it takes the place of the blocks from that index on."""
+    cdef Block* b = block_i(s, first) if first < s.n_blocks else NULL
+    cdef uint64_t num = b.num if b != NULL else s.next_num
+    cdef uint64_t behind = min(seq, b.base - 1) if b != NULL else seq
+    cdef uint64_t size = CUT_SIZE + REC_MIN
+    cdef uint8_t payload[24]
+    cdef Span none = span(NULL, 0)
+    cdef int64_t ts = newest_time(s, seq)
+    cdef Block* to
+    cdef uint32_t i
+    cdef int rc = ST_OK
+    for i in range(first, s.n_blocks):
+        b = block_i(s, i)
+        if b.live and block_data(b) == NULL:
+            return ST_IO
+        size += cut_size(b, seq)
+    for i in range(first if s.storage == STORE_FILE else 0):
+        b = block_i(s, i)
+        size += <uint64_t> (b.n - b.live) * REC_MIN if loses_tombs(s, b, first) else 0
+    to = tail_make(s, size, behind + 1)
+    if to == NULL:
+        return ST_NO_MEMORY
+    if s.storage == STORE_FILE:
+        for i in range(first):
+            if rc == ST_OK and loses_tombs(s, block_i(s, i), first):
+                rc = cut_tombs(to, block_i(s, i))
+        st_put64(payload, CUT_MAGIC)
+        st_put64(payload + 8, num)
+        st_put64(payload + 16, behind)
+        stage(to, CUT_SIZE, TOMB, ts, none, none, span(payload, 24))
+        to.tombs += 1
+    for i in range(first, s.n_blocks):
+        rc = cut_copy(s, to, block_i(s, i), seq) if rc == ST_OK else rc
+    if rc == ST_OK and s.storage == STORE_FILE and to.last < seq:
+        stage(to, REC_MIN, seq | TOMB, ts, none, none, none)    # which sequence is the last
+        to.tombs += 1
+        to.last = seq
+    if rc < 0:
+        block_free(to)
+        return rc
+    to.last = max(to.last, seq)
+    out[0] = to
+    return ST_OK
+
+
+# ---- truncating --------------------------------------------------------------------------------------------------
+
+cdef void chain_keep(Block** chain, const Store* s) noexcept nogil:
+    """Of a chain by next_empty: the blocks that stay in the store."""
+    cdef Block* b
+    while chain[0] != NULL:
+        b = chain[0]
+        if block_numbered(s, b.num) == b:
+            chain = &b.next_empty
+        else:
+            chain[0] = b.next_empty
+
+
+cdef void messages_cut(Store* s, uint32_t first, uint64_t seq) noexcept nogil:
+    """All behind seq leave the indexes, then what could not be copied. The first sequence does not move up meanwhile: a
+    marker would say that all below it are gone, before the cut is written."""
+    cdef uint32_t bi, i
+    cdef uint64_t at, size
+    cdef Block* b
+    s.first_seq = min(s.first_seq, seq)
+    for bi in range(first, s.n_blocks):
+        b = block_i(s, bi)
+        for i in range(slot_from(b, seq + 1), b.n):
+            if b.off[i]:
+                take_out(s, b, i, RM_TRUNCATE)
+    s.last_seq = seq
+    if s.msgs == 0:
+        s.first_seq = seq + 1
+    for bi in range(first, s.n_blocks if s.lost != NULL else first):
+        b = block_i(s, bi)
+        for i in range(b.n):
+            at = seq_at(b, i)
+            if b.off[i] and s.lost.n and s.lost.seqs[min(lost_find(s.lost, at), s.lost.n - 1)] == at:
+                size = b.len[i]
+                take_out(s, b, i, RM_LIMIT)
+                lost_add(s, at, size)
+
+
+cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* op) noexcept nogil:
+    """T takes the place of the blocks from that index on, in the list and before the commit thread."""
+    cdef uint32_t i
+    op.n = s.n_blocks - first
+    memcpy(op.blocks, s.blocks + s.b0 + first, op.n * sizeof(Block*))
+    s.n_blocks = first
+    s.memo_block = NULL
+    chain_keep(&s.empties, s)
+    chain_keep(&s.stays, s)
+    tail_set(s, to)
+    if s.storage == STORE_MEMORY:
+        for i in range(op.n):
+            block_free(op.blocks[i])
+        free(op.blocks)
+        free(op)
+        return
+    for i in range(op.n):
+        lru_remove(s.com, op.blocks[i])
+    st_release(&s.floor, s.first_seq)
+    q_lock(s.com)
+    for i in range(op.n):
+        op.blocks[i].dead = True
+        out_remove(s, op.blocks[i])
+    if s.out_tail != NULL:
+        s.out_tail.next_out = to
+    else:
+        s.out = to
+    s.out_tail = to
+    ops_add(s, op)
+    # A round that is under way knows of messages that are gone: their sequences are given again.
+    s.cut_seq = min(s.cut_seq, s.last_seq) if s.done_ticket < s.cut_ticket else s.last_seq
+    s.cut_ticket = s.ticket + 1
+    s.done_seq = min(s.done_seq, s.last_seq)
+    q_unlock(s.com)
+    s.durable_seq = min(s.durable_seq, s.last_seq)
+
+
+cdef int store_truncate(Store* s, uint64_t seq) noexcept nogil:
+    cdef uint32_t first
+    cdef Block* to = NULL
+    cdef Op* op
+    cdef int64_t ts
+    cdef int rc
+    if s.stopped:
+        return ST_CLOSED
+    if s.io_errno:
+        return ST_IO
+    if seq >= s.last_seq:
+        return ST_OK
+    if no_room(s):
+        return ST_FULL
+    first = block_from(s, seq + 1)
+    op = op_new(OP_CUT, NULL, 0, 0, seq)
+    if op == NULL:
+        return ST_NO_MEMORY
+    op.blocks = <Block**> malloc((s.n_blocks - first + 1) * sizeof(Block*))
+    rc = blocks_reserve(s) if op.blocks != NULL else ST_NO_MEMORY
+    rc = cut_make(s, seq, first, &to) if rc == ST_OK else rc
+    if rc < 0:
+        free(op.blocks)
+        free(op)
+        return rc
+    ts = newest_time(s, seq)
+    tail_seal(s)
+    messages_cut(s, first, seq)
+    s.last_ts = ts
+    s.first_ts_seq = 0
+    s.x.births += 2 * BORN      # cached filters are out of date
+    lost_cut(s, seq)
+    blocks_cut(s, first, to, op)
+    if not s.replaying:
+        age_arm(s)
+    reap(s)
+    publish(s)
+    return ST_OK

@@ -1,0 +1,148 @@
+# A stream changes by values. A request is checked, which makes a Change of it, and the change is applied. Sequence, time, ids and
+# arguments are in the value: applying reads neither clock nor asker, so the same changes make the same stream anywhere.
+#
+# Limits are part of applying. Age is no change: each stream lets go of what is too old by its clock, and as that takes the
+# oldest, as the limits do, it makes no difference when.
+
+cdef void roll_up(Stream* s, Span subject, int rollup, uint64_t keep) noexcept nogil:
+    # Only the message just stored stays, if it was, of its subject or of all.
+    cdef Filter f
+    if rollup == ROLLUP_ALL:
+        purge_told(s, NULL, 0, keep)
+    elif filter_init(&f, &subject, 1) == ST_OK:
+        store_purge(s.store, &f, 0, keep)       # few messages: each is told to the consumers
+        filter_free(&f)
+
+
+cdef int rollup_of(Span kind) noexcept nogil:
+    if key_is(kind, b"sub"):
+        return ROLLUP_SUBJECT
+    return ROLLUP_ALL if key_is(kind, b"all") else ROLLUP_NONE
+
+
+cdef void message_entered(Stream* s, Span subject, uint64_t seq) noexcept nogil:
+    # A message was stored: the watchers hear of it when it may be seen.
+    cdef Telling t
+    t.seq = seq
+    s.entered = seq
+    if not s.synced:
+        s.shown = seq
+        if s.watchers.n and not s.newest_gone:
+            watch_match(&s.watchers, subject, tell_stored, &t)
+
+
+cdef void remember_id(Stream* s, const Change* c) noexcept nogil:
+    s.last_id.n = 0
+    if c.id.n:
+        bytes_add(&s.last_id, c.id.p, c.id.n)
+        if s.cfg.window > 0:
+            dedupe_add(s, c.id, c.seq, c.ts)
+
+
+cdef int apply_message(Stream* s, const Change* c) noexcept nogil:
+    cdef int rc
+    s.newest_gone = False
+    store_hold(s.store)         # what the message takes away is acked with it
+    rc = store_append_at(s.store, c.seq, c.ts, c.subject, c.header, c.data)
+    if rc == ST_OK:
+        remember_id(s, c)
+        message_entered(s, c.subject, c.seq)
+        if c.rollup:
+            roll_up(s, c.subject, c.rollup, 1)
+    store_let(s.store)
+    if rc == ST_OK:
+        stream_count_bytes(s)
+    return rc
+
+
+cdef int apply_skip(Stream* s, const Change* c) noexcept nogil:
+    cdef int rc
+    store_hold(s.store)
+    rc = store_skip_at(s.store, c.seq, c.ts)
+    if rc == ST_OK:
+        s.entered = c.seq
+        if not s.synced:
+            s.shown = c.seq
+        remember_id(s, c)
+        if c.rollup:
+            roll_up(s, c.subject, c.rollup, 0)
+            stream_count_bytes(s)
+    store_let(s.store)
+    return rc
+
+
+cdef int64_t purge_told(Stream* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil:
+    # One notice to the consumers at the end, where telling each message would cost more.
+    cdef Watcher* w
+    cdef Watcher* after
+    cdef int64_t n
+    s.purging = True
+    n = store_purge(s.store, filter, seq, keep)
+    s.purging = False
+    w = s.watchers.first
+    while w != NULL:
+        after = w.next
+        w.purged(w, filter)
+        w = after
+    stream_count_bytes(s)
+    return n
+
+
+cdef int64_t apply_purge(Stream* s, const Change* c) noexcept nogil:
+    cdef Filter f
+    cdef int64_t n
+    if c.subject.n == 0:
+        return purge_told(s, NULL, c.seq, c.keep)
+    n = filter_init(&f, &c.subject, 1)
+    if n == ST_OK:
+        n = purge_told(s, &f, c.seq, c.keep)
+        filter_free(&f)
+    return n
+
+
+cdef int64_t stream_apply(Stream* s, const Change* c) noexcept nogil:
+    cdef int rc
+    if c.kind == CHANGE_MESSAGE:
+        return apply_message(s, c)
+    if c.kind == CHANGE_SKIP:
+        return apply_skip(s, c)
+    if c.kind == CHANGE_PURGE:
+        return apply_purge(s, c)
+    rc = store_remove(s.store, c.seq, c.erase)
+    if c.kind == CHANGE_DELETE:         # whoever releases counts once for many
+        stream_count_bytes(s)
+    return rc
+
+
+cdef inline int64_t stream_change(Stream* s, const Change* c) noexcept nogil:
+    # What was decided here: every change of a stream that decides for itself comes this way.
+    if s.on_change != NULL:
+        s.on_change(s.change_ctx, c)
+    return stream_apply(s, c)
+
+
+# ---- changes on request --------------------------------------------------------------------------------------------
+
+cdef int64_t stream_purge(Stream* s, Span pattern, uint64_t seq, uint64_t keep) noexcept nogil:
+    cdef Change c
+    memset(&c, 0, sizeof(Change))
+    c.kind = CHANGE_PURGE
+    c.seq = seq
+    c.ts = s.env.now
+    c.subject = pattern
+    c.keep = keep
+    return stream_change(s, &c)
+
+
+cdef int stream_remove(Stream* s, ChangeKind kind, uint64_t seq, bint erase) noexcept nogil:
+    cdef Change c
+    memset(&c, 0, sizeof(Change))
+    c.kind = kind
+    c.seq = seq
+    c.ts = s.env.now
+    c.erase = erase
+    return <int>stream_change(s, &c)
+
+
+cdef int stream_delete(Stream* s, uint64_t seq, bint erase) noexcept nogil:
+    return stream_remove(s, CHANGE_DELETE, seq, erase)
