@@ -1,5 +1,7 @@
 """Reads the `jetstream` block."""
 
+from typing import Any
+
 from jsserver.config.options import DEFAULT_REQUEST_QUEUE_LIMIT, JetStreamLimits, Options
 from jsserver.config.options import JetStream as JetStreamOptions
 from jsserver.config.value import Value
@@ -11,6 +13,7 @@ from jsserver.config.values import (
     as_size,
     as_text,
     flag,
+    ignored,
     inert,
     integer,
     not_available,
@@ -21,7 +24,7 @@ from jsserver.config.values import (
     type_name,
     unavailable,
 )
-from jsserver.goformat import parse_duration
+from jsserver.goformat import SECOND, parse_duration
 
 _ENCRYPTION = unavailable("JetStream encryption at rest")
 
@@ -74,7 +77,7 @@ def _read_sync_interval(js: JetStreamOptions, value: Value, problems: Problems) 
 def _count(attribute: str, default: int = 0) -> Reader:
     """A number of entries; what is not above 0 means the default."""
 
-    def read(js: JetStreamOptions, value: Value, problems: Problems) -> None:
+    def read(js: Any, value: Value, problems: Problems) -> None:
         if type(value.data) is not int:
             raise OptionError(
                 value, f'Expected a parseable size for "{attribute}", got {shown(value)}'
@@ -84,7 +87,7 @@ def _count(attribute: str, default: int = 0) -> Reader:
     return read
 
 
-def _read_meta_compact(js: JetStreamOptions, value: Value, problems: Problems) -> None:
+def _read_meta_compact(js: Any, value: Value, problems: Problems) -> None:
     if type(value.data) is not int or value.data < 0:
         raise OptionError(
             value, f'Expected an absolute size for "meta_compact", got {shown(value)}'
@@ -92,7 +95,7 @@ def _read_meta_compact(js: JetStreamOptions, value: Value, problems: Problems) -
     js.meta_compact = value.data
 
 
-def _read_meta_compact_size(js: JetStreamOptions, value: Value, problems: Problems) -> None:
+def _read_meta_compact_size(js: Any, value: Value, problems: Problems) -> None:
     number = as_size(value, "meta_compact_size")
     if number < 0:
         raise OptionError(
@@ -101,7 +104,7 @@ def _read_meta_compact_size(js: JetStreamOptions, value: Value, problems: Proble
     js.meta_compact_size = number
 
 
-def _read_concurrent_io(js: JetStreamOptions, value: Value, problems: Problems) -> None:
+def _read_concurrent_io(js: Any, value: Value, problems: Problems) -> None:
     if type(value.data) is not int or not 4 <= value.data <= 8192:
         raise OptionError(
             value,
@@ -114,7 +117,7 @@ def _read_concurrent_io(js: JetStreamOptions, value: Value, problems: Problems) 
 def _span(attribute: str) -> Reader:
     """A duration that must be a string."""
 
-    def read(limits: JetStreamLimits, value: Value, problems: Problems) -> None:
+    def read(limits: Any, value: Value, problems: Problems) -> None:
         try:
             ns = parse_duration(as_text(value))
         except ValueError as error:
@@ -126,17 +129,21 @@ def _span(attribute: str) -> Reader:
 
 _NO_BATCHES = not_available("batch publishing")
 _NO_CLUSTER = not_available("clustering")
+_BUFFERED = 100_000
 _NO_QUEUE = "a publish is handled as it is read, and waits in no queue"
 
 _BATCH: dict[str, Reader] = {
-    "max_inflight_per_stream": inert(
-        "max_batch_inflight_per_stream", integer("max_batch_inflight_per_stream"), _NO_BATCHES
+    "max_inflight_per_stream": ignored(
+        "max_batch_inflight_per_stream",
+        integer("max_batch_inflight_per_stream"),
+        50,
+        _NO_BATCHES,
     ),
-    "max_inflight_total": inert(
-        "max_batch_inflight_total", integer("max_batch_inflight_total"), _NO_BATCHES
+    "max_inflight_total": ignored(
+        "max_batch_inflight_total", integer("max_batch_inflight_total"), 1000, _NO_BATCHES
     ),
-    "max_msgs": inert("max_batch_size", integer("max_batch_size"), _NO_BATCHES),
-    "timeout": inert("batch_timeout", _span("batch_timeout"), _NO_BATCHES),
+    "max_msgs": ignored("max_batch_size", integer("max_batch_size"), 1000, _NO_BATCHES),
+    "timeout": ignored("batch_timeout", _span("batch_timeout"), 10 * SECOND, _NO_BATCHES),
 }
 
 
@@ -185,32 +192,44 @@ _JETSTREAM: dict[str, Reader] = {
     "domain": _js(text("domain")),
     "unique_tag": _js(_read_unique_tag),
     "extension_hint": _js(
-        inert("extension_hint", text("extension_hint"), not_available("the leafnode listener"))
+        ignored(
+            "extension_hint", text("extension_hint"), "", not_available("the leafnode listener")
+        )
     ),
     "strict": _js(_read_strict),
     "sync": _SYNC,
     "sync_interval": _SYNC,
     "limits": _js(_read_limits),
     "max_outstanding_catchup": _js(
-        inert(
+        ignored(
             "max_outstanding_catchup",
             size("max_outstanding_catchup", "max_outstanding_catchup"),
+            64 << 20,
             _NO_CLUSTER,
         )
     ),
     "max_buffered_size": _js(
-        inert("max_buffered_size", size("max_buffered_size", "max_buffered_size"), _NO_QUEUE)
+        ignored(
+            "max_buffered_size",
+            size("max_buffered_size", "max_buffered_size"),
+            128 << 20,
+            _NO_QUEUE,
+        )
     ),
     "max_buffered_msgs": _js(
-        inert("max_buffered_msgs", _count("max_buffered_msgs", 100_000), _NO_QUEUE)
+        ignored("max_buffered_msgs", _count("max_buffered_msgs", _BUFFERED), _BUFFERED, _NO_QUEUE)
     ),
     "request_queue_limit": _js(_count("request_queue_limit", DEFAULT_REQUEST_QUEUE_LIMIT)),
     "info_queue_limit": _js(_count("info_queue_limit")),
-    "meta_compact": _js(inert("meta_compact", _read_meta_compact, _NO_CLUSTER)),
-    "meta_compact_size": _js(inert("meta_compact_size", _read_meta_compact_size, _NO_CLUSTER)),
-    "meta_compact_sync": _js(inert("meta_compact_sync", flag("meta_compact_sync"), _NO_CLUSTER)),
+    "meta_compact": _js(ignored("meta_compact", _read_meta_compact, 0, _NO_CLUSTER)),
+    "meta_compact_size": _js(ignored("meta_compact_size", _read_meta_compact_size, 0, _NO_CLUSTER)),
+    "meta_compact_sync": _js(
+        ignored("meta_compact_sync", flag("meta_compact_sync"), False, _NO_CLUSTER)
+    ),
     "max_concurrent_io": _js(
-        inert("max_concurrent_io", _read_concurrent_io, "one commit thread does all writing")
+        ignored(
+            "max_concurrent_io", _read_concurrent_io, 4096, "one commit thread does all writing"
+        )
     ),
     "key": _ENCRYPTION,
     "ek": _ENCRYPTION,

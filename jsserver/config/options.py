@@ -19,8 +19,6 @@ DEFAULT_PING_INTERVAL = 2 * MINUTE
 DEFAULT_PING_MAX = 2
 DEFAULT_WRITE_DEADLINE = 10 * SECOND
 DEFAULT_AUTH_TIMEOUT = 2.0
-DEFAULT_CONNECT_ERROR_REPORTS = 3600
-DEFAULT_RECONNECT_ERROR_REPORTS = 1
 DEFAULT_REQUEST_QUEUE_LIMIT = 10_000
 DEFAULT_RESPONSE_TTL = 2 * MINUTE
 AUTOMATIC = -1
@@ -77,10 +75,6 @@ class JetStreamLimits(msgspec.Struct):
     max_ha_assets: int = 0
     max_request_batch: int = 0
     duplicate_window: int = 0
-    max_batch_inflight_per_stream: int = 50
-    max_batch_inflight_total: int = 1000
-    max_batch_size: int = 1000
-    batch_timeout: int = 10 * SECOND
 
 
 class JetStream(msgspec.Struct):
@@ -95,19 +89,11 @@ class JetStream(msgspec.Struct):
     max_store: int = AUTOMATIC
     domain: str = ""
     unique_tag: str = ""
-    extension_hint: str = ""
     strict: bool = True
     sync_interval: int | None = None
     limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
-    max_outstanding_catchup: int = 64 << 20
-    max_buffered_size: int = 128 << 20
-    max_buffered_msgs: int = 100_000
     request_queue_limit: int = DEFAULT_REQUEST_QUEUE_LIMIT
     info_queue_limit: int = 0
-    meta_compact: int = 0
-    meta_compact_size: int = 0
-    meta_compact_sync: bool = False
-    max_concurrent_io: int = 4096
 
 
 class Options(msgspec.Struct):
@@ -150,17 +136,12 @@ class Options(msgspec.Struct):
     no_fast_producer_stall: bool = False
     lame_duck_duration: int = 2 * MINUTE
     lame_duck_grace_period: int = 10 * SECOND
-    connect_error_reports: int = DEFAULT_CONNECT_ERROR_REPORTS
-    reconnect_error_reports: int = DEFAULT_RECONNECT_ERROR_REPORTS
     no_header_support: bool = False
     reactors: int = DEFAULT_REACTORS
-    disable_sublist_cache: bool = False
-    allow_non_tls: bool = False
 
     authorization: Authorization = msgspec.field(default_factory=Authorization)
     no_auth_user: str = ""
     system_account: str = ""
-    no_system_account: bool = False
 
     store_dir: str = ""
     jetstream: JetStream = msgspec.field(default_factory=JetStream)

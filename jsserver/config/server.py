@@ -13,6 +13,7 @@ from jsserver.config.values import (
     as_int,
     as_text,
     flag,
+    ignored,
     inert,
     integer,
     limit,
@@ -176,13 +177,19 @@ _SYSTEM = _read_system_account
 _NO_SYSTEM_TRAFFIC = "there is no system account whose traffic it would show"
 _WHOLE_TRACE = "the log shows whole messages"
 _LAME_DUCK = not_available("lame duck mode")
+_CONNECT_ERROR_REPORTS = 3600
+_RECONNECT_ERROR_REPORTS = 1
 _NO_LINKS = "there are no routes, gateways or leafnodes to report on"
-_NO_SYSTEM = inert(
-    "no_system_account", flag("no_system_account"), "there is no system account in this version"
+_NO_SYSTEM = ignored(
+    "no_system_account",
+    flag("no_system_account"),
+    False,
+    "there is no system account in this version",
 )
-_SUBLIST_CACHE = inert(
+_SUBLIST_CACHE = ignored(
     "disable_sublist_cache",
     flag("disable_sublist_cache"),
+    False,
     "the cache of the subject index is part of it",
 )
 _OPERATOR = unavailable("operator mode")
@@ -245,21 +252,23 @@ READERS: dict[str, Reader] = {
     "lame_duck_grace_period": inert(
         "lame_duck_grace_period", _read_lame_duck_grace_period, _LAME_DUCK
     ),
-    "connect_error_reports": inert(
+    "connect_error_reports": ignored(
         "connect_error_reports",
-        limit("connect_error_reports", defaults.DEFAULT_CONNECT_ERROR_REPORTS),
+        limit("connect_error_reports", _CONNECT_ERROR_REPORTS),
+        _CONNECT_ERROR_REPORTS,
         _NO_LINKS,
     ),
-    "reconnect_error_reports": inert(
+    "reconnect_error_reports": ignored(
         "reconnect_error_reports",
-        limit("reconnect_error_reports", defaults.DEFAULT_RECONNECT_ERROR_REPORTS),
+        limit("reconnect_error_reports", _RECONNECT_ERROR_REPORTS),
+        _RECONNECT_ERROR_REPORTS,
         _NO_LINKS,
     ),
     "no_header_support": flag("no_header_support"),
     "reactors": _read_reactors,
     "disable_sublist_cache": _SUBLIST_CACHE,
     "no_sublist_cache": _SUBLIST_CACHE,
-    "allow_non_tls": inert("allow_non_tls", flag("allow_non_tls"), not_available("TLS")),
+    "allow_non_tls": ignored("allow_non_tls", flag("allow_non_tls"), False, not_available("TLS")),
     "authorization": read_authorization,
     "no_auth_user": text("no_auth_user"),
     "system_account": _SYSTEM,

@@ -7,6 +7,7 @@ raises OptionError for a value that cannot be used. Names of types in messages (
 
 from collections.abc import Callable, Mapping, Set
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 from jsserver.config.value import Value
@@ -235,6 +236,16 @@ def inert(attribute: str, reader: Reader, reason: str) -> Reader:
         reader(target, value, problems)
         if getattr(target, attribute) != before:
             problems.without_effect.append(f'{value.place}: "{attribute}" has no effect: {reason}')
+
+    return read
+
+
+def ignored(attribute: str, reader: Reader, default: Any, reason: str) -> Reader:
+    """As `inert`, of an option that nobody asks for again: it is checked and not kept."""
+    checked = inert(attribute, reader, reason)
+
+    def read(target: Any, value: Value, problems: Problems) -> None:
+        checked(SimpleNamespace(**{attribute: default}), value, problems)
 
     return read
 

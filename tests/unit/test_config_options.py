@@ -97,8 +97,6 @@ def test_defaults() -> None:
         ("ping_interval: 5", "ping_interval", 5 * SECOND),
         ('write_deadline: "2s"', "write_deadline", 2 * SECOND),
         ('lame_duck_duration: "1m"', "lame_duck_duration", MINUTE),
-        ("no_sys_acc: true", "no_system_account", True),
-        ("no_sublist_cache: true", "disable_sublist_cache", True),
         ("storedir: d", "store_dir", "d"),
         ("jetstream {store: d}", "store_dir", "d"),
         ("X: 5\nport: $X", "port", 5),
@@ -128,7 +126,6 @@ def test_top_level(files: Files, text: str, name: str, expected: Any) -> None:
         ('jetstream {sync_interval: "2m"}', "sync_interval", 2 * MINUTE),
         ("jetstream {unique_tag: Az}", "unique_tag", "az"),
         ("jetstream {request_queue_limit: 5}", "info_queue_limit", 5),
-        ("jetstream {max_buffered_msgs: 5}", "max_buffered_msgs", 5),
     ],
 )
 def test_jetstream(files: Files, text: str, name: str, expected: Any) -> None:
@@ -137,11 +134,36 @@ def test_jetstream(files: Files, text: str, name: str, expected: Any) -> None:
 
 def test_jetstream_limits(files: Files) -> None:
     limits = files.read(
-        'jetstream { limits { max_ack_pending: 5, duplicate_window: "1m", '
-        'batch { max_msgs: 7, timeout: "3s" } } }'
+        'jetstream { limits { max_ack_pending: 5, duplicate_window: "1m" } }'
     ).jetstream.limits
     assert (limits.max_ack_pending, limits.duplicate_window) == (5, MINUTE)
-    assert (limits.max_batch_size, limits.batch_timeout) == (7, 3 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("no_sys_acc: true", ["no_system_account"]),
+        ("no_sys_acc: false", []),
+        ("no_sublist_cache: true\nallow_non_tls: true", ["disable_sublist_cache", "allow_non_tls"]),
+        ("connect_error_reports: 3600\nreconnect_error_reports: 2", ["reconnect_error_reports"]),
+        ("jetstream {max_buffered_msgs: 5}", ["max_buffered_msgs"]),
+        ("jetstream {max_buffered_msgs: 0, max_buffered_size: 128MB}", []),
+        (
+            "jetstream {meta_compact: 5, max_concurrent_io: 4}",
+            ["meta_compact", "max_concurrent_io"],
+        ),
+        (
+            'jetstream {limits {max_ha_assets: 1, batch {max_msgs: 7, timeout: "10s"}}}',
+            ["max_ha_assets", "max_batch_size"],
+        ),
+    ],
+)
+def test_what_has_no_effect_is_named_where_it_asks_for_something(
+    files: Files, text: str, names: list[str]
+) -> None:
+    files.path.write_text(text)
+    lines = load(str(files.path), {}).without_effect
+    assert [line.split('"')[1] for line in lines] == names
 
 
 def test_single_user_and_token(files: Files) -> None:
