@@ -237,6 +237,8 @@ cdef int stream_activate(Stream* s) noexcept nogil
 # The new configuration; name, storage and directory stay. 0 | -1 no memory (the old one stays) | ST_* of the store
 cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil
 cdef int stream_take_config(Stream* s, const StreamConfig* cfg) noexcept nogil
+# Before the stream is removed with all that it holds: acks and answers that wait for the disk are sent.
+cdef void stream_answer_rest(Stream* s) noexcept nogil
 # Unsubscribes, ends timers and jobs; acks not yet released are dropped. Watchers must be detached before stream_free.
 cdef void stream_stop(Stream* s) noexcept nogil
 # After its store failed: jobs and timers end, and the store is the caller's (with the lock held). What is asked of the

@@ -514,6 +514,8 @@ cdef class StreamHandle(StreamFace):
             with nogil:
                 if self.box.enter() and self.s != NULL:
                     s = self.s
+                    if delete:
+                        stream_answer_rest(s)
                     self.s = NULL
                     stream_stop(s)
                 self.box.leave()

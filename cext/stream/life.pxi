@@ -280,6 +280,11 @@ cdef void stream_resume(Stream* s) noexcept nogil:
     stream_settle(s, 0, False)
 
 
+cdef void stream_answer_rest(Stream* s) noexcept nogil:
+    release_acks(s, UINT64_MAX, 0)
+    release_answers(s, UINT64_MAX, 0)
+
+
 cdef void stream_stop(Stream* s) noexcept nogil:
     if s.subs != NULL:
         unsubscribe_all(s.env, s.subs, s.n_subs)

@@ -204,6 +204,18 @@ def test_what_an_answer_of_the_control_plane_waits_for(disk):
     assert [m[4] for m in w.env.take()] == [b"{}"]
 
 
+def test_what_waits_is_answered_when_the_stream_is_deleted(disk):
+    """It was so; nothing of it outlives the stream, and nobody would ever hear of it again."""
+    w = disk.open(held=True)
+    w.env.inject(b"s.a", b"1", b"ack")
+    ticket = w.stream.unsettled()
+    assert w.stream.answer(ticket, b"inbox", b"{}", b"io.test")
+    assert w.env.take() == []
+    w.env.release_commits()
+    w.stream.close(True)
+    assert [m[0] for m in w.env.take()] == [b"ack", b"inbox"]
+
+
 def test_a_flood_does_not_hold_an_answer_back(disk):
     w = disk.open(consumers=())
     w.env.inject(b"s.a")
