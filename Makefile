@@ -24,12 +24,13 @@ export PIP_NO_INPUT := 1
 # An absolute path, so that tests of the copies under build/ find the peer too.
 export NATS_SERVER ?= $(CURDIR)/$(PEER)
 
-.PHONY: help build run test soak test-main test-checked checked-build binary peer try-peer bench lint \
+.PHONY: help build run check test soak test-main test-checked checked-build binary peer try-peer bench lint \
 	tools clean distclean
 
 help:
 	@echo 'make build          .venv/bin/jsserver (and nats-server, an alias)'
 	@echo 'make run            build, then a server with JetStream in ./data on 127.0.0.1:4222'
+	@echo 'make check          rules, types, units and models: two minutes on two cores, before a commit'
 	@echo 'make test           build, then every test; those of the data plane again with checks'
 	@echo 'make test-checked   only the latter: bounds checks, AddressSanitizer, UndefinedBehaviorSanitizer'
 	@echo 'make soak           long forms of tests that look for rare faults'
@@ -82,6 +83,10 @@ lint: build tools
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint $(filter %.pyx %.pxd %.pxi,$(CEXT_SOURCES))
 
 # --- tests -------------------------------------------------------------------------------------
+
+# What a change meets before each commit: rules, types, and the layers by themselves.
+check: build tools
+	$(BIN)/python -m pytest -n 2 -m 'not slow' tests/unit tests/model
 
 # The tests mostly wait; meanwhile the build with checks uses what they leave of the processor.
 test:

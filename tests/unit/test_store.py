@@ -188,6 +188,7 @@ def exists(store, seq):
         return False
 
 
+@pytest.mark.slow
 def test_truncation_at_every_byte(directory, tmp_path):
     """Whatever is left of the file's end, the messages before it are served, and nothing else."""
     data = filled(directory, 6, 2)
@@ -295,6 +296,7 @@ def test_caches_are_never_trusted_over_blocks(directory, what):
     s.close()
 
 
+@pytest.mark.slow
 def test_every_bit_of_the_heads_of_caches(directory, tmp_path):
     """A flipped bit in a cache costs nothing: its block is read instead."""
     s = PyStore(directory, max_bytes=100_000, trim=False, commit="manual")

@@ -232,3 +232,26 @@ def test_a_failure_under_load(disk):
         assert len(live) == state.messages <= 500
         # what was refused may have used up sequences; of what was acked only the limit removed some
         assert live == (sorted(acked)[-len(live) :] if live else sorted(acked))
+
+
+def test_a_double_ack_that_cannot_be_written_is_not_answered(disk):
+    """A client takes any answer for a confirmation; without one it asks again."""
+    w = disk.open()
+    w.fill(2)
+    first, _ = w.pull(b"2")
+    w.stream.wait_durable()
+    w.env.stall_commits()
+    w.ack(first, reply=b"confirmed")
+    w.env.take()
+    w.env.fail(errno.EIO)
+    w.env.resume_commits()
+    until(w, lambda: any(e[0] == STORE_ERROR for e in w.env.events))
+    w.env.run()
+    mended(w)
+    assert b"confirmed" not in [m[0] for m in w.env.take()]
+    w.env.advance(31 * 10**9)
+    got = w.pull(b"9")
+    again = dict(zip(seqs(got), got, strict=True))
+    w.env.take()
+    w.ack(again[1], reply=b"confirmed")
+    until(w, lambda: b"confirmed" in [m[0] for m in w.env.sent])
