@@ -192,6 +192,8 @@ cdef struct Change:
     Span data
     Span id                     # the window of deduplication remembers it
 
+cdef struct Overlay
+
 cdef struct Stream:
     Env* env
     void* account
@@ -212,6 +214,7 @@ cdef struct Stream:
     int halted              # errno for which nothing is changed until stream_resume: reads go on
     Dedupe dedupe
     Bytes last_id           # Nats-Msg-Id of the last message
+    Overlay* staging        # what passed the checks and is not applied; NULL: nothing is staged
     void (*on_change)(void* ctx, const Change* c) noexcept nogil    # hears of what was decided here before it is applied
     void* change_ctx
     WatchIndex watchers
@@ -255,6 +258,10 @@ cdef void stream_free(Stream* s) noexcept nogil
 cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil
 # What passed the checks, wherever that was: ST_OK, or of a purge the number of messages removed, or ST_*. Spans are copied.
 cdef int64_t stream_apply(Stream* s, const Change* c) noexcept nogil
+# Between the two, publishes that pass the checks are staged: the next one is checked as if they were stored. Then all are
+# stored and acked, or none. stream_stage: 0 | -1 no memory.
+cdef int stream_stage(Stream* s) noexcept nogil
+cdef void stream_stage_end(Stream* s, bint apply) noexcept nogil
 # Removed messages, or ST_*. As store_purge; no pattern: all.
 cdef int64_t stream_purge(Stream* s, Span pattern, uint64_t seq, uint64_t keep) noexcept nogil
 cdef int stream_delete(Stream* s, uint64_t seq, bint erase) noexcept nogil

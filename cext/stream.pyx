@@ -23,8 +23,8 @@ from jsserver.cext.store cimport (
     DAMAGE_ASIDE, DAMAGE_BLOCK, DAMAGE_LOG, DAMAGE_MESSAGE, DAMAGE_RECORDS, DAMAGE_SEQUENCES, DAMAGE_TAIL, RM_AGE,
     ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE, ST_WAIT, Committer, Filter, Record, Store,
     StoreConfig, StoreState, committer_free, committer_new, committer_poll, committer_run, committer_stop,
-    filter_free, filter_init, filter_loosen, store_append_at, store_close, store_count_of, store_deleted, store_durable_seq,
-    store_durable_ticket, store_hold, store_is_synced, store_last_match, store_last_of, store_last_per_subject,
+    filter_free, filter_init, filter_loosen, filter_matches, store_append_at, store_close, store_count_of, store_deleted,
+    store_durable_seq, store_durable_ticket, store_hold, store_is_synced, store_last_match, store_last_of, store_last_per_subject,
     store_let, store_listen, store_listen_damage, store_load, store_lost, store_next_headed, store_next_intact,
     store_next_seq, store_open, store_pending, store_purge, store_remove, store_seq_at, store_settle, store_size_of,
     store_skip_at, store_state, store_stop, store_subject, store_subjects, store_ticket, store_update, ST_FULL,
@@ -43,6 +43,7 @@ include "stream/dedupe.pxi"
 include "stream/watch.pxi"
 include "stream/acks.pxi"
 include "stream/change.pxi"
+include "stream/overlay.pxi"
 include "stream/publish.pxi"
 include "stream/direct_request.pxi"
 include "stream/direct.pxi"

@@ -1,8 +1,9 @@
 # A stream changes by values. A request is checked, which makes a Change of it, and the change is applied. Sequence, time, ids and
 # arguments are in the value: applying reads neither clock nor asker, so the same changes make the same stream anywhere.
 #
-# Limits are part of applying. Age is no change: each stream lets go of what is too old by its clock, and as that takes the
-# oldest, as the limits do, it makes no difference when.
+# A stream applies at once, but what is staged (overlay.pxi). Limits are part of applying. Age is no change: each stream lets go
+# of what is too old by its clock, and as that takes the oldest, as the limits do, it makes no difference when.
+
 
 cdef void roll_up(Stream* s, Span subject, int rollup, uint64_t keep) noexcept nogil:
     # Only the message just stored stays, if it was, of its subject or of all.

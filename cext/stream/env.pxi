@@ -305,6 +305,17 @@ cdef class TestEnv(EnvBox):
             env_unlock(self.env)
         return rc
 
+    def stage(self, StreamFace face not None) -> None:
+        """From now on publishes are staged."""
+        if stream_stage(face.s) < 0:
+            raise MemoryError()
+
+    def stage_end(self, StreamFace face not None, bint apply) -> None:
+        with nogil:
+            env_lock(self.env)
+            stream_stage_end(face.s, apply)
+            env_unlock(self.env)
+
     def take(self) -> list:
         """What went out since the last call."""
         got = self.sent[:]

@@ -93,6 +93,7 @@ cdef void on_damaged(void* ctx, const StoreDamage* d) noexcept nogil:
 cdef void stream_free(Stream* s) noexcept nogil:
     cond_free(&s.durable)
     dedupe_free(s)
+    overlay_free(s.staging)
     fifo_free(&s.acks)
     fifo_free(&s.answers)
     bytes_free(&s.ack_prefix)

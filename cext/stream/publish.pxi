@@ -118,10 +118,10 @@ cdef uint64_t last_of_pattern(Stream* s, Span pattern) noexcept nogil:
     cdef Filter f
     cdef uint64_t seq
     if subject_is_literal(pattern):
-        return store_last_of(s.store, pattern)
+        return overlay_last(s, pattern) if s.staging != NULL else store_last_of(s.store, pattern)
     if filter_init(&f, &pattern, 1) != ST_OK:
         return 0
-    seq = store_last_match(s.store, &f)
+    seq = overlay_last_match(s, &f) if s.staging != NULL else store_last_match(s.store, &f)
     filter_free(&f)
     return seq
 
@@ -168,7 +168,11 @@ cdef int check_duplicate(Stream* s, const Msg* m, const PubHeaders* h) noexcept 
         if dedupe_find(&s.dedupe, h.msg_id, &seq):
             pub_ack(s, m.reply, seq, True)
             return 1
+        if s.staging != NULL and overlay_id(s.staging, h.msg_id, &seq):
+            return publish_repeated(s, m, seq)
     last_id = span(s.last_id.data, <uint32_t>s.last_id.n)
+    if s.staging != NULL and s.staging.n:
+        last_id = span(s.staging.last_id.data, <uint32_t>s.staging.last_id.n)
     if h.last_msg_id.n and not span_eq(h.last_msg_id, last_id):
         return publish_failed_with(s, m, &ERR_STREAM_WRONG_LAST_MSG_ID, last_id)
     return 0
@@ -222,12 +226,28 @@ cdef int check_sizes(Stream* s, const Msg* m) noexcept nogil:
     return 0
 
 
-cdef int check_discard_new(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
-    cdef bint full_subject = (s.cfg.max_msgs_per > 0
-                              and store_count_of(s.store, m.subject) >= <uint64_t>s.cfg.max_msgs_per)
-    cdef uint64_t size, freed = 0
+cdef uint64_t count_of(Stream* s, Span subject) noexcept nogil:
+    return overlay_count(s, subject) if s.staging != NULL else store_count_of(s.store, subject)
+
+
+cdef uint64_t oldest_size(Stream* s, Span subject) noexcept nogil:
+    # What a subject's oldest message counts in bytes.
+    cdef uint64_t size = 0
     cdef Record oldest
     cdef Filter f
+    if s.staging != NULL:
+        return overlay_oldest_size(s, subject)
+    if filter_init(&f, &subject, 1) == ST_OK:
+        if store_next_intact(s.store, &f, 0, &oldest) == ST_OK:
+            size = store_size_of(s.store, oldest.subject, oldest.header, oldest.data)
+        filter_free(&f)
+    return size
+
+
+cdef int check_discard_new(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
+    cdef bint full_subject = (s.cfg.max_msgs_per > 0
+                              and count_of(s, m.subject) >= <uint64_t>s.cfg.max_msgs_per)
+    cdef uint64_t size, freed = 0
     if full_subject and s.cfg.discard_new_per and h.rollup.n == 0:
         return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"maximum messages per subject exceeded")
     if s.cfg.max_msgs >= 0 and state.msgs >= <uint64_t>s.cfg.max_msgs and not full_subject:
@@ -237,10 +257,8 @@ cdef int check_discard_new(Stream* s, const Msg* m, const PubHeaders* h, const S
     size = store_size_of(s.store, m.subject, m.header, m.data)
     if state.bytes + size <= <uint64_t>s.cfg.max_bytes:
         return 0
-    if full_subject and filter_init(&f, &m.subject, 1) == ST_OK:
-        if store_next_intact(s.store, &f, 0, &oldest) == ST_OK:
-            freed = store_size_of(s.store, oldest.subject, oldest.header, oldest.data)
-        filter_free(&f)
+    if full_subject:
+        freed = oldest_size(s, m.subject)
     if freed < size:
         return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"maximum bytes exceeded")
     return 0
@@ -268,6 +286,8 @@ cdef int store_refused(Stream* s, const Msg* m, int rc) noexcept nogil:
 cdef int publish_change(Stream* s, const Msg* m, const Change* c) noexcept nogil:
     # It passed all checks.
     cdef int rc
+    if s.staging != NULL:
+        return publish_staged(s, m, c)
     rc = <int>stream_change(s, c)
     if rc != ST_OK:
         return store_refused(s, m, rc)
@@ -278,8 +298,11 @@ cdef int publish_change(Stream* s, const Msg* m, const Change* c) noexcept nogil
 cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
     cdef StoreState state
     cdef Change c
+    cdef uint64_t size
     cdef bint never
     store_state(s.store, &state)
+    if s.staging != NULL:
+        overlay_state(s.staging, &state)
     if s.cfg.sealed:
         return publish_failed(s, m, &ERR_STREAM_SEALED)
     if h.incr.p != NULL:
@@ -302,7 +325,8 @@ cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h) noexcept 
     if s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, m.subject):
         c.kind = CHANGE_SKIP        # nobody is interested: the sequence is used up
         return publish_change(s, m, &c)
-    if over(s.cfg.account_usage, store_size_of(s.store, m.subject, m.header, m.data)):
+    size = store_size_of(s.store, m.subject, m.header, m.data)
+    if over(s.cfg.account_usage, size if s.staging == NULL else staged_more(s.staging, size)):
         return publish_failed(s, m, &ERR_ACCOUNT_RESOURCES_EXCEEDED)
     if h.ttl.n and not ttl_valid(h.ttl, &never):
         return publish_failed(s, m, &ERR_MESSAGE_TTL_INVALID)

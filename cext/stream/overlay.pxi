@@ -1,0 +1,301 @@
+# What passed the checks and is not applied: the checks read it before the stream, so that the next request is judged as if it
+# were. Without it (Stream.staging is NULL) that costs one branch.
+#
+# What limits take away with discard old is not foreseen: a check may still see a message that a staged one will push out.
+
+cdef enum:
+    STAGED_REPEAT = 0           # no change: a duplicate of a staged message, to be answered in its turn
+
+
+cdef struct Staged:
+    # One staged change in Overlay.changes; the texts follow: reply, subject, header, data, id.
+    int kind                    # ChangeKind or STAGED_REPEAT
+    int rollup
+    uint64_t seq
+    int64_t ts
+    uint32_t n_reply
+    uint32_t n_subject
+    uint32_t n_header
+    uint32_t n_data
+    uint32_t n_id
+
+
+cdef struct StagedSubject:
+    # What the staged changes make of one subject.
+    StagedSubject* next
+    uint64_t last               # its last staged message
+    uint64_t n                  # staged messages that are left
+    uint64_t gone               # of the staged ones, so many of the oldest left again
+    uint64_t taken              # likewise of the applied ones
+
+
+cdef struct Overlay:
+    uint64_t n                  # messages and skips
+    uint64_t last_seq
+    bint emptied                # nothing is left of what is applied
+    int64_t msgs                # more than are applied, or than none
+    int64_t bytes
+    Bytes changes
+    Bytes last_id
+    StrMap subjects
+    StagedSubject* first
+    StrMap ids                  # id -> sequence
+
+
+cdef int stream_stage(Stream* s) noexcept nogil:
+    if s.staging == NULL:
+        s.staging = <Overlay*>calloc(1, sizeof(Overlay))
+    return 0 if s.staging != NULL else -1
+
+
+cdef void overlay_free(Overlay* o) noexcept nogil:
+    cdef StagedSubject* subject
+    if o == NULL:
+        return
+    while o.first != NULL:
+        subject = o.first
+        o.first = subject.next
+        free(subject)
+    strmap_free(&o.subjects)
+    strmap_free(&o.ids)
+    bytes_free(&o.changes)
+    bytes_free(&o.last_id)
+    free(o)
+
+
+cdef size_t staged_at(const Overlay* o, size_t at, Staged* head, Span* reply, Change* c) noexcept nogil:
+    # Reads one; where the next one stands.
+    cdef const uint8_t* p = o.changes.data + at
+    memcpy(head, p, sizeof(Staged))
+    memset(c, 0, sizeof(Change))
+    p += sizeof(Staged)
+    reply[0] = span(p, head.n_reply)
+    c.subject = span(reply.p + head.n_reply, head.n_subject)
+    c.header = span(c.subject.p + head.n_subject, head.n_header)
+    c.data = span(c.header.p + head.n_header, head.n_data)
+    c.id = span(c.data.p + head.n_data, head.n_id)
+    c.kind = <ChangeKind>head.kind
+    c.rollup = head.rollup
+    c.seq = head.seq
+    c.ts = head.ts
+    return <size_t>(c.id.p + head.n_id - o.changes.data)
+
+
+# ---- what the checks ask --------------------------------------------------------------------------------------------
+
+cdef void overlay_state(const Overlay* o, StoreState* state) noexcept nogil:
+    if o.emptied:
+        state.msgs = 0
+        state.bytes = 0
+    state.msgs = <uint64_t>(<int64_t>state.msgs + o.msgs)
+    state.bytes = <uint64_t>(<int64_t>state.bytes + o.bytes)
+    if o.n:
+        state.last_seq = o.last_seq
+
+
+cdef uint64_t staged_more(const Overlay* o, uint64_t size) noexcept nogil:
+    # What is staged counts for the account too.
+    return size + <uint64_t>max(o.bytes, <int64_t>0)
+
+
+cdef bint overlay_id(Overlay* o, Span id, uint64_t* seq) noexcept nogil:
+    seq[0] = <uint64_t><size_t>strmap_get(&o.ids, id)
+    return seq[0] != 0
+
+
+cdef uint64_t applied_left(Stream* s, Span subject, const StagedSubject* t) noexcept nogil:
+    cdef uint64_t n = 0 if s.staging.emptied else store_count_of(s.store, subject)
+    return n - min(n, t.taken) if t != NULL else n
+
+
+cdef uint64_t overlay_count(Stream* s, Span subject) noexcept nogil:
+    cdef const StagedSubject* t = <StagedSubject*>strmap_get(&s.staging.subjects, subject)
+    return applied_left(s, subject, t) + (t.n if t != NULL else 0)
+
+
+cdef uint64_t overlay_last(Stream* s, Span subject) noexcept nogil:
+    # The last sequence on a subject.
+    cdef const StagedSubject* t = <StagedSubject*>strmap_get(&s.staging.subjects, subject)
+    if t != NULL and t.n:
+        return t.last
+    return store_last_of(s.store, subject) if applied_left(s, subject, t) else 0
+
+
+cdef uint64_t overlay_last_match(Stream* s, const Filter* f) noexcept nogil:
+    # The last sequence on any subject that matches.
+    cdef Overlay* o = s.staging
+    cdef Staged head
+    cdef Change c
+    cdef Span reply
+    cdef size_t at = 0
+    cdef uint64_t last = 0
+    cdef uint64_t* seqs = NULL
+    cdef int64_t i = 0
+    while at < o.changes.n:
+        at = staged_at(o, at, &head, &reply, &c)
+        if filter_matches(f, c.subject):
+            last = max(last, overlay_last(s, c.subject))
+    i = 0 if o.emptied else store_last_per_subject(s.store, f, 0, &seqs)
+    while i > 0:
+        i -= 1
+        if seqs[i] <= last:
+            break
+        last = max(last, overlay_last(s, store_subject(s.store, seqs[i])))
+    free(seqs)
+    return last
+
+
+cdef uint64_t overlay_oldest_size(Stream* s, Span subject) noexcept nogil:
+    # What the oldest message of a subject counts in bytes; 0 when there is none.
+    cdef Overlay* o = s.staging
+    cdef const StagedSubject* t = <StagedSubject*>strmap_get(&o.subjects, subject)
+    cdef uint64_t left = t.taken if t != NULL else 0, seq = 0
+    cdef size_t at = 0
+    cdef Staged head
+    cdef Change c
+    cdef Record r
+    cdef Span reply
+    cdef Filter f
+    if applied_left(s, subject, t):
+        if filter_init(&f, &subject, 1) != ST_OK:
+            return 0
+        while store_next_intact(s.store, &f, seq, &r) == ST_OK:
+            if left == 0:
+                filter_free(&f)
+                return store_size_of(s.store, r.subject, r.header, r.data)
+            left -= 1
+            seq = r.seq + 1
+        filter_free(&f)
+        return 0
+    left = t.gone if t != NULL else 0
+    while at < o.changes.n and t != NULL:
+        at = staged_at(o, at, &head, &reply, &c)
+        if c.kind == CHANGE_MESSAGE and span_eq(c.subject, subject):
+            if left == 0:
+                return store_size_of(s.store, c.subject, c.header, c.data)
+            left -= 1
+    return 0
+
+
+# ---- staging ---------------------------------------------------------------------------------------------------------
+
+cdef StagedSubject* staged_subject(Overlay* o, Span subject) noexcept nogil:
+    cdef StagedSubject* t = <StagedSubject*>strmap_get(&o.subjects, subject)
+    if t == NULL:
+        t = <StagedSubject*>calloc(1, sizeof(StagedSubject))
+        if t != NULL and strmap_put(&o.subjects, subject, t) < 0:
+            free(t)
+            return NULL
+        if t != NULL:
+            t.next = o.first
+            o.first = t
+    return t
+
+
+cdef void oldest_leaves(Stream* s, Span subject, StagedSubject* t) noexcept nogil:
+    s.staging.msgs -= 1
+    s.staging.bytes -= <int64_t>overlay_oldest_size(s, subject)
+    if applied_left(s, subject, t):
+        t.taken += 1
+    else:
+        t.gone += 1
+        t.n -= 1
+
+
+cdef void overlay_note(Stream* s, StagedSubject* t, const Change* c) noexcept nogil:
+    # What the change will do to what the checks ask for. In the order of apply_message: stored, limits, rollup.
+    cdef Overlay* o = s.staging
+    cdef StagedSubject* each = o.first
+    cdef uint64_t keep = 0
+    if c.kind == CHANGE_MESSAGE:
+        keep = 1
+        t.n += 1
+        t.last = c.seq
+        o.msgs += 1
+        o.bytes += <int64_t>store_size_of(s.store, c.subject, c.header, c.data)
+        while s.cfg.max_msgs_per > 0 and overlay_count(s, c.subject) > <uint64_t>s.cfg.max_msgs_per:
+            oldest_leaves(s, c.subject, t)
+    if c.rollup == ROLLUP_ALL:
+        while each != NULL:
+            each.gone += each.n
+            each.n = 0
+            each.taken = 0
+            each = each.next
+        o.emptied = True
+        t.gone -= keep
+        t.n = keep
+        o.msgs = <int64_t>keep
+        o.bytes = <int64_t>store_size_of(s.store, c.subject, c.header, c.data) if keep else 0
+    elif c.rollup == ROLLUP_SUBJECT:
+        while overlay_count(s, c.subject) > keep:
+            oldest_leaves(s, c.subject, t)
+    o.n += 1
+    o.last_seq = c.seq
+
+
+cdef int overlay_add(Stream* s, const Msg* m, const Change* c) noexcept nogil:
+    # 0 | -1 no memory, and nothing is staged.
+    cdef Overlay* o = s.staging
+    cdef StagedSubject* t = staged_subject(o, c.subject)
+    cdef Staged head
+    cdef size_t was = o.changes.n
+    head.kind = c.kind
+    head.rollup = c.rollup
+    head.seq = c.seq
+    head.ts = c.ts
+    head.n_reply = m.reply.n
+    head.n_subject = c.subject.n
+    head.n_header = c.header.n
+    head.n_data = c.data.n
+    head.n_id = c.id.n
+    if (t == NULL or bytes_add(&o.changes, &head, sizeof(Staged)) < 0 or add_span(&o.changes, m.reply) < 0
+            or add_span(&o.changes, c.subject) < 0 or add_span(&o.changes, c.header) < 0
+            or add_span(&o.changes, c.data) < 0 or add_span(&o.changes, c.id) < 0
+            or (c.id.n and s.cfg.window > 0 and strmap_put(&o.ids, c.id, <void*><size_t>c.seq) < 0)):
+        o.changes.n = was
+        return -1
+    overlay_note(s, t, c)
+    o.last_id.n = 0
+    return add_span(&o.last_id, c.id)
+
+
+cdef int publish_staged(Stream* s, const Msg* m, const Change* c) noexcept nogil:
+    if overlay_add(s, m, c) < 0:
+        return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"out of memory")
+    return 1
+
+
+cdef int publish_repeated(Stream* s, const Msg* m, uint64_t seq) noexcept nogil:
+    # A duplicate of what is staged: its answer goes out behind that one's.
+    cdef Staged head
+    cdef size_t was = s.staging.changes.n
+    memset(&head, 0, sizeof(Staged))
+    head.kind = STAGED_REPEAT
+    head.seq = seq
+    head.n_reply = m.reply.n
+    if (bytes_add(&s.staging.changes, &head, sizeof(Staged)) < 0
+            or add_span(&s.staging.changes, m.reply) < 0):
+        s.staging.changes.n = was
+    return 1
+
+
+cdef void stream_stage_end(Stream* s, bint apply) noexcept nogil:
+    cdef Overlay* o = s.staging
+    cdef Staged head
+    cdef Change c
+    cdef Msg m
+    cdef size_t at = 0
+    cdef int rc
+    s.staging = NULL
+    memset(&m, 0, sizeof(Msg))
+    while o != NULL and apply and at < o.changes.n:
+        at = staged_at(o, at, &head, &m.reply, &c)
+        if head.kind == STAGED_REPEAT:
+            pub_ack(s, m.reply, head.seq, True)
+            continue
+        rc = <int>stream_change(s, &c)
+        if rc == ST_OK:
+            pub_ack(s, m.reply, c.seq, False)
+        else:
+            store_refused(s, &m, rc)
+    overlay_free(o)
