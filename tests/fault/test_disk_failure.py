@@ -329,7 +329,7 @@ def test_a_refused_update_of_a_consumer_leaves_the_old_one_in_force(
         narrow = {"durable_name": "c", "ack_policy": "explicit", "filter_subject": "s.1"}
         body = {"stream_name": "S", "config": narrow}
         config, messages = pending(app)[0], stored(app)
-        for after in range(5):  # four replace the configuration file, the fifth is the stream's
+        for after in range(4):  # so many syncs replace the configuration file
             faults.fail("sync", errno.EIO, after=after)
             assert "error" in app.api("CONSUMER.DURABLE.CREATE.S.c", body), after
             faults.mend()
@@ -353,7 +353,7 @@ def test_a_push_consumer_whose_move_is_refused_delivers_where_it_did(
         assert "error" not in app.api("CONSUMER.DURABLE.CREATE.S.p", body)
         elsewhere = config | {"deliver_subject": "second", "filter_subject": "s.1"}
         moved = {"stream_name": "S", "config": elsewhere}
-        for after in range(5):
+        for after in range(4):
             faults.fail("sync", errno.EIO, after=after)
             assert "error" in app.api("CONSUMER.DURABLE.CREATE.S.p", moved), after
             faults.mend()
@@ -368,8 +368,7 @@ def test_a_push_consumer_whose_move_is_refused_delivers_where_it_did(
         wait_until(all_delivered, "the old subject gets everything")
 
 
-@pytest.mark.parametrize("after", [3, 4])
-@pytest.mark.parametrize("asset", ["stream", "consumer"])
+@pytest.mark.parametrize(("asset", "after"), [("stream", 3), ("stream", 4), ("consumer", 3)])
 def test_a_configuration_that_cannot_be_put_back_is_written_later(
     servers: Servers, faults: Faults, asset: str, after: int
 ) -> None:
@@ -392,10 +391,6 @@ def test_a_configuration_that_cannot_be_put_back_is_written_later(
         faults.fail("sync", errno.EIO, after=after, times=1 << 40)
         assert "error" in app.api(update, body)
         wait_until(lambda: health(server)[0] == 503, "the health page tells of it")
-        if after == 3:
-            text = "configuration could not be put back on disk: Input/output error"
-            server.wait_log(text)
-            assert text in health(server)[1]
         faults.mend()
         wait_until(lambda: health(server)[0] == 200, "the health page is content again")
         assert app.api(info)["config"] == config
