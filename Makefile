@@ -24,8 +24,8 @@ export PIP_NO_INPUT := 1
 # An absolute path, so that tests of the copies under build/ find the peer too.
 export NATS_SERVER ?= $(CURDIR)/$(PEER)
 
-.PHONY: help build run check test soak test-main test-checked checked-build binary peer try-peer bench lint \
-	tools clean distclean
+.PHONY: help build run check test soak test-main test-checked checked-build tsan threads-build binary \
+	peer try-peer bench lint tools clean distclean
 
 help:
 	@echo 'make build          .venv/bin/jsserver (and nats-server, an alias)'
@@ -33,6 +33,7 @@ help:
 	@echo 'make check          rules, types, units and models: two minutes on two cores, before a commit'
 	@echo 'make test           build, then every test; those of the data plane again with checks'
 	@echo 'make test-checked   only the latter: bounds checks, AddressSanitizer, UndefinedBehaviorSanitizer'
+	@echo 'make tsan           a server of four reactors under load, built with ThreadSanitizer'
 	@echo 'make soak           long forms of tests that look for rare faults'
 	@echo 'make lint           ruff, mypy, cython-lint'
 	@echo 'make binary         dist/jsserver (one file) and dist/jsserver-dir/ (one folder)'
@@ -99,6 +100,7 @@ test-main: build tools binary try-peer
 
 # Long forms of tests that `make test` runs for seconds.
 soak: build tools
+	CHURN_SECONDS=60 REACTOR_SECONDS=60 $(MAKE) --no-print-directory tsan
 	DAMAGE_FLIPS=3000 $(BIN)/python -m pytest tests/fault/test_damage.py
 	REPLAY_HISTORIES=8000 REPLAY_OVERWRITES=2000000 $(BIN)/python -m pytest tests/fault/test_replay.py
 	REPLAY_ROUNDS=100 REPLAY_STREAMS=80 $(BIN)/python -m pytest tests/fault/test_replay_server.py
@@ -106,17 +108,21 @@ soak: build tools
 	POWERCUT_IMAGES=300 $(BIN)/python -m pytest tests/fault/test_powercut.py
 	DIFFERENTIAL_SECONDS=900 DIFFERENTIAL_SEED=$$(date +%s) $(BIN)/python -m pytest tests/fuzz/test_differential.py
 
+# $(1): a copy of the tree, in which what was built stays.
+define copy_tree
+	@mkdir -p $(1)
+	@find $(1) -type f ! -name '*.so' ! -path '$(1)/build/*' ! -path '$(1)/cext/*.c' -delete
+	@tar -cf - --exclude='*.so' --exclude='cext/*.c' --exclude='*.html' --exclude=__pycache__ \
+		--no-wildcards-match-slash setup.py pyproject.toml README.md LICENSE cext jsserver tests packaging \
+		bench | tar -xf - -C $(1)
+endef
+
 # Bounds checks, AddressSanitizer and UndefinedBehaviorSanitizer in one build. In a copy of the tree,
 # because what the switches build must not replace the ordinary build.
 CHECKED_TREE := build/checked
 CHECKED_ENV = PYTHONPATH="$(CURDIR)/$(CHECKED_TREE)" CHECKED=1 SANITIZE=1
 checked-build: build tools
-	@mkdir -p $(CHECKED_TREE)
-	@find $(CHECKED_TREE) -type f ! -name '*.so' ! -path '$(CHECKED_TREE)/build/*' \
-		! -path '$(CHECKED_TREE)/cext/*.c' -delete
-	@tar -cf - --exclude='*.so' --exclude='cext/*.c' --exclude='*.html' --exclude=__pycache__ \
-		--no-wildcards-match-slash setup.py pyproject.toml README.md LICENSE cext jsserver tests packaging \
-		bench | tar -xf - -C $(CHECKED_TREE)
+	$(call copy_tree,$(CHECKED_TREE))
 	cd $(CHECKED_TREE) && $(CHECKED_ENV) BUILD_JOBS=$(JOBS) nice -n 19 \
 		$(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
 
@@ -134,6 +140,20 @@ test-checked: checked-build try-peer
 		PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
 		UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1 \
 		$(CURDIR)/$(BIN)/python -m pytest -n 3 --capture=sys $(CHECKED_TESTS)
+
+# ThreadSanitizer, likewise in a copy. Only the server runs under it: a race is a line in its log, which no
+# test lets pass.
+THREADS_TREE := build/threads
+threads-build: build tools
+	$(call copy_tree,$(THREADS_TREE))
+	cd $(THREADS_TREE) && PYTHONPATH="$(CURDIR)/$(THREADS_TREE)" THREADS=1 BUILD_JOBS=$(JOBS) nice -n 19 \
+		$(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
+
+tsan: threads-build
+	cd $(THREADS_TREE) && PYTHONPATH="$(CURDIR)/$(THREADS_TREE)" \
+		JSSERVER="env LD_PRELOAD=$$(gcc -print-file-name=libtsan.so) TSAN_OPTIONS=history_size=7 \
+		$(CURDIR)/$(BIN)/python tests/several_reactors.py 4" $(CURDIR)/$(BIN)/python -m pytest -n 2 \
+		$(addprefix tests/client/test_,reactors.py churn.py core.py)
 
 # --- the executable ----------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ PR_SET_PDEATHSIG = 1
 #: What no server may ever log, whatever it was sent.
 UNEXPECTED = re.compile(
     r"Traceback|Exception ignored in|Internal error|JetStream API request on .* failed"
-    r"|AddressSanitizer|runtime error:"
+    r"|AddressSanitizer|ThreadSanitizer|runtime error:"
 )
 LISTENING = re.compile(rb"Listening for client connections on (\S+):(\d+)\s")
 MONITOR = re.compile(rb"Starting http monitor on (\S+):(\d+)\s")
