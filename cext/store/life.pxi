@@ -269,12 +269,12 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
     """Waits until neither the commit thread nor the maintenance thread knows the store."""
     cdef Committer* c = s.com
     cdef Block* gone = NULL
-    if not drop and s.dirty:
+    if not drop and st_load(&s.dirty):
         if not c.running:
             commit_inline(c, 0)
     q_lock(c)
     q_broadcast(c, &c.idle)     # to whoever waits for a round of this store
-    while not drop and (s.dirty or s.ops != NULL) and c.running:
+    while not drop and (st_load(&s.dirty) or s.ops != NULL) and c.running:
         q_wait(c, &c.idle, INT64_MAX)
     while True:     # whoever is busy with it may put it on a list again
         store_unqueue(c, s, &gone)

@@ -262,7 +262,7 @@ cdef struct Store:
     uint64_t cut_ticket         # (q)
     Block* void_blocks          # a recovery's: what a truncation replaced, by next_out
     Damage hole                 # a recovery's: bytes that say nothing, up to the next message
-    uint64_t group              # (c)
+    uint64_t group              # atomic: (c) counts, the maintenance thread writes it into sidecars
     uint64_t reserved           # (c) what sequence.jsr says
     uint64_t reserve_number     # (c)
     Extent extent                   # (c) what the last marker says

@@ -39,10 +39,10 @@ cdef bint slot_fits(Store* s, Block* b, uint32_t i, const uint8_t* bytes, Parsed
     """Whether the record of that slot stands in the block's bytes. Its checksum leaves the lengths out, so these are compared
     with what the index knows of the subject, and with where a header ends."""
     cdef const Node* node = node_at(&s.x, b.sid[i])
-    cdef uint64_t at = b.off[i] - 1
+    cdef uint64_t at = b.off[i] - 1, used = st_load(&b.used)
     cdef const uint8_t* p = bytes + at
     st_prefetch(node)
-    if at >= b.used or not record_parse(p, b.used - at, r) or r.raw_seq != seq_at(b, i) or not record_good(b.key, p, r):
+    if at >= used or not record_parse(p, used - at, r) or r.raw_seq != seq_at(b, i) or not record_good(b.key, p, r):
         return False
     return node.len == r.subject.n and (not r.headed or header_ends(r) or header_vouched(b, bytes, at))
 
@@ -69,7 +69,7 @@ cdef int slot_load(Store* s, Block* b, uint32_t i, Record* out) noexcept nogil:
     if p == NULL:
         return ST_IO
     if slot_ours(b, i):
-        record_parse(p + at, b.used - at, &r)
+        record_parse(p + at, st_load(&b.used) - at, &r)
     elif not slot_fits(s, b, i, p, &r):
         slot_damaged(s, b, i)
         return ST_DAMAGED

@@ -182,7 +182,7 @@ cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t 
         if r.seq > e.last:
             e.last = r.seq
             e.last_ts = r.ts
-    s.group += 1
+    st_store(&s.group, s.group + 1)
     e.first = max(e.first, first)
     m.extent = e[0]
     m.group = s.group

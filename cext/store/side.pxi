@@ -117,7 +117,7 @@ cdef int side_save(Side* w) noexcept nogil:
     w.head.end = st_get64(w.p + w.size - 8)
     w.head.base = b.base
     w.head.last = b.last
-    w.head.group = s.group
+    w.head.group = st_load(&s.group)
     w.head.first_ts = b.first_ts
     w.head.last_ts = b.last_ts
     w.head.n = b.n

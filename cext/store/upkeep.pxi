@@ -243,11 +243,12 @@ cdef void keeper_unmap(Committer* c) noexcept nogil:
 cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
     """After a group: a well-used tail gets zeros written ahead, so that its commits change no file size and no extent."""
     cdef uint64_t end = b.store.block_size + SLACK
-    if b.sealed or b.zeroing or b.written < AHEAD_FROM or b.zeroed >= end:
-        return
-    if b.zeroed > b.written + min(b.written, <uint64_t> AHEAD_MAX) // 2:
+    if b.written < AHEAD_FROM:
         return
     q_lock(c)
+    if b.sealed or b.zeroing or b.zeroed >= end or b.zeroed > b.written + min(b.written, <uint64_t> AHEAD_MAX) // 2:
+        q_unlock(c)
+        return
     b.zero_from = page_up(max(b.zeroed, b.written + AHEAD_FROM))
     b.zero_to = min(b.zero_from + min(b.written, <uint64_t> AHEAD_MAX), page_up(end))
     if b.zero_from < b.zero_to and not c.stopping:
