@@ -130,6 +130,7 @@ cdef struct Consumers:
     Task flush_soon
     uint64_t log_base       # size of the log after it was last started anew
     bint gap                # records were dropped: only the whole state can follow
+    bint follows            # some of `lazy` say that messages are gone
     StrMap replayed         # name -> Replayed*
 
 cdef struct Consumer:

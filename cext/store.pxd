@@ -219,7 +219,9 @@ cdef struct Log
 cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noexcept nogil, void* ctx,
                    char* err, size_t err_cap) noexcept nogil
 cdef int log_append(Log* l, Span entry) noexcept nogil                               # counts for store_ticket
-# Starts the log anew with this one entry, which must say what all earlier ones said; done by the commit thread.
+# What is appended by now says what became of messages: it is written after what took them away is on disk.
+cdef void log_follows(Log* l) noexcept nogil
+# Starts the log anew with this one entry, which must say what all earlier ones said; done by the commit thread, likewise.
 cdef int log_rewrite(Log* l, Span entries) noexcept nogil
 cdef uint64_t log_size(Log* l) noexcept nogil
 cdef void log_close(Log* l) noexcept nogil

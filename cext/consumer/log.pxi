@@ -52,6 +52,9 @@ cdef void consumers_flush(Stream* s) noexcept nogil:
     if k.gap:
         log_restart(k)
         return
+    if k.follows:
+        log_follows(k.log)
+        k.follows = False
     if log_append(k.log, span(k.lazy.data, <uint32_t>k.lazy.n)) == ST_OK:
         k.lazy.n = 0
     elif k.lazy.n > LOG_GATHER * 16:

@@ -18,9 +18,11 @@ cdef void on_gone(Watcher* w, uint64_t seq, int reason) noexcept nogil:
         c.num_pending -= 1
         return
     if c.exhausted.n and u64map_del(&c.exhausted, seq):
+        c.shared.follows = True
         log_acked(c, seq)
     i = pending_find(&c.pending, seq)
     if i:
+        c.shared.follows = True
         pending_gone(c, i)
         wake_delivery(c)
 
@@ -126,6 +128,7 @@ cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
     cdef uint32_t waiting = c.pending.n
     cdef uint64_t start = start_after_purge(c, what)
     cdef uint64_t floor_seq = c.floor_seq
+    c.shared.follows = True
     if start and c.skip == NULL and c.delivered_seq + 1 < max(c.next, start):
         c.next = max(c.next, start)
         c.delivered_seq = c.next - 1

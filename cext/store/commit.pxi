@@ -259,6 +259,8 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
             if g.dirty:
                 g.dirty = False
                 g.writing = g.staged
+                g.writing_follows = g.follows
+                g.follows = False
                 memset(&g.staged, 0, sizeof(Bytes))
                 p.logs = True
             g = g.next

@@ -138,7 +138,6 @@ cdef int log_cut(Log* g) noexcept nogil:
 cdef int store_retreat(Store* s) noexcept nogil:
     cdef Block* b
     cdef Log* g
-    cdef char path[4300]
     cdef bint unlinked = False
     cdef int rc = 0
     store_detach(s, False)
@@ -159,9 +158,8 @@ cdef int store_retreat(Store* s) noexcept nogil:
         g = g.next
     if unlinked and rc == 0:
         rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
-    if rc == 0:                     # which sequences were used is known, though blocks that should follow are not there
-        reserve_path(s, path, sizeof(path))
-        s.files.unlink(s.files.ctx, path)
+    if rc == 0:         # which sequences were used is known, though blocks that should follow are not there
+        reserve_write(s, s.done_seq)
     return -rc
 
 

@@ -114,6 +114,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     s.shown_seq = s.last_seq
     s.floor = s.first_seq
     s.shown_first = s.extent.first      # as far as it is written
+    s.synced_first = s.extent.first
     s.extent.last = s.last_seq
     s.extent.last_ts = s.last_ts
     s.durable_seq = s.last_seq

@@ -215,6 +215,12 @@ cdef int log_append(Log* log, Span entry) noexcept nogil:
     return r
 
 
+cdef void log_follows(Log* log) noexcept nogil:
+    q_lock(log.store.com)
+    log.follows = True
+    q_unlock(log.store.com)
+
+
 cdef int log_rewrite(Log* log, Span entries) noexcept nogil:
     """The log becomes this one entry, which must say what all earlier ones said; later ones follow it."""
     cdef Store* s = log.store

@@ -266,6 +266,7 @@ cdef struct Store:
     uint64_t reserved           # (c) what sequence.jsr says
     uint64_t reserve_number     # (c)
     Extent extent                   # (c) what the last marker says
+    uint64_t synced_first       # (c) the first sequence that a marker names which was synced
     bint unlinked               # (c) a file was removed, and its directory not synced since
     bint caches_gone            # (c) index.db and the checkpoint were removed
     bint unsynced               # (q) lazy mode: written since the last sync
@@ -297,6 +298,8 @@ cdef struct Log:
     uint64_t durable            # (c)
     Bytes staged                # (q)
     Bytes writing               # (c)
+    bint follows                # (q) what is staged is written after the blocks of its group are synced
+    bint writing_follows        # (c)
     uint64_t size
     uint64_t damage             # entries that were damaged when it was opened
     bint dirty                  # (q)

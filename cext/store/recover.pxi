@@ -375,8 +375,8 @@ cdef int tail_reopen(Store* s, Block* b) noexcept nogil:
     """A last block with room in it is appended to again: 1, or 0 when it must not be, or an error."""
     cdef uint64_t cap = page_up(s.block_size + SLACK)
     cdef uint8_t* region
-    if b.damaged or b.sided or b.used + SLACK > s.block_size:
-        return 0
+    if b.damaged or b.sided or b.fd < 0 or b.used + SLACK > s.block_size:
+        return 0        # b.fd: there was a block behind it, of which nothing could be read
     region = region_new(s, cap)
     if region == NULL:
         return ST_NO_MEMORY

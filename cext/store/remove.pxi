@@ -435,7 +435,11 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
             break
         b = block_of(s, at)
         if matches_all(filter) and b.last < seq and gone + b.live <= limit and b.sealed:
-            gone += block_clear(s, b)       # whole blocks at the head go without tombstones
+            # Whole blocks at the head go without tombstones: the marker that says so needs a block to stand in.
+            if s.storage == STORE_FILE and s.tail == NULL and tail_for(s, REC_MIN, 0) < 0:
+                r = ST_NO_MEMORY
+                break
+            gone += block_clear(s, b)
         else:
             r = entomb(s, b, <uint32_t> slot_of(b, at), RM_PURGE, NULL)
             if r < 0:

@@ -2,7 +2,8 @@
 # read, what is stored next gets sequences behind that: none that was acked is used again.
 #
 # Two lines of 32 bytes that are written in turn, so that one is always whole: magic u64 · number u64 · sequence u64 ·
-# checksum u64. Written and synced before a block may hold sequences beyond what it says.
+# checksum u64. The one with the higher number counts. Written and synced before a block may hold sequences beyond what it
+# says; after a group that failed it says which were used.
 
 cdef uint64_t RESERVE_MAGIC = 0x3152534a534a534a
 cdef enum:
@@ -23,9 +24,10 @@ cdef void reserve_read(Store* s) noexcept nogil:
     if p == NULL:
         return
     while at + RESERVE_LINE <= min(size, <uint64_t> 2 * RESERVE_LINE):
-        if st_get64(p + at) == RESERVE_MAGIC and st_get64(p + at + 24) == hh64(s.key, p + at, 24):
-            s.reserve_number = max(s.reserve_number, st_get64(p + at + 8))
-            s.reserved = max(s.reserved, st_get64(p + at + 16))
+        if (st_get64(p + at) == RESERVE_MAGIC and st_get64(p + at + 24) == hh64(s.key, p + at, 24)
+                and st_get64(p + at + 8) > s.reserve_number):
+            s.reserve_number = st_get64(p + at + 8)
+            s.reserved = st_get64(p + at + 16)
         at += RESERVE_LINE
     pages_free(p, size)
 
@@ -33,20 +35,23 @@ cdef void reserve_read(Store* s) noexcept nogil:
 cdef int reserve_keep(Store* s, const Block* b) noexcept nogil:
     """Before b is written to (commit thread): 0 or -errno."""
     cdef uint64_t need = max(b.base + s.block_size // REC_MIN, st_load(&s.shown_seq) + 1)
+    return reserve_write(s, need + RESERVE_STEP) if need > s.reserved else 0
+
+
+cdef int reserve_write(Store* s, uint64_t upto) noexcept nogil:
+    """0 or -errno."""
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef uint8_t line[RESERVE_LINE]
     cdef int fd
     cdef int64_t rc
-    if need <= s.reserved:
-        return 0
     reserve_path(s, path, sizeof(path))
     fd = f.open(f.ctx, path, O_RDWR | O_CREAT, 0o600)
     if fd < 0:
         return fd
     st_put64(line, RESERVE_MAGIC)
     st_put64(line + 8, s.reserve_number + 1)
-    st_put64(line + 16, need + RESERVE_STEP)
+    st_put64(line + 16, upto)
     st_put64(line + 24, hh64(s.key, line, 24))
     rc = f.pwrite(f.ctx, fd, line, RESERVE_LINE, <off_t> ((s.reserve_number + 1) % 2 * RESERVE_LINE))
     rc = f.datasync(f.ctx, fd) if rc >= 0 else rc
@@ -56,5 +61,5 @@ cdef int reserve_keep(Store* s, const Block* b) noexcept nogil:
     if rc < 0:
         return <int> rc
     s.reserve_number += 1
-    s.reserved = need + RESERVE_STEP
+    s.reserved = upto
     return 0

@@ -202,15 +202,19 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
     cdef Block* b = piece.b
     cdef uint64_t start = b.written, end
     cdef uint64_t first = p.first if piece == &r.pieces[p.piece + p.n - 1] else 0
+    # What an idle group's end names is not synced: whoever waits for a change waits for a marker that is.
+    cdef uint64_t known = s.extent.first if p.close else s.synced_first
     cdef uint8_t mark[MARKER]
     cdef int64_t rc
     while True:
         end = st_load(&b.used)
-        if end == start and first <= s.extent.first and not closing and not (b.open_group and p.close):
+        if end == start and first <= known and not closing and not (b.open_group and p.close):
             return 0
         if st_cas(&b.used, end, end + MARKER):
             break
     rc = reserve_keep(s, b)
+    if rc == 0 and first > s.extent.first and not s.caches_gone:
+        rc = caches_remove(s)       # the checkpoint would miss what aged
     if rc == 0:
         rc = block_fd(s, b, s.msgs_dir, &p.sync_dir)
     if rc < 0 and (fds_give(c, r, rc) or ballast_give(c, rc)):
@@ -218,7 +222,7 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
         rc = block_fd(s, b, s.msgs_dir, &p.sync_dir) if rc == 0 else rc
     if rc < 0:
         return <int> rc
-    piece.wrote = end > start or (first > s.extent.first and not p.close)
+    piece.wrote = end > start or (first > known and not p.close)
     group_seal(s, b, start, end, first, closing, mark)
     ahead_wait(c, b, end + MARKER)
     rc = group_write(c, r, b, start, end, mark)
@@ -248,7 +252,6 @@ cdef int piece_sync(Store* s, Part* p, Piece* piece) noexcept nogil:
 
 cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
     cdef Store* s = p.s
-    cdef Op* op
     cdef Log* g
     cdef uint32_t i
     cdef int rc
@@ -257,12 +260,7 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
         return
     if not s.caches_gone and not p.close:
         p.err = -caches_remove(s)
-    op = p.ops
-    while op != NULL and p.err == 0:
-        p.err = -op_start(s, op)
-        if p.err and (fds_give(c, r, -p.err) or ballast_give(c, -p.err)):
-            p.err = -op_start(s, op)
-        op = op.next
+    ops_start(c, r, p, OP_PURGE)
     for i in range(p.piece, p.piece + p.n):
         if p.err:
             return
@@ -270,6 +268,11 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
             p.err = -piece_sync(s, p, &r.pieces[i - 1])
         if p.err == 0:
             p.err = -piece_write(c, r, p, &r.pieces[i], False)
+    if c.sync_interval <= 0 and logs_follow(p):
+        for i in range(p.piece, p.piece + p.n):
+            if p.err == 0:
+                p.err = -piece_sync(s, p, &r.pieces[i])
+    ops_start(c, r, p, OP_LOG)
     g = s.logs
     while g != NULL and p.logs and p.err == 0:
         if g.writing.n:
@@ -281,8 +284,33 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
         g = g.next
 
 
+cdef bint logs_follow(const Part* p) noexcept nogil:
+    """Whether a log says what became of messages, which a power cut could bring back."""
+    cdef const Op* op = p.ops
+    cdef const Log* g = p.s.logs if p.logs else NULL
+    while op != NULL:
+        if op.kind == OP_LOG:
+            return True
+        op = op.next
+    while g != NULL:
+        if g.writing.n and g.writing_follows:
+            return True
+        g = g.next
+    return False
+
+
+cdef void ops_start(Committer* c, Round* r, Part* p, OpKind kind) noexcept nogil:
+    cdef Op* op = p.ops
+    while op != NULL and p.err == 0:
+        if op.kind == kind:
+            p.err = -op_start(p.s, op)
+            if p.err and (fds_give(c, r, -p.err) or ballast_give(c, -p.err)):
+                p.err = -op_start(p.s, op)
+        op = op.next
+
+
 cdef int op_start(Store* s, Op* op) noexcept nogil:
-    """What comes before the group's records. 0 or -errno."""
+    """A purge before the group's records, a log that starts anew behind them. 0 or -errno."""
     if op.kind == OP_PURGE:
         return purge_switch(s, op.block)
     if op.kind == OP_LOG:
@@ -402,6 +430,8 @@ cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nog
     cdef uint32_t i
     for i in range(p.piece, p.piece + p.n if p.err == 0 else 0):
         r.pieces[i].b.durable = r.pieces[i].b.written
+        if r.pieces[i].wrote:
+            s.synced_first = s.extent.first
     for i in range(p.piece, p.piece + p.n):
         b = r.pieces[i].b
         if p.err == 0:

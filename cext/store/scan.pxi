@@ -10,6 +10,7 @@ cdef enum:
     GAP_MAX = 65536             # sequences that are listed for one damaged place
     HELD_LOST = 1               # why a record is held: it is one, its message cannot be served
     HELD_HOLE = 2               # in its place are bytes that say nothing
+    HELD_GONE = 3               # a message that was removed: its erasure was torn
 
 cdef struct Held:
     uint64_t at
@@ -26,6 +27,7 @@ cdef struct Scan:
     uint32_t n_held
     uint32_t cap_held
     uint64_t work               # bytes that may still be hashed in search of records
+    uint64_t tries              # likewise in search of changed bits
     bint is_last
     uint64_t good               # records and markers that were found whole, or mended
     uint64_t end                # of what is good
@@ -61,6 +63,7 @@ cdef int release(Scan* c) noexcept nogil:
     """What is held is entered."""
     cdef Parsed r
     cdef Held* h
+    cdef uint64_t seq
     cdef uint32_t i
     cdef int rc = ST_OK
     for i in range(c.n_held):
@@ -69,6 +72,12 @@ cdef int release(Scan* c) noexcept nogil:
             break
         if h.why == HELD_HOLE:
             hole_begin(c, h)
+            continue
+        if h.why == HELD_GONE:
+            c.b.ghosts += 1
+            seq = st_get64(c.p + h.at + 4) & ~(TOMB | ERASED)
+            if seq > c.s.last_seq:
+                skip_to(c.s, c.b, seq)
             continue
         record_parse(c.p + h.at, c.size - h.at, &r)
         if h.why == HELD_LOST:
@@ -134,11 +143,11 @@ cdef bint good_at(Scan* c, uint64_t at, Parsed* r) noexcept nogil:
     return record_parse(c.p + at, c.size - at, r) and record_good(c.b.key, c.p + at, r)
 
 
-cdef bint paid(Scan* c, uint64_t bytes) noexcept nogil:
+cdef bint paid(uint64_t* work, uint64_t bytes) noexcept nogil:
     """Whether there is work left for hashing that many bytes: what was written to mislead shall not cost hours."""
-    if c.work < bytes:
+    if work[0] < bytes:
         return False
-    c.work -= bytes
+    work[0] -= bytes
     return True
 
 
@@ -147,7 +156,7 @@ cdef bint bit_try(Scan* c, uint64_t bit, Parsed* r) noexcept nogil:
     cdef uint8_t* p = c.p + c.at + (bit >> 3)
     cdef uint8_t mask = <uint8_t> (1 << (bit & 7))
     p[0] ^= mask
-    if (record_parse(c.p + c.at, c.size - c.at, r) and paid(c, r.size)
+    if (record_parse(c.p + c.at, c.size - c.at, r) and paid(&c.tries, r.size)
             and record_good(c.b.key, c.p + c.at, r)):
         return True
     p[0] ^= mask
@@ -174,7 +183,7 @@ cdef uint64_t next_good(Scan* c, uint64_t at) noexcept nogil:
     while at + REC_MIN <= c.size:
         if st_get32(c.p + at) and record_parse(c.p + at, c.size - at, &r):
             # A marker costs little, and there is one behind every group.
-            if (r.raw_seq == TOMB and r.size <= MARKER or paid(c, r.size)) and record_good(c.b.key, c.p + at, &r):
+            if (r.raw_seq == TOMB and r.size <= MARKER or paid(&c.work, r.size)) and record_good(c.b.key, c.p + at, &r):
                 return at
         at += 1
     return c.size
@@ -210,6 +219,37 @@ cdef bint unfinished(Scan* c, uint64_t at) noexcept nogil:
     return True
 
 
+cdef bint tomb_behind(Scan* c, uint64_t at, uint64_t seq) noexcept nogil:
+    """Whether a tombstone from `at` on says that this message was removed."""
+    cdef Parsed r
+    while at + REC_MIN <= c.size:
+        if not good_at(c, at, &r):
+            at = next_good(c, at + 1)
+            continue
+        if not paid(&c.work, r.size):
+            return False
+        if r.raw_seq & TOMB and r.seq == seq:
+            return True
+        at += r.size
+    return False
+
+
+cdef bint erasure_torn(Scan* c) noexcept nogil:
+    """Whether the bytes at c.at are a message that is removed further on, behind which the next record or another such
+    message follows: its length and its sequence are the same before and after it is overwritten, the rest is either."""
+    cdef uint64_t at = c.at, size, seq
+    cdef Parsed r
+    while at + REC_MIN <= c.size:
+        if at > c.at and good_at(c, at, &r):
+            return True
+        size = st_get32(c.p + at) & 0x7fffffff
+        seq = st_get64(c.p + at + 4) & ~ERASED
+        if size < REC_MIN or size > c.size - at or seq & TOMB or seq == 0 or not tomb_behind(c, at + size, seq):
+            return False
+        at += size
+    return False
+
+
 cdef int scan_bad(Scan* c) noexcept nogil:
     """At bytes that are no record: 1 to go on, 0 at the end of what is good, or an error."""
     cdef uint64_t next
@@ -217,6 +257,11 @@ cdef int scan_bad(Scan* c) noexcept nogil:
     cdef int rc
     if all_zero(c.p + c.at, c.size - c.at):
         return 0            # preallocated
+    if erasure_torn(c):
+        rc = hold(c, st_get32(c.p + c.at) & 0x7fffffff, HELD_GONE)
+        c.at += c.held[c.n_held - 1].size if rc == 0 else 0
+        c.end = c.at
+        return 1 if rc == 0 else rc
     if c.at + REC_MIN <= c.size and mend(c, &r):
         c.b.damaged = True
         if r.raw_seq & TOMB or r.raw_seq & ERASED:
@@ -276,6 +321,10 @@ cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
         i -= 1
         if c.held[i].why == HELD_HOLE:
             return
+        if c.held[i].why == HELD_GONE:
+            erased = True
+            n += 1
+            continue
         record_parse(c.p + c.held[i].at, c.size - c.held[i].at, &r)
         erased = erased or r.raw_seq & ERASED != 0
         sum += record_mark(c.p + c.held[i].at, &r, c.held[i].at)
@@ -313,6 +362,7 @@ cdef int scan_block(Scan* c) noexcept nogil:
     cdef Parsed r
     cdef int rc = 1
     c.work = c.size * 32 + (1 << 24)
+    c.tries = c.work
     while rc > 0 and c.at + REC_MIN <= c.size:
         if not good_at(c, c.at, &r):
             rc = scan_bad(c)

@@ -274,6 +274,7 @@ cdef int side_enter(Store* s, Block* b, uint8_t* p, size_t size) noexcept nogil:
     b.nxt_own = <uint32_t*> calloc(h.n, 4)
     if b.nxt_own == NULL:
         return ST_NO_MEMORY
+    hole_close(s, max(h.base, s.hole.first))
     b.arrays = p
     b.arrays_size = size
     b.nxt = b.nxt_own

@@ -53,3 +53,45 @@ def test_zeros_that_a_kill_leaves_do_not_keep_a_block_from_being_compacted(direc
     assert block.stat().st_size < 31_000 * 2 // 3
     assert s.load(last)[2] == f"a{last - 1}"
     s.close()
+
+
+def test_two_damaged_messages_side_by_side_cost_two(directory: Path) -> None:
+    """The search for the bit that changed, in vain here, leaves time to find the next message."""
+    s = PyStore(directory, commit="manual")
+    for i in range(1, 31):
+        s.append("a", b"m%02d " % i + b"x" * 3000)
+    s.commit()
+    s.abandon()
+    block = directory / "msgs" / "1.blk"
+    data = bytearray(block.read_bytes())
+    for mark in (b"m05 ", b"m06 "):
+        at = data.index(mark)
+        data[at + 100] ^= 1
+        data[at + 200] ^= 1
+    block.write_bytes(data)
+    s = PyStore(directory, commit="manual")
+    assert s.state()["msgs"] == 28
+    assert s.lost()["msgs"] == [5, 6]
+    s.close()
+
+
+def test_what_is_lost_ends_where_a_sidecar_knows_the_next_block(directory: Path) -> None:
+    limits = {"max_bytes": 120_000, "commit": "manual"}
+    s = PyStore(directory, **limits)
+    for i in range(1, 31):
+        s.append("a", b"m%02d " % i + b"x" * 3000)
+    s.commit()
+    s.upkeep()
+    s.abandon()
+    assert (directory / "msgs" / "2.jsx").exists()
+    (directory / "msgs" / "1.jsx").unlink()
+    block = directory / "msgs" / "1.blk"
+    data = bytearray(block.read_bytes())
+    last = max(i for i in range(1, 31) if b"m%02d x" % i in data)
+    at = data.index(b"m%02d x" % last)
+    data[at + 100] ^= 1
+    data[at + 200] ^= 1
+    block.write_bytes(data)
+    s = PyStore(directory, **limits)
+    assert s.lost()["msgs"] == [last]
+    s.close()
