@@ -17,7 +17,8 @@ BINARY_VENV := build/venv-binary
 # A change in any of these rebuilds what depends on it.
 CEXT_SOURCES := $(shell find cext -type f ! -name '*.so' ! -name '*.html' ! -name '*.py' \
 	! -name '*.md' ! -path '*/__pycache__/*' ! -path 'cext/*.c' 2>/dev/null) \
-	$(shell find cext -mindepth 2 -type f -name '*.c' 2>/dev/null)
+	$(shell find cext -mindepth 2 -type f -name '*.c' 2>/dev/null) \
+	$(wildcard tests/sim/*.pyx tests/sim/*.pxi)
 PY_SOURCES := $(shell find jsserver/ cext/ -type f -name '*.py' 2>/dev/null)
 
 export PIP_NO_INPUT := 1
@@ -106,13 +107,15 @@ soak: build tools
 	REPLAY_ROUNDS=100 REPLAY_STREAMS=80 $(BIN)/python -m pytest tests/fault/test_replay_server.py
 	DISK_FAILURE_ROUNDS=20 $(BIN)/python -m pytest tests/fault/test_disk_failure.py tests/fault/test_disk_full.py
 	POWERCUT_IMAGES=300 $(BIN)/python -m pytest tests/fault/test_powercut.py
+	SIM_SEEDS=10000 SIM_FIRST=$$(date +%s)000000 $(BIN)/python -m pytest tests/sim
 	DIFFERENTIAL_SECONDS=900 DIFFERENTIAL_SEED=$$(date +%s) $(BIN)/python -m pytest tests/fuzz/test_differential.py
 
 # $(1): a copy of the tree, in which what was built stays.
 define copy_tree
 	@mkdir -p $(1)
-	@find $(1) -type f ! -name '*.so' ! -path '$(1)/build/*' ! -path '$(1)/cext/*.c' -delete
-	@tar -cf - --exclude='*.so' --exclude='cext/*.c' --exclude='*.html' --exclude=__pycache__ \
+	@find $(1) -type f ! -name '*.so' ! -path '$(1)/build/*' ! -path '$(1)/cext/*.c' \
+		! -path '$(1)/tests/sim/*.c' -delete
+	@tar -cf - --exclude='*.so' --exclude='cext/*.c' --exclude='tests/sim/*.c' --exclude='*.html' --exclude=__pycache__ \
 		--no-wildcards-match-slash setup.py pyproject.toml README.md LICENSE cext jsserver tests packaging \
 		bench | tar -xf - -C $(1)
 endef
@@ -200,7 +203,7 @@ bench: build peer
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find cext -maxdepth 1 \( -name '*.so' -o -name '*.c' -o -name '*.html' \) -delete
+	find cext tests/sim -maxdepth 1 \( -name '*.so' -o -name '*.c' -o -name '*.html' \) -delete
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean

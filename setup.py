@@ -9,6 +9,8 @@ of its own: no switch rebuilds what is there.
 """
 
 import os
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -73,24 +75,37 @@ directives = {
     "binding": False,
 }
 
+
+def extension(name: str, source: str, parts: Iterable[Path]) -> Extension:
+    return Extension(
+        name,
+        [source],
+        depends=sorted(str(p) for p in parts if p.is_file())
+        + sorted(str(p) for p in Path("cext").glob("*.pxd"))
+        + ["setup.py"],
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+        libraries=["m"],
+    )
+
+
+extensions = [
+    extension(f"jsserver.cext.{name}", f"jsserver/cext/{name}.pyx", Path("cext", name).glob("*"))
+    for name in LAYERS
+]
+generated = [Path(f"cext/{name}.c") for name in LAYERS]
+# The simulated disk of the tests stays in the work tree: no wheel has it.
+if LAYERS and "--inplace" in sys.argv:
+    parts = Path("tests/sim").glob("*.pxi")
+    extensions.append(extension("tests.sim.disk", "tests/sim/disk.pyx", parts))
+    generated.append(Path("tests/sim/disk.c"))
+
 setup(
     ext_modules=cythonize(
-        [
-            Extension(
-                f"jsserver.cext.{name}",
-                [f"jsserver/cext/{name}.pyx"],
-                depends=sorted(str(p) for p in Path(f"cext/{name}").glob("*") if p.is_file())
-                + sorted(str(p) for p in Path("cext").glob("*.pxd"))
-                + ["setup.py"],
-                extra_compile_args=compile_args,
-                extra_link_args=link_args,
-                libraries=["m"],
-            )
-            for name in LAYERS
-        ],
+        extensions,
         compiler_directives=directives,
         annotate=switch("ANNOTATE"),
-        force=any(older_than_this_file(Path(f"cext/{name}.c")) for name in LAYERS),
+        force=any(map(older_than_this_file, generated)),
         nthreads=int(os.environ.get("BUILD_JOBS", "0")),
     ),
 )

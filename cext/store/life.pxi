@@ -248,6 +248,16 @@ cdef void store_stop(Store* s) noexcept nogil:
     waits_end(s, NULL)
 
 
+cdef void block_undo(Store* s, Block* b) noexcept nogil:
+    """A block that was to leave with a group that is not written: what of it is not durable is still to be cut off."""
+    out_remove(s, b)
+    if b.closed:
+        block_free(b)
+    else:
+        b.next_out = s.cuts
+        s.cuts = b
+
+
 cdef void ops_discard(Store* s) noexcept nogil:
     cdef Op* op
     cdef uint32_t i
@@ -255,11 +265,10 @@ cdef void ops_discard(Store* s) noexcept nogil:
         op = s.ops
         s.ops = op.next
         if op.kind == OP_DROP:
-            block_free(op.block)
+            block_undo(s, op.block)
         elif op.kind == OP_PURGE or op.kind == OP_CUT:
             for i in range(op.n):
-                op.blocks[i].next_out = s.cuts      # what of it is not durable is still to be cut off
-                s.cuts = op.blocks[i]
+                block_undo(s, op.blocks[i])
             free(op.blocks)
         bytes_free(&op.bytes)
         free(op)

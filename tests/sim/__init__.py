@@ -1,0 +1,1 @@
+"""The store, streams and consumers on a simulated disk, from a seed."""

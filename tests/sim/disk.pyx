@@ -1,0 +1,24 @@
+"""A disk in memory, and the rest of an environment, that do what a seed says: one thread, a clock that is moved by hand,
+power cuts, and calls that fail."""
+
+from libc.errno cimport EAGAIN, EBADF, EEXIST, EINVAL, EIO, EISDIR, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdio cimport fprintf, stderr
+from libc.stdlib cimport abort, free, realloc
+from libc.string cimport memcpy, memset, strchr, strcmp, strlen
+from posix.fcntl cimport O_CREAT, O_TRUNC
+from posix.types cimport off_t
+
+from jsserver.cext.bytes cimport (
+    Bytes, Cond, Env, FileOps, Mutex, System, Thread, bytes_add, bytes_free, bytes_reserve, env_lock, env_unlock,
+    pages_free, pages_new, span_bytes, task_run,
+)
+from jsserver.cext.store cimport (
+    ST_NOT_FOUND, ST_OK, Record, commit_inline, committer_free, committer_new, committer_poll, keeper_turn, store_durable_ticket,
+    store_next, store_ticket,
+)
+from jsserver.cext.stream cimport EnvBox, StreamFace
+
+include "inodes.pxi"
+include "calls.pxi"
+include "machine.pxi"

@@ -1,0 +1,171 @@
+"""Power cuts at moments that histories met: each for many disks, which keep different things."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jsserver.cext.consumer import open_test_stream
+from jsserver.cext.stream import TestEnv
+from tests.sim.disk import SimDisk, messages
+from tests.unit.stream_world import FILE, SECOND, consumer_params, headers, stream_params
+
+DISKS = range(40)
+
+
+class Life:
+    """A stream with a consumer, over power cuts."""
+
+    def __init__(self, seed: int, **params: Any) -> None:
+        self.disk = SimDisk(seed, bool(seed % 2))
+        self.params = params
+        self.now = 1_700_000_000 * SECOND
+        for path in (b"/S", b"/S/obs", b"/S/obs/C"):
+            self.disk.mkdir(path)
+        self.start()
+
+    def start(self) -> None:
+        self.env = TestEnv(now=self.now)
+        self.env.listen(b"inbox")
+        self.disk.attach(self.env)
+        params = stream_params(storage=FILE, allow_rollup=True, **self.params)
+        self.stream = open_test_stream(self.env, params, b"/S")
+        self.consumer = self.stream.open_consumer(consumer_params(), b"/S/obs/C")
+        self.stream.activate()
+
+    def stop(self) -> None:
+        self.stream.close(False)
+        self.now = self.env.now
+        self.disk.detach(self.env)
+
+    def cut(self, calls: int = 0) -> None:
+        """After so many calls of what is staged."""
+        self.disk.cut_after(calls)
+        self.commit()
+        self.stop()
+        self.disk.cut()
+        self.start()
+
+    def commit(self) -> None:
+        self.disk.commit(self.env)
+
+    def publish(self, data: bytes = b"x", subject: bytes = b"s.a", header: bytes = b"") -> None:
+        self.env.inject(subject, data, b"", header)
+
+    def update(self, **params: Any) -> None:
+        self.params.update(params)
+        self.stream.update(stream_params(storage=FILE, allow_rollup=True, **self.params))
+
+    def pull(self, batch: int = 100) -> list[int]:
+        self.env.take()
+        body = b'{"batch":%d,"no_wait":true}' % batch
+        self.env.inject(b"$JS.API.CONSUMER.MSG.NEXT.S.C", body, b"inbox")
+        replies = [m[2] for m in self.env.take()]
+        return [int(r.split(b".")[5]) for r in replies if r.startswith(b"$JS.ACK.")]
+
+
+@pytest.fixture(params=DISKS)
+def seed(request: pytest.FixtureRequest) -> Iterator[int]:
+    yield request.param
+
+
+def test_a_purge_of_whole_blocks_right_after_a_start_stays(seed: int) -> None:
+    life = Life(seed, max_msgs=200)
+    for _ in range(19):
+        life.publish(bytes(3000))
+    life.commit()
+    life.stream.delete(19, False)  # so that the last block can be purged whole
+    life.commit()
+    life.stop()
+    life.start()
+    life.stream.purge(None, 19, 0)
+    life.commit()
+    life.cut()
+    assert messages(life.stream) == {}
+    assert life.stream.state().last_seq >= 19
+
+
+def test_what_aged_does_not_come_back_when_the_age_is_raised(seed: int) -> None:
+    life = Life(seed, max_age=3 * SECOND)
+    life.publish()
+    life.publish()
+    life.commit()
+    life.env.advance(4 * SECOND)  # gone, and noted at the end of an idle group
+    life.commit()
+    life.env.advance(SECOND)
+    life.commit()
+    life.update(max_age=0)
+    life.commit()  # the update is answered
+    life.cut()
+    assert messages(life.stream) == {}
+
+
+def test_what_aged_since_the_last_stop_is_not_missed(seed: int) -> None:
+    life = Life(seed, max_age=3 * SECOND)
+    life.publish()
+    life.publish()
+    life.commit()
+    life.stop()
+    life.start()
+    life.env.advance(4 * SECOND)
+    life.commit()
+    life.env.advance(SECOND)
+    life.commit()
+    life.cut()
+    assert life.stream.lost().damage == 0
+
+
+def test_sequences_left_out_after_a_cut_stay_so_when_a_write_fails(seed: int) -> None:
+    life = Life(seed)
+    life.publish(bytes(2000))
+    life.publish(bytes(2000))
+    life.cut(6)
+    last = life.stream.state().last_seq
+    life.publish()
+    life.disk.fail("sync", 5)
+    life.commit()
+    life.stream.reopen()
+    assert life.stream.state().last_seq >= last
+
+
+def test_a_torn_erasure_costs_no_removal_of_its_group(seed: int) -> None:
+    life = Life(seed, max_msgs_per_subject=1)
+    for _ in range(3):
+        life.publish(bytes(2000))
+    life.stream.delete(3, True)
+    life.commit()
+    life.cut()
+    assert messages(life.stream) == {}
+    assert life.stream.lost().damage == 0
+
+
+@pytest.mark.parametrize("calls", range(1, 9))
+def test_no_message_is_passed_over_for_a_rollup_that_is_not_there(seed: int, calls: int) -> None:
+    life = Life(seed)
+    for _ in range(5):
+        life.publish()
+    life.commit()
+    assert life.pull(2) == [1, 2]
+    life.env.advance(SECOND)
+    life.commit()
+    life.publish(header=headers(Nats_Rollup="all"))
+    life.stream.purge(b"s.a", 6, 0)
+    life.env.advance(SECOND)
+    life.cut(calls)
+    live = set(messages(life.stream))
+    life.env.advance(31 * SECOND)
+    assert live <= set(life.pull())
+
+
+def test_a_block_of_which_nothing_arrived_leaves_the_one_before_as_it_is(seed: int) -> None:
+    life = Life(seed, max_msgs=60)  # blocks of 32,000 bytes
+    for _ in range(8):
+        life.publish(bytes(2800))
+    life.commit()
+    life.publish(bytes(9000))  # does not fit
+    life.cut(5)
+    assert set(range(1, 9)) <= set(messages(life.stream))
+    life.publish()
+    life.commit()
+    life.cut()
+    assert max(messages(life.stream)) > 8
