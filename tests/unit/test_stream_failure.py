@@ -234,6 +234,33 @@ def test_a_failure_under_load(disk):
         assert live == (sorted(acked)[-len(live) :] if live else sorted(acked))
 
 
+@pytest.mark.parametrize("after", range(3, 6))
+def test_what_is_on_disk_is_acked_before_the_next_group_fails(disk, after):
+    """A large group takes in what comes while it is written. Would that be refused with the next
+    one, it would still have pushed out what was acked."""
+    w = disk.open(max_msgs=500)
+    acked = 0
+    w.env.stall_commits()
+    w.env.fail(errno.EIO, "datasync", after=after, times=1000)
+    for _ in range(135_000):  # more than a block
+        w.env.inject(b"s.a", b"", b"a")
+    w.env.resume_commits()
+    end = time.monotonic() + 20
+    while not any(e[0] == STORE_ERROR for e in w.env.events):
+        assert time.monotonic() < end
+        w.env.inject(b"s.a", b"", b"a.0")
+        w.env.poll()
+    w.env.fail(0, "datasync", times=0)
+    for m in w.env.take():
+        if m[4].startswith(b'{"stream"'):
+            acked = int(m[4].rsplit(b":", 1)[1].strip(b"}"))
+    mended(w)
+    state = w.stream.state()
+    assert state.last_seq >= acked
+    live = [s for s in range(state.first_seq, state.last_seq + 1) if w.stream.get(s)]
+    assert live == [s for s in range(acked - 499, acked + 1) if s > 0]
+
+
 def test_a_double_ack_that_cannot_be_written_is_not_answered(disk):
     """A client takes any answer for a confirmation; without one it asks again."""
     w = disk.open()
