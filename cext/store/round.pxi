@@ -388,49 +388,6 @@ cdef void round_sync(Committer* c, Round* r) noexcept nogil:
             g = g.next
 
 
-cdef void lazy_note(Committer* c, const Round* r, const Part* p) noexcept nogil:
-    """In lazy mode: what this part has written is to be synced some time."""
-    cdef FileOps* f = c.env.files
-    cdef Store* s = p.s
-    cdef bint wrote = p.logs
-    cdef uint32_t k
-    for k in range(p.piece, p.piece + p.n):
-        wrote = wrote or r.pieces[k].wrote
-    if not wrote:
-        return
-    c.unsynced = True
-    if c.sync_fd < 0:
-        c.sync_fd = f.open(f.ctx, s.dir, O_RDONLY | O_DIRECTORY, 0)
-    q_lock(c)
-    if not s.unsynced:
-        s.unsynced = True
-        s.next_unsynced = c.unsynced_stores
-        c.unsynced_stores = s
-    q_unlock(c)
-
-
-cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
-    """Everything on the file system at once. What was written since the last time may be lost after an error."""
-    cdef FileOps* f = c.env.files
-    cdef Store* s
-    cdef uint32_t i
-    cdef int rc
-    rc = -c.sync_fd if c.sync_fd < 0 else -f.sync_all(f.ctx, c.sync_fd)
-    c.syncs += 1
-    q_lock(c)
-    while c.unsynced_stores != NULL:
-        s = c.unsynced_stores
-        c.unsynced_stores = s.next_unsynced
-        s.unsynced = False
-        if rc:
-            store_tell(c, s, rc)
-            c.sync_failed = True
-    q_unlock(c)
-    for i in range(r.n_parts):
-        if rc and r.parts[i].err == 0:
-            r.parts[i].err = rc
-
-
 # ---- after the sync -----------------------------------------------------------------------------------------------------
 
 cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nogil:
