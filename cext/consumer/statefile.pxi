@@ -93,6 +93,7 @@ cdef object write_states(FileOps* f, list states):
     cdef bytes directory, state, path, temp
     cdef const char* name
     cdef const char* temp_name
+    cdef const char* place
     cdef Span text
     cdef int64_t time
     cdef int rc
@@ -116,10 +117,18 @@ cdef object write_states(FileOps* f, list states):
     for path, temp in written:
         name = path
         temp_name = temp
+        directory = os.path.dirname(path)
+        place = directory
         with nogil:
             rc = f.rename(f.ctx, temp_name, name)
+            # The next start's log knows this file alone: the one before it may not come back and pass for nats-server's.
+            if rc == 0 and not many:
+                rc = f.sync_dir(f.ctx, place)
         if rc < 0:
             log.warning("State for nats-server not written: %s: %s", os.fsdecode(path), os.strerror(-rc))
+    if many and written:
+        with nogil:
+            states_sync(f, name)
 
 
 cdef bint final_state_of(Consumer* c, Bytes* b, int64_t* time) noexcept nogil:

@@ -60,8 +60,12 @@ class Life:
         self.env.take()
         body = b'{"batch":%d,"no_wait":true}' % batch
         self.env.inject(b"$JS.API.CONSUMER.MSG.NEXT.S.C", body, b"inbox")
-        replies = [m[2] for m in self.env.take()]
-        return [int(r.split(b".")[5]) for r in replies if r.startswith(b"$JS.ACK.")]
+        replies = [m[2] for m in self.env.take() if m[2].startswith(b"$JS.ACK.")]
+        self.replies = {int(r.split(b".")[5]): r for r in replies}
+        return list(self.replies)
+
+    def ack(self, seq: int) -> None:
+        self.env.inject(self.replies[seq], b"")
 
 
 @pytest.fixture(params=DISKS)
@@ -169,3 +173,24 @@ def test_a_block_of_which_nothing_arrived_leaves_the_one_before_as_it_is(seed: i
     life.commit()
     life.cut()
     assert max(messages(life.stream)) > 8
+
+
+@pytest.mark.parametrize("seed", DISKS)
+def test_an_ack_stays_though_the_last_stop_was_just_before(seed: int) -> None:
+    """The state that a stop leaves for nats-server replaces an older one for good."""
+    life = Life(seed)
+    for _ in range(3):
+        life.publish()
+    life.commit()
+    life.stop()
+    life.start()
+    seqs = life.pull()
+    assert seqs == [1, 2, 3]
+    life.ack(1)
+    life.commit()
+    life.stop()
+    state = life.disk.read(b"/S/obs/C/o.dat")
+    life.disk.cut()
+    assert life.disk.read(b"/S/obs/C/o.dat") == state
+    life.start()
+    assert life.consumer.state().floor_stream == 1

@@ -72,7 +72,7 @@ class Sim:
         self.snaps: list[Snap] = []
         self.ids = 0
         self.acked = 0
-        """The last sequence that somebody knows to be used."""
+        """The last sequence of a publish that is durable. What a start left out nobody has seen."""
         self.acks: dict[bytes, int] = {}
         """Acks that are awaited: reply -> number of the snap that they are for."""
         self.stream: StreamHandle
@@ -142,7 +142,8 @@ class Sim:
         done = durable_ticket(self.stream)
         while len(self.snaps) > 1 and self.snaps[1].ticket <= done:
             self.snaps.pop(0)
-            self.acked = self.snaps[0].last
+            if self.snaps[0].what.startswith("publish"):
+                self.acked = self.snaps[0].last
 
     # ---- what is done to it ----
 
@@ -198,8 +199,12 @@ class Sim:
         before = dict(self.limits)
         for name in self.rng.sample(sorted(changed), self.rng.choice([1, 1, 2, 4])):
             self.limits[name] = changed[name]
-        self.stream.update(self.params())
-        self.snap("update")
+        try:
+            self.stream.update(self.params())
+            self.snap("update")
+        except OSError:  # the power went: the next life knows nothing of it
+            self.limits = before
+            raise
         self.world.commit(update=(self, before))
 
     def pull(self) -> None:
