@@ -240,15 +240,13 @@ def check_queue(stream: Stream, found: Found, acked: list[Message], cut: int) ->
 
 
 def check_rolled(stream: Stream, found: Found, acked: list[Message], cut: int) -> None:
-    # A rollup that is there has removed all that it removes, with or without an ack.
+    # A rollup that was acked has removed all that it removes. One without an ack may be there
+    # without that, where its group was torn and it is not the last message.
     there: dict[str, int] = {}
     begun: dict[str, int] = {}
     for number, message in enumerate(stream.messages):
         if message.rollup and message.sent < cut:
             begun[message.subject] = number
-    for seq, (subject, body) in found.items():
-        if stream.messages[int(body.split(b" ", 2)[1])].rollup:
-            there[subject] = max(there.get(subject, 0), seq)
     for message in acked:
         if message.rollup:
             there[message.subject] = max(there.get(message.subject, 0), message.seq)
