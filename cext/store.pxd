@@ -180,20 +180,19 @@ cdef bint store_is_synced(const Store* s) noexcept nogil
 cdef void store_state(Store* s, StoreState* out) noexcept nogil
 cdef void store_lost(Store* s, Lost* out) noexcept nogil
 cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil              # ST_NOT_FOUND, ST_DAMAGED, ST_IO
+# The same for a reader that can wait: where the message is not in memory the answer is ST_WAIT, its sequence is in out.seq,
+# and w.task is posted when it is worth asking again (or when the store stops). With w NULL the disk is waited for.
+cdef int store_load_warm(Store* s, uint64_t seq, Record* out, Wait* w) noexcept nogil
 # First stored message with sequence >= from that matches (filter NULL: any). ST_NOT_FOUND when none. Where that one
 # cannot be read, its error, and its sequence in out.seq: whoever wants the next asks again from the sequence behind it.
-cdef int store_next(Store* s, const Filter* filter, uint64_t start, Record* out) noexcept nogil
-# The same, passing over what is damaged: ST_NOT_FOUND or another error than ST_DAMAGED.
-cdef int store_next_intact(Store* s, const Filter* filter, uint64_t start, Record* out) noexcept nogil
-# As store_load and store_next for a reader that can wait: where the message is not in memory the answer is ST_WAIT, its
-# sequence is in out.seq, and w.task is posted when it is worth asking again (or when the store stops).
-cdef int store_load_warm(Store* s, uint64_t seq, Record* out, Wait* w) noexcept nogil
 cdef int store_next_warm(Store* s, const Filter* filter, uint64_t start, Record* out, Wait* w) noexcept nogil
+# The same, passing over what is damaged: ST_NOT_FOUND or another error than ST_DAMAGED.
+cdef int store_next_intact(Store* s, const Filter* filter, uint64_t start, Record* out, Wait* w) noexcept nogil
 # To be called before w's owner is freed.
 cdef void wait_cancel(Wait* w) noexcept nogil
 # First intact message with headers in start..last. Costs next to nothing for each without.
 cdef int store_next_headed(Store* s, uint64_t start, uint64_t last, Record* out) noexcept nogil
-# As store_next, only the sequence: no record is touched. 0 when none.
+# As store_next_warm, only the sequence: no record is touched. 0 when none.
 cdef uint64_t store_next_seq(Store* s, const Filter* filter, uint64_t start) noexcept nogil
 # The subject of a stored message, without touching its record; .p NULL when there is none.
 cdef Span store_subject(Store* s, uint64_t seq) noexcept nogil

@@ -28,7 +28,7 @@ from jsserver.cext.store cimport (
     store_let, store_listen, store_listen_damage, store_load, store_lost, store_next_headed, store_next_intact,
     store_next_seq, store_open, store_pending, store_purge, store_remove, store_seq_at, store_settle, store_size_of,
     store_skip_at, store_state, store_stop, store_subject, store_subjects, store_ticket, store_update, ST_FULL,
-    store_error, store_halt, store_load_warm, store_next_warm, wait_cancel, committer_pause,
+    store_error, store_halt, store_load_warm, wait_cancel, committer_pause,
 )
 
 import os

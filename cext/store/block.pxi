@@ -255,16 +255,22 @@ cdef Block* block_numbered(const Store* s, uint64_t num) noexcept nogil:
 # A tombstone is needed as long as the bytes of its message stand in a file: a replay would take that for alive. So each
 # block counts its ghosts, which a compaction or its end makes zero, and whose ghosts its tombstones are for.
 
-cdef int hold_add(Block* b, uint64_t num, uint64_t n) noexcept nogil:
-    """Counts tombstones of b for ghosts of another block."""
+cdef uint32_t hold_from(const Block* b, uint64_t num) noexcept nogil:
+    """Index of the first of b's holds for a block of that number or a higher one."""
     cdef uint32_t lo = 0, hi = b.n_holds, mid
-    cdef Hold* more
     while lo < hi:
         mid = (lo + hi) >> 1
         if b.holds[mid].num < num:
             lo = mid + 1
         else:
             hi = mid
+    return lo
+
+
+cdef int hold_add(Block* b, uint64_t num, uint64_t n) noexcept nogil:
+    """Counts tombstones of b for ghosts of another block."""
+    cdef uint32_t lo = hold_from(b, num)
+    cdef Hold* more
     if lo == b.n_holds or b.holds[lo].num != num:
         if b.n_holds == b.cap_holds:
             more = <Hold*> realloc(b.holds, (<size_t> b.cap_holds * 2 + 2) * sizeof(Hold))

@@ -105,25 +105,14 @@ cdef bint block_warm(Store* s, Block* b, uint32_t i) noexcept nogil:
     return missing == 0
 
 
-cdef int store_load_warm(Store* s, uint64_t seq, Record* out, Wait* w) noexcept nogil:
-    cdef Block* b = block_of(s, seq)
-    cdef int64_t i = slot_of(b, seq) if b != NULL else -1
-    if i >= 0 and b.off[i] and not block_warm(s, b, <uint32_t> i):
-        out.seq = seq
-        wait_cancel(w)
-        w.block = b
-        w.next = s.waits
-        w.at = &s.waits
-        if s.waits != NULL:
-            s.waits.at = &w.next
-        s.waits = w
-        return ST_WAIT
-    return store_load(s, seq, out)
-
-
-cdef int store_next_warm(Store* s, const Filter* filter, uint64_t start, Record* out, Wait* w) noexcept nogil:
-    cdef uint64_t seq = store_next_seq(s, filter, start)
-    return store_load_warm(s, seq, out, w) if seq else ST_NOT_FOUND
+cdef void wait_begin(Store* s, Block* b, Wait* w) noexcept nogil:
+    wait_cancel(w)
+    w.block = b
+    w.next = s.waits
+    w.at = &s.waits
+    if s.waits != NULL:
+        s.waits.at = &w.next
+    s.waits = w
 
 
 cdef void wait_cancel(Wait* w) noexcept nogil:
@@ -136,8 +125,9 @@ cdef void wait_cancel(Wait* w) noexcept nogil:
     w.next = NULL
 
 
-cdef void waits_end(Store* s, const Block* b) noexcept nogil:
-    """With the engine lock held: whoever waits for that block, or for any (NULL), is called."""
+cdef bint waits_end(Store* s, const Block* b) noexcept nogil:
+    """With the engine lock held: whoever waits for that block, or for any (NULL), is called. Whether there was one."""
+    cdef bint any = False
     cdef Wait* w = s.waits
     cdef Wait* after
     while w != NULL:
@@ -145,7 +135,9 @@ cdef void waits_end(Store* s, const Block* b) noexcept nogil:
         if b == NULL or w.block == b:
             wait_cancel(w)
             task_post(&s.env.tasks, w.task)
+            any = True
         w = after
+    return any
 
 
 cdef void fetches_cancel(Committer* c, Store* s, Block** gone) noexcept nogil:
@@ -198,7 +190,7 @@ cdef void fetch_block(Committer* c) noexcept nogil:
     cdef const uint8_t* data
     cdef uint8_t* mapped = NULL
     cdef uint64_t size, pieces
-    cdef bint on, again
+    cdef bint on, again, called
     c.fetches = b.next_fetch
     b.next_fetch = NULL
     s.busy += 1
@@ -222,13 +214,13 @@ cdef void fetch_block(Committer* c) noexcept nogil:
     # Also where that failed: whoever reads then meets the error.
     b.warm |= pieces
     b.warm_at = c.env.mono
-    waits_end(s, b)
+    called = waits_end(s, b)
     again = b.asked != 0 and on
     b.fetching = again
     env_unlock(c.env)
     if mapped != NULL:
         s.files.unmap(s.files.ctx, mapped, size)
-    if c.wake_fd >= 0:
+    if called and c.wake_fd >= 0:
         tell_driver(c)
     q_lock(c)
     if again:

@@ -80,12 +80,16 @@ cdef int slot_load(Store* s, Block* b, uint32_t i, Record* out) noexcept nogil:
     return ST_OK
 
 
-cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil:
+cdef int store_load_warm(Store* s, uint64_t seq, Record* out, Wait* w) noexcept nogil:
     cdef Block* b = block_of(s, seq)
     cdef int64_t i = slot_of(b, seq) if b != NULL else -1
     cdef int rc
     if i < 0 or b.off[i] == 0:
         return ST_NOT_FOUND
+    if w != NULL and not block_warm(s, b, <uint32_t> i):
+        wait_begin(s, b, w)
+        out.seq = seq
+        return ST_WAIT
     if i == 0:
         trail_drop(s, b)                # readers side by side find the next block mapped
     rc = slot_load(s, b, <uint32_t> i, out)
@@ -94,15 +98,19 @@ cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil:
     return rc
 
 
-cdef int store_next(Store* s, const Filter* filter, uint64_t start, Record* out) noexcept nogil:
+cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil:
+    return store_load_warm(s, seq, out, NULL)
+
+
+cdef int store_next_warm(Store* s, const Filter* filter, uint64_t start, Record* out, Wait* w) noexcept nogil:
     cdef uint64_t seq = store_next_seq(s, filter, start)
-    return store_load(s, seq, out) if seq else ST_NOT_FOUND
+    return store_load_warm(s, seq, out, w) if seq else ST_NOT_FOUND
 
 
-cdef int store_next_intact(Store* s, const Filter* filter, uint64_t start, Record* out) noexcept nogil:
+cdef int store_next_intact(Store* s, const Filter* filter, uint64_t start, Record* out, Wait* w) noexcept nogil:
     cdef int rc = ST_DAMAGED
     while rc == ST_DAMAGED:
-        rc = store_next(s, filter, start, out)
+        rc = store_next_warm(s, filter, start, out, w)
         start = out.seq + 1
     return rc
 

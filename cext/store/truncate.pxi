@@ -73,18 +73,12 @@ cdef void cut_replay(Store* s, Block* b, const Cut* cut) noexcept nogil:
 cdef void cut_finish(Store* s) noexcept nogil:
     """At the end of a recovery, with the cut on disk: the files of what it cut away go."""
     cdef Block* b
-    cdef char path[4300]
-    if s.void_blocks == NULL:
-        return
     while s.void_blocks != NULL:
         b = s.void_blocks
         s.void_blocks = b.next_out
-        block_path(s, b, b".jsx", path, sizeof(path))
-        s.files.unlink(s.files.ctx, path)
-        block_path(s, b, b".blk", path, sizeof(path))
-        s.files.unlink(s.files.ctx, path)
+        block_unlink(s, b)
         block_free(b)
-    s.files.sync_dir(s.files.ctx, s.msgs_dir)
+    unlinks_sync(s)
 
 
 cdef void lost_cut(Store* s, uint64_t behind) noexcept nogil:
@@ -104,22 +98,14 @@ cdef uint64_t cut_size(const Block* b, uint64_t seq) noexcept nogil:
     return size
 
 
-cdef bint holds_num(const Block* b, uint64_t num) noexcept nogil:
-    cdef uint32_t lo = 0, hi = b.n_holds, mid
-    while lo < hi:
-        mid = (lo + hi) >> 1
-        if b.holds[mid].num < num:
-            lo = mid + 1
-        else:
-            hi = mid
-    return lo < b.n_holds and b.holds[lo].num == num
-
-
 cdef bint loses_tombs(const Store* s, const Block* b, uint32_t first) noexcept nogil:
     """Whether a block from that index on has tombstones that are needed for b."""
-    cdef uint32_t i
+    cdef uint32_t i, k
+    cdef const Block* other
     for i in range(first, s.n_blocks if b.ghosts else first):
-        if holds_num(block_i(s, i), b.num):
+        other = block_i(s, i)
+        k = hold_from(other, b.num)
+        if k < other.n_holds and other.holds[k].num == b.num:
             return True
     return False
 
@@ -173,15 +159,14 @@ cdef int64_t newest_time(Store* s, uint64_t seq) noexcept nogil:
     return s.last_ts if seq else 0
 
 
-cdef int cut_make(Store* s, uint64_t seq, uint32_t first, Block** out) noexcept nogil:
-    """T, not in the list yet: it takes the place of the blocks from that index on."""
+cdef int cut_make(Store* s, uint64_t seq, int64_t ts, uint32_t first, Block** out) noexcept nogil:
+    """T, not in the list yet: it takes the place of the blocks from that index on. ts: of the newest message left."""
     cdef Block* b = block_i(s, first) if first < s.n_blocks else NULL
     cdef uint64_t num = b.num if b != NULL else s.next_num
     cdef uint64_t behind = min(seq, b.base - 1) if b != NULL else seq
     cdef uint64_t size = CUT_SIZE + REC_MIN
     cdef uint8_t payload[24]
     cdef Span none = span(NULL, 0)
-    cdef int64_t ts = newest_time(s, seq)
     cdef Block* to
     cdef uint32_t i
     cdef int rc = ST_OK
@@ -314,12 +299,12 @@ cdef int store_truncate(Store* s, uint64_t seq) noexcept nogil:
         return ST_NO_MEMORY
     op.blocks = <Block**> malloc((s.n_blocks - first + 1) * sizeof(Block*))
     rc = blocks_reserve(s) if op.blocks != NULL else ST_NO_MEMORY
-    rc = cut_make(s, seq, first, &to) if rc == ST_OK else rc
+    ts = newest_time(s, seq)
+    rc = cut_make(s, seq, ts, first, &to) if rc == ST_OK else rc
     if rc < 0:
         free(op.blocks)
         free(op)
         return rc
-    ts = newest_time(s, seq)
     tail_seal(s)
     messages_cut(s, first, seq)
     s.last_ts = ts

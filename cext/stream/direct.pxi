@@ -194,20 +194,11 @@ cdef void job_end(DirectJob* j) noexcept nogil:
     job_free(j)
 
 
-cdef int next_intact(Store* store, const Filter* filter, uint64_t* start, Record* r, Wait* w) noexcept nogil:
-    # As store_next_warm; where it meets what is damaged, start goes behind that.
-    cdef int rc = store_next_warm(store, filter, start[0], r, w)
-    while rc == ST_DAMAGED:
-        start[0] = r.seq + 1
-        rc = store_next_warm(store, filter, start[0], r, w)
-    return rc
-
-
 cdef int job_next(DirectJob* j, Record* r) noexcept nogil:
     # ST_OK, ST_WAIT, or another error at the end.
     cdef int rc
     if j.seqs == NULL:
-        rc = next_intact(j.s.store, &j.filter if j.filtered else NULL, &j.at, r, &j.cold)
+        rc = store_next_intact(j.s.store, &j.filter if j.filtered else NULL, j.at, r, &j.cold)
         if rc == ST_OK:
             j.at = r.seq + 1
         return rc
@@ -382,10 +373,10 @@ cdef void direct_one(Stream* s, Span reply, const DirectGet* g, uint64_t start) 
             rc = store_load_warm(s.store, seq, &r, &w)
     elif g.next_by.n:
         if filter_init(&f, &g.next_by, 1) == ST_OK:
-            rc = next_intact(s.store, &f, &start, &r, &w)
+            rc = store_next_intact(s.store, &f, start, &r, &w)
             filter_free(&f)
     elif g.has_start:
-        rc = next_intact(s.store, NULL, &start, &r, &w)
+        rc = store_next_intact(s.store, NULL, start, &r, &w)
     else:
         rc = store_load_warm(s.store, g.seq, &r, &w)
     wait_cancel(&w)

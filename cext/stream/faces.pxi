@@ -369,7 +369,7 @@ cdef class StreamFace:
             if open and asked == ASKED_LAST:
                 seq = store_last_match(self.s.store, f)
             if open and asked == ASKED_NEXT:
-                rc[0] = next_intact(self.s.store, f, &seq, &r, &w)
+                rc[0] = store_next_intact(self.s.store, f, seq, &r, &w)
             elif open and seq:
                 rc[0] = store_load_warm(self.s.store, seq, &r, &w)
             if rc[0] == ST_OK:

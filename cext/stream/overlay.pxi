@@ -159,7 +159,7 @@ cdef uint64_t overlay_oldest_size(Stream* s, Span subject) noexcept nogil:
     if applied_left(s, subject, t):
         if filter_init(&f, &subject, 1) != ST_OK:
             return 0
-        while store_next_intact(s.store, &f, seq, &r) == ST_OK:
+        while store_next_intact(s.store, &f, seq, &r, NULL) == ST_OK:
             if left == 0:
                 filter_free(&f)
                 return store_size_of(s.store, r.subject, r.header, r.data)

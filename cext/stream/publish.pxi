@@ -238,7 +238,7 @@ cdef uint64_t oldest_size(Stream* s, Span subject) noexcept nogil:
     if s.staging != NULL:
         return overlay_oldest_size(s, subject)
     if filter_init(&f, &subject, 1) == ST_OK:
-        if store_next_intact(s.store, &f, 0, &oldest) == ST_OK:
+        if store_next_intact(s.store, &f, 0, &oldest, NULL) == ST_OK:
             size = store_size_of(s.store, oldest.subject, oldest.header, oldest.data)
         filter_free(&f)
     return size

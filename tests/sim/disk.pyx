@@ -15,7 +15,7 @@ from jsserver.cext.bytes cimport (
 )
 from jsserver.cext.store cimport (
     ST_NOT_FOUND, ST_OK, Record, commit_inline, committer_free, committer_new, committer_poll, keeper_turn, store_durable_ticket,
-    store_next, store_ticket,
+    store_next_warm, store_ticket,
 )
 from jsserver.cext.stream cimport EnvBox, StreamFace
 

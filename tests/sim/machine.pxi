@@ -244,10 +244,10 @@ def messages(StreamFace stream) -> dict:
     cdef int rc
     d.calm = True
     env_lock(stream.box.env)
-    rc = store_next(stream.s.store, NULL, start, &r)
+    rc = store_next_warm(stream.s.store, NULL, start, &r, NULL)
     while rc == ST_OK:
         out[r.seq] = (span_bytes(r.subject), span_bytes(r.header), span_bytes(r.data))
-        rc = store_next(stream.s.store, NULL, r.seq + 1, &r)
+        rc = store_next_warm(stream.s.store, NULL, r.seq + 1, &r, NULL)
     env_unlock(stream.box.env)
     d.calm = False
     if rc != ST_NOT_FOUND and d.dead:
