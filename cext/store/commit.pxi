@@ -299,6 +299,13 @@ cdef void store_tell(Committer* c, Store* s, int err) noexcept nogil:
         c.done = s
 
 
+cdef uint64_t kept_seq(const Store* s) noexcept nogil:
+    """With q held, when a group failed: up to where the groups before it hold all messages. They may hold some that came while
+    they were written. These are acked: to refuse what stays would lose what it pushed out."""
+    cdef uint64_t seq = min(s.kept_last, st_load(&s.shown_seq))
+    return min(seq, s.cut_seq) if s.done_ticket < s.cut_ticket else seq
+
+
 cdef bint round_done(Committer* c, Round* r) noexcept nogil:
     """With q held: puts the results where committer_poll finds them; whether there are any."""
     cdef uint32_t i
@@ -315,6 +322,8 @@ cdef bint round_done(Committer* c, Round* r) noexcept nogil:
             if p.err == 0:
                 s.done_seq = max(s.done_seq, p.seq if p.ticket >= s.cut_ticket else min(p.seq, s.cut_seq))
                 s.done_ticket = max(s.done_ticket, p.ticket)
+            else:
+                s.done_seq = max(s.done_seq, kept_seq(s))
             store_tell(c, s, p.err)
             any = True
         s.busy -= 1

@@ -267,6 +267,7 @@ cdef struct Store:
     uint64_t reserve_number     # (c)
     Extent extent                   # (c) what the last marker says
     uint64_t synced_first       # (c) the first sequence that a marker names which was synced
+    uint64_t kept_last          # (c) the last sequence in the groups that were written whole
     bint unlinked               # (c) a file was removed, and its directory not synced since
     bint caches_gone            # (c) index.db and the checkpoint were removed
     bint unsynced               # (q) lazy mode: written since the last sync

@@ -192,15 +192,6 @@ cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t 
     marker_write(b.key, mark, &m)
 
 
-cdef void part_reach(Committer* c, Part* p, const Block* b) noexcept nogil:
-    """Before the tail's bytes are taken: what came since the round began is written with them, and so it is acked with
-    them. Else a failure of the next group would refuse what stays, in the place of what it pushed out."""
-    q_lock(c)
-    if not b.sealed:            # all that is shown stands in it, or before it
-        p.seq = max(p.seq, st_load(&p.s.shown_seq))
-    q_unlock(c)
-
-
 cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing) noexcept nogil:
     """Writes what the block has staged, and its marker; 0 or -errno. closing: the last one, it says that another block
     follows.
@@ -210,14 +201,11 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
     cdef Store* s = p.s
     cdef Block* b = piece.b
     cdef uint64_t start = b.written, end
-    cdef bint last = piece == &r.pieces[p.piece + p.n - 1]
-    cdef uint64_t first = p.first if last else 0
+    cdef uint64_t first = p.first if piece == &r.pieces[p.piece + p.n - 1] else 0
     # What an idle group's end names is not synced: whoever waits for a change waits for a marker that is.
     cdef uint64_t known = s.extent.first if p.close else s.synced_first
     cdef uint8_t mark[MARKER]
     cdef int64_t rc
-    if last and not p.close:
-        part_reach(c, p, b)
     while True:
         end = st_load(&b.used)
         if end == start and first <= known and not closing and not (b.open_group and p.close):
@@ -401,6 +389,7 @@ cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nog
         r.pieces[i].b.durable = r.pieces[i].b.written
         if r.pieces[i].wrote:
             s.synced_first = s.extent.first
+            s.kept_last = s.extent.last
     for i in range(p.piece, p.piece + p.n):
         b = r.pieces[i].b
         if p.err == 0:
