@@ -198,6 +198,7 @@ class HttpServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: dict[asyncio.Task[None], None] = {}
         """Those that wait for their client, to ask or to take an answer; the idlest first."""
+        self._closed = False
 
     @property
     def served(self) -> int:
@@ -212,6 +213,7 @@ class HttpServer:
 
     async def close(self) -> None:
         """Stops listening and cuts all connections; a page in the making is waited for."""
+        self._closed = True
         if self._server is not None:
             self._server.close()
         for task in self._tasks:
@@ -222,6 +224,9 @@ class HttpServer:
             await asyncio.to_thread(thread.shutdown, cancel_futures=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closed:  # accepted before, but its task begins now
+            writer.transport.abort()
+            return
         task = asyncio.current_task()
         assert task is not None
         full = len(self._tasks) >= self._max_connections and not self._end_idlest()

@@ -312,6 +312,31 @@ def test_close_cuts_open_connections() -> None:
         assert sock.recv(1) == b""
 
 
+@pytest.mark.parametrize("turns", range(8))
+def test_close_while_connections_come(turns: int) -> None:
+    """Whatever turn of the event loop a connection that was just accepted has reached."""
+    unexpected: list[dict[str, Any]] = []
+
+    async def one_server() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: unexpected.append(context))
+        server = HttpServer(echo)
+        listener = open_listener("127.0.0.1", 0)
+        address = ("127.0.0.1", bound_port(listener))
+        await server.start(listener)
+        clients = [socket.create_connection(address, timeout=10) for _ in range(20)]
+        for client in clients:
+            client.sendall(b"GET /x HTTP/1.1" + END)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await server.close()
+        for client in clients:
+            client.close()
+
+    asyncio.run(one_server())
+    assert unexpected == []
+
+
 def test_random_bytes_never_break_it(server: Running) -> None:
     import random
 
