@@ -168,9 +168,17 @@ cdef struct Reply:
 cdef struct Account
 cdef struct Engine
 
+cdef struct Ahead:
+    # A publish without reply and headers that a protocol recognised in what was received. It begins where the one before it ends.
+    uint32_t n_subject
+    uint32_t data_at        # from its beginning on
+    uint32_t n_data
+
 cdef struct Protocol:
-    # What a connection speaks. Everything here is called under the engine lock.
+    # What a connection speaks. Everything here but `look` is called under the engine lock.
     size_t size             # of the connection's struct, which starts with its Client
+    # Recognises what p[0:n] begins with, at most `most` publishes, and returns how many; changes nothing. NULL: it does not.
+    uint32_t (*look)(const uint8_t* p, size_t n, Ahead* ahead, uint32_t most) noexcept nogil
     # It has just come: its first words.
     void (*open)(Client* c) noexcept nogil
     # Works through p[0:n] until the connection closes or its input is to rest, and returns how many bytes it used; the rest

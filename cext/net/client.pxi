@@ -1,6 +1,43 @@
 # The clients' protocol: verbs in, what is wrong with them out. What CONNECT, PING and INFO mean is in handshake.pxi, what
 # the others do in core/verbs.pxi.
 
+cdef uint32_t client_look(const uint8_t* p, size_t n, Ahead* ahead, uint32_t most) noexcept nogil:
+    # Publishes of the form that nearly every message has; the limits of lines and payloads are looked at when they are taken.
+    cdef Parser unlimited
+    cdef Op op
+    cdef uint32_t found = 0
+    unlimited.max_line = INT64_MAX
+    unlimited.max_payload = -1
+    while found < most and n > 3 and p[0] == 80 and p[1] == 85 and p[2] == 66 and plain_pub(&unlimited, &op, p, n) == PARSE_OK:
+        ahead[found].n_subject = op.subject.n
+        ahead[found].data_at = <uint32_t>(op.data.p - p)
+        ahead[found].n_data = op.data.n
+        found += 1
+        p += op.size
+        n -= op.size
+    return found
+
+
+cdef bint take_ahead(ClientConn* c, const uint8_t* p, Op* op) noexcept nogil:
+    # The operation at p, which was recognised; False: it goes beyond the limits, and the parser says so.
+    cdef const Ahead* a = c.conn.ahead
+    op.args = span(p + 4, a.data_at - 6)
+    op.data = span(p + a.data_at, a.n_data)
+    if <int64_t>op.args.n > c.parser.max_line or (c.parser.max_payload >= 0 and <int64_t>a.n_data > c.parser.max_payload):
+        c.conn.n_ahead = 0
+        return False
+    op.kind = OP_PUB
+    op.has_header = False
+    op.subject = span(p + 4, a.n_subject)
+    op.reply.n = 0
+    op.header.n = 0
+    op.size = a.data_at + <size_t>a.n_data + 2
+    c.parser.scanned = 0
+    c.conn.ahead += 1
+    c.conn.n_ahead -= 1
+    return True
+
+
 cdef size_t client_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noexcept nogil:
     cdef ClientConn* c = <ClientConn*>b
     cdef Op op
@@ -9,7 +46,10 @@ cdef size_t client_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noe
     c.parser.max_line = b.engine.limits.max_control_line
     c.parser.max_payload = b.engine.limits.max_payload
     while at < n and not conn_halted(&c.conn):
-        rc = parse(&c.parser, p + at, n - at, &op)
+        if c.conn.n_ahead and take_ahead(c, p + at, &op):
+            rc = PARSE_OK
+        else:
+            rc = parse(&c.parser, p + at, n - at, &op)
         if rc != PARSE_OK:
             break
         client_op(c, &op)
@@ -126,6 +166,7 @@ cdef void trace_op(ClientConn* c, const Op* op) noexcept nogil:
 cdef Protocol client_protocol
 
 client_protocol.size = sizeof(ClientConn)
+client_protocol.look = client_look
 client_protocol.open = client_open
 client_protocol.feed = client_feed
 client_protocol.deliver = client_deliver

@@ -224,6 +224,16 @@ cdef void conn_answered(Conn* c, uint32_t n) noexcept nogil:
         task_post(&c.reactor.tasks, &c.resume)
 
 
+cdef void conn_look(Conn* c, Arrival* a) noexcept nogil:
+    # Recognises what it can before the engine lock is taken.
+    cdef Reactor* r = c.reactor
+    a.ahead = r.ahead + r.n_ahead
+    a.n_ahead = 0
+    if c.base.protocol.look != NULL:
+        a.n_ahead = c.base.protocol.look(a.data, a.n, r.ahead + r.n_ahead, AHEAD_MAX - r.n_ahead)
+        r.n_ahead += a.n_ahead
+
+
 cdef size_t conn_receive(Conn* c, Arrival* a, uint8_t* into) noexcept nogil:
     # Reads, without the engine lock; returns how many bytes of `into` it used.
     cdef size_t before = c.n_left
@@ -251,6 +261,7 @@ cdef size_t conn_receive(Conn* c, Arrival* a, uint8_t* into) noexcept nogil:
         return 0
     a.data = into
     a.n = before + <size_t>a.got
+    conn_look(c, a)
     return a.n
 
 
@@ -273,7 +284,10 @@ cdef void conn_arrived(Conn* c, const Arrival* a) noexcept nogil:
     c.last_active = c.base.engine.env.now
     if a.data != NULL:
         c.n_left = 0
+        c.ahead = a.ahead
+        c.n_ahead = a.n_ahead
         conn_feed(c, a.data, a.n)
+        c.n_ahead = 0
         return
     c.n_left += <size_t>a.got
     if c.n_left >= c.need:

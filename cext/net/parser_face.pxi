@@ -35,6 +35,25 @@ cdef class PyParser:
         del self.kept[:at]
         return out
 
+    @staticmethod
+    def look(bytes data, uint32_t most=1000):
+        """(subject, data) of what is recognised before the engine lock is taken."""
+        cdef const uint8_t* p = data
+        cdef Ahead* ahead = <Ahead*>calloc(most, sizeof(Ahead))
+        cdef Ahead* a
+        cdef list out = []
+        cdef uint32_t i
+        if ahead == NULL:
+            raise MemoryError
+        try:
+            for i in range(client_look(p, len(data), ahead, most)):
+                a = &ahead[i]
+                out.append((p[4:4 + a.n_subject], p[a.data_at:a.data_at + a.n_data]))
+                p += a.data_at + a.n_data + 2
+        finally:
+            free(ahead)
+        return out
+
     cdef tuple tell(self, Op* op):
         verb = ("", "CONNECT", "INFO", "PING", "PONG", "PUB", "SUB", "UNSUB", "+OK", "-ERR")[op.kind]
         if op.kind == OP_PUB:

@@ -23,6 +23,7 @@ cdef int receive(Reactor* r, epoll_event* events, int n, int at) noexcept nogil:
     cdef Arrival* a
     cdef size_t used = 0
     r.n_arrivals = 0
+    r.n_ahead = 0
     while at < n and used < READ_SIZE:
         a = &r.arrivals[r.n_arrivals]
         a.head = <Head*>events[at].data.ptr
@@ -224,7 +225,8 @@ cdef int reactor_init(Reactor* r, Net* net) noexcept nogil:
     if r.epoll < 0 or r.wake < 0:
         return -errno
     r.buffer = <uint8_t*>malloc(BUFFER_SIZE)
-    if r.buffer == NULL:
+    r.ahead = <Ahead*>malloc(AHEAD_MAX * sizeof(Ahead))
+    if r.buffer == NULL or r.ahead == NULL:
         return -ENOMEM
     ev.events = EPOLLIN | EPOLLET   # each write wakes once; nobody need read it
     r.wake_head.kind = HEAD_WAKE
@@ -287,6 +289,7 @@ cdef void net_free(Net* net) noexcept nogil:
         if r.epoll >= 0:
             close(r.epoll)
         free(r.buffer)
+        free(r.ahead)
         timers_free(&r.timers)
     u64map_free(&net.by_cid)
     for kind in range(KIND_LEAF + 1):

@@ -143,6 +143,7 @@ cdef void echo_keepalive(Client* b, int64_t now) noexcept nogil:
 cdef Protocol echo_protocol
 
 echo_protocol.size = sizeof(Conn)
+echo_protocol.look = NULL
 echo_protocol.open = echo_open
 echo_protocol.feed = echo_feed
 echo_protocol.deliver = echo_deliver

@@ -19,6 +19,7 @@ cdef enum:
     WRITTEN_MAX = 256       # chunks that may wait for the next turn, however late it comes
     ADDRESS_MAX = 64
     STALL_NS = 2000000
+    AHEAD_MAX = 4096        # publishes that a reactor recognises before it takes the engine lock
     SNIPPET = 32            # bytes of what was not understood, in the log
     ASKING_MAX = 128        # requests of one connection that the control plane has
     STALLS_MAX = 5          # in one read, as nats-server's 10 ms
@@ -79,6 +80,8 @@ cdef struct Conn:
     size_t n_left
     size_t cap_left
     size_t need             # bytes that complete what is left, when known; else 0
+    const Ahead* ahead      # what the bytes being fed begin with
+    uint32_t n_ahead
     Timer ping_timer
     Timer auth_timer        # until it is connected, and has proven who it is
     Timer write_timer
@@ -132,6 +135,8 @@ cdef struct Arrival:
     ssize_t got             # of reading, or of establishing; -EAGAIN: nothing
     uint8_t* data           # with what was left before; NULL: it is in the connection's own buffer
     size_t n
+    const Ahead* ahead      # what the data begin with
+    uint32_t n_ahead
 
 cdef struct Reactor:
     # One thread and the connections that it serves. Without the engine lock it alone uses what is not said to be under it.
@@ -143,6 +148,8 @@ cdef struct Reactor:
     uint8_t* buffer         # BUFFER_SIZE, shared by all connections
     Arrival[EVENTS_MAX] arrivals
     uint32_t n_arrivals
+    Ahead* ahead            # AHEAD_MAX, of all arrivals
+    uint32_t n_ahead
     Conn* flushing          # have something to write
     Conn* settling          # were written to, which has consequences
     Conn* ending            # closed, with last words to write; then to be freed

@@ -36,6 +36,19 @@ one(
     CONNECT,
     b"PUB a 1048576\r\n" + b"x" * 1048576 + b"\r\nPUB a 1048577\r\n",
 )
+# What begins with publishes in their usual form, and goes beyond a limit behind them.
+for name, over in (
+    ("payload", b"PUB a 101\r\n" + b"x" * 101 + b"\r\n"),
+    ("line", b"PUB " + b"a" * 63 + b" 1\r\nx\r\n"),
+):
+    case(
+        f"{name}_over_limit_in_a_row",
+        ("a", CONNECT + b"SUB > 1\r\n"),
+        ("a", SYNC),
+        ("a", b"PUB a 3\r\nxyz\r\n" * 3 + over + b"PUB a 3\r\nend\r\n"),
+        ("a", END),
+        config="limits",
+    )
 for size in (64, 65):
     one(
         f"line_pub_{size}",
