@@ -94,6 +94,7 @@ def all_scenarios(scale: float = 1.0) -> list[Scenario]:
         _fan_out("sub 1x1 16 B", count(3_000_000), 1, 1, 16),
         _fan_out("sub 1x1 128 B", count(2_000_000), 1, 1, 128),
         _fan_out("sub 1x4 128 B", count(1_000_000), 1, 4, 128),
+        _fan_out("sub 1x4 1 KiB", count(500_000), 1, 4, 1024),
         _fan_out("sub 4x4 128 B", count(1_000_000), 4, 4, 128),
         _service("service 1x1", count(30_000), 1, 1),
         _service("service 8x2", count(100_000), 8, 2),
