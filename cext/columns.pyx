@@ -17,8 +17,8 @@ from jsserver.cext.bytes cimport (
     span_starts, subject_matches, table_hash, tokens_cut, tokens_of,
 )
 from jsserver.cext.store cimport (
-    CheckedBlock, Extent, Filter, Limits, Parsed, SideBlock, checkpoint_blocks, dict_words, extent_of, filter_free,
-    filter_init, filter_matches, is_marker, record_good, record_parse, side_view, store_key,
+    CheckedBlock, Extent, Filter, IndexBlock, IndexDb, Limits, Parsed, SideBlock, checkpoint_blocks, dict_words, extent_of,
+    filter_free, filter_init, filter_matches, index_db_read, is_marker, record_good, record_parse, side_view, store_key,
 )
 
 cdef extern from "<string.h>" nogil:

@@ -299,6 +299,35 @@ cdef struct CheckedBlock:
 cdef int64_t checkpoint_blocks(const uint8_t* p, uint64_t size, Span name, uint64_t* end, uint64_t* last_seq,
                                int (*visit)(void* ctx, const CheckedBlock* b) noexcept nogil, void* ctx) noexcept nogil
 
+cdef struct IndexDb:
+    # What nats-server's index.db says of a stream.
+    uint64_t msgs
+    uint64_t size           # bytes of the messages
+    uint64_t first
+    uint64_t last
+    uint64_t end_num        # the last block
+    const uint8_t* end      # its last 8 bytes
+
+cdef struct IndexBlock:
+    # A block as index.db knows it: its messages are those from first to last without the deleted ones.
+    uint64_t num
+    uint64_t size
+    uint64_t first
+    uint64_t last
+    int64_t first_ts
+    int64_t last_ts
+    uint64_t deleted
+    uint32_t map_bits       # sequences of a node of the map: 8 bytes the first one, a bit each, 2 bytes
+    uint32_t map_nodes
+    const uint8_t* map
+
+ctypedef bint (*index_block_fn)(void* ctx, const IndexBlock* b) noexcept nogil
+
+# False when the bytes are no whole index.db, or of an unknown version. Shows every block, in order, as long as `visit`
+# (NULL: none) answers True; only the answer at the end says that all of it fits.
+cdef bint index_db_read(const uint8_t* p, uint64_t n, const uint64_t* key, IndexDb* head, index_block_fn visit,
+                        void* ctx) noexcept nogil
+
 cdef struct SideBlock:
     # A sealed block as its sidecar knows it: slots as in CheckedBlock, of subject sid[i], each len[i] bytes (65535: more).
     uint64_t dict           # the dictionary that says what the sids stand for

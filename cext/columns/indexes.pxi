@@ -1,41 +1,5 @@
 # The caches beside the blocks that say which messages are live: nats-server's index.db, our checkpoint.jss.
 
-cdef enum:
-    MAP_BITS_1 = 4096           # sequences of one node of a delete map, by its version
-    MAP_BITS_2 = 2048
-
-cdef struct Take:
-    # Numbers taken from front to back; bad when there are not enough bytes.
-    const uint8_t* p
-    uint64_t n
-    bint bad
-
-
-cdef uint64_t take_uv(Take* t) noexcept nogil:
-    cdef Span s = span(t.p, <uint32_t> min(t.n, <uint64_t> 10))
-    cdef uint64_t value = 0
-    if not get_uv(&s, &value):
-        t.bad = True
-        return 0
-    t.n -= <uint64_t> (s.p - t.p)
-    t.p = s.p
-    return value
-
-
-cdef int64_t take_sv(Take* t) noexcept nogil:
-    cdef uint64_t v = take_uv(t)
-    return <int64_t> (v >> 1) ^ -<int64_t> (v & 1)
-
-
-cdef const uint8_t* take_bytes(Take* t, uint64_t n) noexcept nogil:
-    if t.bad or n > t.n:
-        t.bad = True
-        return NULL
-    t.p += n
-    t.n -= n
-    return t.p - n
-
-
 cdef int add_run(Bytes* out, uint64_t seq) noexcept nogil:
     """A sequence that is higher than all before."""
     cdef uint64_t pair[2]
@@ -63,34 +27,29 @@ cdef int add_bits(Bytes* out, uint64_t base, const uint8_t* bits, uint32_t n) no
     return 0
 
 
-cdef bytes delete_map(Take* t):
-    """The runs of a delete map, None when it is none."""
-    cdef const uint8_t* head = take_bytes(t, 10)
-    cdef uint32_t n, bits, size
+cdef bytes delete_map(const IndexBlock* b):
+    """The runs of a delete map."""
+    cdef size_t size = 8 + b.map_bits // 8 + 2
+    cdef uint32_t i
     cdef uint64_t base
     cdef Bytes runs
-    cdef const uint8_t* p
     cdef list nodes = []
-    if head == NULL or head[0] != 22 or head[1] not in (1, 2):
-        return None
-    bits = MAP_BITS_2 if head[1] == 2 else MAP_BITS_1
-    size = 8 + bits // 8 + 2
-    memcpy(&n, head + 2, 4)
-    p = take_bytes(t, <uint64_t> n * size)
-    if p == NULL:
-        return None
-    for i in range(n):
-        memcpy(&base, p + <size_t> i * size, 8)
+    for i in range(b.map_nodes):
+        memcpy(&base, b.map + i * size, 8)
         nodes.append((base, i))
     nodes.sort()
     memset(&runs, 0, sizeof(runs))
     try:
         for base, i in nodes:
-            if add_bits(&runs, base, p + <size_t> i * size + 8, bits) < 0:
+            if add_bits(&runs, base, b.map + i * size + 8, b.map_bits) < 0:
                 raise MemoryError
         return (<const char*> runs.data)[:runs.n] if runs.n else b""
     finally:
         bytes_free(&runs)
+
+
+cdef bint index_block(void* ctx, const IndexBlock* b) noexcept nogil:
+    return bytes_add(<Bytes*> ctx, b, sizeof(IndexBlock)) == 0
 
 
 def index_db(data, bytes key not None):
@@ -100,66 +59,27 @@ def index_db(data, bytes key not None):
     its last 8 bytes)
     """
     cdef const uint8_t[::1] view = memoryview(data).cast("B")
-    cdef Take t
     cdef uint64_t words[4]
-    cdef uint64_t hash, msgs, size, first, last, n, i, total = 0, sum = 0
-    cdef int64_t base, ts1, ts2
-    cdef uint64_t number, b_size, b_first, b_last, deleted
-    cdef int version
+    cdef IndexDb head
+    cdef IndexBlock b
+    cdef Bytes found
+    cdef size_t i
     cdef list blocks = []
-    cdef const uint8_t* end
     if len(key) != 32:
         raise ValueError("a key has 32 bytes")
-    if len(view) < 20 or view[0] != 11 or not 1 <= view[1] <= 4:
+    if len(view) == 0:
         return None
     memcpy(words, <const char*> key, 32)
-    memcpy(&hash, &view[len(view) - 8], 8)
-    if hash != hh64(words, &view[0], len(view) - 8):
-        return None
-    version = view[1]
-    t.p = &view[2]
-    t.n = len(view) - 10
-    t.bad = False
-    msgs = take_uv(&t)
-    size = take_uv(&t)
-    first = take_uv(&t)
-    base = take_sv(&t)
-    last = take_uv(&t)
-    take_sv(&t)
-    n = take_uv(&t)
-    for i in range(n):
-        take_bytes(&t, take_uv(&t))
-        number = take_uv(&t)
-        take_uv(&t)
-        if number > 1 or version >= 4:
-            take_uv(&t)
-        if t.bad:
+    memset(&found, 0, sizeof(found))
+    try:
+        if not index_db_read(&view[0], len(view), words, &head, index_block, &found):
             return None
-    n = take_uv(&t)
-    for i in range(n):
-        number = take_uv(&t)
-        b_size = take_uv(&t)
-        b_first = take_uv(&t)
-        ts1 = take_sv(&t) + base
-        b_last = take_uv(&t)
-        ts2 = take_sv(&t) + base
-        deleted = take_uv(&t)
-        if version >= 2:
-            take_uv(&t)
-        if version >= 3:
-            take_uv(&t)
-        runs = delete_map(&t) if deleted and not t.bad else b""
-        if t.bad or runs is None:
-            return None
-        blocks.append((number, b_size, b_first, ts1, b_last, ts2, deleted, runs))
-        if b_last + 1 > b_first:
-            total += b_last + 1 - b_first - deleted
-        sum += b_size
-    number = take_uv(&t)
-    end = take_bytes(&t, 8)
-    if t.bad or total != msgs or sum != size:
-        return None
-    return msgs, size, first, last, blocks, number, (<const char*> end)[:8]
+        for i in range(found.n // sizeof(IndexBlock)):
+            memcpy(&b, found.data + i * sizeof(IndexBlock), sizeof(IndexBlock))
+            blocks.append((b.num, b.size, b.first, b.first_ts, b.last, b.last_ts, b.deleted, delete_map(&b)))
+    finally:
+        bytes_free(&found)
+    return head.msgs, head.size, head.first, head.last, blocks, head.end_num, (<const char*> head.end)[:8]
 
 
 # ---- our checkpoint --------------------------------------------------------------------------------------------------

@@ -123,6 +123,8 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
         # The first of what is written. Where our own server stopped there is nothing to be removed but by age.
         env_lock(env)
         msgs = s.msgs
+        if o.foreign:
+            foreign_leave(s)
         limits_apply(s)
         if s.msgs != msgs:
             settle(s, True)
@@ -333,6 +335,9 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
     cdef char path[4300]
     if s.storage == STORE_FILE:
         store_detach(s, remove)
+        if not remove and s.done_errno == 0 and s.io_errno == 0:
+            heads_bury(s)
+            store_detach(s, False)
         ops_discard(s)
         if remove:
             tree_remove(s.files, s.msgs_dir)

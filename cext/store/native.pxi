@@ -11,7 +11,7 @@ from posix.types cimport off_t
 from jsserver.cext.bytes cimport (
     EV_DISK_FULL, Bytes, Cond, Env, EnvLock, Event, FileOps, HHState, Mutex, Span, StrMap, System, Task, Thread, Timer,
     bytes_add, bytes_free, bytes_reserve, compare_u64, cond_free, cond_init, elapsed, env_clock, env_lock,
-    env_lock_init, env_unlock, has_empty_token, hh64, hh_final, hh_init, hh_update, mutex_free, mutex_init, pages_free,
+    env_lock_init, env_unlock, get_uv, has_empty_token, hh64, hh_final, hh_init, hh_update, mutex_free, mutex_init, pages_free,
     pages_new, posix_files, posix_system, sha256, span, span_bytes, span_of, strmap_free, strmap_get, strmap_put,
     subject_is_literal, subject_matches, subjects_overlap, task_cancel, task_post, task_run, timer_cancel, timer_run,
     timer_set,
