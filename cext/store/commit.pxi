@@ -25,7 +25,8 @@ cdef struct Part:
     uint32_t n
     bint close                  # idle: close open groups
     bint sync_dir
-    bint logs
+    Log* first_log              # of the store when the round took it: later ones stand before it
+    bint logs                   # some have something to write
     int err
 
 cdef struct Round:
@@ -254,6 +255,7 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
         p.ops = s.ops
         s.ops = NULL
         s.ops_tail = NULL
+        p.first_log = s.logs
         g = s.logs
         while g != NULL:
             if g.dirty:
@@ -276,6 +278,7 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
         p.close = True
         p.ticket = st_load(&s.ticket)
         p.seq = 0
+        p.first_log = s.logs
         s.busy += 1
         list_front(&c.resting, s, now)
         if c.resting.head == c.resting.last:

@@ -67,7 +67,7 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
                 p.err = -f.datasync(f.ctx, b.fd)
                 r.pieces[k].synced = True
             block_fd_close(b)
-        g = p.s.logs if p.logs else NULL
+        g = p.first_log if p.logs else NULL
         while g != NULL:
             if g.fd >= 0 and g.wrote and c.sync_interval <= 0 and p.err == 0:
                 p.err = -f.datasync(f.ctx, g.fd)

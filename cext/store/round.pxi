@@ -273,7 +273,7 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
             if p.err == 0:
                 p.err = -piece_sync(s, p, &r.pieces[i])
     ops_start(c, r, p, OP_LOG)
-    g = s.logs
+    g = p.first_log
     while g != NULL and p.logs and p.err == 0:
         if g.writing.n:
             rc = log_write(g)
@@ -287,7 +287,7 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
 cdef bint logs_follow(const Part* p) noexcept nogil:
     """Whether a log says what became of messages, which a power cut could bring back."""
     cdef const Op* op = p.ops
-    cdef const Log* g = p.s.logs if p.logs else NULL
+    cdef const Log* g = p.first_log if p.logs else NULL
     while op != NULL:
         if op.kind == OP_LOG:
             return True
@@ -369,7 +369,7 @@ cdef void round_sync(Committer* c, Round* r) noexcept nogil:
         for k in range(p.piece, p.piece + p.n):
             if r.pieces[k].wrote and not r.pieces[k].synced and p.err == 0:
                 p.err = -f.datasync(f.ctx, r.pieces[k].b.fd)
-        g = p.s.logs if p.logs else NULL
+        g = p.first_log if p.logs else NULL
         while g != NULL and p.err == 0:
             if g.wrote:
                 p.err = -f.datasync(f.ctx, g.fd)
@@ -406,7 +406,7 @@ cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nog
         p.ops = op.next
         op_finish(c, s, op, p.err)
         free(op)
-    g = s.logs if p.logs or p.close else NULL
+    g = p.first_log if p.logs or p.close else NULL
     while g != NULL:
         if p.err == 0:
             g.durable = g.written
