@@ -3,7 +3,8 @@
 #
 # Two lines of 32 bytes that are written in turn, so that one is always whole: magic u64 · number u64 · sequence u64 ·
 # checksum u64. The one with the higher number counts. Written and synced before a block may hold sequences beyond what it
-# says; after a group that failed it says which were used.
+# says; after a group that failed it says which were used. The first time it is written behind the first group's sync and
+# before its acks: a stream without a block that has it has lost one, whose messages may have been acked.
 
 cdef uint64_t RESERVE_MAGIC = 0x3152534a534a534a
 cdef enum:
@@ -33,9 +34,24 @@ cdef void reserve_read(Store* s) noexcept nogil:
 
 
 cdef int reserve_keep(Store* s, const Block* b) noexcept nogil:
-    """Before b is written to (commit thread): 0 or -errno."""
+    """That what b may hold is reserved: 0 or -errno."""
     cdef uint64_t need = max(b.base + s.block_size // REC_MIN, st_load(&s.shown_seq) + 1)
     return reserve_write(s, need + RESERVE_STEP) if need > s.reserved else 0
+
+
+cdef int reserve_before(Committer* c, Store* s, const Block* b) noexcept nogil:
+    """Before b is written to (commit thread). A store that syncs each group reserves its first sequences behind it."""
+    return 0 if s.reserve_number == 0 and c.sync_interval <= 0 else reserve_keep(s, b)
+
+
+cdef int reserve_behind(const Round* r, const Part* p) noexcept nogil:
+    """Before the acks of a group that is on disk: 0 or -errno."""
+    cdef uint32_t i
+    if p.s.reserve_number == 0:
+        for i in range(p.piece, p.piece + p.n):
+            if r.pieces[i].wrote:
+                return reserve_keep(p.s, r.pieces[p.piece + p.n - 1].b)
+    return 0
 
 
 cdef int reserve_write(Store* s, uint64_t upto) noexcept nogil:

@@ -212,13 +212,13 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
             return 0
         if st_cas(&b.used, end, end + MARKER):
             break
-    rc = reserve_keep(s, b)
+    rc = reserve_before(c, s, b)
     if rc == 0 and first > s.extent.first and not s.caches_gone:
         rc = caches_remove(s)       # the checkpoint would miss what aged
     if rc == 0:
         rc = block_fd(s, b, s.msgs_dir, &p.sync_dir)
     if rc < 0 and (fds_give(c, r, rc) or ballast_give(c, rc)):
-        rc = reserve_keep(s, b)
+        rc = reserve_before(c, s, b)
         rc = block_fd(s, b, s.msgs_dir, &p.sync_dir) if rc == 0 else rc
     if rc < 0:
         return <int> rc
@@ -337,6 +337,8 @@ cdef void round_write(Committer* c, Round* r, int64_t now) noexcept nogil:
         p = &r.parts[i]
         if p.sync_dir and p.err == 0:
             p.err = -p.s.files.sync_dir(p.s.files.ctx, p.s.msgs_dir)
+        if p.err == 0:
+            p.err = -reserve_behind(r, p)
         part_finish(c, r, p, now)
     spare_take(c)
 

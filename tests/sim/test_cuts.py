@@ -175,6 +175,19 @@ def test_a_block_of_which_nothing_arrived_leaves_the_one_before_as_it_is(seed: i
     assert max(messages(life.stream)) > 8
 
 
+@pytest.mark.parametrize("calls", range(12))
+def test_a_stream_that_is_cut_before_its_first_ack_leaves_no_sequence_out(
+    seed: int, calls: int
+) -> None:
+    life = Life(seed)
+    life.publish()
+    life.cut(calls)
+    kept = len(messages(life.stream))
+    life.publish()
+    life.commit()
+    assert list(messages(life.stream)) == list(range(1, kept + 2))
+
+
 @pytest.mark.parametrize("seed", DISKS)
 def test_an_ack_stays_though_the_last_stop_was_just_before(seed: int) -> None:
     """The state that a stop leaves for nats-server replaces an older one for good."""
