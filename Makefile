@@ -18,7 +18,7 @@ BINARY_VENV := build/venv-binary
 CEXT_SOURCES := $(shell find cext -type f ! -name '*.so' ! -name '*.html' ! -name '*.py' \
 	! -name '*.md' ! -path '*/__pycache__/*' ! -path 'cext/*.c' 2>/dev/null) \
 	$(shell find cext -mindepth 2 -type f -name '*.c' 2>/dev/null) \
-	$(wildcard tests/sim/*.pyx tests/sim/*.pxi)
+	$(shell find tests -name '*.pyx' -o -name '*.pxi')
 PY_SOURCES := $(shell find jsserver/ cext/ -type f -name '*.py' 2>/dev/null)
 
 export PIP_NO_INPUT := 1
@@ -114,8 +114,8 @@ soak: build tools
 define copy_tree
 	@mkdir -p $(1)
 	@find $(1) -type f ! -name '*.so' ! -path '$(1)/build/*' ! -path '$(1)/cext/*.c' \
-		! -path '$(1)/tests/sim/*.c' -delete
-	@tar -cf - --exclude='*.so' --exclude='cext/*.c' --exclude='tests/sim/*.c' --exclude='*.html' --exclude=__pycache__ \
+		! -path '$(1)/tests/sim/*.c' ! -path '$(1)/tests/cext/*.c' -delete
+	@tar -cf - --exclude='*.so' --exclude='cext/*.c' --exclude='tests/sim/*.c' --exclude='tests/cext/*.c' --exclude='*.html' --exclude=__pycache__ \
 		--no-wildcards-match-slash setup.py pyproject.toml README.md LICENSE cext jsserver tests packaging \
 		bench | tar -xf - -C $(1)
 endef
@@ -203,7 +203,7 @@ bench: build peer
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find cext tests/sim -maxdepth 1 \( -name '*.so' -o -name '*.c' -o -name '*.html' \) -delete
+	find cext tests/sim tests/cext -maxdepth 1 \( -name '*.so' -o -name '*.c' -o -name '*.html' \) -delete
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean

@@ -94,11 +94,13 @@ extensions = [
     for name in LAYERS
 ]
 generated = [Path(f"cext/{name}.c") for name in LAYERS]
-# The simulated disk of the tests stays in the work tree: no wheel has it.
+# What tests alone need stays in the work tree, where no wheel takes it from: the simulated disk,
+# and beside the layers what drives them from Python.
 if LAYERS and "--inplace" in sys.argv:
-    parts = Path("tests/sim").glob("*.pxi")
-    extensions.append(extension("tests.sim.disk", "tests/sim/disk.pyx", parts))
-    generated.append(Path("tests/sim/disk.c"))
+    for source in sorted(Path("tests").glob("*/*.pyx")):
+        name = ".".join(source.with_suffix("").parts)
+        extensions.append(extension(name, str(source), source.parent.rglob("*.pxi")))
+        generated.append(source.with_suffix(".c"))
 
 setup(
     ext_modules=cythonize(

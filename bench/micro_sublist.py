@@ -3,7 +3,7 @@
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from jsserver.cext.core import PySublist
+from tests.cext.core import PySublist
 
 BATCH = 100_000
 SIZES = [10_000, 1_000_000]

@@ -54,7 +54,9 @@ cdef struct Match:
 
 cdef struct SublistStats:
     uint64_t subs
+    uint64_t blocks         # allocations that it holds now, subscriptions aside
     uint64_t cache          # entries now
+    uint64_t cached_bytes
     uint64_t inserts
     uint64_t removes
     uint64_t matches

@@ -586,6 +586,8 @@ cdef void sublist_each(Sublist* l, void (*fn)(void* ctx, Sub* s) noexcept nogil,
 
 cdef void sublist_stats(Sublist* l, SublistStats* out) noexcept nogil:
     out.subs = l.n_subs
+    out.blocks = l.blocks
+    out.cached_bytes = l.finder.cached_bytes
     out.inserts = l.inserts
     out.removes = l.removes
     out.matches = l.matches

@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from jsserver.cext.core import PyMatch, PySublist
+from tests.cext.core import PyMatch, PySublist
 
 Found = tuple[set[int], dict[bytes, set[int]]]
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsserver.cext import bytes as jb
+from tests.cext import bytes as tb
 
 KEY = bytes(range(32))
 
@@ -73,7 +74,7 @@ def test_meta_checksums() -> None:
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 80), max_size=12))
 def test_highwayhash_in_pieces_equals_one_call(data: bytes, cuts: list[int]) -> None:
-    h = jb.PyHighwayHash(KEY)
+    h = tb.PyHighwayHash(KEY)
     at = 0
     for n in cuts:
         h.update(data[at : at + n])
@@ -96,7 +97,7 @@ def test_highwayhash_key_length_is_checked() -> None:
     with pytest.raises(ValueError, match="32 bytes, not 31"):
         jb.hh64(bytes(31), b"")
     with pytest.raises(ValueError, match="32 bytes, not 33"):
-        jb.PyHighwayHash(bytes(33))
+        tb.PyHighwayHash(bytes(33))
     with pytest.raises(TypeError):
         jb.hh64(None, b"")  # type: ignore[arg-type]
 
@@ -110,15 +111,15 @@ def test_sha256_equals_hashlib_at_every_length_around_the_blocks() -> None:
 
 def test_table_hash_spreads_and_repeats() -> None:
     keys = [b"", *(b"\0" * n for n in range(1, 70)), *(b"orders.%d" % i for i in range(20000))]
-    hashes = {jb.table_hash(k) for k in keys}
+    hashes = {tb.table_hash(k) for k in keys}
     assert len(hashes) == len(keys)
     # The low bits choose the slot: 2^15 slots for 20,000 keys leave about 54 % of them empty.
-    slots = {jb.table_hash(b"orders.%d" % i) & 0x7FFF for i in range(20000)}
+    slots = {tb.table_hash(b"orders.%d" % i) & 0x7FFF for i in range(20000)}
     assert 14000 < len(slots) < 16000
-    assert all(jb.table_hash(k) == jb.table_hash(bytes(bytearray(k))) for k in keys[:100])
+    assert all(tb.table_hash(k) == tb.table_hash(bytes(bytearray(k))) for k in keys[:100])
 
 
 def test_random_follows_splitmix64() -> None:
-    r = jb.PyRandom(1234567)
+    r = tb.PyRandom(1234567)
     want = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
     assert [r.next() for _ in want] == want

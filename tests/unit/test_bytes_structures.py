@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsserver.cext import bytes as jb
+from tests.cext import bytes as jb
 
 I64_MAX = 2**63 - 1
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jsserver.cext.core import PyPermissions
+from tests.cext.core import PyPermissions
 
 
 @pytest.mark.parametrize(

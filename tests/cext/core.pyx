@@ -1,4 +1,15 @@
-# The Python face of the sublist and of permissions, for tests.
+"""Drives sublists and permissions of the core layer."""
+
+from libc.stdint cimport uint32_t
+
+from jsserver.cext.bytes cimport Span, span_of
+from jsserver.cext.core cimport (
+    PERM_PUB_ALLOW, PERM_SUB_ALLOW, Match, Permissions, QueueGroup, Sub, Sublist, SublistStats, perms_add,
+    perms_can_publish, perms_can_receive, perms_can_subscribe, perms_free, perms_must_filter, perms_new,
+    perms_set_empty_allow, sub_free, sub_new, sublist_each, sublist_free, sublist_gc, sublist_insert, sublist_match,
+    sublist_new, sublist_remove, sublist_stats,
+)
+
 
 cdef class PyMatch
 
@@ -45,10 +56,10 @@ cdef class PySublist:
     def count(self, bytes subject not None, size_t times) -> int:
         """Matches so often, with gc behind each; returns how many subscriptions that named."""
         cdef Span s = span_of(subject)
-        cdef size_t i, total = 0
+        cdef size_t _, total = 0
         cdef const Match* m
         with nogil:
-            for i in range(times):
+            for _ in range(times):
                 m = sublist_match(self.list, s)
                 if m != NULL:
                     total += m.n_plain + m.n_groups
@@ -82,11 +93,15 @@ cdef class PySublist:
     @property
     def blocks(self) -> int:
         """Allocations the sublist holds, its subscriptions aside."""
-        return self.list.blocks
+        cdef SublistStats s
+        sublist_stats(self.list, &s)
+        return s.blocks
 
     @property
     def cached_bytes(self) -> int:
-        return self.list.finder.cached_bytes
+        cdef SublistStats s
+        sublist_stats(self.list, &s)
+        return s.cached_bytes
 
 
 cdef void note_sub(void* out, Sub* s) noexcept nogil:
