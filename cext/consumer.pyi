@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from jsserver.cext.stream import EnvBox, StoreError, StreamFace
+from jsserver.cext.stream import StoreError, StreamFace
 
 class ConsumerClosed(StoreError):
     """The consumer was closed, its stream was not."""
@@ -51,14 +51,3 @@ class StreamHandle(StreamFace):
     def reopen(self) -> None: ...
     def resume(self) -> None: ...
     def close(self, delete: bool) -> None: ...
-
-def open_test_stream(
-    box: EnvBox,
-    params: Any,
-    directory: str | None = None,
-    domain: bytes = b"",
-    account_hash: bytes = b"szMpdrwD",
-    long_acks: bool = False,
-    max_payload: int = 1 << 20,
-) -> StreamHandle:
-    """A stream in an environment for tests, in no account."""

@@ -1,39 +1,36 @@
 """A stream: publishing with its checks and acks, deduplication, interest, reads; and its face for the control plane."""
 
 from libc.errno cimport EIO
-from posix.types cimport off_t
 from libc.stdint cimport INT64_MAX, INT64_MIN, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strerror, strlen
 
 from jsserver.cext.bytes cimport (
-    EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, JSON_NULL, JSON_STRING, KIND_CLIENT, LISTENS, Bytes, Env,
-    EnvLock, Event, FileOps, JsonItem, JsonReader, Msg, Mutex, Span, System, Task, Timer, Tokens, bytes_add, bytes_free,
-    bytes_reserve, cond_free, cond_init, elapsed, env_lock, env_lock_init, env_unlock, header_get, inbound_fn, is_star,
-    is_tail, json_at_end, json_bool, json_enter_array, json_enter_object, json_int, json_key_is, json_next_element,
-    json_next_member, json_open, json_text, json_uint, mutex_free, mutex_init, place_text, posix_files, posix_system,
-    span, span_bytes, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_is_literal,
-    subject_matches, table_hash, task_cancel, task_post, task_run, timer_cancel, timer_next, timer_run, timer_set,
-    timers_free, tokens_cut, tokens_of, u64map_del, u64map_free, u64map_get, u64map_put,
+    EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, JSON_NULL, JSON_STRING, LISTENS, Bytes, Env, Event, JsonItem,
+    JsonReader, Msg, Span, System, Task, Timer, Tokens, bytes_add, bytes_free, bytes_reserve, cond_free, cond_init,
+    elapsed, env_lock, env_unlock, header_get, is_star, is_tail, json_at_end, json_bool, json_enter_array,
+    json_enter_object, json_int, json_key_is, json_next_element, json_next_member, json_open, json_text, json_uint,
+    place_text, span, span_bytes, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put,
+    subject_is_literal, table_hash, task_cancel, task_post, timer_cancel, timer_set, tokens_cut, tokens_of,
+    u64map_del, u64map_free, u64map_get, u64map_put,
 )
 from jsserver.cext.store cimport Damage as StoreDamage
 from jsserver.cext.store cimport Lost as StoreLost
 from jsserver.cext.store cimport (
     DAMAGE_ASIDE, DAMAGE_BLOCK, DAMAGE_LOG, DAMAGE_MESSAGE, DAMAGE_RECORDS, DAMAGE_SEQUENCES, DAMAGE_TAIL, RM_AGE,
-    ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE, ST_WAIT, Committer, Filter, Record, Store,
-    StoreConfig, StoreState, committer_free, committer_new, committer_poll, committer_run, committer_stop,
-    filter_free, filter_init, filter_loosen, filter_matches, store_append_at, store_close, store_count_of, store_deleted,
-    store_durable_seq, store_durable_ticket, store_hold, store_is_synced, store_last_match, store_last_of, store_last_per_subject,
-    store_let, store_listen, store_listen_damage, store_load, store_lost, store_next_headed, store_next_intact,
-    store_next_seq, store_open, store_pending, store_purge, store_remove, store_seq_at, store_settle, store_size_of,
-    store_skip_at, store_state, store_stop, store_subject, store_subjects, store_ticket, store_update, ST_FULL,
-    store_error, store_halt, store_load_warm, wait_cancel, committer_pause,
+    ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE, ST_WAIT, Committer, Filter, Record,
+    Store, StoreConfig, StoreState, filter_free, filter_init, filter_loosen, filter_matches, store_append_at,
+    store_close, store_count_of, store_deleted, store_durable_seq, store_durable_ticket, store_hold, store_is_synced,
+    store_last_match, store_last_of, store_last_per_subject, store_let, store_listen, store_listen_damage, store_load,
+    store_lost, store_next_headed, store_next_intact, store_next_seq, store_open, store_pending, store_purge,
+    store_remove, store_seq_at, store_settle, store_size_of, store_skip_at, store_state, store_stop, store_subject,
+    store_subjects, store_ticket, store_update, ST_FULL, store_error, store_halt, store_load_warm,
+    wait_cancel, committer_pause,
 )
 
 import os
 from collections import namedtuple
-from threading import Thread
 
 
 include "stream/text.pxi"
@@ -48,5 +45,4 @@ include "stream/publish.pxi"
 include "stream/direct_request.pxi"
 include "stream/direct.pxi"
 include "stream/life.pxi"
-include "stream/env.pxi"
 include "stream/faces.pxi"

@@ -554,15 +554,3 @@ cdef StreamHandle stream_handle(EnvBox box, const StreamPlace* place, object par
     cdef StreamHandle h = StreamHandle()
     h.open(box, place, params, directory)
     return h
-
-
-def open_test_stream(EnvBox box not None, params, directory=None, bytes domain=b"", bytes account_hash=b"szMpdrwD",
-                     bint long_acks=False, max_payload=1 << 20):
-    """A stream in an environment for tests, in no account."""
-    cdef StreamPlace place
-    memset(&place, 0, sizeof(place))
-    place.domain = span_of(domain)
-    place.account_hash = span_of(account_hash)
-    place.long_acks = long_acks
-    place.max_payload = max_payload
-    return stream_handle(box, &place, params, directory)

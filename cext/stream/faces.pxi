@@ -16,6 +16,17 @@ Lost = namedtuple("Lost", "sequences bytes damage places")
 Message = namedtuple("Message", "subject seq ts headers data")
 
 
+cdef class EnvBox:
+    """The environment of an engine; whoever drives it subclasses this."""
+
+    cdef bint enter(self) noexcept nogil:
+        env_lock(self.env)
+        return True
+
+    cdef void leave(self) noexcept nogil:
+        env_unlock(self.env)
+
+
 cdef dict STORE_TEXTS = {
     ST_NO_MEMORY: "out of memory",
     ST_TOO_LARGE: "message too large",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jsserver.cext.stream import TestEnv
+from tests.cext.stream import TestEnv
 from tests.unit.stream_world import INTEREST, LIMITS, NEW, SECOND, WORKQUEUE, World, headers
 
 STARTED = 1_700_000_000 * SECOND

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from jsserver.cext.stream import TestEnv
+from tests.cext.stream import TestEnv
 from tests.unit.stream_world import INTEREST, NEW, World, headers
 
 CONFIGS = {

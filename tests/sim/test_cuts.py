@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from jsserver.cext.consumer import open_test_stream
-from jsserver.cext.stream import TestEnv
+from tests.cext.stream import TestEnv, open_test_stream
 from tests.sim.disk import SimDisk, messages
 from tests.unit.stream_world import FILE, SECOND, consumer_params, headers, stream_params
 

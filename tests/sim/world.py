@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from jsserver.cext.consumer import ConsumerHandle, StreamHandle, open_test_stream
-from jsserver.cext.stream import StoreError, StreamClosed, TestEnv
+from jsserver.cext.consumer import ConsumerHandle, StreamHandle
+from jsserver.cext.stream import StoreError, StreamClosed
+from tests.cext.stream import TestEnv, open_test_stream
 from tests.sim.disk import SimDisk, durable_ticket, messages, ticket
 from tests.unit.stream_world import (
     FILE,

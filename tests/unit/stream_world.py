@@ -2,8 +2,7 @@
 
 from types import SimpleNamespace
 
-from jsserver.cext.consumer import open_test_stream
-from jsserver.cext.stream import TestEnv
+from tests.cext.stream import TestEnv, open_test_stream
 
 MS = 1_000_000
 SECOND = 1_000_000_000

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from jsserver.cext.stream import TestEnv
+from tests.cext.stream import TestEnv
 from tests.unit.stream_world import (
     ACK_ALL,
     ACK_EXPLICIT,

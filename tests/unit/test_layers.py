@@ -231,8 +231,8 @@ def system_calls(text: str) -> Iterator[str]:
     yield from INCLUDED.findall(text)
 
 
-#: A directory's lock and the drivers in the faces for tests, which are environments themselves.
-OUTSIDE = {"store/face.pxi", "stream/env.pxi"}
+#: A directory's lock and the driver in the face for tests, which is an environment itself.
+OUTSIDE = {"store/face.pxi"}
 
 
 def test_store_stream_and_consumer_reach_the_system_only_through_their_environment() -> None:

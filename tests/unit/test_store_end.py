@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jsserver.cext.stream import TestEnv
+from tests.cext.stream import TestEnv
 from tests.unit.stream_world import FILE, World
 
 SECONDS = float(os.environ.get("STORE_END_SECONDS", "4"))

@@ -3,7 +3,7 @@
 import pytest
 
 from jsserver.cext.store import PyStore
-from jsserver.cext.stream import TestEnv
+from tests.cext.stream import TestEnv
 from tests.unit.stream_world import (
     FILE,
     INTEREST,

@@ -1,15 +1,23 @@
-# The environment that streams and consumers live in, and one for tests: a clock that stands still until it is moved,
-# and a way out that records what goes out and leads to the subscriptions in it.
+"""An environment for streams and consumers: a clock that stands still until it is moved, and a way out that records what
+goes out and leads to the subscriptions in it; and streams that are opened in it, or in another one."""
 
-cdef class EnvBox:
-    """The environment of an engine; whoever drives it subclasses this."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+from posix.types cimport off_t
 
-    cdef bint enter(self) noexcept nogil:
-        env_lock(self.env)
-        return True
+from jsserver.cext.bytes cimport (
+    KIND_CLIENT, LISTENS, Bytes, Env, EnvLock, Event, FileOps, Msg, Mutex, Span, bytes_add, bytes_free, env_lock, env_lock_init,
+    env_unlock, inbound_fn, mutex_free, mutex_init, posix_files, posix_system, span, span_bytes, span_eq, span_of,
+    subject_matches, task_run, timer_next, timer_run, timers_free,
+)
+from jsserver.cext.consumer cimport stream_handle
+from jsserver.cext.store cimport committer_free, committer_new, committer_poll, committer_run, committer_stop
+from jsserver.cext.stream cimport (
+    Change, EnvBox, StreamFace, StreamPlace, stream_apply, stream_stage, stream_stage_end,
+)
 
-    cdef void leave(self) noexcept nogil:
-        env_unlock(self.env)
+from threading import Thread
 
 
 cdef struct TestSub:
@@ -471,3 +479,15 @@ cdef void test_event(void* ctx, const Event* e) noexcept nogil:
     with gil:
         (<TestEnv>ctx).events.append((
             e.kind, tuple(span_bytes(e.text[i]) for i in range(3)), tuple(e.num[i] for i in range(5))))
+
+
+def open_test_stream(EnvBox box not None, params, directory=None, bytes domain=b"", bytes account_hash=b"szMpdrwD",
+                     bint long_acks=False, max_payload=1 << 20):
+    """A stream in an environment for tests, in no account."""
+    cdef StreamPlace place
+    memset(&place, 0, sizeof(place))
+    place.domain = span_of(domain)
+    place.account_hash = span_of(account_hash)
+    place.long_acks = long_acks
+    place.max_payload = max_payload
+    return stream_handle(box, &place, params, directory)
