@@ -76,6 +76,12 @@ cdef struct Lost:
     const Damage* places    # the first of them
     uint32_t n_places
 
+cdef struct StoreFigures:
+    # How much it takes: for tests, which see by it that what is gone is given back.
+    uint64_t used           # bytes of the blocks
+    uint64_t nodes          # of the index
+    uint64_t index          # bytes of the index
+
 cdef struct Wait:
     # A reader that waits for a message's bytes. Embedded in its owner.
     Task* task
@@ -179,6 +185,7 @@ cdef bint store_is_synced(const Store* s) noexcept nogil
 # ---- reading (with the lock held) ----------------------------------------------------------------
 cdef void store_state(Store* s, StoreState* out) noexcept nogil
 cdef void store_lost(Store* s, Lost* out) noexcept nogil
+cdef void store_figures(Store* s, StoreFigures* out) noexcept nogil
 cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil              # ST_NOT_FOUND, ST_DAMAGED, ST_IO
 # The same for a reader that can wait: where the message is not in memory the answer is ST_WAIT, its sequence is in out.seq,
 # and w.task is posted when it is worth asking again (or when the store stops). With w NULL the disk is waited for.

@@ -377,3 +377,12 @@ cdef void tail_close(Store* s) noexcept nogil:
         f.truncate(f.ctx, b.fd, <off_t> b.written)
         f.datasync(f.ctx, b.fd)
     free(r.scratch)
+
+
+cdef void store_figures(Store* s, StoreFigures* out) noexcept nogil:
+    cdef uint32_t i
+    out.used = 0
+    for i in range(s.n_blocks):
+        out.used += st_load(&block_i(s, i).used)
+    out.nodes = s.x.n_nodes
+    out.index = index_size(&s.x)

@@ -97,7 +97,6 @@ cdef int64_t log_walk(Log* log, uint8_t* p, uint64_t size, int (*replay)(void* c
         if not entry_at(s, p + at, size - at, &entry):
             if all_zero(p + at, size - at):
                 return <int64_t> at
-            log.damage += 1
             if not entry_mend(s, p + at, size - at, &work, &entry):
                 next = entry_next(s, p, at + 1, size, &work)
                 lost_place(s, DAMAGE_LOG, 0, at, next - at, 0, 0, 0)
@@ -108,7 +107,6 @@ cdef int64_t log_walk(Log* log, uint8_t* p, uint64_t size, int (*replay)(void* c
                 continue
             lost_place(s, DAMAGE_LOG, 0, at, LOG_HEAD + entry.n, 0, 0, 0)
         if replay != NULL and replay(ctx, entry) != 0:
-            log.damage += 1
             lost_place(s, DAMAGE_LOG, 0, at, LOG_HEAD + entry.n, 0, 0, 0)
         at += LOG_HEAD + entry.n
     return <int64_t> at

@@ -302,7 +302,6 @@ cdef struct Log:
     bint follows                # (q) what is staged is written after the blocks of its group are synced
     bint writing_follows        # (c)
     uint64_t size
-    uint64_t damage             # entries that were damaged when it was opened
     bint dirty                  # (q)
     bint gone                   # (q) freed when written
     Log* next                   # (q)

@@ -1,7 +1,7 @@
 # What Cython has no word for: atomics, prefetches and the loops that the compiler should vectorise.
 
-from libc.errno cimport EDQUOT, EEXIST, EINVAL, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC
-from libc.stdint cimport INT64_MAX, UINT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.errno cimport EDQUOT, EINVAL, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC
+from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport bsearch, calloc, free, malloc, qsort, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strcmp, strlen
@@ -9,12 +9,11 @@ from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, O_TRUNC
 from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
-    EV_DISK_FULL, Bytes, Cond, Env, EnvLock, Event, FileOps, HHState, Mutex, Span, StrMap, System, Task, Thread, Timer,
-    bytes_add, bytes_free, bytes_reserve, compare_u64, cond_free, cond_init, elapsed, env_clock, env_lock,
-    env_lock_init, env_unlock, get_uv, has_empty_token, hh64, hh_final, hh_init, hh_update, mutex_free, mutex_init, pages_free,
-    pages_new, posix_files, posix_system, sha256, span, span_bytes, span_of, strmap_free, strmap_get, strmap_put,
-    subject_is_literal, subject_matches, subjects_overlap, task_cancel, task_post, task_run, timer_cancel, timer_run,
-    timer_set,
+    EV_DISK_FULL, Bytes, Cond, Env, Event, FileOps, HHState, Mutex, Span, StrMap, System, Task, Thread, Timer,
+    bytes_add, bytes_free, bytes_reserve, compare_u64, cond_free, cond_init, elapsed, env_clock, env_lock, env_unlock,
+    get_uv, has_empty_token, hh64, hh_final, hh_init, hh_update, mutex_free, mutex_init, pages_free, pages_new, sha256,
+    span, strmap_free, strmap_get, strmap_put, subject_is_literal, subject_matches, subjects_overlap, task_cancel,
+    task_post, timer_cancel, timer_set,
 )
 
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from jsserver.cext.store import PyLog, PyStore
+from tests.cext.store import PyLog, PyStore
 
 Message = tuple[str, bytes, bytes]
 NOW = 1_700_000_000_000_000_000

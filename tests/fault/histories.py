@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jsserver.cext.store import PyStore
+from tests.cext.store import PyStore
 
 SECOND = 1_000_000_000
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"

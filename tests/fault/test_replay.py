@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jsserver.cext.store import PyStore
+from tests.cext.store import PyStore
 from tests.fault.histories import Seen, run, seen
 
 HISTORIES = int(os.environ.get("REPLAY_HISTORIES", "60"))

@@ -12,14 +12,14 @@ import time
 
 import pytest
 
-from jsserver.cext.store import PyStore
+from tests.cext.store import PyStore
 
 ROUNDS = int(os.environ.get("STORE_KILL_ROUNDS", "6"))
 
 # Appends without end; after each group it says on stdout up to where all is durable.
 WRITER = """
 import sys
-from jsserver.cext.store import PyStore
+from tests.cext.store import PyStore
 directory, seed = sys.argv[1], int(sys.argv[2])
 s = PyStore(directory, max_bytes=100_000, trim=False, max_msgs=-1, listen=False)
 state = s.state()

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from jsserver.cext.store import PyFilter, PyStore
+from tests.cext.store import PyFilter, PyStore
 from tests.model.test_store import matches
 
 SECOND = 1_000_000_000

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from jsserver.cext.store import PyFilter, PyStore
+from tests.cext.store import PyFilter, PyStore
 from tests.model.test_store import matches
 
 SCALE = int(os.environ.get("STORE_MODEL_SCALE", "1"))

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from jsserver.cext.store import PyStore
+from tests.cext.store import PyStore
 
 SUBJECTS = ["a", "a.b", "a.b.c", "a.x.c", "b.b", "b.c", "c", "c.d.e.f", "a.y", "d.1", "d.2", "d.3"]
 FILTERS = [

@@ -25,7 +25,10 @@ VOCABULARY = re.compile(r"KIND_|DELIVER_|ACK_|RETAIN_|CLOSE_")
 
 #: What headers publish though nothing of the product calls it yet: seams that tests drive, so that
 #: what comes to stand on them finds them sound.
-SEAMS = {"stream_stage", "stream_stage_end"}
+SEAMS = {
+    *("keeper_turn", "store_append", "store_figures", "store_truncate"),
+    *("stream_stage", "stream_stage_end"),
+}
 
 C_FUNCTION = re.compile(
     r"^\s*cdef\s+(?:inline\s+)?(?!struct\b|enum\b|class\b|extern\b|union\b)[^\n=(]*?[\s*](\w+)\(",

@@ -231,7 +231,7 @@ def system_calls(text: str) -> Iterator[str]:
     yield from INCLUDED.findall(text)
 
 
-#: A directory's lock and the driver in the face for tests, which is an environment itself.
+#: The lock on a directory, which is the control plane's.
 OUTSIDE = {"store/face.pxi"}
 
 

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from jsserver.cext.bytes import hh64, sha256
-from jsserver.cext.store import PyFilter, PyLog, PyStore, lock_directory
+from jsserver.cext.store import lock_directory
+from tests.cext.store import PyFilter, PyLog, PyStore
 
 MARKER = 104
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jsserver.cext.store import PyStore
+from tests.cext.store import PyStore
 
 COUNT = 3000
 SIZE = 4000  # so that two sealed blocks and a tail stand on disk

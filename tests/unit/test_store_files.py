@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jsserver.cext.store import PyStore
+from tests.cext.store import PyStore
 
 
 @pytest.fixture

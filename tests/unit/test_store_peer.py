@@ -7,7 +7,7 @@ import nats
 import pytest
 from nats.js.api import StreamConfig
 
-from jsserver.cext.store import PyStore
+from tests.cext.store import PyStore
 from tests.servers import Server, Servers
 
 pytestmark = [pytest.mark.usefixtures("peer_present"), pytest.mark.timeout(180)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jsserver.cext.bytes import hh64, sha256
-from jsserver.cext.store import PyStore
+from tests.cext.store import PyStore
 
 
 @pytest.fixture

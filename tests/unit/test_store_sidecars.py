@@ -2,7 +2,7 @@
 
 import pytest
 
-from jsserver.cext.store import PyStore
+from tests.cext.store import PyStore
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_sidecars_replace_blocks(directory):
     s.commit()
     s.upkeep()
     want = (s.state(), s.subjects(), s.last_per_subject())
-    sealed = [n for n in s.figures()["numbers"][:-1]]
+    sealed = s.numbers()[:-1]
     s.abandon()
     assert len(sealed) >= 3
     for n in sealed:  # damaged where no one looks: behind the first record
@@ -74,7 +74,7 @@ def test_subjects_that_come_and_go_leave_no_dictionary_behind(directory):
     s.commit()
     s.upkeep()
     want = (s.state(), s.subjects(), s.last_per_subject())
-    sealed = s.figures()["numbers"][:-1]
+    sealed = s.numbers()[:-1]
     s.abandon()
     assert (directory / "subjects.jsd").stat().st_size < 3_000_000
     for n in sealed:
@@ -95,12 +95,12 @@ def test_a_dictionary_that_lost_words_is_begun_again(directory):
     def fill(token, blocks):
         """Seals blocks until there are so many; returns the last sealed one's sidecar."""
         i = 0
-        while len(s.figures()["numbers"]) < blocks:
+        while len(s.numbers()) < blocks:
             s.append(f"{token}.{i}", b"%08d" % i * 4)
             s.commit()
             i += 1
         s.upkeep()
-        return block(directory, s.figures()["numbers"][-2]).with_suffix(".jsx")
+        return block(directory, s.numbers()[-2]).with_suffix(".jsx")
 
     s = PyStore(directory, max_bytes=127_000, trim=False, commit="manual")
     fill("k", 2)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jsserver.cext.store import PyStore
+from tests.cext.store import PyStore
 
 
 def everything(store: PyStore) -> tuple:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jsserver.cext.store import PyStore
+from tests.cext.store import PyStore
 from tests.cext.stream import TestEnv
 from tests.unit.stream_world import (
     FILE,
