@@ -1,10 +1,5 @@
 # A connection: its transport, its buffers and its timers around the Client that routing knows.
 
-cdef inline bint conn_halted(const Conn* c) noexcept nogil:
-    # Nothing more of its input is to be looked at for now.
-    return c.base.closing or c.paused or c.stalled
-
-
 cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil:
     # Tells the transport what this connection waits for.
     if c.connecting or (read == c.reading and write == c.writing):
@@ -12,10 +7,6 @@ cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil:
     c.reading = read
     c.writing = write
     c.transport.want(c, read, write)
-
-
-cdef inline void conn_events(Conn* c) noexcept nogil:
-    conn_want(c, not conn_halted(c), c.writing)
 
 
 # ---- writing: taken under the engine lock, written without it, settled with it again
@@ -163,20 +154,6 @@ cdef void conn_feed(Conn* c, const uint8_t* p, size_t n) noexcept nogil:
         return
     if (n - used > LEFT_MAX and c.need == 0 and not conn_halted(c)) or not keep_left(c, p + used, n - used, c.need):
         client_close(&c.base, CLOSE_READ_ERROR)
-
-
-cdef inline void conn_pace(Conn* c) noexcept nogil:
-    # After each operation: whoever sends to a slow receiver, or asks too much, rests.
-    cdef Engine* e = c.base.engine
-    if e.stalled:
-        e.stalled = False
-        conn_stall(c)
-    if e.asked:
-        c.asking += e.asked
-        e.asked = 0
-        if c.asking >= ASKING_MAX:
-            c.stalled |= FOR_ANSWERS
-            conn_events(c)
 
 
 cdef void conn_stall(Conn* c) noexcept nogil:

@@ -2,49 +2,6 @@
 # operation are views of the bytes given. What is incomplete is given again, with more behind it;
 # `scanned` remembers how far a line end was looked for, so that nothing is scanned twice.
 
-cdef enum OpKind:
-    OP_CONNECT = 1
-    OP_INFO
-    OP_PING
-    OP_PONG
-    OP_PUB
-    OP_SUB
-    OP_UNSUB
-    OP_OK
-    OP_ERR
-
-cdef enum ParseResult:
-    PARSE_OK = 1
-    PARSE_MORE = 0              # nothing is wrong so far
-    PARSE_UNKNOWN = -1          # -ERR 'Unknown Protocol Operation'
-    PARSE_ARGS = -2             # wrong arguments: closed without a word
-    PARSE_LINE = -3             # -ERR 'maximum control line exceeded'
-    PARSE_PAYLOAD = -4          # -ERR 'Maximum Payload Violation'; Parser.need is the size
-    PARSE_SIZE = -5             # as PARSE_ARGS: a size that is none
-
-cdef enum:
-    MAX_ARGS = 5
-
-cdef struct Op:
-    int kind
-    bint has_header             # HPUB
-    size_t size                 # bytes it took
-    Span args                   # the line behind the verb
-    Span subject
-    Span reply
-    Span queue
-    Span sid
-    Span header
-    Span data
-    uint64_t max                # UNSUB; 0 when absent or not a number
-
-cdef struct Parser:
-    size_t scanned
-    size_t need                 # PARSE_MORE: bytes that complete the operation, when known; else 0
-    int64_t max_line
-    int64_t max_payload         # -1: unlimited
-
-
 cdef inline uint8_t upper(uint8_t ch) noexcept nogil:
     return ch & 0xdf
 

@@ -10,7 +10,7 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from jsserver.cext import net
+from tests.cext import net
 
 SEEDS = [
     b"\x03CONNECT {}\r\nPING\r\n",

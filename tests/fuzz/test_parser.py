@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.conversations import Event, conversations, noise
 
-net = pytest.importorskip("jsserver.cext.net", reason="the data plane is not built here")
+net = pytest.importorskip("tests.cext.net", reason="the data plane is not built here")
 
 TARGET = Path(__file__).with_name("fuzz_parser.py")
 ROOT = TARGET.parent.parent.parent

@@ -10,8 +10,9 @@ import time
 import pytest
 
 from jsserver.cext import net
-from jsserver.cext.net import DataPlane, PermissionSet, PyParser
+from jsserver.cext.net import DataPlane, PermissionSet
 from jsserver.sockets import bound_port, open_listener
+from tests.cext.net import PyParser
 
 LIMITS = {
     "max_payload": 1024 * 1024,

@@ -27,7 +27,7 @@ VOCABULARY = re.compile(r"KIND_|DELIVER_|ACK_|RETAIN_|CLOSE_")
 #: what comes to stand on them finds them sound.
 SEAMS = {
     *("keeper_turn", "store_append", "store_figures", "store_truncate"),
-    *("stream_stage", "stream_stage_end"),
+    *("conn_dial", "stream_stage", "stream_stage_end"),
 }
 
 C_FUNCTION = re.compile(

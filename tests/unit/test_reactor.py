@@ -8,8 +8,9 @@ import socket
 
 import pytest
 
-from jsserver.cext.net import CLOSE_REASONS, INBOX_CLOSED, PyReactor
+from jsserver.cext.net import CLOSE_REASONS, INBOX_CLOSED
 from jsserver.sockets import bound_port, open_listener
+from tests.cext.net import PyReactor
 
 QUIET = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 

@@ -1,0 +1,366 @@
+"""The network's side of the data plane: transports, connections, listeners, and the reactors that serve them."""
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from jsserver.cext.bytes cimport KIND_LEAF, Bytes, Span, Task, TaskList, Timer, TimerHeap, U64Map
+from jsserver.cext.core cimport Account, Ahead, Chunk, Client, Engine, Protocol, Worklist
+from jsserver.cext.store cimport Committer
+
+
+# ---- the system calls that reactors use ---------------------------------------------------------
+
+cdef extern from "<sys/types.h>" nogil:
+    pass
+
+cdef extern from "<sys/socket.h>" nogil:
+    ctypedef unsigned int socklen_t
+    cdef struct sockaddr:
+        unsigned short sa_family
+    cdef struct sockaddr_storage:
+        unsigned short ss_family
+    int AF_INET, AF_INET6, SOL_SOCKET, SO_ERROR, SOCK_NONBLOCK, SOCK_CLOEXEC, MSG_NOSIGNAL, MSG_DONTWAIT, SHUT_WR
+    int accept4(int fd, sockaddr* addr, socklen_t* n, int flags)
+    int getsockopt(int fd, int level, int name, void* value, socklen_t* n)
+    int setsockopt(int fd, int level, int name, const void* value, socklen_t n)
+    ssize_t recv(int fd, void* p, size_t n, int flags)
+    ssize_t send(int fd, const void* p, size_t n, int flags)
+    int shutdown(int fd, int how)
+
+cdef extern from "<netinet/in.h>" nogil:
+    int IPPROTO_TCP
+    cdef struct in_addr:
+        uint32_t s_addr
+    cdef struct in6_addr:
+        uint8_t s6_addr[16]
+    cdef struct sockaddr_in:
+        uint16_t sin_port
+        in_addr sin_addr
+    cdef struct sockaddr_in6:
+        uint16_t sin6_port
+        in6_addr sin6_addr
+    uint16_t ntohs(uint16_t v)
+
+cdef extern from "<netinet/tcp.h>" nogil:
+    int TCP_NODELAY
+
+cdef extern from "<arpa/inet.h>" nogil:
+    const char* inet_ntop(int family, const void* addr, char* out, socklen_t n)
+
+cdef extern from "<sys/uio.h>" nogil:
+    cdef struct iovec:
+        void* iov_base
+        size_t iov_len
+    ssize_t writev(int fd, const iovec* iov, int n)
+
+cdef extern from "<sys/epoll.h>" nogil:
+    cdef union epoll_data_t:
+        void* ptr
+    cdef struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int EPOLLIN, EPOLLOUT, EPOLLHUP, EPOLLERR, EPOLLET, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL, EPOLL_CLOEXEC
+    int epoll_create1(int flags)
+    int epoll_ctl(int epfd, int op, int fd, epoll_event* ev)
+    int epoll_wait(int epfd, epoll_event* ev, int max, int ms)
+
+cdef extern from "<sys/eventfd.h>" nogil:
+    int EFD_NONBLOCK, EFD_CLOEXEC
+    int eventfd(unsigned int value, int flags)
+
+
+# ---- the clients' protocol, parsed --------------------------------------------------------------
+
+cdef enum OpKind:
+    OP_CONNECT = 1
+    OP_INFO
+    OP_PING
+    OP_PONG
+    OP_PUB
+    OP_SUB
+    OP_UNSUB
+    OP_OK
+    OP_ERR
+
+cdef enum ParseResult:
+    PARSE_OK = 1
+    PARSE_MORE = 0              # nothing is wrong so far
+    PARSE_UNKNOWN = -1          # -ERR 'Unknown Protocol Operation'
+    PARSE_ARGS = -2             # wrong arguments: closed without a word
+    PARSE_LINE = -3             # -ERR 'maximum control line exceeded'
+    PARSE_PAYLOAD = -4          # -ERR 'Maximum Payload Violation'; Parser.need is the size
+    PARSE_SIZE = -5             # as PARSE_ARGS: a size that is none
+
+cdef enum:
+    MAX_ARGS = 5
+
+cdef struct Op:
+    int kind
+    bint has_header             # HPUB
+    size_t size                 # bytes it took
+    Span args                   # the line behind the verb
+    Span subject
+    Span reply
+    Span queue
+    Span sid
+    Span header
+    Span data
+    uint64_t max                # UNSUB; 0 when absent or not a number
+
+cdef struct Parser:
+    size_t scanned
+    size_t need                 # PARSE_MORE: bytes that complete the operation, when known; else 0
+    int64_t max_line
+    int64_t max_payload         # -1: unlimited
+
+# The next operation of p[0:n]; PARSE_OK with op.size bytes used, or another ParseResult.
+cdef int parse(Parser* ps, const uint8_t* p, size_t n, Op* op) noexcept nogil
+
+
+# ---- what there is ------------------------------------------------------------------------------
+
+cdef struct Conn
+cdef struct Listener
+cdef struct Reactor
+cdef struct Net
+
+cdef enum AuthState:
+    AUTH_OPEN = 0           # nothing to prove, or proven
+    AUTH_NEEDED = 1         # CONNECT must come first
+    AUTH_WAITING = 2        # the control plane decides; the input is paused
+
+cdef enum Stall:
+    FOR_RECEIVER = 1        # one of its receivers is slow
+    FOR_ANSWERS = 2         # it has asked the control plane enough for now
+
+cdef enum:
+    READ_SIZE = 65536       # bytes taken from one connection in one turn
+    LEFT_MAX = 65536        # an incomplete operation of unknown size must be shorter
+    REACTORS_MAX = 64       # bits of a uint64_t
+    BUFFER_SIZE = 196608    # of a reactor: a piece of input begins within the first READ_SIZE
+    EVENTS_MAX = 256
+    IOV_MAX_USED = 256
+    WRITTEN_MAX = 256       # chunks that may wait for the next turn, however late it comes
+    ADDRESS_MAX = 64
+    STALL_NS = 2000000
+    AHEAD_MAX = 4096        # publishes that a reactor recognises before it takes the engine lock
+    SNIPPET = 32            # bytes of what was not understood, in the log
+    ASKING_MAX = 128        # requests of one connection that the control plane has
+    STALLS_MAX = 5          # in one read, as nats-server's 10 ms
+
+cdef enum HeadKind:
+    HEAD_WAKE = 0           # of the reactor's eventfd
+    HEAD_LISTENER = 1
+    HEAD_CONN = 2
+
+cdef struct Head:
+    # What an event of epoll points at.
+    int kind
+    void* owner
+
+cdef struct Transport:
+    # How a connection's bytes come and go; called by its reactor alone, read, write and shutdown without the engine lock.
+    # Of one that we asked for: 0 when bytes may flow, -EAGAIN while they may not yet, else -errno.
+    int (*establish)(Conn* c) noexcept nogil
+    ssize_t (*read)(Conn* c, void* p, size_t n) noexcept nogil              # bytes; 0: the end; else -errno
+    ssize_t (*write)(Conn* c, const iovec* iov, int n) noexcept nogil       # bytes, or -errno
+    # What it is to be woken for from now on; 0 or -errno.
+    int (*want)(Conn* c, bint read, bint write) noexcept nogil
+    # Ends it behind what was written.
+    void (*shutdown)(Conn* c) noexcept nogil
+
+cdef struct Conn:
+    Client base             # first: a Client* of ours is a Conn*
+    Head head
+    Reactor* reactor
+    Conn* next
+    Conn* prev
+    const Transport* transport
+    void* link              # the transport's own
+    int fd
+    bint connecting         # asked for by us and not established
+    int auth
+    bint paused             # for the control plane
+    int stalled             # FOR_RECEIVER | FOR_ANSWERS; the input waits
+    uint32_t asking         # its requests that the control plane has
+    # the way out of bytes, the reactor's alone
+    Chunk* out              # what it writes
+    Chunk* out_tail
+    bint flushing           # linked in reactor.flushing
+    bint progress           # the last write took something
+    bint write_failed
+    bint deadline_set       # write_timer runs
+    bint finished           # linked in reactor.ending
+    bint last_words         # what is left is written before the end
+    Conn* next_flushing
+    Conn* next_settling
+    Conn* next_ending
+    bint polled             # epoll knows it
+    bint reading            # what the transport was told to want
+    bint writing
+    uint32_t stalls_left
+    uint64_t stalls
+    uint8_t* left           # input kept for later: an incomplete operation, or all of it while paused
+    size_t n_left
+    size_t cap_left
+    size_t need             # bytes that complete what is left, when known; else 0
+    const Ahead* ahead      # what the bytes being fed begin with
+    uint32_t n_ahead
+    Timer ping_timer
+    Timer auth_timer        # until it is connected, and has proven who it is
+    Timer write_timer
+    Timer stall_timer
+    Task resume
+    uint32_t pings_out
+    int64_t ping_sent       # mono; 0: none outstanding
+    int64_t rtt             # ns; 0: unknown
+    int64_t rtt_at
+    int64_t started         # wall
+    int64_t last_active     # wall
+    int64_t input_at        # mono
+    char address[ADDRESS_MAX]
+    uint32_t n_address
+    int port
+    Bytes connect           # the CONNECT options as they came, for the control plane
+
+cdef struct ClientConn:
+    # A connection that speaks the clients' protocol.
+    Conn conn
+    Parser parser
+    bint connected          # CONNECT was accepted
+    bint first_pong         # sent
+    int version             # of the protocol, as CONNECT says
+
+cdef struct Listener:
+    Head head
+    Reactor* reactor
+    Listener* next
+    int fd                  # -1: closed, freed at the end of the turn
+    bint paused             # the process is out of descriptors for a moment
+    Timer timer
+    # of its connections
+    int kind
+    const Protocol* protocol
+    const Transport* transport
+
+cdef struct Terms:
+    # What connections of a kind are told and held to.
+    Bytes info_head         # up to and with "client_id":
+    Bytes info_tail         # from after client_ip's closing quote on
+    Bytes info_connected    # what connect_info adds
+    bint auth_required
+    bint no_auth_user
+    int64_t auth_timeout    # ns
+
+cdef struct Arrival:
+    # What an event has brought, read without the engine lock and worked through with it.
+    Head* head
+    uint32_t events
+    ssize_t got             # of reading, or of establishing; -EAGAIN: nothing
+    uint8_t* data           # with what was left before; NULL: it is in the connection's own buffer
+    size_t n
+    const Ahead* ahead      # what the data begin with
+    uint32_t n_ahead
+
+cdef struct Reactor:
+    # One thread and the connections that it serves. Without the engine lock it alone uses what is not said to be under it.
+    Net* net
+    Engine* engine
+    int epoll
+    int wake                # eventfd: other threads made work
+    Head wake_head
+    uint8_t* buffer         # BUFFER_SIZE, shared by all connections
+    Arrival[EVENTS_MAX] arrivals
+    uint32_t n_arrivals
+    Ahead* ahead            # AHEAD_MAX, of all arrivals
+    uint32_t n_ahead
+    Conn* flushing          # have something to write
+    Conn* settling          # were written to, which has consequences
+    Conn* ending            # closed, with last words to write; then to be freed
+    Chunk* written          # to go back to the engine's free lists
+    uint32_t n_written
+    # under the engine lock
+    Worklist work
+    TimerHeap timers        # of its connections and listeners
+    TaskList tasks
+    uint32_t n_conns
+    int64_t sleeps_until    # mono: when it looks for work by itself; 0: it is about to
+    Listener* listeners
+    Listener* closed_listeners
+
+cdef struct Net:
+    # The connections of an engine and the reactors that serve them; under the engine lock.
+    Engine* engine
+    Committer* committer    # NULL: no JetStream
+    Reactor* reactors       # the first one accepts, and is answerable for the engine's own timers and tasks
+    uint32_t n_reactors
+    bint stopping
+    Conn* conns
+    uint32_t n_conns
+    U64Map by_cid
+    uint64_t next_cid
+    Terms[KIND_LEAF + 1] terms      # by kind
+    int64_t ping_interval
+    int64_t ping_max
+    int64_t write_deadline
+    Account* default_account
+
+cdef Transport plain_transport      # a socket as it is
+cdef Protocol client_protocol       # the clients'
+
+
+# ---- connections and listeners (with the engine lock held) --------------------------------------
+
+# A connection that nobody knows yet; NULL: no memory. fd -1: its transport has no socket.
+cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const Transport* transport) noexcept nogil
+# Its reactor serves it from now on; 0, or -1 and it is as if it had never been, but for its descriptor.
+cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil
+# Bytes may flow.
+cdef void conn_open(Conn* c) noexcept nogil
+# Accepts connections from a listening, non-blocking socket, which stays its owner's. NULL: no memory.
+cdef Listener* listener_open(Net* net, int fd, int kind, const Protocol* protocol,
+                             const Transport* transport) noexcept nogil
+cdef void listener_close(Listener* s) noexcept nogil
+# A connection over a non-blocking socket that connect() was called for. It opens once it is established; where that fails,
+# or takes longer than `timeout` ns, it closes with CLOSE_UNREACHABLE. NULL: no memory, and fd is the caller's.
+cdef Conn* conn_dial(Net* net, int fd, const sockaddr_storage* addr, int kind, const Protocol* protocol,
+                     const Transport* transport, int64_t timeout) noexcept nogil
+cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil
+cdef void conn_stall(Conn* c) noexcept nogil
+
+cdef inline bint conn_halted(const Conn* c) noexcept nogil:
+    # Nothing more of its input is to be looked at for now.
+    return c.base.closing or c.paused or c.stalled
+
+cdef inline void conn_events(Conn* c) noexcept nogil:
+    conn_want(c, not conn_halted(c), c.writing)
+
+cdef inline void conn_pace(Conn* c) noexcept nogil:
+    # After each operation: whoever sends to a slow receiver, or asks too much, rests.
+    cdef Engine* e = c.base.engine
+    if e.stalled:
+        e.stalled = False
+        conn_stall(c)
+    if e.asked:
+        c.asking += e.asked
+        e.asked = 0
+        if c.asking >= ASKING_MAX:
+            c.stalled |= FOR_ANSWERS
+            conn_events(c)
+
+
+# ---- reactors -----------------------------------------------------------------------------------
+
+cdef int net_init(Net* net, Engine* e, uint32_t n_reactors) noexcept nogil     # 0 | -errno
+# Every reactor returns soon from its run.
+cdef void net_stop(Net* net) noexcept nogil
+# Closes and frees what it serves; net_forget frees the rest, which other threads may look at until then.
+cdef void net_free(Net* net) noexcept nogil
+cdef void net_forget(Net* net) noexcept nogil
+# The body of a reactor's thread.
+cdef void reactor_run(Reactor* r) noexcept nogil
+# One turn, in as many steps as its input takes; returns how many ms the next one may be waited for, -1: there is to be none.
+# What an event may name is freed in the next turn at the earliest.
+cdef int turn(Reactor* r, epoll_event* events, int n) noexcept nogil
+cdef bint is_settled(const Reactor* r) noexcept nogil
+
+cdef list read_items(const uint8_t* p, size_t n)
