@@ -25,7 +25,7 @@ def switch(name: str) -> bool:
 # bytes and store alone); each includes the parts in its folder.
 LAYERS = [
     name
-    for name in ("bytes", "store", "stream", "consumer", "core", "net", "columns")
+    for name in ("bytes", "store", "stream", "consumer", "core", "net", "engine", "columns")
     if Path(f"cext/{name}.pyx").exists() and not switch("NO_EXTENSIONS")
 ]
 

@@ -326,6 +326,33 @@ cdef Conn* conn_dial(Net* net, int fd, const sockaddr_storage* addr, int kind, c
                      const Transport* transport, int64_t timeout) noexcept nogil
 cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil
 cdef void conn_stall(Conn* c) noexcept nogil
+# Whoever decided that the input may flow again; the reactor lets it, in its own thread.
+cdef void conn_unpause(Conn* c) noexcept nogil
+# The control plane is done with n of its requests.
+cdef void conn_answered(Conn* c, uint32_t n) noexcept nogil
+# It may not come in: says so and closes it.
+cdef void refuse(Conn* c) noexcept nogil
+
+cdef struct ConnFigures:
+    # What ConnNumbers of engine/items.pxi names, in its order.
+    int64_t reason
+    int64_t port
+    int64_t start
+    int64_t last_activity
+    int64_t rtt
+    int64_t in_msgs
+    int64_t out_msgs
+    int64_t in_bytes
+    int64_t out_bytes
+    int64_t subscriptions
+    int64_t now
+    int64_t pending
+    int64_t stalls
+    int64_t account
+    int64_t chunks
+
+# What monitoring wants to know of a connection, open or closing; the texts are its address and its CONNECT options.
+cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil
 
 cdef inline bint conn_halted(const Conn* c) noexcept nogil:
     # Nothing more of its input is to be looked at for now.
@@ -362,5 +389,8 @@ cdef void reactor_run(Reactor* r) noexcept nogil
 # What an event may name is freed in the next turn at the earliest.
 cdef int turn(Reactor* r, epoll_event* events, int n) noexcept nogil
 cdef bint is_settled(const Reactor* r) noexcept nogil
-
-cdef list read_items(const uint8_t* p, size_t n)
+# For whoever drives the engine beside the reactors, under the engine lock: sets its clocks; and when work was made, which
+# reactors would sleep over it, a bit for each. They are woken without the lock.
+cdef void read_clocks(Engine* e) noexcept nogil
+cdef uint64_t reactors_called(Net* net) noexcept nogil
+cdef void reactors_wake(Net* net, uint64_t called) noexcept nogil

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jsserver.cext.net import AccountHandle, DataPlane
+from jsserver.cext.engine import AccountHandle, DataPlane
 from jsserver.identity import short_hash
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from jsserver.cext.net import PermissionSet
+from jsserver.cext.engine import PermissionSet
 from jsserver.clients import HIDDEN, Connect
 from jsserver.config.options import Authorization, Permissions, SubjectPermission, User
 

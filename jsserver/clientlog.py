@@ -8,7 +8,7 @@ import msgspec
 
 from jsserver import goformat
 from jsserver.accounts import Accounts
-from jsserver.cext.net import Item
+from jsserver.cext.engine import Item
 from jsserver.clients import HIDDEN, Connect, Connection, decode_connect
 from jsserver.config.options import Options
 from jsserver.logs import Logger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from jsserver.cext.net import CLOSE_REASONS, ConnNumbers, Item
+from jsserver.cext.engine import CLOSE_REASONS, ConnNumbers, Item
 
 HIDDEN = "[REDACTED]"
 """The name of whoever has a token."""

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from jsserver.accounts import Accounts
 from jsserver.auth import Admission, Authenticator
-from jsserver.cext import net
-from jsserver.cext.net import Item
+from jsserver.cext import engine
+from jsserver.cext.engine import Item
 from jsserver.clientlog import ClientLog
 from jsserver.clients import Connect, Connection, decode_connect, read_connection
 from jsserver.config.options import Options
@@ -22,7 +22,7 @@ class Finished:
     A connection that has asked much is not read until some of it is answered.
     """
 
-    def __init__(self, plane: net.DataPlane) -> None:
+    def __init__(self, plane: engine.DataPlane) -> None:
         self.plane = plane
         self._counts: Counter[int] = Counter()
 
@@ -50,7 +50,7 @@ class Inbox:
 
     def __init__(
         self,
-        plane: net.DataPlane,
+        plane: engine.DataPlane,
         log: Logger,
         authenticator: Authenticator,
         options: Options,
@@ -73,14 +73,14 @@ class Inbox:
         self._dropped = 0
         self._checks: set[asyncio.Task[None]] = set()
         self._handlers: dict[int, Callable[[Item], None]] = {
-            net.INBOX_REQUEST: on_request,
-            net.INBOX_CONNECT: self._connect,
-            net.INBOX_OPENED: self.lines.opened,
-            net.INBOX_CLOSED: self._closed,
-            net.INBOX_VIOLATION: self.lines.violation,
-            net.INBOX_TRACE: self.lines.trace,
-            net.INBOX_ERROR: self.lines.error,
-            net.INBOX_LOG: self._log_line,
+            engine.INBOX_REQUEST: on_request,
+            engine.INBOX_CONNECT: self._connect,
+            engine.INBOX_OPENED: self.lines.opened,
+            engine.INBOX_CLOSED: self._closed,
+            engine.INBOX_VIOLATION: self.lines.violation,
+            engine.INBOX_TRACE: self.lines.trace,
+            engine.INBOX_ERROR: self.lines.error,
+            engine.INBOX_LOG: self._log_line,
         }
 
     def open(self) -> None:

@@ -13,9 +13,9 @@ from jsserver.api.advisories import ClientInfo
 from jsserver.api.dispatch import Dispatcher, Request
 from jsserver.assets.limits import AccountLimits, ServerSettings
 from jsserver.ballast import Ballast
-from jsserver.cext import net
+from jsserver.cext import engine
 from jsserver.cext.bytes import hh64
-from jsserver.cext.net import Item
+from jsserver.cext.engine import Item
 from jsserver.clients import read_connection
 from jsserver.config.options import AUTOMATIC, Options
 from jsserver.goformat import byte_size, rfc3339_nano
@@ -52,7 +52,7 @@ class JetStream:
     def __init__(
         self,
         options: Options,
-        plane: net.DataPlane,
+        plane: engine.DataPlane,
         accounts: Accounts,
         log: Logger,
         finished: Callable[[int], None],
@@ -144,13 +144,13 @@ class JetStream:
         kind, _, (account_id, *numbers), texts = item
         stream, consumer, more = (t.decode("utf-8", "surrogateescape") for t in texts)
         account = self.accounts.name_of(account_id)
-        if kind == net.INBOX_CONSUMER_GONE:
+        if kind == engine.INBOX_CONSUMER_GONE:
             self.dispatcher.on_event(
                 ConsumerGone(account=account, stream=stream, consumer=consumer, id=numbers[0])
             )
-        elif kind == net.INBOX_PAUSE_OVER:
+        elif kind == engine.INBOX_PAUSE_OVER:
             self.dispatcher.on_event(PauseOver(account=account, stream=stream, consumer=consumer))
-        elif kind == net.INBOX_ADVISORY:
+        elif kind == engine.INBOX_ADVISORY:
             self.dispatcher.on_event(
                 ConsumerAdvisory(
                     account=account,
@@ -164,11 +164,11 @@ class JetStream:
                     reason=more,
                 )
             )
-        elif kind == net.INBOX_STORE_ERROR:
+        elif kind == engine.INBOX_STORE_ERROR:
             found = self.dispatcher.accounts.get(account)
             if found is not None:
                 self.mender.stream_failed(found, stream, numbers[0])
-        elif kind == net.INBOX_DISK_FULL:
+        elif kind == engine.INBOX_DISK_FULL:
             self.mender.disk_full(numbers[0])
 
     def client_info(self, cid: int) -> ClientInfo | None:

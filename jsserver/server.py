@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from jsserver import NATS_VERSION, __version__, called_as_jsserver, priority
 from jsserver.accounts import Accounts
 from jsserver.auth import GLOBAL_ACCOUNT, Authenticator, is_bcrypt
-from jsserver.cext.net import DataPlane, Item
+from jsserver.cext.engine import DataPlane, Item
 from jsserver.config.options import Options
 from jsserver.config.server import split_address
 from jsserver.goformat import byte_size

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jsserver import NATS_VERSION
-from jsserver.cext.net import Item
+from jsserver.cext.engine import Item
 from jsserver.config.options import Permissions, SubjectPermission
 from jsserver.goformat import escape_json, rfc3339_nano
 from jsserver.wire.decode import Unreadable, parse
 from jsserver.wire.types import Int64, Uint64, Wire, always
 
 if TYPE_CHECKING:
-    from jsserver.cext.net import AccountHandle
+    from jsserver.cext.engine import AccountHandle
     from jsserver.server import Server
 
 USER_INFO = "$SYS.REQ.USER.INFO"

@@ -11,7 +11,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from jsserver import cli, server
-from jsserver.cext.net import DataPlane
+from jsserver.cext.engine import DataPlane
 
 
 def main() -> int:

@@ -273,25 +273,6 @@ cdef void conn_arrived(Conn* c, const Arrival* a) noexcept nogil:
 
 # ---- monitoring, and the end
 
-cdef struct ConnFigures:
-    # What ConnNumbers of items.pxi names, in its order.
-    int64_t reason
-    int64_t port
-    int64_t start
-    int64_t last_activity
-    int64_t rtt
-    int64_t in_msgs
-    int64_t out_msgs
-    int64_t in_bytes
-    int64_t out_bytes
-    int64_t subscriptions
-    int64_t now
-    int64_t pending
-    int64_t stalls
-    int64_t account
-    int64_t chunks
-
-
 cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil:
     # What monitoring wants to know of a connection, open or closing.
     texts[0].p = <const uint8_t*>c.address

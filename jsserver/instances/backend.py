@@ -18,7 +18,7 @@ import msgspec
 
 from jsserver.cext.consumer import ConsumerClosed as ConsumerClosed
 from jsserver.cext.consumer import ConsumerState as ConsumerState
-from jsserver.cext.net import AccountUsage as AccountUsage
+from jsserver.cext.engine import AccountUsage as AccountUsage
 from jsserver.cext.stream import Lost as Lost
 from jsserver.cext.stream import Message as Message
 from jsserver.cext.stream import StoreError as StoreError

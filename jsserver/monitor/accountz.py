@@ -2,7 +2,7 @@
 
 import msgspec
 
-from jsserver.cext.net import ConnNumbers
+from jsserver.cext.engine import ConnNumbers
 from jsserver.goformat import rfc3339_nano
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.query import BadParameter, Query

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from jsserver.api.dispatch import Dispatcher
-from jsserver.cext.net import Item
+from jsserver.cext.engine import Item
 from jsserver.config.options import Options
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from jsserver.cext.bytes import subject_is_literal, subject_is_valid, subject_matches
-from jsserver.cext.net import SubNumbers
+from jsserver.cext.engine import SubNumbers
 from jsserver.goformat import rfc3339_nano
 from jsserver.monitor.connz import SubDetail, sub_detail
 from jsserver.monitor.query import BadParameter, Paging, Query

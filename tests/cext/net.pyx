@@ -10,6 +10,7 @@ from posix.unistd cimport close
 
 from jsserver.cext.bytes cimport *
 from jsserver.cext.core cimport *
+from jsserver.cext.engine cimport read_items
 from jsserver.cext.net cimport *
 
 

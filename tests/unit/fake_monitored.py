@@ -4,7 +4,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from jsserver.cext.net import ConnNumbers, Item, SubNumbers
+from jsserver.cext.engine import ConnNumbers, Item, SubNumbers
 from jsserver.clients import Connection
 from jsserver.config.options import Options
 from jsserver.monitor.closed import ClosedConnections

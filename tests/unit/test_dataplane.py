@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from jsserver.cext import net
-from jsserver.cext.net import DataPlane, PermissionSet
+from jsserver.cext import engine
+from jsserver.cext.engine import DataPlane, PermissionSet
 from jsserver.sockets import bound_port, open_listener
 from tests.cext.net import PyParser
 
@@ -60,7 +60,7 @@ class Plane:
 
     def admit_next(self, account):
         """Lets the next connection in that waits."""
-        ((_, cid, _, _),) = self.items(net.INBOX_CONNECT)
+        ((_, cid, _, _),) = self.items(engine.INBOX_CONNECT)
         return self.plane.admit(cid, account, None)
 
     def items(self, kind, timeout=5.0):
@@ -228,8 +228,8 @@ def test_a_reader_that_stops_is_cut():
         for _ in range(400):
             pub.send(block)
         pub.until_pong()
-        closed = p.items(net.INBOX_CLOSED)
-        assert net.CLOSE_REASONS[closed[0][2][0]] == "Slow Consumer (Pending Bytes)"
+        closed = p.items(engine.INBOX_CLOSED)
+        assert engine.CLOSE_REASONS[closed[0][2][0]] == "Slow Consumer (Pending Bytes)"
         assert p.plane.stats()["slow_consumers"] == 1
     finally:
         p.stop()
@@ -240,7 +240,7 @@ def test_requests_reach_the_inbox_and_are_answered(plane):
     account.serve_requests(b"$JS.API.>")
     c = Peer(plane.port, QUIET)
     c.send(b"SUB r 1\r\nPUB $JS.API.INFO r 2\r\n{}\r\n")
-    ((_, cid, _, texts),) = plane.items(net.INBOX_REQUEST)
+    ((_, cid, _, texts),) = plane.items(engine.INBOX_REQUEST)
     assert texts == (b"$JS.API.INFO", b"r", b"", b"{}")
     assert cid == json.loads(c.info[5:])["client_id"]
     account.publish(b"r", b"", b"", b"answer")
@@ -292,8 +292,8 @@ def test_a_closed_account_cuts_its_clients_and_its_name_is_free(guarded):
     a.until_pong()
     handle.close()
     assert a.rest() == b""
-    ((_, _, numbers, _),) = guarded.items(net.INBOX_CLOSED)
-    assert net.CLOSE_REASONS[numbers[0]] == "Missing Account"
+    ((_, _, numbers, _),) = guarded.items(engine.INBOX_CLOSED)
+    assert engine.CLOSE_REASONS[numbers[0]] == "Missing Account"
     assert b.until_pong() == b""
     handle.close()
     handle.publish(b"x", b"", b"", b"nobody hears it")
@@ -332,9 +332,9 @@ def test_a_handle_outlives_its_data_plane():
     p = Plane()
     handle = p.account()
     p.stop()
-    with pytest.raises(net.PlaneClosed):
+    with pytest.raises(engine.PlaneClosed):
         handle.publish(b"x", b"", b"", b"")
-    with pytest.raises(net.PlaneClosed):
+    with pytest.raises(engine.PlaneClosed):
         p.account("B")
 
 
@@ -343,7 +343,7 @@ def test_admission_waits_for_the_control_plane():
     try:
         c = Peer(p.port, {**QUIET, "user": "me"})
         c.send(b"SUB a 1\r\nPUB a 1\r\nx\r\nSUB secret 2\r\nPUB no 0\r\n\r\n")
-        ((_, cid, _, (_, _, connect)),) = p.items(net.INBOX_CONNECT)
+        ((_, cid, _, (_, _, connect)),) = p.items(engine.INBOX_CONNECT)
         assert json.loads(connect)["user"] == "me"
         permissions = PermissionSet(
             publish_allow=[(b"a", b"")], subscribe_deny=[(b"secret", b"")], subscribe_allow=None
@@ -354,7 +354,7 @@ def test_admission_waits_for_the_control_plane():
         assert c.line() == b"-ERR 'Permissions Violation for Subscription to \"secret\"'\r\n"
         assert c.line() == b"-ERR 'Permissions Violation for Publish to \"no\"'\r\n"
         d = Peer(p.port, QUIET)
-        ((_, cid, _, _),) = p.items(net.INBOX_CONNECT)
+        ((_, cid, _, _),) = p.items(engine.INBOX_CONNECT)
         p.plane.refuse(cid)
         assert d.rest() == b"-ERR 'Authorization Violation'\r\n"
         e = Peer(p.port)
@@ -374,7 +374,7 @@ def test_connections_leave_nothing_behind(plane):
             c.sock.close()
     end = time.monotonic() + 5
     while plane.plane.stats()["connections"] and time.monotonic() < end:
-        plane.items(net.INBOX_CLOSED, 0.1)
+        plane.items(engine.INBOX_CLOSED, 0.1)
     stats = plane.plane.stats()
     assert (stats["connections"], stats["subscriptions"]) == (0, 0)
     assert stats["total_connections"] == 400

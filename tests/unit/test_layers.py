@@ -18,7 +18,8 @@ LAYERS = {
     "stream": {"bytes", "store"},
     "consumer": {"bytes", "store", "stream"},
     "core": {"bytes"},
-    "net": {"bytes", "store", "stream", "consumer", "core"},
+    "net": {"bytes", "store", "core"},
+    "engine": {"bytes", "store", "stream", "consumer", "core", "net"},
     "columns": {"bytes", "store"},
 }
 #: Part of the control plane -> what it may know of the rest of it; a part may know itself.

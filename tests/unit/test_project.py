@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import jsserver
-from jsserver.cext import net
+from jsserver.cext import engine
 from tests.peer import PEER_VERSION
 from tools import gen_api
 
@@ -61,5 +61,5 @@ def test_every_reason_for_a_close_has_its_text() -> None:
     header = (ROOT / "cext" / "core.pxd").read_text()
     (body,) = re.findall(r"cdef enum CloseReason:\n(.*?)\n\n", header, re.DOTALL)
     reasons = re.findall(r"^    CLOSE_\w+", body, re.MULTILINE)
-    assert list(net.CLOSE_REASONS) == list(range(len(reasons) + 1))
-    assert len(set(net.CLOSE_REASONS.values())) == len(net.CLOSE_REASONS)
+    assert list(engine.CLOSE_REASONS) == list(range(len(reasons) + 1))
+    assert len(set(engine.CLOSE_REASONS.values())) == len(engine.CLOSE_REASONS)

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from jsserver.cext.net import CLOSE_REASONS, INBOX_CLOSED
+from jsserver.cext.engine import CLOSE_REASONS, INBOX_CLOSED
 from jsserver.sockets import bound_port, open_listener
 from tests.cext.net import PyReactor
 

@@ -95,7 +95,7 @@ cdef class DataPlane(EnvBox):
         rc = net_init(&self.m.net, &self.m.engine, reactors)
         if rc != 0:
             raise OSError(-rc, "cannot start the reactors")
-        self.m.engine.env.random = <uint64_t>clock_ns(CLOCK_MONOTONIC) | 1
+        self.m.engine.env.random = <uint64_t>posix_system().clock(NULL) | 1
         self.m.net.default_account = account_open(&self.m.engine, span_of(b"$G"))
         if self.m.net.default_account == NULL:
             raise MemoryError

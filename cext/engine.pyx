@@ -1,0 +1,27 @@
+"""The whole data plane of one server: accounts, what their streams hold, the commit machinery, and the control plane's view."""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.errno cimport errno
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+from posix.unistd cimport close, read
+
+from jsserver.cext.bytes cimport *
+from jsserver.cext.consumer cimport stream_handle
+from jsserver.cext.core cimport *
+from jsserver.cext.net cimport *
+from jsserver.cext.store cimport (
+    committer_ballast, committer_free, committer_has_room, committer_new, committer_run, committer_stop,
+)
+from jsserver.cext.stream cimport EnvBox, StreamFace, StreamPlace
+
+from collections import namedtuple
+
+#: Bytes that an account's streams hold.
+AccountUsage = namedtuple("AccountUsage", "memory storage")
+
+include "engine/items.pxi"
+include "engine/users.pxi"
+include "engine/plane.pxi"
+include "engine/accounts.pxi"
