@@ -77,7 +77,7 @@ cdef struct Lost:
     uint32_t n_places
 
 cdef struct StoreFigures:
-    # How much it takes: for tests, which see by it that what is gone is given back.
+    # How much it takes: what is gone is given back.
     uint64_t used           # bytes of the blocks
     uint64_t nodes          # of the index
     uint64_t index          # bytes of the index
@@ -157,9 +157,8 @@ cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil          
 cdef int store_settle(Store* s) noexcept nogil
 
 # ---- writing (with the lock held) ----------------------------------------------------------------
-# Appends and trims. The message is visible at once and durable later. Returns ST_OK and the sequence.
-cdef int store_append(Store* s, Span subject, Span header, Span data, int64_t ts, uint64_t* seq) noexcept nogil
-# The same under this sequence, behind the last one: those between are used up. ST_ORDER when it is not behind the last.
+# Appends under this sequence, and trims. The message is visible at once and durable later. Sequences between the last one
+# and this are used up. ST_ORDER when it is not behind the last.
 cdef int store_append_at(Store* s, uint64_t seq, int64_t ts, Span subject, Span header, Span data) noexcept nogil
 # Uses up a sequence, and those before it, without storing (interest retention without interest).
 cdef int store_skip_at(Store* s, uint64_t seq, int64_t ts) noexcept nogil

@@ -254,11 +254,6 @@ cdef inline bint no_room(Store* s) noexcept nogil:
     return s.storage == STORE_FILE and st_load(&s.com.full) != 0
 
 
-cdef int store_append(Store* s, Span subject, Span header, Span data, int64_t ts, uint64_t* seq) noexcept nogil:
-    seq[0] = s.last_seq + 1
-    return store_append_at(s, seq[0], ts, subject, header, data)
-
-
 cdef int store_append_at(Store* s, uint64_t seq, int64_t ts, Span subject, Span header, Span data) noexcept nogil:
     cdef uint64_t size = record_size(subject, header, data)
     cdef int64_t id

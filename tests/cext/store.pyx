@@ -14,8 +14,8 @@ from jsserver.cext.store cimport (
     Committer, Filter, Log, Lost, Record, Store, StoreConfig, StoreFigures, StoreState, Wait, DAMAGE_LOG, STORE_FILE,
     STORE_MEMORY, ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_ORDER, ST_TOO_LARGE, ST_WAIT,
     commit_inline, committer_free, committer_new, committer_poll, committer_run, committer_stop, filter_free,
-    filter_init, filter_matches, keeper_turn, log_append, log_close, log_open, log_rewrite, log_size, store_append,
-    store_append_at, store_close, store_count_of, store_deleted, store_durable_seq, store_durable_ticket, store_error,
+    filter_init, filter_matches, keeper_turn, log_append, log_close, log_open, log_rewrite, log_size, store_append_at,
+    store_close, store_count_of, store_deleted, store_durable_seq, store_durable_ticket, store_error,
     store_figures, store_last_match, store_last_of, store_last_per_subject, store_listen, store_load, store_load_warm,
     store_lost, store_next_seq, store_open, store_pending, store_purge, store_remove, store_seq_at, store_skip_at,
     store_state, store_stop, store_subjects, store_ticket, store_truncate, store_update,
@@ -24,6 +24,13 @@ from jsserver.cext.store cimport (
 import os
 import threading
 import time
+
+
+cdef uint64_t next_of(Store* s) noexcept nogil:
+    """The sequence behind the last one."""
+    cdef StoreState state
+    store_state(s, &state)
+    return state.last_seq + 1
 
 
 cdef bytes face_bytes(object s):
@@ -199,10 +206,11 @@ cdef class PyStore:
 
     def append(self, subject, data=b"", header=b"", ts=None) -> int:
         cdef bytes a = face_bytes(subject), d = face_bytes(data), h = face_bytes(header)
-        cdef uint64_t seq = 0
+        cdef uint64_t seq
         cdef int rc
         self._enter()
-        rc = store_append(self.s, span_of(a), span_of(h), span_of(d), self.env.now if ts is None else ts, &seq)
+        seq = next_of(self.s)
+        rc = store_append_at(self.s, seq, self.env.now if ts is None else ts, span_of(a), span_of(h), span_of(d))
         self._leave()
         face_result(rc, store_error(self.s))
         return seq
@@ -504,7 +512,7 @@ cdef class PyStore:
 cdef int64_t load_run(Env* env, Committer* com, Store* s, Span p, uint64_t count, uint64_t subjects, uint32_t size,
                       uint64_t start, uint64_t batch, char* subject, int* rc) noexcept nogil:
     cdef uint8_t* data = <uint8_t*> malloc(size + 8)
-    cdef uint64_t i = 0, n, seq, number
+    cdef uint64_t i = 0, n, number
     cdef uint32_t at = 0, len
     cdef int64_t spent = 0, since
     cdef int put
@@ -526,7 +534,7 @@ cdef int64_t load_run(Env* env, Committer* com, Store* s, Span p, uint64_t count
             memset(data, 97 + <int> (i % 26), size)
             number = start + i
             memcpy(data, &number, sizeof(number))
-            rc[0] = store_append(s, span(subject, len), span(NULL, 0), span(data, size), env.now, &seq)
+            rc[0] = store_append_at(s, next_of(s), env.now, span(subject, len), span(NULL, 0), span(data, size))
             i += 1
         spent += env_clock(env) - since
         committer_poll(com)
