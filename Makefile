@@ -169,10 +169,12 @@ $(STAMPS)/venv-binary: $(STAMPS)/venv
 	@touch $@
 
 # From an installed wheel, not from the work tree: only so does PyInstaller find every module. The
-# wheel takes the extensions that the ordinary build left in build/lib.*, and no stale module.
+# wheel takes the extensions that the ordinary build left in build/lib.*, but the tests' own, and no
+# stale module.
 $(STAMPS)/binary: $(STAMPS)/venv-binary $(STAMPS)/extensions $(PY_SOURCES) packaging/jsserver.spec \
 		packaging/entry.py
 	rm -rf build/wheel build/bdist.* dist
+	rm -rf build/lib.*/tests
 	find build/lib.* -name '*.py' -delete 2>/dev/null || true
 	BUILD_JOBS=$(JOBS) $(PIP) wheel --no-build-isolation --no-deps -w build/wheel .
 	$(PIP) --python $(BINARY_VENV) install --force-reinstall --no-deps build/wheel/*.whl

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -142,6 +143,14 @@ def test_starts_fast(program: Path, tmp_path: Path) -> None:
 
 def test_size_is_bounded() -> None:
     assert ONE_FILE.stat().st_size < SIZE_MAX
+
+
+@pytest.mark.skipif("JSSERVER_DIST" in os.environ, reason="the wheel is that of this tree")
+def test_the_wheel_holds_the_package_alone() -> None:
+    (wheel,) = (ROOT / "build" / "wheel").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        folders = {name.partition("/")[0] for name in archive.namelist() if "/" in name}
+    assert folders == {"jsserver", f"jsserver-{jsserver.__version__}.dist-info"}
 
 
 def test_killed_launcher_takes_the_server_along(one_file: Bundle) -> None:
