@@ -541,6 +541,10 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
         free(p)
         return
     b.page_at = UINT64_MAX
+    # Its tombstone may stand in a later block. Then only the marker that closed this one says that a torn erasure is not
+    # a torn group, of which nothing takes anything away.
+    if b.closed and not b.proven:
+        b.proven = f.datasync(f.ctx, b.fd) == 0
     if (f.pread(f.ctx, b.fd, p, size, <off_t> off) == <int64_t> size
             and record_parse(p, size, &r) and r.size == size and r.raw_seq == op.seq and record_good(b.key, p, &r)):
         mark = record_mark(p, &r, off)

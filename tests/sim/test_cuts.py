@@ -142,6 +142,20 @@ def test_a_torn_erasure_costs_no_removal_of_its_group(seed: int) -> None:
     assert life.stream.lost().damage == 0
 
 
+def test_a_torn_erasure_in_a_closed_block_costs_no_removal(seed: int) -> None:
+    life = Life(seed, max_msgs=60, max_msgs_per_subject=1)  # blocks of 32,000 bytes
+    life.publish(subject=b"s.b")
+    for _ in range(10):
+        life.publish(bytes(2700))  # each removes the one before
+    life.commit()
+    life.publish(bytes(9000), b"s.c")  # does not fit
+    life.stream.delete(11, True)
+    life.commit()
+    life.cut()
+    assert set(messages(life.stream)) == {1, 12}
+    assert life.stream.lost().sequences == []
+
+
 @pytest.mark.parametrize("calls", range(1, 9))
 def test_no_message_is_passed_over_for_a_rollup_that_is_not_there(seed: int, calls: int) -> None:
     life = Life(seed)
