@@ -8,6 +8,7 @@
 cdef enum:
     MEND_MAX = 4096             # records up to here are searched for a changed bit in all their bytes
     GAP_MAX = 65536             # sequences that are listed for one damaged place
+    SECTOR = 512                # what a disk writes whole
     HELD_LOST = 1               # why a record is held: it is one, its message cannot be served
     HELD_HOLE = 2               # in its place are bytes that say nothing
     HELD_GONE = 3               # a message that was removed: its erasure was torn
@@ -36,6 +37,8 @@ cdef struct Scan:
     bint unsure                 # the last group has a hole. If a power cut left it so, what a tombstone or marker
     #                             of it takes away may have given way to a message that is not there: nothing goes
     bint sealed                 # the last marker says that another block follows
+    bint marked                 # it has markers of ours
+    bint proven                 # the last thing in it is one that says that all before it was on disk
 
 
 cdef bint all_zero(const uint8_t* p, uint64_t n) noexcept nogil:
@@ -250,6 +253,21 @@ cdef bint erasure_torn(Scan* c) noexcept nogil:
     return False
 
 
+cdef bint closing_torn(const Scan* c) noexcept nogil:
+    """Whether the bytes at c.at are what a power cut left of the marker that closed a block before another, which is not
+    synced. They follow a marker, and one sector of them is missing; of a group there would be more."""
+    cdef const uint8_t* p = c.p + c.at
+    cdef uint64_t left = c.size - c.at, there = min(SECTOR - c.at % SECTOR, left)
+    cdef uint8_t head[12]
+    if c.is_last or not c.marked or c.n_held or there >= MARKER:
+        return False
+    if left > MARKER and not all_zero(p + MARKER, left - MARKER):
+        return False
+    st_put32(head, MARKER)
+    st_put64(head + 4, TOMB)
+    return all_zero(p, there) or memcmp(p, head, min(there, <uint64_t> 12)) == 0
+
+
 cdef int scan_bad(Scan* c) noexcept nogil:
     """At bytes that are no record: 1 to go on, 0 at the end of what is good, or an error."""
     cdef uint64_t next
@@ -257,6 +275,8 @@ cdef int scan_bad(Scan* c) noexcept nogil:
     cdef int rc
     if all_zero(c.p + c.at, c.size - c.at):
         return 0            # preallocated
+    if closing_torn(c):
+        return 0
     if erasure_torn(c):
         rc = hold(c, st_get32(c.p + c.at) & 0x7fffffff, HELD_GONE)
         c.at += c.held[c.n_held - 1].size if rc == 0 else 0
@@ -351,6 +371,8 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
         return 0
     c.s.group = max(c.s.group, m.group)
     c.sealed = m.flags & MARK_SEALED != 0
+    c.marked = True
+    c.proven = m.durable >= c.at or m.flags & MARK_LAZY != 0
     group_check(c, &m)
     rc = release(c)
     if not c.unsure:
@@ -370,6 +392,7 @@ cdef int scan_block(Scan* c) noexcept nogil:
         rc = scan_mark(c, &r) if r.raw_seq == TOMB else 0
         if rc == 0:
             c.sealed = False
+            c.proven = False
             rc = hold(c, r.size, 0)
         if rc >= 0:
             c.good += 1
@@ -380,6 +403,25 @@ cdef int scan_block(Scan* c) noexcept nogil:
         rc = scan_bad(c)
     c.b.open_group = c.n_held > 0
     return min(release(c), 0) if rc >= 0 else rc
+
+
+cdef void block_prove(const Scan* c, int fd) noexcept nogil:
+    """What is kept of a block is known to be whole from here on: whatever a power cut tears later, behind it or of what is
+    erased in it, is not taken for a part of its last group. Where there is no room for the marker it stays as it is, and so
+    does a block of nats-server's that is not written to."""
+    cdef Store* s = c.s
+    cdef Block* b = c.b
+    cdef uint8_t mark[MARKER]
+    if c.good == 0 or c.proven or b.damaged or not (c.marked or c.is_last):
+        return
+    group_seal(s, b, b.used, b.used, 0, not c.is_last, mark)
+    if s.files.pwrite(s.files.ctx, fd, mark, MARKER, <off_t> b.used) < 0:
+        s.files.truncate(s.files.ctx, fd, <off_t> b.used)
+        return
+    b.used += MARKER
+    b.written = b.used
+    b.durable = b.used
+    b.open_group = False
 
 
 # ---- records -------------------------------------------------------------------------------------------------------

@@ -156,6 +156,51 @@ def test_a_torn_erasure_in_a_closed_block_costs_no_removal(seed: int) -> None:
     assert life.stream.lost().sequences == []
 
 
+def test_a_torn_erasure_in_a_block_of_an_earlier_life_costs_no_removal(seed: int) -> None:
+    life = Life(seed, max_msgs=60, max_msgs_per_subject=1)  # blocks of 32,000 bytes
+    life.publish(subject=b"s.b")
+    for _ in range(11):
+        life.publish(bytes(2750))  # each removes the one before
+    life.commit()
+    life.cut()  # there is no room in that block for more
+    life.publish(bytes(9000), b"s.c")
+    life.stream.delete(12, True)
+    life.commit()
+    life.cut()
+    assert set(messages(life.stream)) == {1, 13}
+    assert life.stream.lost().sequences == []
+
+
+@pytest.mark.parametrize("calls", range(1, 9))
+def test_what_is_kept_of_a_torn_group_stays_so_when_the_next_one_is_torn(
+    seed: int, calls: int
+) -> None:
+    life = Life(seed, max_msgs_per_subject=1)
+    life.publish(bytes(300))
+    life.commit()
+    for _ in range(3):
+        life.publish(bytes(300))
+    life.cut(calls)
+    kept = set(messages(life.stream))
+    last = life.stream.state().last_seq
+    for number in range(12):
+        life.publish(bytes(200), b"s.%d" % number)
+    life.cut(calls)
+    assert {seq for seq in messages(life.stream) if seq <= last} == kept
+
+
+def test_a_marker_that_a_cut_tears_at_the_end_of_a_closed_block_is_no_damage(seed: int) -> None:
+    life = Life(seed, max_msgs=60)  # blocks of 32,000 bytes
+    for size in (9000, 9000, 9000, 3946):
+        life.publish(bytes(size))
+    life.commit()
+    life.publish(bytes(9000))  # in the next block: the marker that closes this one is not synced
+    life.commit()
+    life.cut()
+    assert set(messages(life.stream)) == {1, 2, 3, 4, 5}
+    assert life.stream.lost().damage == 0
+
+
 @pytest.mark.parametrize("calls", range(1, 9))
 def test_no_message_is_passed_over_for_a_rollup_that_is_not_there(seed: int, calls: int) -> None:
     life = Life(seed)
