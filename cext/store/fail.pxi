@@ -138,7 +138,7 @@ cdef int log_cut(Log* g) noexcept nogil:
 cdef int store_retreat(Store* s) noexcept nogil:
     cdef Block* b
     cdef Log* g
-    cdef bint unlinked = False
+    cdef bint unlinked = not s.caches_gone      # caches that were removed, too: which failed at last
     cdef int rc = 0
     store_detach(s, False)
     ops_discard(s)

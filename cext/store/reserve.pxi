@@ -44,13 +44,18 @@ cdef int reserve_before(Committer* c, Store* s, const Block* b) noexcept nogil:
     return 0 if s.reserve_number == 0 and c.sync_interval <= 0 else reserve_keep(s, b)
 
 
-cdef int reserve_behind(const Round* r, const Part* p) noexcept nogil:
+cdef int reserve_behind(Committer* c, Round* r, const Part* p) noexcept nogil:
     """Before the acks of a group that is on disk: 0 or -errno."""
+    cdef const Block* b
     cdef uint32_t i
-    if p.s.reserve_number == 0:
-        for i in range(p.piece, p.piece + p.n):
-            if r.pieces[i].wrote:
-                return reserve_keep(p.s, r.pieces[p.piece + p.n - 1].b)
+    cdef int rc
+    for i in range(p.piece, p.piece + p.n if p.s.reserve_number == 0 else p.piece):
+        if r.pieces[i].wrote:
+            b = r.pieces[p.piece + p.n - 1].b
+            rc = reserve_keep(p.s, b)
+            if rc < 0 and (fds_give(c, r, rc) or ballast_give(c, rc)):
+                rc = reserve_keep(p.s, b)
+            return rc
     return 0
 
 

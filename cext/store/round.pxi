@@ -7,17 +7,20 @@ cdef enum:
 
 
 cdef int caches_remove(Store* s) noexcept nogil:
-    """nats-server's index.db and our checkpoint describe the blocks as they were: gone before a block changes."""
+    """nats-server's index.db and our checkpoint describe the blocks as they were: gone before a block changes. 0 or -errno."""
     cdef char path[4200]
-    cdef int a, b
+    cdef int a, b, rc
     snprintf(path, sizeof(path), "%s/index.db", s.msgs_dir)
     a = s.files.unlink(s.files.ctx, path)
     checkpoint_path(s, path, sizeof(path))
     b = s.files.unlink(s.files.ctx, path)
-    s.caches_gone = True
-    if a == 0 or b == 0:
-        return s.files.sync_dir(s.files.ctx, s.msgs_dir)
-    return 0
+    rc = 0 if a == -ENOENT else a
+    if rc == 0 and b != -ENOENT:
+        rc = b
+    if rc == 0 and (a == 0 or b == 0):
+        rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
+    s.caches_gone = rc == 0
+    return rc
 
 
 cdef int block_fd(Store* s, Block* b, const char* dir, bint* made) noexcept nogil:
@@ -259,7 +262,10 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
     if p.err:
         return
     if not s.caches_gone and not p.close:
-        p.err = -caches_remove(s)
+        rc = caches_remove(s)
+        if rc < 0 and ballast_give(c, rc):
+            rc = caches_remove(s)
+        p.err = -rc
     ops_start(c, r, p, OP_PURGE)
     for i in range(p.piece, p.piece + p.n):
         if p.err:
@@ -338,7 +344,7 @@ cdef void round_write(Committer* c, Round* r, int64_t now) noexcept nogil:
         if p.sync_dir and p.err == 0:
             p.err = -p.s.files.sync_dir(p.s.files.ctx, p.s.msgs_dir)
         if p.err == 0:
-            p.err = -reserve_behind(r, p)
+            p.err = -reserve_behind(c, r, p)
         part_finish(c, r, p, now)
     spare_take(c)
 

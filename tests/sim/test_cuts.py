@@ -246,6 +246,42 @@ def test_a_stream_that_is_cut_before_its_first_ack_leaves_no_sequence_out(
     assert list(messages(life.stream)) == list(range(1, kept + 2))
 
 
+@pytest.mark.parametrize("calls", range(2))
+def test_a_cache_that_cannot_be_removed_is_not_believed_later(seed: int, calls: int) -> None:
+    life = Life(seed, max_age=3 * SECOND)
+    life.publish()
+    life.commit()
+    life.stop()
+    life.start()
+    life.disk.fail("unlink", 5, calls)
+    life.publish()
+    life.commit()
+    life.disk.mend()
+    life.stream.reopen()
+    life.stream.resume()
+    life.publish()
+    life.commit()
+    life.env.advance(4 * SECOND)
+    life.commit()
+    life.env.advance(SECOND)
+    life.commit()
+    life.cut()
+    assert messages(life.stream) == {}
+    assert life.stream.lost().sequences == []
+
+
+@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("opens", range(3))
+def test_a_first_message_is_stored_though_descriptors_ran_out(seed: int, opens: int) -> None:
+    life = Life(seed)
+    life.publish()
+    life.disk.fail("open", 24, opens)  # EMFILE
+    life.commit()
+    assert life.env.events == []  # no error of the disk
+    life.cut()
+    assert set(messages(life.stream)) == {1}
+
+
 @pytest.mark.parametrize("seed", DISKS)
 def test_an_ack_stays_though_the_last_stop_was_just_before(seed: int) -> None:
     """The state that a stop leaves for nats-server replaces an older one for good."""
