@@ -228,7 +228,12 @@ cdef int log_append(Log* l, Span entry) noexcept nogil                          
 cdef void log_follows(Log* l) noexcept nogil
 # Starts the log anew with this one entry, which must say what all earlier ones said; done by the commit thread, likewise.
 cdef int log_rewrite(Log* l, Span entries) noexcept nogil
-cdef uint64_t log_size(Log* l) noexcept nogil
+# Cuts at both ends, likewise in the order of what is appended; `at`: where an entry starts, as log_end said before it was
+# appended. Positions stay valid whatever is cut; at the next opening the first entry left stands at 0.
+cdef int log_cut_tail(Log* l, uint64_t at) noexcept nogil                            # what starts at `at` or behind it goes
+cdef int log_cut_head(Log* l, uint64_t at) noexcept nogil                            # what starts before `at` goes
+cdef uint64_t log_end(const Log* l) noexcept nogil                                   # where the next entry will start
+cdef uint64_t log_size(const Log* l) noexcept nogil                                  # bytes from the first entry to the end
 cdef void log_close(Log* l) noexcept nogil
 
 # ---- the commit thread --------------------------------------------------------------------------------

@@ -1,9 +1,14 @@
 # Append-only logs beside the blocks, written in the same commit groups: u32 length, u64 checksum, entry.
 # The checksum covers length and entry. On opening, damaged entries are passed over and all others shown; only an end that
 # was never finished is cut, and put aside.
+#
+# A position in a log is a number of bytes since its beginning as it was opened. It stays valid whatever is cut off before it:
+# `base` is the position of the file's first byte. So what the engine stages and what the commit thread writes meet at the
+# same position, after all changes of the file that come before.
 
 cdef enum:
     LOG_HEAD = 12
+    LOG_COPY = 1 << 18          # bytes copied at once
 
 
 cdef uint64_t log_hash(const Store* s, Span entry) noexcept nogil:
@@ -176,7 +181,7 @@ cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noe
     log_fd_close(log)
     log.written = <uint64_t> size
     log.durable = <uint64_t> size
-    log.size = <uint64_t> size
+    log.end = <uint64_t> size
     q_lock(s.com)
     log.next = s.logs
     s.logs = log
@@ -196,19 +201,23 @@ cdef void sync_parent(FileOps* f, const char* path) noexcept nogil:
     f.sync_dir(f.ctx, dir)
 
 
+cdef int log_takes(const Log* log) noexcept nogil:
+    if log.store.stopped:
+        return ST_CLOSED
+    return ST_IO if log.store.io_errno else ST_OK
+
+
 cdef int log_append(Log* log, Span entry) noexcept nogil:
     cdef Store* s = log.store
-    cdef int r
-    if s.stopped:
-        return ST_CLOSED
-    if s.io_errno:
-        return ST_IO
+    cdef int r = log_takes(log)
+    if r < 0:
+        return r
     q_lock(s.com)
     r = log_frame(s, &log.staged, entry)
     log.dirty = log.dirty or r == ST_OK
     q_unlock(s.com)
     if r == ST_OK:
-        log.size += LOG_HEAD + entry.n
+        log.end += LOG_HEAD + entry.n
         publish(s)
     return r
 
@@ -219,34 +228,92 @@ cdef void log_follows(Log* log) noexcept nogil:
     q_unlock(log.store.com)
 
 
+cdef void log_change(Log* log, Op* op) noexcept nogil:
+    """With q held: the file is changed before what is staged, of which only what comes behind the change is left."""
+    op.log = log
+    log.dirty = log.staged.n > 0
+    ops_add(log.store, op)
+
+
 cdef int log_rewrite(Log* log, Span entries) noexcept nogil:
     """The log becomes this one entry, which must say what all earlier ones said; later ones follow it."""
     cdef Store* s = log.store
     cdef Op* op
-    if s.stopped:
-        return ST_CLOSED
-    if s.io_errno:
-        return ST_IO
-    op = <Op*> calloc(1, sizeof(Op))
+    cdef int rc = log_takes(log)
+    if rc < 0:
+        return rc
+    op = op_new(OP_LOG, NULL, log.end, log.end, 0)
     if op == NULL:
         return ST_NO_MEMORY
     if log_frame(s, &op.bytes, entries) < 0:
         free(op)
         return ST_NO_MEMORY
-    op.kind = OP_LOG
-    op.log = log
-    log.size = op.bytes.n
+    log.begin = log.end
+    log.end += op.bytes.n
     q_lock(s.com)
     log.staged.n = 0
-    log.dirty = False
-    ops_add(s, op)
+    log_change(log, op)
     q_unlock(s.com)
     publish(s)
     return ST_OK
 
 
-cdef uint64_t log_size(Log* log) noexcept nogil:
-    return log.size
+cdef int log_cut_tail(Log* log, uint64_t at) noexcept nogil:
+    """What stands in the file is cut before anything more is written, what is staged at once."""
+    cdef Store* s = log.store
+    cdef uint64_t start
+    cdef Op* op = NULL
+    cdef int rc = log_takes(log)
+    if rc < 0 or at >= log.end:
+        return rc
+    at = max(at, log.begin)
+    q_lock(s.com)
+    start = log.end - log.staged.n
+    if at < start:
+        op = op_new(OP_LOG, NULL, 0, at, 0)
+        if op == NULL:
+            q_unlock(s.com)
+            return ST_NO_MEMORY
+        log.staged.n = 0
+        log_change(log, op)
+    else:
+        log.staged.n = at - start
+    q_unlock(s.com)
+    log.end = at
+    publish(s)
+    return ST_OK
+
+
+cdef int log_cut_head(Log* log, uint64_t at) noexcept nogil:
+    """The file is written again without its head."""
+    cdef Store* s = log.store
+    cdef uint64_t start
+    cdef Op* op
+    cdef int rc = log_takes(log)
+    if rc < 0 or at <= log.begin:
+        return rc
+    at = min(at, log.end)
+    op = op_new(OP_LOG, NULL, at, UINT64_MAX, 0)
+    if op == NULL:
+        return ST_NO_MEMORY
+    q_lock(s.com)
+    start = log.end - log.staged.n
+    if at > start:
+        log.staged.n -= at - start
+        memmove(log.staged.data, log.staged.data + (at - start), log.staged.n)
+    log_change(log, op)
+    q_unlock(s.com)
+    log.begin = at
+    publish(s)
+    return ST_OK
+
+
+cdef uint64_t log_end(const Log* log) noexcept nogil:
+    return log.end
+
+
+cdef uint64_t log_size(const Log* log) noexcept nogil:
+    return log.end - log.begin
 
 
 cdef void log_close(Log* log) noexcept nogil:
@@ -272,18 +339,62 @@ cdef int log_write(Log* log) noexcept nogil:
     return 0
 
 
+cdef int log_shorten(Log* log, uint64_t size) noexcept nogil:
+    """Cuts the file, and has that on disk: what is written next must not stand before what was cut. 0 or -errno."""
+    cdef FileOps* f = log.store.files
+    cdef int rc = log_fd(log)
+    if rc == 0:
+        rc = f.truncate(f.ctx, log.fd, <off_t> size)
+    if rc < 0:
+        return rc
+    log.written = size
+    log.durable = min(log.durable, size)
+    return f.datasync(f.ctx, log.fd)
+
+
+cdef int log_copy(Log* log, int to, uint64_t at, uint64_t end) noexcept nogil:
+    """[at, end) of the file to the start of another one. 0 or -errno."""
+    cdef FileOps* f = log.store.files
+    cdef uint64_t start = at, n
+    cdef int64_t rc = 0
+    cdef uint8_t* p
+    if at == end:
+        return 0
+    rc = log_fd(log)
+    p = <uint8_t*> malloc(LOG_COPY)
+    if p == NULL:
+        return -ENOMEM
+    while at < end and rc >= 0:
+        n = min(end - at, <uint64_t> LOG_COPY)
+        rc = f.pread(f.ctx, log.fd, p, n, <off_t> at)
+        if rc >= 0 and <uint64_t> rc != n:
+            rc = -EIO
+        if rc >= 0:
+            rc = f.pwrite(f.ctx, to, p, n, <off_t> (at - start))
+        at += n
+    free(p)
+    return <int> min(rc, <int64_t> 0)
+
+
 cdef int log_restart(Op* op) noexcept nogil:
-    """Writes the new file beside the old one and renames it over. 0 or -errno."""
+    """The log becomes what stands in it from one position to another, and the op's bytes. Where only a tail goes the file
+    is cut, otherwise a new one is written beside it and renamed over it. 0 or -errno: it may be tried again."""
     cdef Log* log = op.log
     cdef FileOps* f = log.store.files
+    cdef uint64_t end = min(max(op.size, log.base) - log.base, log.written)
+    cdef uint64_t at = min(max(op.off, log.base) - log.base, end)
     cdef char path[4200]
     cdef int fd
     cdef int64_t rc
+    if op.off <= log.base and op.bytes.n == 0:
+        return log_shorten(log, end)
     snprintf(path, sizeof(path), "%s.tmp", log.path)
     fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
     if fd < 0:
         return fd
-    rc = min(f.pwrite(f.ctx, fd, op.bytes.data, op.bytes.n, 0), <int64_t> 0)
+    rc = log_copy(log, fd, at, end)
+    if rc == 0 and op.bytes.n:
+        rc = min(f.pwrite(f.ctx, fd, op.bytes.data, op.bytes.n, <off_t> (end - at)), <int64_t> 0)
     if rc == 0:
         rc = f.datasync(f.ctx, fd)
     if rc == 0:
@@ -293,7 +404,8 @@ cdef int log_restart(Op* op) noexcept nogil:
         return <int> rc
     log_fd_close(log)
     log.fd = fd
-    log.written = op.bytes.n
-    log.durable = op.bytes.n
+    log.base = op.off
+    log.written = end - at + op.bytes.n
+    log.durable = log.written
     sync_parent(f, log.path)
     return 0

@@ -174,7 +174,7 @@ cdef enum OpKind:
     OP_PURGE = 2                # replace the msgs directory; block: chain of the old ones
     OP_ERASE = 3                # overwrite one record
     OP_SWAP = 4                 # rename N.blk.tmp over N.blk
-    OP_LOG = 5                  # start a log anew with `bytes`
+    OP_LOG = 5                  # a log becomes what it has in the positions [off, size), and `bytes`
     OP_CUT = 6                  # unlink the blocks that a truncation replaced
 
 cdef struct Op:
@@ -296,13 +296,15 @@ cdef struct Log:
     char* path
     int fd                      # (c) -1: to be opened
     bint wrote                  # (c) in this round, and not synced
+    uint64_t base               # (c) the position of the file's first byte
     uint64_t written            # (c)
     uint64_t durable            # (c)
     Bytes staged                # (q)
     Bytes writing               # (c)
     bint follows                # (q) what is staged is written after the blocks of its group are synced
     bint writing_follows        # (c)
-    uint64_t size
+    uint64_t begin              # positions of the first entry
+    uint64_t end                # and of the next one
     bint dirty                  # (q)
     bint gone                   # (q) freed when written
     Log* next                   # (q)

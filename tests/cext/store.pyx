@@ -14,11 +14,11 @@ from jsserver.cext.store cimport (
     Committer, Filter, Log, Lost, Record, Store, StoreConfig, StoreFigures, StoreState, Wait, DAMAGE_LOG, STORE_FILE,
     STORE_MEMORY, ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_ORDER, ST_TOO_LARGE, ST_WAIT,
     commit_inline, committer_free, committer_new, committer_poll, committer_run, committer_stop, filter_free,
-    filter_init, filter_matches, keeper_turn, log_append, log_close, log_open, log_rewrite, log_size, store_append_at,
-    store_close, store_count_of, store_deleted, store_durable_seq, store_durable_ticket, store_error,
-    store_figures, store_last_match, store_last_of, store_last_per_subject, store_listen, store_load, store_load_warm,
-    store_lost, store_next_seq, store_open, store_pending, store_purge, store_remove, store_seq_at, store_skip_at,
-    store_state, store_stop, store_subjects, store_ticket, store_truncate, store_update,
+    filter_init, filter_matches, keeper_turn, log_append, log_close, log_cut_head, log_cut_tail, log_end, log_open,
+    log_rewrite, log_size, store_append_at, store_close, store_count_of, store_deleted, store_durable_seq,
+    store_durable_ticket, store_error, store_figures, store_last_match, store_last_of, store_last_per_subject, store_listen,
+    store_load, store_load_warm, store_lost, store_next_seq, store_open, store_pending, store_purge, store_remove,
+    store_seq_at, store_skip_at, store_state, store_stop, store_subjects, store_ticket, store_truncate, store_update,
 )
 
 import os
@@ -77,12 +77,6 @@ cdef void count_wake(Task* t) noexcept nogil:
 cdef void note_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexcept nogil:
     with gil:
         (<PyStore> ctx).durable.append((seq, ticket, error))
-
-
-cdef int note_entry(void* ctx, Span entry) noexcept nogil:
-    with gil:
-        (<list> ctx).append(span_bytes(entry))
-    return 0
 
 
 cdef class PyFilter:
@@ -543,50 +537,4 @@ cdef int64_t load_run(Env* env, Committer* com, Store* s, Span p, uint64_t count
     return spent
 
 
-cdef class PyLog:
-    """A log of a PyStore."""
-    cdef Log* log
-    cdef PyStore store
-    cdef readonly list replayed
-
-    def __init__(self, PyStore store, path):
-        cdef bytes name = os.fsencode(path)
-        cdef char err[512]
-        self.replayed = []
-        self.store = store
-        self.log = log_open(store.s, span_of(name), note_entry, <void*> self.replayed, err, sizeof(err))
-        if self.log == NULL:
-            raise OSError(err.decode("utf-8", "replace"))
-
-    def append(self, entry) -> None:
-        cdef bytes e = face_bytes(entry)
-        self.store._enter()
-        rc = log_append(self.log, span_of(e))
-        self.store._leave()
-        face_result(rc, store_error(self.store.s))
-
-    def rewrite(self, entry) -> None:
-        cdef bytes e = face_bytes(entry)
-        self.store._enter()
-        rc = log_rewrite(self.log, span_of(e))
-        self.store._leave()
-        face_result(rc, store_error(self.store.s))
-
-    def size(self) -> int:
-        return log_size(self.log)
-
-    def damage(self) -> int:
-        """Damaged places in it that its store knows of."""
-        cdef Lost t
-        cdef uint32_t i
-        self.store._enter()
-        store_lost(self.store.s, &t)
-        count = sum(t.places[i].kind == DAMAGE_LOG for i in range(t.n_places))
-        self.store._leave()
-        return count
-
-    def close(self) -> None:
-        self.store._enter()
-        log_close(self.log)
-        self.store._leave()
-        self.log = NULL
+include "log.pxi"

@@ -10,15 +10,16 @@ from posix.fcntl cimport O_CREAT, O_TRUNC
 from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
-    Bytes, Cond, Env, FileOps, Mutex, System, Thread, bytes_add, bytes_free, bytes_reserve, env_lock, env_unlock,
-    pages_free, pages_new, span_bytes, task_run,
+    Bytes, Cond, Env, FileOps, Mutex, Span, System, Thread, bytes_add, bytes_free, bytes_reserve, env_lock, env_unlock,
+    pages_free, pages_new, span_bytes, span_of, task_run,
 )
 from jsserver.cext.store cimport (
-    ST_NOT_FOUND, ST_OK, Record, commit_inline, committer_free, committer_new, committer_poll, keeper_turn, store_durable_ticket,
-    store_next_warm, store_ticket,
+    ST_NOT_FOUND, ST_OK, Log, Record, commit_inline, committer_free, committer_new, committer_poll, keeper_turn, log_append,
+    log_cut_head, log_cut_tail, log_end, log_open, store_durable_ticket, store_next_warm, store_ticket,
 )
 from jsserver.cext.stream cimport EnvBox, StreamFace
 
 include "inodes.pxi"
 include "calls.pxi"
 include "machine.pxi"
+include "logs.pxi"

@@ -30,6 +30,9 @@ VOCABULARY = re.compile(r"KIND_|DELIVER_|ACK_|RETAIN_|CLOSE_")
 SEAMS = {
     "conn_dial": "routes and leafnodes: a connection that the server asks for",
     "keeper_turn": "clusters under a simulated clock: a server without threads of its own",
+    "log_cut_head": "clusters: a log drops what a snapshot holds",
+    "log_cut_tail": "clusters: a log drops what its leader did not commit",
+    "log_end": "clusters: where an entry of a log will start, for a later cut",
     "store_figures": "metrics: bytes that a stream's blocks and its index take",
     "store_truncate": "clusters: a follower drops what its leader did not commit",
     "stream_stage": "atomic batches: publishes that are checked before any is stored",
