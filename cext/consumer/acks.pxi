@@ -175,6 +175,7 @@ cdef void do_nak(Consumer* c, const AckTokens* t, Span arg) noexcept nogil:
         ack_timer_set(c)
     else:
         requeue(c, i)
+        log_deadline(c, t.sseq, c.env.now)      # where it still waits
 
 
 cdef void do_progress(Consumer* c, const AckTokens* t) noexcept nogil:

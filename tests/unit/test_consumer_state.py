@@ -164,6 +164,17 @@ def test_an_answered_ack_survives_a_kill(disk):
     assert seqs(again.pull(b"9")) == [2, 3, 5]
 
 
+def test_a_nak_survives_a_kill(disk):
+    w = disk.open()
+    w.fill(3)
+    got = w.pull(b"3")
+    w.ack(got[1], b"-NAK")
+    settled(w)
+    again = disk.open(disk.killed(w, "killed"))
+    again.env.advance(SECOND)  # the others wait for 30 s
+    assert seqs(again.pull(b"9")) == [2, 4]  # and one came to settle it
+
+
 def test_an_ack_is_answered_only_when_it_is_on_disk(disk):
     w = disk.open()
     w.fill(2)
