@@ -132,6 +132,10 @@ cdef struct Consumers:
     bint gap                # records were dropped: only the whole state can follow
     bint follows            # some of `lazy` say that messages are gone
     StrMap replayed         # name -> Replayed*
+    U64Map led              # the number of a consumer in a leader's records -> Consumer*
+    # Hears of what the log took. Set while the consumers lead: what they followed is the word of another one.
+    void (*on_records)(void* ctx, Span entry) noexcept nogil
+    void* records_ctx
 
 cdef struct Consumer:
     Env* env
@@ -148,7 +152,9 @@ cdef struct Consumer:
     bint logged
     uint64_t known_hash     # of the o.dat that was there on opening: it says nothing newer
     int64_t known_time
-    bint active
+    bint leads              # delivers and answers; otherwise it follows the records of one that does
+    bint behind             # the stream or a leader went on while it followed
+    uint32_t leader_id      # in the records that it follows; 0: none came
     bint closed
     # where it stands
     uint64_t next           # the first sequence not yet looked at
@@ -226,8 +232,14 @@ cdef void consumers_flush(Stream* s) noexcept nogil
 # With the lock held.
 cdef struct StateFile
 cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, const StateFile* file, bint logged) noexcept nogil
-# Subscribes and serves. 0 | -1 no memory
-cdef int consumer_activate(Consumer* c) noexcept nogil
+# Subscribes and serves, from where the records end that it followed. 0 | -1 no memory
+cdef int consumer_lead(Consumer* c) noexcept nogil
+# From now on it follows, which every consumer does at first: it delivers and answers nothing, and has neither timers nor
+# subscriptions. Who waits for messages is to ask again.
+cdef void consumer_follow(Consumer* c) noexcept nogil
+# What a leader's log took, for the consumers of the same names here that follow, and their log. It may come late, but in its
+# order. 0 | -1 no memory | -2 damaged: the rest of the entry was left out
+cdef int consumers_apply(Stream* s, Span entry) noexcept nogil
 # before: how it stands under the new configuration, before that lets anything be delivered. 0 | -1 no memory
 cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* before) noexcept nogil
 cdef int consumer_take_config(Consumer* c, const ConsumerConfig* cfg) noexcept nogil

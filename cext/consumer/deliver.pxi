@@ -22,7 +22,7 @@ cdef inline bint has_taker(const Consumer* c) noexcept nogil:
 
 
 cdef inline void wake_delivery(Consumer* c) noexcept nogil:
-    if c.active and has_taker(c):
+    if c.leads and has_taker(c):
         task_post(&c.env.tasks, &c.deliver)
 
 
@@ -239,7 +239,7 @@ cdef void note_delivered(Consumer* c) noexcept nogil:
 
 
 cdef void ack_timer_set(Consumer* c) noexcept nogil:
-    cdef int64_t deadline = pending_deadline(&c.pending)
+    cdef int64_t deadline = pending_deadline(&c.pending) if c.leads else INT64_MAX
     if deadline == INT64_MAX:
         timer_cancel(&c.env.timers, &c.ack_timer)
     elif c.ack_timer.pos == 0 or deadline < c.ack_timer.deadline:
@@ -337,7 +337,7 @@ cdef inline bint stands_still(const Consumer* c) noexcept nogil:
 
 
 cdef int deliver_step(Consumer* c) noexcept nogil:
-    if c.paused or stands_still(c) or not c.active or not has_taker(c):
+    if c.paused or stands_still(c) or not c.leads or not has_taker(c):
         if (c.paused or stands_still(c)) and c.n_no_wait:
             pulls_at_end(c)
         return STEP_WAIT

@@ -258,7 +258,7 @@ cdef class StreamHandle(StreamFace):
             for h in self.handles:
                 with nogil:
                     if h.enter():
-                        rc = consumer_activate(h.c)
+                        rc = consumer_lead(h.c)
                     self.box.leave()
                 if rc < 0:
                     raise StoreError("out of memory")
@@ -400,7 +400,7 @@ cdef class StreamHandle(StreamFace):
             with nogil:
                 self.box.enter()
                 if self.serving and h.c != NULL:
-                    consumer_activate(h.c)
+                    consumer_lead(h.c)
                 free(h.kept_texts)
                 h.kept_texts = NULL
                 bytes_free(&h.kept_state)
@@ -489,7 +489,7 @@ cdef class StreamHandle(StreamFace):
                     c.serial = serial
                     c.held = hold and is_push(c)
                     c.held_ticket = UINT64_MAX
-                    rc = consumer_activate(c) if self.serving else 0
+                    rc = consumer_lead(c) if self.serving else 0
                     if rc < 0:
                         consumer_close(c, False)
                     else:

@@ -174,14 +174,19 @@ cdef void consumer_unsubscribe(Consumer* c) noexcept nogil:
         c.watch = NULL
 
 
-cdef int consumer_activate(Consumer* c) noexcept nogil:
-    c.active = True
+cdef int consumer_lead(Consumer* c) noexcept nogil:
+    if c.behind:
+        catch_up(c)
+    c.leads = True
     c.last_activity = c.env.mono
     rate_start(c)
     if consumer_subscribe(c) < 0:
         consumer_unsubscribe(c)
-        c.active = False
+        c.leads = False
         return -1
+    if c.leader_id or c.shared.on_records != NULL:
+        led_forget(c)
+        log_opened(c)                           # who follows from now on knows it by its number here
     pause_arm(c)
     ack_timer_set(c)
     if not c.bound:
@@ -190,10 +195,30 @@ cdef int consumer_activate(Consumer* c) noexcept nogil:
     return 0
 
 
+cdef void consumer_rest(Consumer* c) noexcept nogil:
+    consumer_unsubscribe(c)
+    c.leads = False
+    timer_cancel(&c.env.timers, &c.ack_timer)
+    timer_cancel(&c.env.timers, &c.wake)
+    timer_cancel(&c.env.timers, &c.pause)
+    timer_cancel(&c.env.timers, &c.gone)
+    timer_cancel(&c.env.timers, &c.heartbeat)
+    wait_cancel(&c.cold)
+    task_cancel(&c.env.tasks, &c.deliver)
+
+
+cdef void consumer_follow(Consumer* c) noexcept nogil:
+    consumer_rest(c)
+    pulls_moved(c)
+    c.bound = False
+    c.held = False
+    flow_reset(c)
+
+
 # ---- inactivity -----------------------------------------------------------------------------------------------------
 
 cdef void gone_arm(Consumer* c) noexcept nogil:
-    if c.cfg.inactive_threshold <= 0 or not c.active:
+    if c.cfg.inactive_threshold <= 0 or not c.leads:
         timer_cancel(&c.env.timers, &c.gone)
         return
     timer_set(&c.env.timers, &c.gone, gone_at(c))
@@ -234,7 +259,7 @@ cdef void gone_due(Timer* t, int64_t now) noexcept nogil:
 # ---- pause ------------------------------------------------------------------------------------------------------------
 
 cdef void pause_arm(Consumer* c) noexcept nogil:
-    cdef int64_t rest = c.cfg.pause_until - c.env.now if c.cfg.pause_until > 0 else 0
+    cdef int64_t rest = c.cfg.pause_until - c.env.now if c.leads and c.cfg.pause_until > 0 else 0
     c.paused = rest > 0
     if c.paused:
         timer_set(&c.env.timers, &c.pause, c.env.mono + rest)
@@ -284,7 +309,8 @@ cdef int change_filter(Consumer* c, const ConsumerConfig* cfg) noexcept nogil:
     c.filter = filter
     if stream_watch(c.s, &c.watcher) < 0:
         return -1
-    stream_settle(c.s, c.floor_seq, True)
+    if c.leads:
+        stream_settle(c.s, c.floor_seq, True)
     return 0
 
 
@@ -327,7 +353,7 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
     if filters:
         count_pending(c)
     consumer_info(c, before)
-    if moved and c.active and is_push(c):
+    if moved and c.leads and is_push(c):
         requeue_all(c)
         c.held = True
         c.held_ticket = UINT64_MAX
@@ -356,7 +382,10 @@ cdef int consumer_take_config(Consumer* c, const ConsumerConfig* cfg) noexcept n
 
 cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil:
     cdef StoreState state
-    cdef int64_t pending = max(<int64_t>0, c.num_pending) + <int64_t>count_hidden(c)
+    cdef int64_t pending
+    if c.behind:
+        count_pending(c)
+    pending = max(<int64_t>0, c.num_pending) + <int64_t>count_hidden(c)
     pulls_sweep(c)
     store_state(c.s.store, &state)
     if c.next > state.last_seq:
@@ -388,16 +417,9 @@ cdef void release_needed(Consumer* c) noexcept nogil:
 
 cdef void consumer_close(Consumer* c, bint deleted) noexcept nogil:
     cdef Consumers* k = c.shared
-    consumer_unsubscribe(c)
-    c.active = False
-    timer_cancel(&c.env.timers, &c.ack_timer)
-    timer_cancel(&c.env.timers, &c.wake)
-    timer_cancel(&c.env.timers, &c.pause)
-    timer_cancel(&c.env.timers, &c.gone)
-    timer_cancel(&c.env.timers, &c.heartbeat)
-    wait_cancel(&c.cold)
-    task_cancel(&c.env.tasks, &c.deliver)
+    consumer_rest(c)
     pulls_end(c, deleted)
+    led_forget(c)
     stream_unwatch(c.s, &c.watcher)
     if deleted:
         if c.s.active and c.s.cfg.retention == RETAIN_INTEREST:
@@ -444,6 +466,7 @@ cdef void consumers_free(Stream* s) noexcept nogil:
         if k.replayed.keys[i] != NULL:
             replayed_free(<Replayed*>k.replayed.vals[i])
     strmap_free(&k.replayed)
+    u64map_free(&k.led)
     bytes_free(&k.lazy)
     free(k)
     s.consumers = NULL

@@ -45,6 +45,11 @@ cdef struct KnownState:
 
 # ---- writing -----------------------------------------------------------------------------------------------------
 
+cdef inline void records_taken(Consumers* k, const Bytes* b) noexcept nogil:
+    if k.on_records != NULL:
+        k.on_records(k.records_ctx, span(b.data, <uint32_t>b.n))
+
+
 cdef void consumers_flush(Stream* s) noexcept nogil:
     cdef Consumers* k = <Consumers*>s.consumers
     if k == NULL or k.log == NULL or k.lazy.n == 0:
@@ -56,6 +61,7 @@ cdef void consumers_flush(Stream* s) noexcept nogil:
         log_follows(k.log)
         k.follows = False
     if log_append(k.log, span(k.lazy.data, <uint32_t>k.lazy.n)) == ST_OK:
+        records_taken(k, &k.lazy)
         k.lazy.n = 0
     elif k.lazy.n > LOG_GATHER * 16:
         k.lazy.n = 0                            # the store takes nothing: later the whole state is written
@@ -200,6 +206,8 @@ cdef void log_restart(Consumers* k) noexcept nogil:
         c = c.next_consumer
     if ok and log_rewrite(k.log, span(b.data, <uint32_t>b.n)) == ST_OK:
         k.lazy.n = 0                            # the states hold it
+        if k.gap:
+            records_taken(k, &b)                # they stand for what was dropped
         k.gap = False
         k.log_base = b.n
     bytes_free(&b)
@@ -249,14 +257,24 @@ cdef uint32_t record_numbers(uint8_t kind) noexcept nogil:
     return 0 if kind == LOG_DELETED else UINT32_MAX
 
 
-cdef int replay_name(ReplayContext* x, Span* s, uint64_t id) noexcept nogil:
-    cdef uint64_t resume, n
-    cdef Replayed* r
-    if not get_uv(s, &resume) or not get_uv(s, &n) or n > s.n:
-        return -1
-    r = replayed_named(x.k, span(s.p, <uint32_t>n))
+cdef bint record_name(Span* s, uint64_t* resume, Span* name) noexcept nogil:
+    # Takes off what follows the head of a name. False: damaged
+    cdef uint64_t n
+    if not get_uv(s, resume) or not get_uv(s, &n) or n > s.n:
+        return False
+    name[0] = span(s.p, <uint32_t>n)
     s.p += n
     s.n -= <uint32_t>n
+    return True
+
+
+cdef int replay_name(ReplayContext* x, Span* s, uint64_t id) noexcept nogil:
+    cdef uint64_t resume
+    cdef Span name
+    cdef Replayed* r
+    if not record_name(s, &resume, &name):
+        return -1
+    r = replayed_named(x.k, name)
     if r == NULL or u64map_put(&x.names, id, <uint64_t>r) < 0:
         return -1
     r.resume = resume
@@ -272,37 +290,51 @@ cdef int replay_known(Replayed* r, Span body) noexcept nogil:
     return bytes_add(&r.known, &known, sizeof(KnownState))
 
 
-cdef int replay_record(ReplayContext* x, Span* s) noexcept nogil:
-    # Takes one record off and keeps it for its consumer, without the id. 0 | -1 damaged, or no memory
-    cdef uint8_t kind = s.p[0]
-    cdef uint64_t id, n, found
-    cdef uint32_t numbers
-    cdef Span body
-    cdef Replayed* r = NULL
+cdef bint record_head(Span* s, uint8_t* kind, uint64_t* id) noexcept nogil:
+    # Takes off what a record of an entry, which is not empty, starts with. False: damaged
+    kind[0] = s.p[0]
     s.p += 1
     s.n -= 1
-    if not get_uv(s, &id) or id == 0 or id > UINT32_MAX - 1:
-        return -1
-    if kind == LOG_NAME:
-        return replay_name(x, s, id)
-    body = s[0]
+    return get_uv(s, id) and 0 < id[0] < UINT32_MAX
+
+
+cdef bint record_body(Span* s, uint8_t kind, Span* body) noexcept nogil:
+    # Takes off what follows, of all but a name. False: damaged
+    cdef uint64_t n
+    cdef uint32_t numbers
+    body[0] = s[0]
     if kind == LOG_STATE:
         if not get_uv(s, &n) or n > s.n:
-            return -1
+            return False
         s.p += n
         s.n -= <uint32_t>n
     else:
         numbers = record_numbers(kind)
         if numbers == UINT32_MAX:
-            return -1
+            return False
         while numbers:
             numbers -= 1
             if not get_uv(s, &n):
-                return -1
+                return False
+    body.n -= s.n
+    return True
+
+
+cdef int replay_record(ReplayContext* x, Span* s) noexcept nogil:
+    # Takes one record off and keeps it for its consumer, without the id. 0 | -1 damaged, or no memory
+    cdef uint8_t kind
+    cdef uint64_t id, found
+    cdef Span body
+    cdef Replayed* r = NULL
+    if not record_head(s, &kind, &id):
+        return -1
+    if kind == LOG_NAME:
+        return replay_name(x, s, id)
+    if not record_body(s, kind, &body):
+        return -1
     if not u64map_get(&x.names, id, &found):
         return 0
     r = <Replayed*>found
-    body.n -= s.n
     if kind == LOG_KNOWN:
         return replay_known(r, body)
     if kind == LOG_DELETED or kind == LOG_STATE:

@@ -6,7 +6,9 @@ cdef inline Consumer* watcher_owner(Watcher* w) noexcept nogil:
 
 cdef void on_stored(Watcher* w, uint64_t seq) noexcept nogil:
     cdef Consumer* c = watcher_owner(w)
-    if undelivered(c, seq):
+    if not c.leads:
+        c.behind = True
+    elif undelivered(c, seq):
         c.num_pending += 1
         wake_delivery(c)
 
@@ -14,6 +16,9 @@ cdef void on_stored(Watcher* w, uint64_t seq) noexcept nogil:
 cdef void on_gone(Watcher* w, uint64_t seq, int reason) noexcept nogil:
     cdef Consumer* c = watcher_owner(w)
     cdef uint32_t i
+    if not c.leads:
+        c.behind = True         # the leader's records say what becomes of it
+        return
     if undelivered(c, seq):
         c.num_pending -= 1
         return
@@ -128,6 +133,9 @@ cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
     cdef uint32_t waiting = c.pending.n
     cdef uint64_t start = start_after_purge(c, what)
     cdef uint64_t floor_seq = c.floor_seq
+    if not c.leads:
+        c.behind = True
+        return
     c.shared.follows = True
     if start and c.skip == NULL and c.delivered_seq + 1 < max(c.next, start):
         c.next = max(c.next, start)

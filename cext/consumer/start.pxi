@@ -71,6 +71,20 @@ cdef void clip(Consumer* c) noexcept nogil:
         c.next = state.first_seq
 
 
+cdef void catch_up(Consumer* c) noexcept nogil:
+    # One that followed goes on where the records end, in the stream as it is now.
+    clip(c)
+    while c.skip_at < c.n_skip and c.skip[c.skip_at] <= c.delivered_seq:
+        c.skip_at += 1
+    if c.skip_at < c.n_skip:
+        c.next = c.skip[c.skip_at]
+    elif c.skip != NULL:
+        skip_end(c)
+    c.replaying = c.replaying and c.delivered_seq < c.replay_until
+    count_pending(c)
+    c.behind = False
+
+
 cdef int restore_file(Consumer* c, const StateFile* file) noexcept nogil:
     # 1: restored, 0: there is none or it is damaged, -1: no memory
     cdef int rc

@@ -29,6 +29,8 @@ VOCABULARY = re.compile(r"KIND_|DELIVER_|ACK_|RETAIN_|CLOSE_")
 #: will. Tests drive it, so that the feature finds it sound.
 SEAMS = {
     "conn_dial": "routes and leafnodes: a connection that the server asks for",
+    "consumer_follow": "clusters: a consumer whose server no longer leads",
+    "consumers_apply": "clusters: records of a leader that a majority has",
     "keeper_turn": "clusters under a simulated clock: a server without threads of its own",
     "log_cut_head": "clusters: a log drops what a snapshot holds",
     "log_cut_tail": "clusters: a log drops what its leader did not commit",

@@ -1,0 +1,161 @@
+"""A consumer that is handed from stream to stream, against the model of one: whoever follows gets
+what the leader's stream decided and what its log took, in step or late, and then takes the lead."""
+
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, rule
+
+from tests.cext.consumer import PyLead
+from tests.cext.stream import TestEnv
+from tests.model.test_consumer import FILTERS, SUBJECTS, ConsumerMachine, Model
+from tests.unit.stream_world import (
+    ACK_ALL,
+    ACK_EXPLICIT,
+    ACK_NONE,
+    FILE,
+    INTEREST,
+    LIMITS,
+    SECOND,
+    WORKQUEUE,
+    World,
+)
+
+STARTED = 1_700_000_000 * SECOND
+
+
+class Server:
+    """A stream with a consumer in a folder of its own."""
+
+    def __init__(self, folder: Path, now: int, retention: int, params: dict, leads: bool) -> None:
+        folder.mkdir(parents=True)
+        self.env = TestEnv(now=now)
+        self.env.start_commits()
+        self.world = World(self.env, str(folder), active=False, storage=FILE, retention=retention)
+        self.changes: list[tuple] = []
+        self.records: list[bytes] = []
+        self.consumer = self.world.consumer(str(folder / "C"), **params)
+        self.lead = PyLead(self.world.stream, self.records)
+        self.env.record(self.world.stream, self.changes)
+        self.fed = (0, 0)
+        if leads:
+            self.lead.lead()
+
+    def settle(self) -> None:
+        self.world.stream.wait_durable()
+        self.env.poll()
+        self.env.run()
+
+    def close(self) -> None:
+        self.world.stream.close(False)
+        assert self.env.timers == 0 and self.env.subscriptions == []
+        self.env.stop_commits()
+
+
+class FollowerMachine(ConsumerMachine):
+    """The rules of a single consumer, and what befalls it in company."""
+
+    @initialize(
+        retention=st.sampled_from((LIMITS, INTEREST, WORKQUEUE)),
+        policy=st.sampled_from((ACK_EXPLICIT, ACK_EXPLICIT, ACK_ALL, ACK_NONE)),
+        filters=st.sampled_from(FILTERS),
+        max_deliver=st.sampled_from((-1, -1, 1, 2, 3)),
+        max_pending=st.sampled_from((1, 3, 1000)),
+    )
+    def begin(self, retention, policy, filters, max_deliver, max_pending):
+        if retention == WORKQUEUE and policy != ACK_EXPLICIT:
+            policy = ACK_EXPLICIT
+        self.params = dict(
+            filters=filters,
+            ack_policy=policy,
+            ack_wait=4 * SECOND,
+            max_deliver=max_deliver,
+            max_ack_pending=max_pending,
+        )
+        self.retention = retention
+        self.started = 0
+        self.changes = []  # all that leaders decided, and what their logs took
+        self.records = []
+        self.leader = self.start(STARTED, True)
+        self.follower = self.start(STARTED, False)
+        self.model = Model(retention, **self.params)
+        self.seen = []
+        self.use(self.leader)
+
+    def start(self, now, leads):
+        self.started += 1
+        folder = Path(self.folder.name) / str(self.started)
+        return Server(folder, now, self.retention, self.params, leads)
+
+    def use(self, server):
+        self.world = server.world
+        self.consumer = server.consumer
+
+    def feed(self):
+        """The follower comes to where the leader is."""
+        leader, follower = self.leader, self.follower
+        leader.settle()
+        leader.lead.flush()
+        self.changes += leader.changes
+        self.records += leader.records
+        leader.changes.clear()
+        leader.records.clear()
+        follower.env.advance(leader.env.now - follower.env.now)
+        for change in self.changes[follower.fed[0] :]:
+            follower.env.apply(follower.world.stream, change)
+        for entry in self.records[follower.fed[1] :]:
+            assert follower.lead.apply(entry) == 0
+        follower.fed = (len(self.changes), len(self.records))
+        follower.settle()
+        assert follower.env.take() == []
+        assert follower.env.subscriptions == []
+
+    @rule(subject=st.sampled_from(SUBJECTS))
+    def publish(self, subject):
+        self.world.env.inject(subject, b"data")
+        self.model.publish(subject)
+        self.leader.settle()
+
+    @rule()
+    def in_step(self):
+        self.feed()
+        states = [s.consumer.state() for s in (self.leader, self.follower)]
+        ours, theirs = (s._replace(delivered_ts=0, floor_ts=0) for s in states)
+        assert ours == theirs
+
+    @rule(again=st.integers(0, 5))
+    def hand_over(self, again):
+        """The leader goes; the follower leads, and another one follows it from the start.
+
+        again: so many of the last records come twice."""
+        self.feed()
+        for entry in self.records[len(self.records) - again :]:
+            assert self.follower.lead.apply(entry) == 0
+        self.leader.close()
+        self.leader = self.follower
+        self.leader.lead.lead()
+        self.leader.env.advance(0)
+        self.leader.settle()
+        self.use(self.leader)
+        self.model.restart()
+        self.follower = self.start(self.leader.env.now, False)
+
+    @rule()
+    def step_down_and_lead_again(self):
+        self.leader.lead.follow()
+        assert not any(b"MSG.NEXT" in s or b"ACK" in s for s in self.leader.env.subscriptions)
+        self.leader.lead.lead()
+        self.leader.env.advance(0)
+
+    restart = None  # of a consumer alone
+
+    def teardown(self):
+        if hasattr(self, "leader"):
+            self.leader.close()
+            self.follower.close()
+        self.folder.cleanup()
+
+
+TestFollower = FollowerMachine.TestCase
+TestFollower.settings = settings(max_examples=12, stateful_step_count=30, deadline=None)
