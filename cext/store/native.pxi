@@ -1,6 +1,6 @@
 # What Cython has no word for: atomics, prefetches and the loops that the compiler should vectorise.
 
-from libc.errno cimport EDQUOT, EINVAL, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC
+from libc.errno cimport EDQUOT, EINVAL, EIO, EISDIR, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC
 from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport bsearch, calloc, free, malloc, qsort, realloc

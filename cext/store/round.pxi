@@ -9,15 +9,17 @@ cdef enum:
 cdef int caches_remove(Store* s) noexcept nogil:
     """nats-server's index.db and our checkpoint describe the blocks as they were: gone before a block changes. 0 or -errno."""
     cdef char path[4200]
-    cdef int a, b, rc
+    cdef int a, b, rc = 0
     snprintf(path, sizeof(path), "%s/index.db", s.msgs_dir)
     a = s.files.unlink(s.files.ctx, path)
     checkpoint_path(s, path, sizeof(path))
     b = s.files.unlink(s.files.ctx, path)
-    rc = 0 if a == -ENOENT else a
-    if rc == 0 and b != -ENOENT:
+    # A directory of that name is never read as a cache.
+    if a != 0 and a != -ENOENT and a != -EISDIR:
+        rc = a
+    elif b != 0 and b != -ENOENT and b != -EISDIR:
         rc = b
-    if rc == 0 and (a == 0 or b == 0):
+    elif a == 0 or b == 0:
         rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
     s.caches_gone = rc == 0
     return rc
