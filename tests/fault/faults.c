@@ -1,7 +1,8 @@
 /* Preloaded into a server: lets file operations below a folder fail as the control file says.
  *
- * The control file holds one line of four 64-bit numbers for each operation: errno, calls that succeed
- * before, calls that fail, calls seen. FAULTS_CONTROL names it; FAULTS_BELOW is what paths must contain. */
+ * The control file, which FAULTS_CONTROL names, holds one line of five 64-bit numbers for each operation:
+ * errno, calls that succeed before, calls that fail, calls that failed, whether calls that are to fail wait
+ * first. Then comes what paths must contain. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,26 +17,32 @@
 #include <unistd.h>
 
 enum { PWRITE, SYNC, OPEN, RENAME, MKDIR, UNLINK, TRUNCATE, PREAD, OPS };
+enum { BELOW_MAX = 256 };
 
 struct line {
-    int64_t error, after, times, seen;
+    int64_t error, after, times, seen, held;
 };
 
-static struct line *lines;
-static const char *below;
+struct control {
+    struct line lines[OPS];
+    char below[BELOW_MAX]; /* ends with a zero; changes only while nothing is to fail */
+};
+
+static struct control *control;
 
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("FAULTS_CONTROL");
     int fd = path != NULL ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    below = getenv("FAULTS_BELOW");
     if (fd < 0)
         return;
-    void *map = mmap(NULL, OPS * sizeof(struct line), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *map = mmap(NULL, sizeof(struct control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    lines = map == MAP_FAILED ? NULL : map;
+    control = map == MAP_FAILED ? NULL : map;
 }
 
-static int inside(const char *path) { return below != NULL && path != NULL && strstr(path, below) != NULL; }
+static int inside(const char *path) {
+    return control != NULL && path != NULL && strstr(path, control->below) != NULL;
+}
 
 static int inside_fd(int fd) {
     char link[64], path[4096];
@@ -49,15 +56,18 @@ static int inside_fd(int fd) {
 
 /* Whether this call fails, errno set. */
 static int fails(int op) {
-    struct line *l = lines == NULL ? NULL : &lines[op];
-    if (l == NULL || __atomic_load_n(&l->times, __ATOMIC_SEQ_CST) <= 0)
+    struct line *l = &control->lines[op];
+    if (__atomic_load_n(&l->times, __ATOMIC_SEQ_CST) <= 0)
         return 0;
     if (__atomic_fetch_sub(&l->after, 1, __ATOMIC_SEQ_CST) > 0)
         return 0;
     if (__atomic_fetch_sub(&l->times, 1, __ATOMIC_SEQ_CST) <= 0)
         return 0;
+    int error = (int)l->error;
     __atomic_fetch_add(&l->seen, 1, __ATOMIC_SEQ_CST);
-    errno = (int)l->error;
+    while (__atomic_load_n(&l->held, __ATOMIC_SEQ_CST))
+        usleep(1000);
+    errno = error;
     return 1;
 }
 

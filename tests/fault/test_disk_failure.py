@@ -369,6 +369,45 @@ def test_a_push_consumer_whose_move_is_refused_delivers_where_it_did(
         wait_until(all_delivered, "the old subject gets everything")
 
 
+def test_an_update_of_a_consumer_in_force_when_its_stream_fails(
+    servers: Servers, faults: Faults
+) -> None:
+    """It is refused, and the stream comes back with the consumer as it was."""
+    server = start(servers, faults)
+    with RawApp(server.port, timeout=SECONDS) as app:
+        for n in range(20):
+            app.request(f"s.{n % 2}", b"x")
+        config = app.api("CONSUMER.INFO.S.c")["config"]
+
+        def pending() -> object:
+            page = f"{server.monitor_url}/jsz?consumers=true"
+            with urllib.request.urlopen(page, timeout=5) as answer:
+                account = json.load(answer)["account_details"][0]
+            return account["stream_detail"][0]["consumer_detail"][0]["num_pending"]
+
+        faults.aim("/msgs/")
+        faults.fail("sync", errno.EIO, held=True)
+        acks = app.inbox()
+        app.publish("s.1", b"not acked", reply=acks)
+        wait_until(lambda: faults.seen("sync") == 1, "a group that waits for its disk")
+        with RawApp(server.port, timeout=SECONDS) as other:
+            narrow = {"durable_name": "c", "ack_policy": "explicit", "filter_subject": "s.1"}
+            body = json.dumps({"stream_name": "S", "config": narrow}).encode()
+            answers = other.inbox()
+            other.publish("$JS.API.CONSUMER.DURABLE.CREATE.S.c", body, reply=answers)
+            wait_until(lambda: pending() in (10, 11), "the new filter is in force")
+            faults.mend()
+            assert "error" in json.loads(other.message().payload)
+        assert "error" in json.loads(app.message().payload)
+        messages = stored(app)
+        info = app.api("CONSUMER.INFO.S.c")
+        assert (info["config"], info["num_pending"]) == (config, messages)
+        inbox = app.inbox()
+        request = json.dumps({"batch": 2, "no_wait": True}).encode()
+        app.publish("$JS.API.CONSUMER.MSG.NEXT.S.c", request, reply=inbox)
+        assert [app.message().subject for _ in range(2)] == ["s.0", "s.1"]
+
+
 @pytest.mark.parametrize(("asset", "after"), [("stream", 3), ("stream", 4), ("consumer", 3)])
 def test_a_configuration_that_cannot_be_put_back_is_written_later(
     servers: Servers, faults: Faults, asset: str, after: int
