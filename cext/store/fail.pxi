@@ -91,6 +91,19 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
     return True
 
 
+cdef bint may_again(Committer* c, Round* r, int64_t rc) noexcept nogil:
+    """Whether a step of a round that failed may be tried again: there are descriptors or there is room now."""
+    return rc < 0 and (fds_give(c, r, rc) or ballast_give(c, rc))
+
+
+cdef int msgs_sync(Committer* c, Round* r, Store* s) noexcept nogil:
+    """The folder of the blocks; 0 or -errno."""
+    cdef int rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
+    if may_again(c, r, rc):
+        rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
+    return rc
+
+
 cdef void spare_give(Committer* c) noexcept nogil:
     if c.spare >= 0:
         c.env.files.close(c.env.files.ctx, c.spare)

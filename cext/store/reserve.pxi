@@ -53,7 +53,7 @@ cdef int reserve_behind(Committer* c, Round* r, const Part* p) noexcept nogil:
         if r.pieces[i].wrote:
             b = r.pieces[p.piece + p.n - 1].b
             rc = reserve_keep(p.s, b)
-            if rc < 0 and (fds_give(c, r, rc) or ballast_give(c, rc)):
+            if may_again(c, r, rc):
                 rc = reserve_keep(p.s, b)
             return rc
     return 0

@@ -222,7 +222,7 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
         rc = caches_remove(s)       # the checkpoint would miss what aged
     if rc == 0:
         rc = block_fd(s, b, s.msgs_dir, &p.sync_dir)
-    if rc < 0 and (fds_give(c, r, rc) or ballast_give(c, rc)):
+    if may_again(c, r, rc):
         rc = reserve_before(c, s, b)
         rc = block_fd(s, b, s.msgs_dir, &p.sync_dir) if rc == 0 else rc
     if rc < 0:
@@ -242,16 +242,16 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
     return 0
 
 
-cdef int piece_sync(Store* s, Part* p, Piece* piece) noexcept nogil:
+cdef int piece_sync(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogil:
     """Before the next block is written: that may say what the messages in this one take away. 0 or -errno."""
     cdef int rc
     if not piece.wrote or piece.synced:
         return 0
     piece.synced = True
-    rc = s.files.datasync(s.files.ctx, piece.b.fd)
+    rc = c.env.files.datasync(c.env.files.ctx, piece.b.fd)
     if rc == 0 and p.sync_dir:
         p.sync_dir = False
-        rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
+        rc = msgs_sync(c, r, p.s)
     return rc
 
 
@@ -265,7 +265,7 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
         return
     if not s.caches_gone and not p.close:
         rc = caches_remove(s)
-        if rc < 0 and ballast_give(c, rc):
+        if may_again(c, r, rc):
             rc = caches_remove(s)
         p.err = -rc
     ops_start(c, r, p, OP_PURGE)
@@ -273,19 +273,19 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
         if p.err:
             return
         if i > p.piece and c.sync_interval <= 0:
-            p.err = -piece_sync(s, p, &r.pieces[i - 1])
+            p.err = -piece_sync(c, r, p, &r.pieces[i - 1])
         if p.err == 0:
             p.err = -piece_write(c, r, p, &r.pieces[i], False)
     if c.sync_interval <= 0 and logs_follow(p):
         for i in range(p.piece, p.piece + p.n):
             if p.err == 0:
-                p.err = -piece_sync(s, p, &r.pieces[i])
+                p.err = -piece_sync(c, r, p, &r.pieces[i])
     ops_start(c, r, p, OP_LOG)
     g = p.first_log
     while g != NULL and p.logs and p.err == 0:
         if g.writing.n:
             rc = log_write(g)
-            if rc < 0 and (fds_give(c, r, rc) or ballast_give(c, rc)):
+            if may_again(c, r, rc):
                 rc = log_write(g)
             p.err = -rc
             r.wrote = True
@@ -312,7 +312,7 @@ cdef void ops_start(Committer* c, Round* r, Part* p, OpKind kind) noexcept nogil
     while op != NULL and p.err == 0:
         if op.kind == kind:
             p.err = -op_start(p.s, op)
-            if p.err and (fds_give(c, r, -p.err) or ballast_give(c, -p.err)):
+            if may_again(c, r, -p.err):
                 p.err = -op_start(p.s, op)
         op = op.next
 
@@ -344,10 +344,11 @@ cdef void round_write(Committer* c, Round* r, int64_t now) noexcept nogil:
     for i in range(r.n_parts):
         p = &r.parts[i]
         if p.sync_dir and p.err == 0:
-            p.err = -p.s.files.sync_dir(p.s.files.ctx, p.s.msgs_dir)
+            p.err = -msgs_sync(c, r, p.s)
         if p.err == 0:
             p.err = -reserve_behind(c, r, p)
-        part_finish(c, r, p, now)
+    for i in range(r.n_parts):
+        part_finish(c, r, &r.parts[i], now)
     spare_take(c)
 
 

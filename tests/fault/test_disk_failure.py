@@ -369,6 +369,26 @@ def test_a_push_consumer_whose_move_is_refused_delivers_where_it_did(
         wait_until(all_delivered, "the old subject gets everything")
 
 
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+def test_an_open_that_lacks_a_descriptor_is_tried_again(
+    servers: Servers, faults: Faults, error: int
+) -> None:
+    """Whichever of the opens of a stream's first and later groups it is; its purge's, too."""
+    server = start(servers, faults)
+    with RawApp(server.port, timeout=SECONDS) as app:
+        for after in range(12):
+            config = {"name": f"F{after}", "subjects": [f"f.{after}"]}
+            assert "error" not in app.api(f"STREAM.CREATE.F{after}", config)
+            for act in ("first", "second", "purge", "third"):
+                faults.fail("open", error, after=after)
+                if act == "purge":
+                    answer = app.api(f"STREAM.PURGE.F{after}")
+                else:
+                    answer = json.loads(app.request(f"f.{after}", act.encode()).payload)
+                faults.mend()
+                assert "error" not in answer, (after, act)
+
+
 def test_an_update_of_a_consumer_in_force_when_its_stream_fails(
     servers: Servers, faults: Faults
 ) -> None:
