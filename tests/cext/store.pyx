@@ -493,10 +493,19 @@ cdef class PyStore:
             self.thread = None
 
     def abandon(self) -> None:
-        """As if killed: what the commit thread has written stays, nothing else is done. The memory is lost."""
+        """As if killed: what the commit thread has written stays, nothing else is done. The store's memory is lost."""
         self._stop_thread()
+        if self.com != NULL:
+            committer_free(self.com)
         self.com = NULL
         self.s = NULL
+        for number in os.listdir(b"/proc/self/fd"):
+            try:
+                path = os.readlink(b"/proc/self/fd/" + number)
+            except FileNotFoundError:   # what lists them
+                continue
+            if path.startswith(self.directory + b"/"):
+                os.close(int(number))
 
     def __dealloc__(self):
         if self.s == NULL and self.com != NULL and self.thread is None:
