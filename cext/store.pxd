@@ -152,7 +152,10 @@ cdef int64_t store_error(const Store* s) noexcept nogil
 # Waits for the commit thread, writes checkpoints, closes files and frees (WITHOUT the lock, after store_stop).
 # With remove, the stream's msgs directory is deleted instead.
 cdef void store_close(Store* s, bint remove) noexcept nogil
-cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil               # new limits, trimmed at once
+# New limits. What they take away goes in pieces, by store_trim: 1 when more is left, ST_OK when the store keeps them.
+# The limits by number and bytes are in force when those of the subjects have been brought about.
+cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil
+cdef int store_trim(Store* s) noexcept nogil
 # What age has removed so far is not written at once: with this call's ticket it is.
 cdef int store_settle(Store* s) noexcept nogil
 
@@ -168,6 +171,8 @@ cdef int store_truncate(Store* s, uint64_t seq) noexcept nogil
 cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil             # ST_NOT_FOUND
 # filter NULL: all. seq > 0: only below seq; keep > 0: leave the newest keep. Returns the number removed, or an error.
 cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil
+# The oldest `most` that match, of those from start to below end; likewise.
+cdef int64_t store_purge_some(Store* s, const Filter* filter, uint64_t start, uint64_t end, uint64_t most) noexcept nogil
 # What is changed between the two becomes durable together: neither its ticket nor its last sequence counts before.
 cdef void store_hold(Store* s) noexcept nogil
 cdef void store_let(Store* s) noexcept nogil
@@ -208,6 +213,11 @@ cdef uint64_t store_last_match(Store* s, const Filter* filter) noexcept nogil
 # Last sequence <= upto per matching subject, ascending, malloc'ed into *out (free() it). Returns the count or an error.
 cdef int64_t store_last_per_subject(Store* s, const Filter* filter, uint64_t upto, uint64_t** out) noexcept nogil
 cdef uint64_t store_count_of(Store* s, Span literal) noexcept nogil
+# Messages that match, of all sequences.
+cdef uint64_t store_total(Store* s, const Filter* filter) noexcept nogil
+# Back from a sequence over `keep` messages that match, in pieces: the sequence reached, 0 when there are not so many. In keep
+# stands how many are still to be passed.
+cdef uint64_t store_back(Store* s, const Filter* filter, uint64_t before, uint64_t* keep) noexcept nogil
 # Messages with sequence >= start that match.
 cdef uint64_t store_pending(Store* s, const Filter* filter, uint64_t start) noexcept nogil
 # First sequence with timestamp >= ts; last_seq + 1 when none.

@@ -185,12 +185,27 @@ cdef struct Change:
     int rollup                  # of a message or skip: ROLLUP_*
     bint erase                  # of a delete: the bytes are overwritten
     uint64_t seq                # of the message; of a purge: only what is below it goes, 0: all
+    uint64_t start              # of a purge in pieces: nothing below it goes
+    uint64_t most               # likewise: so many of the oldest; 0: this is the last piece, of which the watchers hear
     int64_t ts                  # when it was decided; the message's time
     uint64_t keep               # of a purge: so many of the newest stay
     Span subject                # of a purge: the pattern, empty: all
     Span header
     Span data
     Span id                     # the window of deduplication remembers it
+    const Filter* filter        # the subject of a purge, if it is compiled already
+
+cdef struct Purge:
+    # A purge in pieces, between which the lock is let go. It is of the messages that are there when it begins.
+    Stream* s
+    Span subject                # borrowed; empty: all
+    Filter filter
+    bint compiled
+    uint64_t keep               # so many are still to be passed, back from `end`
+    uint64_t start
+    uint64_t end
+    bint more                   # it has not ended
+    int64_t gone                # how many messages, or ST_*
 
 cdef struct Overlay
 
@@ -239,6 +254,8 @@ cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfi
 cdef int stream_activate(Stream* s) noexcept nogil
 # The new configuration; name, storage and directory stay. 0 | -1 no memory (the old one stays) | ST_* of the store
 cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil
+# After it, a piece of what its limits take away: 1 when more is left, 0 when all is within them, or ST_*.
+cdef int stream_trim(Stream* s) noexcept nogil
 cdef int stream_take_config(Stream* s, const StreamConfig* cfg) noexcept nogil
 # Before the stream is removed with all that it holds: acks and answers that wait for the disk are sent.
 cdef void stream_answer_rest(Stream* s) noexcept nogil
@@ -264,6 +281,10 @@ cdef int stream_stage(Stream* s) noexcept nogil
 cdef void stream_stage_end(Stream* s, bint apply) noexcept nogil
 # Removed messages, or ST_*. As store_purge; no pattern: all.
 cdef int64_t stream_purge(Stream* s, Span pattern, uint64_t seq, uint64_t keep) noexcept nogil
+# The same in pieces, where it takes long: purge_step until there is no more. The pattern must live as long.
+cdef void purge_begin(Purge* p, Stream* s, Span pattern, uint64_t seq, uint64_t keep) noexcept nogil
+cdef void purge_step(Purge* p) noexcept nogil
+cdef void purge_free(Purge* p) noexcept nogil
 cdef int stream_delete(Stream* s, uint64_t seq, bint erase) noexcept nogil
 
 # Consumers.

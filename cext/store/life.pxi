@@ -19,12 +19,12 @@ cdef uint64_t block_size_of(const StoreConfig* cfg) noexcept nogil:
     return 8388608
 
 
-cdef void limits_set(Store* s, const StoreConfig* cfg) noexcept nogil:
-    s.limits.max_msgs = cfg.max_msgs
-    s.limits.max_bytes = cfg.max_bytes
-    s.limits.max_age = cfg.max_age
-    s.limits.max_msgs_per = cfg.max_msgs_per
-    s.limits.trim = cfg.trim
+cdef void limits_of(Limits* to, const StoreConfig* cfg) noexcept nogil:
+    to.max_msgs = cfg.max_msgs
+    to.max_bytes = cfg.max_bytes
+    to.max_age = cfg.max_age
+    to.max_msgs_per = cfg.max_msgs_per
+    to.trim = cfg.trim
 
 
 cdef void store_dispose(Store* s) noexcept nogil:
@@ -84,7 +84,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     s.slim_task.fn = slim_memory
     s.slim_task.owner = s
     store_key(cfg.name, s.key)
-    limits_set(s, cfg)
+    limits_of(&s.limits, cfg)
     if cfg.storage == STORE_FILE:
         if committer == NULL or cfg.directory.n == 0 or cfg.directory.n > 4000 or cfg.name.n > 500:
             snprintf(err, err_cap, "file storage needs a committer, a directory of 1 to 4000 bytes and a name up to 500")
@@ -159,18 +159,6 @@ cdef void store_listen_damage(Store* s, damaged_fn damaged) noexcept nogil:
     s.on_damaged = damaged
 
 
-cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil:
-    if s.stopped:
-        return ST_CLOSED
-    if s.io_errno:
-        return ST_IO
-    age_trim(s, 0xffffffffU)
-    limits_set(s, cfg)
-    limits_apply(s)
-    age_arm(s)
-    return settle(s, True)
-
-
 cdef int store_settle(Store* s) noexcept nogil:
     if s.stopped:
         return ST_CLOSED
@@ -226,7 +214,7 @@ cdef void limit_subjects(Store* s) noexcept nogil:
     e.max = <uint64_t> s.limits.max_msgs_per
     index_each(&s.x, NULL, excess_visit, &e)
     for i in range(e.n):
-        keep_subject(s, e.ids[i])
+        keep_subject(s, e.ids[i], UINT64_MAX)
     free(e.ids)
 
 

@@ -190,6 +190,10 @@ cdef struct Op:
     uint64_t* answer            # (q) 1 carried out, 2 not
     uint64_t seq
 
+cdef enum:
+    TRIM_SUBJECTS = 1           # subject by subject
+    TRIM_HEAD = 2               # the oldest messages
+
 cdef struct StoreList:
     Store* head
     Store* last
@@ -201,6 +205,10 @@ cdef struct Store:
     uint64_t id                 # tells stores apart in cached filters
     int storage
     Limits limits
+    int trimming                # TRIM_*: these are being brought about; 0: they hold
+    Limits wanted               # what the limits become
+    uint32_t trim_at            # the node that is looked at next
+    uint32_t trim_end
     int retention
     uint64_t block_size
     uint64_t key[4]             # of the caches and logs

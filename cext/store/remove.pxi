@@ -408,9 +408,8 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
 
 
 cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil:
-    cdef uint64_t total, gone = 0, at, limit
-    cdef Block* b
-    cdef int r = ST_OK
+    cdef uint64_t total
+    cdef int r
     if s.stopped:
         return ST_CLOSED
     if s.io_errno:
@@ -425,37 +424,34 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
         return <int64_t> total
     if keep >= total:
         return 0
-    limit = total - keep
-    if seq == 0:
-        seq = s.last_seq + 1
-    at = s.first_seq
-    while gone < limit:
+    return store_purge_some(s, filter, 0, seq if seq else s.last_seq + 1, total - keep)
+
+
+cdef int64_t store_purge_some(Store* s, const Filter* filter, uint64_t start, uint64_t end, uint64_t most) noexcept nogil:
+    cdef uint64_t gone = 0, at = start
+    cdef Block* b
+    cdef int r = ST_OK
+    if s.stopped:
+        return ST_CLOSED
+    if s.io_errno:
+        return ST_IO
+    # What goes at the head leaves no tombstones: the marker that says so needs a block to stand in.
+    if matches_all(filter) and s.storage == STORE_FILE and s.tail == NULL and tail_for(s, REC_MIN, 0) < 0:
+        return ST_NO_MEMORY
+    while gone < most:
         at = store_next_seq(s, filter, at)
-        if at == 0 or at >= seq:
+        if at == 0 or at >= end:
             break
-        b = block_of(s, at)
-        if matches_all(filter) and b.last < seq and gone + b.live <= limit and b.sealed:
-            # Whole blocks at the head go without tombstones: the marker that says so needs a block to stand in.
-            if s.storage == STORE_FILE and s.tail == NULL and tail_for(s, REC_MIN, 0) < 0:
-                r = ST_NO_MEMORY
-                break
-            gone += block_clear(s, b)
+        if matches_all(filter) and at == s.first_seq:
+            take_seq(s, at, RM_PURGE)
         else:
+            b = block_of(s, at)
             r = entomb(s, b, <uint32_t> slot_of(b, at), RM_PURGE, NULL)
             if r < 0:
                 break
-            gone += 1
+        gone += 1
         at += 1
     reap(s)
     if gone:
         publish(s)
     return <int64_t> gone if r == ST_OK else r
-
-
-cdef uint64_t block_clear(Store* s, Block* b) noexcept nogil:
-    cdef uint32_t i = b.head
-    cdef uint64_t n = b.live
-    while b.live:
-        i = st_first_live(b.off, i, b.n)
-        take_out(s, b, i, RM_PURGE)
-    return n

@@ -285,30 +285,41 @@ cdef int store_append_at(Store* s, uint64_t seq, int64_t ts, Span subject, Span 
 
 cdef inline void keep_limits(Store* s, uint32_t id) noexcept nogil:
     """After an append to that subject."""
+    cdef uint64_t most = APPEND_TRIMS if s.trimming else UINT64_MAX
     if s.limits.max_msgs_per > 0:
-        keep_subject(s, id)
-    if s.limits.trim:
-        while s.msgs and ((s.limits.max_msgs > 0 and s.msgs > <uint64_t> s.limits.max_msgs)
-                          or (s.limits.max_bytes > 0 and s.bytes > <uint64_t> s.limits.max_bytes)):
-            take_seq(s, s.first_seq, RM_LIMIT)
+        keep_subject(s, id, most)
+    trim_head(s, most)
     if s.limits.max_age > 0 and s.age_timer.pos == 0 and not s.replaying:
         age_arm(s)
     if s.empties != NULL:
         reap(s)
 
 
-cdef inline void keep_subject(Store* s, uint32_t id) noexcept nogil:
-    """A subject's oldest messages leave: at the head of the stream by its first sequence, elsewhere by tombstones."""
+cdef inline void trim_head(Store* s, uint64_t most) noexcept nogil:
+    if s.limits.trim:
+        while s.msgs and most and ((s.limits.max_msgs > 0 and s.msgs > <uint64_t> s.limits.max_msgs)
+                                   or (s.limits.max_bytes > 0 and s.bytes > <uint64_t> s.limits.max_bytes)):
+            take_seq(s, s.first_seq, RM_LIMIT)
+            most -= 1
+
+
+cdef inline bint keep_subject(Store* s, uint32_t id, uint64_t most) noexcept nogil:
+    """A subject's oldest messages leave: at the head of the stream by its first sequence, elsewhere by tombstones. Whether
+    it still has too many after that, but for want of memory."""
     cdef uint64_t seq
     cdef Block* b
     cdef int64_t i
     while node_at(&s.x, id).count > <uint64_t> s.limits.max_msgs_per:
+        if most == 0:
+            return True
+        most -= 1
         seq = node_at(&s.x, id).first
         b = block_of(s, seq)
         i = slot_of(b, seq) if b != NULL else -1
         if i < 0 or (s.storage == STORE_FILE and seq != s.first_seq and stage_tomb(s, b, seq, s.env.now) < 0):
-            return      # no memory: the next message tries again
+            return False    # the next message tries again
         take_out(s, b, <uint32_t> i, RM_LIMIT)
+    return False
 
 
 cdef int store_skip_at(Store* s, uint64_t seq, int64_t ts) noexcept nogil:

@@ -8,8 +8,11 @@
 cdef void roll_up(Stream* s, Span subject, int rollup, uint64_t keep) noexcept nogil:
     # Only the message just stored stays, if it was, of its subject or of all.
     cdef Filter f
+    cdef Change all
     if rollup == ROLLUP_ALL:
-        purge_told(s, NULL, 0, keep)
+        memset(&all, 0, sizeof(Change))
+        all.keep = keep
+        purge_told(s, NULL, &all)
     elif filter_init(&f, &subject, 1) == ST_OK:
         store_purge(s.store, &f, 0, keep)       # few messages: each is told to the consumers
         filter_free(&f)
@@ -72,19 +75,26 @@ cdef int apply_skip(Stream* s, const Change* c) noexcept nogil:
     return rc
 
 
-cdef int64_t purge_told(Stream* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil:
-    # One notice to the consumers at the end, where telling each message would cost more.
-    cdef Watcher* w
+cdef void tell_purged(Stream* s, const Filter* filter) noexcept nogil:
+    cdef Watcher* w = s.watchers.first
     cdef Watcher* after
-    cdef int64_t n
-    s.purging = True
-    n = store_purge(s.store, filter, seq, keep)
-    s.purging = False
-    w = s.watchers.first
     while w != NULL:
         after = w.next
         w.purged(w, filter)
         w = after
+
+
+cdef int64_t purge_told(Stream* s, const Filter* filter, const Change* c) noexcept nogil:
+    # One notice to the consumers at the end, where telling each message would cost more.
+    cdef int64_t n
+    s.purging = True
+    if c.start:
+        n = store_purge_some(s.store, filter, c.start, c.seq, c.most)
+    else:
+        n = store_purge(s.store, filter, c.seq, c.keep)
+    s.purging = False
+    if c.most == 0:
+        tell_purged(s, filter)
     stream_count_bytes(s)
     return n
 
@@ -92,11 +102,11 @@ cdef int64_t purge_told(Stream* s, const Filter* filter, uint64_t seq, uint64_t 
 cdef int64_t apply_purge(Stream* s, const Change* c) noexcept nogil:
     cdef Filter f
     cdef int64_t n
-    if c.subject.n == 0:
-        return purge_told(s, NULL, c.seq, c.keep)
+    if c.subject.n == 0 or c.filter != NULL:
+        return purge_told(s, c.filter, c)
     n = filter_init(&f, &c.subject, 1)
     if n == ST_OK:
-        n = purge_told(s, &f, c.seq, c.keep)
+        n = purge_told(s, &f, c)
         filter_free(&f)
     return n
 

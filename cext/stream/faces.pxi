@@ -242,7 +242,8 @@ cdef class StreamFace:
     def update(self, params, bint back=False) -> None:
         """back: to what was in force before an update that failed; a stream that failed comes back with it."""
         cdef StreamConfig c
-        cdef bint open
+        cdef Stream* s
+        cdef bint open, done = False
         cdef int rc = 0
         cdef Span* subjects
         memset(&c, 0, sizeof(StreamConfig))
@@ -259,7 +260,16 @@ cdef class StreamFace:
                 elif back and self.s != NULL:
                     open = True
                     rc = stream_take_config(self.s, &c)
+                    done = True
+                s = self.s
                 self.box.leave()
+                while open and rc == 0 and not done:        # others have their turns
+                    open = self.enter() and self.s == s
+                    if open:
+                        rc = stream_trim(s)
+                    done = rc <= 0
+                    rc = min(rc, 0)
+                    self.box.leave()
             self.check(open)
             self.changed(rc)
         finally:
@@ -357,16 +367,25 @@ cdef class StreamFace:
 
     def purge(self, filter, uint64_t seq, uint64_t keep) -> int:
         cdef Span pattern = span(NULL, 0) if filter is None else span_of(filter)
-        cdef int64_t n = 0
+        cdef Purge p
+        cdef Stream* s
         cdef bint open
+        memset(&p, 0, sizeof(Purge))
         with nogil:
             open = self.enter()
+            s = self.s
             if open:
-                n = stream_purge(self.s, pattern, seq, keep)
+                purge_begin(&p, s, pattern, seq, keep)
             self.box.leave()
+            while open and p.more:      # others have their turns
+                open = self.enter() and self.s == s
+                if open:
+                    purge_step(&p)
+                self.box.leave()
+            purge_free(&p)
         self.check(open)
-        self.changed(n)
-        return n
+        self.changed(p.gone)
+        return p.gone
 
     cdef bint read(self, Asked asked, const Filter* f, uint64_t seq, Copied* c, int* rc) noexcept nogil:
         """Copies a message, c zeroed before; a disk is waited for without the lock. False: the stream is closed."""

@@ -240,6 +240,12 @@ cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil:
     return rc
 
 
+cdef int stream_trim(Stream* s) noexcept nogil:
+    cdef int rc = store_trim(s.store)
+    stream_count_bytes(s)
+    return rc
+
+
 cdef int stream_take_config(Stream* s, const StreamConfig* cfg) noexcept nogil:
     # What a stream that failed comes back with; nothing else changes.
     cdef StreamConfig new

@@ -18,7 +18,8 @@ from jsserver.cext.store cimport (
     log_rewrite, log_size, store_append_at, store_close, store_count_of, store_deleted, store_durable_seq,
     store_durable_ticket, store_error, store_figures, store_last_match, store_last_of, store_last_per_subject, store_listen,
     store_load, store_load_warm, store_lost, store_next_seq, store_open, store_pending, store_purge, store_remove,
-    store_seq_at, store_skip_at, store_state, store_stop, store_subjects, store_ticket, store_truncate, store_update,
+    store_seq_at, store_skip_at, store_state, store_stop, store_subjects, store_ticket, store_trim, store_truncate,
+    store_update,
 )
 
 import os
@@ -278,9 +279,8 @@ cdef class PyStore:
         self._leave()
         return face_result(rc, store_error(self.s))
 
-    def update(self, **limits) -> None:
-        unknown = set(limits) - set(self.config)
-        if unknown:
+    def update(self, *, whole=True, **limits) -> None:
+        if unknown := set(limits) - set(self.config):
             raise TypeError(f"no such limit: {sorted(unknown)}")
         self.config.update(limits)
         cdef StoreConfig c = self._config()
@@ -288,6 +288,15 @@ cdef class PyStore:
         rc = store_update(self.s, &c)
         self._leave()
         face_result(rc, store_error(self.s))
+        while whole and self.trim():
+            pass
+
+    def trim(self) -> bool:
+        """A piece of what update(whole=False) left to be removed; whether there is more."""
+        self._enter()
+        rc = store_trim(self.s)
+        self._leave()
+        return face_result(rc, store_error(self.s)) > 0
 
     def tick(self, now=None) -> None:
         """Moves the clock (both of it) and runs timers and tasks that are due."""

@@ -14,7 +14,8 @@ from jsserver.cext.bytes cimport (
 from jsserver.cext.consumer cimport stream_handle
 from jsserver.cext.store cimport committer_free, committer_new, committer_poll, committer_run, committer_stop
 from jsserver.cext.stream cimport (
-    Change, EnvBox, StreamFace, StreamPlace, stream_apply, stream_stage, stream_stage_end,
+    Change, EnvBox, Purge, StreamFace, StreamPlace, purge_begin, purge_free, purge_step, stream_apply, stream_stage,
+    stream_stage_end,
 )
 
 from threading import Thread
@@ -307,6 +308,7 @@ cdef class TestEnv(EnvBox):
         c.header = span_of(change[7])
         c.data = span_of(change[8])
         c.id = span_of(change[9])
+        c.start, c.most = change[10:] or (0, 0)
         with nogil:
             env_lock(self.env)
             rc = stream_apply(face.s, &c)
@@ -471,7 +473,7 @@ cdef void test_unwatch(void* ctx, void* handle) noexcept nogil:
 cdef void note_change(void* ctx, const Change* c) noexcept nogil:
     with gil:
         (<list>ctx).append((<int>c.kind, c.seq, c.ts, c.rollup, c.keep, c.erase, span_bytes(c.subject), span_bytes(c.header),
-                            span_bytes(c.data), span_bytes(c.id)))
+                            span_bytes(c.data), span_bytes(c.id), c.start, c.most))
 
 
 cdef void test_event(void* ctx, const Event* e) noexcept nogil:
@@ -479,6 +481,38 @@ cdef void test_event(void* ctx, const Event* e) noexcept nogil:
     with gil:
         (<TestEnv>ctx).events.append((
             e.kind, tuple(span_bytes(e.text[i]) for i in range(3)), tuple(e.num[i] for i in range(5))))
+
+
+cdef class PurgeInPieces:
+    """A purge that the test carries on piece by piece."""
+    cdef Purge p
+    cdef StreamFace face
+    cdef bytes pattern
+
+    def __init__(self, StreamFace face not None, bytes pattern, uint64_t seq=0, uint64_t keep=0):
+        self.face = face
+        self.pattern = pattern
+        cdef Span wanted = span_of(pattern) if pattern is not None else span(NULL, 0)
+        with nogil:
+            env_lock(self.face.box.env)
+            purge_begin(&self.p, self.face.s, wanted, seq, keep)
+            env_unlock(self.face.box.env)
+
+    def __dealloc__(self):
+        purge_free(&self.p)
+
+    def step(self) -> bool:
+        """Whether there is more."""
+        with nogil:
+            env_lock(self.face.box.env)
+            if self.p.more:
+                purge_step(&self.p)
+            env_unlock(self.face.box.env)
+        return self.p.more
+
+    @property
+    def gone(self) -> int:
+        return self.p.gone
 
 
 def open_test_stream(EnvBox box not None, params, directory=None, bytes domain=b"", bytes account_hash=b"szMpdrwD",

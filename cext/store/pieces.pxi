@@ -1,0 +1,115 @@
+# Long work in pieces: each takes a moment under the lock, which is let go between them, so that everybody else has his turn.
+# Where the next one goes on is a sequence or the number of an index node; neither changes its meaning meanwhile.
+
+cdef enum:
+    TURN_MSGS = 1000            # messages that are removed, or passed one by one
+    TURN_SLOTS = 65536          # slots or nodes that are looked at
+    APPEND_TRIMS = 8            # messages that an append takes away while the limits are being brought about
+
+
+# ---- limits ----------------------------------------------------------------------------------------------------------
+
+cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil:
+    if s.stopped:
+        return ST_CLOSED
+    if s.io_errno:
+        return ST_IO
+    age_trim(s, 0xffffffffU)
+    s.trimming = TRIM_SUBJECTS
+    s.trim_at = 0
+    s.trim_end = s.x.n_nodes
+    limits_of(&s.wanted, cfg)
+    s.limits.max_msgs_per = s.wanted.max_msgs_per
+    return ST_OK
+
+
+cdef int store_trim(Store* s) noexcept nogil:
+    cdef uint64_t msgs = s.msgs
+    cdef bint more
+    if s.stopped:
+        return ST_CLOSED
+    if s.io_errno:
+        return ST_IO
+    if s.trimming == TRIM_SUBJECTS:
+        # Before the others: what subjects have too much of shall not cost another its only message.
+        more = s.limits.max_msgs_per > 0 and trim_subjects(s)
+        if s.empties != NULL:
+            reap(s)             # what is empty is not compacted
+        if more:
+            return 1
+        s.limits = s.wanted
+        s.trimming = TRIM_HEAD
+    elif s.trimming == 0:
+        return ST_OK
+    trim_head(s, TURN_MSGS)
+    age_trim(s, TURN_MSGS)
+    if msgs - s.msgs >= TURN_MSGS:
+        return 1
+    s.trimming = 0
+    age_arm(s)
+    return settle(s, True)
+
+
+cdef bint trim_subjects(Store* s) noexcept nogil:
+    """A piece of the way through the subjects; False at the end."""
+    cdef uint64_t msgs = s.msgs
+    cdef uint32_t nodes = TURN_SLOTS
+    while s.trim_at < min(s.trim_end, s.x.n_nodes):
+        if nodes == 0 or msgs - s.msgs >= TURN_MSGS:
+            return True
+        nodes -= 1
+        if node_at(&s.x, s.trim_at).count > <uint64_t> s.limits.max_msgs_per:
+            if keep_subject(s, s.trim_at, TURN_MSGS):
+                return True
+        s.trim_at += 1
+    return False
+
+
+# ---- where a purge ends ------------------------------------------------------------------------------------------------
+
+cdef uint64_t store_total(Store* s, const Filter* filter) noexcept nogil:
+    return index_total(&s.x, filter)
+
+
+cdef uint64_t back_along(Store* s, uint32_t id, uint64_t before, uint64_t* keep) noexcept nogil:
+    """store_back for one subject."""
+    cdef uint32_t left = TURN_MSGS
+    while keep[0] and left and before:
+        before = scan_id_back(s, id, before)
+        keep[0] -= 1
+        left -= 1
+    return before
+
+
+cdef uint64_t store_back(Store* s, const Filter* filter, uint64_t before, uint64_t* keep) noexcept nogil:
+    cdef uint32_t left = TURN_SLOTS, bi, i
+    cdef bint all = matches_all(filter)
+    cdef IdSet* c = NULL
+    cdef Block* b
+    if not all and filter.literal:
+        return back_along(s, index_find(&s.x, filter.patterns[0]), before, keep)
+    if not all:
+        c = filter_ids(s, filter)
+        all = c != NULL and c.covers
+    bi = min(block_from(s, before) + 1, s.n_blocks)
+    while bi:
+        bi -= 1
+        b = block_i(s, bi)
+        if all and b.last < before and b.live < keep[0]:
+            keep[0] -= b.live
+            before = b.base
+            continue
+        i = slot_from(b, before)
+        while i > b.head:
+            if left == 0:
+                return before
+            i -= 1
+            left -= 1
+            before = seq_at(b, i)
+            if b.off[i] == 0 or not (all or (st_has(c.pages, c.n_pages, b.sid[i]) if c != NULL
+                                             else filter_matches(filter, node_text(&s.x, b.sid[i])))):
+                continue
+            keep[0] -= 1
+            if keep[0] == 0:
+                return before
+    return 0
