@@ -55,7 +55,7 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
         note_too_deep(e, m)
         return 0
     found = sublist_match(a.subs, m.dest)
-    if found == NULL:
+    if found == NULL or (found.n_plain == 0 and found.n_groups == 0):
         return 0
     e.depth += 1
     e.shared = NULL
