@@ -171,8 +171,9 @@ cdef struct Account
 cdef struct Engine
 
 cdef struct Ahead:
-    # A publish without reply and headers that a protocol recognised in what was received. It begins where the one before it ends.
+    # A publish without headers that a protocol recognised in what was received. It begins where the one before it ends.
     uint32_t n_subject
+    uint32_t n_reply        # one blank behind the subject; 0: none
     uint32_t data_at        # from its beginning on
     uint32_t n_data
 

@@ -1,13 +1,27 @@
 # The clients' protocol: verbs in, what is wrong with them out. What CONNECT, PING and INFO mean is in handshake.pxi, what
 # the others do in core/verbs.pxi.
 
+cdef inline int64_t look_size(const uint8_t** at, const uint8_t* end) noexcept nogil:
+    # A number of one to nine digits, behind which at stands then; -1: there is none.
+    cdef const uint8_t* p = at[0]
+    cdef int64_t v = 0
+    while p < end and p - at[0] < 9 and 48 <= p[0] <= 57:
+        v = v * 10 + (p[0] - 48)
+        p += 1
+    if p == at[0]:
+        return -1
+    at[0] = p
+    return v
+
+
 cdef uint32_t client_look(const uint8_t* p, size_t n, Ahead* ahead, uint32_t most) noexcept nogil:
-    # Publishes of the form that nearly every message has, whole, as plain_pub takes them: PUB subject size CRLF payload
-    # CRLF. The limits of lines and payloads are looked at when they are taken.
+    # Publishes of the form that nearly every message has, whole: PUB subject [reply] size CRLF payload CRLF, one blank
+    # between each. The parser takes the others. The limits of lines and payloads are looked at when they are taken.
     cdef const uint8_t* end = p + n
     cdef const uint8_t* q
-    cdef const uint8_t* size
-    cdef uint32_t found = 0, total
+    cdef const uint8_t* reply
+    cdef uint32_t found = 0
+    cdef int64_t size
     while found < most and end - p > 4 and memcmp(p, b"PUB ", 4) == 0:
         q = p + 4
         while q < end and q[0] > 32:
@@ -15,18 +29,24 @@ cdef uint32_t client_look(const uint8_t* p, size_t n, Ahead* ahead, uint32_t mos
         if q == p + 4 or q == end or q[0] != 32:
             break
         ahead[found].n_subject = <uint32_t>(q - p - 4)
+        ahead[found].n_reply = 0
         q += 1
-        size = q
-        total = 0
-        while q < end and q - size < 9 and 48 <= q[0] <= 57:
-            total = total * 10 + (q[0] - 48)
+        reply = q
+        size = look_size(&q, end)
+        if q < end and q[0] != 13:
+            while q < end and q[0] > 32:
+                q += 1
+            if q == reply or q == end or q[0] != 32:
+                break
+            ahead[found].n_reply = <uint32_t>(q - reply)
             q += 1
-        if q == size or end - q < <int64_t>total + 4 or memcmp(q, b"\r\n", 2) != 0 or memcmp(q + 2 + total, b"\r\n", 2) != 0:
+            size = look_size(&q, end)
+        if size < 0 or end - q < size + 4 or memcmp(q, b"\r\n", 2) != 0 or memcmp(q + 2 + size, b"\r\n", 2) != 0:
             break
         ahead[found].data_at = <uint32_t>(q + 2 - p)
-        ahead[found].n_data = total
+        ahead[found].n_data = <uint32_t>size
         found += 1
-        p = q + total + 4
+        p = q + size + 4
     return found
 
 
@@ -41,7 +61,7 @@ cdef bint take_ahead(ClientConn* c, const uint8_t* p, Op* op) noexcept nogil:
     op.kind = OP_PUB
     op.has_header = False
     op.subject = span(p + 4, a.n_subject)
-    op.reply.n = 0
+    op.reply = span(p + 5 + a.n_subject, a.n_reply)
     op.header.n = 0
     op.size = a.data_at + <size_t>a.n_data + 2
     c.parser.scanned = 0

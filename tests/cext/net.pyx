@@ -57,7 +57,7 @@ cdef class PyParser:
 
     @staticmethod
     def look(bytes data, uint32_t most=1000):
-        """(subject, data) of what is recognised before the engine lock is taken."""
+        """(subject, reply, data) of what is recognised before the engine lock is taken."""
         cdef const uint8_t* p = data
         cdef Ahead* ahead = <Ahead*>calloc(most, sizeof(Ahead))
         cdef Ahead* a
@@ -68,7 +68,8 @@ cdef class PyParser:
         try:
             for i in range(client_protocol.look(p, len(data), ahead, most)):
                 a = &ahead[i]
-                out.append((p[4:4 + a.n_subject], p[a.data_at:a.data_at + a.n_data]))
+                out.append((p[4:4 + a.n_subject], p[5 + a.n_subject:5 + a.n_subject + a.n_reply],
+                            p[a.data_at:a.data_at + a.n_data]))
                 p += a.data_at + a.n_data + 2
         finally:
             free(ahead)

@@ -75,19 +75,27 @@ def test_limits_hold_at_every_cut(data: bytes) -> None:
 @given(st.one_of(noise(), conversations().map(lambda talk: b"".join(sent for sent, _ in talk))))
 @example(b"PUB a 1\r\nx\r\nPUB b 0\r\n\r\nPUB c 1\r\nx\n")
 @example(b"PUB a  1\r\nx\r\n")
+@example(b"PUB a r 1\r\nx\r\nPUB a 1 1\r\nx\r\nPUB a 1r 1\r\nx\r\n")
+@example(b"PUB a r  1\r\nx\r\n")
+@example(b"PUB a 1234567890 1\r\nx\r\nPUB a 1234567890\r\nx\r\n")
+@example(b"PUB a r s 1\r\nx\r\n")
+@example(b"PUB a r 1")
+@example(b"PUB a 1")
 def test_what_is_recognised_ahead_is_what_the_parser_says(data: bytes) -> None:
     recognised = net.PyParser.look(data)
     parser = net.PyParser(max_line=1 << 40, max_payload=-1)
     assert [shape(e) for e in fed(parser, [data])][: len(recognised)] == [
-        ("PUB", subject, b"", b"", b"", b"", payload, 0) for subject, payload in recognised
+        ("PUB", subject, reply, b"", b"", b"", payload, 0) for subject, reply, payload in recognised
     ]
     assert net.PyParser.look(data, 1) == recognised[:1]
 
 
 def test_plain_publishes_are_recognised_ahead() -> None:
     plain = b"PUB a.b 3\r\nxyz\r\n"
-    assert net.PyParser.look(plain * 3 + b"PING\r\n" + plain) == [(b"a.b", b"xyz")] * 3
-    assert net.PyParser.look(plain[:-1]) == []
+    asks = b"PUB a.b 1.r 3\r\nxyz\r\n"
+    found = [(b"a.b", b"", b"xyz"), (b"a.b", b"1.r", b"xyz"), (b"a.b", b"", b"xyz")]
+    assert net.PyParser.look(plain + asks + plain + b"PING\r\n" + plain) == found
+    assert net.PyParser.look(plain[:-1]) == net.PyParser.look(asks[:-1]) == []
 
 
 def test_coverage_guided_fuzzing_finds_nothing(tmp_path: Path) -> None:
