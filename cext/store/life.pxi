@@ -62,7 +62,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     global next_store_id
     cdef Store* s = <Store*> calloc(1, sizeof(Store))
     cdef Opening o
-    cdef uint64_t msgs
+    cdef uint64_t msgs, aged
     err[0] = 0
     if s == NULL or index_init(&s.x, env) < 0:
         if s != NULL:
@@ -125,12 +125,19 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
         msgs = s.msgs
         if o.foreign:
             foreign_leave(s)
+        aged = s.msgs
+        age_trim(s, 0xffffffffU)
+        aged -= s.msgs
         limits_apply(s)
         if s.msgs != msgs:
             settle(s, True)
         if s.empties != NULL:
             reap(s)
         env_unlock(env)
+        # Of a group that spans blocks a power cut may leave the beginning, with deletes that bring what is left within the
+        # limits, and take the end, which says what the limits had removed. Age removes that again.
+        if msgs - s.msgs > aged:
+            store_written(s)
         sides_make(s)
     return s
 
@@ -283,6 +290,17 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
         q_wait(c, &c.idle, INT64_MAX)
     q_unlock(c)
     blocks_free(gone)
+
+
+cdef void store_written(Store* s) noexcept nogil:
+    """Waits until what is staged is on disk, or failed."""
+    cdef Committer* c = s.com
+    if not c.running:
+        commit_inline(c, 0)
+    q_lock(c)
+    while c.running and (st_load(&s.dirty) or s.busy):
+        q_wait(c, &c.idle, INT64_MAX)
+    q_unlock(c)
 
 
 cdef void store_unqueue(Committer* c, Store* s, Block** gone) noexcept nogil:

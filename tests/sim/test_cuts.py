@@ -88,6 +88,24 @@ def test_a_purge_of_whole_blocks_right_after_a_start_stays(seed: int) -> None:
     assert life.stream.state().last_seq >= 19
 
 
+def test_what_limits_removed_at_a_start_stays_when_its_first_group_is_cut(seed: int) -> None:
+    """The deletes of that group bring what is left within the limits, so they remove nothing anew."""
+    life = Life(seed)
+    for _ in range(15):
+        life.publish(bytes(3000))
+    life.commit()
+    life.params["max_msgs"] = 10  # an update that a kill interrupted
+    life.cut()
+    served = set(messages(life.stream))
+    assert served == set(range(6, 16))
+    for seq in range(6, 13):
+        life.stream.delete(seq, False)
+    for _ in range(10):
+        life.publish(bytes(3000))
+    life.cut(seed % 10)
+    assert {seq for seq in messages(life.stream) if seq <= 15} <= served
+
+
 def test_what_aged_does_not_come_back_when_the_age_is_raised(seed: int) -> None:
     life = Life(seed, max_age=3 * SECOND)
     life.publish()
