@@ -8,6 +8,7 @@ sealed, compacted and have sidecars. The numbers come from the environment: `REP
 import os
 import random
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,48 @@ def test_the_last_sequence_outlives_its_message(directory: Path, upkeep: bool) -
     s = opened(directory, max_bytes=127_000)
     assert s.append("k") == 301
     s.close()
+
+
+def test_a_torn_block_behind_one_that_was_emptied(directory: Path) -> None:
+    """Its first sequence is not known, so the stream goes on behind all that may have been used."""
+    s = opened(directory, max_bytes=127_000)
+    for i in range(2000):
+        s.append("k", b"%06d" % i * 20)
+    s.commit()
+    last = max((directory / "msgs").glob("*.blk"), key=lambda path: int(path.stem))
+    for seq in range(s.state()["first_seq"], seq_at(last.read_bytes(), 0)):
+        s.remove(seq)
+    s.commit()
+    s.abandon()
+    for path in (directory / "msgs").iterdir():
+        if path != last:  # of what holds nothing any more
+            path.unlink()
+    data = bytearray(last.read_bytes())
+    places = list(records(data))
+    tombs = [at for at in places if seq_at(data, at) & TOMB and seq_at(data, at) != TOMB]
+    data[: tombs[0]] = bytes(tombs[0])  # what stays is a tombstone
+    data[tombs[1] :] = bytes(len(data) - tombs[1])
+    last.write_bytes(data)
+    s = opened(directory, max_bytes=127_000)
+    assert s.state()["last_seq"] >= 2000
+    s.close()
+
+
+TOMB = 1 << 62
+
+
+def records(data: bytes) -> Iterator[int]:
+    """Where each starts."""
+    at = 0
+    while size := struct.unpack_from("<I", data, at)[0] & 0x7FFFFFFF:
+        yield at
+        at += size
+        if at + 4 > len(data):
+            return
+
+
+def seq_at(data: bytes, at: int) -> int:
+    return int(struct.unpack_from("<Q", data, at + 4)[0])
 
 
 @pytest.mark.timeout(120)
