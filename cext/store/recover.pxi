@@ -501,46 +501,6 @@ cdef int check_missing(void* ctx, const CheckedBlock* c) noexcept nogil:
     return 0
 
 
-cdef bint stands_behind(const Store* s, uint64_t num) noexcept nogil:
-    """Whether the block before this one is there. If it was emptied and removed, nothing else may say which sequences it had."""
-    cdef uint32_t i
-    for i in range(s.n_blocks):
-        if block_i(<Store*> s, i).num + 1 == num:
-            return True
-    return num == 1
-
-
-cdef void sequences_restore(Opening* o) noexcept nogil:
-    """The last sequence does not fall back, whatever is gone: from the checkpoint, the holes, sequence.jsr and the markers."""
-    cdef Store* s = o.s
-    cdef Damage* d = &s.hole
-    cdef uint64_t end, last = 0, was
-    if s.stale != NULL and not o.foreign:
-        if checkpoint_blocks(s.stale, s.stale_size, span(s.name, <uint32_t> strlen(s.name)), &end, &last, check_missing, s) > 0:
-            s.last_seq = max(s.last_seq, last)
-            o.doubt = False
-            o.sealed = False
-            memset(d, 0, sizeof(Damage))
-    if d.kind:
-        was = s.last_seq
-        if not o.doubt:
-            s.last_seq = max(was, d.first + d.count - 1)
-        lost_place(s, d.kind, d.block, d.at, d.size, was + 1 if s.last_seq > was else 0, s.last_seq, s.last_seq - was)
-        o.doubt = o.doubt or not stands_behind(s, d.block)
-        memset(d, 0, sizeof(Damage))
-    if (o.doubt or o.sealed or s.n_blocks == 0) and not o.foreign and s.reserved > s.last_seq:
-        lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, s.last_seq + 1, s.reserved, 0)
-        s.last_seq = s.reserved
-    last = max(s.extent.last, s.extent.first - 1 if s.extent.first else 0)
-    if last > s.last_seq:
-        lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, s.last_seq + 1, last, 0)
-        s.last_seq = last
-    if s.extent.last == s.last_seq:
-        s.last_ts = s.extent.last_ts
-    if s.msgs == 0:
-        s.first_seq = s.last_seq + 1
-
-
 cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n, uint64_t newest) noexcept nogil:
     """Every block in order, from its sidecar or its bytes; newest: the number of the last one that has a file."""
     cdef Store* s = o.s

@@ -89,7 +89,7 @@ def test_a_purge_of_whole_blocks_right_after_a_start_stays(seed: int) -> None:
 
 
 def test_what_limits_removed_at_a_start_stays_when_its_first_group_is_cut(seed: int) -> None:
-    """The deletes of that group bring what is left within the limits, so they remove nothing anew."""
+    """That group's deletes bring the rest within the limits, which then remove nothing."""
     life = Life(seed)
     for _ in range(15):
         life.publish(bytes(3000))
