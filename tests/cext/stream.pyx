@@ -12,7 +12,7 @@ from jsserver.cext.bytes cimport (
     subject_matches, task_run, timer_next, timer_run, timers_free,
 )
 from jsserver.cext.consumer cimport stream_handle
-from jsserver.cext.store cimport committer_free, committer_new, committer_poll, committer_run, committer_stop
+from jsserver.cext.store cimport committer_free, committer_new, committer_poll, committer_run, committer_stop, store_settle
 from jsserver.cext.stream cimport (
     Change, EnvBox, Purge, StreamFace, StreamPlace, purge_begin, purge_free, purge_step, stream_apply, stream_stage,
     stream_stage_end,
@@ -314,6 +314,13 @@ cdef class TestEnv(EnvBox):
             rc = stream_apply(face.s, &c)
             env_unlock(self.env)
         return rc
+
+    def settle(self, StreamFace face not None) -> None:
+        """What age removed belongs to the next group."""
+        with nogil:
+            env_lock(self.env)
+            store_settle(face.s.store)
+            env_unlock(self.env)
 
     def stage(self, StreamFace face not None) -> None:
         """From now on publishes are staged."""

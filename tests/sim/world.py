@@ -193,6 +193,7 @@ class Sim:
 
     def update(self) -> None:
         """Not while something else waits: a start afterwards needs to know by which limits."""
+        self.world.env.settle(self.stream)  # as the control plane does: what aged stays gone
         self.world.commit()
         if self.world.disk.dead or self.world.troubled():
             return
