@@ -12,6 +12,7 @@ cdef enum:
     HELD_LOST = 1               # why a record is held: it is one, its message cannot be served
     HELD_HOLE = 2               # in its place are bytes that say nothing
     HELD_GONE = 3               # a message that was removed: its erasure was torn
+    HELD_TORN = 4               # a hole in a group that was never acked, as far as one can tell
 
 cdef struct Held:
     uint64_t at
@@ -73,7 +74,7 @@ cdef int release(Scan* c) noexcept nogil:
         h = &c.held[i]
         if rc < 0:
             break
-        if h.why == HELD_HOLE:
+        if h.why == HELD_HOLE or h.why == HELD_TORN:
             hole_begin(c, h)
             continue
         if h.why == HELD_GONE:
@@ -94,11 +95,34 @@ cdef int release(Scan* c) noexcept nogil:
 
 # ---- damage -------------------------------------------------------------------------------------------------------
 
+cdef bint torn_aside(Scan* c, const Held* h) noexcept nogil:
+    """Puts the bytes of a hole in the last block aside. Later starts, for which another block is the last, find them there:
+    whether it is one that a crash left."""
+    cdef FileOps* f = c.s.files
+    cdef char path[4300]
+    cdef int64_t rc
+    cdef int fd
+    snprintf(path, sizeof(path), "%s/damaged-%llu-%llu.tail", c.s.msgs_dir, <unsigned long long> c.b.num,
+             <unsigned long long> h.at)
+    fd = f.open(f.ctx, path, O_RDWR, 0)
+    if fd >= 0 or not c.is_last:
+        if fd >= 0:
+            f.close(f.ctx, fd)
+        return fd >= 0
+    fd = f.open(f.ctx, path, O_RDWR | O_CREAT, 0o600)
+    if fd < 0:
+        return False
+    rc = f.pwrite(f.ctx, fd, c.p + h.at, h.size, 0)
+    rc = f.datasync(f.ctx, fd) if rc >= 0 else rc
+    f.close(f.ctx, fd)
+    return rc >= 0 and f.sync_dir(f.ctx, c.s.msgs_dir) >= 0
+
+
 cdef void hole_begin(Scan* c, const Held* h) noexcept nogil:
     """Bytes that say nothing: which sequences they held shows the next message."""
     cdef Store* s = c.s
     hole_close(s, s.last_seq + 1)
-    s.hole.kind = DAMAGE_RECORDS
+    s.hole.kind = DAMAGE_TAIL if h.why == HELD_TORN and torn_aside(c, h) else DAMAGE_RECORDS
     s.hole.block = c.b.num
     s.hole.at = h.at
     s.hole.size = h.size
@@ -117,13 +141,13 @@ cdef void hole_close(Store* s, uint64_t next) noexcept nogil:
     cdef uint64_t seq, n
     if d.kind == 0:
         return
-    n = min(next - d.first, <uint64_t> GAP_MAX)
-    d.count = min(d.count, n)
+    n = min(next - d.first, min(d.count, <uint64_t> GAP_MAX))       # behind what fits, sequences were left out
+    d.count = n
     if n == 0:
         d.first = 0
     else:
         d.last = d.first + n - 1
-        for seq in range(d.first, d.last + 1):
+        for seq in range(d.first, d.last + 1 if d.kind != DAMAGE_TAIL else d.first):
             lost_add(s, seq, d.size // n)
     lost_place(s, d.kind, d.block, d.at, d.size, d.first, d.last, d.count)
     memset(d, 0, sizeof(Damage))
@@ -222,6 +246,17 @@ cdef bint unfinished(Scan* c, uint64_t at) noexcept nogil:
     return True
 
 
+cdef bint lacks_sector(const Scan* c, uint64_t end) noexcept nogil:
+    """Whether the bytes from c.at to `end` are as a power cut leaves what was to be appended: of some sector, all is zeros."""
+    cdef uint64_t at = c.at, next
+    while at < end:
+        next = min(end, (at // SECTOR + 1) * SECTOR)
+        if all_zero(c.p + at, next - at):
+            return True
+        at = next
+    return False
+
+
 cdef bint tomb_behind(Scan* c, uint64_t at, uint64_t seq) noexcept nogil:
     """Whether a tombstone from `at` on says that this message was removed."""
     cdef Parsed r
@@ -272,6 +307,7 @@ cdef int scan_bad(Scan* c) noexcept nogil:
     """At bytes that are no record: 1 to go on, 0 at the end of what is good, or an error."""
     cdef uint64_t next
     cdef Parsed r
+    cdef bint torn_group
     cdef int rc
     if all_zero(c.p + c.at, c.size - c.at):
         return 0            # preallocated
@@ -293,13 +329,14 @@ cdef int scan_bad(Scan* c) noexcept nogil:
         c.end = c.at
         return 1 if rc == 0 else rc
     next = behind_bad(c)
-    if next == c.size and c.is_last and torn(c):
+    torn_group = next < c.size and unfinished(c, next)
+    if next == c.size and c.is_last and (torn(c) or lacks_sector(c, c.size)):
         c.cut = True        # of a group that was never acked
         return 0
-    c.unsure = c.unsure or (next < c.size and unfinished(c, next))
+    c.unsure = c.unsure or torn_group
     c.b.damaged = True
     c.blind = next == c.size
-    rc = hold(c, next - c.at, HELD_HOLE)
+    rc = hold(c, next - c.at, HELD_TORN if torn_group and lacks_sector(c, next) else HELD_HOLE)
     c.at = next
     c.end = next
     return rc if rc < 0 else next < c.size
@@ -339,7 +376,7 @@ cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
         return
     while i and c.held[i - 1].at >= m.start:
         i -= 1
-        if c.held[i].why == HELD_HOLE:
+        if c.held[i].why == HELD_HOLE or c.held[i].why == HELD_TORN:
             return
         if c.held[i].why == HELD_GONE:
             erased = True

@@ -106,6 +106,22 @@ def test_what_limits_removed_at_a_start_stays_when_its_first_group_is_cut(seed: 
     assert {seq for seq in messages(life.stream) if seq <= 15} <= served
 
 
+def test_what_a_cut_left_of_a_group_is_not_reported_as_lost(seed: int) -> None:
+    """Neither by the next start nor when other blocks follow."""
+    life = Life(seed)
+    life.publish()
+    life.commit()
+    for _ in range(12):
+        life.publish(b"y" * 700)
+    life.cut(1 + seed % 3)
+    assert life.stream.lost().sequences == []
+    for _ in range(3):
+        life.publish(b"z" * 700)
+        life.commit()
+        life.cut()
+        assert life.stream.lost().sequences == []
+
+
 def test_what_aged_does_not_come_back_when_the_age_is_raised(seed: int) -> None:
     life = Life(seed, max_age=3 * SECOND)
     life.publish()
