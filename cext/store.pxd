@@ -229,7 +229,7 @@ cdef void store_subjects(Store* s, const Filter* filter,
 cdef uint64_t store_deleted(Store* s, uint64_t start, uint64_t* out, uint64_t cap) noexcept nogil
 
 # ---- an append-only log beside the blocks, in the same commit groups ------------------------------
-# (consumer state: acks and deliveries.) Opened and replayed without the lock.
+# (consumer state: acks and deliveries.) Opened and replayed without the lock. What cannot be read is shown as an empty entry.
 cdef struct Log
 cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noexcept nogil, void* ctx,
                    char* err, size_t err_cap) noexcept nogil

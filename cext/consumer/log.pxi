@@ -24,6 +24,7 @@ cdef enum:
     LOG_STATE = 83           # S
     LOG_KNOWN = 75           # K
     LOG_DELETED = 88         # X
+    LOG_HOLE = 72            # not in a log: in front of the first record behind an entry that cannot be read
 
 cdef enum:
     LOG_FLUSH = 100 * 1000000           # records wait this long at most, ns
@@ -36,6 +37,7 @@ cdef struct Replayed:
     Bytes records
     Bytes known             # hash and time of files, as KnownState
     uint64_t resume
+    bint hole               # entries are missing before what comes next
 
 
 cdef struct KnownState:
@@ -322,7 +324,7 @@ cdef bint record_body(Span* s, uint8_t kind, Span* body) noexcept nogil:
 
 cdef int replay_record(ReplayContext* x, Span* s) noexcept nogil:
     # Takes one record off and keeps it for its consumer, without the id. 0 | -1 damaged, or no memory
-    cdef uint8_t kind
+    cdef uint8_t kind, hole = LOG_HOLE
     cdef uint64_t id, found
     cdef Span body
     cdef Replayed* r = NULL
@@ -339,13 +341,26 @@ cdef int replay_record(ReplayContext* x, Span* s) noexcept nogil:
         return replay_known(r, body)
     if kind == LOG_DELETED or kind == LOG_STATE:
         r.records.n = 0
+        r.hole = False
     if kind == LOG_DELETED:
         r.known.n = 0
         return 0
+    if r.hole and bytes_add(&r.records, &hole, 1) < 0:
+        return -1
+    r.hole = False
     return 0 if bytes_add(&r.records, &kind, 1) == 0 and add_span(&r.records, body) == 0 else -1
 
 
+cdef void replay_hole(Consumers* k) noexcept nogil:
+    cdef uint32_t i
+    for i in range(k.replayed.cap):
+        if k.replayed.keys[i] != NULL:
+            (<Replayed*>k.replayed.vals[i]).hole = True
+
+
 cdef int replay_entry(void* ctx, Span entry) noexcept nogil:
+    if entry.n == 0:
+        replay_hole((<ReplayContext*>ctx).k)
     while entry.n:
         if replay_record(<ReplayContext*>ctx, &entry) < 0:
             return -1
@@ -412,6 +427,31 @@ cdef void replay_apply(Consumer* c, uint8_t kind, const uint64_t* v) noexcept no
         restore_deadline(c, i, <int64_t>v[1])
 
 
+cdef int replay_unknown(Consumer* c, uint8_t kind, uint64_t sseq) noexcept nogil:
+    # The first record behind a hole that goes further: which of the messages up to its own were delivered is not known, so
+    # they are delivered again. 0 | -1 no memory
+    cdef uint64_t seq = c.next, end
+    cdef uint32_t i
+    cdef StoreState state
+    store_state(c.s.store, &state)
+    end = min(sseq, state.last_seq)
+    if kind == LOG_PASSED or kind == LOG_DEADLINE:
+        end += 1                # its own as well
+    while c.cfg.ack_policy != ACK_NONE and seq < end:
+        seq = store_next_seq(c.s.store, NULL if c.filter.all else &c.filter, seq)
+        if seq == 0 or seq >= end:
+            break
+        i = pending_add(&c.pending, seq, c.dseq)
+        if i == 0:
+            return -1
+        restore_deadline(c, i, 0)
+        seq += 1
+    if kind != LOG_DELIVERED:
+        c.delivered_seq = sseq
+        c.next = max(c.next, sseq + 1)
+    return 0
+
+
 cdef int replay_state(Consumer* c, Span state) noexcept nogil:
     # The log's state, unless the file's is newer.
     cdef Span head = span(state.p + 2, state.n - 2) if state.n > 2 else span(NULL, 0)
@@ -453,11 +493,15 @@ cdef int consumer_replay(Consumer* c, Replayed* r) noexcept nogil:
     cdef uint64_t v[4]
     cdef uint64_t n
     cdef uint32_t i
+    cdef bint hole = False
     cdef int rc
     while s.n:
         kind = s.p[0]
         s.p += 1
         s.n -= 1
+        if kind == LOG_HOLE:
+            hole = True
+            continue
         if kind == LOG_STATE:
             if not get_uv(&s, &n) or n > s.n:
                 return -2
@@ -471,5 +515,9 @@ cdef int consumer_replay(Consumer* c, Replayed* r) noexcept nogil:
         for i in range(record_numbers(kind)):
             if not get_uv(&s, &v[i]):
                 return -2
+        if hole and c.delivered_seq < v[0] < UINT64_MAX:
+            if replay_unknown(c, kind, v[0]) < 0:
+                return -1
+            hole = kind != LOG_DELIVERED
         replay_apply(c, kind, v)
     return 0

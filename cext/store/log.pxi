@@ -93,7 +93,7 @@ cdef int log_aside(Log* log, const uint8_t* p, uint64_t n) noexcept nogil:
 
 cdef int64_t log_walk(Log* log, uint8_t* p, uint64_t size, int (*replay)(void* ctx, Span entry) noexcept nogil,
                       void* ctx) noexcept nogil:
-    """Shows every whole entry; where the log goes on, or an error."""
+    """Shows every whole entry, and an empty one for what cannot be read; where the log goes on, or an error."""
     cdef Store* s = log.store
     cdef Span entry
     cdef uint64_t at = 0, next, work = size * 32 + (1 << 26)
@@ -105,6 +105,8 @@ cdef int64_t log_walk(Log* log, uint8_t* p, uint64_t size, int (*replay)(void* c
             if not entry_mend(s, p + at, size - at, &work, &entry):
                 next = entry_next(s, p, at + 1, size, &work)
                 lost_place(s, DAMAGE_LOG, 0, at, next - at, 0, 0, 0)
+                if replay != NULL:
+                    replay(ctx, span(NULL, 0))
                 if next == size:
                     rc = log_aside(log, p + at, size - at)
                     return <int64_t> at if rc == 0 else rc

@@ -2,7 +2,8 @@
 
 cdef int note_entry(void* ctx, Span entry) noexcept nogil:
     with gil:
-        (<list> ctx).append(span_bytes(entry))
+        if entry.n:
+            (<list> ctx).append(span_bytes(entry))
     return 0
 
 

@@ -530,3 +530,30 @@ def test_a_floor_is_never_ahead_of_the_stream(disk, policy):
     assert seqs(w.pull(b"9"))[-2:] == [5, 6]
     assert seqs(w.pull(b"9", b"L")) == [5, 6]
     assert w.handles[0].state().floor_stream == (6 if policy == ACK_NONE else 4)
+
+
+@pytest.mark.parametrize("acked", [None, 0, 2])
+def test_what_a_hole_in_the_log_held_is_delivered_again(disk, acked):
+    """No message is missed because what stands behind the hole knows of later ones."""
+    w = disk.open()
+    w.fill(9)
+    path = disk.folder / "S" / "consumers.log"
+    entries = [path.stat().st_size]
+    pulled = []
+    for _ in range(3):
+        pulled.append(w.pull(b"3"))
+        settled(w)
+        entries.append(path.stat().st_size)
+    if acked is not None:  # one of those in the hole, or of those behind it
+        w.ack(pulled[1 if acked == 0 else 2][acked])
+        settled(w)
+    left = disk.killed(w, "left")
+    log = left / "S" / "consumers.log"
+    data = bytearray(log.read_bytes())
+    data[entries[1] : entries[2]] = bytes(entries[2] - entries[1])
+    log.write_bytes(data)
+    w = disk.open(left)
+    w.env.advance(31 * SECOND)
+    again = {seq for _ in range(9) for seq in seqs(w.pull(b"9"))}
+    wanted = set(range(1, 10)) - {None: set(), 0: {4}, 2: {9}}[acked]
+    assert {seq for seq in again if seq <= 9} == wanted
