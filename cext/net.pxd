@@ -142,7 +142,7 @@ cdef enum:
     WRITTEN_MAX = 256       # chunks that may wait for the next turn, however late it comes
     ADDRESS_MAX = 64
     STALL_NS = 2000000
-    AHEAD_MAX = 4096        # publishes that a reactor recognises before it takes the engine lock
+    LOOK_AHEAD_MAX = 4096   # publishes that a reactor recognises before it takes the engine lock
     SNIPPET = 32            # bytes of what was not understood, in the log
     ASKING_MAX = 128        # requests of one connection that the control plane has
     STALLS_MAX = 5          # in one read, as nats-server's 10 ms
@@ -271,7 +271,7 @@ cdef struct Reactor:
     uint8_t* buffer         # BUFFER_SIZE, shared by all connections
     Arrival[EVENTS_MAX] arrivals
     uint32_t n_arrivals
-    Ahead* ahead            # AHEAD_MAX, of all arrivals
+    Ahead* ahead            # LOOK_AHEAD_MAX, of all arrivals
     uint32_t n_ahead
     Conn* flushing          # have something to write
     Conn* settling          # were written to, which has consequences

@@ -207,7 +207,7 @@ cdef void conn_look(Conn* c, Arrival* a) noexcept nogil:
     a.ahead = r.ahead + r.n_ahead
     a.n_ahead = 0
     if c.base.protocol.look != NULL:
-        a.n_ahead = c.base.protocol.look(a.data, a.n, r.ahead + r.n_ahead, AHEAD_MAX - r.n_ahead)
+        a.n_ahead = c.base.protocol.look(a.data, a.n, r.ahead + r.n_ahead, LOOK_AHEAD_MAX - r.n_ahead)
         r.n_ahead += a.n_ahead
 
 

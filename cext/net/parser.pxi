@@ -120,35 +120,6 @@ cdef int parse_pub(Parser* ps, Op* op, const uint8_t* p, size_t n, size_t line_s
     return take_payload(ps, op, total, hdr, p, n, line_size)
 
 
-cdef int plain_pub(Parser* ps, Op* op, const uint8_t* p, size_t n) noexcept nogil:
-    # The form that nearly every message has, in one pass: PUB subject size CRLF, one blank between each.
-    # PARSE_MORE: it is another form, or incomplete.
-    cdef size_t i = 4, digits
-    cdef int64_t total = 0
-    if n < 8 or p[3] != 32:
-        return PARSE_MORE
-    while i < n and p[i] > 32:
-        i += 1
-    op.subject.p = p + 4
-    op.subject.n = <uint32_t>(i - 4)
-    digits = i + 1
-    if i == 4 or i >= n or p[i] != 32:
-        return PARSE_MORE
-    i = digits
-    while i < n and i < digits + 9 and 48 <= p[i] <= 57:
-        total = total * 10 + (p[i] - 48)
-        i += 1
-    if i == digits or i + 1 >= n or p[i] != 13 or p[i + 1] != 10 or <int64_t>i - 4 > ps.max_line:
-        return PARSE_MORE
-    op.kind = OP_PUB
-    op.has_header = False
-    op.args.p = p + 4
-    op.args.n = <uint32_t>(i - 4)
-    op.reply.n = 0
-    ps.scanned = i + 1      # the line's end, should its payload not be there yet
-    return take_payload(ps, op, total, 0, p, n, i + 2)
-
-
 cdef int take_payload(Parser* ps, Op* op, int64_t total, int64_t hdr, const uint8_t* p, size_t n,
                       size_t line_size) noexcept nogil:
     if ps.max_payload >= 0 and total > ps.max_payload:
@@ -205,13 +176,6 @@ cdef int parse(Parser* ps, const uint8_t* p, size_t n, Op* op) noexcept nogil:
     ps.need = 0
     if n == 0:
         return PARSE_MORE
-    if ps.scanned == 0 and n > 3 and p[0] == 80 and p[1] == 85 and p[2] == 66:
-        kind = plain_pub(ps, op, p, n)
-        if kind != PARSE_MORE:
-            ps.scanned = 0
-            return kind
-        if ps.need:
-            return PARSE_MORE
     kind = verb_of(p, n, &used)
     if kind <= 0:
         return kind

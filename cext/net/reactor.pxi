@@ -225,7 +225,7 @@ cdef int reactor_init(Reactor* r, Net* net) noexcept nogil:
     if r.epoll < 0 or r.wake < 0:
         return -errno
     r.buffer = <uint8_t*>malloc(BUFFER_SIZE)
-    r.ahead = <Ahead*>malloc(AHEAD_MAX * sizeof(Ahead))
+    r.ahead = <Ahead*>malloc(LOOK_AHEAD_MAX * sizeof(Ahead))
     if r.buffer == NULL or r.ahead == NULL:
         return -ENOMEM
     ev.events = EPOLLIN | EPOLLET   # each write wakes once; nobody need read it

@@ -186,43 +186,12 @@ cdef int settle(Store* s, bint changed) noexcept nogil:
 cdef void limits_apply(Store* s) noexcept nogil:
     """Brings everything stored within the limits."""
     if s.limits.max_msgs_per > 0:
-        limit_subjects(s)
-    keep_limits(s, 0)
-    age_trim(s, 0xffffffffU)
-
-
-cdef struct Excess:
-    uint64_t max
-    uint32_t* ids
-    uint32_t n
-    uint32_t cap
-
-
-cdef int excess_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
-    cdef Excess* e = <Excess*> ctx
-    cdef uint32_t* p
-    if node_at(x, id).count <= e.max:
-        return 0
-    if e.n == e.cap:
-        p = <uint32_t*> realloc(e.ids, (e.cap * 2 + 64) * 4)
-        if p == NULL:
-            return 1
-        e.ids = p
-        e.cap = e.cap * 2 + 64
-    e.ids[e.n] = id
-    e.n += 1
-    return 0
-
-
-cdef void limit_subjects(Store* s) noexcept nogil:
-    cdef Excess e
-    cdef uint32_t i
-    memset(&e, 0, sizeof(e))
-    e.max = <uint64_t> s.limits.max_msgs_per
-    index_each(&s.x, NULL, excess_visit, &e)
-    for i in range(e.n):
-        keep_subject(s, e.ids[i], UINT64_MAX)
-    free(e.ids)
+        subjects_begin(s)
+        while trim_subjects(s):
+            pass
+    trim_head(s, UINT64_MAX)
+    if s.empties != NULL or s.msgs == 0:
+        reap(s)
 
 
 cdef void store_stop(Store* s) noexcept nogil:

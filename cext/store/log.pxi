@@ -78,17 +78,9 @@ cdef uint64_t entry_next(const Store* s, const uint8_t* p, uint64_t at, uint64_t
 
 cdef int log_aside(Log* log, const uint8_t* p, uint64_t n) noexcept nogil:
     """Keeps what is cut off the log beside it. 0 or -errno."""
-    cdef FileOps* f = log.store.files
     cdef char path[4300]
-    cdef int64_t rc
-    cdef int fd
     snprintf(path, sizeof(path), "%s.damaged", log.path)
-    fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
-    if fd < 0:
-        return fd
-    rc = f.pwrite(f.ctx, fd, p, n, 0)
-    f.close(f.ctx, fd)
-    return <int> min(rc, <int64_t> 0)
+    return file_write(log.store.files, path, p, n, False)
 
 
 cdef int64_t log_walk(Log* log, uint8_t* p, uint64_t size, int (*replay)(void* ctx, Span entry) noexcept nogil,

@@ -16,8 +16,7 @@ cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil:
         return ST_IO
     age_trim(s, 0xffffffffU)
     s.trimming = TRIM_SUBJECTS
-    s.trim_at = 0
-    s.trim_end = s.x.n_nodes
+    subjects_begin(s)
     limits_of(&s.wanted, cfg)
     s.limits.max_msgs_per = s.wanted.max_msgs_per
     return ST_OK
@@ -48,6 +47,11 @@ cdef int store_trim(Store* s) noexcept nogil:
     s.trimming = 0
     age_arm(s)
     return settle(s, True)
+
+
+cdef void subjects_begin(Store* s) noexcept nogil:
+    s.trim_at = 0
+    s.trim_end = s.x.n_nodes
 
 
 cdef bint trim_subjects(Store* s) noexcept nogil:

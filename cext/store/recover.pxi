@@ -212,17 +212,11 @@ cdef void tail_cut(Scan* c, int fd) noexcept nogil:
     cdef FileOps* f = c.s.files
     cdef char aside[4300]
     cdef uint64_t n = c.size - c.end
-    cdef int64_t rc
-    cdef int to
     while n and c.p[c.end + n - 1] == 0:
         n -= 1
     if n:
         snprintf(aside, sizeof(aside), "%s/damaged-%llu.tail", c.s.msgs_dir, <unsigned long long> c.b.num)
-        to = f.open(f.ctx, aside, O_RDWR | O_CREAT | O_TRUNC, 0o600)
-        rc = f.pwrite(f.ctx, to, c.p + c.end, n, 0) if to >= 0 else to
-        if to >= 0:
-            f.close(f.ctx, to)
-        if rc < 0:
+        if file_write(f, aside, c.p + c.end, n, False) < 0:
             c.b.damaged = True      # then it stays where it is
             return
         lost_place(c.s, DAMAGE_TAIL, c.b.num, c.end, n, 0, 0, 0)

@@ -100,7 +100,6 @@ cdef bint torn_aside(Scan* c, const Held* h) noexcept nogil:
     whether it is one that a crash left."""
     cdef FileOps* f = c.s.files
     cdef char path[4300]
-    cdef int64_t rc
     cdef int fd
     snprintf(path, sizeof(path), "%s/damaged-%llu-%llu.tail", c.s.msgs_dir, <unsigned long long> c.b.num,
              <unsigned long long> h.at)
@@ -109,13 +108,7 @@ cdef bint torn_aside(Scan* c, const Held* h) noexcept nogil:
         if fd >= 0:
             f.close(f.ctx, fd)
         return fd >= 0
-    fd = f.open(f.ctx, path, O_RDWR | O_CREAT, 0o600)
-    if fd < 0:
-        return False
-    rc = f.pwrite(f.ctx, fd, c.p + h.at, h.size, 0)
-    rc = f.datasync(f.ctx, fd) if rc >= 0 else rc
-    f.close(f.ctx, fd)
-    return rc >= 0 and f.sync_dir(f.ctx, c.s.msgs_dir) >= 0
+    return file_write(f, path, c.p + h.at, h.size, True) == 0 and f.sync_dir(f.ctx, c.s.msgs_dir) >= 0
 
 
 cdef void hole_begin(Scan* c, const Held* h) noexcept nogil:

@@ -6,7 +6,7 @@
 cdef enum:
     MAPS_MAX = 1024             # sealed blocks that stay mapped
     AHEAD_FROM = 262144         # a block this far filled is worth zeros ahead
-    AHEAD_MAX = 4194304
+    ZERO_AHEAD_MAX = 4194304
     AHEAD_STEP = 65536          # zeros written by one call
 
 
@@ -246,11 +246,11 @@ cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
     if b.written < AHEAD_FROM:
         return
     q_lock(c)
-    if b.sealed or b.zeroing or b.zeroed >= end or b.zeroed > b.written + min(b.written, <uint64_t> AHEAD_MAX) // 2:
+    if b.sealed or b.zeroing or b.zeroed >= end or b.zeroed > b.written + min(b.written, <uint64_t> ZERO_AHEAD_MAX) // 2:
         q_unlock(c)
         return
     b.zero_from = page_up(max(b.zeroed, b.written + AHEAD_FROM))
-    b.zero_to = min(b.zero_from + min(b.written, <uint64_t> AHEAD_MAX), page_up(end))
+    b.zero_to = min(b.zero_from + min(b.written, <uint64_t> ZERO_AHEAD_MAX), page_up(end))
     if b.zero_from < b.zero_to and not c.stopping:
         b.zeroing = True
         b.pins += 1

@@ -243,8 +243,8 @@ cdef class StreamFace:
         """back: to what was in force before an update that failed; a stream that failed comes back with it."""
         cdef StreamConfig c
         cdef Stream* s
-        cdef bint open, done = False
-        cdef int rc = 0
+        cdef bint open
+        cdef int rc = 0, more = 0
         cdef Span* subjects
         memset(&c, 0, sizeof(StreamConfig))
         subjects = <Span*>malloc((len(params.subjects) + 1) * sizeof(Span))
@@ -257,18 +257,17 @@ cdef class StreamFace:
                 open = self.enter()
                 if open:
                     rc = stream_update(self.s, &c)
+                    more = rc == 0
                 elif back and self.s != NULL:
                     open = True
                     rc = stream_take_config(self.s, &c)
-                    done = True
                 s = self.s
                 self.box.leave()
-                while open and rc == 0 and not done:        # others have their turns
+                while open and more > 0:        # others have their turns
                     open = self.enter() and self.s == s
                     if open:
-                        rc = stream_trim(s)
-                    done = rc <= 0
-                    rc = min(rc, 0)
+                        more = stream_trim(s)
+                        rc = min(more, 0)
                     self.box.leave()
             self.check(open)
             self.changed(rc)

@@ -8,7 +8,6 @@ sealed, compacted and have sidecars. The numbers come from the environment: `REP
 import os
 import random
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 from tests.cext.store import PyStore
 from tests.fault.histories import Seen, run, seen
+from tests.unit.records import TOMB, records
 
 HISTORIES = int(os.environ.get("REPLAY_HISTORIES", "60"))
 SEED = int(os.environ.get("REPLAY_SEED", str(random.SystemRandom().randrange(1 << 32))))
@@ -124,12 +124,8 @@ def test_many_groups_of_blocks_in_one_round(directory: Path) -> None:
 
 def first_of(data: bytes) -> int:
     """The first sequence of the stream by a block's first marker."""
-    at = 0
-    while True:
-        size = struct.unpack_from("<I", data, at)[0] & 0x7FFFFFFF
-        if size == 104 and struct.unpack_from("<Q", data, at + 4)[0] == 1 << 62:
-            return int(struct.unpack_from("<Q", data, at + 70)[0])
-        at += size
+    marker = next(record for _, seq, size, record in records(data) if seq == TOMB and size == 104)
+    return int(struct.unpack_from("<Q", marker, 70)[0])
 
 
 @pytest.mark.parametrize("upkeep", [True, False])
@@ -161,7 +157,7 @@ def test_a_torn_block_behind_one_that_was_emptied(directory: Path) -> None:
         s.append("k", b"%06d" % i * 20)
     s.commit()
     last = max((directory / "msgs").glob("*.blk"), key=lambda path: int(path.stem))
-    for seq in range(s.state()["first_seq"], seq_at(last.read_bytes(), 0)):
+    for seq in range(s.state()["first_seq"], records(last.read_bytes())[0][1]):
         s.remove(seq)
     s.commit()
     s.abandon()
@@ -169,31 +165,13 @@ def test_a_torn_block_behind_one_that_was_emptied(directory: Path) -> None:
         if path != last:  # of what holds nothing any more
             path.unlink()
     data = bytearray(last.read_bytes())
-    places = list(records(data))
-    tombs = [at for at in places if seq_at(data, at) & TOMB and seq_at(data, at) != TOMB]
+    tombs = [at for at, seq, _, _ in records(data) if seq & TOMB and seq != TOMB]
     data[: tombs[0]] = bytes(tombs[0])  # what stays is a tombstone
     data[tombs[1] :] = bytes(len(data) - tombs[1])
     last.write_bytes(data)
     s = opened(directory, max_bytes=127_000)
     assert s.state()["last_seq"] >= 2000
     s.close()
-
-
-TOMB = 1 << 62
-
-
-def records(data: bytes) -> Iterator[int]:
-    """Where each starts."""
-    at = 0
-    while size := struct.unpack_from("<I", data, at)[0] & 0x7FFFFFFF:
-        yield at
-        at += size
-        if at + 4 > len(data):
-            return
-
-
-def seq_at(data: bytes, at: int) -> int:
-    return int(struct.unpack_from("<Q", data, at + 4)[0])
 
 
 @pytest.mark.timeout(120)

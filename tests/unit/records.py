@@ -1,4 +1,4 @@
-"""Writes records, blocks and caches of a store as servers do, for tests of what reads them."""
+"""Writes records, blocks and caches of a store as servers do, and finds records in a block."""
 
 import struct
 
@@ -46,6 +46,18 @@ def short_marker(*, block: int = 1) -> bytes:
     """As they once were."""
     body = struct.pack("<5QIIH", MARKER_MAGIC, 1, 0, 0, 0, 1, 0, 0)
     return record(TOMB, b"", body, block=block)
+
+
+def records(data: bytes) -> list[tuple[int, int, int, bytes]]:
+    """(offset, raw sequence, length, record) of each record in a block; zeros may follow."""
+    out, at = [], 0
+    end = len(data.rstrip(b"\0"))
+    while at < end:
+        size = struct.unpack_from("<I", data, at)[0] & 0x7FFFFFFF
+        assert size >= 30, f"no record at {at}"
+        out.append((at, struct.unpack_from("<Q", data, at + 4)[0], size, data[at : at + size]))
+        at += size
+    return out
 
 
 def plain(*parts: bytes) -> Plain:

@@ -10,24 +10,13 @@ import pytest
 from jsserver.cext.bytes import hh64, sha256
 from jsserver.cext.store import lock_directory
 from tests.cext.store import PyFilter, PyLog, PyStore
+from tests.unit.records import records
 
 MARKER = 104
 
 
 def key_of(name: bytes) -> bytes:
     return sha256(name)
-
-
-def records(data: bytes) -> list[tuple[int, int, int, bytes]]:
-    """(offset, raw sequence, length, record) of each record in a block; zeros may follow."""
-    out, at = [], 0
-    end = len(data.rstrip(b"\0"))
-    while at < end:
-        size = struct.unpack_from("<I", data, at)[0] & 0x7FFFFFFF
-        assert size >= 30, f"no record at {at}"
-        out.append((at, struct.unpack_from("<Q", data, at + 4)[0], size, data[at : at + size]))
-        at += size
-    return out
 
 
 def messages(data: bytes) -> list[tuple[int, int, int, bytes]]:
