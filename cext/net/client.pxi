@@ -112,6 +112,8 @@ cdef const char* args_text(const Op* op, int rc) noexcept nogil:
 cdef void client_parse_error(ClientConn* c, int rc, const Op* op, const uint8_t* p, size_t n) noexcept nogil:
     cdef Client* b = &c.conn.base
     cdef char text[96]
+    if b.engine.trace and op.kind and rc != PARSE_LINE and c.conn.auth != AUTH_NEEDED:
+        trace_line(b, TRACE_IN, verb_text(op), op.args)     # its line was whole
     if c.conn.auth == AUTH_NEEDED:
         refuse_stranger(&c.conn)      # who has proven nothing is told nothing else
     elif rc == PARSE_UNKNOWN:
@@ -123,10 +125,10 @@ cdef void client_parse_error(ClientConn* c, int rc, const Op* op, const uint8_t*
         note_text(b, b"maximum control line exceeded")
         client_close(b, CLOSE_MAX_CONTROL_LINE)
     elif rc == PARSE_PAYLOAD:
-        client_error(b, b"Maximum Payload Violation")
         snprintf(text, sizeof(text), b"maximum payload exceeded: %llu vs %lld", <unsigned long long>c.parser.need,
                  <long long>c.parser.max_payload)
         note_text(b, text)
+        client_error(b, b"Maximum Payload Violation")
         client_close(b, CLOSE_MAX_PAYLOAD)
     else:
         note_error(b, args_text(op, rc), op.args, b"")
@@ -183,13 +185,13 @@ cdef const char* verb_text(const Op* op) noexcept nogil:
         return b"UNSUB"
     if op.kind == OP_CONNECT:
         return b"CONNECT"
-    if op.kind == OP_INFO:
-        return b"INFO"
-    return b"-ERR" if op.kind == OP_ERR else b"+OK"
+    return b"INFO"
 
 
 cdef void trace_op(ClientConn* c, const Op* op) noexcept nogil:
-    if op.kind == OP_PUB:
+    if op.kind == OP_OK or op.kind == OP_ERR:
+        return
+    if op.kind == OP_PUB and (c.conn.base.headers or not op.has_header):
         trace_message(&c.conn.base, TRACE_IN, verb_text(op), op.args, op.header, op.data)
     else:
         trace_line(&c.conn.base, TRACE_IN, verb_text(op), op.args)

@@ -174,6 +174,7 @@ cdef int parse(Parser* ps, const uint8_t* p, size_t n, Op* op) noexcept nogil:
     cdef const uint8_t* eol
     cdef int kind
     ps.need = 0
+    op.kind = 0
     if n == 0:
         return PARSE_MORE
     kind = verb_of(p, n, &used)

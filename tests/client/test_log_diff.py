@@ -60,7 +60,7 @@ def pair(request: pytest.FixtureRequest, module_servers: Servers) -> Iterator[li
 def connect(**more: object) -> bytes:
     options: dict[str, object] = {"verbose": False, "headers": True, "no_responders": True}
     options |= {"user": "u", "pass": "x", "lang": "go", "version": "1.2", "name": 'a"b'} | more
-    return b"CONNECT " + json.dumps(options).encode() + b"\r\n"
+    return b"CONNECT " + json.dumps(options, separators=(",", ":")).encode() + b"\r\n"
 
 
 def said(action: str) -> bytes:
@@ -108,6 +108,21 @@ def assert_same(ours: Callable[[], list[str]], theirs: Callable[[], list[str]]) 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_same_lines(pair: list[Server], action: str) -> None:
     ours, theirs = (logged(server, action) for server in pair)
+    assert_same(ours, theirs)
+
+
+@pytest.fixture(scope="module")
+def tracing(module_servers: Servers) -> list[Server]:
+    options = {"config": LIMITS, "args": ["-DV"]}
+    return [module_servers.under_test(**options), module_servers.peer(**options)]
+
+
+@pytest.mark.parametrize(
+    "action", [x for x in (*SAID, "no_headers") if x not in ("trace", "error")]
+)
+def test_same_traces(tracing: list[Server], action: str) -> None:
+    """Of what is refused too: each line, and its payload where it was taken."""
+    ours, theirs = (logged(server, action) for server in tracing)
     assert_same(ours, theirs)
 
 
