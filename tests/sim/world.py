@@ -10,6 +10,8 @@ from jsserver.cext.stream import StoreError, StreamClosed
 from tests.cext.stream import TestEnv, open_test_stream
 from tests.sim.disk import SimDisk, durable_ticket, messages, ticket
 from tests.unit.stream_world import (
+    ACK_ALL,
+    ACK_EXPLICIT,
     FILE,
     INTEREST,
     LIMITS,
@@ -48,11 +50,18 @@ class Reader:
 
     name: bytes
     filter: bytes
+    acks_all: bool = False
+    """Whether an ack is one of everything delivered before."""
     handle: ConsumerHandle | None = None
     asked: set[int] = field(default_factory=set)
     confirmed: set[int] = field(default_factory=set)
     open: dict[int, bytes] = field(default_factory=dict)
     """Delivered and not acked: sequence -> where its ack goes."""
+    delivered: set[int] = field(default_factory=set)
+
+    def acked_by(self, seq: int) -> set[int]:
+        """What an ack of that message stands for."""
+        return {s for s in self.delivered if s <= seq} if self.acks_all else {seq}
 
     def wants(self, subject: bytes) -> bool:
         return not self.filter or subject.split(b".")[1] == self.filter.split(b".")[1]
@@ -109,7 +118,11 @@ class Sim:
         disk.mkdir(self.directory + b"/obs")
         count = {LIMITS: self.rng.choice([0, 1, 2]), INTEREST: 2, WORKQUEUE: 1}[self.retention]
         self.readers = [
-            Reader(b"C%d" % i, self.name + b".1" if i and self.rng.random() < 0.5 else b"")
+            Reader(
+                b"C%d" % i,
+                self.name + b".1" if i and self.rng.random() < 0.5 else b"",
+                self.retention != WORKQUEUE and self.rng.random() < 0.25,
+            )
             for i in range(count)
         ]
         for reader in self.readers:
@@ -126,6 +139,7 @@ class Sim:
                 consumer_params(
                     name=reader.name,
                     filters=(reader.filter,) if reader.filter else (),
+                    ack_policy=ACK_ALL if reader.acks_all else ACK_EXPLICIT,
                     ack_wait=ACK_WAIT,
                     max_waiting=100_000,
                 ),
@@ -223,6 +237,7 @@ class Sim:
             if reply.startswith(b"$JS.ACK.%s.%s." % (self.name, reader.name)):
                 seq = int(reply.split(b".")[5])
                 reader.open[seq] = reply
+                reader.delivered.add(seq)
                 got.append(seq)
         return got
 
@@ -230,11 +245,15 @@ class Sim:
         for reader in self.readers:
             n = min(len(reader.open), self.rng.choice([1, 5, 30]))
             for seq in self.rng.sample(sorted(reader.open), n):
-                to = reader.open.pop(seq)
+                to = reader.open.pop(seq, b"")
+                if not to:
+                    continue  # an ack of a later one was its own
                 if self.rng.random() < 0.15:
                     self.world.env.inject(to, b"-NAK")
                     continue
-                reader.asked.add(seq)
+                for other in reader.acked_by(seq):
+                    reader.asked.add(other)
+                    reader.open.pop(other, None)
                 reply = b""
                 if self.rng.random() < 0.6:
                     reply = b"done.%s.%s.%d" % (self.name, reader.name, seq)
@@ -411,7 +430,7 @@ class World:
                 stream, name, seq = rest.split(b".")
                 (reader,) = [r for r in self.named(stream).readers if r.name == name]
                 if not data.startswith(b"-"):
-                    reader.confirmed.add(int(seq))
+                    reader.confirmed |= reader.acked_by(int(seq))
         return sent
 
     def named(self, name: bytes) -> Sim:
