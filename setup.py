@@ -1,7 +1,7 @@
 """Builds the data plane's extensions.
 
-Switches (environment): CHECKED=1 turns bounds checks on, Cython's and the compiler's (arrays, and
-what string functions write to), SANITIZE=1 builds with AddressSanitizer and
+Switches (environment): CHECKED=1 turns on the data plane's assertions and bounds checks, Cython's
+and the compiler's (arrays, and what string functions write to), SANITIZE=1 builds with AddressSanitizer and
 UndefinedBehaviorSanitizer, THREADS=1 with ThreadSanitizer instead, ANNOTATE=1 leaves Cython's HTML
 reports beside the sources, DEBUG=1 builds without optimisation, BUILD_JOBS=N runs N Cythons at
 once, NO_EXTENSIONS=1 installs the Python modules alone. A tree built with other switches is a tree
@@ -52,7 +52,7 @@ if checked or switch("SANITIZE") or switch("THREADS"):
 if checked:
     # Not bounds-strict: Python's own structures end in arrays of one that stand for many.
     bounds = ["-fsanitize=bounds", "-fno-sanitize-recover=bounds"]
-    compile_args += bounds
+    compile_args += [*bounds, "-DCHECKED"]  # which bytes/checked.h knows
     link_args += bounds
 if checked and not switch("SANITIZE"):  # which sees to this by itself
     compile_args += ["-fstack-protector-strong", "-U_FORTIFY_SOURCE"]

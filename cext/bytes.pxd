@@ -1,6 +1,6 @@
 """What every layer stands on: spans, messages, hashes, timers, tables, and the environment handed in."""
 
-from libc.stdint cimport UINT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, UINT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, strlen
 from posix.types cimport off_t
 
@@ -489,6 +489,13 @@ cdef struct EnvLock:
     # only to take it again, cannot pass by.
     Mutex held
     Mutex next
+    uint64_t holder         # with CHECKED=1
+
+cdef extern from "bytes/checked.h" nogil:
+    void invariant(bint holds, const char* what) noexcept
+    void holder_enter(uint64_t* holder) noexcept
+    void holder_leave(uint64_t* holder) noexcept
+    bint holder_here(const uint64_t* holder) noexcept
 
 cdef inline void env_lock_init(EnvLock* l) noexcept nogil:
     pthread_mutex_init(&l.held, NULL)
@@ -498,9 +505,15 @@ cdef inline void env_lock(Env* e) noexcept nogil:
     pthread_mutex_lock(&e.lock.next)
     pthread_mutex_lock(&e.lock.held)
     pthread_mutex_unlock(&e.lock.next)
+    holder_enter(&e.lock.holder)
 
 cdef inline void env_unlock(Env* e) noexcept nogil:
+    holder_leave(&e.lock.holder)
     pthread_mutex_unlock(&e.lock.held)
+
+cdef inline bint env_held(const Env* e) noexcept nogil:
+    """For assertions: whether this thread has the engine lock. True where they are left out."""
+    return holder_here(&e.lock.holder)
 
 cdef struct Env:
     # One an engine: the only way from a layer to the outside. Everything below is used only under `lock`, but for
@@ -516,6 +529,13 @@ cdef struct Env:
     uint64_t random       # state of env_random
 
 cdef uint64_t env_random(Env* e) noexcept nogil
+
+cdef inline void env_wait(Env* e, Cond* c) noexcept nogil:
+    """Waits for c without the engine lock."""
+    invariant(env_held(e), "who waits has the engine lock")
+    holder_leave(&e.lock.holder)
+    e.system.wait(e.system.ctx, c, &e.lock.held, INT64_MAX)
+    holder_enter(&e.lock.holder)
 
 cdef inline int64_t env_clock(Env* e) noexcept nogil:
     """The monotonic clock as it is now, for threads that take no turns."""

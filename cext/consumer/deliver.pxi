@@ -205,6 +205,7 @@ cdef bint deliver_record(Consumer* c, const Record* r, uint32_t deliveries, uint
     cdef Msg m
     cdef Bytes b
     cdef bint sent
+    invariant(env_held(c.env) and c.leads, "who leads delivers, under the engine lock")
     memset(&m, 0, sizeof(Msg))
     memset(&b, 0, sizeof(Bytes))
     m.account = c.s.account

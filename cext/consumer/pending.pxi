@@ -34,6 +34,7 @@ cdef void list_append(PendingTable* t, PendingList* l, uint32_t i, int place) no
 
 cdef void list_take(PendingTable* t, PendingList* l, uint32_t i) noexcept nogil:
     cdef Pending* e = entry_at(t, i)
+    invariant(l.n and e.place != AT_NONE, "an entry leaves a list that it is in")
     if e.qprev:
         entry_at(t, e.qprev).qnext = e.qnext
     else:

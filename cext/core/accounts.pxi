@@ -43,6 +43,7 @@ cdef void account_hold(Account* a) noexcept nogil:
 
 
 cdef void account_release(Account* a) noexcept nogil:
+    invariant(a.refs > 0, "an account is released once for each that held it")
     a.refs -= 1
     if a.refs == 0 and a.closed:
         account_end(a)

@@ -80,6 +80,7 @@ cdef Payload* payload_new(Engine* e, Span data) noexcept nogil:
 
 
 cdef void payload_release(Engine* e, Payload* p) noexcept nogil:
+    invariant(p.refs > 0, "a payload is released once for each that took it")
     p.refs -= 1
     if p.refs == 0:
         e.n_payloads -= 1

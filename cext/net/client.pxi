@@ -84,6 +84,7 @@ cdef size_t client_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noe
             rc = parse(&c.parser, p + at, n - at, &op)
         if rc != PARSE_OK:
             break
+        invariant(op.size <= n - at, "an operation stands in what arrived")
         client_op(c, &op)
         if c.conn.paused and c.conn.auth == AUTH_WAITING and op.kind != OP_CONNECT:
             return at                   # the operation is looked at again once it may be

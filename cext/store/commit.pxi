@@ -368,6 +368,8 @@ cdef void committer_poll(Committer* c) noexcept nogil:
         ticket = s.done_ticket
         err = s.done_errno
         q_unlock(c)
+        invariant(env_held(s.env), "streams hear of groups under the engine lock")
+        invariant(ticket <= st_load(&s.ticket), "nothing is durable that did not happen")
         if err:
             s.io_errno = err
         if seq > s.durable_seq or ticket > s.durable_ticket or err == 0:    # also before a group that failed

@@ -101,6 +101,9 @@ cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
     cdef uint64_t seq = seq_at(b, i), size = slot_size(b, i)
     cdef uint32_t id = b.sid[i]
     cdef Node* n = node_at(&s.x, id)
+    invariant(s.replaying or env_held(s.env), "a message leaves under the engine lock")
+    invariant(b.off[i] != 0 and b.live and n.count and s.msgs, "only what is counted leaves")
+    invariant(b.live_bytes >= size and s.bytes >= size, "bytes were counted as they are taken away")
     b.off[i] = 0
     b.live -= 1
     b.live_bytes -= size
@@ -141,6 +144,7 @@ cdef bint take_seq(Store* s, uint64_t seq, int reason) noexcept nogil:
 
 cdef void block_drop(Store* s, Block* b) noexcept nogil:
     """A block leaves the store; its file goes after the next group is on disk."""
+    invariant(b.live == 0 and not b.dead and b.store == s, "only an empty block leaves, and once")
     blocks_take_out(s, b)
     if s.storage == STORE_MEMORY:
         block_free(b)

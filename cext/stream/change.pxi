@@ -113,6 +113,7 @@ cdef int64_t apply_purge(Stream* s, const Change* c) noexcept nogil:
 
 cdef int64_t stream_apply(Stream* s, const Change* c) noexcept nogil:
     cdef int rc
+    invariant(env_held(s.env), "a stream changes under the engine lock")
     if c.kind == CHANGE_MESSAGE:
         return apply_message(s, c)
     if c.kind == CHANGE_SKIP:

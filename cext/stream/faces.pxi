@@ -514,7 +514,6 @@ cdef class StreamFace:
         return rc == 0
 
     def wait_durable(self) -> None:
-        cdef System* system = self.box.env.system
         cdef uint64_t ticket = 0
         cdef bint open
         with nogil:
@@ -524,7 +523,7 @@ cdef class StreamFace:
                 store_settle(self.s.store)
                 ticket = store_ticket(self.s.store)
             while open and store_durable_ticket(self.s.store) < ticket:
-                system.wait(system.ctx, &self.s.durable, &self.box.env.lock.held, INT64_MAX)
+                env_wait(self.box.env, &self.s.durable)
                 open = self.s != NULL and self.s.failed == 0        # others had the lock meanwhile
             self.box.leave()
         self.check(open)
