@@ -34,7 +34,6 @@ from jsserver.cext.stream cimport (
     stream_unwatch, stream_watch, trimmed,
 )
 
-import logging
 import os
 from collections import namedtuple
 from itertools import count
@@ -44,7 +43,6 @@ from jsserver.cext.stream import StoreError
 
 
 STATE_NAME = b"o.dat"
-log = logging.getLogger("jsserver.consumers")
 
 
 cdef enum:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from jsserver.cext.engine import AccountHandle, DataPlane
 from jsserver.identity import short_hash
 
+GLOBAL_ACCOUNT = "$G"
+
 
 class Accounts:
     """The data plane's accounts, by name, in the order in which they were made."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from jsserver.accounts import GLOBAL_ACCOUNT
 from jsserver.cext.engine import PermissionSet
 from jsserver.clients import HIDDEN, Connect
 from jsserver.config.options import Authorization, Permissions, SubjectPermission, User
-
-GLOBAL_ACCOUNT = "$G"
 
 CLIENT_OVER_TCP = "STANDARD"
 """What users may be limited to: the type of connection that there is."""
@@ -80,7 +79,7 @@ class Authenticator:
     @property
     def required(self) -> bool:
         """Whether anybody must prove anything."""
-        return bool(self._users or self._single.token or self._single.username)
+        return self._single.required
 
     def permissions(self, name: str) -> Permissions | None:
         """A user's permissions; None where there are none."""

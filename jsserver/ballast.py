@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from pathlib import Path
 
 SIZE = 1 << 20
 
@@ -10,8 +9,8 @@ SIZE = 1 << 20
 class Ballast:
     """The file in a store directory."""
 
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / ".jsserver.ballast"
+    def __init__(self, directory: str) -> None:
+        self.path = os.path.join(directory, ".jsserver.ballast")
 
     def make(self) -> None:
         """Makes it, and is sure that it has its room; OSError if there is none."""

@@ -3,14 +3,20 @@
 Only what the given flags need is imported: a server is started hundreds of times by a test suite.
 """
 
+from __future__ import annotations
+
 import gc
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
 
-from jsserver import NATS_VERSION, called_as_jsserver
-from jsserver.flags import FlagError, Parser, UnknownFlag, parse, parse_bool, parse_int
+from jsserver import NATS_VERSION, TYPE_CHECKING, called_as_jsserver
+from jsserver.flags import FlagError, UnknownFlag, parse, parse_bool, parse_int
+
+if TYPE_CHECKING:
+    from typing import Any, TextIO
+
+    from jsserver.flags import Parser
 
 PROGRAM = "nats-server"
 """The name in messages: scripts and client suites look for it, whatever the file is called."""
@@ -265,7 +271,7 @@ def _serve(flags: dict[str, Any]) -> int:
     # What a start makes stays: to look for garbage in it would take a twentieth of the start. The
     # server switches it on when it serves.
     gc.disable()
-    from jsserver.server import run
+    from jsserver.start import run
 
     code: int = run(loaded.options, loaded.without_effect)
     return code

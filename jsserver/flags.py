@@ -1,9 +1,16 @@
 """Command-line flags in Go's syntax: `-x v`, `--x=v`, switches without a value of their own."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
+from jsserver import TYPE_CHECKING
 from jsserver.goformat import quote
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    Parser = Callable[[str], Any]
 
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 _FALSE = ("0", "f", "F", "false", "FALSE", "False")
@@ -47,9 +54,6 @@ def parse_int(text: str) -> int:
     if not -(1 << 63) <= number < 1 << 63:
         raise ValueError("value out of range")
     return number
-
-
-Parser = Callable[[str], Any]
 
 
 def parse(

@@ -4,7 +4,6 @@ All times and durations are integers in nanoseconds; times count from the Unix e
 """
 
 import time
-from datetime import datetime, timedelta
 
 MICROSECOND = 1_000
 MILLISECOND = 1_000_000
@@ -39,8 +38,11 @@ _ESCAPES = {
     "\\": "\\\\",
     '"': '\\"',
 }
+_JSON_ESCAPES = {
+    **{code: f"\\u{code:04x}" for code in (*range(0x20), *b"<>&", 0x2028, 0x2029)},
+    **{ord(char): f"\\{name}" for char, name in zip('\b\f\n\r\t"\\', 'bfnrt"\\', strict=True)},
+}
 _DIGITS = "0123456789"
-_EPOCH = datetime(1970, 1, 1)
 _FIRST_SECOND, _LAST_SECOND = -62_167_219_200, 253_402_300_799
 """The years 0 to 9999, which RFC 3339 can write."""
 _CALENDAR_SECONDS = 146_097 * 24 * 3600
@@ -106,6 +108,19 @@ def whole_number(digits: str) -> int:
         beyond: int = 10**DIGITS_MAX
         return -beyond if digits[0] == "-" else beyond
     return int(digits)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port`, `:port` or `[ipv6]:port`; ValueError says what is wrong."""
+    host, colon, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host or not colon:
+        raise ValueError(f"could not parse address string {quote(address)}")
+    digits = port[1:] if port[:1] in ("+", "-") and port else port
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"could not parse port {quote(port)}")
+    return host, whole_number(port)
 
 
 def parse_duration(text: str) -> int:
@@ -210,11 +225,13 @@ def parse_rfc3339(text: str) -> int:
     cycles = 0
     if clock.startswith("0000"):  # which datetime does not know
         clock, cycles = "0400" + clock[4:], 1
+    from datetime import datetime, timedelta  # a start without JetStream reads no time
+
     try:
         parsed = datetime.fromisoformat(clock)
     except ValueError:
         raise error from None
-    seconds = (parsed - _EPOCH) // timedelta(seconds=1) - cycles * _CALENDAR_SECONDS
+    seconds = (parsed - datetime(1970, 1, 1)) // timedelta(seconds=1) - cycles * _CALENDAR_SECONDS
     return (seconds - offset) * SECOND + nanos
 
 
@@ -237,6 +254,12 @@ def escape_json(raw: bytes) -> bytes:
     if b"\xe2\x80" in raw:
         raw = raw.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
     return raw
+
+
+def json_string(text: str) -> str:
+    """A JSON string in its quotes, escaped as `escape_json` does, for what is written before
+    msgspec is loaded."""
+    return f'"{text.translate(_JSON_ESCAPES)}"'
 
 
 def uptime(ns: int) -> str:

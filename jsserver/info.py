@@ -1,49 +1,46 @@
 """INFO: what the server tells every client first, in the pieces the data plane puts together."""
 
-import msgspec
-
 from jsserver import API_LEVEL, NATS_VERSION
-from jsserver.goformat import escape_json
+from jsserver.goformat import json_string
 
 #: Texts of the `go` field: the program is no Go program, but clients expect a string.
 GO = "go1.26.8"
 
 
-class InfoHead(msgspec.Struct, kw_only=True):
-    """The fields before client_id, in the order nats-server writes them."""
-
-    server_id: str
-    server_name: str
-    version: str = NATS_VERSION
-    proto: int = 1
-    go: str = GO
-    host: str
-    port: int
-    headers: bool
-    auth_required: bool | msgspec.UnsetType = msgspec.UNSET
-    max_payload: int
-    jetstream: bool | msgspec.UnsetType = msgspec.UNSET
-
-
-class InfoTail(msgspec.Struct, kw_only=True):
-    """The fields behind client_ip and what connect_info adds."""
-
-    domain: str | msgspec.UnsetType = msgspec.UNSET
-    connect_urls: list[str] | msgspec.UnsetType = msgspec.UNSET
-    ldm: bool | msgspec.UnsetType = msgspec.UNSET
-    api_lvl: int = API_LEVEL
-    xkey: str
-
-
-def pieces(head: InfoHead, tail: InfoTail) -> tuple[bytes, bytes, bytes]:
+def pieces(
+    *,
+    server_id: str,
+    server_name: str,
+    host: str,
+    port: int,
+    headers: bool,
+    auth_required: bool,
+    max_payload: int,
+    jetstream: bool,
+    domain: str,
+    xkey: str,
+) -> tuple[bytes, bytes, bytes]:
     """The three parts of the INFO line; between the first two stand client_id and client_ip.
 
-    There is one blank between the closing brace and CRLF, as nats-server has it.
+    The fields are in nats-server's order, and like there a switch that is off and an empty domain
+    are left out; there is one blank between the closing brace and CRLF.
     """
-    first = escape_json(msgspec.json.encode(head))
-    last = escape_json(msgspec.json.encode(tail))
+    head = [
+        f'"server_id":{json_string(server_id)}',
+        f'"server_name":{json_string(server_name)}',
+        f'"version":"{NATS_VERSION}","proto":1,"go":"{GO}"',
+        f'"host":{json_string(host)},"port":{port}',
+        f'"headers":{"true" if headers else "false"}',
+    ]
+    if auth_required:
+        head.append('"auth_required":true')
+    head.append(f'"max_payload":{max_payload}')
+    if jetstream:
+        head.append('"jetstream":true')
+    tail = [f'"domain":{json_string(domain)}'] if domain else []
+    tail += [f'"api_lvl":{API_LEVEL}', f'"xkey":{json_string(xkey)}']
     return (
-        b"INFO " + first[:-1] + b',"client_id":',
+        f'INFO {{{",".join(head)},"client_id":'.encode(),
         b',"connect_info":true,"remote_account":"$G"',
-        b"," + last[1:] + b" \r\n",
+        f",{','.join(tail)}}} \r\n".encode(),
     )

@@ -1,30 +1,28 @@
-"""JetStream of one server: the store directory, the API and what ties them to the data plane."""
+"""JetStream of one server: the API, and what ties it to the data plane and the store directory."""
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
-from jsserver import API_LEVEL
 from jsserver.accounts import Accounts
 from jsserver.api.advisories import ClientInfo
 from jsserver.api.dispatch import Dispatcher, Request
 from jsserver.assets.limits import AccountLimits, ServerSettings
-from jsserver.ballast import Ballast
 from jsserver.cext import engine
 from jsserver.cext.bytes import hh64
 from jsserver.cext.engine import Item
 from jsserver.clients import read_connection
-from jsserver.config.options import AUTOMATIC, Options
-from jsserver.goformat import byte_size, rfc3339_nano
+from jsserver.config.options import Options
+from jsserver.goformat import rfc3339_nano
 from jsserver.instances.account import Account
 from jsserver.instances.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, PauseOver
 from jsserver.instances.mending import Mender
 from jsserver.instances.shared import Shared
 from jsserver.logs import Logger
-from jsserver.storedir import StoreDir, memory_of_machine
+from jsserver.storage import Storage
 
 
 class LogBridge(logging.Handler):
@@ -47,34 +45,24 @@ class LogBridge(logging.Handler):
 
 
 class JetStream:
-    """Opens what is on disk, answers `$JS.API`, and closes everything again."""
+    """Recovers what is on disk, answers `$JS.API`, and closes everything again."""
 
     def __init__(
         self,
         options: Options,
         plane: engine.DataPlane,
+        storage: Storage,
         accounts: Accounts,
         log: Logger,
         finished: Callable[[int], None],
         name: str,
         server_id: str,
     ) -> None:
-        self.options = options
         self.accounts = accounts
-        self.log = log
-        self.store = StoreDir(options.store_dir, options.port)
-        self.ballast = Ballast(self.store.path)
-        try:
-            self.ballast.make()
-        except OSError as e:
-            log.warn(f"No room for a ballast in {self.store.path}: {e.strerror}")
+        self.store = storage.directory
+        self.max_memory = storage.max_memory
+        self.max_store = storage.max_store
         js = options.jetstream
-        self.max_memory = js.max_memory
-        if self.max_memory == AUTOMATIC:
-            self.max_memory = memory_of_machine() // 4 * 3
-        self.max_store = js.max_store
-        if self.max_store == AUTOMATIC:
-            self.max_store = self.store.free() // 4 * 3
         self.settings = ServerSettings(
             server_name=name,
             server_id=server_id,
@@ -88,43 +76,18 @@ class JetStream:
             request_queue_limit=js.request_queue_limit,
             info_queue_limit=js.info_queue_limit or js.request_queue_limit,
         )
-        plane.open_store(
-            sync_interval=js.sync_interval or 0,
-            domain=js.domain.encode(),
-            max_memory=self.max_memory,
-            max_storage=self.max_store,
-            max_payload=options.max_payload,
-            ballast=os.fsencode(self.ballast.path),
-        )
         self.shared = Shared(accounts, self.settings, hh64)
         self.dispatcher = Dispatcher(self.shared, self.client_info, finished)
-        self.mender = Mender(self.shared, self.ballast.make, plane.has_room)
+        self.mender = Mender(self.shared, storage.ballast.make, plane.has_room)
         self._connection = plane.connection
         logging.getLogger("jsserver").addHandler(LogBridge(log))
 
-    def banner(self) -> None:
-        log = self.log
-        log.info("Starting JetStream")
-        if self.store.temporary:
-            log.warn("Temporary storage directory used, data could be lost on system reboot")
-        log.info("---------------- JETSTREAM ----------------")
-        log.info(f"  Max Memory:      {byte_size(self.max_memory)}")
-        log.info(f"  Max Storage:     {byte_size(self.max_store)}")
-        log.info(f'  Store Directory: "{self.store.path}"')
-        if self.settings.domain:
-            log.info(f"  Domain:          {self.settings.domain}")
-        log.info(f"  API Level:       {API_LEVEL}")
-        log.info("-------------------------------------------")
-
     async def start(self) -> None:
-        """Brings streams and consumers back into service, then takes requests."""
-        for name, handle in self.accounts.items():
-            account = Account(name, self.shared, self.store.path / name, AccountLimits())
+        """Brings streams and consumers back into service; requests are answered from then on."""
+        for name in self.accounts:
+            account = Account(name, self.shared, Path(self.store.path) / name, AccountLimits())
             account.on_unwritten = partial(self.mender.stream_unwritten, account)
             await self.dispatcher.add_account(account)
-            handle.serve_requests(b"$JS.API.>")
-            if self.settings.domain:
-                handle.serve_domain(self.settings.domain)
 
     def request(self, item: Item) -> None:
         _, cid, (account,), (subject, reply, headers, payload) = item
@@ -195,7 +158,3 @@ class JetStream:
     async def close(self) -> None:
         await self.mender.close()
         await self.dispatcher.close()
-
-    def close_store(self) -> None:
-        """Lets go of the directory; after the commit thread ended."""
-        self.store.close()

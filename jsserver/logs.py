@@ -7,7 +7,6 @@ counted. A reader that went away, or a full disk, costs the lines and nothing el
 
 import contextlib
 import os
-import re
 import select
 import stat
 import threading
@@ -30,7 +29,6 @@ _COLOURS = {
     "TRC": "\x1b[33m",
 }
 _RESET = "\x1b[0m"
-_STAMP = re.compile(r"\.\d{4}(\.\d\d){5}\.\d{9}")
 
 _Lines = Callable[[str, str], bytes]
 """Makes the bytes of a line of a level and a text."""
@@ -189,6 +187,9 @@ class _FileSink:
 
     def _purge(self) -> None:
         """Removes the oldest backups, so that there are `files` files with the current one."""
+        import re  # takes a start some milliseconds, which purges nothing
+
+        stamp = re.compile(r"\.\d{4}(\.\d\d){5}\.\d{9}")
         folder, name = os.path.split(self._path)
         try:
             entries = os.listdir(folder or ".")
@@ -197,7 +198,7 @@ class _FileSink:
         backups = sorted(
             entry
             for entry in entries
-            if entry.startswith(name) and _STAMP.fullmatch(entry[len(name) :])
+            if entry.startswith(name) and stamp.fullmatch(entry[len(name) :])
         )
         for backup in backups[: max(0, len(backups) - (self._files - 1))]:
             with contextlib.suppress(OSError):

@@ -1,9 +1,7 @@
 """The store directory: where JetStream's data lies, locked against a second server."""
 
 import os
-from pathlib import Path
 
-from jsserver import nuid
 from jsserver.cext.store import lock_directory
 
 
@@ -28,11 +26,13 @@ class StoreDir:
         self.temporary = not configured
         self._disposable = False
         if configured:
-            self._take(Path(configured) / "jetstream")
+            self._take(os.path.join(configured, "jetstream"))
             return
-        shared = Path(_temporary_root()) / "jetstream"
-        own = shared.with_name(f"jetstream-{port if port > 0 else nuid.new()}")
-        if not own.exists():
+        from jsserver import nuid  # which few need
+
+        shared = os.path.join(_temporary_root(), "jetstream")
+        own = f"{shared}-{port if port > 0 else nuid.new()}"
+        if not os.path.exists(own):
             try:
                 self._take(shared)
                 return
@@ -41,12 +41,12 @@ class StoreDir:
         self._take(own)
         self._disposable = port <= 0
 
-    def _take(self, path: Path) -> None:
+    def _take(self, path: str) -> None:
         self.path = path
-        if self.path.exists() and not self.path.is_dir():
+        if os.path.exists(path) and not os.path.isdir(path):
             raise StoreDirError("storage directory is not a directory")
         try:
-            self.path.mkdir(mode=0o750, parents=True, exist_ok=True)
+            os.makedirs(path, mode=0o750, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as e:
             raise StoreDirError("storage directory is not a directory") from e
         except OSError as e:
@@ -55,9 +55,9 @@ class StoreDir:
                 f"could not create storage directory - mkdir {e.filename}: {reason}"
             ) from e
         try:
-            self._lock = lock_directory(str(self.path))
+            self._lock = lock_directory(path)
         except BlockingIOError as e:
-            raise InUse(f'store directory "{self.path}" is in use by another server') from e
+            raise InUse(f'store directory "{path}" is in use by another server') from e
         except OSError as e:
             raise StoreDirError(f"cannot lock store directory: {e}") from e
 

@@ -17,17 +17,12 @@ from jsserver import NATS_VERSION
 from jsserver.cext.engine import Item
 from jsserver.config.options import Permissions, SubjectPermission
 from jsserver.goformat import escape_json, rfc3339_nano
+from jsserver.services import STATISTICS, USER_INFO
 from jsserver.wire.decode import Unreadable, parse
 from jsserver.wire.types import Int64, Uint64, Wire, always
 
 if TYPE_CHECKING:
-    from jsserver.cext.engine import AccountHandle
     from jsserver.server import Server
-
-USER_INFO = "$SYS.REQ.USER.INFO"
-CONNECTIONS = ("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ")
-STATISTICS = "$SYS.REQ.ACCOUNT.PING.STATZ"
-SUBJECTS = (USER_INFO, *CONNECTIONS, STATISTICS)
 
 PENDING_MAX = 256
 """Requests that wait for an answer; more are dropped, as by a server that is too busy."""
@@ -137,11 +132,6 @@ class System:
         self._pool = ThreadPoolExecutor(1, "system")
         self._pending = 0
         self._seq = 0
-
-    def serve(self, account: AccountHandle) -> None:
-        """Takes the account's requests from now on."""
-        for subject in SUBJECTS:
-            account.serve_requests(subject.encode())
 
     def close(self) -> None:
         """Answers nothing more."""

@@ -88,6 +88,13 @@ cdef int states_sync(FileOps* f, const char* path) noexcept nogil:
     return rc
 
 
+cdef object warn_unwritten(bytes path, int rc):
+    import logging  # takes a tenth of a start, which has nothing to say
+
+    log = logging.getLogger("jsserver.consumers")
+    log.warning("State for nats-server not written: %s: %s", os.fsdecode(path), os.strerror(-rc))
+
+
 cdef object write_states(FileOps* f, list states):
     # (directory, bytes, time) of each. What cannot be written is reported: the log has it, only nats-server misses it.
     cdef bytes directory, state, path, temp
@@ -107,7 +114,7 @@ cdef object write_states(FileOps* f, list states):
         with nogil:
             rc = state_save(f, temp_name, text, time, not many)
         if rc < 0:
-            log.warning("State for nats-server not written: %s: %s", os.fsdecode(path), os.strerror(-rc))
+            warn_unwritten(path, rc)
         else:
             written.append((path, temp))
     if many and written:
@@ -125,7 +132,7 @@ cdef object write_states(FileOps* f, list states):
             if rc == 0 and not many:
                 rc = f.sync_dir(f.ctx, place)
         if rc < 0:
-            log.warning("State for nats-server not written: %s: %s", os.fsdecode(path), os.strerror(-rc))
+            warn_unwritten(path, rc)
     if many and written:
         with nogil:
             states_sync(f, name)

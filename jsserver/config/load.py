@@ -1,25 +1,26 @@
 """Options from a configuration file and the command line, checked against each other."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any
 
-import msgspec
-
+from jsserver import TYPE_CHECKING
 from jsserver.config import ConfigError
-from jsserver.config.options import Options
-from jsserver.config.server import READERS, split_address
-from jsserver.config.values import Problems, read_block
-from jsserver.goformat import duration, quote
+from jsserver.config.options import Block, Options, each
+from jsserver.goformat import duration, quote, split_address
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _MAX_PORT = 65535
 
 
-class Loaded(msgspec.Struct):
+class Loaded(Block):
     """Options, the warnings that came up while they were read, and what is set without effect."""
 
-    options: Options
-    warnings: list[str] = []
-    without_effect: list[str] = []
+    options: Options = each(Options)
+    warnings: list[str] = each(list)
+    without_effect: list[str] = each(list)
 
 
 def read_file(path: str) -> Loaded:
@@ -27,8 +28,10 @@ def read_file(path: str) -> Loaded:
 
     The error's text ends with a newline where it lists problems of options.
     """
-    # A server without a configuration file starts without the language.
+    # A server without a configuration file starts without the language and its words.
     from jsserver.config.parser import digest, parse_file
+    from jsserver.config.server import READERS
+    from jsserver.config.values import Problems, read_block
 
     root = parse_file(path)
     problems = Problems()
@@ -39,7 +42,9 @@ def read_file(path: str) -> Loaded:
     if problems.errors:
         raise ConfigError("".join(f"{line}\n" for line in problems.warnings + problems.errors))
     options.config_digest = digest(root)
-    return Loaded(options, problems.warnings, problems.without_effect)
+    return Loaded(
+        options=options, warnings=problems.warnings, without_effect=problems.without_effect
+    )
 
 
 def check_file(path: str) -> str:
@@ -55,7 +60,7 @@ def load(path: str, flags: Mapping[str, Any]) -> Loaded:
 
     `flags` maps names of options to values; "a.b" is attribute b of option a.
     """
-    loaded = read_file(path) if path else Loaded(Options())
+    loaded = read_file(path) if path else Loaded()
     options = loaded.options
     for name, value in flags.items():
         *parents, attribute = name.split(".")

@@ -25,22 +25,9 @@ from jsserver.config.values import (
     unavailable,
     unbuilt_listener,
 )
-from jsserver.goformat import SECOND, duration, parse_duration, quote, whole_number
+from jsserver.goformat import SECOND, duration, parse_duration, split_address
 
 _MAX_INT32 = (1 << 31) - 1
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port`, `:port` or `[ipv6]:port`; ValueError says what is wrong."""
-    host, colon, port = address.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host or not colon:
-        raise ValueError(f"could not parse address string {quote(address)}")
-    digits = port[1:] if port[:1] in ("+", "-") and port else port
-    if not (digits.isascii() and digits.isdigit()):
-        raise ValueError(f"could not parse port {quote(port)}")
-    return host, whole_number(port)
 
 
 def _address(host: str, port: str) -> Reader:

@@ -5,7 +5,7 @@ from enum import Enum
 
 import msgspec
 
-from jsserver.auth import GLOBAL_ACCOUNT
+from jsserver.accounts import GLOBAL_ACCOUNT
 from jsserver.cext.engine import ConnNumbers, Item, SubNumbers
 from jsserver.clients import Connection, read_connection
 from jsserver.goformat import MICROSECOND, MILLISECOND, duration, rfc3339_nano, uptime

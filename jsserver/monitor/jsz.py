@@ -130,7 +130,7 @@ def config_of(jetstream: JetStream, options: Options) -> JetStreamConfig:
     return JetStreamConfig(
         max_memory=jetstream.max_memory,
         max_storage=jetstream.max_store,
-        store_dir=str(jetstream.store.path),
+        store_dir=jetstream.store.path,
         sync_interval=js.sync_interval or 0,
         sync_always=not js.sync_interval,
         domain=js.domain,

@@ -4,7 +4,6 @@ Everything here is called in the monitoring thread: an answer is a snapshot, mad
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from jsserver.api.dispatch import Dispatcher
@@ -59,7 +58,7 @@ class StoreFolder(Protocol):
     """Where JetStream keeps its files."""
 
     @property
-    def path(self) -> Path:
+    def path(self) -> str:
         """The folder with the accounts' folders."""
 
 

@@ -173,6 +173,8 @@ def churn(server: Server, count: int) -> None:
 )
 def test_clients_that_come_and_go_leave_no_memory_behind(servers: Servers) -> None:
     server = servers.under_test()
+    with RawApp(server.port) as client:
+        client.request("$SYS.REQ.USER.INFO")  # answered by the control plane, so all is loaded
     churn(server, 300)
     before = server.memory()
     churn(server, 1000)

@@ -1,6 +1,7 @@
 """How a server starts: what it says, where its data goes, that whoever can connect is served."""
 
 import contextlib
+import json
 import os
 import re
 import resource
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.raw import RawClient
+from tests.client.raw import RawApp, RawClient
 from tests.servers import Server, ServerFailed, Servers, command_under_test, servers_in
 
 
@@ -139,14 +140,19 @@ def test_servers_without_a_directory_share_the_temporary_one_in_turn(servers: Se
     assert store_directory(second) == f"{shared}-{second.port}"
 
 
+def loads(log: str) -> set[str]:
+    """The modules that a log with lines of `-X importtime` names."""
+    return set(re.findall(r"^import time:.*\| +([\w.]+)$", log, re.MULTILINE))
+
+
 @pytest.mark.parametrize("jetstream", [False, True])
 def test_a_start_loads_only_what_it_needs(tmp_path: Path, jetstream: bool) -> None:
     """Each of these modules takes milliseconds of every start."""
     command = [sys.executable, "-X", "importtime", "-m", "jsserver.cli"]
     server = Server(command, tmp_path, jetstream=jetstream)
     server.start()
-    loaded = set(re.findall(r"^import time:.*\| +([\w.]+)$", server.log(), re.MULTILINE))
-    server.stop()
+    server.stop()  # takes effect when all is loaded
+    loaded = loads(server.log().partition("Initiating Shutdown")[0])
     assert "asyncio" in loaded
     assert not loaded & {
         *("argparse", "configparser", "csv", "ctypes", "dataclasses", "difflib", "email"),
@@ -156,6 +162,70 @@ def test_a_start_loads_only_what_it_needs(tmp_path: Path, jetstream: bool) -> No
     }
     if not jetstream:
         assert not loaded & {"jsserver.jetstream", "jsserver.api.dispatch"}
+
+
+@pytest.mark.parametrize("jetstream", [False, True])
+@pytest.mark.parametrize("monitor", [False, True])
+def test_clients_are_served_before_the_control_plane_is_loaded(
+    tmp_path: Path, jetstream: bool, monitor: bool
+) -> None:
+    """What stands before the line takes all of the time until a client is served."""
+    command = [sys.executable, "-X", "importtime", "-c", "from jsserver import cli; cli.main()"]
+    server = Server(command, tmp_path, jetstream=jetstream, monitor=monitor)
+    server.start()
+    server.stop()
+    before, ready, after = server.log().partition("Server is ready")
+    early, late = loads(before), loads(after)
+    assert ready and {"asyncio", "jsserver.server", "msgspec"} <= late
+    assert not early & {
+        *("ast", "asyncio", "base64", "concurrent.futures", "datetime", "importlib.util"),
+        *("inspect", "logging", "msgspec", "pathlib", "re", "subprocess", "traceback", "typing"),
+        *("jsserver.clients", "jsserver.config.server", "jsserver.notify", "jsserver.procs"),
+        *("jsserver.runfiles", "jsserver.wire.types"),
+    }
+    assert len(early) < 90
+
+
+def connected(server: Server) -> RawApp:
+    """A client of a launched server: the first that can be."""
+    end = time.monotonic() + 15
+    while time.monotonic() < end:
+        with contextlib.suppress(ConnectionRefusedError):
+            return RawApp(server.port)
+    raise AssertionError(f"nobody listens:\n{server.log()}")
+
+
+@pytest.fixture
+def launched(tmp_path: Path) -> Iterator[Server]:
+    server = Server(command_under_test(), tmp_path, jetstream=True)
+    server.port = free_port()
+    server.launch()
+    yield server
+    server.kill()
+
+
+def test_the_first_client_gets_its_answers(launched: Server) -> None:
+    with connected(launched) as client:
+        assert "error" not in client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+        assert json.loads(client.request("s", b"x").payload)["seq"] == 1
+        assert json.loads(client.request("$SYS.REQ.USER.INFO").payload)["data"]["account"] == "$G"
+
+
+def test_streams_are_there_before_the_first_client(launched: Server) -> None:
+    with connected(launched) as client:
+        client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+    for number, kill in enumerate((False, True), 1):
+        launched.kill() if kill else launched.stop()
+        launched.launch()
+        with connected(launched) as client:
+            answer = client.request("s", b"x")
+            assert not answer.status and json.loads(answer.payload)["seq"] == number
+
+
+def test_who_ends_a_server_as_it_starts_finds_it_ending_in_order(launched: Server) -> None:
+    with connected(launched):
+        assert launched.stop() == 0
+    assert "Server Exiting.." in launched.log()
 
 
 def test_a_configured_directory_stays_locked(servers: Servers) -> None:

@@ -378,6 +378,11 @@ def test_flags_win_over_the_file(files: Files) -> None:
     assert (options.authorization.username, options.authorization.password) == ("x", "b")
 
 
+def test_an_option_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Options has no such option: prot"):
+        Options(prot=4222)
+
+
 def test_options_do_not_share_their_lists() -> None:
     first, second = Options(), Options()
     first.server_tags.append("x")

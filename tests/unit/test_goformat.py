@@ -1,5 +1,6 @@
 """The Go text forms: durations, quoting, times, JSON escapes."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -142,3 +143,8 @@ def test_uptime_and_sizes() -> None:
     assert go.byte_size(1023) == "1023 B"
     assert go.byte_size(1024) == "1.00 KB"
     assert go.byte_size(18_962_282_905) == "17.66 GB"
+
+
+def test_a_json_string_is_what_msgspec_and_escape_json_make() -> None:
+    text = "".join(map(chr, (*range(0x300), *range(0x2000, 0x2100), 0x1F600)))
+    assert go.json_string(text).encode() == go.escape_json(msgspec.json.encode(text))

@@ -39,10 +39,11 @@ PARTS = {
     "connection": {"credentials"},
     "credentials": set(),
     "clients": set(),
-    "auth": {"clients", "config"},
+    "auth": {"accounts", "clients", "config"},
     "accounts": {"identity"},
     "inbox": {"accounts", "auth", "clientlog", "clients", "config", "logs"},
     "monitor": {
+        "accounts",
         "api",
         "auth",
         "clients",
@@ -50,28 +51,46 @@ PARTS = {
         "goformat",
         "info",
         "instances",
-        "sockets",
         "wire",
     },
     "jetstream": {
         "accounts",
         "api",
         "assets",
-        "ballast",
         "clients",
         "config",
         "goformat",
         "instances",
         "logs",
+        "storage",
+    },
+    "services": set(),
+    "storage": {"ballast", "config", "goformat", "logs", "storedir"},
+    "front": {
+        "accounts",
+        "auth",
+        "config",
+        "goformat",
+        "identity",
+        "info",
+        "logs",
+        "priority",
+        "runfiles",
+        "services",
+        "sockets",
+        "storage",
         "storedir",
     },
     "spark": {"connection", "credentials", "goformat", "nuid"},
     "bench": {"connection", "procs"},
 }
 #: What only the command line starts, and what no part of the server stands on.
-NOBODY = {"bench", "cli", "server", "spark"}
+NOBODY = {"bench", "cli", "server", "spark", "start"}
 #: Who may all the same, and what: inside functions, for one command.
-STARTS = {"cli": {"bench", "config", "flags", "server", "signalling", "spark"}}
+STARTS = {
+    "cli": {"bench", "config", "flags", "signalling", "spark", "start"},
+    "start": {"server"},
+}
 
 CIMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import|c?import\s+([\w.]+))", re.MULTILINE)
 

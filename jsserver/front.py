@@ -1,0 +1,301 @@
+"""What serves clients: the data plane with its accounts, threads and listeners.
+
+The data plane alone answers everything but the JetStream API, `$SYS` requests, passwords and the
+pages of monitoring. So a start opens this first, and loads what those need, which takes longer,
+while clients are served already; what they ask of the control plane waits for it. For that reason
+nothing here imports asyncio, msgspec or typing.
+
+Where the control plane has to do something before a client may come, which is to recover streams
+and to check passwords, it opens the client port itself once it can.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, called_as_jsserver, info, priority
+from jsserver.accounts import GLOBAL_ACCOUNT, Accounts
+from jsserver.cext.engine import DataPlane
+from jsserver.config.options import Options
+from jsserver.goformat import byte_size, split_address
+from jsserver.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
+from jsserver.logs import Logger
+from jsserver.services import API, SYSTEM
+from jsserver.sockets import bound_port, host_port, open_listener
+
+if TYPE_CHECKING:
+    import socket
+
+    from jsserver.runfiles import PortsFile
+    from jsserver.storage import Storage
+
+MAX_PAYLOAD_RECOMMENDED = 8 << 20
+"""Bytes; above it the log warns, as nats-server does."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGUSR2)
+"""Those that the server takes; they wait until its event loop is there."""
+
+
+class StartError(Exception):
+    """Why the server cannot start; told on a fatal log line."""
+
+
+def explained(error: BaseException | None, message: str = "") -> str:
+    """One line for the operator: why a start failed, or what should never happen and where."""
+    if isinstance(error, StartError | OSError):
+        return str(error)
+    if error is None:
+        return f"Internal error: {message}"
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        place = f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"Internal error: {error!r}{place}"
+
+
+class Front:
+    """Everything of a server that clients meet; open() and close() frame its life."""
+
+    def __init__(self, options: Options, log: Logger) -> None:
+        """StartError where JetStream cannot have its directory."""
+        self.options = options
+        self.log = log
+        self.id = public_key(PREFIX_SERVER)
+        self.xkey = public_key(PREFIX_CURVE)
+        self.name = options.server_name or self.id
+        self.started = time.time_ns()
+        self.plane = DataPlane(options.reactors)
+        self.accounts = Accounts(self.plane)
+        self.accounts.open(GLOBAL_ACCOUNT)
+        self.storage = self._take_storage() if options.jetstream.enabled else None
+        self.port = 0
+        self.http_port = 0
+        self.monitor: socket.socket | None = None
+        """Where monitoring is to be served."""
+        self._listener: socket.socket | None = None
+        self._ports_file: PortsFile | None = None
+        self._threads: list[threading.Thread] = []
+
+    def _take_storage(self) -> Storage:
+        # Imported only here: a server without JetStream starts without it.
+        from jsserver.storage import Storage
+        from jsserver.storedir import StoreDirError
+
+        try:
+            return Storage(self.options, self.plane, self.log)
+        except StoreDirError as e:
+            raise StartError(f"Can't start JetStream: {e}") from e
+
+    # ---- start
+
+    def announce(self, without_effect: Sequence[str] = ()) -> None:
+        """Says what is about to start, and writes the pid file; StartError where that fails."""
+        o, log = self.options, self.log
+        if called_as_jsserver():
+            log.info("Starting jsserver")
+            log.info(f"  Version:  {__version__}, in place of nats-server {NATS_VERSION}")
+        else:
+            log.info("Starting nats-server")
+            log.info(f"  Version:  {NATS_VERSION}")
+        log.info("  Git:      [not set]")
+        log.info(f"  Name:     {self.name}")
+        if self.storage is not None:
+            log.info(f"  Node:     {short_hash(self.name)}")
+        log.info(f"  ID:       {self.id}")
+        if o.authorization.required:
+            self._warn_of_passwords()
+        if o.config_file:
+            log.info(f"Using configuration file: {o.config_file} ({o.config_digest})")
+        for line in without_effect:
+            log.warn(line)
+        if o.max_payload > MAX_PAYLOAD_RECOMMENDED:
+            log.warn(
+                f"Maximum payloads over {byte_size(MAX_PAYLOAD_RECOMMENDED)} are generally"
+                " discouraged and could lead to poor performance"
+            )
+        if o.pid_file:
+            from jsserver.runfiles import write_pid_file
+
+            try:
+                write_pid_file(o.pid_file)
+            except OSError as e:
+                reason = (e.strerror or str(e)).lower()
+                raise StartError(f"Could not write pidfile: open {o.pid_file}: {reason}") from e
+
+    def _warn_of_passwords(self) -> None:
+        from jsserver.auth import is_bcrypt
+
+        authorization = self.options.authorization
+        stored = [authorization.password, authorization.token]
+        stored += [user.password for user in authorization.users]
+        if any(p and not is_bcrypt(p) for p in stored):
+            self.log.warn("Plaintext passwords detected, use nkeys or bcrypt")
+
+    def open(self) -> bool:
+        """Starts the data plane, and listens if the control plane has nothing to do before;
+        whether it listens. StartError or OSError."""
+        self._limit()
+        self._allow_files()
+        for number in range(self.plane.reactors):
+            self.spawn(f"reactor-{number}", self._prompt(partial(self.plane.run, number)))
+        if self.storage is not None:
+            self.storage.announce(self.log)
+            self.spawn("commit", self._prompt(self.plane.run_commits))
+        priority.step_back()
+        self._offer_services()
+        alone = not self.options.authorization.required and (
+            self.storage is None
+            or not any(self.storage.holds_streams(account) for account in self.accounts)
+        )
+        if alone:
+            self.listen()
+        return alone
+
+    def _offer_services(self) -> None:
+        """From now on what clients ask of the control plane goes to its inbox."""
+        for _, account in self.accounts.items():
+            if self.storage is not None:
+                account.serve_requests(API.encode())
+                if self.storage.domain:
+                    account.serve_domain(self.storage.domain)
+            for subject in SYSTEM:
+                account.serve_requests(subject.encode())
+
+    def _limit(self) -> None:
+        o = self.options
+        self.plane.configure(
+            max_payload=o.max_payload,
+            max_control_line=o.max_control_line,
+            max_pending=o.max_pending,
+            max_subscriptions=o.max_subscriptions,
+            max_sub_tokens=o.max_sub_tokens,
+            max_connections=o.max_connections,
+            headers=not o.no_header_support,
+            stall=not o.no_fast_producer_stall,
+            max_requests=o.jetstream.request_queue_limit,
+            ping_interval=o.ping_interval,
+            ping_max=o.ping_max,
+            write_deadline=o.write_deadline,
+            auth_timeout=int(o.authorization.timeout * 1e9),
+            auth_required=o.authorization.required,
+            no_auth_user=bool(o.no_auth_user),
+            debug=o.debug,
+            trace=o.trace,
+        )
+
+    def _allow_files(self) -> None:
+        """As many open files as the machine lets this process have: connections and blocks."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == hard:
+            return
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as e:
+            self.log.warn(f"The limit of open files stays at {soft}: {e}")
+
+    def listen(self) -> None:
+        """Opens the ports, that of monitoring first; StartError where one cannot be had."""
+        o = self.options
+        if o.http_port:
+            self.monitor, self.http_port = self._open(
+                o.http_host, o.http_port, "Can't start monitoring on {}"
+            )
+            where = host_port(o.http_host, self.http_port)
+            self.log.info(f"Starting http monitor on {where}")
+        # Last: who can connect is served at once.
+        self._listener, self.port = self._open(o.host, o.port, "Error listening on port: {}")
+        self.plane.set_info(*self._info())
+        self.plane.listen(self._listener.fileno())
+        self.log.info(f"Listening for client connections on {host_port(o.host, self.port)}")
+        self.log.info("Server is ready")
+        if o.ports_file_dir:
+            self._write_ports()
+
+    @staticmethod
+    def _open(host: str, port: int, failure: str) -> tuple[socket.socket, int]:
+        """A listener and its real port."""
+        try:
+            listener = open_listener(host, port)
+        except OSError as e:
+            where = host_port(host, max(port, 0))
+            raise StartError(f'{failure.format(where)}, "{e}"') from e
+        return listener, bound_port(listener)
+
+    def _info(self) -> tuple[bytes, bytes, bytes]:
+        o = self.options
+        host, port = o.host, self.port
+        if o.client_advertise:
+            host = o.client_advertise
+            if ":" in host.rpartition("]")[2]:
+                host, port = split_address(host)
+            host = host.strip("[]")
+        return info.pieces(
+            server_id=self.id,
+            server_name=self.name,
+            host=host,
+            port=port,
+            headers=not o.no_header_support,
+            auth_required=o.authorization.required and not o.no_auth_user,
+            max_payload=o.max_payload,
+            jetstream=self.storage is not None,
+            domain=o.jetstream.domain if o.jetstream.enabled else "",
+            xkey=self.xkey,
+        )
+
+    def _write_ports(self) -> None:
+        from jsserver.runfiles import PortsFile
+
+        o = self.options
+        self._ports_file = PortsFile(o.ports_file_dir)
+        listeners = {"nats": ("nats", o.host, self.port)}
+        if self.monitor is not None:
+            listeners["monitoring"] = ("http", o.http_host, self.http_port)
+        try:
+            self._ports_file.write(listeners)
+        except OSError as e:
+            self.log.error(f"Error writing ports file: {e.strerror}: {o.ports_file_dir}")
+
+    @staticmethod
+    def _prompt(body: Callable[[], object]) -> Callable[[], object]:
+        def run() -> None:
+            priority.ask_for_short_turns()
+            body()
+
+        return run
+
+    def spawn(self, name: str, target: Callable[[], object]) -> None:
+        """Starts a thread that close() waits for."""
+        thread = threading.Thread(target=target, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    # ---- stop
+
+    def refuse(self) -> None:
+        """Lets no more clients in."""
+        self.plane.listen(-1)
+        if self._listener is not None:
+            self._listener.close()
+
+    def stop(self) -> None:
+        """Cuts the clients; streams were closed before."""
+        if self.storage is not None:
+            self.plane.stop_commits()
+        self.plane.stop()
+
+    def close(self) -> None:
+        """Waits for the threads, and lets go of everything."""
+        for thread in self._threads:
+            thread.join(10)
+        if not any(thread.is_alive() for thread in self._threads):
+            self.plane.close()  # else whoever hangs in a system call would come back to nothing
+        if self.storage is not None:
+            self.storage.directory.close()
+        if self._ports_file is not None:
+            self._ports_file.remove()

@@ -1,0 +1,68 @@
+"""Where JetStream keeps its data, and how much it may keep: opened before any stream is."""
+
+from __future__ import annotations
+
+import os
+
+from jsserver import API_LEVEL, TYPE_CHECKING
+from jsserver.ballast import Ballast
+from jsserver.config.options import AUTOMATIC, Options
+from jsserver.goformat import byte_size
+from jsserver.logs import Logger
+from jsserver.storedir import StoreDir, memory_of_machine
+
+if TYPE_CHECKING:
+    from jsserver.cext.engine import DataPlane
+
+
+class Storage:
+    """The store directory of a server with its ballast, and the limits in bytes."""
+
+    def __init__(self, options: Options, plane: DataPlane, log: Logger) -> None:
+        """Takes the directory and gives the data plane what it needs; StoreDirError."""
+        js = options.jetstream
+        self.directory = StoreDir(options.store_dir, options.port)
+        self.domain = js.domain
+        self.ballast = Ballast(self.directory.path)
+        try:
+            self.ballast.make()
+        except OSError as e:
+            log.warn(f"No room for a ballast in {self.directory.path}: {e.strerror}")
+        self.max_memory = js.max_memory
+        if self.max_memory == AUTOMATIC:
+            self.max_memory = memory_of_machine() // 4 * 3
+        self.max_store = js.max_store
+        if self.max_store == AUTOMATIC:
+            self.max_store = self.directory.free() // 4 * 3
+        plane.open_store(
+            sync_interval=js.sync_interval or 0,
+            domain=js.domain.encode(),
+            max_memory=self.max_memory,
+            max_storage=self.max_store,
+            max_payload=options.max_payload,
+            ballast=os.fsencode(self.ballast.path),
+        )
+
+    def announce(self, log: Logger) -> None:
+        """Says what JetStream has."""
+        log.info("Starting JetStream")
+        if self.directory.temporary:
+            log.warn("Temporary storage directory used, data could be lost on system reboot")
+        log.info("---------------- JETSTREAM ----------------")
+        log.info(f"  Max Memory:      {byte_size(self.max_memory)}")
+        log.info(f"  Max Storage:     {byte_size(self.max_store)}")
+        log.info(f'  Store Directory: "{self.directory.path}"')
+        if self.domain:
+            log.info(f"  Domain:          {self.domain}")
+        log.info(f"  API Level:       {API_LEVEL}")
+        log.info("-------------------------------------------")
+
+    def holds_streams(self, account: str) -> bool:
+        """Whether there is anything of the account's to recover."""
+        try:
+            with os.scandir(os.path.join(self.directory.path, account, "streams")) as entries:
+                return any(entries)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True  # The recovery will say what is wrong.
