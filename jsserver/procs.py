@@ -10,7 +10,6 @@ import fcntl
 import os
 import signal
 import sys
-from pathlib import Path
 
 from jsserver import libc
 
@@ -19,12 +18,10 @@ LOCK_NAME = "jsserver.lock"
 FOLDER_PREFIX = "_MEI"
 
 
-def extraction_folder() -> Path | None:
+def extraction_folder() -> str | None:
     """The folder this process was extracted to; None unless it is a one-file executable."""
-    folder = getattr(sys, "_MEIPASS", None)
-    if folder is None or not os.path.basename(folder).startswith(FOLDER_PREFIX):
-        return None
-    return Path(folder)
+    folder: str = getattr(sys, "_MEIPASS", "")
+    return folder if os.path.basename(folder).startswith(FOLDER_PREFIX) else None
 
 
 def die_with_parent() -> None:
@@ -45,30 +42,31 @@ def join_launcher() -> None:
     mark_in_use(folder)
 
 
-def mark_in_use(folder: Path) -> int:
+def mark_in_use(folder: str) -> int:
     """Locks a file in `folder` for as long as this process lives; returns its descriptor.
 
     The file gets its name only once it is locked, so nobody ever finds it unlocked in a folder
     whose process lives.
     """
-    draft = folder / f"{LOCK_NAME}.{os.getpid()}"
+    name = os.path.join(folder, LOCK_NAME)
+    draft = f"{name}.{os.getpid()}"
     descriptor = os.open(draft, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.rename(draft, folder / LOCK_NAME)
+    os.rename(draft, name)
     return descriptor
 
 
-def remove_stale_folders(parent: Path | None = None) -> list[Path]:
+def remove_stale_folders(parent: str = "") -> list[str]:
     """Removes the extraction folders in `parent` whose processes are dead; returns them.
 
     Only folders that are certainly ours: of this user, with our lock file, and nobody holding the
     lock. `parent` defaults to the folder that holds this process's own; without one, nothing.
     """
-    if parent is None:
+    if not parent:
         own = extraction_folder()
         if own is None:
             return []
-        parent = own.parent
+        parent = os.path.dirname(own)
     removed = []
     with os.scandir(parent) as entries:
         for entry in entries:
@@ -76,7 +74,7 @@ def remove_stale_folders(parent: Path | None = None) -> list[Path]:
                 import shutil  # costs a start some milliseconds, and few need it
 
                 shutil.rmtree(entry.path, ignore_errors=True)
-                removed.append(Path(entry.path))
+                removed.append(entry.path)
     return removed
 
 

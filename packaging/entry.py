@@ -6,14 +6,29 @@
 import sys
 
 
+def bundled(tree: dict, folder: str, prefix: str) -> list[str]:
+    """The modules below a package: those in PyInstaller's archive, and extensions in a folder."""
+    import os
+
+    names = []
+    for name, below in tree.items():
+        names.append(prefix + name)
+        if isinstance(below, dict):  # a package
+            names += bundled(below, os.path.join(folder, name), f"{prefix}{name}.")
+    if os.path.isdir(folder):
+        names += [prefix + n.partition(".")[0] for n in os.listdir(folder) if n.endswith(".so")]
+    return names
+
+
 def import_check() -> int:
     import importlib
     import json
-    import pkgutil
+    import os
 
-    import jsserver
+    from pyimod02_importers import get_pyz_toc_tree  # PyInstaller's, in the bundle
 
-    names = sorted(m.name for m in pkgutil.walk_packages(jsserver.__path__, "jsserver."))
+    folder = os.path.join(sys._MEIPASS, "jsserver")
+    names = sorted(bundled(get_pyz_toc_tree()["jsserver"], folder, "jsserver."))
     failed = {}
     for name in names:
         if name.endswith("__main__"):

@@ -25,9 +25,8 @@ child.wait()
 
 LOCKER = """
 import sys, time
-from pathlib import Path
 from jsserver import procs
-procs.mark_in_use(Path(sys.argv[1]))
+procs.mark_in_use(sys.argv[1])
 print("locked", flush=True)
 time.sleep(60)
 """
@@ -78,11 +77,11 @@ def test_only_folders_of_dead_instances_of_ours_are_removed(tmp_path: Path) -> N
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "locked\n"
-        assert procs.remove_stale_folders(tmp_path) == [dead]
+        assert procs.remove_stale_folders(str(tmp_path)) == [str(dead)]
         assert alive.exists() and foreign.exists() and other.exists() and target.exists()
         holder.kill()
         holder.wait(10)
-    assert procs.remove_stale_folders(tmp_path) == [alive]
+    assert procs.remove_stale_folders(str(tmp_path)) == [str(alive)]
 
 
 @pytest.mark.parametrize(
