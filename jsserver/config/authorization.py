@@ -1,7 +1,8 @@
 """Reads the `authorization` block: the single user or token, users and their permissions."""
 
-from typing import Any
+from __future__ import annotations
 
+from jsserver import TYPE_CHECKING
 from jsserver.config.options import (
     DEFAULT_AUTH_TIMEOUT,
     Authorization,
@@ -25,6 +26,9 @@ from jsserver.config.values import (
     unavailable,
 )
 from jsserver.goformat import SECOND, parse_duration, quote
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _SLOW_TIMEOUT = 60.0
 _CONNECTION_TYPES = (

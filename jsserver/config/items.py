@@ -1,7 +1,6 @@
 """What the lexer of the configuration language hands to the parser."""
 
 from enum import IntEnum
-from typing import NamedTuple
 
 
 class Kind(IntEnum):
@@ -22,10 +21,13 @@ class Kind(IntEnum):
     ARRAY_END = 12
 
 
-class Item(NamedTuple):
+class Item:
     """One item; `column` counts bytes, from 0 on the first line and from 1 on the others."""
 
-    kind: Kind
-    text: str
-    line: int
-    column: int
+    __slots__ = ("column", "kind", "line", "text")
+
+    def __init__(self, kind: Kind, text: str, line: int, column: int) -> None:
+        self.kind = kind
+        self.text = text
+        self.line = line
+        self.column = column

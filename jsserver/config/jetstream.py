@@ -1,7 +1,8 @@
 """Reads the `jetstream` block."""
 
-from typing import Any
+from __future__ import annotations
 
+from jsserver import TYPE_CHECKING
 from jsserver.config.options import DEFAULT_REQUEST_QUEUE_LIMIT, JetStreamLimits, Options
 from jsserver.config.options import JetStream as JetStreamOptions
 from jsserver.config.value import Value
@@ -25,6 +26,9 @@ from jsserver.config.values import (
     unavailable,
 )
 from jsserver.goformat import SECOND, parse_duration
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _ENCRYPTION = unavailable("JetStream encryption at rest")
 

@@ -4,21 +4,23 @@ Values are maps, lists, strings, booleans, integers (64 bit), floats and datetim
 stands where its key stands, a value in an array where it stands itself.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from decimal import Decimal
-from typing import Any
 
-import msgspec
-
+from jsserver import TYPE_CHECKING
 from jsserver.cext.bytes import sha256
 from jsserver.config import ConfigError
 from jsserver.config.items import Item, Kind
 from jsserver.config.lexer import Lexer
 from jsserver.config.value import Value
-from jsserver.goformat import escape_json, whole_number
+from jsserver.goformat import json_string, whole_number
+
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_INCLUDE_DEPTH = 100
 """Files including each other; more is taken for a loop."""
@@ -206,11 +208,13 @@ def _json(data: Any) -> str:
 
 def _json_text(text: str) -> str:
     """A JSON string; what is no Unicode character is written as the escape \\ufffd."""
-    parts = (msgspec.json.encode(part)[1:-1].decode() for part in _UNPAIRED.split(text))
+    parts = (json_string(part)[1:-1] for part in _UNPAIRED.split(text))
     return '"' + "\\ufffd".join(parts) + '"'
 
 
 def _json_float(value: float) -> str:
+    from decimal import Decimal  # rarely needed
+
     if value == 0 or 1e-6 <= abs(value) < 1e21:
         text = f"{Decimal(repr(value)):f}"
         return text.removesuffix(".0")
@@ -220,5 +224,5 @@ def _json_float(value: float) -> str:
 
 def digest(root: Value) -> str:
     """`sha256:<hex>` of a configuration: of its compact JSON with sorted keys and a newline."""
-    raw = escape_json(_json(root.data).encode()) + b"\n"
+    raw = _json(root.data).encode() + b"\n"
     return "sha256:" + sha256(raw).hex()

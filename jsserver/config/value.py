@@ -1,6 +1,11 @@
 """One value of a configuration, with the place where it was set."""
 
-from typing import Any
+from __future__ import annotations
+
+from jsserver import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Value:

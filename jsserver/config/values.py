@@ -5,13 +5,18 @@ raises OptionError for a value that cannot be used. Names of types in messages (
 `[]interface {}`) are nats-server's, which scripts and operators know.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Set
 from datetime import datetime
 from types import SimpleNamespace
-from typing import Any
 
+from jsserver import TYPE_CHECKING
 from jsserver.config.value import Value
 from jsserver.goformat import MAX_DURATION, SECOND, parse_duration, whole_number
+
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_INT64 = (1 << 63) - 1
 _SIZE_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -40,7 +45,7 @@ class Problems:
         self.warnings.append(f'{value.place}: invalid use of field "{key}": {message}')
 
 
-Reader = Callable[[Any, Value, Problems], None]
+Reader = Callable[["Any", Value, Problems], None]
 
 
 def type_name(value: Value) -> str:
