@@ -147,7 +147,6 @@ class Front:
         if self.storage is not None:
             self.storage.announce(self.log)
             self.spawn("commit", self._prompt(self.plane.run_commits))
-        priority.step_back()
         self._offer_services()
         alone = not self.options.authorization.required and (
             self.storage is None

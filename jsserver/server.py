@@ -7,6 +7,7 @@ import gc
 import signal
 from typing import TYPE_CHECKING
 
+from jsserver import priority
 from jsserver.auth import Authenticator
 from jsserver.cext.engine import Item
 from jsserver.front import SIGNALS, Front, explained
@@ -109,6 +110,8 @@ class Server:
         """Serves; StartError or OSError when that is not possible. `listening`: clients are served
         already, and their requests wait."""
         self._attending = asyncio.create_task(self._notify.attend())
+        # Not before all is loaded: beside other programs that would keep requests waiting.
+        priority.step_back()
         if not listening:
             self.inbox.open()
         if self.jetstream is not None:
