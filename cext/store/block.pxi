@@ -421,15 +421,13 @@ cdef void block_free(Block* b) noexcept nogil:
     free(b)
 
 
-cdef int file_write(FileOps* f, const char* path, const uint8_t* p, uint64_t n, bint sync) noexcept nogil:
-    """A file of these bytes alone, with `sync` on disk but for its name. 0 or -errno."""
+cdef int file_write(FileOps* f, const char* path, const uint8_t* p, uint64_t n) noexcept nogil:
+    """A file of these bytes alone, not synced. 0 or -errno."""
     cdef int fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
     cdef int64_t rc
     if fd < 0:
         return fd
     rc = f.pwrite(f.ctx, fd, p, n, 0)
-    if sync and rc >= 0:
-        rc = f.datasync(f.ctx, fd)
     f.close(f.ctx, fd)
     return <int> min(rc, <int64_t> 0)
 

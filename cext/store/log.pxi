@@ -80,7 +80,7 @@ cdef int log_aside(Log* log, const uint8_t* p, uint64_t n) noexcept nogil:
     """Keeps what is cut off the log beside it. 0 or -errno."""
     cdef char path[4300]
     snprintf(path, sizeof(path), "%s.damaged", log.path)
-    return file_write(log.store.files, path, p, n, False)
+    return file_write(log.store.files, path, p, n)
 
 
 cdef int64_t log_walk(Log* log, uint8_t* p, uint64_t size, int (*replay)(void* ctx, Span entry) noexcept nogil,

@@ -216,7 +216,7 @@ cdef void tail_cut(Scan* c, int fd) noexcept nogil:
         n -= 1
     if n:
         snprintf(aside, sizeof(aside), "%s/damaged-%llu.tail", c.s.msgs_dir, <unsigned long long> c.b.num)
-        if file_write(f, aside, c.p + c.end, n, False) < 0:
+        if file_write(f, aside, c.p + c.end, n) < 0:
             c.b.damaged = True      # then it stays where it is
             return
         lost_place(c.s, DAMAGE_TAIL, c.b.num, c.end, n, 0, 0, 0)
@@ -263,12 +263,16 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
     b.used = size
     rc = scan_block(&c)
     free(c.held)
+    free(c.search.removals)
     if rc < 0:
         snprintf(o.err, o.err_cap, "block %llu: no memory for its index", <unsigned long long> b.num)
         return rc
     b.used = c.end
     b.written = c.end
     b.durable = c.end
+    if c.aside:
+        s.files.sync_all(s.files.ctx, fd)
+        s.files.sync_dir(s.files.ctx, s.msgs_dir)
     if c.good:
         o.sealed = c.sealed
         o.doubt = c.blind and is_last

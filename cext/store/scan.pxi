@@ -6,7 +6,6 @@
 # be made out that way is passed over up to the next good record. The file stays as it is.
 
 cdef enum:
-    MEND_MAX = 4096             # records up to here are searched for a changed bit in all their bytes
     GAP_MAX = 65536             # sequences that are listed for one damaged place
     SECTOR = 512                # what a disk writes whole
     HELD_LOST = 1               # why a record is held: it is one, its message cannot be served
@@ -28,8 +27,7 @@ cdef struct Scan:
     Held* held
     uint32_t n_held
     uint32_t cap_held
-    uint64_t work               # bytes that may still be hashed in search of records
-    uint64_t tries              # likewise in search of changed bits
+    Search search
     bint is_last
     uint64_t good               # records and markers that were found whole, or mended
     uint64_t end                # of what is good
@@ -40,6 +38,7 @@ cdef struct Scan:
     bint sealed                 # the last marker says that another block follows
     bint marked                 # it has markers of ours
     bint proven                 # the last thing in it is one that says that all before it was on disk
+    bint aside                  # bytes were put aside that are not synced
 
 
 cdef bint all_zero(const uint8_t* p, uint64_t n) noexcept nogil:
@@ -108,7 +107,10 @@ cdef bint torn_aside(Scan* c, const Held* h) noexcept nogil:
         if fd >= 0:
             f.close(f.ctx, fd)
         return fd >= 0
-    return file_write(f, path, c.p + h.at, h.size, True) == 0 and f.sync_dir(f.ctx, c.s.msgs_dir) >= 0
+    if file_write(f, path, c.p + h.at, h.size) < 0:
+        return False
+    c.aside = True
+    return True
 
 
 cdef void hole_begin(Scan* c, const Held* h) noexcept nogil:
@@ -159,84 +161,11 @@ cdef void scan_lost(Scan* c, const Held* h, const Parsed* r) noexcept nogil:
     lost_place(c.s, DAMAGE_RECORDS, c.b.num, h.at, h.size, r.seq, r.seq, 1)
 
 
-cdef bint good_at(Scan* c, uint64_t at, Parsed* r) noexcept nogil:
-    return record_parse(c.p + at, c.size - at, r) and record_good(c.b.key, c.p + at, r)
-
-
-cdef bint paid(uint64_t* work, uint64_t bytes) noexcept nogil:
-    """Whether there is work left for hashing that many bytes: what was written to mislead shall not cost hours."""
-    if work[0] < bytes:
-        return False
-    work[0] -= bytes
-    return True
-
-
-cdef bint bit_try(Scan* c, uint64_t bit, Parsed* r) noexcept nogil:
-    """Whether the bytes at c.at are a good record with that bit changed; it then stays so."""
-    cdef uint8_t* p = c.p + c.at + (bit >> 3)
-    cdef uint8_t mask = <uint8_t> (1 << (bit & 7))
-    p[0] ^= mask
-    if (record_parse(c.p + c.at, c.size - c.at, r) and paid(&c.tries, r.size)
-            and record_good(c.b.key, c.p + c.at, r)):
-        return True
-    p[0] ^= mask
-    return False
-
-
-cdef bint mend(Scan* c, Parsed* r) noexcept nogil:
-    """Whether the bytes at c.at are a record but for one bit; r: as it was."""
-    cdef uint64_t bit, size = st_get32(c.p + c.at) & 0x7fffffff
-    for bit in range(32):
-        if bit_try(c, bit, r):
-            return True
-    if size < REC_MIN or size > c.size - c.at:
-        return False
-    for bit in range(32, min(size, <uint64_t> MEND_MAX) * 8):
-        if bit_try(c, bit, r):
-            return True
-    return False
-
-
-cdef uint64_t next_good(Scan* c, uint64_t at) noexcept nogil:
-    """Where the next record starts whose checksum fits; size when there is none."""
-    cdef Parsed r
-    while at + REC_MIN <= c.size:
-        if st_get32(c.p + at) and record_parse(c.p + at, c.size - at, &r):
-            # A marker costs little, and there is one behind every group.
-            if (r.raw_seq == TOMB and r.size <= MARKER or paid(&c.work, r.size)) and record_good(c.b.key, c.p + at, &r):
-                return at
-        at += 1
-    return c.size
-
-
-cdef uint64_t behind_bad(Scan* c) noexcept nogil:
-    """Where to go on behind bytes that are no record."""
-    cdef Parsed r
-    if record_parse(c.p + c.at, c.size - c.at, &r) and c.at + r.size + REC_MIN <= c.size:
-        if good_at(c, c.at + r.size, &r):       # its length is as it was
-            return c.at + (st_get32(c.p + c.at) & 0x7fffffff)
-    return next_good(c, c.at + 1)
-
-
 cdef bint torn(const Scan* c) noexcept nogil:
     """Whether a crash leaves a last block so: its end stands where a write can end, at a page's, or is zeros that were
     there before."""
     return c.size % PAGE == 0 or all_zero(c.p + max(c.at, c.size - min(c.size, <uint64_t> 64)),
                                           c.size - max(c.at, c.size - min(c.size, <uint64_t> 64)))
-
-
-cdef bint unfinished(Scan* c, uint64_t at) noexcept nogil:
-    """Whether no marker from `at` on says that the bytes at c.at were on disk before something else was written."""
-    cdef Parsed r
-    cdef Mark m
-    while at < c.size:
-        if not good_at(c, at, &r):
-            at = next_good(c, at + 1)
-            continue
-        if marker_read(c.p + at, &r, &m) and (m.flags & MARK_LAZY or m.durable > c.at):
-            return False
-        at += r.size
-    return True
 
 
 cdef bint lacks_sector(const Scan* c, uint64_t end) noexcept nogil:
@@ -247,37 +176,6 @@ cdef bint lacks_sector(const Scan* c, uint64_t end) noexcept nogil:
         if all_zero(c.p + at, next - at):
             return True
         at = next
-    return False
-
-
-cdef bint tomb_behind(Scan* c, uint64_t at, uint64_t seq) noexcept nogil:
-    """Whether a tombstone from `at` on says that this message was removed."""
-    cdef Parsed r
-    while at + REC_MIN <= c.size:
-        if not good_at(c, at, &r):
-            at = next_good(c, at + 1)
-            continue
-        if not paid(&c.work, r.size):
-            return False
-        if r.raw_seq & TOMB and r.seq == seq:
-            return True
-        at += r.size
-    return False
-
-
-cdef bint erasure_torn(Scan* c) noexcept nogil:
-    """Whether the bytes at c.at are a message that is removed further on, behind which the next record or another such
-    message follows: its length and its sequence are the same before and after it is overwritten, the rest is either."""
-    cdef uint64_t at = c.at, size, seq
-    cdef Parsed r
-    while at + REC_MIN <= c.size:
-        if at > c.at and good_at(c, at, &r):
-            return True
-        size = st_get32(c.p + at) & 0x7fffffff
-        seq = st_get64(c.p + at + 4) & ~ERASED
-        if size < REC_MIN or size > c.size - at or seq & TOMB or seq == 0 or not tomb_behind(c, at + size, seq):
-            return False
-        at += size
     return False
 
 
@@ -306,6 +204,9 @@ cdef int scan_bad(Scan* c) noexcept nogil:
         return 0            # preallocated
     if closing_torn(c):
         return 0
+    rc = survey(c)
+    if rc < 0:
+        return rc
     if erasure_torn(c):
         rc = hold(c, st_get32(c.p + c.at) & 0x7fffffff, HELD_GONE)
         c.at += c.held[c.n_held - 1].size if rc == 0 else 0
@@ -321,7 +222,7 @@ cdef int scan_bad(Scan* c) noexcept nogil:
         c.at += r.size
         c.end = c.at
         return 1 if rc == 0 else rc
-    next = behind_bad(c)
+    next = behind_bad(c, c.at)
     torn_group = next < c.size and unfinished(c, next)
     if next == c.size and c.is_last and (torn(c) or lacks_sector(c, c.size)):
         c.cut = True        # of a group that was never acked
@@ -413,8 +314,7 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
 cdef int scan_block(Scan* c) noexcept nogil:
     cdef Parsed r
     cdef int rc = 1
-    c.work = c.size * 32 + (1 << 24)
-    c.tries = c.work
+    search_begin(c)
     while rc > 0 and c.at + REC_MIN <= c.size:
         if not good_at(c, c.at, &r):
             rc = scan_bad(c)

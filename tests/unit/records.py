@@ -37,8 +37,8 @@ def erased(seq: int, size: int, *, block: int = 1) -> bytes:
     return record(seq | ERASED, b"", bytes(size - 30), block=block)
 
 
-def marker(first: int = 0, last: int = 0, *, block: int = 1) -> bytes:
-    body = struct.pack("<5QIIQQqH", MARKER_MAGIC, 1, 0, 0, 0, 1, 0, first, last, 0, 0)
+def marker(first: int = 0, last: int = 0, *, durable: int = 0, block: int = 1) -> bytes:
+    body = struct.pack("<5QIIQQqH", MARKER_MAGIC, 1, 0, durable, 0, 1, 0, first, last, 0, 0)
     return record(TOMB, b"", body, block=block)
 
 

@@ -1,0 +1,200 @@
+"""Blocks with many damaged places: each costs the records that it touches, and no more time."""
+
+import random
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cext.store import PyStore
+from tests.unit.records import TOMB, marker, record
+
+SECTOR = 512
+Fill = Callable[[random.Random], bytes]
+FILLS: dict[str, Fill] = {
+    "zeros": lambda rng: bytes(SECTOR),
+    "garbage": lambda rng: rng.randbytes(SECTOR),
+}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    path = tmp_path / "S"
+    path.mkdir()
+    return path
+
+
+def opened(directory: Path) -> PyStore:
+    return PyStore(directory, "S", commit="manual")
+
+
+def group_of(directory: Path, count: int, size: int) -> bytearray:
+    """What the block holds after a clean stop: one large group, and that it was on disk."""
+    store = opened(directory)
+    store.append_many("k.#", count, 50, size)
+    store.commit()
+    store.close()
+    forget(directory)
+    return bytearray((directory / "msgs" / "1.blk").read_bytes())
+
+
+def forget(directory: Path) -> None:
+    """The caches that would spare a start the reading."""
+    for path in [*directory.rglob("*.jsx"), directory / "subjects.jsd"]:
+        path.unlink(missing_ok=True)
+    (directory / "msgs" / "checkpoint.jss").unlink(missing_ok=True)
+
+
+def damage(data: bytearray, count: int, fill: Fill, rng: random.Random) -> set[int]:
+    """Overwrites so many sectors; the sequences of the messages that changed."""
+    before = bytes(data)
+    for sector in rng.sample(range(len(data) // SECTOR), count):
+        data[sector * SECTOR : (sector + 1) * SECTOR] = fill(rng)
+    return {
+        seq
+        for at, size, seq in places(before)
+        if seq < TOMB and data[at : at + size] != before[at : at + size]
+    }
+
+
+def places(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Where each record starts, its length and its sequence."""
+    at = 0
+    while at < len(data):
+        size = struct.unpack_from("<I", data, at)[0] & 0x7FFFFFFF
+        yield at, size, struct.unpack_from("<Q", data, at + 4)[0]
+        at += size
+
+
+def served(store: PyStore) -> set[int]:
+    at, found = store.next(), set()
+    while at:
+        found.add(at)
+        at = store.next((), at + 1)
+    return found
+
+
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("holes", [50, 400, 2000])
+def test_each_hole_of_a_group_costs_what_it_touches(directory: Path, fill: str, holes: int) -> None:
+    data = group_of(directory, 20_000, 300)
+    gone = damage(data, holes, FILLS[fill], random.Random(holes))
+    (directory / "msgs" / "1.blk").write_bytes(data)
+    started = time.monotonic()
+    store = opened(directory)
+    took = time.monotonic() - started
+    assert set(range(1, 20_001)) - served(store) == gone
+    assert set(store.lost()["msgs"]) == gone
+    assert store.state()["last_seq"] == 20_000
+    assert took < 5
+    store.close()
+
+
+def test_holes_of_a_group_that_was_killed_before_it_was_closed(directory: Path) -> None:
+    """Whether that was acked is not known; what is whole is kept."""
+    data = group_of(directory, 20_000, 300)
+    ends = [at + size for at, size, seq in places(data) if seq == TOMB]
+    del data[ends[0] :]
+    gone = damage(data, 200, FILLS["zeros"], random.Random(5))
+    (directory / "msgs" / "1.blk").write_bytes(data)
+    store = opened(directory)
+    assert set(range(1, 20_001)) - served(store) == gone
+    store.close()
+    again = opened(directory)
+    assert set(range(1, 20_001)) - served(again) == gone
+    again.close()
+
+
+def test_holes_among_erased_messages_bring_none_back(directory: Path) -> None:
+    """A tombstone counts wherever it stands; torn erasures are no losses."""
+    store = opened(directory)
+    store.append_many("k.#", 5000, 50, 300)
+    erased = set(range(7, 5000, 7))
+    for seq in erased:
+        store.remove(seq)
+    store.commit()
+    store.close()
+    forget(directory)
+    block = directory / "msgs" / "1.blk"
+    data = bytearray(block.read_bytes())
+    for at, _, seq in list(places(data)):
+        if seq in erased:  # half of it is overwritten
+            data[at + 12 : at + 150] = random.Random(seq).randbytes(138)
+    tombs = min(at for at, _, seq in places(data) if seq > TOMB) // SECTOR
+    head = data[: tombs * SECTOR]
+    gone = damage(head, 300, FILLS["zeros"], random.Random(3)) - erased
+    data[: len(head)] = head
+    block.write_bytes(data)
+    store = opened(directory)
+    assert set(range(1, 5001)) - served(store) - erased == gone
+    assert not served(store) & erased
+    assert gone <= set(store.lost()["msgs"])
+    store.close()
+
+
+def test_a_single_bit_of_a_tombstone_is_found_behind_many_holes(directory: Path) -> None:
+    store = opened(directory)
+    store.append_many("k.#", 20_000, 50, 300)
+    store.remove(19_999)
+    store.commit()
+    store.close()
+    forget(directory)
+    block = directory / "msgs" / "1.blk"
+    data = bytearray(block.read_bytes())
+    (tomb,) = [at for at, _, seq in places(data) if seq == TOMB | 19_999]
+    head = data[: tomb // SECTOR * SECTOR - 2048]
+    gone = damage(head, 2000, FILLS["garbage"], random.Random(3))
+    data[: len(head)] = head
+    data[tomb + 5] ^= 4
+    block.write_bytes(data)
+    store = opened(directory)
+    assert set(range(1, 20_001)) - served(store) == gone | {19_999}
+    store.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("size", [300, 30_000])
+def test_thousands_of_holes_in_a_large_block_cost_seconds(
+    directory: Path, fill: str, size: int
+) -> None:
+    rng = random.Random(size)
+    count = (64 << 20) // size
+    parts = [record(seq, b"k", rng.randbytes(size)) for seq in range(1, count + 1)]
+    parts.append(marker(1, count, durable=sum(map(len, parts))))
+    data = bytearray(b"".join(parts))
+    gone = damage(data, 5000, FILLS[fill], rng)
+    (directory / "msgs").mkdir()
+    (directory / "msgs" / "1.blk").write_bytes(data)
+    started = time.monotonic()
+    store = opened(directory)
+    took = time.monotonic() - started
+    assert set(range(1, count + 1)) - served(store) == gone
+    assert took < 15
+    store.close()
+
+
+def test_what_was_written_to_mislead_costs_no_hours(directory: Path) -> None:
+    """Messages full of what looks like the beginnings of long records, damaged at their heads.
+
+    The search gives up before long, and goes on behind the group.
+    """
+    lure = struct.pack("<IQqH", 1 << 21, 5, 7, 1)
+    body = (lure * 40_000)[:800_000]
+    blocks = [record(seq, b"k", body) for seq in range(1, 10)]
+    last = [record(seq, b"k", b"x" * 100) for seq in range(10, 100)]
+    data = bytearray(b"".join([*blocks, marker(1, 9), *last, marker(1, 99)]))
+    at = 0
+    for part in blocks[:-1]:
+        data[at : at + 600] = bytes(600)
+        at += len(part)
+    (directory / "msgs").mkdir()
+    (directory / "msgs" / "1.blk").write_bytes(data)
+    started = time.monotonic()
+    store = opened(directory)
+    took = time.monotonic() - started
+    assert served(store) >= set(range(10, 100))
+    assert took < 10
+    store.close()
