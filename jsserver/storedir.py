@@ -3,6 +3,7 @@
 import os
 
 from jsserver.cext.store import lock_directory
+from jsserver.directories import make_directory
 
 
 class StoreDirError(Exception):
@@ -46,7 +47,7 @@ class StoreDir:
         if os.path.exists(path) and not os.path.isdir(path):
             raise StoreDirError("storage directory is not a directory")
         try:
-            os.makedirs(path, mode=0o750, exist_ok=True)
+            make_directory(path, 0o750)
         except (FileExistsError, NotADirectoryError) as e:
             raise StoreDirError("storage directory is not a directory") from e
         except OSError as e:
