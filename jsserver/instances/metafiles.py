@@ -12,11 +12,13 @@ directory leaves its name in one step and is emptied afterwards. Names that star
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from jsserver import nuid
 from jsserver.cext.bytes import sha256
+
+from .syncs import Syncs
 
 Hash64 = Callable[[bytes, bytes], int]
 """HighwayHash-64 of data under a key of 32 bytes: hash(key, data)."""
@@ -40,21 +42,29 @@ class MetaFiles:
 
     def __init__(self, hash64: Hash64) -> None:
         self._hash64 = hash64
+        self._syncs = Syncs()
+
+    def close(self) -> None:
+        """Ends its threads."""
+        self._syncs.close()
 
     def checksum(self, asset: str, body: bytes) -> bytes:
         """What meta.sum holds for this meta.inf."""
         key = sha256(asset.encode())
         return self._hash64(key, body).to_bytes(8, "little").hex().encode()
 
-    def create(self, directory: Path, staging: Path, asset: str, body: bytes) -> None:
-        """Makes the directory of a new asset; `staging` is a folder on the same file system."""
+    def create(
+        self, directory: Path, staging: Path, asset: str, body: bytes, folders: Iterable[str] = ()
+    ) -> None:
+        """Makes the directory of a new asset, with empty folders in it; `staging` is a folder on
+        the same file system."""
         make_directory(directory.parent)
         temporary = staging / f".new-{nuid.new()}"
         temporary.mkdir(mode=0o700)
         try:
-            _write(temporary / INF, body)
-            _write(temporary / SUM, self.checksum(asset, body))
-            sync_directory(temporary)
+            for folder in folders:
+                (temporary / folder).mkdir(mode=0o700)
+            self._write(temporary, asset, body)
             temporary.rename(directory)
         except BaseException:
             erase(temporary)
@@ -70,21 +80,30 @@ class MetaFiles:
         """Replaces the configuration of an asset; where that fails, the one before stays, but for
         NotRestored."""
         before = (directory / INF).read_bytes()
-        self._write_aside(directory, asset, body)
+        self._write(directory, asset, body, ".tmp")
         try:
             _put_in_place(directory)
         except OSError as error:
             try:
-                self._write_aside(directory, asset, before)
+                self._write(directory, asset, before, ".tmp")
                 _put_in_place(directory)
             except OSError:
                 raise NotRestored(error.errno, error.strerror) from error
             raise
 
-    def _write_aside(self, directory: Path, asset: str, body: bytes) -> None:
-        for name, content in ((INF, body), (SUM, self.checksum(asset, body))):
-            _write(directory / f"{name}.tmp", content)
-        sync_directory(directory)
+    def _write(self, directory: Path, asset: str, body: bytes, suffix: str = "") -> None:
+        """Writes both files durably, under their names with the suffix."""
+        with contextlib.ExitStack() as opened:
+            descriptors = []
+            for name, content in ((INF, body), (SUM, self.checksum(asset, body))):
+                path = directory / f"{name}{suffix}"
+                file = opened.enter_context(open(path, "wb", opener=_private))
+                file.write(content)
+                file.flush()
+                descriptors.append(file.fileno())
+            folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+            opened.callback(os.close, folder)
+            self._syncs.all(folder, *descriptors)
 
     def read(self, directory: Path, asset: str) -> bytes:
         """The meta.inf of an asset, checked against its sum, with a broken update put right."""
@@ -162,12 +181,8 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _write(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _content(path: Path) -> bytes:

@@ -21,7 +21,7 @@ from jsserver.wire.types import ConsumerConfig, StoredConsumer, StoredStream, St
 from . import damage, metafiles
 from .account import Account
 from .backend import StoreError
-from .running import Stream
+from .running import CONSUMERS, Stream
 from .shared import Shared
 
 log = logging.getLogger(__name__)
@@ -87,8 +87,8 @@ def _load_stream(account: Account, directory: Path) -> Stream | str:
         return _reason(error)
     for leftover in metafiles.leftovers(directory):
         metafiles.erase(leftover)
-    for consumer in _subdirectories(directory / "obs"):
-        _load_consumer(account, stream, directory / "obs" / consumer)
+    for consumer in _subdirectories(directory / CONSUMERS):
+        _load_consumer(account, stream, directory / CONSUMERS / consumer)
     for line in damage.lines(stream.handle.lost()):
         log.warning("Stream '%s > %s': %s", account.name, name, line)
     return stream

@@ -21,6 +21,11 @@ from . import metafiles, params
 from .backend import AccountHandle, ConsumerHandle, StoreError, StreamHandle
 from .metafiles import MetaFiles
 
+CONSUMERS = "obs"
+"""The folder of a stream's directory that has one for each consumer kept on disk."""
+FOLDERS = ("msgs", CONSUMERS)
+"""What a stream's directory has from the beginning: so one sync makes them all durable."""
+
 
 class Consumer:
     """A consumer that is served."""
@@ -230,7 +235,8 @@ class Instances:
         if config.storage == "file" and self._directory is not None:
             directory = self._directory / config.name
             metafiles.make_directory(self._directory)
-            self._files.create(directory, self._directory, config.name, encode_meta(wanted))
+            meta = encode_meta(wanted)
+            self._files.create(directory, self._directory, config.name, meta, FOLDERS)
         try:
             stream = self.open(wanted, directory)
             try:
@@ -265,7 +271,7 @@ class Instances:
     def _make_consumer(self, stream: Stream, wanted: ConsumerAssignment, hold: bool) -> Consumer:
         directory = None
         if stream.directory is not None and not wanted.config.mem_storage:
-            directory = stream.directory / "obs" / wanted.name
+            directory = stream.directory / CONSUMERS / wanted.name
             asset = f"{stream.name}/{wanted.name}"
             self._files.create(directory, stream.directory, asset, encode_meta(wanted))
         try:

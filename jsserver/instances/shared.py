@@ -57,3 +57,4 @@ class Shared:
         """Waits for what is being erased and ends the threads."""
         await asyncio.gather(*map(asyncio.wrap_future, list(self._erasing)))
         self._threads.shutdown(wait=False)
+        self.files.close()

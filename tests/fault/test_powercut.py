@@ -7,7 +7,6 @@ third is aimed at purges, and `POWERCUT_SEED` (random, shown).
 import os
 import random
 import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -24,15 +23,6 @@ IMAGES = int(os.environ.get("POWERCUT_IMAGES", "16"))
 SEED = int(os.environ.get("POWERCUT_SEED", str(random.SystemRandom().randrange(1 << 32))))
 IMAGES_A_RUN = 50
 SECONDS = 3.0
-
-
-@pytest.fixture(scope="module")
-def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    source = Path(__file__).parent / "powercut" / "recorder.c"
-    library = tmp_path_factory.mktemp("recorder") / "recorder.so"
-    command = ["gcc", "-O1", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
-    subprocess.run(command, check=True, timeout=60)
-    return library
 
 
 def record(folder: Path, recorder: Path, seed: int) -> tuple[list[Event], list[load.Stream]]:

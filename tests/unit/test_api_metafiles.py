@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,30 @@ def test_create_and_read(asset: Path) -> None:
     assert os.stat(asset).st_mode & 0o777 == 0o700
     assert os.stat(asset / "meta.inf").st_mode & 0o777 == 0o600
     assert [p.name for p in asset.parent.iterdir()] == ["S"]
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_creation_that_fails_midway_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Each sync fails once, the n-th of them; the third that is made side by side, too."""
+    calls = count()
+    real = os.fsync
+
+    def sync(descriptor: int) -> None:
+        if next(calls) == number:
+            raise OSError(5, "Input/output error")
+        real(descriptor)
+
+    directory = tmp_path / "S"
+    monkeypatch.setattr(os, "fsync", sync)
+    if number < 4:
+        with pytest.raises(OSError, match="Input/output error"):
+            FILES.create(directory, tmp_path, "S", b"{}", ("msgs",))
+        assert list(tmp_path.iterdir()) == []
+    else:
+        FILES.create(directory, tmp_path, "S", b"{}", ("msgs",))
+        assert sorted(p.name for p in directory.iterdir()) == ["meta.inf", "meta.sum", "msgs"]
 
 
 def test_the_sum_belongs_to_the_name(asset: Path) -> None:

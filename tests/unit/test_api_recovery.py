@@ -92,7 +92,8 @@ def test_what_a_crash_left_is_cleared(tmp_path: Path) -> None:
     with restarted(tmp_path, api.engine) as again:
         assert again.ok("STREAM.NAMES")["streams"] == ["A"]
     assert [p.name for p in streams.iterdir()] == ["A"]
-    assert sorted(p.name for p in (streams / "A").iterdir()) == ["meta.inf", "meta.sum"]
+    left = sorted(p.name for p in (streams / "A").iterdir())
+    assert left == ["meta.inf", "meta.sum", "msgs", "obs"]
 
 
 @pytest.mark.parametrize(
