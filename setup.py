@@ -1,11 +1,11 @@
 """Builds the data plane's extensions.
 
 Switches (environment): CHECKED=1 turns on the data plane's assertions and bounds checks, Cython's
-and the compiler's (arrays, and what string functions write to), SANITIZE=1 builds with AddressSanitizer and
-UndefinedBehaviorSanitizer, THREADS=1 with ThreadSanitizer instead, ANNOTATE=1 leaves Cython's HTML
-reports beside the sources, DEBUG=1 builds without optimisation, BUILD_JOBS=N runs N Cythons at
-once, NO_EXTENSIONS=1 installs the Python modules alone. A tree built with other switches is a tree
-of its own: no switch rebuilds what is there.
+and the compiler's (arrays, and what string functions write to), SANITIZE=1 builds with
+AddressSanitizer and UndefinedBehaviorSanitizer, THREADS=1 with ThreadSanitizer instead, ANNOTATE=1
+leaves Cython's HTML reports beside the sources, DEBUG=1 builds without optimisation, BUILD_JOBS=N
+runs N Cythons at once, NO_EXTENSIONS=1 installs the Python modules alone. A tree built with other
+switches is a tree of its own: no switch rebuilds what is there.
 """
 
 import os

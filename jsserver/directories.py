@@ -10,7 +10,11 @@ def make_directory(path: str | os.PathLike[str], mode: int = 0o700) -> None:
     if not os.path.isdir(path):
         parent = os.path.dirname(path) or "."
         make_directory(parent, mode)
-        os.mkdir(path, mode)
+        try:
+            os.mkdir(path, mode)
+        except FileExistsError:  # somebody else was faster
+            if not os.path.isdir(path):
+                raise
         sync_directory(parent)
 
 

@@ -18,7 +18,7 @@ cdef void commit_wanted(Store* s) noexcept nogil:
 
 cdef inline void publish(Store* s) noexcept nogil:
     """One more change, whose bytes the commit thread may take from now on."""
-    invariant(env_held(s.env), "a store changes under the engine lock")
+    invariant(s.stopped or env_held(s.env), "a store changes under the engine lock")
     if s.holding:
         s.late = True
         return

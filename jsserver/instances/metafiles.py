@@ -17,6 +17,7 @@ from pathlib import Path
 
 from jsserver import nuid
 from jsserver.cext.bytes import sha256
+from jsserver.directories import make_directory, sync_directory
 
 from .syncs import Syncs
 
@@ -162,23 +163,6 @@ def leftovers(directory: Path) -> list[Path]:
     """Directories that an interrupted creation or removal left here."""
     with os.scandir(directory) as entries:
         return [Path(e.path) for e in entries if e.name.startswith((".new-", ".del-"))]
-
-
-def make_directory(directory: Path) -> None:
-    """Makes a directory durably, with those above it."""
-    if not directory.is_dir():
-        make_directory(directory.parent)
-        directory.mkdir(mode=0o700, exist_ok=True)
-        sync_directory(directory.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Makes the names in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _private(path: str, flags: int) -> int:

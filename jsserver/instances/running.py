@@ -15,6 +15,7 @@ import msgspec
 from jsserver import goformat
 from jsserver.assets import consumers
 from jsserver.assets.assignments import ConsumerAssignment, StreamAssignment
+from jsserver.directories import make_directory
 from jsserver.wire.types import ConsumerConfig, StreamConfig
 
 from . import metafiles, params
@@ -234,7 +235,7 @@ class Instances:
         config, directory = wanted.config, None
         if config.storage == "file" and self._directory is not None:
             directory = self._directory / config.name
-            metafiles.make_directory(self._directory)
+            make_directory(self._directory)
             meta = encode_meta(wanted)
             self._files.create(directory, self._directory, config.name, meta, FOLDERS)
         try:
