@@ -5,6 +5,7 @@ JetStream on an empty store, and with monitoring.
 """
 
 import argparse
+import contextlib
 import json
 import socket
 import statistics
@@ -54,7 +55,8 @@ def processor_ms(pid: int) -> float:
     used = 0
     for process in process_tree(pid):
         for task in Path(f"/proc/{process}/task").iterdir():
-            used += int((task / "schedstat").read_text().split()[0])
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended
+                used += int((task / "schedstat").read_text().split()[0])
     return used / 1e6
 
 
