@@ -294,6 +294,14 @@ cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
         c.held[i].why = HELD_LOST
 
 
+cdef void mark_close(Scan* c, const Mark* m) noexcept nogil:
+    """The marker behind a hole says which message was the last in it."""
+    cdef const Damage* d = &c.s.hole
+    if d.kind and d.kind != DAMAGE_BLOCK and m.extent.last >= d.first:
+        hole_close(c.s, m.extent.last + 1)
+        skip_to(c.s, c.b, m.extent.last)
+
+
 cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
     """1 when this is a marker, 0 when not, or an error."""
     cdef Mark m
@@ -306,6 +314,7 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
     c.proven = m.durable >= c.at or m.flags & MARK_LAZY != 0
     group_check(c, &m)
     rc = release(c)
+    mark_close(c, &m)
     if not c.unsure:
         extent_join(&c.s.extent, &m.extent)     # it says how its group leaves the stream
     return 1 if rc == 0 else rc

@@ -154,6 +154,35 @@ def test_a_single_bit_of_a_tombstone_is_found_behind_many_holes(directory: Path)
     store.close()
 
 
+def test_what_was_damaged_last_in_a_group_is_named(directory: Path) -> None:
+    """The group's marker says how far its messages went."""
+    store = opened(directory)
+    for number in range(1, 21):
+        store.append("k", b"%d" % number * 200)
+        if number == 10:
+            store.commit()
+    store.commit()
+    store.close()
+    forget(directory)
+    block = directory / "msgs" / "1.blk"
+    data = bytearray(block.read_bytes())
+    for at, _, seq in list(places(data)):
+        if seq in (9, 10, 19, 20):
+            data[at + 50] ^= 1
+            data[at + 90] ^= 1
+    block.write_bytes(data)
+    store = opened(directory)
+    assert store.lost()["msgs"] == [9, 10, 19, 20]
+    assert store.state()["last_seq"] == 20
+    assert store.append("k") == 21
+    store.commit()
+    store.close()
+    again = opened(directory)
+    assert again.lost()["msgs"] == [9, 10, 19, 20]
+    assert served(again) == set(range(1, 22)) - {9, 10, 19, 20}
+    again.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("size", [300, 30_000])
