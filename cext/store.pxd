@@ -20,6 +20,7 @@ cdef enum StoreError:
     ST_FULL = -7            # no room: nothing more is stored, though messages can still be removed
     ST_WAIT = -8            # it is being read from the disk
     ST_ORDER = -9           # the sequence is not behind the last one
+    ST_UNKNOWN = -10        # not a change that is known here
 
 cdef enum RemoveReason:
     RM_LIMIT = 1            # trimmed by count, bytes, per subject
@@ -167,7 +168,9 @@ cdef int store_append_at(Store* s, uint64_t seq, int64_t ts, Span subject, Span 
 cdef int store_skip_at(Store* s, uint64_t seq, int64_t ts) noexcept nogil
 # Drops everything behind seq, durably with this call's ticket: what is appended next takes those sequences again. What was
 # removed up to seq stays so. After a crash it happened as a whole or not at all.
-cdef int store_truncate(Store* s, uint64_t seq) noexcept nogil
+# before: called when nothing can fail any more and nothing is gone yet. What was appended to logs by its end is on disk
+# before anything goes; a crash between the two leaves the stream as it was.
+cdef int store_truncate(Store* s, uint64_t seq, void (*before)(void* ctx) noexcept nogil, void* ctx) noexcept nogil
 cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil             # ST_NOT_FOUND
 # filter NULL: all. seq > 0: only below seq; keep > 0: leave the newest keep. Returns the number removed, or an error.
 cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil
@@ -183,6 +186,8 @@ cdef uint64_t store_ticket(Store* s) noexcept nogil
 cdef uint64_t store_durable_ticket(Store* s) noexcept nogil
 # The last sequence whose ack may be sent.
 cdef uint64_t store_durable_seq(Store* s) noexcept nogil
+# As long as a truncation is not on disk: up to where the files keep messages should it fail. Otherwise the same.
+cdef uint64_t store_kept_seq(Store* s) noexcept nogil
 # Whether an ack means that the message was synced: then nobody is to see it before.
 cdef bint store_is_synced(const Store* s) noexcept nogil
 

@@ -73,6 +73,9 @@ cdef struct Watcher:
     void (*stored)(Watcher* w, uint64_t seq) noexcept nogil
     # A matching message that might be seen left the store (but for purges).
     void (*removed)(Watcher* w, uint64_t seq, int reason) noexcept nogil
+    # What is behind this sequence is about to go, and other messages will have these sequences. What the owner notes in its
+    # log now is on disk before that.
+    void (*truncated)(Watcher* w, uint64_t seq) noexcept nogil
     # A purge of what matches (NULL: of everything) happened: anything may be gone.
     void (*purged)(Watcher* w, const Filter* what) noexcept nogil
     # The stream changes again, after it was halted.
@@ -173,6 +176,7 @@ cdef enum ChangeKind:
     CHANGE_DELETE = 3           # a message goes on request
     CHANGE_RELEASE = 4          # ... because no consumer needs it any more
     CHANGE_PURGE = 5
+    CHANGE_TRUNCATE = 6         # all behind a sequence goes, and is given again
 
 cdef enum Rollup:
     ROLLUP_NONE = 0
@@ -184,7 +188,8 @@ cdef struct Change:
     ChangeKind kind
     int rollup                  # of a message or skip: ROLLUP_*
     bint erase                  # of a delete: the bytes are overwritten
-    uint64_t seq                # of the message; of a purge: only what is below it goes, 0: all
+    uint64_t seq                # of the message; of a purge: only what is below it goes, 0: all; of a truncation: the last
+    #                             that stays
     uint64_t start              # of a purge in pieces: nothing below it goes
     uint64_t most               # likewise: so many of the oldest; 0: this is the last piece, of which the watchers hear
     int64_t ts                  # when it was decided; the message's time
@@ -273,7 +278,8 @@ cdef void store_config(const StreamConfig* cfg, StoreConfig* to) noexcept nogil
 cdef void stream_free(Stream* s) noexcept nogil
 # Publishes m into the stream, under m.subject; m.reply gets the PubAck. Always 1.
 cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil
-# What passed the checks, wherever that was: ST_OK, or of a purge the number of messages removed, or ST_*. Spans are copied.
+# What passed the checks, wherever that was: ST_OK, or of a purge the number of messages removed, or ST_*; ST_UNKNOWN of a kind
+# that this version does not know. Spans are copied.
 cdef int64_t stream_apply(Stream* s, const Change* c) noexcept nogil
 # Between the two, publishes that pass the checks are staged: the next one is checked as if they were stored. Then all are
 # stored and acked, or none. stream_stage: 0 | -1 no memory.

@@ -292,7 +292,7 @@ cdef class StreamHandle(StreamFace):
             self.box.enter()
             consumers_free(self.s)
             if not self.behind:
-                self.durable = store_durable_seq(self.s.store)
+                self.durable = store_kept_seq(self.s.store)
             self.behind = True
             self.lost = stream_give_store(self.s)
             self.box.leave()

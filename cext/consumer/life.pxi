@@ -84,6 +84,7 @@ cdef void timers_prepare(Consumer* c) noexcept nogil:
     c.watcher.stored = on_stored
     c.watcher.removed = on_gone
     c.watcher.purged = on_purged
+    c.watcher.truncated = on_truncated
     c.watcher.needs = on_asked
     c.watcher.resumed = on_resumed
 

@@ -1,6 +1,7 @@
 # The log of a stream's consumers: small records of deliveries and acks, gathered and given to the store together.
 # A group of records is one entry. Replaying it over an older state leads to the newest one; over a newer state it
-# changes nothing but what is newer still, because deliveries are numbered and acks only take away.
+# changes nothing but what is newer still, because deliveries are numbered and acks only take away. A truncation takes any
+# state back, and the records behind it, which all follow, lead on from there.
 #
 #   N id resume n name      the records of this id concern this consumer
 #   D id sseq dseq deliveries sent          delivered (sent: wall clock ns)
@@ -9,6 +10,7 @@
 #   E id sseq               given up
 #   P id sseq               all up to here counts as delivered
 #   T id sseq sent          its deadline counts from then
+#   B id sseq dseq          the stream was truncated to there, when dseq was the next delivery
 #   S id n state            the whole state
 #   K id hash time          an o.dat with these says nothing newer than this log
 #   X id                    deleted: what was said before concerns nobody
@@ -21,6 +23,7 @@ cdef enum:
     LOG_EXHAUSTED = 69       # E
     LOG_PASSED = 80          # P
     LOG_DEADLINE = 84        # T
+    LOG_TRUNCATED = 66       # B
     LOG_STATE = 83           # S
     LOG_KNOWN = 75           # K
     LOG_DELETED = 88         # X
@@ -129,6 +132,13 @@ cdef void log_acked_upto(Consumer* c, uint64_t sseq, uint64_t dseq) noexcept nog
 
 cdef void log_passed(Consumer* c) noexcept nogil:
     log_numbers(c, LOG_PASSED, &c.delivered_seq, 1)
+
+
+cdef void log_truncated(Consumer* c, uint64_t sseq) noexcept nogil:
+    cdef uint64_t numbers[2]
+    numbers[0] = sseq
+    numbers[1] = c.dseq
+    log_numbers(c, LOG_TRUNCATED, numbers, 2)
 
 
 cdef void log_exhausted(Consumer* c, uint64_t sseq) noexcept nogil:
@@ -252,7 +262,7 @@ cdef uint32_t record_numbers(uint8_t kind) noexcept nogil:
     # How many numbers follow the id; -1 for an unknown kind.
     if kind == LOG_DELIVERED:
         return 4
-    if kind == LOG_ACKED_UPTO or kind == LOG_DEADLINE or kind == LOG_KNOWN:
+    if kind == LOG_ACKED_UPTO or kind == LOG_DEADLINE or kind == LOG_KNOWN or kind == LOG_TRUNCATED:
         return 2
     if kind == LOG_ACKED or kind == LOG_EXHAUSTED or kind == LOG_PASSED:
         return 1
@@ -326,7 +336,7 @@ cdef int replay_record(ReplayContext* x, Span* s) noexcept nogil:
     # Takes one record off and keeps it for its consumer, without the id. 0 | -1 damaged, or no memory
     cdef uint8_t kind, hole = LOG_HOLE
     cdef uint64_t id, found
-    cdef Span body
+    cdef Span body, rest
     cdef Replayed* r = NULL
     if not record_head(s, &kind, &id):
         return -1
@@ -348,6 +358,10 @@ cdef int replay_record(ReplayContext* x, Span* s) noexcept nogil:
     if r.hole and bytes_add(&r.records, &hole, 1) < 0:
         return -1
     r.hole = False
+    if kind == LOG_TRUNCATED:
+        rest = body
+        get_uv(&rest, &found)
+        r.resume = min(r.resume, found + 1)     # a list of last messages goes no further
     return 0 if bytes_add(&r.records, &kind, 1) == 0 and add_span(&r.records, body) == 0 else -1
 
 
@@ -425,6 +439,9 @@ cdef void replay_apply(Consumer* c, uint8_t kind, const uint64_t* v) noexcept no
         c.next = max(c.next, v[0] + 1)
     elif kind == LOG_DEADLINE and i:
         restore_deadline(c, i, <int64_t>v[1])
+    elif kind == LOG_TRUNCATED:
+        c.dseq = min(c.dseq, v[1])      # also of a newer state: what follows says again how that came about
+        go_back(c, v[0])
 
 
 cdef int replay_unknown(Consumer* c, uint8_t kind, uint64_t sseq) noexcept nogil:
@@ -515,7 +532,7 @@ cdef int consumer_replay(Consumer* c, Replayed* r) noexcept nogil:
         for i in range(record_numbers(kind)):
             if not get_uv(&s, &v[i]):
                 return -2
-        if hole and c.delivered_seq < v[0] < UINT64_MAX:
+        if hole and kind != LOG_TRUNCATED and c.delivered_seq < v[0] < UINT64_MAX:
             if replay_unknown(c, kind, v[0]) < 0:
                 return -1
             hole = kind != LOG_DELIVERED

@@ -156,6 +156,50 @@ cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
     wake_delivery(c)
 
 
+cdef void go_back(Consumer* c, uint64_t seq) noexcept nogil:
+    # The stream ends there, unless the consumer was to begin behind that; deliveries are numbered on.
+    cdef uint64_t last = start_bound(c, seq)
+    cdef uint32_t i = c.pending.last, at = 0, cap
+    while i and entry_at(&c.pending, i).sseq > seq:
+        if entry_at(&c.pending, i).deliveries > 1:
+            c.n_redelivered -= 1
+        pending_remove(&c.pending, i)
+        i = c.pending.last
+    while at < c.exhausted.cap:
+        if c.exhausted.keys[at] <= seq:
+            at += 1
+            continue
+        cap = c.exhausted.cap
+        u64map_del(&c.exhausted, c.exhausted.keys[at])  # another key moves to this place, or all to another table
+        at = at if c.exhausted.cap == cap else 0
+    while c.n_skip > c.skip_at and c.skip[c.n_skip - 1] > seq:
+        c.n_skip -= 1
+    c.resume = min(c.resume, seq + 1)
+    c.delivered_seq = min(c.delivered_seq, last)
+    c.next = min(c.next, last + 1)
+    if c.skip != NULL and c.skip_at >= c.n_skip:
+        skip_end(c)
+    if c.pending.n == 0:
+        c.floor_dseq = c.dseq - 1
+        c.floor_seq = max(c.floor_seq, c.delivered_seq)
+    c.floor_seq = min(c.floor_seq, last)
+    c.replay_until = min(c.replay_until, seq)
+    c.replaying = c.replaying and c.delivered_seq < c.replay_until
+
+
+cdef void on_truncated(Watcher* w, uint64_t seq) noexcept nogil:
+    cdef Consumer* c = watcher_owner(w)
+    if not c.leads:
+        c.behind = True         # the leader's records say what becomes of it
+        return
+    log_truncated(c, seq)
+    consumers_flush(c.s)
+    go_back(c, seq)
+    count_pending(c)
+    ack_timer_set(c)
+    wake_delivery(c)
+
+
 cdef void on_resumed(Watcher* w) noexcept nogil:
     wake_delivery(watcher_owner(w))
 

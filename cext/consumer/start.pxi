@@ -52,15 +52,20 @@ cdef int start_anew(Consumer* c) noexcept nogil:
     return rc
 
 
+cdef uint64_t start_bound(const Consumer* c, uint64_t last) noexcept nogil:
+    # How far it may be in a stream that ends there: one that begins at a sequence to come is in front of that.
+    if c.dseq <= 1 and c.cfg.deliver_policy == DELIVER_BY_SEQUENCE and c.cfg.opt_start_seq:
+        return max(last, c.cfg.opt_start_seq - 1)
+    return last
+
+
 cdef void clip(Consumer* c) noexcept nogil:
     # A restored state is never ahead of the stream, unless it is to start there: what is stored next must not be taken
     # for delivered or acked.
     cdef StoreState state
     cdef uint64_t last
     store_state(c.s.store, &state)
-    last = state.last_seq
-    if c.dseq <= 1 and c.cfg.deliver_policy == DELIVER_BY_SEQUENCE and c.cfg.opt_start_seq:
-        last = max(last, c.cfg.opt_start_seq - 1)
+    last = start_bound(c, state.last_seq)
     drop_vanished(c, False)
     if c.delivered_seq > last:
         c.delivered_seq = last

@@ -178,10 +178,11 @@ cdef Part* round_part(Round* r, Store* s) noexcept nogil:
     return &r.parts[r.n_parts - 1]
 
 
-cdef bint round_blocks(Round* r, Part* p) noexcept nogil:
+cdef bint round_blocks(Round* r, Part* p, uint64_t last) noexcept nogil:
+    """The blocks up to that number."""
     cdef Block* b = p.s.out
     cdef Piece* pieces
-    while b != NULL:
+    while b != NULL and b.num <= last:
         if r.n_pieces == r.cap_pieces:
             pieces = <Piece*> realloc(r.pieces, (r.cap_pieces * 2 + 8) * sizeof(Piece))
             if pieces == NULL:
@@ -227,12 +228,62 @@ cdef void list_front(StoreList* stores, Store* s, int64_t now) noexcept nogil:
     s.list = stores
 
 
+cdef void part_take(Part* p) noexcept nogil:
+    """All that its store has staged."""
+    cdef Store* s = p.s
+    cdef Log* g = s.logs
+    cdef Op* op
+    st_store(&s.dirty, 0)
+    p.ticket = st_load(&s.ticket)
+    p.seq = st_load(&s.shown_seq)
+    p.ops = s.ops
+    s.ops = NULL
+    s.ops_tail = NULL
+    op = p.ops
+    while op != NULL:
+        p.logs = p.logs or op.kind == OP_APPEND
+        op = op.next
+    while g != NULL:
+        if g.dirty:
+            g.dirty = False
+            g.writing = g.staged
+            g.writing_follows = g.follows
+            g.follows = False
+            memset(&g.staged, 0, sizeof(Bytes))
+            p.logs = True
+        g = g.next
+
+
+cdef Op* fence_of(const Store* s) noexcept nogil:
+    """The first one, NULL when there is none."""
+    cdef Op* op = s.ops
+    while op != NULL and op.kind != OP_FENCE:
+        op = op.next
+    return op
+
+
+cdef void part_take_before(Part* p, Op* fence) noexcept nogil:
+    """What its store has staged before a fence; the rest is for the next round."""
+    cdef Op* op = p.s.ops
+    p.ticket = fence.size
+    p.seq = fence.seq
+    p.first = fence.first
+    p.ops = op
+    p.s.ops = fence.next
+    if fence.next == NULL:
+        p.s.ops_tail = NULL
+    fence.next = NULL
+    while op != NULL:
+        p.logs = p.logs or op.kind == OP_APPEND
+        op = op.next
+
+
 cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
     """With q held: what all dirty stores have, and whose groups are to be closed."""
     cdef Store* s
     cdef Store* back = NULL
     cdef Part* p
-    cdef Log* g
+    cdef Op* fence
     cdef int64_t due = INT64_MAX
     r.n_parts = 0
     r.n_pieces = 0
@@ -243,36 +294,30 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
         if p == NULL:
             break
         c.dirty = s.next_dirty
-        if not round_blocks(r, p):
-            r.n_parts -= 1
+        fence = fence_of(s)
+        if not round_blocks(r, p, fence.off if fence != NULL else UINT64_MAX):
+            r.n_parts -= 1      # no memory: it waits for the next round
             s.next_dirty = back
             back = s
             continue
-        st_store(&s.dirty, 0)
         s.busy += 1
-        p.ticket = st_load(&s.ticket)
-        p.seq = st_load(&s.shown_seq)
-        p.ops = s.ops
-        s.ops = NULL
-        s.ops_tail = NULL
         p.first_log = s.logs
-        g = s.logs
-        while g != NULL:
-            if g.dirty:
-                g.dirty = False
-                g.writing = g.staged
-                g.writing_follows = g.follows
-                g.follows = False
-                memset(&g.staged, 0, sizeof(Bytes))
-                p.logs = True
-            g = g.next
+        if fence != NULL:
+            part_take_before(p, fence)
+            s.next_dirty = back
+            back = s
+        else:
+            part_take(p)
         list_front(&c.active, s, now)
-    if back != NULL:    # no memory: they wait for the next round
-        c.dirty = back
+    while back != NULL:
+        s = back
+        back = s.next_dirty
+        s.next_dirty = c.dirty
+        c.dirty = s
     s = c.active.last
     while s != NULL and s.active_at + IDLE_CLOSE <= now:
         p = round_part(r, s) if not s.busy else NULL
-        if p == NULL or not round_blocks(r, p):
+        if p == NULL or not round_blocks(r, p, UINT64_MAX):
             due = now + IDLE_CLOSE
             break
         p.close = True
@@ -324,9 +369,11 @@ cdef bint round_done(Committer* c, Round* r) noexcept nogil:
         if not p.close or p.err:
             if p.err == 0:
                 s.done_seq = max(s.done_seq, p.seq if p.ticket >= s.cut_ticket else min(p.seq, s.cut_seq))
+                s.uncut_seq = p.seq
                 s.done_ticket = max(s.done_ticket, p.ticket)
             else:
                 s.done_seq = max(s.done_seq, kept_seq(s))
+                s.uncut_seq = max(s.uncut_seq, s.kept_last)
             store_tell(c, s, p.err)
             any = True
         s.busy -= 1

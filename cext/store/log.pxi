@@ -321,14 +321,14 @@ cdef void log_close(Log* log) noexcept nogil:
 
 # ---- the commit thread's side ---------------------------------------------------------------------------------
 
-cdef int log_write(Log* log) noexcept nogil:
+cdef int log_write(Log* log, const Bytes* b) noexcept nogil:
     cdef FileOps* f = log.store.files
     cdef int64_t rc = log_fd(log)
     if rc == 0:
-        rc = min(f.pwrite(f.ctx, log.fd, log.writing.data, log.writing.n, <off_t> log.written), <int64_t> 0)
+        rc = min(f.pwrite(f.ctx, log.fd, b.data, b.n, <off_t> log.written), <int64_t> 0)
     if rc < 0:
         return <int> rc
-    log.written += log.writing.n
+    log.written += b.n
     log.wrote = True
     return 0
 

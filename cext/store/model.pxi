@@ -176,6 +176,8 @@ cdef enum OpKind:
     OP_SWAP = 4                 # rename N.blk.tmp over N.blk
     OP_LOG = 5                  # a log becomes what it has in the positions [off, size), and `bytes`
     OP_CUT = 6                  # unlink the blocks that a truncation replaced
+    OP_APPEND = 7               # `bytes` behind what a log has; n: it follows the blocks
+    OP_FENCE = 8                # what stands behind it waits until everything before is on disk
 
 cdef struct Op:
     Op* next
@@ -189,6 +191,7 @@ cdef struct Op:
     Bytes bytes
     uint64_t* answer            # (q) 1 carried out, 2 not
     uint64_t seq
+    uint64_t first              # of a fence: as in Part. seq and size: its sequence and ticket; off: the last block
 
 cdef enum:
     TRIM_SUBJECTS = 1           # subject by subject
@@ -269,6 +272,7 @@ cdef struct Store:
     int done_errno              # (q)
     uint64_t cut_seq            # (q) a round with a ticket below cut_ticket says nothing of sequences above this one
     uint64_t cut_ticket         # (q)
+    uint64_t uncut_seq          # (q) up to there messages are durable as long as that truncation is not
     Block* void_blocks          # a recovery's: what a truncation replaced, by next_out
     Damage hole                 # a recovery's: bytes that say nothing, up to the next message
     uint64_t group              # atomic: (c) counts, the maintenance thread writes it into sidecars

@@ -405,6 +405,7 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
         old[i].dead = True
     s.out = tail
     s.out_tail = tail
+    fences_lift(s)      # the blocks before them are not written any more
     ops_add(s, op)
     q_unlock(s.com)
     publish(s)

@@ -268,7 +268,7 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
         if may_again(c, r, rc):
             rc = caches_remove(s)
         p.err = -rc
-    ops_start(c, r, p, OP_PURGE)
+    ops_start(c, r, p, False)
     for i in range(p.piece, p.piece + p.n):
         if p.err:
             return
@@ -280,13 +280,13 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
         for i in range(p.piece, p.piece + p.n):
             if p.err == 0:
                 p.err = -piece_sync(c, r, p, &r.pieces[i])
-    ops_start(c, r, p, OP_LOG)
+    ops_start(c, r, p, True)
     g = p.first_log
     while g != NULL and p.logs and p.err == 0:
         if g.writing.n:
-            rc = log_write(g)
+            rc = log_write(g, &g.writing)
             if may_again(c, r, rc):
-                rc = log_write(g)
+                rc = log_write(g, &g.writing)
             p.err = -rc
             r.wrote = True
         g = g.next
@@ -297,7 +297,7 @@ cdef bint logs_follow(const Part* p) noexcept nogil:
     cdef const Op* op = p.ops
     cdef const Log* g = p.first_log if p.logs else NULL
     while op != NULL:
-        if op.kind == OP_LOG:
+        if op.kind == OP_LOG or (op.kind == OP_APPEND and op.n):
             return True
         op = op.next
     while g != NULL:
@@ -307,22 +307,25 @@ cdef bint logs_follow(const Part* p) noexcept nogil:
     return False
 
 
-cdef void ops_start(Committer* c, Round* r, Part* p, OpKind kind) noexcept nogil:
+cdef void ops_start(Committer* c, Round* r, Part* p, bint logs) noexcept nogil:
     cdef Op* op = p.ops
     while op != NULL and p.err == 0:
-        if op.kind == kind:
+        if (op.kind == OP_LOG or op.kind == OP_APPEND) == logs:
             p.err = -op_start(p.s, op)
             if may_again(c, r, -p.err):
                 p.err = -op_start(p.s, op)
+            r.wrote = r.wrote or op.kind == OP_APPEND
         op = op.next
 
 
 cdef int op_start(Store* s, Op* op) noexcept nogil:
-    """A purge before the group's records, a log that starts anew behind them. 0 or -errno."""
+    """A purge before the group's records, what changes logs behind them. 0 or -errno."""
     if op.kind == OP_PURGE:
         return purge_switch(s, op.block)
     if op.kind == OP_LOG:
         return log_restart(op)
+    if op.kind == OP_APPEND:
+        return log_write(op.log, &op.bytes)
     return 0
 
 

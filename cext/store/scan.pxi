@@ -372,7 +372,7 @@ cdef int scan_record(Scan* c, uint64_t at, const Parsed* r) noexcept nogil:
     cdef int64_t id
     if r.raw_seq & TOMB:
         if r.seq == 0:
-            if cut_read(c.p + at, r, &cut) and not c.unsure:
+            if cut_read(c.p + at, r, &cut) and not c.unsure and cut_whole(c.p, c.size, b, &cut):
                 b.tombs += 1
                 cut_replay(s, b, &cut)
             return ST_OK

@@ -7,16 +7,24 @@
 #
 #       before:  .. | 1 2 3 | 4 5 6 | 7 8        truncated behind 5:  .. | 1 2 3 | cut 4 5      (T)
 #
+# A fence stands before it: what was changed until then, in the blocks that go as well, is on disk before T is written. So
+# what the logs say of the truncation is there first, and a log never knows of a sequence that another message has by now.
+#
 # The cut record is a tombstone of sequence 0, which every reader of the format passes over. Its payload:
-#   magic u64 · number of the first block that leaves u64 · the sequence that they begin behind u64
+#   magic u64 · number of the first block that leaves u64 · the sequence that they begin behind u64 · end of T u64 · digest u64
+# The digest is a sum over T's records but for their checksums. A cut record in a T that is not all there says nothing: then the
+# blocks are, and T has only copies of what is in them. What is appended next stands in another block, which is written when T
+# is on disk.
 
 cdef uint64_t CUT_MAGIC = 0x31545543534a534a
 cdef enum:
-    CUT_SIZE = 54               # REC_MIN and the payload
+    CUT_SIZE = 70               # REC_MIN and the payload
 
 cdef struct Cut:
     uint64_t num                # blocks from this number on, up to the cut record's own, are void
     uint64_t behind             # the last sequence before them
+    uint64_t end                # of T's bytes
+    uint64_t digest
     int64_t last_ts             # of the newest message left
 
 
@@ -26,8 +34,29 @@ cdef bint cut_read(const uint8_t* p, const Parsed* r, Cut* cut) noexcept nogil:
         return False
     cut.num = st_get64(p + HEAD + 8)
     cut.behind = st_get64(p + HEAD + 16)
+    cut.end = st_get64(p + HEAD + 24)
+    cut.digest = st_get64(p + HEAD + 32)
     cut.last_ts = r.ts
     return True
+
+
+cdef bint cut_digest(const uint64_t* key, const uint8_t* p, uint64_t size, uint64_t* sum) noexcept nogil:
+    """Over T's bytes; key: their checksums are looked at. False: they are no records."""
+    cdef Parsed r
+    cdef uint64_t at = 0
+    sum[0] = 0
+    while at < size:
+        if not record_parse(p + at, size - at, &r) or (key != NULL and not record_good(key, p + at, &r)):
+            return False
+        sum[0] += st_mark(r.raw_seq, r.size, r.subject.n, r.header.n, at)
+        at += r.size
+    return True
+
+
+cdef bint cut_whole(const uint8_t* p, uint64_t size, const Block* b, const Cut* cut) noexcept nogil:
+    """Whether all that T was made of is in its bytes."""
+    cdef uint64_t sum
+    return cut.end <= size and cut_digest(b.key, p, cut.end, &sum) and sum == cut.digest
 
 
 cdef void cut_extent(const Cut* cut, Extent* e) noexcept nogil:
@@ -165,9 +194,10 @@ cdef int cut_make(Store* s, uint64_t seq, int64_t ts, uint32_t first, Block** ou
     cdef uint64_t num = b.num if b != NULL else s.next_num
     cdef uint64_t behind = min(seq, b.base - 1) if b != NULL else seq
     cdef uint64_t size = CUT_SIZE + REC_MIN
-    cdef uint8_t payload[24]
+    cdef uint8_t payload[CUT_SIZE - REC_MIN]
     cdef Span none = span(NULL, 0)
     cdef Block* to
+    cdef uint64_t cut = 0, end, digest = 0
     cdef uint32_t i
     cdef int rc = ST_OK
     for i in range(first, s.n_blocks):
@@ -188,7 +218,8 @@ cdef int cut_make(Store* s, uint64_t seq, int64_t ts, uint32_t first, Block** ou
         st_put64(payload, CUT_MAGIC)
         st_put64(payload + 8, num)
         st_put64(payload + 16, behind)
-        stage(to, CUT_SIZE, TOMB, ts, none, none, span(payload, 24))
+        memset(payload + 24, 0, sizeof(payload) - 24)
+        cut = stage(to, CUT_SIZE, TOMB, ts, none, none, span(payload, sizeof(payload)))
         to.tombs += 1
     for i in range(first, s.n_blocks):
         rc = cut_copy(s, to, block_i(s, i), seq) if rc == ST_OK else rc
@@ -200,6 +231,11 @@ cdef int cut_make(Store* s, uint64_t seq, int64_t ts, uint32_t first, Block** ou
         block_free(to)
         return rc
     to.last = max(to.last, seq)
+    if s.storage == STORE_FILE:
+        end = st_load(&to.used)
+        st_put64(to.data + cut + HEAD + 24, end)
+        cut_digest(NULL, to.data, end, &digest)
+        st_put64(to.data + cut + HEAD + 32, digest)
     out[0] = to
     return ST_OK
 
@@ -242,8 +278,73 @@ cdef void messages_cut(Store* s, uint32_t first, uint64_t seq) noexcept nogil:
                 lost_add(s, at, size)
 
 
-cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* op) noexcept nogil:
-    """T takes the place of the blocks from that index on, in the list and before the commit thread."""
+cdef Op* fence_new(Store* s) noexcept nogil:
+    """A fence, and behind it an op for what each log has staged by then. NULL: no memory"""
+    cdef Op* fence = op_new(OP_FENCE, NULL, 0, 0, 0)
+    cdef Op* op = fence
+    cdef Log* g
+    q_lock(s.com)
+    g = s.logs
+    while g != NULL and op != NULL:
+        op.next = op_new(OP_APPEND, NULL, 0, 0, 0)
+        op = op.next
+        if op != NULL:
+            op.log = g
+        g = g.next
+    q_unlock(s.com)
+    if op == NULL:
+        ops_free(fence)
+        return NULL
+    return fence
+
+
+cdef void ops_free(Op* op) noexcept nogil:
+    cdef Op* after
+    while op != NULL:
+        after = op.next
+        free(op)
+        op = after
+
+
+cdef void fence_put(Store* s, Op* fence) noexcept nogil:
+    """With q held: what is staged, in the logs too, stands before it."""
+    cdef Op* op = fence.next
+    cdef Op* after
+    fence.next = NULL
+    while op != NULL:
+        after = op.next
+        op.next = NULL
+        if op.log.dirty:
+            op.bytes = op.log.staged
+            op.n = op.log.follows
+            op.log.dirty = False
+            op.log.follows = False
+            memset(&op.log.staged, 0, sizeof(Bytes))
+            ops_add(s, op)
+        else:
+            free(op)
+        op = after
+    ops_add(s, fence)
+
+
+cdef void fences_lift(Store* s) noexcept nogil:
+    """With q held: nothing waits any more for what was to be on disk first."""
+    cdef Op** at = &s.ops
+    cdef Op* op
+    s.ops_tail = NULL
+    while at[0] != NULL:
+        op = at[0]
+        if op.kind == OP_FENCE:
+            at[0] = op.next
+            free(op)
+        else:
+            s.ops_tail = op
+            at = &op.next
+
+
+cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* fence, Op* op) noexcept nogil:
+    """T takes the place of the blocks from that index on, in the list and before the commit thread, which still writes
+    what they have."""
     cdef uint32_t i
     op.n = s.n_blocks - first
     memcpy(op.blocks, s.blocks + s.b0 + first, op.n * sizeof(Block*))
@@ -264,7 +365,7 @@ cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* op) noexcept nogil
     q_lock(s.com)
     for i in range(op.n):
         op.blocks[i].dead = True
-        out_remove(s, op.blocks[i])
+    fence_put(s, fence)
     if s.out_tail != NULL:
         s.out_tail.next_out = to
     else:
@@ -272,17 +373,29 @@ cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* op) noexcept nogil
     s.out_tail = to
     ops_add(s, op)
     # A round that is under way knows of messages that are gone: their sequences are given again.
-    s.cut_seq = min(s.cut_seq, s.last_seq) if s.done_ticket < s.cut_ticket else s.last_seq
+    if s.done_ticket >= s.cut_ticket:
+        s.cut_seq = s.last_seq
+        s.uncut_seq = s.done_seq
+    s.cut_seq = min(s.cut_seq, s.last_seq)
     s.cut_ticket = s.ticket + 1
     s.done_seq = min(s.done_seq, s.last_seq)
     q_unlock(s.com)
     s.durable_seq = min(s.durable_seq, s.last_seq)
 
 
-cdef int store_truncate(Store* s, uint64_t seq) noexcept nogil:
+cdef uint64_t store_kept_seq(Store* s) noexcept nogil:
+    cdef uint64_t seq
+    q_lock(s.com)
+    seq = s.uncut_seq if s.done_ticket < s.cut_ticket else s.durable_seq
+    q_unlock(s.com)
+    return seq
+
+
+cdef int store_truncate(Store* s, uint64_t seq, void (*before)(void* ctx) noexcept nogil, void* ctx) noexcept nogil:
     cdef uint32_t first
     cdef Block* to = NULL
     cdef Op* op
+    cdef Op* fence = NULL
     cdef int64_t ts
     cdef int rc
     if s.stopped:
@@ -301,17 +414,31 @@ cdef int store_truncate(Store* s, uint64_t seq) noexcept nogil:
     rc = blocks_reserve(s) if op.blocks != NULL else ST_NO_MEMORY
     ts = newest_time(s, seq)
     rc = cut_make(s, seq, ts, first, &to) if rc == ST_OK else rc
+    if rc == ST_OK and s.storage == STORE_FILE:
+        fence = fence_new(s)
+        if fence == NULL:
+            block_free(to)
+            rc = ST_NO_MEMORY
     if rc < 0:
         free(op.blocks)
         free(op)
         return rc
+    if before != NULL:
+        before(ctx)
     tail_seal(s)
+    if fence != NULL:
+        fence.off = to.num - 1
+        fence.size = s.ticket
+        fence.seq = s.last_seq
+        fence.first = st_load(&s.floor)
     messages_cut(s, first, seq)
     s.last_ts = ts
     s.first_ts_seq = 0
     s.x.births += 2 * BORN      # cached filters are out of date
     lost_cut(s, seq)
-    blocks_cut(s, first, to, op)
+    blocks_cut(s, first, to, fence, op)
+    if s.storage == STORE_FILE:
+        tail_seal(s)
     if not s.replaying:
         age_arm(s)
     reap(s)

@@ -111,19 +111,26 @@ cdef int64_t apply_purge(Stream* s, const Change* c) noexcept nogil:
     return n
 
 
+cdef int apply_removal(Stream* s, const Change* c) noexcept nogil:
+    cdef int rc = store_remove(s.store, c.seq, c.erase)
+    if c.kind == CHANGE_DELETE:         # whoever releases counts once for many
+        stream_count_bytes(s)
+    return rc
+
+
 cdef int64_t stream_apply(Stream* s, const Change* c) noexcept nogil:
-    cdef int rc
     invariant(env_held(s.env), "a stream changes under the engine lock")
     if c.kind == CHANGE_MESSAGE:
         return apply_message(s, c)
     if c.kind == CHANGE_SKIP:
         return apply_skip(s, c)
+    if c.kind == CHANGE_DELETE or c.kind == CHANGE_RELEASE:
+        return apply_removal(s, c)
     if c.kind == CHANGE_PURGE:
         return apply_purge(s, c)
-    rc = store_remove(s.store, c.seq, c.erase)
-    if c.kind == CHANGE_DELETE:         # whoever releases counts once for many
-        stream_count_bytes(s)
-    return rc
+    if c.kind == CHANGE_TRUNCATE:
+        return apply_truncate(s, c)
+    return ST_UNKNOWN
 
 
 cdef inline int64_t stream_change(Stream* s, const Change* c) noexcept nogil:

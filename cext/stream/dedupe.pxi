@@ -97,6 +97,23 @@ cdef void dedupe_expire(Timer* t, int64_t now) noexcept nogil:
         timer_set(&s.env.timers, t, now + 1)
 
 
+cdef void dedupe_cut(Stream* s, uint64_t seq) noexcept nogil:
+    # Ids of messages behind seq are not known any more; those they came in place of are. Their bytes stay until they age.
+    cdef Dedupe* d = &s.dedupe
+    cdef size_t at = d.ids.head
+    cdef uint64_t position, known
+    cdef IdHead head
+    d.unread = min(d.unread, seq)
+    while at < d.ids.b.n:
+        memcpy(&head, d.ids.b.data + at, sizeof(IdHead))
+        position = d.ids.base + at + 1
+        if head.seq <= seq:
+            u64map_put(&d.by_hash, head.key, position)
+        elif u64map_get(&d.by_hash, head.key, &known) and known == position:
+            u64map_del(&d.by_hash, head.key)
+        at += sizeof(IdHead) + head.n
+
+
 cdef void dedupe_free(Stream* s) noexcept nogil:
     timer_cancel(&s.env.timers, &s.dedupe.timer)
     u64map_free(&s.dedupe.by_hash)

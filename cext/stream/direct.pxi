@@ -255,6 +255,16 @@ cdef void direct_resume(Stream* s) noexcept nogil:
         j = j.next
 
 
+cdef void direct_cut(Stream* s, uint64_t seq) noexcept nogil:
+    # What is behind seq is gone, and other messages get these sequences.
+    cdef DirectJob* j = s.jobs
+    while j != NULL:
+        while j.n_seqs > j.at and j.seqs[j.n_seqs - 1] > seq:
+            j.n_seqs -= 1
+            j.pending -= 1 if j.pending else 0
+        j = j.next
+
+
 cdef DirectJob* job_new(Stream* s, Span reply, const DirectGet* g) noexcept nogil:
     cdef DirectJob* j = <DirectJob*>calloc(1, sizeof(DirectJob) + reply.n)
     cdef StoreState state

@@ -147,22 +147,32 @@ cdef int subscribe_direct(Stream* s) noexcept nogil:
     return rc
 
 
+cdef bint last_id_resume(Stream* s, Record* r) noexcept nogil:
+    # Takes the last id from the last message; whether there is one.
+    cdef StoreState state
+    cdef Span id
+    store_state(s.store, &state)
+    s.last_id.n = 0
+    if state.msgs == 0 or store_load(s.store, state.last_seq, r) != ST_OK:
+        return False
+    id = header_get(r.header, b"Nats-Msg-Id")
+    bytes_add(&s.last_id, id.p, id.n)
+    return True
+
+
 cdef void last_resume(Stream* s) noexcept nogil:
     # Goes on behind the last message that is stored: its id; the window of ids is read when the first one asks for it.
     # A crash may have kept a rollup without all that it removes, for which nobody has an ack: it is the last message
     # then, and what is left to remove is removed now.
     cdef StoreState state
     cdef Record r
-    cdef Span id, kind
+    cdef Span kind
     cdef Bytes subject
     cdef int rollup
     store_state(s.store, &state)
     s.dedupe.unread = state.last_seq
-    if state.msgs == 0 or store_load(s.store, state.last_seq, &r) != ST_OK:
+    if not last_id_resume(s, &r):
         return
-    id = header_get(r.header, b"Nats-Msg-Id")
-    s.last_id.n = 0
-    bytes_add(&s.last_id, id.p, id.n)
     kind = header_get(r.header, b"Nats-Rollup")
     rollup = rollup_of(kind)
     if not s.cfg.allow_rollup or s.cfg.deny_purge or rollup == ROLLUP_NONE:

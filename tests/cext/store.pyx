@@ -241,7 +241,7 @@ cdef class PyStore:
     def truncate(self, uint64_t seq) -> None:
         cdef int rc
         self._enter()
-        rc = store_truncate(self.s, seq)
+        rc = store_truncate(self.s, seq, NULL, NULL)
         self._leave()
         face_result(rc, store_error(self.s))
 

@@ -21,6 +21,7 @@ from tests.unit.stream_world import (
 )
 
 SUBJECTS = (b"s.a", b"s.b", b"s.c.d")
+TRUNCATE = 6
 FILTERS = ((), (b"s.a",), (b"s.*",), (b"s.a", b"s.c.>"))
 
 
@@ -109,6 +110,8 @@ class Model:
             self.floor = (max(self.floor[0], self.pending[low][0] - 1), max(self.floor[1], low - 1))
 
     def ack(self, seq, dseq):
+        if seq >= self.next:
+            return
         if self.policy == ACK_ALL:
             for s in [s for s in self.exhausted if s <= seq]:
                 self.exhausted.remove(s)
@@ -180,6 +183,17 @@ class Model:
             self.take_out(seq)
         if self.floor[1] < self.last:
             self.floor = (self.dseq - 1, self.last)
+
+    def truncate(self, seq):
+        self.stored = {s: subject for s, subject in self.stored.items() if s <= seq}
+        self.last = seq
+        self.next, self.delivered = min(self.next, seq + 1), min(self.delivered, seq)
+        self.pending = {s: entry for s, entry in self.pending.items() if s <= seq}
+        self.queue = [s for s in self.queue if s <= seq]
+        self.exhausted = {s for s in self.exhausted if s <= seq}
+        if not self.pending:
+            self.floor = (self.dseq - 1, max(self.floor[1], self.delivered))
+        self.floor = (self.floor[0], min(self.floor[1], seq))
 
     def restart(self):
         self.queue = sorted(self.queue)
@@ -274,6 +288,16 @@ class ConsumerMachine(RuleBasedStateMachine):
     def purge(self):
         assert self.world.stream.purge(None, 0, 0) == len(self.model.stored)
         self.model.purge()
+
+    @rule(back=st.integers(1, 12))
+    def truncate(self, back):
+        if self.model.last:
+            seq = max(0, self.model.last - back)
+            self.change((TRUNCATE, seq, self.world.env.now, 0, 0, False, b"", b"", b"", b""))
+            self.model.truncate(seq)
+
+    def change(self, change):
+        assert self.world.env.apply(self.world.stream, change) == 0
 
     @precondition(
         lambda self: self.model.retention != INTEREST

@@ -117,6 +117,11 @@ class FollowerMachine(ConsumerMachine):
         self.model.publish(subject)
         self.leader.settle()
 
+    def change(self, change):
+        self.leader.changes.append(change)
+        super().change(change)
+        self.leader.settle()
+
     @rule()
     def in_step(self):
         self.feed()

@@ -238,6 +238,7 @@ class StoreMachine(RuleBasedStateMachine):
         before = self.store.state()
         if lost:
             self.store.append("never.written", b"", b"", self.now)
+            self.store.truncate(max(0, self.model.last_seq - 5))
             self.store.purge(("a.>",), 0, 0)
             self.store.abandon()
             self.start()

@@ -9,7 +9,7 @@ from tests.cext.stream import TestEnv
 from tests.unit.stream_world import INTEREST, LIMITS, NEW, SECOND, WORKQUEUE, World, headers
 
 STARTED = 1_700_000_000 * SECOND
-MESSAGE, SKIP, DELETE, RELEASE, PURGE = range(1, 6)
+MESSAGE, SKIP, DELETE, RELEASE, PURGE, TRUNCATE = range(1, 7)
 CONFIGS = {
     "plain": {},
     "count": {"max_msgs": 20},
@@ -69,11 +69,19 @@ class Run:
             below = self.random.choice([0, 0, max(1, state.last_seq - 4)])
             keep = 0 if below else self.random.choice([0, 2])
             self.world.stream.purge(wanted, below, keep)
+        elif pick < 0.75:
+            self.truncate(max(0, state.last_seq - self.random.choice([0, 1, 2, 5, 30])))
         elif pick < 0.83:
             self.env.advance(self.random.choice([1, 3, 8]) * SECOND)
         elif self.consumers:
             self.consume()
         self.env.run()
+
+    def truncate(self, seq: int) -> None:
+        """Which no stream decides itself."""
+        change = (TRUNCATE, seq, self.env.now, 0, 0, False, b"", b"", b"", b"")
+        assert self.env.apply(self.world.stream, change) == 0
+        self.changes.append(change)
 
     def publish(self, last: int) -> None:
         lines: dict[str, object] = {}
@@ -126,7 +134,7 @@ def test_changes_make_the_same_stream(seed: int, config: str, late: bool) -> Non
     again.stream.activate()
     if not run.consumers:
         same_answers(run.world, again)
-    assert {MESSAGE, DELETE, PURGE} <= {c[0] for c in run.changes}
+    assert {MESSAGE, DELETE, PURGE, TRUNCATE} <= {c[0] for c in run.changes}
     if config.startswith("interest"):
         assert {SKIP, RELEASE} <= {c[0] for c in run.changes}
 
@@ -167,6 +175,39 @@ def test_changes_make_the_same_stream_on_disk(tmp_path: Path) -> None:
     for world, box in ((later, env), (run.world, run.env)):
         world.stream.close(False)
         box.stop_commits()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_truncated_stream_is_as_if_the_rest_had_never_come(seed: int) -> None:
+    """Where nothing that stays was taken away meanwhile."""
+    chance = random.Random(seed)
+    worlds = [World(TestEnv(now=STARTED), duplicate_window=10 * SECOND) for _ in range(2)]
+    kept = chance.randint(0, 20)
+    for number in range(kept + chance.randint(1, 20)):
+        subject = f"s.{chance.choice('abc')}.{chance.randint(1, 3)}".encode()
+        header = headers(Nats_Msg_Id=f"id{number % 13}") if chance.random() < 0.5 else b""
+        pause = chance.choice([0, 0, SECOND])
+        for world in worlds[: 1 if number >= kept else 2]:
+            world.publish(subject, b"%d" % number, header)
+        for world in worlds:
+            world.env.advance(pause)
+    last = worlds[1].stream.state().last_seq
+    env = worlds[0].env
+    change = (TRUNCATE, last, env.now, 0, 0, False, b"", b"", b"", b"")
+    assert env.apply(worlds[0].stream, change) == 0
+    assert contents(worlds[0]) == contents(worlds[1])
+    same_answers(*worlds)
+    assert contents(worlds[0]) == contents(worlds[1])
+
+
+def test_a_change_of_an_unknown_kind_is_refused() -> None:
+    world = World(TestEnv(now=STARTED))
+    world.fill(3)
+    before = contents(world)
+    for kind in (0, 7, 250):
+        change = (kind, 2, STARTED, 0, 0, False, b"", b"", b"", b"")
+        assert world.env.apply(world.stream, change) < 0
+    assert contents(world) == before
 
 
 def test_foreign_sequences_leave_gaps() -> None:

@@ -10,6 +10,7 @@ from tests.sim.disk import SimDisk, messages
 from tests.unit.stream_world import FILE, SECOND, consumer_params, headers, stream_params
 
 DISKS = range(40)
+TRUNCATE = 6
 
 
 class Life:
@@ -47,6 +48,10 @@ class Life:
 
     def commit(self) -> None:
         self.disk.commit(self.env)
+
+    def truncate(self, seq: int) -> None:
+        change = (TRUNCATE, seq, self.env.now, 0, 0, False, b"", b"", b"", b"")
+        assert self.env.apply(self.stream, change) == 0
 
     def publish(self, data: bytes = b"x", subject: bytes = b"s.a", header: bytes = b"") -> None:
         self.env.inject(subject, data, b"", header)
@@ -335,3 +340,65 @@ def test_an_ack_stays_though_the_last_stop_was_just_before(seed: int) -> None:
     assert life.disk.read(b"/S/obs/C/o.dat") == state
     life.start()
     assert life.consumer.state().floor_stream == 1
+
+
+@pytest.mark.parametrize("calls", range(16))
+@pytest.mark.parametrize("again", [0, 2, 5])
+def test_a_truncation_is_there_or_not_and_no_consumer_passes_over_what_follows(
+    seed: int, calls: int, again: int
+) -> None:
+    """again: the next life is cut as well, after so many calls."""
+    life = Life(seed)
+    for number in range(6):
+        life.publish(b"old %d" % number)
+    life.commit()
+    assert life.pull() == [1, 2, 3, 4, 5, 6]
+    for seq in (1, 2, 4, 5, 6):
+        life.ack(seq)
+    life.env.advance(SECOND)
+    life.commit()
+    before = messages(life.stream)
+    life.truncate(3)
+    for number in range(2):
+        life.publish(b"new %d" % number)
+    life.cut(calls)
+    live = messages(life.stream)
+    if live.get(4, (b"", b"", b"new"))[2].startswith(b"old"):
+        assert live == before
+        return
+    assert {seq: m for seq, m in live.items() if seq <= 3} == {s: before[s] for s in (1, 2, 3)}
+    assert all(m[2].startswith(b"new") for seq, m in live.items() if seq > 3)
+    for number in range(4):
+        life.publish(b"newer %d" % number)
+    if again:
+        life.cut(again)
+    else:
+        life.commit()
+    life.env.advance(31 * SECOND)
+    assert set(messages(life.stream)) - {1, 2} <= set(life.pull())
+
+
+@pytest.mark.parametrize("calls", range(0, 24, 2))
+@pytest.mark.parametrize("second", [2, 5, 8])
+def test_of_two_truncations_the_first_is_there_before_the_second(
+    seed: int, calls: int, second: int
+) -> None:
+    """Each of them whole, whatever of both waits for the disk when the power goes."""
+    life = Life(seed, max_msgs_per_subject=4)
+    for number in range(9):
+        life.publish(b"old %d" % number, b"s.%d" % (number % 2))
+    life.commit()
+    states = [messages(life.stream)]
+    for seq in (6, second):
+        life.truncate(seq)
+        states.append(messages(life.stream))
+        for number in range(4):
+            life.publish(b"%d behind %d" % (number, seq), b"s.2")
+            states.append(messages(life.stream))
+    life.cut(calls)
+    assert messages(life.stream) in states
+    life.publish()
+    life.commit()
+    found = messages(life.stream)
+    life.cut()
+    assert messages(life.stream) == found

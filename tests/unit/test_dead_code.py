@@ -36,7 +36,6 @@ SEAMS = {
     "log_cut_tail": "clusters: a log drops what its leader did not commit",
     "log_end": "clusters: where an entry of a log will start, for a later cut",
     "store_figures": "metrics: bytes that a stream's blocks and its index take",
-    "store_truncate": "clusters: a follower drops what its leader did not commit",
     "stream_stage": "atomic batches: publishes that are checked before any is stored",
     "stream_stage_end": "atomic batches: all of them are stored, or none",
 }
