@@ -27,7 +27,7 @@ LAYERS = {
 PARTS = {
     "wire": {"goformat"},
     "assets": {"goformat", "wire"},
-    "instances": {"assets", "goformat", "nuid", "wire"},
+    "instances": {"assets", "directories", "goformat", "nuid", "wire"},
     "api": {"assets", "goformat", "instances", "nuid", "wire"},
     "config": {"goformat"},
     "logs": {"goformat"},
@@ -65,6 +65,7 @@ PARTS = {
         "storage",
     },
     "services": set(),
+    "directories": set(),
     "storage": {"ballast", "config", "goformat", "logs", "storedir"},
     "front": {
         "accounts",
