@@ -176,11 +176,14 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil        
 cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil
 # The oldest `most` that match, of those from start to below end; likewise.
 cdef int64_t store_purge_some(Store* s, const Filter* filter, uint64_t start, uint64_t end, uint64_t most) noexcept nogil
-# What is changed between the two becomes durable together: neither its ticket nor its last sequence counts before.
+# What is changed between the two becomes durable together: neither its ticket nor its last sequence counts before. In a
+# second pair inside the first nothing is refused for want of room on the disk.
 cdef void store_hold(Store* s) noexcept nogil
 cdef void store_let(Store* s) noexcept nogil
 # Bytes a message would count in state.bytes.
 cdef uint64_t store_size_of(Store* s, Span subject, Span header, Span data) noexcept nogil
+# ST_OK | ST_TOO_LARGE: no store takes it
+cdef int store_fits(Span subject, Span header, Span data) noexcept nogil
 # The ticket of the last change made so far; done when store_durable_ticket reaches it. Memory stores are always there.
 cdef uint64_t store_ticket(Store* s) noexcept nogil
 cdef uint64_t store_durable_ticket(Store* s) noexcept nogil

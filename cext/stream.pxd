@@ -281,9 +281,12 @@ cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil
 # What passed the checks, wherever that was: ST_OK, or of a purge the number of messages removed, or ST_*; ST_UNKNOWN of a kind
 # that this version does not know. Spans are copied.
 cdef int64_t stream_apply(Stream* s, const Change* c) noexcept nogil
-# Between the two, publishes that pass the checks are staged: the next one is checked as if they were stored. Then all are
-# stored and acked, or none. stream_stage: 0 | -1 no memory.
+# Between stream_stage and stream_stage_end, publishes that pass the checks are staged: the next one is checked as if they were
+# stored. At the end all are stored in one commit and acked, or none: then those that passed the checks hear an error, or, with
+# `apply` false, nothing. A power cut while they are written may leave the first of them. stream_stage: 0 | -1 no memory.
 cdef int stream_stage(Stream* s) noexcept nogil
+# Stores the first n of them, likewise; the rest stays staged. ST_OK, or an error upon which nothing is staged any more.
+cdef int stream_stage_apply(Stream* s, uint64_t n) noexcept nogil
 cdef void stream_stage_end(Stream* s, bint apply) noexcept nogil
 # Removed messages, or ST_*. As store_purge; no pattern: all.
 cdef int64_t stream_purge(Stream* s, Span pattern, uint64_t seq, uint64_t keep) noexcept nogil

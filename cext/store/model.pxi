@@ -241,7 +241,7 @@ cdef struct Store:
     uint64_t shown_seq          # atomic: last_seq as the commit thread may see it
     uint64_t floor              # atomic: first_seq, likewise
     uint64_t shown_first        # first_seq as of the last ticket
-    bint holding                # between store_hold and store_let
+    uint32_t holding            # how many store_hold wait for their store_let
     bint late                   # something changed meanwhile
     uint64_t durable_seq
     uint64_t durable_ticket

@@ -35,12 +35,12 @@ cdef inline void publish(Store* s) noexcept nogil:
 
 
 cdef void store_hold(Store* s) noexcept nogil:
-    s.holding = True
+    s.holding += 1
 
 
 cdef void store_let(Store* s) noexcept nogil:
-    s.holding = False
-    if s.late:
+    s.holding -= 1
+    if s.late and s.holding == 0:
         s.late = False
         publish(s)
 
@@ -219,6 +219,10 @@ cdef uint64_t store_size_of(Store* s, Span subject, Span header, Span data) noex
     return record_size(subject, header, data)
 
 
+cdef int store_fits(Span subject, Span header, Span data) noexcept nogil:
+    return ST_TOO_LARGE if record_size(subject, header, data) > REC_MAX or subject.n > 65535 else ST_OK
+
+
 cdef inline void link_after(Store* s, Block* b, uint64_t prev, uint64_t seq) noexcept nogil:
     """Notes at a subject's message `prev` that `seq` is its next."""
     cdef Block* pb = b if prev >= b.base else block_of(s, prev)
@@ -252,7 +256,7 @@ cdef inline void count_in(Store* s, Block* b, uint64_t seq, int64_t ts, uint32_t
 
 
 cdef inline bint no_room(Store* s) noexcept nogil:
-    return s.storage == STORE_FILE and st_load(&s.com.full) != 0
+    return s.storage == STORE_FILE and st_load(&s.com.full) != 0 and s.holding < 2
 
 
 cdef int store_append_at(Store* s, uint64_t seq, int64_t ts, Span subject, Span header, Span data) noexcept nogil:

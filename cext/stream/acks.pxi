@@ -292,6 +292,7 @@ cdef void on_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexce
 cdef void stream_fail(Stream* s, int error) noexcept nogil:
     # What is not durable is refused, also what was staged behind the group that failed. The control plane opens the
     # stream again from its files.
+    cdef char reason[REASON_ROOM]
     cdef Event e
     if s.failed:
         return
@@ -304,4 +305,6 @@ cdef void stream_fail(Stream* s, int error) noexcept nogil:
     s.env.out.event(s.env.out.ctx, &e)
     release_acks(s, UINT64_MAX, error)
     release_answers(s, UINT64_MAX, error)
+    stream_reason(s, reason, sizeof(reason))
+    staged_drop(s, reason)
     s.env.system.broadcast(s.env.system.ctx, &s.durable)

@@ -48,10 +48,8 @@ cdef int stream_stage(Stream* s) noexcept nogil:
     return 0 if s.staging != NULL else -1
 
 
-cdef void overlay_free(Overlay* o) noexcept nogil:
+cdef void overlay_clear(Overlay* o) noexcept nogil:
     cdef StagedSubject* subject
-    if o == NULL:
-        return
     while o.first != NULL:
         subject = o.first
         o.first = subject.next
@@ -60,7 +58,13 @@ cdef void overlay_free(Overlay* o) noexcept nogil:
     strmap_free(&o.ids)
     bytes_free(&o.changes)
     bytes_free(&o.last_id)
-    free(o)
+    memset(o, 0, sizeof(Overlay))
+
+
+cdef void overlay_free(Overlay* o) noexcept nogil:
+    if o != NULL:
+        overlay_clear(o)
+        free(o)
 
 
 cdef size_t staged_at(const Overlay* o, size_t at, Staged* head, Span* reply, Change* c) noexcept nogil:
@@ -233,7 +237,7 @@ cdef void overlay_note(Stream* s, StagedSubject* t, const Change* c) noexcept no
     o.last_seq = c.seq
 
 
-cdef int overlay_add(Stream* s, const Msg* m, const Change* c) noexcept nogil:
+cdef int overlay_add(Stream* s, Span reply, const Change* c) noexcept nogil:
     # 0 | -1 no memory, and nothing is staged.
     cdef Overlay* o = s.staging
     cdef StagedSubject* t = staged_subject(o, c.subject)
@@ -243,12 +247,12 @@ cdef int overlay_add(Stream* s, const Msg* m, const Change* c) noexcept nogil:
     head.rollup = c.rollup
     head.seq = c.seq
     head.ts = c.ts
-    head.n_reply = m.reply.n
+    head.n_reply = reply.n
     head.n_subject = c.subject.n
     head.n_header = c.header.n
     head.n_data = c.data.n
     head.n_id = c.id.n
-    if (t == NULL or bytes_add(&o.changes, &head, sizeof(Staged)) < 0 or add_span(&o.changes, m.reply) < 0
+    if (t == NULL or bytes_add(&o.changes, &head, sizeof(Staged)) < 0 or add_span(&o.changes, reply) < 0
             or add_span(&o.changes, c.subject) < 0 or add_span(&o.changes, c.header) < 0
             or add_span(&o.changes, c.data) < 0 or add_span(&o.changes, c.id) < 0
             or (c.id.n and s.cfg.window > 0 and strmap_put(&o.ids, c.id, <void*><size_t>c.seq) < 0)):
@@ -260,42 +264,128 @@ cdef int overlay_add(Stream* s, const Msg* m, const Change* c) noexcept nogil:
 
 
 cdef int publish_staged(Stream* s, const Msg* m, const Change* c) noexcept nogil:
-    if overlay_add(s, m, c) < 0:
-        return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"out of memory")
-    return 1
+    cdef int rc = store_fits(m.subject, m.header, m.data)
+    if rc == ST_OK and overlay_add(s, m.reply, c) < 0:
+        rc = ST_NO_MEMORY
+    return 1 if rc == ST_OK else publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(rc))
 
 
-cdef int publish_repeated(Stream* s, const Msg* m, uint64_t seq) noexcept nogil:
+cdef int publish_repeated(Stream* s, Span reply, uint64_t seq) noexcept nogil:
     # A duplicate of what is staged: its answer goes out behind that one's.
     cdef Staged head
     cdef size_t was = s.staging.changes.n
     memset(&head, 0, sizeof(Staged))
     head.kind = STAGED_REPEAT
     head.seq = seq
-    head.n_reply = m.reply.n
+    head.n_reply = reply.n
     if (bytes_add(&s.staging.changes, &head, sizeof(Staged)) < 0
-            or add_span(&s.staging.changes, m.reply) < 0):
+            or add_span(&s.staging.changes, reply) < 0):
         s.staging.changes.n = was
     return 1
 
 
-cdef void stream_stage_end(Stream* s, bint apply) noexcept nogil:
+# ---- applying --------------------------------------------------------------------------------------------------------
+
+cdef void staged_refuse(Stream* s, size_t at, const char* text) noexcept nogil:
+    # What is staged from there on never comes: its publishers hear why.
     cdef Overlay* o = s.staging
     cdef Staged head
     cdef Change c
-    cdef Msg m
+    cdef Span reply
+    while at < o.changes.n:
+        at = staged_at(o, at, &head, &reply, &c)
+        send_pub_error(s, reply, &ERR_STREAM_STORE_FAILED, span_c(text))
+
+
+cdef void staged_drop(Stream* s, const char* text) noexcept nogil:
+    # All of it, where something is staged; the next publish is staged again.
+    cdef Overlay* o = s.staging
+    if o == NULL or o.changes.n == 0:
+        return
+    staged_refuse(s, 0, text)
+    overlay_clear(o)
+
+
+cdef int staged_store(Stream* s, uint64_t n, size_t* end) noexcept nogil:
+    # The first n changes, in one commit; `end`: where what stays begins. An error: nothing came of them.
+    cdef Overlay* o = s.staging
+    cdef uint64_t done = 0
+    cdef size_t at
+    cdef Staged head
+    cdef Change c
+    cdef Span reply
+    cdef int rc = ST_FULL if store_error(s.store) else ST_OK
+    end[0] = 0
+    store_hold(s.store)
+    while rc == ST_OK and end[0] < o.changes.n:
+        at = staged_at(o, end[0], &head, &reply, &c)
+        if head.kind != STAGED_REPEAT:
+            if done == n:
+                break
+            rc = <int>stream_change(s, &c)
+            done += rc == ST_OK
+        end[0] = at if rc == ST_OK else end[0]
+    if rc != ST_OK and done:
+        stream_fail(s, ENOMEM)      # nothing else fails behind the first: back to what is on disk
+        store_halt(s.store, ENOMEM)
+    store_let(s.store)
+    return rc
+
+
+cdef void staged_ack(Stream* s, size_t end) noexcept nogil:
+    # What stands before `end` is stored.
     cdef size_t at = 0
-    cdef int rc
-    s.staging = NULL
-    memset(&m, 0, sizeof(Msg))
-    while o != NULL and apply and at < o.changes.n:
-        at = staged_at(o, at, &head, &m.reply, &c)
+    cdef Staged head
+    cdef Change c
+    cdef Span reply
+    while at < end:
+        at = staged_at(s.staging, at, &head, &reply, &c)
+        pub_ack(s, reply, head.seq, head.kind == STAGED_REPEAT)
+
+
+cdef void staged_keep(Stream* s, size_t at) noexcept nogil:
+    # What stands from there on is staged again, on what is applied now.
+    cdef Overlay* old = s.staging
+    cdef Staged head
+    cdef Change c
+    cdef Span reply
+    cdef size_t next
+    cdef int rc = 0
+    s.staging = <Overlay*>calloc(1, sizeof(Overlay))
+    while s.staging != NULL and at < old.changes.n:
+        next = staged_at(old, at, &head, &reply, &c)
         if head.kind == STAGED_REPEAT:
-            pub_ack(s, m.reply, head.seq, True)
-            continue
-        rc = <int>stream_change(s, &c)
-        if rc == ST_OK:
-            pub_ack(s, m.reply, c.seq, False)
-        else:
-            store_refused(s, &m, rc)
-    overlay_free(o)
+            publish_repeated(s, reply, head.seq)
+        elif overlay_add(s, reply, &c) < 0:
+            break
+        at = next
+    if at < old.changes.n:          # no memory: what follows was judged as if this one came
+        overlay_free(s.staging)
+        s.staging = old
+        staged_refuse(s, at, store_text(ST_NO_MEMORY))
+        overlay_clear(old)
+    else:
+        overlay_free(old)
+
+
+cdef int stream_stage_apply(Stream* s, uint64_t n) noexcept nogil:
+    cdef size_t end
+    cdef int rc = staged_store(s, n, &end)
+    cdef char reason[REASON_ROOM]
+    if rc == ST_OK:
+        staged_ack(s, end)
+        if end:
+            staged_keep(s, end)
+    elif rc == ST_IO or rc == ST_FULL:
+        stream_reason(s, reason, sizeof(reason))
+        staged_drop(s, reason)
+    else:
+        staged_drop(s, store_text(rc))
+    return rc
+
+
+cdef void stream_stage_end(Stream* s, bint apply) noexcept nogil:
+    if s.staging != NULL and apply:
+        stream_stage_apply(s, UINT64_MAX)
+    overlay_free(s.staging)
+    s.staging = NULL

@@ -169,7 +169,7 @@ cdef int check_duplicate(Stream* s, const Msg* m, const PubHeaders* h) noexcept 
             pub_ack(s, m.reply, seq, True)
             return 1
         if s.staging != NULL and overlay_id(s.staging, h.msg_id, &seq):
-            return publish_repeated(s, m, seq)
+            return publish_repeated(s, m.reply, seq)
     last_id = span(s.last_id.data, <uint32_t>s.last_id.n)
     if s.staging != NULL and s.staging.n:
         last_id = span(s.staging.last_id.data, <uint32_t>s.staging.last_id.n)

@@ -63,4 +63,5 @@ cdef int apply_truncate(Stream* s, const Change* c) noexcept nogil:
     direct_cut(s, c.seq)
     stream_count_bytes(s)
     acks_refuse(s, c.seq)
+    staged_drop(s, b"stream was truncated")
     return ST_OK

@@ -15,7 +15,7 @@ from jsserver.cext.consumer cimport stream_handle
 from jsserver.cext.store cimport committer_free, committer_new, committer_poll, committer_run, committer_stop, store_settle
 from jsserver.cext.stream cimport (
     Change, EnvBox, Purge, StreamFace, StreamPlace, purge_begin, purge_free, purge_step, stream_apply, stream_stage,
-    stream_stage_end,
+    stream_stage_apply, stream_stage_end,
 )
 
 from threading import Thread
@@ -326,6 +326,14 @@ cdef class TestEnv(EnvBox):
         """From now on publishes are staged."""
         if stream_stage(face.s) < 0:
             raise MemoryError()
+
+    def stage_apply(self, StreamFace face not None, uint64_t n) -> int:
+        cdef int rc
+        with nogil:
+            env_lock(self.env)
+            rc = stream_stage_apply(face.s, n)
+            env_unlock(self.env)
+        return rc
 
     def stage_end(self, StreamFace face not None, bint apply) -> None:
         with nogil:

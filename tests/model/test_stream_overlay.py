@@ -103,3 +103,38 @@ def test_what_is_dropped_leaves_nothing_behind(config: str) -> None:
             made.env.inject(subject, data, b"ack.1", header)
         assert answers(staged.env) == answers(plain.env)
         assert contents(staged) == contents(plain)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("seed", range(12))
+def test_the_first_of_what_is_staged_is_applied_and_the_rest_stays(seed: int, config: str) -> None:
+    """As a leader does with what a majority has; requests come in between."""
+    chance = random.Random(seed)
+    staged, plain = world(config), world(config)
+    staged.env.stage(staged.stream)
+    for made in (staged, plain):
+        made.env.take()
+    wanted = [contents(plain)]  # by the number of changes
+    got: dict[bytes, bytes] = {}
+    expected: dict[bytes, bytes] = {}
+    applied = 0
+    for k in range(80):
+        last = plain.stream.state().last_seq
+        subject, data, header = request(chance, last)
+        for made in (staged, plain):
+            made.env.inject(subject, data, b"ack.%d" % k, header)
+        if plain.stream.state().last_seq > last:
+            wanted.append(contents(plain))
+        expected.update(answers(plain.env))
+        got.update(answers(staged.env))
+        if chance.random() < 0.3:
+            n = chance.choice([0, 1, 2, 5])
+            assert staged.env.stage_apply(staged.stream, n) == 0
+            applied = min(applied + n, len(wanted) - 1)
+            got.update(answers(staged.env))
+            assert contents(staged) == wanted[applied]
+        assert got.items() <= expected.items()
+    staged.env.stage_end(staged.stream, True)
+    got.update(answers(staged.env))
+    assert got == expected
+    assert contents(staged) == contents(plain)

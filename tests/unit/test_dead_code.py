@@ -37,7 +37,7 @@ SEAMS = {
     "log_end": "clusters: where an entry of a log will start, for a later cut",
     "store_figures": "metrics: bytes that a stream's blocks and its index take",
     "stream_stage": "atomic batches: publishes that are checked before any is stored",
-    "stream_stage_end": "atomic batches: all of them are stored, or none",
+    "stream_stage_end": "atomic batches: all are stored and acked together, or refused together",
 }
 
 C_FUNCTION = re.compile(
