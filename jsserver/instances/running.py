@@ -26,6 +26,8 @@ CONSUMERS = "obs"
 """The folder of a stream's directory that has one for each consumer kept on disk."""
 FOLDERS = ("msgs", CONSUMERS)
 """What a stream's directory has from the beginning: so one sync makes them all durable."""
+STARTS_BY_STATE = ("last", "last_per_subject", "new")
+"""Consumers that begin where the stream stood when they were made: it is written down at once."""
 
 
 class Consumer:
@@ -276,7 +278,14 @@ class Instances:
             asset = f"{stream.name}/{wanted.name}"
             self._files.create(directory, stream.directory, asset, encode_meta(wanted))
         try:
-            return self.open_consumer(stream, wanted, directory, hold)
+            made = self.open_consumer(stream, wanted, directory, hold)
+            if directory is not None and wanted.config.deliver_policy in STARTS_BY_STATE:
+                try:
+                    stream.handle.wait_durable()
+                except BaseException:
+                    made.handle.close(True)
+                    raise
+            return made
         except BaseException:
             if directory is not None and stream.directory is not None:
                 metafiles.erase(metafiles.discard(directory, stream.directory))

@@ -271,3 +271,24 @@ def delivered_again(client: RawApp) -> set[int]:
             if got == 0:
                 return seen
     raise AssertionError("the consumer does not come to an end")
+
+
+@pytest.mark.parametrize("policy", ["new", "last", "last_per_subject"])
+def test_a_consumer_begins_where_it_began_before_the_kill(servers: Servers, policy: str) -> None:
+    """What these policies mean depends on what is stored when the consumer is made."""
+    server = servers.under_test(jetstream=True)
+    with RawApp(server.port) as client:
+        client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+        client.request("s", b"1")
+        config = {"durable_name": "c", "ack_policy": "explicit", "deliver_policy": policy}
+        if policy == "last_per_subject":
+            config["filter_subject"] = "s"
+        body = {"stream_name": "S", "config": config}
+        answer = client.api("CONSUMER.DURABLE.CREATE.S.c", body)
+        assert "error" not in answer, answer
+        assert json.loads(client.request("s", b"2").payload)["seq"] == 2
+        server.kill()
+    server.start()
+    with RawApp(server.port) as client:
+        first = client.request("$JS.API.CONSUMER.MSG.NEXT.S.c")
+        assert first.payload == (b"2" if policy == "new" else b"1")
