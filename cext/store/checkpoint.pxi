@@ -48,11 +48,16 @@ cdef struct CheckBlock:
     uint32_t n_holds
     uint32_t pad
 
+cdef enum:
+    OUT_GATHERED = 1 << 16      # bytes that are written by one call; larger parts are written by themselves
+
 cdef struct Out:
     # A file that is written from front to end, with a running checksum.
     FileOps* f
     int fd
-    uint64_t at
+    uint8_t* room               # what is to be written next, `held` bytes
+    uint64_t held
+    uint64_t at                 # what is written
     int64_t rc
     HHState hash
 
@@ -61,18 +66,38 @@ cdef void checkpoint_path(const Store* s, char* out, size_t cap) noexcept nogil:
     snprintf(out, cap, "%s/checkpoint.jss", s.msgs_dir)
 
 
+cdef void out_write(Out* o, const void* p, size_t n) noexcept nogil:
+    if o.rc >= 0:
+        o.rc = o.f.pwrite(o.f.ctx, o.fd, p, n, <off_t> o.at)
+    o.at += n
+
+
+cdef void out_flush(Out* o) noexcept nogil:
+    if o.held:
+        out_write(o, o.room, o.held)
+    o.held = 0
+
+
+cdef void out_add(Out* o, const void* p, size_t n) noexcept nogil:
+    if o.held + n > OUT_GATHERED:
+        out_flush(o)
+    if n > OUT_GATHERED:
+        out_write(o, p, n)
+        return
+    memcpy(o.room + o.held, p, n)
+    o.held += n
+
+
 cdef void out_put(Out* o, const void* p, size_t n) noexcept nogil:
     cdef uint64_t zero = 0
     cdef size_t pad = (8 - n % 8) % 8
     if o.rc < 0 or n == 0:
         return
     hh_update(&o.hash, <const uint8_t*> p, n)
-    o.rc = o.f.pwrite(o.f.ctx, o.fd, p, n, <off_t> o.at)
-    o.at += n
-    if pad and o.rc >= 0:
+    out_add(o, p, n)
+    if pad:
         hh_update(&o.hash, <const uint8_t*> &zero, pad)
-        o.rc = o.f.pwrite(o.f.ctx, o.fd, &zero, pad, <off_t> o.at)
-        o.at += pad
+        out_add(o, &zero, pad)
 
 
 cdef void check_block(Out* o, Block* b) noexcept nogil:
@@ -145,8 +170,10 @@ cdef void checkpoint_write(Store* s) noexcept nogil:
     snprintf(temp, sizeof(temp), "%s.tmp", path)
     memset(&o, 0, sizeof(o))
     o.f = f
-    o.fd = f.open(f.ctx, temp, O_RDWR | O_CREAT | O_TRUNC, 0o600)
+    o.room = <uint8_t*> malloc(OUT_GATHERED)
+    o.fd = f.open(f.ctx, temp, O_RDWR | O_CREAT | O_TRUNC, 0o600) if o.room != NULL else -ENOMEM
     if o.fd < 0:
+        free(o.room)
         return
     hh_init(&o.hash, s.key)
     h.magic = CHECK_MAGIC
@@ -178,9 +205,10 @@ cdef void checkpoint_write(Store* s) noexcept nogil:
     if s.lost != NULL:
         out_put(&o, s.lost.seqs, <size_t> s.lost.n * 8)
     hash = hh_final(&o.hash)
-    if o.rc >= 0:
-        o.rc = f.pwrite(f.ctx, o.fd, &hash, 8, <off_t> o.at)
+    out_add(&o, &hash, 8)
+    out_flush(&o)
     f.close(f.ctx, o.fd)
+    free(o.room)
     if o.rc >= 0:
         f.rename(f.ctx, temp, path)
     else:

@@ -152,7 +152,7 @@ cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noe
                    char* err, size_t err_cap) noexcept nogil:
     cdef Log* log = <Log*> calloc(1, sizeof(Log))
     cdef FileOps* f = s.files
-    cdef int64_t size
+    cdef int64_t found, size
     if log == NULL:
         snprintf(err, err_cap, "no memory for a log")
         return NULL
@@ -165,13 +165,16 @@ cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noe
         return NULL
     memcpy(log.path, path.p, path.n)
     log.fd = f.open(f.ctx, log.path, O_RDWR | O_CREAT, 0o600)
+    found = f.size(f.ctx, log.fd) if log.fd >= 0 else log.fd
     size = log_replay(log, replay, ctx) if log.fd >= 0 else log.fd
     if size < 0:
         snprintf(err, err_cap, "%s: cannot be opened or read (%d)", log.path, <int> -size)
         log_free(log)
         return NULL
     f.truncate(f.ctx, log.fd, <off_t> size)
-    sync_parent(f, log.path)
+    # Its name is on disk before anything is written. After a kill that may not be so: not of a file that was replaced.
+    if found <= 0 or s.map == NULL:
+        sync_parent(f, log.path)
     log_fd_close(log)
     log.written = <uint64_t> size
     log.durable = <uint64_t> size
