@@ -367,3 +367,10 @@ def test_many_streams_cost_the_same(tmp_path: Path) -> None:
         assert len(list(index.overlapping("many.*.x"))) == 2000
         page = api.ok("STREAM.NAMES", {"offset": 1024})
         assert len(page["streams"]) == 976
+
+
+def test_names_stand_in_the_order_of_their_bytes(api: ApiServer) -> None:
+    names = ["z", "\U00010000", "B", "\uffee", "é", "a"]
+    for number, name in enumerate(names):
+        api.stream(name, subjects=[f"s{number}"])
+    assert api.ok("STREAM.NAMES")["streams"] == sorted(names, key=str.encode)
