@@ -122,6 +122,7 @@ cdef struct Block:
     bint damaged                # a bad range inside: kept as it is, never appended to or rewritten
     int vouched                 # its groups' digests fit: 1, not all of them: 2, not yet looked at: 0
     bint sided                  # has a sidecar
+    bint cut                    # begins with a cut record: each start reads it, so it gets no sidecar and stays as it is
     uint32_t tombs              # tombstones in it
     uint32_t ghosts             # messages that left, but whose bytes may still stand in the file
     Hold* holds                 # the tombstones for ghosts elsewhere, by block, ascending

@@ -29,7 +29,7 @@ cdef bint slim_worth(const Store* s, Block* b) noexcept nogil:
     """Not the last block, which says which sequence was the last; the first, which is usually on its way out, only when
     its ghosts keep others."""
     cdef uint64_t framing = MARKER
-    if not b.sealed or b.damaged or b.stiff or b.compacting or b.fetching or b.region or b == block_i(s, s.n_blocks - 1):
+    if not b.sealed or b.damaged or b.cut or b.stiff or b.compacting or b.fetching or b.region or b == block_i(s, s.n_blocks - 1):
         return False
     if b.wanted:
         return b.ghosts > 0

@@ -69,9 +69,11 @@ cdef void cut_extent(const Cut* cut, Extent* e) noexcept nogil:
 # ---- a replay ---------------------------------------------------------------------------------------------------
 
 cdef void cut_replay(Store* s, Block* b, const Cut* cut) noexcept nogil:
-    """The cut record stands in b, the last block so far. Where nothing is left of what it cut away nothing changes."""
+    """The cut record stands in b, the last block so far. Where nothing is left of what it cut away nothing changes, but what
+    blocks before it say of the stream's end, which may be newer than they are, counts no more."""
     cdef uint32_t i = 0, k
     cdef Block* old
+    b.cut = True
     while i < s.n_blocks:
         old = block_i(s, i)
         if old == b or old.num < cut.num:
@@ -221,6 +223,7 @@ cdef int cut_make(Store* s, uint64_t seq, int64_t ts, uint32_t first, Block** ou
         memset(payload + 24, 0, sizeof(payload) - 24)
         cut = stage(to, CUT_SIZE, TOMB, ts, none, none, span(payload, sizeof(payload)))
         to.tombs += 1
+        to.cut = True
     for i in range(first, s.n_blocks):
         rc = cut_copy(s, to, block_i(s, i), seq) if rc == ST_OK else rc
     if rc == ST_OK and s.storage == STORE_FILE and to.last < seq:

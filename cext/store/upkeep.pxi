@@ -156,6 +156,8 @@ cdef bint later_sync(Committer* c, Store* s, uint64_t num) noexcept nogil:
 
 cdef void side_queue(Committer* c, Block* b) noexcept nogil:
     """With q held: the block's sidecar is to be written."""
+    if b.cut:
+        return
     b.pins += 1
     b.next_side = c.sides
     c.sides = b

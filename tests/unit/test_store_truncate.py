@@ -115,6 +115,32 @@ def test_sequences_given_again_are_not_durable_before_their_write(tmp_path: Path
     store.close()
 
 
+@pytest.mark.parametrize("seed", [12, 43, 46, 47, 51, 60])
+def test_what_a_start_finds_behind_truncations(tmp_path: Path, seed: int) -> None:
+    """Blocks before them have markers that name later sequences; those count no more."""
+    rng = random.Random(seed)
+    store = opened(tmp_path, max_bytes=100_000)
+    for _ in range(40):
+        for k in range(rng.randrange(1, 40)):
+            store.append(f"s.{k % 7}", b"x" * rng.randrange(900))
+        if rng.random() < 0.5:
+            store.commit()
+        if rng.random() < 0.3:
+            store.truncate(max(1, store.state()["last_seq"] - rng.randrange(30)))
+        if rng.random() < 0.5:
+            store.commit()
+        if rng.random() < 0.5:
+            store.upkeep()
+    store.commit()
+    store.upkeep()
+    store.commit()
+    before = everything(store)
+    store.abandon()
+    again = opened(tmp_path, max_bytes=100_000)
+    assert everything(again) == before
+    again.close()
+
+
 def test_truncation_under_a_commit_thread(tmp_path: Path) -> None:
     store = PyStore(tmp_path, "S", now=10**18, max_bytes=100_000)
     expected: dict[int, bytes] = {}
