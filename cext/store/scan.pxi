@@ -168,15 +168,69 @@ cdef bint torn(const Scan* c) noexcept nogil:
                                           c.size - max(c.at, c.size - min(c.size, <uint64_t> 64)))
 
 
+cdef uint64_t sector_end(const Scan* c, uint64_t at) noexcept nogil:
+    return min(c.size, (at // SECTOR + 1) * SECTOR)
+
+
 cdef bint lacks_sector(const Scan* c, uint64_t end) noexcept nogil:
-    """Whether the bytes from c.at to `end` are as a power cut leaves what was to be appended: of some sector, all is zeros."""
-    cdef uint64_t at = c.at, next
-    while at < end:
-        next = min(end, (at // SECTOR + 1) * SECTOR)
-        if all_zero(c.p + at, next - at):
+    """Whether all of some sector between c.at and `end` is zeros."""
+    cdef uint64_t at = (c.at + SECTOR - 1) // SECTOR * SECTOR
+    while at < end and sector_end(c, at) <= end:
+        if all_zero(c.p + at, sector_end(c, at) - at):
             return True
-        at = next
+        at += SECTOR
     return False
+
+
+cdef bint zeros_from(const Scan* c, uint64_t at) noexcept nogil:
+    """Whether zeros stand here up to the end of the sector, of which there is more than chance puts there."""
+    cdef uint64_t end = sector_end(c, at)
+    return at + 4 <= end and all_zero(c.p + at, end - at)
+
+
+cdef bint lacks_part(const Scan* c, uint64_t end) noexcept nogil:
+    """Whether a record between c.at and `end` has zeros up to the end of a sector in place of its head, or where its time,
+    subject or header or its checksum ends, where no record has any: that sector did not arrive whole."""
+    cdef uint64_t at = c.at, size, sub, header
+    while at < end:
+        if zeros_from(c, at):
+            return True
+        size = st_get32(c.p + at) & 0x7fffffff if end - at >= REC_MIN else 0
+        if size < REC_MIN or size > end - at:
+            return False
+        sub = st_get16(c.p + at + 20)
+        header = 0
+        if st_get32(c.p + at) & HAS_HEADER and HEAD + sub + 4 < size:
+            header = st_get32(c.p + at + HEAD + sub)
+        if (st_get64(c.p + at + 4) & ERASED == 0 and zeros_from(c, at + 16)
+                or sub and HEAD + sub < size and zeros_from(c, at + HEAD + sub - 1)
+                or header and HEAD + sub + header < size and zeros_from(c, at + HEAD + sub + header)
+                or zeros_from(c, at + size - 8)):
+            return True
+        at += size
+    return False
+
+
+cdef bint marker_spoiled(const Scan* c) noexcept nogil:
+    """Whether the block ends with a marker whose bytes are all there, and were changed later. A power cut leaves zeros of it."""
+    cdef const uint8_t* p
+    cdef uint64_t end = c.size, cut
+    cdef Parsed r
+    while end and c.p[end - 1] == 0:
+        end -= 1
+    if end < MARKER:
+        return False
+    p = c.p + end - MARKER
+    cut = sector_end(c, end - MARKER)
+    if (<int> (st_get32(p) == MARKER) + <int> (st_get64(p + 4) == TOMB) + <int> (st_get64(p + HEAD) == MARKER_MAGIC) < 2
+            or cut < end and cut >= 4 and st_get32(c.p + cut - 4) == 0):
+        return False
+    return not (record_parse(p, MARKER, &r) and record_good(c.b.key, p, &r))
+
+
+cdef bint arrived_torn(const Scan* c, uint64_t end) noexcept nogil:
+    """Whether the bytes from c.at to `end` are as a power cut leaves what was to be appended: parts of it are zeros."""
+    return not c.search.spoiled and (lacks_sector(c, end) or lacks_part(c, end))
 
 
 cdef bint closing_torn(const Scan* c) noexcept nogil:
@@ -224,13 +278,13 @@ cdef int scan_bad(Scan* c) noexcept nogil:
         return 1 if rc == 0 else rc
     next = behind_bad(c, c.at)
     torn_group = next < c.size and unfinished(c, next)
-    if next == c.size and c.is_last and (torn(c) or lacks_sector(c, c.size)):
+    if next == c.size and c.is_last and (torn(c) and not c.search.spoiled or arrived_torn(c, c.size)):
         c.cut = True        # of a group that was never acked
         return 0
     c.unsure = c.unsure or torn_group
     c.b.damaged = True
     c.blind = next == c.size
-    rc = hold(c, next - c.at, HELD_TORN if torn_group and lacks_sector(c, next) else HELD_HOLE)
+    rc = hold(c, next - c.at, HELD_TORN if torn_group and arrived_torn(c, next) else HELD_HOLE)
     c.at = next
     c.end = next
     return rc if rc < 0 else next < c.size
@@ -295,9 +349,9 @@ cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
 
 
 cdef void mark_close(Scan* c, const Mark* m) noexcept nogil:
-    """The marker behind a hole says which message was the last in it."""
+    """The marker behind a hole says which message was the last in it; that of no records may be newer than the next block."""
     cdef const Damage* d = &c.s.hole
-    if d.kind and d.kind != DAMAGE_BLOCK and m.extent.last >= d.first:
+    if m.count and d.kind and d.kind != DAMAGE_BLOCK and m.extent.last >= d.first:
         hole_close(c.s, m.extent.last + 1)
         skip_to(c.s, c.b, m.extent.last)
 

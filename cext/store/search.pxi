@@ -31,6 +31,7 @@ cdef struct Search:
     uint32_t cap_removals
     uint64_t durable            # markers say that what is below was on disk before something else was written
     uint64_t lazy_at            # the last marker of a store that acks before it syncs
+    bint spoiled                # the last marker was changed: its group had arrived
     uint64_t erased_to          # up to here torn erasures follow one another
 
 
@@ -208,6 +209,7 @@ cdef int survey(Scan* c) noexcept nogil:
     if k.begun:
         return ST_OK
     k.begun = True
+    k.spoiled = marker_spoiled(c)
     while at + REC_MIN <= c.size:
         if not good_at(c, at, &r):
             at = behind_bad(c, at)

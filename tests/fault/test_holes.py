@@ -183,6 +183,58 @@ def test_what_was_damaged_last_in_a_group_is_named(directory: Path) -> None:
     again.close()
 
 
+@pytest.mark.parametrize("size", [200, 3000])
+@pytest.mark.parametrize("which", ["last", "other"])
+def test_zeros_in_a_payload_are_not_taken_for_a_torn_group(
+    directory: Path, which: str, size: int
+) -> None:
+    """Where the marker was changed too, the last group had arrived: nothing is cut."""
+    store = opened(directory)
+    store.append("k", b"first")
+    store.commit()
+    for _ in range(5):
+        store.append("k", bytes(size))
+    store.commit()
+    store.abandon()
+    block = directory / "msgs" / "1.blk"
+    data = bytearray(block.read_bytes().rstrip(b"\0"))
+    found = [at for at, _, seq in places(data) if seq == (6 if which == "last" else 4)]
+    for at in (found[0] + 60, found[0] + 90, len(data) - 40, len(data) - 20):
+        data[at] ^= 0x55
+    block.write_bytes(data)
+    store = opened(directory)
+    damaged = 6 if which == "last" else 4
+    lost = store.lost()
+    assert served(store) == set(range(1, 7)) - {damaged}
+    assert any(first <= damaged <= last for _, _, _, _, first, last, _ in lost["places"])
+    assert damaged == 6 or lost["msgs"] == [4]
+    assert store.state()["last_seq"] >= 6
+    store.close()
+    assert block.read_bytes() == data
+
+
+def test_a_sector_of_which_a_part_arrived_is_no_loss(directory: Path) -> None:
+    """In a group that was never acked, as far as one can tell."""
+    store = opened(directory)
+    store.append("k", b"first")
+    store.commit()
+    for _ in range(5):
+        store.append("k", b"x" * 300)
+    store.commit()
+    store.abandon()
+    block = directory / "msgs" / "1.blk"
+    data = bytearray(block.read_bytes().rstrip(b"\0"))
+    found = [at for at, _, seq in places(data) if seq == 4]
+    end = found[0] // SECTOR * SECTOR + SECTOR
+    data[found[0] + 10 : end] = bytes(end - found[0] - 10)
+    block.write_bytes(data)
+    store = opened(directory)
+    assert served(store) == {1, 2, 3, 5, 6}
+    assert store.lost()["msgs"] == []
+    assert store.lost()["damage"] == 1
+    store.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("size", [300, 30_000])

@@ -1,5 +1,6 @@
 """Sequences from elsewhere, and truncation: what a crash leaves of it, what becomes durable."""
 
+import random
 import shutil
 from pathlib import Path
 
