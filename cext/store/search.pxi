@@ -99,7 +99,7 @@ cdef bint found_at(Scan* c, uint64_t at, uint64_t sure) noexcept nogil:
     cdef uint64_t* purse = &c.search.work
     cdef Parsed r
     cdef bint marker
-    if st_get32(c.p + at) == 0 or not record_parse(c.p + at, c.size - at, &r):
+    if at + REC_MIN > c.size or st_get32(c.p + at) == 0 or not record_parse(c.p + at, c.size - at, &r):
         return False
     marker = r.raw_seq == TOMB and r.size <= MARKER     # it costs little, and there is one behind every group
     if marker or followed(c, at):

@@ -15,6 +15,8 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import msgspec
+
 from jsserver import nuid
 from jsserver.cext.bytes import sha256
 from jsserver.directories import make_directory, sync_directory
@@ -133,7 +135,13 @@ def _put_in_place(directory: Path) -> None:
 
 def is_encrypted(directory: Path, body: bytes) -> bool:
     """Whether this meta.inf is one that nats-server has encrypted."""
-    return not body.startswith(b"{") and (directory / KEY).exists()
+    if not (directory / KEY).exists():
+        return False
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True
+    return False
 
 
 def discard(directory: Path, staging: Path) -> Path:

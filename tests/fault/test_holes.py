@@ -279,3 +279,21 @@ def test_what_was_written_to_mislead_costs_no_hours(directory: Path) -> None:
     assert served(store) >= set(range(10, 100))
     assert took < 10
     store.close()
+
+
+def test_a_search_ends_where_the_file_does(directory: Path) -> None:
+    """Bytes that are no record up to the end of a file that fills its last page."""
+    data = group_of(directory, 60, 300)
+    path = directory / "msgs" / "1.blk"
+    for pages in range(1, 5):
+        cut = data[: pages * 4096]
+        cut[-600:] = bytes([1]) * 600
+        path.write_bytes(cut)
+        store = opened(directory)
+        assert served(store) == {
+            seq
+            for at, size, seq in places(bytes(data))
+            if at + size <= len(cut) - 600 and seq < TOMB
+        }
+        store.abandon()
+        forget(directory)

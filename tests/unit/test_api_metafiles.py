@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jsserver.instances import metafiles
-from jsserver.instances.metafiles import DamagedMeta, MetaFiles
+from jsserver.instances.metafiles import KEY, DamagedMeta, MetaFiles, is_encrypted
 
 from .api_server import stub_hash
 
@@ -144,3 +144,15 @@ def test_checksum_is_the_one_on_disk() -> None:
     files = MetaFiles(hashes.hh64)
     assert files.checksum("S1", b"{}") == b"6a5ac2723aa60665"
     assert files.checksum("S1/C1", b"{}") == b"baca9464cbfd78b9"
+
+
+@pytest.mark.parametrize(
+    ("body", "encrypted"), [(b"{\x9c\x01random", True), (b"\x9c{}", True), (b'{"name":"S"}', False)]
+)
+def test_what_nats_server_has_encrypted_may_begin_as_json_does(
+    tmp_path: Path, body: bytes, encrypted: bool
+) -> None:
+    (tmp_path / KEY).write_bytes(b"key")
+    assert is_encrypted(tmp_path, body) is encrypted
+    (tmp_path / KEY).unlink()
+    assert not is_encrypted(tmp_path, body)
