@@ -200,7 +200,7 @@ def test_a_subscriber_that_stops_reading_is_cut(servers: Servers) -> None:
     body = b"x" * 50_000
     with RawApp(server.port, timeout=20) as publisher:
         publisher.publish("warm", body)
-        publisher.sync()
+        publisher.request("$SYS.REQ.USER.INFO")  # the control plane is loaded when it answers
         slow = RawClient(server.port, receive_buffer=4096)
         slow.send(CONNECT + b"SUB flood 1\r\nPING\r\n")
         slow.until("PONG")
