@@ -113,11 +113,12 @@ cdef const char* args_text(const Op* op, int rc) noexcept nogil:
 cdef void client_parse_error(ClientConn* c, int rc, const Op* op, const uint8_t* p, size_t n) noexcept nogil:
     cdef Client* b = &c.conn.base
     cdef char text[96]
-    if b.engine.trace and op.kind and rc != PARSE_LINE and c.conn.auth != AUTH_NEEDED:
-        trace_line(b, TRACE_IN, verb_text(op), op.args)     # its line was whole
     if c.conn.auth == AUTH_NEEDED:
         refuse_stranger(&c.conn)      # who has proven nothing is told nothing else
-    elif rc == PARSE_UNKNOWN:
+        return
+    if b.engine.trace and op.kind and rc != PARSE_LINE:
+        trace_line(b, TRACE_IN, verb_text(op), op.args)     # its line was whole
+    if rc == PARSE_UNKNOWN:
         client_error(b, b"Unknown Protocol Operation")
         note_error(b, b"Client parser ERROR: proto='", span(p, <uint32_t>min(n, <size_t>SNIPPET)), b"...'")
         client_close(b, CLOSE_PROTOCOL_VIOLATION)

@@ -77,6 +77,15 @@ cdef bint followed(const Scan* c, uint64_t at) noexcept nogil:
     return True
 
 
+cdef inline bint fits_or_costs(Scan* c, uint64_t at, const Parsed* r, uint64_t* purse) noexcept nogil:
+    """Whether the checksum of what was parsed here fits; hashing what does not is paid for."""
+    if record_good(c.b.key, c.p + at, r):
+        c.search.seq = r.seq if r.seq else c.search.seq
+        return True
+    purse[0] -= min(purse[0], <uint64_t> r.size)
+    return False
+
+
 cdef bint good_at(Scan* c, uint64_t at, Parsed* r) noexcept nogil:
     """Whether a good record stands where one should."""
     cdef uint64_t* purse = &c.search.work
@@ -86,11 +95,7 @@ cdef bint good_at(Scan* c, uint64_t at, Parsed* r) noexcept nogil:
         purse = &c.search.work if plausible(c, r) else &c.search.unlikely
         if r.size > purse[0]:
             return False
-    if record_good(c.b.key, c.p + at, r):
-        c.search.seq = r.seq if r.seq else c.search.seq
-        return True
-    purse[0] -= min(purse[0], <uint64_t> r.size)
-    return False
+    return fits_or_costs(c, at, r, purse)
 
 
 cdef bint found_at(Scan* c, uint64_t at, uint64_t sure) noexcept nogil:
@@ -111,11 +116,7 @@ cdef bint found_at(Scan* c, uint64_t at, uint64_t sure) noexcept nogil:
         purse = &c.search.doubtful if at + r.size <= sure and plausible(c, &r) else &c.search.unlikely
     if r.size > purse[0] and not marker:
         return False
-    if record_good(c.b.key, c.p + at, &r):
-        c.search.seq = r.seq if r.seq else c.search.seq
-        return True
-    purse[0] -= min(purse[0], <uint64_t> r.size)
-    return False
+    return fits_or_costs(c, at, &r, purse)
 
 
 cdef uint64_t next_good(Scan* c, uint64_t at) noexcept nogil:

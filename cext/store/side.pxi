@@ -101,13 +101,11 @@ cdef int side_walk(Side* w) noexcept nogil:
 cdef int side_save(Side* w) noexcept nogil:
     cdef Store* s = w.s
     cdef Block* b = w.b
-    cdef FileOps* f = s.files
     cdef Bytes out
     cdef char path[4300]
     cdef char temp[4300]
     cdef uint64_t zero = 0, hash
     cdef int64_t rc
-    cdef int fd
     memset(&out, 0, sizeof(out))
     w.head.magic = SIDE_MAGIC
     w.head.num = b.num
@@ -138,11 +136,8 @@ cdef int side_save(Side* w) noexcept nogil:
         return -1
     block_path(s, b, ".jsx", path, sizeof(path))
     block_path(s, b, ".jsx.tmp", temp, sizeof(temp))
-    fd = f.open(f.ctx, temp, O_RDWR | O_CREAT | O_TRUNC, 0o600)
-    rc = f.pwrite(f.ctx, fd, out.data, out.n, 0) if fd >= 0 else fd
-    if fd >= 0:
-        f.close(f.ctx, fd)
-    if rc >= 0:
+    rc = file_write(s.files, temp, out.data, out.n)
+    if rc == 0:
         rc = side_place(s.com, b, temp, path)
     bytes_free(&out)
     return 0 if rc >= 0 else -1

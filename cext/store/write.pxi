@@ -219,8 +219,12 @@ cdef uint64_t store_size_of(Store* s, Span subject, Span header, Span data) noex
     return record_size(subject, header, data)
 
 
+cdef inline bint too_large(uint64_t size, Span subject) noexcept nogil:
+    return size > REC_MAX or subject.n > 65535
+
+
 cdef int store_fits(Span subject, Span header, Span data) noexcept nogil:
-    return ST_TOO_LARGE if record_size(subject, header, data) > REC_MAX or subject.n > 65535 else ST_OK
+    return ST_TOO_LARGE if too_large(record_size(subject, header, data), subject) else ST_OK
 
 
 cdef inline void link_after(Store* s, Block* b, uint64_t prev, uint64_t seq) noexcept nogil:
@@ -272,7 +276,7 @@ cdef int store_append_at(Store* s, uint64_t seq, int64_t ts, Span subject, Span 
         return ST_FULL
     if seq <= s.last_seq or seq >= TOMB:
         return ST_ORDER
-    if size > REC_MAX or subject.n > 65535:
+    if too_large(size, subject):
         return ST_TOO_LARGE
     r = tail_for(s, size, seq)
     if r < 0:

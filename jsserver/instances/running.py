@@ -15,7 +15,6 @@ import msgspec
 from jsserver import goformat
 from jsserver.assets import consumers
 from jsserver.assets.assignments import ConsumerAssignment, StreamAssignment
-from jsserver.directories import make_directory
 from jsserver.wire.types import ConsumerConfig, StreamConfig
 
 from . import metafiles, params
@@ -237,7 +236,6 @@ class Instances:
         config, directory = wanted.config, None
         if config.storage == "file" and self._directory is not None:
             directory = self._directory / config.name
-            make_directory(self._directory)
             meta = encode_meta(wanted)
             self._files.create(directory, self._directory, config.name, meta, FOLDERS)
         try:

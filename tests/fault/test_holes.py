@@ -3,13 +3,13 @@
 import random
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cext.store import PyStore
-from tests.unit.records import TOMB, marker, record
+from tests.unit.records import TOMB, marker, record, records
 
 SECTOR = 512
 Fill = Callable[[random.Random], bytes]
@@ -34,6 +34,11 @@ def group_of(directory: Path, count: int, size: int) -> bytearray:
     """What the block holds after a clean stop: one large group, and that it was on disk."""
     store = opened(directory)
     store.append_many("k.#", count, 50, size)
+    return stopped(store, directory)
+
+
+def stopped(store: PyStore, directory: Path) -> bytearray:
+    """The only block of a store that is stopped cleanly, and is read whole at its next start."""
     store.commit()
     store.close()
     forget(directory)
@@ -47,25 +52,18 @@ def forget(directory: Path) -> None:
     (directory / "msgs" / "checkpoint.jss").unlink(missing_ok=True)
 
 
-def damage(data: bytearray, count: int, fill: Fill, rng: random.Random) -> set[int]:
-    """Overwrites so many sectors; the sequences of the messages that changed."""
+def damage(
+    data: bytearray, count: int, fill: Fill, rng: random.Random, end: int | None = None
+) -> set[int]:
+    """Overwrites so many sectors before `end`; the sequences of the messages that changed."""
     before = bytes(data)
-    for sector in rng.sample(range(len(data) // SECTOR), count):
+    for sector in rng.sample(range((len(data) if end is None else end) // SECTOR), count):
         data[sector * SECTOR : (sector + 1) * SECTOR] = fill(rng)
     return {
         seq
-        for at, size, seq in places(before)
+        for at, seq, size, _ in records(before)
         if seq < TOMB and data[at : at + size] != before[at : at + size]
     }
-
-
-def places(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Where each record starts, its length and its sequence."""
-    at = 0
-    while at < len(data):
-        size = struct.unpack_from("<I", data, at)[0] & 0x7FFFFFFF
-        yield at, size, struct.unpack_from("<Q", data, at + 4)[0]
-        at += size
 
 
 def served(store: PyStore) -> set[int]:
@@ -95,7 +93,7 @@ def test_each_hole_of_a_group_costs_what_it_touches(directory: Path, fill: str, 
 def test_holes_of_a_group_that_was_killed_before_it_was_closed(directory: Path) -> None:
     """Whether that was acked is not known; what is whole is kept."""
     data = group_of(directory, 20_000, 300)
-    ends = [at + size for at, size, seq in places(data) if seq == TOMB]
+    ends = [at + size for at, seq, size, _ in records(data) if seq == TOMB]
     del data[ends[0] :]
     gone = damage(data, 200, FILLS["zeros"], random.Random(5))
     (directory / "msgs" / "1.blk").write_bytes(data)
@@ -114,19 +112,13 @@ def test_holes_among_erased_messages_bring_none_back(directory: Path) -> None:
     erased = set(range(7, 5000, 7))
     for seq in erased:
         store.remove(seq)
-    store.commit()
-    store.close()
-    forget(directory)
-    block = directory / "msgs" / "1.blk"
-    data = bytearray(block.read_bytes())
-    for at, _, seq in list(places(data)):
+    data = stopped(store, directory)
+    for at, seq, _, _ in records(data):
         if seq in erased:  # half of it is overwritten
             data[at + 12 : at + 150] = random.Random(seq).randbytes(138)
-    tombs = min(at for at, _, seq in places(data) if seq > TOMB) // SECTOR
-    head = data[: tombs * SECTOR]
-    gone = damage(head, 300, FILLS["zeros"], random.Random(3)) - erased
-    data[: len(head)] = head
-    block.write_bytes(data)
+    tombs = min(at for at, seq, _, _ in records(data) if seq > TOMB)
+    gone = damage(data, 300, FILLS["zeros"], random.Random(3), tombs) - erased
+    (directory / "msgs" / "1.blk").write_bytes(data)
     store = opened(directory)
     assert set(range(1, 5001)) - served(store) - erased == gone
     assert not served(store) & erased
@@ -138,17 +130,11 @@ def test_a_single_bit_of_a_tombstone_is_found_behind_many_holes(directory: Path)
     store = opened(directory)
     store.append_many("k.#", 20_000, 50, 300)
     store.remove(19_999)
-    store.commit()
-    store.close()
-    forget(directory)
-    block = directory / "msgs" / "1.blk"
-    data = bytearray(block.read_bytes())
-    (tomb,) = [at for at, _, seq in places(data) if seq == TOMB | 19_999]
-    head = data[: tomb // SECTOR * SECTOR - 2048]
-    gone = damage(head, 2000, FILLS["garbage"], random.Random(3))
-    data[: len(head)] = head
+    data = stopped(store, directory)
+    (tomb,) = [at for at, seq, _, _ in records(data) if seq == TOMB | 19_999]
+    gone = damage(data, 2000, FILLS["garbage"], random.Random(3), tomb - 2048)
     data[tomb + 5] ^= 4
-    block.write_bytes(data)
+    (directory / "msgs" / "1.blk").write_bytes(data)
     store = opened(directory)
     assert set(range(1, 20_001)) - served(store) == gone | {19_999}
     store.close()
@@ -161,16 +147,12 @@ def test_what_was_damaged_last_in_a_group_is_named(directory: Path) -> None:
         store.append("k", b"%d" % number * 200)
         if number == 10:
             store.commit()
-    store.commit()
-    store.close()
-    forget(directory)
-    block = directory / "msgs" / "1.blk"
-    data = bytearray(block.read_bytes())
-    for at, _, seq in list(places(data)):
+    data = stopped(store, directory)
+    for at, seq, _, _ in records(data):
         if seq in (9, 10, 19, 20):
             data[at + 50] ^= 1
             data[at + 90] ^= 1
-    block.write_bytes(data)
+    (directory / "msgs" / "1.blk").write_bytes(data)
     store = opened(directory)
     assert store.lost()["msgs"] == [9, 10, 19, 20]
     assert store.state()["last_seq"] == 20
@@ -198,7 +180,7 @@ def test_zeros_in_a_payload_are_not_taken_for_a_torn_group(
     store.abandon()
     block = directory / "msgs" / "1.blk"
     data = bytearray(block.read_bytes().rstrip(b"\0"))
-    found = [at for at, _, seq in places(data) if seq == (6 if which == "last" else 4)]
+    found = [at for at, seq, _, _ in records(data) if seq == (6 if which == "last" else 4)]
     for at in (found[0] + 60, found[0] + 90, len(data) - 40, len(data) - 20):
         data[at] ^= 0x55
     block.write_bytes(data)
@@ -224,7 +206,7 @@ def test_a_sector_of_which_a_part_arrived_is_no_loss(directory: Path) -> None:
     store.abandon()
     block = directory / "msgs" / "1.blk"
     data = bytearray(block.read_bytes().rstrip(b"\0"))
-    found = [at for at, _, seq in places(data) if seq == 4]
+    found = [at for at, seq, _, _ in records(data) if seq == 4]
     end = found[0] // SECTOR * SECTOR + SECTOR
     data[found[0] + 10 : end] = bytes(end - found[0] - 10)
     block.write_bytes(data)
@@ -291,9 +273,7 @@ def test_a_search_ends_where_the_file_does(directory: Path) -> None:
         path.write_bytes(cut)
         store = opened(directory)
         assert served(store) == {
-            seq
-            for at, size, seq in places(bytes(data))
-            if at + size <= len(cut) - 600 and seq < TOMB
+            seq for at, seq, size, _ in records(data) if at + size <= len(cut) - 600 and seq < TOMB
         }
         store.abandon()
         forget(directory)
