@@ -1,5 +1,6 @@
 """Fixtures that every test may use: servers under test and peers, ended whatever happens."""
 
+import faulthandler
 import os
 from collections.abc import Iterator
 
@@ -13,6 +14,18 @@ from tests.servers import Server, Servers, servers_in
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Where a test hangs and no signal ends it, in the data plane, it fails with its process."""
+    marker = item.get_closest_marker("timeout")
+    limit = marker.args[0] if marker and marker.args else float(item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(limit + 60, exit=True)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture

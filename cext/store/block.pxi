@@ -338,9 +338,9 @@ cdef uint8_t* region_new(Store* s, uint64_t cap) noexcept nogil:
     cdef uint8_t* p = NULL
     if c != NULL and s.storage == STORE_FILE and cap == c.pool_size:
         q_lock(c)
-        if c.n_pool:
-            c.n_pool -= 1
-            p = <uint8_t*> c.pool[c.n_pool]
+        if c.queue.n_pool:
+            c.queue.n_pool -= 1
+            p = <uint8_t*> c.queue.pool[c.queue.n_pool]
         q_unlock(c)
         if p != NULL:
             return p
@@ -352,9 +352,9 @@ cdef void region_free(Store* s, uint8_t* p, uint64_t cap, bint lean) noexcept no
     cdef Committer* c = s.com
     if c != NULL and s.storage == STORE_FILE and cap == c.pool_size and not lean:
         q_lock(c)
-        if c.n_pool < 4:
-            c.pool[c.n_pool] = p
-            c.n_pool += 1
+        if c.queue.n_pool < 4:
+            c.queue.pool[c.queue.n_pool] = p
+            c.queue.n_pool += 1
             p = NULL
         q_unlock(c)
     if p == NULL:
@@ -485,7 +485,7 @@ cdef void block_mapped(Block* b, uint8_t* p, uint64_t size) noexcept nogil:
     b.data = p
     b.data_cap = size
     b.region = False
-    if not s.replaying and not s.stopped:
+    if not s.recovery.replaying and not s.stopped:
         lru_push(s.com, b)
         if s.com.n_maps > MAPS_MAX:
             chore_wanted(s.com)
@@ -497,7 +497,7 @@ cdef int block_map(Block* b) noexcept nogil:
     cdef uint8_t* p = block_open(b, &size)
     if p == NULL:
         return ST_IO
-    if not b.store.replaying and not b.store.stopped:
+    if not b.store.recovery.replaying and not b.store.stopped:
         trail_drop(b.store, b)
     block_mapped(b, p, size)
     return ST_OK

@@ -182,16 +182,16 @@ cdef void checkpoint_write(Store* s) noexcept nogil:
     h.first_seq = s.first_seq
     h.last_seq = s.last_seq
     h.last_ts = s.last_ts
-    h.group = s.group
-    h.dict = s.dict
-    h.dict_total = s.dict_total
-    h.dict_size = s.dict_size
+    h.group = s.writing.group
+    h.dict = s.keeping.dict
+    h.dict_total = s.keeping.dict_total
+    h.dict_size = s.keeping.dict_size
     h.damage = s.damage
     if s.lost != NULL:
         h.lost = s.lost.n
         h.lost_bytes = s.lost.bytes
     h.n_blocks = s.n_blocks
-    h.extent = s.extent
+    h.extent = s.writing.extent
     h.index = x[0]
     out_put(&o, &h, sizeof(h))
     if x.slots != NULL:
@@ -389,11 +389,11 @@ cdef int checkpoint_load(Store* s, const uint64_t* nums, uint64_t n) noexcept no
     s.first_seq = h.first_seq
     s.last_seq = h.last_seq
     s.last_ts = h.last_ts
-    s.extent = h.extent
-    s.group = h.group
-    s.dict = h.dict
-    s.dict_total = h.dict_total
-    s.dict_size = h.dict_size
+    s.writing.extent = h.extent
+    s.writing.group = h.group
+    s.keeping.dict = h.dict
+    s.keeping.dict_total = h.dict_total
+    s.keeping.dict_size = h.dict_size
     s.damage = h.damage
     s.next_num = nums[n - 1] + 1
     return 1
@@ -404,7 +404,7 @@ cdef int checkpoint_stale(Store* s) noexcept nogil:
     used."""
     cdef char path[4300]
     checkpoint_path(s, path, sizeof(path))
-    s.stale = file_read(s.files, path, &s.stale_size)
+    s.recovery.stale = file_read(s.files, path, &s.recovery.stale_size)
     return checkpoint_refuse(s)
 
 

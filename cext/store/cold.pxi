@@ -40,11 +40,11 @@ cdef bint piece_there(Block* b, uint64_t piece) noexcept nogil:
 cdef void fetch_queue(Committer* c, Block* b) noexcept nogil:
     """With q held."""
     b.next_fetch = NULL
-    if c.fetches == NULL:
-        c.fetches = b
+    if c.queue.fetches == NULL:
+        c.queue.fetches = b
     else:
-        c.fetches_last.next_fetch = b
-    c.fetches_last = b
+        c.queue.fetches_last.next_fetch = b
+    c.queue.fetches_last = b
 
 
 cdef void fetch_ask(Committer* c, Block* b, uint64_t pieces) noexcept nogil:
@@ -142,9 +142,9 @@ cdef bint waits_end(Store* s, const Block* b) noexcept nogil:
 
 cdef void fetches_cancel(Committer* c, Store* s, Block** gone) noexcept nogil:
     """With q held throughout: nobody reads that store any more. gone: as unpin_later."""
-    cdef Block* b = c.fetches
+    cdef Block* b = c.queue.fetches
     cdef Block* after
-    c.fetches = NULL
+    c.queue.fetches = NULL
     while b != NULL:
         after = b.next_fetch
         if b.store == s:
@@ -165,8 +165,8 @@ cdef void committer_pause(Committer* c) noexcept nogil:
 cdef void* fetcher_main(void* arg) noexcept nogil:
     cdef Committer* c = <Committer*> arg
     q_lock(c)
-    while not c.stopping or c.fetches != NULL:
-        if c.fetches == NULL:
+    while not c.queue.stopping or c.queue.fetches != NULL:
+        if c.queue.fetches == NULL:
             q_wait(c, &c.fetch, INT64_MAX)
         else:
             fetch_block(c)
@@ -185,15 +185,15 @@ cdef void fetch_pieces(FileOps* f, const uint8_t* data, uint64_t size, uint64_t 
 
 cdef void fetch_block(Committer* c) noexcept nogil:
     """With q held, which is let go meanwhile: maps what waits longest, and brings its pieces into memory."""
-    cdef Block* b = c.fetches
+    cdef Block* b = c.queue.fetches
     cdef Store* s = b.store
     cdef const uint8_t* data
     cdef uint8_t* mapped = NULL
     cdef uint64_t size, pieces
     cdef bint on, again, called
-    c.fetches = b.next_fetch
+    c.queue.fetches = b.next_fetch
     b.next_fetch = NULL
-    s.busy += 1
+    s.queue.busy += 1
     q_unlock(c)
     env_lock(c.env)
     pieces = b.asked
@@ -227,5 +227,5 @@ cdef void fetch_block(Committer* c) noexcept nogil:
         fetch_queue(c, b)
     else:
         unpin(c, b)
-    s.busy -= 1
+    s.queue.busy -= 1
     q_broadcast(c, &c.idle)

@@ -47,11 +47,11 @@ cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noex
     c.env = env
     c.sync_interval = sync_interval
     c.wake_fd = wake_fd
-    c.spare = -1
-    c.sync_fd = -1
-    c.due = INT64_MAX
+    c.writing.spare = -1
+    c.writing.sync_fd = -1
+    c.queue.due = INT64_MAX
     c.pool_size = page_up(8388608 + SLACK)
-    c.synced_at = env_clock(env)
+    c.writing.synced_at = env_clock(env)
     mutex_init(&c.q)
     cond_init(&c.wake)
     cond_init(&c.idle)
@@ -63,10 +63,10 @@ cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noex
 cdef void committer_free(Committer* c) noexcept nogil:
     """After its thread has ended and every store is closed."""
     cdef uint32_t i
-    if c.sync_fd >= 0:
-        c.env.files.close(c.env.files.ctx, c.sync_fd)
-    for i in range(c.n_pool):
-        pages_free(c.pool[i], c.pool_size)
+    if c.writing.sync_fd >= 0:
+        c.env.files.close(c.env.files.ctx, c.writing.sync_fd)
+    for i in range(c.queue.n_pool):
+        pages_free(c.queue.pool[i], c.pool_size)
     spare_give(c)                               # taken again by whoever wrote without the thread
     cond_free(&c.wake)
     cond_free(&c.idle)
@@ -79,7 +79,7 @@ cdef void committer_free(Committer* c) noexcept nogil:
 cdef void committer_stop(Committer* c) noexcept nogil:
     """Lets the thread end when everything staged is written. Stores may still be closed afterwards."""
     q_lock(c)
-    c.stopping = True
+    c.queue.stopping = True
     q_broadcast(c, &c.wake)
     q_broadcast(c, &c.chores)
     q_broadcast(c, &c.fetch)
@@ -93,18 +93,20 @@ cdef void committer_run(Committer* c) noexcept nogil:
     cdef bint done
     memset(&r, 0, sizeof(r))
     q_lock(c)
+    while c.queue.inline:
+        q_wait(c, &c.idle, INT64_MAX)
     spare_take(c)
-    c.running = True
+    c.queue.running = True
     c.keeper_runs = system.start(system.ctx, &c.keeper, keeper_main, c) == 0
     c.fetcher_runs = system.start(system.ctx, &c.fetcher, fetcher_main, c) == 0
     while True:
         now = env_clock(c.env)
-        if c.dirty == NULL and now < c.due:
-            if c.stopping:
+        if c.queue.dirty == NULL and now < c.queue.due:
+            if c.queue.stopping:
                 break
-            c.sleeping = True
-            q_wait(c, &c.wake, c.due)
-            c.sleeping = False
+            c.queue.sleeping = True
+            q_wait(c, &c.wake, c.queue.due)
+            c.queue.sleeping = False
             continue
         round_take(c, &r, now)
         q_unlock(c)
@@ -115,7 +117,7 @@ cdef void committer_run(Committer* c) noexcept nogil:
         if done:
             tell_driver(c)
         q_lock(c)
-    c.running = False
+    c.queue.running = False
     q_broadcast(c, &c.idle)
     q_broadcast(c, &c.chores)
     q_unlock(c)
@@ -144,12 +146,17 @@ cdef void commit_inline(Committer* c, int64_t now) noexcept nogil:
     cdef Round r
     memset(&r, 0, sizeof(r))
     q_lock(c)
-    while c.dirty != NULL or now >= c.due:
+    while c.queue.inline:
+        q_wait(c, &c.idle, INT64_MAX)
+    c.queue.inline = True
+    while (c.queue.dirty != NULL or now >= c.queue.due) and not c.queue.running:
         round_take(c, &r, now)
         q_unlock(c)
         round_write(c, &r, now)
         q_lock(c)
         round_done(c, &r)
+    c.queue.inline = False
+    q_broadcast(c, &c.idle)
     q_unlock(c)
     round_free(&r)
 
@@ -174,13 +181,13 @@ cdef Part* round_part(Round* r, Store* s) noexcept nogil:
     r.n_parts += 1
     r.parts[r.n_parts - 1].s = s
     r.parts[r.n_parts - 1].piece = r.n_pieces
-    r.parts[r.n_parts - 1].first = st_load(&s.floor)    # before any block's `used` is looked at
+    r.parts[r.n_parts - 1].first = st_load(&s.shared.floor)    # before any block's `used` is looked at
     return &r.parts[r.n_parts - 1]
 
 
 cdef bint round_blocks(Round* r, Part* p, uint64_t last) noexcept nogil:
     """The blocks up to that number."""
-    cdef Block* b = p.s.out
+    cdef Block* b = p.s.queue.out
     cdef Piece* pieces
     while b != NULL and b.num <= last:
         if r.n_pieces == r.cap_pieces:
@@ -200,63 +207,63 @@ cdef bint round_blocks(Round* r, Part* p, uint64_t last) noexcept nogil:
 
 
 cdef void list_remove(Store* s) noexcept nogil:
-    cdef StoreList* stores = s.list
+    cdef StoreList* stores = s.queue.list
     if stores == NULL:
         return
-    if s.active_prev != NULL:
-        s.active_prev.active_next = s.active_next
+    if s.queue.active_prev != NULL:
+        s.queue.active_prev.queue.active_next = s.queue.active_next
     else:
-        stores.head = s.active_next
-    if s.active_next != NULL:
-        s.active_next.active_prev = s.active_prev
+        stores.head = s.queue.active_next
+    if s.queue.active_next != NULL:
+        s.queue.active_next.queue.active_prev = s.queue.active_prev
     else:
-        stores.last = s.active_prev
-    s.active_next = NULL
-    s.active_prev = NULL
-    s.list = NULL
+        stores.last = s.queue.active_prev
+    s.queue.active_next = NULL
+    s.queue.active_prev = NULL
+    s.queue.list = NULL
 
 
 cdef void list_front(StoreList* stores, Store* s, int64_t now) noexcept nogil:
     list_remove(s)
-    s.active_at = now
-    s.active_next = stores.head
+    s.queue.active_at = now
+    s.queue.active_next = stores.head
     if stores.head != NULL:
-        stores.head.active_prev = s
+        stores.head.queue.active_prev = s
     else:
         stores.last = s
     stores.head = s
-    s.list = stores
+    s.queue.list = stores
 
 
 cdef void part_take(Part* p) noexcept nogil:
     """All that its store has staged."""
     cdef Store* s = p.s
-    cdef Log* g = s.logs
+    cdef Log* g = s.queue.logs
     cdef Op* op
-    st_store(&s.dirty, 0)
-    p.ticket = st_load(&s.ticket)
-    p.seq = st_load(&s.shown_seq)
-    p.ops = s.ops
-    s.ops = NULL
-    s.ops_tail = NULL
+    st_store(&s.shared.dirty, 0)
+    p.ticket = st_load(&s.shared.ticket)
+    p.seq = st_load(&s.shared.shown_seq)
+    p.ops = s.queue.ops
+    s.queue.ops = NULL
+    s.queue.ops_tail = NULL
     op = p.ops
     while op != NULL:
         p.logs = p.logs or op.kind == OP_APPEND
         op = op.next
     while g != NULL:
-        if g.dirty:
-            g.dirty = False
-            g.writing = g.staged
-            g.writing_follows = g.follows
-            g.follows = False
-            memset(&g.staged, 0, sizeof(Bytes))
+        if g.queue.dirty:
+            g.queue.dirty = False
+            g.writing.bytes = g.queue.staged
+            g.writing.follows = g.queue.follows
+            g.queue.follows = False
+            memset(&g.queue.staged, 0, sizeof(Bytes))
             p.logs = True
-        g = g.next
+        g = g.queue.next
 
 
 cdef Op* fence_of(const Store* s) noexcept nogil:
     """The first one, NULL when there is none."""
-    cdef Op* op = s.ops
+    cdef Op* op = s.queue.ops
     while op != NULL and op.kind != OP_FENCE:
         op = op.next
     return op
@@ -264,14 +271,14 @@ cdef Op* fence_of(const Store* s) noexcept nogil:
 
 cdef void part_take_before(Part* p, Op* fence) noexcept nogil:
     """What its store has staged before a fence; the rest is for the next round."""
-    cdef Op* op = p.s.ops
+    cdef Op* op = p.s.queue.ops
     p.ticket = fence.size
     p.seq = fence.seq
     p.first = fence.first
     p.ops = op
-    p.s.ops = fence.next
+    p.s.queue.ops = fence.next
     if fence.next == NULL:
-        p.s.ops_tail = NULL
+        p.s.queue.ops_tail = NULL
     fence.next = NULL
     while op != NULL:
         p.logs = p.logs or op.kind == OP_APPEND
@@ -288,70 +295,70 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
     r.n_parts = 0
     r.n_pieces = 0
     r.wrote = False
-    while c.dirty != NULL:
-        s = c.dirty
+    while c.queue.dirty != NULL:
+        s = c.queue.dirty
         p = round_part(r, s)
         if p == NULL:
             break
-        c.dirty = s.next_dirty
+        c.queue.dirty = s.queue.next_dirty
         fence = fence_of(s)
         if not round_blocks(r, p, fence.off if fence != NULL else UINT64_MAX):
             r.n_parts -= 1      # no memory: it waits for the next round
-            s.next_dirty = back
+            s.queue.next_dirty = back
             back = s
             continue
-        s.busy += 1
-        p.first_log = s.logs
+        s.queue.busy += 1
+        p.first_log = s.queue.logs
         if fence != NULL:
             part_take_before(p, fence)
-            s.next_dirty = back
+            s.queue.next_dirty = back
             back = s
         else:
             part_take(p)
-        list_front(&c.active, s, now)
+        list_front(&c.queue.active, s, now)
     while back != NULL:
         s = back
-        back = s.next_dirty
-        s.next_dirty = c.dirty
-        c.dirty = s
-    s = c.active.last
-    while s != NULL and s.active_at + IDLE_CLOSE <= now:
-        p = round_part(r, s) if not s.busy else NULL
+        back = s.queue.next_dirty
+        s.queue.next_dirty = c.queue.dirty
+        c.queue.dirty = s
+    s = c.queue.active.last
+    while s != NULL and s.queue.active_at + IDLE_CLOSE <= now:
+        p = round_part(r, s) if not s.queue.busy else NULL
         if p == NULL or not round_blocks(r, p, UINT64_MAX):
             due = now + IDLE_CLOSE
             break
         p.close = True
-        p.ticket = st_load(&s.ticket)
+        p.ticket = st_load(&s.shared.ticket)
         p.seq = 0
-        p.first_log = s.logs
-        s.busy += 1
-        list_front(&c.resting, s, now)
-        if c.resting.head == c.resting.last:
+        p.first_log = s.queue.logs
+        s.queue.busy += 1
+        list_front(&c.queue.resting, s, now)
+        if c.queue.resting.head == c.queue.resting.last:
             q_signal(c, &c.chores)      # its time starts now
-        s = c.active.last
-    if c.active.last != NULL:
-        due = min(due, c.active.last.active_at + IDLE_CLOSE)
-    if c.sync_interval > 0 and c.unsynced:
-        due = min(due, c.synced_at + c.sync_interval)
-    c.due = due
+        s = c.queue.active.last
+    if c.queue.active.last != NULL:
+        due = min(due, c.queue.active.last.queue.active_at + IDLE_CLOSE)
+    if c.sync_interval > 0 and c.writing.unsynced:
+        due = min(due, c.writing.synced_at + c.sync_interval)
+    c.queue.due = due
 
 
 # ---- the results --------------------------------------------------------------------------------------------------
 
 cdef void store_tell(Committer* c, Store* s, int err) noexcept nogil:
     """With q held: committer_poll hears of this store."""
-    s.done_errno = err
-    if not s.listed:
-        s.listed = True
-        s.next_done = c.done
-        c.done = s
+    s.queue.done_errno = err
+    if not s.queue.listed:
+        s.queue.listed = True
+        s.queue.next_done = c.queue.done
+        c.queue.done = s
 
 
 cdef uint64_t kept_seq(const Store* s) noexcept nogil:
     """With q held, when a group failed: up to where the groups before it hold all messages. They may hold some that came while
     they were written. These are acked: to refuse what stays would lose what it pushed out."""
-    cdef uint64_t seq = min(s.kept_last, st_load(&s.shown_seq))
-    return min(seq, s.cut_seq) if s.done_ticket < s.cut_ticket else seq
+    cdef uint64_t seq = min(s.writing.kept_last, st_load(&s.shared.shown_seq))
+    return min(seq, s.queue.cut_seq) if s.queue.done_ticket < s.queue.cut_ticket else seq
 
 
 cdef bint round_done(Committer* c, Round* r) noexcept nogil:
@@ -359,36 +366,35 @@ cdef bint round_done(Committer* c, Round* r) noexcept nogil:
     cdef uint32_t i
     cdef Part* p
     cdef Store* s
-    cdef bint any = c.sync_failed
-    c.sync_failed = False
+    cdef bint any = c.writing.sync_failed
+    c.writing.sync_failed = False
     for i in range(r.n_parts):
         p = &r.parts[i]
         s = p.s
-        while s.out != NULL and s.out.closed:
-            block_done(c, s, s.out)
+        while s.queue.out != NULL and s.queue.out.closed:
+            block_done(c, s, s.queue.out)
         if not p.close or p.err:
             if p.err == 0:
-                s.done_seq = max(s.done_seq, p.seq if p.ticket >= s.cut_ticket else min(p.seq, s.cut_seq))
-                s.uncut_seq = p.seq
-                s.done_ticket = max(s.done_ticket, p.ticket)
+                s.queue.done_seq = max(s.queue.done_seq, p.seq if p.ticket >= s.queue.cut_ticket else min(p.seq, s.queue.cut_seq))
+                s.queue.uncut_seq = p.seq
+                s.queue.done_ticket = max(s.queue.done_ticket, p.ticket)
             else:
-                s.done_seq = max(s.done_seq, kept_seq(s))
-                s.uncut_seq = max(s.uncut_seq, s.kept_last)
+                s.queue.done_seq = max(s.queue.done_seq, kept_seq(s))
+                s.queue.uncut_seq = max(s.queue.uncut_seq, s.writing.kept_last)
             store_tell(c, s, p.err)
             any = True
-        s.busy -= 1
-    c.groups += 1
+        s.queue.busy -= 1
     q_broadcast(c, &c.idle)
     if any:
-        st_store(&c.done_flag, 1)
-    return any or (st_load(&c.full) and not c.told_full)
+        st_store(&c.shared.done_flag, 1)
+    return any or (st_load(&c.shared.full) and not c.told_full)
 
 
 cdef void block_done(Committer* c, Store* s, Block* b) noexcept nogil:
     """With q held: a sealed block leaves the list of those to write; the maintenance thread makes its sidecar."""
-    s.out = b.next_out
-    if s.out == NULL:
-        s.out_tail = NULL
+    s.queue.out = b.next_out
+    if s.queue.out == NULL:
+        s.queue.out_tail = NULL
     b.next_out = NULL
     if not b.dead:
         side_queue(c, b)
@@ -399,24 +405,24 @@ cdef void committer_poll(Committer* c) noexcept nogil:
     cdef Store* s
     cdef uint64_t seq, ticket
     cdef int err
-    if st_load(&c.done_flag) == 0:
+    if st_load(&c.shared.done_flag) == 0:
         return
-    st_store(&c.done_flag, 0)
+    st_store(&c.shared.done_flag, 0)
     tell_full(c)
     while True:
         q_lock(c)
-        s = c.done
+        s = c.queue.done
         if s == NULL:
             q_unlock(c)
             return
-        c.done = s.next_done
-        s.listed = False
-        seq = s.done_seq
-        ticket = s.done_ticket
-        err = s.done_errno
+        c.queue.done = s.queue.next_done
+        s.queue.listed = False
+        seq = s.queue.done_seq
+        ticket = s.queue.done_ticket
+        err = s.queue.done_errno
         q_unlock(c)
         invariant(env_held(s.env), "streams hear of groups under the engine lock")
-        invariant(ticket <= st_load(&s.ticket), "nothing is durable that did not happen")
+        invariant(ticket <= st_load(&s.shared.ticket), "nothing is durable that did not happen")
         if err:
             s.io_errno = err
         if seq > s.durable_seq or ticket > s.durable_ticket or err == 0:    # also before a group that failed
@@ -425,4 +431,4 @@ cdef void committer_poll(Committer* c) noexcept nogil:
             if s.on_durable != NULL and not s.stopped:
                 s.on_durable(s.ctx, seq, ticket, 0)
         if err and s.on_durable != NULL and not s.stopped:
-            s.on_durable(s.ctx, s.last_seq, s.ticket, err)
+            s.on_durable(s.ctx, s.last_seq, s.shared.ticket, err)

@@ -10,13 +10,13 @@ cdef inline bint is_full(int64_t rc) noexcept nogil:
 cdef bint ballast_give(Committer* c, int64_t rc) noexcept nogil:
     """Whether a write that failed for want of room may be tried again, because the ballast was given up for it."""
     cdef FileOps* f = c.env.files
-    if not is_full(rc) or c.ballast[0] == 0 or st_load(&c.full):
+    if not is_full(rc) or c.ballast[0] == 0 or st_load(&c.shared.full):
         return False
     if f.unlink(f.ctx, c.ballast) < 0:
         return False
     sync_parent(f, c.ballast)       # what was freed can be used from here on
-    st_store(&c.full, <uint64_t> -rc)
-    st_store(&c.done_flag, 1)
+    st_store(&c.shared.full, <uint64_t> -rc)
+    st_store(&c.shared.done_flag, 1)
     return True
 
 
@@ -30,13 +30,13 @@ cdef int committer_ballast(Committer* c, Span path) noexcept nogil:
 
 cdef void committer_has_room(Committer* c) noexcept nogil:
     c.told_full = False
-    st_store(&c.full, 0)
+    st_store(&c.shared.full, 0)
 
 
 cdef void tell_full(Committer* c) noexcept nogil:
     """With the engine lock held: the control plane hears once that nothing more is stored, and makes the ballast again."""
     cdef Event e
-    cdef uint64_t error = st_load(&c.full)
+    cdef uint64_t error = st_load(&c.shared.full)
     if error == 0 or c.told_full or c.env.out.event == NULL:
         return
     c.told_full = True
@@ -69,23 +69,23 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
             block_fd_close(b)
         g = p.first_log if p.logs else NULL
         while g != NULL:
-            if g.fd >= 0 and g.wrote and c.sync_interval <= 0 and p.err == 0:
-                p.err = -f.datasync(f.ctx, g.fd)
-            g.wrote = False
+            if g.writing.fd >= 0 and g.writing.wrote and c.sync_interval <= 0 and p.err == 0:
+                p.err = -f.datasync(f.ctx, g.writing.fd)
+            g.writing.wrote = False
             log_fd_close(g)
-            g = g.next
+            g = g.queue.next
     q_lock(c)
-    s = c.active.head
+    s = c.queue.active.head
     while s != NULL:
-        b = s.out if not s.busy else NULL
+        b = s.queue.out if not s.queue.busy else NULL
         while b != NULL:
             block_fd_close(b)
             b = b.next_out
-        g = s.logs if not s.busy else NULL
+        g = s.queue.logs if not s.queue.busy else NULL
         while g != NULL:
             log_fd_close(g)
-            g = g.next
-        s = s.active_next
+            g = g.queue.next
+        s = s.queue.active_next
     q_unlock(c)
     spare_give(c)
     return True
@@ -105,15 +105,15 @@ cdef int msgs_sync(Committer* c, Round* r, Store* s) noexcept nogil:
 
 
 cdef void spare_give(Committer* c) noexcept nogil:
-    if c.spare >= 0:
-        c.env.files.close(c.env.files.ctx, c.spare)
-    c.spare = -1
+    if c.writing.spare >= 0:
+        c.env.files.close(c.env.files.ctx, c.writing.spare)
+    c.writing.spare = -1
 
 
 cdef void spare_take(Committer* c) noexcept nogil:
     """One descriptor that the commit thread has for itself, whoever takes all others."""
-    if c.spare < 0:
-        c.spare = c.env.files.open(c.env.files.ctx, "/dev/null", O_RDONLY, 0)
+    if c.writing.spare < 0:
+        c.writing.spare = c.env.files.open(c.env.files.ctx, "/dev/null", O_RDONLY, 0)
 
 
 # ---- the way back ----------------------------------------------------------------------------------------------------
@@ -142,8 +142,8 @@ cdef int log_cut(Log* g) noexcept nogil:
     """0 or -errno."""
     cdef FileOps* f = g.store.files
     cdef int rc = log_fd(g)
-    rc = f.truncate(f.ctx, g.fd, <off_t> g.durable) if rc == 0 else rc
-    rc = f.datasync(f.ctx, g.fd) if rc == 0 else rc
+    rc = f.truncate(f.ctx, g.writing.fd, <off_t> g.writing.durable) if rc == 0 else rc
+    rc = f.datasync(f.ctx, g.writing.fd) if rc == 0 else rc
     log_fd_close(g)
     return rc
 
@@ -151,28 +151,28 @@ cdef int log_cut(Log* g) noexcept nogil:
 cdef int store_retreat(Store* s) noexcept nogil:
     cdef Block* b
     cdef Log* g
-    cdef bint unlinked = not s.caches_gone      # caches that were removed, too: which failed at last
+    cdef bint unlinked = not s.writing.caches_gone     # caches that were removed, too: which failed at last
     cdef int rc = 0
     store_detach(s, False)
     ops_discard(s)
-    b = s.out
+    b = s.queue.out
     while b != NULL and rc == 0:
         rc = block_cut(s, b, &unlinked)
         b = b.next_out
-    while s.cuts != NULL and rc == 0:
-        b = s.cuts
+    while s.queue.cuts != NULL and rc == 0:
+        b = s.queue.cuts
         rc = block_cut(s, b, &unlinked)
         if rc == 0:
-            s.cuts = b.next_out
+            s.queue.cuts = b.next_out
             block_free(b)
-    g = s.logs
+    g = s.queue.logs
     while g != NULL and rc == 0:
         rc = log_cut(g)
-        g = g.next
+        g = g.queue.next
     if unlinked and rc == 0:
         rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
     if rc == 0:         # which sequences were used is known, though blocks that should follow are not there
-        reserve_write(s, s.done_seq)
+        reserve_write(s, s.queue.done_seq)
     return -rc
 
 
@@ -186,5 +186,5 @@ cdef void store_halt(Store* s, int64_t error) noexcept nogil:
 
 cdef int64_t store_error(const Store* s) noexcept nogil:
     if s.io_errno == 0 and s.storage == STORE_FILE:
-        return <int64_t> st_load(&s.com.full)
+        return <int64_t> st_load(&s.com.shared.full)
     return s.io_errno

@@ -170,6 +170,7 @@ cdef struct Ghosts:
     Store* s
     Block* b
     uint64_t* buried            # a bit for each sequence from the block's base on that has a tombstone
+    int64_t now
     bint fits                   # nats-server would find room for one of them
 
 
@@ -207,7 +208,7 @@ cdef int ghosts_visit(Ghosts* g, bint bury) noexcept nogil:
     while p != NULL and rc == ST_OK and at < size and record_parse(p + at, size - at, &r):
         i = r.seq - g.b.base
         if (r.raw_seq & (TOMB | ERASED) == 0 and g.b.base <= r.seq < s.first_seq and r.seq <= g.b.last
-                and not g.buried[i // 64] >> (i % 64) & 1 and elapsed(s.env.now, r.ts) < age):
+                and not g.buried[i // 64] >> (i % 64) & 1 and elapsed(g.now, r.ts) < age):
             if bury:
                 rc = stage_tomb(s, g.b, r.seq, r.ts)
             elif would_fit(s, &r):
@@ -242,6 +243,9 @@ cdef void heads_bury(Store* s) noexcept nogil:
     cdef uint32_t i, n = 0
     cdef bint fits = False
     g.s = s
+    env_lock(s.env)
+    g.now = s.env.now
+    env_unlock(s.env)
     while n < s.n_blocks and block_i(s, n).base < s.first_seq:
         n += 1
     for i in range(2 * n):      # first looks at all, then buries

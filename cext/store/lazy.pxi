@@ -10,14 +10,14 @@ cdef void lazy_note(Committer* c, const Round* r, const Part* p) noexcept nogil:
         wrote = wrote or r.pieces[k].wrote
     if not wrote:
         return
-    c.unsynced = True
-    if c.sync_fd < 0:
-        c.sync_fd = f.open(f.ctx, s.dir, O_RDONLY | O_DIRECTORY, 0)
+    c.writing.unsynced = True
+    if c.writing.sync_fd < 0:
+        c.writing.sync_fd = f.open(f.ctx, s.dir, O_RDONLY | O_DIRECTORY, 0)
     q_lock(c)
-    if not s.unsynced:
-        s.unsynced = True
-        s.next_unsynced = c.unsynced_stores
-        c.unsynced_stores = s
+    if not s.queue.unsynced:
+        s.queue.unsynced = True
+        s.queue.next_unsynced = c.queue.unsynced
+        c.queue.unsynced = s
     q_unlock(c)
 
 
@@ -27,16 +27,15 @@ cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
     cdef Store* s
     cdef uint32_t i
     cdef int rc
-    rc = -c.sync_fd if c.sync_fd < 0 else -f.sync_all(f.ctx, c.sync_fd)
-    c.syncs += 1
+    rc = -c.writing.sync_fd if c.writing.sync_fd < 0 else -f.sync_all(f.ctx, c.writing.sync_fd)
     q_lock(c)
-    while c.unsynced_stores != NULL:
-        s = c.unsynced_stores
-        c.unsynced_stores = s.next_unsynced
-        s.unsynced = False
+    while c.queue.unsynced != NULL:
+        s = c.queue.unsynced
+        c.queue.unsynced = s.queue.next_unsynced
+        s.queue.unsynced = False
         if rc:
             store_tell(c, s, rc)
-            c.sync_failed = True
+            c.writing.sync_failed = True
     q_unlock(c)
     for i in range(r.n_parts):
         if rc and r.parts[i].err == 0:

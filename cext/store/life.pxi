@@ -34,24 +34,24 @@ cdef void store_dispose(Store* s) noexcept nogil:
     cdef Log* log
     for i in range(s.n_blocks):
         block_free(block_i(s, i))
-    while s.cuts != NULL:
-        b = s.cuts
-        s.cuts = b.next_out
+    while s.queue.cuts != NULL:
+        b = s.queue.cuts
+        s.queue.cuts = b.next_out
         block_free(b)
-    while s.void_blocks != NULL:
-        b = s.void_blocks
-        s.void_blocks = b.next_out
+    while s.recovery.void_blocks != NULL:
+        b = s.recovery.void_blocks
+        s.recovery.void_blocks = b.next_out
         block_free(b)
-    while s.logs != NULL:
-        log = s.logs
-        s.logs = log.next
+    while s.queue.logs != NULL:
+        log = s.queue.logs
+        s.queue.logs = log.queue.next
         log_free(log)
     free(s.blocks)
     index_free(&s.x)
     if s.map != NULL:
         pages_free(s.map, s.map_size)
     lost_free(s)
-    free(s.known)
+    free(s.keeping.known)
     free(s.name)
     free(s.dir)
     free(s.msgs_dir)
@@ -111,14 +111,14 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     if s.n_blocks == 0 and cfg.first_seq > 1 and s.last_seq == 0:
         s.last_seq = cfg.first_seq - 1
         s.first_seq = cfg.first_seq
-    s.shown_seq = s.last_seq
-    s.floor = s.first_seq
-    s.shown_first = s.extent.first      # as far as it is written
-    s.synced_first = s.extent.first
-    s.extent.last = s.last_seq
-    s.extent.last_ts = s.last_ts
+    s.shared.shown_seq = s.last_seq
+    s.shared.floor = s.first_seq
+    s.shown_first = s.writing.extent.first  # as far as it is written
+    s.writing.synced_first = s.writing.extent.first
+    s.writing.extent.last = s.last_seq
+    s.writing.extent.last_ts = s.last_ts
     s.durable_seq = s.last_seq
-    s.done_seq = s.last_seq
+    s.queue.done_seq = s.last_seq
     if s.storage == STORE_FILE:
         # The first of what is written. Where our own server stopped there is nothing to be removed but by age.
         env_lock(env)
@@ -220,16 +220,16 @@ cdef void block_undo(Store* s, Block* b) noexcept nogil:
     if b.closed:
         block_free(b)
     else:
-        b.next_out = s.cuts
-        s.cuts = b
+        b.next_out = s.queue.cuts
+        s.queue.cuts = b
 
 
 cdef void ops_discard(Store* s) noexcept nogil:
     cdef Op* op
     cdef uint32_t i
-    while s.ops != NULL:
-        op = s.ops
-        s.ops = op.next
+    while s.queue.ops != NULL:
+        op = s.queue.ops
+        s.queue.ops = op.next
         if op.kind == OP_DROP:
             block_undo(s, op.block)
         elif op.kind == OP_PURGE or op.kind == OP_CUT:
@@ -238,24 +238,26 @@ cdef void ops_discard(Store* s) noexcept nogil:
             free(op.blocks)
         bytes_free(&op.bytes)
         free(op)
-    s.ops_tail = NULL
+    s.queue.ops_tail = NULL
 
 
 cdef void store_detach(Store* s, bint drop) noexcept nogil:
-    """Waits until neither the commit thread nor the maintenance thread knows the store."""
+    """Waits until no thread knows the store: what is staged is on disk, or failed. drop: it is not waited for."""
     cdef Committer* c = s.com
     cdef Block* gone = NULL
-    if not drop and st_load(&s.dirty):
-        if not c.running:
-            commit_inline(c, 0)
     q_lock(c)
     q_broadcast(c, &c.idle)     # to whoever waits for a round of this store
-    while not drop and (st_load(&s.dirty) or s.ops != NULL) and c.running:
-        q_wait(c, &c.idle, INT64_MAX)
-    while True:     # whoever is busy with it may put it on a list again
-        store_unqueue(c, s, &gone)
-        if not s.busy:
-            break
+    while True:
+        if st_load(&s.shared.dirty) and not c.queue.running and not drop:
+            q_unlock(c)
+            commit_inline(c, 0)
+            q_lock(c)
+        chores_cancel(c, s, &gone)
+        # Whoever is busy with it may have staged something, which is waited for, too.
+        if drop or not c.queue.running or not (st_load(&s.shared.dirty) or s.queue.ops != NULL):
+            store_unqueue(c, s)
+            if not s.queue.busy:
+                break
         q_wait(c, &c.idle, INT64_MAX)
     q_unlock(c)
     blocks_free(gone)
@@ -264,36 +266,40 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
 cdef void store_written(Store* s) noexcept nogil:
     """Waits until what is staged is on disk, or failed."""
     cdef Committer* c = s.com
-    if not c.running:
+    if not c.queue.running:
         commit_inline(c, 0)
     q_lock(c)
-    while c.running and (st_load(&s.dirty) or s.busy):
+    while c.queue.running and (st_load(&s.shared.dirty) or s.queue.busy):
         q_wait(c, &c.idle, INT64_MAX)
     q_unlock(c)
 
 
-cdef void store_unqueue(Committer* c, Store* s, Block** gone) noexcept nogil:
-    """With q held throughout: takes the store and its blocks off every list of what is to be done. Blocks that nothing
-    holds any more are added to those that are to be freed without q."""
-    cdef Store** at = &c.dirty
-    cdef Block** side = &c.sides
-    cdef Block* b
+cdef void store_unqueue(Committer* c, Store* s) noexcept nogil:
+    """With q held: off every list of stores."""
+    cdef Store** at = &c.queue.dirty
     while at[0] != NULL and at[0] != s:
-        at = &at[0].next_dirty
+        at = &at[0].queue.next_dirty
     if at[0] == s:
-        at[0] = s.next_dirty
-    st_store(&s.dirty, 0)
+        at[0] = s.queue.next_dirty
+    st_store(&s.shared.dirty, 0)
     list_remove(s)
-    at = &c.done
+    at = &c.queue.done
     while at[0] != NULL and at[0] != s:
-        at = &at[0].next_done
+        at = &at[0].queue.next_done
     if at[0] == s:
-        at[0] = s.next_done
-    at = &c.unsynced_stores
+        at[0] = s.queue.next_done
+    at = &c.queue.unsynced
     while at[0] != NULL and at[0] != s:
-        at = &at[0].next_unsynced
+        at = &at[0].queue.next_unsynced
     if at[0] == s:
-        at[0] = s.next_unsynced
+        at[0] = s.queue.next_unsynced
+
+
+cdef void chores_cancel(Committer* c, Store* s, Block** gone) noexcept nogil:
+    """With q held throughout: its blocks off every list of what is to be done. Those that nothing holds any more are added to
+    the ones that are to be freed without q."""
+    cdef Block** side = &c.queue.sides
+    cdef Block* b
     zeros_cancel(c, s, NULL, gone)
     fetches_cancel(c, s, gone)
     while side[0] != NULL:
@@ -310,7 +316,7 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
     cdef char path[4300]
     if s.storage == STORE_FILE:
         store_detach(s, remove)
-        if not remove and s.done_errno == 0 and s.io_errno == 0:
+        if not remove and s.queue.done_errno == 0 and s.io_errno == 0:
             heads_bury(s)
             store_detach(s, False)
         ops_discard(s)
@@ -322,7 +328,7 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
             s.files.unlink(s.files.ctx, path)
             reserve_path(s, path, sizeof(path))
             s.files.unlink(s.files.ctx, path)
-        elif s.done_errno == 0:
+        elif s.queue.done_errno == 0:
             tail_close(s)
             checkpoint_write(s)
         else:

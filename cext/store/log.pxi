@@ -114,14 +114,14 @@ cdef int64_t log_walk(Log* log, uint8_t* p, uint64_t size, int (*replay)(void* c
 cdef int64_t log_replay(Log* log, int (*replay)(void* ctx, Span entry) noexcept nogil, void* ctx) noexcept nogil:
     """Shows every whole entry; the bytes that stay, or an error."""
     cdef FileOps* f = log.store.files
-    cdef int64_t size = f.size(f.ctx, log.fd), rc
+    cdef int64_t size = f.size(f.ctx, log.writing.fd), rc
     cdef uint8_t* p
     if size <= 0:
         return size
     p = <uint8_t*> malloc(<size_t> size)
     if p == NULL:
         return ST_NO_MEMORY
-    rc = f.pread(f.ctx, log.fd, p, <size_t> size, 0)
+    rc = f.pread(f.ctx, log.writing.fd, p, <size_t> size, 0)
     rc = log_walk(log, p, <uint64_t> size, replay, ctx) if rc == size else (rc if rc < 0 else -EIO)
     free(p)
     return rc
@@ -129,21 +129,21 @@ cdef int64_t log_replay(Log* log, int (*replay)(void* ctx, Span entry) noexcept 
 
 cdef int log_fd(Log* log) noexcept nogil:
     """0 or -errno. Idle logs are closed, as idle blocks are."""
-    if log.fd < 0:
-        log.fd = log.store.files.open(log.store.files.ctx, log.path, O_RDWR | O_CREAT, 0o600)
-    return min(log.fd, 0)
+    if log.writing.fd < 0:
+        log.writing.fd = log.store.files.open(log.store.files.ctx, log.path, O_RDWR | O_CREAT, 0o600)
+    return min(log.writing.fd, 0)
 
 
 cdef void log_fd_close(Log* log) noexcept nogil:
-    if log.fd >= 0:
-        log.store.files.close(log.store.files.ctx, log.fd)
-    log.fd = -1
+    if log.writing.fd >= 0:
+        log.store.files.close(log.store.files.ctx, log.writing.fd)
+    log.writing.fd = -1
 
 
 cdef void log_free(Log* log) noexcept nogil:
     log_fd_close(log)
-    bytes_free(&log.staged)
-    bytes_free(&log.writing)
+    bytes_free(&log.queue.staged)
+    bytes_free(&log.writing.bytes)
     free(log.path)
     free(log)
 
@@ -158,30 +158,30 @@ cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noe
         return NULL
     log.store = s
     log.path = <char*> calloc(path.n + 1, 1)
-    log.fd = -1
+    log.writing.fd = -1
     if log.path == NULL or s.storage == STORE_MEMORY:
         snprintf(err, err_cap, "a log needs file storage")
         log_free(log)
         return NULL
     memcpy(log.path, path.p, path.n)
-    log.fd = f.open(f.ctx, log.path, O_RDWR | O_CREAT, 0o600)
-    found = f.size(f.ctx, log.fd) if log.fd >= 0 else log.fd
-    size = log_replay(log, replay, ctx) if log.fd >= 0 else log.fd
+    log.writing.fd = f.open(f.ctx, log.path, O_RDWR | O_CREAT, 0o600)
+    found = f.size(f.ctx, log.writing.fd) if log.writing.fd >= 0 else log.writing.fd
+    size = log_replay(log, replay, ctx) if log.writing.fd >= 0 else log.writing.fd
     if size < 0:
         snprintf(err, err_cap, "%s: cannot be opened or read (%d)", log.path, <int> -size)
         log_free(log)
         return NULL
-    f.truncate(f.ctx, log.fd, <off_t> size)
+    f.truncate(f.ctx, log.writing.fd, <off_t> size)
     # Its name is on disk before anything is written. After a kill that may not be so: not of a file that was replaced.
     if found <= 0 or s.map == NULL:
         sync_parent(f, log.path)
     log_fd_close(log)
-    log.written = <uint64_t> size
-    log.durable = <uint64_t> size
+    log.writing.written = <uint64_t> size
+    log.writing.durable = <uint64_t> size
     log.end = <uint64_t> size
     q_lock(s.com)
-    log.next = s.logs
-    s.logs = log
+    log.queue.next = s.queue.logs
+    s.queue.logs = log
     q_unlock(s.com)
     return log
 
@@ -210,8 +210,8 @@ cdef int log_append(Log* log, Span entry) noexcept nogil:
     if r < 0:
         return r
     q_lock(s.com)
-    r = log_frame(s, &log.staged, entry)
-    log.dirty = log.dirty or r == ST_OK
+    r = log_frame(s, &log.queue.staged, entry)
+    log.queue.dirty = log.queue.dirty or r == ST_OK
     q_unlock(s.com)
     if r == ST_OK:
         log.end += LOG_HEAD + entry.n
@@ -221,14 +221,14 @@ cdef int log_append(Log* log, Span entry) noexcept nogil:
 
 cdef void log_follows(Log* log) noexcept nogil:
     q_lock(log.store.com)
-    log.follows = True
+    log.queue.follows = True
     q_unlock(log.store.com)
 
 
 cdef void log_change(Log* log, Op* op) noexcept nogil:
     """With q held: the file is changed before what is staged, of which only what comes behind the change is left."""
     op.log = log
-    log.dirty = log.staged.n > 0
+    log.queue.dirty = log.queue.staged.n > 0
     ops_add(log.store, op)
 
 
@@ -248,7 +248,7 @@ cdef int log_rewrite(Log* log, Span entries) noexcept nogil:
     log.begin = log.end
     log.end += op.bytes.n
     q_lock(s.com)
-    log.staged.n = 0
+    log.queue.staged.n = 0
     log_change(log, op)
     q_unlock(s.com)
     publish(s)
@@ -265,16 +265,16 @@ cdef int log_cut_tail(Log* log, uint64_t at) noexcept nogil:
         return rc
     at = max(at, log.begin)
     q_lock(s.com)
-    start = log.end - log.staged.n
+    start = log.end - log.queue.staged.n
     if at < start:
         op = op_new(OP_LOG, NULL, 0, at, 0)
         if op == NULL:
             q_unlock(s.com)
             return ST_NO_MEMORY
-        log.staged.n = 0
+        log.queue.staged.n = 0
         log_change(log, op)
     else:
-        log.staged.n = at - start
+        log.queue.staged.n = at - start
     q_unlock(s.com)
     log.end = at
     publish(s)
@@ -294,10 +294,10 @@ cdef int log_cut_head(Log* log, uint64_t at) noexcept nogil:
     if op == NULL:
         return ST_NO_MEMORY
     q_lock(s.com)
-    start = log.end - log.staged.n
+    start = log.end - log.queue.staged.n
     if at > start:
-        log.staged.n -= at - start
-        memmove(log.staged.data, log.staged.data + (at - start), log.staged.n)
+        log.queue.staged.n -= at - start
+        memmove(log.queue.staged.data, log.queue.staged.data + (at - start), log.queue.staged.n)
     log_change(log, op)
     q_unlock(s.com)
     log.begin = at
@@ -315,11 +315,7 @@ cdef uint64_t log_size(const Log* log) noexcept nogil:
 
 cdef void log_close(Log* log) noexcept nogil:
     """What was appended is still written; the log itself must not be used any more."""
-    cdef Store* s = log.store
-    q_lock(s.com)
-    log.gone = True
-    q_unlock(s.com)
-    commit_wanted(s)
+    commit_wanted(log.store)
 
 
 # ---- the commit thread's side ---------------------------------------------------------------------------------
@@ -328,11 +324,11 @@ cdef int log_write(Log* log, const Bytes* b) noexcept nogil:
     cdef FileOps* f = log.store.files
     cdef int64_t rc = log_fd(log)
     if rc == 0:
-        rc = min(f.pwrite(f.ctx, log.fd, b.data, b.n, <off_t> log.written), <int64_t> 0)
+        rc = min(f.pwrite(f.ctx, log.writing.fd, b.data, b.n, <off_t> log.writing.written), <int64_t> 0)
     if rc < 0:
         return <int> rc
-    log.written += b.n
-    log.wrote = True
+    log.writing.written += b.n
+    log.writing.wrote = True
     return 0
 
 
@@ -341,12 +337,12 @@ cdef int log_shorten(Log* log, uint64_t size) noexcept nogil:
     cdef FileOps* f = log.store.files
     cdef int rc = log_fd(log)
     if rc == 0:
-        rc = f.truncate(f.ctx, log.fd, <off_t> size)
+        rc = f.truncate(f.ctx, log.writing.fd, <off_t> size)
     if rc < 0:
         return rc
-    log.written = size
-    log.durable = min(log.durable, size)
-    return f.datasync(f.ctx, log.fd)
+    log.writing.written = size
+    log.writing.durable = min(log.writing.durable, size)
+    return f.datasync(f.ctx, log.writing.fd)
 
 
 cdef int log_copy(Log* log, int to, uint64_t at, uint64_t end) noexcept nogil:
@@ -363,7 +359,7 @@ cdef int log_copy(Log* log, int to, uint64_t at, uint64_t end) noexcept nogil:
         return -ENOMEM
     while at < end and rc >= 0:
         n = min(end - at, <uint64_t> LOG_COPY)
-        rc = f.pread(f.ctx, log.fd, p, n, <off_t> at)
+        rc = f.pread(f.ctx, log.writing.fd, p, n, <off_t> at)
         if rc >= 0 and <uint64_t> rc != n:
             rc = -EIO
         if rc >= 0:
@@ -378,12 +374,12 @@ cdef int log_restart(Op* op) noexcept nogil:
     is cut, otherwise a new one is written beside it and renamed over it. 0 or -errno: it may be tried again."""
     cdef Log* log = op.log
     cdef FileOps* f = log.store.files
-    cdef uint64_t end = min(max(op.size, log.base) - log.base, log.written)
-    cdef uint64_t at = min(max(op.off, log.base) - log.base, end)
+    cdef uint64_t end = min(max(op.size, log.writing.base) - log.writing.base, log.writing.written)
+    cdef uint64_t at = min(max(op.off, log.writing.base) - log.writing.base, end)
     cdef char path[4200]
     cdef int fd
     cdef int64_t rc
-    if op.off <= log.base and op.bytes.n == 0:
+    if op.off <= log.writing.base and op.bytes.n == 0:
         return log_shorten(log, end)
     snprintf(path, sizeof(path), "%s.tmp", log.path)
     fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
@@ -400,9 +396,9 @@ cdef int log_restart(Op* op) noexcept nogil:
         f.close(f.ctx, fd)
         return <int> rc
     log_fd_close(log)
-    log.fd = fd
-    log.base = op.off
-    log.written = end - at + op.bytes.n
-    log.durable = log.written
+    log.writing.fd = fd
+    log.writing.base = op.off
+    log.writing.written = end - at + op.bytes.n
+    log.writing.durable = log.writing.written
     sync_parent(f, log.path)
     return 0

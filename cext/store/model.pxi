@@ -1,9 +1,10 @@
 # The structures of the store: index nodes, blocks, the store itself, the committer.
 #
-# Who may touch what: everything is the engine lock's, but for the fields marked (q), which are guarded by the
-# committer's own short mutex, those marked (c), which belong to the commit thread alone, and those marked (k), which
-# belong to the maintenance thread. A block's `used` is the one word that both sides change: the engine reserves a
-# record with a compare-and-swap after it has written it, the commit thread reserves its marker the same way.
+# Who may touch what: everything is the engine lock's, but for what stands in a group of its own. `queue` is guarded by the
+# committer's own short mutex `q`, `writing` belongs to the commit thread alone, `keeping` to the maintenance thread, and
+# what is in `shared` is atomic. A block has no groups: there (q), (c) and (k) mark such fields. Its `used` is the one word
+# that both sides change: the engine reserves a record with a compare-and-swap after it has written it, the commit thread
+# reserves its marker the same way.
 
 cdef enum:
     REC_MIN = 30
@@ -202,7 +203,75 @@ cdef struct StoreList:
     Store* head
     Store* last
 
+cdef struct StoreShared:
+    # Atomic: changed under the engine lock, read by the commit thread at any time.
+    uint64_t ticket             # counts changes
+    uint64_t shown_seq          # last_seq as the commit thread may see it
+    uint64_t floor              # first_seq, likewise
+    uint64_t dirty              # in the committer's list of stores with something to write. Changed under q
+
+cdef struct StoreRecovery:
+    # Whoever opens the store, before any other thread knows it. The flags are read under the engine lock afterwards, when
+    # they are False.
+    bint replaying
+    bint unsettled              # from sidecars: nodes stay until its end
+    bint dict_short             # a sidecar asks for more entries than there are
+    Block* void_blocks          # what a truncation replaced, by next_out
+    Damage hole                 # bytes that say nothing, up to the next message
+    uint8_t* stale              # a whole checkpoint that does not fit the blocks
+    uint64_t stale_size
+
+cdef struct StoreQueue:
+    # Under q: what is to be written, what was, and the lists of the committer that the store is in.
+    Store* next_dirty
+    Op* ops
+    Op* ops_tail
+    Block* out                  # blocks with bytes to write, oldest first
+    Block* out_tail
+    Block* cuts                 # blocks of changes that failed: their files are to be cut to what is durable
+    Log* logs
+    uint32_t busy               # threads at work on it
+    bint listed                 # in the list of finished stores
+    Store* next_done
+    uint64_t done_seq
+    uint64_t done_ticket
+    int done_errno
+    uint64_t cut_seq            # a round with a ticket below cut_ticket says nothing of sequences above this one
+    uint64_t cut_ticket
+    uint64_t uncut_seq          # up to there messages are durable as long as that truncation is not
+    bint unsynced               # lazy mode: written since the last sync
+    Store* next_unsynced
+    int64_t active_at           # monotonic time of its last group
+    Store* active_next          # stores with something to do when idle
+    Store* active_prev
+    StoreList* list             # the list it is in: active or resting
+
+cdef struct StoreKeeping:
+    # The maintenance thread's alone; before it knows the store, and after it has ended, of whoever opens or closes that.
+    uint64_t dict               # name, entries and bytes of the subject dictionary
+    uint64_t dict_total
+    uint64_t dict_size
+    uint64_t dict_limit         # bytes from which on the void entries are left out
+    uint64_t* known             # hashes of the texts the dictionary has for the ids
+    uint32_t n_known
+
+cdef struct StoreWriting:
+    # The commit thread's alone; before it knows the store, and after it has ended, of whoever opens or closes that.
+    uint64_t reserved           # what sequence.jsr says
+    uint64_t reserve_number
+    bint unlinked               # a file was removed, and its directory not synced since
+    bint caches_gone            # index.db and the checkpoint were removed
+    Extent extent               # what the last marker says
+    uint64_t synced_first       # the first sequence that a marker names which was synced
+    uint64_t kept_last          # the last sequence in the groups that were written whole
+    uint64_t group              # atomic: the number of the last group; the maintenance thread writes it into sidecars
+
 cdef struct Store:
+    # Outside the groups: under the engine lock; what is set when the store is opened may be read by all.
+    #
+    # The order is that of use. What each publish changes stands together, `shared` in the midst of it. `queue` and
+    # `writing`, which other threads change, stand at the end, with what is hardly touched (timers, `recovery`, `keeping`)
+    # before each: so no thread takes a cache line from another that does not use what is in it.
     Env* env
     Committer* com
     FileOps* files
@@ -238,9 +307,7 @@ cdef struct Store:
     int64_t last_ts
     uint64_t first_ts_seq       # memo of state's first_ts
     int64_t first_ts
-    uint64_t ticket             # atomic
-    uint64_t shown_seq          # atomic: last_seq as the commit thread may see it
-    uint64_t floor              # atomic: first_seq, likewise
+    StoreShared shared
     uint64_t shown_first        # first_seq as of the last ticket
     uint32_t holding            # how many store_hold wait for their store_let
     bint late                   # something changed meanwhile
@@ -255,120 +322,100 @@ cdef struct Store:
     Timer age_timer
     Task slim_task              # memory storage: compaction in slices
     Wait* waits                 # readers of blocks that are being fetched
-    bint replaying
-    bint unsettled              # a recovery from sidecars: nodes stay until its end
-    uint64_t dirty              # atomic
-    Store* next_dirty           # (q)
-    Op* ops                     # (q)
-    Op* ops_tail                # (q)
-    Block* out                  # (q)
-    Block* out_tail             # (q)
-    Block* cuts                 # (q) blocks of changes that failed: their files are to be cut to what is durable
-    Log* logs                   # (q)
-    uint32_t busy               # (q) threads at work on it
-    bint listed                 # (q) in the list of finished stores
-    Store* next_done            # (q)
-    uint64_t done_seq           # (q)
-    uint64_t done_ticket        # (q)
-    int done_errno              # (q)
-    uint64_t cut_seq            # (q) a round with a ticket below cut_ticket says nothing of sequences above this one
-    uint64_t cut_ticket         # (q)
-    uint64_t uncut_seq          # (q) up to there messages are durable as long as that truncation is not
-    Block* void_blocks          # a recovery's: what a truncation replaced, by next_out
-    Damage hole                 # a recovery's: bytes that say nothing, up to the next message
-    uint64_t group              # atomic: (c) counts, the maintenance thread writes it into sidecars
-    uint64_t reserved           # (c) what sequence.jsr says
-    uint64_t reserve_number     # (c)
-    Extent extent                   # (c) what the last marker says
-    uint64_t synced_first       # (c) the first sequence that a marker names which was synced
-    uint64_t kept_last          # (c) the last sequence in the groups that were written whole
-    bint unlinked               # (c) a file was removed, and its directory not synced since
-    bint caches_gone            # (c) index.db and the checkpoint were removed
-    bint unsynced               # (q) lazy mode: written since the last sync
-    Store* next_unsynced        # (q)
-    int64_t active_at           # (c) monotonic time of its last group
-    uint64_t dict               # (k) the maintenance thread's: name, entries and bytes of the subject dictionary
-    uint64_t dict_total
-    uint64_t dict_size
-    uint64_t dict_limit         # bytes from which on the void entries are left out
-    bint dict_short             # a recovery's: a sidecar asks for more entries than there are
-    uint64_t* known             # (k) hashes of the texts the dictionary has for the ids
-    uint32_t n_known
-    uint8_t* stale              # a recovery's: a whole checkpoint that does not fit the blocks
-    uint64_t stale_size
-    uint8_t* map                # a loaded checkpoint: index and arrays stand in it
-    size_t map_size
-    Store* active_next          # (q) stores with something to do when idle
-    Store* active_prev
-    StoreList* list             # (q) the list it is in: active or resting
     bint in_slim
     Store* next_slim            # stores with blocks to compact
+    uint8_t* map                # a loaded checkpoint: index and arrays stand in it
+    size_t map_size
+    StoreRecovery recovery
+    StoreQueue queue
+    StoreKeeping keeping
+    StoreWriting writing
+
+cdef struct LogQueue:
+    # Under q.
+    Bytes staged                # to be written
+    bint follows                # it is written after the blocks of its group are synced
+    bint dirty
+    Log* next
+
+cdef struct LogWriting:
+    # The commit thread's alone; before it knows the log, and after it has ended, of whoever opens or closes the store.
+    int fd                      # -1: to be opened
+    bint wrote                  # in this round, and not synced
+    uint64_t base               # the position of the file's first byte
+    uint64_t written
+    uint64_t durable
+    Bytes bytes                 # what was staged when the round took it
+    bint follows                # as in LogQueue
 
 cdef struct Log:
     Store* store
     char* path
-    int fd                      # (c) -1: to be opened
-    bint wrote                  # (c) in this round, and not synced
-    uint64_t base               # (c) the position of the file's first byte
-    uint64_t written            # (c)
-    uint64_t durable            # (c)
-    Bytes staged                # (q)
-    Bytes writing               # (c)
-    bint follows                # (q) what is staged is written after the blocks of its group are synced
-    bint writing_follows        # (c)
     uint64_t begin              # positions of the first entry
     uint64_t end                # and of the next one
-    bint dirty                  # (q)
-    bint gone                   # (q) freed when written
-    Log* next                   # (q)
+    LogQueue queue
+    LogWriting writing
+
+cdef struct CommitterShared:
+    # Atomic.
+    uint64_t full               # errno since the ballast was given up
+    uint64_t done_flag          # the list of finished stores is worth a look
+
+cdef struct CommitterQueue:
+    # Under q.
+    bint sleeping               # the commit thread waits to be woken
+    bint stopping
+    bint running                # whoever finds it False without q asks again under it (commit_inline)
+    bint inline                 # a thread that is not the commit thread writes
+    int64_t due                 # when there is work without being called
+    Store* dirty                # chain by next_dirty
+    Store* done                 # chain by next_done
+    Store* unsynced             # lazy mode: chain by next_unsynced
+    StoreList active            # most recently committed first
+    StoreList resting           # idle, groups closed
+    Block* sides                # chain by next_side
+    const Store* placing        # whose sidecar is getting its name
+    bint chore                  # mappings or blocks to look after
+    Block* zeros                # chain by next_zero
+    Block* fetches              # chain by next_fetch
+    Block* fetches_last
+    void* pool[4]               # recycled regions of 8 MiB blocks
+    uint32_t n_pool
+
+cdef struct CommitterWriting:
+    # The commit thread's alone, or of whoever writes in its place (commit_inline).
+    bint no_direct              # the file system has no writes past the page cache
+    int spare                   # a descriptor for when there are none
+    int sync_fd                 # kept, so that it hears of every error; -1: to be opened
+    int64_t synced_at
+    bint unsynced               # lazy mode: something was written since the last sync
+    bint sync_failed            # stores are to be told
 
 cdef struct Committer:
+    # Outside the groups: set before any thread runs, but for what is under the engine lock. That and `full`, which each
+    # append reads, stand apart from q and what is under it by the ballast's path.
     Env* env
     int64_t sync_interval
     int wake_fd
-    Mutex q
+    uint64_t pool_size
+    Block* lru                  # under the engine lock, as the next four
+    Block* lru_last
+    uint32_t n_maps
+    Store* slim
+    bint told_full
+    CommitterShared shared
+    char ballast[4096]          # a file that is given up when there is no room; empty: none
+    Thread keeper
+    bint keeper_runs            # set by the commit thread, looked at by all
+    Thread fetcher
+    bint fetcher_runs           # likewise
     Cond wake                   # work for the commit thread
     Cond idle                   # a store was let go
     Cond chores                 # work for the maintenance thread
-    bint no_direct              # (c) the file system has no writes past the page cache
-    char ballast[4096]          # a file that is given up when there is no room; empty: none
-    uint64_t full               # atomic: errno since it was
-    bint told_full              # under the engine lock
-    int spare                   # (c) a descriptor for when there are none
-    bint sleeping
-    bint stopping
-    bint running
-    int64_t due                 # when there is work without being called
-    int64_t synced_at
-    bint unsynced               # (c) lazy mode: something was written since the last sync
-    bint sync_failed            # (c) stores are to be told
-    int sync_fd                 # (c) kept, so that it hears of every error; -1: to be opened
-    Store* unsynced_stores      # (q) chain by next_unsynced
-    Block* sides                # chain by next_side
-    const Store* placing        # (q) whose sidecar is getting its name
-    Store* dirty                # chain by next_dirty
-    Store* done                 # chain by next_done
-    uint64_t done_flag          # atomic
-    uint64_t groups             # written so far
-    uint64_t syncs
-    Thread keeper
-    bint keeper_runs
-    Thread fetcher
-    bint fetcher_runs
-    Cond fetch                  # work for it
-    Block* fetches              # (q) chain by next_fetch
-    Block* fetches_last         # (q)
-    StoreList active            # (q) most recently committed first
-    StoreList resting           # (q) idle, groups closed
-    bint chore                  # (q) mappings or blocks to look after
-    Block* zeros                # (q) chain by next_zero
-    Block* lru                  # under the engine lock
-    Block* lru_last
-    uint32_t n_maps
-    Store* slim                 # under the engine lock
-    void* pool[4]               # (q) recycled regions of 8 MiB blocks
-    uint32_t n_pool
-    uint64_t pool_size
+    Cond fetch                  # work for the one that fetches
+    Mutex q
+    CommitterQueue queue
+    CommitterWriting writing
 
 
 # ---- q, and what its holders wait for ------------------------------------------------------------------------------

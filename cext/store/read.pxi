@@ -12,11 +12,11 @@ cdef void store_state(Store* s, StoreState* out) noexcept nogil:
 
 
 cdef uint64_t store_ticket(Store* s) noexcept nogil:
-    return s.ticket
+    return s.shared.ticket
 
 
 cdef uint64_t store_durable_ticket(Store* s) noexcept nogil:
-    return s.ticket if s.storage == STORE_MEMORY else s.durable_ticket
+    return s.shared.ticket if s.storage == STORE_MEMORY else s.durable_ticket
 
 
 cdef uint64_t store_durable_seq(Store* s) noexcept nogil:

@@ -280,7 +280,7 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
         return 1
     if c.cut:
         tail_cut(&c, fd)
-    if not o.foreign and s.stale == NULL:       # no cache that is there knows how long the block is
+    if not o.foreign and s.recovery.stale == NULL:   # no cache that is there knows how long the block is
         block_prove(&c, fd)
     return ST_OK
 
@@ -353,10 +353,10 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
 
 cdef void hole_wide(Store* s) noexcept nogil:
     """A whole block is gone: whatever is missing up to the next message was in it."""
-    memset(&s.hole, 0, sizeof(Damage))
-    s.hole.kind = DAMAGE_BLOCK
-    s.hole.first = s.last_seq + 1
-    s.hole.count = GAP_MAX
+    memset(&s.recovery.hole, 0, sizeof(Damage))
+    s.recovery.hole.kind = DAMAGE_BLOCK
+    s.recovery.hole.first = s.last_seq + 1
+    s.recovery.hole.count = GAP_MAX
 
 
 cdef bint tail_verify(Store* s, Block* b, const uint8_t* p) noexcept nogil:
@@ -507,15 +507,15 @@ cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n, uint64_t new
     cdef int64_t i
     # A sidecar may still list a message under an id that belongs to another subject since: its removal, which follows,
     # may not take that subject's node away before its first message comes.
-    s.unsettled = sided
+    s.recovery.unsettled = sided
     for i in range(n):
         if rc >= 0:
             rc = block_recover(o, nums[i], nums[i] == newest, sided)
             s.next_num = nums[i] + 1
     if sided:
-        s.unsettled = False
+        s.recovery.unsettled = False
         index_settle(&s.x)
-    if s.dict_short:
+    if s.recovery.dict_short:
         dict_drop(s)
         for i in range(s.n_blocks):
             block_i(s, <uint32_t> i).sided = False
@@ -549,7 +549,7 @@ cdef int store_recover(Opening* o) noexcept nogil:
         return <int> n
     reserve_read(s)
     newest = nums[n - 1] if n else 0
-    s.replaying = True
+    s.recovery.replaying = True
     rc = checkpoint_load(s, nums, <uint64_t> n)
     if rc == 0 and not o.foreign:
         rc = sides_join(o, &nums, &n)
@@ -557,12 +557,12 @@ cdef int store_recover(Opening* o) noexcept nogil:
         rc = blocks_replay(o, nums, n, newest)
     elif rc == 1:
         rc = ST_OK
-    if s.stale != NULL:
-        pages_free(s.stale, s.stale_size)
-        s.stale = NULL
+    if s.recovery.stale != NULL:
+        pages_free(s.recovery.stale, s.recovery.stale_size)
+        s.recovery.stale = NULL
     free(o.sides)
     if rc == ST_OK:
         rc = tail_recover(s)
-    s.replaying = False
+    s.recovery.replaying = False
     free(nums)
     return rc

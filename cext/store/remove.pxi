@@ -93,7 +93,7 @@ cdef void first_forward(Store* s) noexcept nogil:
             s.first_seq = seq_at(b, b.head)
             break
         bi += 1
-    st_release(&s.floor, s.first_seq)   # what moved it is staged by now; no file may go before it is written
+    st_release(&s.shared.floor, s.first_seq)    # what moved it is staged by now; no file may go before it is written
 
 
 cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
@@ -101,7 +101,7 @@ cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
     cdef uint64_t seq = seq_at(b, i), size = slot_size(b, i)
     cdef uint32_t id = b.sid[i]
     cdef Node* n = node_at(&s.x, id)
-    invariant(s.replaying or env_held(s.env), "a message leaves under the engine lock")
+    invariant(s.recovery.replaying or env_held(s.env), "a message leaves under the engine lock")
     invariant(b.off[i] != 0 and b.live and n.count and s.msgs, "only what is counted leaves")
     invariant(b.live_bytes >= size and s.bytes >= size, "bytes were counted as they are taken away")
     b.off[i] = 0
@@ -123,9 +123,9 @@ cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
         first_forward(s)
     if s.lost != NULL:
         lost_drop(s, seq)
-    if s.on_removed != NULL and not s.replaying:
+    if s.on_removed != NULL and not s.recovery.replaying:
         s.on_removed(s.ctx, seq, node_text(&s.x, id), reason)
-    if id and node_at(&s.x, id).count == 0 and not s.unsettled:
+    if id and node_at(&s.x, id).count == 0 and not s.recovery.unsettled:
         node_prune(&s.x, id)
     if b.live == 0:
         empty_block(s, b)
@@ -172,7 +172,7 @@ cdef void reap(Store* s) noexcept nogil:
     cdef Block* b
     cdef Block* last
     cdef uint32_t i = s.n_blocks
-    if s.replaying or i == 0:
+    if s.recovery.replaying or i == 0:
         return
     while i > 1 and st_load(&block_i(s, i - 1).used) == 0:
         i -= 1
@@ -279,7 +279,7 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil:
 cdef void slim_wanted(Store* s) noexcept nogil:
     """Some block is worth compacting."""
     cdef Committer* c = s.com
-    if s.replaying or s.stopped:
+    if s.recovery.replaying or s.stopped:
         return
     if s.storage == STORE_MEMORY:
         if not s.slim_task.queued:
@@ -333,10 +333,10 @@ cdef void floor_later(Store* s) noexcept nogil:
         return
     now = env_clock(s.env)
     q_lock(c)
-    if s.list != &c.active:
-        list_front(&c.active, s, now)
-        c.due = min(c.due, now + IDLE_CLOSE)
-        if c.sleeping:
+    if s.queue.list != &c.queue.active:
+        list_front(&c.queue.active, s, now)
+        c.queue.due = min(c.queue.due, now + IDLE_CLOSE)
+        if c.queue.sleeping:
             q_signal(c, &c.wake)
     q_unlock(c)
 
@@ -403,8 +403,8 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
     q_lock(s.com)
     for i in range(n):
         old[i].dead = True
-    s.out = tail
-    s.out_tail = tail
+    s.queue.out = tail
+    s.queue.out_tail = tail
     fences_lift(s)      # the blocks before them are not written any more
     ops_add(s, op)
     q_unlock(s.com)

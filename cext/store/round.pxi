@@ -21,7 +21,7 @@ cdef int caches_remove(Store* s) noexcept nogil:
         rc = b
     elif a == 0 or b == 0:
         rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
-    s.caches_gone = rc == 0
+    s.writing.caches_gone = rc == 0
     return rc
 
 
@@ -45,10 +45,10 @@ cdef bint block_direct(Committer* c, Block* b, bint on) noexcept nogil:
     """Whether writes to the block's file now go past the page cache, or through it, as wanted."""
     if b.direct == on:
         return True
-    if on and c.no_direct:
+    if on and c.writing.no_direct:
         return False
     if b.store.files.direct(b.store.files.ctx, b.fd, on) < 0:
-        c.no_direct = True      # not every file system has it
+        c.writing.no_direct = True      # not every file system has it
         return False
     b.direct = on
     return True
@@ -80,7 +80,7 @@ cdef int direct_write(Committer* c, Block* b, uint8_t* p, uint64_t first, uint64
     b.page_at = UINT64_MAX
     rc = f.pwrite(f.ctx, b.fd, p, behind - first, <off_t> first)
     if rc == -EINVAL:
-        c.no_direct = True
+        c.writing.no_direct = True
     if rc < 0:
         return <int> rc
     b.page_at = behind - PAGE
@@ -171,7 +171,7 @@ cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t 
     cdef Cut cut
     cdef uint8_t* p
     cdef uint64_t at = start
-    cdef Extent* e = &s.extent
+    cdef Extent* e = &s.writing.extent
     m.count = 0
     m.digest = 0
     while at < end:
@@ -187,10 +187,10 @@ cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t 
         if r.seq > e.last:
             e.last = r.seq
             e.last_ts = r.ts
-    st_store(&s.group, s.group + 1)
+    st_store(&s.writing.group, s.writing.group + 1)
     e.first = max(e.first, first)
     m.extent = e[0]
-    m.group = s.group
+    m.group = s.writing.group
     m.start = start
     m.durable = b.durable
     m.flags = MARK_SUM | (MARK_LAZY if s.com.sync_interval > 0 else 0) | (MARK_SEALED if sealed else 0)
@@ -208,7 +208,7 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
     cdef uint64_t start = b.written, end
     cdef uint64_t first = p.first if piece == &r.pieces[p.piece + p.n - 1] else 0
     # What an idle group's end names is not synced: whoever waits for a change waits for a marker that is.
-    cdef uint64_t known = s.extent.first if p.close else s.synced_first
+    cdef uint64_t known = s.writing.extent.first if p.close else s.writing.synced_first
     cdef uint8_t mark[MARKER]
     cdef int64_t rc
     while True:
@@ -218,7 +218,7 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
         if st_cas(&b.used, end, end + MARKER):
             break
     rc = reserve_before(c, s, b)
-    if rc == 0 and first > s.extent.first and not s.caches_gone:
+    if rc == 0 and first > s.writing.extent.first and not s.writing.caches_gone:
         rc = caches_remove(s)       # the checkpoint would miss what aged
     if rc == 0:
         rc = block_fd(s, b, s.msgs_dir, &p.sync_dir)
@@ -260,10 +260,10 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
     cdef Log* g
     cdef uint32_t i
     cdef int rc
-    p.err = <int> s.done_errno
+    p.err = <int> s.queue.done_errno
     if p.err:
         return
-    if not s.caches_gone and not p.close:
+    if not s.writing.caches_gone and not p.close:
         rc = caches_remove(s)
         if may_again(c, r, rc):
             rc = caches_remove(s)
@@ -283,13 +283,13 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
     ops_start(c, r, p, True)
     g = p.first_log
     while g != NULL and p.logs and p.err == 0:
-        if g.writing.n:
-            rc = log_write(g, &g.writing)
+        if g.writing.bytes.n:
+            rc = log_write(g, &g.writing.bytes)
             if may_again(c, r, rc):
-                rc = log_write(g, &g.writing)
+                rc = log_write(g, &g.writing.bytes)
             p.err = -rc
             r.wrote = True
-        g = g.next
+        g = g.queue.next
 
 
 cdef bint logs_follow(const Part* p) noexcept nogil:
@@ -301,9 +301,9 @@ cdef bint logs_follow(const Part* p) noexcept nogil:
             return True
         op = op.next
     while g != NULL:
-        if g.writing.n and g.writing_follows:
+        if g.writing.bytes.n and g.writing.follows:
             return True
-        g = g.next
+        g = g.queue.next
     return False
 
 
@@ -338,10 +338,10 @@ cdef void round_write(Committer* c, Round* r, int64_t now) noexcept nogil:
     if c.sync_interval > 0:
         for i in range(r.n_parts):
             lazy_note(c, r, &r.parts[i])
-        if c.unsynced and now >= c.synced_at + c.sync_interval:
+        if c.writing.unsynced and now >= c.writing.synced_at + c.sync_interval:
             lazy_sync(c, r)
-            c.unsynced = False
-            c.synced_at = now
+            c.writing.unsynced = False
+            c.writing.synced_at = now
     else:
         round_sync(c, r)
     for i in range(r.n_parts):
@@ -364,7 +364,6 @@ cdef void round_sync(Committer* c, Round* r) noexcept nogil:
     cdef FileOps* f = c.env.files
     if not r.wrote:
         return
-    c.syncs += 1
     for i in range(r.n_parts):
         p = &r.parts[i]
         for k in range(p.piece, p.piece + p.n):
@@ -385,9 +384,9 @@ cdef void round_sync(Committer* c, Round* r) noexcept nogil:
                 p.err = -f.datasync(f.ctx, r.pieces[k].b.fd)
         g = p.first_log if p.logs else NULL
         while g != NULL and p.err == 0:
-            if g.wrote:
-                p.err = -f.datasync(f.ctx, g.fd)
-            g = g.next
+            if g.writing.wrote:
+                p.err = -f.datasync(f.ctx, g.writing.fd)
+            g = g.queue.next
 
 
 # ---- after the sync -----------------------------------------------------------------------------------------------------
@@ -402,8 +401,8 @@ cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nog
     for i in range(p.piece, p.piece + p.n if p.err == 0 else 0):
         r.pieces[i].b.durable = r.pieces[i].b.written
         if r.pieces[i].wrote:
-            s.synced_first = s.extent.first
-            s.kept_last = s.extent.last
+            s.writing.synced_first = s.writing.extent.first
+            s.writing.kept_last = s.writing.extent.last
     for i in range(p.piece, p.piece + p.n):
         b = r.pieces[i].b
         if p.err == 0:
@@ -423,12 +422,12 @@ cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nog
     g = p.first_log if p.logs or p.close else NULL
     while g != NULL:
         if p.err == 0:
-            g.durable = g.written
-        g.wrote = False
-        bytes_free(&g.writing)
+            g.writing.durable = g.writing.written
+        g.writing.wrote = False
+        bytes_free(&g.writing.bytes)
         if p.close:
             log_fd_close(g)
-        g = g.next
+        g = g.queue.next
 
 
 cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogil:
@@ -479,8 +478,8 @@ cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
 
 cdef void unlinks_sync(Store* s) noexcept nogil:
     """No file that is gone comes back by a power cut."""
-    if s.unlinked:
-        s.unlinked = False
+    if s.writing.unlinked:
+        s.writing.unlinked = False
         s.files.sync_dir(s.files.ctx, s.msgs_dir)
 
 
@@ -492,7 +491,7 @@ cdef void block_unlink(Store* s, Block* b) noexcept nogil:
     s.files.unlink(s.files.ctx, path)
     block_path(s, b, ".blk", path, sizeof(path))
     s.files.unlink(s.files.ctx, path)
-    s.unlinked = True
+    s.writing.unlinked = True
 
 
 cdef void block_leave(Committer* c, Block* b, int err) noexcept nogil:
@@ -503,8 +502,8 @@ cdef void block_leave(Committer* c, Block* b, int err) noexcept nogil:
         return
     q_lock(c)
     out_remove(s, b)
-    b.next_out = s.cuts
-    s.cuts = b
+    b.next_out = s.queue.cuts
+    s.queue.cuts = b
     q_unlock(c)
 
 
@@ -522,7 +521,7 @@ cdef void block_release(Committer* c, Block* b) noexcept nogil:
 
 
 cdef void out_remove(Store* s, Block* b) noexcept nogil:
-    cdef Block** at = &s.out
+    cdef Block** at = &s.queue.out
     cdef Block* last = NULL
     while at[0] != NULL:
         if at[0] == b:
@@ -530,8 +529,8 @@ cdef void out_remove(Store* s, Block* b) noexcept nogil:
             break
         last = at[0]
         at = &at[0].next_out
-    if s.out_tail == b:
-        s.out_tail = last
+    if s.queue.out_tail == b:
+        s.queue.out_tail = last
 
 
 cdef void block_erase(Store* s, const Op* op) noexcept nogil:

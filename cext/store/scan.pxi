@@ -117,22 +117,22 @@ cdef void hole_begin(Scan* c, const Held* h) noexcept nogil:
     """Bytes that say nothing: which sequences they held shows the next message."""
     cdef Store* s = c.s
     hole_close(s, s.last_seq + 1)
-    s.hole.kind = DAMAGE_TAIL if h.why == HELD_TORN and torn_aside(c, h) else DAMAGE_RECORDS
-    s.hole.block = c.b.num
-    s.hole.at = h.at
-    s.hole.size = h.size
-    s.hole.first = s.last_seq + 1
-    s.hole.count = h.size // REC_MIN + (h.size % REC_MIN != 0)
+    s.recovery.hole.kind = DAMAGE_TAIL if h.why == HELD_TORN and torn_aside(c, h) else DAMAGE_RECORDS
+    s.recovery.hole.block = c.b.num
+    s.recovery.hole.at = h.at
+    s.recovery.hole.size = h.size
+    s.recovery.hole.first = s.last_seq + 1
+    s.recovery.hole.count = h.size // REC_MIN + (h.size % REC_MIN != 0)
 
 
 cdef void hole_end(Scan* c, const Parsed* r) noexcept nogil:
-    if c.s.hole.kind and r.seq > c.s.last_seq and not (r.raw_seq & TOMB):
+    if c.s.recovery.hole.kind and r.seq > c.s.last_seq and not (r.raw_seq & TOMB):
         hole_close(c.s, r.seq)
 
 
 cdef void hole_close(Store* s, uint64_t next) noexcept nogil:
     """The first message behind a hole has the sequence `next`."""
-    cdef Damage* d = &s.hole
+    cdef Damage* d = &s.recovery.hole
     cdef uint64_t seq, n
     if d.kind == 0:
         return
@@ -350,7 +350,7 @@ cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
 
 cdef void mark_close(Scan* c, const Mark* m) noexcept nogil:
     """The marker behind a hole says which message was the last in it; that of no records may be newer than the next block."""
-    cdef const Damage* d = &c.s.hole
+    cdef const Damage* d = &c.s.recovery.hole
     if m.count and d.kind and d.kind != DAMAGE_BLOCK and m.extent.last >= d.first:
         hole_close(c.s, m.extent.last + 1)
         skip_to(c.s, c.b, m.extent.last)
@@ -362,7 +362,7 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
     cdef int rc
     if not marker_read(c.p + c.at, r, &m):
         return 0
-    c.s.group = max(c.s.group, m.group)
+    c.s.writing.group = max(c.s.writing.group, m.group)
     c.sealed = m.flags & MARK_SEALED != 0
     c.marked = True
     c.proven = m.durable >= c.at or m.flags & MARK_LAZY != 0
@@ -370,7 +370,7 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
     rc = release(c)
     mark_close(c, &m)
     if not c.unsure:
-        extent_join(&c.s.extent, &m.extent)     # it says how its group leaves the stream
+        extent_join(&c.s.writing.extent, &m.extent)     # it says how its group leaves the stream
     return 1 if rc == 0 else rc
 
 
@@ -467,7 +467,7 @@ cdef int replay_tomb(Store* s, Block* b, uint64_t seq) noexcept nogil:
 
 cdef void replay_extent(Store* s) noexcept nogil:
     """All goes that is below the first sequence which the markers name."""
-    cdef uint64_t first = s.extent.first
+    cdef uint64_t first = s.writing.extent.first
     while s.msgs and s.first_seq < first:
         take_seq(s, s.first_seq, RM_LIMIT)
     while s.lost != NULL and s.lost.n and s.lost.seqs[0] < first:

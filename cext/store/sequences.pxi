@@ -12,10 +12,12 @@ cdef bint stands_behind(const Store* s, uint64_t num) noexcept nogil:
 cdef void sequences_restore(Opening* o) noexcept nogil:
     """The last sequence does not fall back, whatever is gone: from the checkpoint, the holes, sequence.jsr and the markers."""
     cdef Store* s = o.s
-    cdef Damage* d = &s.hole
+    cdef StoreRecovery* r = &s.recovery
+    cdef Damage* d = &r.hole
+    cdef Span name = span(s.name, <uint32_t> strlen(s.name))
     cdef uint64_t end, last = 0, was
-    if s.stale != NULL and not o.foreign:
-        if checkpoint_blocks(s.stale, s.stale_size, span(s.name, <uint32_t> strlen(s.name)), &end, &last, check_missing, s) > 0:
+    if r.stale != NULL and not o.foreign:
+        if checkpoint_blocks(r.stale, r.stale_size, name, &end, &last, check_missing, s) > 0:
             s.last_seq = max(s.last_seq, last)
             o.doubt = False
             o.sealed = False
@@ -27,14 +29,14 @@ cdef void sequences_restore(Opening* o) noexcept nogil:
         lost_place(s, d.kind, d.block, d.at, d.size, was + 1 if s.last_seq > was else 0, s.last_seq, s.last_seq - was)
         o.doubt = o.doubt or not stands_behind(s, d.block)
         memset(d, 0, sizeof(Damage))
-    if (o.doubt or o.sealed or s.n_blocks == 0) and not o.foreign and s.reserved > s.last_seq:
-        lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, s.last_seq + 1, s.reserved, 0)
-        s.last_seq = s.reserved
-    last = max(s.extent.last, s.extent.first - 1 if s.extent.first else 0)
+    if (o.doubt or o.sealed or s.n_blocks == 0) and not o.foreign and s.writing.reserved > s.last_seq:
+        lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, s.last_seq + 1, s.writing.reserved, 0)
+        s.last_seq = s.writing.reserved
+    last = max(s.writing.extent.last, s.writing.extent.first - 1 if s.writing.extent.first else 0)
     if last > s.last_seq:
         lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, s.last_seq + 1, last, 0)
         s.last_seq = last
-    if s.extent.last == s.last_seq:
-        s.last_ts = s.extent.last_ts
+    if s.writing.extent.last == s.last_seq:
+        s.last_ts = s.writing.extent.last_ts
     if s.msgs == 0:
         s.first_seq = s.last_seq + 1

@@ -54,11 +54,11 @@ cdef int side_word(Side* w, uint32_t id, Span subject) noexcept nogil:
         return 0
     if known_room(s, id) < 0:
         return -1
-    if s.known[id] == hash:
+    if s.keeping.known[id] == hash:
         return 0
     if bytes_add(&w.words, &id, 4) < 0 or bytes_add(&w.words, &n, 2) < 0 or bytes_add(&w.words, subject.p, n) < 0:
         return -1
-    s.known[id] = hash
+    s.keeping.known[id] = hash
     w.n_words += 1
     return 0
 
@@ -109,13 +109,13 @@ cdef int side_save(Side* w) noexcept nogil:
     memset(&out, 0, sizeof(out))
     w.head.magic = SIDE_MAGIC
     w.head.num = b.num
-    w.head.dict = s.dict
-    w.head.needs = s.dict_total
+    w.head.dict = s.keeping.dict
+    w.head.needs = s.keeping.dict_total
     w.head.size = w.size
     w.head.end = st_get64(w.p + w.size - 8)
     w.head.base = b.base
     w.head.last = b.last
-    w.head.group = st_load(&s.group)
+    w.head.group = st_load(&s.writing.group)
     w.head.first_ts = b.first_ts
     w.head.last_ts = b.last_ts
     w.head.n = b.n
@@ -246,10 +246,10 @@ cdef int side_load(Store* s, Block* b, int block_file, uint64_t file_size, bint 
     if p == NULL:
         return 0
     h = <const SideHead*> p
-    if not side_whole(s.key, p, size) or h.num != b.num or h.dict != s.dict:
+    if not side_whole(s.key, p, size) or h.num != b.num or h.dict != s.keeping.dict:
         pass
-    elif h.needs > s.dict_total:
-        s.dict_short = True
+    elif h.needs > s.keeping.dict_total:
+        s.recovery.dict_short = True
     else:
         b.suspect = not (fits and h.size == file_size and h.end == st_get64(end))
         if not b.suspect or suspects:
@@ -269,7 +269,7 @@ cdef int side_enter(Store* s, Block* b, uint8_t* p, size_t size) noexcept nogil:
     b.nxt_own = <uint32_t*> calloc(h.n, 4)
     if b.nxt_own == NULL:
         return ST_NO_MEMORY
-    hole_close(s, max(h.base, s.hole.first))
+    hole_close(s, max(h.base, s.recovery.hole.first))
     b.arrays = p
     b.arrays_size = size
     b.nxt = b.nxt_own
@@ -291,8 +291,8 @@ cdef int side_enter(Store* s, Block* b, uint8_t* p, size_t size) noexcept nogil:
     b.last_ts = h.last_ts
     b.ghosts = h.ghosts
     b.sided = True
-    s.group = max(s.group, h.group)
-    extent_join(&s.extent, &h.extent)
+    s.writing.group = max(s.writing.group, h.group)
+    extent_join(&s.writing.extent, &h.extent)
     if side_replay(s, b, <const uint64_t*> at, h.tombs) < 0:
         return ST_NO_MEMORY
     if h.last > s.last_seq:

@@ -163,7 +163,7 @@ cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
         ok = f.rename(f.ctx, temp, path) == 0
     if ok:
         f.sync_dir(f.ctx, s.msgs_dir)
-        s.unlinked = False
+        s.writing.unlinked = False
     else:
         f.unlink(f.ctx, temp)
     op.answer[0] = 1 if ok else 2
@@ -171,7 +171,7 @@ cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
 
 cdef bint op_take_back(Store* s, Op* op) noexcept nogil:
     """With q held: whether no round has taken the request; then none will."""
-    cdef Op** at = &s.ops
+    cdef Op** at = &s.queue.ops
     cdef Op* last = NULL
     while at[0] != NULL and at[0] != op:
         last = at[0]
@@ -179,8 +179,8 @@ cdef bint op_take_back(Store* s, Op* op) noexcept nogil:
     if at[0] == NULL:
         return False
     at[0] = op.next
-    if s.ops_tail == op:
-        s.ops_tail = last
+    if s.queue.ops_tail == op:
+        s.queue.ops_tail = last
     free(op)
     return True
 
@@ -196,10 +196,10 @@ cdef bint slim_swap(Committer* c, Slim* m) noexcept nogil:
     op.block = m.b
     op.answer = &answer
     op_queue(s, op)
-    if not c.running and not c.keeper_runs:
+    if not c.queue.running and not c.keeper_runs:
         commit_inline(c, 0)
     q_lock(c)
-    while answer == 0 and not ((s.stopped or not c.running) and op_take_back(s, op)):
+    while answer == 0 and not ((s.stopped or not c.queue.running) and op_take_back(s, op)):
         q_wait(c, &c.idle, INT64_MAX)
     q_unlock(c)
     return answer == 1
@@ -313,7 +313,7 @@ cdef void slim_block(Committer* c, Slim* m) noexcept nogil:
     if swapped and not b.dead:
         side_queue(c, b)
     unpin(c, b)
-    s.busy -= 1
+    s.queue.busy -= 1
     q_broadcast(c, &c.idle)
     q_unlock(c)
 
@@ -351,7 +351,7 @@ cdef bint keeper_slim(Committer* c) noexcept nogil:
     b.compacting = True
     q_lock(c)
     b.pins += 1
-    s.busy += 1
+    s.queue.busy += 1
     q_unlock(c)
     env_unlock(c.env)
     slim_block(c, &m)

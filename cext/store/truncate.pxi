@@ -84,11 +84,11 @@ cdef void cut_replay(Store* s, Block* b, const Cut* cut) noexcept nogil:
                 take_out(s, old, k, RM_LIMIT)
         empties_remove(s, old)
         blocks_take_out(s, old)
-        old.next_out = s.void_blocks
-        s.void_blocks = old
+        old.next_out = s.recovery.void_blocks
+        s.recovery.void_blocks = old
     lost_cut(s, cut.behind)
-    if s.hole.first > cut.behind:
-        memset(&s.hole, 0, sizeof(Damage))
+    if s.recovery.hole.first > cut.behind:
+        memset(&s.recovery.hole, 0, sizeof(Damage))
     hole_close(s, cut.behind + 1)
     if b.n == 0:
         b.base = cut.behind + 1
@@ -98,15 +98,15 @@ cdef void cut_replay(Store* s, Block* b, const Cut* cut) noexcept nogil:
     s.last_ts = cut.last_ts
     if s.msgs == 0:
         s.first_seq = cut.behind + 1
-    cut_extent(cut, &s.extent)
+    cut_extent(cut, &s.writing.extent)
 
 
 cdef void cut_finish(Store* s) noexcept nogil:
     """At the end of a recovery, with the cut on disk: the files of what it cut away go."""
     cdef Block* b
-    while s.void_blocks != NULL:
-        b = s.void_blocks
-        s.void_blocks = b.next_out
+    while s.recovery.void_blocks != NULL:
+        b = s.recovery.void_blocks
+        s.recovery.void_blocks = b.next_out
         block_unlink(s, b)
         block_free(b)
     unlinks_sync(s)
@@ -287,13 +287,13 @@ cdef Op* fence_new(Store* s) noexcept nogil:
     cdef Op* op = fence
     cdef Log* g
     q_lock(s.com)
-    g = s.logs
+    g = s.queue.logs
     while g != NULL and op != NULL:
         op.next = op_new(OP_APPEND, NULL, 0, 0, 0)
         op = op.next
         if op != NULL:
             op.log = g
-        g = g.next
+        g = g.queue.next
     q_unlock(s.com)
     if op == NULL:
         ops_free(fence)
@@ -317,12 +317,12 @@ cdef void fence_put(Store* s, Op* fence) noexcept nogil:
     while op != NULL:
         after = op.next
         op.next = NULL
-        if op.log.dirty:
-            op.bytes = op.log.staged
-            op.n = op.log.follows
-            op.log.dirty = False
-            op.log.follows = False
-            memset(&op.log.staged, 0, sizeof(Bytes))
+        if op.log.queue.dirty:
+            op.bytes = op.log.queue.staged
+            op.n = op.log.queue.follows
+            op.log.queue.dirty = False
+            op.log.queue.follows = False
+            memset(&op.log.queue.staged, 0, sizeof(Bytes))
             ops_add(s, op)
         else:
             free(op)
@@ -332,16 +332,16 @@ cdef void fence_put(Store* s, Op* fence) noexcept nogil:
 
 cdef void fences_lift(Store* s) noexcept nogil:
     """With q held: nothing waits any more for what was to be on disk first."""
-    cdef Op** at = &s.ops
+    cdef Op** at = &s.queue.ops
     cdef Op* op
-    s.ops_tail = NULL
+    s.queue.ops_tail = NULL
     while at[0] != NULL:
         op = at[0]
         if op.kind == OP_FENCE:
             at[0] = op.next
             free(op)
         else:
-            s.ops_tail = op
+            s.queue.ops_tail = op
             at = &op.next
 
 
@@ -364,24 +364,24 @@ cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* fence, Op* op) noe
         return
     for i in range(op.n):
         lru_remove(s.com, op.blocks[i])
-    st_release(&s.floor, s.first_seq)
+    st_release(&s.shared.floor, s.first_seq)
     q_lock(s.com)
     for i in range(op.n):
         op.blocks[i].dead = True
     fence_put(s, fence)
-    if s.out_tail != NULL:
-        s.out_tail.next_out = to
+    if s.queue.out_tail != NULL:
+        s.queue.out_tail.next_out = to
     else:
-        s.out = to
-    s.out_tail = to
+        s.queue.out = to
+    s.queue.out_tail = to
     ops_add(s, op)
     # A round that is under way knows of messages that are gone: their sequences are given again.
-    if s.done_ticket >= s.cut_ticket:
-        s.cut_seq = s.last_seq
-        s.uncut_seq = s.done_seq
-    s.cut_seq = min(s.cut_seq, s.last_seq)
-    s.cut_ticket = s.ticket + 1
-    s.done_seq = min(s.done_seq, s.last_seq)
+    if s.queue.done_ticket >= s.queue.cut_ticket:
+        s.queue.cut_seq = s.last_seq
+        s.queue.uncut_seq = s.queue.done_seq
+    s.queue.cut_seq = min(s.queue.cut_seq, s.last_seq)
+    s.queue.cut_ticket = s.shared.ticket + 1
+    s.queue.done_seq = min(s.queue.done_seq, s.last_seq)
     q_unlock(s.com)
     s.durable_seq = min(s.durable_seq, s.last_seq)
 
@@ -389,7 +389,7 @@ cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* fence, Op* op) noe
 cdef uint64_t store_kept_seq(Store* s) noexcept nogil:
     cdef uint64_t seq
     q_lock(s.com)
-    seq = s.uncut_seq if s.done_ticket < s.cut_ticket else s.durable_seq
+    seq = s.queue.uncut_seq if s.queue.done_ticket < s.queue.cut_ticket else s.durable_seq
     q_unlock(s.com)
     return seq
 
@@ -431,9 +431,9 @@ cdef int store_truncate(Store* s, uint64_t seq, void (*before)(void* ctx) noexce
     tail_seal(s)
     if fence != NULL:
         fence.off = to.num - 1
-        fence.size = s.ticket
+        fence.size = s.shared.ticket
         fence.seq = s.last_seq
-        fence.first = st_load(&s.floor)
+        fence.first = st_load(&s.shared.floor)
     messages_cut(s, first, seq)
     s.last_ts = ts
     s.first_ts_seq = 0
@@ -442,7 +442,7 @@ cdef int store_truncate(Store* s, uint64_t seq, void (*before)(void* ctx) noexce
     blocks_cut(s, first, to, fence, op)
     if s.storage == STORE_FILE:
         tail_seal(s)
-    if not s.replaying:
+    if not s.recovery.replaying:
         age_arm(s)
     reap(s)
     publish(s)

@@ -14,8 +14,8 @@ cdef void* keeper_main(void* arg) noexcept nogil:
     cdef Committer* c = <Committer*> arg
     cdef int64_t due
     q_lock(c)
-    while not c.stopping or c.zeros != NULL:
-        if c.zeros == NULL and c.sides == NULL and not c.chore:
+    while not c.queue.stopping or c.queue.zeros != NULL:
+        if c.queue.zeros == NULL and c.queue.sides == NULL and not c.queue.chore:
             due = rest_due(c)
             if due > env_clock(c.env):
                 q_wait(c, &c.chores, due)
@@ -27,25 +27,25 @@ cdef void* keeper_main(void* arg) noexcept nogil:
 
 cdef int64_t rest_due(const Committer* c) noexcept nogil:
     """With q held: when the store that is idle longest becomes lean."""
-    return c.resting.last.active_at + IDLE_LEAN if c.resting.last != NULL else INT64_MAX
+    return c.queue.resting.last.queue.active_at + IDLE_LEAN if c.queue.resting.last != NULL else INT64_MAX
 
 
 cdef void keeper_turn(Committer* c) noexcept nogil:
     """Everything that is due, without a thread."""
     q_lock(c)
-    while c.zeros != NULL or c.sides != NULL or c.chore or rest_due(c) <= env_clock(c.env):
+    while c.queue.zeros != NULL or c.queue.sides != NULL or c.queue.chore or rest_due(c) <= env_clock(c.env):
         keeper_some(c)
     q_unlock(c)
 
 
 cdef void keeper_some(Committer* c) noexcept nogil:
     """With q held, which is let go meanwhile: the most urgent thing."""
-    if c.zeros != NULL:
+    if c.queue.zeros != NULL:
         keeper_zero(c)
-    elif c.sides != NULL:
+    elif c.queue.sides != NULL:
         keeper_side(c)
-    elif c.chore:
-        c.chore = False
+    elif c.queue.chore:
+        c.queue.chore = False
         q_unlock(c)
         keeper_unmap(c)
         while keeper_slim(c):
@@ -57,7 +57,7 @@ cdef void keeper_some(Committer* c) noexcept nogil:
 
 cdef void chore_wanted(Committer* c) noexcept nogil:
     q_lock(c)
-    c.chore = True
+    c.queue.chore = True
     q_signal(c, &c.chores)
     q_unlock(c)
 
@@ -98,14 +98,14 @@ cdef bint removals_wait(Committer* c, Store* s, uint64_t num) noexcept nogil:
     env_lock(c.env)
     if s.first_seq != s.shown_first and s.tail != NULL and not s.stopped:
         publish(s)
-    ticket = s.ticket
+    ticket = s.shared.ticket
     env_unlock(c.env)
-    if not c.running and not c.keeper_runs:
+    if not c.queue.running and not c.keeper_runs:
         commit_inline(c, 0)
     q_lock(c)
-    while s.done_ticket < ticket and s.done_errno == 0 and c.running and not s.stopped:
+    while s.queue.done_ticket < ticket and s.queue.done_errno == 0 and c.queue.running and not s.stopped:
         q_wait(c, &c.idle, INT64_MAX)
-    done = s.done_ticket >= ticket and s.done_errno == 0
+    done = s.queue.done_ticket >= ticket and s.queue.done_errno == 0
     q_unlock(c)
     return done and (c.sync_interval <= 0 or later_sync(c, s, num))
 
@@ -159,8 +159,8 @@ cdef void side_queue(Committer* c, Block* b) noexcept nogil:
     if b.cut:
         return
     b.pins += 1
-    b.next_side = c.sides
-    c.sides = b
+    b.next_side = c.queue.sides
+    c.queue.sides = b
     q_signal(c, &c.chores)
 
 
@@ -171,14 +171,14 @@ cdef int side_place(Committer* c, Block* b, const char* temp, const char* path) 
     cdef int rc
     q_lock(c)
     dead = b.dead
-    c.placing = NULL if dead else b.store
+    c.queue.placing = NULL if dead else b.store
     q_unlock(c)
     if dead:
         f.unlink(f.ctx, temp)
         return -1
     rc = f.rename(f.ctx, temp, path)
     q_lock(c)
-    c.placing = NULL
+    c.queue.placing = NULL
     q_broadcast(c, &c.idle)
     q_unlock(c)
     return rc
@@ -187,20 +187,20 @@ cdef int side_place(Committer* c, Block* b, const char* temp, const char* path) 
 cdef void placing_wait(Committer* c, const Store* s) noexcept nogil:
     """The commit thread, before files of blocks that have left go: no sidecar of this store is just getting its name."""
     q_lock(c)
-    while c.placing == s:
+    while c.queue.placing == s:
         q_wait(c, &c.idle, INT64_MAX)
     q_unlock(c)
 
 
 cdef void keeper_side(Committer* c) noexcept nogil:
     """A sealed block's region is no longer needed, its file is read from now on; then its sidecar."""
-    cdef Block* b = c.sides
+    cdef Block* b = c.queue.sides
     cdef Store* s = b.store
     cdef bint dead = b.dead
     cdef uint8_t* region = NULL
-    c.sides = b.next_side
+    c.queue.sides = b.next_side
     b.next_side = NULL
-    s.busy += 1
+    s.queue.busy += 1
     q_unlock(c)
     if not dead:
         env_lock(c.env)
@@ -215,7 +215,7 @@ cdef void keeper_side(Committer* c) noexcept nogil:
         b.sided = True
     q_lock(c)
     unpin(c, b)
-    s.busy -= 1
+    s.queue.busy -= 1
     q_broadcast(c, &c.idle)
 
 
@@ -253,11 +253,11 @@ cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
         return
     b.zero_from = page_up(max(b.zeroed, b.written + AHEAD_FROM))
     b.zero_to = min(b.zero_from + min(b.written, <uint64_t> ZERO_AHEAD_MAX), page_up(end))
-    if b.zero_from < b.zero_to and not c.stopping:
+    if b.zero_from < b.zero_to and not c.queue.stopping:
         b.zeroing = True
         b.pins += 1
-        b.next_zero = c.zeros
-        c.zeros = b
+        b.next_zero = c.queue.zeros
+        c.queue.zeros = b
         q_signal(c, &c.chores)
     q_unlock(c)
 
@@ -277,7 +277,7 @@ cdef void ahead_wait(Committer* c, Block* b, uint64_t end) noexcept nogil:
 
 cdef void zeros_cancel(Committer* c, Store* s, Block* b, Block** gone) noexcept nogil:
     """With q held throughout: a block, or all of a store, need no zeros any more. gone: as unpin_later."""
-    cdef Block** at = &c.zeros
+    cdef Block** at = &c.queue.zeros
     cdef Block* z
     while at[0] != NULL:
         z = at[0]
@@ -290,7 +290,7 @@ cdef void zeros_cancel(Committer* c, Store* s, Block* b, Block** gone) noexcept 
 
 
 cdef void keeper_zero(Committer* c) noexcept nogil:
-    cdef Block* b = c.zeros
+    cdef Block* b = c.queue.zeros
     cdef Store* s = b.store
     cdef FileOps* f = s.files
     cdef char path[4300]
@@ -298,8 +298,8 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
     cdef uint64_t at = b.zero_from
     cdef int fd = -1
     cdef int64_t rc = -1
-    c.zeros = b.next_zero
-    s.busy += 1
+    c.queue.zeros = b.next_zero
+    s.queue.busy += 1
     q_unlock(c)
     zeros = <uint8_t*> aligned_alloc(PAGE, AHEAD_STEP)
     block_path(s, b, ".blk", path, sizeof(path))
@@ -322,7 +322,7 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
     b.zeroed = b.zero_to if rc >= 0 else UINT64_MAX     # after an error it is not tried again
     b.zeroing = False
     unpin(c, b)
-    s.busy -= 1
+    s.queue.busy -= 1
     q_broadcast(c, &c.idle)
 
 
@@ -330,21 +330,21 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
 
 cdef void keeper_rest(Committer* c) noexcept nogil:
     """With q held: the store that is idle longest keeps its tail in the file instead of in memory."""
-    cdef Store* s = c.resting.last
+    cdef Store* s = c.queue.resting.last
     cdef Block* b
     cdef uint64_t whole
     cdef FileOps* f
     cdef char path[4300]
     cdef int fd
-    if s == NULL or s.active_at + IDLE_LEAN > env_clock(c.env):
+    if s == NULL or s.queue.active_at + IDLE_LEAN > env_clock(c.env):
         return
     list_remove(s)
-    s.busy += 1
+    s.queue.busy += 1
     q_unlock(c)
     f = s.files
     env_lock(c.env)
     b = s.tail
-    if b != NULL and b.region and b.written == b.used and not s.dirty:
+    if b != NULL and b.region and b.written == b.used and not s.shared.dirty:
         whole = b.used & ~<uint64_t> (PAGE - 1)
         block_path(s, b, ".blk", path, sizeof(path))
         fd = f.open(f.ctx, path, O_RDONLY, 0) if whole else -1
@@ -354,5 +354,5 @@ cdef void keeper_rest(Committer* c) noexcept nogil:
             f.close(f.ctx, fd)
     env_unlock(c.env)
     q_lock(c)
-    s.busy -= 1
+    s.queue.busy -= 1
     q_broadcast(c, &c.idle)

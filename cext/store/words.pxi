@@ -24,15 +24,15 @@ cdef void dict_path(const Store* s, char* out, size_t cap) noexcept nogil:
 cdef int known_room(Store* s, uint32_t id) noexcept nogil:
     cdef uint32_t cap
     cdef uint64_t* p
-    if id < s.n_known:
+    if id < s.keeping.n_known:
         return 0
-    cap = max(id + 1, s.n_known * 2)
-    p = <uint64_t*> realloc(s.known, <size_t> cap * 8)
+    cap = max(id + 1, s.keeping.n_known * 2)
+    p = <uint64_t*> realloc(s.keeping.known, <size_t> cap * 8)
     if p == NULL:
         return -1
-    memset(p + s.n_known, 0, <size_t> (cap - s.n_known) * 8)
-    s.known = p
-    s.n_known = cap
+    memset(p + s.keeping.n_known, 0, <size_t> (cap - s.keeping.n_known) * 8)
+    s.keeping.known = p
+    s.keeping.n_known = cap
     return 0
 
 
@@ -51,10 +51,10 @@ cdef uint64_t dict_hash(const uint64_t* key, uint64_t dict, uint64_t numbers, co
 
 cdef void dict_drop(Store* s) noexcept nogil:
     """Words may be missing from the dictionary: the next sidecar begins another, and those so far mean nothing then."""
-    s.dict = 0
-    s.n_known = 0
-    free(s.known)
-    s.known = NULL
+    s.keeping.dict = 0
+    s.keeping.n_known = 0
+    free(s.keeping.known)
+    s.keeping.known = NULL
 
 
 cdef int dict_append(Store* s, Side* w) noexcept nogil:
@@ -63,28 +63,28 @@ cdef int dict_append(Store* s, Side* w) noexcept nogil:
     cdef uint64_t head[2]
     cdef int fd
     cdef int64_t rc = 0
-    if w.n_words == 0 and s.dict:
+    if w.n_words == 0 and s.keeping.dict:
         return 0
     dict_path(s, path, sizeof(path))
     fd = f.open(f.ctx, path, O_RDWR | O_CREAT, 0o600)
     if fd < 0:
         return fd
-    if s.dict == 0:
-        while s.dict == 0:
-            s.env.system.random(s.env.system.ctx, &s.dict, 8)
-        s.dict_total = 0
-        s.dict_size = 16
+    if s.keeping.dict == 0:
+        while s.keeping.dict == 0:
+            s.env.system.random(s.env.system.ctx, &s.keeping.dict, 8)
+        s.keeping.dict_total = 0
+        s.keeping.dict_size = 16
         head[0] = DICT_MAGIC
-        head[1] = s.dict
+        head[1] = s.keeping.dict
         rc = f.truncate(f.ctx, fd, 0)
         if rc >= 0:
             rc = f.pwrite(f.ctx, fd, head, 16, 0)
     if rc >= 0:
-        rc = dict_put(s, fd, &w.words, w.n_words, &s.dict_size)
+        rc = dict_put(s, fd, &w.words, w.n_words, &s.keeping.dict_size)
     f.close(f.ctx, fd)
     if rc < 0:
         return -1
-    s.dict_total += w.n_words
+    s.keeping.dict_total += w.n_words
     return 0
 
 
@@ -94,7 +94,7 @@ cdef int dict_put(Store* s, int fd, Bytes* entries, uint32_t n, uint64_t* at) no
     cdef uint64_t head[2]
     cdef int64_t rc
     head[0] = entries.n | <uint64_t> n << 32
-    head[1] = dict_hash(s.key, s.dict, head[0], entries.data, entries.n)
+    head[1] = dict_hash(s.key, s.keeping.dict, head[0], entries.data, entries.n)
     rc = f.pwrite(f.ctx, fd, head, 16, <off_t> at[0])
     if rc >= 0:
         rc = f.pwrite(f.ctx, fd, entries.data, entries.n, <off_t> (at[0] + 16))
@@ -107,7 +107,7 @@ cdef int dict_rewrite(Store* s, int fd, const Word* words, uint64_t n, const uin
     """Writes a dictionary with the entries that are not void, and says how many are left out."""
     cdef FileOps* f = s.files
     cdef uint64_t head[2]
-    cdef uint64_t k, left = s.dict_total
+    cdef uint64_t k, left = s.keeping.dict_total
     cdef uint32_t id = 0, some = 1
     cdef uint16_t len = 8
     cdef Bytes out
@@ -116,7 +116,7 @@ cdef int dict_rewrite(Store* s, int fd, const Word* words, uint64_t n, const uin
     for k in range(n):
         left -= latest[words[k].id] == k + 1
     head[0] = DICT_MAGIC
-    head[1] = s.dict
+    head[1] = s.keeping.dict
     if f.pwrite(f.ctx, fd, head, 16, 0) < 0:
         return -1
     size[0] = 16
@@ -151,16 +151,16 @@ cdef void dict_compact(Store* s) noexcept nogil:
     cdef size_t mapped
     cdef int64_t n = -1
     cdef int fd = -1, rc = -1
-    s.dict_limit = 2 * s.dict_size
+    s.keeping.dict_limit = 2 * s.keeping.dict_size
     dict_path(s, path, sizeof(path))
     snprintf(temp, sizeof(temp), "%s.tmp", path)
     p = file_read(f, path, &size)
     mapped = <size_t> size
     if p == NULL:
         return
-    if size >= 16 and st_get64(p) == DICT_MAGIC and st_get64(p + 8) == s.dict:
+    if size >= 16 and st_get64(p) == DICT_MAGIC and st_get64(p + 8) == s.keeping.dict:
         n = dict_parse(s.key, p, size, &words, &good)
-    if n > 0 and words_count(words, <uint64_t> n) == s.dict_total:
+    if n > 0 and words_count(words, <uint64_t> n) == s.keeping.dict_total:
         for k in range(<uint64_t> n):
             top = max(top, words[k].id)
         latest = <uint64_t*> calloc(<size_t> top + 1, 8)
@@ -172,8 +172,8 @@ cdef void dict_compact(Store* s) noexcept nogil:
             rc = dict_rewrite(s, fd, words, <uint64_t> n, latest, &size)
             f.close(f.ctx, fd)
         if rc == 0 and f.rename(f.ctx, temp, path) >= 0:
-            s.dict_size = size
-            s.dict_limit = 2 * size
+            s.keeping.dict_size = size
+            s.keeping.dict_limit = 2 * size
         elif fd >= 0:
             f.unlink(f.ctx, temp)
     free(latest)
@@ -187,16 +187,16 @@ cdef void dict_check(Store* s) noexcept nogil:
     cdef char path[4300]
     cdef int64_t size = -1
     cdef int fd
-    if s.dict == 0:
+    if s.keeping.dict == 0:
         return
     dict_path(s, path, sizeof(path))
     fd = f.open(f.ctx, path, O_RDONLY, 0)
     if fd >= 0:
         size = f.size(f.ctx, fd)
         f.close(f.ctx, fd)
-    if size < 0 or <uint64_t> size != s.dict_size:
+    if size < 0 or <uint64_t> size != s.keeping.dict_size:
         dict_drop(s)
-    elif s.dict_size > max(<uint64_t> DICT_ROOM, s.dict_limit):
+    elif s.keeping.dict_size > max(<uint64_t> DICT_ROOM, s.keeping.dict_limit):
         dict_compact(s)
 
 
@@ -338,9 +338,9 @@ cdef int dict_load(Store* s) noexcept nogil:
     if size < 16 or st_get64(p) != DICT_MAGIC:
         pages_free(p, <size_t> size)
         return 0
-    s.dict = st_get64(p + 8)
-    n = dict_parse(s.key, p, size, &words, &s.dict_size)
-    s.dict_total = words_count(words, <uint64_t> n) if n > 0 else 0
+    s.keeping.dict = st_get64(p + 8)
+    n = dict_parse(s.key, p, size, &words, &s.keeping.dict_size)
+    s.keeping.dict_total = words_count(words, <uint64_t> n) if n > 0 else 0
     rc = dict_place(s, words, <uint64_t> n) if n > 0 else <int> n
     free(words)
     pages_free(p, <size_t> size)

@@ -5,12 +5,12 @@ cdef void commit_wanted(Store* s) noexcept nogil:
     cdef Committer* c = s.com
     cdef bint wake = False
     q_lock(c)
-    if not s.dirty:
-        st_store(&s.dirty, 1)
-        s.next_dirty = c.dirty
-        c.dirty = s
-        wake = c.sleeping
-        c.sleeping = False
+    if not s.shared.dirty:
+        st_store(&s.shared.dirty, 1)
+        s.queue.next_dirty = c.queue.dirty
+        c.queue.dirty = s
+        wake = c.queue.sleeping
+        c.queue.sleeping = False
     q_unlock(c)
     if wake:    # only now, or it would wake to find the mutex taken
         q_signal(c, &c.wake)
@@ -23,14 +23,14 @@ cdef inline void publish(Store* s) noexcept nogil:
         s.late = True
         return
     s.shown_first = s.first_seq
-    st_release(&s.floor, s.first_seq)
-    st_release(&s.shown_seq, s.last_seq)
+    st_release(&s.shared.floor, s.first_seq)
+    st_release(&s.shared.shown_seq, s.last_seq)
     if s.com == NULL or s.storage == STORE_MEMORY:
-        s.ticket += 1
+        s.shared.ticket += 1
         return
     # Stored with a barrier: it must be seen before this side looks at `dirty`.
-    st_store(&s.ticket, s.ticket + 1)
-    if st_load(&s.dirty) == 0:
+    st_store(&s.shared.ticket, s.shared.ticket + 1)
+    if st_load(&s.shared.dirty) == 0:
         commit_wanted(s)
 
 
@@ -68,11 +68,11 @@ cdef void op_push(Store* s, OpKind kind, Block* b, uint64_t off, uint64_t size, 
 
 cdef inline void ops_add(Store* s, Op* op) noexcept nogil:
     # With q held.
-    if s.ops_tail != NULL:
-        s.ops_tail.next = op
+    if s.queue.ops_tail != NULL:
+        s.queue.ops_tail.next = op
     else:
-        s.ops = op
-    s.ops_tail = op
+        s.queue.ops = op
+    s.queue.ops_tail = op
 
 
 cdef void op_stage(Store* s, Op* op) noexcept nogil:
@@ -84,7 +84,7 @@ cdef void op_stage(Store* s, Op* op) noexcept nogil:
 
 cdef void op_queue(Store* s, Op* op) noexcept nogil:
     op_stage(s, op)
-    if st_load(&s.dirty) == 0:
+    if st_load(&s.shared.dirty) == 0:
         commit_wanted(s)
 
 
@@ -153,11 +153,11 @@ cdef void tail_set(Store* s, Block* b) noexcept nogil:
 
 cdef void out_push(Store* s, Block* b) noexcept nogil:
     q_lock(s.com)
-    if s.out_tail != NULL:
-        s.out_tail.next_out = b
+    if s.queue.out_tail != NULL:
+        s.queue.out_tail.next_out = b
     else:
-        s.out = b
-    s.out_tail = b
+        s.queue.out = b
+    s.queue.out_tail = b
     q_unlock(s.com)
 
 
@@ -260,7 +260,7 @@ cdef inline void count_in(Store* s, Block* b, uint64_t seq, int64_t ts, uint32_t
 
 
 cdef inline bint no_room(Store* s) noexcept nogil:
-    return s.storage == STORE_FILE and st_load(&s.com.full) != 0 and s.holding < 2
+    return s.storage == STORE_FILE and st_load(&s.com.shared.full) != 0 and s.holding < 2
 
 
 cdef int store_append_at(Store* s, uint64_t seq, int64_t ts, Span subject, Span header, Span data) noexcept nogil:
@@ -298,7 +298,7 @@ cdef inline void keep_limits(Store* s, uint32_t id) noexcept nogil:
     if s.limits.max_msgs_per > 0:
         keep_subject(s, id, most)
     trim_head(s, most)
-    if s.limits.max_age > 0 and s.age_timer.pos == 0 and not s.replaying:
+    if s.limits.max_age > 0 and s.age_timer.pos == 0 and not s.recovery.replaying:
         age_arm(s)
     if s.empties != NULL:
         reap(s)

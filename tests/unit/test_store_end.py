@@ -54,7 +54,7 @@ def test_an_end_beside_compaction(tmp_path: Path) -> None:
         directory.mkdir()
         world = worn(env, directory, rng)
         met += wait_for_compaction(directory, rng.random() * 0.1)
-        remove = rng.random() < 0.8
+        remove = rng.random() < 0.4
         state = world.stream.state()
         world.stream.close(remove)
         if not remove:
