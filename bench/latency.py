@@ -23,7 +23,7 @@ from bench.servers import OWN_NAME, PEER_NAME, MissingServer, Server, machine, v
 from jsserver.bench import core, streams
 from jsserver.bench.run import Options, Worker, run
 from jsserver.bench.wire import BenchError, Connection, new_inbox, publish_frame
-from jsserver.procs import die_with_parent
+from jsserver.process.procs import die_with_parent
 
 SHOWN = ("P50", "P99", "P99.9")
 FORK = multiprocessing.get_context("fork")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jsserver import __version__
 from jsserver.bench.wire import BenchError, wait_for_server
-from jsserver.procs import die_with_parent
+from jsserver.process.procs import die_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 30.0

@@ -25,7 +25,7 @@ from bench.servers import (
     process_tree,
     version_of,
 )
-from jsserver.procs import die_with_parent
+from jsserver.process.procs import die_with_parent
 
 PATIENCE_SECONDS = 30.0
 FORMS: dict[str, list[str]] = {

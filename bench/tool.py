@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jsserver.bench.wire import BenchError
-from jsserver.procs import die_with_parent
+from jsserver.process.procs import die_with_parent
 
 COMMAND_SECONDS = 180.0
 RATE = re.compile(r"stats: ([\d,]+) msgs/sec")

@@ -73,6 +73,27 @@ class AccountUsage(NamedTuple):
     memory: int
     storage: int
 
+class PlaneConfig(NamedTuple):
+    """Limits and switches of the data plane; durations in ns, sizes in bytes."""
+
+    max_payload: int  # bytes of a message's headers and payload; -1: unlimited
+    max_control_line: int  # bytes of a protocol line
+    max_pending: int  # bytes that wait to be written to one client
+    max_subscriptions: int  # of one client; 0: unlimited
+    max_sub_tokens: int  # of a subscription's subject; 0: unlimited
+    max_connections: int  # clients
+    headers: bool  # messages may have headers
+    stall: bool  # a publisher waits for clients that fall behind
+    max_requests: int  # INBOX_REQUEST items that wait in the inbox; what is more is dropped
+    ping_interval: int  # ns between PINGs to a connection
+    ping_max: int  # PINGs without an answer, beyond which it does not
+    write_deadline: int  # ns until a connection that takes no bytes is closed
+    auth_timeout: int  # ns until a client that has not proven who it is is closed
+    auth_required: bool  # clients have to prove who they are
+    no_auth_user: bool  # who proves nothing is let in as a user that the configuration names
+    debug: bool  # the log is told of connections
+    trace: bool  # the log is told of protocol lines
+
 class PlaneClosed(RuntimeError): ...
 
 class AccountHandle:
@@ -95,27 +116,7 @@ class DataPlane(EnvBox):
     def run(self, number: int = 0) -> None: ...
     def stop(self) -> None: ...
     def close(self) -> None: ...
-    def configure(
-        self,
-        *,
-        max_payload: int,
-        max_control_line: int,
-        max_pending: int,
-        max_subscriptions: int,
-        max_sub_tokens: int,
-        max_connections: int,
-        headers: bool,
-        stall: bool,
-        max_requests: int,
-        ping_interval: int,
-        ping_max: int,
-        write_deadline: int,
-        auth_timeout: int,
-        auth_required: bool,
-        no_auth_user: bool,
-        debug: bool,
-        trace: bool,
-    ) -> None: ...
+    def configure(self, config: PlaneConfig) -> None: ...
     def set_info(self, head: bytes, connected: bytes, tail: bytes) -> None: ...
     def listen(self, fd: int) -> None: ...
     def drain(self) -> list[Item]: ...

@@ -242,14 +242,17 @@ cdef struct Listener:
     const Protocol* protocol
     const Transport* transport
 
+cdef struct ClientAuth:
+    bint required
+    bint no_user            # who proves nothing is let in as a user that the configuration names
+    int64_t timeout         # ns until a client that has not proven who it is is closed
+
 cdef struct Terms:
     # What connections of a kind are told and held to.
     Bytes info_head         # up to and with "client_id":
     Bytes info_tail         # from after client_ip's closing quote on
     Bytes info_connected    # what connect_info adds
-    bint auth_required
-    bint no_auth_user
-    int64_t auth_timeout    # ns
+    ClientAuth auth
 
 cdef struct Arrival:
     # What an event has brought, read without the engine lock and worked through with it.
@@ -287,6 +290,11 @@ cdef struct Reactor:
     Listener* listeners
     Listener* closed_listeners
 
+cdef struct NetLimits:
+    int64_t ping_interval   # ns between PINGs to a connection
+    int64_t ping_max        # PINGs without an answer, beyond which it does not
+    int64_t write_deadline  # ns until a connection that takes no bytes is closed
+
 cdef struct Net:
     # The connections of an engine and the reactors that serve them; under the engine lock.
     Engine* engine
@@ -299,9 +307,7 @@ cdef struct Net:
     U64Map by_cid
     uint64_t next_cid
     Terms[KIND_LEAF + 1] terms      # by kind
-    int64_t ping_interval
-    int64_t ping_max
-    int64_t write_deadline
+    NetLimits limits
     Account* default_account
 
 cdef Transport plain_transport      # a socket as it is

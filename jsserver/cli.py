@@ -11,12 +11,12 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from jsserver import NATS_VERSION, TYPE_CHECKING, called_as_jsserver
-from jsserver.flags import FlagError, UnknownFlag, parse, parse_bool, parse_int
+from jsserver.text.flags import FlagError, UnknownFlag, parse, parse_bool, parse_int
 
 if TYPE_CHECKING:
     from typing import Any, TextIO
 
-    from jsserver.flags import Parser
+    from jsserver.text.flags import Parser
 
 PROGRAM = "nats-server"
 """The name in messages: scripts and client suites look for it, whatever the file is called."""
@@ -300,7 +300,7 @@ def option_flags(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _signal(command: str) -> None:
-    from jsserver.signalling import SignalError, send
+    from jsserver.process.signalling import SignalError, send
 
     try:
         send(command, os.path.basename(sys.argv[0]) or PROGRAM)

@@ -18,21 +18,23 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, called_as_jsserver, info, priority
-from jsserver.accounts import GLOBAL_ACCOUNT, Accounts
-from jsserver.cext.engine import DataPlane
+from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, called_as_jsserver
+from jsserver.access import info
+from jsserver.access.accounts import GLOBAL_ACCOUNT, Accounts
+from jsserver.cext.engine import DataPlane, PlaneConfig
 from jsserver.config.options import Options
-from jsserver.goformat import byte_size, split_address
-from jsserver.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
-from jsserver.logs import Logger
-from jsserver.services import API, SYSTEM
-from jsserver.sockets import bound_port, host_port, open_listener
+from jsserver.process import priority
+from jsserver.process.logs import Logger
+from jsserver.process.sockets import bound_port, host_port, open_listener
+from jsserver.services.subjects import API, SYSTEM
+from jsserver.text.goformat import byte_size, split_address
+from jsserver.text.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
 
 if TYPE_CHECKING:
     import socket
 
-    from jsserver.runfiles import PortsFile
-    from jsserver.storage import Storage
+    from jsserver.disk.storage import Storage
+    from jsserver.process.runfiles import PortsFile
 
 MAX_PAYLOAD_RECOMMENDED = 8 << 20
 """Bytes; above it the log warns, as nats-server does."""
@@ -84,8 +86,8 @@ class Front:
 
     def _take_storage(self) -> Storage:
         # Imported only here: a server without JetStream starts without it.
-        from jsserver.storage import Storage
-        from jsserver.storedir import StoreDirError
+        from jsserver.disk.storage import Storage
+        from jsserver.disk.storedir import StoreDirError
 
         try:
             return Storage(self.options, self.plane, self.log)
@@ -120,7 +122,7 @@ class Front:
                 " discouraged and could lead to poor performance"
             )
         if o.pid_file:
-            from jsserver.runfiles import write_pid_file
+            from jsserver.process.runfiles import write_pid_file
 
             try:
                 write_pid_file(o.pid_file)
@@ -129,7 +131,7 @@ class Front:
                 raise StartError(f"Could not write pidfile: open {o.pid_file}: {reason}") from e
 
     def _warn_of_passwords(self) -> None:
-        from jsserver.auth import is_bcrypt
+        from jsserver.access.auth import is_bcrypt
 
         authorization = self.options.authorization
         stored = [authorization.password, authorization.token]
@@ -168,7 +170,7 @@ class Front:
 
     def _limit(self) -> None:
         o = self.options
-        self.plane.configure(
+        config = PlaneConfig(
             max_payload=o.max_payload,
             max_control_line=o.max_control_line,
             max_pending=o.max_pending,
@@ -187,6 +189,7 @@ class Front:
             debug=o.debug,
             trace=o.trace,
         )
+        self.plane.configure(config)
 
     def _allow_files(self) -> None:
         """As many open files as the machine lets this process have: connections and blocks."""
@@ -248,7 +251,7 @@ class Front:
         )
 
     def _write_ports(self) -> None:
-        from jsserver.runfiles import PortsFile
+        from jsserver.process.runfiles import PortsFile
 
         o = self.options
         self._ports_file = PortsFile(o.ports_file_dir)

@@ -7,18 +7,18 @@ import gc
 import signal
 from typing import TYPE_CHECKING
 
-from jsserver import priority
-from jsserver.auth import Authenticator
+from jsserver.access.auth import Authenticator
 from jsserver.cext.engine import Item
 from jsserver.front import SIGNALS, Front, explained
-from jsserver.inbox import Finished, Inbox
 from jsserver.monitor.closed import ClosedConnections
-from jsserver.notify import Notifier
-from jsserver.system import System
+from jsserver.process import priority
+from jsserver.process.notify import Notifier
+from jsserver.services.inbox import Finished, Inbox
+from jsserver.services.system import System
 
 if TYPE_CHECKING:
-    from jsserver.jetstream import JetStream
     from jsserver.monitor.monitor import Monitor
+    from jsserver.services.jetstream import JetStream
 
 STOP_SIGNALS = {signal.SIGINT: "interrupt", signal.SIGTERM: "terminated"}
 
@@ -63,7 +63,7 @@ class Server:
         if front.storage is None:
             return None
         # Imported only here: a server without JetStream starts without it.
-        from jsserver.jetstream import JetStream
+        from jsserver.services.jetstream import JetStream
 
         return JetStream(
             front.options,
@@ -177,7 +177,7 @@ class Server:
 
 
 def _remove_stale_folders() -> None:
-    from jsserver.procs import remove_stale_folders  # nobody waits for it
+    from jsserver.process.procs import remove_stale_folders  # nobody waits for it
 
     remove_stale_folders()
 

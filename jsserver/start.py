@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from jsserver.config.options import Options
 from jsserver.front import SIGNALS, Front, StartError, explained
-from jsserver.logs import LogError, Logger
+from jsserver.process.logs import LogError, Logger
 
 
 def run(options: Options, without_effect: Sequence[str] = ()) -> int:

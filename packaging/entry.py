@@ -44,7 +44,7 @@ def import_check() -> int:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--import-check"]:
         sys.exit(import_check())
-    from jsserver import procs
+    from jsserver.process import procs
 
     procs.join_launcher()
     from jsserver.cli import main

@@ -10,7 +10,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from jsserver import cli, server
+from jsserver import cli, front
 from jsserver.cext.engine import DataPlane
 
 
@@ -20,7 +20,7 @@ def main() -> int:
     def plane(_configured: int) -> Any:
         return DataPlane(number)
 
-    server.DataPlane = plane  # type: ignore[misc, assignment]
+    front.DataPlane = plane  # type: ignore[misc, assignment]
     return cli.main(sys.argv[2:])
 
 

@@ -42,6 +42,39 @@ INBOX_TRACE = IN_TRACE
 INBOX_ERROR = IN_ERROR
 
 
+PlaneConfig = namedtuple(
+    "PlaneConfig",
+    "max_payload max_control_line max_pending max_subscriptions max_sub_tokens max_connections headers stall max_requests"
+    " ping_interval ping_max write_deadline auth_timeout auth_required no_auth_user debug trace",
+)
+
+
+cdef int fill_limits(EngineLimits* limits, object config) except -1:
+    limits.max_payload = config.max_payload
+    limits.max_control_line = config.max_control_line
+    limits.max_pending = config.max_pending
+    limits.max_subscriptions = config.max_subscriptions
+    limits.max_sub_tokens = config.max_sub_tokens
+    limits.max_connections = config.max_connections
+    limits.headers = config.headers
+    limits.stall = config.stall
+    return 0
+
+
+cdef int fill_net_limits(NetLimits* limits, object config) except -1:
+    limits.ping_interval = config.ping_interval
+    limits.ping_max = config.ping_max
+    limits.write_deadline = config.write_deadline
+    return 0
+
+
+cdef int fill_auth(ClientAuth* auth, object config) except -1:
+    auth.timeout = config.auth_timeout
+    auth.required = config.auth_required
+    auth.no_user = config.no_auth_user
+    return 0
+
+
 class PlaneClosed(RuntimeError):
     """The data plane was closed."""
 
@@ -140,35 +173,28 @@ cdef class DataPlane(EnvBox):
 
     # ---- configuration
 
-    def configure(self, *, int64_t max_payload, int64_t max_control_line, int64_t max_pending,
-                  int64_t max_subscriptions, int64_t max_sub_tokens, int64_t max_connections, bint headers,
-                  bint stall, uint32_t max_requests, int64_t ping_interval, int64_t ping_max,
-                  int64_t write_deadline, int64_t auth_timeout, bint auth_required, bint no_auth_user,
-                  bint debug, bint trace):
-        """Limits and timings (ns); those of the client protocol apply to connected clients at once."""
+    def configure(self, config):
+        """Takes a PlaneConfig; what it says of the client protocol applies to connected clients at once."""
         cdef Engine* e = &self.m.engine
         cdef Net* net = &self.m.net
         cdef Terms* t = &net.terms[<int>KIND_CLIENT]
+        cdef EngineLimits limits
+        cdef NetLimits net_limits
+        cdef ClientAuth auth
+        cdef uint32_t max_requests = config.max_requests
+        cdef bint debug = config.debug, trace = config.trace
         cdef bint open
+        fill_limits(&limits, config)
+        fill_net_limits(&net_limits, config)
+        fill_auth(&auth, config)
         with nogil:
             open = self.enter()
-            e.limits.max_payload = max_payload
-            e.limits.max_control_line = max_control_line
-            e.limits.max_pending = max_pending
-            e.limits.max_subscriptions = max_subscriptions
-            e.limits.max_sub_tokens = max_sub_tokens
-            e.limits.max_connections = max_connections
-            e.limits.headers = headers
-            e.limits.stall = stall
+            e.limits = limits
             e.inbox.requests_max = max_requests
             e.debug = debug
             e.trace = trace
-            net.ping_interval = ping_interval
-            net.ping_max = ping_max
-            net.write_deadline = write_deadline
-            t.auth_timeout = auth_timeout
-            t.auth_required = auth_required
-            t.no_auth_user = no_auth_user
+            net.limits = net_limits
+            t.auth = auth
             env_unlock(&e.env)
         self.check(open)
 

@@ -105,7 +105,7 @@ cdef void conn_settle(Conn* c) noexcept nogil:
         timer_cancel(timers, &c.write_timer)
         c.deadline_set = False
     elif c.progress or not c.deadline_set:
-        c.deadline_set = timer_set(timers, &c.write_timer, c.base.engine.env.mono + c.reactor.net.write_deadline) == 0
+        c.deadline_set = timer_set(timers, &c.write_timer, c.base.engine.env.mono + c.reactor.net.limits.write_deadline) == 0
 
 
 # ---- reading

@@ -25,11 +25,11 @@ cdef void client_open(Client* b) noexcept nogil:
         client_error(b, b"maximum connections exceeded")
         client_close(b, CLOSE_MAX_CONNECTIONS)
         return
-    if net.terms[b.kind].auth_required:
+    if net.terms[b.kind].auth.required:
         c.auth = AUTH_NEEDED
-        timer_set(&c.reactor.timers, &c.auth_timer, e.env.mono + net.terms[b.kind].auth_timeout)
+        timer_set(&c.reactor.timers, &c.auth_timer, e.env.mono + net.terms[b.kind].auth.timeout)
     else:
-        arm_ping(c, net.ping_interval)
+        arm_ping(c, net.limits.ping_interval)
 
 
 cdef void arm_ping(Conn* c, int64_t delay) noexcept nogil:
@@ -40,12 +40,12 @@ cdef void client_keepalive(Client* b, int64_t now) noexcept nogil:
     cdef Conn* c = <Conn*>b
     cdef Net* net = c.reactor.net
     cdef bint rtt_fresh = c.rtt_at != 0 and now - c.rtt_at < 3600 * <int64_t>1000000000
-    arm_ping(c, net.ping_interval)
+    arm_ping(c, net.limits.ping_interval)
     if c.auth != AUTH_OPEN:
         return
-    if c.pings_out == 0 and rtt_fresh and now - c.input_at < net.ping_interval:
+    if c.pings_out == 0 and rtt_fresh and now - c.input_at < net.limits.ping_interval:
         return
-    if <int64_t>c.pings_out + 1 > net.ping_max:
+    if <int64_t>c.pings_out + 1 > net.limits.ping_max:
         client_error(&c.base, b"Stale Connection")
         client_close(&c.base, CLOSE_STALE)
         return
@@ -165,7 +165,7 @@ cdef void on_connect(ClientConn* cc, Span json) noexcept nogil:
         client_drop_subs(b)
         cc.connected = False
         b.options.n = 0
-        if c.reactor.net.terms[b.kind].auth_required:
+        if c.reactor.net.terms[b.kind].auth.required:
             c.auth = AUTH_NEEDED
     b.options.n = 0
     c.connect.n = 0
@@ -195,7 +195,7 @@ cdef void on_connect(ClientConn* cc, Span json) noexcept nogil:
 cdef void connect_done(Client* b) noexcept nogil:
     # CONNECT is accepted: keepalive starts with an early PING that also measures the round trip.
     cdef Conn* c = <Conn*>b
-    cdef int64_t first = c.reactor.net.ping_interval
+    cdef int64_t first = c.reactor.net.limits.ping_interval
     if c.rtt == 0:      # as long as it took from INFO to CONNECT, until there is a PONG
         c.rtt = max(c.base.engine.env.mono - c.ping_sent, <int64_t> 1)
         c.ping_sent = 0

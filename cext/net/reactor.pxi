@@ -247,10 +247,10 @@ cdef int net_init(Net* net, Engine* e, uint32_t n_reactors) noexcept nogil:
         net.reactors[i].epoll = net.reactors[i].wake = -1
     net.n_reactors = n_reactors
     for kind in range(KIND_LEAF + 1):
-        net.terms[kind].auth_timeout = <int64_t>2 * 1000000000
-    net.ping_interval = <int64_t>120 * 1000000000
-    net.ping_max = 2
-    net.write_deadline = <int64_t>10 * 1000000000
+        net.terms[kind].auth.timeout = <int64_t>2 * 1000000000
+    net.limits.ping_interval = <int64_t>120 * 1000000000
+    net.limits.ping_max = 2
+    net.limits.write_deadline = <int64_t>10 * 1000000000
     for i in range(n_reactors):
         rc = reactor_init(&net.reactors[i], net)
         if rc != 0:

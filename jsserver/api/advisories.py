@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from jsserver import goformat, nuid
 from jsserver.instances.backend import AdvisoryKind, ConsumerAdvisory
 from jsserver.instances.shared import Shared
+from jsserver.text import goformat, nuid
 from jsserver.wire.types import Time, Wire, always
 
 ADVISORY = "$JS.EVENT.ADVISORY."

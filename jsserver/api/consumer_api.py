@@ -2,12 +2,12 @@
 
 import msgspec
 
-from jsserver import goformat, nuid
 from jsserver.assets import consumers, unsupported
 from jsserver.assets.assignments import DeleteConsumer, PauseConsumer, PutConsumer
 from jsserver.instances.account import Account
 from jsserver.instances.running import Consumer, Stream
 from jsserver.instances.shared import Shared
+from jsserver.text import goformat, nuid
 from jsserver.wire import errcodes
 from jsserver.wire.types import (
     ConsumerConfig,

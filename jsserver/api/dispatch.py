@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from jsserver import API_LEVEL, goformat
+from jsserver import API_LEVEL
 from jsserver.assets import unsupported
 from jsserver.assets.assignments import DeleteConsumer
 from jsserver.instances.account import Account
@@ -26,6 +26,7 @@ from jsserver.instances.backend import (
 )
 from jsserver.instances.recovery import recover
 from jsserver.instances.shared import WORKERS, Shared
+from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 

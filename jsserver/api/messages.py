@@ -1,8 +1,8 @@
 """Handlers of `$JS.API.STREAM.MSG.*`: reading and deleting single messages."""
 
-from jsserver import goformat
 from jsserver.instances.backend import Message
 from jsserver.instances.running import Stream
+from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.types import MessageDeleteRequest, MessageGetRequest
 

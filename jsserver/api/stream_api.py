@@ -4,12 +4,12 @@ import logging
 
 import msgspec
 
-from jsserver import goformat
 from jsserver.assets import streams, unsupported
 from jsserver.assets.assignments import CreateStream, DeleteStream, UpdateStream
 from jsserver.cext.bytes import subjects_overlap
 from jsserver.instances.running import Stream
 from jsserver.instances.shared import Shared
+from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.types import (
     PurgeRequest,

@@ -7,12 +7,12 @@ import re
 
 import msgspec
 
-from jsserver import goformat
 from jsserver.cext.bytes import (
     subject_covers,
     subject_is_literal,
     subject_is_valid,
 )
+from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import ConsumerConfig, StreamConfig

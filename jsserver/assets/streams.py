@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from jsserver import goformat
 from jsserver.cext.bytes import subject_covers, subject_is_valid, subjects_overlap
+from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.types import StreamConfig
 

@@ -10,7 +10,7 @@ from multiprocessing.synchronize import Barrier
 from typing import Any
 
 from jsserver.bench.wire import BenchError
-from jsserver.procs import die_with_parent
+from jsserver.process.procs import die_with_parent
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 START_SECONDS = 60.0

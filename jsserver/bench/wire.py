@@ -5,9 +5,9 @@ import re
 import time
 from typing import Any
 
-from jsserver import connection
-from jsserver.connection import ConnectionFailed as BenchError
-from jsserver.connection import new_inbox, publish_frame
+from jsserver.client import connection
+from jsserver.client.connection import ConnectionFailed as BenchError
+from jsserver.client.connection import new_inbox, publish_frame
 
 __all__ = ["BenchError", "Connection", "new_inbox", "payload_of", "publish_frame"]
 

@@ -25,7 +25,7 @@ from jsserver.config.values import (
     type_name,
     unavailable,
 )
-from jsserver.goformat import SECOND, parse_duration
+from jsserver.text.goformat import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from typing import Any

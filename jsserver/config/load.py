@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from jsserver import TYPE_CHECKING
 from jsserver.config import ConfigError
 from jsserver.config.options import Block, Options, each
-from jsserver.goformat import duration, quote, split_address
+from jsserver.text.goformat import duration, quote, split_address
 
 if TYPE_CHECKING:
     from typing import Any

@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from jsserver import TYPE_CHECKING
-from jsserver.goformat import MINUTE, SECOND
+from jsserver.text.goformat import MINUTE, SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable

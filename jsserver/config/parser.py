@@ -17,7 +17,7 @@ from jsserver.config import ConfigError
 from jsserver.config.items import Item, Kind
 from jsserver.config.lexer import Lexer
 from jsserver.config.value import Value
-from jsserver.goformat import json_string, whole_number
+from jsserver.text.goformat import json_string, whole_number
 
 if TYPE_CHECKING:
     from typing import Any

@@ -25,7 +25,7 @@ from jsserver.config.values import (
     unavailable,
     unbuilt_listener,
 )
-from jsserver.goformat import SECOND, duration, parse_duration, split_address
+from jsserver.text.goformat import SECOND, duration, parse_duration, split_address
 
 _MAX_INT32 = (1 << 31) - 1
 

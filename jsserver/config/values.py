@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 from jsserver import TYPE_CHECKING
 from jsserver.config.value import Value
-from jsserver.goformat import MAX_DURATION, SECOND, parse_duration, whole_number
+from jsserver.text.goformat import MAX_DURATION, SECOND, parse_duration, whole_number
 
 if TYPE_CHECKING:
     from typing import Any

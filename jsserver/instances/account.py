@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from jsserver import goformat
 from jsserver.assets.assignments import (
     Assignments,
     ConsumerChange,
@@ -22,6 +21,7 @@ from jsserver.assets.assignments import (
     StreamDecision,
 )
 from jsserver.assets.limits import AccountLimits, RequestStats
+from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError, ErrorTemplate
 

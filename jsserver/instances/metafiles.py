@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from jsserver import nuid
 from jsserver.cext.bytes import sha256
-from jsserver.directories import make_directory, sync_directory
+from jsserver.disk.directories import make_directory, sync_directory
+from jsserver.text import nuid
 
 from .syncs import Syncs
 

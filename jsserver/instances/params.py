@@ -1,7 +1,7 @@
 """What the data plane is handed of a stream's or consumer's configuration."""
 
-from jsserver import goformat
 from jsserver.assets import consumers
+from jsserver.text import goformat
 from jsserver.wire.types import ConsumerConfig, StreamConfig
 
 from . import backend

@@ -11,9 +11,10 @@ import os
 from pathlib import Path
 from typing import TypeVar
 
-from jsserver import API_LEVEL, goformat
+from jsserver import API_LEVEL
 from jsserver.assets import streams, unsupported
 from jsserver.assets.assignments import StreamAssignment, new_consumer
+from jsserver.text import goformat
 from jsserver.wire import decode
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import ConsumerConfig, StoredConsumer, StoredStream, StreamConfig

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from jsserver import goformat
 from jsserver.assets import consumers
 from jsserver.assets.assignments import ConsumerAssignment, StreamAssignment
+from jsserver.text import goformat
 from jsserver.wire.types import ConsumerConfig, StreamConfig
 
 from . import metafiles, params

@@ -3,11 +3,11 @@
 import msgspec
 
 from jsserver.cext.engine import ConnNumbers
-from jsserver.goformat import rfc3339_nano
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.query import BadParameter, Query
 from jsserver.monitor.sources import Server
 from jsserver.monitor.subsz import SublistStats, sublist_stats
+from jsserver.text.goformat import rfc3339_nano
 from jsserver.wire.types import Wire, always
 
 

@@ -5,7 +5,7 @@ from collections import deque
 
 import msgspec
 
-from jsserver.clients import Connection
+from jsserver.access.clients import Connection
 
 
 class ClosedConnection(msgspec.Struct):

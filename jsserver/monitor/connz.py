@@ -5,13 +5,13 @@ from enum import Enum
 
 import msgspec
 
-from jsserver.accounts import GLOBAL_ACCOUNT
+from jsserver.access.accounts import GLOBAL_ACCOUNT
+from jsserver.access.clients import Connection, read_connection
 from jsserver.cext.engine import ConnNumbers, Item, SubNumbers
-from jsserver.clients import Connection, read_connection
-from jsserver.goformat import MICROSECOND, MILLISECOND, duration, rfc3339_nano, uptime
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.query import BadParameter, Paging, Query, clean
 from jsserver.monitor.sources import Server
+from jsserver.text.goformat import MICROSECOND, MILLISECOND, duration, rfc3339_nano, uptime
 from jsserver.wire.types import Wire, always
 
 

@@ -5,12 +5,12 @@ import logging
 
 import msgspec
 
-from jsserver.goformat import quote
 from jsserver.instances.account import Account
 from jsserver.instances.backend import StoreError
 from jsserver.instances.running import Stream
 from jsserver.monitor.query import Query, clean
 from jsserver.monitor.sources import Server
+from jsserver.text.goformat import quote
 from jsserver.wire.types import Wire
 
 log = logging.getLogger(__name__)

@@ -8,12 +8,12 @@ from jsserver.api.dispatch import Dispatcher
 from jsserver.api.responses import ApiStats, ClusterInfo, ConsumerInfo, StreamStateInfo
 from jsserver.api.stream_api import stream_state
 from jsserver.config.options import Options
-from jsserver.goformat import rfc3339_nano
 from jsserver.instances.account import Account
 from jsserver.instances.backend import StoreError
 from jsserver.instances.running import Stream
 from jsserver.monitor.query import Paging, Query
 from jsserver.monitor.sources import JetStream, Server
+from jsserver.text.goformat import rfc3339_nano
 from jsserver.wire.types import StreamConfig, Wire, always
 
 UNSIGNED = (1 << 64) - 1

@@ -10,13 +10,13 @@ from posixpath import normpath
 import msgspec
 
 from jsserver import NATS_VERSION
-from jsserver.goformat import escape_json
 from jsserver.monitor import accountz, connz, healthz, jsz, standalone, subsz, varz
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.http import TEXT, Request, Response
 from jsserver.monitor.process import ProcessUsage
 from jsserver.monitor.query import BadParameter, Query
 from jsserver.monitor.sources import Server
+from jsserver.text.goformat import escape_json
 
 HTML = "text/html; charset=utf-8"
 JSON = "application/json"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
-from jsserver.goformat import quote
+from jsserver.text.goformat import quote
 
 T = TypeVar("T")
 

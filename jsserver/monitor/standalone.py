@@ -1,8 +1,8 @@
 """`/routez`, `/gatewayz`, `/leafz`: what a server without peers shows there."""
 
-from jsserver.goformat import rfc3339_nano
 from jsserver.monitor.query import Query
 from jsserver.monitor.sources import Server
+from jsserver.text.goformat import rfc3339_nano
 from jsserver.wire.types import Wire, always
 
 

@@ -6,10 +6,10 @@ import msgspec
 
 from jsserver.cext.bytes import subject_is_literal, subject_is_valid, subject_matches
 from jsserver.cext.engine import SubNumbers
-from jsserver.goformat import rfc3339_nano
 from jsserver.monitor.connz import SubDetail, sub_detail
 from jsserver.monitor.query import BadParameter, Paging, Query
 from jsserver.monitor.sources import AccountHandle, Server
+from jsserver.text.goformat import rfc3339_nano
 from jsserver.wire.types import Wire, always
 
 

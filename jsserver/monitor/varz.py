@@ -5,13 +5,13 @@ import os
 import msgspec
 
 from jsserver import NATS_VERSION
-from jsserver.goformat import rfc3339_nano, uptime
-from jsserver.info import GO
+from jsserver.access.info import GO
 from jsserver.monitor.jsz import JetStreamVarz, jetstream_varz
 from jsserver.monitor.process import ProcessUsage
 from jsserver.monitor.sources import Server
 from jsserver.monitor.subsz import whole
-from jsserver.wire.types import Wire, always
+from jsserver.text.goformat import rfc3339_nano, uptime
+from jsserver.wire.types import FeatureFlags, Wire, always
 
 TLS_TIMEOUT_SECONDS = 2
 """The default; there are no TLS listeners to give another."""
@@ -19,13 +19,6 @@ TLS_TIMEOUT_SECONDS = 2
 
 class Nothing(Wire):
     """A part of the server that it does not have."""
-
-
-class FeatureFlags(Wire):
-    """Options of later releases, all off."""
-
-    js_ack_fc_v2: bool = always(False)
-    js_raft_delete_range: bool = always(False)
 
 
 class PeerCounts(Wire):

@@ -6,8 +6,8 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from jsserver.connection import Connection, ConnectionFailed, Message, Refused
-from jsserver.credentials import (
+from jsserver.client.connection import Connection, ConnectionFailed, Message, Refused
+from jsserver.client.credentials import (
     Credentials,
     CredentialsError,
     Tls,
@@ -15,10 +15,10 @@ from jsserver.credentials import (
     read_credentials_file,
     read_seed_file,
 )
-from jsserver.goformat import SECOND, parse_rfc3339
 from jsserver.spark.errors import NatsError
 from jsserver.spark.options import FENCE_BUCKET, ConnectionOptions
 from jsserver.spark.patience import AWAY_SECONDS, Patience
+from jsserver.text.goformat import SECOND, parse_rfc3339
 
 FENCE = "finished batches of sinks of jsserver spark"
 """The description of a fence's bucket, whatever its name."""

@@ -5,8 +5,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from jsserver.goformat import MILLISECOND, SECOND
 from jsserver.spark.errors import OptionError
+from jsserver.text.goformat import MILLISECOND, SECOND
 
 EARLIEST = -2
 LATEST = -1

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin,
 
 import msgspec
 
-from jsserver import goformat
+from jsserver.text import goformat
 
 from . import errcodes
 

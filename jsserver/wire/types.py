@@ -62,6 +62,13 @@ class Placement(Wire):
     preferred: str = ""
 
 
+class FeatureFlags(Wire):
+    """Options of later releases of nats-server, all off."""
+
+    js_ack_fc_v2: bool = always(False)
+    js_raft_delete_range: bool = always(False)
+
+
 class SubjectTransform(Wire):
     """A mapping of subjects."""
 

@@ -162,7 +162,7 @@ class Crowd:
         assert not any(thread.is_alive() for thread in self.threads)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(120 + 2 * SECONDS)
 def test_streams_go_while_they_are_read(servers: Servers) -> None:
     server = servers.under_test(jetstream=True, monitor=True)
     crowd = Crowd(server)
@@ -172,7 +172,7 @@ def test_streams_go_while_they_are_read(servers: Servers) -> None:
     assert server.stop() == 0
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(120 + 2 * SECONDS)
 def test_a_stop_in_the_middle_is_clean(servers: Servers) -> None:
     """Requests may end with the connection then, and the next start finds everything in order."""
     server = servers.under_test(jetstream=True, monitor=True)

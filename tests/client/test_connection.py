@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
-from jsserver.connection import Connection, ConnectionFailed, Message, Refused
-from jsserver.credentials import (
+from jsserver.client.connection import Connection, ConnectionFailed, Message, Refused
+from jsserver.client.credentials import (
     Credentials,
     CredentialsError,
     Tls,

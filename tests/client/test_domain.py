@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jsserver.connection import Connection, ConnectionFailed
+from jsserver.client.connection import Connection, ConnectionFailed
 from tests.servers import Server, Servers
 
 

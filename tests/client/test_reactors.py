@@ -46,7 +46,7 @@ def together(*bodies: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         for thread in threads:
-            thread.join(60)
+            thread.join(60 + SECONDS)
     assert not any(thread.is_alive() for thread in threads)
     if failures:
         raise failures[0]
@@ -159,6 +159,7 @@ def test_a_slow_consumer_is_cut_and_the_others_get_everything(servers: Servers) 
             client.sync()
 
 
+@pytest.mark.timeout(120 + 2 * SECONDS)
 def test_connections_end_while_they_are_delivered_to(server: Server) -> None:
     end = time.monotonic() + SECONDS
 

@@ -17,6 +17,8 @@ import pytest
 from tests.client.raw import RawApp, RawClient
 from tests.servers import Server, ServerFailed, Servers, command_under_test, servers_in
 
+SEVERAL_REACTORS = Path(__file__).parents[1] / "several_reactors.py"
+
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[Servers]:
@@ -159,19 +161,19 @@ def test_a_start_loads_only_what_it_needs(tmp_path: Path, jetstream: bool) -> No
         *("argparse", "configparser", "csv", "ctypes", "dataclasses", "difflib", "email"),
         *("hashlib", "http", "json", "multiprocessing", "pickle", "random", "shutil", "statistics"),
         *("_ssl", "tempfile", "unicodedata", "uvloop", "zipfile", "zlib", "zoneinfo"),
-        *("bcrypt", "jsserver.connection", "jsserver.monitor.monitor", "jsserver.signalling"),
+        *("bcrypt", "jsserver.client", "jsserver.monitor.monitor", "jsserver.process.signalling"),
     }
     if not jetstream:
-        assert not loaded & {"jsserver.jetstream", "jsserver.api.dispatch"}
+        assert not loaded & {"jsserver.services.jetstream", "jsserver.api.dispatch"}
 
 
 @pytest.mark.parametrize("jetstream", [False, True])
 @pytest.mark.parametrize(
     ("options", "language", "most"),
     [
-        ({"monitor": False}, set(), 90),
-        ({"monitor": True}, set(), 90),
-        ({"config": 'ping_interval: "2m"'}, {"datetime", "re"}, 110),
+        ({"monitor": False}, set(), 95),
+        ({"monitor": True}, set(), 95),
+        ({"config": 'ping_interval: "2m"'}, {"datetime", "re"}, 115),
     ],
 )
 def test_clients_are_served_before_the_control_plane_is_loaded(
@@ -189,10 +191,24 @@ def test_clients_are_served_before_the_control_plane_is_loaded(
     assert not (early - language) & {
         *("ast", "asyncio", "base64", "concurrent.futures", "datetime", "importlib.util"),
         *("inspect", "logging", "msgspec", "pathlib", "re", "subprocess", "traceback", "typing"),
-        *("jsserver.clients", "jsserver.notify", "jsserver.procs"),
-        *("jsserver.runfiles", "jsserver.wire.types"),
+        *("jsserver.access.clients", "jsserver.process.notify", "jsserver.process.procs"),
+        *("jsserver.process.runfiles", "jsserver.wire.types"),
     }
     assert len(early) < most
+
+
+def test_the_command_for_suites_starts_so_many_reactors(tmp_path: Path) -> None:
+    """Each reactor is a thread."""
+    threads = {}
+    for number in (1, 4):
+        command = [sys.executable, str(SEVERAL_REACTORS), str(number)]
+        server = Server(command, tmp_path / str(number))
+        server.start()
+        try:
+            threads[number] = len(os.listdir(f"/proc/{server.pid}/task"))
+        finally:
+            server.kill()
+    assert threads[4] - threads[1] == 3
 
 
 def connected(server: Server) -> RawApp:

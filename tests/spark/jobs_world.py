@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from jsserver.connection import publish_frame
+from jsserver.client.connection import publish_frame
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive, FileEntry, commit
 from jsserver.spark.archive.writer import READ, Limits, publish_drafts, write_range

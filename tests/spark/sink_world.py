@@ -10,10 +10,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from jsserver.goformat import SECOND
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.write.sink import BATCH_ID, QUERY_ID, RUN_ID, BatchSink, StreamSink, Written
+from jsserver.text.goformat import SECOND
 from tests.servers import Server
 from tests.spark.jobs_world import connected
 

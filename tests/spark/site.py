@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from jsserver.connection import publish_frame
+from jsserver.client.connection import publish_frame
 from jsserver.spark.jetstream import StreamInfo
 from jsserver.spark.source import NatsSource
 from tests.servers import Server

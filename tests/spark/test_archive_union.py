@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSourceReader
 
-from jsserver.goformat import rfc3339_nano
 from jsserver.spark.archive.manifest import ArchiveError
 from jsserver.spark.errors import DataLossError
 from jsserver.spark.source import NatsSource
+from jsserver.text.goformat import rfc3339_nano
 from tests.servers import Server
 from tests.spark.jobs_world import api, create, publish, some_messages
 from tests.spark.test_jobs_archive import archived

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from bench.servers import process_tree
-from jsserver.goformat import SECOND
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.live.fetch import fetch
 from jsserver.spark.options import SourceOptions
+from jsserver.text.goformat import SECOND
 from tests.servers import Server, Servers, die_with_parent
 from tests.spark.cluster import Cluster, cluster_in, environment
 

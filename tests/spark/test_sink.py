@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jsserver.goformat import SECOND
 from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.write.atomic import AtomicPublisher
 from jsserver.spark.write.refusals import NoStream, PublishError, StreamMismatch
 from jsserver.spark.write.sink import BatchSink, StreamSink
+from jsserver.text.goformat import SECOND
 from tests.servers import Server, Servers
 from tests.spark.jobs_world import connected
 from tests.spark.sink_world import (

@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from jsserver.goformat import SECOND
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.options import SinkOptions
@@ -35,6 +34,7 @@ from jsserver.spark.write.refusals import (
     TtlRefused,
     WrongLastSequence,
 )
+from jsserver.text.goformat import SECOND
 from tests.servers import Server, Servers
 from tests.spark.jobs_world import connected
 from tests.waiting import call_at_sleep

@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from jsserver.goformat import SECOND
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.source import NatsSource
 from jsserver.spark.write.sink import BatchSink, Written
+from jsserver.text.goformat import SECOND
 from tests.servers import Server
 from tests.spark.jobs_world import connected
 

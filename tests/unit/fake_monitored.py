@@ -4,8 +4,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+from jsserver.access.clients import Connection
 from jsserver.cext.engine import ConnNumbers, Item, SubNumbers
-from jsserver.clients import Connection
 from jsserver.config.options import Options
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.http import Request, Response

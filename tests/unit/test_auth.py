@@ -3,8 +3,8 @@
 import bcrypt
 import pytest
 
-from jsserver.auth import Authenticator, password_fits, permission_set
-from jsserver.clients import Connect, decode_connect
+from jsserver.access.auth import Authenticator, password_fits, permission_set
+from jsserver.access.clients import Connect, decode_connect
 from jsserver.config.options import (
     Authorization,
     Permissions,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from jsserver import signalling
 from jsserver.cli import main, option_flags, usage
-from jsserver.flags import FlagError, parse, parse_bool, parse_int
+from jsserver.process import signalling
+from jsserver.text.flags import FlagError, parse, parse_bool, parse_int
 
 Output = pytest.CaptureFixture[str]
 FLAGS = {"p": parse_int, "port": parse_int, "D": parse_bool, "n": str}

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsserver.cext.columns import Replies, ReplyError, Rows
-from jsserver.goformat import rfc3339_nano
 from jsserver.spark.batches import Batches
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.schema import TIMESTAMP, Column, Table
+from jsserver.text.goformat import rfc3339_nano
 
 SID = 3
 LAST = (1 << 63) - 1

@@ -10,7 +10,7 @@ from jsserver.config import ConfigError
 from jsserver.config.load import check_file, load, read_file
 from jsserver.config.options import AUTOMATIC, Options, Permissions, SubjectPermission
 from jsserver.config.values import WITHOUT_EFFECT
-from jsserver.goformat import MINUTE, SECOND
+from jsserver.text.goformat import MINUTE, SECOND
 
 COMPATIBILITY = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 

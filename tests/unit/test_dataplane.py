@@ -1,19 +1,23 @@
 """The data plane alone, driven through sockets: routing, limits, the control inbox, admission."""
 
+import ast
 import contextlib
+import importlib
 import json
 import select
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from jsserver.cext import engine
-from jsserver.cext.engine import DataPlane, PermissionSet
-from jsserver.sockets import bound_port, open_listener
+from jsserver.cext.engine import DataPlane, PermissionSet, PlaneConfig
+from jsserver.process.sockets import bound_port, open_listener
 from tests.cext.net import PyParser
 
+CEXT = Path(__file__).resolve().parents[2] / "cext"
 LIMITS = {
     "max_payload": 1024 * 1024,
     "max_control_line": 4096,
@@ -35,12 +39,21 @@ LIMITS = {
 }
 
 
+@pytest.mark.parametrize("stub", sorted(CEXT.glob("*.pyi")), ids=lambda path: path.stem)
+def test_records_have_the_fields_that_their_declarations_say(stub):
+    module = importlib.import_module(f"jsserver.cext.{stub.stem}")
+    for node in ast.parse(stub.read_text()).body:
+        if isinstance(node, ast.ClassDef) and "NamedTuple" in map(ast.unparse, node.bases):
+            declared = [line.target.id for line in node.body if isinstance(line, ast.AnnAssign)]
+            assert list(getattr(module, node.name)._fields) == declared, node.name
+
+
 class Plane:
     """A running data plane with a listener."""
 
     def __init__(self, **limits):
         self.plane = DataPlane()
-        self.plane.configure(**{**LIMITS, **limits})
+        self.plane.configure(PlaneConfig(**{**LIMITS, **limits}))
         self.plane.set_info(b'INFO {"client_id":', b',"connect_info":true', b"} \r\n")
         self.listener = open_listener("127.0.0.1", 0)
         self.port = bound_port(self.listener)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsserver import goformat as go
+from jsserver.text import goformat as go
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import base64
 import binascii
 
-from jsserver.identity import PREFIX_CURVE, PREFIX_SERVER, public_key
+from jsserver.text.identity import PREFIX_CURVE, PREFIX_SERVER, public_key
 
 
 def test_a_public_key_is_base32_of_its_prefix_32_bytes_and_their_checksum() -> None:

@@ -1,6 +1,7 @@
 """Arrows point down: what layers of the data plane and parts of the control plane import."""
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,76 +23,74 @@ LAYERS = {
     "engine": {"bytes", "store", "stream", "consumer", "core", "net"},
     "columns": {"bytes", "store"},
 }
-#: Part of the control plane -> what it may know of the rest of it; a part may know itself.
-#: What is not named here may know everything but what `NOBODY` knows.
+#: Part of the control plane -> what it may know of the rest of it, and does know; a part may know
+#: itself. A part is a package, or a module of one where it says `package.module`. Each knows only
+#: parts above it: so no part of a server knows of the clients `bench` and `spark`, or of `cli`.
 PARTS = {
-    "wire": {"goformat"},
-    "assets": {"goformat", "wire"},
-    "instances": {"assets", "directories", "goformat", "nuid", "wire"},
-    "api": {"assets", "goformat", "instances", "nuid", "wire"},
-    "config": {"goformat"},
-    "logs": {"goformat"},
-    "goformat": set(),
-    "nuid": set(),
-    "libc": set(),
-    "flags": {"goformat"},
-    "identity": set(),
-    "connection": {"credentials"},
-    "credentials": set(),
-    "clients": set(),
-    "auth": {"accounts", "clients", "config"},
-    "accounts": {"identity"},
-    "inbox": {"accounts", "auth", "clientlog", "clients", "config", "logs"},
+    "text.goformat": set(),
+    "text.flags": {"text.goformat"},
+    "text.identity": set(),
+    "text.nuid": set(),
+    "process.libc": set(),
+    "process.logs": {"text.goformat"},
+    "process.notify": set(),
+    "process.priority": {"process.libc"},
+    "process.procs": {"process.libc"},
+    "process.signalling": set(),
+    "process.sockets": set(),
+    "process.runfiles": {"process.sockets"},
+    "config": {"text.goformat"},
+    "disk.ballast": set(),
+    "disk.directories": set(),
+    "disk.storedir": {"disk.directories", "text.nuid"},
+    "disk.storage": {
+        *("config", "disk.ballast", "disk.storedir", "process.logs", "text.goformat"),
+    },
+    "access.accounts": {"text.identity"},
+    "access.clients": set(),
+    "access.info": {"text.goformat"},
+    "access.auth": {"access.accounts", "access.clients", "config"},
+    "access.clientlog": {
+        *("access.accounts", "access.clients", "config", "process.logs", "text.goformat"),
+    },
+    "wire": {"text.goformat"},
+    "assets": {"text.goformat", "wire"},
+    "instances": {"assets", "disk.directories", "text.goformat", "text.nuid", "wire"},
+    "api": {"assets", "instances", "text.goformat", "text.nuid", "wire"},
     "monitor": {
-        "accounts",
-        "api",
-        "auth",
-        "clients",
-        "config",
-        "goformat",
-        "info",
-        "instances",
-        "wire",
+        *("access.accounts", "access.clients", "access.info", "api", "config", "instances"),
+        *("text.goformat", "wire"),
     },
-    "jetstream": {
-        "accounts",
-        "api",
-        "assets",
-        "clients",
-        "config",
-        "goformat",
-        "instances",
-        "logs",
-        "storage",
+    "services.subjects": set(),
+    "services.inbox": {
+        *("access.accounts", "access.auth", "access.clientlog", "access.clients", "config"),
+        "process.logs",
     },
-    "services": set(),
-    "directories": set(),
-    "storage": {"ballast", "config", "goformat", "logs", "storedir"},
+    "services.jetstream": {
+        *("access.accounts", "access.clients", "api", "assets", "config", "disk.storage"),
+        *("instances", "process.logs", "text.goformat"),
+    },
+    "services.system": {"config", "monitor", "services.subjects", "text.goformat", "wire"},
     "front": {
-        "accounts",
-        "auth",
-        "config",
-        "goformat",
-        "identity",
-        "info",
-        "logs",
-        "priority",
-        "runfiles",
-        "services",
-        "sockets",
-        "storage",
-        "storedir",
+        *("access.accounts", "access.auth", "access.info", "config", "disk.storage"),
+        *("disk.storedir", "process.logs", "process.priority", "process.runfiles"),
+        *("process.sockets", "services.subjects", "text.goformat", "text.identity"),
     },
-    "spark": {"connection", "credentials", "goformat", "nuid"},
-    "bench": {"connection", "procs"},
+    "server": {
+        *("access.auth", "front", "monitor", "process.notify", "process.priority"),
+        *("process.procs", "services.inbox", "services.jetstream", "services.system"),
+    },
+    "start": {"config", "front", "process.logs", "server"},
+    "client.credentials": set(),
+    "client.connection": {"client.credentials"},
+    "bench": {"client.connection", "process.procs"},
+    "spark": {"client.connection", "client.credentials", "text.goformat", "text.nuid"},
+    "cli": {"bench", "config", "process.signalling", "spark", "start", "text.flags"},
 }
-#: What only the command line starts, and what no part of the server stands on.
-NOBODY = {"bench", "cli", "server", "spark", "start"}
-#: Who may all the same, and what: inside functions, for one command.
-STARTS = {
-    "cli": {"bench", "config", "flags", "signalling", "spark", "start"},
-    "start": {"server"},
-}
+#: Who may name the types of what stands on it.
+TYPES = {("services.system", "server")}
+#: Packages of a start's first part: their modules are loaded one by one, so the packages load none.
+LOADED_BY_MODULE = {"access", "client", "disk", "process", "services", "text"}
 
 CIMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import|c?import\s+([\w.]+))", re.MULTILINE)
 
@@ -160,54 +159,84 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-def imported(module: str, path: Path) -> Iterator[tuple[str, bool]]:
-    """What a module imports, and whether it does so when it is imported itself."""
+def imported(module: str, path: Path) -> Iterator[tuple[str, str]]:
+    """What a module imports, and when: "first", when it is imported itself, "late", in a function,
+    or only for "types"."""
     tree = ast.parse(path.read_text())
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    at_import = set()
+    when = dict.fromkeys(ast.iter_child_nodes(tree), "first")
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.Try | ast.With | ast.If):
+        if isinstance(node, ast.Try | ast.With | ast.If) and node in when:
             is_type_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-            if node is tree or (node in at_import and not is_type_only):
-                at_import.update(ast.iter_child_nodes(node))
+            inner = "types" if is_type_only else when[node]
+            when.update(dict.fromkeys(ast.iter_child_nodes(node), inner))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for name in node.names:
-                yield name.name, node in at_import
+                yield name.name, when.get(node, "late")
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")
             base = ".".join(above[: len(above) - node.level + 1]) if node.level else ""
             source = ".".join(filter(None, (base, node.module)))
             for name in node.names:
                 full = f"{source}.{name.name}"
-                yield (full if full in MODULES else source), node in at_import
+                yield (full if full in MODULES else source), when.get(node, "late")
 
 
-def part_of(module: str) -> str:
+def package_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
+def part_of(module: str) -> str:
+    """The row of the table that a module belongs to; "" for those that all may know: the package
+    itself and the data plane, and for packages whose modules have rows of their own."""
+    names = module.split(".")[1:]
+    if not names or names[0] == "cext" or names in ([p] for p in LOADED_BY_MODULE):
+        return ""
+    return names[0] if names[0] in PARTS else ".".join(names[:2])
+
+
 def test_the_control_plane_knows_what_is_below() -> None:
-    wrong = set()
+    wrong, known = set(), set()
     for module, path in MODULES.items():
         part = part_of(module)
-        for target, _ in imported(module, path):
-            other = part_of(target)
-            if target.split(".")[0] != "jsserver" or other in ("", "cext", part):
+        for target, when in imported(module, path):
+            other = part_of(target) if target.split(".")[0] == "jsserver" else ""
+            if not other or other == part:
                 continue
-            if part in PARTS:
-                allowed = other in PARTS[part]
-            else:
-                allowed = other not in NOBODY or other in STARTS.get(part, ())
-            type_only = (part, other) in {("system", "server"), ("monitor", "server")}
-            if not allowed and not type_only:
+            known.add((part, other))
+            types_only = (part, other) in TYPES and when == "types"
+            if other not in PARTS.get(part, ()) and not types_only:
                 wrong.add(f"{name_of(path)} imports {target}")
     assert not wrong, "\n".join(sorted(wrong))
+    allowed = {(part, other) for part, below in PARTS.items() for other in below} | TYPES
+    assert not allowed - known, f"allowed, and nobody needs it: {sorted(allowed - known)}"
+
+
+def test_every_part_of_the_control_plane_is_declared_above_those_that_know_it() -> None:
+    assert {part for part in map(part_of, MODULES) if part} == set(PARTS)
+    order = list(PARTS)
+    for part, below in PARTS.items():
+        assert all(order.index(other) < order.index(part) for other in below), part
+    packages = [part.partition(".")[0] for part in order]
+    together = [name for name, _ in itertools.groupby(packages)]
+    assert len(together) == len(set(together)), "parts of one package stand together"
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    first_cells = re.findall(r"^\| (`jsserver/.+?) \|", page, re.MULTILINE)
+    told = re.findall(r"`jsserver/(\w+)`", " ".join(first_cells))
+    rows = [name for name in together if (JSSERVER / name).is_dir()]
+    assert told == rows, "docs/architecture.md tells of the packages in this order"
+
+
+def test_packages_of_the_first_part_of_a_start_load_nothing_by_themselves() -> None:
+    for package in LOADED_BY_MODULE:
+        tree = ast.parse((JSSERVER / package / "__init__.py").read_text())
+        assert len(tree.body) == 1 and ast.get_docstring(tree), package
 
 
 def test_columns_are_for_the_pipeline_alone() -> None:
     users = {
-        part_of(module)
+        package_of(module)
         for module, path in MODULES.items()
         for target, _ in imported(module, path)
         if target.startswith("jsserver.cext.columns")
@@ -217,7 +246,11 @@ def test_columns_are_for_the_pipeline_alone() -> None:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     needs = {
-        module: {t for t, when in imported(module, path) if when and t in MODULES and t != module}
+        module: {
+            target
+            for target, when in imported(module, path)
+            if when == "first" and target in MODULES and target != module
+        }
         for module, path in MODULES.items()
     }
     while free := {module for module, targets in needs.items() if not targets}:

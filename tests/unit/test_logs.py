@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jsserver import logs
-from jsserver.logs import LogError, Logger
+from jsserver.process import logs
+from jsserver.process.logs import LogError, Logger
 from tests.waiting import wait_until
 
 LINE = re.compile(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jsserver.notify import Notifier
+from jsserver.process.notify import Notifier
 
 
 @pytest.fixture(params=["path", "abstract"])

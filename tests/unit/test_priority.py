@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jsserver import priority
+from jsserver.process import priority
 
 
 def in_a_thread(body: Callable[[], object]) -> tuple[int, dict[str, str]]:

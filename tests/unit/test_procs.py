@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from jsserver import procs
+from jsserver.process import procs
 
 CHILD = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", '''
 import os, sys, time
-from jsserver import procs
+from jsserver.process import procs
 procs.die_with_parent()
 print(os.getpid(), flush=True)
 time.sleep(60)
@@ -25,7 +25,7 @@ child.wait()
 
 LOCKER = """
 import sys, time
-from jsserver import procs
+from jsserver.process import procs
 procs.mark_in_use(sys.argv[1])
 print("locked", flush=True)
 time.sleep(60)

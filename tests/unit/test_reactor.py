@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from jsserver.cext.engine import CLOSE_REASONS, INBOX_CLOSED
-from jsserver.sockets import bound_port, open_listener
+from jsserver.process.sockets import bound_port, open_listener
 from tests.cext.net import PyReactor
 
 QUIET = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'

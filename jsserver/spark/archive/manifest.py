@@ -16,10 +16,10 @@ from typing import Any, Literal
 import msgspec
 
 from jsserver import __version__
-from jsserver.goformat import parse_rfc3339, rfc3339_nano
 from jsserver.spark.archive import layout
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.errors import NatsError
+from jsserver.text.goformat import parse_rfc3339, rfc3339_nano
 
 VERSION = 1
 WHOLE_EVERY = 100

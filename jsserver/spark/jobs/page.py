@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from jsserver.goformat import rfc3339_nano
 from jsserver.spark.jobs.progress import amount
+from jsserver.text.goformat import rfc3339_nano
 
 if TYPE_CHECKING:
     from jsserver.spark.jobs.report import Report

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from jsserver.goformat import rfc3339_nano
 from jsserver.spark.archive import layout, manifest
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive
@@ -25,6 +24,7 @@ from jsserver.spark.jobs.survey import Count, Survey, survey
 from jsserver.spark.live.fetch import fetch
 from jsserver.spark.options import ConnectionOptions, SourceOptions, option, text
 from jsserver.spark.schema import Table
+from jsserver.text.goformat import rfc3339_nano
 
 TEXT = """\
 Reports on the archive of a stream below ROOT; without ROOT on the stream at the server; with ROOT

@@ -1,7 +1,7 @@
 """A reader's connection: what the server answers goes into rows without Python looking at them."""
 
 from jsserver.cext.columns import Answer, Replies
-from jsserver.connection import ConnectionFailed, new_inbox, publish_frame
+from jsserver.client.connection import ConnectionFailed, new_inbox, publish_frame
 from jsserver.spark.batches import Batches
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import JetStream

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from jsserver.cext.bytes import subjects_overlap
 from jsserver.cext.columns import ReplyError
-from jsserver.connection import ConnectionFailed
+from jsserver.client.connection import ConnectionFailed
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import JetStream, failure
 from jsserver.spark.live.fetch_consumer import ConsumerReader

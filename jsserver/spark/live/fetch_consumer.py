@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import msgspec
 import pyarrow as pa
 
-from jsserver import nuid
 from jsserver.cext.columns import Answer, Replies
-from jsserver.connection import ConnectionFailed
-from jsserver.goformat import SECOND
+from jsserver.client.connection import ConnectionFailed
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.live.answers import Answers, Interrupted
 from jsserver.spark.live.fetch_range import Range
+from jsserver.text import nuid
+from jsserver.text.goformat import SECOND
 
 INACTIVE_SECONDS = 30
 CONFLICT = 409

@@ -5,13 +5,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from jsserver import nuid
-from jsserver.goformat import SECOND, rfc3339_nano
 from jsserver.spark import positions
 from jsserver.spark.errors import DataLossError, NatsError, OptionError
 from jsserver.spark.jetstream import JetStream, StreamInfo, is_fence
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.positions import EARLIEST, LATEST
+from jsserver.text import nuid
+from jsserver.text.goformat import SECOND, rfc3339_nano
 
 SequenceAt: TypeAlias = Callable[[JetStream, StreamInfo, int], int | None]
 """From a time to the first sequence at or after it."""

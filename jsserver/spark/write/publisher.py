@@ -9,7 +9,7 @@ from typing import Self
 import pyarrow as pa
 
 from jsserver.cext.columns import ROW_FAULTS, Outbox
-from jsserver.connection import Connection, ConnectionFailed, new_inbox
+from jsserver.client.connection import Connection, ConnectionFailed, new_inbox
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import Unreachable, connect, failure
 from jsserver.spark.options import SinkOptions

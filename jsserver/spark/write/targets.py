@@ -6,11 +6,11 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jsserver.goformat import SECOND
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import Patient, StreamInfo
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.write.refusals import NoStream
+from jsserver.text.goformat import SECOND
 
 
 class Targets:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
 from jsserver import __version__
-from jsserver.credentials import Credentials, Tls
+from jsserver.client.credentials import Credentials, Tls
 
 RECEIVE_BYTES = 1 << 20
 TIMEOUT_S = 60.0

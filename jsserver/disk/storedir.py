@@ -3,7 +3,7 @@
 import os
 
 from jsserver.cext.store import lock_directory
-from jsserver.directories import make_directory
+from jsserver.disk.directories import make_directory
 
 
 class StoreDirError(Exception):
@@ -29,7 +29,7 @@ class StoreDir:
         if configured:
             self._take(os.path.join(configured, "jetstream"))
             return
-        from jsserver import nuid  # which few need
+        from jsserver.text import nuid  # which few need
 
         shared = os.path.join(_temporary_root(), "jetstream")
         own = f"{shared}-{port if port > 0 else nuid.new()}"

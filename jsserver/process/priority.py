@@ -9,7 +9,7 @@ import contextlib
 import os
 import struct
 
-from jsserver import libc
+from jsserver.process import libc
 
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 # struct sched_attr of sched_setattr(2): size, policy, flags, nice, priority, then runtime,

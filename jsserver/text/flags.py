@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from jsserver import TYPE_CHECKING
-from jsserver.goformat import quote
+from jsserver.text.goformat import quote
 
 if TYPE_CHECKING:
     from typing import Any

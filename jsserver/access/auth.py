@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from jsserver.accounts import GLOBAL_ACCOUNT
+from jsserver.access.accounts import GLOBAL_ACCOUNT
+from jsserver.access.clients import HIDDEN, Connect
 from jsserver.cext.engine import PermissionSet
-from jsserver.clients import HIDDEN, Connect
 from jsserver.config.options import Authorization, Permissions, SubjectPermission, User
 
 CLIENT_OVER_TCP = "STANDARD"

@@ -16,10 +16,10 @@ import msgspec
 from jsserver import NATS_VERSION
 from jsserver.cext.engine import Item
 from jsserver.config.options import Permissions, SubjectPermission
-from jsserver.goformat import escape_json, rfc3339_nano
-from jsserver.services import STATISTICS, USER_INFO
+from jsserver.services.subjects import STATISTICS, USER_INFO
+from jsserver.text.goformat import escape_json, rfc3339_nano
 from jsserver.wire.decode import Unreadable, parse
-from jsserver.wire.types import Int64, Uint64, Wire, always
+from jsserver.wire.types import FeatureFlags, Int64, Uint64, Wire, always
 
 if TYPE_CHECKING:
     from jsserver.server import Server
@@ -41,6 +41,7 @@ class ServerInfo(Wire):
     ver: str = always(NATS_VERSION)
     tags: list[str] = msgspec.field(default_factory=list)
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    feature_flags: FeatureFlags = always(FeatureFlags())
     jetstream: bool = always(False)
     flags: int = always(0)
     seq: int = always(0)

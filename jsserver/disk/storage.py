@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from jsserver import API_LEVEL, TYPE_CHECKING
-from jsserver.ballast import Ballast
 from jsserver.config.options import AUTOMATIC, Options
-from jsserver.goformat import byte_size
-from jsserver.logs import Logger
-from jsserver.storedir import StoreDir, memory_of_machine
+from jsserver.disk.ballast import Ballast
+from jsserver.disk.storedir import StoreDir, memory_of_machine
+from jsserver.process.logs import Logger
+from jsserver.text.goformat import byte_size
 
 if TYPE_CHECKING:
     from jsserver.cext.engine import DataPlane

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jsserver.cext.engine import AccountHandle, DataPlane
-from jsserver.identity import short_hash
+from jsserver.text.identity import short_hash
 
 GLOBAL_ACCOUNT = "$G"
 

@@ -1,7 +1,7 @@
 """The subjects on which the control plane answers clients.
 
-What they stand for is in `system.py` and `api/`. The data plane knows of them before a client can
-connect, so that requests wait for the control plane where it is not there yet.
+What they stand for is in `system.py` and `jsserver/api`. The data plane knows of them before a
+client can connect, so that requests wait for the control plane where it is not there yet.
 """
 
 API = "$JS.API.>"

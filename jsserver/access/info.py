@@ -1,7 +1,7 @@
 """INFO: what the server tells every client first, in the pieces the data plane puts together."""
 
 from jsserver import API_LEVEL, NATS_VERSION
-from jsserver.goformat import json_string
+from jsserver.text.goformat import json_string
 
 #: Texts of the `go` field: the program is no Go program, but clients expect a string.
 GO = "go1.26.8"

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from jsserver.goformat import SECOND
+from jsserver.text.goformat import SECOND
 
 MAX_BACKLOG = 1 << 20
 """Bytes kept for a reader of standard error that does not read."""

@@ -7,22 +7,22 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from jsserver.accounts import Accounts
+from jsserver.access.accounts import Accounts
+from jsserver.access.clients import read_connection
 from jsserver.api.advisories import ClientInfo
 from jsserver.api.dispatch import Dispatcher, Request
 from jsserver.assets.limits import AccountLimits, ServerSettings
 from jsserver.cext import engine
 from jsserver.cext.bytes import hh64
 from jsserver.cext.engine import Item
-from jsserver.clients import read_connection
 from jsserver.config.options import Options
-from jsserver.goformat import rfc3339_nano
+from jsserver.disk.storage import Storage
 from jsserver.instances.account import Account
 from jsserver.instances.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, PauseOver
 from jsserver.instances.mending import Mender
 from jsserver.instances.shared import Shared
-from jsserver.logs import Logger
-from jsserver.storage import Storage
+from jsserver.process.logs import Logger
+from jsserver.text.goformat import rfc3339_nano
 
 
 class LogBridge(logging.Handler):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from jsserver.sockets import host_port, local_addresses
+from jsserver.process.sockets import host_port, local_addresses
 
 
 def write_pid_file(path: str) -> None:

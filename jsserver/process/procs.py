@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-from jsserver import libc
+from jsserver.process import libc
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
 LOCK_NAME = "jsserver.lock"

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from jsserver import goformat
-from jsserver.accounts import Accounts
+from jsserver.access.accounts import Accounts
+from jsserver.access.clients import HIDDEN, Connect, Connection, decode_connect
 from jsserver.cext.engine import Item
-from jsserver.clients import HIDDEN, Connect, Connection, decode_connect
 from jsserver.config.options import Options
-from jsserver.logs import Logger
+from jsserver.process.logs import Logger
+from jsserver.text import goformat
 
 #: CONNECT members that the trace must not show.
 SECRETS = ("pass", "auth_token", "sig", "proxy_sig", "nkey")

@@ -6,14 +6,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
-from jsserver.accounts import Accounts
-from jsserver.auth import Admission, Authenticator
+from jsserver.access.accounts import Accounts
+from jsserver.access.auth import Admission, Authenticator
+from jsserver.access.clientlog import ClientLog
+from jsserver.access.clients import Connect, Connection, decode_connect, read_connection
 from jsserver.cext import engine
 from jsserver.cext.engine import Item
-from jsserver.clientlog import ClientLog
-from jsserver.clients import Connect, Connection, decode_connect, read_connection
 from jsserver.config.options import Options
-from jsserver.logs import Logger
+from jsserver.process.logs import Logger
 
 
 class Finished:

@@ -1,0 +1,1 @@
+"""Who connects: INFO, accounts, authentication, and what is known and logged of connections."""

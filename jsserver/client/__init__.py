@@ -1,0 +1,1 @@
+"""A client of any NATS server, for what is no part of this one: connections and credentials."""

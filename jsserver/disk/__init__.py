@@ -1,0 +1,1 @@
+"""Where JetStream's data lies: the store directory, its lock, its limits and its reserve."""

@@ -1,0 +1,1 @@
+"""What the process has to do with its machine: signals, threads, sockets, files for others, log."""
