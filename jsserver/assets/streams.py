@@ -10,10 +10,12 @@ import msgspec
 from jsserver.cext.bytes import subject_covers, subject_is_valid, subjects_overlap
 from jsserver.text import goformat
 from jsserver.wire import errcodes
-from jsserver.wire.types import StreamConfig
+from jsserver.wire.errors import ErrorTemplate
+from jsserver.wire.types import StreamConfig, StreamSource, SubjectTransform
 
-from . import unsupported
+from . import transforms, unsupported
 from .limits import AccountLimits, ServerSettings
+from .transforms import TransformError
 
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096
@@ -92,6 +94,8 @@ def normalise(
     if config.mirror is None and not config.sources and not config.subjects:
         config.subjects = [config.name]
     _check_subjects(config)
+    _check_transform(config)
+    _check_republish(config, pedantic)
     if limits.max_bytes_required and config.max_bytes <= 0:
         raise errcodes.STREAM_MAX_BYTES_REQUIRED()
     most = (
@@ -224,6 +228,14 @@ def _check_mirror(config: StreamConfig) -> None:
             raise error()
     if config.mirror.filter_subject and config.mirror.subject_transforms:
         raise errcodes.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED()
+    for transform in config.mirror.subject_transforms:
+        _check_transforms(
+            [transform],
+            errcodes.MIRROR_INVALID_SUBJECT_FILTER,
+            errcodes.MIRROR_INVALID_TRANSFORM_DESTINATION,
+        )
+        if _meets(transform, config.mirror.subject_transforms):
+            raise errcodes.MIRROR_OVERLAPPING_SUBJECT_FILTERS()
     if config.subject_delete_marker_ttl:
         raise _invalid(err="subject delete markers forbidden on mirrors")
     if config.mirror.external is None and not is_valid_name(config.mirror.name):
@@ -233,11 +245,30 @@ def _check_mirror(config: StreamConfig) -> None:
 def _check_sources(config: StreamConfig) -> None:
     if config.allow_msg_schedules:
         raise errcodes.SOURCE_WITH_MSG_SCHEDULES()
+    known = set()
     for source in config.sources:
         if source.external is None and not is_valid_name(source.name):
             raise errcodes.SOURCE_INVALID_STREAM_NAME()
+        if (identity := _identity(source)) in known:
+            raise errcodes.SOURCE_DUPLICATE_DETECTED()
+        known.add(identity)
         if source.filter_subject and source.subject_transforms:
             raise errcodes.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED()
+        mapped = source.subject_transforms
+        _check_transforms(
+            mapped,
+            errcodes.SOURCE_INVALID_SUBJECT_FILTER,
+            errcodes.SOURCE_INVALID_TRANSFORM_DESTINATION,
+        )
+        if any(_meets(transform, mapped) for transform in mapped):
+            raise errcodes.SOURCE_OVERLAPPING_SUBJECT_FILTERS()
+
+
+def _identity(source: StreamSource) -> tuple[object, ...]:
+    """What no other source of the stream may be."""
+    external = source.external.api if source.external else ""
+    mapped = tuple((t.src or ">", t.dest or ">") for t in source.subject_transforms)
+    return source.name, external, mapped or source.filter_subject or ">"
 
 
 def _check_subjects(config: StreamConfig) -> None:
@@ -251,6 +282,55 @@ def _check_subjects(config: StreamConfig) -> None:
                 )
         if not config.no_ack:
             _check_reserved(subject)
+
+
+def _check_transform(config: StreamConfig) -> None:
+    transform = config.subject_transform
+    if transform is not None:
+        _check_transforms(
+            [transform],
+            errcodes.STREAM_TRANSFORM_INVALID_SOURCE,
+            errcodes.STREAM_TRANSFORM_INVALID_DESTINATION,
+        )
+
+
+def _check_transforms(
+    given: list[SubjectTransform], source: ErrorTemplate, destination: ErrorTemplate
+) -> None:
+    for transform in given:
+        try:
+            transforms.check_source(transform.src)
+        except TransformError as error:
+            raise source(err=str(error)) from None
+        try:
+            transforms.check_of_stream(transform.src, transform.dest)
+        except TransformError as error:
+            raise destination(err=str(error)) from None
+
+
+def _meets(transform: SubjectTransform, given: list[SubjectTransform]) -> bool:
+    """Whether some subject is another's of them, too."""
+    others = (other for other in given if other is not transform)
+    return any(subjects_overlap(transform.src, other.src) for other in others)
+
+
+def _check_republish(config: StreamConfig, pedantic: bool) -> None:
+    republish = config.republish
+    if republish is None:
+        return
+    if not republish.src and pedantic:
+        raise errcodes.PEDANTIC(err="republish source can not be empty")
+    source, destination = republish.src or ">", republish.dest
+    transform = config.subject_transform
+    if source == destination == ">" and transform and config.subjects == [transform.src]:
+        source = destination = transform.dest
+    if any(subjects_overlap(destination, subject) for subject in config.subjects):
+        raise _invalid(err="stream configuration for republish destination forms a cycle")
+    try:
+        transforms.check(source, destination)
+    except TransformError:
+        what = f"republish with transform from '{source}' to '{destination}' not valid"
+        raise _invalid(err=f"stream configuration for {what}") from None
 
 
 def _check_reserved(subject: str) -> None:

@@ -104,6 +104,16 @@ def test_the_same_again_is_success_and_anything_else_is_not(api: ApiServer) -> N
         ({"num_replicas": 6}, 10052, "maximum replicas is 5"),
         ({"num_replicas": -1}, 10133, "replicas count cannot be negative"),
         ({"num_replicas": 3}, 10074, "replicas > 1 not supported in non-clustered mode"),
+        (
+            {"num_replicas": 3, "subjects": ["a.>"], "republish": {"src": "a.>", "dest": "a.b.>"}},
+            10052,
+            "stream configuration for republish destination forms a cycle",
+        ),
+        (
+            {"num_replicas": 3, "subject_transform": {"src": "a.>", "dest": "b"}},
+            10156,
+            "stream transform: invalid subject",
+        ),
         ({"sealed": True}, 10052, "stream configuration for create can not be sealed"),
         (
             {"subjects": ["a.>", "a.b"]},
