@@ -139,6 +139,7 @@ cdef enum:
     BUFFER_SIZE = 196608    # of a reactor: a piece of input begins within the first READ_SIZE
     EVENTS_MAX = 256
     IOV_MAX_USED = 256
+    WRITE_MAX = 1048576     # bytes asked of one write: a socket hardly takes more, and what it leaves was looked at in vain
     WRITTEN_MAX = 256       # chunks that may wait for the next turn, however late it comes
     ADDRESS_MAX = 64
     STALL_NS = 2000000

@@ -67,7 +67,7 @@ cdef void conn_write(Conn* c) noexcept nogil:
         n = 0
         asked = 0
         k = c.out
-        while k != NULL and n < IOV_MAX_USED - 1:
+        while k != NULL and n < IOV_MAX_USED - 1 and asked < WRITE_MAX:
             if k.end > k.start:
                 iov[n].iov_base = chunk_data(k) + k.start
                 iov[n].iov_len = k.end - k.start
