@@ -4,11 +4,13 @@ request   request/reply between two clients, one request at a time
 publish   JetStream publish, one ack at a time, to a file: jsserver's default, where each ack waits
           for the disk, beside nats-server's `sync_interval: always`
 hammered  request/reply again while another client makes streams and asks for their state
+replayed  publish again, while a consumer reads another stream, none of it in the page cache
 """
 
 import argparse
 import json
 import multiprocessing
+import os
 import statistics
 import sys
 import tempfile
@@ -28,6 +30,7 @@ from jsserver.process.procs import die_with_parent
 SHOWN = ("P50", "P99", "P99.9")
 FORK = multiprocessing.get_context("fork")
 HAMMER_BATCH = 100
+REPLAYED_BYTES = 4096
 HAMMER_START_SECONDS = 30.0
 Latency = dict[str, float]
 
@@ -82,6 +85,52 @@ def publish_latency(server: Server, publishes: int) -> Latency:
     return run("publish", streams.publish_sync, options).latency_us
 
 
+def _uncache(store: Path) -> None:
+    """What nobody has mapped leaves the page cache."""
+    for path in store.rglob("*.blk"):
+        fd = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+
+def replay(options: Options, store: Path) -> None:
+    """Reads the stream to its end, again and again."""
+    while True:
+        _uncache(store)
+        streams.ordered(Worker(options, 0, options.messages, FORK.Barrier(1)))
+
+
+def _is_read(connection: Connection, stream: str) -> bool:
+    found = connection.api(f"CONSUMER.LIST.{stream}").get("consumers") or []
+    return any(consumer["delivered"]["stream_seq"] for consumer in found)
+
+
+def replayed_latency(server: Server, publishes: int, size: int) -> Latency:
+    """As `publish_latency`, while another stream of `size` MiB comes from the disk."""
+    options = Options(
+        url=server.url,
+        subject="cold",
+        stream="COLD",
+        messages=size * (1 << 20) // REPLAYED_BYTES,
+        size=REPLAYED_BYTES,
+        max_bytes=-1,
+        create=True,
+    )
+    streams.prepare(options)
+    run("fill", streams.publish_async, options)
+    server.stop()  # what it has mapped stays in the page cache
+    server.start()
+    with beside(lambda: replay(options, server.store)):
+        connection = Connection(server.url)
+        end = time.monotonic() + HAMMER_START_SECONDS
+        while not _is_read(connection, options.stream):
+            if time.monotonic() > end:
+                raise BenchError("the replay did not begin")
+            time.sleep(0.02)
+        connection.close()
+        return publish_latency(server, publishes)
+
+
 def hammer(url: str, count: int) -> None:
     """Makes `count` streams, `HAMMER_BATCH` requests under way, then asks for the state of each
     again and again."""
@@ -131,6 +180,8 @@ def measure(name: str, given: argparse.Namespace) -> dict[str, Latency]:
             found["request"] = request_latency(server, given.requests)
             found["publish"] = publish_latency(server, given.publishes)
             found["hammered"] = hammered_latency(server, given.requests, given.streams)
+            if given.replayed:
+                found["replayed"] = replayed_latency(server, given.publishes, given.replayed)
         finally:
             server.kill()
     return found
@@ -158,6 +209,12 @@ def table(results: dict[str, dict[str, Latency]]) -> str:
         times = found["hammered"]["P99.9"] / found["request"]["P99.9"]
         times_median = found["hammered"]["P50"] / found["request"]["P50"]
         lines.append(f"{name}: hammered is {times_median:.2f} (P50), {times:.2f} (P99.9) of idle")
+        if "replayed" in found:
+            times = found["replayed"]["P99.9"] / found["publish"]["P99.9"]
+            times_median = found["replayed"]["P50"] / found["publish"]["P50"]
+            lines.append(
+                f"{name}: replayed is {times_median:.2f} (P50), {times:.2f} (P99.9) of idle"
+            )
     return "\n".join(lines)
 
 
@@ -170,6 +227,9 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=50_000)
     parser.add_argument("--publishes", type=int, default=5_000)
     parser.add_argument("--streams", type=int, default=10_000)
+    parser.add_argument(
+        "--replayed", type=int, default=2048, metavar="MIB", help="default 2048; 0: not measured"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--server", choices=(OWN_NAME, PEER_NAME), help="one of them alone")
     parser.add_argument("--folder", type=Path, help="where the stores are made")
