@@ -47,6 +47,7 @@ PARTS = {
         *("config", "disk.ballast", "disk.storedir", "process.logs", "text.goformat"),
     },
     "access.accounts": {"text.identity"},
+    "access.nkeys": {"text.identity"},
     "access.clients": set(),
     "access.info": {"text.goformat"},
     "access.auth": {"access.accounts", "access.clients", "config"},

@@ -1,0 +1,44 @@
+"""Signatures of nkeys: Ed25519, by which users and tokens prove who they are.
+
+`cryptography` is loaded with the first signature: most servers check none.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from jsserver.text.identity import decode_public
+
+__all__ = ["decode_public", "decode_signature", "verify"]
+
+SIGNATURE_BYTES = 64
+_SIGNATURE_TEXT = 88
+"""Characters of a signature at most, padded."""
+
+
+def decode_signature(text: str) -> bytes:
+    """A signature as CONNECT has it: base64 for URLs without padding, or the standard form;
+    empty where it is neither."""
+    if len(text) > _SIGNATURE_TEXT or not text.isascii():
+        return b""
+    for altchars, padded in ((b"-_", text + "=" * (-len(text) % 4)), (b"+/", text)):
+        try:
+            raw = base64.b64decode(padded, altchars, validate=True)
+        except binascii.Error:
+            continue
+        if len(raw) == SIGNATURE_BYTES:
+            return raw
+    return b""
+
+
+def verify(public: bytes, data: bytes, signature: bytes) -> bool:
+    """Whether the holder of the key of these 32 bytes signed the data."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
+    except (InvalidSignature, ValueError):  # such as a key that is no point of the curve
+        return False
+    return True
