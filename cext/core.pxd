@@ -161,6 +161,7 @@ cdef enum CloseReason:
     CLOSE_KICKED
     CLOSE_MISSING_ACCOUNT
     CLOSE_UNREACHABLE       # a connection of ours was not accepted
+    CLOSE_MAX_ACCOUNT_CONNECTIONS
 
 cdef struct Reply:
     # A reply subject that allow_responses opened for a client.
@@ -210,8 +211,8 @@ cdef struct Client:
     Engine* engine
     Worklist* work          # of the thread that serves it
     Account* account
+    bint member             # counted by its account: it is let in
     Permissions* perms      # NULL: everything allowed
-    int64_t max_payload
     bint verbose
     bint pedantic
     bint echo
@@ -278,6 +279,11 @@ cdef struct Account:
     StrMap watches          # subject -> Watch*
     Usage memory            # what its streams hold, by the kind of storage
     Usage storage
+    bint system             # it is the server's system account
+    uint32_t members        # clients that were let in
+    int64_t max_members     # the limits of these, -1: none
+    int64_t max_subscriptions
+    int64_t max_payload
     uint64_t in_msgs
     uint64_t in_bytes
     uint64_t out_msgs
@@ -286,7 +292,7 @@ cdef struct Account:
 cdef enum InboxKind:
     # What the control plane finds in its inbox, beside the EventKinds of the lower layers (< 100).
     IN_REQUEST = 100        # text: subject, reply, header, data; num[0] = account's id
-    IN_CONNECT = 101        # a CONNECT that needs a decision, as note_client: json; its connection waits
+    IN_CONNECT = 101        # a CONNECT that needs a decision, as note_client: json, nonce; its connection waits
     IN_OPENED = 102         # text: address; (only when debugging)
     IN_CLOSED = 103         # text: address, connect options; num: ConnNumbers of the net layer
     IN_VIOLATION = 104      # as note_client: what, subject, queue, sid
@@ -375,8 +381,11 @@ cdef void engine_gc(Engine* e) noexcept nogil
 # kind: what is at the other end, which decides whom its subscriptions hear.
 cdef void client_init(Client* c, Engine* e, Worklist* work, Account* a, uint64_t cid, int kind,
                       const Protocol* protocol) noexcept nogil
-# Moves it to another account; its subscriptions end.
-cdef void client_join(Client* c, Account* a) noexcept nogil
+# Lets it into an account, its own or another one; in that case its subscriptions end. Whether there is room for it: where
+# not, it belongs to the account and is no member.
+cdef bint client_join(Client* c, Account* a) noexcept nogil
+# The most bytes of a message that it may publish; -1: no limit.
+cdef int64_t client_max_payload(const Client* c) noexcept nogil
 # Removes subscriptions and buffers; the struct itself is its owner's.
 cdef void client_free(Client* c) noexcept nogil
 cdef void client_close(Client* c, int reason) noexcept nogil

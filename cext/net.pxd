@@ -145,6 +145,8 @@ cdef enum:
     STALL_NS = 2000000
     LOOK_AHEAD_MAX = 4096   # publishes that a reactor recognises before it takes the engine lock
     SNIPPET = 32            # bytes of what was not understood, in the log
+    NONCE_BYTES = 11
+    NONCE_MAX = 15          # characters of these in base64
     ASKING_MAX = 128        # requests of one connection that the control plane has
     STALLS_MAX = 5          # in one read, as nats-server's 10 ms
 
@@ -230,6 +232,8 @@ cdef struct ClientConn:
     bint connected          # CONNECT was accepted
     bint first_pong         # sent
     int version             # of the protocol, as CONNECT says
+    char nonce[NONCE_MAX]   # what the client is to sign
+    uint32_t n_nonce        # 0: nothing
 
 cdef struct Listener:
     Head head
@@ -246,13 +250,14 @@ cdef struct Listener:
 cdef struct ClientAuth:
     bint required
     bint no_user            # who proves nothing is let in as a user that the configuration names
+    bint nonce              # who signs does so with a nonce of its connection's own
     int64_t timeout         # ns until a client that has not proven who it is is closed
 
 cdef struct Terms:
     # What connections of a kind are told and held to.
-    Bytes info_head         # up to and with "client_id":
-    Bytes info_tail         # from after client_ip's closing quote on
-    Bytes info_connected    # what connect_info adds
+    Bytes info_head         # up to and with "max_payload":
+    Bytes info_middle       # from behind its number up to and with "client_id":
+    Bytes info_tail         # from behind what the connection adds on
     ClientAuth auth
 
 cdef struct Arrival:

@@ -20,9 +20,9 @@ from functools import partial
 
 from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, called_as_jsserver
 from jsserver.access import info
-from jsserver.access.accounts import GLOBAL_ACCOUNT, Accounts
+from jsserver.access.accounts import Accounts
 from jsserver.cext.engine import DataPlane, PlaneConfig
-from jsserver.config.options import Options
+from jsserver.config.options import GLOBAL_ACCOUNT, Options
 from jsserver.process import priority
 from jsserver.process.logs import Logger
 from jsserver.process.sockets import bound_port, host_port, open_listener
@@ -74,7 +74,7 @@ class Front:
         self.started = time.time_ns()
         self.plane = DataPlane(options.reactors)
         self.accounts = Accounts(self.plane)
-        self.accounts.open(GLOBAL_ACCOUNT)
+        self._open_accounts()
         self.storage = self._take_storage() if options.jetstream.enabled else None
         self.port = 0
         self.http_port = 0
@@ -84,15 +84,39 @@ class Front:
         self._ports_file: PortsFile | None = None
         self._threads: list[threading.Thread] = []
 
+    def _open_accounts(self) -> None:
+        self.accounts.open(GLOBAL_ACCOUNT)
+        for account in self.options.accounts:
+            handle = self.accounts.open(account.name)
+            handle.limit_clients(
+                account.max_connections, account.max_subscriptions, account.max_payload
+            )
+        if self.options.system:
+            self.accounts.open(self.options.system).become_system()
+
     def _take_storage(self) -> Storage:
         # Imported only here: a server without JetStream starts without it.
         from jsserver.disk.storage import Storage
         from jsserver.disk.storedir import StoreDirError
 
+        accounts = self.options.jetstream_accounts
+        if self.options.system in accounts:
+            raise StartError("Not allowed to enable JetStream on the system account")
         try:
-            return Storage(self.options, self.plane, self.log)
+            storage = Storage(self.options, self.plane, self.log)
         except StoreDirError as e:
             raise StartError(f"Can't start JetStream: {e}") from e
+        for what, code, granted, there_is in (
+            ("memory", 10028, [a.max_memory for a in accounts.values()], storage.max_memory),
+            ("storage", 10047, [a.max_store for a in accounts.values()], storage.max_store),
+        ):
+            if there_is >= 0 and sum(max(limit, 0) for limit in granted) > there_is:
+                storage.directory.close()
+                raise StartError(
+                    "Can't start JetStream: Error enabling jetstream on configured accounts: "
+                    f"insufficient {what} resources available ({code})"
+                )
+        return storage
 
     # ---- start
 
@@ -110,7 +134,7 @@ class Front:
         if self.storage is not None:
             log.info(f"  Node:     {short_hash(self.name)}")
         log.info(f"  ID:       {self.id}")
-        if o.authorization.required:
+        if o.auth_required:
             self._warn_of_passwords()
         if o.config_file:
             log.info(f"Using configuration file: {o.config_file} ({o.config_digest})")
@@ -133,9 +157,9 @@ class Front:
     def _warn_of_passwords(self) -> None:
         from jsserver.access.auth import is_bcrypt
 
-        authorization = self.options.authorization
-        stored = [authorization.password, authorization.token]
-        stored += [user.password for user in authorization.users]
+        o = self.options
+        stored = [o.authorization.password, o.authorization.token]
+        stored += [user.password for user in o.users]
         if any(p and not is_bcrypt(p) for p in stored):
             self.log.warn("Plaintext passwords detected, use nkeys or bcrypt")
 
@@ -150,9 +174,10 @@ class Front:
             self.storage.announce(self.log)
             self.spawn("commit", self._prompt(self.plane.run_commits))
         self._offer_services()
-        alone = not self.options.authorization.required and (
+        o = self.options
+        alone = not o.auth_required and (
             self.storage is None
-            or not any(self.storage.holds_streams(account) for account in self.accounts)
+            or not any(self.storage.holds_streams(name) for name in o.jetstream_accounts)
         )
         if alone:
             self.listen()
@@ -184,8 +209,9 @@ class Front:
             ping_max=o.ping_max,
             write_deadline=o.write_deadline,
             auth_timeout=int(o.authorization.timeout * 1e9),
-            auth_required=o.authorization.required,
-            no_auth_user=bool(o.no_auth_user),
+            auth_required=o.auth_required,
+            no_auth_user=bool(o.no_auth_user) or o.only_system_users,
+            nonce=any(user.nkey for user in o.users),
             debug=o.debug,
             trace=o.trace,
         )
@@ -243,8 +269,7 @@ class Front:
             host=host,
             port=port,
             headers=not o.no_header_support,
-            auth_required=o.authorization.required and not o.no_auth_user,
-            max_payload=o.max_payload,
+            auth_required=o.auth_required and not o.no_auth_user,
             jetstream=self.storage is not None,
             domain=o.jetstream.domain if o.jetstream.enabled else "",
             xkey=self.xkey,

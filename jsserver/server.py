@@ -37,9 +37,9 @@ class Server:
         self.accounts = front.accounts
         self.started = self.config_loaded = front.started
         self.finished = Finished(self.plane)
-        self.authenticator = Authenticator(options.authorization, options.no_auth_user)
+        self.authenticator = Authenticator(options)
         self.stopped = asyncio.Event()
-        self.system_account = ""
+        self.system_account = options.system
         self.accepting = False
         self.jetstream = self._make_jetstream()
         self.monitor: Monitor | None = None

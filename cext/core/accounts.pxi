@@ -21,6 +21,7 @@ cdef Account* account_open(Engine* e, Span name) noexcept nogil:
     a.name = span(copy, name.n)
     a.engine = e
     a.memory.max = a.storage.max = -1
+    a.max_members = a.max_subscriptions = a.max_payload = -1
     a.subs = sublist_new(&e.waiting)
     if a.subs == NULL or strmap_put(&e.by_name, a.name, a) != 0:
         sublist_free(a.subs)

@@ -150,16 +150,33 @@ cdef void client_init(Client* c, Engine* e, Worklist* work, Account* a, uint64_t
     c.verbose = True
     c.pedantic = True
     c.echo = True
-    c.max_payload = e.limits.max_payload
 
 
-cdef void client_join(Client* c, Account* a) noexcept nogil:
-    if c.account == a:
-        return
-    client_drop_subs(c)
-    account_hold(a)
-    account_release(c.account)
-    c.account = a
+cdef void client_leave(Client* c) noexcept nogil:
+    if c.member:
+        c.account.members -= 1
+        c.member = False
+
+
+cdef bint client_join(Client* c, Account* a) noexcept nogil:
+    client_leave(c)
+    if c.account != a:
+        client_drop_subs(c)
+        account_hold(a)
+        account_release(c.account)
+        c.account = a
+    if a.max_members >= 0 and a.members >= <uint64_t>a.max_members:
+        return False
+    a.members += 1
+    c.member = True
+    return True
+
+
+cdef int64_t client_max_payload(const Client* c) noexcept nogil:
+    cdef int64_t all_have = c.engine.limits.max_payload, own = c.account.max_payload
+    if own < 0:
+        return all_have
+    return own if all_have < 0 else min(own, all_have)
 
 
 cdef void client_free(Client* c) noexcept nogil:
@@ -176,6 +193,7 @@ cdef void client_free(Client* c) noexcept nogil:
         c.head = k.next
         chunk_release(c.engine, k)
     c.tail = NULL
+    client_leave(c)
     account_release(c.account)
 
 
@@ -184,6 +202,7 @@ cdef void client_close(Client* c, int reason) noexcept nogil:
     if c.closing:
         return
     c.closing = reason
+    client_leave(c)
     c.next_closing = c.work.closing
     c.work.closing = c
     if reason == CLOSE_SLOW_PENDING or reason == CLOSE_SLOW_DEADLINE:

@@ -234,7 +234,8 @@ cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexce
         queue.n = 0
         violation(c, b"Subscription to", subject, queue, sid, b", too many tokens")
         return
-    if e.limits.max_subscriptions > 0 and c.n_subs >= <uint64_t>e.limits.max_subscriptions:
+    if ((e.limits.max_subscriptions > 0 and c.n_subs >= <uint64_t>e.limits.max_subscriptions)
+            or (c.account.max_subscriptions >= 0 and c.n_subs >= <uint64_t>c.account.max_subscriptions)):
         note_text(c, b"maximum subscriptions exceeded")
         client_error(c, b"maximum subscriptions exceeded")
         return

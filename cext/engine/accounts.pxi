@@ -37,6 +37,28 @@ cdef class AccountHandle:
             self.plane.leave()
         self.plane.check(open)
 
+    def limit_clients(self, int64_t max_connections, int64_t max_subscriptions, int64_t max_payload):
+        """What its clients are held to: how many they are, subscriptions of each, and bytes of a message; -1: no limit."""
+        cdef bint open
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                self.a.max_members = max_connections
+                self.a.max_subscriptions = max_subscriptions
+                self.a.max_payload = max_payload
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+
+    def become_system(self):
+        """It is the system account: its clients are told so."""
+        cdef bint open
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                self.a.system = True
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+
     # ---- messages
 
     def publish(self, bytes subject, bytes reply, bytes headers, bytes payload):

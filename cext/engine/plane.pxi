@@ -25,6 +25,7 @@ CLOSE_REASONS = {
     CLOSE_KICKED: "Kicked",
     CLOSE_MISSING_ACCOUNT: "Missing Account",
     CLOSE_UNREACHABLE: "Connect Failed",
+    CLOSE_MAX_ACCOUNT_CONNECTIONS: "Maximum Account Connections Exceeded",
 }
 
 INBOX_CONSUMER_GONE = EV_CONSUMER_GONE
@@ -45,7 +46,7 @@ INBOX_ERROR = IN_ERROR
 PlaneConfig = namedtuple(
     "PlaneConfig",
     "max_payload max_control_line max_pending max_subscriptions max_sub_tokens max_connections headers stall max_requests"
-    " ping_interval ping_max write_deadline auth_timeout auth_required no_auth_user debug trace",
+    " ping_interval ping_max write_deadline auth_timeout auth_required no_auth_user nonce debug trace",
 )
 
 
@@ -72,6 +73,7 @@ cdef int fill_auth(ClientAuth* auth, object config) except -1:
     auth.timeout = config.auth_timeout
     auth.required = config.auth_required
     auth.no_user = config.no_auth_user
+    auth.nonce = config.nonce
     return 0
 
 
@@ -198,20 +200,20 @@ cdef class DataPlane(EnvBox):
             env_unlock(&e.env)
         self.check(open)
 
-    def set_info(self, bytes head, bytes connected, bytes tail):
-        """The pieces of INFO: up to and with `"client_id":`, what connect_info adds, and the rest."""
+    def set_info(self, bytes head, bytes middle, bytes tail):
+        """The pieces of INFO: up to and with `"max_payload":`, from there up to and with `"client_id":`, and the rest."""
         cdef Terms* t = &self.m.net.terms[<int>KIND_CLIENT]
         cdef Span a = span_of(head)
-        cdef Span b = span_of(connected)
+        cdef Span b = span_of(middle)
         cdef Span c = span_of(tail)
         cdef int rc = 0
         cdef bint open
         with nogil:
             open = self.enter()
             if open:
-                t.info_head.n = t.info_connected.n = t.info_tail.n = 0
+                t.info_head.n = t.info_middle.n = t.info_tail.n = 0
                 rc |= bytes_add(&t.info_head, a.p, a.n)
-                rc |= bytes_add(&t.info_connected, b.p, b.n)
+                rc |= bytes_add(&t.info_middle, b.p, b.n)
                 rc |= bytes_add(&t.info_tail, c.p, c.n)
             env_unlock(&self.m.engine.env)
         self.check(open)
@@ -324,7 +326,8 @@ cdef class DataPlane(EnvBox):
             self.leave()
 
     def admit(self, uint64_t cid, AccountHandle account not None, PermissionSet permissions):
-        """Answers INBOX_CONNECT: the connection is let in. permissions may be None. False: it or the account is gone."""
+        """Answers INBOX_CONNECT: the connection is let in. permissions may be None. False: it or the account is gone, or the
+        account has as many connections as it may, and this one is closed for it."""
         cdef Permissions* perms = NULL
         cdef bint responses = False
         cdef int32_t responses_max = 0
@@ -342,9 +345,11 @@ cdef class DataPlane(EnvBox):
             open = self.enter()
             if open and not account.a.closed:
                 c = self.find(cid)
-            if c != NULL:
+            if c != NULL and not client_join(&c.base, account.a):
+                client_error(&c.base, b"maximum account active connections exceeded")
+                client_close(&c.base, CLOSE_MAX_ACCOUNT_CONNECTIONS)
+            elif c != NULL:
                 entered = True
-                client_join(&c.base, account.a)
                 c.base.perms = perms
                 c.base.responses = responses
                 c.base.responses_max = responses_max

@@ -76,7 +76,7 @@ cdef size_t client_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noe
     cdef size_t at = 0
     cdef int rc = PARSE_MORE
     c.parser.max_line = b.engine.limits.max_control_line
-    c.parser.max_payload = b.engine.limits.max_payload
+    c.parser.max_payload = client_max_payload(b)
     while at < n and not conn_halted(&c.conn):
         if c.conn.n_ahead and take_ahead(c, p + at, &op):
             rc = PARSE_OK

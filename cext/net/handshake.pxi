@@ -3,22 +3,57 @@
 cdef void send_info(Conn* c, bint connected) noexcept nogil:
     # INFO with this connection's id and address; `connected` adds connect_info for clients that asked for it.
     cdef const Terms* t = &c.reactor.net.terms[c.base.kind]
+    cdef ClientConn* cc = <ClientConn*>c
+    cdef Client* b = &c.base
     cdef char text[96]
-    cdef int n
-    client_write(&c.base, t.info_head.data, t.info_head.n)
-    n = snprintf(text, sizeof(text), b"%llu,\"client_ip\":\"", <unsigned long long>c.base.cid)
-    client_write(&c.base, text, n)
-    client_write(&c.base, c.address, c.n_address)
-    client_write(&c.base, b"\"", 1)
+    client_write(b, t.info_head.data, t.info_head.n)
+    client_write(b, text, snprintf(text, sizeof(text), b"%lld", <long long>client_max_payload(b)))
+    client_write(b, t.info_middle.data, t.info_middle.n)
+    client_write(b, text, snprintf(text, sizeof(text), b"%llu,\"client_ip\":\"", <unsigned long long>b.cid))
+    client_write(b, c.address, c.n_address)
+    client_write(b, b"\"", 1)
     if connected:
-        client_write(&c.base, t.info_connected.data, t.info_connected.n)
-    client_write(&c.base, t.info_tail.data, t.info_tail.n)
+        # Names of accounts hold nothing that JSON writes in another way (jsserver/config/accounts.py).
+        client_text(b, b",\"connect_info\":true,\"remote_account\":\"")
+        client_write(b, b.account.name.p, b.account.name.n)
+        client_text(b, b"\",\"acc_is_sys\":true" if b.account.system else b"\"")
+    elif cc.n_nonce:
+        client_text(b, b",\"nonce\":\"")
+        client_write(b, cc.nonce, cc.n_nonce)
+        client_write(b, b"\"", 1)
+    client_write(b, t.info_tail.data, t.info_tail.n)
+
+
+cdef inline void client_text(Client* b, const char* text) noexcept nogil:
+    client_write(b, text, strlen(text))
+
+
+cdef void make_nonce(ClientConn* c) noexcept nogil:
+    # Random bytes in base64 for URLs, without padding.
+    cdef const char* digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    cdef Env* env = &c.conn.base.engine.env
+    cdef uint8_t raw[NONCE_BYTES]
+    cdef uint32_t bits = 0, n_bits = 0, i
+    env.system.random(env.system.ctx, raw, NONCE_BYTES)
+    c.n_nonce = 0
+    for i in range(NONCE_BYTES):
+        bits = bits << 8 | raw[i]
+        n_bits += 8
+        while n_bits >= 6:
+            n_bits -= 6
+            c.nonce[c.n_nonce] = digits[bits >> n_bits & 63]
+            c.n_nonce += 1
+    if n_bits:
+        c.nonce[c.n_nonce] = digits[bits << (6 - n_bits) & 63]
+        c.n_nonce += 1
 
 
 cdef void client_open(Client* b) noexcept nogil:
     cdef Conn* c = <Conn*>b
     cdef Net* net = c.reactor.net
     cdef Engine* e = b.engine
+    if net.terms[b.kind].auth.nonce:
+        make_nonce(<ClientConn*>c)
     send_info(c, False)
     c.ping_sent = e.env.mono    # INFO asks for CONNECT as PING for PONG
     if e.limits.max_connections <= 0 or net.n_conns > <uint64_t>e.limits.max_connections:
@@ -29,6 +64,7 @@ cdef void client_open(Client* b) noexcept nogil:
         c.auth = AUTH_NEEDED
         timer_set(&c.reactor.timers, &c.auth_timer, e.env.mono + net.terms[b.kind].auth.timeout)
     else:
+        client_join(b, b.account)       # the global account, which has no limits
         arm_ping(c, net.limits.ping_interval)
 
 
@@ -91,12 +127,13 @@ cdef void refuse_stranger(Conn* c) noexcept nogil:
 
 cdef void ask_control(Conn* c) noexcept nogil:
     # The control plane decides about this connection's CONNECT; until then its input rests.
-    cdef Span text
+    cdef ClientConn* cc = <ClientConn*>c
+    cdef Span texts[2]
     c.auth = AUTH_WAITING
     c.paused = True
-    text.p = c.connect.data
-    text.n = <uint32_t>c.connect.n
-    if note_client(&c.base, IN_CONNECT, &text, 1, 0) != 0:
+    texts[0] = span(c.connect.data, <uint32_t>c.connect.n)
+    texts[1] = span(<const uint8_t*>cc.nonce, cc.n_nonce)
+    if note_client(&c.base, IN_CONNECT, texts, 2, 0) != 0:
         refuse(c)
     conn_events(c)
 
@@ -203,7 +240,7 @@ cdef void connect_done(Client* b) noexcept nogil:
     c.auth = AUTH_OPEN
     c.base.options = span(c.connect.data, <uint32_t>c.connect.n)
     timer_cancel(&c.reactor.timers, &c.auth_timer)
-    if c.base.verbose:
+    if c.base.verbose and c.connect.n:      # else it is let in for what came without a CONNECT
         client_ok(&c.base)
     if first > 2000000000:
         first = 2000000000

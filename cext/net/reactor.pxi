@@ -295,7 +295,7 @@ cdef void net_free(Net* net) noexcept nogil:
     for kind in range(KIND_LEAF + 1):
         bytes_free(&net.terms[kind].info_head)
         bytes_free(&net.terms[kind].info_tail)
-        bytes_free(&net.terms[kind].info_connected)
+        bytes_free(&net.terms[kind].info_middle)
 
 
 cdef void net_forget(Net* net) noexcept nogil:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from jsserver.cext.engine import AccountHandle, DataPlane
 from jsserver.text.identity import short_hash
 
-GLOBAL_ACCOUNT = "$G"
-
 
 class Accounts:
     """The data plane's accounts, by name, in the order in which they were made."""

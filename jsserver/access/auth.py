@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from jsserver.access.accounts import GLOBAL_ACCOUNT
 from jsserver.access.clients import HIDDEN, Connect
 from jsserver.cext.engine import PermissionSet
-from jsserver.config.options import Authorization, Permissions, SubjectPermission, User
+from jsserver.config.options import (
+    GLOBAL_ACCOUNT,
+    Options,
+    Permissions,
+    SubjectPermission,
+    User,
+)
+from jsserver.text.nuid import token
 
 CLIENT_OVER_TCP = "STANDARD"
 """What users may be limited to: the type of connection that there is."""
@@ -17,11 +23,13 @@ _BCRYPT = re.compile(r"^\$2[abxy]\$\d{2}\$")
 
 
 class Admission(NamedTuple):
-    """A connection that is let in."""
+    """Who is behind connections that are let in, and what they may do: `permissions` for the data
+    plane, `rules` as they were configured."""
 
     user: str
     account: str
     permissions: PermissionSet | None
+    rules: Permissions | None
 
 
 def is_bcrypt(password: str) -> bool:
@@ -67,53 +75,93 @@ def permission_set(permissions: Permissions | None) -> PermissionSet | None:
     )
 
 
+class _Known(NamedTuple):
+    """A user, and what lets connections of that user in."""
+
+    user: User
+    admission: Admission
+
+
 class Authenticator:
-    """The users, passwords and tokens of one configuration."""
+    """The users, passwords, nkeys and tokens of one configuration."""
 
-    def __init__(self, authorization: Authorization, no_auth_user: str) -> None:
-        self._single = authorization
-        self._users = {u.name: u for u in authorization.users}
-        self._sets = {u.name: permission_set(u.permissions) for u in authorization.users}
-        self._no_auth_user = no_auth_user
-
-    @property
-    def required(self) -> bool:
+    def __init__(self, options: Options) -> None:
+        self.required = options.auth_required
         """Whether anybody must prove anything."""
-        return self._single.required
+        self._single = options.authorization
+        users = options.users
+        self._users = {u.name: _known(u) for u in users if u.name}
+        self._nkeys = {u.nkey: _known(u) for u in users if u.nkey}
+        self._guest = self._admission_of_guests(options)
+        hashes = (u.password for u in users if is_bcrypt(u.password))
+        self._dummy = next(hashes, "")
+        """What an unknown user's password is compared with: that takes as long as a known one's."""
 
-    def permissions(self, name: str) -> Permissions | None:
-        """A user's permissions; None where there are none."""
-        user = self._users.get(name)
-        return None if user is None else user.permissions
-
-    def slow(self, connect: Connect) -> bool:
-        """Whether admit() will compute a bcrypt hash, which takes tens of milliseconds."""
-        stored = [self._single.password, self._single.token]
-        user = self._users.get(connect.user or "")
-        if user is not None:
-            stored.append(user.password)
-        return any(map(is_bcrypt, stored))
-
-    def admit(self, connect: Connect) -> Admission | None:
-        """Lets the connection in, or None. Users, then token, then single user."""
-        name = connect.user or ""
-        password = connect.password or ""
-        if self._users:
-            if not name and not password and not connect.auth_token and self._no_auth_user:
-                return self._as(self._users[self._no_auth_user])
-            user = self._users.get(name)
-            if user is None or not password_fits(user.password, password):
-                return None
-            return self._as(user)
-        if self._single.token:
-            if password_fits(self._single.token, connect.auth_token or ""):
-                return Admission(HIDDEN, GLOBAL_ACCOUNT, None)
-            return None
-        if name == self._single.username and password_fits(self._single.password, password):
-            return Admission(name, GLOBAL_ACCOUNT, None)
+    def _admission_of_guests(self, options: Options) -> Admission | None:
+        """How those come in who prove nothing."""
+        name = options.no_auth_user
+        if name:
+            known = self._users.get(name) or self._nkeys[name]
+            return known.admission if _fits_transport(known.user) else None
+        if options.only_system_users:
+            return Admission(f"nats-{token(8)}", GLOBAL_ACCOUNT, None, None)
         return None
 
-    def _as(self, user: User) -> Admission | None:
-        if user.connection_types and CLIENT_OVER_TCP not in user.connection_types:
+    def slow(self, connect: Connect) -> bool:
+        """Whether admit() will compute what takes long: a hash of bcrypt tens of milliseconds."""
+        if self._nkeys and connect.nkey:
+            return True
+        if not self._users:
+            return is_bcrypt(self._single.password) or is_bcrypt(self._single.token)
+        known = self._users.get(connect.user or "")
+        return is_bcrypt(self._dummy if known is None else known.user.password)
+
+    def admit(self, connect: Connect, nonce: str) -> Admission | None:
+        """Lets the connection in, or None. `nonce` is what it was to sign."""
+        says_who = connect.user or connect.password or connect.auth_token or connect.nkey
+        if self._guest is not None and not says_who:
+            return self._guest
+        if self._nkeys and connect.nkey:
+            return self._by_nkey(connect.nkey, connect.sig or "", nonce)
+        name, password = connect.user or "", connect.password or ""
+        if self._users:
+            return self._by_password(name, password)
+        if self._single.token:
+            if password_fits(self._single.token, connect.auth_token or ""):
+                return Admission(HIDDEN, GLOBAL_ACCOUNT, None, None)
             return None
-        return Admission(user.name, GLOBAL_ACCOUNT, self._sets[user.name])
+        if not self._single.username:
+            return None
+        if password_fits(self._single.password, password) and name == self._single.username:
+            return Admission(name, GLOBAL_ACCOUNT, None, None)
+        return None
+
+    def _by_nkey(self, nkey: str, sig: str, nonce: str) -> Admission | None:
+        from jsserver.access.nkeys import decode_public, decode_signature, verify
+
+        known = self._nkeys.get(nkey)
+        if known is None or not sig or not nonce:
+            return None
+        _, public = decode_public(nkey)
+        if not verify(public, nonce.encode(), decode_signature(sig)):
+            return None
+        return known.admission if _fits_transport(known.user) else None
+
+    def _by_password(self, name: str, password: str) -> Admission | None:
+        known = self._users.get(name)
+        if known is None:
+            password_fits(self._dummy, password)
+            return None
+        if not password_fits(known.user.password, password) or not _fits_transport(known.user):
+            return None
+        return known.admission
+
+
+def _known(user: User) -> _Known:
+    allowed = user.permissions
+    name = user.name or user.nkey
+    return _Known(user, Admission(name, user.account, permission_set(allowed), allowed))
+
+
+def _fits_transport(user: User) -> bool:
+    return not user.connection_types or CLIENT_OVER_TCP in user.connection_types

@@ -30,6 +30,7 @@ REASONS = {
     "No Responders Requires Headers": "no responders requires headers support",
     "Bad Client Protocol Version": "invalid client protocol",
     "Maximum Connections Exceeded": "maximum connections exceeded",
+    "Maximum Account Connections Exceeded": "maximum account active connections exceeded",
 }
 DETAILS = {
     "Authentication Timeout": "Authentication Timeout",
@@ -58,7 +59,10 @@ class ClientLog:
             if any(known):
                 parts.append(goformat.quote(":".join(k for k in known if k)))
             user = self._user(cid) or options.user
-            label = f"user:{user}" if user and user != HIDDEN else "token"
+            if user and user != HIDDEN:
+                label = f"nkey:{user}" if user == options.nkey else f"user:{user}"
+            else:
+                label = "token"
             if user or options.auth_token:
                 parts.append(goformat.quote(f"{self._accounts.name_of(account)}/{label}"))
         return " - ".join(parts)
@@ -77,13 +81,14 @@ class ClientLog:
         self._log.debug(f"{address.decode()}:{port} - cid:{cid} - Client connection created")
 
     def closed(self, c: Connection) -> None:
-        options = None
-        if not c.reason.startswith("Authentication"):
-            options = Connect(user=c.user, name=c.name, lang=c.lang, version=c.version)
-        who = self._who(f"{c.ip}:{c.port}", c.cid, options, c.account)
+        options = Connect(c.user, name=c.name, lang=c.lang, version=c.version, nkey=c.nkey)
+        refused = c.reason.startswith(("Authentication", "Maximum Account"))
+        who = self._who(f"{c.ip}:{c.port}", c.cid, None if refused else options, c.account)
         if c.reason in REASONS:
             self._log.error(f"{who} - {REASONS[c.reason]}")
-        elif c.reason == "Slow Consumer (Pending Bytes)":
+        if c.reason == "Maximum Account Connections Exceeded" and c.nkey:
+            self._log.error(f"{who} - authentication error{_claimed(options)}")
+        if c.reason == "Slow Consumer (Pending Bytes)":
             limit = f"MaxPending of {self._options.max_pending} Exceeded"
             self._log.info(f"{who} - Slow Consumer Detected: {limit}")
         elif c.reason == "Slow Consumer (Write Deadline)":
@@ -98,8 +103,7 @@ class ClientLog:
     def refused(self, item: Item, options: Connect) -> None:
         """A connection whose CONNECT was not accepted."""
         who, _, _ = self._split(item)
-        user = f" - User {goformat.quote(options.user)}" if options.user else ""
-        self._log.error(f"{who} - authentication error{user}")
+        self._log.error(f"{who} - authentication error{_claimed(options)}")
 
     def violation(self, item: Item) -> None:
         who, _, (what, subject, queue, sid) = self._split(item)
@@ -129,6 +133,15 @@ class ClientLog:
             cut = b"..." if most and len(payload) > most else b""
             shown = goformat.quote((payload[:most] if cut else payload) + cut)
             self._log.trace(f"{who} - {WAYS[way]} MSG_PAYLOAD: [{shown}]")
+
+
+def _claimed(options: Connect) -> str:
+    """Who a connection says it is."""
+    if options.nkey:
+        return f" - Nkey {goformat.quote(options.nkey)}"
+    if options.user:
+        return f" - User {goformat.quote(options.user)}"
+    return f" - Token {goformat.quote(HIDDEN)}" if options.auth_token else ""
 
 
 def _shown(text: bytes) -> str:

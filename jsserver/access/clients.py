@@ -19,6 +19,9 @@ class Connect(msgspec.Struct):
     name: str | None = ""
     lang: str | None = ""
     version: str | None = ""
+    nkey: str | None = ""
+    sig: str | None = ""
+    jwt: str | None = ""
 
 
 KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Connect))
@@ -62,6 +65,7 @@ class Connection(msgspec.Struct, kw_only=True):
     version: str
     user: str = ""
     """Who it says it is; a token is not shown."""
+    nkey: str = ""
 
 
 def read_connection(item: Item) -> Connection:
@@ -76,5 +80,6 @@ def read_connection(item: Item) -> Connection:
         name=options.name or "",
         lang=options.lang or "",
         version=options.version or "",
-        user=options.user or (HIDDEN if options.auth_token else ""),
+        nkey=options.nkey or "",
+        user=options.nkey or options.user or (HIDDEN if options.auth_token else ""),
     )

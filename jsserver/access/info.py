@@ -15,12 +15,12 @@ def pieces(
     port: int,
     headers: bool,
     auth_required: bool,
-    max_payload: int,
     jetstream: bool,
     domain: str,
     xkey: str,
 ) -> tuple[bytes, bytes, bytes]:
-    """The three parts of the INFO line; between the first two stand client_id and client_ip.
+    """The three parts of the INFO line; between them stand numbers: the most bytes of a message,
+    and the client's id, with what else its connection adds.
 
     The fields are in nats-server's order, and like there a switch that is off and an empty domain
     are left out; there is one blank between the closing brace and CRLF.
@@ -34,13 +34,11 @@ def pieces(
     ]
     if auth_required:
         head.append('"auth_required":true')
-    head.append(f'"max_payload":{max_payload}')
-    if jetstream:
-        head.append('"jetstream":true')
+    middle = ',"jetstream":true' if jetstream else ""
     tail = [f'"domain":{json_string(domain)}'] if domain else []
     tail += [f'"api_lvl":{API_LEVEL}', f'"xkey":{json_string(xkey)}']
     return (
-        f'INFO {{{",".join(head)},"client_id":'.encode(),
-        b',"connect_info":true,"remote_account":"$G"',
+        f'INFO {{{",".join(head)},"max_payload":'.encode(),
+        f'{middle},"client_id":'.encode(),
         f",{','.join(tail)}}} \r\n".encode(),
     )

@@ -18,6 +18,7 @@ from jsserver.config.values import (
     Reader,
     as_int,
     as_map,
+    as_text,
     only_off,
     read_block,
     shown,
@@ -26,6 +27,7 @@ from jsserver.config.values import (
     unavailable,
 )
 from jsserver.text.goformat import SECOND, parse_duration, quote
+from jsserver.text.identity import PREFIX_USER, decode_public
 
 if TYPE_CHECKING:
     from typing import Any
@@ -168,6 +170,21 @@ def _read_connection_types(user: User, value: Value, problems: Problems) -> None
     user.connection_types = names
 
 
+def _read_nkey(user: User, value: Value, problems: Problems) -> None:
+    text = as_text(value)
+    if not is_public(text, PREFIX_USER):
+        raise OptionError(value, "Not a valid public nkey for a user")
+    user.nkey = text
+
+
+def is_public(text: str, prefix: int) -> bool:
+    """Whether the text is a public nkey of this kind."""
+    try:
+        return decode_public(text)[0] == prefix
+    except ValueError:
+        return False
+
+
 _USER: dict[str, Reader] = {
     "user": text("name"),
     "username": text("name"),
@@ -179,7 +196,7 @@ _USER: dict[str, Reader] = {
     "allowed_connection_types": _read_connection_types,
     "connection_types": _read_connection_types,
     "clients": _read_connection_types,
-    "nkey": unavailable("authentication with nkeys"),
+    "nkey": _read_nkey,
     "proxy_required": only_off("the proxy_required option"),
 }
 
@@ -196,7 +213,8 @@ class _Block:
         self.permissions: Permissions | None = None
 
 
-def _read_users(block: _Block, value: Value, problems: Problems) -> None:
+def read_users(target: Any, value: Value, problems: Problems) -> None:
+    """Reads users into `target.users`."""
     if not isinstance(value.data, list):
         raise OptionError(value, f"Expected users field to be an array, got {shown(value)}")
     for item in value.data:
@@ -206,8 +224,11 @@ def _read_users(block: _Block, value: Value, problems: Problems) -> None:
         user = User()
         before = len(problems.errors)
         read_block(user, item.data, _USER, problems)
-        if user.name:
-            block.users.append(user)
+        if user.nkey and (user.name or user.password):
+            place = next(iter(item.data.values()))
+            problems.error(place, "Nkey users do not take usernames or passwords")
+        elif user.name or user.nkey:
+            target.users.append(user)
         elif len(problems.errors) == before:
             place = next(iter(item.data.values()), item)
             problems.error(place, "User entry requires a user")
@@ -236,8 +257,27 @@ def _read_timeout(block: _Block, value: Value, problems: Problems) -> None:
         )
 
 
-def _read_default_permissions(block: _Block, value: Value, problems: Problems) -> None:
-    block.permissions = _permissions(value, problems)
+def read_default_permissions(target: Any, value: Value, problems: Problems) -> None:
+    """Reads what users without permissions of their own may do into `target.permissions`."""
+    target.permissions = _permissions(value, problems)
+
+
+def names_of(users: list[User]) -> set[str]:
+    """What users are known by."""
+    return {user.name or user.nkey for user in users}
+
+
+def adopt(users: list[User], place: Value, taken: set[str], default: Permissions | None) -> None:
+    """Takes the users' names, OptionError where one is taken, and gives them the permissions that
+    they have by default."""
+    for user in users:
+        name = user.name or user.nkey
+        if name in taken:
+            kind = "user" if user.name else "nkey"
+            raise OptionError(place, f'Duplicate {kind} "{name}" detected')
+        taken.add(name)
+        if user.permissions is None:
+            user.permissions = default
 
 
 _BLOCK: dict[str, Reader] = {
@@ -247,10 +287,10 @@ _BLOCK: dict[str, Reader] = {
     "password": text("password"),
     "token": text("token"),
     "timeout": _read_timeout,
-    "users": _read_users,
-    "default_permission": _read_default_permissions,
-    "default_permissions": _read_default_permissions,
-    "permissions": _read_default_permissions,
+    "users": read_users,
+    "default_permission": read_default_permissions,
+    "default_permissions": read_default_permissions,
+    "permissions": read_default_permissions,
     "auth_callout": unavailable("auth_callout"),
     "auth_hook": unavailable("auth_callout"),
     "proxy_required": only_off("the proxy_required option"),
@@ -261,19 +301,16 @@ def read_authorization(options: Any, value: Value, problems: Problems) -> None:
     """Reads the block into `options.authorization`."""
     block = _Block()
     read_block(block, as_map(value), _BLOCK, problems)
-    if block.users and (block.username or block.password):
+    others = options.users
+    if (block.users or others) and (block.username or block.password):
         raise OptionError(value, "Can not have a single user/pass and a users array")
+    if others and block.token:
+        raise OptionError(value, "Can not have a token and accounts")
     if block.users and block.token:
         raise OptionError(value, "Can not have a token and a users array")
     if block.token and (block.username or block.password):
         raise OptionError(value, "Cannot have a user/pass and token")
-    names: set[str] = set()
-    for user in block.users:
-        if user.name in names:
-            raise OptionError(value, f'Duplicate user "{user.name}" detected')
-        names.add(user.name)
-        if user.permissions is None:
-            user.permissions = block.permissions
+    adopt(block.users, value, names_of(others), block.permissions)
     options.authorization = Authorization(
         username=block.username,
         password=block.password,

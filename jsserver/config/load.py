@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from jsserver import TYPE_CHECKING
 from jsserver.config import ConfigError
-from jsserver.config.options import Block, Options, each
+from jsserver.config.options import GLOBAL_ACCOUNT, Block, Options, each
 from jsserver.text.goformat import duration, quote, split_address
 
 if TYPE_CHECKING:
@@ -94,8 +94,7 @@ def validate(options: Options) -> None:
         )
     _validate_advertise(options)
     _validate_users(options)
-    if options.system_account and options.system_account != "$G":
-        raise ConfigError("error resolving system account: account missing")
+    _validate_accounts(options)
     _validate_domain(options.jetstream.domain)
 
 
@@ -115,14 +114,20 @@ def _validate_users(options: Options) -> None:
     name = options.no_auth_user
     if not name:
         return
-    users = options.authorization.users
+    users = options.users
     if not users:
         raise ConfigError(f'no_auth_user: "{name}" present, but users/nkeys are not defined')
-    if all(user.name != name for user in users):
+    if all(name not in (user.name, user.nkey) for user in users):
         raise ConfigError(
             f'no_auth_user: "{name}" not present as user or nkey in authorization block or '
             "account configuration"
         )
+
+
+def _validate_accounts(options: Options) -> None:
+    names = {GLOBAL_ACCOUNT, *(account.name for account in options.accounts)}
+    if options.system_account and options.system_account not in names:
+        raise ConfigError("error resolving system account: account missing")
 
 
 def _validate_domain(domain: str) -> None:

@@ -29,6 +29,10 @@ DEFAULT_WRITE_DEADLINE = 10 * SECOND
 DEFAULT_AUTH_TIMEOUT = 2.0
 DEFAULT_REQUEST_QUEUE_LIMIT = 10_000
 DEFAULT_RESPONSE_TTL = 2 * MINUTE
+GLOBAL_ACCOUNT = "$G"
+"""Whose account is not configured is in this one."""
+SYSTEM_ACCOUNT = "$SYS"
+"""The system account that there is unless the configuration names another, or wants none."""
 AUTOMATIC = -1
 """A JetStream limit that the server derives from the machine it runs on."""
 
@@ -83,10 +87,13 @@ class Permissions(Block):
 
 
 class User(Block):
-    """A user; the password may be a bcrypt hash. Connection types of None are all types."""
+    """A user: a name and a password, which may be a bcrypt hash, or a public nkey. Connection types
+    of None are all types."""
 
     name: str = ""
     password: str = ""
+    nkey: str = ""
+    account: str = GLOBAL_ACCOUNT
     permissions: Permissions | None = None
     connection_types: list[str] | None = None
 
@@ -104,6 +111,33 @@ class Authorization(Block):
     def required(self) -> bool:
         """Whether anybody must prove anything."""
         return bool(self.users or self.token or self.username)
+
+
+class AssetLimits(Block):
+    """What the streams of one account may hold and be; -1 is no limit."""
+
+    max_memory: int = -1
+    max_store: int = -1
+    max_streams: int = -1
+    max_consumers: int = -1
+    max_ack_pending: int = -1
+    memory_max_stream_bytes: int = -1
+    store_max_stream_bytes: int = -1
+    max_bytes_required: bool = False
+
+
+class Account(Block):
+    """An account; limits of -1 are none. `jetstream` is None where it has no JetStream, and
+    `permissions` are those of users that have none of their own."""
+
+    name: str = ""
+    nkey: str = ""
+    users: list[User] = each(list)
+    permissions: Permissions | None = None
+    jetstream: AssetLimits | None = None
+    max_connections: int = -1
+    max_subscriptions: int = -1
+    max_payload: int = -1
 
 
 class JetStreamLimits(Block):
@@ -178,11 +212,42 @@ class Options(Block):
     reactors: int = DEFAULT_REACTORS
 
     authorization: Authorization = each(Authorization)
+    accounts: list[Account] = each(list)
     no_auth_user: str = ""
     system_account: str = ""
+    no_system_account: bool = False
 
     store_dir: str = ""
     jetstream: JetStream = each(JetStream)
 
     config_file: str = ""
     config_digest: str = ""
+
+    @property
+    def users(self) -> list[User]:
+        """Those of all accounts."""
+        return [*self.authorization.users, *(u for a in self.accounts for u in a.users)]
+
+    @property
+    def auth_required(self) -> bool:
+        """Whether anybody must prove anything."""
+        return self.authorization.required or any(account.users for account in self.accounts)
+
+    @property
+    def only_system_users(self) -> bool:
+        """Whether all users are the system account's: everybody else goes on as without any."""
+        users = self.users
+        return bool(users) and all(user.account == self.system for user in users)
+
+    @property
+    def system(self) -> str:
+        """The name of the system account; "" where there is none."""
+        return self.system_account or ("" if self.no_system_account else SYSTEM_ACCOUNT)
+
+    @property
+    def jetstream_accounts(self) -> dict[str, AssetLimits]:
+        """The accounts that have JetStream: those that the configuration says, or where it has none
+        but the system account, the global one."""
+        if all(account.name == self.system for account in self.accounts):
+            return {GLOBAL_ACCOUNT: AssetLimits()}
+        return {a.name: a.jetstream for a in self.accounts if a.jetstream is not None}

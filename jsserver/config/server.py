@@ -1,6 +1,7 @@
 """Reads the options of a configuration's top level."""
 
 from jsserver.config import options as defaults
+from jsserver.config.accounts import read_accounts
 from jsserver.config.authorization import read_authorization
 from jsserver.config.jetstream import read_jetstream, read_store_dir
 from jsserver.config.options import Options
@@ -161,18 +162,13 @@ _MAX_CONNECTIONS = _read_max_connections
 _MAX_SUB_TOKENS = _read_max_sub_tokens
 _HTTPS = unavailable("monitoring with https")
 _SYSTEM = _read_system_account
-_NO_SYSTEM_TRAFFIC = "there is no system account whose traffic it would show"
+_NO_SYSTEM_TRAFFIC = "the server's own traffic in the system account is not traced"
 _WHOLE_TRACE = "the log shows whole messages"
 _LAME_DUCK = not_available("lame duck mode")
 _CONNECT_ERROR_REPORTS = 3600
 _RECONNECT_ERROR_REPORTS = 1
 _NO_LINKS = "there are no routes, gateways or leafnodes to report on"
-_NO_SYSTEM = ignored(
-    "no_system_account",
-    flag("no_system_account"),
-    False,
-    "there is no system account in this version",
-)
+_NO_SYSTEM = flag("no_system_account")
 _SUBLIST_CACHE = ignored(
     "disable_sublist_cache",
     flag("disable_sublist_cache"),
@@ -257,6 +253,7 @@ READERS: dict[str, Reader] = {
     "no_sublist_cache": _SUBLIST_CACHE,
     "allow_non_tls": ignored("allow_non_tls", flag("allow_non_tls"), False, not_available("TLS")),
     "authorization": read_authorization,
+    "accounts": read_accounts,
     "no_auth_user": text("no_auth_user"),
     "system_account": _SYSTEM,
     "system": _SYSTEM,
@@ -281,7 +278,6 @@ READERS: dict[str, Reader] = {
     "tls": unavailable("TLS"),
     "ocsp": unavailable("TLS"),
     "ocsp_cache": unavailable("TLS"),
-    "accounts": unavailable("the accounts option"),
     "mappings": _MAPPINGS,
     "maps": _MAPPINGS,
     "cluster": unavailable("clustering"),

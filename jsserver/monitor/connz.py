@@ -5,9 +5,9 @@ from enum import Enum
 
 import msgspec
 
-from jsserver.access.accounts import GLOBAL_ACCOUNT
 from jsserver.access.clients import Connection, read_connection
 from jsserver.cext.engine import ConnNumbers, Item, SubNumbers
+from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.query import BadParameter, Paging, Query, clean
 from jsserver.monitor.sources import Server

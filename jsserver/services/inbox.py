@@ -67,7 +67,7 @@ class Inbox:
         self.on_request = on_request
         self.on_event = on_event
         self.on_closed = on_closed
-        self.users: dict[int, str] = {}
+        self.admissions: dict[int, Admission] = {}
         """Who is behind a connection, while authentication is configured."""
         self.lines = ClientLog(log, options, accounts, self.user)
         self._dropped = 0
@@ -105,26 +105,29 @@ class Inbox:
     # ---- connections
 
     def _connect(self, item: Item) -> None:
-        options = decode_connect(item.texts[-1])
+        options = decode_connect(item.texts[2])
         if self.authenticator.slow(options):
             task = asyncio.get_running_loop().create_task(self._connect_slowly(item, options))
             self._checks.add(task)
             task.add_done_callback(self._checks.discard)
         else:
-            self._decide(item, options, self.authenticator.admit(options))
+            self._decide(item, options, self._admit(item, options))
+
+    def _admit(self, item: Item, options: Connect) -> Admission | None:
+        return self.authenticator.admit(options, item.texts[3].decode())
 
     async def _connect_slowly(self, item: Item, options: Connect) -> None:
         try:
-            admission = await asyncio.to_thread(self._admit_if_open, item.cid, options)
+            admission = await asyncio.to_thread(self._admit_if_open, item, options)
         except _Gone:
             return
         self._decide(item, options, admission)
 
-    def _admit_if_open(self, cid: int, options: Connect) -> Admission | None:
+    def _admit_if_open(self, item: Item, options: Connect) -> Admission | None:
         """Nothing is computed for a client that gave up while others had their turn."""
-        if self.plane.connection(cid) is None:
+        if self.plane.connection(item.cid) is None:
             raise _Gone
-        return self.authenticator.admit(options)
+        return self._admit(item, options)
 
     def _decide(self, item: Item, options: Connect, admission: Admission | None) -> None:
         cid = item.cid
@@ -132,18 +135,19 @@ class Inbox:
             self.lines.refused(item, options)
             self.plane.refuse(cid)
             return
-        self.users[cid] = admission.user
+        self.admissions[cid] = admission
         if not self.plane.admit(cid, self.accounts[admission.account], admission.permissions):
-            self.users.pop(cid, None)
+            self.admissions.pop(cid, None)
 
     def user(self, cid: int) -> str:
-        return self.users.get(cid, "")
+        admission = self.admissions.get(cid)
+        return "" if admission is None else admission.user
 
     def _closed(self, item: Item) -> None:
         connection = read_connection(item)
         connection.user = self.user(item.cid) or connection.user
         self.lines.closed(connection)
-        self.users.pop(item.cid, None)
+        self.admissions.pop(item.cid, None)
         self.on_closed(connection)
 
     def _log_line(self, item: Item) -> None:

@@ -59,6 +59,7 @@ class JetStream:
         server_id: str,
     ) -> None:
         self.accounts = accounts
+        self._limits = options.jetstream_accounts
         self.store = storage.directory
         self.max_memory = storage.max_memory
         self.max_store = storage.max_store
@@ -84,8 +85,18 @@ class JetStream:
 
     async def start(self) -> None:
         """Brings streams and consumers back into service; requests are answered from then on."""
-        for name in self.accounts:
-            account = Account(name, self.shared, Path(self.store.path) / name, AccountLimits())
+        for name, own in self._limits.items():
+            limits = AccountLimits(
+                max_memory=own.max_memory,
+                max_storage=own.max_store,
+                max_streams=own.max_streams,
+                max_consumers=own.max_consumers,
+                max_ack_pending=own.max_ack_pending,
+                memory_max_stream_bytes=own.memory_max_stream_bytes,
+                storage_max_stream_bytes=own.store_max_stream_bytes,
+                max_bytes_required=own.max_bytes_required,
+            )
+            account = Account(name, self.shared, Path(self.store.path) / name, limits)
             account.on_unwritten = partial(self.mender.stream_unwritten, account)
             await self.dispatcher.add_account(account)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jsserver import NATS_VERSION
+from jsserver.access.auth import Admission
 from jsserver.cext.engine import Item
 from jsserver.config.options import Permissions, SubjectPermission
 from jsserver.services.subjects import STATISTICS, USER_INFO
@@ -144,11 +145,11 @@ class System:
         if not reply or self._pending >= PENDING_MAX:
             return
         account = self._server.accounts.name_of(account_id)
-        user = self._server.user(cid)
         self._pending += 1
         loop = asyncio.get_running_loop()
+        who = self._server.inbox.admissions.get(cid)
         work = loop.run_in_executor(
-            self._pool, self._answer, subject.decode(), account, user, payload
+            self._pool, self._answer, subject.decode(), account, who, payload
         )
         work.add_done_callback(lambda done: self._done(account, reply, done))
 
@@ -157,14 +158,14 @@ class System:
         if not done.cancelled() and done.result():
             self._server.accounts[account].publish(reply, b"", b"", done.result())
 
-    def _answer(self, subject: str, account: str, user: str, payload: bytes) -> bytes:
+    def _answer(self, subject: str, account: str, who: Admission | None, payload: bytes) -> bytes:
         """The bytes of an answer; none where the request is for other servers."""
         from jsserver.monitor.query import BadParameter
 
         answer = Answer(server=self._info())
         try:
             if subject == USER_INFO:
-                answer.data = self._user(account, user)
+                answer.data = _user(account, who)
             elif subject == STATISTICS:
                 answer.data = self._statistics(account, payload)
             else:
@@ -190,15 +191,6 @@ class System:
             flags=WITH_JETSTREAM if enabled else 0,
             seq=self._seq,
             time=rfc3339_nano(time.time_ns()),
-        )
-
-    def _user(self, account: str, user: str) -> UserInfo:
-        permissions = self._server.authenticator.permissions(user)
-        return UserInfo(
-            user=user,
-            account=account,
-            account_name=account,
-            permissions=None if permissions is None else _rules(permissions),
         )
 
     def _wanted(self, options: ServerFilter) -> bool:
@@ -244,6 +236,14 @@ class System:
         page = accstatz(self._server, self._server.closed, query, time.time_ns())
         page.account_statz = [row for row in page.account_statz if row.acc == account]
         return page
+
+
+def _user(account: str, who: Admission | None) -> UserInfo:
+    info = UserInfo(account=account, account_name=account)
+    if who is not None:
+        info.user = who.user
+        info.permissions = None if who.rules is None else _rules(who.rules)
+    return info
 
 
 def _rules(permissions: Permissions) -> PermissionRules:

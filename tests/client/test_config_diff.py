@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 
 from jsserver.cli import main
+from jsserver.text.identity import PREFIX_USER, encode_public
 from tests.peer import REASON, find_peer
 
 PEER = find_peer()
 pytestmark = pytest.mark.skipif(PEER is None, reason=REASON)
 
 Output = pytest.CaptureFixture[str]
+
+NKEY = encode_public(PREFIX_USER, bytes(range(32)))
 
 
 @pytest.fixture(autouse=True)
@@ -252,6 +255,41 @@ FILES = [
     "authorization {users: [{user: a, clients: [5 ]}]}",
     "P: {publish: x}\nauthorization {default_permissions: $P, users: [{user: a, password: b}]}",
     "authorization {default_permissions: 5, users: [{user: a, password: b}]}",
+    "accounts {}",
+    "accounts: [A, B]",
+    "accounts: [A, A]",
+    "accounts: [A, 5]",
+    "accounts {A: 1}",
+    "accounts {$G {}}",
+    "accounts {$SYS {users: [{user: a, password: b}]}}",
+    "accounts {A {foo: 1}}",
+    "accounts {A {users: [{user: a, password: b}]}, B {users: [{user: a, password: b}]}}",
+    "accounts {A {users: [{user: a, password: b}, {user: a, password: c}]}}",
+    "accounts {A {users: [{user: a, foo: b}]}}",
+    "accounts {A {users: [{password: b}]}}",
+    "accounts {A {users: [{user: a, account: B}]}}",
+    "accounts {A {users: [{nkey: UX}]}}",
+    f"accounts {{A {{users: [{{nkey: {NKEY}}}, {{nkey: {NKEY}}}]}}}}",
+    f"accounts {{A {{nkey: {NKEY}}}}}",
+    f"authorization {{users: [{{nkey: {NKEY}}}]}}",
+    "accounts {A {nkey: foo}}",
+    "accounts {A {limits {max_conn: 1, max_subs: 2, max_pay: 1k}}}",
+    "accounts {A {limits {max_connections: 1, foo: 2}}}",
+    "accounts {A {limits {max_connections: x}}}",
+    "accounts {A {limits: 5}}",
+    "accounts {A {jetstream: enabled}, B {jetstream: DISABLED}, C {jetstream: true}}",
+    "accounts {A {jetstream {max_mem: 1G, max_file: -1, max_streams: 3, max_consumers: 4}}}",
+    "accounts {A {jetstream {max_bytes_required: true, max_ack_pending: 5}}}",
+    "accounts {A {jetstream {max_memory: x}}}",
+    "accounts {A {jetstream {max_mem: x}}}",
+    "accounts {A {jetstream {streams: [1]}}}",
+    "accounts {A {jetstream {max_bytes: 5}}}",
+    "accounts {A {jetstream {max_stream_bytes: true, mem_max_stream_bytes: 1, "
+    "disk_max_stream_bytes: 2, foo: 1}}}",
+    "accounts {A {users: [{user: a, password: b}]}}\nauthorization {users: [{user: a}]}",
+    "accounts {A {default_permissions {publish: x}, users: [{user: a, password: b}]}}",
+    "system_account: A\naccounts {A {}}",
+    "no_system_account: true",
 ]  # fmt: skip
 
 
@@ -375,6 +413,9 @@ def test_unreadable_flags(arguments: str, capsys: Output) -> None:
         "no_auth_user: x",
         "no_auth_user: x\nauthorization {users: [{user: a, password: b}]}",
         "system_account: X",
+        "system_account: $SYS",
+        "no_auth_user: x\naccounts {A {users: [{user: a, password: b}]}}",
+        "no_auth_user: x\naccounts {A {}}",
         "jetstream {domain: 'a.b'}",
         "jetstream {domain: 'a b'}",
     ],

@@ -59,7 +59,6 @@ def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
     server = servers.under_test(
         config="""
             lame_duck_duration: "3m"
-            no_system_account: true
             leafnodes { listen: "127.0.0.1:-1" }
             websocket { port: -1, no_tls: true }
             jetstream { max_buffered_msgs: 5, limits { max_ha_assets: 1, batch { max_msgs: 9 } } }
@@ -70,7 +69,6 @@ def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
     warnings = [line for line in server.log().splitlines() if "[WRN]" in line]
     for words in (
         '"lame_duck_duration" has no effect',
-        '"no_system_account" has no effect',
         "the leafnode listener is not available",
         "the websocket listener is not available",
         '"max_buffered_msgs" has no effect',

@@ -1,19 +1,28 @@
 """Who is let in: users, tokens, single users, hashed passwords, and what they may do."""
 
+from typing import Any
+
 import bcrypt
 import pytest
 
 from jsserver.access.auth import Authenticator, password_fits, permission_set
 from jsserver.access.clients import Connect, decode_connect
 from jsserver.config.options import (
+    Account,
     Authorization,
+    Options,
     Permissions,
     ResponsePermission,
     SubjectPermission,
     User,
 )
+from tests.nkeys import Signer
 
 HASHED = bcrypt.hashpw(b"s3cret", bcrypt.gensalt(4)).decode()
+
+
+def authenticator(authorization: Authorization | None = None, **options: Any) -> Authenticator:
+    return Authenticator(Options(authorization=authorization or Authorization(), **options))
 
 
 @pytest.mark.parametrize("prefix", ["$2a$", "$2b$", "$2x$", "$2y$"])
@@ -32,7 +41,7 @@ def test_plain_passwords_and_what_only_looks_hashed():
 
 
 def test_nobody_has_to_prove_anything_without_authorization():
-    assert not Authenticator(Authorization(), "").required
+    assert not authenticator(Authorization()).required
 
 
 def test_users():
@@ -44,31 +53,33 @@ def test_users():
             permissions=Permissions(publish=SubjectPermission(allow=["p"])),
         ),
     ]
-    auth = Authenticator(Authorization(users=users), "")
+    auth = authenticator(Authorization(users=users))
     assert auth.required
-    assert auth.admit(Connect(user="a", password="y")) is None
-    assert auth.admit(Connect()) is None
-    a = auth.admit(Connect(user="a", password="x"))
-    b = auth.admit(Connect(user="b", password="s3cret"))
+    assert auth.admit(Connect(user="a", password="y"), "") is None
+    assert auth.admit(Connect(), "") is None
+    a = auth.admit(Connect(user="a", password="x"), "")
+    b = auth.admit(Connect(user="b", password="s3cret"), "")
     assert a is not None and a.permissions is None
     assert b is not None and b.permissions is not None
     assert auth.slow(Connect(user="b")) and not auth.slow(Connect(user="a"))
 
 
 def test_no_auth_user_takes_only_those_without_credentials():
-    auth = Authenticator(Authorization(users=[User(name="guest", password="g")]), "guest")
-    admitted = auth.admit(Connect())
+    auth = authenticator(
+        Authorization(users=[User(name="guest", password="g")]), no_auth_user="guest"
+    )
+    admitted = auth.admit(Connect(), "")
     assert admitted is not None and admitted.user == "guest"
-    assert auth.admit(Connect(user="guest", password="wrong")) is None
+    assert auth.admit(Connect(user="guest", password="wrong"), "") is None
 
 
 def test_token_and_single_user():
-    token = Authenticator(Authorization(token="t"), "")
-    assert token.admit(Connect(auth_token="t")) is not None
-    assert token.admit(Connect(auth_token="u")) is None
-    single = Authenticator(Authorization(username="me", password="pw"), "")
-    assert single.admit(Connect(user="me", password="pw")) is not None
-    assert single.admit(Connect(user="me", password="")) is None
+    token = authenticator(Authorization(token="t"))
+    assert token.admit(Connect(auth_token="t"), "") is not None
+    assert token.admit(Connect(auth_token="u"), "") is None
+    single = authenticator(Authorization(username="me", password="pw"))
+    assert single.admit(Connect(user="me", password="pw"), "") is not None
+    assert single.admit(Connect(user="me", password=""), "") is None
 
 
 def test_connect_keys_are_matched_without_regard_to_case():
@@ -84,3 +95,57 @@ def test_permission_sets_are_built_once_and_may_be_absent():
             responses=ResponsePermission(max=2),
         )
     )
+
+
+def test_users_of_accounts_are_let_into_their_own():
+    accounts = [
+        Account(name=name, users=[User(name=name.lower(), password="p", account=name)])
+        for name in ("A", "B")
+    ]
+    auth = authenticator(Authorization(users=[User(name="g", password="p")]), accounts=accounts)
+    for user, account in (("a", "A"), ("b", "B"), ("g", "$G")):
+        admitted = auth.admit(Connect(user=user, password="p"), "")
+        assert admitted is not None and (admitted.user, admitted.account) == (user, account)
+    assert auth.admit(Connect(user="c", password="p"), "") is None
+    assert auth.admit(Connect(), "") is None
+
+
+def test_nkeys_sign_the_nonce_of_their_connection():
+    known, stranger = Signer(), Signer()
+    account = Account(name="A", users=[User(nkey=known.public, account="A")])
+    auth = authenticator(accounts=[account])
+
+    def admit(signer: Signer, nonce: str, sent: str, **more: str) -> str:
+        sig = signer.signature(nonce)
+        admitted = auth.admit(Connect(**{"nkey": signer.public, "sig": sig, **more}), sent)
+        return "" if admitted is None else admitted.user
+
+    assert admit(known, "n1", "n1") == known.public
+    assert auth.slow(Connect(nkey=known.public))
+    assert admit(known, "n1", "n2") == ""
+    assert admit(known, "", "") == "", "without a nonce nothing is proven"
+    assert admit(known, "n1", "n1", sig="") == ""
+    assert admit(known, "n1", "n1", sig="x" * 86) == ""
+    assert admit(stranger, "n1", "n1") == ""
+    assert admit(stranger, "n1", "n1", nkey=known.public) == ""
+    assert auth.admit(Connect(user=known.public, password=""), "n1") is None
+
+
+def test_who_proves_nothing_goes_on_beside_users_of_the_system_account():
+    system = Account(name="$SYS", users=[User(name="s", password="p", account="$SYS")])
+    auth = authenticator(accounts=[system])
+    guest = auth.admit(Connect(), "")
+    assert guest is not None and guest.account == "$G" and guest.user.startswith("nats-")
+    assert auth.admit(Connect(user="x"), "") is None
+    assert auth.admit(Connect(auth_token="x"), "") is None
+    other = Account(name="A", users=[User(name="a", password="p", account="A")])
+    assert authenticator(accounts=[system, other]).admit(Connect(), "") is None
+
+
+def test_an_unknown_user_takes_as_long_as_a_known_one():
+    users = [User(name="plain", password="p"), User(name="hashed", password=HASHED)]
+    auth = authenticator(Authorization(users=users))
+    assert auth.slow(Connect(user="hashed")) and auth.slow(Connect(user="nobody"))
+    assert not auth.slow(Connect(user="plain"))
+    assert auth.admit(Connect(user="nobody", password="s3cret"), "") is None
+    assert not authenticator(Authorization(users=users[:1])).slow(Connect(user="nobody"))

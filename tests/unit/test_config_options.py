@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from jsserver.config import ConfigError
+from jsserver.config.accounts import is_account_name
 from jsserver.config.load import check_file, load, read_file
-from jsserver.config.options import AUTOMATIC, Options, Permissions, SubjectPermission
+from jsserver.config.options import AUTOMATIC, AssetLimits, Options, Permissions, SubjectPermission
 from jsserver.config.values import WITHOUT_EFFECT
 from jsserver.text.goformat import MINUTE, SECOND
+from jsserver.text.identity import PREFIX_USER, encode_public
 
 COMPATIBILITY = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 
@@ -142,8 +144,8 @@ def test_jetstream_limits(files: Files) -> None:
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("no_sys_acc: true", ["no_system_account"]),
-        ("no_sys_acc: false", []),
+        ("accounts {A {limits {max_leafs: 1}}}", ["max_leafnodes"]),
+        ("accounts {A {limits {max_leafs: -1}}}", []),
         ("no_sublist_cache: true\nallow_non_tls: true", ["disable_sublist_cache", "allow_non_tls"]),
         ("connect_error_reports: 3600\nreconnect_error_reports: 2", ["reconnect_error_reports"]),
         ("jetstream {max_buffered_msgs: 5}", ["max_buffered_msgs"]),
@@ -297,7 +299,10 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
     ("text", "what"),
     [
         ("tls {cert_file: x}", "TLS"),
-        ("accounts {}", "the accounts option"),
+        ("accounts {A {exports: []}}", "the exports option"),
+        ("accounts {A {imports: []}}", "the imports option"),
+        ("accounts {A {maps {}}}", "subject mapping"),
+        ("accounts {A {trace_dest: x}}", "message tracing to a subject"),
         ("cluster {name: x}", "clustering"),
         ("gateway {}", "the gateway listener"),
         ("leafnodes {remotes: [{url: x}]}", "the leafnode listener"),
@@ -311,7 +316,6 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
         ("https: 5", "monitoring with https"),
         ("syslog: true", "logging to syslog"),
         ("jetstream {key: x}", "JetStream encryption at rest"),
-        ("authorization {users: [{nkey: x}]}", "authentication with nkeys"),
         ("authorization {auth_callout: {}}", "auth_callout"),
         ("write_timeout: retry", "the write_timeout policy 'retry'"),
     ],
@@ -421,3 +425,58 @@ def test_reactors(files: Files) -> None:
     assert files.read("reactors: 64").reactors == 64
     for text in ("reactors: 0", "reactors: -1", "reactors: 65", "reactors: 9223372036854775807"):
         assert "reactors must be between 1 and 64" in files.refused(text)
+
+
+def test_accounts(files: Files) -> None:
+    nkey = encode_public(PREFIX_USER, bytes(32))
+    options = files.read(
+        f"""
+        accounts {{
+            A {{
+                users: [{{user: a, password: x}}, {{nkey: {nkey}, permissions: {{publish: p}}}}]
+                default_permissions: {{publish: q}}
+                limits {{max_conn: 5, max_subs: 6, max_payload: 7}}
+                jetstream {{max_mem: 1K, max_streams: 2}}
+            }}
+            B {{}}
+        }}
+        """
+    )
+    a, b = options.accounts
+    assert [(u.name, u.nkey, u.account) for u in a.users] == [("a", "", "A"), ("", nkey, "A")]
+    given = [u.permissions and u.permissions.publish for u in a.users]
+    assert [rules and rules.allow for rules in given] == [["q"], ["p"]]
+    assert (a.max_connections, a.max_subscriptions, a.max_payload) == (5, 6, 7)
+    assert (b.max_connections, b.max_subscriptions, b.max_payload) == (-1, -1, -1)
+    assert options.jetstream_accounts == {"A": AssetLimits(max_memory=1000, max_streams=2)}
+    assert (options.system, options.auth_required) == ("$SYS", True)
+    assert files.read("no_sys_acc: true").system == ""
+    assert files.read("accounts {$SYS {}}").jetstream_accounts == {"$G": AssetLimits()}
+
+
+def test_an_nkey_is_all_that_its_user_is_known_by(files: Files) -> None:
+    nkey = encode_public(PREFIX_USER, bytes(32))
+    for more in ("user: x", "password: x"):
+        text = f"accounts {{A {{users: [{{nkey: {nkey}, {more}}}]}}}}"
+        (line,) = files.problems(text)
+        assert line.endswith("Nkey users do not take usernames or passwords")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", ".a", "a.", "a..b", "a/b", "/", "..\\x", "a b", "\t", "a\x00b", "a\x7f", "*",
+     "a.*", "a.>", ">", 'a"b', "x" * 256, "x" * 10_000, "\N{SNOWMAN}" * 100, "\udc80", "a\u2028b"],
+)  # fmt: skip
+def test_names_of_accounts_that_no_folder_and_no_subject_can_have(name: str) -> None:
+    assert not is_account_name(name)
+
+
+@pytest.mark.parametrize("name", ["A", "a.b", "a-b_c", "$x", "a'b", "a*", "\N{SNOWMAN}", "x" * 255])
+def test_names_of_accounts(files: Files, name: str) -> None:
+    assert files.read(f'accounts {{"{name}" {{}}}}').accounts[0].name == name
+
+
+def test_a_name_that_cannot_be_used_is_told_in_short(files: Files) -> None:
+    for text in (f'accounts {{"{"x" * 10_000}" {{}}}}', "accounts: [a/b]"):
+        (line,) = files.problems(text)
+        assert "cannot be used" in line and len(line) < 500

@@ -34,6 +34,7 @@ LIMITS = {
     "auth_timeout": 2 * 10**9,
     "auth_required": False,
     "no_auth_user": False,
+    "nonce": False,
     "debug": False,
     "trace": False,
 }
@@ -54,7 +55,7 @@ class Plane:
     def __init__(self, **limits):
         self.plane = DataPlane()
         self.plane.configure(PlaneConfig(**{**LIMITS, **limits}))
-        self.plane.set_info(b'INFO {"client_id":', b',"connect_info":true', b"} \r\n")
+        self.plane.set_info(b'INFO {"max_payload":', b',"client_id":', b"} \r\n")
         self.listener = open_listener("127.0.0.1", 0)
         self.port = bound_port(self.listener)
         self.plane.listen(self.listener.fileno())
@@ -356,7 +357,7 @@ def test_admission_waits_for_the_control_plane():
     try:
         c = Peer(p.port, {**QUIET, "user": "me"})
         c.send(b"SUB a 1\r\nPUB a 1\r\nx\r\nSUB secret 2\r\nPUB no 0\r\n\r\n")
-        ((_, cid, _, (_, _, connect)),) = p.items(engine.INBOX_CONNECT)
+        ((_, cid, _, (_, _, connect, _)),) = p.items(engine.INBOX_CONNECT)
         assert json.loads(connect)["user"] == "me"
         permissions = PermissionSet(
             publish_allow=[(b"a", b"")], subscribe_deny=[(b"secret", b"")], subscribe_allow=None

@@ -39,7 +39,7 @@ PARTS = {
     "process.signalling": set(),
     "process.sockets": set(),
     "process.runfiles": {"process.sockets"},
-    "config": {"text.goformat"},
+    "config": {"text.goformat", "text.identity"},
     "disk.ballast": set(),
     "disk.directories": set(),
     "disk.storedir": {"disk.directories", "text.nuid"},
@@ -50,7 +50,7 @@ PARTS = {
     "access.nkeys": {"text.identity"},
     "access.clients": set(),
     "access.info": {"text.goformat"},
-    "access.auth": {"access.accounts", "access.clients", "config"},
+    "access.auth": {"access.clients", "access.nkeys", "config", "text.nuid"},
     "access.clientlog": {
         *("access.accounts", "access.clients", "config", "process.logs", "text.goformat"),
     },
@@ -59,8 +59,8 @@ PARTS = {
     "instances": {"assets", "disk.directories", "text.goformat", "text.nuid", "wire"},
     "api": {"assets", "instances", "text.goformat", "text.nuid", "wire"},
     "monitor": {
-        *("access.accounts", "access.clients", "access.info", "api", "config", "instances"),
-        *("text.goformat", "wire"),
+        *("access.clients", "access.info", "api", "config", "instances", "text.goformat"),
+        "wire",
     },
     "services.subjects": set(),
     "services.inbox": {
@@ -71,7 +71,9 @@ PARTS = {
         *("access.accounts", "access.clients", "api", "assets", "config", "disk.storage"),
         *("instances", "process.logs", "text.goformat"),
     },
-    "services.system": {"config", "monitor", "services.subjects", "text.goformat", "wire"},
+    "services.system": {
+        *("access.auth", "config", "monitor", "services.subjects", "text.goformat", "wire"),
+    },
     "front": {
         *("access.accounts", "access.auth", "access.info", "config", "disk.storage"),
         *("disk.storedir", "process.logs", "process.priority", "process.runfiles"),

@@ -1,0 +1,236 @@
+"""Several accounts: logins, INFO, limits and isolation, the same said to both servers."""
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.client.raw import EOF, Frame, RawClient
+from tests.nkeys import Signer
+from tests.servers import Server, Servers
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("peer_present")
+
+SIGNER = Signer()
+HASHED = "$2a$04$1b0NjWBF2jG9/jtceL3zJuXng2odOKJamg1ysuSwZR96ZwH.rB/Vy"  # of "x"
+CONFIG = f"""
+server_name: one
+accounts {{
+    A {{
+        users: [
+            {{ user: a, password: x }}
+            {{ nkey: {SIGNER.public}, permissions: {{ publish: ok, subscribe: "in.>" }} }}
+        ]
+        limits {{ max_connections: 2, max_subscriptions: 2, max_payload: 100 }}
+    }}
+    B {{ users: [{{ user: b, password: x }}, {{ user: none }}] }}
+    "c.d" {{ users: [{{ user: c, password: x }}], default_permissions: {{ publish: ok }} }}
+    S {{ users: [{{ user: s, password: x }}] }}
+}}
+authorization {{ users: [{{ user: g, password: x }}, {{ user: h, password: "{HASHED}" }}] }}
+system_account: S
+"""
+
+
+@pytest.fixture(scope="module")
+def pair(module_servers: Servers) -> list[Server]:
+    starts = (module_servers.under_test, module_servers.peer)
+    return [start(config=CONFIG, monitor=True) for start in starts]
+
+
+def page(server: Server, path: str) -> dict[str, Any]:
+    with urllib.request.urlopen(server.monitor_url + path, timeout=10) as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found
+
+
+class Client(RawClient):
+    """One that logs in as it is told; `said` is what came up to and with the first INFO behind."""
+
+    def __init__(
+        self, server: Server, user: str = "", signs: Signer | None = None, **more: object
+    ) -> None:
+        super().__init__(server.port)
+        self.info = self.frame().json
+        options: dict[str, object] = {"verbose": False, "protocol": 1, **more}
+        options |= {"headers": True, "no_responders": True}
+        if user:
+            options = {"user": user, "pass": "x", **options}
+        if signs is not None:
+            sig = signs.signature(str(self.info.get("nonce")))
+            options = {"nkey": signs.public, "sig": sig, **options}
+        self.send(b"CONNECT " + json.dumps(options).encode() + b"\r\nPING\r\n")
+        self.said = self.until("INFO")
+
+    def shown(self) -> object:
+        return [told(frame) for frame in self.said]
+
+
+def told(frame: Frame) -> object:
+    """Without what differs between any two servers."""
+    if frame.verb != "INFO":
+        return frame.shown()
+    kept = {**frame.json}
+    for name in ("server_id", "port", "client_id", "xkey", "nonce"):
+        if name in kept:
+            kept[name] = type(kept[name]).__name__
+    return list(kept.items())
+
+
+def both(pair: list[Server], **options: object) -> None:
+    """The same login is answered alike."""
+    shown = []
+    for server in pair:
+        with Client(server, **options) as client:  # type: ignore[arg-type]
+            shown.append([told(Frame("INFO", json=client.info)), client.shown()])
+    assert shown[0] == shown[1]
+
+
+LOGINS: dict[str, dict[str, object]] = {
+    **{user: {"user": user} for user in ("a", "b", "c", "g", "h", "s", "nobody")},
+    "nkey": {"signs": SIGNER},
+    "nkey beside a user": {"signs": SIGNER, "user": "nobody"},
+    "stranger": {"signs": Signer()},
+    "wrong password": {"user": "a", "pass": "y"},
+    "no password": {"user": "a", "pass": ""},
+    "a user without one": {"user": "none"},
+    "none at all": {"user": "none", "pass": ""},
+    "wrong hash": {"user": "h", "pass": "y"},
+    "nothing": {},
+    "token": {"auth_token": "x"},
+    "no signature": {"nkey": SIGNER.public},
+    "a foreign signature": {"nkey": SIGNER.public, "sig": SIGNER.signature("else")},
+    "an odd signature": {"nkey": SIGNER.public, "sig": "!"},
+    "an odd key": {"nkey": "U", "sig": "x"},
+    "nkey as user": {"user": SIGNER.public, "pass": ""},
+    "user as nkey": {"nkey": "a", "pass": "x"},
+    "jwt": {"user": "a", "jwt": "eyJ0.e30.x"},
+    "another account": {"user": "a", "account": "B"},
+}
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_logins(pair: list[Server], login: str) -> None:
+    both(pair, **LOGINS[login])
+
+
+def test_a_signature_is_of_one_connection_alone(pair: list[Server]) -> None:
+    for server in pair:
+        with RawClient(server.port) as first:
+            nonce = str(first.frame().json["nonce"])
+        sig = SIGNER.signature(nonce)
+        with Client(server, nkey=SIGNER.public, sig=sig) as second:
+            assert [frame.verb for frame in second.said] == ["-ERR", EOF]
+            assert second.info["nonce"] != nonce
+
+
+def wait_for_room(server: Server) -> None:
+    """Connections of A that were closed are gone."""
+    wait_until(lambda: page(server, "/connz?acc=A")["num_connections"] == 0, "room")
+
+
+def test_limits_of_an_account(pair: list[Server]) -> None:
+    shown = []
+    for server in pair:
+        said: list[object] = []
+        wait_for_room(server)
+        with Client(server, "a") as one, Client(server, signs=SIGNER) as two:
+            with Client(server, "a") as three:
+                said += [frame.shown() for frame in three.said]
+            one.send(b"SUB p 1\r\nSUB q 2\r\nSUB r 3\r\n")
+            two.send(b"SUB in.a 1\r\nSUB in.b 2\r\nPUB no 0\r\n\r\nSUB in.c 3\r\n")
+            said += [frame.shown() for client in (one, two) for frame in client.sync()]
+            one.send(b"UNSUB 1\r\nSUB r 3\r\n")
+            said += [frame.shown() for frame in one.sync()]
+            one.send(b"PUB q 100\r\n" + b"x" * 100 + b"\r\n")
+            said += [frame.shown() for frame in one.sync()]
+            one.send(b"PUB q 101\r\n" + b"x" * 101 + b"\r\n")
+            said += [frame.shown() for frame in one.until(EOF)]
+        shown.append(said)
+    assert shown[0] == shown[1]
+
+
+def test_who_leaves_makes_room_in_its_account(pair: list[Server]) -> None:
+    for server in pair:
+        for _ in range(5):
+            wait_for_room(server)
+            with Client(server, "a") as one, Client(server, "a") as two:
+                assert one.said[0].verb == two.said[0].verb == "PONG"
+
+
+def test_accounts_hear_nothing_of_each_other(pair: list[Server]) -> None:
+    users = ("a", "b", "c", "g")
+    for server in pair:
+        wait_for_room(server)
+        clients = {user: Client(server, user) for user in users}
+        for client in clients.values():
+            client.send(b"SUB > 1\r\nSUB ok q 2\r\n")
+            client.sync()
+        heard = dict.fromkeys(users, b"")
+        for user, client in clients.items():
+            client.send(b"PUB ok _R.1 1\r\n" + user.encode() + b"\r\n")
+            for other in users:
+                heard[other] += b"".join(frame.payload for frame in clients[other].sync())
+        assert heard == {user: 2 * user.encode() for user in users}
+        for client in clients.values():
+            client.close()
+
+
+def test_the_log_names_the_account(servers: Servers) -> None:
+    """Of new servers: for a while nats-server tells of a full account once."""
+    logs = []
+    for start in (servers.under_test, servers.peer):
+        server = start(config=CONFIG)
+        before = len(server.log())
+        with Client(server, "c") as one, Client(server, signs=SIGNER) as two:
+            for client in (one, two):
+                client.send(b"PUB no 0\r\n\r\n")
+                client.sync()
+            with Client(server, "a"), Client(server, "a") as beyond:
+                assert beyond.said[-1].verb == EOF
+        for refused in (Client(server, "a", **{"pass": "y"}), Client(server, signs=Signer())):
+            refused.close()
+
+        def told() -> list[str]:
+            text = server.log()[before:]  # noqa: B023
+            text = re.sub(r"127\.0\.0\.1:\d+ - cid:\d+", "CLIENT", text)
+            text = re.sub(r'Nkey "U\w+', "Nkey", text)
+            return sorted(re.sub(r"^\[\d+\] \S+ \S+ ", "", line) for line in text.splitlines())
+
+        wait_until(lambda: len(told()) >= 5, "what both say")
+        logs.append(told())
+    assert logs[0] == logs[1]
+
+
+GUESTS = "accounts { $SYS { users: [{ user: s, password: x }] } }"
+
+
+@pytest.fixture(scope="module")
+def guests(module_servers: Servers) -> Iterator[list[Server]]:
+    yield [module_servers.under_test(config=GUESTS), module_servers.peer(config=GUESTS)]
+
+
+@pytest.mark.parametrize(
+    "login", [{}, {"user": "s"}, {"user": "x"}, {"auth_token": "x"}, {"pass": "x"}], ids=str
+)
+def test_users_of_the_system_account_alone(guests: list[Server], login: dict[str, object]) -> None:
+    shown = []
+    for server in guests:
+        with Client(server, **login) as client:  # type: ignore[arg-type]
+            accounts = [frame.json.get("remote_account") for frame in client.said]
+            shown.append([*accounts, *(frame.verb for frame in client.said)])
+    assert shown[0] == shown[1]
+
+
+def test_who_says_nothing_goes_on_beside_users_of_the_system_account(guests: list[Server]) -> None:
+    shown = []
+    for server in guests:
+        with RawClient(server.port) as client:
+            client.frame()
+            client.send(b"SUB a 1\r\nPUB a 1\r\nx\r\nPING\r\n")
+            shown.append([frame.shown() for frame in client.until("PONG")])
+    assert shown[0] == shown[1]
