@@ -15,12 +15,18 @@ cdef enum:
     DIRECT_PAGE = 512
 
 
+cdef bint is_on(Disk* d) noexcept nogil:
+    """Each call begins so: whether there is power. Who looks sees what memory holds all the same."""
+    turn_point(d)
+    return not d.dead or d.calm
+
+
 cdef int begin(Disk* d, int call) noexcept nogil:
-    """Each call that changes something begins so: 0, or what it fails with."""
-    if d.dead:
-        return -EIO
+    """Each call that changes something goes on so: 0, or what it fails with."""
     if d.calm:
         return 0
+    if d.dead:
+        return -EIO
     d.calls += 1
     if d.cut_after >= 0:
         if d.cut_after == 0:
@@ -83,7 +89,7 @@ cdef int sim_open(void* ctx, const char* path, int flags, int mode) noexcept nog
     cdef uint32_t folder, i, inode
     cdef Open* more
     cdef int rc
-    if d.dead:
+    if not is_on(d):
         return -EIO
     inode = lookup(d, path, &folder, last)
     if inode == 0 and not flags & O_CREAT:
@@ -116,7 +122,7 @@ cdef int sim_open(void* ctx, const char* path, int flags, int mode) noexcept nog
 
 cdef int sim_close(void* ctx, int fd) noexcept nogil:
     cdef Disk* d = <Disk*> ctx
-    if d.dead:
+    if not is_on(d):
         return -EIO
     if file_of(d, fd) == NULL:
         fatal("a descriptor is closed that is not open")
@@ -144,7 +150,7 @@ cdef int64_t sim_pwrite(void* ctx, int fd, const void* p, size_t n, off_t off) n
     cdef Inode* f
     cdef size_t start = <size_t> off, whole = n
     cdef int rc
-    if d.dead:
+    if not is_on(d):
         return -EIO
     f = file_of(d, fd)
     if f == NULL or f.is_dir:
@@ -152,6 +158,7 @@ cdef int64_t sim_pwrite(void* ctx, int fd, const void* p, size_t n, off_t off) n
     if d.fds[fd - FIRST_FD].direct and (off % DIRECT_PAGE or n % DIRECT_PAGE or <size_t> p % DIRECT_PAGE):
         return -EINVAL
     rc = begin(d, CALL_WRITE)
+    d.writes += 1
     if rc == 0 and start + n > f.now.n and d.used + <int64_t> (start + n - f.now.n) > d.room:
         rc = -ENOSPC
     if rc < 0:
@@ -173,7 +180,7 @@ cdef int64_t sim_pread(void* ctx, int fd, void* p, size_t n, off_t off) noexcept
     cdef Inode* f
     cdef size_t start = <size_t> off
     cdef int rc
-    if d.dead:
+    if not is_on(d):
         return -EIO
     f = file_of(d, fd)
     if f == NULL or f.is_dir:
@@ -205,7 +212,7 @@ cdef int sync_file(Disk* d, uint32_t inode) noexcept nogil:
 
 cdef int sim_datasync(void* ctx, int fd) noexcept nogil:
     cdef Disk* d = <Disk*> ctx
-    if d.dead:
+    if not is_on(d):
         return -EIO
     if file_of(d, fd) == NULL:
         return -EBADF
@@ -215,7 +222,14 @@ cdef int sim_datasync(void* ctx, int fd) noexcept nogil:
 cdef int sim_sync_all(void* ctx, int fd) noexcept nogil:
     cdef Disk* d = <Disk*> ctx
     cdef uint32_t i
-    cdef int rc = begin(d, CALL_SYNC)
+    cdef int rc
+    if not is_on(d):
+        return -EIO
+    rc = begin(d, CALL_SYNC)
+    if rc == 0:
+        d.whole_syncs += 1
+        d.synced_at = d.env.mono
+        d.writes = 0
     if rc == 0 and not d.ignores_syncs:
         for i in range(d.n_inodes):
             file_settle(&d.inodes[i])
@@ -230,7 +244,7 @@ cdef int sim_sync_dir(void* ctx, const char* path) noexcept nogil:
     cdef Disk* d = <Disk*> ctx
     cdef char last[NAME_MAX]
     cdef uint32_t folder, inode
-    if d.dead:
+    if not is_on(d):
         return -EIO
     inode = lookup(d, path, &folder, last)
     if inode == 0:
@@ -244,7 +258,7 @@ cdef int sim_truncate(void* ctx, int fd, off_t n) noexcept nogil:
     cdef Disk* d = <Disk*> ctx
     cdef Inode* f
     cdef int rc
-    if d.dead:
+    if not is_on(d):
         return -EIO
     f = file_of(d, fd)
     if f == NULL or f.is_dir:
@@ -261,7 +275,7 @@ cdef int sim_truncate(void* ctx, int fd, off_t n) noexcept nogil:
 cdef int64_t sim_size(void* ctx, int fd) noexcept nogil:
     cdef Disk* d = <Disk*> ctx
     cdef Inode* f
-    if d.dead:
+    if not is_on(d):
         return -EIO
     f = file_of(d, fd)
     return <int64_t> f.now.n if f != NULL else -EBADF
@@ -270,7 +284,7 @@ cdef int64_t sim_size(void* ctx, int fd) noexcept nogil:
 cdef int64_t sim_time(void* ctx, int fd) noexcept nogil:
     cdef Disk* d = <Disk*> ctx
     cdef Inode* f
-    if d.dead:
+    if not is_on(d):
         return -EIO
     f = file_of(d, fd)
     return f.time if f != NULL else -EBADF
@@ -279,7 +293,7 @@ cdef int64_t sim_time(void* ctx, int fd) noexcept nogil:
 cdef int sim_set_time(void* ctx, int fd, int64_t time) noexcept nogil:
     cdef Disk* d = <Disk*> ctx
     cdef Inode* f
-    if d.dead:
+    if not is_on(d):
         return -EIO
     f = file_of(d, fd)
     if f == NULL:
@@ -290,7 +304,7 @@ cdef int sim_set_time(void* ctx, int fd, int64_t time) noexcept nogil:
 
 cdef int sim_direct(void* ctx, int fd, bint on) noexcept nogil:
     cdef Disk* d = <Disk*> ctx
-    if d.dead:
+    if not is_on(d):
         return -EIO
     if file_of(d, fd) == NULL:
         return -EBADF
@@ -304,7 +318,7 @@ cdef int sim_rename(void* ctx, const char* a, const char* b) noexcept nogil:
     cdef char last_b[NAME_MAX]
     cdef uint32_t folder_a, folder_b, inode, over
     cdef int rc
-    if d.dead:
+    if not is_on(d):
         return -EIO
     inode = lookup(d, a, &folder_a, last_a)
     over = lookup(d, b, &folder_b, last_b)
@@ -337,7 +351,7 @@ cdef int sim_unlink(void* ctx, const char* path) noexcept nogil:
     cdef char last[NAME_MAX]
     cdef uint32_t folder, inode
     cdef int rc
-    if d.dead:
+    if not is_on(d):
         return -EIO
     inode = lookup(d, path, &folder, last)
     if inode == 0:
@@ -357,7 +371,7 @@ cdef int sim_mkdir(void* ctx, const char* path, int mode) noexcept nogil:
     cdef char last[NAME_MAX]
     cdef uint32_t folder
     cdef int rc
-    if d.dead:
+    if not is_on(d):
         return -EIO
     if lookup(d, path, &folder, last):
         return -EEXIST
@@ -376,7 +390,7 @@ cdef int sim_rmdir(void* ctx, const char* path) noexcept nogil:
     cdef char last[NAME_MAX]
     cdef uint32_t folder, inode
     cdef int rc
-    if d.dead:
+    if not is_on(d):
         return -EIO
     inode = lookup(d, path, &folder, last)
     if inode == 0:
@@ -397,7 +411,7 @@ cdef int sim_is_dir(void* ctx, const char* path) noexcept nogil:
     cdef Disk* d = <Disk*> ctx
     cdef char last[NAME_MAX]
     cdef uint32_t folder, inode
-    if d.dead:
+    if not is_on(d):
         return 0
     inode = lookup(d, path, &folder, last)
     return inode != 0 and inode_at(d, inode).is_dir
@@ -407,7 +421,7 @@ cdef int sim_names(void* ctx, const char* path, Bytes* names) noexcept nogil:
     cdef Disk* d = <Disk*> ctx
     cdef char last[NAME_MAX]
     cdef uint32_t folder, inode, i
-    if d.dead:
+    if not is_on(d):
         return -EIO
     inode = lookup(d, path, &folder, last)
     if inode == 0:
@@ -428,7 +442,7 @@ cdef int sim_map(void* ctx, int fd, size_t n, bint own, uint8_t** out) noexcept 
     cdef Mapping* more
     cdef uint8_t* p
     out[0] = NULL
-    if d.dead:
+    if not is_on(d):
         return -EIO
     if fd >= 0:
         f = file_of(d, fd)
@@ -477,8 +491,10 @@ cdef void sim_cool(void* ctx, uint8_t* p, size_t n) noexcept nogil:
 
 
 cdef bint sim_resident(void* ctx, const uint8_t* p, size_t n) noexcept nogil:
-    return True
+    """With threads something may have to be fetched."""
+    cdef Disk* d = <Disk*> ctx
+    return not d.n_turns or below(d, 2)
 
 
 cdef void sim_warm(void* ctx, const uint8_t* p, size_t n) noexcept nogil:
-    pass
+    turn_point(<Disk*> ctx)

@@ -2,6 +2,7 @@
 
 cdef enum:
     SECTOR = 512
+    FEW = 3                     # bytes of which chance may make zeros
     NAME_MAX = 80
 
 cdef enum Sector:
@@ -15,6 +16,8 @@ cdef struct Inode:
     Bytes disk                  # what a power cut leaves at least
     uint8_t* sectors            # of now and disk, the longer of the two
     size_t cap_sectors
+    Bytes torn                  # numbers of those that the last power cut left in part, u64 each
+    Bytes missing               # of those that it left as they were
     int64_t time
 
 cdef struct Name:
@@ -44,7 +47,7 @@ cdef struct Disk:
     bint loose                  # only what POSIX promises of names; else as a journal has it
     bint ignores_syncs          # a disk that lies
     bint dead                   # since the power cut
-    bint calm                   # nothing fails while the tests look
+    bint calm                   # while the tests look nothing fails, and it is nobody else's turn
     int64_t cut_after           # calls until then; -1: none
     int64_t room                # bytes that all files together may have
     int64_t used
@@ -52,6 +55,10 @@ cdef struct Disk:
     int64_t after[8]
     int64_t times[8]
     uint64_t calls
+    uint64_t whole_syncs        # of the whole file system
+    int64_t synced_at           # when the last of them was
+    uint64_t writes             # since then
+    bint doubtful               # a sync failed since the last power cut: pages that are read are not on disk
     uint32_t change
     Inode* inodes               # the first is the root; inode i is inodes[i - 1]
     uint32_t n_inodes
@@ -65,6 +72,15 @@ cdef struct Disk:
     uint32_t n_maps
     uint32_t cap_maps
     Env* env
+    Committer* committer
+    Turn turns[TURNS]
+    int n_turns                 # 0: one thread only
+    int turn                    # whose it is
+    int holder                  # whose turn ended while it had the engine lock; -1: nobody
+    uint64_t pace               # calls between two ends of turns, on average
+    bint rung                   # the reactor is to look what there is
+    bint leaving                # it is to end
+    Cond bell                   # what it waits for
 
 
 cdef uint64_t rand(Disk* d) noexcept nogil:
@@ -80,8 +96,11 @@ cdef uint64_t below(Disk* d, uint64_t n) noexcept nogil:
     return rand(d) % n if n else 0
 
 
+cdef uint64_t present_seed = 0      # told when all ends
+
+
 cdef void fatal(const char* text) noexcept nogil:
-    fprintf(stderr, "simulated disk: %s\n", text)
+    fprintf(stderr, "simulated disk, seed %llu: %s\n", <unsigned long long> present_seed, text)
     abort()
 
 
@@ -163,6 +182,7 @@ cdef void file_lose(Disk* d, Inode* f) noexcept nogil:
     """A sync failed: the system takes the pages for clean, whether they are on disk or not."""
     cdef size_t i, start, end
     cdef bint reread = below(d, 2) == 0
+    d.doubtful = True
     for i in range(f.cap_sectors):
         if f.sectors[i] != DIRTY:
             continue
@@ -176,11 +196,18 @@ cdef void file_lose(Disk* d, Inode* f) noexcept nogil:
             memcpy(f.now.data + start, f.disk.data + start, end - start)
 
 
+cdef void sector_note(Bytes* sectors, uint64_t i) noexcept nogil:
+    if bytes_add(sectors, &i, 8) < 0:
+        fatal("no memory")
+
+
 cdef void file_cut(Disk* d, Inode* f) noexcept nogil:
     """What the power cut leaves of it: each sector that was not synced is there or not, or torn."""
     cdef uint64_t mood = below(d, 4)
     cdef size_t size = f.disk.n, i, start, end, n
     cdef bint kept = mood == 1 or (mood > 1 and below(d, 2))
+    f.torn.n = 0
+    f.missing.n = 0
     if kept:
         size = f.now.n
     elif mood > 1 and f.now.n > size:
@@ -189,11 +216,16 @@ cdef void file_cut(Disk* d, Inode* f) noexcept nogil:
     for i in range(f.cap_sectors):
         start = i * SECTOR
         end = min(start + SECTOR, min(size, f.now.n))
-        if f.sectors[i] != DIRTY or start >= end or mood == 0 or (mood > 1 and below(d, 2)):
+        if f.sectors[i] != DIRTY or start >= end:
+            continue
+        if mood == 0 or (mood > 1 and below(d, 2)):
+            sector_note(&f.missing, i)
             continue
         n = end - start
         if mood == 3 and below(d, 5) == 0:
             n = below(d, n + 1)
+            if n < end - start:
+                sector_note(&f.torn if n else &f.missing, i)
         memcpy(f.disk.data + start, f.now.data + start, n)
     if f.cap_sectors:
         memset(f.sectors, 0, f.cap_sectors)
@@ -300,6 +332,7 @@ cdef void power_cut(Disk* d) noexcept nogil:
     """What is left is what everybody sees from now on."""
     cdef uint32_t i
     d.dead = False
+    d.doubtful = False
     d.cut_after = -1
     d.room = INT64_MAX
     memset(d.times, 0, sizeof(d.times))

@@ -1,4 +1,4 @@
-# Clock, random bytes and threads of the simulated environment, and its face.
+# Clock and random bytes of the simulated environment, and its face.
 
 cdef int64_t sim_clock(void* ctx) noexcept nogil:
     return (<Disk*> ctx).env.mono
@@ -14,34 +14,6 @@ cdef void sim_random(void* ctx, void* p, size_t n) noexcept nogil:
         (<uint8_t*> p)[i] = <uint8_t> rand(<Disk*> ctx)
 
 
-cdef int sim_start(void* ctx, Thread* t, void* (*main)(void* arg) noexcept nogil, void* arg) noexcept nogil:
-    return EAGAIN
-
-
-cdef void sim_join(void* ctx, Thread t) noexcept nogil:
-    fatal("there is one thread only")
-
-
-cdef void sim_lock(void* ctx, Mutex* m) noexcept nogil:
-    pass
-
-
-cdef void sim_unlock(void* ctx, Mutex* m) noexcept nogil:
-    pass
-
-
-cdef void sim_wait(void* ctx, Cond* c, Mutex* m, int64_t deadline) noexcept nogil:
-    fatal("the only thread waits for another")
-
-
-cdef void sim_signal(void* ctx, Cond* c) noexcept nogil:
-    pass
-
-
-cdef void sim_notify(void* ctx, int eventfd) noexcept nogil:
-    pass
-
-
 cdef object CALLS = ("write", "sync", "open", "truncate", "rename", "unlink", "mkdir", "read")
 
 
@@ -50,6 +22,7 @@ cdef class SimDisk:
     cdef Disk d
     cdef FileOps files
     cdef System system
+    cdef Thread reactor
 
     def __cinit__(self, uint64_t seed, bint loose=False, bint ignores_syncs=False):
         cdef FileOps* f = &self.files
@@ -95,7 +68,7 @@ cdef class SimDisk:
         s.unlock = sim_unlock
         s.wait = sim_wait
         s.signal = sim_signal
-        s.broadcast = sim_signal
+        s.broadcast = sim_broadcast
         s.notify = sim_notify
         s.ctx = &self.d
 
@@ -104,6 +77,8 @@ cdef class SimDisk:
         for i in range(self.d.n_inodes):
             bytes_free(&self.d.inodes[i].now)
             bytes_free(&self.d.inodes[i].disk)
+            bytes_free(&self.d.inodes[i].torn)
+            bytes_free(&self.d.inodes[i].missing)
             free(self.d.inodes[i].sectors)
         for i in range(self.d.n_maps):
             pages_free(self.d.maps[i].p, self.d.maps[i].n)
@@ -116,33 +91,51 @@ cdef class SimDisk:
 
     # ---- an environment on it ----
 
-    def attach(self, EnvBox box, int64_t sync_interval=0) -> None:
-        """This environment's files, clocks and commits are simulated from now on."""
+    def attach(self, EnvBox box, int64_t sync_interval=0, bint threads=False) -> None:
+        """This environment's files, clocks and commits are simulated from now on. threads: it has a commit thread, a
+        maintenance thread, one that fetches, and a reactor."""
+        cdef Thread thread
         self.d.env = box.env
+        self.d.synced_at = box.env.mono
         box.env.files = &self.files
         box.env.system = &self.system
-        box.committer = committer_new(box.env, sync_interval, -1)
+        box.committer = committer_new(box.env, sync_interval, 0 if threads else -1)
         if box.committer == NULL:
             raise MemoryError
+        self.d.committer = box.committer
+        if threads:
+            self.d.rung = False
+            self.d.leaving = False
+            turns_begin(&self.d)
+            sim_start(&self.d, &thread, commit_main, box.committer)
+            sim_start(&self.d, &self.reactor, reactor_main, &self.d)
 
     def detach(self, EnvBox box) -> None:
         """After all its streams are closed."""
+        if self.d.n_turns:
+            committer_stop(box.committer)
+            sim_join(&self.d, COMMITS)
+            self.d.leaving = True
+            sim_notify(&self.d, 0)
+            sim_join(&self.d, self.reactor)
+            turns_end(&self.d)
         committer_free(box.committer)
         box.committer = NULL
 
     def commit(self, EnvBox box) -> None:
         """What the commit thread does by now."""
         with nogil:
-            commit_inline(box.committer, box.env.mono)
-            env_lock(box.env)
-            committer_poll(box.committer)
-            task_run(&box.env.tasks, 100000)
-            env_unlock(box.env)
+            if self.d.n_turns:
+                rest(&self.d)
+            else:
+                commit_inline(box.committer, box.env.mono)
+                engine_turn(&self.d)
 
     def upkeep(self, EnvBox box) -> None:
         """What the maintenance thread does by now."""
-        with nogil:
-            keeper_turn(box.committer)
+        if self.d.n_turns == 0:
+            with nogil:
+                keeper_turn(box.committer)
         self.commit(box)
 
     # ---- what goes wrong ----
@@ -178,6 +171,24 @@ cdef class SimDisk:
     def calls(self) -> int:
         return self.d.calls
 
+    @property
+    def whole_syncs(self) -> int:
+        return self.d.whole_syncs
+
+    @property
+    def synced_at(self) -> int:
+        return self.d.synced_at
+
+    @property
+    def doubtful(self) -> bool:
+        """Since the last power cut a sync failed: what is read may not be on disk."""
+        return self.d.doubtful
+
+    @property
+    def writes(self) -> int:
+        """Since the last sync of the whole."""
+        return self.d.writes
+
     # ---- what the control plane does to files ----
 
     def mkdir(self, bytes path not None) -> None:
@@ -204,25 +215,45 @@ cdef class SimDisk:
         else:
             sim_unlink(&self.d, path)
 
-    def read(self, bytes path not None) -> bytes:
+    cdef Inode* inode(self, bytes path) except NULL:
         cdef char last[NAME_MAX]
         cdef uint32_t folder
         cdef uint32_t inode = lookup(&self.d, path, &folder, last)
         if inode == 0:
             raise FileNotFoundError(path)
-        return (<const char*> inode_at(&self.d, inode).now.data)[:inode_at(&self.d, inode).now.n]
+        return inode_at(&self.d, inode)
+
+    def read(self, bytes path not None) -> bytes:
+        cdef Inode* f = self.inode(path)
+        return (<const char*> f.now.data)[:f.now.n]
+
+    def torn(self, bytes path not None, uint64_t at, uint64_t size) -> bool:
+        """Whether the last power cut left a sector of these bytes in part, or of one that it left out they are so few that
+        their being zeros says nothing."""
+        cdef Inode* f = self.inode(path)
+        return sectors_meet(&f.torn, at, at + size, SECTOR) or sectors_meet(&f.missing, at, at + size, FEW)
 
 
-# ---- what the tests ask of a stream's store ----------------------------------------------------------------------
+cdef bint sectors_meet(const Bytes* sectors, uint64_t start, uint64_t end, uint64_t most) noexcept nogil:
+    """Whether some of the bytes from start to end, and not more than `most`, are in one of the sectors."""
+    cdef uint64_t i, first, last
+    cdef size_t k = 0
+    while k < sectors.n:
+        memcpy(&i, sectors.data + k, 8)
+        first = max(start, i * SECTOR)
+        last = min(end, (i + 1) * SECTOR)
+        if first < last and last - first <= most:
+            return True
+        k += 8
+    return False
 
-def ticket(StreamFace stream) -> int:
-    """Of the last change."""
-    cdef uint64_t t = 0
-    with nogil:
-        if stream.enter():
-            t = store_ticket(stream.s.store)
-        stream.box.leave()
-    return t
+
+# ---- what the tests ask ------------------------------------------------------------------------------------------------
+
+def name_seed(uint64_t seed) -> None:
+    """What is said when the process has to end."""
+    global present_seed
+    present_seed = seed
 
 
 def durable_ticket(StreamFace stream) -> int:
@@ -235,23 +266,33 @@ def durable_ticket(StreamFace stream) -> int:
     return t
 
 
-def messages(StreamFace stream) -> dict:
-    """Everything stored: sequence -> (subject, header, data). OSError when the power is gone meanwhile."""
+def look(StreamFace stream) -> tuple:
+    """The ticket of the last change, everything stored, sequence -> (subject, header, data), and the last sequence; also of a
+    stream that failed. OSError when the power is gone meanwhile."""
     cdef Disk* d = <Disk*> stream.box.env.files.ctx
+    cdef Store* s = stream.s.store if stream.s != NULL else NULL
+    cdef StoreState state
     cdef Record r
-    cdef uint64_t start = 1
     cdef dict out = {}
     cdef int rc
+    if s == NULL:
+        raise ValueError("the stream is closed")
     d.calm = True
     env_lock(stream.box.env)
-    rc = store_next_warm(stream.s.store, NULL, start, &r, NULL)
+    rc = store_next_warm(s, NULL, 1, &r, NULL)
     while rc == ST_OK:
         out[r.seq] = (span_bytes(r.subject), span_bytes(r.header), span_bytes(r.data))
-        rc = store_next_warm(stream.s.store, NULL, r.seq + 1, &r, NULL)
+        rc = store_next_warm(s, NULL, r.seq + 1, &r, NULL)
+    store_state(s, &state)
+    ticket = store_ticket(s)
     env_unlock(stream.box.env)
     d.calm = False
     if rc != ST_NOT_FOUND and d.dead:
         raise OSError(EIO, "the power is gone")
     if rc != ST_NOT_FOUND:
         raise ValueError(f"error {rc} after {len(out)} messages, at {r.seq}")
-    return out
+    return ticket, out, state.last_seq
+
+
+def messages(StreamFace stream) -> dict:
+    return look(stream)[1]

@@ -1,0 +1,433 @@
+"""A stream of a simulated world with its consumers: what is done to it, what has to be so then."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from jsserver.cext.consumer import ConsumerHandle, StreamHandle
+from jsserver.cext.stream import StoreError
+from tests.cext.stream import open_test_stream
+from tests.sim.disk import durable_ticket, look, messages
+from tests.unit.stream_world import (
+    ACK_ALL,
+    ACK_EXPLICIT,
+    FILE,
+    INTEREST,
+    LIMITS,
+    MEMORY,
+    SECOND,
+    WORKQUEUE,
+    consumer_params,
+    headers,
+    stream_params,
+)
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+MS = 1_000_000
+ACK_WAIT = 30 * SECOND
+
+Message = tuple[bytes, bytes, bytes]
+
+
+class Wrong(AssertionError):
+    """What was found after a seed's last step."""
+
+
+@dataclass
+class Snap:
+    """What a stream held after something was done, and the ticket of that."""
+
+    what: str
+    at: int
+    ticket: int
+    live: dict[int, Message]
+    last: int
+
+
+@dataclass
+class Reader:
+    """A consumer, and what of its acks was asked and confirmed."""
+
+    name: bytes
+    filter: bytes
+    acks_all: bool = False
+    """Whether an ack is one of everything delivered before."""
+    in_memory: bool = False
+    handle: ConsumerHandle | None = None
+    asked: set[int] = field(default_factory=set)
+    confirmed: set[int] = field(default_factory=set)
+    kept: set[int] = field(default_factory=set)
+    """Those of the confirmed that a power cut leaves."""
+    open: dict[int, bytes] = field(default_factory=dict)
+    """Delivered and not acked: sequence -> where its ack goes."""
+    delivered: set[int] = field(default_factory=set)
+    got: list[int] = field(default_factory=list)
+    """What came since this was emptied."""
+
+    def acked_by(self, seq: int) -> set[int]:
+        """What an ack of that message stands for."""
+        return {s for s in self.delivered if s <= seq} if self.acks_all else {seq}
+
+    def begins(self, last: int) -> None:
+        """In a new life, whose stream ends there: what comes behind has the sequences again."""
+        if self.in_memory:
+            last = 0
+        self.open = {}
+        self.asked = {seq for seq in self.asked if seq <= last}
+        self.confirmed = {seq for seq in self.confirmed if seq <= last}
+        self.kept = set(self.confirmed)
+        self.delivered = {seq for seq in self.delivered if seq <= last}
+
+    def wants(self, subject: bytes) -> bool:
+        return not self.filter or subject.split(b".")[1] == self.filter.split(b".")[1]
+
+
+class Sim:
+    """One stream's lives."""
+
+    def __init__(self, world: World, name: str, rng: random.Random) -> None:
+        self.world = world
+        self.name = name.encode()
+        self.rng = rng
+        self.directory = b"/" + self.name
+        self.retention = rng.choice([LIMITS, LIMITS, LIMITS, INTEREST, WORKQUEUE])
+        self.in_memory = world.kind.memory > 0 and rng.random() < world.kind.memory
+        self.subjects = rng.choice([1, 3, 8, 30])
+        self.limits = self.some_limits()
+        self.readers: list[Reader] = []
+        self.snaps: list[Snap] = []
+        self.ids = 0
+        self.acked = 0
+        """The last sequence of a publish that is durable. What a start left out nobody has seen."""
+        self.acks: dict[bytes, int] = {}
+        """Acks that are awaited: reply -> number of the snap that they are for."""
+        self.promised: dict[int, Message] = {}
+        """What was acked since the first of the snaps."""
+        self.synced = 0
+        """The ticket of what is on disk for certain, where acks do not wait for that."""
+        self.stream: StreamHandle
+
+    # ---- configuration ----
+
+    def some_limits(self) -> dict[str, int]:
+        pick = self.rng.choice
+        return {
+            "max_msgs": pick([-1, 60, 200, 10, 300]),
+            "max_bytes": pick([-1, 127_000, 20_000, 60_000, 3_000]),
+            "max_msgs_per_subject": pick([-1, -1, 1, 2, 5]),
+            "max_age": pick([0, 0, 0, 3 * SECOND, 20 * SECOND]),
+        }
+
+    def params(self) -> Any:
+        return stream_params(
+            name=self.name,
+            subjects=(self.name + b".>",),
+            storage=MEMORY if self.in_memory else FILE,
+            retention=self.retention,
+            allow_rollup=True,
+            **self.limits,
+        )
+
+    # ---- lives ----
+
+    def create(self) -> None:
+        """As the control plane does: its directory is on disk before it is used."""
+        disk = self.world.disk
+        disk.mkdir(self.directory)
+        disk.mkdir(self.directory + b"/obs")
+        count = {LIMITS: self.rng.choice([0, 1, 2]), INTEREST: 2, WORKQUEUE: 1}[self.retention]
+        self.readers = [
+            Reader(
+                b"C%d" % i,
+                self.name + b".1" if i and self.rng.random() < 0.5 else b"",
+                self.retention != WORKQUEUE and self.rng.random() < 0.25,
+                self.in_memory or (self.world.kind.memory > 0 and self.rng.random() < 0.3),
+            )
+            for i in range(count)
+        ]
+        for reader in self.readers:
+            disk.mkdir(self.directory + b"/obs/" + reader.name)
+        self.open()
+        self.world.disk.commit(self.world.env)
+
+    def open(self) -> None:
+        directory = None if self.in_memory else self.directory
+        self.stream = open_test_stream(self.world.env, self.params(), directory)
+        for reader in self.readers:
+            reader.begins(look(self.stream)[2])
+            reader.handle = self.stream.open_consumer(
+                consumer_params(
+                    name=reader.name,
+                    filters=(reader.filter,) if reader.filter else (),
+                    ack_policy=ACK_ALL if reader.acks_all else ACK_EXPLICIT,
+                    ack_wait=ACK_WAIT,
+                    max_waiting=100_000,
+                    mem_storage=reader.in_memory,
+                ),
+                None if reader.in_memory else self.directory + b"/obs/" + reader.name,
+            )
+        self.stream.activate()
+        self.acks = {}
+        self.promised = {}
+
+    def snap(self, what: str) -> None:
+        ticket, live, last = look(self.stream)
+        self.snaps.append(Snap(what, self.world.env.mono, ticket, live, last))
+
+    def written(self) -> int:
+        """The ticket of what is acked by now."""
+        return self.snaps[-1].ticket if self.in_memory else durable_ticket(self.stream)
+
+    def settle(self) -> None:
+        """What is durable by now is the first of the snaps."""
+        done = self.synced if self.world.kind.sync_interval else self.written()
+        while len(self.snaps) > 1 and self.snaps[1].ticket <= done:
+            self.snaps.pop(0)
+            self.promised = {s: m for s, m in self.promised.items() if s > self.snaps[0].last}
+            if self.snaps[0].what.startswith("publish"):
+                self.acked = self.snaps[0].last
+
+    def promise(self, number: int, seq: int) -> None:
+        """A publish is acked with this sequence."""
+        waiting = {snap.what for snap in self.snaps if snap.ticket > self.written()}
+        if f"publish {number}" in waiting and not self.world.troubled():
+            raise Wrong(f"publish {number} of {self.name!r} is acked before it is durable")
+        for snap in self.snaps[1:]:
+            if snap.what == f"publish {number}" and seq in snap.live:
+                self.promised[seq] = snap.live[seq]
+
+    # ---- what is done to it ----
+
+    def publish(self) -> None:
+        rng = self.rng
+        for _ in range(rng.choice([1, 1, 2, 10, 40])):
+            number = min(rng.randrange(self.subjects), rng.randrange(self.subjects))
+            self.put(
+                b"%s.%d" % (self.name, number), headers(A=b"b".hex()) if rng.random() < 0.2 else b""
+            )
+            if rng.random() < 0.2:
+                self.world.env.advance(rng.choice([1, 50 * MS]))
+
+    def put(self, subject: bytes, header: bytes) -> None:
+        self.ids += 1
+        reply = b"ack.%s.%d" % (self.name, self.ids)
+        size = self.rng.choice(self.world.kind.sizes)
+        data = b"%d." % self.ids + bytes(size)
+        self.world.env.inject(subject, data, reply, header)
+        before = self.snaps[-1]
+        self.snap(f"publish {self.ids}")
+        for seq, message in self.snaps[-1].live.items():
+            if seq > before.last and (message[0], message[2]) != (subject, data):
+                raise Wrong(f"{seq} is {message[2][:9]!r}, not {data[:9]!r}")
+        self.acks[reply] = self.ids
+        self.world.hear()
+
+    def roll_up(self) -> None:
+        whole = self.rng.random() < 0.2
+        header = headers(Nats_Rollup="all" if whole else "sub")
+        self.put(b"%s.%d" % (self.name, self.rng.randrange(self.subjects)), header)
+
+    def delete(self) -> None:
+        live = sorted(self.snaps[-1].live)
+        pick = self.rng.choice(["some", "head", "newest"])
+        n = min(len(live), self.rng.choice([1, 1, 5, 30]))
+        seqs = {"some": self.rng.sample(live, n), "head": live[:n], "newest": live[-2:]}[pick]
+        for seq in seqs:
+            self.stream.delete(seq, self.rng.random() < 0.6)
+            self.snap(f"delete {seq}")
+
+    def purge(self) -> None:
+        kind = self.rng.choice(["all", "filter", "filter", "keep", "keep filter", "seq", "seq"])
+        filter = (
+            self.name + self.rng.choice([b".*", b".1", b".2", b".>"]) if "filter" in kind else None
+        )
+        keep = self.rng.choice([1, 3, 50]) if "keep" in kind else 0
+        seq = max(1, self.snaps[-1].last - self.rng.randrange(200)) if kind == "seq" else 0
+        self.stream.purge(filter, seq, keep)
+        self.snap(f"purge {kind} {filter!r} {seq} {keep}")
+
+    def update(self) -> None:
+        """Not while something else waits: a start afterwards needs to know by which limits."""
+        self.world.env.settle(self.stream)  # as the control plane does: what aged stays gone
+        self.world.commit()
+        if self.world.disk.dead or self.world.troubled():
+            return
+        changed = self.some_limits()
+        before = dict(self.limits)
+        for name in self.rng.sample(sorted(changed), self.rng.choice([1, 1, 2, 4])):
+            self.limits[name] = changed[name]
+        try:
+            self.stream.update(self.params())
+            self.snap("update")
+        except (OSError, StoreError):  # the power went: the next life knows nothing of it
+            self.limits = before
+            raise
+        self.world.commit(update=(self, before))
+
+    def pull(self) -> None:
+        for reader in self.readers:
+            self.ask(reader, self.rng.choice([1, 5, 30]))
+
+    def ask(self, reader: Reader, batch: int) -> None:
+        subject = b"$JS.API.CONSUMER.MSG.NEXT.%s.%s" % (self.name, reader.name)
+        self.world.env.inject(subject, b'{"batch":%d,"no_wait":true}' % batch, b"inbox")
+        self.world.hear()
+
+    def deliver(self, name: bytes, seq: int, reply: bytes) -> None:
+        """A message has come to a reader."""
+        for reader in self.readers:
+            if reader.name == name:
+                reader.open[seq] = reply
+                reader.delivered.add(seq)
+                reader.got.append(seq)
+
+    def ack(self) -> None:
+        for reader in self.readers:
+            n = min(len(reader.open), self.rng.choice([1, 5, 30]))
+            for seq in self.rng.sample(sorted(reader.open), n):
+                to = reader.open.pop(seq, b"")
+                if not to:
+                    continue  # an ack of a later one was its own
+                if self.rng.random() < 0.15:
+                    self.world.env.inject(to, b"-NAK")
+                    continue
+                for other in reader.acked_by(seq):
+                    reader.asked.add(other)
+                    reader.open.pop(other, None)
+                reply = b""
+                if self.rng.random() < 0.6:
+                    reply = b"done.%s.%s.%d" % (self.name, reader.name, seq)
+                self.world.env.inject(to, self.rng.choice([b"", b"+ACK"]), reply)
+                self.world.hear()
+            self.snap("acks")
+
+    # ---- what has to be so ----
+
+    def gone_in(self, later: Sequence[Snap]) -> set[int]:
+        """What is durable and was removed in one of these."""
+        known = self.snaps[0].live.keys() | self.promised.keys()
+        return {seq for snap in later for seq in known if seq not in snap.live and seq <= snap.last}
+
+    def check_life(self, why: str, removed: Set[int] = frozenset()) -> None:
+        """What is there now is what was durable, and maybe some of what came after.
+
+        Of a group that was torn its whole records are kept; sequences may be left out behind it.
+        removed: by what was refused. A group before may have taken some of it along.
+        """
+        known = self.snaps[0]
+        live = messages(self.stream)
+        state = self.stream.state()
+        if self.in_memory:
+            self.check_empty(why)
+            return
+        if state.last_seq < self.acked and not self.world.doubt:
+            raise Wrong(f"{why}: sequences fell back from {self.acked} to {state.last_seq}")
+        if state.messages != len(live):
+            raise Wrong(f"{why}: {state.messages} messages, {len(live)} can be read")
+        ever = dict(self.promised)
+        gone = set(removed)
+        for snap in self.snaps:
+            gone |= ever.keys() - snap.live.keys()
+            ever.update(snap.live)
+        for seq, message in live.items():
+            if seq not in ever:
+                raise Wrong(f"{why}: {seq} came back: {message[0]!r}")
+            if ever[seq] != message:
+                raise Wrong(f"{why}: {seq} is another message")
+        aged = self.aged(ever)
+        due = known.live.keys() - gone
+        if not self.world.kind.sync_interval:
+            due |= self.promised.keys() - gone
+        if self.world.doubt:
+            due = set()
+        for seq in due:
+            if seq not in live and seq not in aged:
+                raise Wrong(f"{why}: {seq} of {known.last} is lost, acked with {known.what!r}")
+        self.check_lost(why, due)
+        self.check_readers(why, live, gone if self.world.kind.sync_interval else set())
+
+    def check_empty(self, why: str) -> None:
+        """Nothing of a stream in memory survives."""
+        if self.stream.state().last_seq or messages(self.stream):
+            raise Wrong(f"{why}: something is left of {self.name!r}")
+
+    def check_steady(self, why: str) -> None:
+        """What no change concerns stays as it is."""
+        known = self.snaps[-1].live
+        live = messages(self.stream)
+        if any(known.get(seq) != message for seq, message in live.items()):
+            raise Wrong(f"{why}: there are other messages than before")
+        if len(live) < len(known) and self.retention == LIMITS and not self.limits["max_age"]:
+            raise Wrong(f"{why}: {sorted(known.keys() - live.keys())[:9]} are gone")
+
+    def check_lost(self, why: str, acked: set[int]) -> None:
+        """No bit was changed: whatever is missing was never acked, and hardly ever reported.
+
+        But what a write left that failed or was cut before may stand where a sector did not arrive.
+        And one that arrived in part may look as if somebody had changed a payload.
+        """
+        lost = self.stream.lost()
+        torn = {
+            seq
+            for place in lost.places
+            if place.kind == "records" and self.is_torn(place.block, place.at, place.size)
+            for seq in range(place.first, place.last + 1)
+        }
+        quiet = not self.world.debris and not self.world.kind.sync_interval
+        if set(lost.sequences) - torn and quiet:
+            raise Wrong(f"{why}: {lost} is reported")
+        if acked & set(lost.sequences):
+            raise Wrong(f"{why}: {acked & set(lost.sequences)} are reported as lost")
+
+    def is_torn(self, block: int, at: int, size: int) -> bool:
+        try:
+            return self.world.disk.torn(self.directory + b"/msgs/%d.blk" % block, at, size)
+        except FileNotFoundError:
+            return False
+
+    def aged(self, ever: dict[int, Message]) -> set[int]:
+        """With an age in force anything may have become too old meanwhile, the oldest first."""
+        return set(ever) if self.limits["max_age"] else set()
+
+    def check_readers(self, why: str, live: dict[int, Message], gone: set[int]) -> None:
+        """gone: what came back, because its removal was not synced, need not be delivered."""
+        for reader in self.readers:
+            if reader.handle is None:
+                continue
+            floor = reader.handle.state().floor_stream
+            ahead = [
+                seq
+                for seq, message in live.items()
+                if seq <= floor and reader.wants(message[0]) and seq not in reader.asked | gone
+            ]
+            if ahead:
+                raise Wrong(f"{why}: {reader.name!r} has {ahead[:9]} below its floor {floor}")
+
+    def drain(self, why: str) -> None:
+        """Everything that is not acked is delivered, nothing whose ack was confirmed."""
+        self.world.env.advance(ACK_WAIT + SECOND)
+        for reader in self.readers:
+            got: set[int] = set()
+            self.world.commit()
+            while True:
+                reader.got = []
+                self.ask(reader, 100)
+                if self.world.kind.threads:
+                    self.world.commit()  # something may have to be fetched
+                if not reader.got:
+                    break
+                got.update(reader.got)
+            live = messages(self.stream)
+            again = got & reader.confirmed
+            if again:
+                raise Wrong(f"{why}: {sorted(again)[:9]} come again to {reader.name!r}")
+            due = {seq for seq, message in live.items() if reader.wants(message[0])}
+            missing = due - got - reader.asked
+            if missing:
+                raise Wrong(f"{why}: {sorted(missing)[:9]} do not come to {reader.name!r}")
+        self.snap("drain")
