@@ -233,9 +233,10 @@ cdef bint arrived_torn(const Scan* c, uint64_t end) noexcept nogil:
     return not c.search.spoiled and (lacks_sector(c, end) or lacks_part(c, end))
 
 
-cdef bint closing_torn(const Scan* c) noexcept nogil:
+cdef bint closing_torn(Scan* c) noexcept nogil:
     """Whether the bytes at c.at are what a power cut left of the marker that closed a block before another, which is not
-    synced. They follow a marker, and one sector of them is missing; of a group there would be more."""
+    synced. They follow a marker, and one sector of them is missing; of a group there would be more, or a record that
+    arrived."""
     cdef const uint8_t* p = c.p + c.at
     cdef uint64_t left = c.size - c.at, there = min(SECTOR - c.at % SECTOR, left)
     cdef uint8_t head[12]
@@ -245,7 +246,9 @@ cdef bint closing_torn(const Scan* c) noexcept nogil:
         return False
     st_put32(head, MARKER)
     st_put64(head + 4, TOMB)
-    return all_zero(p, there) or memcmp(p, head, min(there, <uint64_t> 12)) == 0
+    if not all_zero(p, there) and memcmp(p, head, min(there, <uint64_t> 12)):
+        return False
+    return next_good(c, c.at + 1) == c.size
 
 
 cdef int scan_bad(Scan* c) noexcept nogil:

@@ -217,6 +217,40 @@ def test_a_sector_of_which_a_part_arrived_is_no_loss(directory: Path) -> None:
     store.close()
 
 
+def test_what_arrived_behind_a_hole_stays_when_another_block_follows(directory: Path) -> None:
+    """Where the hole is short it looks like what a cut leaves of the marker that closes a block."""
+    store = opened(directory)
+    store.append("k", b"first")
+    store.commit()
+    block = directory / "msgs" / "1.blk"
+    end = len(block.read_bytes().rstrip(b"\0"))
+    store.append("k", b"x" * (2 * SECTOR - 20 - end - 31 - 104))
+    store.commit()
+    for data in (b"torn", b"arrived"):
+        store.append("k", data)
+    store.commit()
+    store.abandon()
+    data = bytearray(block.read_bytes().rstrip(b"\0"))
+    found = {seq: (at, size) for at, seq, size, _ in records(data)}
+    at = found[3][0]
+    cut = at // SECTOR * SECTOR + SECTOR
+    assert 0 < cut - at < found[3][1]
+    data[at:cut] = bytes(cut - at)
+    del data[sum(found[4]) :]
+    block.write_bytes(data)
+    forget(directory)
+    store = opened(directory)
+    assert served(store) == {1, 2, 4}
+    store.append("k", b"later")
+    store.commit()
+    store.abandon()
+    forget(directory)
+    store = opened(directory)
+    assert served(store) == {1, 2, 4, 5}
+    store.close()
+    assert block.read_bytes() == data
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("size", [300, 30_000])
