@@ -1,6 +1,6 @@
 """Signatures of nkeys: Ed25519, by which users and tokens prove who they are.
 
-`cryptography` is loaded with the first signature: most servers check none.
+PyNaCl is loaded with the first signature: most servers check none.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def decode_signature(text: str) -> bytes:
 
 def verify(public: bytes, data: bytes, signature: bytes) -> bool:
     """Whether the holder of the key of these 32 bytes signed the data."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from nacl.exceptions import CryptoError
+    from nacl.signing import VerifyKey
 
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
-    except (InvalidSignature, ValueError):  # such as a key that is no point of the curve
+        VerifyKey(public).verify(data, signature)
+    except (CryptoError, ValueError):  # such as a signature that is too short
         return False
     return True

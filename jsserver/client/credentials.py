@@ -107,7 +107,7 @@ def read_seed_file(path: str) -> Credentials:
 
 def sign(seed: str, message: bytes) -> tuple[str, str]:
     """The public key of a seed and its signature of a message, both as NATS writes them."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from nacl.signing import SigningKey
 
     try:
         raw = base64.b32decode(seed + "=" * (-len(seed) % 8))
@@ -118,8 +118,8 @@ def sign(seed: str, message: bytes) -> tuple[str, str]:
         raise CredentialsError("the nkey seed is not one of a user (SU...)")
     if binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
         raise CredentialsError("the nkey seed's checksum is wrong: a character was mistyped")
-    key = Ed25519PrivateKey.from_private_bytes(raw[2:-2])
-    public = bytes([kind]) + key.public_key().public_bytes_raw()
+    key = SigningKey(raw[2:-2])
+    public = bytes([kind]) + bytes(key.verify_key)
     public += binascii.crc_hqx(public, 0).to_bytes(2, "little")
-    signature = base64.urlsafe_b64encode(key.sign(message)).decode().rstrip("=")
+    signature = base64.urlsafe_b64encode(key.sign(message).signature).decode().rstrip("=")
     return base64.b32encode(public).decode().rstrip("="), signature

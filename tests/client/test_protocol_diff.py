@@ -161,21 +161,10 @@ def kinds(heard: dict[str, list[tuple[object, ...]]]) -> dict[str, list[tuple[ob
     }
 
 
-ACCOUNTS = "accounts are not built yet"
 ZEROS = "sizes are told without the zeros that the publisher put before them"
 
 #: Conversations in which the server differs from nats-server, and why.
 DIFFERENT = {
-    "no_auth_user_without_connect": ACCOUNTS,
-    "no_auth_user_ping_first": ACCOUNTS,
-    "no_auth_user_empty_connect": ACCOUNTS,
-    "no_auth_user_other_user": ACCOUNTS,
-    "no_auth_user_bad_credentials": ACCOUNTS,
-    "no_auth_user_unknown_user": ACCOUNTS,
-    "no_auth_user_token": ACCOUNTS,
-    "info_no_auth_user": ACCOUNTS,
-    "accounts_apart": ACCOUNTS,
-    "accounts_joined": ACCOUNTS,
     "pub_size_leading_zeros": ZEROS,
     "pub_size_nine_digits": ZEROS,
     "hpub_leading_zeros": ZEROS,

@@ -31,6 +31,7 @@ GOOD = Machine(
         "pyarrow": "26.0.1",
         "numpy": "2.4.6",
         "msgspec": "0.22.0",
+        "pynacl": "1.6.2",
         "cryptography": "46.0.3",
     },
     {"nats": "", "nats-store": ""},

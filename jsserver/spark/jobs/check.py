@@ -29,6 +29,7 @@ NEEDED = {
     "pyarrow": (19,),
     "numpy": (1, 26),
     "msgspec": (0, 22),
+    "pynacl": (1, 6),
     "cryptography": (43,),
 }
 """The extra `spark` of pyproject.toml."""
