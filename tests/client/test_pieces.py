@@ -11,6 +11,7 @@ from tests.client.raw import RawApp
 from tests.servers import Server, Servers
 
 MANY = 200_000
+TRIES = 3
 STORAGES = ["file", "memory"]
 
 
@@ -74,7 +75,18 @@ LONG = {
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("what", LONG)
 def test_others_are_served_meanwhile(js_server: Server, what: str, storage: str) -> None:
+    """Tried again where a loaded machine let nobody ask in between."""
     name = f"L{what.upper()}{storage.upper()}"
+    left = {"subject": 0, "keep": 10, "sequence": 6, "max_msgs": 10}.get(what, MANY // 4)
+    for _ in range(TRIES):
+        # The oldest messages go first: the first one is seen where neither begin nor end leave it.
+        if first_ones_seen(js_server, name, what, storage, left) - {0, 1, MANY - left + 1}:
+            return
+    pytest.fail("nobody was served before all was done")
+
+
+def first_ones_seen(server: Server, name: str, what: str, storage: str, left: int) -> set[int]:
+    """Which oldest messages another client saw while a stream was cut down to `left`."""
     subject, body = LONG[what]
     asked = json.loads(json.dumps(body).replace("{}", name))
     seen: set[int] = set()
@@ -85,16 +97,14 @@ def test_others_are_served_meanwhile(js_server: Server, what: str, storage: str)
             "storage": storage,
             "allow_direct": True,
         } | asked
-    with RawApp(js_server.port, timeout=60) as app:
+    with RawApp(server.port, timeout=60) as app:
         fill(app, name, storage=storage, allow_direct=True)
         begin(app, subject.format(name), asked)
-        meanwhile(js_server, app, lambda other: seen.add(first_of(other, name)))
+        meanwhile(server, app, lambda other: seen.add(first_of(other, name)))
         assert "error" not in answer(app)
-        left = {"subject": 0, "keep": 10, "sequence": 6, "max_msgs": 10}.get(what, MANY // 4)
         assert messages(app, name) == left
         app.api(f"STREAM.DELETE.{name}")
-    # The oldest messages go first: the first one is seen where neither begin nor end leave it.
-    assert seen - {0, 1, MANY - left + 1}
+    return seen
 
 
 @pytest.mark.parametrize("storage", STORAGES)

@@ -126,6 +126,10 @@ def create(js: JetStream, name: str, **config: Any) -> None:
     window = 600 * SECOND
     config = {"name": name, "subjects": [f"{name}.>"], "duplicate_window": window, **config}
     js.api(f"STREAM.CREATE.{name}", config)
+    # On a loaded machine nats-server may bring back what a deleted stream of that name held.
+    if js.stream_info(name).state.messages:
+        js.api(f"STREAM.DELETE.{name}")
+        js.api(f"STREAM.CREATE.{name}", config)
 
 
 def stored(js: JetStream, name: str = "S") -> list[tuple[str, str, str]]:
