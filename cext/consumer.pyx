@@ -24,7 +24,7 @@ from jsserver.cext.store cimport (
     store_close, store_kept_seq,
     store_remove, store_last_match, store_durable_ticket, store_last_per_subject, store_load_warm, store_next_warm,
     store_next_seq, store_seq_at, store_state, store_stop, store_ticket, store_forget, store_open, store_retreat,
-    StoreConfig,
+    StoreConfig, store_written,
 )
 from jsserver.cext.stream cimport (
     RETAIN_INTEREST, EnvBox, Stream, StreamConfig, StreamFace, StreamPlace, Watcher, add_span, add_text, add_u64,

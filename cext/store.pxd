@@ -159,6 +159,8 @@ cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil
 cdef int store_trim(Store* s) noexcept nogil
 # What age has removed so far is not written at once: with this call's ticket it is.
 cdef int store_settle(Store* s) noexcept nogil
+# Waits until what is staged is on disk, or failed (WITHOUT the lock). With a sync_interval: until it is written.
+cdef void store_written(Store* s) noexcept nogil
 
 # ---- writing (with the lock held) ----------------------------------------------------------------
 # Appends under this sequence, and trims. The message is visible at once and durable later. Sequences between the last one

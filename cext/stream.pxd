@@ -255,7 +255,8 @@ cdef struct Stream:
 
 # Copies the configuration. NULL: no memory. The stream does not own the store.
 cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfig* cfg) noexcept nogil
-# Subscribes and serves. 0 | -1 no memory (then nothing is subscribed)
+# Subscribes and serves. 0 | 1 what a crash had left to be removed was: store_written, without the lock, before anybody sees it |
+# -1 no memory (then nothing is subscribed)
 cdef int stream_activate(Stream* s) noexcept nogil
 # The new configuration; name, storage and directory stay. 0 | -1 no memory (the old one stays) | ST_* of the store
 cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil

@@ -26,7 +26,7 @@ from jsserver.cext.store cimport (
     store_last_per_subject, store_let, store_listen, store_listen_damage, store_load, store_load_warm, store_lost,
     store_next_headed, store_next_intact, store_next_seq, store_open, store_pending, store_purge, store_purge_some,
     store_remove, store_seq_at, store_settle, store_size_of, store_skip_at, store_state, store_stop, store_subject,
-    store_subjects, store_ticket, store_total, store_trim, store_truncate, store_update, wait_cancel,
+    store_subjects, store_ticket, store_total, store_trim, store_truncate, store_update, store_written, wait_cancel,
 )
 
 import os

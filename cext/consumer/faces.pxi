@@ -382,18 +382,21 @@ cdef class StreamHandle(StreamFace):
 
     cdef int take_over(self, Stream* old, Stream* new) except -1:
         cdef ConsumerHandle h
+        cdef Store* store = new.store
         cdef int rc = 0
         with nogil:
             self.box.enter()
             new.hold = old.hold
             if self.serving:
                 rc = stream_activate(new)
-            if rc == 0:
+            if rc >= 0:
                 stream_halt(new, old.failed)
                 stream_stop(old)
                 stream_free(old)
                 self.s = new
             self.box.leave()
+            if rc == 1:
+                store_written(store)
         if rc < 0:
             raise StoreError("out of memory")
         for h in self.handles:

@@ -229,12 +229,16 @@ cdef class StreamFace:
 
     def activate(self) -> None:
         cdef bint open
+        cdef Store* store = NULL
         cdef int rc = 0
         with nogil:
             open = self.enter()
             if open:
                 rc = stream_activate(self.s)
+                store = self.s.store
             self.box.leave()
+            if rc == 1:
+                store_written(store)
         self.check(open)
         if rc < 0:
             raise StoreError("out of memory")

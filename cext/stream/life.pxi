@@ -160,11 +160,12 @@ cdef bint last_id_resume(Stream* s, Record* r) noexcept nogil:
     return True
 
 
-cdef void last_resume(Stream* s) noexcept nogil:
+cdef bint last_resume(Stream* s) noexcept nogil:
     # Goes on behind the last message that is stored: its id; the window of ids is read when the first one asks for it.
     # A crash may have kept a rollup without all that it removes, for which nobody has an ack: it is the last message
-    # then, and what is left to remove is removed now.
+    # then, and what is left to remove is removed now. Whether there was any.
     cdef StoreState state
+    cdef uint64_t was = store_ticket(s.store)
     cdef Record r
     cdef Span kind
     cdef Bytes subject
@@ -172,19 +173,20 @@ cdef void last_resume(Stream* s) noexcept nogil:
     store_state(s.store, &state)
     s.dedupe.unread = state.last_seq
     if not last_id_resume(s, &r):
-        return
+        return False
     kind = header_get(r.header, b"Nats-Rollup")
     rollup = rollup_of(kind)
     if not s.cfg.allow_rollup or s.cfg.deny_purge or rollup == ROLLUP_NONE:
-        return
+        return False
     memset(&subject, 0, sizeof(Bytes))  # the record may move while others are removed
     if add_span(&subject, r.subject) == 0:
         roll_up(s, span(subject.data, <uint32_t>subject.n), rollup, 1)
     bytes_free(&subject)
+    return store_ticket(s.store) != was
 
 
 cdef int stream_activate(Stream* s) noexcept nogil:
-    last_resume(s)
+    cdef bint changed = last_resume(s)
     stream_settle(s, 0, False)
     stream_count_bytes(s)
     s.subs = subscribe_all(s, &s.cfg)
@@ -198,7 +200,7 @@ cdef int stream_activate(Stream* s) noexcept nogil:
         s.n_subs = 0
         return -1
     s.active = True
-    return 0
+    return changed
 
 
 cdef void store_config(const StreamConfig* cfg, StoreConfig* to) noexcept nogil:

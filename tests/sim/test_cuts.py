@@ -402,3 +402,19 @@ def test_of_two_truncations_the_first_is_there_before_the_second(
     found = messages(life.stream)
     life.cut()
     assert messages(life.stream) == found
+
+
+def test_a_rollup_that_a_start_finished_stays_finished(seed: int) -> None:
+    """Of its group a cut left the rollup without the marker that says what it removed."""
+    life = Life(seed)
+    for _ in range(5):
+        life.publish()
+    life.commit()
+    life.publish(bytes(50), header=headers(Nats_Rollup="all"))
+    life.cut(1)
+    live = messages(life.stream)
+    for _ in range(3):
+        life.publish(bytes(600))
+    life.cut(1)
+    now = messages(life.stream)
+    assert [seq for seq in now if seq <= 5] == [seq for seq in live if seq <= 5]
