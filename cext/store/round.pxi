@@ -399,8 +399,8 @@ cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nog
     cdef Log* g
     cdef uint32_t i
     for i in range(p.piece, p.piece + p.n if p.err == 0 else 0):
-        r.pieces[i].b.durable = r.pieces[i].b.written
-        if r.pieces[i].wrote:
+        if r.pieces[i].wrote:       # the marker that only closes an idle group is not synced
+            r.pieces[i].b.durable = r.pieces[i].b.written
             s.writing.synced_first = s.writing.extent.first
             s.writing.kept_last = s.writing.extent.last
     for i in range(p.piece, p.piece + p.n):
