@@ -9,6 +9,15 @@ cdef bint stands_behind(const Store* s, uint64_t num) noexcept nogil:
     return num == 1
 
 
+cdef bint says_nothing(const Store* s) noexcept nogil:
+    """Whether no block has any record."""
+    cdef uint32_t i
+    for i in range(s.n_blocks):
+        if block_i(<Store*> s, i).used:
+            return False
+    return True
+
+
 cdef void sequences_restore(Opening* o) noexcept nogil:
     """The last sequence does not fall back, whatever is gone: from the checkpoint, the holes, sequence.jsr and the markers."""
     cdef Store* s = o.s
@@ -29,7 +38,7 @@ cdef void sequences_restore(Opening* o) noexcept nogil:
         lost_place(s, d.kind, d.block, d.at, d.size, was + 1 if s.last_seq > was else 0, s.last_seq, s.last_seq - was)
         o.doubt = o.doubt or not stands_behind(s, d.block)
         memset(d, 0, sizeof(Damage))
-    if (o.doubt or o.sealed or s.n_blocks == 0) and not o.foreign and s.writing.reserved > s.last_seq:
+    if (o.doubt or o.sealed or says_nothing(s)) and not o.foreign and s.writing.reserved > s.last_seq:
         lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, s.last_seq + 1, s.writing.reserved, 0)
         s.last_seq = s.writing.reserved
     last = max(s.writing.extent.last, s.writing.extent.first - 1 if s.writing.extent.first else 0)

@@ -163,7 +163,8 @@ cdef void side_build(Block* b) noexcept nogil:
         return
     size = f.size(f.ctx, fd)
     w.size = <uint64_t> size
-    if size > REC_MIN:
+    # The marker that closed the block, and where its file ends, are not synced: were they gone, the block would look damaged.
+    if size > REC_MIN and f.datasync(f.ctx, fd) == 0:
         f.map(f.ctx, fd, <size_t> size, False, &w.p)
     f.close(f.ctx, fd)
     w.off = <uint32_t*> calloc(b.n, 4)

@@ -431,3 +431,16 @@ def test_what_a_cut_left_of_a_group_behind_an_idle_one_is_not_reported(seed: int
     life.cut(1)
     assert life.stream.lost().sequences == []
     assert 1 in messages(life.stream)
+
+
+def test_a_block_whose_end_was_not_synced_is_no_damage(seed: int) -> None:
+    """It was cut to its size, and its sidecar says how long that is; the cut takes the size back."""
+    life = Life(seed, max_bytes=20_000)
+    life.publish(bytes(40_000))
+    life.commit()
+    life.cut()
+    life.disk.upkeep(life.env)
+    for _ in range(3):
+        life.cut()
+        assert life.stream.state().last_seq == 1
+        assert life.stream.lost().damage == 0
