@@ -118,6 +118,12 @@ cdef void spare_take(Committer* c) noexcept nogil:
 
 # ---- the way back ----------------------------------------------------------------------------------------------------
 
+cdef int cut_sync(FileOps* f, int fd) noexcept nogil:
+    """0 or -errno. The first sync may tell of what was written and is cut off by now."""
+    cdef int rc = f.datasync(f.ctx, fd)
+    return f.datasync(f.ctx, fd) if rc < 0 else rc
+
+
 cdef int block_cut(Store* s, Block* b, bint* unlinked) noexcept nogil:
     """0 or -errno."""
     cdef FileOps* f = s.files
@@ -133,7 +139,7 @@ cdef int block_cut(Store* s, Block* b, bint* unlinked) noexcept nogil:
         return 0 if rc == -ENOENT else rc
     rc = block_fd(s, b, s.msgs_dir, unlinked)
     rc = f.truncate(f.ctx, b.fd, <off_t> b.durable) if rc == 0 else rc
-    rc = f.datasync(f.ctx, b.fd) if rc == 0 else rc
+    rc = cut_sync(f, b.fd) if rc == 0 else rc
     block_fd_close(b)
     return rc
 
@@ -143,7 +149,7 @@ cdef int log_cut(Log* g) noexcept nogil:
     cdef FileOps* f = g.store.files
     cdef int rc = log_fd(g)
     rc = f.truncate(f.ctx, g.writing.fd, <off_t> g.writing.durable) if rc == 0 else rc
-    rc = f.datasync(f.ctx, g.writing.fd) if rc == 0 else rc
+    rc = cut_sync(f, g.writing.fd) if rc == 0 else rc
     log_fd_close(g)
     return rc
 

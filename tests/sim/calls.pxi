@@ -117,6 +117,8 @@ cdef int sim_open(void* ctx, const char* path, int flags, int mode) noexcept nog
         d.n_fds += 1
     d.fds[i].inode = inode
     d.fds[i].direct = False
+    d.fds[i].failed = 0
+    d.fds[i].any_failed = 0
     return FIRST_FD + <int> i
 
 
@@ -199,7 +201,7 @@ cdef int sync_file(Disk* d, uint32_t inode) noexcept nogil:
     cdef int rc = begin(d, CALL_SYNC)
     if rc < 0:
         if not d.dead:
-            file_lose(d, f)
+            file_lose(d, inode, -rc)
         return rc
     if d.ignores_syncs:
         return 0
@@ -210,13 +212,21 @@ cdef int sync_file(Disk* d, uint32_t inode) noexcept nogil:
     return 0
 
 
+cdef int told(int* failed, int rc) noexcept nogil:
+    """What a sync says: that it failed, or that an earlier one did elsewhere."""
+    if rc == 0:
+        rc = -failed[0]
+    failed[0] = 0
+    return rc
+
+
 cdef int sim_datasync(void* ctx, int fd) noexcept nogil:
     cdef Disk* d = <Disk*> ctx
     if not is_on(d):
         return -EIO
     if file_of(d, fd) == NULL:
         return -EBADF
-    return sync_file(d, d.fds[fd - FIRST_FD].inode)
+    return told(&d.fds[fd - FIRST_FD].failed, sync_file(d, d.fds[fd - FIRST_FD].inode))
 
 
 cdef int sim_sync_all(void* ctx, int fd) noexcept nogil:
@@ -225,6 +235,8 @@ cdef int sim_sync_all(void* ctx, int fd) noexcept nogil:
     cdef int rc
     if not is_on(d):
         return -EIO
+    if file_of(d, fd) == NULL:
+        return -EBADF
     rc = begin(d, CALL_SYNC)
     if rc == 0:
         d.whole_syncs += 1
@@ -235,9 +247,9 @@ cdef int sim_sync_all(void* ctx, int fd) noexcept nogil:
             file_settle(&d.inodes[i])
         names_settle(d, 0, d.change)
     elif rc < 0 and not d.dead:
-        for i in range(d.n_inodes):
-            file_lose(d, &d.inodes[i])
-    return rc
+        for i in range(1, d.n_inodes + 1):
+            file_lose(d, i, -rc)
+    return told(&d.fds[fd - FIRST_FD].any_failed, rc)
 
 
 cdef int sim_sync_dir(void* ctx, const char* path) noexcept nogil:

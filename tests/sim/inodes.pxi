@@ -41,6 +41,8 @@ cdef struct Mapping:
 cdef struct Open:
     uint32_t inode              # 0: closed
     bint direct
+    int failed                  # errno: since it was opened a sync of its file failed elsewhere; until it is told
+    int any_failed              # of any file: so long no sync of the whole file system has told it
 
 cdef struct Disk:
     uint64_t random
@@ -178,11 +180,18 @@ cdef void file_settle(Inode* f) noexcept nogil:
     resize(&f.disk, f.now.n)
 
 
-cdef void file_lose(Disk* d, Inode* f) noexcept nogil:
-    """A sync failed: the system takes the pages for clean, whether they are on disk or not."""
+cdef void file_lose(Disk* d, uint32_t inode, int error) noexcept nogil:
+    """A sync failed: the system takes the pages for clean, whether they are on disk or not. Whoever else has the file open hears
+    of it when he syncs."""
+    cdef Inode* f = inode_at(d, inode)
     cdef size_t i, start, end
+    cdef uint32_t k
     cdef bint reread = below(d, 2) == 0
     d.doubtful = True
+    for k in range(d.n_fds):
+        d.fds[k].any_failed = error
+        if d.fds[k].inode == inode:
+            d.fds[k].failed = error
     for i in range(f.cap_sectors):
         if f.sectors[i] != DIRTY:
             continue

@@ -20,6 +20,7 @@ FOUND = [
     ("synced", 7100222),  # a sector was torn in a payload, which looks like damage
     ("synced", 5003582),
     ("synced", 5000987),  # two bytes of a record were in the sector that is missing
+    ("synced", 30003),  # the sync that follows one that failed says so once more
 ]
 
 
