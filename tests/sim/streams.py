@@ -308,6 +308,10 @@ class Sim:
 
     # ---- what has to be so ----
 
+    def passes_over(self) -> bool:
+        """Whether a consumer in memory, for which what comes back stays gone, may be the last that a message waited for."""
+        return self.retention != LIMITS and any(reader.in_memory for reader in self.readers)
+
     def gone_in(self, later: Sequence[Snap]) -> set[int]:
         """What is durable and was removed in one of these."""
         known = self.snaps[0].live.keys() | self.promised.keys()

@@ -199,14 +199,14 @@ class World:
         sim.settle()
         done = sim.written()
         sim.stream.reopen()
-        taken_back = [snap for snap in sim.snaps[1:] if snap.ticket > done]
+        taken_back = sim.gone_in([snap for snap in sim.snaps[1:] if snap.ticket > done])
         sim.snaps[1:] = [snap for snap in sim.snaps[1:] if snap.ticket <= done]
         sim.acks = {}
         for reader in sim.readers:
             reader.open = {}
             if reader.in_memory:  # what comes back was gone for it
-                reader.asked |= sim.gone_in(taken_back)
-        sim.check_life("refused", sim.gone_in(taken_back) if self.kind.threads else set())
+                reader.asked |= taken_back
+        sim.check_life("refused", taken_back if self.kind.threads or sim.passes_over() else set())
         sim.stream.resume()
         sim.snap("healed")
         sim.synced = -1  # tickets begin anew
