@@ -439,7 +439,9 @@ cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept no
         return
     if st_load(&b.used) != b.written or block_fd(p.s, b, p.s.msgs_dir, &p.sync_dir) < 0:
         return
-    piece_write(c, r, p, piece, True)
+    if piece_write(c, r, p, piece, True) < 0:
+        st_store(&b.used, b.written)        # the next round tries again: nothing is appended to it
+        return
     ahead_wait(c, b, UINT64_MAX)
     f.truncate(f.ctx, b.fd, <off_t> b.written)
     block_fd_close(b)

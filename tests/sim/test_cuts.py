@@ -195,6 +195,23 @@ def test_a_torn_erasure_in_a_closed_block_costs_no_removal(seed: int) -> None:
     assert life.stream.lost().sequences == []
 
 
+def test_a_torn_erasure_in_a_block_that_could_not_be_closed_costs_no_removal(seed: int) -> None:
+    life = Life(seed, max_msgs=60, max_msgs_per_subject=1)  # blocks of 32,000 bytes
+    life.publish(subject=b"s.b")
+    for _ in range(10):
+        life.publish(bytes(2700))  # each removes the one before
+    life.commit()
+    life.publish(bytes(9000), b"s.c")  # does not fit
+    life.disk.fail("write", 5, 1)  # of the marker that closes the block
+    life.commit()
+    life.disk.mend()
+    life.stream.delete(11, True)
+    life.commit()
+    life.cut()
+    assert set(messages(life.stream)) == {1, 12}
+    assert life.stream.lost().sequences == []
+
+
 def test_a_torn_erasure_in_a_block_of_an_earlier_life_costs_no_removal(seed: int) -> None:
     life = Life(seed, max_msgs=60, max_msgs_per_subject=1)  # blocks of 32,000 bytes
     life.publish(subject=b"s.b")
