@@ -20,6 +20,7 @@ cdef void on_gone(Watcher* w, uint64_t seq, int reason) noexcept nogil:
         c.behind = True         # the leader's records say what becomes of it
         return
     if undelivered(c, seq):
+        c.shared.follows = True     # what is delivered next says that this one was passed
         c.num_pending -= 1
         return
     if c.exhausted.n and u64map_del(&c.exhausted, seq):

@@ -7,7 +7,14 @@ import pytest
 
 from tests.cext.stream import TestEnv, open_test_stream
 from tests.sim.disk import SimDisk, messages
-from tests.unit.stream_world import FILE, SECOND, consumer_params, headers, stream_params
+from tests.unit.stream_world import (
+    FILE,
+    SECOND,
+    WORKQUEUE,
+    consumer_params,
+    headers,
+    stream_params,
+)
 
 DISKS = range(40)
 TRUNCATE = 6
@@ -269,6 +276,20 @@ def test_no_message_is_passed_over_for_a_rollup_that_is_not_there(seed: int, cal
     life.publish(header=headers(Nats_Rollup="all"))
     life.stream.purge(b"s.a", 6, 0)
     life.env.advance(SECOND)
+    life.cut(calls)
+    live = set(messages(life.stream))
+    life.env.advance(31 * SECOND)
+    assert live <= set(life.pull())
+
+
+@pytest.mark.parametrize("calls", range(1, 6))
+def test_no_message_is_passed_over_for_a_delete_that_is_not_there(seed: int, calls: int) -> None:
+    life = Life(seed, retention=WORKQUEUE)
+    for _ in range(3):
+        life.publish()
+    life.commit()
+    life.stream.delete(1, False)
+    assert life.pull(1) == [2]
     life.cut(calls)
     live = set(messages(life.stream))
     life.env.advance(31 * SECOND)
