@@ -47,6 +47,7 @@ cdef void store_dispose(Store* s) noexcept nogil:
         s.queue.logs = log.queue.next
         log_free(log)
     free(s.blocks)
+    bytes_free(&s.writing.stuck)
     index_free(&s.x)
     if s.map != NULL:
         pages_free(s.map, s.map_size)

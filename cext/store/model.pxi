@@ -259,7 +259,8 @@ cdef struct StoreWriting:
     # The commit thread's alone; before it knows the store, and after it has ended, of whoever opens or closes that.
     uint64_t reserved           # what sequence.jsr says
     uint64_t reserve_number
-    bint unlinked               # a file was removed, and its directory not synced since
+    bint unlinked               # a file was removed or replaced, and its directory not synced since
+    Bytes stuck                 # numbers of blocks, u64 each, whose files are still to be unlinked
     bint caches_gone            # index.db and the checkpoint were removed
     Extent extent               # what the last marker says
     uint64_t synced_first       # the first sequence that a marker names which was synced

@@ -453,9 +453,11 @@ cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
     cdef char path[4200]
     if op.kind == OP_DROP:
         if err == 0:
-            if op.block.tombs:
-                unlinks_sync(s)     # its tombstones may be for files that are gone
-            block_unlink(s, op.block)
+            # Its tombstones may be for files that are gone.
+            if op.block.tombs and not unlinks_sync(s):
+                unlink_later(s, op.block.num)
+            else:
+                block_unlink(s, op.block)
         block_leave(c, op.block, err)
     elif op.kind == OP_PURGE:
         for i in range(op.n):
@@ -478,22 +480,44 @@ cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
     bytes_free(&op.bytes)
 
 
-cdef void unlinks_sync(Store* s) noexcept nogil:
-    """No file that is gone comes back by a power cut."""
+cdef bint unlinks_sync(Store* s) noexcept nogil:
+    """Whether no file that was to go is there or comes back by a power cut. What could not be unlinked is tried again."""
+    cdef Bytes left = s.writing.stuck
+    cdef uint64_t num
+    cdef size_t at = 0
+    memset(&s.writing.stuck, 0, sizeof(Bytes))
+    while at < left.n:
+        memcpy(&num, left.data + at, 8)
+        num_unlink(s, num)
+        at += 8
+    bytes_free(&left)
     if s.writing.unlinked:
-        s.writing.unlinked = False
-        s.files.sync_dir(s.files.ctx, s.msgs_dir)
+        s.writing.unlinked = s.files.sync_dir(s.files.ctx, s.msgs_dir) != 0
+    return not s.writing.unlinked and s.writing.stuck.n == 0
+
+
+cdef void unlink_later(Store* s, uint64_t num) noexcept nogil:
+    bytes_add(&s.writing.stuck, &num, 8)    # without memory it stays until the next start
+
+
+cdef void num_unlink(Store* s, uint64_t num) noexcept nogil:
+    cdef FileOps* f = s.files
+    cdef char path[4200]
+    cdef int rc
+    # The sidecar first: one without its block says that the block is missing.
+    snprintf(path, sizeof(path), "%s/%llu.jsx", s.msgs_dir, <unsigned long long> num)
+    rc = f.unlink(f.ctx, path)
+    if rc == 0 or rc == -ENOENT:
+        snprintf(path, sizeof(path), "%s/%llu.blk", s.msgs_dir, <unsigned long long> num)
+        rc = f.unlink(f.ctx, path)
+    s.writing.unlinked = True
+    if rc < 0 and rc != -ENOENT:
+        unlink_later(s, num)
 
 
 cdef void block_unlink(Store* s, Block* b) noexcept nogil:
-    cdef char path[4200]
-    # The sidecar first: one without its block says that the block is missing.
     placing_wait(s.com, s)
-    block_path(s, b, b".jsx", path, sizeof(path))
-    s.files.unlink(s.files.ctx, path)
-    block_path(s, b, ".blk", path, sizeof(path))
-    s.files.unlink(s.files.ctx, path)
-    s.writing.unlinked = True
+    num_unlink(s, b.num)
 
 
 cdef void block_leave(Committer* c, Block* b, int err) noexcept nogil:

@@ -155,15 +155,13 @@ cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
     cdef bint ok = False
     block_path(s, op.block, ".blk", path, sizeof(path))
     block_path(s, op.block, ".blk.tmp", temp, sizeof(temp))
-    if err == 0 and not op.block.gone:
+    if err == 0 and not op.block.gone and unlinks_sync(s):      # it may leave out tombstones for files that are gone
         block_fd_close(op.block)
-        unlinks_sync(s)         # it may leave out tombstones for files that are gone
         block_path(s, op.block, ".jsx", side, sizeof(side))
         f.unlink(f.ctx, side)           # it knows another file
         ok = f.rename(f.ctx, temp, path) == 0
     if ok:
-        f.sync_dir(f.ctx, s.msgs_dir)
-        s.writing.unlinked = False
+        s.writing.unlinked = f.sync_dir(f.ctx, s.msgs_dir) != 0
     else:
         f.unlink(f.ctx, temp)
     op.answer[0] = 1 if ok else 2

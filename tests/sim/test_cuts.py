@@ -482,3 +482,27 @@ def test_a_block_whose_end_was_not_synced_is_no_damage(seed: int) -> None:
         life.cut()
         assert life.stream.state().last_seq == 1
         assert life.stream.lost().damage == 0
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_a_block_that_cannot_be_unlinked_brings_nothing_back(seed: int) -> None:
+    """Tombstones for what stands in it are not left out while it is there."""
+    life = Life(seed, max_msgs=60)  # blocks of 32,000 bytes
+    for subject in (b"s.1", b"s.2", b"s.3"):
+        for _ in range(3):
+            life.publish(bytes(9000), subject)
+    life.commit()
+    for seq in (4, 5, 6):
+        life.stream.delete(seq, False)
+    life.disk.fail("unlink", 5, 0, 9)
+    life.commit()
+    life.disk.mend()
+    for seq in (7, 8):
+        life.stream.delete(seq, False)
+    for _ in range(4):
+        life.publish(bytes(9000), b"s.4")
+        life.commit()
+        life.disk.upkeep(life.env)
+    live = messages(life.stream)
+    life.cut(0)
+    assert messages(life.stream) == live
