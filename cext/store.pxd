@@ -58,6 +58,7 @@ cdef enum DamageKind:
     DAMAGE_TAIL = 5         # a group that was never finished: put aside and cut
     DAMAGE_SEQUENCES = 6    # sequences that may have been used by what is gone: left out
     DAMAGE_LOG = 7          # entries of a log
+    DAMAGE_BATCH = 8        # a batch that was never finished: put aside and cut
 
 cdef struct Damage:
     DamageKind kind
@@ -182,6 +183,12 @@ cdef int64_t store_purge_some(Store* s, const Filter* filter, uint64_t start, ui
 # second pair inside the first nothing is refused for want of room on the disk.
 cdef void store_hold(Store* s) noexcept nogil
 cdef void store_let(Store* s) noexcept nogil
+# What is changed between the two is on disk as a whole or not at all: whatever ends the process or the power, the next opening
+# finds everything or nothing of it. It is synced before its ticket counts, with a sync_interval too. The lock is kept in
+# between. Truncations are refused (ST_UNKNOWN), and they do not nest. store_batch: ST_OK, or nothing has begun. `whole` false:
+# something could not be done; nothing of it comes to the disk, and the store takes no change until it is opened again.
+cdef int store_batch(Store* s) noexcept nogil
+cdef void store_batch_end(Store* s, bint whole) noexcept nogil
 # Bytes a message would count in state.bytes.
 cdef uint64_t store_size_of(Store* s, Span subject, Span header, Span data) noexcept nogil
 # ST_OK | ST_TOO_LARGE: no store takes it

@@ -283,8 +283,9 @@ cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil
 # that this version does not know. Spans are copied.
 cdef int64_t stream_apply(Stream* s, const Change* c) noexcept nogil
 # Between stream_stage and stream_stage_end, publishes that pass the checks are staged: the next one is checked as if they were
-# stored. At the end all are stored in one commit and acked, or none: then those that passed the checks hear an error, or, with
-# `apply` false, nothing. A power cut while they are written may leave the first of them. stream_stage: 0 | -1 no memory.
+# stored. At the end all are stored and acked, or none: then those that passed the checks hear an error, or, with `apply` false,
+# nothing. Whatever ends the process or the power meanwhile, the next start finds all or none. Not more than 64 MiB are staged.
+# stream_stage: 0 | -1 no memory.
 cdef int stream_stage(Stream* s) noexcept nogil
 # Stores the first n of them, likewise; the rest stays staged. ST_OK, or an error upon which nothing is staged any more.
 cdef int stream_stage_apply(Stream* s, uint64_t n) noexcept nogil

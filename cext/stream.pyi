@@ -27,7 +27,7 @@ class Damage(NamedTuple):
     """A place where a store's files are damaged."""
 
     kind: str
-    """records, message, block, aside, tail, sequences or log"""
+    """records, message, block, aside, tail, sequences, log or batch"""
     block: int
     at: int
     size: int

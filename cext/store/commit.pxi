@@ -11,6 +11,9 @@ cdef struct Piece:
     # One block's part of a round.
     Block* b
     bint sealed
+    uint64_t end                # of what is written
+    bint due                    # there is something, and its marker has a place behind it
+    bint open                   # it is of a group that counts as a whole, and goes on in the next block
     bint wrote
     bint synced                 # before the others of the round
 
@@ -24,6 +27,8 @@ cdef struct Part:
     uint32_t piece              # its pieces stand at [piece, piece + n)
     uint32_t n
     bint close                  # idle: close open groups
+    bint batch                  # it has batches
+    bint begun                  # the marker in front of the first is on disk
     bint sync_dir
     Log* first_log              # of the store when the round took it: later ones stand before it
     bint logs                   # some have something to write
@@ -235,21 +240,25 @@ cdef void list_front(StoreList* stores, Store* s, int64_t now) noexcept nogil:
     s.queue.list = stores
 
 
+cdef void ops_look(Part* p) noexcept nogil:
+    cdef const Op* op = p.ops
+    while op != NULL:
+        p.logs = p.logs or op.kind == OP_APPEND
+        p.batch = p.batch or op.kind == OP_BATCH
+        op = op.next
+
+
 cdef void part_take(Part* p) noexcept nogil:
     """All that its store has staged."""
     cdef Store* s = p.s
     cdef Log* g = s.queue.logs
-    cdef Op* op
     st_store(&s.shared.dirty, 0)
     p.ticket = st_load(&s.shared.ticket)
     p.seq = st_load(&s.shared.shown_seq)
     p.ops = s.queue.ops
     s.queue.ops = NULL
     s.queue.ops_tail = NULL
-    op = p.ops
-    while op != NULL:
-        p.logs = p.logs or op.kind == OP_APPEND
-        op = op.next
+    ops_look(p)
     while g != NULL:
         if g.queue.dirty:
             g.queue.dirty = False
@@ -280,9 +289,45 @@ cdef void part_take_before(Part* p, Op* fence) noexcept nogil:
     if fence.next == NULL:
         p.s.queue.ops_tail = NULL
     fence.next = NULL
-    while op != NULL:
-        p.logs = p.logs or op.kind == OP_APPEND
+    ops_look(p)
+
+
+cdef const Op* batch_in(const Part* p, const Block* b) noexcept nogil:
+    """The first batch that begins in that block, NULL when there is none."""
+    cdef const Op* op = p.ops if p.batch else NULL
+    while op != NULL and (op.kind != OP_BATCH or op.block != b):
         op = op.next
+    return op
+
+
+cdef bint marker_place(Store* s, Block* b, uint64_t first, bint close, bint closing, uint64_t* end) noexcept nogil:
+    """Reserves the place of the marker behind what the block has; False: nothing is to be written. closing: it says that
+    another block follows."""
+    cdef uint64_t start = b.written
+    # What an idle group's end names is not synced: whoever waits for a change waits for a marker that is.
+    cdef uint64_t known = s.writing.extent.first if close else s.writing.synced_first
+    while True:
+        end[0] = st_load(&b.used)
+        if end[0] == start and first <= known and not closing and not (b.open_group and close):
+            return False
+        if st_cas(&b.used, end[0], end[0] + MARKER):
+            return True
+
+
+cdef void round_end(Round* r, Part* p) noexcept nogil:
+    """With q held: what comes from here on is for the next round. So a batch, during which nothing is taken, is of one."""
+    cdef bint inside = p.s.writing.whole and not p.close, more = False
+    cdef uint32_t i = p.piece + p.n, last = i
+    cdef Piece* piece
+    while i > p.piece:
+        i -= 1
+        piece = &r.pieces[i]
+        piece.due = marker_place(p.s, piece.b, p.first if i + 1 == last else 0, p.close, False, &piece.end)
+        piece.open = more
+        more = more or piece.due
+    for i in range(p.piece, last):
+        inside = inside or batch_in(p, r.pieces[i].b) != NULL
+        r.pieces[i].open = r.pieces[i].open and inside
 
 
 cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
@@ -297,6 +342,10 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
     r.wrote = False
     while c.queue.dirty != NULL:
         s = c.queue.dirty
+        if s.queue.forming:     # it comes again when the batch is made
+            c.queue.dirty = s.queue.next_dirty
+            st_store(&s.shared.dirty, 0)
+            continue
         p = round_part(r, s)
         if p == NULL:
             break
@@ -315,6 +364,7 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
             back = s
         else:
             part_take(p)
+        round_end(r, p)
         list_front(&c.queue.active, s, now)
     while back != NULL:
         s = back
@@ -323,7 +373,7 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
         c.queue.dirty = s
     s = c.queue.active.last
     while s != NULL and s.queue.active_at + IDLE_CLOSE <= now:
-        p = round_part(r, s) if not s.queue.busy else NULL
+        p = round_part(r, s) if not s.queue.busy and not s.queue.forming else NULL
         if p == NULL or not round_blocks(r, p, UINT64_MAX):
             due = now + IDLE_CLOSE
             break
@@ -331,6 +381,7 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
         p.ticket = st_load(&s.shared.ticket)
         p.seq = 0
         p.first_log = s.queue.logs
+        round_end(r, p)
         s.queue.busy += 1
         list_front(&c.queue.resting, s, now)
         if c.queue.resting.head == c.queue.resting.last:

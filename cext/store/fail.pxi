@@ -63,7 +63,8 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
         p = &r.parts[i]
         for k in range(p.piece, p.piece + p.n):
             b = r.pieces[k].b
-            if b.fd >= 0 and r.pieces[k].wrote and not r.pieces[k].synced and c.sync_interval <= 0 and p.err == 0:
+            if (b.fd >= 0 and r.pieces[k].wrote and not r.pieces[k].synced and (c.sync_interval <= 0 or p.batch)
+                    and p.err == 0):
                 p.err = -f.datasync(f.ctx, b.fd)
                 r.pieces[k].synced = True
             block_fd_close(b)
@@ -154,6 +155,15 @@ cdef int log_cut(Log* g) noexcept nogil:
     return rc
 
 
+cdef int blocks_undo(Store* s, Block* b, bint* unlinked) noexcept nogil:
+    """Of a chain by next_out those of which nothing is durable: their files go. 0 or -errno."""
+    cdef int rc = 0
+    while b != NULL and rc == 0:
+        rc = block_cut(s, b, unlinked) if b.durable == 0 else 0
+        b = b.next_out
+    return rc
+
+
 cdef int store_retreat(Store* s) noexcept nogil:
     cdef Block* b
     cdef Log* g
@@ -161,6 +171,12 @@ cdef int store_retreat(Store* s) noexcept nogil:
     cdef int rc = 0
     store_detach(s, False)
     ops_discard(s)
+    # What a batch had in new blocks goes before its beginning: one that ends in the middle is not taken for whole.
+    rc = blocks_undo(s, s.queue.out, &unlinked)
+    rc = blocks_undo(s, s.queue.cuts, &unlinked) if rc == 0 else rc
+    if unlinked and rc == 0:
+        rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
+        unlinked = False
     b = s.queue.out
     while b != NULL and rc == 0:
         rc = block_cut(s, b, &unlinked)

@@ -255,7 +255,7 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
             q_lock(c)
         chores_cancel(c, s, &gone)
         # Whoever is busy with it may have staged something, which is waited for, too.
-        if drop or not c.queue.running or not (st_load(&s.shared.dirty) or s.queue.ops != NULL):
+        if drop or s.queue.forming or not c.queue.running or not (st_load(&s.shared.dirty) or s.queue.ops != NULL):
             store_unqueue(c, s)
             if not s.queue.busy:
                 break
@@ -354,6 +354,7 @@ cdef void tail_close(Store* s) noexcept nogil:
     p.close = True
     p.first = s.first_seq
     piece.b = b
+    piece.due = marker_place(s, b, p.first, True, False, &piece.end)
     r.pieces = &piece
     if piece_write(s.com, &r, &p, &piece, False) == 0 and block_fd(s, b, s.msgs_dir, &p.sync_dir) == 0:
         f.truncate(f.ctx, b.fd, <off_t> b.written)

@@ -168,8 +168,11 @@ cdef struct Block:
     bint closed                 # (c) sealed, written whole, cut to size
     bint proven                 # (c) closed, and its last marker is on disk: it says that no group of it was torn
     bint open_group             # (c) the last group on disk is not closed by an empty marker
+    bint open_batch             # (c) the last marker says that a batch goes on in the next block
 
 cdef struct LostList
+
+cdef struct Opening
 
 cdef enum OpKind:
     OP_DROP = 1                 # unlink block
@@ -180,6 +183,7 @@ cdef enum OpKind:
     OP_CUT = 6                  # unlink the blocks that a truncation replaced
     OP_APPEND = 7               # `bytes` behind what a log has; n: it follows the blocks
     OP_FENCE = 8                # what stands behind it waits until everything before is on disk
+    OP_BATCH = 9                # at `off` of the block is room for the marker in front of a batch
 
 cdef struct Op:
     Op* next
@@ -239,6 +243,7 @@ cdef struct StoreQueue:
     uint64_t cut_seq            # a round with a ticket below cut_ticket says nothing of sequences above this one
     uint64_t cut_ticket
     uint64_t uncut_seq          # up to there messages are durable as long as that truncation is not
+    bint forming                # a batch is being made, or could not be: nothing is taken
     bint unsynced               # lazy mode: written since the last sync
     Store* next_unsynced
     int64_t active_at           # monotonic time of its last group
@@ -266,6 +271,7 @@ cdef struct StoreWriting:
     uint64_t synced_first       # the first sequence that a marker names which was synced
     uint64_t kept_last          # the last sequence in the groups that were written whole
     uint64_t group              # atomic: the number of the last group; the maintenance thread writes it into sidecars
+    bint whole                  # a torn group is dropped as a whole: each marker says so of the next one
 
 cdef struct Store:
     # Outside the groups: under the engine lock; what is set when the store is opened may be read by all.
@@ -324,6 +330,8 @@ cdef struct Store:
     Task slim_task              # memory storage: compaction in slices
     Wait* waits                 # readers of blocks that are being fetched
     bint in_slim
+    bint batch                  # one is being made
+    bint announced              # what stands before the next batch says that it counts as a whole
     Store* next_slim            # stores with blocks to compact
     uint8_t* map                # a loaded checkpoint: index and arrays stand in it
     size_t map_size

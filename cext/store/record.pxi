@@ -15,6 +15,8 @@ cdef enum:
     MARK_WHOLE = 2              # covers a whole rewritten block
     MARK_SEALED = 8             # the last of its block: another block follows
     MARK_SUM = 4                # its digest is a sum: in older ones it is none that is known here
+    MARK_BATCH = 16             # what follows, up to the next one that is not MARK_OPEN, is there as a whole or not at all
+    MARK_OPEN = 32              # such a group goes on in the next block
 
 cdef struct Mark:
     uint64_t group

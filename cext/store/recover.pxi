@@ -5,6 +5,12 @@
 
 cdef struct Opening:
     Store* s
+    const uint64_t* nums        # of the blocks that have a file, and n
+    int64_t n
+    int64_t at                  # the one that is read
+    bint whole                  # the last marker of the one before says that what follows counts as a whole
+    uint64_t closed             # no group goes on from a block below this one into blocks that are not there
+    bint ended                  # what stood behind the last one was of a batch that is gone
     char* err
     size_t err_cap
     uint64_t* sides             # sidecars without a block
@@ -207,15 +213,25 @@ cdef int block_aside(Store* s, const Block* b) noexcept nogil:
     return s.files.rename(s.files.ctx, path, aside)
 
 
+cdef void tail_path(const Store* s, uint64_t num, char* out, size_t cap) noexcept nogil:
+    snprintf(out, cap, "%s/damaged-%llu.tail", s.msgs_dir, <unsigned long long> num)
+
+
+cdef uint64_t tail_size(const Scan* c) noexcept nogil:
+    """Bytes behind what is good, but for zeros."""
+    cdef uint64_t n = c.size - c.end
+    while n and c.p[c.end + n - 1] == 0:
+        n -= 1
+    return n
+
+
 cdef void tail_cut(Scan* c, int fd) noexcept nogil:
     """Cuts a group that was never finished; what it had is put aside."""
     cdef FileOps* f = c.s.files
     cdef char aside[4300]
-    cdef uint64_t n = c.size - c.end
-    while n and c.p[c.end + n - 1] == 0:
-        n -= 1
+    cdef uint64_t n = tail_size(c)
     if n:
-        snprintf(aside, sizeof(aside), "%s/damaged-%llu.tail", c.s.msgs_dir, <unsigned long long> c.b.num)
+        tail_path(c.s, c.b.num, aside, sizeof(aside))
         if file_write(f, aside, c.p + c.end, n) < 0:
             c.b.damaged = True      # then it stays where it is
             return
@@ -260,6 +276,8 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
     c.p = b.data
     c.size = size
     c.is_last = is_last
+    c.o = o
+    c.whole = o.whole
     b.used = size
     rc = scan_block(&c)
     free(c.held)
@@ -273,7 +291,12 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
     if c.aside:
         s.files.sync_all(s.files.ctx, fd)
         s.files.sync_dir(s.files.ctx, s.msgs_dir)
-    if c.good:
+    o.whole = c.whole and not c.undone
+    if c.undone:
+        rc = batch_undo(o, &c, fd)
+        if rc < 0:
+            return rc
+    elif c.good:
         o.sealed = c.sealed
         o.doubt = c.blind and is_last
     elif not all_zero(b.data, size):
@@ -322,6 +345,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         b.written = b.used
         b.durable = b.used
         o.doubt = False
+        o.whole = False
         o.sealed = fd >= 0 and ends_sealed(f, b, fd)
         return ST_OK
     if rc == 0 and size > 0:
@@ -344,7 +368,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         hole_wide(s)
         o.doubt = True
         block_forget(s, b)
-    elif not is_last and b.data != NULL:
+    elif not is_last and not o.ended and b.data != NULL:
         zeros_cut(s, b, <uint64_t> size)
         block_unmap(b)
         block_fd_close(b)
@@ -508,8 +532,11 @@ cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n, uint64_t new
     # A sidecar may still list a message under an id that belongs to another subject since: its removal, which follows,
     # may not take that subject's node away before its first message comes.
     s.recovery.unsettled = sided
+    o.nums = nums
+    o.n = n
     for i in range(n):
-        if rc >= 0:
+        if rc >= 0 and not o.ended:
+            o.at = i
             rc = block_recover(o, nums[i], nums[i] == newest, sided)
             s.next_num = nums[i] + 1
     if sided:

@@ -393,6 +393,7 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
         return ST_OK
     tail_set(s, tail)
     stage_bare(s, last | TOMB, s.last_ts)
+    s.announced = False
     op.kind = OP_PURGE
     op.block = tail
     op.blocks = old
@@ -420,7 +421,7 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
     if s.io_errno:
         return ST_IO
     total = index_total(&s.x, filter)
-    if matches_all(filter) and keep == 0 and (seq == 0 or seq > s.last_seq):
+    if matches_all(filter) and keep == 0 and (seq == 0 or seq > s.last_seq) and not s.batch:
         r = purge_all(s, seq)
         if r < 0:
             return r

@@ -164,7 +164,8 @@ cdef void purge_undo(Store* s, Block* tail, const char* fresh, const char* old) 
     tree_remove(f, fresh)
 
 
-cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t first, bint sealed, uint8_t* mark) noexcept nogil:
+cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t first, uint32_t flags,
+                     uint8_t* mark) noexcept nogil:
     """Puts the checksums into the records [start, end) of the region and makes the marker."""
     cdef Parsed r
     cdef Mark m
@@ -193,7 +194,7 @@ cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t 
     m.group = s.writing.group
     m.start = start
     m.durable = b.durable
-    m.flags = MARK_SUM | (MARK_LAZY if s.com.sync_interval > 0 else 0) | (MARK_SEALED if sealed else 0)
+    m.flags = MARK_SUM | (MARK_LAZY if s.com.sync_interval > 0 else 0) | flags
     marker_write(b.key, mark, &m)
 
 
@@ -205,19 +206,30 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
     """
     cdef Store* s = p.s
     cdef Block* b = piece.b
-    cdef uint64_t start = b.written, end
+    cdef uint64_t start = b.written, end = piece.end
     cdef uint64_t first = p.first if piece == &r.pieces[p.piece + p.n - 1] else 0
-    # What an idle group's end names is not synced: whoever waits for a change waits for a marker that is.
-    cdef uint64_t known = s.writing.extent.first if p.close else s.writing.synced_first
-    cdef uint8_t mark[MARKER]
-    cdef int64_t rc
-    while True:
-        end = st_load(&b.used)
-        if end == start and first <= known and not closing and not (b.open_group and p.close):
-            return 0
-        if st_cas(&b.used, end, end + MARKER):
-            break
-    rc = reserve_before(c, s, b)
+    cdef uint64_t synced = s.writing.synced_first
+    cdef uint32_t flags = (MARK_SEALED if closing else 0) | (MARK_OPEN if piece.open else 0)
+    cdef int rc
+    if not piece.due:
+        return 0
+    rc = piece_ready(c, r, p, b, first)
+    if rc == 0:
+        rc = group_put(c, r, b, end, first, flags | (MARK_BATCH if s.writing.whole else 0))
+    if rc < 0:
+        return rc
+    piece.wrote = end > start or (first > synced and not p.close)
+    b.open_group = end > start
+    b.open_batch = piece.open
+    if piece.wrote:
+        r.wrote = True
+    return 0
+
+
+cdef int piece_ready(Committer* c, Round* r, Part* p, Block* b, uint64_t first) noexcept nogil:
+    """Before a block's file is written to; 0 or -errno."""
+    cdef Store* s = p.s
+    cdef int rc = reserve_before(c, s, b)
     if rc == 0 and first > s.writing.extent.first and not s.writing.caches_gone:
         rc = caches_remove(s)       # the checkpoint would miss what aged
     if rc == 0:
@@ -225,21 +237,21 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
     if may_again(c, r, rc):
         rc = reserve_before(c, s, b)
         rc = block_fd(s, b, s.msgs_dir, &p.sync_dir) if rc == 0 else rc
-    if rc < 0:
-        return <int> rc
-    piece.wrote = end > start or (first > known and not p.close)
-    group_seal(s, b, start, end, first, closing, mark)
+    return rc
+
+
+cdef int group_put(Committer* c, Round* r, Block* b, uint64_t end, uint64_t first, uint32_t flags) noexcept nogil:
+    """Writes what the block has staged up to `end`, and there its marker; 0 or -errno."""
+    cdef uint8_t mark[MARKER]
+    cdef int rc
+    group_seal(b.store, b, b.written, end, first, flags, mark)
     ahead_wait(c, b, end + MARKER)
-    rc = group_write(c, r, b, start, end, mark)
+    rc = group_write(c, r, b, b.written, end, mark)
     if rc < 0 and ballast_give(c, rc):
-        rc = group_write(c, r, b, start, end, mark)
-    if rc < 0:
-        return <int> rc
-    b.written = end + MARKER
-    b.open_group = end > start
-    if piece.wrote:
-        r.wrote = True
-    return 0
+        rc = group_write(c, r, b, b.written, end, mark)
+    if rc == 0:
+        b.written = end + MARKER
+    return rc
 
 
 cdef int piece_sync(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogil:
@@ -272,11 +284,13 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
     for i in range(p.piece, p.piece + p.n):
         if p.err:
             return
-        if i > p.piece and c.sync_interval <= 0:
+        if i > p.piece and (c.sync_interval <= 0 or p.batch):
             p.err = -piece_sync(c, r, p, &r.pieces[i - 1])
         if p.err == 0:
+            p.err = -batch_announce(c, r, p, &r.pieces[i])
+        if p.err == 0:
             p.err = -piece_write(c, r, p, &r.pieces[i], False)
-    if c.sync_interval <= 0 and logs_follow(p):
+    if p.batch if c.sync_interval > 0 else logs_follow(p):
         for i in range(p.piece, p.piece + p.n):
             if p.err == 0:
                 p.err = -piece_sync(c, r, p, &r.pieces[i])
@@ -434,14 +448,20 @@ cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept no
     """A sealed block whose bytes are all on disk: closed by a last empty marker and cut to its size."""
     cdef Block* b = piece.b
     cdef FileOps* f = p.s.files
+    cdef bint opened
     if b.written == 0:
         b.closed = True     # it never got a file
         return
     if st_load(&b.used) != b.written or block_fd(p.s, b, p.s.msgs_dir, &p.sync_dir) < 0:
         return
+    opened = b.open_batch
+    piece.open = False
+    piece.due = marker_place(p.s, b, 0, p.close, True, &piece.end)
     if piece_write(c, r, p, piece, True) < 0:
         st_store(&b.used, b.written)        # the next round tries again: nothing is appended to it
         return
+    if opened:
+        f.datasync(f.ctx, b.fd)     # whatever becomes of the blocks behind it, this one is known to be whole
     ahead_wait(c, b, UINT64_MAX)
     f.truncate(f.ctx, b.fd, <off_t> b.written)
     block_fd_close(b)

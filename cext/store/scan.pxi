@@ -39,6 +39,10 @@ cdef struct Scan:
     bint marked                 # it has markers of ours
     bint proven                 # the last thing in it is one that says that all before it was on disk
     bint aside                  # bytes were put aside that are not synced
+    Opening* o
+    bint whole                  # the last marker says that what follows counts as a whole
+    uint64_t unit               # where that begins
+    bint undone                 # it is not whole, and goes
 
 
 cdef bint all_zero(const uint8_t* p, uint64_t n) noexcept nogil:
@@ -264,6 +268,9 @@ cdef int scan_bad(Scan* c) noexcept nogil:
     rc = survey(c)
     if rc < 0:
         return rc
+    if c.whole and c.is_last and c.search.started <= c.at:
+        c.undone = True
+        return 0
     if erasure_torn(c):
         rc = hold(c, st_get32(c.p + c.at) & 0x7fffffff, HELD_GONE)
         c.at += c.held[c.n_held - 1].size if rc == 0 else 0
@@ -365,10 +372,17 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
     cdef int rc
     if not marker_read(c.p + c.at, r, &m):
         return 0
+    if m.flags & MARK_OPEN and batches_count(c.o):
+        rc = batch_closed(c, c.at + r.size)
+        if rc <= 0:
+            c.undone = rc == 0
+            return rc if rc < 0 else 1
     c.s.writing.group = max(c.s.writing.group, m.group)
     c.sealed = m.flags & MARK_SEALED != 0
     c.marked = True
     c.proven = m.durable >= c.at or m.flags & MARK_LAZY != 0
+    c.whole = m.flags & (MARK_BATCH | MARK_OPEN) != 0 and batches_count(c.o)
+    c.unit = c.at + r.size
     group_check(c, &m)
     rc = release(c)
     mark_close(c, &m)
@@ -386,6 +400,8 @@ cdef int scan_block(Scan* c) noexcept nogil:
             rc = scan_bad(c)
             continue
         rc = scan_mark(c, &r) if r.raw_seq == TOMB else 0
+        if c.undone:
+            break
         if rc == 0:
             c.sealed = False
             c.proven = False
@@ -395,8 +411,10 @@ cdef int scan_block(Scan* c) noexcept nogil:
             c.at += r.size
             c.end = c.at
             rc = 1
-    if rc > 0 and c.at < c.size:
+    if rc > 0 and c.at < c.size and not c.undone:
         rc = scan_bad(c)
+    if rc >= 0 and (c.undone or c.whole and c.is_last and c.n_held):
+        batch_drop(c)
     c.b.open_group = c.n_held > 0
     return min(release(c), 0) if rc >= 0 else rc
 
@@ -410,7 +428,7 @@ cdef void block_prove(const Scan* c, int fd) noexcept nogil:
     cdef uint8_t mark[MARKER]
     if c.good == 0 or c.proven or b.damaged or not (c.marked or c.is_last):
         return
-    group_seal(s, b, b.used, b.used, 0, not c.is_last, mark)
+    group_seal(s, b, b.used, b.used, 0, 0 if c.is_last else MARK_SEALED, mark)
     if s.files.pwrite(s.files.ctx, fd, mark, MARKER, <off_t> b.used) < 0:
         s.files.truncate(s.files.ctx, fd, <off_t> b.used)
         return

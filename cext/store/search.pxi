@@ -31,6 +31,7 @@ cdef struct Search:
     uint32_t cap_removals
     uint64_t durable            # markers say that what is below was on disk before something else was written
     uint64_t lazy_at            # the last marker of a store that acks before it syncs
+    uint64_t started            # where the last group begins that has a marker
     bint spoiled                # the last marker was changed: its group had arrived
     uint64_t erased_to          # up to here torn erasures follow one another
 
@@ -220,6 +221,7 @@ cdef int survey(Scan* c) noexcept nogil:
         if marker_read(c.p + at, &r, &m):
             if m.flags & MARK_LAZY:
                 k.lazy_at = at
+            k.started = max(k.started, m.start)
             if m.durable <= at:
                 k.durable = max(k.durable, m.durable)
         at += r.size

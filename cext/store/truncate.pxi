@@ -355,6 +355,7 @@ cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* fence, Op* op) noe
     s.memo_block = NULL
     chain_keep(&s.empties, s)
     chain_keep(&s.stays, s)
+    s.announced = False
     tail_set(s, to)
     if s.storage == STORE_MEMORY:
         for i in range(op.n):
@@ -405,6 +406,8 @@ cdef int store_truncate(Store* s, uint64_t seq, void (*before)(void* ctx) noexce
         return ST_CLOSED
     if s.io_errno:
         return ST_IO
+    if s.batch:
+        return ST_UNKNOWN
     if seq >= s.last_seq:
         return ST_OK
     if no_room(s):

@@ -5,6 +5,7 @@
 
 cdef enum:
     STAGED_REPEAT = 0           # no change: a duplicate of a staged message, to be answered in its turn
+    STAGED_MAX = 64 << 20       # bytes that may be staged: they are copied under the lock, and written by one round
 
 
 cdef struct Staged:
@@ -265,6 +266,8 @@ cdef int overlay_add(Stream* s, Span reply, const Change* c) noexcept nogil:
 
 cdef int publish_staged(Stream* s, const Msg* m, const Change* c) noexcept nogil:
     cdef int rc = store_fits(m.subject, m.header, m.data)
+    if rc == ST_OK and s.staging.changes.n + m.subject.n + m.header.n + m.data.n > STAGED_MAX:
+        return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"too much is staged at once")
     if rc == ST_OK and overlay_add(s, m.reply, c) < 0:
         rc = ST_NO_MEMORY
     return 1 if rc == ST_OK else publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(rc))
@@ -307,16 +310,20 @@ cdef void staged_drop(Stream* s, const char* text) noexcept nogil:
 
 
 cdef int staged_store(Stream* s, uint64_t n, size_t* end) noexcept nogil:
-    # The first n changes, in one commit; `end`: where what stays begins. An error: nothing came of them.
+    # The first n changes, as a whole or not at all; `end`: where what stays begins. An error: nothing came of them.
     cdef Overlay* o = s.staging
     cdef uint64_t done = 0
+    cdef bint batch = min(n, o.n) > 1
     cdef size_t at
     cdef Staged head
     cdef Change c
     cdef Span reply
     cdef int rc = ST_FULL if store_error(s.store) else ST_OK
     end[0] = 0
-    store_hold(s.store)
+    if rc == ST_OK and batch:
+        rc = store_batch(s.store)
+    if rc != ST_OK:
+        return rc
     while rc == ST_OK and end[0] < o.changes.n:
         at = staged_at(o, end[0], &head, &reply, &c)
         if head.kind != STAGED_REPEAT:
@@ -327,8 +334,8 @@ cdef int staged_store(Stream* s, uint64_t n, size_t* end) noexcept nogil:
         end[0] = at if rc == ST_OK else end[0]
     if rc != ST_OK and done:
         stream_fail(s, ENOMEM)      # nothing else fails behind the first: back to what is on disk
-        store_halt(s.store, ENOMEM)
-    store_let(s.store)
+    if batch:
+        store_batch_end(s.store, rc == ST_OK or done == 0)
     return rc
 
 

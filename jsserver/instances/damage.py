@@ -24,6 +24,8 @@ def lines(lost: Lost) -> Iterator[str]:
                 yield f"block {place.block} has no record of this stream: it is put aside"
             case "tail":
                 yield f"{where} are of a write that was never finished: they are put aside"
+            case "batch":
+                yield f"{where} are of a batch that was never finished: it is removed as a whole"
             case "sequences":
                 yield (
                     f"its end is damaged: sequences {place.first} to {place.last} may have been "

@@ -13,13 +13,13 @@ from jsserver.cext.bytes cimport (
 from jsserver.cext.store cimport (
     Committer, Filter, Log, Lost, Record, Store, StoreConfig, StoreFigures, StoreState, Wait, DAMAGE_LOG, STORE_FILE,
     STORE_MEMORY, ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_ORDER, ST_TOO_LARGE, ST_WAIT,
-    commit_inline, committer_free, committer_new, committer_poll, committer_run, committer_stop, filter_free,
-    filter_init, filter_matches, keeper_turn, log_append, log_close, log_cut_head, log_cut_tail, log_end, log_open,
-    log_rewrite, log_size, store_append_at, store_close, store_count_of, store_deleted, store_durable_seq,
-    store_durable_ticket, store_error, store_figures, store_last_match, store_last_of, store_last_per_subject, store_listen,
-    store_load, store_load_warm, store_lost, store_next_seq, store_open, store_pending, store_purge, store_remove,
-    store_seq_at, store_skip_at, store_state, store_stop, store_subjects, store_ticket, store_trim, store_truncate,
-    store_update,
+    commit_inline, committer_free, committer_new, committer_poll, committer_run, committer_stop, filter_free, filter_init,
+    filter_matches, keeper_turn, log_append, log_close, log_cut_head, log_cut_tail, log_end, log_open, log_rewrite,
+    log_size, store_append_at, store_batch, store_batch_end, store_close, store_count_of, store_deleted,
+    store_durable_seq, store_durable_ticket, store_error, store_figures, store_last_match, store_last_of,
+    store_last_per_subject, store_listen, store_load, store_load_warm, store_lost, store_next_seq, store_open,
+    store_pending, store_purge, store_remove, store_seq_at, store_skip_at, store_state, store_stop, store_subjects,
+    store_ticket, store_trim, store_truncate, store_update,
 )
 
 import os
@@ -237,6 +237,24 @@ cdef class PyStore:
         rc = store_append_at(self.s, seq, self.env.now if ts is None else ts, span_of(a), span_of(h), span_of(d))
         self._leave()
         face_result(rc, store_error(self.s))
+
+    def batch(self, rows, remove=()) -> int:
+        """Appends rows of (subject, data), then removes messages, as a whole; the last sequence."""
+        cdef bytes a, d
+        cdef uint64_t seq = 0
+        cdef int rc
+        self._enter()
+        rc = store_batch(self.s)
+        if rc == ST_OK:
+            for subject, data in rows:
+                a, d, seq = face_bytes(subject), data, next_of(self.s)
+                rc = rc or store_append_at(self.s, seq, self.env.now, span_of(a), span_of(b""), span_of(d))
+            for other in remove:
+                rc = rc or store_remove(self.s, other, False)
+            store_batch_end(self.s, rc == ST_OK)
+        self._leave()
+        face_result(rc, store_error(self.s))
+        return seq
 
     def truncate(self, uint64_t seq) -> None:
         cdef int rc

@@ -23,8 +23,9 @@ TRUNCATE = 6
 class Life:
     """A stream with a consumer, over power cuts."""
 
-    def __init__(self, seed: int, **params: Any) -> None:
+    def __init__(self, seed: int, sync_interval: int = 0, **params: Any) -> None:
         self.disk = SimDisk(seed, bool(seed % 2))
+        self.sync_interval = sync_interval
         self.params = params
         self.now = 1_700_000_000 * SECOND
         for path in (b"/S", b"/S/obs", b"/S/obs/C"):
@@ -34,7 +35,7 @@ class Life:
     def start(self) -> None:
         self.env = TestEnv(now=self.now)
         self.env.listen(b"inbox")
-        self.disk.attach(self.env)
+        self.disk.attach(self.env, self.sync_interval)
         params = stream_params(storage=FILE, allow_rollup=True, **self.params)
         self.stream = open_test_stream(self.env, params, b"/S")
         self.consumer = self.stream.open_consumer(consumer_params(), b"/S/obs/C")

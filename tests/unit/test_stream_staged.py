@@ -94,3 +94,59 @@ def test_one_that_no_store_takes_is_refused_before_it_is_staged(disk) -> None:
         b'{"stream":"S","seq":1}',
         b'{"stream":"S","seq":2}',
     ]
+
+
+@pytest.mark.parametrize("op", ["datasync", "pwrite", "open"])
+@pytest.mark.parametrize("after", range(9))
+def test_a_disk_that_fails_in_the_middle_leaves_all_or_nothing(disk, op: str, after: int) -> None:
+    """Of a batch in several blocks; the next one is stored again."""
+    w = disk.open(max_msgs=60, max_msgs_per_subject=12)  # blocks of 32,000 bytes
+    w.fill(4, data=lambda i: b"old %d" % i)
+    before = shown(w)[:2]
+    w.env.fail(errno.EIO, op, after)
+    w.env.stage(w.stream)
+    for number in range(14):
+        w.env.inject(b"s.a", b"%d" % number + bytes(9000), b"ack.%d" % number)
+    w.env.stage_end(w.stream, True)
+    until(w, lambda: len(w.env.sent) >= 14)
+    refused = [b'"err_code":10077' in m[4] for m in w.env.take() if m[0].startswith(b"ack.")]
+    assert len(refused) == 14 and len(set(refused)) == 1
+    if refused[0]:
+        until(w, lambda: any(e[0] == STORE_ERROR for e in w.env.events))
+        mended(w)
+        assert shown(w)[:2] == before
+    else:
+        assert w.stream.state().messages == 12
+    w.env.fail(0, op, 0, 0)
+    stage(w, 3)
+    w.env.stage_end(w.stream, True)
+    until(w, lambda: len(w.env.sent) >= 3)
+    assert [m[4] for m in w.env.take() if b"error" in m[4]] == []
+
+
+@pytest.mark.parametrize("remove", [False, True])
+def test_a_stream_may_be_closed_or_deleted_meanwhile(disk, remove: bool) -> None:
+    w = disk.open()
+    w.fill(2)
+    w.env.stall_commits()
+    stage(w, 5)
+    w.env.stage_end(w.stream, True)
+    stage(w, 3)
+    w.env.resume_commits()
+    w.stream.close(remove)
+    w.env.stop_commits()
+    disk.worlds.remove(w)
+    again = disk.open()
+    assert again.stream.state().messages == (0 if remove else 7)
+
+
+def test_what_is_staged_is_bounded(disk) -> None:
+    w = disk.open(place={"max_payload": 64 << 20})
+    stage(w, 1)
+    for number in range(3):
+        w.env.inject(b"s.a", bytes(30 << 20), b"ack.large.%d" % number)
+    (answer,) = w.env.take()
+    assert answer[0] == b"ack.large.2" and b"too much is staged at once" in answer[4]
+    w.env.stage_end(w.stream, True)
+    until(w, lambda: len(w.env.sent) == 3)
+    assert w.stream.state().messages == 3

@@ -1,0 +1,200 @@
+# Batches: changes that are on disk as a whole or not at all.
+#
+# A commit group whose marker is whole was always all or nothing; what a crash tears is kept as far as it goes. Before a batch
+# stands a marker that says that this will not do (MARK_BATCH): it is synced before anything of the batch is written, so no
+# power cut takes it away. What stands behind it counts when the next marker is there, and nothing in between is missing. A
+# batch is of one round: none is taken while it is made (`forming`), and what a round takes ends at a marker's place
+# (round_end). Its part in each block but the last is closed by a marker that says that it goes on (MARK_OPEN), and synced
+# before the next one is written.
+#
+#       .. | marker, MARK_BATCH | 4 5 6 | marker, MARK_OPEN  ▌ 7 8 | marker
+#
+# Opening cuts off what is not whole, in the blocks from the end on, so that it finds the same again when it is cut short. A
+# group is known to have been on disk when anything was written behind it: then a bad place in it is damage, as elsewhere.
+# nats-server passes over markers. What it wrote itself is not judged: where its index.db stands, a batch that a crash left in
+# part has been served, and stays.
+
+cdef int store_batch(Store* s) noexcept nogil:
+    cdef Op* op = NULL
+    cdef Span none = span(NULL, 0)
+    cdef uint8_t room[MARKER - REC_MIN]
+    cdef int rc
+    if s.stopped:
+        return ST_CLOSED
+    if s.io_errno:
+        return ST_IO
+    if no_room(s):
+        return ST_FULL
+    if s.storage == STORE_FILE and (not s.announced or s.com.sync_interval > 0):
+        op = op_new(OP_BATCH, NULL, 0, 0, 0)
+        rc = tail_for(s, MARKER, 0) if op != NULL else ST_NO_MEMORY
+        if rc < 0:
+            free(op)
+            return rc
+    store_hold(s)
+    s.batch = True
+    if s.storage == STORE_FILE:
+        q_lock(s.com)
+        s.queue.forming = True
+        q_unlock(s.com)
+    if op != NULL:
+        memset(room, 0, sizeof(room))
+        op.block = s.tail
+        op.off = stage(s.tail, MARKER, TOMB, 0, none, none, span(room, sizeof(room)))
+        op_stage(s, op)
+        s.announced = True
+    return ST_OK
+
+
+cdef void store_batch_end(Store* s, bint whole) noexcept nogil:
+    s.batch = False
+    if not whole:
+        s.io_errno = ENOMEM
+    elif s.storage == STORE_FILE:
+        q_lock(s.com)
+        s.queue.forming = False
+        q_unlock(s.com)
+    store_let(s)
+
+
+# ---- the commit thread ------------------------------------------------------------------------------------------------
+
+cdef int batch_announce(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogil:
+    """Where the part's first batch begins in this block: what stands before it is written, and a marker that says that what
+    follows counts as a whole; both are synced before anything of the batch is written. 0 or -errno.
+
+    A store that syncs each group says so with every marker from then on: for its next batches this is done.
+    """
+    cdef const Op* op = batch_in(p, piece.b) if not p.begun else NULL
+    cdef Block* b = piece.b
+    cdef int rc
+    if op == NULL:
+        return 0
+    p.begun = True
+    rc = piece_ready(c, r, p, b, 0)
+    rc = group_put(c, r, b, op.off, 0, MARK_BATCH) if rc == 0 else rc
+    rc = c.env.files.datasync(c.env.files.ctx, b.fd) if rc == 0 else rc
+    if rc == 0 and p.sync_dir:
+        p.sync_dir = False
+        rc = msgs_sync(c, r, p.s)
+    if rc == 0:
+        p.s.writing.whole = c.sync_interval <= 0
+    return rc
+
+
+# ---- opening ---------------------------------------------------------------------------------------------------------
+
+cdef bint batches_count(const Opening* o) noexcept nogil:
+    """Whether what is not whole is what a crash left. After a clean stop it would be damage."""
+    return not o.foreign and o.s.recovery.stale == NULL
+
+
+cdef int batch_closed(Scan* c, uint64_t at) noexcept nogil:
+    """Whether a group that goes on in the next block, behind `at` in this one, came to its end. 1, 0 or an error."""
+    cdef Opening* o = c.o
+    cdef int64_t i = o.at + 1
+    cdef int rc = 2
+    cdef Parsed r
+    if c.b.num < o.closed:
+        return 1
+    while at + REC_MIN <= c.size and record_parse(c.p + at, c.size - at, &r) and record_good(c.b.key, c.p + at, &r):
+        if is_marker(c.p + at, &r):
+            return 1            # written when all of it was on disk
+        at += r.size
+    while rc == 2 and i < o.n:
+        rc = block_closes(o, o.nums[i], i + 1 == o.n)
+        o.closed = o.nums[i] if rc == 1 else o.closed
+        i += 1
+    return rc if rc != 2 else 0
+
+
+cdef int block_closes(Opening* o, uint64_t num, bint newest) noexcept nogil:
+    """Whether the group that goes on at this block's start ends in it: 1; 0: it is not whole; 2: it goes on; or an error."""
+    cdef Store* s = o.s
+    cdef Block* b = block_new(s, num, 1)
+    cdef Scan c
+    cdef char path[4300]
+    cdef int fd, rc = ST_NO_MEMORY
+    cdef int64_t n
+    if b == NULL:
+        return ST_NO_MEMORY
+    memset(&c, 0, sizeof(c))
+    c.s = s
+    c.b = b
+    block_path(s, b, ".blk", path, sizeof(path))
+    fd = s.files.open(s.files.ctx, path, O_RDONLY, 0)
+    n = s.files.size(s.files.ctx, fd) if fd >= 0 else fd
+    if fd == -ENOENT:
+        rc = 1                  # it was there, closed: something else says so
+    elif n <= 0:
+        rc = ST_IO if n < 0 else not newest
+    else:
+        c.size = <uint64_t> n
+        c.p = <uint8_t*> pages_new(c.size)
+        if c.p != NULL:
+            rc = ST_IO
+            if s.files.pread(s.files.ctx, fd, c.p, c.size, 0) == n:
+                rc = scan_closes(&c, newest)
+            pages_free(c.p, c.size)
+    if rc == ST_IO:
+        snprintf(o.err, o.err_cap, "%s: cannot be read", path)
+    if fd >= 0:
+        s.files.close(s.files.ctx, fd)
+    block_free(b)
+    return rc
+
+
+cdef int scan_closes(Scan* c, bint newest) noexcept nogil:
+    """The same of its bytes. What follows a bad place shows whether that is damage."""
+    cdef Parsed r
+    cdef Mark m
+    cdef int rc
+    search_begin(c)
+    while c.at + REC_MIN <= c.size and good_at(c, c.at, &r):
+        if marker_read(c.p + c.at, &r, &m):
+            return 2 if m.flags & MARK_OPEN else 1
+        c.at += r.size
+    rc = survey(c)
+    free(c.search.removals)
+    return rc if rc < 0 else not newest or c.search.started > c.at
+
+
+cdef void batch_drop(Scan* c) noexcept nogil:
+    """What is held is of a group that is not whole: the block ends before it."""
+    c.undone = True
+    c.is_last = True
+    c.n_held = 0
+    c.end = c.unit
+
+
+cdef int batch_undo(Opening* o, Scan* c, int fd) noexcept nogil:
+    """Puts what is left of it aside, what later blocks have of it first; 0 or an error. Where there is no room to keep it, it
+    goes all the same: nobody has an ack for it."""
+    cdef Store* s = o.s
+    cdef FileOps* f = s.files
+    cdef uint64_t n = tail_size(c)
+    cdef char path[4300]
+    cdef char aside[4300]
+    cdef int64_t i = o.n - 1
+    cdef int rc = 0
+    while i > o.at and rc == 0:
+        snprintf(path, sizeof(path), "%s/%llu.blk", s.msgs_dir, <unsigned long long> o.nums[i])
+        tail_path(s, o.nums[i], aside, sizeof(aside))
+        rc = f.rename(f.ctx, path, aside)
+        i -= 1
+    if rc == 0 and o.at + 1 < o.n:
+        rc = f.sync_dir(f.ctx, s.msgs_dir)
+    tail_path(s, c.b.num, aside, sizeof(aside))
+    if rc == 0 and n and file_write(f, aside, c.p + c.end, n) < 0:
+        f.unlink(f.ctx, aside)
+    rc = f.truncate(f.ctx, fd, <off_t> c.end) if rc == 0 else rc
+    rc = f.datasync(f.ctx, fd) if rc == 0 else rc
+    if rc < 0:
+        snprintf(o.err, o.err_cap, "block %llu: a batch that was not finished cannot be removed (errno %d)",
+                 <unsigned long long> c.b.num, -rc)
+        return ST_IO
+    lost_place(s, DAMAGE_BATCH, c.b.num, c.end, n, 0, 0, 0)
+    o.ended = True
+    o.sealed = False
+    o.doubt = False
+    return ST_OK
