@@ -489,6 +489,8 @@ cdef struct EnvLock:
     # only to take it again, cannot pass by.
     Mutex held
     Mutex next
+    int64_t since           # mono: when it was taken
+    int64_t longest         # ns that it was held at most, since somebody asked
     uint64_t holder         # with CHECKED=1
 
 cdef extern from "bytes/checked.h" nogil:
@@ -501,15 +503,27 @@ cdef inline void env_lock_init(EnvLock* l) noexcept nogil:
     pthread_mutex_init(&l.held, NULL)
     pthread_mutex_init(&l.next, NULL)
 
+cdef inline void lock_taken(Env* e) noexcept nogil:
+    e.lock.since = e.system.clock(e.system.ctx)
+    holder_enter(&e.lock.holder)
+
+cdef inline void lock_given(Env* e) noexcept nogil:
+    holder_leave(&e.lock.holder)
+    e.lock.longest = max(e.lock.longest, e.system.clock(e.system.ctx) - e.lock.since)
+
 cdef inline void env_lock(Env* e) noexcept nogil:
     pthread_mutex_lock(&e.lock.next)
     pthread_mutex_lock(&e.lock.held)
     pthread_mutex_unlock(&e.lock.next)
-    holder_enter(&e.lock.holder)
+    lock_taken(e)
 
 cdef inline void env_unlock(Env* e) noexcept nogil:
-    holder_leave(&e.lock.holder)
+    lock_given(e)
     pthread_mutex_unlock(&e.lock.held)
+
+cdef inline int64_t env_held_for(const Env* e) noexcept nogil:
+    """For how many ns this thread has had the lock."""
+    return e.system.clock(e.system.ctx) - e.lock.since
 
 cdef inline bint env_held(const Env* e) noexcept nogil:
     """For assertions: whether this thread has the engine lock. True where they are left out."""
@@ -533,9 +547,9 @@ cdef uint64_t env_random(Env* e) noexcept nogil
 cdef inline void env_wait(Env* e, Cond* c) noexcept nogil:
     """Waits for c without the engine lock."""
     invariant(env_held(e), "who waits has the engine lock")
-    holder_leave(&e.lock.holder)
+    lock_given(e)
     e.system.wait(e.system.ctx, c, &e.lock.held, INT64_MAX)
-    holder_enter(&e.lock.holder)
+    lock_taken(e)
 
 cdef inline int64_t env_clock(Env* e) noexcept nogil:
     """The monotonic clock as it is now, for threads that take no turns."""

@@ -468,6 +468,18 @@ cdef class DataPlane(EnvBox):
         self.check(open)
         return box_take(&box)
 
+    def longest_hold(self):
+        """For how many ns the engine lock was held at most since this was asked last: nobody was served meanwhile."""
+        cdef int64_t longest = 0
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            longest = self.m.lock.longest
+            self.m.lock.longest = 0
+            env_unlock(self.env)
+        self.check(open)
+        return longest
+
     def connection(self, uint64_t cid):
         """One open connection as connections() has it; None when there is none."""
         cdef Inbox box

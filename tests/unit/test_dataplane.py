@@ -417,3 +417,13 @@ def test_parser_gives_the_same_in_pieces(step):
     assert [
         op for i in range(0, len(text), step) for op in pieces.feed(text[i : i + step])
     ] == whole
+
+
+def test_the_longest_hold_of_the_engine_lock_is_told_once():
+    plane = DataPlane()
+    plane.longest_hold()
+    # What is left is that call's own.
+    assert 0 < plane.longest_hold() < 10**9
+    plane.close()
+    with pytest.raises(engine.PlaneClosed):
+        plane.longest_hold()
