@@ -521,10 +521,6 @@ cdef inline void env_unlock(Env* e) noexcept nogil:
     lock_given(e)
     pthread_mutex_unlock(&e.lock.held)
 
-cdef inline int64_t env_held_for(const Env* e) noexcept nogil:
-    """For how many ns this thread has had the lock."""
-    return e.system.clock(e.system.ctx) - e.lock.since
-
 cdef inline bint env_held(const Env* e) noexcept nogil:
     """For assertions: whether this thread has the engine lock. True where they are left out."""
     return holder_here(&e.lock.holder)

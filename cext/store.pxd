@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Env, Span, Task
+from jsserver.cext.bytes cimport Bytes, Env, Span, Task
 
 
 cdef enum:
@@ -115,7 +115,7 @@ cdef struct Filter:
 
 cdef int filter_init(Filter* f, const Span* patterns, uint32_t n) noexcept nogil     # 0 | ST_NO_MEMORY
 cdef void filter_free(Filter* f) noexcept nogil
-# For store_subjects and store_last_per_subject: a last token `x*` then stands for all tokens that begin with x and go on, `x>`
+# For sweeps: a last token `x*` then stands for all tokens that begin with x and go on, `x>`
 # for these, x itself and all below them, as in nats-server's tree of subjects.
 cdef void filter_loosen(Filter* f) noexcept nogil
 cdef bint filter_is_loose(const Filter* f) noexcept nogil                           # whether that makes a difference
@@ -227,8 +227,6 @@ cdef Span store_subject(Store* s, uint64_t seq) noexcept nogil
 # Last sequence of one subject (wildcards allowed through the filter); 0 when none.
 cdef uint64_t store_last_of(Store* s, Span literal) noexcept nogil
 cdef uint64_t store_last_match(Store* s, const Filter* filter) noexcept nogil
-# Last sequence <= upto per matching subject, ascending, malloc'ed into *out (free() it). Returns the count or an error.
-cdef int64_t store_last_per_subject(Store* s, const Filter* filter, uint64_t upto, uint64_t** out) noexcept nogil
 cdef uint64_t store_count_of(Store* s, Span literal) noexcept nogil
 # Messages that match, of all sequences.
 cdef uint64_t store_total(Store* s, const Filter* filter) noexcept nogil
@@ -239,11 +237,24 @@ cdef uint64_t store_back(Store* s, const Filter* filter, uint64_t before, uint64
 cdef uint64_t store_pending(Store* s, const Filter* filter, uint64_t start) noexcept nogil
 # First sequence with timestamp >= ts; last_seq + 1 when none.
 cdef uint64_t store_seq_at(Store* s, int64_t ts) noexcept nogil
-# Calls fn for every subject that matches, with its count; order unspecified. fn returns 0 to go on.
-cdef void store_subjects(Store* s, const Filter* filter,
-                         int (*fn)(void* ctx, Span subject, uint64_t count) noexcept nogil, void* ctx) noexcept nogil
 # Fills up to cap deleted sequences >= start inside [first, last]; returns how many.
 cdef uint64_t store_deleted(Store* s, uint64_t start, uint64_t* out, uint64_t cap) noexcept nogil
+
+# ---- every subject that matches (with the lock held) ---------------------------------------------------
+# In pieces, between which the lock may be let go and anything may change. What is found is what was there when it began or,
+# when everything was purged since, right after that. The filter (NULL: of everything) must live as long.
+cdef struct Sweep
+cdef Sweep* sweep_subjects(Store* s, const Filter* filter) noexcept nogil            # NULL: no memory
+# The last sequence <= upto of each. It ends when it has found more than `most`.
+cdef Sweep* sweep_lasts(Store* s, const Filter* filter, uint64_t upto, uint64_t most) noexcept nogil
+# 1: there is more to do, ST_OK: it is done, ST_CLOSED: the store was stopped meanwhile, ST_NO_MEMORY
+cdef int sweep_step(Sweep* w) noexcept nogil
+# How many were found; they are the caller's from then on: of subjects the count, 8 bytes, the length, 4, and the text of
+# each; or 8 bytes a sequence, ascending.
+cdef uint64_t sweep_take(Sweep* w, Bytes* out) noexcept nogil
+cdef void sweep_free(Sweep* w) noexcept nogil                                        # NULL: nothing to do
+# All of sweep_lasts at once (upto 0: of all): the sequences are malloc'ed into *out (free() it). Returns the count or an error.
+cdef int64_t store_last_per_subject(Store* s, const Filter* filter, uint64_t upto, uint64_t** out) noexcept nogil
 
 # ---- an append-only log beside the blocks, in the same commit groups ------------------------------
 # (consumer state: acks and deliveries.) Opened and replayed without the lock. What cannot be read is shown as an empty entry.

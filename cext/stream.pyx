@@ -3,7 +3,7 @@
 from libc.errno cimport EIO, ENOMEM
 from libc.stdint cimport INT64_MAX, INT64_MIN, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strerror, strlen
 
 from jsserver.cext.bytes cimport (
@@ -18,16 +18,17 @@ from jsserver.cext.bytes cimport (
 from jsserver.cext.store cimport Damage as StoreDamage
 from jsserver.cext.store cimport Lost as StoreLost
 from jsserver.cext.store cimport (
-    DAMAGE_ASIDE, DAMAGE_BATCH, DAMAGE_BLOCK, DAMAGE_LOG, DAMAGE_MESSAGE, DAMAGE_RECORDS, DAMAGE_SEQUENCES, DAMAGE_TAIL,
-    RM_AGE, ST_CLOSED, ST_DAMAGED, ST_FULL, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE, ST_UNKNOWN, ST_WAIT,
-    Committer, Filter, Record, Store, StoreConfig, StoreState, committer_pause, filter_free, filter_init, filter_loosen,
-    filter_matches, store_append_at, store_back, store_batch, store_batch_end, store_close, store_count_of, store_deleted,
-    store_durable_seq, store_durable_ticket, store_error, store_fits, store_halt, store_hold, store_is_synced,
-    store_last_match, store_last_of, store_last_per_subject, store_let, store_listen, store_listen_damage, store_load,
-    store_load_warm, store_lost, store_next_headed, store_next_intact, store_next_seq, store_open, store_pending,
-    store_purge, store_purge_some, store_remove, store_seq_at, store_settle, store_size_of, store_skip_at, store_state,
-    store_stop, store_subject, store_subjects, store_ticket, store_total, store_trim, store_truncate, store_update,
-    store_written, wait_cancel,
+    DAMAGE_ASIDE, DAMAGE_BATCH, DAMAGE_BLOCK, DAMAGE_LOG, DAMAGE_MESSAGE, DAMAGE_RECORDS, DAMAGE_SEQUENCES,
+    DAMAGE_TAIL, RM_AGE, ST_CLOSED, ST_DAMAGED, ST_FULL, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE,
+    ST_UNKNOWN, ST_WAIT, Committer, Filter, Record, Store, StoreConfig, StoreState, Sweep, committer_pause,
+    filter_free, filter_init, filter_loosen, filter_matches, store_append_at, store_back, store_batch,
+    store_batch_end, store_close, store_count_of, store_deleted, store_durable_seq, store_durable_ticket, store_error,
+    store_fits, store_halt, store_hold, store_is_synced, store_last_match, store_last_of, store_last_per_subject,
+    store_let, store_listen, store_listen_damage, store_load, store_load_warm, store_lost, store_next_headed,
+    store_next_intact, store_next_seq, store_open, store_pending, store_purge, store_purge_some, store_remove,
+    store_seq_at, store_settle, store_size_of, store_skip_at, store_state, store_stop, store_subject, store_ticket,
+    store_total, store_trim, store_truncate, store_update, store_written, sweep_free, sweep_lasts, sweep_step,
+    sweep_subjects, sweep_take, wait_cancel,
 )
 
 import os

@@ -200,6 +200,7 @@ cdef void store_stop(Store* s) noexcept nogil:
     cdef Store** at
     cdef uint32_t i
     s.stopped = True
+    sweeps_close(&s.x)
     timer_cancel(&s.env.timers, &s.age_timer)
     task_cancel(&s.env.tasks, &s.slim_task)
     if s.storage == STORE_MEMORY:

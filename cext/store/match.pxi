@@ -330,6 +330,7 @@ cdef struct Each:
     const Filter* f
     uint32_t which              # of the patterns
     IdSet* seen                 # where two patterns may match the same
+    uint64_t* left              # how many nodes may still be looked at; NULL: any
     int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil
     void* ctx
 
@@ -368,6 +369,10 @@ cdef int each_visit(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept no
         return 0
     id = next_below(x, root, root)
     while id:
+        if e.left != NULL:
+            if e.left[0] == 0:
+                return WALKED_ENOUGH
+            e.left[0] -= 1
         if node_at(x, id).count:
             r = each_one(e, x, id)
             if r:
@@ -376,9 +381,15 @@ cdef int each_visit(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept no
     return 0
 
 
-cdef int index_each(Index* x, const Filter* f,
-                    int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil, void* ctx) noexcept nogil:
+cdef inline int index_each(Index* x, const Filter* f,
+                           int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil, void* ctx) noexcept nogil:
     """Calls fn once for every subject that matches, until it returns other than 0. fn must not change the index."""
+    return index_each_few(x, f, fn, ctx, NULL)
+
+
+cdef int index_each_few(Index* x, const Filter* f, int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil, void* ctx,
+                        uint64_t* left) noexcept nogil:
+    """The same, at most of so many nodes, if `left` is given: 0 when they were not enough."""
     cdef Each e
     cdef uint32_t i
     cdef int r = 0
@@ -387,6 +398,7 @@ cdef int index_each(Index* x, const Filter* f,
     e.fn = fn
     e.ctx = ctx
     e.which = 0
+    e.left = left
     if matches_all(f):
         e.f = NULL
         if node_at(x, 0).count:
@@ -394,13 +406,13 @@ cdef int index_each(Index* x, const Filter* f,
             if r:
                 return r
         return each_visit(&e, x, 0, VISIT_BELOW)
-    if each_of_many(x, f, &r, fn, ctx):
+    if left == NULL and each_of_many(x, f, &r, fn, ctx):
         return r
     if f.overlap:
         e.seen = <IdSet*> calloc(1, sizeof(IdSet))
     for i in range(f.n):
         e.which = i
-        r = walk(x, f.patterns[i], f.loose, each_visit, &e, NULL)
+        r = walk(x, f.patterns[i], f.loose, each_visit, &e, left)
         if r:
             break
     idset_free(e.seen)

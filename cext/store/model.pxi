@@ -68,6 +68,7 @@ cdef struct Index:
     uint64_t seed
     uint64_t births
     uint32_t* born              # ring of the last BORN new ids; NULL until a filter is cached
+    Sweep* sweeps               # looks at every subject that are under way
     uint32_t memo
     uint8_t* map                # chunks inside it are not malloc'ed (a loaded checkpoint)
     size_t map_size

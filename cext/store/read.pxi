@@ -312,63 +312,6 @@ cdef uint64_t store_last_match(Store* s, const Filter* filter) noexcept nogil:
     return newest
 
 
-cdef struct Lasts:
-    Store* s
-    uint64_t upto
-    uint64_t* seqs
-    uint64_t n
-    uint64_t cap
-    bint failed
-
-
-cdef int lasts_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
-    cdef Lasts* lasts = <Lasts*> ctx
-    cdef Node* n = node_at(x, id)
-    cdef uint64_t seq = n.last
-    cdef uint64_t* p
-    if n.first > lasts.upto:
-        return 0
-    if seq > lasts.upto:
-        seq = prev_of(lasts.s, id, lasts.upto + 1)
-        if seq == 0:
-            return 0
-    if lasts.n == lasts.cap:
-        p = <uint64_t*> realloc(lasts.seqs, max(lasts.cap * 2, <uint64_t> 64) * 8)
-        if p == NULL:
-            lasts.failed = True
-            return 1
-        lasts.seqs = p
-        lasts.cap = max(lasts.cap * 2, <uint64_t> 64)
-    lasts.seqs[lasts.n] = seq
-    lasts.n += 1
-    return 0
-
-
-cdef int64_t store_last_per_subject(Store* s, const Filter* filter, uint64_t upto, uint64_t** out) noexcept nogil:
-    cdef Lasts l
-    cdef uint64_t i, n = 0
-    memset(&l, 0, sizeof(l))
-    l.s = s
-    l.upto = upto if upto else UINT64_MAX - 1
-    out[0] = NULL
-    if filter != NULL and filter.literal:
-        if index_find(&s.x, filter.patterns[0]) and store_count_of(s, filter.patterns[0]):
-            lasts_visit(&l, &s.x, index_find(&s.x, filter.patterns[0]))
-    else:
-        index_each(&s.x, filter, lasts_visit, &l)
-    if l.failed:
-        free(l.seqs)
-        return ST_NO_MEMORY
-    if l.n:
-        qsort(l.seqs, l.n, 8, compare_u64)
-    for i in range(l.n):        # a loose filter without memory may show a subject again
-        if i == 0 or l.seqs[i] != l.seqs[i - 1]:
-            l.seqs[n] = l.seqs[i]
-            n += 1
-    out[0] = l.seqs
-    return <int64_t> n
-
-
 # ---- counts from a sequence on ----------------------------------------------------------------------------------
 
 cdef struct Tally:
@@ -482,24 +425,6 @@ cdef uint64_t store_seq_at(Store* s, int64_t ts) noexcept nogil:
         if i < b.n:
             return seq_at(b, i)
     return s.last_seq + 1
-
-
-cdef struct Listing:
-    int (*fn)(void* ctx, Span subject, uint64_t count) noexcept nogil
-    void* ctx
-
-
-cdef int listing_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
-    cdef Listing* listing = <Listing*> ctx
-    return listing.fn(listing.ctx, node_text(x, id), node_at(x, id).count) if id else 0
-
-
-cdef void store_subjects(Store* s, const Filter* filter,
-                         int (*fn)(void* ctx, Span subject, uint64_t count) noexcept nogil, void* ctx) noexcept nogil:
-    cdef Listing listing
-    listing.fn = fn
-    listing.ctx = ctx
-    index_each(&s.x, filter, listing_visit, &listing)
 
 
 cdef uint64_t store_deleted(Store* s, uint64_t start, uint64_t* out, uint64_t cap) noexcept nogil:

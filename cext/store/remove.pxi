@@ -104,6 +104,8 @@ cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
     invariant(s.recovery.replaying or env_held(s.env), "a message leaves under the engine lock")
     invariant(b.off[i] != 0 and b.live and n.count and s.msgs, "only what is counted leaves")
     invariant(b.live_bytes >= size and s.bytes >= size, "bytes were counted as they are taken away")
+    if s.x.sweeps != NULL:
+        sweeps_touch(&s.x, id)
     b.off[i] = 0
     b.live -= 1
     b.live_bytes -= size
@@ -372,6 +374,7 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
         return ST_NO_MEMORY
     memcpy(old, s.blocks + s.b0, n * sizeof(Block*))
     fresh.births = s.x.births + 2 * BORN    # cached filters are out of date
+    sweeps_empty(&s.x)
     index_free(&s.x)
     s.x = fresh
     s.b0 = 0

@@ -400,6 +400,7 @@ cdef int store_truncate(Store* s, uint64_t seq, void (*before)(void* ctx) noexce
     cdef Block* to = NULL
     cdef Op* op
     cdef Op* fence = NULL
+    cdef Sweep* sweeps = s.x.sweeps
     cdef int64_t ts
     cdef int rc
     if s.stopped:
@@ -437,6 +438,7 @@ cdef int store_truncate(Store* s, uint64_t seq, void (*before)(void* ctx) noexce
         fence.size = s.shared.ticket
         fence.seq = s.last_seq
         fence.first = st_load(&s.shared.floor)
+    s.x.sweeps = NULL
     messages_cut(s, first, seq)
     s.last_ts = ts
     s.first_ts_seq = 0
@@ -445,6 +447,8 @@ cdef int store_truncate(Store* s, uint64_t seq, void (*before)(void* ctx) noexce
     blocks_cut(s, first, to, fence, op)
     if s.storage == STORE_FILE:
         tail_seal(s)
+    s.x.sweeps = sweeps
+    sweeps_again(s, seq)
     if not s.recovery.replaying:
         age_arm(s)
     reap(s)

@@ -19,7 +19,8 @@ cdef struct DirectJob:
     Filter filter
     bint filtered
     bint no_hdr
-    uint64_t* seqs                      # multi: what to send; NULL for a batch
+    Sweep* sweep                        # multi: looks for the last messages
+    uint64_t* seqs                      # what to send; NULL for a batch
     uint64_t n_seqs
     uint64_t at                         # index into seqs, or the next sequence
     uint64_t left                       # messages still allowed
@@ -154,6 +155,7 @@ cdef void job_free(DirectJob* j) noexcept nogil:
         j.next.prev = j.prev
     wait_cancel(&j.cold)
     task_cancel(&j.s.env.tasks, &j.task)
+    sweep_free(j.sweep)
     if j.filtered:
         filter_free(&j.filter)
     if j.single:
@@ -309,7 +311,6 @@ cdef void direct_batch(Stream* s, Span reply, const DirectGet* g, uint64_t start
 cdef void direct_multi(Stream* s, Span reply, const DirectGet* g, uint64_t start) noexcept nogil:
     cdef DirectJob* j
     cdef StoreState state
-    cdef int64_t n
     cdef uint64_t up_to = g.up_to_seq
     store_state(s.store, &state)
     if g.has_up_to_time:
@@ -318,27 +319,46 @@ cdef void direct_multi(Stream* s, Span reply, const DirectGet* g, uint64_t start
     elif up_to == 0 or up_to > state.last_seq:
         up_to = state.last_seq
     j = job_new(s, reply, g)
-    if j == NULL or filter_init(&j.filter, g.multi, g.n_multi) != ST_OK:
+    if j != NULL and filter_init(&j.filter, g.multi, g.n_multi) == ST_OK:
+        j.filtered = True
+        filter_loosen(&j.filter)
+        j.sweep = sweep_lasts(s.store, &j.filter, up_to, DIRECT_SUBJECTS)
+    if j == NULL or j.sweep == NULL:
         if j != NULL:
             job_free(j)
         direct_status(s, reply, b"500 out of memory")
         return
-    j.filtered = True
-    filter_loosen(&j.filter)
-    n = store_last_per_subject(s.store, &j.filter, up_to, &j.seqs) if state.msgs and up_to else 0
-    if n <= 0 or n > DIRECT_SUBJECTS:
-        if n == 0:
-            direct_none(s, reply, b"404 No Results")
+    j.start = start
+    j.up_to = up_to
+    j.task.fn = multi_run
+    multi_run(&j.task)
+
+
+cdef void multi_run(Task* t) noexcept nogil:
+    # Looks for the last messages, then sends them.
+    cdef DirectJob* j = <DirectJob*>t.owner
+    cdef Span reply = span(j.reply, j.n_reply)
+    cdef int rc = sweep_step(j.sweep)
+    cdef Bytes found
+    if rc == 1:
+        task_post(&j.s.env.tasks, t)
+        return
+    memset(&found, 0, sizeof(Bytes))
+    if rc == ST_OK:
+        j.n_seqs = sweep_take(j.sweep, &found)
+        j.seqs = <uint64_t*>found.data
+    if rc != ST_OK or j.n_seqs == 0 or j.n_seqs > DIRECT_SUBJECTS:
+        if rc == ST_OK and j.n_seqs == 0:
+            direct_none(j.s, reply, b"404 No Results")
         else:
-            direct_status(s, reply, b"500 reading failed" if n < 0 else b"413 Too Many Results")
+            direct_status(j.s, reply, b"500 reading failed" if rc != ST_OK else b"413 Too Many Results")
         job_free(j)
         return
-    j.n_seqs = <uint64_t>n
-    while j.at < j.n_seqs and j.seqs[j.at] < start:
+    while j.at < j.n_seqs and j.seqs[j.at] < j.start:
         j.at += 1
     j.pending = j.n_seqs - j.at
-    j.up_to = up_to
-    job_run(&j.task)
+    j.task.fn = job_run
+    job_run(t)
 
 
 cdef void one_later(Stream* s, Span reply, const DirectGet* g, uint64_t start, uint64_t seq) noexcept nogil:

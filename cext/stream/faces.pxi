@@ -95,18 +95,32 @@ cdef class Patterns:
             filter_free(&self.f)
 
 
-cdef struct SubjectList:
-    Bytes b
-    bint failed
+cdef int compare_found(const void* a, const void* b) noexcept nogil:
+    # What a sweep found: count, length, text.
+    cdef const uint8_t* x = (<const uint8_t**>a)[0]
+    cdef const uint8_t* y = (<const uint8_t**>b)[0]
+    cdef uint32_t n, m
+    cdef int order
+    memcpy(&n, x + 8, 4)
+    memcpy(&m, y + 8, 4)
+    order = memcmp(x + 12, y + 12, min(n, m))
+    return order if order else <int>(n > m) - <int>(n < m)
 
 
-cdef int note_subject(void* ctx, Span subject, uint64_t count) noexcept nogil:
-    cdef SubjectList* found = <SubjectList*>ctx
-    cdef Bytes* b = &found.b
-    if bytes_add(b, &count, 8) < 0 or bytes_add(b, &subject.n, 4) < 0 or add_span(b, subject) < 0:
-        found.failed = True
-        return 1
-    return 0
+cdef const uint8_t** found_in_order(const Bytes* b, uint64_t n) noexcept nogil:
+    # Where each subject that a sweep found stands, by their texts; NULL: no memory
+    cdef const uint8_t** places = <const uint8_t**>malloc((n + 1) * sizeof(uint8_t*))
+    cdef size_t at = 0
+    cdef uint64_t i
+    cdef uint32_t size
+    if places == NULL:
+        return NULL
+    for i in range(n):
+        places[i] = b.data + at
+        memcpy(&size, b.data + at + 8, 4)
+        at += 12 + <size_t>size
+    qsort(places, n, sizeof(uint8_t*), compare_found)
+    return places
 
 
 cdef int fill_config(StreamConfig* c, object p, Span* subjects) except -1:
@@ -340,33 +354,50 @@ cdef class StreamFace:
                 return found
             start = page[n - 1] + 1
 
-    def subjects(self, bytes filter not None) -> dict:
+    def subjects(self, bytes filter not None, uint64_t start=0, uint64_t most=UINT64_MAX) -> tuple:
+        """How many subjects match, and of those, in order, the counts of at most so many from one on."""
         cdef Patterns f = Patterns((filter,))
-        cdef SubjectList l
-        cdef uint64_t count
+        cdef Sweep* w = NULL
+        cdef Bytes b
+        cdef uint64_t count, total = 0, i
         cdef uint32_t n
-        cdef size_t at = 0
+        cdef const uint8_t** places = NULL
+        cdef const char* p
         cdef bint open
-        memset(&l, 0, sizeof(SubjectList))
+        cdef int rc = 1
+        memset(&b, 0, sizeof(Bytes))
         with nogil:
             open = self.enter()
             if open:
                 filter_loosen(&f.f)
-                store_subjects(self.s.store, &f.f, note_subject, &l)
+                w = sweep_subjects(self.s.store, &f.f)
             self.box.leave()
+            while w != NULL and rc == 1:        # others have their turns
+                self.box.enter()
+                rc = sweep_step(w)
+                self.box.leave()
+            if w != NULL and rc == ST_OK:
+                total = sweep_take(w, &b)
+                places = found_in_order(&b, total)
+            if w != NULL:
+                self.box.enter()
+                sweep_free(w)
+                self.box.leave()
         try:
-            self.check(open)
-            if l.failed:
+            self.check(open and rc != ST_CLOSED)
+            if places == NULL:
                 raise StoreError("out of memory")
             found = {}
-            while at < l.b.n:
-                memcpy(&count, l.b.data + at, 8)
-                memcpy(&n, l.b.data + at + 8, 4)
-                found[(<const char*>l.b.data)[at + 12:at + 12 + n]] = count
-                at += 12 + n
-            return found
+            start = min(start, total)
+            for i in range(start, start + min(most, total - start)):
+                p = <const char*>places[i]
+                memcpy(&count, p, 8)
+                memcpy(&n, p + 8, 4)
+                found[p[12:12 + n]] = count
+            return total, found
         finally:
-            bytes_free(&l.b)
+            free(places)
+            bytes_free(&b)
 
     def purge(self, filter, uint64_t seq, uint64_t keep) -> int:
         cdef Span pattern = span(NULL, 0) if filter is None else span_of(filter)

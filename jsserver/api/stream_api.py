@@ -144,13 +144,11 @@ async def info(call: Call) -> StreamInfo:
         answer.state.deleted = list(await call.shared.run(stream.handle.deleted))
         answer.state.num_deleted = len(answer.state.deleted)
     if request.subjects_filter:
-        wanted = request.subjects_filter.encode()
-        counts = await call.shared.run(stream.handle.subjects, wanted)
-        if counts:
-            start = max(request.offset, 0)
-            chosen = sorted(counts)[start : start + SUBJECTS_LIMIT]
-            answer.total, answer.offset, answer.limit = len(counts), start, SUBJECTS_LIMIT
-            shown = {s.decode("utf-8", "replace"): counts[s] for s in chosen}
+        wanted, start = request.subjects_filter.encode(), max(request.offset, 0)
+        total, counts = await call.shared.run(stream.handle.subjects, wanted, start, SUBJECTS_LIMIT)
+        if total:
+            answer.total, answer.offset, answer.limit = total, start, SUBJECTS_LIMIT
+            shown = {s.decode("utf-8", "replace"): count for s, count in counts.items()}
             answer.state.subjects = shown or None
     call.shows(stream)
     return answer

@@ -197,8 +197,9 @@ class StreamHandle(Protocol):
     def deleted(self) -> Sequence[int]:
         """Blocking. Deleted sequences between the first and the last one, ascending."""
 
-    def subjects(self, filter: bytes) -> dict[bytes, int]:
-        """Blocking. Messages per stored subject that matches the pattern, in any order."""
+    def subjects(self, filter: bytes, start: int, most: int) -> tuple[int, dict[bytes, int]]:
+        """Blocking. How many stored subjects match the pattern, and of those, in order, the numbers
+        of messages of at most `most` from the one at `start` on."""
 
     def purge(self, filter: bytes | None, seq: int, keep: int) -> int:
         """Blocking. Removes everything, or what matches `filter`; with `seq` only below it, with

@@ -7,19 +7,20 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from jsserver.cext.bytes cimport (
-    Env, EnvLock, Span, Task, env_clock, env_lock, env_lock_init, env_unlock, posix_files, posix_system, span,
+    Bytes, Env, EnvLock, Span, Task, env_clock, env_lock, env_lock_init, env_unlock, bytes_free, posix_files, posix_system, span,
     span_bytes, span_of, task_run, timer_run,
 )
 from jsserver.cext.store cimport (
     Committer, Filter, Log, Lost, Record, Store, StoreConfig, StoreFigures, StoreState, Wait, DAMAGE_LOG, STORE_FILE,
     STORE_MEMORY, ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_ORDER, ST_TOO_LARGE, ST_WAIT,
-    commit_inline, committer_free, committer_new, committer_poll, committer_run, committer_stop, filter_free, filter_init,
-    filter_matches, keeper_turn, log_append, log_close, log_cut_head, log_cut_tail, log_end, log_open, log_rewrite,
-    log_size, store_append_at, store_batch, store_batch_end, store_close, store_count_of, store_deleted,
-    store_durable_seq, store_durable_ticket, store_error, store_figures, store_last_match, store_last_of,
-    store_last_per_subject, store_listen, store_load, store_load_warm, store_lost, store_next_seq, store_open,
-    store_pending, store_purge, store_remove, store_seq_at, store_skip_at, store_state, store_stop, store_subjects,
-    store_ticket, store_trim, store_truncate, store_update,
+    Sweep, commit_inline, committer_free, committer_new, committer_poll, committer_run, committer_stop, filter_free,
+    filter_init, filter_loosen, filter_matches, keeper_turn, log_append, log_close, log_cut_head, log_cut_tail,
+    log_end, log_open, log_rewrite, log_size, store_append_at, store_batch, store_batch_end, store_close,
+    store_count_of, store_deleted, store_durable_seq, store_durable_ticket, store_error, store_figures,
+    store_last_match, store_last_of, store_last_per_subject, store_listen, store_load, store_load_warm, store_lost,
+    store_next_seq, store_open, store_pending, store_purge, store_remove, store_seq_at, store_skip_at, store_state,
+    store_stop, store_ticket, store_trim, store_truncate, store_update, sweep_free, sweep_lasts, sweep_step,
+    sweep_subjects, sweep_take,
 )
 
 import os
@@ -57,12 +58,6 @@ cdef int64_t face_result(int64_t rc, int64_t number=0) except -1:
     if rc == ST_DAMAGED:
         raise ValueError("the record is damaged")
     raise type(ERRORS[rc])(*ERRORS[rc].args)
-
-
-cdef int collect_subjects(void* ctx, Span subject, uint64_t count) noexcept nogil:
-    with gil:
-        (<dict> ctx)[span_bytes(subject).decode("utf-8", "surrogateescape")] = count
-    return 0
 
 
 cdef void note_removed(void* ctx, uint64_t seq, Span subject, int reason) noexcept nogil:
@@ -460,12 +455,7 @@ cdef class PyStore:
         return seq
 
     def subjects(self, patterns=()) -> dict:
-        cdef PyFilter f = face_filter(patterns)
-        out = {}
-        self._enter()
-        store_subjects(self.s, &f.f, collect_subjects, <void*> out)
-        self._leave()
-        return out
+        return PySweep(self, patterns).result()
 
     def deleted(self, uint64_t start=1, uint64_t cap=1 << 20) -> list:
         cdef uint64_t* out = <uint64_t*> malloc(cap * 8)
@@ -574,3 +564,59 @@ cdef int64_t load_run(Env* env, Committer* com, Store* s, Span p, uint64_t count
 
 
 include "log.pxi"
+
+
+cdef class PySweep:
+    """A look at every subject that matches; of these the counts, or with `upto` the last sequences up to there."""
+    cdef PyStore store
+    cdef PyFilter f
+    cdef Sweep* w
+    cdef bint lasts
+
+    def __init__(self, PyStore store not None, patterns=(), upto=None, uint64_t most=1 << 40, bint loose=False):
+        self.store = store
+        self.f = face_filter(patterns)
+        self.lasts = upto is not None
+        if loose:
+            filter_loosen(&self.f.f)
+        store._enter()
+        if self.lasts:
+            self.w = sweep_lasts(store.s, &self.f.f, upto, most)
+        else:
+            self.w = sweep_subjects(store.s, &self.f.f)
+        store._leave()
+        if self.w == NULL:
+            raise MemoryError
+
+    def step(self) -> bool:
+        """Whether there is more to do."""
+        self.store._enter()
+        rc = sweep_step(self.w)
+        self.store._leave()
+        face_result(rc)
+        return rc == 1
+
+    def result(self):
+        cdef Bytes b
+        cdef uint64_t count, i, at = 0
+        cdef uint32_t n
+        while self.step():
+            pass
+        count = sweep_take(self.w, &b)
+        try:
+            if self.lasts:
+                return [(<uint64_t*> b.data)[i] for i in range(count)]
+            found = {}
+            while at < b.n:
+                n = (<uint32_t*> (b.data + at + 8))[0]
+                text = (<const char*> b.data)[at + 12:at + 12 + n]
+                assert text not in found
+                found[text.decode("utf-8", "surrogateescape")] = (<uint64_t*> (b.data + at))[0]
+                at += 12 + n
+            assert len(found) == count
+            return found
+        finally:
+            bytes_free(&b)
+
+    def __dealloc__(self):
+        sweep_free(self.w)      # no thread of the store looks at it

@@ -183,12 +183,12 @@ class FakeStream:
         state = self.state()
         return [s for s in range(state.first_seq, state.last_seq + 1) if s not in self.messages]
 
-    def subjects(self, filter: bytes) -> dict[bytes, int]:
+    def subjects(self, filter: bytes, start: int, most: int) -> tuple[int, dict[bytes, int]]:
         counts: dict[bytes, int] = {}
         for message in self.messages.values():
             if matches(filter, message.subject):
                 counts[message.subject] = counts.get(message.subject, 0) + 1
-        return counts
+        return len(counts), dict(sorted(counts.items())[start : start + most])
 
     def purge(self, filter: bytes | None, seq: int, keep: int) -> int:
         chosen = [s for s, m in self.messages.items() if matches(filter or b"", m.subject)]

@@ -1,0 +1,153 @@
+"""Looks at every subject in pieces, between which messages come and go, against a dict."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.cext.store import PyStore, PySweep
+from tests.model.test_store import matches
+
+MANY = 21_000
+"""Subjects: more than the first piece looks at, and than one piece by number does."""
+NUMBERS = st.integers(0, MANY + 50)
+FILTERS = [(), ("k.*.e",), ("*.*.e", "k.7.>"), ("k.>",), ("k.*.x",), ("k.*.e", "n.*")]
+CHANGES = st.one_of(
+    st.tuples(st.just("append"), NUMBERS),
+    st.tuples(st.just("remove"), st.integers(1, 2 * MANY)),
+    st.tuples(st.just("purge"), NUMBERS),
+    st.tuples(st.just("head"), st.integers(1, MANY)),
+    st.tuples(st.just("all"), st.just(0)),
+    st.tuples(st.just("step"), st.just(0)),
+    st.tuples(st.just("step"), st.just(1)),
+)
+
+
+def subject_of(number: int) -> str:
+    return f"k.{number}.e" if number < MANY else f"n.{number}"
+
+
+class World:
+    """A store with many subjects, and what it is to hold."""
+
+    def __init__(self, again: int) -> None:
+        self.store = PyStore(commit="manual")
+        self.live: dict[int, str] = {}
+        self.last = 0
+        for n in range(MANY):
+            self.append(n)
+        for n in range(0, again * 7, 7):
+            self.append(n % MANY)
+
+    def append(self, number: int) -> None:
+        self.last += 1
+        assert self.store.append(subject_of(number), b"x") == self.last
+        self.live[self.last] = subject_of(number)
+
+    def change(self, kind: str, number: int) -> None:
+        """Another than `all` and `step`."""
+        if kind == "append":
+            self.append(number)
+        elif kind == "remove" and number in self.live:
+            self.store.remove(number)
+            del self.live[number]
+        elif kind == "purge":
+            self.store.purge(subject_of(number))
+            self.live = {q: s for q, s in self.live.items() if s != subject_of(number)}
+        elif kind == "head" and self.last - number > 1:
+            self.store.purge((), seq=number)
+            self.live = {q: s for q, s in self.live.items() if q >= number}
+
+    def counts(self, patterns: tuple[str, ...]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for subject in self.live.values():
+            if not patterns or any(matches(p, subject) for p in patterns):
+                found[subject] = found.get(subject, 0) + 1
+        return found
+
+    def lasts(self, patterns: tuple[str, ...], upto: int) -> list[int]:
+        found: dict[str, int] = {}
+        for seq, subject in self.live.items():
+            if seq <= upto and (not patterns or any(matches(p, subject) for p in patterns)):
+                found[subject] = seq
+        return sorted(found.values())
+
+
+@pytest.mark.parametrize("patterns", FILTERS)
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    changes=st.lists(CHANGES, min_size=4, max_size=60),
+    again=st.integers(0, 3000),
+    back=st.integers(0, 4000),
+)
+def test_the_answer_is_that_of_the_first_moment(
+    patterns: tuple[str, ...], changes: list[tuple[str, int]], again: int, back: int
+) -> None:
+    world = World(again)
+    upto = world.last - back
+    counts, lasts = PySweep(world.store, patterns), PySweep(world.store, patterns, upto=upto)
+    want_counts, want_lasts = world.counts(patterns), world.lasts(patterns, upto)
+    more = [True, True]
+    sweeps = [counts, lasts]
+    emptied = [False, False]
+    for kind, which in changes:
+        if kind == "step":
+            more[which] = more[which] and sweeps[which].step()
+        elif kind == "all":
+            world.store.purge()
+            world.live = {}
+            emptied = [e or m for e, m in zip(emptied, more, strict=True)]
+        else:
+            world.change(kind, which)
+    # Of what was purged whole while they looked, they may tell as well as of the beginning.
+    assert counts.result() == ({} if emptied[0] else want_counts)
+    found = lasts.result()
+    assert found == want_lasts or (emptied[1] and found == [])
+    world.store.close()
+
+
+def test_looks_that_nobody_waits_for_and_those_of_a_store_that_is_closed() -> None:
+    world = World(0)
+    sweeps = [PySweep(world.store), PySweep(world.store, upto=world.last), PySweep(world.store)]
+    assert sweeps[0].step()
+    del sweeps[0]
+    world.append(1)
+    assert sweeps[0].result() == list(range(1, MANY + 1))
+    world.store.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        sweeps[1].step()
+
+
+def test_a_look_begins_again_where_the_end_is_cut_off() -> None:
+    world = World(0)
+    counts, lasts = PySweep(world.store), PySweep(world.store, upto=world.last)
+    assert counts.step()
+    assert lasts.step()
+    world.store.truncate(20_000)
+    assert counts.result() == {subject_of(n): 1 for n in range(20_000)}
+    assert lasts.result() == list(range(1, 20_001))
+    world.store.close()
+
+
+def test_more_than_asked_for_ends_the_look() -> None:
+    world = World(0)
+    assert len(PySweep(world.store, upto=world.last, most=10).result()) > 10
+    assert PySweep(world.store, ("k.5.*",), upto=world.last, most=10).result() == [6]
+    world.store.close()
+
+
+@pytest.mark.parametrize("pattern", ["k.1*", "k.1>", "k.12.e*", "*.1*", "k.2*.e"])
+def test_loose_patterns_match_the_same_by_number(pattern: str) -> None:
+    """A last token `x*` stands for what begins with x: nine tenths are looked at by number."""
+    small = PyStore(commit="manual")
+    want = []
+    world = World(0)
+    for n in range(0, MANY, 10):
+        small.append(subject_of(n))
+        world.store.append(f"{subject_of(n)}.deep")
+        small.append(f"{subject_of(n)}.deep")
+    want = PySweep(small, (pattern,), loose=True).result()
+    found = PySweep(world.store, (pattern, "nothing.else"), loose=True).result()
+    assert want.items() <= found.items()
+    assert {s for s in found if s.removesuffix(".deep").endswith("0.e")} == set(want)
+    small.close()
+    world.store.close()
