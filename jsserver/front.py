@@ -185,10 +185,10 @@ class Front:
 
     def _offer_services(self) -> None:
         """From now on what clients ask of the control plane goes to its inbox."""
-        for _, account in self.accounts.items():
+        for name, account in self.accounts.items():
             if self.storage is not None:
                 account.serve_requests(API.encode())
-                if self.storage.domain:
+                if self.storage.domain and name != self.options.system:
                     account.serve_domain(self.storage.domain)
             for subject in SYSTEM:
                 account.serve_requests(subject.encode())

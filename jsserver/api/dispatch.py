@@ -113,6 +113,10 @@ async def _not_clustered(call: Call) -> Response:
     raise errcodes.CLUSTER_REQUIRED()
 
 
+async def _nothing_there(call: Call) -> Response:
+    raise errcodes.NOT_ENABLED_FOR_ACCOUNT()
+
+
 def _refused(name: str) -> Handler:
     async def handler(call: Call) -> Response:
         raise unsupported.endpoint(name)
@@ -215,6 +219,19 @@ ENDPOINTS: dict[str, Endpoint] = {
 }
 
 
+NOTHING_THERE = Endpoint("", "system_response", _nothing_there)
+"""What answers in the system account, which has no JetStream; INFO aside."""
+OF_THE_CLUSTER = ("META", "SERVER", "ACCOUNT")
+"""First tokens of requests to a cluster's leader; where there is no cluster nobody answers."""
+
+
+def _of_system(subject: str) -> tuple[Endpoint, list[str]] | None:
+    """As find(), of a request in the system account."""
+    if subject == "INFO":
+        return find(subject)
+    return None if subject.split(".")[0] in OF_THE_CLUSTER else (NOTHING_THERE, [])
+
+
 def find(subject: str) -> tuple[Endpoint, list[str]] | None:
     """The endpoint of a subject after the prefix, and the tokens that follow its name."""
     tokens = subject.split(".")
@@ -271,8 +288,10 @@ class Dispatcher:
         shared: Shared,
         client_info: Callable[[int], ClientInfo | None] | None = None,
         finished: Callable[[int], None] | None = None,
+        system_account: str = "",
     ) -> None:
         self.shared = shared
+        self._system_account = system_account
         self.accounts: dict[str, Account] = {}
         self.advisories = Advisories(shared)
         self._client_info = client_info or (lambda connection: None)
@@ -376,6 +395,8 @@ class Dispatcher:
         subject = request.subject.decode("utf-8", "surrogateescape")
         if not subject.startswith(PREFIX):
             return None
+        if request.account == self._system_account:
+            return _of_system(subject[len(PREFIX) :])
         return find(subject[len(PREFIX) :])
 
     async def handle(self, request: Request) -> bytes | None:

@@ -245,7 +245,7 @@ class Assignments:
         """Raises if the account may not have one more stream, or so many consumers on one."""
         limits = self._limits
         new = config.name not in self.streams and config.name not in self.offline
-        if new and 0 <= limits.max_streams <= self.reserved.streams:
+        if new and 0 < limits.max_streams <= self.reserved.streams:
             raise errcodes.MAXIMUM_STREAMS_LIMIT()
         if 0 < limits.max_consumers < config.max_consumers:
             raise errcodes.MAXIMUM_CONSUMERS_LIMIT()

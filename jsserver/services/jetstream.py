@@ -78,7 +78,7 @@ class JetStream:
             info_queue_limit=js.info_queue_limit or js.request_queue_limit,
         )
         self.shared = Shared(accounts, self.settings, hh64)
-        self.dispatcher = Dispatcher(self.shared, self.client_info, finished)
+        self.dispatcher = Dispatcher(self.shared, self.client_info, finished, options.system)
         self.mender = Mender(self.shared, storage.ballast.make, plane.has_room)
         self._connection = plane.connection
         logging.getLogger("jsserver").addHandler(LogBridge(log))
