@@ -232,8 +232,7 @@ def _info(row: Row, account: str, auth: bool) -> ConnInfo:
     if auth:
         info.authorized_user = clean(row.user)
         info.account = "" if account == GLOBAL_ACCOUNT else account
-        if not row.stop:
-            info.name_tag = account
+        info.name_tag = info.account if row.stop else account
     return info
 
 

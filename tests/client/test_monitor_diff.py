@@ -29,10 +29,9 @@ VOLATILE = frozenset(
 VOLATILE_TOTALS = frozenset(
     ("subscriptions", "in_bytes", "in_client_bytes", "out_bytes", "out_client_bytes")
 )
-#: What one of the two does not have: there is no system account yet, and acks wait for the disk.
-ABSENT = frozenset(
-    ("system_account", "imports", "sync_interval", "sync_always", "compress_ok", "strict")
-)
+#: What one of the two does not have: here services are offered without imports, and acks wait for
+#: the disk.
+ABSENT = frozenset(("imports", "exports", "sync_interval", "sync_always", "compress_ok", "strict"))
 
 CONFIG = """
 http_base_path: "/base"
