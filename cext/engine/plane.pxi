@@ -105,7 +105,7 @@ cdef class DataPlane(EnvBox):
 
     cdef Machine* m
     cdef bytes domain
-    cdef list permissions       # sets that connections may still use
+    cdef set permissions        # sets that connections may still use
     cdef readonly int inbox_fd  # readable when drain() has something
     cdef readonly int reactors
 
@@ -114,7 +114,7 @@ cdef class DataPlane(EnvBox):
         if not 1 <= reactors <= REACTORS_MAX:
             raise ValueError(f"a server has 1 to {REACTORS_MAX} reactors, not {reactors}")
         self.reactors = reactors
-        self.permissions = []
+        self.permissions = set()
         self.domain = b""
         self.inbox_fd = -1
         self.m = <Machine*>calloc(1, sizeof(Machine))
@@ -327,7 +327,7 @@ cdef class DataPlane(EnvBox):
 
     def admit(self, uint64_t cid, AccountHandle account not None, PermissionSet permissions):
         """Answers INBOX_CONNECT: the connection is let in. permissions may be None. False: it or the account is gone, or the
-        account has as many connections as it may, and this one is closed for it."""
+        account has as many connections as it may, or no subscriptions at all, and this one is closed for it."""
         cdef Permissions* perms = NULL
         cdef bint responses = False
         cdef int32_t responses_max = 0
@@ -335,8 +335,7 @@ cdef class DataPlane(EnvBox):
         cdef Conn* c = NULL
         cdef bint open, entered = False
         if permissions is not None:
-            if permissions not in self.permissions:
-                self.permissions.append(permissions)
+            self.permissions.add(permissions)
             perms = permissions.perms
             responses = permissions.responses
             responses_max = permissions.responses_max
@@ -348,6 +347,9 @@ cdef class DataPlane(EnvBox):
             if c != NULL and not client_join(&c.base, account.a):
                 client_error(&c.base, b"maximum account active connections exceeded")
                 client_close(&c.base, CLOSE_MAX_ACCOUNT_CONNECTIONS)
+            elif c != NULL and account.a.max_subscriptions == 0:
+                client_error(&c.base, b"maximum subscriptions exceeded")    # as nats-server does
+                client_close(&c.base, CLOSE_MAX_SUBSCRIPTIONS)
             elif c != NULL:
                 entered = True
                 c.base.perms = perms

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -31,11 +33,39 @@ REASONS = {
     "Bad Client Protocol Version": "invalid client protocol",
     "Maximum Connections Exceeded": "maximum connections exceeded",
     "Maximum Account Connections Exceeded": "maximum account active connections exceeded",
+    "Maximum Subscriptions Exceeded": "maximum subscriptions exceeded",
 }
+#: What clients can make happen as often as they like: lines that come seldom.
+OFTEN = ("maximum account active connections exceeded", "maximum subscriptions exceeded")
 DETAILS = {
     "Authentication Timeout": "Authentication Timeout",
     "Stale Connection": "Stale Client Connection - Closing",
 }
+
+
+SELDOM = 1.0
+"""Seconds between two lines that clients could make the log full with."""
+LOGINS_AT_ONCE = 10
+"""Failed logins that are told of one by one before they come only every SELDOM seconds."""
+
+
+class Seldom:
+    """Which lines of one kind are due: the first few, and then one in SELDOM seconds."""
+
+    def __init__(self, at_once: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
+        self._at_once = float(at_once)
+        self._left = self._at_once
+        self._clock = clock
+        self._last = clock()
+
+    def due(self) -> bool:
+        now = self._clock()
+        self._left = min(self._at_once, self._left + (now - self._last) / SELDOM)
+        self._last = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
 
 
 class ClientLog:
@@ -48,6 +78,11 @@ class ClientLog:
         self._options = options
         self._accounts = accounts
         self._user = user
+        self._seldom = {text: Seldom() for text in OFTEN}
+        self._logins = Seldom(LOGINS_AT_ONCE)
+        self._unlogged = 0
+        """Failed logins since the last line about one."""
+        self._failed_logins = 0
 
     # ---- who it is about
 
@@ -85,9 +120,11 @@ class ClientLog:
         refused = c.reason.startswith(("Authentication", "Maximum Account"))
         who = self._who(f"{c.ip}:{c.port}", c.cid, None if refused else options, c.account)
         if c.reason in REASONS:
-            self._log.error(f"{who} - {REASONS[c.reason]}")
+            text = REASONS[c.reason]
+            if text not in OFTEN or self._seldom[text].due():
+                self._log.error(f"{who} - {text}")
         if c.reason == "Maximum Account Connections Exceeded" and c.nkey:
-            self._log.error(f"{who} - authentication error{_claimed(options)}")
+            self._failed(f"{who} - authentication error{_claimed(options)}")
         if c.reason == "Slow Consumer (Pending Bytes)":
             limit = f"MaxPending of {self._options.max_pending} Exceeded"
             self._log.info(f"{who} - Slow Consumer Detected: {limit}")
@@ -103,7 +140,22 @@ class ClientLog:
     def refused(self, item: Item, options: Connect) -> None:
         """A connection whose CONNECT was not accepted."""
         who, _, _ = self._split(item)
-        self._log.error(f"{who} - authentication error{_claimed(options)}")
+        self._failed(f"{who} - authentication error{_claimed(options)}")
+
+    def _failed(self, line: str) -> None:
+        """Tells of one, or of those that are too many for a line each together after a while."""
+        self._failed_logins += 1
+        if self._logins.due():
+            self._log.error(line)
+            return
+        if not self._unlogged:
+            asyncio.get_running_loop().call_later(SELDOM, self._tell_of_others)
+        self._unlogged += 1
+
+    def _tell_of_others(self) -> None:
+        more, self._unlogged = self._unlogged, 0
+        total = f"{self._failed_logins} since the start"
+        self._log.error(f"authentication error - {more} more failed logins, {total}")
 
     def violation(self, item: Item) -> None:
         who, _, (what, subject, queue, sid) = self._split(item)
@@ -119,7 +171,10 @@ class ClientLog:
         text = _shown(texts[0])
         if quoted:
             text += goformat.quote(texts[1]) + _shown(texts[2])
-        self._log.error(f"{who} - {text}")
+        if text == "authentication error":
+            self._failed(f"{who} - {text}")
+        elif text not in OFTEN or self._seldom[text].due():
+            self._log.error(f"{who} - {text}")
 
     def trace(self, item: Item) -> None:
         if not self._log.trace_on:

@@ -2,8 +2,9 @@
 
 import json
 import re
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -204,6 +205,127 @@ def test_the_log_names_the_account(servers: Servers) -> None:
         wait_until(lambda: len(told()) >= 5, "what both say")
         logs.append(told())
     assert logs[0] == logs[1]
+
+
+def test_a_flood_of_failed_logins_does_not_fill_the_log(servers: Servers) -> None:
+    """The first are told of one by one, the others together once a second."""
+    server = servers.under_test(config=CONFIG)
+    began = time.monotonic()
+    for number in range(50):
+        for refused in (
+            Client(server, "a", **{"pass": f"secret{number}"}),
+            Client(server, f"nobody{number}"),
+            Client(server, auth_token="secret"),
+            Client(server, signs=Signer()),
+        ):
+            assert [frame.verb for frame in refused.said] == ["-ERR", EOF]
+            refused.close()
+    server.wait_log("200 since the start")
+    lines = [line for line in server.log().splitlines() if "authentication error" in line]
+    assert 'authentication error - User "a"' in lines[0]
+    assert len(lines) <= 10 + 2 * (time.monotonic() - began + 1)
+    together = sum(map(int, re.findall(r"(\d+) more failed logins", server.log())))
+    assert together + sum("more failed logins" not in line for line in lines) == 200
+    assert "secret" not in server.log()
+
+
+LIMITED = """
+server_name: one
+{server}
+accounts {{
+    A {{ users: [{{ user: a, password: x }}], limits {{ {account} }} }}
+    B {{ users: [{{ user: b, password: x }}] }}
+}}
+"""
+
+
+def payloads(server: Server) -> list[object]:
+    """Messages around the limits, with headers and without."""
+    said: list[object] = []
+    for size in (0, 1, 10, 11, 100, 101):
+        header = b"NATS/1.0\r\n\r\n"
+        body = b"x" * max(size - len(header), 0)
+        total = len(header) + len(body)
+        with Client(server, "a") as client:
+            client.send(b"SUB p 1\r\nPUB p %d\r\n%s\r\n" % (size, b"x" * size))
+            client.send(b"HPUB p %d %d\r\n%s%s\r\n" % (len(header), total, header, body))
+            client.send(b"PING\r\n")
+            said += [client.shown(), [frame.shown() for frame in client.until("PONG")]]
+    return said
+
+
+def connections(server: Server) -> list[object]:
+    """One more than there may be, one in another account, and one that takes a free place."""
+    open_ones = [Client(server, "a") for _ in range(4)]
+    said = [client.shown() for client in open_ones]
+    with Client(server, "b") as other:
+        said.append(other.shown())
+        before = page(server, "/connz?acc=A")["total"]
+        open_ones[0].close()
+        wait_until(lambda: not before or page(server, "/connz?acc=A")["total"] < before, "a place")
+        open_ones.append(Client(server, "a"))
+        said.append(open_ones[-1].shown())
+        for client in (open_ones[1], other):  # again, and from another account
+            client.send(b'CONNECT {"user":"a","pass":"x","verbose":false}\r\nPING\r\n')
+            said.append([frame.shown() for frame in client.until("PONG")])
+    for client in open_ones:
+        client.close()
+    return said
+
+
+def subscriptions(server: Server) -> list[object]:
+    said: list[object] = []
+    with Client(server, "a") as one, Client(server, "a") as two:
+        one.send(b"".join(b"SUB p%d %d\r\n" % (n, n) for n in range(5)))
+        one.send(b"SUB p1 1\r\nUNSUB 0\r\nSUB q 9\r\nSUB .. 10\r\n")
+        said += [frame.shown() for frame in one.sync()]
+        two.send(b"SUB a 1\r\nSUB b q 2\r\nSUB c 3\r\nUNSUB 1 1\r\nPUB a 0\r\n\r\nSUB c 3\r\n")
+        said += [frame.shown() for frame in two.sync()]
+    return said
+
+
+@pytest.mark.parametrize(
+    ("work", "account", "server"),
+    [
+        (payloads, "max_payload: 10", ""),
+        (payloads, "max_payload: 0", ""),
+        (payloads, "max_payload: -1", "max_payload: 100"),
+        (payloads, "max_payload: 200", "max_payload: 100"),
+        (payloads, "max_payload: 100", "max_payload: 200"),
+        (connections, "max_conn: 0", ""),
+        (connections, "max_conn: -1", "max_connections: 3"),
+        (subscriptions, "max_subs: 3", ""),
+        (subscriptions, "max_subs: -1", "max_subscriptions: 2"),
+        (subscriptions, "max_subs: 3", "max_subscriptions: 2"),
+        (subscriptions, "max_subs: 2", "max_subscriptions: 3"),
+    ],
+)
+def test_limits_at_their_edges(
+    servers: Servers, work: Callable[[Server], list[object]], account: str, server: str
+) -> None:
+    config = LIMITED.format(account=account, server=server)
+    shown = []
+    for start in (servers.under_test, servers.peer):
+        one = start(config=config, monitor=True)
+        said = work(one)
+        ends = page(one, "/connz?state=closed&auth=1")["connections"]
+        reasons = {end["reason"] for end in ends if end["reason"] != "Client Closed"}
+        shown.append([said, reasons])
+    assert shown[0] == shown[1]
+
+
+def test_an_account_without_subscriptions(servers: Servers) -> None:
+    """Nobody stays in it."""
+    shown = []
+    for start in (servers.under_test, servers.peer):
+        server = start(config=LIMITED.format(account="max_subs: 0", server=""), monitor=True)
+        with Client(server, "a") as client:
+            said = client.said if client.said[-1].verb == EOF else client.said + client.until(EOF)
+        closed = "/connz?state=closed&auth=1"
+        wait_until(lambda: page(server, closed)["total"] > 0, "the end")  # noqa: B023
+        reasons = [end["reason"] for end in page(server, closed)["connections"]]
+        shown.append([[frame.line for frame in said if frame.verb == "-ERR"], reasons])
+    assert shown[0] == shown[1]
 
 
 GUESTS = "accounts { $SYS { users: [{ user: s, password: x }] } }"
