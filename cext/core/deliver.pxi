@@ -31,20 +31,19 @@ cdef inline uint8_t* put_number(uint8_t* p, uint32_t v) noexcept nogil:
 
 
 cdef void note_response(Client* c, Span reply) noexcept nogil:
-    # allow_responses: what c was asked with a reply, it may answer, so often and so long.
+    # allow_responses: what c was asked with a reply, it may answer, so often and so long. To be asked again with a reply that
+    # is open counts as an answer to it, as in nats-server; the time goes on.
     cdef Reply* r
-    if perms_can_publish(c.perms, reply):
+    if perms_can_publish(c.perms, reply) or may_respond(c, reply):
         return
-    r = <Reply*>strmap_get(&c.replies, reply)
+    if c.replies.n >= 4096:
+        forget_responses(c)
+    r = <Reply*>malloc(sizeof(Reply))
     if r == NULL:
-        if c.replies.n >= 4096:
-            forget_responses(c)
-        r = <Reply*>malloc(sizeof(Reply))
-        if r == NULL:
-            return
-        if strmap_put(&c.replies, reply, r) != 0:
-            free(r)
-            return
+        return
+    if strmap_put(&c.replies, reply, r) != 0:
+        free(r)
+        return
     r.left = c.responses_max
     r.expires = c.engine.env.mono + c.responses_ttl if c.responses_ttl > 0 else INT64_MAX
 

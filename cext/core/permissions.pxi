@@ -120,6 +120,14 @@ cdef bint perms_can_publish(const Permissions* p, Span subject) noexcept nogil:
     return True
 
 
+cdef bint is_denied(const Permissions* p, Span subject, Span queue) noexcept nogil:
+    cdef bint plain, queued, fits
+    if not p.lists[PERM_SUB_DENY].present:
+        return False
+    list_look(&p.lists[PERM_SUB_DENY], subject, queue, &plain, &queued, &fits)
+    return plain or fits
+
+
 cdef bint perms_can_subscribe(const Permissions* p, Span subject, Span queue) noexcept nogil:
     cdef bint plain, queued, fits
     if p.lists[PERM_SUB_ALLOW].present:
@@ -127,11 +135,7 @@ cdef bint perms_can_subscribe(const Permissions* p, Span subject, Span queue) no
         # Entries with queues decide for a subscription with a queue, where there are any.
         if not (fits if queued else plain):
             return False
-    if p.lists[PERM_SUB_DENY].present:
-        list_look(&p.lists[PERM_SUB_DENY], subject, queue, &plain, &queued, &fits)
-        if plain or fits:
-            return False
-    return True
+    return not is_denied(p, subject, queue)
 
 
 cdef bint perms_must_filter(const Permissions* p, Span subject) noexcept nogil:
@@ -161,5 +165,10 @@ cdef bint perms_must_filter(const Permissions* p, Span subject) noexcept nogil:
 
 
 cdef bint perms_can_receive(const Permissions* p, Span subject, Span queue) noexcept nogil:
-    # A delivery is let through where a subscription to its literal subject would be.
-    return perms_can_subscribe(p, subject, queue)
+    # A delivery to a subscription that was let in. What entries with queues say of other queues was decided then.
+    cdef bint plain, queued, fits
+    if p.lists[PERM_SUB_ALLOW].present:
+        list_look(&p.lists[PERM_SUB_ALLOW], subject, queue, &plain, &queued, &fits)
+        if not plain and not fits:
+            return False
+    return not is_denied(p, subject, queue)

@@ -90,8 +90,9 @@ cdef void violation(Client* c, const char* what, Span subject, Span queue, Span 
 
 
 cdef inline bint reply_is_reserved(Span reply) noexcept nogil:
-    return reply.n > 3 and ((reply.p[0] == 95 and (span_starts(reply, b"_R_.", 4) or span_starts(reply, b"_GR_.", 5)))
-                            or (reply.p[0] == 36 and span_starts(reply, b"$JS.ACK.", 8)))
+    return reply.n > 3 and ((reply.p[0] == 95 and (span_starts(reply, b"_R_.", 4)
+                                                    or (reply.n > 5 and span_starts(reply, b"_GR_.", 5))))
+                            or (reply.n > 8 and reply.p[0] == 36 and span_starts(reply, b"$JS.ACK.", 8)))
 
 
 cdef void no_responders(Client* c, Span subject, Span reply) noexcept nogil:
@@ -145,14 +146,15 @@ cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span d
     e.stats.in_bytes += size
     if c.pedantic and not (subject_is_valid(subject) and subject_is_literal(subject)):
         client_error(c, b"Invalid Publish Subject")
-    if reply.n and reply_is_reserved(reply):
-        violation(c, b"Publish with Reply of", reply, none, none, b"")
-        return 0
-    if subject.n > 4 and (span_starts(subject, b"_GR_.", 5) or span_starts(subject, b"$NRG.", 5)):
+    if subject.n > 4 and ((subject.n > 5 and span_starts(subject, b"_GR_.", 5))
+                          or (span_starts(subject, b"$NRG.", 5) and not c.account.system)):
         violation(c, b"Publish to", subject, none, none, b"")
         return 0
     if c.perms != NULL and not perms_can_publish(c.perms, subject) and not may_respond(c, subject):
         violation(c, b"Publish to", subject, none, none, b"")
+        return 0
+    if reply.n and reply_is_reserved(reply):
+        violation(c, b"Publish with Reply of", reply, none, none, b"")
         return 0
     if c.verbose:
         client_ok(c)
