@@ -73,6 +73,17 @@ class AccountUsage(NamedTuple):
     memory: int
     storage: int
 
+class AccountTraffic(NamedTuple):
+    """Clients of an account, its subscriptions, and what its clients have moved: `in` is what they
+    sent."""
+
+    clients: int
+    subscriptions: int
+    in_msgs: int
+    in_bytes: int
+    out_msgs: int
+    out_bytes: int
+
 class PlaneConfig(NamedTuple):
     """Limits and switches of the data plane; durations in ns, sizes in bytes."""
 
@@ -112,6 +123,7 @@ class AccountHandle:
     def open_stream(self, directory: str | None, params: Any) -> StreamHandle: ...
     def usage(self) -> AccountUsage: ...
     def set_limits(self, max_memory: int, max_storage: int) -> None: ...
+    def traffic(self) -> AccountTraffic: ...
     def sublist(self) -> dict[str, float]: ...
 
 class DataPlane(EnvBox):

@@ -20,6 +20,8 @@ from collections import namedtuple
 
 #: Bytes that an account's streams hold.
 AccountUsage = namedtuple("AccountUsage", "memory storage")
+#: Clients of an account, its subscriptions, and what its clients have moved: `in` is what they sent.
+AccountTraffic = namedtuple("AccountTraffic", "clients subscriptions in_msgs in_bytes out_msgs out_bytes")
 
 include "engine/items.pxi"
 include "engine/users.pxi"

@@ -26,7 +26,7 @@ from jsserver.config.options import GLOBAL_ACCOUNT, Options
 from jsserver.process import priority
 from jsserver.process.logs import Logger
 from jsserver.process.sockets import bound_port, host_port, open_listener
-from jsserver.services.subjects import API, SYSTEM
+from jsserver.services.subjects import API, SYSTEM, of_the_system_account
 from jsserver.text.goformat import byte_size, split_address
 from jsserver.text.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
 
@@ -190,7 +190,8 @@ class Front:
                 account.serve_requests(API.encode())
                 if self.storage.domain and name != self.options.system:
                     account.serve_domain(self.storage.domain)
-            for subject in SYSTEM:
+            is_system = name == self.options.system
+            for subject in of_the_system_account(self.id) if is_system else SYSTEM:
                 account.serve_requests(subject.encode())
 
     def _limit(self) -> None:

@@ -8,16 +8,19 @@ import signal
 from typing import TYPE_CHECKING
 
 from jsserver.access.auth import Authenticator
+from jsserver.access.clients import Connection
 from jsserver.cext.engine import Item
 from jsserver.front import SIGNALS, Front, explained
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.process import priority
 from jsserver.process.notify import Notifier
+from jsserver.services.answers import Identity
 from jsserver.services.inbox import Finished, Inbox
 from jsserver.services.system import System
 
 if TYPE_CHECKING:
     from jsserver.monitor.monitor import Monitor
+    from jsserver.services.events import Events
     from jsserver.services.jetstream import JetStream
 
 STOP_SIGNALS = {signal.SIGINT: "interrupt", signal.SIGTERM: "terminated"}
@@ -53,9 +56,12 @@ class Server:
             self.accounts,
             on_request=self._request,
             on_event=self._event,
-            on_closed=self.closed.add,
+            on_connected=self._connected,
+            on_closed=self._closed,
         )
+        self.identity = Identity(options, self.name, self.id)
         self.system = System(self)
+        self.events = self._make_events()
         self._notify = Notifier.from_environment()
 
     def _make_jetstream(self) -> JetStream | None:
@@ -75,6 +81,15 @@ class Server:
             front.name,
             front.id,
         )
+
+    def _make_events(self) -> Events | None:
+        name = self.system_account
+        if not any(user.account == name for user in self.options.users):
+            return None
+        # Imported only here: a server whose system account nobody uses starts without it.
+        from jsserver.services.events import Events
+
+        return Events(self, name)
 
     @property
     def port(self) -> int:
@@ -99,6 +114,15 @@ class Server:
             self.finished(item.cid)
         elif self.jetstream is not None:
             self.jetstream.request(item)
+
+    def _connected(self, cid: int, account: str) -> None:
+        if self.events is not None:
+            self.events.connected(cid, account)
+
+    def _closed(self, connection: Connection, member: bool) -> None:
+        self.closed.add(connection)
+        if self.events is not None:
+            self.events.closed(connection, member)
 
     def _event(self, item: Item) -> None:
         if self.jetstream is not None:
@@ -127,6 +151,8 @@ class Server:
             self.monitor = Monitor(self, self.closed)
             await self.monitor.start(self.front.monitor)
         self.accepting = True
+        if self.events is not None:
+            self.events.start()
         self._notify.ready()
         self.front.spawn("cleanup", _remove_stale_folders)
 
@@ -165,6 +191,8 @@ class Server:
     async def close(self) -> None:
         """Ends what start() began, however far it came."""
         self.accepting = False
+        if self.events is not None:
+            self.events.stop()
         self.front.refuse()
         if self.jetstream is not None:
             await self.jetstream.close()

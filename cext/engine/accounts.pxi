@@ -162,6 +162,27 @@ cdef class AccountHandle:
 
     # ---- monitoring
 
+    def traffic(self):
+        """Clients that are in it, its subscriptions, and what its clients have moved since the start."""
+        cdef SublistStats l
+        cdef uint64_t moved[4]
+        cdef uint32_t members = 0
+        cdef bint open
+        memset(&l, 0, sizeof(l))
+        memset(moved, 0, sizeof(moved))
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                members = self.a.members
+                moved[0] = self.a.in_msgs
+                moved[1] = self.a.in_bytes
+                moved[2] = self.a.out_msgs
+                moved[3] = self.a.out_bytes
+                sublist_stats(self.a.subs, &l)
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+        return AccountTraffic(members, l.subs, moved[0], moved[1], moved[2], moved[3])
+
     def sublist(self):
         """Counters of its subscriptions as a dict."""
         cdef SublistStats l

@@ -28,6 +28,8 @@ class ClientInfo(Wire):
     rtt: int = 0
     server: str = ""
     cluster: str = ""
+    stop: Time = ""
+    name_tag: str = ""
     kind: str = ""
     client_type: str = ""
 

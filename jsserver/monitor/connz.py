@@ -6,6 +6,7 @@ from enum import Enum
 import msgspec
 
 from jsserver.access.clients import Connection, read_connection
+from jsserver.cext.bytes import subjects_overlap
 from jsserver.cext.engine import ConnNumbers, Item, SubNumbers
 from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.monitor.closed import ClosedConnections
@@ -136,8 +137,21 @@ class Wanted:
             self.paging.offset, self.paging.limit = 0, 1
 
 
-def connz(server: Server, closed: ClosedConnections, query: Query, now: int) -> Connz:
-    """The page of one request; `now` in ns since the epoch."""
+def empty(server: Server, now: int) -> Connz:
+    """The page without connections."""
+    paging = Paging(Query(""))
+    return Connz(server_id=server.id, now=rfc3339_nano(now), limit=paging.limit, connections=[])
+
+
+def connz(
+    server: Server,
+    closed: ClosedConnections,
+    query: Query,
+    now: int,
+    filter_subject: str = "",
+) -> Connz:
+    """The page of one request; `now` in ns since the epoch. With a `filter_subject` it shows those
+    that subscribe to something that overlaps with it."""
     wanted = Wanted(query)
     page = Connz(
         server_id=server.id,
@@ -150,6 +164,9 @@ def connz(server: Server, closed: ClosedConnections, query: Query, now: int) -> 
     page.total, rows = _rows(server, closed, wanted)
     if wanted.user:
         rows = [r for r in rows if r.user == wanted.user]
+    if filter_subject:
+        listening = _listening(server, filter_subject)
+        rows = [r for r in rows if r.c.cid in listening and not r.stop]
     if wanted.mqtt_client:
         rows = []
     key, descending = SORTS[wanted.sort]
@@ -189,6 +206,13 @@ def _rows(server: Server, closed: ClosedConnections, wanted: Wanted) -> tuple[in
     if wanted.cid:
         rows = [r for r in rows if r.c.cid == wanted.cid]
     return total, rows
+
+
+def _listening(server: Server, subject: str) -> set[int]:
+    """Connections that subscribe to something that overlaps with the subject."""
+    wanted = subject.encode("utf-8", "surrogateescape")
+    subs = server.plane.subscriptions()
+    return {item.cid for item in subs if subjects_overlap(item.texts[0], wanted)}
 
 
 def _open_row(server: Server, item: Item) -> Row:

@@ -13,6 +13,8 @@ class Monitor:
 
     def __init__(self, server: Server, closed: ClosedConnections) -> None:
         pages = Pages(server, closed)
+        self.requests = pages.requests
+        """How often each page was asked for, by its path."""
         self._http = HttpServer(pages.answer, urgent=pages.urgent)
 
     async def start(self, listener: socket.socket) -> None:

@@ -47,7 +47,7 @@ class Pages:
         self._server = server
         self._closed = closed
         self._usage = ProcessUsage()
-        self._requests: dict[str, int] = {}
+        self.requests: dict[str, int] = {}
         self._base = server.options.http_base_path.rstrip("/")
         self._pages: dict[str, Page] = {
             "/": self._index,
@@ -77,7 +77,7 @@ class Pages:
         page = self._pages.get(name)
         if page is None:
             return Response(status=404, headers=(NO_SNIFFING,), body=b"404 page not found\n")
-        self._requests[name] = self._requests.get(name, 0) + 1
+        self.requests[name] = self.requests.get(name, 0) + 1
         try:
             return page(Query(request.query))
         except BadParameter as error:
@@ -112,7 +112,7 @@ class Pages:
         return Response(content_type=HTML, body=body.encode("utf-8", "replace"))
 
     def _varz(self, query: Query) -> Response:
-        return _pretty(varz.varz(self._server, self._usage, self._requests, time.time_ns()))
+        return _pretty(varz.varz(self._server, self._usage, self.requests, time.time_ns()))
 
     def _connz(self, query: Query) -> Response:
         return _pretty(connz.connz(self._server, self._closed, query, time.time_ns()))

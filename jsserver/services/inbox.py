@@ -45,7 +45,8 @@ class Inbox:
     """Drains the data plane's inbox from the event loop and dispatches its items.
 
     `on_request` gets JetStream API requests, `on_event` what streams and consumers report,
-    `on_closed` every connection that ended.
+    `on_connected` clients that were let in, with their accounts, and `on_closed` every connection
+    that ended, and whether it was of a client that had been let in.
     """
 
     def __init__(
@@ -58,7 +59,8 @@ class Inbox:
         *,
         on_request: Callable[[Item], None],
         on_event: Callable[[Item], None],
-        on_closed: Callable[[Connection], None],
+        on_connected: Callable[[int, str], None],
+        on_closed: Callable[[Connection, bool], None],
     ) -> None:
         self.plane = plane
         self.log = log
@@ -66,6 +68,7 @@ class Inbox:
         self.authenticator = authenticator
         self.on_request = on_request
         self.on_event = on_event
+        self.on_connected = on_connected
         self.on_closed = on_closed
         self.admissions: dict[int, Admission] = {}
         """Who is behind a connection, while authentication is configured."""
@@ -136,7 +139,9 @@ class Inbox:
             self.plane.refuse(cid)
             return
         self.admissions[cid] = admission
-        if not self.plane.admit(cid, self.accounts[admission.account], admission.permissions):
+        if self.plane.admit(cid, self.accounts[admission.account], admission.permissions):
+            self.on_connected(cid, admission.account)
+        else:
             self.admissions.pop(cid, None)
 
     def user(self, cid: int) -> str:
@@ -147,8 +152,8 @@ class Inbox:
         connection = read_connection(item)
         connection.user = self.user(item.cid) or connection.user
         self.lines.closed(connection)
-        self.admissions.pop(item.cid, None)
-        self.on_closed(connection)
+        member = self.admissions.pop(item.cid, None) is not None
+        self.on_closed(connection, member)
 
     def _log_line(self, item: Item) -> None:
         _, _, (_, is_error, *_), (text, *_) = item

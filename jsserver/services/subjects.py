@@ -1,7 +1,8 @@
 """The subjects on which the control plane answers clients.
 
-What they stand for is in `system.py` and `jsserver/api`. The data plane knows of them before a
-client can connect, so that requests wait for the control plane where it is not there yet.
+What they stand for is in `system.py`, `operators.py` and `jsserver/api`. The data plane knows of
+them before a client can connect, so that requests wait for the control plane where it is not there
+yet.
 """
 
 API = "$JS.API.>"
@@ -9,3 +10,21 @@ USER_INFO = "$SYS.REQ.USER.INFO"
 CONNECTIONS = ("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ")
 STATISTICS = "$SYS.REQ.ACCOUNT.PING.STATZ"
 SYSTEM = (USER_INFO, *CONNECTIONS, STATISTICS)
+"""What every account is offered."""
+
+OF_A_SERVER = "$SYS.REQ.SERVER."
+OF_AN_ACCOUNT = "$SYS.REQ.ACCOUNT."
+SERVER_PAGES = (
+    *("VARZ", "CONNZ", "ROUTEZ", "GATEWAYZ", "LEAFZ", "SUBSZ", "ACCOUNTZ", "JSZ", "HEALTHZ"),
+    *("STATSZ", "IDZ"),
+)
+SERVER_CONTROLS = ("KICK", "LDM", "RELOAD")
+ACCOUNT_PAGES = ("CONNZ", "SUBSZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS")
+
+
+def of_the_system_account(server_id: str) -> list[str]:
+    """What users of the system account may ask this server."""
+    asked = [f"{OF_A_SERVER}PING.{page}" for page in SERVER_PAGES]
+    asked += [f"{OF_A_SERVER}{server_id}.{page}" for page in (*SERVER_PAGES, *SERVER_CONTROLS)]
+    asked += [f"{OF_AN_ACCOUNT}*.{page}" for page in ACCOUNT_PAGES]
+    return [USER_INFO, f"{OF_A_SERVER}PING", *asked]

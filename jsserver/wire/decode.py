@@ -254,10 +254,13 @@ def _list_reader(item: Any) -> Reader:
 
 def _struct_reader(kind: type[msgspec.Struct]) -> Reader:
     hints = get_type_hints(kind, include_extras=True)
-    exact = {name: (name, _reader(hints[name])) for name in kind.__struct_fields__}
+    names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
+    exact = {key: (name, _reader(hints[name])) for key, name in names}
     folded = {name.lower(): field for name, field in exact.items()} | exact
     # What null makes empty again, when the same key came before; it leaves other values alone.
-    emptied = {n for n in exact if get_origin(hints[n]) in (list, dict, UnionType)}
+    emptied = {
+        name for name, _ in exact.values() if get_origin(hints[name]) in (list, dict, UnionType)
+    }
 
     def read(value: Any, where: str, strict: bool) -> Any:
         if not isinstance(value, dict):

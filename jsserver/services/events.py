@@ -1,0 +1,253 @@
+"""What the server tells the system account by itself: who came and went, how accounts and the
+server are doing. Made only where somebody listens.
+
+Lives in the event loop. Loaded where the system account has users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from jsserver.access.clients import Connection, read_connection
+from jsserver.api.advisories import ClientInfo, Event
+from jsserver.config.options import GLOBAL_ACCOUNT
+from jsserver.monitor import statsz
+from jsserver.monitor.accountz import Data, Moved
+from jsserver.monitor.process import ProcessUsage
+from jsserver.services.answers import ServerInfo, encoded
+from jsserver.services.operators import Stats
+from jsserver.text import nuid
+from jsserver.text.goformat import rfc3339_nano
+from jsserver.wire.types import always
+
+if TYPE_CHECKING:
+    from jsserver.server import Server
+
+TYPE = "io.nats.server.advisory.v1."
+STATSZ_FIRST = 0.25
+STATSZ_PERIOD = 10.0
+"""Seconds between two tellings of the server's figures: doubled from the first on up to this."""
+CONNS_PERIOD = 30.0
+"""Seconds until an account with connections tells of them again."""
+
+AUTH_FAILURE = "Authentication Failure"
+ACCOUNT_FULL = "Maximum Account Connections Exceeded"
+
+
+class Connected(Event, kw_only=True):
+    """A client was let in."""
+
+    server: ServerInfo
+    client: ClientInfo
+
+
+class Disconnected(Event, kw_only=True):
+    """A client's connection ended; `sent` is what the client sent."""
+
+    server: ServerInfo
+    client: ClientInfo
+    sent: Moved
+    received: Moved
+    reason: str
+
+
+class AccountConnections(Event, kw_only=True):
+    """An account's connections; `sent` is what the server sent to them."""
+
+    server: ServerInfo
+    acc: str
+    name: str
+    conns: int = always(0)
+    leafnodes: int = always(0)
+    total_conns: int = always(0)
+    num_subscriptions: int = always(0)
+    sent: Data = always(Data())
+    received: Data = always(Data())
+    slow_consumers: int = always(0)
+
+
+class Events:
+    """Tells the system account; start() and stop() frame its life."""
+
+    def __init__(self, server: Server, account: str) -> None:
+        self._server = server
+        self._system = server.accounts[account]
+        self._usage = ProcessUsage()
+        self._told: dict[str, float] = {}
+        """Accounts with connections, and when these were told of."""
+        self._period = STATSZ_FIRST
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begins to tell of the server's figures."""
+        self._timer = asyncio.get_running_loop().call_later(self._period, self._tick)
+
+    def stop(self) -> None:
+        """Says that the server ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._publish(f"$SYS.SERVER.{self._server.id}.SHUTDOWN", self._server.identity.info())
+
+    # ---- connections
+
+    def connected(self, cid: int, account: str) -> None:
+        """A client was let into an account."""
+        self._count(account)
+        if self._wanted(f"$SYS.ACCOUNT.{account}.CONNECT"):
+            item = self._server.plane.connection(cid)
+            if item is not None:
+                connection = read_connection(item)
+                connection.user = self._server.user(cid) or connection.user
+                self._connect(connection, account)
+
+    def _connect(self, connection: Connection, account: str) -> None:
+        self._publish(
+            f"$SYS.ACCOUNT.{account}.CONNECT",
+            Connected(
+                type=TYPE + "client_connect",
+                id=nuid.new(),
+                timestamp=_now(),
+                server=self._server.identity.info(),
+                client=_client(connection, account),
+            ),
+        )
+
+    def closed(self, connection: Connection, member: bool) -> None:
+        """A connection ended, of a client that was let in (`member`) or not."""
+        account = self._server.accounts.name_of(connection.account)
+        if member:
+            self._count(account)
+        if connection.reason == AUTH_FAILURE:
+            subject = f"$SYS.SERVER.{self._server.id}.CLIENT.AUTH.ERR"
+            if self._wanted(subject):
+                self._publish(subject, self._disconnect(connection, account))
+            self._tell_account(connection, account)
+        elif connection.reason == ACCOUNT_FULL and self._wanted(f"$SYS.ACCOUNT.{account}.CONNECT"):
+            self._connect(connection, account)
+        subject = f"$SYS.ACCOUNT.{account}.DISCONNECT"
+        if self._wanted(subject):
+            self._publish(subject, self._disconnect(connection, account))
+
+    def _tell_account(self, connection: Connection, account: str) -> None:
+        """The account's own users hear of a failed login too."""
+        subject = b"$SYS.ACCOUNT.CLIENT.AUTH.ERR"
+        if account not in self._server.accounts:
+            return
+        handle = self._server.accounts[account]
+        if handle.subject_interest(subject):
+            handle.publish(subject, b"", b"", encoded(self._disconnect(connection, account)))
+
+    def _disconnect(self, connection: Connection, account: str) -> Disconnected:
+        client = _client(connection, account, ended=True)
+        return Disconnected(
+            type=TYPE + "client_disconnect",
+            id=nuid.new(),
+            timestamp=_now(),
+            server=self._server.identity.info(),
+            client=client,
+            sent=Moved(msgs=connection.in_msgs, bytes=connection.in_bytes),
+            received=Moved(msgs=connection.out_msgs, bytes=connection.out_bytes),
+            reason=connection.reason,
+        )
+
+    # ---- accounts
+
+    def _count(self, account: str) -> None:
+        """Tells how many connections an account has, as there is one more or less."""
+        if account != GLOBAL_ACCOUNT:
+            self._told[account] = time.monotonic()
+            self._tell_of(account)
+
+    def _tell_of(self, account: str) -> None:
+        event = None
+        for subject in (
+            f"$SYS.SERVER.ACCOUNT.{account}.CONNS",
+            f"$SYS.ACCOUNT.{account}.SERVER.CONNS",
+        ):
+            if not self._wanted(subject):
+                continue
+            if event is None:
+                event = self.connections_of(account)
+                if event is None:
+                    return
+            else:
+                event.server = self._server.identity.info()
+            self._publish(subject, event)
+
+    def connections_of(self, account: str) -> AccountConnections | None:
+        """The connections of an account; None where there is no such account any more."""
+        server = self._server
+        if account not in server.accounts:
+            return None
+        handle = server.accounts[account]
+        found = handle.traffic()
+        if not found.clients:
+            self._told.pop(account, None)
+        return AccountConnections(
+            type=TYPE + "account_connections",
+            id=nuid.new(),
+            timestamp=_now(),
+            server=server.identity.info(),
+            acc=account,
+            name=account,
+            conns=found.clients,
+            total_conns=found.clients,
+            num_subscriptions=found.subscriptions,
+            sent=Data(msgs=found.out_msgs, bytes=found.out_bytes),
+            received=Data(msgs=found.in_msgs, bytes=found.in_bytes),
+            slow_consumers=server.closed.totals(handle.id).slow_consumers,
+        )
+
+    # ---- the server
+
+    def _tick(self) -> None:
+        self._period = min(2 * self._period, STATSZ_PERIOD)
+        self._timer = asyncio.get_running_loop().call_later(self._period, self._tick)
+        now = time.monotonic()
+        for account, told in list(self._told.items()):
+            if now - told >= CONNS_PERIOD:
+                self._count(account)
+        self.tell_figures()
+
+    def tell_figures(self) -> None:
+        """Tells of the server's figures."""
+        server = self._server
+        subject = f"$SYS.SERVER.{server.id}.STATSZ"
+        if self._wanted(subject):
+            figures = statsz.statsz(server, self._usage)
+            self._publish(subject, Stats(server=server.identity.info(), statsz=figures))
+
+    # ---- the way out
+
+    def _wanted(self, subject: str) -> bool:
+        return self._system.subject_interest(subject.encode())
+
+    def _publish(self, subject: str, event: msgspec.Struct) -> None:
+        self._system.publish(subject.encode(), b"", b"", encoded(event))
+
+
+def _now() -> str:
+    return rfc3339_nano(time.time_ns())
+
+
+def _client(c: Connection, account: str, ended: bool = False) -> ClientInfo:
+    return ClientInfo(
+        start=rfc3339_nano(c.start),
+        host=c.ip,
+        id=c.cid,
+        acc=account,
+        user=c.user,
+        name=c.name,
+        lang=c.lang,
+        ver=c.version,
+        rtt=c.rtt if ended else 0,
+        stop=rfc3339_nano(c.now) if ended else "",
+        name_tag=account,
+        kind="Client",
+        client_type="nats",
+    )

@@ -1,0 +1,367 @@
+"""Requests of the system account's users: the pages of monitoring, of the server and of each
+account, and what they may have done to connections.
+
+Loaded with the first such request.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from jsserver.cext.engine import CLOSE_REASONS
+from jsserver.monitor import accountz, connz, healthz, jsz, standalone, statsz, subsz, varz
+from jsserver.monitor.process import ProcessUsage
+from jsserver.monitor.query import BadParameter, Query
+from jsserver.services.answers import Answer, Failure, ServerFilter, ServerInfo
+from jsserver.services.subjects import OF_A_SERVER, OF_AN_ACCOUNT
+from jsserver.text.goformat import quote
+from jsserver.wire.decode import Unreadable, parse
+from jsserver.wire.types import Int64, Uint64, Wire
+
+if TYPE_CHECKING:
+    from jsserver.server import Server
+
+Asked = TypeVar("Asked", bound=ServerFilter)
+
+KICKED = next(code for code, text in CLOSE_REASONS.items() if text == "Kicked")
+
+
+class Connections(ServerFilter):
+    """The parameters of CONNZ; `state`: 0 open, 1 closed, 2 all."""
+
+    sort: str = ""
+    auth: bool = False
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+    offset: Int64 = 0
+    limit: Int64 = 0
+    cid: Uint64 = 0
+    mqtt_client: str = ""
+    state: Int64 = 0
+    user: str = ""
+    acc: str = ""
+    filter_subject: str = ""
+
+
+class Subscriptions(ServerFilter):
+    """The parameters of SUBSZ."""
+
+    offset: Int64 = 0
+    limit: Int64 = 0
+    subscriptions: bool = False
+    account: str = ""
+    test: str = ""
+
+
+class OfAccount(ServerFilter):
+    """The parameters of pages that may be about one account."""
+
+    account: str = ""
+
+
+class Streams(ServerFilter):
+    """The parameters of JSZ."""
+
+    account: str = ""
+    accounts: bool = False
+    streams: bool = False
+    consumer: bool = False
+    direct_consumer: bool = False
+    config: bool = False
+    leader_only: bool = False
+    offset: Int64 = 0
+    limit: Int64 = 0
+    raft: bool = False
+    stream_leader_only: bool = False
+
+
+class Health(ServerFilter):
+    """The parameters of HEALTHZ."""
+
+    enabled: bool = msgspec.field(name="js-enabled", default=False)
+    enabled_only: bool = msgspec.field(name="js-enabled-only", default=False)
+    server_only: bool = msgspec.field(name="js-server-only", default=False)
+    meta_only: bool = msgspec.field(name="js-meta-only", default=False)
+    account: str = ""
+    stream: str = ""
+    consumer: str = ""
+    details: bool = False
+
+
+class Statistics(ServerFilter):
+    """The parameters of STATZ."""
+
+    accounts: list[str] = msgspec.field(default_factory=list)
+    include_unused: bool = False
+
+
+class OfConnection(msgspec.Struct):
+    """Which connection something is done to."""
+
+    cid: Uint64 = 0
+
+
+class Stats(Wire):
+    """The answer to STATSZ."""
+
+    server: ServerInfo
+    statsz: statsz.Statsz
+
+
+class Name(Wire):
+    """The answer to IDZ."""
+
+    name: str
+    host: str
+    id: str
+
+
+class HealthOverWire(Wire):
+    """HEALTHZ, whose answer has no HTTP status beside it."""
+
+    status: str
+    status_code: int
+    error: str = ""
+    errors: list[healthz.HealthError] = msgspec.field(default_factory=list)
+
+
+class Refused(Exception):
+    """An answer that cannot be given, or a thing that cannot be done; the text says why."""
+
+
+def _flag(on: bool) -> str:
+    return "1" if on else ""
+
+
+def connections(server: Server, asked: Connections) -> msgspec.Struct:
+    """CONNZ."""
+    if asked.filter_subject and not asked.acc:
+        raise Refused("filter by subject only valid with account filtering")
+    if not 0 <= asked.state <= 2:
+        return connz.empty(server, time.time_ns())
+    query = {
+        "acc": asked.acc,
+        "sort": asked.sort,
+        "auth": _flag(asked.auth),
+        "subs": "detail" if asked.subscriptions_detail else _flag(asked.subscriptions),
+        "offset": str(asked.offset),
+        "limit": str(asked.limit),
+        "cid": str(asked.cid),
+        "mqtt_client": asked.mqtt_client,
+        "state": ("open", "closed", "all")[asked.state],
+        "user": asked.user,
+    }
+    now = time.time_ns()
+    return connz.connz(server, server.closed, Query.of(query), now, asked.filter_subject)
+
+
+def _subscriptions(server: Server, asked: Subscriptions) -> msgspec.Struct:
+    query = {
+        "acc": asked.account,
+        "subs": _flag(asked.subscriptions),
+        "offset": str(asked.offset),
+        "limit": str(asked.limit),
+        "test": asked.test,
+    }
+    return subsz.subsz(server, Query.of(query), time.time_ns())
+
+
+def _streams(server: Server, asked: Streams) -> jsz.Jsz:
+    query = {
+        "acc": asked.account,
+        "accounts": _flag(asked.accounts),
+        "streams": _flag(asked.streams),
+        "consumers": _flag(asked.consumer),
+        "direct-consumers": _flag(asked.direct_consumer),
+        "config": _flag(asked.config),
+        "leader-only": _flag(asked.leader_only),
+        "offset": str(asked.offset),
+        "limit": str(asked.limit),
+        "raft": _flag(asked.raft),
+        "stream-leader-only": _flag(asked.stream_leader_only),
+    }
+    return jsz.jsz(server, Query.of(query), time.time_ns())
+
+
+def _health(server: Server, asked: Health) -> msgspec.Struct:
+    query = {
+        "js-enabled": _flag(asked.enabled),
+        "js-enabled-only": _flag(asked.enabled_only),
+        "js-server-only": _flag(asked.server_only),
+        "js-meta-only": _flag(asked.meta_only),
+        "details": _flag(asked.details),
+        "account": asked.account,
+        "stream": asked.stream,
+        "consumer": asked.consumer,
+    }
+    code, page = healthz.healthz(server, Query.of(query))
+    return HealthOverWire(
+        status=page.status, status_code=code, error=page.error, errors=page.errors
+    )
+
+
+def statistics(server: Server, asked: Statistics, only: list[str]) -> msgspec.Struct | None:
+    """STATZ of some accounts, or with none named of all; None where there is nothing to tell."""
+    query = Query.of({"unused": _flag(asked.include_unused)})
+    page = accountz.accstatz(server, server.closed, query, time.time_ns())
+    if only:
+        page.account_statz = [row for row in page.account_statz if row.acc in only]
+    return page if page.account_statz else None
+
+
+def _account_streams(server: Server, asked: Streams) -> msgspec.Struct:
+    name = asked.account
+    if name not in server.accounts:
+        raise Refused(f"account {quote(name)} not found")
+    page = _streams(server, asked)
+    if not page.account_details:
+        raise Refused(f"account {quote(name)} not jetstream enabled")
+    return page.account_details[0]
+
+
+class Operators:
+    """Answers one request at a time, in the thread of the system's answers."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._usage = ProcessUsage()
+
+    def answer(self, subject: str, payload: bytes) -> msgspec.Struct | None:
+        """What goes to the asker; None where the request is for others."""
+        if subject.startswith(OF_AN_ACCOUNT):
+            account, _, page = subject[len(OF_AN_ACCOUNT) :].rpartition(".")
+            return self._told(lambda: self._of_account(account, page, payload))
+        _, _, page = subject[len(OF_A_SERVER) :].partition(".")
+        return self._told(lambda: self._of_server(page, payload))
+
+    def answer_within(self, account: str, subject: str, payload: bytes) -> msgspec.Struct | None:
+        """As answer(), of what every account is offered: it hears of itself alone."""
+        _, _, page = subject.rpartition(".")
+        return self._told(lambda: self._of_account(account, page, payload))
+
+    def _told(self, make: Callable[[], msgspec.Struct | None]) -> msgspec.Struct | None:
+        """The answer with what is made, or why it cannot be."""
+        answer = Answer(server=self._server.identity.info())
+        try:
+            found = make()
+        except Unreadable as error:
+            answer.error = Failure(code=400, description=str(error))
+            return answer
+        except (BadParameter, Refused) as error:
+            answer.data = None
+            answer.error = Failure(code=500, description=str(error))
+            return answer
+        if isinstance(found, Stats | Name | Answer):
+            return found
+        if found is None:
+            return None
+        answer.data = found
+        return answer
+
+    def _asked(self, payload: bytes, kind: type[Asked]) -> Asked | None:
+        """The parameters, unless other servers are asked."""
+        asked = parse(payload, kind, strict=False)
+        return asked if self._server.identity.is_meant(asked) else None
+
+    def _of_server(self, page: str, payload: bytes) -> msgspec.Struct | None:
+        server = self._server
+        match page:
+            case "CONNZ":
+                return self._page(payload, Connections, connections)
+            case "SUBSZ":
+                return self._page(payload, Subscriptions, _subscriptions)
+            case "JSZ":
+                return self._page(payload, Streams, _streams)
+            case "HEALTHZ":
+                return self._page(payload, Health, _health)
+            case "ACCOUNTZ":
+                return self._page(payload, OfAccount, self._accounts)
+            case "VARZ":
+                return self._page(payload, ServerFilter, self._varz)
+            case "ROUTEZ" | "GATEWAYZ" | "LEAFZ":
+                make = getattr(standalone, page.lower())
+                return self._page(
+                    payload, ServerFilter, lambda s, _: make(s, Query(""), time.time_ns())
+                )
+            case "" | "STATSZ":
+                return self._page(payload, ServerFilter, self._stats)
+            case "IDZ":
+                return Name(name=server.name, host=server.options.host, id=server.id)
+            case "KICK" | "LDM" | "RELOAD":
+                return self._control(page, payload)
+        return None
+
+    def _page(
+        self,
+        payload: bytes,
+        kind: type[Asked],
+        make: Callable[[Server, Asked], msgspec.Struct | None],
+    ) -> msgspec.Struct | None:
+        asked = self._asked(payload, kind)
+        return None if asked is None else make(self._server, asked)
+
+    def _of_account(self, account: str, page: str, payload: bytes) -> msgspec.Struct | None:
+        server = self._server
+        match page:
+            case "CONNZ":
+                about = self._asked(payload, Connections)
+                return about and connections(server, msgspec.structs.replace(about, acc=account))
+            case "SUBSZ":
+                subs = self._asked(payload, Subscriptions)
+                return subs and _subscriptions(
+                    server,
+                    msgspec.structs.replace(subs, account=account, subscriptions=True),
+                )
+            case "JSZ":
+                streams = self._asked(payload, Streams)
+                return streams and _account_streams(
+                    server, msgspec.structs.replace(streams, account=account)
+                )
+            case "LEAFZ":
+                return self._of_server(page, payload)
+            case "INFO":
+                asked = self._asked(payload, OfAccount)
+                return asked and self._accounts(server, OfAccount(account=account)).account_detail
+            case "STATZ":
+                stats = self._asked(payload, Statistics)
+                if stats is None:
+                    return None
+                only = stats.accounts if account == "PING" else [account]
+                return statistics(server, stats, only)
+        return None
+
+    def _accounts(self, server: Server, asked: OfAccount) -> accountz.Accountz:
+        return accountz.accountz(server, Query.of({"acc": asked.account}), time.time_ns())
+
+    def _varz(self, server: Server, asked: ServerFilter) -> msgspec.Struct:
+        requests = {} if server.monitor is None else dict(server.monitor.requests)
+        return varz.varz(server, self._usage, requests, time.time_ns())
+
+    def _stats(self, server: Server, asked: ServerFilter) -> msgspec.Struct:
+        return Stats(server=server.identity.info(), statsz=statsz.statsz(server, self._usage))
+
+    def _control(self, what: str, payload: bytes) -> msgspec.Struct | None:
+        server = self._server
+        done = Answer(server=server.identity.info())
+        if what == "RELOAD":
+            done.error = Failure(code=500, description="configuration reload is not available yet")
+            return done
+        if not payload:
+            return None
+        try:
+            cid = parse(payload, OfConnection, strict=False).cid
+        except Unreadable:
+            return None  # as nats-server, which tells its log alone
+        if what == "KICK":
+            if not server.plane.close_connection(cid, KICKED):
+                text = "no such client or leafnode id"
+                done.error = Failure(code=500, description=text)
+        elif server.plane.connection(cid) is None:
+            done.error = Failure(code=500, description="no such client id")
+        else:
+            done.error = Failure(code=500, description="lame duck mode is not available yet")
+        return done
