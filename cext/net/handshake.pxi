@@ -125,10 +125,18 @@ cdef void refuse_stranger(Conn* c) noexcept nogil:
     refuse(c)
 
 
+cdef inline void first_rtt(Conn* c) noexcept nogil:
+    # As long as it took from INFO to CONNECT, until there is a PONG.
+    if c.rtt == 0:
+        c.rtt = max(c.base.engine.env.mono - c.ping_sent, <int64_t> 1)
+        c.ping_sent = 0
+
+
 cdef void ask_control(Conn* c) noexcept nogil:
     # The control plane decides about this connection's CONNECT; until then its input rests.
     cdef ClientConn* cc = <ClientConn*>c
     cdef Span texts[2]
+    first_rtt(c)
     c.auth = AUTH_WAITING
     c.paused = True
     texts[0] = span(c.connect.data, <uint32_t>c.connect.n)
@@ -233,9 +241,7 @@ cdef void connect_done(Client* b) noexcept nogil:
     # CONNECT is accepted: keepalive starts with an early PING that also measures the round trip.
     cdef Conn* c = <Conn*>b
     cdef int64_t first = c.reactor.net.limits.ping_interval
-    if c.rtt == 0:      # as long as it took from INFO to CONNECT, until there is a PONG
-        c.rtt = max(c.base.engine.env.mono - c.ping_sent, <int64_t> 1)
-        c.ping_sent = 0
+    first_rtt(c)
     (<ClientConn*>c).connected = True
     c.auth = AUTH_OPEN
     c.base.options = span(c.connect.data, <uint32_t>c.connect.n)

@@ -123,6 +123,7 @@ class Events:
         if member:
             self._count(account)
         if connection.reason == AUTH_FAILURE:
+            account = GLOBAL_ACCOUNT  # who has proved nothing is in none, wherever it was before
             subject = f"$SYS.SERVER.{self._server.id}.CLIENT.AUTH.ERR"
             if self._wanted(subject):
                 self._publish(subject, self._disconnect(connection, account))

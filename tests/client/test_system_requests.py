@@ -82,10 +82,10 @@ def test_connections_are_paged_and_filtered(servers: Servers) -> None:
     assert len(connection["subscriptions_list"]) == 1
     assert page(user="bob")["data"]["connections"] == []
     assert page(sort="size")["error"] == {
-        "code": 400,
+        "code": 500,
         "description": "invalid sorting option: size",
     }
-    assert page(state=7)["error"]["code"] == 400
+    assert page(state=7)["data"]["connections"] == []
     assert asyncio.run(ask(server, subject, b"{"))["error"]["code"] == 400
 
 
@@ -108,6 +108,7 @@ ODD = [
     ),
     *(b'{"offset":%s}' % n for n in (b"-1", b"9" * 4000, b"9" * 5000)),
     *(b"\xff", b"5", b'{"cid":-1}', b"[" * 100_000, b'{"offset":"1"}', b'{"sort":null}'),
+    *(b'{"sort":"size"}', b'{"state":7}', b'{"filter_subject":"x"}', b'{"acc":"NOPE"}'),
 ]
 
 
@@ -119,7 +120,9 @@ def test_odd_requests_are_answered_as_by_nats_server(servers: Servers, peer_pres
         )
         assert ours.get("error", {}).get("code") == theirs.get("error", {}).get("code"), body
         for field in ("num_connections", "total", "offset"):
-            assert ours.get("data", {}).get(field) == theirs.get("data", {}).get(field), body
+            assert (ours.get("data") or {}).get(field) == (theirs.get("data") or {}).get(field), (
+                body
+            )
 
 
 def test_only_the_servers_that_are_asked_answer(servers: Servers) -> None:

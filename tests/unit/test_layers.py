@@ -71,8 +71,17 @@ PARTS = {
         *("access.accounts", "access.clients", "api", "assets", "config", "disk.storage"),
         *("instances", "process.logs", "text.goformat"),
     },
+    "services.answers": {"config", "text.goformat", "wire"},
+    "services.operators": {
+        *("monitor", "services.answers", "services.subjects", "text.goformat", "wire"),
+    },
     "services.system": {
-        *("access.auth", "config", "monitor", "services.subjects", "text.goformat", "wire"),
+        *("access.auth", "config", "services.answers", "services.operators"),
+        *("services.subjects", "wire"),
+    },
+    "services.events": {
+        *("access.clients", "api", "config", "monitor", "services.answers", "services.operators"),
+        *("text.goformat", "text.nuid", "wire"),
     },
     "front": {
         *("access.accounts", "access.auth", "access.info", "config", "disk.storage"),
@@ -80,8 +89,9 @@ PARTS = {
         *("process.sockets", "services.subjects", "text.goformat", "text.identity"),
     },
     "server": {
-        *("access.auth", "front", "monitor", "process.notify", "process.priority"),
-        *("process.procs", "services.inbox", "services.jetstream", "services.system"),
+        *("access.auth", "access.clients", "front", "monitor", "process.notify"),
+        *("process.priority", "process.procs", "services.answers", "services.events"),
+        *("services.inbox", "services.jetstream", "services.system"),
     },
     "start": {"config", "front", "process.logs", "server"},
     "client.credentials": set(),
@@ -91,7 +101,10 @@ PARTS = {
     "cli": {"bench", "config", "process.signalling", "spark", "start", "text.flags"},
 }
 #: Who may name the types of what stands on it.
-TYPES = {("services.system", "server")}
+TYPES = {
+    *(("services.system", "server"), ("services.operators", "server")),
+    ("services.events", "server"),
+}
 #: Packages of a start's first part: their modules are loaded one by one, so the packages load none.
 LOADED_BY_MODULE = {"access", "client", "disk", "process", "services", "text"}
 
