@@ -190,9 +190,16 @@ class Front:
                 account.serve_requests(API.encode())
                 if self.storage.domain and name != self.options.system:
                     account.serve_domain(self.storage.domain)
-            is_system = name == self.options.system
-            for subject in of_the_system_account(self.id) if is_system else SYSTEM:
+            for subject in self._services_of(name):
                 account.serve_requests(subject.encode())
+
+    def _services_of(self, account: str) -> Sequence[str]:
+        """What the system account offers to an account, and to its own users; nothing where there
+        is none."""
+        if not self.options.system:
+            return ()
+        is_system = account == self.options.system
+        return of_the_system_account(self.id) if is_system else SYSTEM
 
     def _limit(self) -> None:
         o = self.options
@@ -211,7 +218,8 @@ class Front:
             write_deadline=o.write_deadline,
             auth_timeout=int(o.authorization.timeout * 1e9),
             auth_required=o.auth_required,
-            no_auth_user=bool(o.no_auth_user) or o.only_system_users,
+            no_auth_user=o.no_auth_user in {u.name for u in o.users if u.name}
+            or o.only_system_users,
             nonce=any(user.nkey for user in o.users),
             debug=o.debug,
             trace=o.trace,

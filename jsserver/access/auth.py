@@ -118,7 +118,9 @@ class Authenticator:
 
     def admit(self, connect: Connect, nonce: str) -> Admission | None:
         """Lets the connection in, or None. `nonce` is what it was to sign."""
-        says_who = connect.user or connect.password or connect.auth_token or connect.nkey
+        says_who = connect.user or connect.password or connect.auth_token
+        if self._nkeys:
+            says_who = says_who or connect.nkey
         if self._guest is not None and not says_who:
             return self._guest
         if self._nkeys and connect.nkey:
@@ -140,6 +142,8 @@ class Authenticator:
         from jsserver.access.nkeys import decode_public, decode_signature, verify
 
         known = self._nkeys.get(nkey)
+        if known is not None and known.admission is self._guest:
+            return self._guest  # which anybody may be
         if known is None or not sig or not nonce:
             return None
         _, public = decode_public(nkey)

@@ -199,9 +199,7 @@ def _new(options: Any, name: str, value: Value, taken: _Names) -> Account:
     return account
 
 
-def _read_account(
-    options: Any, name: str, value: Value, taken: _Names, problems: Problems
-) -> None:
+def _read_account(options: Any, name: str, value: Value, taken: _Names, problems: Problems) -> None:
     if not isinstance(value.data, dict):
         raise OptionError(value, "Expected map entries for accounts")
     account = _new(options, name, value, taken)

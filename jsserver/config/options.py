@@ -241,8 +241,10 @@ class Options(Block):
 
     @property
     def system(self) -> str:
-        """The name of the system account; "" where there is none."""
-        return self.system_account or ("" if self.no_system_account else SYSTEM_ACCOUNT)
+        """The name of the system account; "" where there is none. JetStream has always one."""
+        if self.no_system_account and not self.jetstream.enabled:
+            return self.system_account
+        return self.system_account or SYSTEM_ACCOUNT
 
     @property
     def jetstream_accounts(self) -> dict[str, AssetLimits]:

@@ -50,8 +50,8 @@ class ResponseRules(Wire):
 class PermissionRules(Wire):
     """The permissions of a user."""
 
-    publish: SubjectRules | None = None
-    subscribe: SubjectRules | None = None
+    publish: SubjectRules
+    subscribe: SubjectRules
     responses: ResponseRules | None = None
 
 
@@ -151,8 +151,9 @@ def _user(account: str, who: Admission | None) -> UserInfo:
 
 
 def _rules(permissions: Permissions) -> PermissionRules:
-    def rules(of: SubjectPermission | None) -> SubjectRules | None:
-        return None if of is None else SubjectRules(allow=of.allow or [], deny=of.deny or [])
+    def rules(of: SubjectPermission | None) -> SubjectRules:
+        of = of or SubjectPermission()
+        return SubjectRules(allow=of.allow or [], deny=of.deny or [])
 
     responses = permissions.responses
     return PermissionRules(

@@ -328,6 +328,85 @@ def test_an_account_without_subscriptions(servers: Servers) -> None:
     assert shown[0] == shown[1]
 
 
+PEOPLE = f"""
+server_name: one
+accounts {{
+    A {{
+        users: [
+            {{ user: a, password: x }}
+            {{ nkey: {SIGNER.public} }}
+            {{ user: w, password: x, allowed_connection_types: [WEBSOCKET] }}
+            {{ user: t, password: x, allowed_connection_types: [standard] }}
+        ]
+    }}
+    B {{ users: [{{ user: b, password: x, permissions: {{ publish: "$SYS.>" }} }}] }}
+    S {{ users: [{{ user: s, password: x }}] }}
+}}
+system_account: S
+"""
+WORLDS = {
+    "no guests": PEOPLE,
+    "guests of b": PEOPLE + "no_auth_user: b",
+    "guests with a key": PEOPLE + f"no_auth_user: {SIGNER.public}",
+    "guests elsewhere": PEOPLE + "no_auth_user: w",
+    "guests of the system account": PEOPLE + "no_auth_user: s",
+    "no system account": "server_name: one\nno_system_account: true\n"
+    "accounts { A { users: [{ user: a, password: x }] } }\nno_auth_user: a",
+    "one user": "server_name: one\nauthorization { user: a, password: x }",
+    "a token": "server_name: one\nauthorization { token: x }",
+}
+WHO: dict[str, dict[str, object]] = {
+    "nobody": {},
+    **{user: {"user": user} for user in ("a", "b", "s", "w", "t")},
+    "wrong password": {"user": "a", "pass": "y"},
+    "no password": {"user": "a", "pass": None},
+    "no name": {"user": None, "pass": ""},
+    "password alone": {"pass": "x"},
+    "token": {"auth_token": "x"},
+    "wrong token": {"auth_token": "y"},
+    "nkey": {"signs": SIGNER},
+    "key alone": {"nkey": SIGNER.public},
+    "signature alone": {"sig": "x"},
+    "jwt": {"jwt": "x"},
+}
+
+
+def whoami(server: Server, **login: object) -> list[object]:
+    """How a login ends, and who is behind it. Once there are guests nats-server does not say in the
+    first INFO that others have to log in, and does in the second."""
+    with Client(server, **login) as client:  # type: ignore[arg-type]
+        seen: list[object] = [told(Frame("INFO", json=client.info))]
+        for frame in client.said:
+            frame.json.pop("auth_required", None)
+        seen.append(client.shown())
+        if client.said[-1].verb != EOF:
+            client.send(b"SUB _I 1\r\nPUB $SYS.REQ.USER.INFO _I 0\r\n\r\nPUB no 0\r\n\r\n")
+            heard = client.sync()
+            while not any(frame.verb in ("MSG", "HMSG") for frame in heard):
+                heard.append(client.frame())
+            for frame in heard:
+                found = json.loads(frame.payload)["data"] if frame.payload else frame.line
+                if isinstance(found, dict) and "nkey" in login:
+                    found["user"] = ""  # whoever comes in without proof has the guests' name here
+                seen.append([frame.verb, found] if frame.verb != "PING" else [])
+    return seen
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_who_may_come_in(servers: Servers, world: str) -> None:
+    pair = [start(config=WORLDS[world]) for start in (servers.under_test, servers.peer)]
+    for name, login in WHO.items():
+        ours, theirs = (whoami(server, **login) for server in pair)
+        assert ours == theirs, name
+    shown = []
+    for server in pair:
+        with RawClient(server.port) as client:
+            client.frame()
+            client.send(b"SUB a 1\r\nPUB a 1\r\nx\r\nPING\r\n")
+            shown.append([frame.shown() for frame in client.until("PONG") if frame.verb != "INFO"])
+    assert shown[0] == shown[1]
+
+
 GUESTS = "accounts { $SYS { users: [{ user: s, password: x }] } }"
 
 
