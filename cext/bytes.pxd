@@ -1,6 +1,7 @@
 """What every layer stands on: spans, messages, hashes, timers, tables, and the environment handed in."""
 
 from libc.stdint cimport INT64_MAX, UINT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp, memcpy, strlen
 from posix.types cimport off_t
 
@@ -344,6 +345,83 @@ cdef bint json_uint(const JsonItem* it, uint64_t* out) noexcept nogil
 # null leaves what is there.
 cdef bint json_bool(const JsonItem* it, bint* out) noexcept nogil
 cdef int json_text(const JsonItem* it, uint8_t* out, uint32_t cap) noexcept nogil       # length | -1
+
+
+# ---- texts in the making, and transforms of subjects -----------------------------------------------
+
+cdef enum:
+    DRAFT_OWN = 512
+
+cdef struct Draft:
+    # A text in the making, on the stack where it is short: draft_open first, draft_free last; it is not copied.
+    uint8_t* p
+    size_t n
+    size_t cap
+    bint failed             # memory ran out, and the text is not whole
+    uint8_t[DRAFT_OWN] own
+
+cdef inline void draft_open(Draft* d) noexcept nogil:
+    d.p = d.own
+    d.n = 0
+    d.cap = DRAFT_OWN
+    d.failed = False
+
+cdef inline void draft_free(Draft* d) noexcept nogil:
+    if d.p != d.own:
+        free(d.p)
+
+cdef bint draft_grow(Draft* d, size_t more) noexcept nogil
+
+cdef inline void draft_add(Draft* d, const void* p, size_t n) noexcept nogil:
+    if n and (n <= d.cap - d.n or draft_grow(d, n)):
+        memcpy(d.p + d.n, p, n)
+        d.n += n
+
+cdef inline void draft_byte(Draft* d, uint8_t ch) noexcept nogil:
+    draft_add(d, &ch, 1)
+
+cdef void draft_number(Draft* d, uint64_t v) noexcept nogil
+
+cdef struct Env
+
+cdef enum PartKind:
+    PART_TEXT = 0
+    PART_WILDCARD
+    PART_PARTITION
+    PART_SPLIT_LEFT
+    PART_SPLIT_RIGHT
+    PART_SLICE_LEFT
+    PART_SLICE_RIGHT
+    PART_SPLIT
+    PART_LEFT
+    PART_RIGHT
+    PART_RANDOM
+    PART_REST               # all from a token on
+
+cdef struct TransformPart:
+    int kind
+    int32_t number          # of a function
+    Span text               # itself, or the delimiter to split by
+    uint32_t first          # which tokens of the subject: places[first:first + n_places]
+    uint32_t n_places
+
+cdef struct Transform:
+    # One allocation, with places and texts.
+    TransformPart* parts
+    uint32_t n_parts
+    uint32_t* places
+    uint8_t* texts
+
+cdef Transform* transform_new(uint32_t n_parts, uint32_t n_places, size_t texts) noexcept nogil     # NULL: no memory
+cdef void transform_free(Transform* t) noexcept nogil
+# Adds what becomes of the subject, which its source matches.
+cdef void transform_apply(const Transform* t, Env* env, Span subject, Draft* d) noexcept nogil
+# Bytes of the UTF-8 sequence at p[0:n]; 0: there is none (RFC 3629).
+cdef uint32_t rune_size(const uint8_t* p, uint32_t n) noexcept nogil
+
+cdef class SubjectTransform:
+    # bytes.pyi says what it is.
+    cdef Transform* t
 
 
 # ---- files -----------------------------------------------------------------------------------------

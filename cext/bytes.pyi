@@ -21,3 +21,10 @@ def subject_is_valid(subject: str | bytes) -> bool:
 
 def subject_is_literal(subject: str | bytes) -> bool:
     """Whether no token is a wildcard."""
+
+class SubjectTransform:
+    """What becomes of subjects, by the parts that `jsserver.text.transforms` reads and checks."""
+
+    def __init__(self, parts: list[tuple[str, int, bytes, tuple[int, ...]]]) -> None: ...
+    def __call__(self, subject: str | bytes) -> bytes:
+        """Of a subject that the transform's source matches."""

@@ -60,6 +60,71 @@ def py_subject_is_literal(subject) -> bool:
     return subject_is_literal(span_of(s))
 
 
+# ---- transforms ----------------------------------------------------------------------------------------
+
+_PARTS = {
+    "text": PART_TEXT,
+    "wildcard": PART_WILDCARD,
+    "partition": PART_PARTITION,
+    "splitFromLeft": PART_SPLIT_LEFT,
+    "splitFromRight": PART_SPLIT_RIGHT,
+    "sliceFromLeft": PART_SLICE_LEFT,
+    "sliceFromRight": PART_SLICE_RIGHT,
+    "split": PART_SPLIT,
+    "left": PART_LEFT,
+    "right": PART_RIGHT,
+    "random": PART_RANDOM,
+    "rest": PART_REST,
+}
+
+
+cdef class SubjectTransform:
+
+    def __cinit__(self, parts not None):
+        cdef uint32_t n_places = sum(len(places) for _, _, _, places in parts)
+        cdef size_t texts = sum(len(text) for _, _, text, _ in parts)
+        cdef TransformPart* part
+        cdef Span text
+        cdef uint8_t* at
+        cdef uint32_t i = 0, place = 0
+        self.t = transform_new(len(parts), n_places, texts)
+        if self.t == NULL:
+            raise MemoryError
+        at = self.t.texts
+        for kind, number, raw, places in parts:
+            part = &self.t.parts[i]
+            part.kind = _PARTS[kind]
+            part.number = <int32_t><uint32_t>(number & 0xFFFFFFFF)
+            text = span_of(raw)
+            place_text(&at, &text)
+            part.text = text
+            part.first = place
+            part.n_places = len(places)
+            if part.n_places == 0 and part.kind not in (PART_TEXT, PART_PARTITION, PART_RANDOM):
+                raise ValueError(f"{kind} is of no token")
+            for number in places:
+                self.t.places[place] = number
+                place += 1
+            i += 1
+
+    def __dealloc__(self):
+        transform_free(self.t)
+
+    def __call__(self, subject) -> bytes:
+        cdef bytes raw = text_bytes(subject)
+        cdef Env env
+        cdef Draft d
+        memset(&env, 0, sizeof(Env))
+        env.random = <uint64_t>posix_system().clock(NULL) | 1
+        draft_open(&d)
+        transform_apply(self.t, &env, span_of(raw), &d)
+        made = (<const char*>d.p)[:d.n]
+        draft_free(&d)
+        if d.failed:
+            raise MemoryError
+        return made
+
+
 globals().update(
     hh64=py_hh64,
     highway_simd=py_highway_simd,

@@ -4,33 +4,6 @@ cdef enum:
     QUOTED_MAX = 16384
 
 
-cdef uint32_t rune_size(const uint8_t* p, uint32_t n) noexcept nogil:
-    # Bytes of the UTF-8 sequence at p[0:n]; 0: there is none (RFC 3629).
-    cdef uint8_t first = p[0], least = 0x80, most = 0xbf
-    cdef uint32_t size, i
-    if first < 0x80:
-        return 1
-    if first < 0xc2 or first > 0xf4:
-        return 0
-    size = 2 if first < 0xe0 else (3 if first < 0xf0 else 4)
-    if n < size:
-        return 0
-    if first == 0xe0:
-        least = 0xa0        # shorter forms exist
-    elif first == 0xed:
-        most = 0x9f         # surrogates
-    elif first == 0xf0:
-        least = 0x90
-    elif first == 0xf4:
-        most = 0x8f         # behind the last code point
-    if p[1] < least or p[1] > most:
-        return 0
-    for i in range(2, size):
-        if p[i] & 0xc0 != 0x80:
-            return 0
-    return size
-
-
 cdef size_t put_quoted(uint8_t* out, size_t cap, Span s) noexcept nogil:
     # `s` in double quotes with the escapes Go's %q writes; cut short when it does not fit in cap.
     cdef const char* hexdigits = b"0123456789abcdef"

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 import msgspec
 
 from jsserver.cext.bytes import subject_covers, subject_is_valid, subjects_overlap
-from jsserver.text import goformat
+from jsserver.text import goformat, transforms
+from jsserver.text.transforms import TransformError
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ErrorTemplate
 from jsserver.wire.types import StreamConfig, StreamSource, SubjectTransform
 
-from . import transforms, unsupported
+from . import unsupported
 from .limits import AccountLimits, ServerSettings
-from .transforms import TransformError
 
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096
@@ -303,7 +303,7 @@ def _check_transforms(
         except TransformError as error:
             raise source(err=str(error)) from None
         try:
-            transforms.check_of_stream(transform.src, transform.dest)
+            transforms.parse_mapping(transform.src, transform.dest)
         except TransformError as error:
             raise destination(err=str(error)) from None
 
@@ -327,7 +327,7 @@ def _check_republish(config: StreamConfig, pedantic: bool) -> None:
     if any(subjects_overlap(destination, subject) for subject in config.subjects):
         raise _invalid(err="stream configuration for republish destination forms a cycle")
     try:
-        transforms.check(source, destination)
+        transforms.parse(source, destination)
     except TransformError:
         what = f"republish with transform from '{source}' to '{destination}' not valid"
         raise _invalid(err=f"stream configuration for {what}") from None

@@ -31,6 +31,7 @@ PARTS = {
     "text.flags": {"text.goformat"},
     "text.identity": set(),
     "text.nuid": set(),
+    "text.transforms": set(),
     "process.libc": set(),
     "process.logs": {"text.goformat"},
     "process.notify": set(),
@@ -55,7 +56,7 @@ PARTS = {
         *("access.accounts", "access.clients", "config", "process.logs", "text.goformat"),
     },
     "wire": {"text.goformat"},
-    "assets": {"text.goformat", "wire"},
+    "assets": {"text.goformat", "text.transforms", "wire"},
     "instances": {"assets", "disk.directories", "text.goformat", "text.nuid", "wire"},
     "api": {"assets", "instances", "text.goformat", "text.nuid", "wire"},
     "monitor": {

@@ -1,0 +1,217 @@
+# Transforms: what becomes of a subject by the parts of a destination. Reading and checking them is the control plane's
+# (jsserver/text/transforms.py).
+
+# ---- a text in the making ------------------------------------------------------------------------------
+
+cdef bint draft_grow(Draft* d, size_t more) noexcept nogil:
+    cdef size_t cap = max(2 * d.cap, d.n + more)
+    cdef uint8_t* p = <uint8_t*>malloc(cap)
+    if p == NULL:
+        d.failed = True
+        return False
+    memcpy(p, d.p, d.n)
+    draft_free(d)
+    d.p = p
+    d.cap = cap
+    return True
+
+
+# ---- numbers -------------------------------------------------------------------------------------------
+
+cdef void draft_number(Draft* d, uint64_t v) noexcept nogil:
+    cdef uint8_t text[20]
+    cdef uint32_t at = 20
+    while True:
+        at -= 1
+        text[at] = <uint8_t>(48 + v % 10)
+        v //= 10
+        if v == 0:
+            break
+    draft_add(d, text + at, 20 - at)
+
+
+@cython.overflowcheck(False)
+cdef uint32_t fnv(uint32_t h, Span s) noexcept nogil:
+    # FNV-1a of 32 bits, going on from h.
+    cdef uint32_t i
+    for i in range(s.n):
+        h = (h ^ s.p[i]) * <uint32_t>16777619
+    return h
+
+
+cdef uint32_t rune_size(const uint8_t* p, uint32_t n) noexcept nogil:
+    cdef uint8_t first = p[0], least = 0x80, most = 0xbf
+    cdef uint32_t size, i
+    if first < 0x80:
+        return 1
+    if first < 0xc2 or first > 0xf4:
+        return 0
+    size = 2 if first < 0xe0 else (3 if first < 0xf0 else 4)
+    if n < size:
+        return 0
+    if first == 0xe0:
+        least = 0xa0        # shorter forms exist
+    elif first == 0xed:
+        most = 0x9f         # surrogates
+    elif first == 0xf0:
+        least = 0x90
+    elif first == 0xf4:
+        most = 0x8f         # behind the last code point
+    if p[1] < least or p[1] > most:
+        return 0
+    for i in range(2, size):
+        if p[i] & 0xc0 != 0x80:
+            return 0
+    return size
+
+
+# ---- tokens --------------------------------------------------------------------------------------------
+
+cdef Span token_at(Span subject, uint32_t place) noexcept nogil:
+    # Empty where there are fewer.
+    cdef Tokens t = tokens_of(subject)
+    while place and not t.last:
+        tokens_cut(&t)
+        place -= 1
+    return span(t.p, 0 if place else t.n)
+
+
+cdef Span tokens_from(Span subject, uint32_t place) noexcept nogil:
+    cdef Span token = token_at(subject, place)
+    return span(token.p, <uint32_t>(subject.p + subject.n - token.p))
+
+
+cdef inline bint cuts(const TransformPart* part, Span token) noexcept nogil:
+    # Whether the token is long enough to be cut at the given number of bytes.
+    return part.number > 0 and part.number < <int64_t>token.n
+
+
+cdef void draft_cut(Draft* d, Span token, uint32_t at) noexcept nogil:
+    # In two tokens.
+    draft_add(d, token.p, at)
+    draft_byte(d, c'.')
+    draft_add(d, token.p + at, token.n - at)
+
+
+cdef void draft_slices(Draft* d, Span token, uint32_t first, uint32_t size) noexcept nogil:
+    # A token of `first` bytes, where it is not 0, then some of `size`; what is left is one more.
+    cdef uint32_t at = 0, n = first if first else size
+    while at < token.n:
+        if at:
+            draft_byte(d, c'.')
+        n = min(n, token.n - at)
+        draft_add(d, token.p + at, n)
+        at += n
+        n = size
+
+
+cdef Span split_first(Span* token, Span by) noexcept nogil:
+    # Takes what stands before the delimiter off the front, or all of it; without a delimiter a character.
+    cdef Span part = token[0]
+    cdef uint32_t i, cut = by.n
+    if by.n == 0:
+        part.n = max(rune_size(token.p, token.n), <uint32_t>1) if token.n else 0
+    else:
+        for i in range(token.n):
+            if by.n <= token.n - i and memcmp(token.p + i, by.p, by.n) == 0:
+                part.n = i
+                break
+        else:
+            cut = 0
+    token.p += part.n + cut
+    token.n -= part.n + cut
+    return part
+
+
+cdef bint splits_again(Span part, Span left, Span by, Span whole) noexcept nogil:
+    # Whether something follows behind `part`, be it empty: a delimiter stood there.
+    if by.n == 0:
+        return left.n > 0
+    return part.p + part.n < whole.p + whole.n
+
+
+cdef void draft_split(Draft* d, Span whole, Span by) noexcept nogil:
+    # As nats-server does: empty pieces are left out, of several dots in a row there may stay some.
+    cdef Span left = whole, part, following
+    cdef bint first = True, again
+    part = split_first(&left, by)
+    while True:
+        draft_add(d, part.p, part.n)
+        again = splits_again(part, left, by, whole)
+        if not again:
+            break
+        following = split_first(&left, by)
+        if following.n and not (first and part.n == 0):
+            draft_byte(d, c'.')
+        first = False
+        part = following
+
+
+# ---- transforms ----------------------------------------------------------------------------------------
+
+cdef Transform* transform_new(uint32_t n_parts, uint32_t n_places, size_t texts) noexcept nogil:
+    cdef size_t arrays = n_parts * sizeof(TransformPart) + n_places * sizeof(uint32_t)
+    cdef Transform* t = <Transform*>calloc(1, sizeof(Transform) + arrays + texts)
+    if t != NULL:
+        t.parts = <TransformPart*>(t + 1)
+        t.n_parts = n_parts
+        t.places = <uint32_t*>(t.parts + n_parts)
+        t.texts = <uint8_t*>(t.places + n_places)
+    return t
+
+
+cdef void transform_free(Transform* t) noexcept nogil:
+    free(t)
+
+
+cdef void transform_partition(const Transform* t, const TransformPart* part, Span subject, Draft* d) noexcept nogil:
+    cdef uint32_t h = 2166136261, i, most = <uint32_t>part.number
+    if part.n_places == 0:
+        h = fnv(h, subject)
+    for i in range(part.n_places):
+        h = fnv(h, token_at(subject, t.places[part.first + i]))
+    draft_number(d, h % most if most else 0)
+
+
+cdef void transform_token(const TransformPart* part, Span token, Draft* d) noexcept nogil:
+    # What a function makes of one token.
+    cdef uint32_t n = <uint32_t>part.number
+    if part.kind == PART_SPLIT:
+        draft_split(d, token, part.text)
+    elif part.kind == PART_WILDCARD or not cuts(part, token):
+        draft_add(d, token.p, token.n)
+    elif part.kind == PART_SPLIT_LEFT:
+        draft_cut(d, token, n)
+    elif part.kind == PART_SPLIT_RIGHT:
+        draft_cut(d, token, token.n - n)
+    elif part.kind == PART_SLICE_LEFT:
+        draft_slices(d, token, 0, n)
+    elif part.kind == PART_SLICE_RIGHT:
+        draft_slices(d, token, token.n % n, n)
+    elif part.kind == PART_LEFT:
+        draft_add(d, token.p, n)
+    else:
+        draft_add(d, token.p + token.n - n, n)
+
+
+cdef void transform_apply(const Transform* t, Env* env, Span subject, Draft* d) noexcept nogil:
+    cdef const TransformPart* part
+    cdef Span rest
+    cdef uint32_t i
+    for i in range(t.n_parts):
+        part = &t.parts[i]
+        if part.kind == PART_TEXT:
+            draft_add(d, part.text.p, part.text.n)
+        elif part.kind == PART_REST:
+            rest = tokens_from(subject, t.places[part.first])
+            draft_add(d, rest.p, rest.n)
+        elif part.kind == PART_PARTITION:
+            transform_partition(t, part, subject, d)
+        elif part.kind == PART_RANDOM:
+            draft_number(d, env_random(env) % <uint64_t>abs_of(part.number) if part.number else 0)
+        else:
+            transform_token(part, token_at(subject, t.places[part.first]), d)
+
+
+cdef inline int64_t abs_of(int64_t v) noexcept nogil:
+    return -v if v < 0 else v
