@@ -384,6 +384,10 @@ cdef void draft_number(Draft* d, uint64_t v) noexcept nogil
 
 cdef struct Env
 
+# Of a whole one that is no longer than a span can be.
+cdef inline Span draft_span(const Draft* d) noexcept nogil:
+    return span(d.p, <uint32_t>d.n)
+
 cdef enum PartKind:
     PART_TEXT = 0
     PART_WILDCARD

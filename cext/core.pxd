@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, Usage, inbound_fn
+from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, Transform, Usage, inbound_fn
 
 
 # ---- subscriptions -------------------------------------------------------------------------------
@@ -100,6 +100,20 @@ cdef enum:
     PERM_PUB_DENY = 1
     PERM_SUB_ALLOW = 2
     PERM_SUB_DENY = 3
+
+
+# ---- mappings --------------------------------------------------------------------------------------
+
+cdef struct MapDest:
+    Transform* transform    # the mapping's
+    uint32_t upto           # of draws from 0 to 99, those below it that no destination before takes
+
+cdef struct Mappings        # of an account's subjects; immutable once they are the account's
+
+cdef Mappings* mappings_new() noexcept nogil                             # NULL: no memory
+cdef void mappings_free(Mappings* all) noexcept nogil
+# One more, whose destinations are the caller's to fill in. NULL: no memory, or its source, a literal, is mapped already.
+cdef MapDest* mappings_add(Mappings* all, Span source, uint32_t n_dests) noexcept nogil
 
 
 # ---- clients: whoever sends and receives over a connection ------------------------------------------
@@ -280,6 +294,7 @@ cdef struct Account:
     Usage memory            # what its streams hold, by the kind of storage
     Usage storage
     bint system             # it is the server's system account
+    Mappings* mappings      # of what its clients publish; owned; NULL: none
     uint32_t members        # clients that were let in
     int64_t max_members     # the limits of these, -1: none
     int64_t max_subscriptions
@@ -370,6 +385,8 @@ cdef void account_release(Account* a) noexcept nogil
 # Its name is free again, and what was served for it ends. Clients are cut and streams closed by whoever closes it; whatever
 # still refers to it goes on in vain.
 cdef void account_close(Account* a) noexcept nogil
+# Its mappings from now on, which are its own then; NULL: none.
+cdef void account_map(Account* a, Mappings* m) noexcept nogil
 # The server itself takes what is sent to the subject, as long as the account is open. 0 | -1 no memory.
 cdef int account_serve(Account* a, Span subject, inbound_fn fn) noexcept nogil
 

@@ -12,6 +12,7 @@ from jsserver.cext.bytes cimport *
 include "core/sublist.pxi"
 include "core/match.pxi"
 include "core/permissions.pxi"
+include "core/mappings.pxi"
 include "core/outbuf.pxi"
 include "core/inbox.pxi"
 include "core/notes.pxi"

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from jsserver.cext.bytes import SubjectTransform
 from jsserver.cext.consumer import StreamHandle
 from jsserver.cext.stream import EnvBox
 
@@ -108,6 +109,8 @@ class PlaneConfig(NamedTuple):
 
 class PlaneClosed(RuntimeError): ...
 
+Mappings = list[tuple[bytes, list[tuple[SubjectTransform, int]]]]
+
 class AccountHandle:
     name: str
     id: int
@@ -116,6 +119,7 @@ class AccountHandle:
         self, max_connections: int, max_subscriptions: int, max_payload: int
     ) -> None: ...
     def become_system(self) -> None: ...
+    def map_subjects(self, mappings: Mappings) -> None: ...
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None: ...
     def serve_requests(self, subject: bytes) -> None: ...
     def serve_domain(self, domain: str) -> None: ...

@@ -21,8 +21,8 @@ from functools import partial
 from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, called_as_jsserver
 from jsserver.access import info
 from jsserver.access.accounts import Accounts
-from jsserver.cext.engine import DataPlane, PlaneConfig
-from jsserver.config.options import GLOBAL_ACCOUNT, Options
+from jsserver.cext.engine import AccountHandle, DataPlane, PlaneConfig
+from jsserver.config.options import GLOBAL_ACCOUNT, Mapping, Options
 from jsserver.process import priority
 from jsserver.process.logs import Logger
 from jsserver.process.sockets import bound_port, host_port, open_listener
@@ -85,14 +85,21 @@ class Front:
         self._threads: list[threading.Thread] = []
 
     def _open_accounts(self) -> None:
-        self.accounts.open(GLOBAL_ACCOUNT)
+        self._map(self.accounts.open(GLOBAL_ACCOUNT), self.options.mappings)
         for account in self.options.accounts:
             handle = self.accounts.open(account.name)
             handle.limit_clients(
                 account.max_connections, account.max_subscriptions, account.max_payload
             )
+            self._map(handle, account.mappings)
         if self.options.system:
             self.accounts.open(self.options.system).become_system()
+
+    def _map(self, handle: AccountHandle, mappings: list[Mapping]) -> None:
+        if mappings:
+            from jsserver.config.mappings import weighed  # a server without them starts without it
+
+            handle.map_subjects([(m.source.encode(), weighed(m)) for m in mappings])
 
     def _take_storage(self) -> Storage:
         # Imported only here: a server without JetStream starts without it.

@@ -114,6 +114,8 @@ cdef class SubjectTransform:
         cdef bytes raw = text_bytes(subject)
         cdef Env env
         cdef Draft d
+        if self.t == NULL:
+            raise ValueError("the transform is another's")
         memset(&env, 0, sizeof(Env))
         env.random = <uint64_t>posix_system().clock(NULL) | 1
         draft_open(&d)

@@ -68,6 +68,7 @@ cdef void account_end(Account* a) noexcept nogil:
 cdef void account_free(Account* a) noexcept nogil:
     sublist_free(a.subs)
     strmap_free(&a.watches)
+    mappings_free(a.mappings)
     free(a)
 
 

@@ -1,5 +1,14 @@
 # An account for the control plane.
 
+cdef Transform* take_transform(SubjectTransform given) except NULL:
+    # From here on it is the caller's alone.
+    cdef Transform* t = given.t
+    if t == NULL:
+        raise ValueError("a transform is used once")
+    given.t = NULL
+    return t
+
+
 cdef class AccountHandle:
     """An account of a data plane: its subjects, its streams, its limits. DataPlane.account() makes it.
 
@@ -56,6 +65,38 @@ cdef class AccountHandle:
             open = self.plane.enter()
             if open:
                 self.a.system = True
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+
+    def map_subjects(self, mappings):
+        """What its clients publish goes elsewhere from now on: by (source, destinations), these being (SubjectTransform,
+        upto) with the draws from 0 to 99 below which one is chosen that none before it is. Each transform is used once."""
+        cdef Mappings* all = NULL
+        cdef MapDest* dests
+        cdef SubjectTransform transform
+        cdef bint open
+        cdef uint32_t i
+        if mappings:
+            all = mappings_new()
+            if all == NULL:
+                raise MemoryError
+        try:
+            for source, destinations in mappings:
+                dests = mappings_add(all, span_of(source), len(destinations))
+                if dests == NULL:
+                    raise ValueError(f"{source!r} cannot be mapped, or not twice")
+                for i, (transform, upto) in enumerate(destinations):
+                    dests[i].transform = take_transform(transform)
+                    dests[i].upto = upto
+        except BaseException:
+            mappings_free(all)
+            raise
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                account_map(self.a, all)
+            else:
+                mappings_free(all)
             env_unlock(self.plane.env)
         self.plane.check(open)
 

@@ -11,6 +11,7 @@ from jsserver.config.authorization import (
     read_users,
     valid_subject,
 )
+from jsserver.config.mappings import read_mappings
 from jsserver.config.options import GLOBAL_ACCOUNT, Account, AssetLimits
 from jsserver.config.value import Value
 from jsserver.config.values import (
@@ -156,7 +157,6 @@ def _read_nkey(account: Account, value: Value, problems: Problems) -> None:
 
 _EXPORTS = unavailable("the exports option")
 _IMPORTS = unavailable("the imports option")
-_MAPPINGS = unavailable("subject mapping")
 _TRACE = unavailable("message tracing to a subject")
 _ACCOUNT: dict[str, Reader] = {
     "nkey": _read_nkey,
@@ -164,11 +164,11 @@ _ACCOUNT: dict[str, Reader] = {
     "default_permissions": read_default_permissions,
     "jetstream": _read_jetstream,
     "limits": _read_limits,
+    "mappings": read_mappings,
+    "maps": read_mappings,
     # What nats-server has and this server has not yet.
     "exports": _EXPORTS,
     "imports": _IMPORTS,
-    "mappings": _MAPPINGS,
-    "maps": _MAPPINGS,
     "msg_trace": _TRACE,
     "trace_dest": _TRACE,
 }

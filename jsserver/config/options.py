@@ -126,6 +126,21 @@ class AssetLimits(Block):
     max_bytes_required: bool = False
 
 
+class Destination(Block):
+    """Where a mapping sends messages to, and how many of a hundred."""
+
+    subject: str = ""
+    weight: int = 100
+    cluster: str = ""
+
+
+class Mapping(Block):
+    """Another subject for what an account's clients publish to those that `source` matches."""
+
+    source: str = ""
+    destinations: list[Destination] = each(list)
+
+
 class Account(Block):
     """An account; limits of -1 are none. `jetstream` is None where it has no JetStream, and
     `permissions` are those of users that have none of their own."""
@@ -138,6 +153,7 @@ class Account(Block):
     max_connections: int = -1
     max_subscriptions: int = -1
     max_payload: int = -1
+    mappings: list[Mapping] = each(list)
 
 
 class JetStreamLimits(Block):
@@ -213,6 +229,8 @@ class Options(Block):
 
     authorization: Authorization = each(Authorization)
     accounts: list[Account] = each(list)
+    mappings: list[Mapping] = each(list)
+    """Those of the global account."""
     no_auth_user: str = ""
     system_account: str = ""
     no_system_account: bool = False

@@ -4,6 +4,7 @@ from jsserver.config import options as defaults
 from jsserver.config.accounts import read_accounts
 from jsserver.config.authorization import read_authorization
 from jsserver.config.jetstream import read_jetstream, read_store_dir
+from jsserver.config.mappings import read_mappings
 from jsserver.config.options import Options
 from jsserver.config.value import Value
 from jsserver.config.values import (
@@ -185,7 +186,6 @@ _WEBSOCKET = unbuilt_listener(
     "the websocket listener",
     {"listen", "host", "net", "port", "advertise", "no_tls", "compression", "handshake_timeout"},
 )
-_MAPPINGS = unavailable("subject mapping")
 
 READERS: dict[str, Reader] = {
     "listen": _address("host", "port"),
@@ -278,8 +278,8 @@ READERS: dict[str, Reader] = {
     "tls": unavailable("TLS"),
     "ocsp": unavailable("TLS"),
     "ocsp_cache": unavailable("TLS"),
-    "mappings": _MAPPINGS,
-    "maps": _MAPPINGS,
+    "mappings": read_mappings,
+    "maps": read_mappings,
     "cluster": unavailable("clustering"),
     "gateway": unavailable("the gateway listener"),
     "leafnodes": _LEAFNODES,

@@ -40,7 +40,7 @@ PARTS = {
     "process.signalling": set(),
     "process.sockets": set(),
     "process.runfiles": {"process.sockets"},
-    "config": {"text.goformat", "text.identity"},
+    "config": {"text.goformat", "text.identity", "text.transforms"},
     "disk.ballast": set(),
     "disk.directories": set(),
     "disk.storedir": {"disk.directories", "text.nuid"},

@@ -1,0 +1,90 @@
+# Mappings of an account: another subject for what its clients publish, before anything else looks at it. A literal source
+# comes before the patterns, which are tried in their order; what one gives is not mapped again.
+
+cdef struct Mapping:
+    # One allocation, with its source.
+    Mapping* next
+    Span source
+    MapDest* dests          # owned
+    uint32_t n_dests
+
+cdef struct Mappings:
+    StrMap literals         # source -> Mapping*
+    Mapping* patterns
+    Mapping** last
+
+
+cdef Mappings* mappings_new() noexcept nogil:
+    cdef Mappings* m = <Mappings*>calloc(1, sizeof(Mappings))
+    if m != NULL:
+        m.last = &m.patterns
+    return m
+
+
+cdef void mapping_free(Mapping* m) noexcept nogil:
+    cdef uint32_t i
+    for i in range(m.n_dests):
+        transform_free(m.dests[i].transform)
+    free(m.dests)
+    free(m)
+
+
+cdef void mappings_free(Mappings* all) noexcept nogil:
+    cdef Mapping* m
+    cdef uint32_t i
+    if all == NULL:
+        return
+    while all.patterns != NULL:
+        m = all.patterns
+        all.patterns = m.next
+        mapping_free(m)
+    for i in range(all.literals.cap):
+        if all.literals.keys[i] != NULL:
+            mapping_free(<Mapping*>all.literals.vals[i])
+    strmap_free(&all.literals)
+    free(all)
+
+
+cdef MapDest* mappings_add(Mappings* all, Span source, uint32_t n_dests) noexcept nogil:
+    cdef Mapping* m = <Mapping*>calloc(1, sizeof(Mapping) + source.n)
+    cdef uint8_t* text
+    if m == NULL:
+        return NULL
+    text = <uint8_t*>(m + 1)
+    m.source = sub_text(&text, source)
+    m.dests = <MapDest*>calloc(max(n_dests, <uint32_t>1), sizeof(MapDest))
+    if m.dests == NULL:
+        free(m)
+        return NULL
+    m.n_dests = n_dests
+    if not subject_is_literal(source):
+        all.last[0] = m
+        all.last = &m.next
+    elif strmap_get(&all.literals, source) != NULL or strmap_put(&all.literals, source, m) != 0:
+        mapping_free(m)
+        return NULL
+    return m.dests
+
+
+cdef bint mappings_select(const Mappings* all, Env* env, Span subject, Draft* d) noexcept nogil:
+    # Whether it is mapped, and adds what to: nothing where the message is to be lost.
+    cdef const Mapping* m = <const Mapping*>strmap_get(<StrMap*>&all.literals, subject)
+    cdef uint32_t i, drawn = 0
+    if m == NULL:
+        m = all.patterns
+        while m != NULL and not subject_matches(m.source, subject):
+            m = m.next
+    if m == NULL:
+        return False
+    if m.n_dests > 1 or (m.n_dests and m.dests[0].upto < 100):
+        drawn = <uint32_t>(env_random(env) % 100)
+    for i in range(m.n_dests):
+        if drawn < m.dests[i].upto:
+            transform_apply(m.dests[i].transform, env, subject, d)
+            break
+    return True
+
+
+cdef void account_map(Account* a, Mappings* m) noexcept nogil:
+    mappings_free(a.mappings)
+    a.mappings = m
