@@ -2,12 +2,15 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, Transform, Usage, inbound_fn
+from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, Timer, Transform, U64Map, Usage, inbound_fn
 
 
 # ---- subscriptions -------------------------------------------------------------------------------
 
 cdef struct Client
+cdef struct Response
+cdef struct ServiceImport
+cdef struct StreamImport
 cdef struct Sublist
 cdef struct SubSet
 cdef struct QueueName
@@ -27,13 +30,20 @@ cdef struct Sub:
     bint closed
     bint listens            # a client's, or a stream's on its subjects: somebody wants what is sent there
     bint filtered           # deliveries are checked one by one against the client's deny list
+    int link                # LINK_*: it leads to another account, and has no fn; 0: it does not
     Sub* next               # list of its client's subscriptions; after removal: of what gc frees
     Sub* prev
     uint64_t hash           # the rest is the sublist's: of the subject
     SubSet* home            # where it is, and its place there
     uint32_t place
     QueueName* group
-    void* account           # Account*: of a subscription of the server's own
+    void* account           # Account*: of a subscription of the server's own, and of a shadow
+    Sub* shadow             # a client's: the first of its shadows, by next; a shadow: whose it is
+
+cdef enum Link:
+    LINK_SERVICE = 1        # requests to a service that is imported; target: ServiceImport
+    LINK_REPLY              # what comes back to those who asked from other accounts
+    LINK_SHADOW             # a subscription of an account that imports from this one; target: StreamImport
 
 cdef Sub* sub_new(Span subject, Span queue, Span sid) noexcept nogil     # NULL: no memory
 cdef void sub_free(Sub* s) noexcept nogil                                # only if it was never inserted
@@ -256,6 +266,10 @@ cdef struct Client:
     uint64_t in_bytes
     uint64_t out_msgs
     uint64_t out_bytes
+    # who it is
+    int64_t started         # wall ns
+    int64_t rtt             # ns; 0: unknown
+    Bytes user
 
 cdef extern from *:
     """
@@ -295,6 +309,14 @@ cdef struct Account:
     Usage storage
     bint system             # it is the server's system account
     Mappings* mappings      # of what its clients publish; owned; NULL: none
+    ServiceImport* services  # what it imports; owned
+    StreamImport* streams
+    bint answers            # replies to other accounts' requests are taken, by this prefix
+    uint8_t reply_prefix[10]
+    uint32_t n_answering    # replies that it may give to other accounts
+    uint32_t n_awaiting     # replies that it waits for from others
+    bint sweep              # some of these nobody waits for any more, perhaps
+    bint swept              # they are looked for
     uint32_t members        # clients that were let in
     int64_t max_members     # the limits of these, -1: none
     int64_t max_subscriptions
@@ -304,6 +326,96 @@ cdef struct Account:
     uint64_t out_msgs
     uint64_t out_bytes
 
+# ---- imports: what passes from one account to another ------------------------------------------------
+
+cdef enum Respond:
+    RESPOND_ONCE = 0
+    RESPOND_MANY            # until a reply without headers and payload
+
+cdef struct ServiceImport:
+    # One allocation, with its texts.
+    ServiceImport* next     # its account's
+    Account* account        # who asks
+    Account* to             # who answers; held
+    Sub* sub                # of the account that asks
+    Span subject            # what a request goes to; empty, and no transform: what it was sent to
+    Transform* transform    # owned
+    uint64_t export_id      # the same for all who import by the same export
+    int respond
+    int64_t threshold       # ns that a reply may take
+    bint share              # the service is told in detail who asks
+    Span latency            # where reports go; empty: nobody wants them
+    int sampling            # requests of a hundred that are reported; 0: those whose headers ask for it
+    Response* first         # waiting, by time
+    Response* last
+    uint32_t n
+    Timer timer
+
+cdef struct StreamImport:
+    # One allocation, with its texts.
+    StreamImport* next
+    Account* to             # who exports; held
+    Span subject            # there
+    Span local              # here, with wildcards
+    bint is_literal         # one subject, there and here
+    Transform* there        # from their subjects to these; NULL: they are the same; owned
+    Transform* back         # and from these to theirs
+
+cdef struct Response:
+    # A reply that somebody waits for. One allocation, with the reply subject.
+    uint64_t id
+    ServiceImport* of
+    Account* at             # where it is to be given
+    Account* to             # whose reply subject it is
+    Span reply
+    uint64_t hash           # of the last two
+    Response* same          # in the same bucket
+    int64_t since           # mono
+    Response* next          # its import's, by time
+    Response* prev
+    # of a request that is measured
+    Bytes report            # who asked, in JSON, then the header block that asked for it; empty: it is not
+    uint32_t n_requestor
+    int64_t began           # wall
+    int64_t rtt             # of the one who asked
+
+cdef enum Report:
+    REPORT_OK = 200
+    REPORT_BAD = 400
+    REPORT_GONE = 408
+    REPORT_UNAVAILABLE = 503
+    REPORT_TIMEOUT = 504
+
+cdef struct Responses:
+    U64Map by_id
+    Response** buckets      # by account and reply
+    uint32_t n_buckets
+    Timer sweep
+    uint32_t sweep_at       # bucket
+    int64_t sweep_again     # mono: not before
+    int64_t tell_again      # mono: when the log may tell of the next that was forgotten
+
+cdef struct Via:
+    # An import that the message under way has come by; those before it are behind.
+    const Via* outer
+    bint is_request
+    uint64_t export_id
+    Account* account
+    bint share
+    bint to_system
+
+# To be filled in, then handed to account_link; to, which it holds from then on, exports. NULL: no memory.
+cdef ServiceImport* service_new(Account* to, Span subject, Span latency) noexcept nogil
+cdef StreamImport* stream_import_new(Account* to, Span subject, Span local) noexcept nogil
+cdef void services_free(ServiceImport* s) noexcept nogil
+cdef void stream_imports_free(StreamImport* s) noexcept nogil
+# What the account imports from now on, instead of what it imported before; subjects: where it is asked for each of the
+# services. No message is under way. 0 | -1 no memory, and it imports nothing.
+cdef int account_link(Account* a, ServiceImport* services, const Span* subjects, StreamImport* streams) noexcept nogil
+# Its client's name, for those who are told. 0 | -1 no memory.
+cdef int client_name(Client* c, Span user) noexcept nogil
+
+
 cdef enum InboxKind:
     # What the control plane finds in its inbox, beside the EventKinds of the lower layers (< 100).
     IN_REQUEST = 100        # text: subject, reply, header, data; num[0] = account's id
@@ -312,6 +424,7 @@ cdef enum InboxKind:
     IN_CLOSED = 103         # text: address, connect options; num: ConnNumbers of the net layer
     IN_VIOLATION = 104      # as note_client: what, subject, queue, sid
     IN_TRACE = 105          # as note_client: verb, the rest of its line, of messages header and data; num[2] = TraceWay
+    IN_LATENCY = 106        # texts: subject, requestor, responder, header block; num: account's id, Report, then times
     IN_ERROR = 107          # as note_client: text, or text before, a quoted one (num[2] == 1), text after
 
 cdef enum TraceWay:
@@ -349,6 +462,7 @@ cdef struct EngineStats:
     uint64_t stale
     uint64_t stalls
     uint64_t too_deep           # messages dropped by MAX_DEPTH
+    uint64_t forgotten          # requests to services, dropped by RESPONSES_MAX
     uint64_t total_connections
 
 cdef struct Engine:
@@ -363,6 +477,10 @@ cdef struct Engine:
     Sublist* waiting        # sublists that gc has something to do for
     Inbox inbox
     uint32_t depth          # nested routes under way
+    const Via* via          # the last import that the message under way has come by
+    Responses responses
+    Bytes server_name       # which clients of other accounts may be told
+    uint8_t server_hash[8]
     int64_t too_deep_again  # mono: when the log may tell of the next one that was too deep
     bint stalled            # the turn delivered to a client near its limit
     uint32_t asked          # requests that went to the inbox from whoever publishes now
@@ -387,8 +505,8 @@ cdef void account_release(Account* a) noexcept nogil
 cdef void account_close(Account* a) noexcept nogil
 # Its mappings from now on, which are its own then; NULL: none.
 cdef void account_map(Account* a, Mappings* m) noexcept nogil
-# The server itself takes what is sent to the subject, as long as the account is open. 0 | -1 no memory.
-cdef int account_serve(Account* a, Span subject, inbound_fn fn) noexcept nogil
+# The server itself takes what is sent to the subject, as long as the account is open: NULL where it is not, or no memory.
+cdef Sub* account_serve(Account* a, Span subject, int hears, inbound_fn fn) noexcept nogil
 
 # Routes m inside m.account; src is the publishing client or NULL. Returns the number of receivers.
 cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil

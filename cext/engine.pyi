@@ -19,6 +19,7 @@ INBOX_OPENED: int
 INBOX_CLOSED: int
 INBOX_VIOLATION: int
 INBOX_TRACE: int
+INBOX_LATENCY: int
 INBOX_ERROR: int
 
 class Item(NamedTuple):
@@ -109,6 +110,30 @@ class PlaneConfig(NamedTuple):
 
 class PlaneClosed(RuntimeError): ...
 
+class ServiceLink(NamedTuple):
+    """Requests that go to another account's service; accounts.pxi says what the fields are."""
+
+    exporter: AccountHandle
+    local: bytes
+    subject: bytes
+    transform: SubjectTransform | None
+    export: int
+    once: bool
+    threshold: int
+    share: bool
+    latency: bytes
+    sampling: int
+
+class StreamLink(NamedTuple):
+    """Another account's messages that are heard; accounts.pxi says what the fields are."""
+
+    exporter: AccountHandle
+    subject: bytes
+    local: bytes
+    literal: bool
+    transform: SubjectTransform | None
+    back: SubjectTransform | None
+
 Mappings = list[tuple[bytes, list[tuple[SubjectTransform, int]]]]
 
 class AccountHandle:
@@ -120,6 +145,8 @@ class AccountHandle:
     ) -> None: ...
     def become_system(self) -> None: ...
     def map_subjects(self, mappings: Mappings) -> None: ...
+    def link(self, services: list[ServiceLink], streams: list[StreamLink]) -> None: ...
+    def replies(self) -> tuple[int, int]: ...
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None: ...
     def serve_requests(self, subject: bytes) -> None: ...
     def serve_domain(self, domain: str) -> None: ...
@@ -139,12 +166,17 @@ class DataPlane(EnvBox):
     def close(self) -> None: ...
     def configure(self, config: PlaneConfig) -> None: ...
     def set_info(self, head: bytes, middle: bytes, tail: bytes) -> None: ...
+    def name_server(self, name: bytes, hash: bytes) -> None: ...
     def listen(self, fd: int) -> None: ...
     def drain(self) -> list[Item]: ...
     def dropped(self) -> int: ...
     def requests_done(self, cid: int, count: int) -> None: ...
     def admit(
-        self, cid: int, account: AccountHandle, permissions: PermissionSet | None
+        self,
+        cid: int,
+        account: AccountHandle,
+        permissions: PermissionSet | None,
+        user: bytes = b"",
     ) -> bool: ...
     def refuse(self, cid: int) -> None: ...
     def close_connection(self, cid: int, reason: int, error: bytes | None = None) -> bool: ...

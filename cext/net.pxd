@@ -215,9 +215,7 @@ cdef struct Conn:
     Task resume
     uint32_t pings_out
     int64_t ping_sent       # mono; 0: none outstanding
-    int64_t rtt             # ns; 0: unknown
     int64_t rtt_at
-    int64_t started         # wall
     int64_t last_active     # wall
     int64_t input_at        # mono
     char address[ADDRESS_MAX]

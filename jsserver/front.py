@@ -74,6 +74,7 @@ class Front:
         self.started = time.time_ns()
         self.plane = DataPlane(options.reactors)
         self.accounts = Accounts(self.plane)
+        self.plane.name_server(self.name.encode(), short_hash(self.name).encode())
         self._open_accounts()
         self.storage = self._take_storage() if options.jetstream.enabled else None
         self.port = 0
@@ -92,8 +93,20 @@ class Front:
                 account.max_connections, account.max_subscriptions, account.max_payload
             )
             self._map(handle, account.mappings)
+        self._link()
         if self.options.system:
             self.accounts.open(self.options.system).become_system()
+
+    def _link(self) -> None:
+        importers = [account.name for account in self.options.accounts if account.imports]
+        if importers:
+            from jsserver.access.links import Links  # a server without them starts without it
+            from jsserver.config.links import share
+
+            sharing, _ = share(self.options.accounts)
+            links = Links(self.accounts)
+            for name in importers:
+                links.apply(name, sharing)
 
     def _map(self, handle: AccountHandle, mappings: list[Mapping]) -> None:
         if mappings:

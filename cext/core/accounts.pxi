@@ -82,6 +82,10 @@ cdef void accounts_gc(Engine* e) noexcept nogil:
 
 cdef void accounts_free(Engine* e) noexcept nogil:
     # All of them, whoever refers to them.
+    cdef Account* a = e.first_account
+    while a != NULL:
+        account_unlink(a)
+        a = a.next
     accounts_gc(e)
     while e.first_account != NULL:
         account_end(e.first_account)
@@ -96,6 +100,7 @@ cdef void account_close(Account* a) noexcept nogil:
     account_hold(a)
     strmap_del(&a.engine.by_name, a.name)
     a.closed = True
+    account_unlink(a)
     while a.served != NULL:
         s = a.served
         a.served = s.next
@@ -103,16 +108,15 @@ cdef void account_close(Account* a) noexcept nogil:
     account_release(a)
 
 
-cdef int account_serve(Account* a, Span subject, inbound_fn fn) noexcept nogil:
+cdef Sub* account_serve(Account* a, Span subject, int hears, inbound_fn fn) noexcept nogil:
     cdef Sub* s
     if a.closed:
-        return 0
-    s = own_subscribe(a, subject, HEARS_REQUESTS, fn, a)
-    if s == NULL:
-        return -1
-    s.next = a.served
-    a.served = s
-    return 0
+        return NULL
+    s = own_subscribe(a, subject, hears, fn, a)
+    if s != NULL:
+        s.next = a.served
+        a.served = s
+    return s
 
 
 cdef Sub* own_subscribe(Account* a, Span subject, int hears, inbound_fn fn, void* target) noexcept nogil:

@@ -162,8 +162,8 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
     s.delivered += 1
     c.out_msgs += 1
     c.out_bytes += total
-    c.account.out_msgs += 1
-    c.account.out_bytes += total
+    (<Account*>m.account).out_msgs += 1
+    (<Account*>m.account).out_bytes += total
     e.stats.out_msgs += 1
     e.stats.out_bytes += total
     if c.responses and m.reply.n:

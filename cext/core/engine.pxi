@@ -1,7 +1,14 @@
 # The engine: accounts, clients' lives, and the way out that the layers below are handed.
 
 cdef int outlet_send(void* ctx, const Msg* m) noexcept nogil:
-    return engine_route(<Engine*>ctx, NULL, m)
+    # Whatever message led to it, this one has come by no import.
+    cdef Engine* e = <Engine*>ctx
+    cdef const Via* outer = e.via
+    cdef int taken
+    e.via = NULL
+    taken = engine_route(e, NULL, m)
+    e.via = outer
+    return taken
 
 
 cdef void* outlet_subscribe(void* ctx, void* account, Span subject, int hears, inbound_fn fn,
@@ -16,10 +23,18 @@ cdef void outlet_unsubscribe(void* ctx, void* handle) noexcept nogil:
 cdef bint outlet_has_interest(void* ctx, void* account, Span subject) noexcept nogil:
     cdef const Match* found = sublist_match((<Account*>account).subs, subject)
     cdef uint32_t i, j
+    cdef Sub* s
+    cdef Response* r
     if found == NULL:
         return False
     for i in range(found.n_plain):
-        if found.plain[i].listens and not found.plain[i].closed:
+        s = found.plain[i]
+        if s.closed or not s.listens:
+            continue
+        if s.link != LINK_REPLY:
+            return True
+        r = response_find(<Engine*>ctx, reply_id(subject))
+        if r != NULL and r.at == account and outlet_has_interest(ctx, r.to, r.reply):
             return True
     for i in range(found.n_groups):
         for j in range(found.groups[i].n):
@@ -119,6 +134,8 @@ cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil:
     e.env.out.watch = outlet_watch
     e.env.out.unwatch = outlet_unwatch
     e.env.out.event = outlet_event
+    e.responses.sweep.fn = responses_sweep
+    e.responses.sweep.owner = e
     e.limits.max_payload = 1024 * 1024
     e.limits.max_control_line = 4096
     e.limits.max_pending = 64 * 1024 * 1024
@@ -131,6 +148,9 @@ cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil:
 cdef void engine_free(Engine* e) noexcept nogil:
     # Every client, stream and consumer is gone before.
     accounts_free(e)
+    u64map_free(&e.responses.by_id)
+    free(e.responses.buckets)
+    bytes_free(&e.server_name)
     chunks_free(e)
     bytes_free(&e.inbox.items)
     free(e.env.timers.a)
@@ -193,6 +213,7 @@ cdef void client_free(Client* c) noexcept nogil:
         c.head = k.next
         chunk_release(c.engine, k)
     c.tail = NULL
+    bytes_free(&c.user)
     client_leave(c)
     account_release(c.account)
 

@@ -12,6 +12,8 @@ cdef inline int deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
         return 0
     if s.client != NULL:
         return s.client.protocol.deliver(e, src, s, m)
+    if s.link:
+        return link_deliver(e, src, s, m)
     return s.fn(s.target, m)
 
 
@@ -39,7 +41,7 @@ cdef bint is_for_several(const Match* found) noexcept nogil:
     for i in range(found.n_plain):
         if n > 1:
             break
-        n += found.plain[i].client != NULL
+        n += found.plain[i].client != NULL or found.plain[i].link == LINK_SHADOW
     return n > 1
 
 

@@ -210,8 +210,12 @@ cdef void sub_drop(Client* c, Sub* s) noexcept nogil:
     if c.engine.trace:
         trace_line(c, TRACE_SUB, b"DELSUB", s.sid)
     strmap_del(&c.subs, s.sid)
+    if s.shadow != NULL:
+        shadows_drop(s)
     sublist_remove(c.account.subs, s)
     watch_changed(c.account, s, -1)
+    if c.account.n_awaiting:
+        interest_gone(c.account, s.subject)
 
 
 cdef void client_drop_subs(Client* c) noexcept nogil:
@@ -272,6 +276,8 @@ cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexce
             c.first_sub.prev = s
         c.first_sub = s
         c.n_subs += 1
+        if c.account.streams != NULL:
+            shadows_add(c.account, s)
         watch_changed(c.account, s, 1)
     if c.verbose:
         client_ok(c)

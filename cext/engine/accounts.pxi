@@ -1,5 +1,14 @@
 # An account for the control plane.
 
+#: Requests to `local` that go to another account's service, as `subject` or what `transform` makes of it; neither: as they
+#: are. `threshold` in ns. `latency`: where reports go, for `sampling` requests of a hundred or, where it is 0, as their
+#: headers say; b"": nowhere. `export` is the same number for all who import by the same export.
+ServiceLink = namedtuple("ServiceLink", "exporter local subject transform export once threshold share latency sampling")
+
+#: Messages of another account on `subject` that are heard as `local`; `literal`: both are one subject. `transform` leads
+#: there and `back`; None: they are named alike.
+StreamLink = namedtuple("StreamLink", "exporter subject local literal transform back")
+
 cdef Transform* take_transform(SubjectTransform given) except NULL:
     # From here on it is the caller's alone.
     cdef Transform* t = given.t
@@ -100,6 +109,85 @@ cdef class AccountHandle:
             env_unlock(self.plane.env)
         self.plane.check(open)
 
+    def link(self, services, streams):
+        """What it imports from now on, instead of what it imported before: lists of ServiceLink and of StreamLink."""
+        cdef ServiceImport* first_service = NULL
+        cdef StreamImport* first_stream = NULL
+        cdef ServiceImport* s
+        cdef StreamImport* t
+        cdef AccountHandle to
+        cdef SubjectTransform transform
+        cdef Bytes subjects
+        cdef Span subject
+        cdef bint open
+        cdef int rc = 0
+        cdef uint32_t i = 0
+        memset(&subjects, 0, sizeof(subjects))
+        try:
+            for given in reversed(services):
+                to = given.exporter
+                s = service_new(to.a, span_of(given.subject), span_of(given.latency))
+                if s == NULL:
+                    raise MemoryError
+                s.next = first_service
+                first_service = s
+                if given.transform is not None:
+                    transform = given.transform
+                    s.transform = take_transform(transform)
+                s.export_id = given.export
+                s.respond = RESPOND_ONCE if given.once else RESPOND_MANY
+                s.threshold = max(<int64_t>given.threshold, 1)
+                s.share = given.share
+                s.sampling = given.sampling
+            for given in services:
+                subject = span_of(given.local)
+                rc |= bytes_add(&subjects, &subject, sizeof(Span))
+            for given in reversed(streams):
+                to = given.exporter
+                t = stream_import_new(to.a, span_of(given.subject), span_of(given.local))
+                if t == NULL:
+                    raise MemoryError
+                t.next = first_stream
+                first_stream = t
+                t.is_literal = given.literal
+                if given.transform is not None:
+                    transform = given.transform
+                    t.there = take_transform(transform)
+                    transform = given.back
+                    t.back = take_transform(transform)
+            if rc < 0:
+                raise MemoryError
+        except BaseException:
+            services_free(first_service)
+            stream_imports_free(first_stream)
+            bytes_free(&subjects)
+            raise
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                rc = account_link(self.a, first_service, <const Span*>subjects.data, first_stream)
+            else:
+                services_free(first_service)
+                stream_imports_free(first_stream)
+            self.plane.leave()
+        bytes_free(&subjects)
+        self.plane.check(open)
+        if rc < 0:
+            raise MemoryError
+
+    def replies(self):
+        """How many replies it may still give to other accounts, and how many it waits for."""
+        cdef uint32_t answering = 0, awaiting = 0
+        cdef bint open
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                answering = self.a.n_answering
+                awaiting = self.a.n_awaiting
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+        return answering, awaiting
+
     # ---- messages
 
     def publish(self, bytes subject, bytes reply, bytes headers, bytes payload):
@@ -123,14 +211,14 @@ cdef class AccountHandle:
     cdef int serve(self, bytes subject, inbound_fn fn) except -1:
         cdef Span s = span_of(subject)
         cdef bint open
-        cdef int rc = 0
+        cdef bint served = True
         with nogil:
             open = self.plane.enter()
             if open:
-                rc = account_serve(self.a, s, fn)
+                served = self.a.closed or account_serve(self.a, s, HEARS_REQUESTS, fn) != NULL
             env_unlock(self.plane.env)
         self.plane.check(open)
-        if rc < 0:
+        if not served:
             raise MemoryError
         return 0
 

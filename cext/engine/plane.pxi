@@ -40,6 +40,7 @@ INBOX_OPENED = IN_OPENED
 INBOX_CLOSED = IN_CLOSED
 INBOX_VIOLATION = IN_VIOLATION
 INBOX_TRACE = IN_TRACE
+INBOX_LATENCY = IN_LATENCY
 INBOX_ERROR = IN_ERROR
 
 
@@ -220,6 +221,25 @@ cdef class DataPlane(EnvBox):
         if rc != 0:
             raise MemoryError
 
+    def name_server(self, bytes name, bytes hash):
+        """How other accounts' services are told of this server; hash: its eight characters."""
+        cdef Span s = span_of(name)
+        cdef const uint8_t* digits = <const uint8_t*><const char*>hash
+        cdef bint open
+        cdef int rc = 0
+        if len(hash) != 8:
+            raise ValueError(f"the hash of a server has eight characters, not {len(hash)}")
+        with nogil:
+            open = self.enter()
+            if open:
+                self.m.engine.server_name.n = 0
+                rc = bytes_add(&self.m.engine.server_name, s.p, s.n)
+                memcpy(self.m.engine.server_hash, digits, 8)
+            env_unlock(&self.m.engine.env)
+        self.check(open)
+        if rc != 0:
+            raise MemoryError
+
     def listen(self, int fd):
         """Accept connections from a listening, non-blocking socket; -1 stops accepting."""
         cdef bint open
@@ -325,14 +345,16 @@ cdef class DataPlane(EnvBox):
                 conn_answered(c, count)
             self.leave()
 
-    def admit(self, uint64_t cid, AccountHandle account not None, PermissionSet permissions):
-        """Answers INBOX_CONNECT: the connection is let in. permissions may be None. False: it or the account is gone, or the
-        account has as many connections as it may, or no subscriptions at all, and this one is closed for it."""
+    def admit(self, uint64_t cid, AccountHandle account not None, PermissionSet permissions, bytes user=b""):
+        """Answers INBOX_CONNECT: the connection is let in. permissions may be None. user: as services are told. False: it or
+        the account is gone, or the account has as many connections as it may, or no subscriptions at all, and this one is
+        closed for it."""
         cdef Permissions* perms = NULL
         cdef bint responses = False
         cdef int32_t responses_max = 0
         cdef int64_t responses_ttl = 0
         cdef Conn* c = NULL
+        cdef Span name = span_of(user)
         cdef bint open, entered = False
         if permissions is not None:
             self.permissions.add(permissions)
@@ -352,6 +374,7 @@ cdef class DataPlane(EnvBox):
                 client_close(&c.base, CLOSE_MAX_SUBSCRIPTIONS)
             elif c != NULL:
                 entered = True
+                client_name(&c.base, name)
                 c.base.perms = perms
                 c.base.responses = responses
                 c.base.responses_max = responses_max
@@ -450,7 +473,8 @@ cdef class DataPlane(EnvBox):
             "connections": n, "total_connections": s.total_connections, "in_msgs": s.in_msgs,
             "in_bytes": s.in_bytes, "out_msgs": s.out_msgs, "out_bytes": s.out_bytes,
             "slow_consumers": s.slow_consumers, "slow_clients": s.slow_clients, "stale": s.stale,
-            "stalls": s.stalls, "too_deep": s.too_deep, "subscriptions": subs,
+            "stalls": s.stalls, "too_deep": s.too_deep, "forgotten": s.forgotten,
+            "subscriptions": subs,
         }
 
     def connections(self):

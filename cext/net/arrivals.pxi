@@ -76,7 +76,7 @@ cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const 
     c.reactor = r
     c.transport = transport
     c.fd = fd
-    c.started = e.env.now
+    c.base.started = e.env.now
     c.last_active = e.env.now
     c.input_at = e.env.mono
     timer_init(&c.ping_timer, ping_due, c)

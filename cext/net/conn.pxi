@@ -281,9 +281,9 @@ cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil:
     texts[1].n = <uint32_t>c.connect.n
     num.reason = c.base.closing
     num.port = c.port
-    num.start = c.started
+    num.start = c.base.started
     num.last_activity = c.last_active
-    num.rtt = c.rtt
+    num.rtt = c.base.rtt
     num.in_msgs = <int64_t>c.base.in_msgs
     num.out_msgs = <int64_t>c.base.out_msgs
     num.in_bytes = <int64_t>c.base.in_bytes

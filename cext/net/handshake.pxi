@@ -96,9 +96,9 @@ cdef void on_pong(Conn* c) noexcept nogil:
     cdef int64_t now = c.base.engine.env.mono
     c.pings_out = 0
     if c.ping_sent:
-        c.rtt = now - c.ping_sent
-        if c.rtt <= 0:
-            c.rtt = 1
+        c.base.rtt = now - c.ping_sent
+        if c.base.rtt <= 0:
+            c.base.rtt = 1
         c.rtt_at = now
         c.ping_sent = 0
 

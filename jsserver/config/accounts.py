@@ -13,6 +13,7 @@ from jsserver.config.authorization import (
 )
 from jsserver.config.mappings import read_mappings
 from jsserver.config.options import GLOBAL_ACCOUNT, Account, AssetLimits
+from jsserver.config.sharing import read_exports, read_imports
 from jsserver.config.value import Value
 from jsserver.config.values import (
     OptionError,
@@ -155,8 +156,6 @@ def _read_nkey(account: Account, value: Value, problems: Problems) -> None:
         raise OptionError(value, f"Not a valid public nkey for an account: {quote(account.nkey)}")
 
 
-_EXPORTS = unavailable("the exports option")
-_IMPORTS = unavailable("the imports option")
 _TRACE = unavailable("message tracing to a subject")
 _ACCOUNT: dict[str, Reader] = {
     "nkey": _read_nkey,
@@ -166,9 +165,9 @@ _ACCOUNT: dict[str, Reader] = {
     "limits": _read_limits,
     "mappings": read_mappings,
     "maps": read_mappings,
+    "exports": read_exports,
+    "imports": read_imports,
     # What nats-server has and this server has not yet.
-    "exports": _EXPORTS,
-    "imports": _IMPORTS,
     "msg_trace": _TRACE,
     "trace_dest": _TRACE,
 }
@@ -228,3 +227,13 @@ def read_accounts(options: Any, value: Value, problems: Problems) -> None:
             raise OptionError(value, "Can not have a single user/pass and accounts")
         if single.token:
             raise OptionError(value, "Can not have a token and accounts")
+    if not problems.errors and any(a.imports or a.exports for a in options.accounts):
+        _check_shared(options, value, problems)
+
+
+def _check_shared(options: Any, value: Value, problems: Problems) -> None:
+    from jsserver.config.links import share  # a configuration without imports goes without it
+
+    _, errors = share(options.accounts, has_system=not options.no_system_account)
+    for error in errors:
+        problems.error(value, error)

@@ -29,6 +29,7 @@ DEFAULT_WRITE_DEADLINE = 10 * SECOND
 DEFAULT_AUTH_TIMEOUT = 2.0
 DEFAULT_REQUEST_QUEUE_LIMIT = 10_000
 DEFAULT_RESPONSE_TTL = 2 * MINUTE
+DEFAULT_RESPONSE_THRESHOLD = 2 * MINUTE
 GLOBAL_ACCOUNT = "$G"
 """Whose account is not configured is in this one."""
 SYSTEM_ACCOUNT = "$SYS"
@@ -54,9 +55,10 @@ class Block(SimpleNamespace):
 
     def __init__(self, **given: Any) -> None:
         kind = type(self)
-        if unknown := given.keys() - kind.__annotations__.keys():
+        names = [name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())]
+        if unknown := given.keys() - set(names):
             raise TypeError(f"{kind.__name__} has no such option: {', '.join(sorted(unknown))}")
-        for name in kind.__annotations__:
+        for name in names:
             default = getattr(kind, name)
             given.setdefault(name, default.make() if isinstance(default, _Each) else default)
         super().__init__(**given)
@@ -141,6 +143,60 @@ class Mapping(Block):
     destinations: list[Destination] = each(list)
 
 
+class Latency(Block):
+    """Where reports of a service's latency go, for how many of a hundred requests; `sampling` of 0:
+    for those whose headers ask for it."""
+
+    subject: str = ""
+    sampling: int = 100
+
+
+class Export(Block):
+    """Subjects that other accounts may import: all, those of a list, those whose name stands at a
+    token of the subject (counted from 1; 0: none does), or, with `needs_token`, those that were
+    given a token."""
+
+    subject: str = ""
+    accounts: list[str] | None = None
+    token_position: int = 0
+    needs_token: bool = False
+
+
+class StreamExport(Export):
+    """Messages that other accounts may hear."""
+
+
+class ServiceExport(Export):
+    """Requests that other accounts may make. `once`: there is one reply to each. A reply may take
+    `threshold` ns, each of several anew."""
+
+    once: bool = True
+    threshold: int = DEFAULT_RESPONSE_THRESHOLD
+    latency: Latency | None = None
+
+
+class Import(Block):
+    """Subjects of another account. `activated`: a token was given for it, and has been checked.
+    `to`: what they are called here; "": the same."""
+
+    account: str = ""
+    subject: str = ""
+    to: str = ""
+    activated: bool = False
+
+
+class StreamImport(Import):
+    """Messages of another account that are heard; a `prefix` goes before their subjects."""
+
+    prefix: str = ""
+
+
+class ServiceImport(Import):
+    """Requests to another account, which is told in detail who makes them where they `share`."""
+
+    share: bool = False
+
+
 class Account(Block):
     """An account; limits of -1 are none. `jetstream` is None where it has no JetStream, and
     `permissions` are those of users that have none of their own."""
@@ -154,6 +210,18 @@ class Account(Block):
     max_subscriptions: int = -1
     max_payload: int = -1
     mappings: list[Mapping] = each(list)
+    stream_exports: list[StreamExport] = each(list)
+    service_exports: list[ServiceExport] = each(list)
+    stream_imports: list[StreamImport] = each(list)
+    service_imports: list[ServiceImport] = each(list)
+
+    @property
+    def imports(self) -> list[Import]:
+        return [*self.stream_imports, *self.service_imports]
+
+    @property
+    def exports(self) -> list[Export]:
+        return [*self.stream_exports, *self.service_exports]
 
 
 class JetStreamLimits(Block):

@@ -84,6 +84,7 @@ class Inbox:
             engine.INBOX_TRACE: self.lines.trace,
             engine.INBOX_ERROR: self.lines.error,
             engine.INBOX_LOG: self._log_line,
+            engine.INBOX_LATENCY: self._latency,
         }
 
     def open(self) -> None:
@@ -139,7 +140,9 @@ class Inbox:
             self.plane.refuse(cid)
             return
         self.admissions[cid] = admission
-        if self.plane.admit(cid, self.accounts[admission.account], admission.permissions):
+        account = self.accounts[admission.account]
+        user = admission.user.encode("utf-8", "surrogateescape")
+        if self.plane.admit(cid, account, admission.permissions, user):
             self.on_connected(cid, admission.account)
         else:
             self.admissions.pop(cid, None)
@@ -154,6 +157,11 @@ class Inbox:
         self.lines.closed(connection)
         member = self.admissions.pop(item.cid, None) is not None
         self.on_closed(connection, member)
+
+    def _latency(self, item: Item) -> None:
+        from jsserver.services import latency  # where services are measured
+
+        latency.publish(self.accounts, item)
 
     def _log_line(self, item: Item) -> None:
         _, _, (_, is_error, *_), (text, *_) = item

@@ -299,8 +299,6 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
     ("text", "what"),
     [
         ("tls {cert_file: x}", "TLS"),
-        ("accounts {A {exports: []}}", "the exports option"),
-        ("accounts {A {imports: []}}", "the imports option"),
         ("accounts {A {trace_dest: x}}", "message tracing to a subject"),
         ("cluster {name: x}", "clustering"),
         ("gateway {}", "the gateway listener"),

@@ -48,6 +48,7 @@ PARTS = {
         *("config", "disk.ballast", "disk.storedir", "process.logs", "text.goformat"),
     },
     "access.accounts": {"text.identity"},
+    "access.links": {"access.accounts", "config"},
     "access.nkeys": {"text.identity"},
     "access.clients": set(),
     "access.info": {"text.goformat"},
@@ -64,9 +65,10 @@ PARTS = {
         "wire",
     },
     "services.subjects": set(),
+    "services.latency": {"access.accounts", "text.goformat", "text.nuid"},
     "services.inbox": {
         *("access.accounts", "access.auth", "access.clientlog", "access.clients", "config"),
-        "process.logs",
+        *("process.logs", "services.latency"),
     },
     "services.jetstream": {
         *("access.accounts", "access.clients", "api", "assets", "config", "disk.storage"),
@@ -85,8 +87,8 @@ PARTS = {
         *("text.goformat", "text.nuid", "wire"),
     },
     "front": {
-        *("access.accounts", "access.auth", "access.info", "config", "disk.storage"),
-        *("disk.storedir", "process.logs", "process.priority", "process.runfiles"),
+        *("access.accounts", "access.auth", "access.info", "access.links", "config"),
+        *("disk.storage", "disk.storedir", "process.logs", "process.priority", "process.runfiles"),
         *("process.sockets", "services.subjects", "text.goformat", "text.identity"),
     },
     "server": {

@@ -1,0 +1,417 @@
+# Imports: messages that pass from one account to another. A service's requests are routed on from the account that imports,
+# its replies come back; a stream's messages are heard by shadows, subscriptions in the account that exports.
+
+cdef enum:
+    INFO_NAME = 17          # bytes of Nats-Request-Info
+
+
+# ---- requests ------------------------------------------------------------------------------------------
+
+cdef bint is_request_info(const uint8_t* p, const uint8_t* end) noexcept nogil:
+    return end - p > INFO_NAME and memcmp(p, b"Nats-Request-Info:", INFO_NAME + 1) == 0
+
+
+cdef void header_without_info(Span block, Draft* d) noexcept nogil:
+    # The lines of a header block but the last, empty one, and without what a client says of itself.
+    cdef const uint8_t* p = block.p
+    cdef const uint8_t* end = block.p + block.n - 2
+    cdef const uint8_t* stop
+    if block.n <= 2:
+        draft_add(d, b"NATS/1.0\r\n", 10)
+        return
+    while p < end:
+        stop = <const uint8_t*>memchr(p, c'\n', end - p)
+        stop = end if stop == NULL else stop + 1
+        if p == block.p or not is_request_info(p, end):
+            draft_add(d, p, stop - p)
+        p = stop
+
+
+cdef void request_header(Client* src, const Via* via, const Msg* m, Draft* d) noexcept nogil:
+    # The header block with who asks. What the first import shares goes all the way.
+    cdef const Via* first = via
+    cdef Draft info
+    cdef bint server = False
+    cdef bint shared
+    while True:
+        shared = first.outer != NULL and first.outer.is_request and first.outer.share
+        server = server or (not shared and (first.to_system or (first.share and first.outer != NULL)))
+        if first.outer == NULL or not first.outer.is_request:
+            break
+        first = first.outer
+    draft_open(&info)
+    client_describe(src, src.account.name if src != NULL else first.account.name,
+                    via.account.name if via != first else span(NULL, 0), first.share, server, &info)
+    header_without_info(m.header, d)
+    draft_add(d, b"Nats-Request-Info: ", INFO_NAME + 2)
+    draft_add(d, info.p, info.n)
+    draft_add(d, b"\r\n\r\n", 4)
+    d.failed = d.failed or info.failed
+    draft_free(&info)
+
+
+cdef bint is_cycle(const Via* via, uint64_t export_id) noexcept nogil:
+    # Whether the message under way has come by this export before.
+    while via != NULL:
+        if via.export_id == export_id:
+            return True
+        via = via.outer
+    return False
+
+
+cdef inline bint is_ack(Span reply) noexcept nogil:
+    return span_starts(reply, b"$JS.ACK.", 8)
+
+
+cdef void send_to(ServiceImport* s, Account* to, Msg* m, Draft* d) noexcept nogil:
+    # Addresses m, whose subject in that account is in d, if it is not the one that it has.
+    cdef Draft mapped
+    cdef bint seen_otherwise = m.subject.p != m.dest.p      # what a consumer delivers shows the subject that was stored
+    m.account = to
+    if d.n:
+        m.dest = draft_span(d)
+    if to.mappings != NULL:
+        draft_open(&mapped)
+        if mappings_select(to.mappings, &to.engine.env, m.dest, &mapped):
+            d.n = 0
+            draft_add(d, mapped.p, mapped.n)
+            d.failed = d.failed or mapped.failed
+            m.dest = draft_span(d)
+        draft_free(&mapped)
+    if not seen_otherwise:
+        m.subject = m.dest
+
+
+cdef int service_request(Engine* e, Client* src, ServiceImport* s, const Msg* m) noexcept nogil:
+    cdef Msg to = m[0]
+    cdef Via via
+    cdef Draft subject, header
+    cdef Response* r = NULL
+    cdef uint8_t reply[TRACKED_SIZE]
+    cdef uint64_t id = 0
+    cdef bint by_header, watched
+    cdef int taken = 0
+    if is_cycle(e.via, s.export_id):
+        return 0
+    watched = is_watched(s, &e.env, m.header, &by_header)
+    if m.reply.n and not is_ack(m.reply):
+        r = response_new(s, s.to, s.account, m.reply)
+        if r == NULL:
+            return 0
+        if watched and s.respond == RESPOND_ONCE:
+            report_begin(r, src, m.header if by_header else span(NULL, 0))
+        id = r.id
+        to.reply = span(reply, response_subject(r, reply))
+    elif watched and m.reply.n == 0:
+        report_bad(s, src, m.header if by_header else span(NULL, 0))
+    via.outer = e.via
+    via.is_request = True
+    via.export_id = s.export_id
+    via.account = s.account
+    via.share = s.share
+    via.to_system = s.to.system
+    draft_open(&subject)
+    draft_open(&header)
+    if s.transform != NULL:
+        transform_apply(s.transform, &e.env, m.dest, &subject)
+    else:
+        draft_add(&subject, s.subject.p, s.subject.n)
+    send_to(s, s.to, &to, &subject)
+    if m.kind != KIND_SYSTEM:
+        request_header(src, &via, m, &header)
+        to.header = draft_span(&header)
+    if not subject.failed and not header.failed:
+        e.via = &via
+        taken = engine_route(e, src, &to)
+        e.via = via.outer
+    draft_free(&subject)
+    draft_free(&header)
+    if taken == 0 and id:
+        r = response_find(e, id)        # somebody may have answered meanwhile
+        if r != NULL:
+            response_end(e, r, REPORT_UNAVAILABLE)
+    return taken
+
+
+# ---- replies -------------------------------------------------------------------------------------------
+
+cdef int service_reply(Engine* e, Client* src, Account* at, const Msg* m) noexcept nogil:
+    cdef Response* r = response_find(e, reply_id(m.dest))
+    cdef Response* back = NULL
+    cdef Msg to = m[0]
+    cdef Via via
+    cdef Draft subject
+    cdef ServiceImport* s
+    cdef uint8_t reply[TRACKED_SIZE]
+    cdef uint64_t id, back_id = 0
+    cdef bint is_last
+    cdef int taken = 0
+    if r == NULL or r.at != at:
+        return 0
+    id = r.id
+    s = r.of
+    if m.reply.n and not is_ack(m.reply):
+        back = response_new(s, r.to, r.at, m.reply)     # the answer is a request of the one who answers
+        r = response_find(e, id)
+        if back == NULL or r == NULL:
+            return 0
+        back_id = back.id
+        to.reply = span(reply, response_subject(back, reply))
+    draft_open(&subject)
+    draft_add(&subject, r.reply.p, r.reply.n)
+    send_to(s, r.to, &to, &subject)
+    if r.report.n:
+        report_answer(r, src)
+    is_last = s.respond == RESPOND_ONCE or (m.header.n == 0 and m.data.n == 0)
+    if is_last:
+        response_free(e, r)
+    via.outer = e.via
+    via.is_request = False
+    via.export_id = s.export_id
+    if not subject.failed:
+        e.via = &via
+        taken = engine_route(e, src, &to)
+        e.via = via.outer
+    draft_free(&subject)
+    r = response_find(e, id) if not is_last else NULL
+    if r != NULL and taken:
+        response_unlink(r)
+        response_append(r, e.env.mono)
+    elif r != NULL:
+        response_free(e, r)
+    if taken == 0 and back_id:
+        back = response_find(e, back_id)
+        if back != NULL:
+            response_free(e, back)
+    return taken
+
+
+cdef int link_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
+    if s.link == LINK_SERVICE:
+        return service_request(e, src, <ServiceImport*>s.target, m)
+    if s.link == LINK_REPLY:
+        return service_reply(e, src, <Account*>s.account, m)
+    return shadow_deliver(e, src, s, m)
+
+
+# ---- streams: the shadows of a subscription ------------------------------------------------------------
+
+cdef bint draft_overlap(Span a, Span b, Draft* d) noexcept nogil:
+    # The pattern of the subjects that both match; False: there are none.
+    cdef Tokens x = tokens_of(a), y = tokens_of(b)
+    while True:
+        if x.n == 0 or y.n == 0:
+            return False
+        if is_tail(&x):
+            draft_add(d, y.p, b.p + b.n - y.p)
+            return True
+        if is_tail(&y):
+            draft_add(d, x.p, a.p + a.n - x.p)
+            return True
+        if is_star(&x):
+            draft_add(d, y.p, y.n)
+        elif is_star(&y) or same_token(&x, &y):
+            draft_add(d, x.p, x.n)
+        else:
+            return False
+        if x.last or y.last:
+            return x.last and y.last
+        draft_byte(d, c'.')
+        tokens_cut(&x)
+        tokens_cut(&y)
+
+
+cdef void shadow_add(Sub* s, StreamImport* of, Span subject) noexcept nogil:
+    # Without memory there is none, and its messages are not heard.
+    cdef Sub* shadow = sub_new(subject, s.queue, s.sid)
+    if shadow == NULL:
+        return
+    shadow.link = LINK_SHADOW
+    shadow.shadow = s
+    shadow.target = of
+    shadow.account = of.to
+    shadow.hears = s.hears
+    shadow.listens = True
+    if sublist_insert(of.to.subs, shadow) != 0:
+        sub_free(shadow)
+        return
+    shadow.next = s.shadow
+    s.shadow = shadow
+    watch_changed(of.to, shadow, 1)
+
+
+cdef void shadows_add(Account* a, Sub* s) noexcept nogil:
+    cdef StreamImport* of = a.streams
+    cdef Draft overlap, subject
+    while of != NULL:
+        draft_open(&overlap)
+        draft_open(&subject)
+        if not of.to.closed and draft_overlap(s.subject, of.local, &overlap):
+            if subject_covers(draft_span(&overlap), of.local) or of.is_literal:
+                draft_add(&subject, of.subject.p, of.subject.n)
+            elif of.back == NULL:
+                draft_add(&subject, overlap.p, overlap.n)
+            else:
+                transform_apply(of.back, &a.engine.env, draft_span(&overlap), &subject)
+            if not overlap.failed and not subject.failed:
+                shadow_add(s, of, draft_span(&subject))
+        draft_free(&overlap)
+        draft_free(&subject)
+        of = of.next
+
+
+cdef void shadows_drop(Sub* s) noexcept nogil:
+    cdef Sub* shadow
+    while s.shadow != NULL:
+        shadow = s.shadow
+        s.shadow = shadow.next
+        sublist_remove((<Account*>shadow.account).subs, shadow)
+        watch_changed(<Account*>shadow.account, shadow, -1)
+
+
+cdef int shadow_deliver(Engine* e, Client* src, Sub* shadow, const Msg* m) noexcept nogil:
+    cdef StreamImport* of = <StreamImport*>shadow.target
+    cdef Sub* s = shadow.shadow
+    cdef Msg to = m[0]
+    cdef Draft subject
+    cdef int taken = 0
+    if e.via != NULL or s.closed:       # what came by a service is not passed on
+        return 0
+    if of.there == NULL and not of.is_literal:
+        return s.client.protocol.deliver(e, src, s, m)
+    draft_open(&subject)
+    if of.is_literal:
+        draft_add(&subject, of.local.p, of.local.n)
+    else:
+        transform_apply(of.there, &e.env, m.dest, &subject)
+    to.dest = draft_span(&subject)
+    if m.subject.p == m.dest.p:
+        to.subject = to.dest
+    if not subject.failed:
+        if e.sharing == m:
+            e.sharing = &to
+        taken = s.client.protocol.deliver(e, src, s, &to)
+        if e.sharing == &to:
+            e.sharing = m
+    draft_free(&subject)
+    return taken
+
+
+# ---- what an account imports ---------------------------------------------------------------------------
+
+cdef ServiceImport* service_new(Account* to, Span subject, Span latency) noexcept nogil:
+    cdef ServiceImport* s = <ServiceImport*>calloc(1, sizeof(ServiceImport) + <size_t>subject.n + latency.n)
+    cdef uint8_t* text
+    if s == NULL:
+        return NULL
+    text = <uint8_t*>(s + 1)
+    s.subject = sub_text(&text, subject)
+    s.latency = sub_text(&text, latency)
+    s.to = to
+    return s
+
+
+cdef StreamImport* stream_import_new(Account* to, Span subject, Span local) noexcept nogil:
+    cdef StreamImport* s = <StreamImport*>calloc(1, sizeof(StreamImport) + <size_t>subject.n + local.n)
+    cdef uint8_t* text
+    if s == NULL:
+        return NULL
+    text = <uint8_t*>(s + 1)
+    s.subject = sub_text(&text, subject)
+    s.local = sub_text(&text, local)
+    s.to = to
+    return s
+
+
+cdef void services_free(ServiceImport* s) noexcept nogil:
+    cdef ServiceImport* after
+    while s != NULL:
+        after = s.next
+        transform_free(s.transform)
+        free(s)
+        s = after
+
+
+cdef void stream_imports_free(StreamImport* s) noexcept nogil:
+    cdef StreamImport* after
+    while s != NULL:
+        after = s.next
+        transform_free(s.there)
+        transform_free(s.back)
+        free(s)
+        s = after
+
+
+cdef void note_sub(void* ctx, Sub* s) noexcept nogil:
+    cdef Bytes* subs = <Bytes*>ctx
+    if s.client != NULL:
+        bytes_add(subs, &s, sizeof(Sub*))
+
+
+cdef void each_client_sub(Account* a, bint add) noexcept nogil:
+    # Gives the subscriptions of its clients their shadows, or takes them away. An account may import from itself, so they are
+    # noted down before its sublist changes.
+    cdef Bytes subs
+    cdef Sub** at
+    cdef size_t i
+    memset(&subs, 0, sizeof(subs))
+    sublist_each(a.subs, note_sub, &subs)
+    at = <Sub**>subs.data
+    for i in range(subs.n // sizeof(Sub*)):
+        if add:
+            shadows_add(a, at[i])
+        else:
+            shadows_drop(at[i])
+    bytes_free(&subs)
+
+
+cdef void account_unlink(Account* a) noexcept nogil:
+    # Whatever waits for replies waits in vain. No message is under way.
+    cdef ServiceImport* s = a.services
+    cdef StreamImport* t = a.streams
+    if s == NULL and t == NULL:
+        return
+    if t != NULL:
+        each_client_sub(a, False)
+    while s != NULL:
+        responses_free(a.engine, s)
+        if s.sub != NULL:
+            own_unsubscribe(s.sub)
+        account_release(s.to)
+        s = s.next
+    while t != NULL:
+        account_release(t.to)
+        t = t.next
+    services_free(a.services)
+    stream_imports_free(a.streams)
+    a.services = NULL
+    a.streams = NULL
+
+
+cdef int account_link(Account* a, ServiceImport* services, const Span* subjects, StreamImport* streams) noexcept nogil:
+    cdef ServiceImport* s = services
+    cdef StreamImport* t = streams
+    cdef int rc = 0
+    account_unlink(a)
+    a.services = services
+    a.streams = streams
+    while s != NULL:
+        account_hold(s.to)
+        s.account = a
+        s.timer.fn = responses_expire
+        s.timer.owner = s
+        s.sub = own_subscribe(a, subjects[0], HEARS_ALL | LISTENS, NULL, s)
+        if s.sub == NULL:
+            rc = -1
+        else:
+            s.sub.link = LINK_SERVICE
+        subjects += 1
+        s = s.next
+    while t != NULL:
+        account_hold(t.to)
+        t = t.next
+    if streams != NULL:
+        each_client_sub(a, True)
+    if rc < 0:
+        account_unlink(a)
+    return rc
