@@ -43,6 +43,9 @@ cdef struct Round:
     uint32_t cap_pieces
     uint8_t* scratch
     bint wrote
+    bint sync                   # lazy mode: however long ago the last one was
+    bint synced                 # lazy mode: all that is written
+    Store* unsynced             # lazy mode: the stores that the sync is of, by next_unsynced
 
 
 cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noexcept nogil:
@@ -340,6 +343,10 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
     r.n_parts = 0
     r.n_pieces = 0
     r.wrote = False
+    r.sync = c.queue.sync_now
+    r.synced = False
+    r.unsynced = NULL
+    c.queue.sync_now = False
     while c.queue.dirty != NULL:
         s = c.queue.dirty
         if s.queue.forming:     # it comes again when the batch is made
@@ -359,6 +366,7 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
         s.queue.busy += 1
         p.first_log = s.queue.logs
         if fence != NULL:
+            r.sync = True
             part_take_before(p, fence)
             s.queue.next_dirty = back
             back = s
@@ -389,7 +397,7 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
         s = c.queue.active.last
     if c.queue.active.last != NULL:
         due = min(due, c.queue.active.last.queue.active_at + IDLE_CLOSE)
-    if c.sync_interval > 0 and c.writing.unsynced:
+    if c.queue.unsynced != NULL:
         due = min(due, c.writing.synced_at + c.sync_interval)
     c.queue.due = due
 

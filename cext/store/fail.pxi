@@ -170,6 +170,7 @@ cdef int store_retreat(Store* s) noexcept nogil:
     cdef bint unlinked = not s.writing.caches_gone     # caches that were removed, too: which failed at last
     cdef int rc = 0
     store_detach(s, False)
+    later_finish(s.com, s, EIO)
     ops_discard(s)
     # What a batch had in new blocks goes before its beginning: one that ends in the middle is not taken for whole.
     rc = blocks_undo(s, s.queue.out, &unlinked)

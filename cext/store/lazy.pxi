@@ -1,42 +1,213 @@
-# With a sync_interval: what was written and not synced, and its sync when that time has come.
+# With a sync_interval: what was written and not synced, its sync when that time has come, and what waits for it.
+#
+# A file that goes, or a record that is overwritten, is gone at once, whatever else reaches the disk. So both wait until what
+# took their place is on disk. An erasure that a power cut tears looks like one of the sectors that a cut leaves out of what
+# was not synced: it waits until a marker on disk says that all before it had been synced.
 
-cdef void lazy_note(Committer* c, const Round* r, const Part* p) noexcept nogil:
-    """In lazy mode: what this part has written is to be synced some time."""
-    cdef FileOps* f = c.env.files
-    cdef Store* s = p.s
-    cdef bint wrote = p.logs
-    cdef uint32_t k
-    for k in range(p.piece, p.piece + p.n):
-        wrote = wrote or r.pieces[k].wrote
-    if not wrote:
+cdef enum:
+    LATER_MAX = 268435456       # bytes of files that wait to go: with more of them there is a sync
+
+
+cdef uint64_t op_weight(const Op* op) noexcept nogil:
+    """Bytes of the files that go with it."""
+    cdef uint64_t n = 0
+    cdef uint32_t i
+    if op.kind == OP_DROP:
+        n = st_load(&op.block.used)
+    elif op.kind == OP_CUT:
+        for i in range(op.n):
+            n += st_load(&op.blocks[i].used)
+    return n
+
+
+cdef bint waits_for_sync(const Committer* c, const Round* r, const Store* s, Op* op) noexcept nogil:
+    """Whether this is for later."""
+    if c.sync_interval <= 0:
+        return False
+    if op.kind == OP_ERASE:
+        op.after = s.writing.syncs + (0 if r.synced else 1)
+        return s.writing.vouched < op.after
+    return not r.synced and (op.kind == OP_DROP or op.kind == OP_CUT)
+
+
+cdef void later_add(Store* s, Op* op) noexcept nogil:
+    op.next = NULL
+    if op.kind == OP_ERASE:
+        op.block.erasures += 1
+    if s.writing.later_last != NULL:
+        s.writing.later_last.next = op
+    else:
+        s.writing.later = op
+    s.writing.later_last = op
+
+
+cdef void later_finish(Committer* c, Store* s, int err) noexcept nogil:
+    """After a sync, or when the store failed: what has waited for it, in order; but erasures that no marker speaks for."""
+    cdef Op* op = s.writing.later
+    cdef Op* after
+    s.writing.later = NULL
+    s.writing.later_last = NULL
+    while op != NULL:
+        after = op.next
+        if op.kind == OP_ERASE:
+            op.block.erasures -= 1
+        if err == 0 and op.kind == OP_ERASE and s.writing.vouched < op.after:
+            later_add(s, op)
+        else:
+            op_finish(c, s, op, err)
+            free(op)
+        op = after
+
+
+cdef void later_moot(Committer* c, Store* s) noexcept nogil:
+    """After a purge, which is on disk: all that waits is of files that went with it."""
+    s.writing.vouched = UINT64_MAX
+    later_finish(c, s, 0)
+    s.writing.vouched = 0
+    s.writing.marked = 0
+
+
+cdef void erasures_forget(Store* s, Block* b) noexcept nogil:
+    """Those that wait to be made in a block that goes."""
+    cdef Op* op = s.writing.later
+    cdef Op* after
+    if b.erasures == 0:
         return
-    c.writing.unsynced = True
-    if c.writing.sync_fd < 0:
-        c.writing.sync_fd = f.open(f.ctx, s.dir, O_RDONLY | O_DIRECTORY, 0)
-    q_lock(c)
+    s.writing.later = NULL
+    s.writing.later_last = NULL
+    while op != NULL:
+        after = op.next
+        if op.kind == OP_ERASE and op.block == b:
+            free(op)
+        else:
+            if op.kind == OP_ERASE:
+                op.block.erasures -= 1
+            later_add(s, op)
+        op = after
+
+
+cdef void unsynced_note(Committer* c, Store* s) noexcept nogil:
+    """With q held: the next sync is for this store too."""
     if not s.queue.unsynced:
         s.queue.unsynced = True
         s.queue.next_unsynced = c.queue.unsynced
         c.queue.unsynced = s
+        c.queue.due = min(c.queue.due, c.writing.synced_at + c.sync_interval)
+
+
+cdef void lazy_note(Committer* c, Round* r, const Part* p) noexcept nogil:
+    """What this part has written is to be synced some time."""
+    cdef const Op* op = p.ops
+    cdef bint wrote = p.logs or p.s.writing.later != NULL
+    cdef uint32_t k
+    for k in range(p.piece, p.piece + p.n):
+        wrote = wrote or r.pieces[k].wrote
+    while op != NULL:
+        wrote = True
+        c.writing.later_bytes += op_weight(op)
+        r.sync = r.sync or op.kind == OP_SWAP       # it may leave out tombstones for files that are to go
+        op = op.next
+    if wrote:
+        q_lock(c)
+        unsynced_note(c, p.s)
+        q_unlock(c)
+
+
+cdef void lazy_round(Committer* c, Round* r, int64_t now) noexcept nogil:
+    """Syncs what this round and those before have written, if it is time."""
+    cdef uint32_t i
+    cdef bint any
+    for i in range(r.n_parts):
+        lazy_note(c, r, &r.parts[i])
+    q_lock(c)
+    any = c.queue.unsynced != NULL
     q_unlock(c)
+    if any and (r.sync or now >= c.writing.synced_at + c.sync_interval or c.writing.later_bytes > LATER_MAX
+                or (c.writing.later_bytes and st_load(&c.shared.full))):
+        lazy_sync(c, r)
+
+
+cdef void synced_all(Store* s) noexcept nogil:
+    """With q held: all that was written is on disk. A marker says so when the store is idle again."""
+    cdef Block* b = s.queue.out
+    s.writing.vouched = s.writing.marked
+    s.writing.syncs += 1
+    while b != NULL:
+        if b.safe < b.written:
+            b.safe = b.written
+            b.open_group = True
+        b = b.next_out
+    if s.queue.list == &s.com.queue.resting:
+        list_front(&s.com.queue.active, s, env_clock(s.env))
 
 
 cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
     """Everything on the file system at once. What was written since the last time may be lost after an error."""
     cdef FileOps* f = c.env.files
+    cdef Store* first
     cdef Store* s
     cdef uint32_t i
     cdef int rc
-    rc = -c.writing.sync_fd if c.writing.sync_fd < 0 else -f.sync_all(f.ctx, c.writing.sync_fd)
     q_lock(c)
-    while c.queue.unsynced != NULL:
-        s = c.queue.unsynced
-        c.queue.unsynced = s.queue.next_unsynced
+    first = c.queue.unsynced
+    c.queue.unsynced = NULL
+    s = first
+    while s != NULL:
         s.queue.unsynced = False
+        s.queue.busy += 1
+        s = s.queue.next_unsynced
+    q_unlock(c)
+    if first == NULL:
+        return
+    if c.writing.sync_fd < 0:
+        c.writing.sync_fd = f.open(f.ctx, first.dir, O_RDONLY | O_DIRECTORY, 0)
+    rc = -c.writing.sync_fd if c.writing.sync_fd < 0 else -f.sync_all(f.ctx, c.writing.sync_fd)
+    c.writing.later_bytes = 0
+    c.writing.synced_at = env_clock(c.env)
+    q_lock(c)
+    s = first
+    while s != NULL:
         if rc:
             store_tell(c, s, rc)
             c.writing.sync_failed = True
+        else:
+            synced_all(s)
+        s = s.queue.next_unsynced
     q_unlock(c)
+    r.unsynced = first
+    r.synced = rc == 0
     for i in range(r.n_parts):
         if rc and r.parts[i].err == 0:
             r.parts[i].err = rc
+
+
+cdef void lazy_end(Committer* c, Round* r) noexcept nogil:
+    """The end of a round with a sync: what has waited for that, also in stores of which the round wrote nothing."""
+    cdef Store* s = r.unsynced
+    cdef Store* after
+    while s != NULL:
+        later_finish(c, s, 0 if r.synced else EIO)
+        s = s.queue.next_unsynced
+    q_lock(c)
+    s = r.unsynced
+    while s != NULL:
+        after = s.queue.next_unsynced
+        s.queue.busy -= 1
+        if s.writing.later != NULL and not s.stopped:
+            unsynced_note(c, s)
+        s = after
+    q_broadcast(c, &c.idle)
+    q_unlock(c)
+    r.unsynced = NULL
+
+
+cdef void lazy_open(Store* s) noexcept nogil:
+    """A store that was opened: what a killed server left is synced when the time has come."""
+    cdef Committer* c = s.com
+    if c.sync_interval <= 0:
+        return
+    q_lock(c)
+    unsynced_note(c, s)
+    if c.queue.sleeping:
+        q_signal(c, &c.wake)
+    q_unlock(c)

@@ -139,6 +139,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
         # limits, and take the end, which says what the limits had removed. Age removes that again.
         if msgs - s.msgs > aged:
             store_written(s)
+        lazy_open(s)
         sides_make(s)
     return s
 
@@ -243,6 +244,11 @@ cdef void ops_discard(Store* s) noexcept nogil:
     s.queue.ops_tail = NULL
 
 
+cdef bint must_sync(const Store* s) noexcept nogil:
+    """With q held, of a store that is closed: whether a sync is still wanted."""
+    return s.queue.unsynced and s.queue.done_errno == 0
+
+
 cdef void store_detach(Store* s, bint drop) noexcept nogil:
     """Waits until no thread knows the store: what is staged is on disk, or failed. drop: it is not waited for."""
     cdef Committer* c = s.com
@@ -250,13 +256,18 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
     q_lock(c)
     q_broadcast(c, &c.idle)     # to whoever waits for a round of this store
     while True:
-        if st_load(&s.shared.dirty) and not c.queue.running and not drop:
+        if not drop and must_sync(s):
+            c.queue.sync_now = True
+            c.queue.due = 0
+            q_signal(c, &c.wake)
+        if (st_load(&s.shared.dirty) or c.queue.sync_now) and not c.queue.running and not drop:
             q_unlock(c)
             commit_inline(c, 0)
             q_lock(c)
         chores_cancel(c, s, &gone)
         # Whoever is busy with it may have staged something, which is waited for, too.
-        if drop or s.queue.forming or not c.queue.running or not (st_load(&s.shared.dirty) or s.queue.ops != NULL):
+        if (drop or s.queue.forming or not c.queue.running
+                or not (st_load(&s.shared.dirty) or s.queue.ops != NULL or must_sync(s))):
             store_unqueue(c, s)
             if not s.queue.busy:
                 break
@@ -323,6 +334,7 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
             store_detach(s, False)
         ops_discard(s)
         if remove:
+            later_finish(s.com, s, EIO)
             tree_remove(s.files, s.msgs_dir)
             snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
             tree_remove(s.files, path)
@@ -332,6 +344,8 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
             s.files.unlink(s.files.ctx, path)
         elif s.queue.done_errno == 0:
             tail_close(s)
+            s.writing.vouched = UINT64_MAX
+            later_finish(s.com, s, 0)
             checkpoint_write(s)
         else:
             store_retreat(s)

@@ -161,6 +161,8 @@ cdef struct Block:
     int fd                      # (c)
     uint64_t written            # (c)
     uint64_t durable            # (c)
+    uint64_t erasures           # (c) lazy mode: how many wait
+    uint64_t safe               # (c) lazy mode: what the last sync had of it; `durable` is only written
     bint direct                 # (c) fd writes past the page cache
     uint8_t* page               # (c) the file's page at page_at, UINT64_MAX: of none
     uint64_t page_at
@@ -199,6 +201,7 @@ cdef struct Op:
     uint64_t* answer            # (q) 1 carried out, 2 not
     uint64_t seq
     uint64_t first              # of a fence: as in Part. seq and size: its sequence and ticket; off: the last block
+    uint64_t after              # of an erasure that waits: the sync that a marker on disk has to speak of
 
 cdef enum:
     TRIM_SUBJECTS = 1           # subject by subject
@@ -245,7 +248,7 @@ cdef struct StoreQueue:
     uint64_t cut_ticket
     uint64_t uncut_seq          # up to there messages are durable as long as that truncation is not
     bint forming                # a batch is being made, or could not be: nothing is taken
-    bint unsynced               # lazy mode: written since the last sync
+    bint unsynced               # lazy mode: written since the last sync, or something waits for one
     Store* next_unsynced
     int64_t active_at           # monotonic time of its last group
     Store* active_next          # stores with something to do when idle
@@ -273,6 +276,11 @@ cdef struct StoreWriting:
     uint64_t kept_last          # the last sequence in the groups that were written whole
     uint64_t group              # atomic: the number of the last group; the maintenance thread writes it into sidecars
     bint whole                  # a torn group is dropped as a whole: each marker says so of the next one
+    Op* later                   # lazy mode: what waits for the next sync, oldest first
+    Op* later_last
+    uint64_t syncs              # lazy mode: how many there were
+    uint64_t marked             # the newest of which a marker speaks
+    uint64_t vouched            # the newest of which a marker on disk speaks
 
 cdef struct Store:
     # Outside the groups: under the engine lock; what is set when the store is opened may be read by all.
@@ -381,6 +389,7 @@ cdef struct CommitterQueue:
     Store* dirty                # chain by next_dirty
     Store* done                 # chain by next_done
     Store* unsynced             # lazy mode: chain by next_unsynced
+    bint sync_now               # lazy mode: somebody waits for the sync
     StoreList active            # most recently committed first
     StoreList resting           # idle, groups closed
     Block* sides                # chain by next_side
@@ -398,8 +407,8 @@ cdef struct CommitterWriting:
     int spare                   # a descriptor for when there are none
     int sync_fd                 # kept, so that it hears of every error; -1: to be opened
     int64_t synced_at
-    bint unsynced               # lazy mode: something was written since the last sync
     bint sync_failed            # stores are to be told
+    uint64_t later_bytes        # lazy mode: of the files that wait for the next sync to go
 
 cdef struct Committer:
     # Outside the groups: set before any thread runs, but for what is under the engine lock. That and `full`, which each

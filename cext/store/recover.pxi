@@ -546,6 +546,11 @@ cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n, uint64_t new
         dict_drop(s)
         for i in range(s.n_blocks):
             block_i(s, <uint32_t> i).sided = False
+    if rc >= 0 and s.com.sync_interval <= 0:
+        rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)      # likewise of their names
+        if rc < 0:
+            snprintf(o.err, o.err_cap, "%s: cannot be synced (errno %d)", s.msgs_dir, -rc)
+            return ST_IO
     if rc >= 0:
         replay_extent(s)
         suspects_check(s)

@@ -194,6 +194,10 @@ cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t 
     m.group = s.writing.group
     m.start = start
     m.durable = b.durable
+    if s.com.sync_interval > 0:
+        m.durable = b.safe
+        if b.safe and not flags & MARK_SEALED:
+            s.writing.marked = s.writing.syncs
     m.flags = MARK_SUM | (MARK_LAZY if s.com.sync_interval > 0 else 0) | flags
     marker_write(b.key, mark, &m)
 
@@ -350,12 +354,7 @@ cdef void round_write(Committer* c, Round* r, int64_t now) noexcept nogil:
     for i in range(r.n_parts):
         part_write(c, r, &r.parts[i])
     if c.sync_interval > 0:
-        for i in range(r.n_parts):
-            lazy_note(c, r, &r.parts[i])
-        if c.writing.unsynced and now >= c.writing.synced_at + c.sync_interval:
-            lazy_sync(c, r)
-            c.writing.unsynced = False
-            c.writing.synced_at = now
+        lazy_round(c, r, now)
     else:
         round_sync(c, r)
     for i in range(r.n_parts):
@@ -366,6 +365,8 @@ cdef void round_write(Committer* c, Round* r, int64_t now) noexcept nogil:
             p.err = -reserve_behind(c, r, p)
     for i in range(r.n_parts):
         part_finish(c, r, &r.parts[i], now)
+    if r.unsynced != NULL:
+        lazy_end(c, r)
     spare_take(c)
 
 
@@ -428,9 +429,16 @@ cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nog
                 ahead_check(c, b)
             elif p.close:
                 block_fd_close(b)
+    if p.err or r.synced:
+        later_finish(c, s, p.err)       # what has waited for the sync comes first
     while p.ops != NULL:
         op = p.ops
         p.ops = op.next
+        if p.err == 0 and op.kind == OP_PURGE:
+            later_moot(c, s)
+        if p.err == 0 and waits_for_sync(c, r, s, op):
+            later_add(s, op)
+            continue
         op_finish(c, s, op, p.err)
         free(op)
     g = p.first_log if p.logs or p.close else NULL
@@ -543,6 +551,7 @@ cdef void block_unlink(Store* s, Block* b) noexcept nogil:
 cdef void block_leave(Committer* c, Block* b, int err) noexcept nogil:
     """A block that its store let go of. After an error the store is opened again from files that still have it."""
     cdef Store* s = b.store
+    erasures_forget(s, b)
     if err == 0 or b.closed:
         block_release(c, b)
         return

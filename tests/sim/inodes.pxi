@@ -337,15 +337,20 @@ cdef void background(Disk* d) noexcept nogil:
         names_settle(d, 0, d.change)
 
 
-cdef void power_cut(Disk* d) noexcept nogil:
-    """What is left is what everybody sees from now on."""
-    cdef uint32_t i
+cdef void killed(Disk* d) noexcept nogil:
+    """The process is gone; what it wrote is there, synced or not."""
     d.dead = False
-    d.doubtful = False
     d.cut_after = -1
     d.room = INT64_MAX
     memset(d.times, 0, sizeof(d.times))
     d.n_fds = 0
+
+
+cdef void power_cut(Disk* d) noexcept nogil:
+    """What is left is what everybody sees from now on."""
+    cdef uint32_t i
+    killed(d)
+    d.doubtful = False
     names_cut(d)
     d.used = 0
     for i in range(d.n_inodes):

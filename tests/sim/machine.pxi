@@ -152,6 +152,14 @@ cdef class SimDisk:
         """The power is there again, and what was not synced is there or not."""
         power_cut(&self.d)
 
+    def stop(self) -> None:
+        """The process is killed: nothing is done from here on."""
+        self.d.dead = True
+
+    def kill(self) -> None:
+        """Another process finds all that was written."""
+        killed(&self.d)
+
     def fail(self, str call, int error, int64_t after=0, int64_t times=1) -> None:
         cdef int at = CALLS.index(call)
         self.d.faults[at] = error
@@ -267,8 +275,8 @@ def durable_ticket(StreamFace stream) -> int:
 
 
 def look(StreamFace stream) -> tuple:
-    """The ticket of the last change, everything stored, sequence -> (subject, header, data), and the last sequence; also of a
-    stream that failed. OSError when the power is gone meanwhile."""
+    """The ticket of the last change, everything stored and whole, sequence -> (subject, header, data), and the last sequence;
+    also of a stream that failed. OSError when the power is gone meanwhile."""
     cdef Disk* d = <Disk*> stream.box.env.files.ctx
     cdef Store* s = stream.s.store if stream.s != NULL else NULL
     cdef StoreState state
@@ -280,8 +288,9 @@ def look(StreamFace stream) -> tuple:
     d.calm = True
     env_lock(stream.box.env)
     rc = store_next_warm(s, NULL, 1, &r, NULL)
-    while rc == ST_OK:
-        out[r.seq] = (span_bytes(r.subject), span_bytes(r.header), span_bytes(r.data))
+    while rc == ST_OK or rc == ST_DAMAGED:
+        if rc == ST_OK:
+            out[r.seq] = (span_bytes(r.subject), span_bytes(r.header), span_bytes(r.data))
         rc = store_next_warm(s, NULL, r.seq + 1, &r, NULL)
     store_state(s, &state)
     ticket = store_ticket(s)

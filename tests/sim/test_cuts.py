@@ -54,6 +54,15 @@ class Life:
         self.disk.cut()
         self.start()
 
+    def kill(self, calls: int = 0) -> None:
+        """A SIGKILL after so many calls of what is staged."""
+        self.disk.cut_after(calls)
+        self.commit()
+        self.disk.stop()
+        self.stop()
+        self.disk.kill()
+        self.start()
+
     def commit(self) -> None:
         self.disk.commit(self.env)
 
@@ -473,7 +482,7 @@ def test_what_a_cut_left_of_a_group_behind_an_idle_one_is_not_reported(seed: int
 
 
 def test_a_block_whose_end_was_not_synced_is_no_damage(seed: int) -> None:
-    """It was cut to its size, and its sidecar says how long that is; the cut takes the size back."""
+    """It was cut to its size, which its sidecar knows; the power cut takes the size back."""
     life = Life(seed, max_bytes=20_000)
     life.publish(bytes(40_000))
     life.commit()
@@ -506,4 +515,57 @@ def test_a_block_that_cannot_be_unlinked_brings_nothing_back(seed: int) -> None:
         life.disk.upkeep(life.env)
     live = messages(life.stream)
     life.cut(0)
+    assert messages(life.stream) == live
+
+
+@pytest.mark.parametrize("calls", range(6))
+def test_what_a_start_after_a_kill_shows_no_power_cut_takes(seed: int, calls: int) -> None:
+    life = Life(seed)
+    life.publish(bytes(2000))
+    life.kill(calls)
+    live = messages(life.stream)
+    life.cut()
+    assert messages(life.stream) == live
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_with_an_interval_a_block_goes_when_what_took_its_place_is_synced(seed: int) -> None:
+    life = Life(seed, sync_interval=2 * SECOND, max_bytes=30_000)  # blocks of 32,000 bytes
+    for _ in range(3):
+        life.publish(bytes(9000))
+    life.commit()
+    for _ in range(6):
+        life.publish(bytes(9000))
+    life.commit()
+    assert b"1.blk" in life.disk.names(b"/S/msgs")
+    life.env.advance(3 * SECOND)
+    life.commit()
+    assert b"1.blk" not in life.disk.names(b"/S/msgs")
+    assert set(messages(life.stream)) == {7, 8, 9}
+
+
+def test_with_an_interval_a_stop_syncs(seed: int) -> None:
+    life = Life(seed, sync_interval=2 * SECOND, max_msgs=60)
+    for _ in range(6):
+        life.publish(bytes(9000))
+    life.stream.delete(2, True)
+    live = messages(life.stream)
+    life.stop()
+    life.disk.cut()
+    life.start()
+    assert messages(life.stream) == live
+    assert life.stream.lost().sequences == []
+
+
+def test_with_an_interval_what_a_kill_left_is_synced_in_time(seed: int) -> None:
+    life = Life(seed, sync_interval=2 * SECOND)
+    for _ in range(6):
+        life.publish(bytes(900))
+    life.commit()
+    live = messages(life.stream)
+    life.kill()
+    assert messages(life.stream) == live
+    life.env.advance(3 * SECOND)
+    life.commit()
+    life.cut()
     assert messages(life.stream) == live

@@ -34,6 +34,8 @@ KINDS = {
     "synced": Kind(),
     "memory": Kind(memory=0.6),
     "threads": Kind(memory=0.1, threads=True, sizes=LARGE),
+    "lazy": Kind(sync_interval=2 * SECOND),
+    "lazy threads": Kind(sync_interval=2 * SECOND, memory=0.1, threads=True, sizes=LARGE),
 }
 
 
@@ -109,6 +111,29 @@ class World:
         self.start(why)
         self.debris = True
 
+    def kill(self) -> None:
+        """A SIGKILL, mostly in the middle of something: all that was acked is there."""
+        if self.rng.random() < 0.7:
+            self.disk.cut_after(self.rng.choice([0, 1, 3, 10, 40]))
+            with suppress(StoreError, StreamClosed, OSError):
+                self.commit()
+        if not self.disk.dead and self.troubled():
+            return
+        self.disk.stop()
+        self.log.append("killed")
+        acked = {sim.name: sim.written() for sim in self.streams}
+        self.end()
+        self.doubt = self.disk.doubtful and self.kind.sync_interval > 0
+        self.disk.kill()
+        self.update = None
+        self.now += self.rng.choice([0, MS, SECOND])
+        self.boot()
+        for sim in self.streams:
+            sim.open(killed=True)
+        for sim in self.streams:
+            sim.check_kill(acked[sim.name])
+        self.debris = True
+
     def restart(self) -> None:
         """A clean stop: all that was done is there."""
         self.commit()
@@ -174,8 +199,10 @@ class World:
         """No message that is acked is left unsynced for longer than it may."""
         for sim in self.streams:
             written = sim.written()
-            for snap in sim.snaps[1:]:
-                late = self.env.mono - snap.at > self.kind.sync_interval
+            for snap in sim.snaps[1:] if not sim.in_memory else []:
+                if snap.ticket <= written and snap.acked_at < 0:
+                    snap.acked_at = self.env.mono
+                late = self.env.mono - snap.acked_at > self.kind.sync_interval
                 unsynced = self.disk.synced_at < snap.at and snap.ticket <= written
                 if late and unsynced and snap.what.startswith("publish"):
                     raise Wrong(f"{snap.what} of {sim.name!r} is not synced in time")
@@ -318,6 +345,7 @@ STEPS: list[tuple[str, Callable[[World], None]]] = [
     ("upkeep", World.upkeep),
     ("wait", World.wait),
     ("stop", World.restart),
+    ("kill", World.kill),
     ("trouble", World.trouble),
     ("again", World.again),
 ]
