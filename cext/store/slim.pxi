@@ -153,13 +153,14 @@ cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
     cdef char temp[4300]
     cdef char side[4300]
     cdef bint ok = False
+    cdef int rc
     block_path(s, op.block, ".blk", path, sizeof(path))
     block_path(s, op.block, ".blk.tmp", temp, sizeof(temp))
     if err == 0 and not op.block.gone and unlinks_sync(s):      # it may leave out tombstones for files that are gone
         block_fd_close(op.block)
         block_path(s, op.block, ".jsx", side, sizeof(side))
-        f.unlink(f.ctx, side)           # it knows another file
-        ok = f.rename(f.ctx, temp, path) == 0
+        rc = f.unlink(f.ctx, side)      # it knows another file, which would look damaged
+        ok = (rc == 0 or rc == -ENOENT) and f.rename(f.ctx, temp, path) == 0
     if ok:
         s.writing.unlinked = f.sync_dir(f.ctx, s.msgs_dir) != 0
     else:

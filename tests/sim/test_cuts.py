@@ -569,3 +569,23 @@ def test_with_an_interval_what_a_kill_left_is_synced_in_time(seed: int) -> None:
     life.commit()
     life.cut()
     assert messages(life.stream) == live
+
+
+@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("unlinks", range(4))
+def test_a_block_is_not_compacted_while_its_old_sidecar_stays(seed: int, unlinks: int) -> None:
+    life = Life(seed, max_msgs=60)  # blocks of 32,000 bytes
+    for _ in range(9):
+        life.publish(bytes(9000))
+    life.commit()
+    life.disk.upkeep(life.env)
+    for seq in (4, 5):
+        life.stream.delete(seq, False)
+    life.commit()
+    life.disk.fail("unlink", 5, unlinks, 1)
+    life.disk.upkeep(life.env)
+    life.disk.mend()
+    live = messages(life.stream)
+    life.kill()
+    assert messages(life.stream) == live
+    assert life.stream.lost().damage == 0
