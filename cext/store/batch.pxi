@@ -47,13 +47,17 @@ cdef int store_batch(Store* s) noexcept nogil:
 
 
 cdef void store_batch_end(Store* s, bint whole) noexcept nogil:
+    cdef bint wake = False
     s.batch = False
     if not whole:
         s.io_errno = ENOMEM
     elif s.storage == STORE_FILE:
         q_lock(s.com)
         s.queue.forming = False
+        wake = dirty_push(s)        # at once: it is not taken for one that is idle
         q_unlock(s.com)
+    if wake:
+        q_signal(s.com, &s.com.wake)
     store_let(s)
 
 

@@ -171,7 +171,7 @@ cdef struct Block:
     bint closed                 # (c) sealed, written whole, cut to size
     bint proven                 # (c) closed, and its last marker is on disk: it says that no group of it was torn
     bint open_group             # (c) the last group on disk is not closed by an empty marker
-    bint open_batch             # (c) the last marker says that a batch goes on in the next block
+    bint opens                  # (c) it goes on in the next block, and counts only as a whole
 
 cdef struct LostList
 

@@ -224,7 +224,7 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
         return rc
     piece.wrote = end > start or (first > synced and not p.close)
     b.open_group = end > start
-    b.open_batch = piece.open
+    b.opens = b.opens or piece.open
     if piece.wrote:
         r.wrote = True
     return 0
@@ -456,20 +456,18 @@ cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept no
     """A sealed block whose bytes are all on disk: closed by a last empty marker and cut to its size."""
     cdef Block* b = piece.b
     cdef FileOps* f = p.s.files
-    cdef bint opened
     if b.written == 0:
         b.closed = True     # it never got a file
         return
     if st_load(&b.used) != b.written or block_fd(p.s, b, p.s.msgs_dir, &p.sync_dir) < 0:
         return
-    opened = b.open_batch
     piece.open = False
     piece.due = marker_place(p.s, b, 0, p.close, True, &piece.end)
     if piece_write(c, r, p, piece, True) < 0:
         st_store(&b.used, b.written)        # the next round tries again: nothing is appended to it
         return
-    if opened:
-        f.datasync(f.ctx, b.fd)     # whatever becomes of the blocks behind it, this one is known to be whole
+    if b.opens:
+        f.datasync(f.ctx, b.fd)     # whatever becomes of the blocks behind it, it is known that there was more
     ahead_wait(c, b, UINT64_MAX)
     f.truncate(f.ctx, b.fd, <off_t> b.written)
     block_fd_close(b)

@@ -268,14 +268,14 @@ cdef int scan_bad(Scan* c) noexcept nogil:
     rc = survey(c)
     if rc < 0:
         return rc
-    if c.whole and c.is_last and c.search.started <= c.at:
-        c.undone = True
-        return 0
     if erasure_torn(c):
         rc = hold(c, st_get32(c.p + c.at) & 0x7fffffff, HELD_GONE)
         c.at += c.held[c.n_held - 1].size if rc == 0 else 0
         c.end = c.at
         return 1 if rc == 0 else rc
+    if c.whole and c.is_last and c.search.started <= c.at:
+        c.undone = True
+        return 0
     if c.at + REC_MIN <= c.size and mend(c, &r):
         c.b.damaged = True
         if r.raw_seq & TOMB or r.raw_seq & ERASED:

@@ -1,16 +1,25 @@
 # Appending, and the tail block that is appended to: what the engine does under its lock. Nothing here waits for a file.
 
+cdef inline bint dirty_push(Store* s) noexcept nogil:
+    """With q held: puts the store before the commit thread; whether that is to be woken."""
+    cdef Committer* c = s.com
+    cdef bint wake
+    if s.shared.dirty:
+        return False
+    st_store(&s.shared.dirty, 1)
+    s.queue.next_dirty = c.queue.dirty
+    c.queue.dirty = s
+    wake = c.queue.sleeping
+    c.queue.sleeping = False
+    return wake
+
+
 cdef void commit_wanted(Store* s) noexcept nogil:
     """Puts the store before the commit thread, waking it if it sleeps."""
     cdef Committer* c = s.com
-    cdef bint wake = False
+    cdef bint wake
     q_lock(c)
-    if not s.shared.dirty:
-        st_store(&s.shared.dirty, 1)
-        s.queue.next_dirty = c.queue.dirty
-        c.queue.dirty = s
-        wake = c.queue.sleeping
-        c.queue.sleeping = False
+    wake = dirty_push(s)
     q_unlock(c)
     if wake:    # only now, or it would wake to find the mutex taken
         q_signal(c, &c.wake)

@@ -110,6 +110,8 @@ class Sim:
         """Acks that are awaited: reply -> number of the snap that they are for."""
         self.promised: dict[int, Message] = {}
         """What was acked since the first of the snaps."""
+        self.batches: list[dict[int, Message]] = []
+        """Those of this life: what each left."""
         self.synced = 0
         """The ticket of what is on disk for certain, where acks do not wait for that."""
         self.stream: StreamHandle
@@ -203,6 +205,9 @@ class Sim:
         for snap in self.snaps[1:]:
             if snap.what == f"publish {number}" and seq in snap.live:
                 self.promised[seq] = snap.live[seq]
+        for batch in self.batches:
+            if seq in batch:
+                self.promised.update(batch)
 
     # ---- what is done to it ----
 
@@ -228,6 +233,30 @@ class Sim:
             if seq > before.last and (message[0], message[2]) != (subject, data):
                 raise Wrong(f"{seq} is {message[2][:9]!r}, not {data[:9]!r}")
         self.acks[reply] = self.ids
+        self.world.hear()
+
+    def batch(self) -> None:
+        """Several publishes that are stored together; the last one is answered."""
+        rng = self.rng
+        count = rng.choice([2, 3, 10, 40])
+        reply = b"ack.%s.%d" % (self.name, self.ids + count)
+        self.world.env.stage(self.stream)
+        for k in range(count):
+            self.ids += 1
+            data = b"%d." % self.ids + bytes(rng.choice(self.world.kind.sizes))
+            header = headers(Nats_Rollup=rng.choice(["sub", "all"])) if rng.random() < 0.03 else b""
+            subject = b"%s.%d" % (self.name, rng.randrange(self.subjects))
+            self.world.env.inject(subject, data, reply if k + 1 == count else b"", header)
+        before = self.snaps[-1].last
+        keeps = rng.random() < 0.8
+        self.world.env.stage_end(self.stream, keeps)
+        self.snap(f"publish {self.ids}" if keeps else "given up")
+        left = {seq: m for seq, m in self.snaps[-1].live.items() if seq > before}
+        if left and not keeps:
+            raise Wrong(f"{sorted(left)} are of a batch that was given up")
+        if keeps:
+            self.batches.append(left)
+            self.acks[reply] = self.ids
         self.world.hear()
 
     def roll_up(self) -> None:
@@ -347,6 +376,11 @@ class Sim:
             if ever[seq] != message:
                 raise Wrong(f"{why}: {seq} is another message")
         aged = self.aged(ever)
+        for batch in self.batches:
+            here = {s for s in batch.keys() - gone if s > known.last or s in known.live} - aged
+            if here & live.keys() and here - live.keys():
+                raise Wrong(f"{why}: {sorted(here - live.keys())} are missing of {sorted(batch)}")
+        self.batches = []
         due = known.live.keys() - gone
         if not self.world.kind.sync_interval:
             due |= self.promised.keys() - gone

@@ -26,6 +26,7 @@ class Kind:
     memory: float = 0
     """The part of the streams that are kept in memory. In such a world some consumers are, too."""
     threads: bool = False
+    batches: bool = False
     sizes: tuple[int, ...] = (0, 5, 60, 300, 300, 2000, 9000)
 
 
@@ -36,6 +37,8 @@ KINDS = {
     "threads": Kind(memory=0.1, threads=True, sizes=LARGE),
     "lazy": Kind(sync_interval=2 * SECOND),
     "lazy threads": Kind(sync_interval=2 * SECOND, memory=0.1, threads=True, sizes=LARGE),
+    "batches": Kind(memory=0.1, batches=True),
+    "batches, threads": Kind(threads=True, batches=True, sizes=LARGE),
 }
 
 
@@ -61,7 +64,8 @@ class World:
         for sim in self.streams:
             sim.create()
             sim.snap("create")
-        self.weights = [self.rng.choice([0.2, 1, 1, 3]) for _ in STEPS]
+        self.steps = STEPS + BATCHES if kind.batches else STEPS
+        self.weights = [self.rng.choice([0.2, 1, 1, 3]) for _ in self.steps]
 
     # ---- lives ----
 
@@ -247,7 +251,7 @@ class World:
     # ---- what happens ----
 
     def step(self) -> None:
-        name, act = self.rng.choices(STEPS, self.weights)[0]
+        name, act = self.rng.choices(self.steps, self.weights)[0]
         self.log.append(name)
         if self.rng.random() < 0.1:
             self.disk.cut_after(self.rng.choice([0, 1, 3, 10, 40]))
@@ -349,6 +353,7 @@ STEPS: list[tuple[str, Callable[[World], None]]] = [
     ("trouble", World.trouble),
     ("again", World.again),
 ]
+BATCHES: list[tuple[str, Callable[[World], None]]] = [("batch", lambda w: one_of(w).batch())] * 3
 
 
 broken_off: list[World] = []
