@@ -145,15 +145,17 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
 
 
 cdef void sides_make(Store* s) noexcept nogil:
-    """Queues every sealed block that has no sidecar yet."""
+    """Queues every block that was found sealed and has no sidecar yet. One that was sealed since comes when it is closed."""
     cdef uint32_t i
     cdef Block* b
+    env_lock(s.env)
     q_lock(s.com)
     for i in range(s.n_blocks):
         b = block_i(s, i)
-        if b.sealed and not b.sided and not b.damaged and b.n:
+        if b.sealed and not b.sided and not b.damaged and b.n and not b.region:
             side_queue(s.com, b)
     q_unlock(s.com)
+    env_unlock(s.env)
 
 
 cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* ctx) noexcept nogil:

@@ -390,6 +390,24 @@ def test_an_ack_stays_though_the_last_stop_was_just_before(seed: int) -> None:
     assert life.consumer.state().floor_stream == 1
 
 
+@pytest.mark.timeout(60)
+def test_a_block_that_is_sealed_while_its_stream_is_opened_gets_one_sidecar() -> None:
+    """It was in the list of those to come twice, in which whoever closed another stream went round."""
+    life = Life(1, max_bytes=127_000)  # blocks of 32,000 bytes
+    life.publish(subject=b"s.b")
+    for _ in range(200):
+        life.publish(bytes(100))
+    life.commit()
+    life.params["max_msgs_per_subject"] = 1
+    life.cut()
+    for path in (b"/T", b"/T/obs"):
+        life.disk.mkdir(path)
+    other = open_test_stream(life.env, stream_params(name=b"T", storage=FILE), b"/T")
+    other.close(False)
+    life.disk.upkeep(life.env)
+    assert any(name.endswith(b".jsx") for name in life.disk.names(b"/S/msgs"))
+
+
 @pytest.mark.parametrize("calls", range(16))
 @pytest.mark.parametrize("again", [0, 2, 5])
 def test_a_truncation_is_there_or_not_and_no_consumer_passes_over_what_follows(
