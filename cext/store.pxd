@@ -222,14 +222,27 @@ cdef void wait_cancel(Wait* w) noexcept nogil
 cdef int store_next_headed(Store* s, uint64_t start, uint64_t last, Record* out) noexcept nogil
 # As store_next_warm, only the sequence: no record is touched. 0 when none.
 cdef uint64_t store_next_seq(Store* s, const Filter* filter, uint64_t start) noexcept nogil
+# In pieces, between which the lock may be let go and anything may change. What they answer at last, and what the functions of
+# the same names without `some` do from then on until the lock is let go, is of that moment.
+# 1: `start` moved on, ask again; ST_OK: the sequence, or 0.
+cdef int store_next_some(Store* s, const Filter* filter, uint64_t* start, uint64_t* seq) noexcept nogil
+# Zeroed before the first piece.
+cdef struct LastLook:
+    uint64_t before             # what is left to look at
+    uint64_t top                # the last sequence that there was
+cdef int store_last_some(Store* s, const Filter* filter, LastLook* look, uint64_t* seq) noexcept nogil
+# Adds those from `at` to below `end` to n. What leaves meanwhile below `at` was counted, what comes is the caller's too.
+cdef int store_count_some(Store* s, const Filter* filter, uint64_t* at, uint64_t end, uint64_t* n) noexcept nogil
+# store_pending if it takes no longer than a piece; else False.
+cdef bint store_pending_soon(Store* s, const Filter* filter, uint64_t start, uint64_t* n) noexcept nogil
+# 1: a piece of the way to quick answers about this filter's subjects; ST_OK: that is done.
+cdef int store_ready(Store* s, const Filter* filter) noexcept nogil
 # The subject of a stored message, without touching its record; .p NULL when there is none.
 cdef Span store_subject(Store* s, uint64_t seq) noexcept nogil
 # Last sequence of one subject (wildcards allowed through the filter); 0 when none.
 cdef uint64_t store_last_of(Store* s, Span literal) noexcept nogil
 cdef uint64_t store_last_match(Store* s, const Filter* filter) noexcept nogil
 cdef uint64_t store_count_of(Store* s, Span literal) noexcept nogil
-# Messages that match, of all sequences.
-cdef uint64_t store_total(Store* s, const Filter* filter) noexcept nogil
 # Back from a sequence over `keep` messages that match, in pieces: the sequence reached, 0 when there are not so many. In keep
 # stands how many are still to be passed.
 cdef uint64_t store_back(Store* s, const Filter* filter, uint64_t before, uint64_t* keep) noexcept nogil

@@ -20,15 +20,16 @@ from jsserver.cext.store cimport Lost as StoreLost
 from jsserver.cext.store cimport (
     DAMAGE_ASIDE, DAMAGE_BATCH, DAMAGE_BLOCK, DAMAGE_LOG, DAMAGE_MESSAGE, DAMAGE_RECORDS, DAMAGE_SEQUENCES,
     DAMAGE_TAIL, RM_AGE, ST_CLOSED, ST_DAMAGED, ST_FULL, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE,
-    ST_UNKNOWN, ST_WAIT, Committer, Filter, Record, Store, StoreConfig, StoreState, Sweep, committer_pause,
+    ST_UNKNOWN, ST_WAIT, Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Sweep, committer_pause,
     filter_free, filter_init, filter_loosen, filter_matches, store_append_at, store_back, store_batch,
-    store_batch_end, store_close, store_count_of, store_deleted, store_durable_seq, store_durable_ticket, store_error,
-    store_fits, store_halt, store_hold, store_is_synced, store_last_match, store_last_of, store_last_per_subject,
-    store_let, store_listen, store_listen_damage, store_load, store_load_warm, store_lost, store_next_headed,
-    store_next_intact, store_next_seq, store_open, store_pending, store_purge, store_purge_some, store_remove,
-    store_seq_at, store_settle, store_size_of, store_skip_at, store_state, store_stop, store_subject, store_ticket,
-    store_total, store_trim, store_truncate, store_update, store_written, sweep_free, sweep_lasts, sweep_step,
-    sweep_subjects, sweep_take, wait_cancel,
+    store_batch_end, store_close, store_count_of, store_count_some, store_deleted, store_durable_seq,
+    store_durable_ticket, store_error, store_fits, store_halt, store_hold, store_is_synced, store_last_match,
+    store_last_of, store_last_per_subject, store_last_some, store_let, store_listen, store_listen_damage, store_load,
+    store_load_warm, store_lost, store_next_headed, store_next_intact, store_next_seq, store_next_some, store_open,
+    store_pending, store_pending_soon, store_purge, store_purge_some, store_ready, store_remove, store_seq_at,
+    store_settle, store_size_of, store_skip_at, store_state, store_stop, store_subject, store_ticket, store_trim,
+    store_truncate, store_update, store_written, sweep_free, sweep_lasts, sweep_step, sweep_subjects, sweep_take,
+    wait_cancel,
 )
 
 import os

@@ -6,6 +6,7 @@ cdef enum:
     NEAR = 512                  # slots that are looked at in any case
     LEAD_SLOTS = 64             # slots that are looked at in the time that a subject takes in the making of the heap
     CHAIN_SLOTS = 16            # ... that a step along a chain takes
+    SCAN_SLOTS = 262144         # slots that a piece of a search or a count looks at
 
 
 cdef void leads_free(Leads* h) noexcept nogil:
@@ -150,47 +151,55 @@ cdef int64_t leads_next(Store* s, IdSet* c, uint64_t start) noexcept nogil:
         h.upto = s.last_seq
 
 
-cdef uint64_t scan_set(Store* s, IdSet* c, uint64_t start, uint64_t* limit) noexcept nogil:
-    """Looks at the slots from `start` on, at most `limit`; that becomes what is left of it."""
-    cdef uint32_t bi = block_from(s, max(start, s.first_seq)), i, end, hit
+cdef uint64_t scan_set(Store* s, IdSet* c, uint64_t* start, uint64_t* limit) noexcept nogil:
+    """Looks at the slots from `start` on, at most `limit`; these become what is left to look at."""
+    cdef uint32_t bi = block_from(s, max(start[0], s.first_seq)), i, end, hit
     cdef Block* b
     while bi < s.n_blocks:
         b = block_i(s, bi)
         if b.live:
-            i = max(slot_from(b, start), b.head)
+            i = max(slot_from(b, start[0]), b.head)
             end = <uint32_t> min(<uint64_t> b.n, i + limit[0])
             hit = st_find_set(c.pages, c.n_pages, b.sid, b.off, i, end)
             limit[0] -= hit - i
             if hit < end:
                 return seq_at(b, hit)
             if limit[0] == 0:
+                start[0] = max(start[0], seq_at(b, end - 1) + 1) if end else start[0]
                 return 0
         bi += 1
     return 0
 
 
-cdef uint64_t next_of_set(Store* s, IdSet* c, uint64_t start) noexcept nogil:
+cdef bint next_of_set(Store* s, IdSet* c, uint64_t* start, uint64_t* seq) noexcept nogil:
+    """A piece of the search; True: it ends, with the sequence or 0."""
     cdef Leads* h = &c.leads
-    cdef uint64_t given = NEAR, left, seq, cost
+    cdef uint64_t given = NEAR, piece, left, cost
     cdef int64_t next
-    if start + NEAR > s.last_seq:
+    if start[0] + NEAR > s.last_seq:
         left = NEAR
-        return scan_set(s, c, start, &left)
+        seq[0] = scan_set(s, c, start, &left)
+        return True
     if not h.on:
-        cost = NEAR + <uint64_t> c.n_ids * LEAD_SLOTS + (c.n_msgs * CHAIN_SLOTS if start > s.first_seq else 0)
+        cost = NEAR + <uint64_t> c.n_ids * LEAD_SLOTS + (c.n_msgs * CHAIN_SLOTS if start[0] > s.first_seq else 0)
         given += cost - h.looked if cost > h.looked else 0
-        left = given
-        seq = scan_set(s, c, start, &left)
-        if given - left > NEAR:
-            h.looked += given - left
-        if seq or left:
-            return seq
+        piece = min(given, <uint64_t> SCAN_SLOTS)
+        left = piece
+        seq[0] = scan_set(s, c, start, &left)
+        if piece - left > NEAR:
+            h.looked += piece - left
+        if seq[0] or left:
+            return True
+        if piece < given:
+            return False
         h.on = True
-    next = leads_next(s, c, start)
+    next = leads_next(s, c, start[0])
     if next < 0:
-        left = UINT64_MAX
-        return scan_set(s, c, start, &left)
-    if next and <uint64_t> next < start + NEAR // 8:
+        left = SCAN_SLOTS
+        seq[0] = scan_set(s, c, start, &left)
+        return seq[0] != 0 or left != 0
+    if next and <uint64_t> next < start[0] + NEAR // 8:
         h.on = False
         h.looked = 0
-    return <uint64_t> next
+    seq[0] = <uint64_t> next
+    return True

@@ -5,12 +5,6 @@ cdef enum:
     MANY = 16                   # patterns with wildcards from which on it is worth to think about
     WALKED_ENOUGH = 1
 
-cdef struct Shapes:
-    StrMap texts                # the patterns
-    StrMap known                # the shapes: of each token `*`, `>` or, for any other, a dot
-    uint8_t* room               # for a subject as a pattern of some shape
-
-
 cdef void shapes_free(Shapes* h) noexcept nogil:
     strmap_free(&h.texts)
     strmap_free(&h.known)
@@ -128,3 +122,58 @@ cdef bint each_of_many(Index* x, const Filter* f, int* r,
     r[0] = look_at_all(x, f, &h, fn, ctx)
     shapes_free(&h)
     return True
+
+
+# ---- one subject after another -----------------------------------------------------------------------------------------
+
+cdef int matcher_init(Matcher* m, const Filter* f) noexcept nogil:
+    """0 | ST_NO_MEMORY"""
+    if m.shaped or matches_all(f) or f.loose or f.n - f.n_literals < MANY:
+        return ST_OK
+    if shapes_init(&m.shapes, f) < 0:
+        return ST_NO_MEMORY
+    m.shaped = True
+    return ST_OK
+
+
+cdef void matcher_free(Matcher* m) noexcept nogil:
+    if m.shaped:
+        shapes_free(&m.shapes)
+    m.shaped = False
+
+
+cdef uint32_t matcher_cost(const Matcher* m, const Filter* f) noexcept nogil:
+    """Of one subject, in looks."""
+    if matches_all(f):
+        return 1
+    return 1 + (m.shapes.known.n if m.shaped else f.n - (0 if f.loose else f.n_literals))
+
+
+cdef bint loose_matches(Span pattern, Span subject) noexcept nogil:
+    """subject_matches for a pattern that is_loose."""
+    cdef Tokens p = tokens_of(pattern)
+    cdef Tokens t = tokens_of(subject)
+    while not p.last:
+        if t.last or not (is_star(&p) or same_token(&p, &t)):
+            return False
+        tokens_cut(&p)
+        tokens_cut(&t)
+    if t.n < p.n - 1 or memcmp(t.p, p.p, p.n - 1) != 0:
+        return False
+    return p.p[p.n - 1] == c'>' or (t.last and t.n > p.n - 1)
+
+
+cdef bint loosely_matches(const Filter* f, Span subject) noexcept nogil:
+    cdef uint32_t i
+    for i in range(f.n):
+        if loose_matches(f.patterns[i], subject) if is_loose(f.patterns[i]) else subject_matches(f.patterns[i], subject):
+            return True
+    return False
+
+
+cdef bint matcher_wants(Matcher* m, const Filter* f, Span subject) noexcept nogil:
+    if matches_all(f) or subject.n == 0:        # the root's, which no pattern but that of everything matches
+        return matches_all(f)
+    if m.shaped:
+        return shapes_match(f, &m.shapes, subject)
+    return loosely_matches(f, subject) if f.loose else filter_matches(f, subject)

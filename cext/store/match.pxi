@@ -1,4 +1,4 @@
-# Filters: sets of subject patterns, walks over what they match, and cached sets of matching ids.
+# Filters: sets of subject patterns, and walks over what they match.
 
 cdef enum:
     VISIT_IT = 1                # the node itself, which may have no messages
@@ -6,6 +6,16 @@ cdef enum:
     WALK_ON = 4
 
 ctypedef int (*visit_fn)(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept nogil      # 0 to go on
+
+cdef struct Shapes:
+    StrMap texts                # the patterns
+    StrMap known                # the shapes: of each token `*`, `>` or, for any other, a dot
+    uint8_t* room               # for a subject as a pattern of some shape
+
+cdef struct Matcher:
+    # Looks at one subject after another, for as long as its filter lives.
+    Shapes shapes
+    bint shaped
 
 cdef struct IdSet:
     # What a filter matches in one store, brought up to date by the births since.
@@ -16,6 +26,10 @@ cdef struct IdSet:
     uint32_t n_ids
     uint64_t n_msgs             # theirs, when it was built
     bint covers                 # every subject of the store matches
+    bint bare                   # that was known without a look at each: it has no bits
+    uint32_t at                 # numbers [at, end) are to be looked at
+    uint32_t end
+    Matcher matcher
     Leads leads
 
 
@@ -79,6 +93,7 @@ cdef void idset_free(IdSet* c) noexcept nogil:
     for i in range(c.n_pages):
         free(c.pages[i])
     free(c.pages)
+    matcher_free(&c.matcher)
     leads_free(&c.leads)
     free(c)
 
@@ -430,106 +445,19 @@ cdef int total_one(void* ctx, Index* x, uint32_t id) noexcept nogil:
     return 0
 
 
-cdef uint64_t index_total(Index* x, const Filter* f) noexcept nogil:
-    """Messages of all subjects that match."""
+cdef uint64_t index_total(Index* x, const Filter* f, uint64_t* left) noexcept nogil:
+    """Messages of all subjects that match. `left`, if given, are the nodes that may be looked at: 0 when they are not enough."""
     cdef uint64_t total = 0
     cdef uint32_t i
     cdef int r = 0
     if matches_all(f):
         return node_at(x, 0).total
-    if each_of_many(x, f, &r, total_one, &total):
+    if left == NULL and each_of_many(x, f, &r, total_one, &total):
         return total
     if f.overlap:
-        index_each(x, f, total_one, &total)
+        index_each_few(x, f, total_one, &total, left)
         return total
     for i in range(f.n):
-        walk(x, f.patterns[i], False, total_visit, &total, NULL)
+        if walk(x, f.patterns[i], False, total_visit, &total, left) == WALKED_ENOUGH:
+            break
     return total
-
-
-# ---- cached sets of ids --------------------------------------------------------------------------------------
-
-cdef int idset_put(IdSet* c, uint32_t id, bint on) noexcept nogil:
-    cdef uint32_t k = id >> 12, cap
-    cdef uint64_t** pages
-    cdef uint64_t* word
-    cdef uint64_t bit = <uint64_t> 1 << (id & 63)
-    if on == <bint> st_has(c.pages, c.n_pages, id):
-        return 0
-    if k >= c.n_pages:
-        cap = max(k + 1, c.n_pages * 2)
-        pages = <uint64_t**> realloc(c.pages, cap * sizeof(uint64_t*))
-        if pages == NULL:
-            return -1
-        memset(pages + c.n_pages, 0, (cap - c.n_pages) * sizeof(uint64_t*))
-        c.pages = pages
-        c.n_pages = cap
-    if c.pages[k] == NULL:
-        c.pages[k] = <uint64_t*> calloc(64, 8)
-        if c.pages[k] == NULL:
-            return -1
-    if on and c.leads.a != NULL and leads_push(&c.leads, id) < 0:
-        return -1
-    word = &c.pages[k][(id >> 6) & 63]
-    word[0] ^= bit
-    c.n_ids += 1 if on else -1
-    return 0
-
-
-cdef struct IdFill:
-    IdSet* set
-    bint failed
-
-
-cdef int idset_fill(void* ctx, Index* x, uint32_t id) noexcept nogil:
-    cdef IdFill* fill = <IdFill*> ctx
-    fill.set.n_msgs += node_at(x, id).count
-    if idset_put(fill.set, id, True) < 0:
-        fill.failed = True
-        return 1
-    return 0
-
-
-cdef IdSet* filter_ids(Store* s, const Filter* f) noexcept nogil:
-    """The ids that a filter (not one of everything) matches now; NULL when memory ran out."""
-    cdef Index* x = &s.x
-    cdef IdSet* c = <IdSet*> f.cache
-    cdef IdFill fill
-    cdef uint32_t id
-    cdef bint on, stale = False
-    if x.born == NULL:
-        x.born = <uint32_t*> calloc(BORN, 4)
-        if x.born == NULL:
-            return NULL
-        x.births += BORN + 1    # whatever was cached before this ring is out of date
-    if c != NULL and c.store == s.id and x.births - c.births <= BORN:
-        while c.births < x.births:
-            id = x.born[c.births % BORN]
-            on = filter_matches(f, node_text(x, id))
-            if c.covers:
-                if not on and node_at(x, id).count:
-                    stale = True
-                    break
-            elif idset_put(c, id, on) < 0:
-                return NULL
-            c.births += 1
-        if not stale:
-            return c
-    idset_free(c)
-    (<Filter*> f).cache = NULL
-    c = <IdSet*> calloc(1, sizeof(IdSet))
-    if c == NULL:
-        return NULL
-    c.store = s.id
-    c.births = x.births
-    fill.set = c
-    fill.failed = False
-    if index_total(x, f) == node_at(x, 0).total:
-        c.covers = True     # its bits are of no use as long as that holds
-    else:
-        index_each(x, f, idset_fill, &fill)
-    if fill.failed:
-        idset_free(c)
-        return NULL
-    (<Filter*> f).cache = c
-    return c

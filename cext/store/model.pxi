@@ -21,7 +21,8 @@ cdef enum:
     MEMORY_BLOCK = 524288
     FEW_ASKS = 4                # questions that a filter without a set of ids tries to answer from a few subjects
     FEW_SLOTS = 256             # ... which are those of so many messages
-    FEW_IDS = 64                # subjects that are asked one by one for their last message
+    TEXT_SLOTS = 4096           # ... when memory ran out
+    FEW_IDS = 4096              # subjects that are asked one by one for their last message
     HOLDING_MAX = 8             # empty blocks that one block's ghosts may keep
 
 cdef uint64_t TOMB = <uint64_t> 1 << 62

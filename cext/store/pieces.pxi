@@ -71,10 +71,6 @@ cdef bint trim_subjects(Store* s) noexcept nogil:
 
 # ---- where a purge ends ------------------------------------------------------------------------------------------------
 
-cdef uint64_t store_total(Store* s, const Filter* filter) noexcept nogil:
-    return index_total(&s.x, filter)
-
-
 cdef uint64_t back_along(Store* s, uint32_t id, uint64_t before, uint64_t* keep) noexcept nogil:
     """store_back for one subject."""
     cdef uint32_t left = TURN_MSGS

@@ -206,15 +206,6 @@ cdef uint64_t next_by_text(Store* s, const Filter* filter, uint64_t* start, uint
     return 0
 
 
-cdef uint64_t pending_by_text(Store* s, const Filter* filter, uint64_t start) noexcept nogil:
-    cdef uint64_t n = 0, seq = next_by_text(s, filter, &start, UINT64_MAX)
-    while seq:
-        n += 1
-        start = seq + 1
-        seq = next_by_text(s, filter, &start, UINT64_MAX)
-    return n
-
-
 cdef inline bint asked_first(const Filter* f) noexcept nogil:
     """Whether this is one of a filter's first questions: the set of what it matches may never pay."""
     if f.cache != NULL or f.asked >= FEW_ASKS:
@@ -223,26 +214,42 @@ cdef inline bint asked_first(const Filter* f) noexcept nogil:
     return True
 
 
-cdef uint64_t store_next_seq(Store* s, const Filter* filter, uint64_t start) noexcept nogil:
-    cdef IdSet* c
+cdef int store_next_some(Store* s, const Filter* filter, uint64_t* start, uint64_t* seq) noexcept nogil:
+    cdef IdSet* c = NULL
     cdef uint32_t id
-    cdef uint64_t seq
+    cdef int rc
+    seq[0] = 0
     if matches_all(filter):
-        return next_any(s, start)
-    if start > s.last_seq or s.msgs == 0:
-        return 0
+        seq[0] = next_any(s, start[0])
+        return ST_OK
+    if start[0] > s.last_seq or s.msgs == 0:
+        return ST_OK
     if filter.literal:
         id = index_find(&s.x, filter.patterns[0])
-        return next_of_id(s, id, start) if id else 0
-    start = max(start, s.first_seq)
+        seq[0] = next_of_id(s, id, start[0]) if id else 0
+        return ST_OK
+    start[0] = max(start[0], s.first_seq)
     if asked_first(filter):
-        seq = next_by_text(s, filter, &start, FEW_SLOTS)
-        if seq or start == 0:
-            return seq
-    c = filter_ids(s, filter)
-    if c == NULL:
-        return next_by_text(s, filter, &start, UINT64_MAX)
-    return next_any(s, start) if c.covers else next_of_set(s, c, start)
+        seq[0] = next_by_text(s, filter, start, FEW_SLOTS)
+        if seq[0] or start[0] == 0:
+            return ST_OK
+    rc = ids_step(s, filter, &c)
+    if rc == 1:
+        return 1
+    if rc < 0:
+        seq[0] = next_by_text(s, filter, start, TEXT_SLOTS)
+        return seq[0] == 0 and start[0] != 0
+    if c.covers:
+        seq[0] = next_any(s, start[0])
+        return ST_OK
+    return ST_OK if next_of_set(s, c, start, seq) else 1
+
+
+cdef uint64_t store_next_seq(Store* s, const Filter* filter, uint64_t start) noexcept nogil:
+    cdef uint64_t seq
+    while store_next_some(s, filter, &start, &seq) == 1:
+        pass
+    return seq
 
 
 # ---- last of --------------------------------------------------------------------------------------------------
@@ -257,12 +264,6 @@ cdef uint64_t store_last_of(Store* s, Span literal) noexcept nogil:
 cdef uint64_t store_count_of(Store* s, Span literal) noexcept nogil:
     cdef uint32_t id = index_find(&s.x, literal)
     return node_at(&s.x, id).count if id else 0
-
-
-cdef int newest_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
-    if node_at(x, id).last > (<uint64_t*> ctx)[0]:
-        (<uint64_t*> ctx)[0] = node_at(x, id).last
-    return 0
 
 
 cdef uint64_t last_by_text(Store* s, const Filter* filter, uint32_t tries) noexcept nogil:
@@ -282,34 +283,87 @@ cdef uint64_t last_by_text(Store* s, const Filter* filter, uint32_t tries) noexc
     return 0
 
 
-cdef uint64_t store_last_match(Store* s, const Filter* filter) noexcept nogil:
-    cdef uint64_t newest = 0
-    cdef uint32_t bi = s.n_blocks, i, tries = 0
-    cdef IdSet* c
-    cdef Block* b
-    if matches_all(filter):
-        return last_by_text(s, NULL, 1)
-    if filter.literal:
-        return store_last_of(s, filter.patterns[0])
-    if asked_first(filter):
-        newest = last_by_text(s, filter, FEW_SLOTS)
-        if newest:
-            return newest
-    c = filter_ids(s, filter)
-    if c != NULL and c.covers:
-        return last_by_text(s, NULL, 1)
-    if c != NULL and c.n_ids > FEW_IDS:     # many subjects: the newest is likely near the end
-        while bi and tries < 100000:
-            bi -= 1
-            b = block_i(s, bi)
-            i = b.n if b.live else 0
-            tries += i
-            while i:
-                i -= 1
-                if b.off[i] and st_has(c.pages, c.n_pages, b.sid[i]):
-                    return seq_at(b, i)
-    index_each(&s.x, filter, newest_visit, &newest)
+cdef uint64_t newest_of_set(Store* s, const IdSet* c) noexcept nogil:
+    cdef uint64_t newest = 0, bits
+    cdef uint32_t k, w
+    cdef Node* n
+    for k in range(c.n_pages):
+        for w in range(64 if c.pages[k] != NULL else 0):
+            bits = c.pages[k][w]
+            while bits:
+                n = node_at(&s.x, k << 12 | w << 6 | st_low_bit(bits))
+                newest = max(newest, n.last if n.count else 0)
+                bits &= bits - 1
     return newest
+
+
+cdef uint64_t back_of_set(Store* s, const IdSet* c, uint64_t* before, uint64_t down_to, uint32_t* limit) noexcept nogil:
+    """Looks at the slots back from below `before`, at most `limit`, to `down_to`; these become what is left to look at."""
+    cdef uint32_t bi = min(block_from(s, before[0]) + 1, s.n_blocks), i
+    cdef Block* b
+    while bi:
+        bi -= 1
+        b = block_i(s, bi)
+        i = slot_from(b, before[0]) if b.live else 0
+        while i > b.head:
+            if seq_at(b, i - 1) < down_to:
+                return 0
+            if limit[0] == 0:
+                return 0
+            i -= 1
+            limit[0] -= 1
+            before[0] = seq_at(b, i)
+            if b.off[i] and st_has(c.pages, c.n_pages, b.sid[i]):
+                return before[0]
+    return 0
+
+
+cdef int store_last_some(Store* s, const Filter* filter, LastLook* look, uint64_t* seq) noexcept nogil:
+    cdef uint32_t left = SCAN_SLOTS
+    cdef uint64_t before
+    cdef IdSet* c = NULL
+    cdef int rc
+    if matches_all(filter) or s.msgs == 0:
+        seq[0] = last_by_text(s, NULL, 1)
+        return ST_OK
+    if filter.literal:
+        seq[0] = store_last_of(s, filter.patterns[0])
+        return ST_OK
+    if asked_first(filter):
+        seq[0] = last_by_text(s, filter, FEW_SLOTS)
+        if seq[0]:
+            return ST_OK
+    rc = ids_step(s, filter, &c)
+    if rc == 1:
+        return 1
+    if rc < 0:
+        seq[0] = last_by_text(s, filter, 0xffffffffU)
+        return ST_OK
+    if c.covers or c.n_ids <= FEW_IDS:
+        seq[0] = last_by_text(s, NULL, 1) if c.covers else newest_of_set(s, c)
+        return ST_OK
+    if look.top == 0 or look.top > s.last_seq:
+        look.before = s.last_seq + 1
+    elif look.top < s.last_seq:     # what came since the last piece goes first
+        before = s.last_seq + 1
+        seq[0] = back_of_set(s, c, &before, look.top + 1, &left)
+        if seq[0]:
+            return ST_OK
+        if left == 0:
+            look.top = 0
+            return 1
+    look.top = s.last_seq
+    seq[0] = back_of_set(s, c, &look.before, 0, &left)
+    return seq[0] == 0 and left == 0
+
+
+cdef uint64_t store_last_match(Store* s, const Filter* filter) noexcept nogil:
+    cdef LastLook look
+    cdef uint64_t seq = 0
+    memset(&look, 0, sizeof(LastLook))
+    while store_last_some(s, filter, &look, &seq) == 1:
+        pass
+    return seq
 
 
 # ---- counts from a sequence on ----------------------------------------------------------------------------------
@@ -353,52 +407,100 @@ cdef int later_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
     return 0
 
 
-cdef uint64_t store_pending(Store* s, const Filter* filter, uint64_t start) noexcept nogil:
-    cdef uint64_t total = index_total(&s.x, filter), n = 0
-    cdef uint32_t bi, k
-    cdef Tally t
-    cdef Block* b
-    cdef bint tail_side
+cdef bint store_pending_soon(Store* s, const Filter* filter, uint64_t start, uint64_t* n) noexcept nogil:
+    cdef uint64_t left = IDS_FIRST, total = index_total(&s.x, filter, &left), at = start
     cdef Node* node
     cdef Later later
+    n[0] = 0
+    if left == 0:
+        return False
     if start <= s.first_seq or total == 0:
-        return total
+        n[0] = total
+        return True
     if start > s.last_seq:
-        return 0
-    memset(&t, 0, sizeof(t))
-    t.all = matches_all(filter)
-    if not t.all and total * 64 < s.last_seq - s.first_seq:     # few: walk along them
+        return True
+    if not matches_all(filter) and filter.literal:
+        node = node_at(&s.x, index_find(&s.x, filter.patterns[0]))
+        if start <= node.first or start > node.last:
+            n[0] = total if start <= node.first else 0
+            return True
+    if not matches_all(filter) and total <= IDS_FIRST and total * 64 < s.last_seq - s.first_seq:    # few: walk along them
         memset(&later, 0, sizeof(later))
         later.s = s
         later.start = start
-        index_each(&s.x, filter, later_visit, &later)
-        return later.n
+        index_each_few(&s.x, filter, later_visit, &later, &left)
+        n[0] = later.n
+        return left != 0
+    return store_count_some(s, filter, &at, s.last_seq + 1, n) != 1
+
+
+cdef int count_by_text(Store* s, const Filter* filter, uint64_t* at, uint64_t end, uint64_t* n) noexcept nogil:
+    cdef uint32_t left = TEXT_SLOTS
+    cdef uint64_t seq
+    while left:
+        left -= 1
+        seq = next_any(s, at[0])
+        if seq == 0 or seq >= end:
+            return ST_OK
+        n[0] += filter_matches(filter, store_subject(s, seq))
+        at[0] = seq + 1
+    return 1
+
+
+cdef int store_count_some(Store* s, const Filter* filter, uint64_t* at, uint64_t end, uint64_t* n) noexcept nogil:
+    cdef uint32_t bi, i, k, left = SCAN_SLOTS
+    cdef Tally t
+    cdef Block* b
+    cdef int rc = ST_OK
+    if at[0] >= end or s.msgs == 0:
+        return ST_OK
+    memset(&t, 0, sizeof(t))
+    t.all = matches_all(filter)
     if not t.all and filter.literal:
         t.one = True
         t.id = index_find(&s.x, filter.patterns[0])
-        node = node_at(&s.x, t.id)
-        if start <= node.first:
-            return total
-        if start > node.last:
-            return 0
+        if t.id == 0:
+            return ST_OK
     elif not t.all:
-        t.set = filter_ids(s, filter)
-        if t.set == NULL:
-            return pending_by_text(s, filter, start)
+        rc = ids_step(s, filter, &t.set)
+        if rc == 1:
+            return 1
+        if rc < 0:
+            return count_by_text(s, filter, at, end, n)
         t.all = t.set.covers
-    tail_side = s.last_seq - start < start - s.first_seq
-    bi = block_from(s, start)
-    if tail_side:
-        for k in range(bi, s.n_blocks):
-            b = block_i(s, k)
-            if b.live:
-                n += tally(&t, b, slot_from(b, start) if k == bi else 0, b.n)
+    bi = block_from(s, at[0])
+    while bi < s.n_blocks and left:
+        b = block_i(s, bi)
+        bi += 1
+        if b.base >= end:
+            return ST_OK
+        i = max(slot_from(b, at[0]), b.head) if b.live else b.n
+        k = slot_from(b, end)
+        if i < k and not (t.all and i <= b.head and k == b.n):
+            k = min(k, i + left)
+            left -= k - i
+        else:
+            left -= min(left, <uint32_t> 64)
+        if i < k:
+            n[0] += tally(&t, b, i, k)
+        if k < b.n:
+            at[0] = max(at[0], seq_at(b, k))
+            if at[0] >= end:
+                return ST_OK
+            bi -= 1
+        else:
+            at[0] = max(at[0], b.last + 1)
+    return 1 if bi < s.n_blocks else ST_OK
+
+
+cdef uint64_t store_pending(Store* s, const Filter* filter, uint64_t start) noexcept nogil:
+    cdef uint64_t n
+    if store_pending_soon(s, filter, start, &n):
         return n
-    for k in range(min(bi + 1, s.n_blocks)):
-        b = block_i(s, k)
-        if b.live:
-            n += tally(&t, b, b.head, slot_from(b, start))
-    return total - n
+    n = 0
+    while store_count_some(s, filter, &start, s.last_seq + 1, &n) == 1:
+        pass
+    return n
 
 
 # ---- by time, lists -------------------------------------------------------------------------------------------------

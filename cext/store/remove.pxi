@@ -423,7 +423,7 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
         return ST_CLOSED
     if s.io_errno:
         return ST_IO
-    total = index_total(&s.x, filter)
+    total = index_total(&s.x, filter, NULL)
     if matches_all(filter) and keep == 0 and (seq == 0 or seq > s.last_seq) and not s.batch:
         r = purge_all(s, seq)
         if r < 0:

@@ -37,43 +37,10 @@ cdef struct Sweep:
     uint32_t at                 # numbers [at, end) are to be looked at
     uint32_t end
     IdSet* seen                 # of those, what was shown or was not there at the beginning
-    Shapes shapes
-    bint shaped
+    Matcher matcher
     uint64_t n
     Bytes found
     Merge merge
-
-
-# ---- loose patterns --------------------------------------------------------------------------------------------------
-
-cdef bint loose_matches(Span pattern, Span subject) noexcept nogil:
-    """subject_matches for a pattern that is_loose."""
-    cdef Tokens p = tokens_of(pattern)
-    cdef Tokens t = tokens_of(subject)
-    while not p.last:
-        if t.last or not (is_star(&p) or same_token(&p, &t)):
-            return False
-        tokens_cut(&p)
-        tokens_cut(&t)
-    if t.n < p.n - 1 or memcmp(t.p, p.p, p.n - 1) != 0:
-        return False
-    return p.p[p.n - 1] == c'>' or (t.last and t.n > p.n - 1)
-
-
-cdef bint loosely_matches(const Filter* f, Span subject) noexcept nogil:
-    cdef uint32_t i
-    for i in range(f.n):
-        if loose_matches(f.patterns[i], subject) if is_loose(f.patterns[i]) else subject_matches(f.patterns[i], subject):
-            return True
-    return False
-
-
-cdef bint sweep_wants(Sweep* w, Span subject) noexcept nogil:
-    if matches_all(w.f) or subject.n == 0:      # the root's, which no pattern but that of everything matches
-        return matches_all(w.f)
-    if w.shaped:
-        return shapes_match(w.f, &w.shapes, subject)
-    return loosely_matches(w.f, subject) if w.f.loose else filter_matches(w.f, subject)
 
 
 # ---- life ------------------------------------------------------------------------------------------------------------
@@ -103,6 +70,14 @@ cdef Sweep* sweep_lasts(Store* s, const Filter* filter, uint64_t upto, uint64_t 
     return sweep_new(s, filter, True, upto, most)
 
 
+cdef inline size_t sweep_size(const Sweep* w) noexcept nogil:
+    """Bytes that all subjects would take."""
+    cdef const Index* x = &w.s.x
+    if w.lasts:
+        return <size_t> x.n_subjects * 8 + 8
+    return <size_t> x.n_subjects * 12 + <size_t> x.n_texts * TEXT_CHUNK
+
+
 cdef void sweep_begin(Sweep* w) noexcept nogil:
     """Along the patterns, if that is a piece of work. From now on changes are taken as they were before."""
     cdef uint64_t left = SWEEP_FIRST
@@ -120,9 +95,9 @@ cdef void sweep_begin(Sweep* w) noexcept nogil:
     w.phase = SWEEP_BY_NUMBER
     w.n = 0
     w.found.n = 0
-    if not w.shaped and not matches_all(w.f) and not w.f.loose and w.f.n - w.f.n_literals >= MANY:
-        w.shaped = shapes_init(&w.shapes, w.f) == ST_OK
-        w.failed = w.failed or not w.shaped
+    # Room for all is only touched as far as it is used; to grow, tens of megabytes might have to be copied.
+    bytes_reserve(&w.found, sweep_size(w))
+    w.failed = w.failed or matcher_init(&w.matcher, w.f) < 0
 
 
 cdef void sweep_leave(Sweep* w) noexcept nogil:
@@ -147,8 +122,7 @@ cdef void sweep_free(Sweep* w) noexcept nogil:
     if w == NULL:
         return
     sweep_leave(w)
-    if w.shaped:
-        shapes_free(&w.shapes)
+    matcher_free(&w.matcher)
     idset_free(w.seen)
     bytes_free(&w.found)
     free(w.merge.dst)
@@ -166,7 +140,7 @@ cdef void sweeps_touch(Index* x, uint32_t id) noexcept nogil:
                 w.seen = <IdSet*> calloc(1, sizeof(IdSet))
             if w.seen == NULL or idset_put(w.seen, id, True) < 0:
                 w.failed = True
-            elif node_at(x, id).count and sweep_wants(w, node_text(x, id)):
+            elif node_at(x, id).count and matcher_wants(&w.matcher, w.f, node_text(x, id)):
                 sweep_show(w, x, id)
         w = w.next
 
@@ -229,16 +203,14 @@ cdef int sweep_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
 cdef bint sweep_numbers(Sweep* w) noexcept nogil:
     """By number; whether it is at the end."""
     cdef Index* x = &w.s.x
-    cdef uint32_t cost = 1, left = SWEEP_NODES, id
-    if not matches_all(w.f):
-        cost += w.shapes.known.n if w.shaped else min(w.f.n - (0 if w.f.loose else w.f.n_literals), <uint32_t> SWEEP_NODES)
+    cdef uint32_t cost = matcher_cost(&w.matcher, w.f), left = SWEEP_NODES, id
     while w.at < w.end and left > 0:
         id = w.at
         w.at += 1
         left -= min(left, cost)
         if node_at(x, id).count == 0 or (w.seen != NULL and st_has(w.seen.pages, w.seen.n_pages, id)):
             continue
-        if sweep_wants(w, node_text(x, id)) and sweep_show(w, x, id):
+        if matcher_wants(&w.matcher, w.f, node_text(x, id)) and sweep_show(w, x, id):
             return True
     return w.at >= w.end
 

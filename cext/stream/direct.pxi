@@ -9,6 +9,14 @@ cdef enum:
     DIRECT_ADDED = 192                  # bytes that an answer's own headers take at most, names and values
 
 
+cdef struct Look:
+    # For the message that a request asks for, in pieces.
+    Filter filter
+    bint filtered
+    uint64_t at                         # the next sequence
+    LastLook last
+
+
 cdef struct DirectJob:
     # A batch or multi answer under way.
     Task task
@@ -31,8 +39,11 @@ cdef struct DirectJob:
     bint held                           # something of it waited for the disk
     int64_t bytes_left
     uint64_t sent
-    bint single                         # a get of one message that waits for the disk: `one`, its texts in `header`
+    bint counting                       # a batch: what is pending below `count_at` is counted
+    uint64_t count_at
+    bint single                         # a get of one message that takes longer: `one`, its texts in `header`
     DirectGet one
+    Look look
     uint64_t start
     Bytes header                        # of the message under way; kept, so that a batch allocates once
     uint32_t n_reply
@@ -160,6 +171,7 @@ cdef void job_free(DirectJob* j) noexcept nogil:
         filter_free(&j.filter)
     if j.single:
         j.s.n_cold -= 1
+        look_free(&j.look)
     bytes_free(&j.header)
     free(j.seqs)
     free(j)
@@ -197,13 +209,16 @@ cdef void job_end(DirectJob* j) noexcept nogil:
 
 
 cdef int job_next(DirectJob* j, Record* r) noexcept nogil:
-    # ST_OK, ST_WAIT, or another error at the end.
+    # ST_OK, ST_WAIT, 1: later, or another error at the end.
+    cdef uint64_t seq
     cdef int rc
     if j.seqs == NULL:
-        rc = store_next_intact(j.s.store, &j.filter if j.filtered else NULL, j.at, r, &j.cold)
+        rc = store_next_some(j.s.store, &j.filter if j.filtered else NULL, &j.at, &seq)
         if rc == ST_OK:
-            j.at = r.seq + 1
-        return rc
+            rc = store_load_warm(j.s.store, seq, r, &j.cold) if seq else ST_NOT_FOUND
+        if rc == ST_OK or rc == ST_DAMAGED:
+            j.at = seq + 1
+        return 1 if rc == ST_DAMAGED else rc
     while j.at < j.n_seqs:
         rc = store_load_warm(j.s.store, j.seqs[j.at], r, &j.cold)
         if rc == ST_WAIT:
@@ -243,6 +258,8 @@ cdef void job_run(Task* t) noexcept nogil:
         rc = job_next(j, &r) if j.left and j.bytes_left > 0 else ST_NOT_FOUND
         if rc == ST_WAIT:
             return
+        if rc == 1:
+            break
         if rc != ST_OK or not job_send(j, &r):
             job_end(j)
             return
@@ -264,6 +281,20 @@ cdef void direct_cut(Stream* s, uint64_t seq) noexcept nogil:
         while j.n_seqs > j.at and j.seqs[j.n_seqs - 1] > seq:
             j.n_seqs -= 1
             j.pending -= 1 if j.pending else 0
+        if j.counting:
+            j.pending = 0
+            j.count_at = j.at
+        j = j.next
+
+
+cdef void direct_removed(Stream* s, uint64_t seq, Span subject) noexcept nogil:
+    # A message is gone, with seq 0 all of them: what batches have counted of it is not pending any more.
+    cdef DirectJob* j = s.jobs
+    while j != NULL:
+        if j.counting and seq == 0:
+            j.pending = 0
+        elif j.counting and j.at <= seq < j.count_at and (not j.filtered or filter_matches(&j.filter, subject)):
+            j.pending -= 1
         j = j.next
 
 
@@ -304,8 +335,28 @@ cdef void direct_batch(Stream* s, Span reply, const DirectGet* g, uint64_t start
         j.filtered = True
     j.no_hdr = g.no_hdr
     j.at = start
-    j.pending = store_pending(s.store, &j.filter if j.filtered else NULL, start)
-    job_run(&j.task)
+    if store_pending_soon(s.store, &j.filter if j.filtered else NULL, start, &j.pending):
+        job_run(&j.task)
+        return
+    j.counting = True
+    j.count_at = start
+    j.pending = 0
+    j.task.fn = batch_count
+    task_post(&s.env.tasks, &j.task)
+
+
+cdef void batch_count(Task* t) noexcept nogil:
+    # Counts what is pending, to the end of the stream as it is then.
+    cdef DirectJob* j = <DirectJob*>t.owner
+    cdef StoreState state
+    store_state(j.s.store, &state)
+    if store_count_some(j.s.store, &j.filter if j.filtered else NULL, &j.count_at, state.last_seq + 1, &j.pending) == 1:
+        task_post(&j.s.env.tasks, t)
+        return
+    j.counting = False
+    j.counted = state.last_seq
+    j.task.fn = job_run
+    job_run(t)
 
 
 cdef void direct_multi(Stream* s, Span reply, const DirectGet* g, uint64_t start) noexcept nogil:
@@ -361,11 +412,34 @@ cdef void multi_run(Task* t) noexcept nogil:
     job_run(t)
 
 
-cdef void one_later(Stream* s, Span reply, const DirectGet* g, uint64_t start, uint64_t seq) noexcept nogil:
-    # When message seq is in memory the request is looked at again.
+cdef void look_free(Look* k) noexcept nogil:
+    if k.filtered:
+        filter_free(&k.filter)
+    k.filtered = False
+
+
+cdef int one_look(Stream* s, const DirectGet* g, Look* k, Record* r, Wait* w) noexcept nogil:
+    # A piece of the way to the message: 1: there is more to do; ST_OK, ST_WAIT or another error.
+    cdef uint64_t seq = g.seq
+    cdef int rc = ST_OK
+    if g.last_by.n and not k.filtered:
+        seq = store_last_of(s.store, g.last_by)
+    elif g.last_by.n:
+        rc = store_last_some(s.store, &k.filter, &k.last, &seq)
+    elif g.next_by.n or g.has_start:
+        rc = store_next_some(s.store, &k.filter if k.filtered else NULL, &k.at, &seq)
+    if rc == ST_OK:
+        rc = store_load_warm(s.store, seq, r, w) if seq else ST_NOT_FOUND
+        if rc == ST_DAMAGED and (g.next_by.n or g.has_start):
+            k.at = seq + 1
+            return 1
+    return rc
+
+
+cdef void one_later(Stream* s, Span reply, const DirectGet* g, Look* k) noexcept nogil:
+    # What is left of the way is gone in turns, and when the message is not in memory it is waited for.
     cdef DirectJob* j = job_new(s, reply, g)
     cdef Span text = g.last_by if g.last_by.n else g.next_by
-    cdef Record r
     if j == NULL or bytes_add(&j.header, text.p, text.n) < 0:
         if j != NULL:
             job_free(j)
@@ -376,50 +450,58 @@ cdef void one_later(Stream* s, Span reply, const DirectGet* g, uint64_t start, u
     j.one.next_by.p = j.header.data
     j.one.multi = NULL
     j.one.room = NULL
-    j.start = start
+    j.look = k[0]
+    k.filtered = False
     j.single = True
     s.n_cold += 1
     j.task.fn = one_run
-    if store_load_warm(s.store, seq, &r, &j.cold) != ST_WAIT:
-        task_post(&s.env.tasks, &j.task)
+    one_run(&j.task)
 
 
 cdef void one_run(Task* t) noexcept nogil:
     cdef DirectJob* j = <DirectJob*>t.owner
-    direct_one(j.s, span(j.reply, j.n_reply), &j.one, j.start)
-    job_free(j)
-
-
-cdef void direct_one(Stream* s, Span reply, const DirectGet* g, uint64_t start) noexcept nogil:
     cdef Record r
-    cdef Filter f
-    cdef uint64_t seq
-    cdef Wait w
-    cdef int rc = ST_NOT_FOUND
-    memset(&w, 0, sizeof(Wait))
-    if g.last_by.n:
-        seq = last_of_pattern(s, g.last_by)
-        if seq:
-            rc = store_load_warm(s.store, seq, &r, &w)
-    elif g.next_by.n:
-        if filter_init(&f, &g.next_by, 1) == ST_OK:
-            rc = store_next_intact(s.store, &f, start, &r, &w)
-            filter_free(&f)
-    elif g.has_start:
-        rc = store_next_intact(s.store, NULL, start, &r, &w)
-    else:
-        rc = store_load_warm(s.store, g.seq, &r, &w)
-    wait_cancel(&w)
-    if rc == ST_WAIT and s.n_cold == DIRECT_COLD:
-        rc = store_load(s.store, r.seq, &r)
+    cdef int rc = one_look(j.s, &j.one, &j.look, &r, &j.cold)
+    if rc == 1:
+        task_post(&j.s.env.tasks, t)
+    elif rc != ST_WAIT:
+        one_answer(j.s, span(j.reply, j.n_reply), &j.one, rc, &r)
+        job_free(j)
+
+
+cdef void one_answer(Stream* s, Span reply, const DirectGet* g, int rc, const Record* r) noexcept nogil:
     if rc == ST_OK:
-        direct_single(s, reply, &r, g.no_hdr)
-    elif rc == ST_WAIT:
-        one_later(s, reply, g, start, r.seq)
+        direct_single(s, reply, r, g.no_hdr)
     elif rc == ST_DAMAGED:
         direct_status(s, reply, b"500 Message Damaged")
     else:
         direct_none(s, reply, b"404 Message Not Found")
+
+
+cdef void direct_one(Stream* s, Span reply, const DirectGet* g, uint64_t start) noexcept nogil:
+    cdef Span text = g.last_by if g.last_by.n else g.next_by
+    cdef Record r
+    cdef Look k
+    cdef Wait w
+    cdef int rc
+    memset(&w, 0, sizeof(Wait))
+    memset(&k, 0, sizeof(Look))
+    k.at = start
+    k.filtered = g.next_by.n or (g.last_by.n and not subject_is_literal(text))
+    if k.filtered and filter_init(&k.filter, &text, 1) != ST_OK:
+        direct_status(s, reply, b"500 out of memory")
+        return
+    rc = one_look(s, g, &k, &r, &w)
+    wait_cancel(&w)
+    while rc == 1 and s.n_cold >= DIRECT_COLD:
+        rc = one_look(s, g, &k, &r, NULL)
+    if rc == ST_WAIT and s.n_cold >= DIRECT_COLD:
+        rc = store_load(s.store, r.seq, &r)
+    if rc == 1 or rc == ST_WAIT:
+        one_later(s, reply, g, &k)
+    else:
+        one_answer(s, reply, g, rc, &r)
+    look_free(&k)
 
 
 cdef bint direct_conflict(const DirectGet* g) noexcept nogil:

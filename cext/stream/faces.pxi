@@ -425,21 +425,31 @@ cdef class StreamFace:
         """Copies a message, c zeroed before; a disk is waited for without the lock. False: the stream is closed."""
         cdef Record r
         cdef Wait w
+        cdef LastLook look
+        cdef uint64_t at = seq
+        cdef int more
         cdef bint open
         memset(&w, 0, sizeof(Wait))
+        memset(&look, 0, sizeof(LastLook))
         while True:
             rc[0] = ST_NOT_FOUND
+            more = 0
             open = self.enter()
             if open and asked == ASKED_LAST:
-                seq = store_last_match(self.s.store, f)
-            if open and asked == ASKED_NEXT:
-                rc[0] = store_next_intact(self.s.store, f, seq, &r, &w)
-            elif open and seq:
+                more = store_last_some(self.s.store, f, &look, &seq)
+            elif open and asked == ASKED_NEXT:
+                more = store_next_some(self.s.store, f, &at, &seq)
+            if open and more == 0 and seq:
                 rc[0] = store_load_warm(self.s.store, seq, &r, &w)
             if rc[0] == ST_OK:
                 rc[0] = copy_record(c, &r)
+            elif rc[0] == ST_DAMAGED and asked == ASKED_NEXT:
+                at = seq + 1
+                more = 1
             wait_cancel(&w)
             self.box.leave()
+            if more:
+                continue                        # others have their turns
             if rc[0] != ST_WAIT:
                 return open
             committer_pause(self.box.committer)

@@ -351,5 +351,7 @@ cdef void on_removed(void* ctx, uint64_t seq, Span subject, int reason) noexcept
         t.seq = seq
         t.reason = reason
         watch_match(&s.watchers, subject, tell_removed, &t)
+    if s.jobs != NULL:
+        direct_removed(s, seq, subject)
     if reason == RM_AGE:
         stream_count_bytes(s)

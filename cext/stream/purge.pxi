@@ -16,7 +16,8 @@ cdef void purge_begin(Purge* p, Stream* s, Span pattern, uint64_t seq, uint64_t 
         if not p.compiled:
             return
     store_state(s.store, &state)
-    total = store_total(s.store, purge_filter(p))
+    if not store_pending_soon(s.store, purge_filter(p), 0, &total):
+        total = state.msgs
     if total <= PURGE_PIECE or (purge_filter(p) == NULL and keep == 0 and (seq == 0 or seq > state.last_seq)):
         p.gone = stream_purge(s, pattern, seq, keep)
         return
@@ -32,13 +33,19 @@ cdef inline const Filter* purge_filter(const Purge* p) noexcept nogil:
 
 
 cdef void purge_step(Purge* p) noexcept nogil:
+    cdef uint64_t seq
+    if store_ready(p.s.store, purge_filter(p)) == 1:
+        return
     if p.keep:
         p.end = store_back(p.s.store, purge_filter(p), p.end, &p.keep)
         if p.end == 0:
             p.keep = 0
             p.end = p.start             # there are not more than are to be kept
     elif p.start < p.end:
-        purge_piece(p, PURGE_PIECE)
+        if store_next_some(p.s.store, purge_filter(p), &p.start, &seq) == ST_OK:
+            p.start = seq if seq else p.end
+            if p.start < p.end:
+                purge_piece(p, PURGE_PIECE)
     else:
         purge_piece(p, 0)
         p.more = False
@@ -61,9 +68,6 @@ cdef void purge_piece(Purge* p, uint64_t most) noexcept nogil:
         p.start = p.end                 # the consumers still hear of what is gone
         return
     p.gone += n if p.gone >= 0 else 0
-    p.start = store_next_seq(p.s.store, purge_filter(p), p.start)
-    if p.start == 0:
-        p.start = p.end
 
 
 cdef void purge_free(Purge* p) noexcept nogil:

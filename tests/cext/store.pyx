@@ -13,14 +13,14 @@ from jsserver.cext.bytes cimport (
 from jsserver.cext.store cimport (
     Committer, Filter, Log, Lost, Record, Store, StoreConfig, StoreFigures, StoreState, Wait, DAMAGE_LOG, STORE_FILE,
     STORE_MEMORY, ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_ORDER, ST_TOO_LARGE, ST_WAIT,
-    Sweep, commit_inline, committer_free, committer_new, committer_poll, committer_run, committer_stop, filter_free,
-    filter_init, filter_loosen, filter_matches, keeper_turn, log_append, log_close, log_cut_head, log_cut_tail,
-    log_end, log_open, log_rewrite, log_size, store_append_at, store_batch, store_batch_end, store_close,
-    store_count_of, store_deleted, store_durable_seq, store_durable_ticket, store_error, store_figures,
-    store_last_match, store_last_of, store_last_per_subject, store_listen, store_load, store_load_warm, store_lost,
-    store_next_seq, store_open, store_pending, store_purge, store_remove, store_seq_at, store_skip_at, store_state,
-    store_stop, store_ticket, store_trim, store_truncate, store_update, sweep_free, sweep_lasts, sweep_step,
-    sweep_subjects, sweep_take,
+    LastLook, Sweep, commit_inline, committer_free, committer_new, committer_poll, committer_run, committer_stop,
+    filter_free, filter_init, filter_loosen, filter_matches, keeper_turn, log_append, log_close, log_cut_head,
+    log_cut_tail, log_end, log_open, log_rewrite, log_size, store_append_at, store_batch, store_batch_end,
+    store_close, store_count_of, store_count_some, store_deleted, store_durable_seq, store_durable_ticket,
+    store_error, store_figures, store_last_match, store_last_of, store_last_per_subject, store_last_some,
+    store_listen, store_load, store_load_warm, store_lost, store_next_seq, store_next_some, store_open, store_pending,
+    store_purge, store_remove, store_seq_at, store_skip_at, store_state, store_stop, store_ticket, store_trim,
+    store_truncate, store_update, sweep_free, sweep_lasts, sweep_step, sweep_subjects, sweep_take,
 )
 
 import os
@@ -620,3 +620,35 @@ cdef class PySweep:
 
     def __dealloc__(self):
         sweep_free(self.w)      # no thread of the store looks at it
+
+
+cdef class PySearch:
+    """The way to an answer, piece by piece: kind is "next" (from a sequence on), "last" or "count" (from a sequence on)."""
+    cdef PyStore store
+    cdef PyFilter f
+    cdef str kind
+    cdef readonly uint64_t at
+    cdef LastLook look
+    cdef readonly uint64_t found    # a sequence or 0; a number
+
+    def __init__(self, PyStore store not None, str kind not None, patterns=(), uint64_t start=1):
+        self.store = store
+        self.kind = kind
+        self.f = face_filter(patterns)
+        self.at = start
+
+    def step(self) -> bool:
+        """Whether there is more to do."""
+        cdef StoreState state
+        cdef int rc
+        self.store._enter()
+        store_state(self.store.s, &state)
+        if self.kind == "next":
+            rc = store_next_some(self.store.s, &self.f.f, &self.at, &self.found)
+        elif self.kind == "last":
+            rc = store_last_some(self.store.s, &self.f.f, &self.look, &self.found)
+        else:
+            rc = store_count_some(self.store.s, &self.f.f, &self.at, state.last_seq + 1, &self.found)
+        self.store._leave()
+        face_result(rc)
+        return rc == 1

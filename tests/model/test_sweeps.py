@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.cext.store import PyStore, PySweep
+from tests.cext.store import PySearch, PyStore, PySweep
 from tests.model.test_store import matches
 
 MANY = 21_000
@@ -57,6 +57,9 @@ class World:
             self.store.purge((), seq=number)
             self.live = {q: s for q, s in self.live.items() if q >= number}
 
+    def matching(self, patterns: tuple[str, ...]) -> list[int]:
+        return [q for q, s in self.live.items() if any(matches(p, s) for p in patterns)]
+
     def counts(self, patterns: tuple[str, ...]) -> dict[str, int]:
         found: dict[str, int] = {}
         for subject in self.live.values():
@@ -102,6 +105,59 @@ def test_the_answer_is_that_of_the_first_moment(
     assert counts.result() == ({} if emptied[0] else want_counts)
     found = lasts.result()
     assert found == want_lasts or (emptied[1] and found == [])
+    world.store.close()
+
+
+SEARCHED = [
+    ("*.*.x",),
+    ("k.*.e", "n.*"),
+    ("n.*", "k.5.*"),
+    ("*.*",),
+    ("k.*.e",),
+    ("k.9.>", "*.8.e"),
+]
+
+
+@pytest.mark.parametrize("patterns", SEARCHED)
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(changes=st.lists(CHANGES, min_size=4, max_size=60), start=st.integers(1, MANY))
+def test_searches_in_pieces_answer_as_it_is_at_their_end(
+    patterns: tuple[str, ...], changes: list[tuple[str, int]], start: int
+) -> None:
+    world = World(0)
+    searches = {
+        kind: PySearch(world.store, kind, patterns, start) for kind in ("next", "last", "count")
+    }
+    more = dict.fromkeys(searches, True)
+    gone = 0
+    """Of what was counted."""
+
+    def compare(kind: str) -> None:
+        there = world.matching(patterns)
+        later = [q for q in there if q >= start]
+        wanted = {
+            "next": later[0] if later else 0,
+            "last": there[-1] if there else 0,
+            "count": len(later) + gone,
+        }
+        assert searches[kind].found == wanted[kind], kind
+
+    for kind, which in [*changes, *[("step", 0)] * 100]:
+        before = world.matching(patterns) if more["count"] and kind in ("all", "remove") else []
+        if kind == "step":
+            for name, search in searches.items():
+                if more[name]:
+                    more[name] = search.step()
+                    if not more[name]:
+                        compare(name)
+        elif kind == "all":
+            world.store.purge()
+            world.live = {}
+        elif kind not in ("purge", "head"):
+            world.change(kind, which)
+        counted = range(start, searches["count"].at)
+        gone += sum(q in counted and q not in world.live for q in before)
+    assert not any(more.values())
     world.store.close()
 
 
@@ -151,3 +207,29 @@ def test_loose_patterns_match_the_same_by_number(pattern: str) -> None:
     assert {s for s in found if s.removesuffix(".deep").endswith("0.e")} == set(want)
     small.close()
     world.store.close()
+
+
+def test_long_ways_past_other_messages_are_gone_in_pieces() -> None:
+    """Each slot is looked at, 262,144 a piece."""
+    store = PyStore(commit="manual")
+    for n in range(5000):
+        store.append(f"rare.{n}")
+    store.append_many("noise.#", 600_000, 10, 0)
+    store.append("rare.5000")
+    last = 605_001
+    for kind, start, found in [("next", 5001, last), ("count", 2, 5000), ("last", 1, last)]:
+        search = PySearch(store, kind, ("rare.*", "nothing"), start)
+        steps = 1
+        while search.step():
+            steps += 1
+        assert search.found == found
+        assert kind == "last" or steps > 2
+    store.remove(last)
+    search = PySearch(store, "last", ("rare.*", "nothing"))
+    steps = 0
+    while search.step():
+        steps += 1
+        if steps == 3:
+            store.append("rare.7")
+    assert (search.found, steps > 2) == (last + 1, True)
+    store.close()
