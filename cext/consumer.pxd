@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, Task, Timer, U64Map
-from jsserver.cext.store cimport Filter, Log, Store, Wait
+from jsserver.cext.store cimport Filter, LastLook, Log, Store, Sweep, Wait
 from jsserver.cext.stream cimport EnvBox, Stream, StreamFace, StreamPlace, Watcher
 
 
@@ -137,6 +137,19 @@ cdef struct Consumers:
     void (*on_records)(void* ctx, Span entry) noexcept nogil
     void* records_ctx
 
+cdef struct ConsumerInfo:
+    uint64_t delivered_dseq
+    uint64_t delivered_seq
+    int64_t delivered_ts
+    uint64_t floor_dseq
+    uint64_t floor_seq
+    int64_t floor_ts
+    uint64_t num_ack_pending
+    uint64_t num_redelivered
+    uint64_t num_waiting
+    uint64_t num_pending
+    bint bound
+
 cdef struct Consumer:
     Env* env
     Stream* s
@@ -165,6 +178,15 @@ cdef struct Consumer:
     int64_t delivered_ts    # wall clock; 0: not since the start
     int64_t floor_ts
     int64_t num_pending
+    int counting            # COUNT_*: num_pending is not complete
+    bint unplaced           # there was no memory to find out where it starts
+    Task count
+    uint64_t count_at       # the next sequence, or index into skip, that is looked at
+    uint64_t count_end      # what is stored from there on is added as it comes
+    Sweep* sweep            # looks for the last messages that it starts with
+    Filter loose            # of which subjects
+    LastLook look           # likewise for one
+    ConsumerInfo* when_counted  # borrowed: filled when it is complete, before that leads to a delivery
     uint64_t* skip          # last_per_subject: these first, then all from `resume` on
     uint64_t n_skip
     uint64_t skip_at
@@ -211,27 +233,16 @@ cdef struct Consumer:
     void* subs[5]
     void* watch
 
-cdef struct ConsumerInfo:
-    uint64_t delivered_dseq
-    uint64_t delivered_seq
-    int64_t delivered_ts
-    uint64_t floor_dseq
-    uint64_t floor_seq
-    int64_t floor_ts
-    uint64_t num_ack_pending
-    uint64_t num_redelivered
-    uint64_t num_waiting
-    uint64_t num_pending
-    bint bound
-
 cdef Consumers* consumers_of(Stream* s) noexcept nogil                        # made when there is none; NULL: no memory
 cdef void consumers_free(Stream* s) noexcept nogil
 # Lets the log take what was gathered.
 cdef void consumers_flush(Stream* s) noexcept nogil
 # A consumer with its records in the log or the state of its file, else a new one. NULL: no memory, or a name too long.
-# With the lock held.
+# With the lock held. Where it starts and what is pending may take several turns (Consumer.counting); whoever does not wait
+# for them calls consumer_step until there is no more to do.
 cdef struct StateFile
 cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, const StateFile* file, bint logged) noexcept nogil
+cdef bint consumer_step(Consumer* c) noexcept nogil
 # Subscribes and serves, from where the records end that it followed. 0 | -1 no memory
 cdef int consumer_lead(Consumer* c) noexcept nogil
 # From now on it follows, which every consumer does at first: it delivers and answers nothing, and has neither timers nor
@@ -240,7 +251,8 @@ cdef void consumer_follow(Consumer* c) noexcept nogil
 # What a leader's log took, for the consumers of the same names here that follow, and their log. It may come late, but in its
 # order. 0 | -1 no memory | -2 damaged: the rest of the entry was left out
 cdef int consumers_apply(Stream* s, Span entry) noexcept nogil
-# before: how it stands under the new configuration, before that lets anything be delivered. 0 | -1 no memory
+# before: how it stands under the new configuration, before that lets anything be delivered; it is filled when what is pending is
+# counted, and lives as long. 0 | -1 no memory
 cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* before) noexcept nogil
 cdef int consumer_take_config(Consumer* c, const ConsumerConfig* cfg) noexcept nogil
 cdef void consumer_pause(Consumer* c, int64_t until) noexcept nogil
@@ -287,6 +299,7 @@ cdef class ConsumerHandle:
     cdef int keep_config(self, const ConsumerConfig* cfg) noexcept nogil
     cdef void keep(self) noexcept nogil
     cdef bint enter(self) noexcept nogil                # as StreamFace's
+    cdef bint step(self, bint* open) noexcept nogil
     cdef int check(self, bint open) except -1
     cdef object final_state(self)
     cdef void end(self, bint delete) noexcept nogil

@@ -22,7 +22,8 @@ from jsserver.cext.store cimport (
     filter_free, filter_init, filter_is_loose, filter_loosen, log_append, log_close, log_follows, log_open, log_rewrite,
     log_size,
     store_close, store_kept_seq,
-    store_remove, store_last_match, store_durable_ticket, store_last_per_subject, store_load_warm, store_next_warm,
+    LastLook, store_remove, store_count_some, store_last_some, store_durable_ticket, store_last_per_subject, store_load_warm,
+    store_next_some, store_pending_soon, sweep_free, sweep_lasts, sweep_step, sweep_take,
     store_next_seq, store_seq_at, store_state, store_stop, store_ticket, store_forget, store_open, store_retreat,
     StoreConfig, store_written,
 )
@@ -30,7 +31,7 @@ from jsserver.cext.stream cimport (
     RETAIN_INTEREST, EnvBox, Stream, StreamConfig, StreamFace, StreamPlace, Watcher, add_span, add_text, add_u64,
     get_duration, get_u64, level_too_high, put_duration, put_u64, read_int, store_config, stream_activate,
     stream_answer, stream_answer_rest, stream_free, stream_give_store, stream_halt, stream_hidden, stream_keeps_all,
-    stream_new, stream_pending, stream_purge, stream_release, stream_resume, stream_settle, stream_stop,
+    stream_new, stream_purge, stream_release, stream_resume, stream_settle, stream_stop,
     stream_unwatch, stream_watch, trimmed,
 )
 
@@ -56,6 +57,7 @@ include "consumer/deliver.pxi"
 include "consumer/pull.pxi"
 include "consumer/push.pxi"
 include "consumer/acks.pxi"
+include "consumer/count.pxi"
 include "consumer/notes.pxi"
 include "consumer/state.pxi"
 include "consumer/log.pxi"

@@ -313,8 +313,7 @@ cdef void stream_answer(Stream* s, uint64_t ticket, Span reply) noexcept nogil
 cdef uint64_t stream_unsettled(Stream* s, uint64_t seq) noexcept nogil
 # Sends an API answer once this ticket is durable; an error of the same type if it fails. 0 | -1 no room
 cdef int stream_hold(Stream* s, uint64_t ticket, Span reply, Span data, Span type) noexcept nogil
-# Stored messages that match, from a sequence on: those that may be seen, and those that may not yet.
-cdef uint64_t stream_pending(Stream* s, const Filter* filter, uint64_t start) noexcept nogil
+# Stored messages that match, from a sequence on, and may not be seen yet.
 cdef uint64_t stream_hidden(Stream* s, const Filter* filter, uint64_t start) noexcept nogil
 
 

@@ -11,6 +11,7 @@ cdef enum:
 cdef enum Step:
     STEP_WAIT = 0                       # nothing to do until something happens
     STEP_ON = 1
+    STEP_LATER = 2                      # in another turn
 
 
 cdef inline bint is_push(const Consumer* c) noexcept nogil:
@@ -68,7 +69,9 @@ cdef void skip_end(Consumer* c) noexcept nogil:
 
 
 cdef int load_new(Consumer* c, Record* r) noexcept nogil:
-    # The next message that was never delivered. At the end of what may be seen the consumer stands behind it.
+    # The next message that was never delivered; 1: it is still looked for. At the end of what may be seen the consumer stands
+    # behind it.
+    cdef uint64_t seq
     cdef int rc
     while c.skip != NULL:
         if c.skip_at >= c.n_skip:
@@ -85,12 +88,15 @@ cdef int load_new(Consumer* c, Record* r) noexcept nogil:
             count_pending(c)        # the filter itself need not match it, so its removal was not told
     if c.next > c.s.shown:
         return ST_NOT_FOUND
-    rc = store_next_warm(c.s.store, NULL if c.filter.all else &c.filter, c.next, r, &c.cold)
-    if rc == ST_OK and r.seq > c.s.shown:
-        rc = ST_NOT_FOUND
-    if rc == ST_NOT_FOUND:
+    rc = store_next_some(c.s.store, filter_of(c), &c.next, &seq)
+    if rc == 1:
+        c.next = min(c.next, c.s.shown + 1)
+        return rc
+    if seq == 0 or seq > c.s.shown:
         c.next = c.s.shown + 1
-    return rc
+        return ST_NOT_FOUND
+    c.next = seq
+    return store_load_warm(c.s.store, seq, r, &c.cold)
 
 
 cdef void step_over(Consumer* c, uint64_t seq) noexcept nogil:
@@ -262,6 +268,8 @@ cdef int deliver_new(Consumer* c) noexcept nogil:
     cdef int64_t ts, cost
     cdef uint32_t i
     cdef int rc = load_new(c, &r)
+    if rc == 1:
+        return STEP_LATER
     if rc == ST_NOT_FOUND:
         if c.n_no_wait:
             pulls_at_end(c)
@@ -342,7 +350,7 @@ cdef int deliver_step(Consumer* c) noexcept nogil:
         if (c.paused or stands_still(c)) and c.n_no_wait:
             pulls_at_end(c)
         return STEP_WAIT
-    if c.held and answer_waits(c):
+    if c.counting or c.unplaced or (c.held and answer_waits(c)):
         return STEP_WAIT
     if c.window and c.unconfirmed > c.window:
         return STEP_WAIT
@@ -355,10 +363,13 @@ cdef int deliver_step(Consumer* c) noexcept nogil:
 
 cdef void deliver_run(Task* t) noexcept nogil:
     cdef Consumer* c = <Consumer*>t.owner
-    cdef int i
+    cdef int i, step
     for i in range(DELIVER_TURN):
-        if deliver_step(c) == STEP_WAIT:
+        step = deliver_step(c)
+        if step == STEP_WAIT:
             return
+        if step == STEP_LATER:
+            break
     task_post(&c.env.tasks, t)
 
 

@@ -92,14 +92,34 @@ cdef class ConsumerHandle:
         self.stream.check(open)
         raise ConsumerClosed("the consumer is closed")
 
+    cdef bint step(self, bint* open) noexcept nogil:
+        # A piece of what is counted, with the lock; whether there is more.
+        cdef bint more
+        open[0] = self.enter()
+        more = open[0] and consumer_step(self.c)
+        if not open[0] and self.c != NULL:
+            self.c.when_counted = NULL
+        self.box.leave()
+        return more
+
+    def counting(self) -> bool:
+        """Whether `state` would take long, as what is pending is still counted."""
+        cdef bint counting
+        with nogil:
+            counting = self.enter() and self.c.counting != COUNT_NONE
+            self.box.leave()
+        return counting
+
     def state(self):
         cdef ConsumerInfo i
-        cdef bint open
+        cdef bint open, more = True
         with nogil:
-            open = self.enter()
-            if open:
-                consumer_info(self.c, &i)
-            self.box.leave()
+            while more:                         # others have their turns
+                open = self.enter()
+                more = open and consumer_step(self.c)
+                if open and not more:
+                    consumer_info(self.c, &i)
+                self.box.leave()
         self.check(open)
         return info_tuple(&i)
 
@@ -124,6 +144,8 @@ cdef class ConsumerHandle:
                 open = True
                 rc = self.keep_config(&cfg)
             self.box.leave()
+            while open and self.step(&open):    # others have their turns
+                pass
         self.check(open)
         if rc < 0:
             raise StoreError("out of memory")
@@ -475,7 +497,7 @@ cdef class StreamHandle(StreamFace):
         cdef int64_t serial = next(serials)
         cdef Consumer* c
         cdef int rc = 0
-        cdef bint open
+        cdef bint open, more = True
         state, file.time = (b"", 0) if directory is None else read_state(self.box.env.files, directory)
         file.bytes = span_of(state)
         with self.opening:
@@ -495,9 +517,18 @@ cdef class StreamHandle(StreamFace):
                     rc = consumer_lead(c) if self.serving else 0
                     if rc < 0:
                         consumer_close(c, False)
+                    elif c.counting:
+                        c.when_counted = info
                     else:
                         consumer_info(c, info)
                 self.box.leave()
+                while c != NULL and rc == 0 and more:   # others have their turns
+                    self.box.enter()
+                    more = consumer_step(c)
+                    if c.unplaced:
+                        consumer_close(c, False)
+                        rc = -1
+                    self.box.leave()
             if c == NULL or rc < 0:
                 raise StoreError("out of memory")
             h.c = c

@@ -34,6 +34,7 @@ cdef int follow_name(Consumers* k, Span* s, uint64_t id) noexcept nogil:
     c.leader_id = <uint32_t>id
     c.behind = True
     if c.cfg.deliver_policy == DELIVER_LAST_PER_SUBJECT and resume != c.resume:
+        count_stop(c)
         free(c.skip)
         c.skip = NULL
         c.n_skip = 0

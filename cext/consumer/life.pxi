@@ -78,6 +78,8 @@ cdef void timers_prepare(Consumer* c) noexcept nogil:
     c.heartbeat.owner = c
     c.deliver.fn = deliver_run
     c.deliver.owner = c
+    c.count.fn = count_turn
+    c.count.owner = c
     c.cold.task = &c.deliver
     c.watcher.owner = c
     c.watcher.filter = &c.filter
@@ -90,6 +92,7 @@ cdef void timers_prepare(Consumer* c) noexcept nogil:
 
 
 cdef void consumer_free(Consumer* c) noexcept nogil:
+    count_stop(c)
     pending_free(&c.pending)
     u64map_free(&c.exhausted)
     filter_free(&c.filter)
@@ -122,7 +125,12 @@ cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, const StateFil
     k.first = c
     k.n += 1
     flow_reset(c)
-    log_opened(c)
+    if not placing(c):
+        place_done(c)
+        return c
+    count_step(c)
+    if c.counting:
+        task_post(&c.env.tasks, &c.count)
     return c
 
 
@@ -206,6 +214,9 @@ cdef void consumer_rest(Consumer* c) noexcept nogil:
     timer_cancel(&c.env.timers, &c.heartbeat)
     wait_cancel(&c.cold)
     task_cancel(&c.env.tasks, &c.deliver)
+    if c.counting:
+        count_stop(c)
+        c.behind = True
 
 
 cdef void consumer_follow(Consumer* c) noexcept nogil:
@@ -353,7 +364,10 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
         rate_start(c)
     if filters:
         count_pending(c)
-    consumer_info(c, before)
+    if c.counting:
+        c.when_counted = before
+    else:
+        consumer_info(c, before)
     if moved and c.leads and is_push(c):
         requeue_all(c)
         c.held = True
@@ -386,6 +400,8 @@ cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil:
     cdef int64_t pending
     if c.behind:
         count_pending(c)
+    while c.counting:
+        count_step(c)
     pending = max(<int64_t>0, c.num_pending) + <int64_t>count_hidden(c)
     pulls_sweep(c)
     store_state(c.s.store, &state)

@@ -9,7 +9,7 @@ cdef void on_stored(Watcher* w, uint64_t seq) noexcept nogil:
     if not c.leads:
         c.behind = True
     elif undelivered(c, seq):
-        c.num_pending += 1
+        c.num_pending += is_counted(c, seq)
         wake_delivery(c)
 
 
@@ -21,7 +21,7 @@ cdef void on_gone(Watcher* w, uint64_t seq, int reason) noexcept nogil:
         return
     if undelivered(c, seq):
         c.shared.follows = True     # what is delivered next says that this one was passed
-        c.num_pending -= 1
+        c.num_pending -= is_counted(c, seq)
         return
     if c.exhausted.n and u64map_del(&c.exhausted, seq):
         c.shared.follows = True
@@ -37,22 +37,12 @@ cdef bint still_stored(Consumer* c, uint64_t seq) noexcept nogil:
     return store_next_seq(c.s.store, NULL, seq) == seq
 
 
-cdef void count_pending(Consumer* c) noexcept nogil:
-    cdef uint64_t i
-    c.num_pending = 0
-    for i in range(c.skip_at, c.n_skip):
-        if c.skip[i] <= c.s.shown and still_stored(c, c.skip[i]):
-            c.num_pending += 1
-    c.num_pending += <int64_t>stream_pending(c.s, NULL if c.filter.all else &c.filter,
-                                             c.next if c.skip == NULL else c.resume)
-
-
 cdef uint64_t count_hidden(Consumer* c) noexcept nogil:
     # What is pending besides and may not be seen yet: an answer that counts it waits for the disk.
     cdef uint64_t i, n
     if c.s.shown >= c.s.entered:
         return 0
-    n = stream_hidden(c.s, NULL if c.filter.all else &c.filter, c.next if c.skip == NULL else c.resume)
+    n = stream_hidden(c.s, filter_of(c), c.next if c.skip == NULL else c.resume)
     for i in range(c.skip_at, c.n_skip):
         n += c.skip[i] > c.s.shown and still_stored(c, c.skip[i])
     return n
@@ -124,6 +114,8 @@ cdef uint64_t start_after_purge(Consumer* c, const Filter* what) noexcept nogil:
         return state.first_seq
     if not wants_only(c, what):
         return state.first_seq if wants_more(c, what) else 0
+    if store_pending_soon(c.s.store, what, 0, &seq) and seq == 0:
+        return state.last_seq + 1
     seq = store_next_seq(c.s.store, what, 0)
     return seq if seq else state.last_seq + 1
 
@@ -132,11 +124,14 @@ cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
     # The consumer goes on behind what is gone, and all that it has passed by then counts as delivered.
     cdef Consumer* c = watcher_owner(w)
     cdef uint32_t waiting = c.pending.n
-    cdef uint64_t start = start_after_purge(c, what)
     cdef uint64_t floor_seq = c.floor_seq
+    cdef uint64_t start
     if not c.leads:
         c.behind = True
         return
+    if placing(c):
+        return
+    start = start_after_purge(c, what)
     c.shared.follows = True
     if start and c.skip == NULL and c.delivered_seq + 1 < max(c.next, start):
         c.next = max(c.next, start)
@@ -193,8 +188,9 @@ cdef void on_truncated(Watcher* w, uint64_t seq) noexcept nogil:
     if not c.leads:
         c.behind = True         # the leader's records say what becomes of it
         return
-    log_truncated(c, seq)
-    consumers_flush(c.s)
+    if not placing(c):
+        log_truncated(c, seq)
+        consumers_flush(c.s)
     go_back(c, seq)
     count_pending(c)
     ack_timer_set(c)
@@ -209,7 +205,7 @@ cdef bint on_asked(Watcher* w, uint64_t seq) noexcept nogil:
     # Whether this stored message, which matches, is still needed here.
     cdef Consumer* c = watcher_owner(w)
     cdef uint64_t deliveries
-    return (undelivered(c, seq) or pending_find(&c.pending, seq) != 0
+    return (placing(c) or undelivered(c, seq) or pending_find(&c.pending, seq) != 0
             or u64map_get(&c.exhausted, seq, &deliveries))
 
 

@@ -1,8 +1,8 @@
 # Where a consumer stands: where it starts, or what its file and the log say.
 
 cdef int make_skip_list(Consumer* c, uint64_t upto, uint64_t after) noexcept nogil:
-    # The newest message of each subject up to a sequence, without those up to `after`. 0 | -1 no memory
-    # Here alone a last token `x*` stands for what begins with x: clients list a bucket's keys so.
+    # As place_begin finds it, of a consumer that is restored: the newest message of each subject up to a sequence, without
+    # those up to `after`. 0 | -1 no memory
     cdef int64_t n
     cdef uint64_t* seqs = NULL
     cdef Filter loose
@@ -28,15 +28,15 @@ cdef int make_skip_list(Consumer* c, uint64_t upto, uint64_t after) noexcept nog
 
 cdef int start_anew(Consumer* c) noexcept nogil:
     cdef StoreState state
-    cdef uint64_t last
     cdef int rc = 0
     cdef int policy = c.cfg.deliver_policy
     store_state(c.s.store, &state)
     c.next = max(state.first_seq, <uint64_t>1)
-    if policy == DELIVER_LAST:
-        last = state.last_seq if c.filter.all else store_last_match(c.s.store, &c.filter)
-        if last and state.msgs:
-            c.next = last
+    if policy == DELIVER_LAST and state.msgs:
+        if c.filter.all:
+            c.next = state.last_seq
+        else:
+            rc = place_begin(c, state.last_seq)
     elif policy == DELIVER_NEW:
         c.next = state.last_seq + 1
     elif policy == DELIVER_BY_SEQUENCE:
@@ -44,7 +44,7 @@ cdef int start_anew(Consumer* c) noexcept nogil:
     elif policy == DELIVER_BY_TIME:
         c.next = max(c.next, store_seq_at(c.s.store, c.cfg.opt_start_time))
     elif policy == DELIVER_LAST_PER_SUBJECT and state.msgs and (c.s.cfg.max_msgs_per != 1 or filter_is_loose(&c.filter)):
-        rc = make_skip_list(c, state.last_seq, 0)
+        rc = place_begin(c, state.last_seq)
     c.dseq = 1
     c.delivered_seq = c.next - 1
     c.floor_dseq = 0
@@ -144,15 +144,10 @@ cdef int restore(Consumer* c, const StateFile* file) noexcept nogil:
 
 cdef int consumer_place(Consumer* c, const StateFile* file) noexcept nogil:
     # Where it stands, new or restored. 0 | -1 no memory
-    cdef StoreState st
     cdef int rc = restore(c, file)
     if rc == 1:
         clip(c)
         rc = 0
     elif rc == 0:
         rc = start_anew(c)
-    store_state(c.s.store, &st)
-    c.replaying = c.cfg.replay_original and c.next <= st.last_seq
-    c.replay_until = st.last_seq
-    count_pending(c)
     return rc

@@ -326,10 +326,6 @@ cdef void show(Stream* s, uint64_t upto) noexcept nogil:
         seq += 1
 
 
-cdef uint64_t stream_pending(Stream* s, const Filter* filter, uint64_t start) noexcept nogil:
-    return store_pending(s.store, filter, start) - stream_hidden(s, filter, start)
-
-
 cdef uint64_t stream_hidden(Stream* s, const Filter* filter, uint64_t start) noexcept nogil:
     return store_pending(s.store, filter, max(start, s.shown + 1)) if s.shown < s.entered else 0
 

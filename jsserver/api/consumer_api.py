@@ -64,6 +64,13 @@ def consumer_info(
     )
 
 
+async def _counted(call: Call, consumer: Consumer) -> Consumer:
+    """The consumer, when what is pending is counted: in a large stream that may take a while."""
+    if consumer.handle.counting():
+        await call.shared.run(consumer.handle.state)
+    return consumer
+
+
 def _position(consumer_seq: int, stream_seq: int, ts: int) -> SequenceInfo:
     return SequenceInfo(
         consumer_seq=consumer_seq,
@@ -148,6 +155,8 @@ async def _create(call: Call, request: ConsumerCreateRequest, name: str) -> Cons
             call.made = consumer.handle
         if decision.before is None:
             _tell_created(call, stream, consumer)
+        if not decision.is_open:
+            await _counted(call, consumer)
         info = consumer_info(call.shared, stream, consumer, changed=decision.is_open)
         call.shows(stream)
         return info
@@ -181,7 +190,8 @@ async def info(call: Call) -> ConsumerInfo:
     """CONSUMER.INFO."""
     call.no_body()
     stream = call.account.stream(call.args[0])
-    answer = consumer_info(call.shared, stream, stream.consumer(call.args[1]))
+    consumer = await _counted(call, stream.consumer(call.args[1]))
+    answer = consumer_info(call.shared, stream, consumer)
     call.shows(stream)
     return answer
 
@@ -217,6 +227,7 @@ async def list_all(call: Call) -> ConsumerList:
     for name in found.names:
         consumer = stream.consumers.get(name)
         if consumer is not None:
+            await _counted(call, consumer)
             answer.consumers.append(consumer_info(call.shared, stream, consumer, listed=True))
         else:
             answer.missing = [*(answer.missing or ()), name]

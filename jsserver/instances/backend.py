@@ -153,6 +153,9 @@ class ConsumerHandle(Protocol):
     def id(self) -> int:
         """Tells this consumer from a later one of the same name; never used twice."""
 
+    def counting(self) -> bool:
+        """Whether what is pending is still counted: `state` then waits for it."""
+
     def state(self) -> ConsumerState:
         """Position and counts; drops waiting requests that expired or lost their interest."""
 

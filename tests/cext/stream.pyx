@@ -171,8 +171,8 @@ cdef class TestEnv(EnvBox):
                 w.fn(w.target, active)
             w = w.next
 
-    def inject(self, bytes subject, bytes data=b"", bytes reply=b"", bytes header=b"") -> int:
-        """Publishes; returns how many of the server's subscriptions took it. Tasks run."""
+    def inject(self, bytes subject, bytes data=b"", bytes reply=b"", bytes header=b"", bint run=True) -> int:
+        """Publishes; returns how many of the server's subscriptions took it. Tasks run unless told otherwise."""
         cdef Msg m
         cdef int n
         memset(&m, 0, sizeof(Msg))
@@ -187,7 +187,8 @@ cdef class TestEnv(EnvBox):
             env_lock(self.env)
             n = self.route(&m)
             env_unlock(self.env)
-        self.run()
+        if run:
+            self.run()
         return n
 
     cdef int route(self, const Msg* m) noexcept nogil:

@@ -88,6 +88,9 @@ class FakeConsumer:
             push_bound=self.interest,
         )
 
+    def counting(self) -> bool:
+        return False
+
     def changed_state(self) -> ConsumerState:
         return self.state()
 
