@@ -15,8 +15,10 @@ from jsserver.config.options import Options
 from jsserver.process.logs import Logger
 from jsserver.text import goformat
 
-#: CONNECT members that the trace must not show.
-SECRETS = ("pass", "auth_token", "sig", "proxy_sig", "nkey")
+#: CONNECT members that the trace must not show: these, and what begins like one.
+SECRETS = ("sig", "proxy_sig", "nkey", "jwt")
+SECRET_BEGINNINGS = ("pass", "auth_token")
+REDACTED = "[REDACTED]"
 
 #: Arrows of a traced line by its way: from the client, to the client, of a subscription that ended.
 WAYS = ("<<-", "->>", "<->")
@@ -206,13 +208,15 @@ def _shown(text: bytes) -> str:
 
 
 def _redacted(connect: bytes) -> bytes:
+    """CONNECT as the trace may show it. What cannot be read is not shown: there is no telling which
+    part of it is a password."""
     try:
         fields = msgspec.json.decode(connect)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return connect
+        return REDACTED.encode()
     if not isinstance(fields, dict):
-        return connect
+        return REDACTED.encode()
     for key in fields:
-        if key.lower() in SECRETS:
-            fields[key] = "[REDACTED]"
+        if key.lower() in SECRETS or key.lower().startswith(SECRET_BEGINNINGS):
+            fields[key] = REDACTED
     return msgspec.json.encode(fields)
