@@ -8,10 +8,12 @@ import logging
 from collections.abc import Awaitable, Callable
 
 import msgspec
+from msgspec import structs
 
 from jsserver import API_LEVEL
 from jsserver.assets import unsupported
 from jsserver.assets.assignments import DeleteConsumer
+from jsserver.assets.limits import OF_TIERS
 from jsserver.instances.account import Account
 from jsserver.instances.backend import (
     ConsumerAdvisory,
@@ -45,11 +47,13 @@ from .responses import (
     Response,
     StreamList,
     StreamNames,
+    TierInfo,
 )
 
 log = logging.getLogger(__name__)
 
 PREFIX = "$JS.API."
+ONE_REPLICA = "R1"
 LEVEL_HEADER = b"\r\nNats-Required-Api-Level:"
 
 IN_PROGRESS = 2 * WORKERS
@@ -91,14 +95,26 @@ async def account_info(call: Call) -> AccountInfo:
     """INFO: usage, limits and request counts."""
     account = call.account
     usage = account.handle.usage()
-    return AccountInfo(
+    used = TierInfo(
         memory=usage.memory,
         storage=usage.storage,
         reserved_memory=account.reserved.memory,
         reserved_storage=account.reserved.storage,
         streams=account.reserved.streams,
         consumers=account.reserved.consumers,
-        limits=account.limits,
+    )
+    tiers = {name: TierInfo(limits=limits) for name, limits in account.limits.tiers.items()}
+    if ONE_REPLICA in tiers:  # alone, a server has no others
+        tiers[ONE_REPLICA] = structs.replace(used, limits=tiers[ONE_REPLICA].limits)
+    return AccountInfo(
+        memory=used.memory,
+        storage=used.storage,
+        reserved_memory=used.reserved_memory,
+        reserved_storage=used.reserved_storage,
+        streams=used.streams,
+        consumers=used.consumers,
+        limits=OF_TIERS if tiers else account.limits,
+        tiers=tiers,
         domain=call.shared.settings.domain,
         api=ApiStats(
             level=API_LEVEL,

@@ -42,6 +42,18 @@ class ApiStats(Wire):
     inflight: int = 0
 
 
+class TierInfo(Wire):
+    """What streams of one number of replicas use."""
+
+    memory: int = always(0)
+    storage: int = always(0)
+    reserved_memory: int = always(0)
+    reserved_storage: int = always(0)
+    streams: int = always(0)
+    consumers: int = always(0)
+    limits: AccountLimits = always(AccountLimits())
+
+
 class AccountInfo(Response):
     """INFO."""
 
@@ -54,6 +66,7 @@ class AccountInfo(Response):
     limits: AccountLimits = always(AccountLimits())
     domain: str = ""
     api: ApiStats = always(ApiStats())
+    tiers: dict[str, TierInfo] = msgspec.field(default_factory=dict)
 
 
 class LostMessages(Wire):

@@ -244,6 +244,7 @@ class Assignments:
     def check_counts(self, config: StreamConfig) -> None:
         """Raises if the account may not have one more stream, or so many consumers on one."""
         limits = self._limits
+        limits.check_tier(config.num_replicas)
         new = config.name not in self.streams and config.name not in self.offline
         if new and 0 < limits.max_streams <= self.reserved.streams:
             raise errcodes.MAXIMUM_STREAMS_LIMIT()

@@ -19,6 +19,26 @@ class AccountLimits(Wire):
     memory_max_stream_bytes: Int64 = always(-1)
     storage_max_stream_bytes: Int64 = always(-1)
     max_bytes_required: bool = always(False)
+    tiers: dict[str, "AccountLimits"] = msgspec.field(default_factory=dict)
+    """By how many replicas a stream has, `R1` and so on: where there are any, there are no other
+    streams, and the limits beside them are those of one replica."""
+
+    def check_tier(self, replicas: int) -> None:
+        """Raises if streams with as many replicas are none of the account's."""
+        if self.tiers and f"R{max(replicas, 1)}" not in self.tiers:
+            raise errcodes.NO_LIMITS()
+
+
+OF_TIERS = AccountLimits(
+    max_memory=0,
+    max_storage=0,
+    max_streams=0,
+    max_consumers=0,
+    max_ack_pending=0,
+    memory_max_stream_bytes=0,
+    storage_max_stream_bytes=0,
+)
+"""What INFO shows where there are tiers, which have limits of their own."""
 
 
 class ServerSettings(msgspec.Struct, kw_only=True, frozen=True):

@@ -7,6 +7,7 @@ from jsserver.api.consumer_api import consumer_info
 from jsserver.api.dispatch import Dispatcher
 from jsserver.api.responses import ApiStats, ClusterInfo, ConsumerInfo, StreamStateInfo
 from jsserver.api.stream_api import stream_state
+from jsserver.assets.limits import OF_TIERS
 from jsserver.config.options import Options
 from jsserver.instances.account import Account
 from jsserver.instances.backend import StoreError
@@ -226,13 +227,14 @@ def _account(
 ) -> AccountDetail:
     usage = account.handle.usage()
     stats = account.stats
+    limits = OF_TIERS if account.limits.tiers else account.limits
     detail = AccountDetail(
         name=account.name,
         id=account.name,
         memory=usage.memory,
         storage=usage.storage,
-        reserved_memory=account.limits.max_memory & UNSIGNED,
-        reserved_storage=account.limits.max_storage & UNSIGNED,
+        reserved_memory=limits.max_memory & UNSIGNED,
+        reserved_storage=limits.max_storage & UNSIGNED,
         api=ApiStats(total=stats.total, errors=stats.errors, inflight=stats.inflight),
     )
     if wanted.streams:

@@ -5,9 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import structs, to_builtins
 
 from jsserver.api.dispatch import Request
-from jsserver.assets.limits import AccountLimits
+from jsserver.assets.limits import OF_TIERS, AccountLimits
 from jsserver.instances.backend import Discard, Retention, Storage
 
 from .api_server import ACCOUNT, ApiServer
@@ -384,3 +385,46 @@ def test_names_stand_in_the_order_of_their_bytes(api: ApiServer) -> None:
     for number, name in enumerate(names):
         api.stream(name, subjects=[f"s{number}"])
     assert api.ok("STREAM.NAMES")["streams"] == sorted(names, key=str.encode)
+
+
+TIER = AccountLimits(max_memory=1000, max_storage=2000, max_streams=2, max_consumers=2)
+
+
+def tiered(**tiers: AccountLimits) -> AccountLimits:
+    """The limits of an account with tiers; facts: nats-server 2.14.5 in operator mode."""
+    return structs.replace(tiers.get("R1", OF_TIERS), tiers=tiers)
+
+
+def test_tiers_of_replicas(tmp_path: Path) -> None:
+    larger = structs.replace(TIER, max_storage=9000)
+    with ApiServer(tmp_path, tiered(R1=TIER, R3=larger)) as server:
+        none = {"memory": 0, "storage": 0, "reserved_memory": 0, "reserved_storage": 0}
+        none |= {"streams": 0, "consumers": 0}
+        info = server.ok("INFO")
+        assert not any(info["limits"].values())
+        assert info["tiers"] == {
+            "R1": {**none, "limits": to_builtins(TIER)},
+            "R3": {**none, "limits": to_builtins(larger)},
+        }
+        server.ok("STREAM.CREATE.A", {"name": "A", "max_bytes": 1500})
+        for body, code in (
+            ({"max_bytes": 501}, 10047),
+            ({"max_bytes": 400, "num_replicas": 3}, 10074),
+            ({"num_replicas": 2}, 10120),
+        ):
+            assert server.refused("STREAM.CREATE.B", {"name": "B", **body})[0] == code
+        server.ok("STREAM.CREATE.M", {"name": "M", "storage": "memory", "max_bytes": 999})
+        assert server.refused("STREAM.CREATE.C", {"name": "C", "max_bytes": 1})[0] == 10027
+        assert server.refused("STREAM.CREATE.C", {"name": "C", "num_replicas": 2})[0] == 10120
+        info = server.ok("INFO")
+        used = {**none, "reserved_memory": 999, "reserved_storage": 1500, "streams": 2}
+        assert info["tiers"]["R1"] == {**used, "limits": to_builtins(TIER)}
+        assert {key: info[key] for key in used} == used
+
+
+def test_without_a_tier_there_are_no_streams(tmp_path: Path) -> None:
+    with ApiServer(tmp_path, tiered(R3=TIER)) as server:
+        refused = server.refused("STREAM.CREATE.A", {"name": "A"})
+        assert refused == (10120, "no JetStream default or applicable tiered limit present")
+        asked = {"name": "A", "num_replicas": 3}
+        assert server.refused("STREAM.CREATE.A", asked)[0] == 10074

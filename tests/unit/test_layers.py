@@ -61,7 +61,7 @@ PARTS = {
     "instances": {"assets", "disk.directories", "text.goformat", "text.nuid", "wire"},
     "api": {"assets", "instances", "text.goformat", "text.nuid", "wire"},
     "monitor": {
-        *("access.clients", "access.info", "api", "config", "instances", "text.goformat"),
+        *("access.clients", "access.info", "api", "assets", "config", "instances", "text.goformat"),
         "wire",
     },
     "services.subjects": set(),
