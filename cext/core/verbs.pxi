@@ -63,9 +63,9 @@ cdef void violation(Client* c, const char* what, Span subject, Span queue, Span 
 
 
 cdef inline bint reply_is_reserved(Span reply) noexcept nogil:
-    return reply.n > 3 and ((reply.p[0] == 95 and (span_starts(reply, b"_R_.", 4)
-                                                    or (reply.n > 5 and span_starts(reply, b"_GR_.", 5))))
-                            or (reply.n > 8 and reply.p[0] == 36 and span_starts(reply, b"$JS.ACK.", 8)))
+    # A prefix alone is none.
+    return ((reply.n > 8 and span_starts(reply, b"$JS.ACK.", 8)) or (reply.n > 5 and span_starts(reply, b"_GR_.", 5))
+            or (reply.n > 3 and span_starts(reply, b"_R_.", 4)))
 
 
 cdef void no_responders(Client* c, Span subject, Span reply) noexcept nogil:
