@@ -111,7 +111,6 @@ class Server:
         subject = item.texts[0]
         if subject.startswith(b"$SYS."):
             self.system.request(item)
-            self.finished(item.cid)
         elif self.jetstream is not None:
             self.jetstream.request(item)
 

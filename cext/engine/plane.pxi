@@ -455,6 +455,7 @@ cdef class DataPlane(EnvBox):
         cdef EngineStats s
         cdef uint32_t n
         cdef uint64_t subs = 0
+        cdef uint32_t active = 0
         cdef Account* a
         cdef SublistStats l
         cdef bint open
@@ -466,6 +467,7 @@ cdef class DataPlane(EnvBox):
             while a != NULL:
                 sublist_stats(a.subs, &l)
                 subs += l.subs
+                active += a.members > 0
                 a = a.next
             env_unlock(&e.env)
         self.check(open)
@@ -474,20 +476,21 @@ cdef class DataPlane(EnvBox):
             "in_bytes": s.in_bytes, "out_msgs": s.out_msgs, "out_bytes": s.out_bytes,
             "slow_consumers": s.slow_consumers, "slow_clients": s.slow_clients, "stale": s.stale,
             "stalls": s.stalls, "too_deep": s.too_deep, "forgotten": s.forgotten,
-            "subscriptions": subs,
+            "subscriptions": subs, "active_accounts": active,
         }
 
-    def connections(self):
-        """Open connections, as items with ConnNumbers."""
+    def connections(self, AccountHandle account=None):
+        """Open connections, all or an account's, as items with ConnNumbers."""
         cdef Inbox box
         cdef Conn* c
+        cdef Account* only = account.a if account is not None else NULL
         cdef bint open
         with nogil:
             open = self.enter()
             box_open(&box)
             c = self.m.net.conns
             while c != NULL:
-                if not c.base.closing:
+                if not c.base.closing and (only == NULL or c.base.account == only):
                     snapshot_conn(c, &box)
                 c = c.next
             env_unlock(&self.m.engine.env)
@@ -522,11 +525,12 @@ cdef class DataPlane(EnvBox):
         found = box_take(&box)
         return found[0] if found else None
 
-    def subscriptions(self):
-        """Every subscription as (kind, cid, (account's id, delivered, max, internal), (subject, queue, sid))."""
+    def subscriptions(self, AccountHandle account=None):
+        """Every subscription, or an account's, as (kind, cid, (account's id, delivered, max, internal), (subject, queue, sid))."""
         cdef Inbox box
         cdef SubWalk walk
         cdef Account* a
+        cdef Account* only = account.a if account is not None else NULL
         cdef bint open
         with nogil:
             open = self.enter()
@@ -534,8 +538,9 @@ cdef class DataPlane(EnvBox):
             walk.box = &box
             a = self.m.engine.first_account if open else NULL
             while a != NULL:
-                walk.account = a.id
-                sublist_each(a.subs, snapshot_sub, &walk)
+                if only == NULL or a == only:
+                    walk.account = a.id
+                    sublist_each(a.subs, snapshot_sub, &walk)
                 a = a.next
             env_unlock(&self.m.engine.env)
         self.check(open)

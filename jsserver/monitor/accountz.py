@@ -93,9 +93,7 @@ def accountz(server: Server, query: Query, now: int) -> Accountz:
         update_time=rfc3339_nano(server.config_loaded),
         is_system=wanted == server.system_account,
         jetstream_enabled=jetstream is not None and wanted in jetstream.dispatcher.accounts,
-        client_connections=sum(
-            ConnNumbers(*i.numbers).account == handle.id for i in server.plane.connections()
-        ),
+        client_connections=len(server.plane.connections(handle)),
         subscriptions=stats.num_subscriptions,
         name_tag=wanted,
         sublist_stats=stats,

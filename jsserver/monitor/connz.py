@@ -7,7 +7,7 @@ import msgspec
 
 from jsserver.access.clients import Connection, read_connection
 from jsserver.cext.bytes import subjects_overlap
-from jsserver.cext.engine import ConnNumbers, Item, SubNumbers
+from jsserver.cext.engine import Item, SubNumbers
 from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.query import BadParameter, Paging, Query, clean
@@ -165,7 +165,7 @@ def connz(
     if wanted.user:
         rows = [r for r in rows if r.user == wanted.user]
     if filter_subject:
-        listening = _listening(server, filter_subject)
+        listening = _listening(server, wanted.account, filter_subject)
         rows = [r for r in rows if r.c.cid in listening and not r.stop]
     if wanted.mqtt_client:
         rows = []
@@ -177,7 +177,7 @@ def connz(
     page.connections = [_info(row, accounts.name_of(row.c.account), wanted.auth) for row in shown]
     page.num_connections = len(page.connections)
     if wanted.subs:
-        _add_subscriptions(server, page.connections, wanted.detail)
+        _add_subscriptions(server, wanted, page.connections)
     return page
 
 
@@ -185,16 +185,15 @@ def _rows(server: Server, closed: ClosedConnections, wanted: Wanted) -> tuple[in
     """How many connections there are in the state and account, and those that may be shown."""
     rows: list[Row] = []
     total = 0
-    account = server.accounts[wanted.account].id if wanted.account else None
+    handle = server.accounts[wanted.account] if wanted.account else None
+    account = None if handle is None else handle.id
     if wanted.state is not State.CLOSED:
         if wanted.cid and account is None:
             total = server.plane.stats()["connections"]
             item = server.plane.connection(wanted.cid)
             items = [] if item is None else [item]
         else:
-            items = list(server.plane.connections())
-            if account is not None:
-                items = [i for i in items if ConnNumbers(*i.numbers).account == account]
+            items = list(server.plane.connections(handle))
             total = len(items)
         rows = [_open_row(server, i) for i in items]
     if wanted.state is not State.OPEN:
@@ -208,10 +207,10 @@ def _rows(server: Server, closed: ClosedConnections, wanted: Wanted) -> tuple[in
     return total, rows
 
 
-def _listening(server: Server, subject: str) -> set[int]:
-    """Connections that subscribe to something that overlaps with the subject."""
+def _listening(server: Server, account: str, subject: str) -> set[int]:
+    """Connections of an account that subscribe to something that overlaps with the subject."""
     wanted = subject.encode("utf-8", "surrogateescape")
-    subs = server.plane.subscriptions()
+    subs = server.plane.subscriptions(server.accounts[account])
     return {item.cid for item in subs if subjects_overlap(item.texts[0], wanted)}
 
 
@@ -260,16 +259,17 @@ def _info(row: Row, account: str, auth: bool) -> ConnInfo:
     return info
 
 
-def _add_subscriptions(server: Server, shown: list[ConnInfo], detail: bool) -> None:
+def _add_subscriptions(server: Server, wanted: Wanted, shown: list[ConnInfo]) -> None:
     """Gives open connections their subscriptions; closed ones have none any more."""
     open_ones = {info.cid: info for info in shown if not info.stop}
     if not open_ones:
         return
-    for _, cid, numbers, (subject, queue, sid) in server.plane.subscriptions():
+    only = server.accounts[wanted.account] if wanted.account else None
+    for _, cid, numbers, (subject, queue, sid) in server.plane.subscriptions(only):
         info = open_ones.get(cid)
         if info is None:
             continue
-        if not detail:
+        if not wanted.detail:
             info.subscriptions_list.append(subject.decode("utf-8", "replace"))
             continue
         num = SubNumbers(*numbers)

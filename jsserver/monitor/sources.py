@@ -4,7 +4,7 @@ Everything here is called in the monitoring thread: an answer is a snapshot, mad
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from jsserver.api.dispatch import Dispatcher
 from jsserver.cext.engine import Item
@@ -17,14 +17,15 @@ class Plane(Protocol):
     def stats(self) -> Mapping[str, int]:
         """Counters of the whole."""
 
-    def connections(self) -> Sequence[Item]:
-        """Open connections, each with `ConnNumbers`, as `read_connection` takes them."""
+    def connections(self, account: Any = None) -> Sequence[Item]:
+        """Open connections, all or an account's, each with `ConnNumbers`, as `read_connection`
+        takes them."""
 
     def connection(self, cid: int) -> Item | None:
         """One open connection."""
 
-    def subscriptions(self) -> Sequence[Item]:
-        """Each with `SubNumbers` and the texts subject, queue and sid."""
+    def subscriptions(self, account: Any = None) -> Sequence[Item]:
+        """All or an account's, each with `SubNumbers` and the texts subject, queue and sid."""
 
 
 class AccountHandle(Protocol):

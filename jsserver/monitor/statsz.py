@@ -4,7 +4,6 @@ import os
 
 import msgspec
 
-from jsserver.cext.engine import ConnNumbers
 from jsserver.monitor.accountz import Moved
 from jsserver.monitor.jsz import JetStreamVarz, jetstream_varz
 from jsserver.monitor.process import ProcessUsage
@@ -54,7 +53,7 @@ def statsz(server: Server, usage: ProcessUsage) -> Statsz:
         cpu=whole(usage.cpu_percent()),
         connections=stats["connections"],
         total_connections=stats["total_connections"],
-        active_accounts=_active_accounts(server),
+        active_accounts=stats["active_accounts"],
         subscriptions=stats["subscriptions"],
         sent=sent,
         sent_to_clients=sent,
@@ -68,11 +67,6 @@ def statsz(server: Server, usage: ProcessUsage) -> Statsz:
         jetstream=_jetstream(server),
         gomaxprocs=cores,
     )
-
-
-def _active_accounts(server: Server) -> int:
-    """Those with connections."""
-    return len({ConnNumbers(*item.numbers).account for item in server.plane.connections()})
 
 
 def _jetstream(server: Server) -> JetStreamVarz | None:

@@ -76,12 +76,13 @@ def _publishable(subject: bytes) -> bool:
 
 
 def _list(server: Server, wanted: str, test: bytes) -> list[SubDetail]:
-    found = []
-    for _, cid, numbers, (subject, *rest) in server.plane.subscriptions():
+    found: list[SubDetail] = []
+    if wanted and wanted not in server.accounts:
+        return found
+    only = server.accounts[wanted] if wanted else None
+    for _, cid, numbers, (subject, *rest) in server.plane.subscriptions(only):
         num = SubNumbers(*numbers)
         account = server.accounts.name_of(num.account)
-        if wanted and account != wanted:
-            continue
         if test and not subject_matches(subject, test):
             continue
         detail = sub_detail(cid, num, subject, *rest)

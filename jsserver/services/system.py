@@ -30,7 +30,8 @@ PLAIN = b"NATS/1.0\r\nContent-Encoding: identity\r\n\r\n"
 """Says to whoever takes compressed answers too that this one is not."""
 
 PENDING_MAX = 256
-"""Requests that wait for an answer; more are dropped, as by a server that is too busy."""
+"""Requests that wait for an answer; more are dropped, as by a server that is too busy. Those of the
+system account's users are counted by themselves."""
 
 
 class SubjectRules(Wire):
@@ -64,34 +65,46 @@ class UserInfo(Wire):
     permissions: PermissionRules | None = None
 
 
+class Queue:
+    """Requests that one thread answers, one after another."""
+
+    def __init__(self, name: str) -> None:
+        self.pool = ThreadPoolExecutor(1, name)
+        self.pending = 0
+
+
 class System:
-    """Answers in a thread of its own, so that a page of many connections holds nothing up."""
+    """Answers in threads of its own, so that a page of many connections holds nothing up: one for
+    the system account's users, one for all others. A connection whose request is not answered yet
+    is not read for long (`Server.finished`)."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._pool = ThreadPoolExecutor(1, "system")
-        self._pending = 0
-        self._operators: Operators | None = None
+        self._everybody = Queue("system")
+        self._operators = Queue("operators")
+        self._pages: Operators | None = None
 
     def close(self) -> None:
         """Answers nothing more."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for queue in (self._everybody, self._operators):
+            queue.pool.shutdown(wait=True, cancel_futures=True)
 
     def request(self, item: Item) -> None:
         """One request, as it comes out of the inbox."""
-        _, cid, (account_id,), (subject, reply, headers, payload) = item
+        _, cid, (account_id,), (subject, reply, _, payload) = item
         account = self._server.accounts.name_of(account_id)
-        asked = subject.decode()
-        of_operators = account == self._server.system_account and asked != USER_INFO
-        if of_operators and self._at_once(asked, reply, payload):
-            return
-        if not reply or self._pending >= PENDING_MAX:
-            return
-        self._pending += 1
-        loop = asyncio.get_running_loop()
-        who = self._server.inbox.admissions.get(cid)
-        work = loop.run_in_executor(self._pool, self._answer, asked, account, who, payload)
-        work.add_done_callback(lambda done: self._done(account, reply, headers, done))
+        asked = subject.decode("utf-8", "replace")
+        within = account == self._server.system_account
+        queue = self._operators if within else self._everybody
+        told = within and asked != USER_INFO and self._at_once(asked, reply, payload)
+        if told or not reply or queue.pending >= PENDING_MAX:
+            self._server.finished(cid)
+        else:
+            queue.pending += 1
+            loop = asyncio.get_running_loop()
+            who = self._server.inbox.admissions.get(cid)
+            work = loop.run_in_executor(queue.pool, self._answer, asked, account, who, payload)
+            work.add_done_callback(lambda done: self._done(queue, item, account, done))
 
     def _at_once(self, subject: str, reply: bytes, payload: bytes) -> bool:
         """What is told by the events, if that is asked for."""
@@ -111,26 +124,26 @@ class System:
             )
         return True
 
-    def _done(
-        self, account: str, reply: bytes, headers: bytes, done: asyncio.Future[bytes]
-    ) -> None:
-        self._pending -= 1
+    def _done(self, queue: Queue, item: Item, account: str, done: asyncio.Future[bytes]) -> None:
+        queue.pending -= 1
+        self._server.finished(item.cid)
+        _, reply, headers, _ = item.texts
         if not done.cancelled() and done.result() and account in self._server.accounts:
             told = PLAIN if ACCEPT_ENCODING in headers.lower() else b""
             self._server.accounts[account].publish(reply, b"", told, done.result())
 
     def _answer(self, subject: str, account: str, who: Admission | None, payload: bytes) -> bytes:
         """The bytes of an answer; none where the request is for other servers."""
-        from jsserver.services.operators import Operators
-
         if subject == USER_INFO:
             return encoded(Answer(server=self._server.identity.info(), data=_user(account, who)))
-        if self._operators is None:
-            self._operators = Operators(self._server)
+        if self._pages is None:
+            from jsserver.services.operators import Operators  # with it comes monitoring
+
+            self._pages = Operators(self._server)
         if account == self._server.system_account:
-            answer = self._operators.answer(subject, payload)
+            answer = self._pages.answer(subject, payload)
         else:
-            answer = self._operators.answer_within(account, subject, payload)
+            answer = self._pages.answer_within(account, subject, payload)
         return b"" if answer is None else encoded(answer)
 
 

@@ -21,7 +21,7 @@ SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
 STATS = words(
     "connections total_connections in_msgs in_bytes out_msgs out_bytes slow_consumers slow_clients "
-    "stale stalls subscriptions"
+    "stale stalls subscriptions active_accounts"
 )
 
 
@@ -58,14 +58,14 @@ class FakePlane:
     def stats(self) -> dict[str, int]:
         return {**self.counters, "connections": len(self.open), "subscriptions": len(self.subs)}
 
-    def connections(self) -> list[Item]:
-        return [self._item(c) for c in self.open]
+    def connections(self, account: "FakeHandle | None" = None) -> list[Item]:
+        return [self._item(c) for c in self.open if account is None or c.account == account.id]
 
     def connection(self, cid: int) -> Item | None:
         return next((self._item(c) for c in self.open if c.cid == cid), None)
 
-    def subscriptions(self) -> list[Item]:
-        return self.subs
+    def subscriptions(self, account: "FakeHandle | None" = None) -> list[Item]:
+        return [i for i in self.subs if account is None or i.numbers.account == account.id]  # type: ignore[attr-defined]
 
     def add_sub(
         self,
