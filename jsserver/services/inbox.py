@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from jsserver.access.accounts import Accounts
 from jsserver.access.auth import Admission, Authenticator
@@ -14,6 +16,10 @@ from jsserver.cext import engine
 from jsserver.cext.engine import Item
 from jsserver.config.options import Options
 from jsserver.process.logs import Logger
+
+HASHING = max((os.cpu_count() or 1) // 2, 1)
+"""Passwords that are hashed at the same time: whoever tries many leaves half of the machine to
+those who are in."""
 
 
 class Finished:
@@ -75,6 +81,7 @@ class Inbox:
         self.lines = ClientLog(log, options, accounts, self.user)
         self._dropped = 0
         self._checks: set[asyncio.Task[None]] = set()
+        self._passwords = ThreadPoolExecutor(HASHING, "password")
         self._handlers: dict[int, Callable[[Item], None]] = {
             engine.INBOX_REQUEST: on_request,
             engine.INBOX_CONNECT: self._connect,
@@ -94,6 +101,7 @@ class Inbox:
         asyncio.get_running_loop().remove_reader(self.plane.inbox_fd)
         for task in self._checks:
             task.cancel()
+        self._passwords.shutdown(wait=False, cancel_futures=True)
 
     def drain(self) -> None:
         for item in self.plane.drain():
@@ -122,7 +130,10 @@ class Inbox:
 
     async def _connect_slowly(self, item: Item, options: Connect) -> None:
         try:
-            admission = await asyncio.to_thread(self._admit_if_open, item, options)
+            loop = asyncio.get_running_loop()
+            admission = await loop.run_in_executor(
+                self._passwords, self._admit_if_open, item, options
+            )
         except _Gone:
             return
         self._decide(item, options, admission)

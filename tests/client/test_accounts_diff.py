@@ -1,6 +1,7 @@
 """Several accounts: logins, INFO, limits and isolation, the same said to both servers."""
 
 import json
+import os
 import re
 import time
 import urllib.request
@@ -227,6 +228,27 @@ def test_a_flood_of_failed_logins_does_not_fill_the_log(servers: Servers) -> Non
     together = sum(map(int, re.findall(r"(\d+) more failed logins", server.log())))
     assert together + sum("more failed logins" not in line for line in lines) == 200
     assert "secret" not in server.log()
+
+
+SLOW = "$2b$10$FEaSB/vnrtWmAxAz.mm/Ye/krOd1h/5oxPuzb4/zGkzBwxLlTsc/q"  # of "x", some 50 ms
+
+
+def test_who_tries_many_passwords_leaves_half_of_the_machine(servers: Servers) -> None:
+    """Hashes are computed by few threads, and a login without one does not wait for them."""
+    users = f'{{ user: a, password: x }}, {{ user: h, password: "{SLOW}" }}'
+    server = servers.under_test(config=f"authorization {{ users: [{users}] }}", monitor=True)
+    tries = [RawClient(server.port) for _ in range(40)]
+    for client in tries:
+        client.frame()
+        client.send(b'CONNECT {"user":"h","pass":"y"}\r\n')
+    with Client(server, "a") as other:
+        assert other.said[0].verb == "PONG"
+    with urllib.request.urlopen(server.monitor_url + "/stacksz", timeout=10) as answer:
+        hashing = answer.read().decode().count("thread password")
+    assert 1 <= hashing <= max((os.cpu_count() or 1) // 2, 1)
+    assert any(client.quiet(0) == [] for client in tries), "all were answered before the other one"
+    for client in tries:
+        client.close()
 
 
 LIMITED = """
