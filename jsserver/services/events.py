@@ -184,6 +184,7 @@ class Events:
         """The connections of an account; None where there is no such account any more."""
         server = self._server
         if account not in server.accounts:
+            self._told.pop(account, None)
             return None
         handle = server.accounts[account]
         found = handle.traffic()

@@ -79,6 +79,13 @@ class Streams(ServerFilter):
     stream_leader_only: bool = False
 
 
+class RaftGroups(ServerFilter):
+    """The parameters of RAFTZ."""
+
+    account: str = ""
+    group: str = ""
+
+
 class Health(ServerFilter):
     """The parameters of HEALTHZ."""
 
@@ -287,6 +294,8 @@ class Operators:
                 return self._page(
                     payload, ServerFilter, lambda s, _: make(s, Query(""), time.time_ns())
                 )
+            case "RAFTZ":
+                return self._page(payload, RaftGroups, lambda *_: varz.Nothing())
             case "" | "STATSZ":
                 return self._page(payload, ServerFilter, self._stats)
             case "IDZ":

@@ -68,7 +68,7 @@ def ask(app: RawApp, subject: str, body: bytes, header: bytes = b"") -> list[obj
 
 SERVER_PAGES = (
     *("", ".VARZ", ".CONNZ", ".ROUTEZ", ".GATEWAYZ", ".LEAFZ", ".SUBSZ", ".ACCOUNTZ", ".JSZ"),
-    *(".HEALTHZ", ".STATSZ", ".IDZ", ".NOPEZ", ".KICK"),
+    *(".HEALTHZ", ".STATSZ", ".IDZ", ".RAFTZ", ".NOPEZ", ".KICK"),
 )
 ACCOUNT_PAGES = ("CONNZ", "SUBSZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS", "NOPE")
 PING = "$SYS.REQ.SERVER.PING"
@@ -118,6 +118,7 @@ REQUESTS: list[tuple[str, bytes]] = [
     (f"{PING}.SUBSZ", b'{"test":"foo.*"}'),
     (f"{PING}.JSZ", b'{"accounts":true,"consumer":true,"config":true}'),
     (f"{PING}.JSZ", b'{"account":"NOPE"}'),
+    (f"{PING}.RAFTZ", b'{"account":"A","group":"x"}'),
     ("$SYS.REQ.ACCOUNT.PING.STATZ", b'{"accounts":["A","NOPE"]}'),
     ("$SYS.REQ.ACCOUNT.PING.STATZ", b'{"accounts":["$G"],"include_unused":true}'),
     ("$SYS.REQ.ACCOUNT.PING.STATZ", b'{"include_unused":true}'),
