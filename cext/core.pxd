@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, Timer, Transform, U64Map, Usage, inbound_fn
+from jsserver.cext.bytes cimport Bytes, Draft, Env, Msg, Span, StrMap, Timer, Transform, U64Map, Usage, inbound_fn
 
 
 # ---- subscriptions -------------------------------------------------------------------------------
@@ -477,6 +477,7 @@ cdef struct Engine:
     Sublist* waiting        # sublists that gc has something to do for
     Inbox inbox
     uint32_t depth          # nested routes under way
+    Draft mapped            # the subject that a client's message goes to
     const Via* via          # the last import that the message under way has come by
     Responses responses
     Bytes server_name       # which clients of other accounts may be told

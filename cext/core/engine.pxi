@@ -134,6 +134,7 @@ cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil:
     e.env.out.watch = outlet_watch
     e.env.out.unwatch = outlet_unwatch
     e.env.out.event = outlet_event
+    draft_open(&e.mapped)
     e.responses.sweep.fn = responses_sweep
     e.responses.sweep.owner = e
     e.limits.max_payload = 1024 * 1024
@@ -151,6 +152,7 @@ cdef void engine_free(Engine* e) noexcept nogil:
     u64map_free(&e.responses.by_id)
     free(e.responses.buckets)
     bytes_free(&e.server_name)
+    draft_free(&e.mapped)
     chunks_free(e)
     bytes_free(&e.inbox.items)
     free(e.env.timers.a)

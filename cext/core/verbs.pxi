@@ -102,23 +102,6 @@ cdef void no_responders(Client* c, Span subject, Span reply) noexcept nogil:
         return
 
 
-cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil:
-    # Returns the number of receivers. header is empty for PUB.
-    cdef Engine* e = c.engine
-    cdef uint32_t size = header.n + data.n
-    c.in_msgs += 1
-    c.in_bytes += size
-    c.account.in_msgs += 1
-    c.account.in_bytes += size
-    e.stats.in_msgs += 1
-    e.stats.in_bytes += size
-    if c.pedantic and not (subject_is_valid(subject) and subject_is_literal(subject)):
-        client_error(c, b"Invalid Publish Subject")
-    if c.account.mappings != NULL:
-        return publish_mapped(c, subject, reply, header, data)
-    return publish_to(c, subject, reply, header, data)
-
-
 cdef void trace_mapping(Client* c, Span subject, Span to) noexcept nogil:
     cdef Draft line
     draft_open(&line)
@@ -129,27 +112,41 @@ cdef void trace_mapping(Client* c, Span subject, Span to) noexcept nogil:
     draft_free(&line)
 
 
-cdef int publish_mapped(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil:
-    # From here on nothing knows of the subject that the client named.
-    cdef Draft d
-    cdef int taken
-    draft_open(&d)
-    if mappings_select(c.account.mappings, &c.engine.env, subject, &d):
-        if c.engine.trace:
-            trace_mapping(c, subject, draft_span(&d))
-        subject = draft_span(&d)
-    taken = 0 if d.failed else publish_to(c, subject, reply, header, data)
-    draft_free(&d)
-    return taken
+cdef Span map_subject(Client* c, Span subject) noexcept nogil:
+    # From here on nothing knows of the subject that the client named. .p NULL: no memory.
+    cdef Draft* d = &c.engine.mapped
+    d.n = 0
+    if not mappings_select(c.account.mappings, &c.engine.env, subject, d):
+        return subject
+    if d.failed:
+        d.failed = False
+        return span(NULL, 0)
+    if c.engine.trace:
+        trace_mapping(c, subject, draft_span(d))
+    return draft_span(d)
 
 
-cdef inline int publish_to(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil:
+cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil:
+    # Returns the number of receivers. header is empty for PUB.
     cdef Msg m
     cdef Engine* e = c.engine
     cdef int taken
     cdef Span none, dest
+    cdef uint32_t size = header.n + data.n
     none.p = NULL
     none.n = 0
+    c.in_msgs += 1
+    c.in_bytes += size
+    c.account.in_msgs += 1
+    c.account.in_bytes += size
+    e.stats.in_msgs += 1
+    e.stats.in_bytes += size
+    if c.pedantic and not (subject_is_valid(subject) and subject_is_literal(subject)):
+        client_error(c, b"Invalid Publish Subject")
+    if c.account.mappings != NULL:
+        subject = map_subject(c, subject)
+        if subject.p == NULL:
+            return 0
     if subject.n > 4 and ((subject.n > 5 and span_starts(subject, b"_GR_.", 5))
                           or (span_starts(subject, b"$NRG.", 5) and not c.account.system)):
         violation(c, b"Publish to", subject, none, none, b"")
