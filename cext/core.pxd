@@ -370,6 +370,7 @@ cdef struct Response:
     Span reply
     uint64_t hash           # of the last two
     Response* same          # in the same bucket
+    Response** same_from    # what points to it there
     int64_t since           # mono
     Response* next          # its import's, by time
     Response* prev

@@ -393,6 +393,10 @@ cdef int account_link(Account* a, ServiceImport* services, const Span* subjects,
     cdef StreamImport* t = streams
     cdef int rc = 0
     account_unlink(a)
+    if a.closed:
+        services_free(services)
+        stream_imports_free(streams)
+        return 0
     a.services = services
     a.streams = streams
     while s != NULL:

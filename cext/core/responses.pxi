@@ -58,6 +58,14 @@ cdef inline Response** response_bucket(Engine* e, uint64_t hash) noexcept nogil:
     return &e.responses.buckets[hash & (e.responses.n_buckets - 1)]
 
 
+cdef inline void bucket_add(Response** at, Response* r) noexcept nogil:
+    r.same = at[0]
+    if r.same != NULL:
+        r.same.same_from = &r.same
+    r.same_from = at
+    at[0] = r
+
+
 cdef int responses_grow(Engine* e) noexcept nogil:
     cdef Responses* all = &e.responses
     cdef uint32_t n = 2 * all.n_buckets if all.n_buckets else 64, i
@@ -70,8 +78,7 @@ cdef int responses_grow(Engine* e) noexcept nogil:
         r = all.buckets[i]
         while r != NULL:
             after = r.same
-            r.same = buckets[r.hash & (n - 1)]
-            buckets[r.hash & (n - 1)] = r
+            bucket_add(&buckets[r.hash & (n - 1)], r)
             r = after
     free(all.buckets)
     all.buckets = buckets
@@ -105,10 +112,9 @@ cdef void response_unlink(Response* r) noexcept nogil:
 
 
 cdef void response_free(Engine* e, Response* r) noexcept nogil:
-    cdef Response** at = response_bucket(e, r.hash)
-    while at[0] != r:
-        at = &at[0].same
-    at[0] = r.same
+    r.same_from[0] = r.same
+    if r.same != NULL:
+        r.same.same_from = r.same_from
     u64map_del(&e.responses.by_id, r.id)
     response_unlink(r)
     r.of.n -= 1
@@ -170,8 +176,7 @@ cdef Response* response_new(ServiceImport* of, Account* at, Account* to, Span re
     r.at = at
     r.to = to
     r.hash = response_hash(to, reply)
-    r.same = response_bucket(e, r.hash)[0]
-    response_bucket(e, r.hash)[0] = r
+    bucket_add(response_bucket(e, r.hash), r)
     response_append(r, e.env.mono)
     of.n += 1
     at.n_answering += 1
@@ -239,25 +244,34 @@ cdef inline bint is_awaited(Response* r) noexcept nogil:
     return outlet_has_interest(r.to.engine, r.to, r.reply)
 
 
+cdef void sweep_soon(Account* a) noexcept nogil:
+    cdef Engine* e = a.engine
+    a.sweep = True
+    if e.responses.sweep.pos == 0:
+        timer_set(&e.env.timers, &e.responses.sweep, max(e.env.mono + SWEEP_PIECE_NS, e.responses.sweep_again))
+
+
 cdef void interest_gone(Account* a, Span subject) noexcept nogil:
-    # A subscription has ended, by which replies may have been waited for. Those of a pattern are looked for soon.
+    # A subscription has ended, by which replies may have been waited for. Those of a pattern, and of many requests with the
+    # same, are looked for soon.
     cdef Engine* e = a.engine
     cdef Response* r
     cdef Response* after
-    cdef uint64_t hash
+    cdef uint32_t ended = 0
     if not subject_is_literal(subject):
-        a.sweep = True
-        if e.responses.sweep.pos == 0:
-            timer_set(&e.env.timers, &e.responses.sweep, max(e.env.mono + SWEEP_PIECE_NS, e.responses.sweep_again))
+        sweep_soon(a)
         return
-    hash = response_hash(a, subject)
-    r = response_bucket(e, hash)[0]
+    r = response_bucket(e, response_hash(a, subject))[0]
     while r != NULL:
         after = r.same
         if r.to == a and span_eq(r.reply, subject):
             if is_awaited(r):
                 return
+            if ended == SWEEP_PIECE:
+                sweep_soon(a)
+                return
             response_end(e, r, REPORT_GONE)
+            ended += 1
         r = after
 
 
@@ -268,6 +282,7 @@ cdef void responses_sweep(Timer* t, int64_t now) noexcept nogil:
     cdef Account* a
     cdef Response* r
     cdef Response* after
+    cdef Response* awaited
     cdef uint32_t looked = 0
     if all.sweep_at == 0:
         a = e.first_account
@@ -277,12 +292,18 @@ cdef void responses_sweep(Timer* t, int64_t now) noexcept nogil:
             a = a.next
     while all.sweep_at < all.n_buckets and looked < SWEEP_PIECE:
         r = all.buckets[all.sweep_at]
-        while r != NULL:
+        awaited = NULL          # many may wait for one reply subject
+        while r != NULL and looked < SWEEP_PIECE:
             after = r.same
-            if r.to.swept and not is_awaited(r):
-                response_end(e, r, REPORT_GONE)
-            looked += 1
+            if r.to.swept and not (awaited != NULL and r.to == awaited.to and span_eq(r.reply, awaited.reply)):
+                looked += 1
+                if is_awaited(r):
+                    awaited = r
+                else:
+                    response_end(e, r, REPORT_GONE)
             r = after
+        if r != NULL:
+            break               # what is gone is gone, the rest of the bucket comes next
         looked += 1
         all.sweep_at += 1
     if all.sweep_at < all.n_buckets:

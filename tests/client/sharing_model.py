@@ -129,13 +129,19 @@ def renamed(source: str, destination: str, subject: str) -> str:
     return "" if transform is None else transform.compiled()(subject).decode()
 
 
-def _import_of(
-    rng: random.Random, kind: str, account: str, exporter: str, export: str, sharing: Sharing
-) -> tuple[str, str, str, str, str] | None:
+Imported = tuple[str, str, str, str, str]
+
+
+def _import_of(rng: random.Random, kind: str, exporter: str, export: str) -> Imported:
     subject = export
     if rng.random() < 0.3:
         subject = export.replace("*", rng.choice(WORDS), 1)
     here = rng.choice((subject, subject, f"p.{subject}", "q." + subject.partition(".")[2]))
+    return kind, exporter, subject, here, export
+
+
+def _is_let(sharing: Sharing, account: str, wanted: Imported) -> bool:
+    kind, exporter, subject, here, _ = wanted
     try:
         if kind == "stream":
             stream = StreamImport(account=exporter, subject=subject, to=here)
@@ -144,8 +150,8 @@ def _import_of(
             service = ServiceImport(account=exporter, subject=subject, to=here)
             sharing.import_service(account, service)
     except LinkError:
-        return None
-    return kind, exporter, subject, here, export
+        return False
+    return True
 
 
 def _mappings(rng: random.Random) -> dict[str, str]:
@@ -196,12 +202,15 @@ def world(rng: random.Random) -> World:
                 sharing.export_stream(account, StreamExport(subject=subject, accounts=allowed))
             else:
                 sharing.export_service(account, ServiceExport(subject=subject, accounts=allowed))
+    asked: list[tuple[str, Imported]] = []
     for _ in range(8):
         account, exporter = rng.sample(ACCOUNTS, 2)
         kind, export, _ = rng.choice(made.exports[exporter])
-        found = _import_of(rng, kind, account, exporter, export, sharing)
-        if found is not None:
-            made.imports[account].append(found)
+        asked.append((account, _import_of(rng, kind, exporter, export)))
+    # in the order of the configuration, on which it depends what looks like a cycle
+    for account, wanted in sorted(asked, key=lambda one: (one[1][0] == "service", one[0])):
+        if _is_let(sharing, account, wanted):
+            made.imports[account].append(wanted)
     return made
 
 

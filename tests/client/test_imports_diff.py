@@ -410,3 +410,59 @@ def test_replies_are_forgotten_when_nobody_waits(servers: Servers, pattern: str)
         for _ in range(5):
             ask()
         assert server.memory() - before < 20 << 20
+
+
+# ---- what could go round in circles
+
+CIRCLES = """
+server_name: one
+accounts {
+    A { users: [{ user: a, password: x }], mappings { "back": "a" }, exports: [{ service: back }]
+        imports: [{ service: { account: B, subject: in.b }, to: a }] }
+    B { users: [{ user: b, password: x }], mappings { "in.b": "b" }, exports: [{ service: in.b }]
+        imports: [{ service: { account: C, subject: in.c }, to: b }] }
+    C { users: [{ user: c, password: x }], mappings { "in.c": "c" }, exports: [{ service: in.c }]
+        imports: [{ service: { account: A, subject: back }, to: c }] }
+    D { users: [{ user: d, password: x }], exports: [{ service: ">" }, { stream: ">" }] }
+    E { users: [{ user: e, password: x }]
+        imports: [{ service: { account: D, subject: ">" } }
+            { stream: { account: D, subject: ">" } }] }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def circles(module_servers: Servers) -> list[Server]:
+    starts = (module_servers.under_test, module_servers.peer)
+    return [start(config=CIRCLES) for start in starts]
+
+
+@pytest.mark.parametrize("who", ["A", "B", "C"])
+def test_three_accounts_in_a_circle(circles: list[Server], who: str) -> None:
+    heard = []
+    for server in circles:
+        with conversation(server, "A", "B", "C") as talk:
+            for member in talk.members.values():
+                member.hear("a", "b", "c")
+            talk[who].hear("inbox")
+            talk[who].say(who.lower(), b"round", reply="inbox")
+            frames = [(name, f.subject, f.payload, "_R_" in f.reply) for name, f in talk.settle()]
+            heard.append(sorted(frames))
+    assert heard[0] == heard[1]
+    assert 3 <= len(heard[0]) <= 4
+
+
+def test_all_that_another_account_has(circles: list[Server]) -> None:
+    def script(talk: Conversation) -> None:
+        talk["D"].hear("x.*", "y", "inbox")
+        talk["E"].hear("x.>", "own", "in")
+        talk["E"].say("x.1", b"asked", reply="in")
+        talk["D"].say("x.2", b"said", reply="inbox")
+        talk["E"].say("own", b"to both")
+        answer(talk, b"answer", who="D")
+        talk["E"].say("nobody", reply="in")
+        talk["E"].say("y", b"1", reply="in")
+        answer(talk, b"and you?", who="D", reply="inbox")
+        answer(talk, b"well", who="E")
+
+    both(circles, script, "E", "D")
