@@ -25,7 +25,7 @@ def switch(name: str) -> bool:
 # bytes and store alone); each includes the parts in its folder.
 LAYERS = [
     name
-    for name in ("bytes", "store", "stream", "consumer", "core", "net", "engine", "columns")
+    for name in ("bytes", "store", "stream", "consumer", "core", "net", "tls", "engine", "columns")
     if Path(f"cext/{name}.pyx").exists() and not switch("NO_EXTENSIONS")
 ]
 
@@ -65,6 +65,9 @@ if switch("THREADS"):
     compile_args += ["-fsanitize=thread", "-fno-omit-frame-pointer"]
     link_args += ["-fsanitize=thread"]
 
+# Only a server with TLS loads the layer that stands on OpenSSL.
+LIBRARIES = {"tls": ["ssl", "crypto"]}
+
 directives = {
     "language_level": 3,
     "boundscheck": checked,
@@ -85,7 +88,7 @@ def extension(name: str, source: str, parts: Iterable[Path]) -> Extension:
         + ["setup.py"],
         extra_compile_args=compile_args,
         extra_link_args=link_args,
-        libraries=["m"],
+        libraries=[*LIBRARIES.get(name.rpartition(".")[2], []), "m"],
     )
 
 

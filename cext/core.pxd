@@ -186,6 +186,7 @@ cdef enum CloseReason:
     CLOSE_MISSING_ACCOUNT
     CLOSE_UNREACHABLE       # a connection of ours was not accepted
     CLOSE_MAX_ACCOUNT_CONNECTIONS
+    CLOSE_TLS_HANDSHAKE
 
 cdef struct Reply:
     # A reply subject that allow_responses opened for a client.
@@ -207,7 +208,9 @@ cdef struct Protocol:
     size_t size             # of the connection's struct, which starts with its Client
     # Recognises what p[0:n] begins with, at most `most` publishes, and returns how many; changes nothing. NULL: it does not.
     uint32_t (*look)(const uint8_t* p, size_t n, Ahead* ahead, uint32_t most) noexcept nogil
-    # It has just come: its first words.
+    # Its first words: before the handshake of a connection that is secured, unless that comes first.
+    void (*greet)(Client* c) noexcept nogil
+    # Bytes may flow both ways.
     void (*open)(Client* c) noexcept nogil
     # Works through p[0:n] until the connection closes or its input is to rest, and returns how many bytes it used; the rest
     # comes again, with more behind it. *need: how many bytes complete the next operation, if that is known; else 0.
@@ -420,18 +423,24 @@ cdef int client_name(Client* c, Span user) noexcept nogil
 cdef enum InboxKind:
     # What the control plane finds in its inbox, beside the EventKinds of the lower layers (< 100).
     IN_REQUEST = 100        # text: subject, reply, header, data; num[0] = account's id
-    IN_CONNECT = 101        # a CONNECT that needs a decision, as note_client: json, nonce; its connection waits
+    IN_CONNECT = 101        # a CONNECT that needs a decision, as note_client: json, nonce, security; its connection waits
     IN_OPENED = 102         # text: address; (only when debugging)
-    IN_CLOSED = 103         # text: address, connect options; num: ConnNumbers of the net layer
+    IN_CLOSED = 103         # text: address, connect options, security; num: ConnNumbers of the net layer
     IN_VIOLATION = 104      # as note_client: what, subject, queue, sid
     IN_TRACE = 105          # as note_client: verb, the rest of its line, of messages header and data; num[2] = TraceWay
     IN_LATENCY = 106        # texts: subject, requestor, responder, header block; num: account's id, Report, then times
-    IN_ERROR = 107          # as note_client: text, or text before, a quoted one (num[2] == 1), text after
+    IN_ERROR = 107          # as note_client: text, or text before, a quoted one, text after; num[2] = NoteForm
 
 cdef enum TraceWay:
     TRACE_IN = 0
     TRACE_OUT = 1
     TRACE_SUB = 2           # a subscription ended
+
+cdef enum NoteForm:
+    NOTE_LINE = 0
+    NOTE_QUOTED = 1
+    NOTE_DEBUG = 2          # for the log of who debugs
+    NOTE_PROXY = 3          # of a PROXY header
 
 cdef struct Inbox:
     # Items for the control plane, serialised one behind the other; filled under the engine lock.
@@ -532,6 +541,7 @@ cdef void client_ok(Client* c) noexcept nogil
 cdef int note_client(Client* c, int kind, const Span* texts, uint32_t n, int64_t number) noexcept nogil
 cdef void note_error(Client* c, const char* before, Span quoted, const char* after) noexcept nogil
 cdef void note_text(Client* c, const char* text) noexcept nogil
+cdef void note_span(Client* c, Span text, int form) noexcept nogil
 cdef void trace_line(Client* c, int way, const char* verb, Span rest) noexcept nogil
 cdef void trace_message(Client* c, int way, const char* verb, Span rest, Span header, Span data) noexcept nogil
 cdef void client_drop_subs(Client* c) noexcept nogil

@@ -1,6 +1,7 @@
 """The whole data plane of one server: accounts, what their streams hold, the commit machinery, and the control plane's view."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.errno cimport errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free

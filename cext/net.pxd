@@ -18,7 +18,8 @@ cdef extern from "<sys/socket.h>" nogil:
         unsigned short sa_family
     cdef struct sockaddr_storage:
         unsigned short ss_family
-    int AF_INET, AF_INET6, SOL_SOCKET, SO_ERROR, SOCK_NONBLOCK, SOCK_CLOEXEC, MSG_NOSIGNAL, MSG_DONTWAIT, SHUT_WR
+    int AF_INET, AF_INET6, SOL_SOCKET, SO_ERROR, SO_RCVLOWAT, SOCK_NONBLOCK, SOCK_CLOEXEC
+    int MSG_NOSIGNAL, MSG_DONTWAIT, MSG_PEEK, SHUT_RD, SHUT_WR
     int accept4(int fd, sockaddr* addr, socklen_t* n, int flags)
     int getsockopt(int fd, int level, int name, void* value, socklen_t* n)
     int setsockopt(int fd, int level, int name, const void* value, socklen_t n)
@@ -39,12 +40,14 @@ cdef extern from "<netinet/in.h>" nogil:
         uint16_t sin6_port
         in6_addr sin6_addr
     uint16_t ntohs(uint16_t v)
+    uint16_t htons(uint16_t v)
 
 cdef extern from "<netinet/tcp.h>" nogil:
     int TCP_NODELAY
 
 cdef extern from "<arpa/inet.h>" nogil:
     const char* inet_ntop(int family, const void* addr, char* out, socklen_t n)
+    int inet_pton(int family, const char* text, void* addr)
 
 cdef extern from "<sys/uio.h>" nogil:
     cdef struct iovec:
@@ -120,6 +123,7 @@ cdef int parse(Parser* ps, const uint8_t* p, size_t n, Op* op) noexcept nogil
 
 cdef struct Conn
 cdef struct Listener
+cdef struct Security
 cdef struct Reactor
 cdef struct Net
 
@@ -127,6 +131,11 @@ cdef enum AuthState:
     AUTH_OPEN = 0           # nothing to prove, or proven
     AUTH_NEEDED = 1         # CONNECT must come first
     AUTH_WAITING = 2        # the control plane decides; the input is paused
+
+cdef enum Approach:
+    ESTABLISHED = 0         # bytes may flow
+    DIALLING = 1            # asked for by us, and not there yet
+    COMING = 2              # accepted, and what comes before its bytes is under way: a PROXY header, a handshake
 
 cdef enum Stall:
     FOR_RECEIVER = 1        # one of its receivers is slow
@@ -149,6 +158,9 @@ cdef enum:
     NONCE_MAX = 15          # characters of these in base64
     ASKING_MAX = 128        # requests of one connection that the control plane has
     STALLS_MAX = 5          # in one read, as nats-server's 10 ms
+    SCRATCH_SIZE = 131072   # of a reactor, for its transports
+    COMING_NS_A_TURN = 1000000      # of handshakes; the others wait for the next turn
+    PROXY_TIMEOUT_NS = 5000000000   # for a PROXY header
 
 cdef enum HeadKind:
     HEAD_WAKE = 0           # of the reactor's eventfd
@@ -161,10 +173,14 @@ cdef struct Head:
     void* owner
 
 cdef struct Transport:
-    # How a connection's bytes come and go; called by its reactor alone, read, write and shutdown without the engine lock.
-    # Of one that we asked for: 0 when bytes may flow, -EAGAIN while they may not yet, else -errno.
+    # How a connection's bytes come and go; called by its reactor alone, all but want without the engine lock.
+    # Of one that is not established: 0 when bytes may flow, -EAGAIN while they may not yet; else -errno. Of one that was
+    # accepted c.secured has the words for it then; -EBUSY: too many have come.
     int (*establish)(Conn* c) noexcept nogil
-    ssize_t (*read)(Conn* c, void* p, size_t n) noexcept nogil              # bytes; 0: the end; else -errno
+    # Bytes; 0: the end; else -errno. n is at least `slack`, and nothing that has come whole is kept for a later call.
+    ssize_t (*read)(Conn* c, void* p, size_t n) noexcept nogil
+    size_t slack            # room that a read needs beyond what is asked for, as it takes records whole
+    # Bytes that are on their way, or -errno. What was not taken is offered again, with the same bytes at its beginning.
     ssize_t (*write)(Conn* c, const iovec* iov, int n) noexcept nogil       # bytes, or -errno
     # What it is to be woken for from now on; 0 or -errno.
     int (*want)(Conn* c, bint read, bint write) noexcept nogil
@@ -180,7 +196,11 @@ cdef struct Conn:
     const Transport* transport
     void* link              # the transport's own
     int fd
-    bint connecting         # asked for by us and not established
+    int connecting          # Approach
+    bint hushed             # nothing is said before its handshake
+    Security* security      # held; NULL: none
+    Bytes secured           # what its transport says of its security, or of what came before its bytes
+    uint32_t to_skip        # bytes of a PROXY header that mean nothing to us
     int auth
     bint paused             # for the control plane
     int stalled             # FOR_RECEIVER | FOR_ANSWERS; the input waits
@@ -209,7 +229,7 @@ cdef struct Conn:
     const Ahead* ahead      # what the bytes being fed begin with
     uint32_t n_ahead
     Timer ping_timer
-    Timer auth_timer        # until it is connected, and has proven who it is
+    Timer auth_timer        # until it is established, and has proven who it is
     Timer write_timer
     Timer stall_timer
     Task resume
@@ -244,6 +264,18 @@ cdef struct Listener:
     int kind
     const Protocol* protocol
     const Transport* transport
+    Security* security      # held; NULL: none
+    bint proxied            # a PROXY header may come first
+
+cdef struct Security:
+    # What connections of a listener are secured by. It is made by a layer above, and lives as long as it is held.
+    void (*hold)(Security* s) noexcept nogil
+    void (*release)(Security* s) noexcept nogil
+    const Transport* transport      # whose establish makes the handshake
+    bint first              # the handshake comes before INFO
+    bint optional           # who sends no handshake is served without it
+    int64_t fallback        # ns that one which comes first is waited for, before INFO is sent after all; 0: for ever
+    int64_t timeout         # ns
 
 cdef struct ClientAuth:
     bint required
@@ -276,6 +308,8 @@ cdef struct Reactor:
     int wake                # eventfd: other threads made work
     Head wake_head
     uint8_t* buffer         # BUFFER_SIZE, shared by all connections
+    uint8_t* scratch        # SCRATCH_SIZE, what a transport takes apart or puts together; NULL until one does
+    int64_t coming_ns       # spent on handshakes in this turn
     Arrival[EVENTS_MAX] arrivals
     uint32_t n_arrivals
     Ahead* ahead            # LOOK_AHEAD_MAX, of all arrivals
@@ -315,6 +349,11 @@ cdef struct Net:
     Account* default_account
 
 cdef Transport plain_transport      # a socket as it is
+cdef int plain_want(Conn* c, bint read, bint write) noexcept nogil
+cdef ssize_t plain_write(Conn* c, const iovec* iov, int n) noexcept nogil
+cdef void plain_shutdown(Conn* c) noexcept nogil
+# The reactor's scratch; NULL: no memory.
+cdef uint8_t* reactor_scratch(Reactor* r) noexcept nogil
 cdef Protocol client_protocol       # the clients'
 
 
@@ -324,11 +363,13 @@ cdef Protocol client_protocol       # the clients'
 cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const Transport* transport) noexcept nogil
 # Its reactor serves it from now on; 0, or -1 and it is as if it had never been, but for its descriptor.
 cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil
-# Bytes may flow.
+# It has come; bytes may flow unless something comes before.
 cdef void conn_open(Conn* c) noexcept nogil
 # Accepts connections from a listening, non-blocking socket, which stays its owner's. NULL: no memory.
 cdef Listener* listener_open(Net* net, int fd, int kind, const Protocol* protocol,
                              const Transport* transport) noexcept nogil
+# What those that it accepts from now on are secured by; NULL: nothing.
+cdef void listener_secure(Listener* s, Security* security, bint proxied) noexcept nogil
 cdef void listener_close(Listener* s) noexcept nogil
 # A connection over a non-blocking socket that connect() was called for. It opens once it is established; where that fails,
 # or takes longer than `timeout` ns, it closes with CLOSE_UNREACHABLE. NULL: no memory, and fd is the caller's.
@@ -342,6 +383,9 @@ cdef void conn_unpause(Conn* c) noexcept nogil
 cdef void conn_answered(Conn* c, uint32_t n) noexcept nogil
 # It may not come in: says so and closes it.
 cdef void refuse(Conn* c) noexcept nogil
+
+cdef enum:
+    CONN_TEXTS = 3
 
 cdef struct ConnFigures:
     # What ConnNumbers of engine/items.pxi names, in its order.
@@ -361,7 +405,8 @@ cdef struct ConnFigures:
     int64_t account
     int64_t chunks
 
-# What monitoring wants to know of a connection, open or closing; the texts are its address and its CONNECT options.
+# What monitoring wants to know of a connection, open or closing; the texts are its address, its CONNECT options and its
+# security.
 cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil
 
 cdef inline bint conn_halted(const Conn* c) noexcept nogil:

@@ -1,10 +1,12 @@
 """The network's side of the data plane: reactors, connections, and the clients' protocol."""
 
-from libc.errno cimport EAGAIN, ECONNRESET, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, errno
-from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.errno cimport (
+    EAGAIN, EBUSY, ECONNRESET, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPROTO, EPROTONOSUPPORT, errno,
+)
+from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strlen
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strchr, strcmp, strlen
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 from posix.unistd cimport close, read, write
 
@@ -14,6 +16,7 @@ from jsserver.cext.store cimport committer_poll
 
 include "net/parser.pxi"
 include "net/transport.pxi"
+include "net/proxy.pxi"
 include "net/conn.pxi"
 include "net/handshake.pxi"
 include "net/client.pxi"

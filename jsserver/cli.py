@@ -53,6 +53,11 @@ _OPTIONS: dict[str, tuple[Parser, str]] = {
     "debug": (parse_bool, "debug"),
     "V": (parse_bool, "trace"),
     "trace": (parse_bool, "trace"),
+    "tls": (parse_bool, "tls_flags.enabled"),
+    "tlsverify": (parse_bool, "tls_flags.verify"),
+    "tlscert": (str, "tls_flags.cert"),
+    "tlskey": (str, "tls_flags.key"),
+    "tlscacert": (str, "tls_flags.ca"),
     "js": (parse_bool, "jetstream.enabled"),
     "jetstream": (parse_bool, "jetstream.enabled"),
 }
@@ -85,11 +90,6 @@ _UNAVAILABLE: dict[str, Parser] = {
     "syslog": parse_bool,
     "r": str,
     "remote_syslog": str,
-    "tls": parse_bool,
-    "tlsverify": parse_bool,
-    "tlscert": str,
-    "tlskey": str,
-    "tlscacert": str,
     "help_tls": parse_bool,
     "routes": str,
     "cluster": str,
@@ -150,6 +150,13 @@ Authorization options:
         --user <user>                Name that clients have to give
         --pass <password>            Password that clients have to give
         --auth <token>               Token that clients have to give
+
+TLS options:
+        --tls                        Clients must use TLS
+        --tlscert <file>             Certificate, in PEM
+        --tlskey <file>              Its private key
+        --tlsverify                  Clients must have certificates
+        --tlscacert <file>           Authorities that clients' certificates come from
 
 Common options:
     -h, --help                       Show this text

@@ -81,6 +81,8 @@ class Front:
         self.http_port = 0
         self.monitor: socket.socket | None = None
         """Where monitoring is to be served."""
+        self.certificate_ends = ""
+        """When the certificate of clients' connections does, in RFC 3339; "" without TLS."""
         self._listener: socket.socket | None = None
         self._ports_file: PortsFile | None = None
         self._threads: list[threading.Thread] = []
@@ -236,7 +238,7 @@ class Front:
             ping_interval=o.ping_interval,
             ping_max=o.ping_max,
             write_deadline=o.write_deadline,
-            auth_timeout=int(o.authorization.timeout * 1e9),
+            auth_timeout=int(o.auth_timeout * 1e9),
             auth_required=o.auth_required,
             no_auth_user=o.no_auth_user in {u.name for u in o.users if u.name}
             or o.only_system_users,
@@ -268,11 +270,42 @@ class Front:
         # Last: who can connect is served at once.
         self._listener, self.port = self._open(o.host, o.port, "Error listening on port: {}")
         self.plane.set_info(*self._info())
+        self.secure()
         self.plane.listen(self._listener.fileno())
         self.log.info(f"Listening for client connections on {host_port(o.host, self.port)}")
+        if o.proxy_protocol:
+            self.log.info("PROXY protocol enabled for client connections")
+        if o.tls is not None:
+            self.log.info(
+                f"TLS {'required' if o.tls_required else 'available'} for client connections"
+            )
+            if o.tls.first_only:
+                self.log.warn(
+                    'Clients that are not using "TLS Handshake First" option will fail to connect'
+                )
         self.log.info("Server is ready")
         if o.ports_file_dir:
             self._write_ports()
+
+    def secure(self) -> None:
+        """Has clients that connect from now on secured as the options say, by the files as they are
+        now; StartError."""
+        o = self.options
+        if o.tls is None:
+            self.plane.secure(None, o.proxy_protocol)
+            return
+        from jsserver.access.certificates import certificate_ends
+        from jsserver.config import ConfigError
+        from jsserver.config.tls import readable_by_others, security_context
+
+        for path in readable_by_others(o.tls):
+            self.log.warn(f"The private key in {path} can be read by others than its owner")
+        try:
+            context = security_context(o.tls, optional=o.allow_non_tls)
+        except ConfigError as e:
+            raise StartError(str(e)) from e
+        self.certificate_ends = certificate_ends(o.tls)
+        self.plane.secure(context.security(), o.proxy_protocol)
 
     @staticmethod
     def _open(host: str, port: int, failure: str) -> tuple[socket.socket, int]:
@@ -299,6 +332,9 @@ class Front:
             port=port,
             headers=not o.no_header_support,
             auth_required=o.auth_required and not o.no_auth_user,
+            tls_required=o.tls_required,
+            tls_verify=o.tls is not None and o.tls.verify,
+            tls_available=o.tls is not None and o.allow_non_tls,
             jetstream=self.storage is not None,
             domain=o.jetstream.domain if o.jetstream.enabled else "",
             xkey=self.xkey,
@@ -309,7 +345,7 @@ class Front:
 
         o = self.options
         self._ports_file = PortsFile(o.ports_file_dir)
-        listeners = {"nats": ("nats", o.host, self.port)}
+        listeners = {"nats": ("nats" if o.tls is None else "tls", o.host, self.port)}
         if self.monitor is not None:
             listeners["monitoring"] = ("http", o.http_host, self.http_port)
         try:

@@ -101,6 +101,11 @@ class Server:
         """Whether clients must prove anything."""
         return self.authenticator.required
 
+    @property
+    def certificate_ends(self) -> str:
+        """When the certificate of clients' connections does; "" without TLS."""
+        return self.front.certificate_ends
+
     def user(self, cid: int) -> str:
         """Who is behind an open connection; "" if nobody in particular."""
         return self.inbox.user(cid)

@@ -25,12 +25,15 @@ cdef void note_error(Client* c, const char* before, Span quoted, const char* aft
     texts[0] = span_c(before)
     texts[1] = quoted
     texts[2] = span_c(after)
-    note_client(c, IN_ERROR, texts, 3, 1)
+    note_client(c, IN_ERROR, texts, 3, NOTE_QUOTED)
 
 
 cdef void note_text(Client* c, const char* text) noexcept nogil:
-    cdef Span line = span_c(text)
-    note_client(c, IN_ERROR, &line, 1, 0)
+    note_span(c, span_c(text), NOTE_LINE)
+
+
+cdef void note_span(Client* c, Span text, int form) noexcept nogil:
+    note_client(c, IN_ERROR, &text, 1, form)
 
 
 cdef void trace_line(Client* c, int way, const char* verb, Span rest) noexcept nogil:

@@ -1,7 +1,7 @@
 # Reading what the engine serialised for the control plane: inbox items and snapshots.
 
 cdef enum SnapshotKind:
-    ITEM_CONN = 200         # texts: address, connect options; numbers: ConnNumbers
+    ITEM_CONN = 200         # texts: address, connect options, security; numbers: ConnNumbers
     ITEM_SUB = 201          # texts: subject, queue, sid; numbers: SubNumbers
 
 
@@ -57,10 +57,10 @@ cdef list box_take(Inbox* box):
 
 
 cdef void snapshot_conn(Conn* c, Inbox* box) noexcept nogil:
-    cdef Span texts[2]
+    cdef Span texts[CONN_TEXTS]
     cdef ConnFigures num
     conn_numbers(c, texts, &num)
-    inbox_put(box, ITEM_CONN, c.base.cid, texts, 2, <const int64_t*>&num, sizeof(num) // 8)
+    inbox_put(box, ITEM_CONN, c.base.cid, texts, CONN_TEXTS, <const int64_t*>&num, sizeof(num) // 8)
 
 
 cdef struct SubWalk:

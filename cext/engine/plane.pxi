@@ -26,6 +26,7 @@ CLOSE_REASONS = {
     CLOSE_MISSING_ACCOUNT: "Missing Account",
     CLOSE_UNREACHABLE: "Connect Failed",
     CLOSE_MAX_ACCOUNT_CONNECTIONS: "Maximum Account Connections Exceeded",
+    CLOSE_TLS_HANDSHAKE: "TLS Handshake Failure",
 }
 
 INBOX_CONSUMER_GONE = EV_CONSUMER_GONE
@@ -42,6 +43,9 @@ INBOX_VIOLATION = IN_VIOLATION
 INBOX_TRACE = IN_TRACE
 INBOX_LATENCY = IN_LATENCY
 INBOX_ERROR = IN_ERROR
+LINE_QUOTED = NOTE_QUOTED
+LINE_DEBUG = NOTE_DEBUG
+LINE_PROXY = NOTE_PROXY
 
 
 PlaneConfig = namedtuple(
@@ -87,6 +91,8 @@ cdef struct Machine:
     Engine engine
     Net net
     Listener* clients       # NULL: none
+    Security* security      # of those that connect to it, held; NULL: none
+    bint proxied
     EnvLock lock
     Usage memory            # what the streams of all accounts hold
     Usage storage
@@ -156,6 +162,8 @@ cdef class DataPlane(EnvBox):
                     committer_free(self.committer)
                     self.committer = NULL
                 net_free(&self.m.net)
+                if self.m.security != NULL:
+                    self.m.security.release(self.m.security)
                 engine_free(&self.m.engine)
                 close(self.inbox_fd)
                 self.inbox_fd = -1
@@ -250,10 +258,35 @@ cdef class DataPlane(EnvBox):
             self.m.clients = NULL
             if open and fd >= 0:
                 self.m.clients = listener_open(&self.m.net, fd, KIND_CLIENT, &client_protocol, &plain_transport)
+                if self.m.clients != NULL:
+                    listener_secure(self.m.clients, self.m.security, self.m.proxied)
             env_unlock(&self.m.engine.env)
         self.check(open)
         if fd >= 0 and self.m.clients == NULL:
             raise MemoryError
+
+    def secure(self, security, bint proxied=False):
+        """What clients that connect from now on are secured by: what SecurityContext.security() of the tls layer gives, or
+        None. proxied: a PROXY header may come first. Those that are connected stay as they are."""
+        cdef Security* s = NULL
+        cdef Security* old
+        cdef bint open
+        if security is not None:
+            s = <Security*>PyCapsule_GetPointer(security, b"jsserver.Security")
+        with nogil:
+            open = self.enter()
+            if open:
+                if s != NULL:
+                    s.hold(s)
+                old = self.m.security
+                self.m.security = s
+                self.m.proxied = proxied
+                if old != NULL:
+                    old.release(old)
+                if self.m.clients != NULL:
+                    listener_secure(self.m.clients, s, proxied)
+            env_unlock(&self.m.engine.env)
+        self.check(open)
 
     # ---- JetStream
 

@@ -44,8 +44,10 @@ cdef void write_due(Timer* t, int64_t now) noexcept nogil:
 
 cdef void auth_due(Timer* t, int64_t now) noexcept nogil:
     cdef Conn* c = <Conn*>t.owner
-    if c.connecting:
+    if c.connecting == DIALLING:
         client_close(&c.base, CLOSE_UNREACHABLE)
+    elif c.connecting == COMING:
+        coming_late(c)
     elif c.auth != AUTH_OPEN:
         client_error(&c.base, b"Authentication Timeout")
         client_close(&c.base, CLOSE_AUTH_TIMEOUT)
@@ -95,11 +97,13 @@ cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil:
         set_address(c, addr)
     c.base.address = span(c.address, c.n_address)
     c.base.port = c.port
-    c.reading = not c.connecting
-    c.writing = c.connecting
+    c.writing = c.connecting == DIALLING
+    c.reading = not c.writing
     if u64map_put(&net.by_cid, c.base.cid, <uint64_t>c) != 0 or c.transport.want(c, c.reading, c.writing) != 0:
         u64map_del(&net.by_cid, c.base.cid)
         client_free(&c.base)
+        if c.security != NULL:
+            c.security.release(c.security)
         free(c)
         return -1
     c.next = net.conns
@@ -112,16 +116,90 @@ cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil:
 
 
 cdef void conn_open(Conn* c) noexcept nogil:
-    # Bytes may flow.
+    # It has come; bytes may flow unless something comes before.
     cdef Engine* e = c.base.engine
     cdef int64_t port = c.port
     e.stats.total_connections += 1
     if e.debug:
         inbox_put(&e.inbox, IN_OPENED, c.base.cid, &c.base.address, 1, &port, 1)
-    c.base.protocol.open(&c.base)
+    if not c.hushed:
+        c.base.protocol.greet(&c.base)
+    if not c.connecting:
+        c.base.protocol.open(&c.base)
+
+
+cdef void conn_established(Conn* c, int rc) noexcept nogil:
+    # What establishing a connection has come to.
+    cdef bint dialled = c.connecting == DIALLING
+    if rc == -EAGAIN:
+        return
+    if rc != 0:
+        if dialled:
+            client_close(&c.base, CLOSE_UNREACHABLE)
+        else:
+            coming_failed(c, rc)
+        return
+    timer_cancel(&c.reactor.timers, &c.auth_timer)
+    if c.transport == &proxy_transport:
+        proxy_done(c)
+        if c.security != NULL:
+            coming_wait(c)
+            return
+    c.connecting = ESTABLISHED
+    conn_want(c, True, c.writing and not dialled)
+    if dialled:
+        conn_open(c)
+        return
+    c.last_active = c.base.engine.env.now
+    if c.hushed:
+        c.hushed = False
+        c.base.protocol.greet(&c.base)
+    if not c.base.closing:
+        c.base.protocol.open(&c.base)
 
 
 # ---- from listeners
+
+cdef void coming_wait(Conn* c) noexcept nogil:
+    # The next thing that comes before its bytes does so in time.
+    cdef int64_t ns = PROXY_TIMEOUT_NS
+    if c.transport != &proxy_transport:
+        ns = c.security.fallback if c.hushed and c.security.fallback else c.security.timeout
+    timer_set(&c.reactor.timers, &c.auth_timer, c.base.engine.env.mono + ns)
+
+
+cdef void coming_late(Conn* c) noexcept nogil:
+    # It did not. Without a handshake's beginning a connection may be one that wants to be greeted first, or have none.
+    cdef Client* b = &c.base
+    if c.transport == &proxy_transport:
+        note_span(b, span_c(b"failed to read protocol version: i/o timeout"), NOTE_PROXY)
+        client_close(b, CLOSE_PROTOCOL_VIOLATION)
+    elif c.link == NULL and c.hushed and c.security.fallback:
+        c.hushed = False
+        b.protocol.greet(b)
+        coming_wait(c)
+    elif c.link == NULL and not c.hushed and c.security.optional:
+        c.transport = &plain_transport
+        conn_established(c, 0)
+    else:
+        note_span(b, span_c(b"TLS handshake timeout"), NOTE_DEBUG)
+        client_close(b, CLOSE_TLS_HANDSHAKE)
+
+
+cdef void coming_failed(Conn* c, int rc) noexcept nogil:
+    cdef Client* b = &c.base
+    cdef Span words = span(c.secured.data, <uint32_t>c.secured.n)
+    if c.transport == &proxy_transport:
+        note_span(b, words, NOTE_PROXY)
+        client_close(b, CLOSE_PROTOCOL_VIOLATION)
+    elif rc == -EBUSY:
+        client_error(b, b"Connection throttling is active. Please try again later.")
+        client_close(b, CLOSE_MAX_CONNECTIONS)
+    else:
+        # Whoever looks what listens here, and speaks no TLS, is no error of ours.
+        note_span(b, words, NOTE_DEBUG if rc == -EPROTONOSUPPORT else NOTE_LINE)
+        client_close(b, CLOSE_TLS_HANDSHAKE)
+
 
 cdef void listener_arm(Listener* s) noexcept nogil:
     cdef epoll_event ev
@@ -157,6 +235,16 @@ cdef Listener* listener_open(Net* net, int fd, int kind, const Protocol* protoco
     return s
 
 
+cdef void listener_secure(Listener* s, Security* security, bint proxied) noexcept nogil:
+    # What those that it accepts from now on are secured by; NULL: nothing.
+    if security != NULL:
+        security.hold(security)
+    if s.security != NULL:
+        s.security.release(s.security)
+    s.security = security
+    s.proxied = proxied
+
+
 cdef void listener_close(Listener* s) noexcept nogil:
     # Nothing more is accepted; an event of the turn under way may still name it.
     cdef Reactor* r = s.reactor
@@ -177,7 +265,21 @@ cdef void listeners_bury(Reactor* r) noexcept nogil:
     while r.closed_listeners != NULL:
         s = r.closed_listeners
         r.closed_listeners = s.next
+        listener_secure(s, NULL, False)
         free(s)
+
+
+cdef void conn_guard(Conn* c, Listener* s) noexcept nogil:
+    # Before its bytes comes what the listener asks for.
+    if s.security != NULL:
+        s.security.hold(s.security)
+        c.security = s.security
+        c.hushed = s.security.first and not net_is_full(c.reactor.net, 1)     # else it is told so at once
+        c.transport = s.security.transport
+    if s.proxied:
+        c.transport = &proxy_transport
+    if c.transport != s.transport:
+        c.connecting = COMING
 
 
 cdef void accept_ready(Listener* s) noexcept nogil:
@@ -200,10 +302,14 @@ cdef void accept_ready(Listener* s) noexcept nogil:
             return
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one))
         c = conn_new(s.reactor.net, fd, s.kind, s.protocol, s.transport)
+        if c != NULL:
+            conn_guard(c, s)
         if c == NULL or conn_join(c, &addr) != 0:
             close(fd)
             continue
         conn_open(c)
+        if c.connecting:
+            coming_wait(c)
 
 
 # ---- by our asking
@@ -215,21 +321,8 @@ cdef Conn* conn_dial(Net* net, int fd, const sockaddr_storage* addr, int kind, c
     cdef Conn* c = conn_new(net, fd, kind, protocol, transport)
     if c == NULL:
         return NULL
-    c.connecting = True
+    c.connecting = DIALLING
     if conn_join(c, addr) != 0:
         return NULL
     timer_set(&c.reactor.timers, &c.auth_timer, net.engine.env.mono + timeout)
     return c
-
-
-cdef void conn_dialled(Conn* c, int rc) noexcept nogil:
-    # What establishing a connection of ours has come to.
-    if rc == -EAGAIN:
-        return
-    if rc != 0:
-        client_close(&c.base, CLOSE_UNREACHABLE)
-        return
-    timer_cancel(&c.reactor.timers, &c.auth_timer)
-    c.connecting = False
-    conn_want(c, True, False)
-    conn_open(c)

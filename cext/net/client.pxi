@@ -203,6 +203,7 @@ cdef Protocol client_protocol
 
 client_protocol.size = sizeof(ClientConn)
 client_protocol.look = client_look
+client_protocol.greet = client_greet
 client_protocol.open = client_open
 client_protocol.feed = client_feed
 client_protocol.deliver = client_deliver

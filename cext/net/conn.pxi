@@ -2,7 +2,7 @@
 
 cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil:
     # Tells the transport what this connection waits for.
-    if c.connecting or (read == c.reading and write == c.writing):
+    if c.connecting == DIALLING or (read == c.reading and write == c.writing):
         return
     c.reading = read
     c.writing = write
@@ -146,13 +146,14 @@ cdef void drop_left(Conn* c) noexcept nogil:
 
 cdef void conn_feed(Conn* c, const uint8_t* p, size_t n) noexcept nogil:
     # Has p[0:n] (c.left or the reactor's buffer) worked through and keeps what is left over.
-    cdef size_t used
+    cdef size_t used, room
     c.need = 0
     used = c.base.protocol.feed(&c.base, p, n, &c.need)
     if c.base.closing or used == n:
         drop_left(c)
         return
-    if (n - used > LEFT_MAX and c.need == 0 and not conn_halted(c)) or not keep_left(c, p + used, n - used, c.need):
+    room = c.need + c.transport.slack if c.need > LEFT_MAX else c.need
+    if (n - used > LEFT_MAX and c.need == 0 and not conn_halted(c)) or not keep_left(c, p + used, n - used, room):
         client_close(&c.base, CLOSE_READ_ERROR)
 
 
@@ -227,7 +228,7 @@ cdef size_t conn_receive(Conn* c, Arrival* a, uint8_t* into) noexcept nogil:
         return 0
     if c.cap_left > before and c.need > LEFT_MAX:
         # A large message: straight into its own buffer.
-        a.got = c.transport.read(c, c.left + before, c.need - before)
+        a.got = c.transport.read(c, c.left + before, c.need + c.transport.slack - before)
         return 0
     if before > LEFT_MAX:
         return 0        # it rested, and what was kept then is not worked through yet
@@ -246,11 +247,11 @@ cdef void conn_arrived(Conn* c, const Arrival* a) noexcept nogil:
     # What was received, under the engine lock.
     if c.base.closing:
         return
-    if c.connecting:
-        conn_dialled(c, <int>a.got)
-        return
-    if a.events & EPOLLOUT:
+    if a.events & EPOLLOUT and c.connecting != DIALLING:
         conn_flush_soon(c)
+    if c.connecting:
+        conn_established(c, <int>a.got)
+        return
     if a.got == -EAGAIN or a.got == -EINTR:
         return
     if a.got <= 0:
@@ -279,6 +280,7 @@ cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil:
     texts[0].n = c.n_address
     texts[1].p = c.connect.data
     texts[1].n = <uint32_t>c.connect.n
+    texts[2] = span(c.secured.data, <uint32_t>c.secured.n if not c.connecting else 0)
     num.reason = c.base.closing
     num.port = c.port
     num.start = c.base.started
@@ -335,10 +337,10 @@ cdef void conn_free(Conn* c) noexcept nogil:
     cdef Net* net = c.reactor.net
     cdef Engine* e = c.base.engine
     cdef Chunk* k
-    cdef Span texts[2]
+    cdef Span texts[CONN_TEXTS]
     cdef ConnFigures num
     conn_numbers(c, texts, &num)
-    inbox_put(&e.inbox, IN_CLOSED, c.base.cid, texts, 2, <const int64_t*>&num, sizeof(num) // 8)
+    inbox_put(&e.inbox, IN_CLOSED, c.base.cid, texts, CONN_TEXTS, <const int64_t*>&num, sizeof(num) // 8)
     if c.prev != NULL:
         c.prev.next = c.next
     else:
@@ -355,4 +357,7 @@ cdef void conn_free(Conn* c) noexcept nogil:
     client_free(&c.base)
     drop_left(c)
     bytes_free(&c.connect)
+    bytes_free(&c.secured)
+    if c.security != NULL:
+        c.security.release(c.security)
     free(c)

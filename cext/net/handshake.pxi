@@ -9,9 +9,11 @@ cdef void send_info(Conn* c, bint connected) noexcept nogil:
     client_write(b, t.info_head.data, t.info_head.n)
     client_write(b, text, snprintf(text, sizeof(text), b"%lld", <long long>client_max_payload(b)))
     client_write(b, t.info_middle.data, t.info_middle.n)
-    client_write(b, text, snprintf(text, sizeof(text), b"%llu,\"client_ip\":\"", <unsigned long long>b.cid))
-    client_write(b, c.address, c.n_address)
-    client_write(b, b"\"", 1)
+    client_write(b, text, snprintf(text, sizeof(text), b"%llu", <unsigned long long>b.cid))
+    if c.transport != &proxy_transport:     # else its address is not known yet
+        client_text(b, b",\"client_ip\":\"")
+        client_write(b, c.address, c.n_address)
+        client_write(b, b"\"", 1)
     if connected:
         # Names of accounts hold nothing that JSON writes in another way (jsserver/config/accounts.py).
         client_text(b, b",\"connect_info\":true,\"remote_account\":\"")
@@ -48,21 +50,32 @@ cdef void make_nonce(ClientConn* c) noexcept nogil:
         c.n_nonce += 1
 
 
-cdef void client_open(Client* b) noexcept nogil:
+cdef inline bint net_is_full(const Net* net, uint64_t more) noexcept nogil:
+    # Whether it has more connections than it may, with so many that are not counted yet.
+    cdef int64_t most = net.engine.limits.max_connections
+    return most <= 0 or net.n_conns + more > <uint64_t>most
+
+
+cdef void client_greet(Client* b) noexcept nogil:
     cdef Conn* c = <Conn*>b
     cdef Net* net = c.reactor.net
-    cdef Engine* e = b.engine
     if net.terms[b.kind].auth.nonce:
         make_nonce(<ClientConn*>c)
     send_info(c, False)
-    c.ping_sent = e.env.mono    # INFO asks for CONNECT as PING for PONG
-    if e.limits.max_connections <= 0 or net.n_conns > <uint64_t>e.limits.max_connections:
+    c.ping_sent = b.engine.env.mono     # INFO asks for CONNECT as PING for PONG
+    if net_is_full(net, 0):
         client_error(b, b"maximum connections exceeded")
         client_close(b, CLOSE_MAX_CONNECTIONS)
+
+
+cdef void client_open(Client* b) noexcept nogil:
+    cdef Conn* c = <Conn*>b
+    cdef Net* net = c.reactor.net
+    if b.closing:
         return
     if net.terms[b.kind].auth.required:
         c.auth = AUTH_NEEDED
-        timer_set(&c.reactor.timers, &c.auth_timer, e.env.mono + net.terms[b.kind].auth.timeout)
+        timer_set(&c.reactor.timers, &c.auth_timer, b.engine.env.mono + net.terms[b.kind].auth.timeout)
     else:
         client_join(b, b.account)       # the global account, which has no limits
         arm_ping(c, net.limits.ping_interval)
@@ -135,13 +148,14 @@ cdef inline void first_rtt(Conn* c) noexcept nogil:
 cdef void ask_control(Conn* c) noexcept nogil:
     # The control plane decides about this connection's CONNECT; until then its input rests.
     cdef ClientConn* cc = <ClientConn*>c
-    cdef Span texts[2]
+    cdef Span texts[3]
     first_rtt(c)
     c.auth = AUTH_WAITING
     c.paused = True
     texts[0] = span(c.connect.data, <uint32_t>c.connect.n)
     texts[1] = span(<const uint8_t*>cc.nonce, cc.n_nonce)
-    if note_client(&c.base, IN_CONNECT, texts, 2, 0) != 0:
+    texts[2] = span(c.secured.data, <uint32_t>c.secured.n)
+    if note_client(&c.base, IN_CONNECT, texts, 3, 0) != 0:
         refuse(c)
     conn_events(c)
 

@@ -30,10 +30,34 @@ cdef int receive(Reactor* r, epoll_event* events, int n, int at) noexcept nogil:
         a.events = events[at].events
         at += 1
         if a.head.kind == HEAD_CONN:
-            used += conn_receive(<Conn*>a.head.owner, a, r.buffer + used)
+            if (<Conn*>a.head.owner).connecting != COMING:
+                used += conn_receive(<Conn*>a.head.owner, a, r.buffer + used)
+            elif not conn_approach(<Conn*>a.head.owner, a):
+                continue
         if a.head.kind != HEAD_WAKE:    # waking is all that one is for
             r.n_arrivals += 1
     return at
+
+
+cdef bint conn_approach(Conn* c, Arrival* a) noexcept nogil:
+    # Goes on with what comes before its bytes; False: it must wait for the next turn, so that those which have no handshake to
+    # make need not. Its event comes again.
+    cdef Reactor* r = c.reactor
+    cdef int64_t begun
+    if r.coming_ns >= COMING_NS_A_TURN:
+        return False
+    begun = clock_ns(CLOCK_MONOTONIC)
+    a.data = NULL
+    a.got = c.transport.establish(c)
+    r.coming_ns += clock_ns(CLOCK_MONOTONIC) - begun
+    return True
+
+
+cdef uint8_t* reactor_scratch(Reactor* r) noexcept nogil:
+    # The reactor's scratch; NULL: no memory.
+    if r.scratch == NULL:
+        r.scratch = <uint8_t*>malloc(SCRATCH_SIZE)
+    return r.scratch
 
 
 cdef void settle(Reactor* r) noexcept nogil:
@@ -181,6 +205,7 @@ cdef int turn(Reactor* r, epoll_event* events, int n) noexcept nogil:
     cdef int at = 0, wait = 0
     cdef bint last = False
     cdef uint64_t called
+    r.coming_ns = 0
     while not last:
         at = receive(r, events, n, at)
         last = at == n
@@ -289,6 +314,7 @@ cdef void net_free(Net* net) noexcept nogil:
         if r.epoll >= 0:
             close(r.epoll)
         free(r.buffer)
+        free(r.scratch)
         free(r.ahead)
         timers_free(&r.timers)
     u64map_free(&net.by_cid)

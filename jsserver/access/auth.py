@@ -95,6 +95,7 @@ class Authenticator:
         users = options.users
         self._users = {u.name: _known(u) for u in users if u.name}
         self._nkeys = {u.nkey: _known(u) for u in users if u.nkey}
+        self._maps = options.tls is not None and options.tls.map
         self._guest = self._admission_of_guests(options)
         hashes = (u.password for u in users if is_bcrypt(u.password))
         self._dummy = next(hashes, "")
@@ -140,6 +141,22 @@ class Authenticator:
         if password_fits(self._single.password, password) and name == self._single.username:
             return Admission(name, GLOBAL_ACCOUNT, None, None)
         return None
+
+    def maps(self, connect: Connect) -> bool:
+        """Whether it is the certificate that says who it is."""
+        return self._maps and bool(self._users) and not (self._nkeys and connect.nkey)
+
+    def mapped(self, secured: bytes) -> str | None:
+        """The user whom a connection's certificate stands for, of what the data plane says of its
+        security; None: nobody."""
+        from jsserver.access.certificates import read_secured
+        from jsserver.access.mapping import mapped_user
+
+        found = read_secured(secured)
+        if found is None or not found.certificates:
+            return None
+        names = (name for name, known in self._users.items() if _fits_transport(known.user))
+        return mapped_user(found.certificates[0], names)
 
     def _by_nkey(self, nkey: str, sig: str, nonce: str) -> Admission | None:
         from jsserver.access.nkeys import decode_public, decode_signature, verify

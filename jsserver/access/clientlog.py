@@ -10,7 +10,7 @@ import msgspec
 
 from jsserver.access.accounts import Accounts
 from jsserver.access.clients import HIDDEN, Connect, Connection, decode_connect
-from jsserver.cext.engine import Item
+from jsserver.cext.engine import LINE_DEBUG, LINE_PROXY, LINE_QUOTED, Item
 from jsserver.config.options import Options
 from jsserver.process.logs import Logger
 from jsserver.text import goformat
@@ -169,11 +169,16 @@ class ClientLog:
         self._log.error(f"{who} - {text}")
 
     def error(self, item: Item) -> None:
-        who, quoted, texts = self._split(item)
+        who, form, texts = self._split(item)
         text = _shown(texts[0])
-        if quoted:
+        if form == LINE_QUOTED:
             text += goformat.quote(texts[1]) + _shown(texts[2])
-        if text == "authentication error":
+        if form == LINE_DEBUG:
+            self._log.debug(f"{who} - {text}")
+        elif form == LINE_PROXY:
+            address = who.partition(" - ")[0]
+            self._log.warn(f"Error reading PROXY protocol header from {address}: {text}")
+        elif text == "authentication error":
             self._failed(f"{who} - {text}")
         elif text not in OFTEN or self._seldom[text].due():
             self._log.error(f"{who} - {text}")

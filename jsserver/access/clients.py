@@ -63,6 +63,8 @@ class Connection(msgspec.Struct, kw_only=True):
     name: str
     lang: str
     version: str
+    secured: bytes = b""
+    """What access.certificates reads; empty without TLS."""
     user: str = ""
     """Who it says it is; a token is not shown."""
     nkey: str = ""
@@ -70,7 +72,7 @@ class Connection(msgspec.Struct, kw_only=True):
 
 def read_connection(item: Item) -> Connection:
     """A Connection from an inbox or snapshot item of the data plane."""
-    _, cid, numbers, (address, raw) = item
+    _, cid, numbers, (address, raw, secured) = item
     num = ConnNumbers(*numbers)
     options = decode_connect(raw)
     return Connection(
@@ -81,5 +83,6 @@ def read_connection(item: Item) -> Connection:
         lang=options.lang or "",
         version=options.version or "",
         nkey=options.nkey or "",
+        secured=secured,
         user=options.nkey or options.user or (HIDDEN if options.auth_token else ""),
     )

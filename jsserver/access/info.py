@@ -15,6 +15,9 @@ def pieces(
     port: int,
     headers: bool,
     auth_required: bool,
+    tls_required: bool,
+    tls_verify: bool,
+    tls_available: bool,
     jetstream: bool,
     domain: str,
     xkey: str,
@@ -32,8 +35,13 @@ def pieces(
         f'"host":{json_string(host)},"port":{port}',
         f'"headers":{"true" if headers else "false"}',
     ]
-    if auth_required:
-        head.append('"auth_required":true')
+    switches = {
+        "auth_required": auth_required,
+        "tls_required": tls_required,
+        "tls_verify": tls_verify,
+        "tls_available": tls_available,
+    }
+    head += [f'"{name}":true' for name, on in switches.items() if on]
     middle = ',"jetstream":true' if jetstream else ""
     tail = [f'"domain":{json_string(domain)}'] if domain else []
     tail += [f'"api_lvl":{API_LEVEL}', f'"xkey":{json_string(xkey)}']

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from jsserver import TYPE_CHECKING
 from jsserver.config.options import (
-    DEFAULT_AUTH_TIMEOUT,
     Authorization,
     Permissions,
     ResponsePermission,
@@ -315,6 +314,6 @@ def read_authorization(options: Any, value: Value, problems: Problems) -> None:
         username=block.username,
         password=block.password,
         token=block.token,
-        timeout=block.timeout or DEFAULT_AUTH_TIMEOUT,
+        timeout=block.timeout,
         users=block.users,
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from jsserver import TYPE_CHECKING
 from jsserver.config import ConfigError
-from jsserver.config.options import GLOBAL_ACCOUNT, Block, Options, each
+from jsserver.config.options import GLOBAL_ACCOUNT, Block, Options, TlsFlags, each
 from jsserver.text.goformat import duration, quote, split_address
 
 if TYPE_CHECKING:
@@ -73,6 +73,10 @@ def load(path: str, flags: Mapping[str, Any]) -> Loaded:
     js = options.jetstream
     js.info_queue_limit = js.info_queue_limit or js.request_queue_limit
     options.http_host = options.http_host or options.host
+    if options.tls_flags != TlsFlags():
+        from jsserver.config.tls import from_flags
+
+        from_flags(options)
     validate(options)
     return loaded
 

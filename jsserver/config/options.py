@@ -27,6 +27,9 @@ DEFAULT_PING_INTERVAL = 2 * MINUTE
 DEFAULT_PING_MAX = 2
 DEFAULT_WRITE_DEADLINE = 10 * SECOND
 DEFAULT_AUTH_TIMEOUT = 2.0
+DEFAULT_TLS_TIMEOUT = 2.0
+TLS_12 = 0x303
+TLS_13 = 0x304
 DEFAULT_REQUEST_QUEUE_LIMIT = 10_000
 DEFAULT_RESPONSE_TTL = 2 * MINUTE
 DEFAULT_RESPONSE_THRESHOLD = 2 * MINUTE
@@ -101,18 +104,57 @@ class User(Block):
 
 
 class Authorization(Block):
-    """Who may connect: everybody if there is neither a name, a token nor a user."""
+    """Who may connect: everybody if there is neither a name, a token nor a user. A timeout of 0
+    is the default."""
 
     username: str = ""
     password: str = ""
     token: str = ""
-    timeout: float = DEFAULT_AUTH_TIMEOUT
+    timeout: float = 0.0
     users: list[User] = each(list)
 
     @property
     def required(self) -> bool:
         """Whether anybody must prove anything."""
         return bool(self.users or self.token or self.username)
+
+
+class Tls(Block):
+    """What connections of a listener are secured by.
+
+    `certificates` are files: a chain and its key. `timeout` is seconds for a handshake,
+    `rate_limit` handshakes a second (0: no limit). `first`: it comes before INFO; with a
+    `fallback`, INFO is sent after that many ns without one. `pinned_certs` are digests of clients'
+    keys; None: any key.
+    """
+
+    certificates: list[tuple[str, str]] = each(list)
+    ca_file: str = ""
+    verify: bool = False
+    map: bool = False
+    timeout: float = DEFAULT_TLS_TIMEOUT
+    min_version: int = TLS_12
+    cipher_suites: list[str] = each(list)
+    curves: list[str] = each(list)
+    pinned_certs: list[str] | None = None
+    rate_limit: int = 0
+    first: bool = False
+    fallback: int = 0
+
+    @property
+    def first_only(self) -> bool:
+        """Whether nobody is served who does not begin with a handshake."""
+        return bool(self.first) and not self.fallback
+
+
+class TlsFlags(Block):
+    """What the command line says of it; `enabled` is None where it says nothing."""
+
+    enabled: bool | None = None
+    verify: bool = False
+    cert: str = ""
+    key: str = ""
+    ca: str = ""
 
 
 class AssetLimits(Block):
@@ -303,6 +345,11 @@ class Options(Block):
     system_account: str = ""
     no_system_account: bool = False
 
+    tls: Tls | None = None
+    tls_flags: TlsFlags = each(TlsFlags)
+    allow_non_tls: bool = False
+    proxy_protocol: bool = False
+
     store_dir: str = ""
     jetstream: JetStream = each(JetStream)
 
@@ -318,6 +365,17 @@ class Options(Block):
     def auth_required(self) -> bool:
         """Whether anybody must prove anything."""
         return self.authorization.required or any(account.users for account in self.accounts)
+
+    @property
+    def auth_timeout(self) -> float:
+        """Seconds that a client has to prove who it is."""
+        default = DEFAULT_AUTH_TIMEOUT if self.tls is None else self.tls.timeout + 1.0
+        return self.authorization.timeout or default
+
+    @property
+    def tls_required(self) -> bool:
+        """Whether nobody is served without TLS."""
+        return self.tls is not None and (not self.allow_non_tls or self.tls.first_only)
 
     @property
     def only_system_users(self) -> bool:

@@ -159,6 +159,18 @@ def _read_system_account(options: Options, value: Value, problems: Problems) -> 
     options.system_account = value.data
 
 
+def _read_tls(options: Options, value: Value, problems: Problems) -> None:
+    # Only here: who has no such block starts without it.
+    from jsserver.config.tls import read_tls
+
+    read_tls(options, value, problems)
+
+
+def _read_ocsp(options: Options, value: Value, problems: Problems) -> None:
+    if value.data is not False:
+        raise OptionError(value, not_available("OCSP stapling"))
+
+
 _MAX_CONNECTIONS = _read_max_connections
 _MAX_SUB_TOKENS = _read_max_sub_tokens
 _HTTPS = unavailable("monitoring with https")
@@ -251,7 +263,9 @@ READERS: dict[str, Reader] = {
     "reactors": _read_reactors,
     "disable_sublist_cache": _SUBLIST_CACHE,
     "no_sublist_cache": _SUBLIST_CACHE,
-    "allow_non_tls": ignored("allow_non_tls", flag("allow_non_tls"), False, not_available("TLS")),
+    "allow_non_tls": flag("allow_non_tls"),
+    "proxy_protocol": flag("proxy_protocol"),
+    "tls": _read_tls,
     "authorization": read_authorization,
     "accounts": read_accounts,
     "no_auth_user": text("no_auth_user"),
@@ -270,14 +284,12 @@ READERS: dict[str, Reader] = {
     "remote_syslog": unavailable("logging to syslog"),
     "prof_port": unavailable("the profiling port"),
     "prof_block_rate": unavailable("the profiling port"),
-    "proxy_protocol": only_off("the PROXY protocol"),
     "proxies": unavailable("the proxies option"),
     "feature_flags": unavailable("the feature_flags option"),
     "default_sentinel": unavailable("the default_sentinel option"),
     "default_js_domain": unavailable("the default_js_domain option"),
-    "tls": unavailable("TLS"),
-    "ocsp": unavailable("TLS"),
-    "ocsp_cache": unavailable("TLS"),
+    "ocsp": _read_ocsp,
+    "ocsp_cache": unavailable("the ocsp_cache option"),
     "mappings": read_mappings,
     "maps": read_mappings,
     "cluster": unavailable("clustering"),

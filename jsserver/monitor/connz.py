@@ -5,6 +5,7 @@ from enum import Enum
 
 import msgspec
 
+from jsserver.access.certificates import read_secured, subject_text
 from jsserver.access.clients import Connection, read_connection
 from jsserver.cext.bytes import subjects_overlap
 from jsserver.cext.engine import Item, SubNumbers
@@ -27,6 +28,14 @@ class SubDetail(Wire):
     msgs: int = always(0)
     max: int = 0
     cid: int = always(0)
+
+
+class PeerCert(Wire):
+    """A certificate of a client; digests in hex."""
+
+    subject: str = ""
+    spki_sha256: str = ""
+    cert_sha256: str = ""
 
 
 class ConnInfo(Wire):
@@ -54,6 +63,10 @@ class ConnInfo(Wire):
     name: str = ""
     lang: str = ""
     version: str = ""
+    tls_version: str = ""
+    tls_cipher_suite: str = ""
+    tls_peer_certs: list[PeerCert] = msgspec.field(default_factory=list)
+    tls_first: bool = False
     authorized_user: str = ""
     account: str = ""
     subscriptions_list: list[str] = msgspec.field(default_factory=list)
@@ -249,6 +262,15 @@ def _info(row: Row, account: str, auth: bool) -> ConnInfo:
         lang=c.lang,
         version=c.version,
     )
+    if (secured := read_secured(c.secured)) is not None:
+        info.tls_version = secured.version
+        info.tls_cipher_suite = secured.cipher_suite
+        info.tls_first = secured.first
+        if auth:
+            info.tls_peer_certs = [
+                PeerCert(subject_text(cert.subject), cert.key_digest, cert.digest)
+                for cert in secured.certificates
+            ]
     if row.stop:
         info.stop = rfc3339_nano(row.stop)
         info.reason = c.reason

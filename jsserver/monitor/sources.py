@@ -107,6 +107,10 @@ class Server(Protocol):
         """Whether clients must prove anything."""
 
     @property
+    def certificate_ends(self) -> str:
+        """When its certificate does, in RFC 3339; "" without TLS."""
+
+    @property
     def started(self) -> int:
         """When it started."""
 

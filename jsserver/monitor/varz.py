@@ -6,15 +6,13 @@ import msgspec
 
 from jsserver import NATS_VERSION
 from jsserver.access.info import GO
+from jsserver.config.options import DEFAULT_TLS_TIMEOUT
 from jsserver.monitor.jsz import JetStreamVarz, jetstream_varz
 from jsserver.monitor.process import ProcessUsage
 from jsserver.monitor.sources import Server
 from jsserver.monitor.subsz import whole
 from jsserver.text.goformat import rfc3339_nano, uptime
 from jsserver.wire.types import FeatureFlags, Wire, always
-
-TLS_TIMEOUT_SECONDS = 2
-"""The default; there are no TLS listeners to give another."""
 
 
 class Nothing(Wire):
@@ -50,6 +48,8 @@ class Varz(Wire, kw_only=True):
     host: str
     port: int
     auth_required: bool = False
+    tls_required: bool = False
+    tls_verify: bool = False
     max_connections: int
     max_subscriptions: int = 0
     ping_interval: int
@@ -68,7 +68,7 @@ class Varz(Wire, kw_only=True):
     mqtt: Nothing = always(Nothing())
     websocket: Nothing = always(Nothing())
     jetstream: JetStreamVarz
-    tls_timeout: float = always(TLS_TIMEOUT_SECONDS)
+    tls_timeout: float
     write_deadline: int
     start: str
     now: str
@@ -104,6 +104,7 @@ class Varz(Wire, kw_only=True):
     slow_consumer_stats: PeerCounts
     stale_connection_stats: PeerCounts
     disk_io_wait_stats: DiskWaits = always(DiskWaits())
+    tls_cert_not_after: str = ""
 
 
 def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int) -> Varz:
@@ -117,6 +118,10 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         host=o.host,
         port=server.port,
         auth_required=server.auth_required,
+        tls_required=o.tls is not None and not o.allow_non_tls,
+        tls_verify=o.tls is not None and o.tls.verify,
+        tls_timeout=whole(DEFAULT_TLS_TIMEOUT if o.tls is None else o.tls.timeout),
+        tls_cert_not_after=server.certificate_ends,
         max_connections=o.max_connections,
         max_subscriptions=o.max_subscriptions,
         ping_interval=o.ping_interval,
@@ -124,7 +129,7 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         http_host=o.http_host or o.host,
         http_port=o.http_port,
         http_base_path=o.http_base_path,
-        auth_timeout=whole(o.authorization.timeout),
+        auth_timeout=whole(o.auth_timeout),
         max_control_line=o.max_control_line,
         max_payload=o.max_payload,
         max_pending=o.max_pending,

@@ -16,6 +16,7 @@ from jsserver.cext import engine
 from jsserver.cext.engine import Item
 from jsserver.config.options import Options
 from jsserver.process.logs import Logger
+from jsserver.text.goformat import quote
 
 HASHING = max((os.cpu_count() or 1) // 2, 1)
 """Passwords that are hashed at the same time: whoever tries many leaves half of the machine to
@@ -126,6 +127,14 @@ class Inbox:
             self._decide(item, options, self._admit(item, options))
 
     def _admit(self, item: Item, options: Connect) -> Admission | None:
+        if self.authenticator.maps(options):
+            name = self.authenticator.mapped(item.texts[4])
+            if name is None:
+                return None
+            if options.user:
+                user = quote(options.user)
+                self.log.warn(f"User {user} found in connect proto, but user required from cert")
+            options.user = name
         return self.authenticator.admit(options, item.texts[3].decode())
 
     async def _connect_slowly(self, item: Item, options: Connect) -> None:

@@ -174,10 +174,13 @@ memory_transport.shutdown = memory_shutdown
 
 # ---- the protocol: `<subject` subscribes, `subject text` publishes, and so a message comes
 
+cdef void echo_greet(Client* b) noexcept nogil:
+    client_write(b, b"hello\n", 6)
+
+
 cdef void echo_open(Client* b) noexcept nogil:
     b.verbose = False
     b.pedantic = False
-    client_write(b, b"hello\n", 6)
 
 
 cdef size_t echo_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noexcept nogil:
@@ -229,6 +232,7 @@ cdef Protocol echo_protocol
 
 echo_protocol.size = sizeof(Conn)
 echo_protocol.look = NULL
+echo_protocol.greet = echo_greet
 echo_protocol.open = echo_open
 echo_protocol.feed = echo_feed
 echo_protocol.deliver = echo_deliver

@@ -80,7 +80,7 @@ def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
 
 
 def test_defaults_that_are_set_are_not_warned_about(servers: Servers) -> None:
-    server = servers.under_test(config='lame_duck_duration: "2m"\nallow_non_tls: false\n')
+    server = servers.under_test(config='lame_duck_duration: "2m"\n')
     assert "[WRN]" not in server.log()
 
 

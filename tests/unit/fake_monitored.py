@@ -85,7 +85,7 @@ class FakePlane:
         same = (field for field in ConnNumbers._fields if field != "reason")
         numbers = ConnNumbers(reason=0, **{field: getattr(c, field) for field in same})
         options = {"name": c.name, "lang": c.lang, "version": c.version}
-        return Item(200, c.cid, numbers, (c.ip.encode(), json.dumps(options).encode()))
+        return Item(200, c.cid, numbers, (c.ip.encode(), json.dumps(options).encode(), b""))
 
 
 class FakeHandle:
@@ -119,6 +119,7 @@ class FakeServer:
         self.options = options or Options()
         self.port = 4222
         self.auth_required = False
+        self.certificate_ends = ""
         self.started = NOW - 3600 * SECOND
         self.config_loaded = NOW - 3600 * SECOND
         self.accepting = True

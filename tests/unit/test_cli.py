@@ -112,7 +112,7 @@ def test_unreadable_flags_show_the_usage(
         (["-T", "false"], 'unrecognized command: "false"'),
         (["-t"], "must specify [-c, --config] option to check configuration file syntax"),
         (["-c", "/nope.conf"], "open /nope.conf: no such file or directory"),
-        (["--tls"], "flag -tls is not available in this version of jsserver"),
+        (["--tls"], "TLS Server certificate must be present and valid"),
         (["--routes", "nats://a:1"], "flag -routes is not available in this version of jsserver"),
         (["-n", "a b"], "server name cannot contain spaces"),
         (["-p", "70000"], "port 70000 is not between 0 and 65535, nor -1"),

@@ -59,7 +59,7 @@ def test_defaults() -> None:
     assert (options.max_connections, options.max_control_line) == (65536, 4096)
     assert (options.ping_interval, options.ping_max) == (2 * MINUTE, 2)
     assert options.write_deadline == 10 * SECOND
-    assert options.authorization.timeout == 2.0
+    assert options.auth_timeout == 2.0
     assert not options.jetstream.enabled
     assert options.jetstream.max_memory == AUTOMATIC
     assert options.jetstream.sync_interval is None
@@ -146,7 +146,7 @@ def test_jetstream_limits(files: Files) -> None:
     [
         ("accounts {A {limits {max_leafs: 1}}}", ["max_leafnodes"]),
         ("accounts {A {limits {max_leafs: -1}}}", []),
-        ("no_sublist_cache: true\nallow_non_tls: true", ["disable_sublist_cache", "allow_non_tls"]),
+        ("no_sublist_cache: true", ["disable_sublist_cache"]),
         ("connect_error_reports: 3600\nreconnect_error_reports: 2", ["reconnect_error_reports"]),
         ("jetstream {max_buffered_msgs: 5}", ["max_buffered_msgs"]),
         ("jetstream {max_buffered_msgs: 0, max_buffered_size: 128MB}", []),
@@ -298,7 +298,7 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("tls {cert_file: x}", "TLS"),
+        ("ocsp: true", "OCSP stapling"),
         ("accounts {A {trace_dest: x}}", "message tracing to a subject"),
         ("cluster {name: x}", "clustering"),
         ("gateway {}", "the gateway listener"),

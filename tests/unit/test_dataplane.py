@@ -357,7 +357,7 @@ def test_admission_waits_for_the_control_plane():
     try:
         c = Peer(p.port, {**QUIET, "user": "me"})
         c.send(b"SUB a 1\r\nPUB a 1\r\nx\r\nSUB secret 2\r\nPUB no 0\r\n\r\n")
-        ((_, cid, _, (_, _, connect, _)),) = p.items(engine.INBOX_CONNECT)
+        ((_, cid, _, (_, _, connect, _, _)),) = p.items(engine.INBOX_CONNECT)
         assert json.loads(connect)["user"] == "me"
         permissions = PermissionSet(
             publish_allow=[(b"a", b"")], subscribe_deny=[(b"secret", b"")], subscribe_allow=None

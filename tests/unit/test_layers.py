@@ -20,6 +20,7 @@ LAYERS = {
     "consumer": {"bytes", "store", "stream"},
     "core": {"bytes"},
     "net": {"bytes", "store", "core"},
+    "tls": {"bytes", "core", "net"},
     "engine": {"bytes", "store", "stream", "consumer", "core", "net"},
     "columns": {"bytes", "store"},
 }
@@ -50,9 +51,14 @@ PARTS = {
     "access.accounts": {"text.identity"},
     "access.links": {"access.accounts", "config"},
     "access.nkeys": {"text.identity"},
+    "access.certificates": {"config"},
+    "access.mapping": {"access.certificates"},
     "access.clients": set(),
     "access.info": {"text.goformat"},
-    "access.auth": {"access.clients", "access.nkeys", "config", "text.nuid"},
+    "access.auth": {
+        *("access.certificates", "access.clients", "access.mapping", "access.nkeys", "config"),
+        "text.nuid",
+    },
     "access.clientlog": {
         *("access.accounts", "access.clients", "config", "process.logs", "text.goformat"),
     },
@@ -61,14 +67,14 @@ PARTS = {
     "instances": {"assets", "disk.directories", "text.goformat", "text.nuid", "wire"},
     "api": {"assets", "instances", "text.goformat", "text.nuid", "wire"},
     "monitor": {
-        *("access.clients", "access.info", "api", "assets", "config", "instances", "text.goformat"),
-        "wire",
+        *("access.certificates", "access.clients", "access.info", "api", "assets", "config"),
+        *("instances", "text.goformat", "wire"),
     },
     "services.subjects": set(),
     "services.latency": {"access.accounts", "text.goformat", "text.nuid"},
     "services.inbox": {
         *("access.accounts", "access.auth", "access.clientlog", "access.clients", "config"),
-        *("process.logs", "services.latency"),
+        *("process.logs", "services.latency", "text.goformat"),
     },
     "services.jetstream": {
         *("access.accounts", "access.clients", "api", "assets", "config", "disk.storage"),
@@ -87,8 +93,9 @@ PARTS = {
         *("text.goformat", "text.nuid", "wire"),
     },
     "front": {
-        *("access.accounts", "access.auth", "access.info", "access.links", "config"),
-        *("disk.storage", "disk.storedir", "process.logs", "process.priority", "process.runfiles"),
+        *("access.accounts", "access.auth", "access.certificates", "access.info", "access.links"),
+        *("config", "disk.storage"),
+        *("disk.storedir", "process.logs", "process.priority", "process.runfiles"),
         *("process.sockets", "services.subjects", "text.goformat", "text.identity"),
     },
     "server": {

@@ -1,0 +1,137 @@
+# What we use of OpenSSL 3.
+
+cdef extern from "<openssl/ssl.h>" nogil:
+    ctypedef struct SSL_METHOD
+    ctypedef struct SSL_CIPHER
+    ctypedef struct X509
+    ctypedef struct X509_STORE
+    ctypedef struct X509_PUBKEY
+    ctypedef struct EVP_PKEY
+    ctypedef struct EVP_MD
+    ctypedef struct BIO
+    ctypedef struct BIO_METHOD
+    ctypedef struct OPENSSL_STACK
+    ctypedef OPENSSL_STACK* X509_stack "STACK_OF(X509) *"
+    const SSL_METHOD* TLS_server_method()
+    SSL_CTX* SSL_CTX_new(const SSL_METHOD* m)
+    void SSL_CTX_free(SSL_CTX* x)
+    uint64_t SSL_CTX_set_options(SSL_CTX* x, uint64_t options)
+    long SSL_CTX_set_mode(SSL_CTX* x, long mode)
+    int SSL_CTX_set_min_proto_version(SSL_CTX* x, int version)
+    void SSL_CTX_set_security_level(SSL_CTX* x, int level)
+    long SSL_CTX_set_session_cache_mode(SSL_CTX* x, long mode)
+    int SSL_CTX_set_session_id_context(SSL_CTX* x, const unsigned char* id, unsigned int n)
+    int SSL_CTX_set_num_tickets(SSL_CTX* x, size_t n)
+    int SSL_CTX_set_cipher_list(SSL_CTX* x, const char* names)
+    int SSL_CTX_set1_groups_list(SSL_CTX* x, const char* names)
+    int SSL_CTX_use_certificate(SSL_CTX* x, X509* cert)
+    int SSL_CTX_add1_chain_cert(SSL_CTX* x, X509* cert)
+    int SSL_CTX_use_PrivateKey(SSL_CTX* x, EVP_PKEY* key)
+    X509* SSL_CTX_get0_certificate(const SSL_CTX* x)
+    X509_STORE* SSL_CTX_get_cert_store(const SSL_CTX* x)
+    int SSL_CTX_set_default_verify_paths(SSL_CTX* x)
+    void SSL_CTX_set_verify(SSL_CTX* x, int mode, void* fn)
+    int SSL_CTX_add_client_CA(SSL_CTX* x, X509* cert)
+    long SSL_CTX_set_tlsext_servername_callback(SSL_CTX* x, int (*fn)(SSL* s, int* alert, void* arg) noexcept nogil)
+    void SSL_CTX_set_msg_callback(SSL_CTX* x, void (*fn)(int out, int version, int kind, const void* p, size_t n, SSL* s,
+                                                         void* arg) noexcept nogil)
+    SSL* SSL_new(SSL_CTX* x)
+    void SSL_free(SSL* s)
+    SSL_CTX* SSL_set_SSL_CTX(SSL* s, SSL_CTX* x)
+    int SSL_set_app_data(SSL* s, void* p)
+    void* SSL_get_app_data(const SSL* s)
+    void SSL_set_bio(SSL* s, BIO* r, BIO* w)
+    void SSL_set_accept_state(SSL* s)
+    void SSL_set_verify(SSL* s, int mode, void* fn)
+    int SSL_do_handshake(SSL* s)
+    int SSL_read(SSL* s, void* p, int n)
+    int SSL_write(SSL* s, const void* p, int n)
+    int SSL_shutdown(SSL* s)
+    int SSL_pending(const SSL* s)
+    int SSL_is_init_finished(const SSL* s)
+    int SSL_get_error(const SSL* s, int rc)
+    long SSL_get_verify_result(const SSL* s)
+    const char* SSL_get_version(const SSL* s)
+    const char* SSL_get_servername(const SSL* s, int kind)
+    const SSL_CIPHER* SSL_get_current_cipher(const SSL* s)
+    const char* SSL_CIPHER_standard_name(const SSL_CIPHER* c)
+    X509* SSL_get0_peer_certificate(const SSL* s)
+    X509_stack SSL_get_peer_cert_chain(const SSL* s)
+    int sk_X509_num(X509_stack k)
+    X509* sk_X509_value(X509_stack k, int i)
+    uint64_t SSL_OP_NO_RENEGOTIATION, SSL_OP_CIPHER_SERVER_PREFERENCE, SSL_OP_NO_COMPRESSION, SSL_OP_PRIORITIZE_CHACHA
+    uint64_t SSL_OP_IGNORE_UNEXPECTED_EOF
+    long SSL_MODE_RELEASE_BUFFERS, SSL_SESS_CACHE_OFF
+    int SSL_VERIFY_NONE, SSL_VERIFY_PEER, SSL_VERIFY_FAIL_IF_NO_PEER_CERT
+    int SSL_ERROR_WANT_READ, SSL_ERROR_ZERO_RETURN
+    int SSL_TLSEXT_ERR_OK, TLSEXT_NAMETYPE_host_name
+    int SSL3_RT_HANDSHAKE, SSL3_MT_KEY_UPDATE
+    int SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, SSL_R_NO_SHARED_CIPHER, SSL_R_UNSUPPORTED_PROTOCOL
+    int SSL_R_CERTIFICATE_VERIFY_FAILED
+
+cdef extern from "<openssl/bio.h>" nogil:
+    BIO* BIO_new(const BIO_METHOD* m)
+    BIO* BIO_new_mem_buf(const void* p, int n)
+    int BIO_free(BIO* b)
+    void BIO_set_data(BIO* b, void* p)
+    void* BIO_get_data(BIO* b)
+    void BIO_set_init(BIO* b, int on)
+    void BIO_set_retry_read(BIO* b)
+    void BIO_clear_retry_flags(BIO* b)
+    int BIO_get_new_index()
+    BIO_METHOD* BIO_meth_new(int kind, const char* name)
+    int BIO_meth_set_read(BIO_METHOD* m, int (*fn)(BIO* b, char* p, int n) noexcept nogil)
+    int BIO_meth_set_write(BIO_METHOD* m, int (*fn)(BIO* b, const char* p, int n) noexcept nogil)
+    int BIO_meth_set_ctrl(BIO_METHOD* m, long (*fn)(BIO* b, int what, long n, void* p) noexcept nogil)
+    int BIO_CTRL_FLUSH, BIO_TYPE_SOURCE_SINK
+
+cdef extern from "<openssl/pem.h>" nogil:
+    X509* PEM_read_bio_X509(BIO* b, X509** x, int (*ask)(char* p, int n, int rw, void* arg) noexcept nogil, void* arg)
+    EVP_PKEY* PEM_read_bio_PrivateKey(BIO* b, EVP_PKEY** x, int (*ask)(char* p, int n, int rw, void* arg) noexcept nogil,
+                                      void* arg)
+
+cdef extern from "<openssl/x509.h>" nogil:
+    void X509_free(X509* x)
+    int i2d_X509(X509* x, unsigned char** out)
+    X509_PUBKEY* X509_get_X509_PUBKEY(const X509* x)
+    int i2d_X509_PUBKEY(X509_PUBKEY* k, unsigned char** out)
+    int X509_check_private_key(const X509* x, const EVP_PKEY* key)
+    int X509_STORE_add_cert(X509_STORE* s, X509* x)
+    int X509_STORE_set_flags(X509_STORE* s, unsigned long flags)
+    const char* X509_verify_cert_error_string(long n)
+    unsigned long X509_V_FLAG_PARTIAL_CHAIN
+
+cdef extern from "<openssl/x509v3.h>" nogil:
+    int X509_check_host(X509* x, const char* name, size_t n, unsigned int flags, char** peer)
+
+cdef extern from "<openssl/evp.h>" nogil:
+    void EVP_PKEY_free(EVP_PKEY* k)
+    const EVP_MD* EVP_sha256()
+    int EVP_Digest(const void* p, size_t n, unsigned char* out, unsigned int* n_out, const EVP_MD* m, void* engine)
+
+cdef extern from "<openssl/crypto.h>" nogil:
+    void OPENSSL_free(void* p)
+    int CRYPTO_memcmp(const void* a, const void* b, size_t n)
+
+cdef extern from "<openssl/err.h>" nogil:
+    void ERR_clear_error()
+    unsigned long ERR_peek_last_error()
+    unsigned long ERR_peek_error()
+    const char* ERR_reason_error_string(unsigned long e)
+    int ERR_GET_REASON(unsigned long e)
+
+cdef extern from *:
+    """
+    #define atomic_add(p, n) __atomic_add_fetch((p), (n), __ATOMIC_ACQ_REL)
+    #define atomic_load(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+    #define atomic_store(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+    static inline int atomic_swap_if(int64_t *p, int64_t was, int64_t is)
+    {
+        return __atomic_compare_exchange_n(p, &was, is, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    }
+    """
+    int atomic_add_int "atomic_add" (int* p, int n) noexcept nogil
+    int64_t atomic_add_long "atomic_add" (int64_t* p, int64_t n) noexcept nogil
+    int64_t atomic_load(int64_t* p) noexcept nogil
+    void atomic_store(int64_t* p, int64_t v) noexcept nogil
+    bint atomic_swap_if(int64_t* p, int64_t was, int64_t now) noexcept nogil
