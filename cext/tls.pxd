@@ -45,4 +45,5 @@ cdef struct Link:
     size_t claimed              # bytes of plaintext that are in it, and in the connection's out buffer still
     bint ended                  # the peer says that nothing more comes
     bint failed
+    bint anonymous              # the peer needs no certificate, whatever the context says
     uint32_t idle               # messages of the protocol's own since the last data

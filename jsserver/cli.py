@@ -36,6 +36,8 @@ _OPTIONS: dict[str, tuple[Parser, str]] = {
     "ports_file_dir": (str, "ports_file_dir"),
     "m": (parse_int, "http_port"),
     "http_port": (parse_int, "http_port"),
+    "ms": (parse_int, "https_port"),
+    "https_port": (parse_int, "https_port"),
     "client_advertise": (str, "client_advertise"),
     "l": (str, "log_file"),
     "log": (str, "log_file"),
@@ -84,8 +86,6 @@ _ACTIONS: dict[str, Parser] = {
 
 # Flags of nats-server for what is not built yet: refused unless they turn it off.
 _UNAVAILABLE: dict[str, Parser] = {
-    "ms": parse_int,
-    "https_port": parse_int,
     "s": parse_bool,
     "syslog": parse_bool,
     "r": str,
@@ -123,6 +123,7 @@ Server options:
     -n, --name, --server_name <name> Name of this server (default: its id)
     -P, --pid <file>                 Write the process id to this file
     -m, --http_port <port>           Port for monitoring over HTTP (default: off)
+    -ms, --https_port <port>         Port for monitoring over HTTPS (default: off)
     -c, --config <file>              Configuration file
     -t                               Check the configuration file and exit
     -sl, --signal <signal>[=<pid>]   Signal a running server: ldm, stop, quit, term, reopen, reload;

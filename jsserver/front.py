@@ -33,6 +33,7 @@ from jsserver.text.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, shor
 if TYPE_CHECKING:
     import socket
 
+    from jsserver.cext.tls import SecurityContext
     from jsserver.disk.storage import Storage
     from jsserver.process.runfiles import PortsFile
 
@@ -81,6 +82,8 @@ class Front:
         self.http_port = 0
         self.monitor: socket.socket | None = None
         """Where monitoring is to be served."""
+        self.security: SecurityContext | None = None
+        """What clients' connections are secured by."""
         self.certificate_ends = ""
         """When the certificate of clients' connections does, in RFC 3339; "" without TLS."""
         self._listener: socket.socket | None = None
@@ -261,12 +264,19 @@ class Front:
     def listen(self) -> None:
         """Opens the ports, that of monitoring first; StartError where one cannot be had."""
         o = self.options
-        if o.http_port:
+        if o.http_port and o.https_port:
+            raise StartError(
+                "Can't start monitoring: can't specify both HTTP "
+                f"({o.http_port}) and HTTPs ({o.https_port}) ports"
+            )
+        if o.https_port and o.tls is None:
+            raise StartError("Can't start monitoring: TLS cert and key required for HTTPS")
+        if o.http_port or o.https_port:
             self.monitor, self.http_port = self._open(
-                o.http_host, o.http_port, "Can't start monitoring on {}"
+                o.http_host, o.http_port or o.https_port, "Can't start monitoring on {}"
             )
             where = host_port(o.http_host, self.http_port)
-            self.log.info(f"Starting http monitor on {where}")
+            self.log.info(f"Starting {self._monitor_scheme} monitor on {where}")
         # Last: who can connect is served at once.
         self._listener, self.port = self._open(o.host, o.port, "Error listening on port: {}")
         self.plane.set_info(*self._info())
@@ -292,6 +302,7 @@ class Front:
         now; StartError."""
         o = self.options
         if o.tls is None:
+            self.security, self.certificate_ends = None, ""
             self.plane.secure(None, o.proxy_protocol)
             return
         from jsserver.access.certificates import certificate_ends
@@ -304,8 +315,15 @@ class Front:
             context = security_context(o.tls, optional=o.allow_non_tls)
         except ConfigError as e:
             raise StartError(str(e)) from e
+        self.security = context
         self.certificate_ends = certificate_ends(o.tls)
         self.plane.secure(context.security(), o.proxy_protocol)
+
+    def renew(self) -> None:
+        """Has what a reload may have changed; StartError, and all is as before."""
+        self.secure()
+        self.plane.set_info(*self._info())
+        self._limit()
 
     @staticmethod
     def _open(host: str, port: int, failure: str) -> tuple[socket.socket, int]:
@@ -340,6 +358,10 @@ class Front:
             xkey=self.xkey,
         )
 
+    @property
+    def _monitor_scheme(self) -> str:
+        return "https" if self.options.https_port else "http"
+
     def _write_ports(self) -> None:
         from jsserver.process.runfiles import PortsFile
 
@@ -347,7 +369,7 @@ class Front:
         self._ports_file = PortsFile(o.ports_file_dir)
         listeners = {"nats": ("nats" if o.tls is None else "tls", o.host, self.port)}
         if self.monitor is not None:
-            listeners["monitoring"] = ("http", o.http_host, self.http_port)
+            listeners["monitoring"] = (self._monitor_scheme, o.http_host, self.http_port)
         try:
             self._ports_file.write(listeners)
         except OSError as e:

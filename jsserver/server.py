@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import time
 from typing import TYPE_CHECKING
 
 from jsserver.access.auth import Authenticator
 from jsserver.access.clients import Connection
 from jsserver.cext.engine import Item
-from jsserver.front import SIGNALS, Front, explained
+from jsserver.config import ConfigError
+from jsserver.config.load import load
+from jsserver.front import SIGNALS, Front, StartError, explained
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.process import priority
 from jsserver.process.notify import Notifier
@@ -19,6 +22,7 @@ from jsserver.services.inbox import Finished, Inbox
 from jsserver.services.system import System
 
 if TYPE_CHECKING:
+    from jsserver.cext.tls import SecurityContext
     from jsserver.monitor.monitor import Monitor
     from jsserver.services.events import Events
     from jsserver.services.jetstream import JetStream
@@ -46,7 +50,7 @@ class Server:
         self.accepting = False
         self.jetstream = self._make_jetstream()
         self.monitor: Monitor | None = None
-        watched = options.http_port != 0
+        watched = options.http_port != 0 or options.https_port != 0
         self.closed = ClosedConnections(options.max_closed_clients if watched else 0)
         self.inbox = Inbox(
             self.plane,
@@ -63,6 +67,7 @@ class Server:
         self.system = System(self)
         self.events = self._make_events()
         self._notify = Notifier.from_environment()
+        self._reloading: asyncio.Task[None] | None = None
 
     def _make_jetstream(self) -> JetStream | None:
         front = self.front
@@ -100,6 +105,11 @@ class Server:
     def auth_required(self) -> bool:
         """Whether clients must prove anything."""
         return self.authenticator.required
+
+    @property
+    def monitor_security(self) -> SecurityContext | None:
+        """What monitoring is secured by, if it is."""
+        return self.front.security if self.options.https_port else None
 
     @property
     def certificate_ends(self) -> str:
@@ -168,7 +178,7 @@ class Server:
         for number, text in STOP_SIGNALS.items():
             loop.add_signal_handler(number, self._trapped, text)
         loop.add_signal_handler(signal.SIGUSR1, self._reopen)
-        loop.add_signal_handler(signal.SIGHUP, self._unavailable, "hangup", "configuration reload")
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         loop.add_signal_handler(
             signal.SIGUSR2, self._unavailable, "user defined signal 2", "lame duck mode"
         )
@@ -184,6 +194,62 @@ class Server:
 
     def _unavailable(self, text: str, what: str) -> None:
         self.log.error(f'Trapped "{text}" signal, but {what} is not available in this version')
+
+    # ---- reload
+
+    def _hang_up(self) -> None:
+        self.log.debug('Trapped "hangup" signal')
+        if self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.create_task(self._reload())
+
+    async def _reload(self) -> None:
+        """Takes what may change while the server runs: what connections are secured by."""
+        from jsserver.config.reload import refused_changes, take
+
+        old = self.options
+        failed = "Failed to reload server configuration"
+        if not old.config_file:
+            self.log.error(
+                f"{failed}: can only reload config when a file is provided using -c or --config"
+            )
+            return
+        try:
+            new = (await asyncio.to_thread(load, old.config_file, old.flags)).options
+        except ConfigError as error:
+            self.log.error(f"{failed}: {str(error).strip()}")
+            return
+        if names := refused_changes(old, new):
+            for name in names:
+                self.log.error(f"{failed}: config reload not supported for {name}")
+            return
+        pins_before = old.tls and old.tls.pinned_certs
+        before = take(old, new)
+        try:
+            self.front.renew()
+        except StartError as error:  # a file has changed again in between
+            vars(old).update(before)
+            self.log.error(f"{failed}: {error}")
+            return
+        self.config_loaded = time.time_ns()
+        if old.tls is not None:
+            self.log.info("Reloaded: tls = enabled")
+            if old.tls.pinned_certs and old.tls.pinned_certs != pins_before:
+                self._close_unpinned(old.tls.pinned_certs)
+        self.log.info(f"Reloaded server configuration ({old.config_digest})")
+
+    def _close_unpinned(self, pins: list[str]) -> None:
+        from jsserver.access.certificates import read_secured
+
+        (reason,) = (n for n, text in CLOSE_REASONS.items() if text == "TLS Handshake Failure")
+        closed = 0
+        for item in self.plane.connections():
+            found = read_secured(item.texts[2])
+            known = found is not None and found.certificates[:1]
+            if found is not None and not (known and known[0].key_digest in pins):
+                self.plane.close_connection(item.cid, reason)
+                closed += 1
+        if closed:
+            self.log.info(f"Disconnect {closed} clients due to pinned certs reload")
 
     async def stop(self) -> None:
         """Stops listening, closes connections and streams; what was acked is on disk afterwards."""

@@ -19,6 +19,7 @@ cdef class Session:
         self.t = link_new(context.x, -1)
         if self.t == NULL:
             raise MemoryError
+        self.t.anonymous = True
         SSL_set_verify(self.t.ssl, SSL_VERIFY_NONE, NULL)
 
     def __dealloc__(self):

@@ -95,7 +95,7 @@ class Authenticator:
         users = options.users
         self._users = {u.name: _known(u) for u in users if u.name}
         self._nkeys = {u.nkey: _known(u) for u in users if u.nkey}
-        self._maps = options.tls is not None and options.tls.map
+        self._options = options
         self._guest = self._admission_of_guests(options)
         hashes = (u.password for u in users if is_bcrypt(u.password))
         self._dummy = next(hashes, "")
@@ -144,7 +144,9 @@ class Authenticator:
 
     def maps(self, connect: Connect) -> bool:
         """Whether it is the certificate that says who it is."""
-        return self._maps and bool(self._users) and not (self._nkeys and connect.nkey)
+        tls = self._options.tls
+        is_mapped = tls is not None and tls.map and bool(self._users)
+        return is_mapped and not (self._nkeys and connect.nkey)
 
     def mapped(self, secured: bytes) -> str | None:
         """The user whom a connection's certificate stands for, of what the data plane says of its

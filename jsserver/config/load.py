@@ -68,6 +68,7 @@ def load(path: str, flags: Mapping[str, Any]) -> Loaded:
         for parent in parents:
             target = getattr(target, parent)
         setattr(target, attribute, value)
+    options.flags = dict(flags)
     if " " in options.server_name:
         raise ConfigError("server name cannot contain spaces")
     js = options.jetstream
@@ -83,7 +84,8 @@ def load(path: str, flags: Mapping[str, Any]) -> Loaded:
 
 def validate(options: Options) -> None:
     """Refuses, with ConfigError, what cannot be set together."""
-    for port, name in ((options.port, "port"), (options.http_port, "http_port")):
+    for name in ("port", "http_port", "https_port"):
+        port = getattr(options, name)
         if port < -1 or port > _MAX_PORT:
             raise ConfigError(f"{name} {port} is not between 0 and {_MAX_PORT}, nor -1")
     if options.max_payload > options.max_pending:

@@ -319,6 +319,7 @@ class Options(Block):
 
     http_host: str = ""
     http_port: int = 0
+    https_port: int = 0
     http_base_path: str = ""
 
     max_connections: int = DEFAULT_MAX_CONNECTIONS
@@ -353,6 +354,8 @@ class Options(Block):
     store_dir: str = ""
     jetstream: JetStream = each(JetStream)
 
+    flags: dict[str, Any] = each(dict)
+    """What the command line set, by the names that `load.load` takes."""
     config_file: str = ""
     config_digest: str = ""
 

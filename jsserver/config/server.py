@@ -173,7 +173,6 @@ def _read_ocsp(options: Options, value: Value, problems: Problems) -> None:
 
 _MAX_CONNECTIONS = _read_max_connections
 _MAX_SUB_TOKENS = _read_max_sub_tokens
-_HTTPS = unavailable("monitoring with https")
 _SYSTEM = _read_system_account
 _NO_SYSTEM_TRAFFIC = "the server's own traffic in the system account is not traced"
 _WHOLE_TRACE = "the log shows whole messages"
@@ -226,6 +225,8 @@ READERS: dict[str, Reader] = {
     "ports_file_dir": text("ports_file_dir"),
     "http": _address("http_host", "http_port"),
     "http_port": integer("http_port"),
+    "https": _address("http_host", "https_port"),
+    "https_port": integer("https_port"),
     "monitor_port": integer("http_port"),
     "http_base_path": text("http_base_path"),
     "max_connections": _MAX_CONNECTIONS,
@@ -278,8 +279,6 @@ READERS: dict[str, Reader] = {
     "storedir": read_store_dir,
     "jetstream": read_jetstream,
     # What nats-server has and this server has not yet.
-    "https": _HTTPS,
-    "https_port": _HTTPS,
     "syslog": only_off("logging to syslog"),
     "remote_syslog": unavailable("logging to syslog"),
     "prof_port": unavailable("the profiling port"),

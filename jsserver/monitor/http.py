@@ -14,9 +14,17 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 import msgspec
+
+if TYPE_CHECKING:
+    from jsserver.cext.tls import SecurityContext
+    from jsserver.monitor.secure import SecureStream
+
+    Reader = asyncio.StreamReader | SecureStream
+    Writer = asyncio.StreamWriter | SecureStream
 
 log = logging.getLogger(__name__)
 
@@ -186,8 +194,11 @@ class HttpServer:
         head_seconds: float = HEAD_SECONDS,
         idle_seconds: float = IDLE_SECONDS,
         max_connections: int = MAX_CONNECTIONS,
+        security: Callable[[], "SecurityContext | None"] = lambda: None,
     ) -> None:
+        """`security`: what a connection that comes now is secured by."""
         self._handler = handler
+        self._security = security
         self._head_seconds = head_seconds
         self._idle_seconds = idle_seconds
         self._max_connections = max_connections
@@ -231,19 +242,31 @@ class HttpServer:
         assert task is not None
         full = len(self._tasks) >= self._max_connections and not self._end_idlest()
         self._tasks.add(task)
+        source, sink = self._secured(reader, writer)
         try:
             with contextlib.suppress(OSError, TimeoutError):
                 if full:
-                    await self._refuse(reader, writer, BadRequest(503, "too many connections"))
+                    await self._refuse(source, sink, BadRequest(503, "too many connections"))
                 else:
                     self._waiting[task] = None
-                    await self._serve(_Connection(reader), writer, task)
-            writer.close()
+                    await self._serve(_Connection(source), sink, task)
+            sink.close()
         except asyncio.CancelledError:
             writer.transport.abort()  # the server is closing, or needs the room
         finally:
             self._tasks.discard(task)
             self._waiting.pop(task, None)
+
+    def _secured(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> tuple["Reader", "Writer"]:
+        context = self._security()
+        if context is None:
+            return reader, writer
+        from jsserver.monitor.secure import SecureStream  # which loads OpenSSL
+
+        stream = SecureStream(context, reader, writer)
+        return stream, stream
 
     def _end_idlest(self) -> bool:
         """Makes room for one connection; False if all are being served."""
@@ -257,7 +280,7 @@ class HttpServer:
     async def _serve(
         self,
         connection: "_Connection",
-        writer: asyncio.StreamWriter,
+        writer: "Writer",
         task: asyncio.Task[None],
     ) -> None:
         while True:
@@ -290,18 +313,16 @@ class HttpServer:
             text = "500 Internal Server Error: see the server's log"
             return Response(status=500, body=text.encode())
 
-    async def _write(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+    async def _write(self, writer: "Writer", data: bytes) -> None:
         writer.write(data)
         try:
             async with asyncio.timeout(WRITE_SECONDS):
                 await writer.drain()
         except TimeoutError:
-            writer.transport.abort()
+            _abort(writer)
             raise
 
-    async def _refuse(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, error: BadRequest
-    ) -> None:
+    async def _refuse(self, reader: "Reader", writer: "Writer", error: BadRequest) -> None:
         text = f"{error.status} {phrase(error.status)}: {error.reason}"
         head = (
             f"HTTP/1.1 {error.status} {phrase(error.status)}\r\nContent-Type: {TEXT}\r\n"
@@ -314,7 +335,7 @@ class HttpServer:
 class _Connection:
     """The input of a connection: heads and bodies one after another."""
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
+    def __init__(self, reader: "Reader") -> None:
         self.reader = reader
         self._buffer = bytearray()
 
@@ -378,7 +399,13 @@ def _encode(request: Request, response: Response, keep: bool) -> bytes:
     return head if request.method == "HEAD" else head + response.body
 
 
-async def _linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+def _abort(writer: "Writer") -> None:
+    transport = writer.transport
+    assert isinstance(transport, asyncio.WriteTransport)
+    transport.abort()
+
+
+async def _linger(reader: "Reader", writer: "Writer") -> None:
     """Says that no more comes and waits a moment for the client to end."""
     if writer.can_write_eof():
         writer.write_eof()

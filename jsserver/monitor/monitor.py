@@ -15,7 +15,9 @@ class Monitor:
         pages = Pages(server, closed)
         self.requests = pages.requests
         """How often each page was asked for, by its path."""
-        self._http = HttpServer(pages.answer, urgent=pages.urgent)
+        self._http = HttpServer(
+            pages.answer, urgent=pages.urgent, security=lambda: server.monitor_security
+        )
 
     async def start(self, listener: socket.socket) -> None:
         """Answers whoever connects to the listener."""

@@ -4,11 +4,14 @@ Everything here is called in the monitoring thread: an answer is a snapshot, mad
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jsserver.api.dispatch import Dispatcher
 from jsserver.cext.engine import Item
 from jsserver.config.options import Options
+
+if TYPE_CHECKING:
+    from jsserver.cext.tls import SecurityContext
 
 
 class Plane(Protocol):
@@ -105,6 +108,10 @@ class Server(Protocol):
     @property
     def auth_required(self) -> bool:
         """Whether clients must prove anything."""
+
+    @property
+    def monitor_security(self) -> "SecurityContext | None":
+        """What monitoring is secured by, if it is."""
 
     @property
     def certificate_ends(self) -> str:

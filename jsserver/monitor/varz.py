@@ -57,7 +57,7 @@ class Varz(Wire, kw_only=True):
     http_host: str
     http_port: int
     http_base_path: str
-    https_port: int = always(0)
+    https_port: int
     auth_timeout: float
     max_control_line: int
     max_payload: int
@@ -129,6 +129,7 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         http_host=o.http_host or o.host,
         http_port=o.http_port,
         http_base_path=o.http_base_path,
+        https_port=o.https_port,
         auth_timeout=whole(o.auth_timeout),
         max_control_line=o.max_control_line,
         max_payload=o.max_payload,

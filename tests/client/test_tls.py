@@ -4,71 +4,23 @@ What both servers are asked is compared; the rest is what TLS itself must hold t
 """
 
 import asyncio
-import json
 import socket
 import ssl
 import struct
 import time
-import urllib.request
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
 
-from tests.certificates import Authority, Issued
 from tests.client.raw import RawClient
-from tests.client.tls import TlsClient
+from tests.client.tls import Site, Start, TlsClient, page
 from tests.servers import Server, Servers
 from tests.waiting import wait_until
 
 
-class Site:
-    """An authority with a server's certificate and a client's."""
-
-    def __init__(self, folder: Path) -> None:
-        self.authority = Authority(folder / "ours")
-        self.stranger = Authority(folder / "theirs", "CN=somebody else")
-        self.server = self.authority.server()
-        self.client = self.authority.issue("CN=client,O=Acme", emails=("a@example.com",))
-        self.other = self.authority.issue("CN=other")
-        self.forged = self.stranger.issue("CN=client,O=Acme")
-
-    def config(self, extra: str = "", more: str = "", issued: Issued | None = None) -> str:
-        issued = issued or self.server
-        return f'tls {{ cert_file: "{issued.cert}", key_file: "{issued.key}"\n{extra} }}\n{more}'
-
-    @property
-    def verifying(self) -> str:
-        return f'ca_file: "{self.authority.cert}", verify: true'
-
-
-@pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return Site(tmp_path_factory.mktemp("certificates"))
-
-
-Start = Callable[..., Server]
-
-
-@pytest.fixture(params=["ours", "peer"])
-def start(request: pytest.FixtureRequest, servers: Servers) -> Start:
-    """Starts either server: what a test asserts holds for both."""
-    if request.param == "peer":
-        request.getfixturevalue("peer_present")
-        return servers.peer
-    return servers.under_test
-
-
 def kept(info: dict[str, Any]) -> dict[str, Any]:
     return {k: info.get(k) for k in ("tls_required", "tls_verify", "tls_available")}
-
-
-def page(server: Server, path: str) -> dict[str, Any]:
-    with urllib.request.urlopen(server.monitor_url + path, timeout=10) as answer:
-        found: dict[str, Any] = json.load(answer)
-        return found
 
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]

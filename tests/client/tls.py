@@ -1,10 +1,45 @@
-"""A raw client over TLS, which sees what a server says before the handshake and behind it."""
+"""A raw client over TLS, which sees what a server says before the handshake and behind it, and the
+certificates that tests of it share."""
 
 import json
 import ssl
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from tests.certificates import Authority, Issued
 from tests.client.raw import RawClient
+from tests.servers import Server
+
+Start = Callable[..., Server]
+"""Starts a server."""
+
+
+class Site:
+    """An authority with a server's certificate and a client's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority(folder / "ours")
+        self.stranger = Authority(folder / "theirs", "CN=somebody else")
+        self.server = self.authority.server()
+        self.client = self.authority.issue("CN=client,O=Acme", emails=("a@example.com",))
+        self.other = self.authority.issue("CN=other")
+        self.forged = self.stranger.issue("CN=client,O=Acme")
+
+    def config(self, extra: str = "", more: str = "", issued: Issued | None = None) -> str:
+        issued = issued or self.server
+        return f'tls {{ cert_file: "{issued.cert}", key_file: "{issued.key}"\n{extra} }}\n{more}'
+
+    @property
+    def verifying(self) -> str:
+        return f'ca_file: "{self.authority.cert}", verify: true'
+
+
+def page(server: Server, path: str) -> dict[str, Any]:
+    with urllib.request.urlopen(server.monitor_url + path, timeout=10) as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found
 
 
 class TlsClient(RawClient):

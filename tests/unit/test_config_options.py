@@ -309,7 +309,6 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
         ("mqtt {}", "the mqtt listener"),
         ("operator: x", "operator mode"),
         ("resolver: MEMORY", "operator mode (an account resolver)"),
-        ("https: 5", "monitoring with https"),
         ("syslog: true", "logging to syslog"),
         ("jetstream {key: x}", "JetStream encryption at rest"),
         ("authorization {auth_callout: {}}", "auth_callout"),

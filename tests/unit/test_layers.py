@@ -99,9 +99,9 @@ PARTS = {
         *("process.sockets", "services.subjects", "text.goformat", "text.identity"),
     },
     "server": {
-        *("access.auth", "access.clients", "front", "monitor", "process.notify"),
-        *("process.priority", "process.procs", "services.answers", "services.events"),
-        *("services.inbox", "services.jetstream", "services.system"),
+        *("access.auth", "access.certificates", "access.clients", "config", "front", "monitor"),
+        *("process.notify", "process.priority", "process.procs", "services.answers"),
+        *("services.events", "services.inbox", "services.jetstream", "services.system"),
     },
     "start": {"config", "front", "process.logs", "server"},
     "client.credentials": set(),
