@@ -23,6 +23,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     int SSL_CTX_set_session_id_context(SSL_CTX* x, const unsigned char* id, unsigned int n)
     int SSL_CTX_set_num_tickets(SSL_CTX* x, size_t n)
     int SSL_CTX_set_cipher_list(SSL_CTX* x, const char* names)
+    int SSL_CTX_set_ciphersuites(SSL_CTX* x, const char* names)
     int SSL_CTX_set1_groups_list(SSL_CTX* x, const char* names)
     int SSL_CTX_use_certificate(SSL_CTX* x, X509* cert)
     int SSL_CTX_add1_chain_cert(SSL_CTX* x, X509* cert)

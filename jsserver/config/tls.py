@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _FALLBACK_DELAY = 50 * MILLISECOND
 """How long `handshake_first: auto` waits for a handshake."""
 _CONFIG = "error parsing tls config"
+_PEM = re.compile(rb"^-----BEGIN ([^-\n]+)-----", re.MULTILINE)
 _PIN = re.compile(r"[0-9a-f]{64}")
 _VERSIONS = {"1.0": 0x301, "1.1": 0x302, "1.2": TLS_12, "1.3": TLS_13}
 _GROUP_OR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -179,7 +180,7 @@ def _read_handshake_first(block: _Block, value: Value, key: str) -> None:
 def _read_certs(block: _Block, value: Value, key: str) -> None:
     what = "error parsing certificates config"
     if not isinstance(value.data, list):
-        raise OptionError(value, f"{what}: unsupported type {type_name(value)}")
+        raise OptionError(value, f"{what}: unsupported type map[string]interface {{}}")
     pairs = []
     for item in value.data:
         if not isinstance(item.data, dict):
@@ -194,7 +195,8 @@ def _read_certs(block: _Block, value: Value, key: str) -> None:
                 )
             files[name] = entry.data
         if not all(files.values()):
-            raise OptionError(item, f"{what}: both 'cert_file' and 'cert_key' options are required")
+            last = next(reversed(item.data.values()), item)
+            raise OptionError(last, f"{what}: both 'cert_file' and 'cert_key' options are required")
         pairs.append((files["cert_file"], files["key_file"]))
     block.tls.certificates = pairs
 
@@ -316,6 +318,35 @@ def _file(path: str) -> bytes:
         raise ConfigError(f"open {path}: {(error.strerror or str(error)).lower()}") from None
 
 
+def _check_pem(cert: bytes, key: bytes) -> None:
+    """That each has the kind of block that it should; ConfigError."""
+    found = [kind.decode("latin-1") for kind in _PEM.findall(cert)]
+    if not found:
+        raise ConfigError("tls: failed to find any PEM data in certificate input")
+    if "CERTIFICATE" not in found:
+        if len(found) == 1 and found[0].endswith("PRIVATE KEY"):
+            raise ConfigError(
+                "tls: failed to find certificate PEM data in certificate input, but did find a "
+                "private key; PEM inputs may have been switched"
+            )
+        raise ConfigError(
+            'tls: failed to find "CERTIFICATE" PEM block in certificate input after skipping PEM '
+            f"blocks of the following types: [{' '.join(found)}]"
+        )
+    found = [kind.decode("latin-1") for kind in _PEM.findall(key)]
+    if not found:
+        raise ConfigError("tls: failed to find any PEM data in key input")
+    if not any(kind.endswith("PRIVATE KEY") for kind in found):
+        if found == ["CERTIFICATE"]:
+            raise ConfigError(
+                "tls: found a certificate rather than a key in the PEM for the private key"
+            )
+        raise ConfigError(
+            'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input after '
+            f"skipping PEM blocks of the following types: [{' '.join(found)}]"
+        )
+
+
 def _openssl_suites(tls: Tls) -> str:
     """What OpenSSL calls the suites of TLS 1.2; those of 1.3 are not chosen, as in nats-server."""
     chosen = [name for name in DEFAULT_SUITES if not tls.cipher_suites or name in tls.cipher_suites]
@@ -347,6 +378,7 @@ def security_context(tls: Tls, *, optional: bool) -> SecurityContext:
         where = f"{what}: " if count == 1 else f"{what} {number}/{count}: "
         try:
             pair = (_file(cert), _file(key))
+            _check_pem(*pair)
             SecurityContext([pair], ciphers="DEFAULT", groups="P-256", timeout=0)
         except (ConfigError, ContextError) as error:
             raise ConfigError(where + str(error)) from None
