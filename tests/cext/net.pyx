@@ -2,6 +2,7 @@
 sockets or have a transport in memory, and a protocol of lines beside the clients' own."""
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.errno cimport EAGAIN, ENOMEM
 from libc.stdint cimport SIZE_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -320,6 +321,13 @@ cdef class PyReactor:
     def listen(self, int fd, str protocol="client", str kind="client"):
         """The number by which unlisten knows it."""
         return <size_t>listener_open(&self.w.net, fd, TEST_KINDS[kind], self.protocol(protocol), &plain_transport)
+
+    def secure(self, size_t number, security, bint proxied=False):
+        """What comes before the bytes of connections that are accepted from now on, as DataPlane.secure has it."""
+        cdef Security* s = NULL
+        if security is not None:
+            s = <Security*>PyCapsule_GetPointer(security, b"jsserver.Security")
+        listener_secure(<Listener*>number, s, proxied)
 
     def unlisten(self, size_t number):
         listener_close(<Listener*>number)
