@@ -12,6 +12,8 @@ cdef int link_bio_read(BIO* b, char* p, int n) noexcept nogil:
     BIO_clear_retry_flags(b)
     if n <= 0:
         return 0
+    if t.idle > IDLE_MAX:
+        return -1
     if t.n_inward:
         n = <int>min(<size_t>n, t.n_inward)
         memcpy(p, t.inward, n)

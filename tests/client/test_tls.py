@@ -4,9 +4,12 @@ What both servers are asked is compared; the rest is what TLS itself must hold t
 """
 
 import asyncio
+import contextlib
+import shutil
 import socket
 import ssl
 import struct
+import subprocess
 import time
 from typing import Any
 
@@ -375,6 +378,37 @@ def test_resets_in_every_state(servers: Servers, site: Site) -> None:
                 reset(made)
     wait_until(lambda: page(server, "/varz")["connections"] == 0, "all of them are gone")
     alive(server, site)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the program openssl")
+@pytest.mark.parametrize(("version", "asks"), [("-tls1_3", b"K\n" * 60), ("-tls1_2", b"R\n")])
+def test_new_keys_again_and_again(servers: Servers, site: Site, version: str, asks: bytes) -> None:
+    """Whoever renews keys and sends nothing, or begins a handshake anew, is cut."""
+    server = servers.under_test(config="debug: true\n" + site.config("handshake_first: true"))
+    client = subprocess.Popen(
+        ["openssl", "s_client", version, "-connect", f"127.0.0.1:{server.port}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        assert client.stdin is not None and client.stdout is not None
+        while b"INFO {" not in client.stdout.readline():
+            assert client.poll() is None
+        with contextlib.suppress(BrokenPipeError):
+            for at in range(0, len(asks), 2):
+                client.stdin.write(asks[at : at + 2])
+                client.stdin.flush()
+                time.sleep(0.02)  # openssl takes a letter for a command at the start of a read
+        server.wait_log("Client connection closed")
+    finally:
+        client.kill()
+        client.wait()
+        client.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            client.stdin.close()
+    with TlsClient(server.port, site.authority.client_context(), first=True) as other:
+        assert "PONG" in other.login()
 
 
 def test_a_close_is_announced(start: Start, site: Site) -> None:
