@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsserver.access.auth import Authenticator
 from jsserver.access.clients import Connection
-from jsserver.cext.engine import Item
+from jsserver.cext.engine import CLOSE_REASONS, Item
 from jsserver.config import ConfigError
 from jsserver.config.load import load
 from jsserver.front import SIGNALS, Front, StartError, explained
