@@ -102,7 +102,7 @@ cdef int perms_set_empty_allow(Permissions* p, int which) noexcept nogil
 cdef bint perms_can_publish(const Permissions* p, Span subject) noexcept nogil
 cdef bint perms_can_subscribe(const Permissions* p, Span subject, Span queue) noexcept nogil
 # Whether the wildcard subscription reaches beyond what is allowed, so that deliveries must be checked one by one.
-cdef bint perms_must_filter(const Permissions* p, Span subject) noexcept nogil
+cdef bint perms_must_filter(const Permissions* p, Span subject, Span queue) noexcept nogil
 cdef bint perms_can_receive(const Permissions* p, Span subject, Span queue) noexcept nogil
 
 cdef enum:

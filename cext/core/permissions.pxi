@@ -138,7 +138,7 @@ cdef bint perms_can_subscribe(const Permissions* p, Span subject, Span queue) no
     return not is_denied(p, subject, queue)
 
 
-cdef bint perms_must_filter(const Permissions* p, Span subject) noexcept nogil:
+cdef bint perms_must_filter(const Permissions* p, Span subject, Span queue) noexcept nogil:
     # A pattern is let in when an allow entry matches it as if it were a subject, as nats-server does; so `>`
     # comes in by the entry `*`, and a deny entry may lie within it. Both are made good for at delivery.
     cdef const PermEntry* e
@@ -158,7 +158,7 @@ cdef bint perms_must_filter(const Permissions* p, Span subject) noexcept nogil:
         return False
     e = p.lists[PERM_SUB_ALLOW].patterns
     while e != NULL:
-        if subject_covers(e.subject, subject):
+        if (e.queue.n == 0 or (queue.n and queue_fits(e, queue))) and subject_covers(e.subject, subject):
             return False
         e = e.next
     return True

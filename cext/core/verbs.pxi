@@ -257,7 +257,7 @@ cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexce
         s.client = c
         s.hears = c.hears
         s.listens = True
-        s.filtered = c.perms != NULL and perms_must_filter(c.perms, subject)
+        s.filtered = c.perms != NULL and perms_must_filter(c.perms, subject, queue)
         if strmap_put(&c.subs, s.sid, s) != 0:
             sub_free(s)
             client_close(c, CLOSE_WRITE_ERROR)

@@ -559,7 +559,8 @@ cdef class DataPlane(EnvBox):
         return found[0] if found else None
 
     def subscriptions(self, AccountHandle account=None):
-        """Every subscription, or an account's, as (kind, cid, (account's id, delivered, max, internal), (subject, queue, sid))."""
+        """Every subscription, or an account's, as (kind, cid, (account's id, delivered, max, internal), texts): subject, queue
+        and sid."""
         cdef Inbox box
         cdef SubWalk walk
         cdef Account* a

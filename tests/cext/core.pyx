@@ -157,9 +157,9 @@ cdef class PyPermissions:
         cdef bytes s = subject.encode(), q = queue.encode()
         return perms_can_subscribe(self.perms, span_of(s), span_of(q))
 
-    def must_filter(self, str subject not None) -> bool:
-        cdef bytes s = subject.encode()
-        return perms_must_filter(self.perms, span_of(s))
+    def must_filter(self, str subject not None, str queue not None="") -> bool:
+        cdef bytes s = subject.encode(), q = queue.encode()
+        return perms_must_filter(self.perms, span_of(s), span_of(q))
 
     def can_receive(self, str subject not None, str queue not None="") -> bool:
         cdef bytes s = subject.encode(), q = queue.encode()

@@ -67,6 +67,8 @@ def said(frames: list[Frame]) -> list[str]:
     which member of a queue group it is."""
     shown = []
     for frame in frames:
+        if frame.verb == "PING":
+            continue
         _, _, group = frame.sid.partition("@")
         line = frame.line.replace(frame.sid.encode(), group.encode()) if group else frame.line
         shown.append(str([frame.verb, line, frame.payload]))

@@ -114,3 +114,12 @@ def test_many_literal_entries() -> None:
     assert all(perms.can_publish(n) and not perms.can_subscribe(n) for n in names)
     assert not perms.can_publish("device.20000")
     assert perms.must_filter("device.*") and not perms.must_filter("other.*")
+
+
+def test_what_is_allowed_to_a_queue_covers_no_other_subscription() -> None:
+    """`*.*.>` is let in by the rule `*.*.*`, which does not allow all of it."""
+    perms = PyPermissions(sub_allow=["a.> q", "*.*.*"])
+    for queue, filtered in (("", True), ("r", True), ("q", False)):
+        assert perms.must_filter("a.*.>", queue) == filtered
+        assert perms.can_receive("a.b.c", queue)
+        assert perms.can_receive("a.b.c.d", queue) != filtered
