@@ -95,8 +95,9 @@ cdef void sublist_each(Sublist* l, void (*fn)(void* ctx, Sub* s) noexcept nogil,
 cdef struct Permissions     # of one user, shared by its connections; immutable once built
 
 # Entries of subscribe lists may have a queue (a name or pattern). No allow list: all is allowed; an empty one: nothing.
-cdef Permissions* perms_new() noexcept nogil
-cdef void perms_free(Permissions* p) noexcept nogil
+cdef Permissions* perms_new() noexcept nogil        # held by the caller; NULL: no memory
+cdef void perms_hold(Permissions* p) noexcept nogil     # any thread
+cdef void perms_release(Permissions* p) noexcept nogil  # the last who held it frees it; NULL is nobody's
 cdef int perms_add(Permissions* p, int which, Span subject, Span queue) noexcept nogil  # which: PERM_*
 cdef int perms_set_empty_allow(Permissions* p, int which) noexcept nogil
 cdef bint perms_can_publish(const Permissions* p, Span subject) noexcept nogil
@@ -187,6 +188,8 @@ cdef enum CloseReason:
     CLOSE_UNREACHABLE       # a connection of ours was not accepted
     CLOSE_MAX_ACCOUNT_CONNECTIONS
     CLOSE_TLS_HANDSHAKE
+    CLOSE_AUTH_EXPIRED
+    CLOSE_PROXY_REQUIRED
 
 cdef struct Reply:
     # A reply subject that allow_responses opened for a client.
@@ -239,7 +242,9 @@ cdef struct Client:
     Worklist* work          # of the thread that serves it
     Account* account
     bint member             # counted by its account: it is let in
-    Permissions* perms      # NULL: everything allowed
+    Permissions* perms      # NULL: everything allowed; held
+    int64_t max_subscriptions   # its user's own limits beside the account's, -1: none
+    int64_t max_payload
     bint verbose
     bint pedantic
     bint echo
@@ -277,9 +282,13 @@ cdef struct Client:
 cdef extern from *:
     """
     #define load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+    #define count_held(p) __atomic_add_fetch((p), 1, __ATOMIC_RELAXED)
+    #define count_released(p) __atomic_sub_fetch((p), 1, __ATOMIC_ACQ_REL)
     #define store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
     """
     uint64_t load_relaxed(const uint64_t* p) noexcept nogil
+    uint32_t count_held(uint32_t* p) noexcept nogil         # what there are then
+    uint32_t count_released(uint32_t* p) noexcept nogil
     void store_relaxed(uint64_t* p, uint64_t v) noexcept nogil
 
 # Bytes that wait to be written to it.
@@ -545,6 +554,7 @@ cdef void note_span(Client* c, Span text, int form) noexcept nogil
 cdef void trace_line(Client* c, int way, const char* verb, Span rest) noexcept nogil
 cdef void trace_message(Client* c, int way, const char* verb, Span rest, Span header, Span data) noexcept nogil
 cdef void client_drop_subs(Client* c) noexcept nogil
+cdef void client_restrict(Client* c, Permissions* perms) noexcept nogil
 # Protocol.deliver of clients: MSG and HMSG.
 cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
 # Verbs, after parsing; they answer -ERR themselves. client_publish may set closing.

@@ -27,7 +27,7 @@ from jsserver.process import priority
 from jsserver.process.logs import Logger
 from jsserver.process.sockets import bound_port, host_port, open_listener
 from jsserver.services.subjects import API, SYSTEM, of_the_system_account
-from jsserver.text.goformat import byte_size, split_address
+from jsserver.text.goformat import byte_size, quote, split_address
 from jsserver.text.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from jsserver.cext.tls import SecurityContext
     from jsserver.disk.storage import Storage
     from jsserver.process.runfiles import PortsFile
+    from jsserver.text.nkeys import BoxPair, SigningPair
 
 MAX_PAYLOAD_RECOMMENDED = 8 << 20
 """Bytes; above it the log warns, as nats-server does."""
@@ -71,6 +72,13 @@ class Front:
         self.log = log
         self.id = public_key(PREFIX_SERVER)
         self.xkey = public_key(PREFIX_CURVE)
+        self.keys: tuple[SigningPair, BoxPair] | None = None
+        """What the server signs with and opens with, where it has to."""
+        if options.by_token:
+            from jsserver.text.nkeys import BoxPair, SigningPair
+
+            self.keys = SigningPair(PREFIX_SERVER), BoxPair()
+            self.id, self.xkey = (pair.public for pair in self.keys)
         self.name = options.server_name or self.id
         self.started = time.time_ns()
         self.plane = DataPlane(options.reactors)
@@ -159,6 +167,8 @@ class Front:
         if self.storage is not None:
             log.info(f"  Node:     {short_hash(self.name)}")
         log.info(f"  ID:       {self.id}")
+        if o.operators.claims:
+            self._announce_operators()
         if o.auth_required:
             self._warn_of_passwords()
         if o.config_file:
@@ -178,6 +188,21 @@ class Front:
             except OSError as e:
                 reason = (e.strerror or str(e)).lower()
                 raise StartError(f"Could not write pidfile: open {o.pid_file}: {reason}") from e
+
+    def _announce_operators(self) -> None:
+        def at(seconds: int) -> str:
+            moment = time.localtime(seconds)
+            return f"{time.strftime('%Y-%m-%d %H:%M:%S %z', moment)} {moment.tm_zone}"
+
+        o, log = self.options, self.log
+        log.info("Trusted Operators")
+        for claims in o.operators.claims:
+            log.info(f"  System  : {quote(claims.aud)}")
+            log.info(f"  Operator: {quote(claims.name)}")
+            log.info(f"  Issued  : {at(claims.iat)}")
+            log.info(f"  Expires : {at(claims.exp) if claims.exp else 'Never'}")
+        if not o.system_account:
+            log.warn("Trusted Operators should utilize a System Account")
 
     def _warn_of_passwords(self) -> None:
         from jsserver.access.auth import is_bcrypt
@@ -209,14 +234,18 @@ class Front:
         return alone
 
     def _offer_services(self) -> None:
-        """From now on what clients ask of the control plane goes to its inbox."""
-        for name, account in self.accounts.items():
-            if self.storage is not None:
-                account.serve_requests(API.encode())
-                if self.storage.domain and name != self.options.system:
-                    account.serve_domain(self.storage.domain)
-            for subject in self._services_of(name):
-                account.serve_requests(subject.encode())
+        for name in self.accounts:
+            self.offer_services(name)
+
+    def offer_services(self, name: str) -> None:
+        """From now on what clients of an account ask of the control plane goes to its inbox."""
+        account = self.accounts[name]
+        if self.storage is not None:
+            account.serve_requests(API.encode())
+            if self.storage.domain and name != self.options.system:
+                account.serve_domain(self.storage.domain)
+        for subject in self._services_of(name):
+            account.serve_requests(subject.encode())
 
     def _services_of(self, account: str) -> Sequence[str]:
         """What the system account offers to an account, and to its own users; nothing where there
@@ -245,7 +274,7 @@ class Front:
             auth_required=o.auth_required,
             no_auth_user=o.no_auth_user in {u.name for u in o.users if u.name}
             or o.only_system_users,
-            nonce=any(user.nkey for user in o.users),
+            nonce=o.operators.enabled or any(user.nkey for user in o.users),
             debug=o.debug,
             trace=o.trace,
         )

@@ -24,6 +24,7 @@ from jsserver.services.system import System
 if TYPE_CHECKING:
     from jsserver.cext.tls import SecurityContext
     from jsserver.monitor.monitor import Monitor
+    from jsserver.services.delegates import Delegates
     from jsserver.services.events import Events
     from jsserver.services.jetstream import JetStream
 
@@ -65,6 +66,7 @@ class Server:
         )
         self.identity = Identity(options, self.name, self.id)
         self.system = System(self)
+        self.delegates = self._make_delegates()
         self.events = self._make_events()
         self._notify = Notifier.from_environment()
         self._reloading: asyncio.Task[None] | None = None
@@ -87,9 +89,18 @@ class Server:
             front.id,
         )
 
+    def _make_delegates(self) -> Delegates | None:
+        if not self.options.by_token:
+            return None
+        # Imported only here: a server without tokens starts without signatures.
+        from jsserver.services.delegates import Delegates
+
+        return Delegates(self)
+
     def _make_events(self) -> Events | None:
         name = self.system_account
-        if not any(user.account == name for user in self.options.users):
+        operated = self.options.operators.enabled and bool(name)
+        if not operated and not any(user.account == name for user in self.options.users):
             return None
         # Imported only here: a server whose system account nobody uses starts without it.
         from jsserver.services.events import Events
@@ -124,7 +135,9 @@ class Server:
 
     def _request(self, item: Item) -> None:
         subject = item.texts[0]
-        if subject.startswith(b"$SYS."):
+        if self.delegates is not None and self.delegates.take(item):
+            self.finished(item.cid)
+        elif subject.startswith(b"$SYS."):
             self.system.request(item)
         elif self.jetstream is not None:
             self.jetstream.request(item)
@@ -137,6 +150,8 @@ class Server:
         self.closed.add(connection)
         if self.events is not None:
             self.events.closed(connection, member)
+        if self.delegates is not None:
+            self.delegates.closed(connection.cid)
 
     def _event(self, item: Item) -> None:
         if self.jetstream is not None:
@@ -154,6 +169,8 @@ class Server:
             self.inbox.open()
         if self.jetstream is not None:
             await self.jetstream.start()
+        if self.delegates is not None:
+            await self._start_accounts(self.delegates)
         if listening:
             self.inbox.open()
         else:
@@ -169,6 +186,15 @@ class Server:
             self.events.start()
         self._notify.ready()
         self.front.spawn("cleanup", _remove_stale_folders)
+
+    async def _start_accounts(self, delegates: Delegates) -> None:
+        """The accounts that the server cannot be without: the system's, and those with streams."""
+        storage = self.front.storage
+        names = [] if storage is None else list(filter(storage.holds_streams, storage.accounts()))
+        try:
+            await delegates.start(names)
+        except ValueError as error:
+            raise StartError(str(error)) from None
 
     # ---- signals and stop
 
@@ -269,6 +295,8 @@ class Server:
         if self.monitor is not None:
             await self.monitor.close()
         self.system.close()
+        if self.delegates is not None:
+            self.delegates.close()
         self.front.stop()
         self.inbox.close()
         await asyncio.to_thread(self.front.close)

@@ -169,6 +169,7 @@ cdef void client_init(Client* c, Engine* e, Worklist* work, Account* a, uint64_t
     c.work = work
     c.account = a
     account_hold(a)
+    c.max_subscriptions = c.max_payload = -1
     c.verbose = True
     c.pedantic = True
     c.echo = True
@@ -196,6 +197,8 @@ cdef bint client_join(Client* c, Account* a) noexcept nogil:
 
 cdef int64_t client_max_payload(const Client* c) noexcept nogil:
     cdef int64_t all_have = c.engine.limits.max_payload, own = c.account.max_payload
+    if own < 0 or 0 <= c.max_payload < own:
+        own = c.max_payload
     if own < 0:
         return all_have
     return own if all_have < 0 else min(own, all_have)
@@ -218,6 +221,8 @@ cdef void client_free(Client* c) noexcept nogil:
     bytes_free(&c.user)
     client_leave(c)
     account_release(c.account)
+    perms_release(c.perms)
+    c.perms = NULL
 
 
 cdef void client_close(Client* c, int reason) noexcept nogil:

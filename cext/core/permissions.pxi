@@ -13,10 +13,18 @@ cdef struct PermList:
 
 cdef struct Permissions:
     PermList lists[4]       # PERM_*
+    uint32_t refs           # connections, and whoever makes them; atomic
 
 
 cdef Permissions* perms_new() noexcept nogil:
-    return <Permissions*>calloc(1, sizeof(Permissions))
+    cdef Permissions* p = <Permissions*>calloc(1, sizeof(Permissions))
+    if p != NULL:
+        p.refs = 1
+    return p
+
+
+cdef void perms_hold(Permissions* p) noexcept nogil:
+    count_held(&p.refs)
 
 
 cdef void entries_free(PermEntry* e) noexcept nogil:
@@ -27,10 +35,10 @@ cdef void entries_free(PermEntry* e) noexcept nogil:
         e = after
 
 
-cdef void perms_free(Permissions* p) noexcept nogil:
+cdef void perms_release(Permissions* p) noexcept nogil:
     cdef PermList* list
     cdef uint32_t i, j
-    if p == NULL:
+    if p == NULL or count_released(&p.refs):
         return
     for i in range(4):
         list = &p.lists[i]

@@ -2,6 +2,7 @@
 
 cdef enum:
     QUOTED_MAX = 16384
+    SID_QUOTED_MAX = 128
 
 
 cdef size_t put_quoted(uint8_t* out, size_t cap, Span s) noexcept nogil:
@@ -242,7 +243,8 @@ cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexce
         violation(c, b"Subscription to", subject, queue, sid, b", too many tokens")
         return
     if ((e.limits.max_subscriptions > 0 and c.n_subs >= <uint64_t>e.limits.max_subscriptions)
-            or (c.account.max_subscriptions >= 0 and c.n_subs >= <uint64_t>c.account.max_subscriptions)):
+            or (c.account.max_subscriptions >= 0 and c.n_subs >= <uint64_t>c.account.max_subscriptions)
+            or (c.max_subscriptions >= 0 and c.n_subs >= <uint64_t>c.max_subscriptions)):
         note_text(c, b"maximum subscriptions exceeded")
         client_error(c, b"maximum subscriptions exceeded")
         return
@@ -289,3 +291,25 @@ cdef void client_unsubscribe(Client* c, Span sid, uint64_t max) noexcept nogil:
             sub_drop(c, s)
     if c.verbose:
         client_ok(c)
+
+
+cdef void client_restrict(Client* c, Permissions* perms) noexcept nogil:
+    # What it may do from now on. Subscriptions that it may not have any more end, and it hears of each.
+    cdef Sub* s = c.first_sub
+    cdef Sub* after
+    cdef uint8_t text[SID_QUOTED_MAX + 8]
+    cdef size_t n
+    if perms != NULL:
+        perms_hold(perms)
+    perms_release(c.perms)
+    c.perms = perms
+    while s != NULL:
+        after = s.next
+        s.filtered = perms != NULL and perms_must_filter(perms, s.subject)
+        if perms != NULL and not perms_can_subscribe(perms, s.subject, s.queue):
+            memcpy(text, b" (sid ", 6)
+            n = 6 + put_quoted(text + 6, SID_QUOTED_MAX, s.sid)
+            memcpy(text + n, b")", 2)
+            violation(c, b"Subscription to", s.subject, s.queue, s.sid, <const char*>text)
+            sub_drop(c, s)
+        s = after

@@ -27,6 +27,8 @@ CLOSE_REASONS = {
     CLOSE_UNREACHABLE: "Connect Failed",
     CLOSE_MAX_ACCOUNT_CONNECTIONS: "Maximum Account Connections Exceeded",
     CLOSE_TLS_HANDSHAKE: "TLS Handshake Failure",
+    CLOSE_AUTH_EXPIRED: "Authentication Expired",
+    CLOSE_PROXY_REQUIRED: "Proxy Required",
 }
 
 INBOX_CONSUMER_GONE = EV_CONSUMER_GONE
@@ -112,7 +114,6 @@ cdef class DataPlane(EnvBox):
 
     cdef Machine* m
     cdef bytes domain
-    cdef set permissions        # sets that connections may still use
     cdef readonly int inbox_fd  # readable when drain() has something
     cdef readonly int reactors
 
@@ -121,7 +122,6 @@ cdef class DataPlane(EnvBox):
         if not 1 <= reactors <= REACTORS_MAX:
             raise ValueError(f"a server has 1 to {REACTORS_MAX} reactors, not {reactors}")
         self.reactors = reactors
-        self.permissions = set()
         self.domain = b""
         self.inbox_fd = -1
         self.m = <Machine*>calloc(1, sizeof(Machine))
@@ -378,10 +378,11 @@ cdef class DataPlane(EnvBox):
                 conn_answered(c, count)
             self.leave()
 
-    def admit(self, uint64_t cid, AccountHandle account not None, PermissionSet permissions, bytes user=b""):
-        """Answers INBOX_CONNECT: the connection is let in. permissions may be None. user: as services are told. False: it or
-        the account is gone, or the account has as many connections as it may, or no subscriptions at all, and this one is
-        closed for it."""
+    def admit(self, uint64_t cid, AccountHandle account not None, PermissionSet permissions, bytes user=b"",
+              int64_t max_subscriptions=-1, int64_t max_payload=-1):
+        """Answers INBOX_CONNECT: the connection is let in. permissions may be None. user: as services are told. The limits are
+        the user's own, -1: none. False: it or the account is gone, or the account has as many connections as it may, or no
+        subscriptions at all, and this one is closed for it."""
         cdef Permissions* perms = NULL
         cdef bint responses = False
         cdef int32_t responses_max = 0
@@ -390,7 +391,6 @@ cdef class DataPlane(EnvBox):
         cdef Span name = span_of(user)
         cdef bint open, entered = False
         if permissions is not None:
-            self.permissions.add(permissions)
             perms = permissions.perms
             responses = permissions.responses
             responses_max = permissions.responses_max
@@ -408,7 +408,12 @@ cdef class DataPlane(EnvBox):
             elif c != NULL:
                 entered = True
                 client_name(&c.base, name)
+                if perms != NULL:
+                    perms_hold(perms)
+                perms_release(c.base.perms)
                 c.base.perms = perms
+                c.base.max_subscriptions = max_subscriptions
+                c.base.max_payload = max_payload
                 c.base.responses = responses
                 c.base.responses_max = responses_max
                 c.base.responses_ttl = responses_ttl
@@ -417,6 +422,30 @@ cdef class DataPlane(EnvBox):
             self.leave()
         self.check(open)
         return entered
+
+    def restrict(self, uint64_t cid, PermissionSet permissions):
+        """Gives a connection other permissions, None: everything is allowed. Subscriptions that it may not have end."""
+        cdef Permissions* perms = NULL
+        cdef bint responses = False
+        cdef int32_t responses_max = 0
+        cdef int64_t responses_ttl = 0
+        cdef Conn* c
+        cdef bint open
+        if permissions is not None:
+            perms = permissions.perms
+            responses = permissions.responses
+            responses_max = permissions.responses_max
+            responses_ttl = permissions.responses_ttl
+        with nogil:
+            open = self.enter()
+            c = self.find(cid) if open else NULL
+            if c != NULL:
+                client_restrict(&c.base, perms)
+                c.base.responses = responses
+                c.base.responses_max = responses_max
+                c.base.responses_ttl = responses_ttl
+            self.leave()
+        self.check(open)
 
     def refuse(self, uint64_t cid):
         """Answers INBOX_CONNECT: Authorization Violation."""

@@ -36,4 +36,4 @@ cdef class PermissionSet:
             raise MemoryError
 
     def __dealloc__(self):
-        perms_free(self.perms)
+        perms_release(self.perms)

@@ -146,12 +146,13 @@ cdef inline void first_rtt(Conn* c) noexcept nogil:
 
 
 cdef void ask_control(Conn* c) noexcept nogil:
-    # The control plane decides about this connection's CONNECT; until then its input rests.
+    # The control plane decides about this connection's CONNECT, in what time that takes; until then its input rests.
     cdef ClientConn* cc = <ClientConn*>c
     cdef Span texts[3]
     first_rtt(c)
     c.auth = AUTH_WAITING
     c.paused = True
+    timer_cancel(&c.reactor.timers, &c.auth_timer)
     texts[0] = span(c.connect.data, <uint32_t>c.connect.n)
     texts[1] = span(<const uint8_t*>cc.nonce, cc.n_nonce)
     texts[2] = span(c.secured.data, <uint32_t>c.secured.n)

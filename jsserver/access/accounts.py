@@ -15,6 +15,7 @@ class Accounts:
         self._plane = plane
         self._handles: dict[str, AccountHandle] = {}
         self._names: dict[int, str] = {}
+        self._tags: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> AccountHandle:
         return self._handles[name]
@@ -41,6 +42,20 @@ class Accounts:
     def name_of(self, account: int) -> str:
         """The name of the account with this id, of a closed one too."""
         return self._names[account]
+
+    def tag_of(self, name: str) -> str:
+        """What people call an account: where its token says nothing else, that is its name."""
+        return self._tags.get(name) or name
+
+    def call(self, name: str, tag: str) -> None:
+        """From now on people call the account so."""
+        self._tags[name] = tag
+
+    def label_of(self, account: int) -> str:
+        """How the log names the account with this id."""
+        name = self._names[account]
+        tag = self.tag_of(name)
+        return name if tag == name else f"{name}/{tag}"
 
     def close(self, name: str) -> None:
         """Ends an account, whose streams were closed before: its clients are cut."""

@@ -19,17 +19,40 @@ from jsserver.text.nuid import token
 CLIENT_OVER_TCP = "STANDARD"
 """What users may be limited to: the type of connection that there is."""
 
+AUTH_REQUESTS = "$SYS.REQ.USER.AUTH"
+"""What an auth callout is asked on, in its account."""
+
 _BCRYPT = re.compile(r"^\$2[abxy]\$\d{2}\$")
+
+
+class Proof(NamedTuple):
+    """What a token said that let a connection in, for when its account's claims change.
+
+    Times are in seconds since the epoch; `signer` is "" where the account itself signed.
+    """
+
+    subject: str
+    issued: int
+    signer: str
+    bearer: bool
+    has_default_permissions: bool
 
 
 class Admission(NamedTuple):
     """Who is behind connections that are let in, and what they may do: `permissions` for the data
-    plane, `rules` as they were configured."""
+    plane, `rules` as they were configured; limits of -1 are none. It is for `lasts` seconds from
+    when it is made, None: for good."""
 
     user: str
     account: str
     permissions: PermissionSet | None
     rules: Permissions | None
+    max_subscriptions: int = -1
+    max_payload: int = -1
+    lasts: float | None = None
+    proof: Proof | None = None
+    kind: str = "user"
+    """By what the user is known: user, nkey or jwt."""
 
 
 def is_bcrypt(password: str) -> bool:
@@ -54,6 +77,15 @@ def password_fits(stored: str, given: str) -> bool:
     # Of digests: how long it takes must not tell how long the password is.
     digests = (sha256(text.encode("utf-8", "surrogatepass")).digest() for text in (stored, given))
     return hmac.compare_digest(*digests)
+
+
+def without_asking(rules: Permissions | None) -> Permissions:
+    """The permissions without leave to ask what the server asks an auth callout."""
+    made = Permissions() if rules is None else Permissions(**vars(rules))
+    publish = made.publish or SubjectPermission()
+    deny = [*(publish.deny or []), AUTH_REQUESTS]
+    made.publish = SubjectPermission(allow=publish.allow, deny=deny)
+    return made
 
 
 def _pairs(rules: list[str] | None) -> list[tuple[bytes, bytes]] | None:
@@ -92,9 +124,10 @@ class Authenticator:
         self.required = options.auth_required
         """Whether anybody must prove anything."""
         self._single = options.authorization
+        self._callout = options.authorization.callout
         users = options.users
-        self._users = {u.name: _known(u) for u in users if u.name}
-        self._nkeys = {u.nkey: _known(u) for u in users if u.nkey}
+        self._users = {u.name: self._known(u) for u in users if u.name}
+        self._nkeys = {u.nkey: self._known(u) for u in users if u.nkey}
         self._options = options
         self._guest = self._admission_of_guests(options)
         hashes = (u.password for u in users if is_bcrypt(u.password))
@@ -108,7 +141,7 @@ class Authenticator:
             known = self._users.get(name) or self._nkeys[name]
             return known.admission if _fits_transport(known.user) else None
         if options.only_system_users:
-            return Admission(f"nats-{token(8)}", GLOBAL_ACCOUNT, None, None)
+            return self._admission(f"nats-{token(8)}", GLOBAL_ACCOUNT, None)
         return None
 
     def slow(self, connect: Connect) -> bool:
@@ -134,12 +167,12 @@ class Authenticator:
             return self._by_password(name, password)
         if self._single.token:
             if password_fits(self._single.token, connect.auth_token or ""):
-                return Admission(HIDDEN, GLOBAL_ACCOUNT, None, None)
+                return self._admission(HIDDEN, GLOBAL_ACCOUNT, None)
             return None
         if not self._single.username:
             return None
         if password_fits(self._single.password, password) and name == self._single.username:
-            return Admission(name, GLOBAL_ACCOUNT, None, None)
+            return self._admission(name, GLOBAL_ACCOUNT, None)
         return None
 
     def maps(self, connect: Connect) -> bool:
@@ -160,8 +193,31 @@ class Authenticator:
         names = (name for name, known in self._users.items() if _fits_transport(known.user))
         return mapped_user(found.certificates[0], names)
 
+    def delegates(self, connect: Connect, admission: Admission | None) -> bool:
+        """Whether an auth callout is to decide, whatever admit() has."""
+        callout = self._callout
+        if callout is None:
+            return False
+        token = HIDDEN if connect.auth_token else ""
+        if (connect.nkey or connect.user or token) in callout.auth_users:
+            return False
+        if admission is None or admission.account == GLOBAL_ACCOUNT:
+            return True
+        return not callout.accounts or admission.account in callout.accounts
+
+    def _admission(
+        self, name: str, account: str, rules: Permissions | None, kind: str = "user"
+    ) -> Admission:
+        if self._callout is not None and account == self._callout.account:
+            rules = without_asking(rules)
+        return Admission(name, account, permission_set(rules), rules, kind=kind)
+
+    def _known(self, user: User) -> _Known:
+        name, kind = (user.name, "user") if user.name else (user.nkey, "nkey")
+        return _Known(user, self._admission(name, user.account, user.permissions, kind))
+
     def _by_nkey(self, nkey: str, sig: str, nonce: str) -> Admission | None:
-        from jsserver.access.nkeys import decode_public, decode_signature, verify
+        from jsserver.text.nkeys import decode_public, decode_signature, verify
 
         known = self._nkeys.get(nkey)
         if known is not None and known.admission is self._guest:
@@ -181,12 +237,6 @@ class Authenticator:
         if not password_fits(known.user.password, password) or not _fits_transport(known.user):
             return None
         return known.admission
-
-
-def _known(user: User) -> _Known:
-    allowed = user.permissions
-    name = user.name or user.nkey
-    return _Known(user, Admission(name, user.account, permission_set(allowed), allowed))
 
 
 def _fits_transport(user: User) -> bool:

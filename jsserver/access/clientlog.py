@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from jsserver.access.accounts import Accounts
+from jsserver.access.auth import Admission
 from jsserver.access.clients import HIDDEN, Connect, Connection, decode_connect
 from jsserver.cext.engine import LINE_DEBUG, LINE_PROXY, LINE_QUOTED, Item
 from jsserver.config.options import Options
@@ -71,15 +72,19 @@ class Seldom:
 
 
 class ClientLog:
-    """Writes the data plane's items about connections as lines; `user` names who is behind one."""
+    """Writes the data plane's items about connections as lines; `admission` is what let one in."""
 
     def __init__(
-        self, log: Logger, options: Options, accounts: Accounts, user: Callable[[int], str]
+        self,
+        log: Logger,
+        options: Options,
+        accounts: Accounts,
+        admission: Callable[[int], Admission | None],
     ) -> None:
         self._log = log
         self._options = options
         self._accounts = accounts
-        self._user = user
+        self._admission = admission
         self._seldom = {text: Seldom() for text in OFTEN}
         self._logins = Seldom(LOGINS_AT_ONCE)
         self._unlogged = 0
@@ -95,13 +100,12 @@ class ClientLog:
             known = [f"v{options.version}" if options.version else "", options.lang, options.name]
             if any(known):
                 parts.append(goformat.quote(":".join(k for k in known if k)))
-            user = self._user(cid) or options.user
-            if user and user != HIDDEN:
-                label = f"nkey:{user}" if user == options.nkey else f"user:{user}"
-            else:
-                label = "token"
+            admission = self._admission(cid)
+            user = options.user if admission is None else admission.user
+            kind = "user" if admission is None else admission.kind
+            label = "token" if not user or user == HIDDEN else f"{kind}:{user}"
             if user or options.auth_token:
-                parts.append(goformat.quote(f"{self._accounts.name_of(account)}/{label}"))
+                parts.append(goformat.quote(f"{self._accounts.label_of(account)}/{label}"))
         return " - ".join(parts)
 
     def _split(self, item: Item) -> tuple[str, int, tuple[bytes, ...]]:

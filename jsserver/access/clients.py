@@ -22,6 +22,7 @@ class Connect(msgspec.Struct):
     nkey: str | None = ""
     sig: str | None = ""
     jwt: str | None = ""
+    protocol: int | None = 0
 
 
 KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Connect))

@@ -326,10 +326,13 @@ class Dispatcher:
 
     async def add_account(self, account: Account) -> None:
         """Gives an account JetStream, with what it has on disk."""
-        limits = account.limits
-        account.handle.set_limits(limits.max_memory, limits.max_storage)
+        account.limit(account.limits)
         await recover(account)
         self.accounts[account.name] = account
+
+    async def remove_account(self, name: str) -> None:
+        """Takes JetStream from an account; what it has on disk stays there."""
+        await self.accounts.pop(name).close()
 
     async def close(self) -> None:
         """Finishes the requests in progress, then stops all streams.

@@ -188,7 +188,7 @@ class Assignments:
         self.offline: dict[str, str] = {}
         """Streams on disk that are not served, and why. They claim no more than their names."""
         self.reserved = Reservations()
-        self._limits = limits
+        self.limits = limits
         self._settings = settings
         self._server = server
         self._subjects: PatternIndex[str] = PatternIndex()
@@ -243,7 +243,7 @@ class Assignments:
 
     def check_counts(self, config: StreamConfig) -> None:
         """Raises if the account may not have one more stream, or so many consumers on one."""
-        limits = self._limits
+        limits = self.limits
         limits.check_tier(config.num_replicas)
         new = config.name not in self.streams and config.name not in self.offline
         if new and 0 < limits.max_streams <= self.reserved.streams:
@@ -253,7 +253,7 @@ class Assignments:
 
     def check_room(self, config: StreamConfig, old: StreamConfig | None) -> None:
         """Raises if there is no room for this stream, or to change `old` into it."""
-        check_room(config, old, self._limits, self.reserved, self._server, self._settings)
+        check_room(config, old, self.limits, self.reserved, self._server, self._settings)
 
     def _check_overlap(self, config: StreamConfig) -> None:
         for subject in config.subjects:
@@ -386,7 +386,7 @@ class Assignments:
         if change.action == "update":
             raise errcodes.CONSUMER_DOES_NOT_EXIST()
         ceilings = [
-            most for most in (stream.config.max_consumers, self._limits.max_consumers) if most > 0
+            most for most in (stream.config.max_consumers, self.limits.max_consumers) if most > 0
         ]
         if ceilings and len(stream.consumers) >= min(ceilings):
             raise errcodes.MAXIMUM_CONSUMERS_LIMIT()

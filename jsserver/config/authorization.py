@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from jsserver import TYPE_CHECKING
 from jsserver.config.options import (
+    GLOBAL_ACCOUNT,
+    AuthCallout,
     Authorization,
     Permissions,
     ResponsePermission,
@@ -23,10 +25,9 @@ from jsserver.config.values import (
     shown,
     text,
     type_name,
-    unavailable,
 )
 from jsserver.text.goformat import SECOND, parse_duration, quote
-from jsserver.text.identity import PREFIX_USER, decode_public
+from jsserver.text.identity import PREFIX_ACCOUNT, PREFIX_CURVE, PREFIX_USER, decode_public
 
 if TYPE_CHECKING:
     from typing import Any
@@ -210,6 +211,7 @@ class _Block:
         self.timeout = 0.0
         self.users: list[User] = []
         self.permissions: Permissions | None = None
+        self.callout: AuthCallout | None = None
 
 
 def read_users(target: Any, value: Value, problems: Problems) -> None:
@@ -279,6 +281,62 @@ def adopt(users: list[User], place: Value, taken: set[str], default: Permissions
             user.permissions = default
 
 
+def _key(attribute: str, prefix: int, kind: str) -> Reader:
+    def read(callout: AuthCallout, value: Value, problems: Problems) -> None:
+        key = as_text(value)
+        if not is_public(key, prefix):
+            raise OptionError(value, f"Expected callout {kind}, got {quote(key)}")
+        setattr(callout, attribute, key)
+
+    return read
+
+
+def _names(attribute: str, field: str) -> Reader:
+    def read(callout: AuthCallout, value: Value, problems: Problems) -> None:
+        if not isinstance(value.data, list):
+            kind = type_name(value)
+            raise OptionError(value, f"Expected {field} field to be an array, got {kind}")
+        setattr(callout, attribute, [as_text(item) for item in value.data])
+
+    return read
+
+
+_ISSUER = _key("issuer", PREFIX_ACCOUNT, "user to be a valid public account nkey")
+_XKEY = _key("xkey", PREFIX_CURVE, "xkey to be a valid public xkey")
+_AUTH_USERS = _names("auth_users", "auth_users")
+_CALLOUT: dict[str, Reader] = {
+    "issuer": _ISSUER,
+    "account": text("account"),
+    "acc": text("account"),
+    "auth_users": _AUTH_USERS,
+    "users": _AUTH_USERS,
+    "xkey": _XKEY,
+    "key": _XKEY,
+    "allowed_accounts": _names("accounts", "allowed accounts"),
+}
+
+
+def _read_callout(block: _Block, value: Value, problems: Problems) -> None:
+    if not isinstance(value.data, dict):
+        what = "Expected authorization callout to be a map/struct"
+        raise OptionError(value, f"{what}, got {shown(value)}")
+    callout = AuthCallout()
+    for key, entry in value.data.items():
+        reader = _CALLOUT.get(key.lower())
+        if reader is not None:
+            reader(callout, entry, problems)
+        elif not entry.used:
+            problems.error(entry, f"Unknown field {quote(key)} parsing authorization callout")
+    place = next(reversed(value.data.values()), value)
+    callout.account = callout.account or GLOBAL_ACCOUNT
+    if not callout.issuer:
+        raise OptionError(place, "Authorization callouts require an issuer to be specified")
+    if not callout.auth_users:
+        what = "Authorization callouts require authorized users to be specified"
+        raise OptionError(place, what)
+    block.callout = callout
+
+
 _BLOCK: dict[str, Reader] = {
     "user": text("username"),
     "username": text("username"),
@@ -290,8 +348,8 @@ _BLOCK: dict[str, Reader] = {
     "default_permission": read_default_permissions,
     "default_permissions": read_default_permissions,
     "permissions": read_default_permissions,
-    "auth_callout": unavailable("auth_callout"),
-    "auth_hook": unavailable("auth_callout"),
+    "auth_callout": _read_callout,
+    "auth_hook": _read_callout,
     "proxy_required": only_off("the proxy_required option"),
 }
 
@@ -316,4 +374,5 @@ def read_authorization(options: Any, value: Value, problems: Problems) -> None:
         token=block.token,
         timeout=block.timeout,
         users=block.users,
+        callout=block.callout,
     )

@@ -98,6 +98,11 @@ def validate(options: Options) -> None:
             f"lame duck grace period ({duration(options.lame_duck_grace_period)}) should be "
             f"strictly lower than lame duck duration ({duration(options.lame_duck_duration)})"
         )
+    if options.operators.enabled or options.operators.default_sentinel:
+        from jsserver.config.operators import complete, validate_operators
+
+        complete(options)
+        validate_operators(options)
     _validate_advertise(options)
     _validate_users(options)
     _validate_accounts(options)
@@ -132,7 +137,8 @@ def _validate_users(options: Options) -> None:
 
 def _validate_accounts(options: Options) -> None:
     names = {GLOBAL_ACCOUNT, *(account.name for account in options.accounts)}
-    if options.system_account and options.system_account not in names:
+    known = options.operators.enabled or options.system_account in names
+    if options.system_account and not known:
         raise ConfigError("error resolving system account: account missing")
 
 

@@ -103,6 +103,18 @@ class User(Block):
     connection_types: list[str] | None = None
 
 
+class AuthCallout(Block):
+    """Whom the server lets decide who may connect: whoever logs in as one of `auth_users` of
+    `account`, and answers with tokens of `issuer`. With an `xkey` questions are sealed for its
+    holder. Users of `accounts` are asked about, of all accounts where it is empty."""
+
+    issuer: str = ""
+    account: str = GLOBAL_ACCOUNT
+    auth_users: list[str] = each(list)
+    xkey: str = ""
+    accounts: list[str] = each(list)
+
+
 class Authorization(Block):
     """Who may connect: everybody if there is neither a name, a token nor a user. A timeout of 0
     is the default."""
@@ -112,6 +124,7 @@ class Authorization(Block):
     token: str = ""
     timeout: float = 0.0
     users: list[User] = each(list)
+    callout: AuthCallout | None = None
 
     @property
     def required(self) -> bool:
@@ -294,6 +307,54 @@ class JetStream(Block):
     info_queue_limit: int = 0
 
 
+class Resolver(Block):
+    """Where tokens of accounts are found: `kind` is memory, url, full or cache. Durations in ns, 0
+    is the default; `limit` is the most tokens that a directory keeps."""
+
+    kind: str = ""
+    url: str = ""
+    directory: str = ""
+    allow_delete: bool = False
+    hard_delete: bool = False
+    limit: int = 0
+    ttl: int = 0
+    interval: int = 0
+    timeout: int = 0
+
+
+class Operators(Block):
+    """Operator mode: whose tokens are believed. `claims` are those of `tokens`; `pinned` of None
+    are all accounts."""
+
+    tokens: list[str] = each(list)
+    claims: list[Any] = each(list)
+    trusted_keys: list[str] = each(list)
+    resolver: Resolver | None = None
+    preload: dict[str, str] = each(dict)
+    pinned: list[str] | None = None
+    default_sentinel: str = ""
+
+    @property
+    def enabled(self) -> bool:
+        """Whether users are those of tokens."""
+        return bool(self.claims or self.trusted_keys)
+
+    @property
+    def keys(self) -> list[str]:
+        """Those that may have signed the token of an account."""
+        keys = list(self.trusted_keys)
+        for claims in self.claims:
+            own = [] if claims.nats.strict_signing_key_usage else [claims.sub]
+            keys += [*own, *claims.nats.signing_keys]
+        return keys
+
+    @property
+    def strict_keys(self) -> list[str]:
+        """Those whose accounts sign users with signing keys alone."""
+        strict = (claims.nats for claims in self.claims if claims.nats.strict_signing_key_usage)
+        return [key for body in strict for key in body.signing_keys]
+
+
 class Options(Block):
     """Everything a server is started with."""
 
@@ -345,6 +406,7 @@ class Options(Block):
     no_auth_user: str = ""
     system_account: str = ""
     no_system_account: bool = False
+    operators: Operators = each(Operators)
 
     tls: Tls | None = None
     tls_flags: TlsFlags = each(TlsFlags)
@@ -367,7 +429,14 @@ class Options(Block):
     @property
     def auth_required(self) -> bool:
         """Whether anybody must prove anything."""
+        if self.operators.enabled:
+            return True
         return self.authorization.required or any(account.users for account in self.accounts)
+
+    @property
+    def by_token(self) -> bool:
+        """Whether anybody is let in by a token: of an operator's account, or an auth callout's."""
+        return self.operators.enabled or self.authorization.callout is not None
 
     @property
     def auth_timeout(self) -> float:
@@ -397,6 +466,8 @@ class Options(Block):
     def jetstream_accounts(self) -> dict[str, AssetLimits]:
         """The accounts that have JetStream: those that the configuration says, or where it has none
         but the system account, the global one."""
+        if self.operators.enabled:
+            return {}  # it is said by their tokens
         if all(account.name == self.system for account in self.accounts):
             return {GLOBAL_ACCOUNT: AssetLimits()}
         return {a.name: a.jetstream for a in self.accounts if a.jetstream is not None}

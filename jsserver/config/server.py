@@ -5,6 +5,7 @@ from jsserver.config.accounts import read_accounts
 from jsserver.config.authorization import read_authorization
 from jsserver.config.jetstream import read_jetstream, read_store_dir
 from jsserver.config.mappings import read_mappings
+from jsserver.config.operators import READERS as OPERATORS
 from jsserver.config.options import Options
 from jsserver.config.value import Value
 from jsserver.config.values import (
@@ -187,8 +188,6 @@ _SUBLIST_CACHE = ignored(
     False,
     "the cache of the subject index is part of it",
 )
-_OPERATOR = unavailable("operator mode")
-_RESOLVER = unavailable("operator mode (an account resolver)")
 _LEAFNODES = unbuilt_listener(
     "the leafnode listener",
     {"listen", "host", "net", "port", "advertise", "no_advertise", "compression"},
@@ -275,6 +274,7 @@ READERS: dict[str, Reader] = {
     "no_system_account": _NO_SYSTEM,
     "no_system": _NO_SYSTEM,
     "no_sys_acc": _NO_SYSTEM,
+    **OPERATORS,
     "store_dir": read_store_dir,
     "storedir": read_store_dir,
     "jetstream": read_jetstream,
@@ -285,7 +285,6 @@ READERS: dict[str, Reader] = {
     "prof_block_rate": unavailable("the profiling port"),
     "proxies": unavailable("the proxies option"),
     "feature_flags": unavailable("the feature_flags option"),
-    "default_sentinel": unavailable("the default_sentinel option"),
     "default_js_domain": unavailable("the default_js_domain option"),
     "ocsp": _read_ocsp,
     "ocsp_cache": unavailable("the ocsp_cache option"),
@@ -298,18 +297,4 @@ READERS: dict[str, Reader] = {
     "websocket": _WEBSOCKET,
     "ws": _WEBSOCKET,
     "mqtt": unavailable("the mqtt listener"),
-    "operator": _OPERATOR,
-    "operators": _OPERATOR,
-    "root": _OPERATOR,
-    "roots": _OPERATOR,
-    "root_operator": _OPERATOR,
-    "root_operators": _OPERATOR,
-    "trusted": _OPERATOR,
-    "trusted_keys": _OPERATOR,
-    "resolver": _RESOLVER,
-    "account_resolver": _RESOLVER,
-    "accounts_resolver": _RESOLVER,
-    "resolver_tls": _RESOLVER,
-    "resolver_preload": _RESOLVER,
-    "resolver_pinned_accounts": _RESOLVER,
 }

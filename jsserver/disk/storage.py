@@ -57,6 +57,14 @@ class Storage:
         log.info(f"  API Level:       {API_LEVEL}")
         log.info("-------------------------------------------")
 
+    def accounts(self) -> list[str]:
+        """The names of the folders of accounts that there are."""
+        try:
+            with os.scandir(self.directory.path) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir())
+        except OSError:
+            return []
+
     def holds_streams(self, account: str) -> bool:
         """Whether there is anything of the account's to recover."""
         try:

@@ -55,6 +55,11 @@ class Account:
         """Takes a stream of which a start might find another configuration on disk, and why."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
+    def limit(self, limits: AccountLimits) -> None:
+        """What the account may use from now on; what it has stays."""
+        self.limits = self.assignments.limits = limits
+        self.handle.set_limits(limits.max_memory, limits.max_storage)
+
     def lock(self, stream: str) -> asyncio.Lock:
         """Serialises changes to a stream, whether it exists or not."""
         lock = self._locks.get(stream)

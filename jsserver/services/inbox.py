@@ -76,10 +76,15 @@ class Inbox:
         self.on_request = on_request
         self.on_event = on_event
         self.on_connected = on_connected
+        self.on_connect: Callable[[Item, Connect], None] | None = None
+        """Who decides about connections instead of the authenticator."""
+        self.on_delegate: Callable[[Item, Connect, Admission | None], None] | None = None
+        """Who decides about those that the authenticator delegates, which would let them in with
+        this admission, or not."""
         self.on_closed = on_closed
         self.admissions: dict[int, Admission] = {}
         """Who is behind a connection, while authentication is configured."""
-        self.lines = ClientLog(log, options, accounts, self.user)
+        self.lines = ClientLog(log, options, accounts, self.admissions.get)
         self._dropped = 0
         self._checks: set[asyncio.Task[None]] = set()
         self._passwords = ThreadPoolExecutor(HASHING, "password")
@@ -119,7 +124,9 @@ class Inbox:
 
     def _connect(self, item: Item) -> None:
         options = decode_connect(item.texts[2])
-        if self.authenticator.slow(options):
+        if self.on_connect is not None:
+            self.on_connect(item, options)
+        elif self.authenticator.slow(options):
             task = asyncio.get_running_loop().create_task(self._connect_slowly(item, options))
             self._checks.add(task)
             task.add_done_callback(self._checks.discard)
@@ -154,18 +161,38 @@ class Inbox:
         return self._admit(item, options)
 
     def _decide(self, item: Item, options: Connect, admission: Admission | None) -> None:
+        if self.on_delegate is not None and self.authenticator.delegates(options, admission):
+            self.on_delegate(item, options, admission)
+        else:
+            self.decide(item, options, admission)
+
+    def decide(
+        self, item: Item, options: Connect, admission: Admission | None, reason: int = 0
+    ) -> bool:
+        """Lets a connection in, or refuses it where there is no admission, for a reason of
+        CLOSE_REASONS that is not the usual one; whether it came in."""
         cid = item.cid
         if admission is None:
             self.lines.refused(item, options)
-            self.plane.refuse(cid)
-            return
+            if reason:
+                self.plane.close_connection(cid, reason, b"Authorization Violation")
+            else:
+                self.plane.refuse(cid)
+            return False
         self.admissions[cid] = admission
-        account = self.accounts[admission.account]
-        user = admission.user.encode("utf-8", "surrogateescape")
-        if self.plane.admit(cid, account, admission.permissions, user):
+        entered = self.plane.admit(
+            cid,
+            self.accounts[admission.account],
+            admission.permissions,
+            admission.user.encode("utf-8", "surrogateescape"),
+            admission.max_subscriptions,
+            admission.max_payload,
+        )
+        if entered:
             self.on_connected(cid, admission.account)
         else:
             self.admissions.pop(cid, None)
+        return entered
 
     def user(self, cid: int) -> str:
         admission = self.admissions.get(cid)

@@ -23,6 +23,7 @@ from jsserver.instances.mending import Mender
 from jsserver.instances.shared import Shared
 from jsserver.process.logs import Logger
 from jsserver.text.goformat import rfc3339_nano
+from jsserver.wire import errcodes
 
 
 class LogBridge(logging.Handler):
@@ -96,9 +97,33 @@ class JetStream:
                 storage_max_stream_bytes=own.store_max_stream_bytes,
                 max_bytes_required=own.max_bytes_required,
             )
-            account = Account(name, self.shared, Path(self.store.path) / name, limits)
-            account.on_unwritten = partial(self.mender.stream_unwritten, account)
-            await self.dispatcher.add_account(account)
+            await self._add(name, limits)
+
+    async def _add(self, name: str, limits: AccountLimits) -> None:
+        account = Account(name, self.shared, Path(self.store.path) / name, limits)
+        account.on_unwritten = partial(self.mender.stream_unwritten, account)
+        await self.dispatcher.add_account(account)
+
+    async def configure(self, name: str, limits: AccountLimits | None) -> None:
+        """Gives a running account JetStream within limits, or takes it away (None); ApiError where
+        the server has not got what the limits grant."""
+        running = self.dispatcher.accounts.get(name)
+        if limits is None:
+            if running is not None:
+                await self.dispatcher.remove_account(name)
+            return
+        others = [a.limits for n, a in self.dispatcher.accounts.items() if n != name]
+        granted = [*others, limits]
+        memory = sum(max(one.max_memory, 0) for one in granted)
+        storage = sum(max(one.max_storage, 0) for one in granted)
+        if 0 <= self.max_memory < memory:
+            raise errcodes.MEMORY_RESOURCES_EXCEEDED()
+        if 0 <= self.max_store < storage:
+            raise errcodes.STORAGE_RESOURCES_EXCEEDED()
+        if running is None:
+            await self._add(name, limits)
+        else:
+            running.limit(limits)
 
     def request(self, item: Item) -> None:
         _, cid, (account,), (subject, reply, headers, payload) = item

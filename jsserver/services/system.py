@@ -135,7 +135,8 @@ class System:
     def _answer(self, subject: str, account: str, who: Admission | None, payload: bytes) -> bytes:
         """The bytes of an answer; none where the request is for other servers."""
         if subject == USER_INFO:
-            return encoded(Answer(server=self._server.identity.info(), data=_user(account, who)))
+            user = _user(account, self._server.accounts.tag_of(account), who)
+            return encoded(Answer(server=self._server.identity.info(), data=user))
         if self._pages is None:
             from jsserver.services.operators import Operators  # with it comes monitoring
 
@@ -155,8 +156,8 @@ def _is_json(payload: bytes) -> bool:
     return True
 
 
-def _user(account: str, who: Admission | None) -> UserInfo:
-    info = UserInfo(account=account, account_name=account)
+def _user(account: str, tag: str, who: Admission | None) -> UserInfo:
+    info = UserInfo(account=account, account_name=tag)
     if who is not None:
         info.user = who.user
         info.permissions = None if who.rules is None else _rules(who.rules)

@@ -20,6 +20,8 @@ PUBLIC_TEXT = 56
 """Characters of a public key: 35 bytes, five bits each."""
 
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+#: Those of base 32 as int() knows them.
+_DIGITS = str.maketrans(BASE32, "0123456789abcdefghijklmnopqrstuv")
 BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -44,13 +46,9 @@ def decode_public(text: str) -> tuple[int, bytes]:
     """The prefix and the 32 bytes of a public key; ValueError says what is wrong with the text."""
     if len(text) != PUBLIC_TEXT:
         raise ValueError(f"a public nkey has {PUBLIC_TEXT} characters, not {len(text)}")
-    number = 0
-    for char in text:
-        digit = BASE32.find(char)
-        if digit < 0:
-            raise ValueError("a public nkey has characters of base 32 alone")
-        number = number << 5 | digit
-    raw = number.to_bytes(35, "big")
+    if text.strip(BASE32):
+        raise ValueError("a public nkey has characters of base 32 alone")
+    raw = int(text.translate(_DIGITS), 32).to_bytes(35, "big")
     if binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
         raise ValueError("the checksum of the public nkey is wrong")
     if raw[0] not in PREFIXES:

@@ -5,7 +5,7 @@ from libc.stdint cimport uint32_t
 from jsserver.cext.bytes cimport Span, span_of
 from jsserver.cext.core cimport (
     PERM_PUB_ALLOW, PERM_SUB_ALLOW, Match, Permissions, QueueGroup, Sub, Sublist, SublistStats, perms_add,
-    perms_can_publish, perms_can_receive, perms_can_subscribe, perms_free, perms_must_filter, perms_new,
+    perms_can_publish, perms_can_receive, perms_can_subscribe, perms_must_filter, perms_new, perms_release,
     perms_set_empty_allow, sub_free, sub_new, sublist_each, sublist_free, sublist_gc, sublist_insert, sublist_match,
     sublist_new, sublist_remove, sublist_stats,
 )
@@ -147,7 +147,7 @@ cdef class PyPermissions:
                     raise MemoryError
 
     def __dealloc__(self):
-        perms_free(self.perms)
+        perms_release(self.perms)
 
     def can_publish(self, str subject not None) -> bool:
         cdef bytes s = subject.encode()

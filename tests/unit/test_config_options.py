@@ -307,11 +307,8 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
         ("ws {port: 8080, no_tls: true, authorization {user: x}}", "the websocket listener"),
         ("ws: 8080", "the websocket listener"),
         ("mqtt {}", "the mqtt listener"),
-        ("operator: x", "operator mode"),
-        ("resolver: MEMORY", "operator mode (an account resolver)"),
         ("syslog: true", "logging to syslog"),
         ("jetstream {key: x}", "JetStream encryption at rest"),
-        ("authorization {auth_callout: {}}", "auth_callout"),
         ("write_timeout: retry", "the write_timeout policy 'retry'"),
     ],
 )

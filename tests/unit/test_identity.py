@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from jsserver.access.nkeys import decode_signature, verify
 from jsserver.text.identity import (
     PREFIX_CURVE,
     PREFIX_SERVER,
@@ -16,6 +15,7 @@ from jsserver.text.identity import (
     encode_public,
     public_key,
 )
+from jsserver.text.nkeys import decode_signature, verify
 from tests.nkeys import Signer
 
 

@@ -31,6 +31,7 @@ PARTS = {
     "text.goformat": set(),
     "text.flags": {"text.goformat"},
     "text.identity": set(),
+    "text.nkeys": {"text.identity"},
     "text.nuid": set(),
     "text.transforms": set(),
     "process.libc": set(),
@@ -41,7 +42,8 @@ PARTS = {
     "process.signalling": set(),
     "process.sockets": set(),
     "process.runfiles": {"process.sockets"},
-    "config": {"text.goformat", "text.identity", "text.transforms"},
+    "jwt": {"text.goformat", "text.identity", "text.nkeys"},
+    "config": {"jwt", "text.goformat", "text.identity", "text.transforms"},
     "disk.ballast": set(),
     "disk.directories": set(),
     "disk.storedir": {"disk.directories", "text.nuid"},
@@ -50,17 +52,26 @@ PARTS = {
     },
     "access.accounts": {"text.identity"},
     "access.links": {"access.accounts", "config"},
-    "access.nkeys": {"text.identity"},
     "access.certificates": {"config"},
     "access.mapping": {"access.certificates"},
     "access.clients": set(),
     "access.info": {"text.goformat"},
     "access.auth": {
-        *("access.certificates", "access.clients", "access.mapping", "access.nkeys", "config"),
+        *("access.certificates", "access.clients", "access.mapping", "config", "text.nkeys"),
         "text.nuid",
     },
+    "access.operator": {
+        *("access.auth", "access.clients", "config", "jwt", "text.goformat", "text.identity"),
+        "text.nkeys",
+    },
+    "access.callout": {
+        *("access.clients", "access.operator", "jwt", "text.goformat", "text.identity"),
+        "text.nkeys",
+    },
+    "access.resolvers": {"jwt", "text.goformat", "text.identity"},
     "access.clientlog": {
-        *("access.accounts", "access.clients", "config", "process.logs", "text.goformat"),
+        *("access.accounts", "access.auth", "access.clients", "config", "process.logs"),
+        "text.goformat",
     },
     "wire": {"text.goformat"},
     "assets": {"text.goformat", "text.transforms", "wire"},
@@ -78,7 +89,23 @@ PARTS = {
     },
     "services.jetstream": {
         *("access.accounts", "access.clients", "api", "assets", "config", "disk.storage"),
-        *("instances", "process.logs", "text.goformat"),
+        *("instances", "process.logs", "text.goformat", "wire"),
+    },
+    "services.door": {"access.auth", "access.clients", "access.operator", "process.logs"},
+    "services.replies": {"access.accounts", "text.nuid"},
+    "services.tenants": {
+        *("access.accounts", "access.auth", "access.operator", "access.resolvers", "assets"),
+        *("jwt", "process.logs", "services.door", "services.jetstream", "text.goformat"),
+        "text.identity",
+    },
+    "services.callouts": {
+        *("access.accounts", "access.auth", "access.callout", "access.clients"),
+        *("access.operator", "config", "jwt", "process.logs", "services.replies"),
+        *("services.tenants", "text.goformat", "text.identity"),
+    },
+    "services.logins": {
+        *("access.auth", "access.clients", "access.operator", "jwt", "process.logs"),
+        *("process.priority", "services.callouts", "services.door", "services.tenants"),
     },
     "services.answers": {"config", "text.goformat", "wire"},
     "services.operators": {
@@ -92,15 +119,31 @@ PARTS = {
         *("access.clients", "api", "config", "monitor", "services.answers", "services.operators"),
         *("text.goformat", "text.nuid", "wire"),
     },
+    "services.claims": {
+        *("access.accounts", "access.operator", "access.resolvers", "jwt", "process.logs"),
+        *("services.answers", "services.tenants", "text.identity", "wire"),
+    },
+    "services.operated": {
+        *("access.accounts", "access.operator", "access.resolvers", "config", "jwt"),
+        *("process.logs", "services.callouts", "services.claims", "services.door"),
+        *("services.inbox", "services.jetstream", "services.logins", "services.replies"),
+        *("services.answers", "services.tenants", "text.goformat"),
+    },
+    "services.delegates": {
+        *("access.callout", "services.callouts", "services.door", "services.operated"),
+        "services.replies",
+    },
     "front": {
         *("access.accounts", "access.auth", "access.certificates", "access.info", "access.links"),
         *("config", "disk.storage"),
         *("disk.storedir", "process.logs", "process.priority", "process.runfiles"),
         *("process.sockets", "services.subjects", "text.goformat", "text.identity"),
+        "text.nkeys",
     },
     "server": {
         *("access.auth", "access.certificates", "access.clients", "config", "front", "monitor"),
         *("process.notify", "process.priority", "process.procs", "services.answers"),
+        "services.delegates",
         *("services.events", "services.inbox", "services.jetstream", "services.system"),
     },
     "start": {"config", "front", "process.logs", "server"},
@@ -113,7 +156,7 @@ PARTS = {
 #: Who may name the types of what stands on it.
 TYPES = {
     *(("services.system", "server"), ("services.operators", "server")),
-    ("services.events", "server"),
+    *(("services.events", "server"), ("services.delegates", "server")),
 }
 #: Packages of a start's first part: their modules are loaded one by one, so the packages load none.
 LOADED_BY_MODULE = {"access", "client", "disk", "process", "services", "text"}

@@ -1,0 +1,311 @@
+"""Reads and writes tokens: three chunks of base64, signed with Ed25519 (NATS JWT version 2, and 1).
+
+What is read was signed by whoever `iss` names. Whether that one is to be trusted is the caller's
+question.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from jsserver.cext.bytes import sha256
+from jsserver.jwt.claims import (
+    Account,
+    Activation,
+    AuthorizationResponse,
+    Claims,
+    OldUserBody,
+    Operator,
+    Other,
+    User,
+    UserBody,
+)
+from jsserver.text.goformat import quote
+from jsserver.text.identity import (
+    PREFIX_ACCOUNT,
+    PREFIX_OPERATOR,
+    PREFIX_SERVER,
+    decode_public,
+)
+from jsserver.text.nkeys import SIGNATURE_BYTES, verify
+
+TOKEN_MAX = 1 << 20
+"""Bytes of a token."""
+VERSION = 2
+_HEADER = {"typ": "JWT", "alg": "ed25519-nkey"}
+_OLD_ALGORITHM = "ed25519"
+_ALGORITHMS = (_OLD_ALGORITHM, "ed25519-nkey")
+_CHUNK = re.compile(rb"[A-Za-z0-9_-]*")
+#: Members whose own members are named by whoever wrote the token.
+_NAMED_FREELY = ("revocations", "mappings", "tiered_limits")
+_PREFIXES = {
+    PREFIX_ACCOUNT: "account",
+    PREFIX_OPERATOR: "operator",
+    PREFIX_SERVER: "server",
+}
+
+
+class TokenError(ValueError):
+    """What is wrong with a token, in nats-server's words where it has any."""
+
+
+class _Kind(NamedTuple):
+    """How claims are read, who may have signed them (None: anybody), and of which versions they
+    may be (None: any)."""
+
+    type: type[Claims]
+    issuers: tuple[int, ...] | None
+    versions: tuple[int, ...] | None = (1, 2)
+
+
+_KINDS = {
+    "operator": _Kind(Operator, (PREFIX_OPERATOR,)),
+    "account": _Kind(Account, (PREFIX_ACCOUNT, PREFIX_OPERATOR)),
+    "user": _Kind(User, (PREFIX_ACCOUNT,)),
+    "activation": _Kind(Activation, (PREFIX_ACCOUNT, PREFIX_OPERATOR)),
+    "authorization_request": _Kind(Other, (PREFIX_SERVER,), None),
+    "authorization_response": _Kind(AuthorizationResponse, (PREFIX_ACCOUNT,), None),
+}
+_OTHER = _Kind(Other, None, None)
+
+
+class _Header(msgspec.Struct):
+    typ: str = ""
+    alg: str = ""
+
+
+class _Fields(msgspec.Struct):
+    type: str = ""
+    version: int = 0
+
+
+class _Outline(msgspec.Struct):
+    """What tells the type of a token: at the top in version 1, in the body since."""
+
+    type: str = ""
+    nats: _Fields = msgspec.field(default_factory=_Fields)
+
+
+class _OldUser(Claims, kw_only=True):
+    nats: OldUserBody = msgspec.field(default_factory=OldUserBody)
+
+
+class _OldTop(msgspec.Struct):
+    """What version 1 had at the top and version 2 has in the body."""
+
+    issuer_account: str = ""
+    tags: list[str] = []
+
+
+C = TypeVar("C", bound=Claims)
+T = TypeVar("T")
+
+
+def decode(token: str) -> Claims:
+    """The claims of a token that whoever `iss` names has signed; TokenError."""
+    if len(token) > TOKEN_MAX:
+        raise TokenError(
+            f"token size {len(token)} exceeds maximum of {TOKEN_MAX} bytes: token too large"
+        )
+    chunks = token.split(".")
+    if len(chunks) != 3:
+        raise TokenError("expected 3 chunks")
+    try:
+        header_text, text, signature_text = (chunk.encode("ascii") for chunk in chunks)
+    except UnicodeEncodeError:
+        raise TokenError("illegal base64 data") from None
+    header = _read(_unbase64(header_text), _Header)
+    if header.typ.upper() != "JWT":
+        raise TokenError(f"not supported type {quote(header.typ)}")
+    if header.alg.lower() not in _ALGORITHMS:
+        raise TokenError(f"unexpected {quote(header.alg)} algorithm")
+    data = _unbase64(text)
+    version, kind, claims = _claims(data)
+    signature = _unbase64(signature_text)
+    old = header.alg.lower() == _OLD_ALGORITHM if kind is _OTHER else version <= 1
+    signed = text if old else header_text + b"." + text
+    prefix = _signed_by(claims.iss, signed, signature)
+    if prefix is None:
+        raise TokenError(f"claim failed V{1 if old else 2} signature verification")
+    if kind.issuers is not None and prefix not in kind.issuers:
+        names = " ".join(_PREFIXES[p] for p in kind.issuers)
+        raise TokenError(f"unable to validate expected prefixes - [{names}]")
+    return claims
+
+
+def decode_as(token: str, wanted: type[C]) -> C:
+    """As decode, of claims of this type alone."""
+    claims = decode(token)
+    if type(claims) is not wanted:
+        raise TokenError(_NOT[wanted])
+    return claims
+
+
+_NOT: dict[type[Claims], str] = {
+    Operator: "not operator claim",
+    Account: "not account claim",
+    User: "not user claim",
+    Activation: "not activation claim",
+    AuthorizationResponse: "not an authorization request claim",
+    Other: "not a generic claim",
+}
+
+
+def _claims(data: bytes) -> tuple[int, _Kind, Claims]:
+    """The version, the kind and the claims of a payload."""
+    outline = _read(data, _Outline)
+    version = 1 if outline.type else outline.nats.version
+    if version > VERSION:
+        raise TokenError("JWT was generated by a newer version ")
+    name = outline.type or outline.nats.type
+    if name in ("cluster", "server"):
+        raise TokenError(f"{name.capitalize()}Claims are not supported")
+    kind = _KINDS.get(name, _OTHER)
+    if kind is _OTHER:
+        return -1, kind, _read(data, Other)
+    if kind.versions is not None and version not in kind.versions:
+        raise TokenError(f"library supports version {VERSION} or less - received {version}")
+    if version == 1 and kind.versions is not None:
+        return version, kind, _old(data, kind)
+    claims = _read(data, kind.type)
+    if isinstance(claims, Account) and claims.nats.limits.tiered_limits:
+        _drop_flat_limits(claims)
+    return version, kind, claims
+
+
+def _drop_flat_limits(claims: Account) -> None:
+    """Tiers of JetStream take the place of its limits as a whole."""
+    limits = claims.nats.limits
+    limits.mem_storage = limits.disk_storage = limits.streams = limits.consumer = 0
+    limits.max_ack_pending = limits.mem_max_stream_bytes = limits.disk_max_stream_bytes = 0
+    limits.max_bytes_required = False
+
+
+def _old(data: bytes, kind: _Kind) -> Claims:
+    """Claims of version 1, as version 2 has them: without JetStream, roles and bearers' limits."""
+    top = _read(data, _OldTop)
+    if kind.type is User:
+        old = _read(data, _OldUser)
+        user = User(**_members(old, Claims))
+        user.nats = UserBody(**_members(old.nats, UserBody))
+        user.nats.allowed_connection_types = []
+        user.nats.proxy_required = False
+        user.nats.issuer_account = top.issuer_account
+        user.nats.tags, user.nats.version = top.tags, 1
+        return user
+    claims: Any = _read(data, kind.type)
+    claims.nats.tags, claims.nats.version = top.tags, 1
+    if isinstance(claims, Account):
+        _drop_flat_limits(claims)
+        claims.nats.limits.tiered_limits = {}
+        claims.nats.signing_keys = [key for key in claims.nats.signing_keys if type(key) is str]
+        claims = _without(claims, "default_permissions", "mappings", "authorization", "trace")
+    elif isinstance(claims, Operator):
+        claims = _without(claims, "assert_server_version", "strict_signing_key_usage")
+    elif isinstance(claims, Activation):
+        claims.nats.issuer_account = top.issuer_account
+        claims.nats.kind = _read(data, _OldActivation).nats.type
+    old_claims: Claims = claims
+    return old_claims
+
+
+class _OldActivationBody(msgspec.Struct):
+    type: Literal["stream", "service", ""] = ""
+
+
+class _OldActivation(msgspec.Struct):
+    nats: _OldActivationBody = msgspec.field(default_factory=_OldActivationBody)
+
+
+def _members(of: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in kind.__struct_fields__}
+
+
+def _without(claims: Any, *names: str) -> Any:
+    """The claims with these members of the body as if they had been left out."""
+    body = type(claims.nats)()
+    for name in names:
+        setattr(claims.nats, name, getattr(body, name))
+    return claims
+
+
+def _read(data: bytes, kind: type[T]) -> T:
+    """Go's reading of JSON: names in any case of letters, null as if it were left out."""
+    try:
+        if _is_plain(data):
+            try:
+                return msgspec.json.decode(data, type=kind)
+            except msgspec.ValidationError:
+                pass  # it may be for a null
+        return msgspec.convert(_plain(msgspec.json.decode(data)), kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise TokenError(f"the token's JSON cannot be read: {error}") from None
+
+
+def _is_plain(data: bytes) -> bool:
+    """Whether all names are written as they are meant, as those of every usual user's token are."""
+    names = (part[part.rfind(b'"') + 1 :] for part in data.split(b'":')[:-1])
+    return all(name.islower() for name in names)
+
+
+def _plain(value: Any, free: bool = False) -> Any:
+    if isinstance(value, dict):
+        lowered = {}
+        for key, member in value.items():
+            name = key if free else key.lower()
+            if member is not None:
+                lowered[name] = _plain(member, not free and name in _NAMED_FREELY)
+        return lowered
+    if isinstance(value, list):
+        return [_plain(member) for member in value]
+    return value
+
+
+def _unbase64(chunk: bytes) -> bytes:
+    """Base64 for URLs without padding."""
+    if _CHUNK.fullmatch(chunk) is None or len(chunk) % 4 == 1:
+        raise TokenError("illegal base64 data")
+    return base64.urlsafe_b64decode(chunk + b"=" * (-len(chunk) % 4))
+
+
+def _base64(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+def _signed_by(issuer: str, data: bytes, signature: bytes) -> int | None:
+    """The prefix of the issuer's key, where its holder has signed the data."""
+    try:
+        prefix, public = decode_public(issuer)
+    except ValueError:
+        return None
+    if len(signature) != SIGNATURE_BYTES or not verify(public, data, signature):
+        return None
+    return prefix
+
+
+def encode(claims: Mapping[str, object], sign: Callable[[bytes], bytes]) -> str:
+    """A token with these claims and an id of its own, signed as `iss` by `sign`."""
+    digest = sha256(msgspec.json.encode({**claims, "jti": ""}))
+    jti = base64.b32encode(digest).rstrip(b"=").decode()
+    text = msgspec.json.encode({"jti": jti, **claims})
+    signed = _base64(msgspec.json.encode(_HEADER)) + b"." + _base64(text)
+    return (signed + b"." + _base64(sign(signed))).decode()
+
+
+_DECORATED = re.compile(
+    rb"\s*(?:-{3,}[^\n]*-{3,}\r?\n)([\w\-.=]+)(?:\r?\n-{3,}[^\n]*-{3,}(?:\r?\n|\Z))"
+)
+
+
+def undecorated(contents: bytes) -> str:
+    """The token of a file, which may stand between lines that say what it is; TokenError."""
+    found = _DECORATED.search(contents)
+    try:
+        return (found[1] if found else contents).decode("ascii").strip()
+    except UnicodeDecodeError:
+        raise TokenError("illegal base64 data") from None

@@ -1,0 +1,230 @@
+"""Logins that an auth callout decides about: asked in its account, while nobody else waits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from jsserver.access.accounts import Accounts
+from jsserver.access.auth import AUTH_REQUESTS, Admission
+from jsserver.access.callout import About, Asked, Caller, answered, question, shown_user
+from jsserver.access.clients import Connect
+from jsserver.access.operator import (
+    Place,
+    ProxyRequired,
+    Refused,
+    Tenant,
+    admission_of,
+    check_connection_type,
+    check_source,
+    in_role,
+    unable_to_ask,
+)
+from jsserver.cext.engine import Item
+from jsserver.config.options import AuthCallout
+from jsserver.jwt.claims import ALL, User
+from jsserver.process.logs import Logger
+from jsserver.services.replies import Replies
+from jsserver.services.tenants import Tenants
+from jsserver.text.goformat import quote
+from jsserver.text.identity import PREFIX_USER, public_key
+
+T = TypeVar("T")
+Admit = Callable[[Item, Connect, "Admission | Refused"], None]
+"""Lets a connection in, or refuses it."""
+
+
+class Callouts:
+    """In the event loop's thread; what is signed, sealed and checked is in one of its own."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        accounts: Accounts,
+        replies: Replies,
+        log: Logger,
+        admit: Admit,
+    ) -> None:
+        self._caller = caller
+        self.accounts = accounts
+        self._replies = replies
+        self._log = log
+        self._admit = admit
+        self._pool = ThreadPoolExecutor(1, "callouts")
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def close(self) -> None:
+        """Asks nothing more."""
+        for task in self._tasks:
+            task.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def ask(
+        self,
+        item: Item,
+        about: About,
+        asked: Asked,
+        subject: str,
+        settle: Callable[[User], Awaitable[Admission]],
+    ) -> None:
+        """Asks about a connection, and lets it in as `settle` makes of the user of the answer."""
+        task = asyncio.get_running_loop().create_task(
+            self._decide(item, about, asked, subject, settle)
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _decide(
+        self,
+        item: Item,
+        about: About,
+        asked: Asked,
+        subject: str,
+        settle: Callable[[User], Awaitable[Admission]],
+    ) -> None:
+        outcome: Admission | Refused
+        try:
+            user = await self._answer(about, asked, subject)
+            outcome = await settle(user)
+        except TimeoutError:
+            outcome = Refused(
+                "Authorization callout response not received in time on account "
+                f"{quote(asked.account)}"
+            )
+            self._log.debug(str(outcome))
+        except Refused as refusal:
+            outcome = refusal
+            self._log.warn(str(refusal))
+        except Exception as error:  # whatever it was, this one does not come in
+            self._log.error(f"Internal error: {error!r} at an auth callout")
+            outcome = Refused(repr(error))
+        self._admit(item, about.options, outcome)
+
+    async def _answer(self, about: About, asked: Asked, subject: str) -> User:
+        if asked.account not in self.accounts:
+            what = f"No valid account {quote(asked.account)} for auth callout request"
+            raise Refused(f"{what}: account missing")
+        ends = time.monotonic() + self._caller.timeout
+        try:
+            headers, payload = await self._in_thread(
+                partial(question, self._caller, about, asked, subject)
+            )
+        except ValueError as error:
+            raise Refused(f"Error encrypting auth request claim: {error}") from None
+        _, answer = await self._replies.ask(
+            asked.account, AUTH_REQUESTS, headers, payload, max(ends - time.monotonic(), 0)
+        )
+        return await self._in_thread(partial(answered, self._caller, asked, answer))
+
+    def _in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
+        return asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _told(item: Item, options: Connect, **more: object) -> About:
+    address, _, _, nonce, *_ = item.texts
+    return About(item.cid, address.decode(), nonce.decode(), options, **more)  # type: ignore[arg-type]
+
+
+def _placed(user: User, place: Place, host: str) -> Admission:
+    """What lets the user of an answer in; its limits of subscriptions and payloads are none, as
+    with nats-server."""
+    if user.nats.proxy_required:
+        raise ProxyRequired
+    try:
+        check_connection_type(user.nats, "Authorized user may not connect this way")
+        check_source(user.nats, host)
+        admission = admission_of(user, place, time.time())
+    except Refused as refusal:
+        raise Refused(f"Authorized user on account {quote(place.account)}: {refusal}") from None
+    admission = admission._replace(max_subscriptions=-1, max_payload=-1)
+    return admission._replace(user=user.name, kind="user") if user.name else admission
+
+
+class ConfiguredCallout:
+    """The auth callout of the configuration."""
+
+    def __init__(self, callouts: Callouts, callout: AuthCallout) -> None:
+        self._callouts = callouts
+        self._callout = callout
+        self._accounts = callouts.accounts
+
+    def ask(self, item: Item, options: Connect, admission: Admission | None) -> None:
+        """Has the callout decide about a connection."""
+        own = self._callout
+        options.jwt = ""  # it is no matter without an operator
+        about = _told(item, options, user=shown_user(options))
+        asked = Asked(own.account, public_key(PREFIX_USER), own.xkey, None)
+
+        async def settle(user: User) -> Admission:
+            return self._settled(user, about)
+
+        self._callouts.ask(item, about, asked, own.issuer, settle)
+
+    def _settled(self, user: User, about: About) -> Admission:
+        own = self._callout
+        where = quote(own.account)
+        if user.nats.issuer_account:
+            raise Refused(
+                f"Error non operator mode account {where}: attempted to use issuer_account"
+            )
+        if user.iss != own.issuer:
+            raise Refused(
+                f"Wrong issuer for auth callout response on account {where}, "
+                f"expected {quote(own.issuer)} got {quote(user.iss)}"
+            )
+        if user.aud not in self._accounts:
+            what = f"No valid account {quote(user.aud)} for auth callout response"
+            raise Refused(f"{what} on account {where}: account missing")
+        # What users of the account may do by default is said of those of the configuration alone.
+        admission = _placed(user, Place(user.aud, None, None), about.host)
+        if not user.name:
+            kind = "nkey" if about.options.nkey else "user"
+            admission = admission._replace(user=about.user, kind=kind)
+        return unable_to_ask(admission) if user.aud == own.account else admission
+
+
+class TenantCallouts:
+    """The auth callouts of accounts in operator mode."""
+
+    def __init__(self, callouts: Callouts, tenants: Tenants) -> None:
+        self._callouts = callouts
+        self._tenants = tenants
+
+    def ask(self, item: Item, options: Connect, user: User, tenant: Tenant) -> bool:
+        """Has the callout of a user's account decide about a connection, if it has one that does
+        not take this user's token for enough."""
+        own = tenant.callout
+        if own is None or user.sub in own.auth_users:
+            return False
+        name = options.nkey or options.user or user.sub
+        about = _told(item, options, user=name, tags=tuple(user.nats.tags), name_tag=user.name)
+        signers = frozenset((tenant.name, *tenant.signers))
+        asked = Asked(tenant.name, public_key(PREFIX_USER), own.xkey, signers)
+        settle = partial(self._settled, tenant, about)
+        self._callouts.ask(item, about, asked, tenant.name, settle)
+        return True
+
+    async def _settled(self, tenant: Tenant, about: About, user: User) -> Admission:
+        own = tenant.callout
+        name = user.nats.issuer_account or user.iss
+        allowed = [] if own is None else own.allowed_accounts
+        if name != tenant.name and name not in allowed and ALL not in allowed:
+            raise Refused(
+                f"Account {quote(user.iss)} not permitted as valid account option for auth "
+                f"callout for account {quote(tenant.name)}"
+            )
+        try:
+            target = await self._tenants.ensure(name)
+            user = in_role(user, target)
+        except Refused as refusal:
+            raise Refused(f"Auth callout response on account {tenant.name}: {refusal}") from None
+        if target.revoked(user.sub, user.iat):
+            raise Refused("User authentication revoked")
+        if target.expired(time.time()):
+            raise Refused("Account JWT has expired")
+        admission = _placed(user, target.place, about.host)
+        return unable_to_ask(admission) if name == tenant.name else admission

@@ -1,0 +1,94 @@
+"""Lets connections in whose users are those of tokens, or refuses them, and ends them when their
+time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from jsserver.access.auth import Admission
+from jsserver.access.clients import Connect
+from jsserver.access.operator import ProxyRequired, Refused
+from jsserver.cext.engine import CLOSE_REASONS, DataPlane, Item
+from jsserver.process.logs import Logger
+
+PRUNE_SECONDS = 0.02
+"""How long whoever has more subscriptions than are allowed now hears of it before it is cut."""
+LONGEST_TIMER = 30 * 86_400.0
+"""Seconds; a later time is looked at again then."""
+
+_REASONS = {text: number for number, text in CLOSE_REASONS.items()}
+REFUSED = _REASONS["Authentication Failure"]
+EXPIRED = _REASONS["Authentication Expired"]
+REVOKED = _REASONS["Credentials Revoked"]
+PROXY_REQUIRED = _REASONS["Proxy Required"]
+TOO_MANY = _REASONS["Maximum Account Connections Exceeded"]
+TOO_MANY_SUBSCRIPTIONS = _REASONS["Maximum Subscriptions Exceeded"]
+
+
+class Door:
+    """In the event loop's thread alone. `decide` lets a connection in, or not (with a reason other
+    than the usual one, or 0); it tells whether it came in."""
+
+    def __init__(
+        self,
+        plane: DataPlane,
+        log: Logger,
+        decide: Callable[[Item, Connect, Admission | None, int], bool],
+    ) -> None:
+        self._plane = plane
+        self._log = log
+        self._decide = decide
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+
+    def settle(self, item: Item, options: Connect, outcome: Admission | Refused) -> None:
+        """Lets a connection in for as long as it may stay, or refuses it."""
+        if isinstance(outcome, Refused):
+            self._log.debug(f"cid:{item.cid} - {outcome}")
+            reason = PROXY_REQUIRED if isinstance(outcome, ProxyRequired) else 0
+            self._decide(item, options, None, reason)
+            return
+        if not self._decide(item, options, outcome, 0):
+            return
+        if outcome.max_subscriptions == 0:
+            self.prune(item.cid)
+        if outcome.lasts is not None:
+            self._end_after(item.cid, outcome.lasts)
+
+    def prune(self, cid: int) -> None:
+        """A connection has as many subscriptions as it may not have."""
+        asyncio.get_running_loop().call_later(
+            PRUNE_SECONDS,
+            self._plane.close_connection,
+            cid,
+            TOO_MANY_SUBSCRIPTIONS,
+            b"maximum subscriptions exceeded",
+        )
+
+    def closed(self, cid: int) -> None:
+        """A connection ended."""
+        timer = self._timers.pop(cid, None)
+        if timer is not None:
+            timer.cancel()
+
+    def close(self) -> None:
+        """Ends nobody any more."""
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def _end_after(self, cid: int, seconds: float) -> None:
+        self.closed(cid)
+        loop = asyncio.get_running_loop()
+        if seconds > LONGEST_TIMER:
+            rest = seconds - LONGEST_TIMER
+            timer = loop.call_later(LONGEST_TIMER, self._end_after, cid, rest)
+        else:
+            timer = loop.call_later(
+                seconds,
+                self._plane.close_connection,
+                cid,
+                EXPIRED,
+                b"User Authentication Expired",
+            )
+        self._timers[cid] = timer

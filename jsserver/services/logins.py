@@ -1,0 +1,145 @@
+"""Logins by token: checked in a thread beside the event loop, so that signatures hold nothing up.
+
+The loop has the last word: what was checked against an account whose claims have changed meanwhile
+is checked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from typing import NamedTuple
+
+from jsserver.access.auth import Admission
+from jsserver.access.clients import Connect
+from jsserver.access.operator import OperatorMode, Refused, Tenant, account_of
+from jsserver.cext.engine import DataPlane, Item
+from jsserver.jwt.claims import User
+from jsserver.process import priority
+from jsserver.process.logs import Logger
+from jsserver.services.callouts import TenantCallouts
+from jsserver.services.door import Door
+from jsserver.services.tenants import Tenants
+
+TOGETHER = 32
+"""Logins whose outcome the loop hears of at a time."""
+
+
+class Login(NamedTuple):
+    """A connection that waits, and what it brought; its user once the token is read."""
+
+    item: Item
+    options: Connect
+    user: User | None = None
+
+
+class _Outcome(NamedTuple):
+    """What the thread found: an admission, why there is none, or that the account has to be
+    fetched."""
+
+    login: Login
+    tenant: Tenant | None = None
+    admission: Admission | None = None
+    refusal: Refused | None = None
+
+
+class Logins:
+    """`door` lets in whoever is not to be decided about by one of `callouts`."""
+
+    def __init__(
+        self,
+        mode: OperatorMode,
+        tenants: Tenants,
+        callouts: TenantCallouts,
+        plane: DataPlane,
+        door: Door,
+        log: Logger,
+    ) -> None:
+        self._mode = mode
+        self._tenants = tenants
+        self._plane = plane
+        self._log = log
+        self._callouts = callouts
+        self._door = door
+        self._waiting: queue.SimpleQueue[Login | None] = queue.SimpleQueue()
+        self._fetches: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._check_all, name="logins", daemon=True)
+        self._thread.start()
+
+    def ask(self, item: Item, options: Connect) -> None:
+        """Takes a CONNECT; its connection is let in or refused some time later."""
+        self._waiting.put(Login(item, options))
+
+    def close(self) -> None:
+        """Decides about nobody any more."""
+        self._waiting.put(None)
+        for task in self._fetches:
+            task.cancel()
+
+    # ---- the thread
+
+    def _check_all(self) -> None:
+        priority.step_back()  # messages come before logins
+        found: list[_Outcome] = []
+        while True:
+            if found and (len(found) >= TOGETHER or self._waiting.empty()):
+                outcomes, found = found, []
+                try:
+                    self._loop.call_soon_threadsafe(self._settle, outcomes)
+                except RuntimeError:  # the loop is closed
+                    return
+            login = self._waiting.get()
+            if login is None:
+                return
+            found.append(self._check(login))
+
+    def _check(self, login: Login) -> _Outcome:
+        address, _, _, nonce, *_ = login.item.texts
+        try:
+            user = login.user or self._mode.user(login.options)
+            login = login._replace(user=user)
+            tenant = self._tenants.get(account_of(user))
+            if tenant is None:
+                return _Outcome(login)
+            admission = self._mode.admission(
+                user, tenant, login.options, nonce.decode(), address.decode()
+            )
+            return _Outcome(login, tenant, admission)
+        except Refused as refusal:
+            return _Outcome(login, refusal=refusal)
+        except Exception as error:  # whatever it was, this one does not come in
+            self._log.error(f"Internal error: {error!r} at a login")
+            return _Outcome(login, refusal=Refused(repr(error)))
+
+    # ---- the loop
+
+    def _settle(self, outcomes: list[_Outcome]) -> None:
+        for outcome in outcomes:
+            login = outcome.login
+            if outcome.refusal is not None:
+                self._door.settle(login.item, login.options, outcome.refusal)
+            elif outcome.tenant is None:
+                task = self._loop.create_task(self._fetch(login))
+                self._fetches.add(task)
+                task.add_done_callback(self._fetches.discard)
+            elif outcome.tenant is not self._tenants.get(outcome.tenant.name):
+                self._waiting.put(login)
+            elif outcome.admission is not None and login.user is not None:
+                delegated = self._callouts.ask(
+                    login.item, login.options, login.user, outcome.tenant
+                )
+                if not delegated:
+                    self._door.settle(login.item, login.options, outcome.admission)
+
+    async def _fetch(self, login: Login) -> None:
+        """Brings the account of a user, and has the login looked at again."""
+        if login.user is None or self._plane.connection(login.item.cid) is None:
+            return  # it gave up: nothing is fetched for it
+        try:
+            await self._tenants.ensure(account_of(login.user))
+        except Refused as refusal:
+            self._door.settle(login.item, login.options, refusal)
+        else:
+            self._waiting.put(login)

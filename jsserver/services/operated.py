@@ -1,0 +1,230 @@
+"""Operator mode of one server: what its configuration asks for, put together, started and ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from jsserver.access.accounts import Accounts
+from jsserver.access.operator import OperatorMode, Refused, Tenant
+from jsserver.access.resolvers import (
+    FETCH_SECONDS,
+    Directory,
+    MemoryResolver,
+    NotFound,
+    NotStored,
+    Resolver,
+    UrlResolver,
+    preload,
+)
+from jsserver.cext.engine import DataPlane, Item
+from jsserver.config.options import Options
+from jsserver.jwt.claims import NO_LIMIT, Account, AccountBody, AccountLimits
+from jsserver.process.logs import Logger
+from jsserver.services.callouts import Callouts, TenantCallouts
+from jsserver.services.claims import LOOKUP, ClaimRequests
+from jsserver.services.door import Door
+from jsserver.services.inbox import Inbox
+from jsserver.services.logins import Logins
+from jsserver.services.replies import Replies
+from jsserver.services.tenants import Tenants
+from jsserver.text.goformat import SECOND
+
+if TYPE_CHECKING:
+    from jsserver.services.answers import ServerInfo
+    from jsserver.services.jetstream import JetStream
+
+AGAIN_SECONDS = 1.0
+"""How often the system account is asked for that was not there at the start."""
+
+
+class Operated:
+    """Its parts, and which of them takes what comes."""
+
+    def __init__(
+        self,
+        options: Options,
+        plane: DataPlane,
+        accounts: Accounts,
+        inbox: Inbox,
+        log: Logger,
+        *,
+        jetstream: JetStream | None,
+        serve: Callable[[str], None],
+        info: Callable[[], ServerInfo],
+        door: Door,
+        replies: Replies,
+        callouts: Callouts,
+    ) -> None:
+        self._options = options
+        self._plane = plane
+        self._accounts = accounts
+        self._log = log
+        self._info = info
+        self._system = options.system
+        self._mode = OperatorMode(options.operators, self._system)
+        self._resolver: Resolver = MemoryResolver(options.operators.preload)
+        self._directory: Directory | None = None
+        self._replies = replies
+        self._claims: ClaimRequests | None = None
+        self._again: asyncio.Task[None] | None = None
+        self._open_resolver()
+        self._tenants = Tenants(
+            self._mode,
+            self._resolver,
+            plane,
+            accounts,
+            inbox.admissions,
+            door,
+            log,
+            jetstream=jetstream,
+            serve=serve,
+            elsewhere=None if self._directory is None else self._look_elsewhere,
+        )
+        delegating = TenantCallouts(callouts, self._tenants)
+        self._logins = Logins(self._mode, self._tenants, delegating, plane, door, log)
+        inbox.on_connect = self._logins.ask
+
+    def _open_resolver(self) -> None:
+        wanted = self._options.operators.resolver
+        if wanted is None or wanted.kind == "memory":
+            return
+        if wanted.kind == "url":
+            self._resolver = UrlResolver(wanted.url)
+            return
+        self._directory = Directory(
+            wanted.directory,
+            cache=wanted.kind == "cache",
+            limit=wanted.limit,
+            ttl=wanted.ttl / SECOND,
+            hard=wanted.hard_delete,
+        )
+        self._resolver = self._directory
+
+    # ---- start and end
+
+    async def start(self, with_streams: Iterable[str]) -> None:
+        """Brings the accounts that the server cannot be without: the system's, and those that have
+        streams. ValueError, if it is none with these."""
+        operators, directory = self._options.operators, self._directory
+        self._tenants.warn_of(operators.preload)
+        loop = asyncio.get_running_loop()
+        if isinstance(self._resolver, UrlResolver):
+            try:
+                await loop.run_in_executor(None, self._resolver.fetch, "")
+            except NotFound as error:
+                raise ValueError(str(error)) from None
+        if directory is not None:
+            try:
+                await loop.run_in_executor(None, preload, directory, operators.preload)
+            except NotStored as error:
+                raise ValueError(f"a preloaded account cannot be kept: {error}") from None
+            kind = "some" if self._is_cache else "all"
+            self._log.info(f"Managing {kind} jwt in exclusive directory {directory.path}")
+        await self._start_system()
+        for name in with_streams:
+            try:
+                await self._tenants.ensure(name)
+            except Refused as error:
+                self._log.warn(f"Streams of account {name} are not served: {error}")
+
+    @property
+    def _is_cache(self) -> bool:
+        wanted = self._options.operators.resolver
+        return wanted is not None and wanted.kind == "cache"
+
+    async def _start_system(self) -> None:
+        if not self._system:
+            return
+        if self._options.system_account:
+            try:
+                await self._tenants.ensure(self._system)
+            except Refused as error:
+                if isinstance(self._resolver, MemoryResolver):
+                    raise ValueError(f"error resolving system account: {error}") from None
+                await self._bootstrap()
+        wanted = self._options.operators.resolver
+        self._claims = ClaimRequests(
+            self._mode,
+            self._tenants,
+            self._accounts,
+            self._system,
+            self._directory,
+            self._log,
+            cache=self._is_cache,
+            deletes=wanted is not None and wanted.allow_delete,
+            info=self._info,
+        )
+
+    async def _bootstrap(self) -> None:
+        """Until there is a token of the system account, its own key signs its users: somebody has
+        to bring the token."""
+        limits = AccountLimits(
+            subs=NO_LIMIT, payload=NO_LIMIT, conn=NO_LIMIT, leaf=NO_LIMIT, data=NO_LIMIT
+        )
+        claims = Account(sub=self._system, nats=AccountBody(limits=limits))
+        await self._tenants.apply(Tenant(claims, "", strict=False))
+        self._log.info("Using bootstrapping system account")
+        if self._directory is None:
+            self._again = asyncio.create_task(self._fetch_system())
+
+    async def _fetch_system(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(AGAIN_SECONDS)
+            try:
+                token = await loop.run_in_executor(None, self._resolver.fetch, self._system)
+                tenant = await loop.run_in_executor(None, self._mode.account, token)
+            except (NotFound, Refused):
+                continue
+            if tenant.name == self._system:
+                await self._tenants.apply(tenant)
+                self._log.info("System account fetched and updated")
+                return
+
+    def close(self) -> None:
+        """Lets nobody in any more, and answers nothing."""
+        self._logins.close()
+        self._tenants.close()
+        if self._claims is not None:
+            self._claims.close()
+        if self._again is not None:
+            self._again.cancel()
+
+    # ---- what comes
+
+    def take(self, item: Item) -> bool:
+        """Whether a request out of the inbox is for this."""
+        return self._claims is not None and self._claims.take(item)
+
+    # ---- tokens that others have
+
+    async def _look_elsewhere(self, name: str) -> str:
+        """The token of an account that somebody in the system account has; NotFound."""
+        subject = LOOKUP.format(name)
+        system = self._options.system_account
+        if not system or not self._accounts[system].subject_interest(subject.encode()):
+            raise NotFound("account jwt not found")
+        wanted = self._options.operators.resolver
+        seconds = FETCH_SECONDS
+        if wanted is not None and wanted.timeout:
+            seconds = wanted.timeout / SECOND
+        try:
+            _, payload = await self._replies.ask(system, subject, b"", b"", seconds)
+        except TimeoutError:
+            raise NotFound("fetching jwt timed out") from None
+        token = payload.decode("utf-8", "replace")
+        if not token:
+            raise NotFound("account jwt not found")
+        if self._directory is not None:
+            loop = asyncio.get_running_loop()
+            try:
+                tenant = await loop.run_in_executor(None, self._mode.account, token)
+                if tenant.name != name:
+                    raise NotFound("account jwt not found")
+                await loop.run_in_executor(None, partial(self._directory.store, name, token))
+            except (Refused, NotStored) as error:
+                raise NotFound(str(error)) from None
+        return token

@@ -1,0 +1,47 @@
+"""Requests that the server itself makes of clients, and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from jsserver.access.accounts import Accounts
+from jsserver.cext.engine import Item
+from jsserver.text.nuid import token
+
+INBOX = "$SYS._INBOX."
+
+
+class Replies:
+    """In the event loop's thread alone."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+        self._inbox = f"{INBOX}{token(8)}."
+        self._served: set[str] = set()
+        self._waiting: dict[str, asyncio.Future[tuple[bytes, bytes]]] = {}
+
+    async def ask(
+        self, account: str, subject: str, headers: bytes, payload: bytes, seconds: float
+    ) -> tuple[bytes, bytes]:
+        """The headers and payload of the first answer to a request in an account; TimeoutError."""
+        if account not in self._served:
+            self._served.add(account)
+            self._accounts[account].serve_requests(f"{self._inbox}*".encode())
+        reply = self._inbox + token(8)
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[reply] = future
+        try:
+            self._accounts[account].publish(subject.encode(), reply.encode(), headers, payload)
+            return await asyncio.wait_for(future, seconds)
+        finally:
+            del self._waiting[reply]
+
+    def take(self, item: Item) -> bool:
+        """Whether a message out of the inbox is an answer, which goes to whoever waits for it."""
+        subject, _, headers, payload = item.texts
+        if not subject.startswith(INBOX.encode()):
+            return False
+        future = self._waiting.get(subject.decode("utf-8", "replace"))
+        if future is not None and not future.done():
+            future.set_result((headers, payload))
+        return True

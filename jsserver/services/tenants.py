@@ -1,0 +1,292 @@
+"""The accounts of operator mode that run: fetched when their first user comes, changed with their
+claims, and what a change means for those who are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from jsserver.access.accounts import Accounts
+from jsserver.access.auth import Admission
+from jsserver.access.operator import OperatorMode, Refused, Tenant
+from jsserver.access.resolvers import NotFound, Resolver
+from jsserver.assets.limits import AccountLimits as AssetLimits
+from jsserver.cext.engine import ConnNumbers, DataPlane
+from jsserver.jwt.claims import NO_LIMIT, Account, JetStreamLimits
+from jsserver.jwt.tokens import decode_as
+from jsserver.jwt.validation import is_key, issues_of, refusal
+from jsserver.process.logs import Logger
+from jsserver.services.door import EXPIRED, LONGEST_TIMER, REFUSED, REVOKED, TOO_MANY, Door
+from jsserver.text.goformat import quote
+from jsserver.text.identity import PREFIX_ACCOUNT
+
+if TYPE_CHECKING:
+    from jsserver.services.jetstream import JetStream
+
+ONE_REPLICA = "R1"
+FETCHES = 16
+"""Tokens that are fetched at the same time: a resolver that hangs holds up no more."""
+
+
+class Tenants:
+    """Everything here happens in the event loop's thread; what waits is awaited."""
+
+    def __init__(
+        self,
+        mode: OperatorMode,
+        resolver: Resolver,
+        plane: DataPlane,
+        accounts: Accounts,
+        admissions: dict[int, Admission],
+        door: Door,
+        log: Logger,
+        *,
+        jetstream: JetStream | None,
+        serve: Callable[[str], None],
+        elsewhere: Callable[[str], Awaitable[str]] | None,
+    ) -> None:
+        """`serve` offers a new account what every account is offered; `elsewhere` finds the token
+        of an account that the resolver has not got, or raises NotFound."""
+        self._mode = mode
+        self._resolver = resolver
+        self._plane = plane
+        self._accounts = accounts
+        self._admissions = admissions
+        self._door = door
+        self._log = log
+        self._jetstream = jetstream
+        self._serve = serve
+        self._elsewhere = elsewhere
+        self._running: dict[str, Tenant] = {}
+        self._fetching: dict[str, asyncio.Task[Tenant]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._pool = ThreadPoolExecutor(FETCHES, "resolver")
+
+    def get(self, name: str) -> Tenant | None:
+        """The account as it is now, if it runs; from any thread."""
+        return self._running.get(name)
+
+    def close(self) -> None:
+        """Fetches nothing more."""
+        for task in self._fetching.values():
+            task.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def warn_of(self, preloaded: Mapping[str, str]) -> None:
+        """Says what is wrong with tokens before their first users come."""
+        for name, token in preloaded.items():
+            found = issues_of(decode_as(token, Account), int(time.time()))
+            if refusal(found):
+                self._log.warn(f"Account [{name}] has validation issues:")
+                for issue in found:
+                    self._log.warn(f"  - {issue.text}")
+
+    # ---- accounts that come
+
+    async def ensure(self, name: str) -> Tenant:
+        """The account as it is now, fetched if it does not run; Refused."""
+        running = self._running.get(name)
+        if running is not None:
+            return running
+        task = self._fetching.get(name)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._fetched(name))
+            self._fetching[name] = task
+            task.add_done_callback(lambda _: self._fetching.pop(name, None))
+        return await asyncio.shield(task)
+
+    async def _fetched(self, name: str) -> Tenant:
+        loop = asyncio.get_running_loop()
+        began = time.monotonic()
+        try:
+            token = await self._token(name)
+        except NotFound as error:
+            self._log.warn(f"Account fetch failed: {error}")
+            raise Refused(f"Account JWT lookup error: {error}") from None
+        if time.monotonic() - began > 1:
+            took = time.monotonic() - began
+            self._log.warn(f"Account [{name}] fetch took {took:.3f}s")
+        tenant = await loop.run_in_executor(self._pool, self._mode.account, token)
+        if tenant.name != name:
+            raise Refused("Account JWT lookup error: it is another account's")
+        await self.apply(tenant)
+        return tenant
+
+    async def _token(self, name: str) -> str:
+        loop = asyncio.get_running_loop()
+        if not is_key(name, PREFIX_ACCOUNT):
+            raise NotFound("will only fetch valid account keys")
+        try:
+            return await loop.run_in_executor(self._pool, self._resolver.fetch, name)
+        except NotFound:
+            if self._elsewhere is None:
+                raise
+        return await self._elsewhere(name)
+
+    async def apply(self, tenant: Tenant) -> None:
+        """From now on the account is as these claims say; so are those who are connected."""
+        name = tenant.name
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            before = self._running.get(name)
+            if before is not None and before.token == tenant.token:
+                return
+            if name not in self._accounts:
+                self._accounts.open(name)
+                self._serve(name)
+            self._accounts.call(name, tenant.claims.name)
+            limits = tenant.claims.nats.limits
+            self._accounts[name].limit_clients(
+                *(max(n, NO_LIMIT) for n in (limits.conn, limits.subs, limits.payload))
+            )
+            self._tell_what_is_left_out(tenant.claims)
+            if before is None:  # nobody is there before its streams are
+                await self._set_jetstream(tenant.claims)
+            self._running[name] = tenant
+            self._watch(tenant)
+            if before is not None:
+                self._recheck(tenant, before)
+                await self._set_jetstream(tenant.claims)
+
+    def _tell_what_is_left_out(self, claims: Account) -> None:
+        """Claims that stand for what is not built yet."""
+        label = f"{claims.sub}/{claims.name}" if claims.name else claims.sub
+        body = claims.nats
+        left_out = [
+            *(f"import of {i.type} {quote(i.subject)} from {i.account}" for i in body.imports),
+            *(f"export of {e.type} {quote(e.subject)}" for e in body.exports),
+            *(f"mapping of {quote(subject)}" for subject in body.mappings),
+        ]
+        if body.trace is not None:
+            left_out.append(f"trace to {quote(body.trace.dest)}")
+        for what in left_out:
+            self._log.warn(
+                f"Account [{label}] is served without its {what}, "
+                "which is not available in this version of jsserver"
+            )
+
+    # ---- accounts whose time is over
+
+    def _watch(self, tenant: Tenant) -> None:
+        """Ends the account when its time is over."""
+        timer = self._timers.pop(tenant.name, None)
+        if timer is not None:
+            timer.cancel()
+        if tenant.claims.exp:
+            left = min(tenant.claims.exp - int(time.time()), LONGEST_TIMER)
+            loop = asyncio.get_running_loop()
+            self._timers[tenant.name] = loop.call_later(max(left, 0), self._expire, tenant)
+
+    def _expire(self, tenant: Tenant) -> None:
+        if not tenant.expired(time.time()):
+            self._watch(tenant)  # its time is beyond the longest timer
+        elif self._running.get(tenant.name) is tenant:
+            self.end(tenant.name)
+
+    def end(self, name: str) -> None:
+        """The account is none until it is fetched again: who is connected is cut."""
+        self._running.pop(name, None)
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+        for cid, _ in self._members(name):
+            self._plane.close_connection(cid, EXPIRED, b"Account Authentication Expired")
+
+    async def remove(self, name: str) -> None:
+        """The account was deleted: it ends, and its streams stay on disk."""
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            if name in self._running:
+                self.end(name)
+                await self._set_jetstream(Account(sub=name))
+
+    # ---- those who are connected
+
+    def _members(self, name: str) -> Iterator[tuple[int, Admission]]:
+        """The connections of an account's users, the oldest first."""
+        found = [(cid, a) for cid, a in self._admissions.items() if a.account == name]
+        return iter(sorted(found, key=lambda one: one[0]))
+
+    def _recheck(self, tenant: Tenant, before: Tenant) -> None:
+        """Cuts whom the new claims do not let in any more."""
+        limits = tenant.claims.nats.limits
+        stay: set[int] = set()
+        for cid, admission in self._members(tenant.name):
+            proof = admission.proof
+            if proof is None:
+                continue
+            if limits.conn >= 0 and len(stay) >= limits.conn:
+                self._plane.close_connection(
+                    cid, TOO_MANY, b"maximum account active connections exceeded"
+                )
+            elif proof.bearer and limits.disallow_bearer:
+                self._plane.refuse(cid)
+            elif tenant.revoked(proof.subject, proof.issued):
+                self._plane.close_connection(cid, REVOKED, b"User Authentication Revoked")
+            elif proof.signer and not _signs_alike(proof.signer, tenant, before):
+                self._plane.close_connection(cid, REFUSED)
+            else:
+                stay.add(cid)
+                if proof.has_default_permissions and tenant.place.rules != before.place.rules:
+                    self._admissions[cid] = admission._replace(
+                        rules=tenant.place.rules, permissions=tenant.place.permissions
+                    )
+                    self._plane.restrict(cid, tenant.place.permissions)
+        if limits.subs >= 0 and limits.subs != before.claims.nats.limits.subs:
+            self._prune_subscribers(limits.subs, stay)
+
+    def _prune_subscribers(self, most: int, members: set[int]) -> None:
+        """Cuts who has more subscriptions than there may be now."""
+        for item in self._plane.connections():
+            if item.cid in members and ConnNumbers(*item.numbers).subscriptions > most:
+                self._door.prune(item.cid)
+
+    # ---- JetStream
+
+    async def _set_jetstream(self, claims: Account) -> None:
+        if self._jetstream is None:
+            return
+        label = f"{claims.sub}/{claims.name}" if claims.name else claims.sub
+        try:
+            await self._jetstream.configure(claims.sub, _asset_limits(claims))
+        except Exception as error:  # the account goes on without
+            self._log.error(f"Error configuring jetstream for account [{label}]: {error}")
+
+
+def _signs_alike(key: str, tenant: Tenant, before: Tenant) -> bool:
+    """Whether a key makes the users that it made before."""
+    return key in tenant.signers and tenant.signers[key] == before.signers.get(key)
+
+
+def _asset_limits(claims: Account) -> AssetLimits | None:
+    """What the account may store; None: nothing."""
+    if not claims.jetstream:
+        return None
+    tiered = claims.nats.limits.tiered_limits
+    if not tiered:
+        return _limits_of(claims.nats.limits)
+    tiers = {name: _limits_of(tier) for name, tier in tiered.items()}
+    return msgspec.structs.replace(tiers.get(ONE_REPLICA) or AssetLimits(), tiers=tiers)
+
+
+def _limits_of(own: JetStreamLimits) -> AssetLimits:
+    def unless_none(limit: int) -> int:
+        return limit if limit > 0 else NO_LIMIT
+
+    return AssetLimits(
+        max_memory=own.mem_storage,
+        max_storage=own.disk_storage,
+        max_streams=own.streams,
+        max_consumers=own.consumer,
+        max_ack_pending=unless_none(own.max_ack_pending),
+        memory_max_stream_bytes=unless_none(own.mem_max_stream_bytes),
+        storage_max_stream_bytes=unless_none(own.disk_max_stream_bytes),
+        max_bytes_required=own.max_bytes_required,
+    )
