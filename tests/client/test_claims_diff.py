@@ -207,10 +207,10 @@ def role(**template: object) -> dict[str, object]:
 
 def watched(
     pair: Pair, account: Account, users: list[User], change: str
-) -> tuple[list[object], list[object]]:
+) -> tuple[list[list[Any]], list[list[Any]]]:
     """What users hear who are connected while their account changes, of both servers."""
     pair.update(account.token)
-    heard: list[list[object]] = []
+    heard: list[list[list[Any]]] = []
     for server in pair.servers:
         clients = [Client(server, user) for user in users]
         for client in clients:
@@ -241,6 +241,8 @@ def test_changes_while_users_are_there(pair: Pair) -> None:
             if callable(value):
                 change[key] = value(known)
         ours, theirs = watched(pair, account, known, account.made(**change))
+        if "signing_keys" in change:  # whose key is gone has limits of 0, too, for a moment
+            theirs = [[f for f in said if b"maximum subscriptions" not in f[1]] for said in theirs]
         assert ours == theirs, change
 
     def one(account: Account) -> list[User]:

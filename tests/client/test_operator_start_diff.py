@@ -129,7 +129,10 @@ def asked(server: Server, user: User, subject: str, body: object = None) -> dict
 
 
 def test_jetstream_of_tokens(servers: Servers) -> None:
-    config = configured(OPERATOR, [STORING, TIERED, MAIN])
+    others = Account(
+        OPERATOR, limits={**ACCOUNT_LIMITS, "tiered_limits": {"R3": {"disk_storage": -1}}}
+    )
+    config = configured(OPERATOR, [STORING, TIERED, MAIN, others])
     pair = [start(config=config, jetstream=True) for start in (servers.under_test, servers.peer)]
     storing, tiered, without = User(STORING), User(TIERED), User(MAIN)
     said: list[list[object]] = []
@@ -144,8 +147,10 @@ def test_jetstream_of_tokens(servers: Servers) -> None:
         for name in ("A", "B"):
             made = asked(server, tiered, f"STREAM.CREATE.{name}", {"name": name})
             answers.append(made.get("error"))
-        info = asked(server, storing, "INFO")
-        answers.append([info.get("limits"), info.get("streams"), info.get("storage")])
+        answers.append(asked(server, User(others), "STREAM.CREATE.A", {"name": "A"}).get("error"))
+        for user in (storing, tiered):
+            info = asked(server, user, "INFO")
+            answers.append([info.get(n) for n in ("limits", "streams", "storage", "tiers")])
         said.append(answers)
         server.restart()
         for user, count in ((storing, 2), (tiered, 1)):
