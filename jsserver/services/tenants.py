@@ -18,11 +18,12 @@ from jsserver.access.operator import OperatorMode, Refused, Tenant
 from jsserver.access.resolvers import NotFound, Resolver
 from jsserver.assets.limits import AccountLimits as AssetLimits
 from jsserver.cext.engine import ConnNumbers, DataPlane
-from jsserver.jwt.claims import NO_LIMIT, Account, JetStreamLimits
+from jsserver.jwt.claims import NO_LIMIT, Account, Export, Import, JetStreamLimits
 from jsserver.jwt.tokens import decode_as
 from jsserver.jwt.validation import is_key, issues_of, refusal
 from jsserver.process.logs import Logger
 from jsserver.services.door import EXPIRED, LONGEST_TIMER, REFUSED, REVOKED, TOO_MANY, Door
+from jsserver.services.tenant_links import TenantLinks, exporters, shares
 from jsserver.text.goformat import quote
 from jsserver.text.identity import PREFIX_ACCOUNT
 
@@ -64,6 +65,9 @@ class Tenants:
         self._serve = serve
         self._elsewhere = elsewhere
         self._running: dict[str, Tenant] = {}
+        self._coming: set[str] = set()
+        """Accounts that are on their way to run."""
+        self._links = TenantLinks(accounts, self._running, log)
         self._fetching: dict[str, asyncio.Task[Tenant]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -75,6 +79,7 @@ class Tenants:
 
     def close(self) -> None:
         """Fetches nothing more."""
+        self._links.close()
         for task in self._fetching.values():
             task.cancel()
         for timer in self._timers.values():
@@ -148,23 +153,37 @@ class Tenants:
                 *(max(n, NO_LIMIT) for n in (limits.conn, limits.subs, limits.payload))
             )
             self._tell_what_is_left_out(tenant.claims)
-            if before is None:  # nobody is there before its streams are
-                await self._set_jetstream(tenant.claims)
+            self._links.map(tenant)
+            self._coming.add(name)
+            try:
+                await self._bring_exporters(tenant)
+                if before is None:  # nobody is there before its streams are
+                    await self._set_jetstream(tenant.claims)
+            finally:
+                self._coming.discard(name)
             self._running[name] = tenant
             self._watch(tenant)
+            if shares(tenant) or shares(before):
+                self._links.relink()
             if before is not None:
                 self._recheck(tenant, before)
                 await self._set_jetstream(tenant.claims)
+
+    async def _bring_exporters(self, tenant: Tenant) -> None:
+        """Whom the account imports from runs before it does, unless those come just now."""
+        for name in exporters(tenant):
+            if name not in self._running and name not in self._coming:
+                try:
+                    await self.ensure(name)
+                except Refused as error:
+                    self._log.error(f"Can't locate account [{name}] for import: {error}")
 
     def _tell_what_is_left_out(self, claims: Account) -> None:
         """Claims that stand for what is not built yet."""
         label = f"{claims.sub}/{claims.name}" if claims.name else claims.sub
         body = claims.nats
-        left_out = [
-            *(f"import of {i.type} {quote(i.subject)} from {i.account}" for i in body.imports),
-            *(f"export of {e.type} {quote(e.subject)}" for e in body.exports),
-            *(f"mapping of {quote(subject)}" for subject in body.mappings),
-        ]
+        shared: list[Import | Export] = [*body.imports, *body.exports]
+        left_out = [f"allow_trace of {quote(x.subject)}" for x in shared if x.allow_trace]
         if body.trace is not None:
             left_out.append(f"trace to {quote(body.trace.dest)}")
         for what in left_out:
@@ -193,7 +212,9 @@ class Tenants:
 
     def end(self, name: str) -> None:
         """The account is none until it is fetched again: who is connected is cut."""
-        self._running.pop(name, None)
+        ended = self._running.pop(name, None)
+        if shares(ended):
+            self._links.relink()
         timer = self._timers.pop(name, None)
         if timer is not None:
             timer.cancel()

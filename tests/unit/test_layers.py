@@ -93,10 +93,14 @@ PARTS = {
     },
     "services.door": {"access.auth", "access.clients", "access.operator", "process.logs"},
     "services.replies": {"access.accounts", "text.nuid"},
+    "services.tenant_links": {
+        *("access.accounts", "access.links", "access.operator", "config", "jwt", "process.logs"),
+        "text.goformat",
+    },
     "services.tenants": {
         *("access.accounts", "access.auth", "access.operator", "access.resolvers", "assets"),
-        *("jwt", "process.logs", "services.door", "services.jetstream", "text.goformat"),
-        "text.identity",
+        *("jwt", "process.logs", "services.door", "services.jetstream"),
+        *("services.tenant_links", "text.goformat", "text.identity"),
     },
     "services.callouts": {
         *("access.accounts", "access.auth", "access.callout", "access.clients"),

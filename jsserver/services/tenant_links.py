@@ -1,0 +1,200 @@
+"""What accounts of operator mode share: exports, imports and mappings as their tokens say."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping as Named
+
+from jsserver.access.accounts import Accounts
+from jsserver.access.links import Links
+from jsserver.access.operator import Tenant
+from jsserver.config import options as o
+from jsserver.config.links import LinkError, Sharing
+from jsserver.config.mappings import MappingError, weighed
+from jsserver.jwt import claims as c
+from jsserver.jwt.tokens import TokenError, decode_as
+from jsserver.jwt.validation import issues_of, refusal
+from jsserver.process.logs import Logger
+from jsserver.text.goformat import quote
+
+LONGEST = 86_400.0
+"""Seconds; an activation that ends later is looked at again then."""
+
+
+def shares(tenant: Tenant | None) -> bool:
+    """Whether the account has to do with others."""
+    return tenant is not None and bool(tenant.claims.nats.imports or tenant.claims.nats.exports)
+
+
+def exporters(tenant: Tenant) -> list[str]:
+    """The accounts that one imports from."""
+    return list(dict.fromkeys(i.account for i in tenant.claims.nats.imports))
+
+
+class TenantLinks:
+    """In the event loop's thread alone. `running` are the accounts as they are."""
+
+    def __init__(self, accounts: Accounts, running: Named[str, Tenant], log: Logger) -> None:
+        self._accounts = accounts
+        self._running = running
+        self._log = log
+        self._links = Links(accounts)
+        self._linked: dict[str, object] = {}
+        """What each importer was last given."""
+        self._told: dict[str, set[str]] = {}
+        self._mapped: dict[str, object] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        """Looks at no activation any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # ---- mappings
+
+    def map(self, tenant: Tenant) -> None:
+        """What the account's clients publish goes where its token says from now on."""
+        wanted = tenant.claims.nats.mappings
+        if self._mapped.get(tenant.name, {}) == wanted:
+            return
+        self._mapped[tenant.name] = wanted
+        mappings = []
+        for source, destinations in wanted.items():
+            to = [
+                o.Destination(subject=d.subject, weight=d.weight or 100, cluster=d.cluster)
+                for d in destinations
+            ]
+            try:
+                made = weighed(o.Mapping(source=source, destinations=to))
+                mappings.append((source.encode("utf-8", "surrogateescape"), made))
+            except MappingError as error:
+                self._log.warn(f"Account [{tenant.name}]: mapping of {quote(source)}: {error}")
+        self._accounts[tenant.name].map_subjects(mappings)
+
+    # ---- exports and imports
+
+    def relink(self) -> None:
+        """Every account imports what its token says and those it imports from allow, as of now."""
+        self.close()
+        now = time.time()
+        sharing = Sharing()
+        ends: list[float] = []
+        told: dict[str, set[str]] = {}
+        tenants = [tenant for tenant in self._running.values() if shares(tenant)]
+        for tenant in tenants:
+            said = told.setdefault(tenant.name, set())
+            for export in tenant.claims.nats.exports:
+                self._export(sharing, tenant.name, export, said)
+        for tenant in tenants:
+            for wanted in tenant.claims.nats.imports:
+                self._import(sharing, tenant.name, wanted, told[tenant.name], now, ends)
+        importers = {t.name for t in tenants if t.claims.nats.imports}
+        for name in importers | self._linked.keys():
+            self._link(name, sharing)
+        for name, said in told.items():
+            for text in sorted(said - self._told.get(name, set())):
+                self._log.warn(f"Account [{name}]: {text}")
+        self._told = told
+        if ends:
+            delay = min(max(min(ends) - now, 0), LONGEST)
+            self._timer = asyncio.get_running_loop().call_later(delay, self.relink)
+
+    def _link(self, name: str, sharing: Sharing) -> None:
+        services, streams = sharing.services(name), sharing.streams(name)
+        made = [
+            *((r.exporter, r.local, r.subject, r.share, r.export) for r in services),
+            *((r.exporter, r.local, r.subject) for r in streams),
+        ]
+        if self._linked.get(name, []) == made:
+            return
+        self._links.apply(name, sharing)
+        if made:
+            self._linked[name] = made
+        else:
+            self._linked.pop(name, None)
+
+    @staticmethod
+    def _export(sharing: Sharing, account: str, export: c.Export, said: set[str]) -> None:
+        common = {
+            "subject": export.subject,
+            "token_position": export.account_token_position,
+            "needs_token": export.token_req,
+        }
+        try:
+            if export.type == "stream":
+                sharing.export_stream(account, o.StreamExport(**common))
+                return
+            service = o.ServiceExport(once=export.response_type in ("", "Singleton"), **common)
+            service.threshold = export.response_threshold or service.threshold
+            latency = export.service_latency
+            if latency is not None:
+                share = latency.sampling if isinstance(latency.sampling, int) else 0
+                service.latency = o.Latency(subject=latency.results, sampling=share)
+            sharing.export_service(account, service)
+            try:
+                sharing.check_latency(account, service)
+            except LinkError:
+                service.latency = None
+                raise
+        except LinkError as error:
+            said.add(f"export of {export.type} {quote(export.subject)}: {error}")
+
+    def _import(
+        self,
+        sharing: Sharing,
+        account: str,
+        wanted: c.Import,
+        said: set[str],
+        now: float,
+        ends: list[float],
+    ) -> None:
+        what = f"import of {wanted.type} {quote(wanted.subject)} from {wanted.account}"
+        exporter = self._running.get(wanted.account)
+        if exporter is None:
+            said.add(f"{what}: account missing")
+            return
+        activated = self._activated(account, wanted, exporter, now, ends)
+        try:
+            if wanted.type == "stream":
+                stream = o.StreamImport(account=wanted.account, subject=wanted.subject)
+                stream.to, stream.prefix = wanted.local_subject, wanted.to
+                stream.activated = activated
+                sharing.import_stream(account, stream)
+            else:
+                service = o.ServiceImport(account=wanted.account, share=wanted.share)
+                if wanted.local_subject:
+                    service.subject, service.to = wanted.subject, wanted.local_subject
+                else:
+                    service.subject, service.to = wanted.to or wanted.subject, wanted.subject
+                service.activated = activated
+                sharing.import_service(account, service)
+        except LinkError as error:
+            said.add(f"{what}: {error}")
+
+    @staticmethod
+    def _activated(
+        account: str, wanted: c.Import, exporter: Tenant, now: float, ends: list[float]
+    ) -> bool:
+        """Whether the exporter gave the account a token for the import, which is valid still."""
+        if not wanted.token:
+            return False
+        try:
+            token = decode_as(wanted.token, c.Activation)
+        except TokenError:
+            return False
+        if token.sub != account or refusal(issues_of(token, int(now))):
+            return False
+        if token.iss not in exporter.signers:
+            return False
+        if token.nats.issuer_account not in ("", exporter.name):
+            return False
+        if token.exp:
+            if token.exp <= int(now):
+                return False
+            ends.append(float(token.exp))
+        for export in exporter.claims.nats.exports:
+            revoked = [export.revocations.get(key, -1) for key in (account, c.ALL)]
+            if export.token_req and export.type == wanted.type and max(revoked) >= token.iat:
+                return False
+        return True
