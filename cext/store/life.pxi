@@ -145,17 +145,15 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
 
 
 cdef void sides_make(Store* s) noexcept nogil:
-    """Queues every block that was found sealed and has no sidecar yet. One that was sealed since comes when it is closed."""
+    """Queues every sealed block that has no sidecar yet."""
     cdef uint32_t i
     cdef Block* b
-    env_lock(s.env)
     q_lock(s.com)
     for i in range(s.n_blocks):
         b = block_i(s, i)
-        if b.sealed and not b.sided and not b.damaged and b.n and not b.region:
+        if b.sealed and not b.sided and not b.damaged and b.n:
             side_queue(s.com, b)
     q_unlock(s.com)
-    env_unlock(s.env)
 
 
 cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* ctx) noexcept nogil:
@@ -324,6 +322,7 @@ cdef void chores_cancel(Committer* c, Store* s, Block** gone) noexcept nogil:
             continue
         side[0] = b.next_side
         b.next_side = NULL
+        b.siding = False
         unpin_later(b, gone)
 
 

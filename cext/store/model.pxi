@@ -159,6 +159,7 @@ cdef struct Block:
     bint zeroing                # (q)
     bint gone                   # (q) its files are dealt with: whoever holds the last pin frees it
     Block* next_side            # (q) sealed blocks that wait for their sidecar
+    bint siding                 # (q) it is one of them
     int fd                      # (c)
     uint64_t written            # (c)
     uint64_t durable            # (c)

@@ -156,8 +156,9 @@ cdef bint later_sync(Committer* c, Store* s, uint64_t num) noexcept nogil:
 
 cdef void side_queue(Committer* c, Block* b) noexcept nogil:
     """With q held: the block's sidecar is to be written."""
-    if b.cut:
+    if b.cut or b.siding:
         return
+    b.siding = True
     b.pins += 1
     b.next_side = c.queue.sides
     c.queue.sides = b
@@ -200,6 +201,7 @@ cdef void keeper_side(Committer* c) noexcept nogil:
     cdef uint8_t* region = NULL
     c.queue.sides = b.next_side
     b.next_side = NULL
+    b.siding = False
     s.queue.busy += 1
     q_unlock(c)
     if not dead:
