@@ -117,7 +117,11 @@ cdef int finish_purge(Store* s) noexcept nogil:
         rc = f.rename(f.ctx, chosen, s.msgs_dir)
         if rc < 0:
             return rc
-        f.sync_dir(f.ctx, s.dir)
+    # A kill leaves names that the disk does not have yet: what is served now is what it has from here on.
+    if f.is_dir(f.ctx, fresh) or f.is_dir(f.ctx, old) or chosen != NULL:
+        rc = f.sync_dir(f.ctx, s.dir)
+        if rc < 0:
+            return rc
     tree_remove(f, fresh)
     tree_remove(f, old)
     return 0
