@@ -14,6 +14,8 @@ import pytest
 
 from tests.cext.store import PyStore
 
+TAIL, BATCH = 5, 8
+"""Kinds of damage: a group, and a batch, that was never finished."""
 ROUNDS = int(os.environ.get("STORE_KILL_ROUNDS", "6"))
 
 # Appends without end; after each group it says on stdout up to where all is durable.
@@ -90,3 +92,58 @@ def verify(directory, acked: int, starts: set[int]) -> None:
                 assert s.load(q)[2::2] == written(q)
         s.abandon()
     assert states[0] == states[1]
+
+
+# Stores batches without end, in blocks of 32,000 bytes; says on stdout which are durable.
+BATCHES = """
+import sys
+from tests.cext.store import PyStore
+directory, number, interval = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+s = PyStore(directory, max_bytes=127_000, sync_interval=interval, listen=False)
+while True:
+    number += 1
+    n = number * 7 % 23 + 2
+    data = b"%d/%d/" % (number, n) + b"v" * (number * 37 % 4000)
+    s.batch([(f"k.{k}", data) for k in range(n)])
+    s.append("alone", b"%d" % number)
+    if number % 3 == 0:
+        s.wait_durable()
+        print(number, flush=True)
+"""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("interval", [0, 60 * 10**9])
+def test_a_batch_is_there_or_not(tmp_path, interval):
+    rng = random.Random(interval)
+    directory = tmp_path / "S"
+    directory.mkdir()
+    acked = 0
+    for _ in range(ROUNDS):
+        child = subprocess.Popen(
+            [sys.executable, "-c", BATCHES, str(directory), str(acked + 1000), str(interval)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert child.stdout is not None
+        acked = max(acked, int(child.stdout.readline()))
+        time.sleep(rng.uniform(0.05, 0.4))
+        child.send_signal(signal.SIGKILL)
+        for line in child.stdout.read().split():
+            acked = int(line)
+        child.wait()
+        batches: dict[int, list[int]] = {}
+        s = PyStore(directory, max_bytes=127_000, commit="manual")
+        assert {place[0] for place in s.lost()["places"]} <= {TAIL, BATCH}
+        seq = s.next()
+        while seq:
+            _, _, subject, _, data = s.load(seq)
+            if subject != "alone":
+                number, n = map(int, data.split(b"/")[:2])
+                batches.setdefault(number, []).append(n)
+            seq = s.next((), seq + 1)
+        assert all(
+            sizes == [len(sizes)] * len(sizes) for n, sizes in batches.items() if n > min(batches)
+        )
+        assert acked <= max(batches)
+        s.abandon()

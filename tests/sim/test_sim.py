@@ -17,7 +17,7 @@ SEEDS = int(os.environ.get("SIM_SEEDS", "80"))
 FIRST = int(os.environ.get("SIM_FIRST", "1"))
 LIAR_SEEDS = 20
 FOUND = [
-    ("batches", 2844),  # a purge that a kill had left without its sync was taken back by a power cut
+    ("batches", 2844),  # a power cut took back a purge that a kill had left unsynced
     ("synced", 7100222),  # a sector was torn in a payload, which looks like damage
     ("synced", 5003582),
     ("synced", 5000987),  # two bytes of a record were in the sector that is missing

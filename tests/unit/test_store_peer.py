@@ -135,3 +135,27 @@ def test_after_a_purge_of_ours(servers: Servers) -> None:
     messages, state = asyncio.run(contents(server))
     assert messages == {}
     assert (state["first_seq"], state["last_seq"]) == (21, 20)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("interval", [0, 120 * 10**9])
+def test_batches_of_ours(servers: Servers, interval: int, killed: bool) -> None:
+    """In several blocks, among what is stored one by one; their markers are passed over."""
+    server = servers.peer(jetstream=True)
+    asyncio.run(make(server, 20, max_bytes=400_000))
+    server.stop()
+    store = PyStore(directory_of(server), "S", max_bytes=400_000, sync_interval=interval)
+    for number in range(6):
+        store.append("k.1", b"alone-%d" % number)
+        rows = [(f"k.{k % 5}", b"batch-%d-%d" % (number, k) * 200) for k in range(3 + 5 * number)]
+        store.batch(rows, remove=[store.state()["last_seq"] - 1])
+        store.wait_durable()
+    want, state = ours(store), store.state()
+    if killed:
+        store.abandon()
+    else:
+        store.close()
+    server.start()
+    theirs, theirs_state = asyncio.run(contents(server))
+    assert theirs == want
+    assert theirs_state == {k: state[k] for k in theirs_state}
