@@ -137,6 +137,12 @@ cdef struct Consumers:
     void (*on_records)(void* ctx, Span entry) noexcept nogil
     void* records_ctx
 
+cdef struct HeldAck:
+    HeldAck* next
+    uint64_t seq            # when everything is out up to here
+    uint32_t n_reply
+    uint8_t reply[1]
+
 cdef struct ConsumerInfo:
     uint64_t delivered_dseq
     uint64_t delivered_seq
@@ -193,6 +199,11 @@ cdef struct Consumer:
     uint64_t resume
     # what is not acked
     PendingTable pending
+    uint64_t acked_to       # with ack policy all: everything up to here is acked, and taken out in turns; 0: is out
+    uint64_t acked_dseq     # of that one
+    Task acked
+    HeldAck* held_acks      # double acks that are answered then, in order
+    HeldAck* last_held
     U64Map exhausted        # delivered max_deliver times and not acked: sequence -> deliveries
     uint32_t n_redelivered
     Timer ack_timer

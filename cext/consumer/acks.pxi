@@ -1,5 +1,9 @@
 # Acks: their subjects, their bodies, and what they change.
 
+cdef enum:
+    ACK_TURN = 500              # messages that one ack takes out in a turn
+
+
 cdef struct AckTokens:
     # From the ack subject. Tokens that are no numbers are taken as impossibly large.
     uint64_t deliveries
@@ -130,23 +134,104 @@ cdef void ack_late_upto(Consumer* c, uint64_t sseq) noexcept nogil:
 
 cdef void ack_upto(Consumer* c, const AckTokens* t) noexcept nogil:
     # Ack policy all: this one and everything before.
-    cdef uint32_t i
-    cdef uint64_t sseq
     if c.exhausted.n:
         ack_late_upto(c, t.sseq)
-    if t.sseq <= c.floor_seq:
+    if t.sseq <= max(c.floor_seq, c.acked_to):
         return
-    while c.pending.first and entry_at(&c.pending, c.pending.first).sseq <= t.sseq:
+    c.acked_to = t.sseq
+    c.acked_dseq = t.dseq
+    ack_piece(c)
+
+
+cdef void ack_piece(Consumer* c) noexcept nogil:
+    # Each piece is an ack of all up to its last message: whatever comes between two of them finds the consumer as after that.
+    cdef uint32_t left = ACK_TURN, i
+    cdef uint64_t sseq = c.acked_to, dseq = c.acked_dseq
+    while c.pending.first and entry_at(&c.pending, c.pending.first).sseq <= c.acked_to:
+        if left == 0:
+            break
+        left -= 1
         i = c.pending.first
         sseq = entry_at(&c.pending, i).sseq
+        dseq = entry_at(&c.pending, i).dseq
         if entry_at(&c.pending, i).deliveries > 1:
             c.n_redelivered -= 1
         pending_remove(&c.pending, i)
         let_go(c, sseq)
-    c.floor_seq = t.sseq
-    if t.dseq < c.dseq:
-        c.floor_dseq = max(c.floor_dseq, t.dseq)
-    log_acked_upto(c, t.sseq, c.floor_dseq)
+    else:
+        sseq = c.acked_to
+        dseq = c.acked_dseq
+        c.acked_to = 0
+    c.floor_seq = max(c.floor_seq, sseq)
+    if dseq < c.dseq:
+        c.floor_dseq = max(c.floor_dseq, dseq)
+    c.floor_ts = c.env.now
+    log_acked_upto(c, c.floor_seq, c.floor_dseq)
+    held_answer(c)
+    if c.acked_to:
+        task_post(&c.env.tasks, &c.acked)
+
+
+cdef void ack_turn(Task* t) noexcept nogil:
+    cdef Consumer* c = <Consumer*>t.owner
+    if c.acked_to and not stands_still(c):
+        ack_piece(c)
+        wake_delivery(c)
+
+
+cdef bint acks_left(Consumer* c) noexcept nogil:
+    # Takes out a piece, if there is one that can be; whether there is more.
+    if c.acked_to and c.leads and not stands_still(c):
+        ack_piece(c)
+        return c.acked_to != 0
+    return False
+
+
+cdef void acks_finish(Consumer* c) noexcept nogil:
+    # At once, before its state is written or it serves no more.
+    while acks_left(c):
+        pass
+
+
+cdef void held_answer(Consumer* c) noexcept nogil:
+    # Double acks of what is out by now.
+    cdef HeldAck* h = c.held_acks
+    while h != NULL and h.seq <= c.floor_seq:
+        c.held_acks = h.next
+        stream_answer(c.s, change_ticket(c), span(h.reply, h.n_reply))
+        free(h)
+        h = c.held_acks
+    if h == NULL:
+        c.last_held = NULL
+
+
+cdef void held_free(Consumer* c) noexcept nogil:
+    cdef HeldAck* h
+    while c.held_acks != NULL:
+        h = c.held_acks
+        c.held_acks = h.next
+        free(h)
+    c.last_held = NULL
+
+
+cdef void answer_ack(Consumer* c, uint64_t sseq, Span reply) noexcept nogil:
+    cdef HeldAck* h = NULL
+    if c.acked_to and sseq > c.floor_seq:
+        h = <HeldAck*>malloc(sizeof(HeldAck) + reply.n)
+        if h == NULL:
+            acks_finish(c)
+    if h == NULL:
+        stream_answer(c.s, change_ticket(c), reply)
+        return
+    h.next = NULL
+    h.seq = sseq if c.last_held == NULL else max(sseq, c.last_held.seq)
+    h.n_reply = reply.n
+    memcpy(h.reply, reply.p, reply.n)
+    if c.last_held == NULL:
+        c.held_acks = h
+    else:
+        c.last_held.next = h
+    c.last_held = h
 
 
 cdef bint do_ack(Consumer* c, const AckTokens* t, bint metric) noexcept nogil:
@@ -164,7 +249,7 @@ cdef bint do_ack(Consumer* c, const AckTokens* t, bint metric) noexcept nogil:
 cdef void do_nak(Consumer* c, const AckTokens* t, Span arg) noexcept nogil:
     cdef uint32_t i = pending_find(&c.pending, t.sseq)
     cdef int64_t delay = 0
-    if i == 0 or t.dseq <= c.floor_dseq or t.dseq > c.dseq:
+    if i == 0 or t.dseq <= c.floor_dseq or t.dseq > c.dseq or t.sseq <= c.acked_to:
         return
     advise(c, ADV_NAK, t.sseq, t.dseq, t.deliveries, 0, span(NULL, 0))
     read_delay(arg, &delay)
@@ -180,7 +265,7 @@ cdef void do_nak(Consumer* c, const AckTokens* t, Span arg) noexcept nogil:
 
 cdef void do_progress(Consumer* c, const AckTokens* t) noexcept nogil:
     cdef uint32_t i = pending_find(&c.pending, t.sseq)
-    if i:
+    if i and t.sseq > c.acked_to:
         start_waiting(c, i)
         log_deadline(c, t.sseq, c.env.now + wait_of(c, entry_at(&c.pending, i).deliveries))
 
@@ -263,7 +348,6 @@ cdef uint64_t take_number(Span* s) noexcept nogil:
 cdef int ack_message(Consumer* c, const Msg* m, uint32_t prefix) noexcept nogil:
     cdef AckTokens t
     cdef Span s = m.dest
-    cdef uint64_t ticket
     if s.n <= prefix or stands_still(c):        # it will be delivered again
         return 1
     s.p += prefix
@@ -273,8 +357,7 @@ cdef int ack_message(Consumer* c, const Msg* m, uint32_t prefix) noexcept nogil:
     t.dseq = take_number(&s)
     c.last_activity = c.env.mono
     if apply_ack(c, &t, m) and m.reply.n:
-        ticket = change_ticket(c)
-        stream_answer(c.s, ticket, m.reply)
+        answer_ack(c, t.sseq, m.reply)
     wake_delivery(c)
     return 1
 

@@ -312,7 +312,13 @@ cdef int deliver_again(Consumer* c) noexcept nogil:
     cdef uint64_t seq = e.sseq, dseq = c.dseq
     cdef uint32_t deliveries = e.deliveries + 1
     cdef int64_t cost
-    cdef int rc = store_load_warm(c.s.store, seq, &r, &c.cold)
+    cdef int rc
+    if seq <= c.acked_to:                       # it is about to be taken out
+        take_out(c, i)
+        log_acked(c, seq)
+        let_go(c, seq)
+        return STEP_ON
+    rc = store_load_warm(c.s.store, seq, &r, &c.cold)
     if rc == ST_NOT_FOUND or rc == ST_DAMAGED:
         pending_gone(c, i)
         return STEP_ON
@@ -390,6 +396,8 @@ cdef void exhaust(Consumer* c, uint32_t i) noexcept nogil:
 
 cdef void requeue(Consumer* c, uint32_t i) noexcept nogil:
     cdef Pending* e = entry_at(&c.pending, i)
+    if e.sseq <= c.acked_to:
+        return
     if c.cfg.max_deliver > 0 and <int64_t>e.deliveries >= c.cfg.max_deliver:
         exhaust(c, i)
     elif e.place != AT_QUEUE:

@@ -187,10 +187,14 @@ cdef class ConsumerHandle:
             bytes_free(&b)
 
     def close(self, bint delete) -> None:
+        cdef bint open, more = True
         with nogil:
-            if self.enter():
-                self.end(delete)
-            self.box.leave()
+            while more:                         # what is acked leaves, and others have their turns
+                open = self.enter()
+                more = open and acks_left(self.c)
+                if open and not more:
+                    self.end(delete)
+                self.box.leave()
         if self.stream is not None:
             self.stream.forget(self)
 
@@ -203,6 +207,7 @@ cdef class ConsumerHandle:
         with nogil:
             self.box.enter()
             if self.c != NULL:
+                acks_finish(self.c)
                 if self.c.s.failed == 0 and self.c.s.halted == 0:
                     fresh = final_state_of(self.c, &b, &time)
                 self.end(False)

@@ -78,6 +78,8 @@ cdef void timers_prepare(Consumer* c) noexcept nogil:
     c.heartbeat.owner = c
     c.deliver.fn = deliver_run
     c.deliver.owner = c
+    c.acked.fn = ack_turn
+    c.acked.owner = c
     c.count.fn = count_turn
     c.count.owner = c
     c.cold.task = &c.deliver
@@ -93,6 +95,7 @@ cdef void timers_prepare(Consumer* c) noexcept nogil:
 
 cdef void consumer_free(Consumer* c) noexcept nogil:
     count_stop(c)
+    held_free(c)
     pending_free(&c.pending)
     u64map_free(&c.exhausted)
     filter_free(&c.filter)
@@ -206,6 +209,7 @@ cdef int consumer_lead(Consumer* c) noexcept nogil:
 
 cdef void consumer_rest(Consumer* c) noexcept nogil:
     consumer_unsubscribe(c)
+    task_cancel(&c.env.tasks, &c.acked)
     c.leads = False
     timer_cancel(&c.env.timers, &c.ack_timer)
     timer_cancel(&c.env.timers, &c.wake)
@@ -220,6 +224,7 @@ cdef void consumer_rest(Consumer* c) noexcept nogil:
 
 
 cdef void consumer_follow(Consumer* c) noexcept nogil:
+    acks_finish(c)
     consumer_rest(c)
     pulls_moved(c)
     c.bound = False

@@ -171,6 +171,7 @@ cdef void go_back(Consumer* c, uint64_t seq) noexcept nogil:
     while c.n_skip > c.skip_at and c.skip[c.n_skip - 1] > seq:
         c.n_skip -= 1
     c.resume = min(c.resume, seq + 1)
+    c.acked_to = min(c.acked_to, seq)
     c.delivered_seq = min(c.delivered_seq, last)
     c.next = min(c.next, last + 1)
     if c.skip != NULL and c.skip_at >= c.n_skip:
@@ -198,7 +199,10 @@ cdef void on_truncated(Watcher* w, uint64_t seq) noexcept nogil:
 
 
 cdef void on_resumed(Watcher* w) noexcept nogil:
-    wake_delivery(watcher_owner(w))
+    cdef Consumer* c = watcher_owner(w)
+    if c.acked_to:
+        task_post(&c.env.tasks, &c.acked)
+    wake_delivery(c)
 
 
 cdef bint on_asked(Watcher* w, uint64_t seq) noexcept nogil:

@@ -230,6 +230,27 @@ def test_a_work_queue_after_a_kill(disk):
     assert again.handles[0].state().num_ack_pending == 2
 
 
+@pytest.mark.parametrize("end", ["closed", "killed"])
+def test_an_end_while_very_many_are_acked_at_once(disk, end):
+    asked = ({"ack_policy": ACK_ALL, "max_ack_pending": -1},)
+    w = disk.open(retention=WORKQUEUE, consumers=asked)
+    w.fill(3000)
+    got = w.pull(b"3000")
+    settled(w)
+    w.env.inject(got[2899][2], b"", b"", run=False)
+    left = None
+    if end == "closed":
+        disk.close(w)
+    else:
+        settled(w)
+        left = disk.killed(w, "killed")
+    again = disk.open(left, retention=WORKQUEUE, consumers=asked)
+    state = again.handles[0].state()
+    assert again.stream.state().messages == state.num_ack_pending + state.num_pending
+    waiting = state.num_ack_pending
+    assert waiting == 100 if end == "closed" else 100 <= waiting < 3000
+
+
 def test_interest_is_counted_anew(disk):
     both = ({"name": b"C"}, {"name": b"D", "filters": (b"s.a",)})
     w = disk.open(retention=INTEREST, consumers=both)
