@@ -166,6 +166,10 @@ cdef struct Dedupe:
     U64Map by_hash          # hash -> position in ids, plus one
     uint64_t n
     uint64_t unread         # messages up to this sequence were there at the start and are not looked at yet
+    uint64_t read_at        # of those the next one; 0: their reading has not begun
+    bint reading            # they are read in turns, and publishes wait
+    Fifo waiting            # these, in their order
+    Task turn
     Timer timer
 
 cdef struct DirectJob

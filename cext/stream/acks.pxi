@@ -305,6 +305,7 @@ cdef void stream_fail(Stream* s, int error) noexcept nogil:
     s.env.out.event(s.env.out.ctx, &e)
     release_acks(s, UINT64_MAX, error)
     release_answers(s, UINT64_MAX, error)
+    dedupe_finish(s)            # they hear the same
     stream_reason(s, reason, sizeof(reason))
     staged_drop(s, reason)
     s.env.system.broadcast(s.env.system.ctx, &s.durable)

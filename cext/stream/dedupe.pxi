@@ -5,6 +5,8 @@ cdef enum:
     DEDUPE_PROBES = 8
     DEDUPE_PAUSE = 50 * 1000000         # between two turns of expiry, ns
     DEDUPE_TURN = 10000                 # entries that one turn lets go at most
+    DEDUPE_READ = 500                   # messages that one turn reads
+    DEDUPE_PUBLISH = 250                # publishes that waited for it, and go on in one turn
 
 
 cdef struct IdHead:
@@ -121,19 +123,145 @@ cdef void dedupe_free(Stream* s) noexcept nogil:
     s.dedupe.n = 0
 
 
-cdef void dedupe_read(Stream* s) noexcept nogil:
-    # The ids of the window from the messages that were there at the start.
+# ---- the messages that were there at the start -----------------------------------------------------------------------
+# Their ids are read when the first one asks for any. Where that takes more than a turn, all publishes to this stream wait for
+# it, in their order; nobody else does.
+
+cdef struct WaitingHead:
+    # A publish; subject, reply, header and data follow.
+    uint64_t cid
+    int kind
+    uint32_t n_subject
+    uint32_t n_reply
+    uint32_t n_header
+    uint32_t n_data
+
+
+cdef void dedupe_piece(Stream* s) noexcept nogil:
+    cdef Dedupe* d = &s.dedupe
     cdef Record r
     cdef Span id
-    cdef uint64_t seq = store_seq_at(s.store, s.env.now - s.cfg.window)
-    cdef uint64_t last = s.dedupe.unread
-    cdef uint64_t old
-    s.dedupe.unread = 0
-    while store_next_headed(s.store, seq, last, &r) == ST_OK:
+    cdef uint64_t seq, upto, old
+    if d.read_at == 0:
+        d.read_at = max(store_seq_at(s.store, s.env.now - s.cfg.window), <uint64_t>1)
+    seq = store_next_seq(s.store, NULL, d.read_at)
+    if seq == 0 or seq > d.unread:
+        d.unread = 0
+        return
+    upto = min(d.unread, seq + DEDUPE_READ - 1)
+    while store_next_headed(s.store, seq, upto, &r) == ST_OK:
         seq = r.seq + 1
         id = header_get(r.header, b"Nats-Msg-Id")
-        if id.n and not dedupe_find(&s.dedupe, id, &old):
+        if id.n and not dedupe_find(d, id, &old):
             dedupe_add(s, id, r.seq, r.ts)
+    d.read_at = upto + 1
+    if upto == d.unread:
+        d.unread = 0
+
+
+cdef inline bint ids_unread(const Stream* s) noexcept nogil:
+    return s.dedupe.unread != 0 and s.cfg.window > 0 and s.failed == 0
+
+
+cdef void dedupe_read(Stream* s) noexcept nogil:
+    # All of them at once.
+    while ids_unread(s):
+        dedupe_piece(s)
+
+
+cdef int publish_keep(Fifo* q, const Msg* m) noexcept nogil:
+    # 0 | -1 no memory
+    cdef WaitingHead h
+    cdef uint8_t* p = fifo_add(q, sizeof(WaitingHead) + <size_t>m.dest.n + m.reply.n + m.header.n + m.data.n)
+    if p == NULL:
+        return -1
+    h.cid = m.cid
+    h.kind = m.kind
+    h.n_subject = m.dest.n
+    h.n_reply = m.reply.n
+    h.n_header = m.header.n
+    h.n_data = m.data.n
+    memcpy(p, &h, sizeof(WaitingHead))
+    p = put_bytes(p + sizeof(WaitingHead), m.dest)
+    p = put_bytes(p, m.reply)
+    p = put_bytes(p, m.header)
+    put_bytes(p, m.data)
+    return 0
+
+
+cdef void publish_kept(Stream* s) noexcept nogil:
+    # The first that waits goes on; what comes of it may lead to others, so it is taken out before. Without memory nobody hears
+    # of it, and its sender tries again.
+    cdef Fifo* q = &s.dedupe.waiting
+    cdef WaitingHead h
+    cdef Msg m
+    cdef size_t n
+    cdef uint8_t* p
+    memcpy(&h, q.b.data + q.head, sizeof(WaitingHead))
+    n = <size_t>h.n_subject + h.n_reply + h.n_header + h.n_data
+    p = <uint8_t*>malloc(n + 1)
+    if p != NULL:
+        memcpy(p, q.b.data + q.head + sizeof(WaitingHead), n)
+    fifo_drop(q, sizeof(WaitingHead) + n)
+    if p == NULL:
+        return
+    memset(&m, 0, sizeof(Msg))
+    m.dest = span(p, h.n_subject)
+    m.subject = m.dest
+    m.reply = span(p + h.n_subject, h.n_reply)
+    m.header = span(m.reply.p + h.n_reply, h.n_header)
+    m.data = span(m.header.p + h.n_header, h.n_data)
+    m.cid = h.cid
+    m.kind = h.kind
+    m.account = s.account
+    publish_now(s, &m)
+    free(p)
+
+
+cdef inline bint publishes_wait(const Stream* s) noexcept nogil:
+    return s.dedupe.waiting.head < s.dedupe.waiting.b.n
+
+
+cdef void dedupe_turn(Task* t) noexcept nogil:
+    cdef Stream* s = <Stream*>t.owner
+    cdef uint32_t left = DEDUPE_PUBLISH
+    if ids_unread(s):
+        dedupe_piece(s)
+    else:
+        while left and publishes_wait(s):
+            left -= 1
+            publish_kept(s)
+    s.dedupe.reading = ids_unread(s) or publishes_wait(s)
+    if s.dedupe.reading:
+        task_post(&s.env.tasks, t)
+
+
+cdef void dedupe_finish(Stream* s) noexcept nogil:
+    # Whoever waits goes on now.
+    if not s.dedupe.reading:
+        return
+    dedupe_read(s)
+    while publishes_wait(s):
+        publish_kept(s)
+    s.dedupe.reading = False
+
+
+cdef bint publish_waits(Stream* s, const Msg* m, bint asks) noexcept nogil:
+    # Whether a publish, which asks for an id or not, waits for those that are not read yet; it is kept then.
+    cdef Dedupe* d = &s.dedupe
+    if not d.reading:
+        if not asks or not ids_unread(s) or s.staging != NULL:
+            return False
+        dedupe_piece(s)
+        if not ids_unread(s):
+            return False
+    if d.waiting.b.n - d.waiting.head > HELD_MAX or publish_keep(&d.waiting, m) < 0:
+        d.reading = True
+        dedupe_finish(s)
+        return False
+    d.reading = True
+    task_post(&s.env.tasks, &d.turn)
+    return True
 
 
 cdef void dedupe_window_changed(Stream* s) noexcept nogil:

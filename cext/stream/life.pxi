@@ -60,6 +60,8 @@ cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfi
     s.store = store
     s.dedupe.timer.fn = dedupe_expire
     s.dedupe.timer.owner = s
+    s.dedupe.turn.fn = dedupe_turn
+    s.dedupe.turn.owner = s
     s.settle.fn = settle_turn
     s.settle.owner = s
     cond_init(&s.durable)
@@ -93,6 +95,7 @@ cdef void on_damaged(void* ctx, const StoreDamage* d) noexcept nogil:
 cdef void stream_free(Stream* s) noexcept nogil:
     cond_free(&s.durable)
     dedupe_free(s)
+    fifo_free(&s.dedupe.waiting)
     overlay_free(s.staging)
     fifo_free(&s.acks)
     fifo_free(&s.answers)
@@ -225,6 +228,7 @@ cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil:
     cdef int rc
     if config_take(&new, &texts, cfg) < 0:
         return -1
+    dedupe_finish(s)            # what waits was sent to the old one
     if s.active:
         subs = subscribe_all(s, &new)               # first the new ones: nothing is missed between
         if subs == NULL:
@@ -274,6 +278,7 @@ cdef Store* stream_give_store(Stream* s) noexcept nogil:
     cdef Store* store = s.store
     direct_stop(s)
     timer_cancel(&s.env.timers, &s.dedupe.timer)
+    task_cancel(&s.env.tasks, &s.dedupe.turn)
     task_cancel(&s.env.tasks, &s.settle)
     store_listen(store, NULL, NULL, NULL)
     store_listen_damage(store, NULL)
@@ -305,6 +310,7 @@ cdef void stream_answer_rest(Stream* s) noexcept nogil:
 
 
 cdef void stream_stop(Stream* s) noexcept nogil:
+    dedupe_finish(s)
     if s.subs != NULL:
         unsubscribe_all(s.env, s.subs, s.n_subs)
     unsubscribe_all(s.env, s.direct, 2)
@@ -312,6 +318,7 @@ cdef void stream_stop(Stream* s) noexcept nogil:
     s.active = False
     direct_stop(s)
     timer_cancel(&s.env.timers, &s.dedupe.timer)
+    task_cancel(&s.env.tasks, &s.dedupe.turn)
     task_cancel(&s.env.tasks, &s.settle)
     if s.store != NULL:
         store_listen(s.store, NULL, NULL, NULL)

@@ -44,6 +44,7 @@ cdef struct Overlay:
 
 
 cdef int stream_stage(Stream* s) noexcept nogil:
+    dedupe_finish(s)
     if s.staging == NULL:
         s.staging = <Overlay*>calloc(1, sizeof(Overlay))
     return 0 if s.staging != NULL else -1

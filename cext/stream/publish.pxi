@@ -163,8 +163,7 @@ cdef int check_duplicate(Stream* s, const Msg* m, const PubHeaders* h) noexcept 
     cdef uint64_t seq
     cdef Span last_id
     if h.msg_id.n and s.cfg.window > 0:
-        if s.dedupe.unread:
-            dedupe_read(s)
+        dedupe_read(s)
         if dedupe_find(&s.dedupe, h.msg_id, &seq):
             pub_ack(s, m.reply, seq, True)
             return 1
@@ -388,6 +387,13 @@ cdef inline bint ends_fast(Span reply) noexcept nogil:
 
 
 cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil:
+    cdef bint asks = s.dedupe.unread != 0 and m.header.n and header_get(m.header, b"Nats-Msg-Id").n
+    if (asks or s.dedupe.reading) and publish_waits(s, m, asks):
+        return 1
+    return publish_now(s, m)
+
+
+cdef int publish_now(Stream* s, const Msg* m) noexcept nogil:
     cdef PubHeaders h
     if s.failed or s.halted:
         return publish_down(s, m)
