@@ -382,41 +382,13 @@ cdef inline void draft_byte(Draft* d, uint8_t ch) noexcept nogil:
 
 cdef void draft_number(Draft* d, uint64_t v) noexcept nogil
 
-cdef struct Env
-
 # Of a whole one that is no longer than a span can be.
 cdef inline Span draft_span(const Draft* d) noexcept nogil:
     return span(d.p, <uint32_t>d.n)
 
-cdef enum PartKind:
-    PART_TEXT = 0
-    PART_WILDCARD
-    PART_PARTITION
-    PART_SPLIT_LEFT
-    PART_SPLIT_RIGHT
-    PART_SLICE_LEFT
-    PART_SLICE_RIGHT
-    PART_SPLIT
-    PART_LEFT
-    PART_RIGHT
-    PART_RANDOM
-    PART_REST               # all from a token on
+cdef struct Env
+cdef struct Transform       # what becomes of a subject
 
-cdef struct TransformPart:
-    int kind
-    int32_t number          # of a function
-    Span text               # itself, or the delimiter to split by
-    uint32_t first          # which tokens of the subject: places[first:first + n_places]
-    uint32_t n_places
-
-cdef struct Transform:
-    # One allocation, with places and texts.
-    TransformPart* parts
-    uint32_t n_parts
-    uint32_t* places
-    uint8_t* texts
-
-cdef Transform* transform_new(uint32_t n_parts, uint32_t n_places, size_t texts) noexcept nogil     # NULL: no memory
 cdef void transform_free(Transform* t) noexcept nogil
 # Adds what becomes of the subject, which its source matches.
 cdef void transform_apply(const Transform* t, Env* env, Span subject, Draft* d) noexcept nogil

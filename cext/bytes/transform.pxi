@@ -1,6 +1,35 @@
 # Transforms: what becomes of a subject by the parts of a destination. Reading and checking them is the control plane's
 # (jsserver/text/transforms.py).
 
+cdef enum PartKind:
+    PART_TEXT = 0
+    PART_WILDCARD
+    PART_PARTITION
+    PART_SPLIT_LEFT
+    PART_SPLIT_RIGHT
+    PART_SLICE_LEFT
+    PART_SLICE_RIGHT
+    PART_SPLIT
+    PART_LEFT
+    PART_RIGHT
+    PART_RANDOM
+    PART_REST               # all from a token on
+
+cdef struct TransformPart:
+    int kind
+    int32_t number          # of a function
+    Span text               # itself, or the delimiter to split by
+    uint32_t first          # which tokens of the subject: places[first:first + n_places]
+    uint32_t n_places
+
+cdef struct Transform:
+    # One allocation, with places and texts.
+    TransformPart* parts
+    uint32_t n_parts
+    uint32_t* places
+    uint8_t* texts
+
+
 # ---- a text in the making ------------------------------------------------------------------------------
 
 cdef bint draft_grow(Draft* d, size_t more) noexcept nogil:

@@ -3,6 +3,8 @@
 
 cdef enum:
     INFO_NAME = 17          # bytes of Nats-Request-Info
+    # The server that a request came from has sent it through the import already.
+    REQUESTERS = HEARS_ALL & ~(1 << KIND_ROUTER | 1 << KIND_GATEWAY)
 
 
 # ---- requests ------------------------------------------------------------------------------------------
@@ -25,6 +27,8 @@ cdef void header_without_info(Span block, Draft* d) noexcept nogil:
         if p == block.p or not is_request_info(p, end):
             draft_add(d, p, stop - p)
         p = stop
+    if d.n and d.p[d.n - 1] != c'\n':
+        draft_add(d, b"\r\n", 2)       # no block at all, but what follows is to be a line of its own
 
 
 cdef void request_header(Client* src, const Via* via, const Msg* m, Draft* d) noexcept nogil:
@@ -342,27 +346,42 @@ cdef void stream_imports_free(StreamImport* s) noexcept nogil:
         s = after
 
 
+cdef struct Noted:
+    Bytes subs
+    Sub* missed             # for want of memory
+
+
 cdef void note_sub(void* ctx, Sub* s) noexcept nogil:
-    cdef Bytes* subs = <Bytes*>ctx
-    if s.client != NULL:
-        bytes_add(subs, &s, sizeof(Sub*))
+    cdef Noted* noted = <Noted*>ctx
+    if s.client != NULL and bytes_add(&noted.subs, &s, sizeof(Sub*)) < 0:
+        noted.missed = s
+
+
+cdef void note_shadowed(void* ctx, Sub* s) noexcept nogil:
+    if s.client != NULL and s.shadow != NULL:
+        (<Noted*>ctx).missed = s
 
 
 cdef void each_client_sub(Account* a, bint add) noexcept nogil:
     # Gives the subscriptions of its clients their shadows, or takes them away. An account may import from itself, so they are
     # noted down before its sublist changes.
-    cdef Bytes subs
+    cdef Noted noted
     cdef Sub** at
     cdef size_t i
-    memset(&subs, 0, sizeof(subs))
-    sublist_each(a.subs, note_sub, &subs)
-    at = <Sub**>subs.data
-    for i in range(subs.n // sizeof(Sub*)):
+    memset(&noted, 0, sizeof(noted))
+    sublist_each(a.subs, note_sub, &noted)
+    at = <Sub**>noted.subs.data
+    for i in range(noted.subs.n // sizeof(Sub*)):
         if add:
             shadows_add(a, at[i])
         else:
             shadows_drop(at[i])
-    bytes_free(&subs)
+    bytes_free(&noted.subs)
+    while not add and noted.missed != NULL:     # none may stay that leads to what is about to be freed
+        noted.missed = NULL
+        sublist_each(a.subs, note_shadowed, &noted)
+        if noted.missed != NULL:
+            shadows_drop(noted.missed)
 
 
 cdef void account_unlink(Account* a) noexcept nogil:
@@ -404,7 +423,7 @@ cdef int account_link(Account* a, ServiceImport* services, const Span* subjects,
         s.account = a
         s.timer.fn = responses_expire
         s.timer.owner = s
-        s.sub = own_subscribe(a, subjects[0], HEARS_ALL | LISTENS, NULL, s)
+        s.sub = own_subscribe(a, subjects[0], REQUESTERS | LISTENS, NULL, s)
         if s.sub == NULL:
             rc = -1
         else:
