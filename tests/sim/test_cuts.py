@@ -23,9 +23,12 @@ TRUNCATE = 6
 class Life:
     """A stream with a consumer, over power cuts."""
 
-    def __init__(self, seed: int, sync_interval: int = 0, **params: Any) -> None:
+    def __init__(
+        self, seed: int, sync_interval: int = 0, consumer: bool = True, **params: Any
+    ) -> None:
         self.disk = SimDisk(seed, bool(seed % 2))
         self.sync_interval = sync_interval
+        self.with_consumer = consumer
         self.params = params
         self.now = 1_700_000_000 * SECOND
         for path in (b"/S", b"/S/obs", b"/S/obs/C"):
@@ -38,7 +41,8 @@ class Life:
         self.disk.attach(self.env, self.sync_interval)
         params = stream_params(storage=FILE, allow_rollup=True, **self.params)
         self.stream = open_test_stream(self.env, params, b"/S")
-        self.consumer = self.stream.open_consumer(consumer_params(), b"/S/obs/C")
+        if self.with_consumer:
+            self.consumer = self.stream.open_consumer(consumer_params(), b"/S/obs/C")
         self.stream.activate()
 
     def stop(self) -> None:
@@ -607,3 +611,17 @@ def test_a_block_is_not_compacted_while_its_old_sidecar_stays(seed: int, unlinks
     life.kill()
     assert messages(life.stream) == live
     assert life.stream.lost().damage == 0
+
+
+@pytest.mark.parametrize("calls", range(20))
+def test_a_purge_that_a_start_after_a_kill_shows_stays(seed: int, calls: int) -> None:
+    life = Life(seed, consumer=False)
+    life.publish()
+    life.commit()
+    life.stream.purge(None, 0, 0)
+    life.kill(calls)
+    live = messages(life.stream)
+    last = life.stream.state().last_seq
+    life.cut()
+    assert messages(life.stream) == live
+    assert life.stream.state().last_seq >= last
