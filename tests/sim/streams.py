@@ -112,6 +112,8 @@ class Sim:
         """What was acked since the first of the snaps."""
         self.batches: list[dict[int, Message]] = []
         """Those of this life: what each left."""
+        self.undone: dict[int, Message] = {}
+        """What the last start did not find: where no sync followed, it may be there again."""
         self.synced = 0
         """The ticket of what is on disk for certain, where acks do not wait for that."""
         self.stream: StreamHandle
@@ -365,7 +367,7 @@ class Sim:
             raise Wrong(f"{why}: sequences fell back from {self.acked} to {state.last_seq}")
         if state.messages != len(live) and not self.world.doubt:
             raise Wrong(f"{why}: {state.messages} messages, {len(live)} can be read")
-        ever = dict(self.promised)
+        ever = self.undone | self.promised
         gone = set(removed)
         for snap in self.snaps:
             gone |= ever.keys() - snap.live.keys()
@@ -375,6 +377,9 @@ class Sim:
                 raise Wrong(f"{why}: {seq} came back: {message[0]!r}")
             if ever[seq] != message:
                 raise Wrong(f"{why}: {seq} is another message")
+        self.undone = {}
+        if self.world.kind.sync_interval:
+            self.undone = {seq: message for seq, message in ever.items() if seq not in live}
         aged = self.aged(ever)
         for batch in self.batches:
             here = {s for s in batch.keys() - gone if s > known.last or s in known.live} - aged

@@ -150,6 +150,7 @@ class World:
             return
         for sim in self.streams:
             sim.snaps = sim.snaps[-1:]
+            sim.undone = {}
         self.start("stop")
 
     # ---- answers ----
@@ -190,6 +191,7 @@ class World:
         if self.disk.whole_syncs > syncs:
             for sim, ticket in written:
                 sim.synced = max(sim.synced, ticket if self.disk.writes else sim.written())
+                sim.undone = {}
             for reader, seqs in confirmed:
                 reader.kept = seqs
         for sim in self.streams:
