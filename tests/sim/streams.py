@@ -471,8 +471,8 @@ class Sim:
                 for seq, message in live.items()
                 if seq <= floor and reader.wants(message[0]) and seq not in reader.asked
             ]
-            reader.asked |= gone & set(ahead)  # it is passed over from now on
             ahead = [seq for seq in ahead if seq not in gone]
+            reader.asked |= gone & live.keys()  # it may have been passed over
             if ahead:
                 raise Wrong(f"{why}: {reader.name!r} has {ahead[:9]} below its floor {floor}")
 
