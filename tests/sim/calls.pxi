@@ -13,6 +13,7 @@ cdef enum Call:
 cdef enum:
     FIRST_FD = 1000
     DIRECT_PAGE = 512
+    PAGE_BYTES = 4096
 
 
 cdef bint is_on(Disk* d) noexcept nogil:
@@ -164,7 +165,9 @@ cdef int64_t sim_pwrite(void* ctx, int fd, const void* p, size_t n, off_t off) n
     if rc == 0 and start + n > f.now.n and d.used + <int64_t> (start + n - f.now.n) > d.room:
         rc = -ENOSPC
     if rc < 0:
-        n = below(d, n + 1)     # some of it was written
+        n = below(d, n + 1)     # some of it was written, of a process that was killed whole pages
+        if d.dead:
+            n = max((start + n) // PAGE_BYTES * PAGE_BYTES, start) - start
         if rc == -ENOSPC and start + n > f.now.n:
             n = f.now.n - start if start < f.now.n else 0
     if n:
