@@ -142,10 +142,24 @@ cdef int restore(Consumer* c, const StateFile* file) noexcept nogil:
     return rc
 
 
+cdef void use_up(Consumer* c) noexcept nogil:
+    # With a sync_interval a power cut may leave the log ahead of the blocks. What the log names was given to messages, and
+    # is not given again: the log would take those for delivered.
+    cdef StoreState state
+    if not c.logged or store_is_synced(c.s.store):
+        return
+    store_state(c.s.store, &state)
+    if (c.delivered_seq > start_bound(c, state.last_seq)
+            and store_skip_at(c.s.store, c.delivered_seq, state.last_ts) == ST_OK):
+        c.s.entered = c.delivered_seq
+        c.s.shown = c.delivered_seq
+
+
 cdef int consumer_place(Consumer* c, const StateFile* file) noexcept nogil:
     # Where it stands, new or restored. 0 | -1 no memory
     cdef int rc = restore(c, file)
     if rc == 1:
+        use_up(c)
         clip(c)
         rc = 0
     elif rc == 0:

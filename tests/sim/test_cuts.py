@@ -625,3 +625,22 @@ def test_a_purge_that_a_start_after_a_kill_shows_stays(seed: int, calls: int) ->
     life.cut()
     assert messages(life.stream) == live
     assert life.stream.state().last_seq >= last
+
+
+@pytest.mark.parametrize("calls", range(10))
+def test_with_an_interval_a_consumer_passes_nothing_that_came_after_a_cut(
+    seed: int, calls: int
+) -> None:
+    """Its log may be ahead of the blocks, and of what the next life stores."""
+    life = Life(seed, sync_interval=2 * SECOND, retention=WORKQUEUE)
+    for _ in range(6):
+        life.publish(bytes(900))
+    for seq in life.pull():
+        life.ack(seq)
+    life.commit()
+    life.cut()
+    for _ in range(6):
+        life.publish(b"new" + bytes(900))
+    life.kill(calls)
+    new = {seq for seq, m in messages(life.stream).items() if m[2].startswith(b"new")}
+    assert new <= set(life.pull())
