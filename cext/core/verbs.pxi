@@ -305,7 +305,7 @@ cdef void client_restrict(Client* c, Permissions* perms) noexcept nogil:
     c.perms = perms
     while s != NULL:
         after = s.next
-        s.filtered = perms != NULL and perms_must_filter(perms, s.subject)
+        s.filtered = perms != NULL and perms_must_filter(perms, s.subject, s.queue)
         if perms != NULL and not perms_can_subscribe(perms, s.subject, s.queue):
             memcpy(text, b" (sid ", 6)
             n = 6 + put_quoted(text + 6, SID_QUOTED_MAX, s.sid)

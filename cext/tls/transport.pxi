@@ -3,6 +3,7 @@
 cdef enum:
     HANDSHAKE_RECORD = 22       # the first byte of a handshake
     HANDSHAKE_BYTES = 32768     # that it may take from the socket in a turn
+    PIECE_MIN = 4096            # bytes that a record of their own costs less than to copy
     WRITE_BATCH = 98304         # bytes of ciphertext that one call sends, at most
 
 
@@ -137,21 +138,24 @@ cdef ssize_t tls_read(Conn* c, void* p, size_t n) noexcept nogil:
 
 
 cdef size_t gather(const iovec* iov, int n, int* i, size_t* at, uint8_t* to, const uint8_t** record) noexcept nogil:
-    # The next record's plaintext, copied together unless it lies in one piece; how many bytes it has.
+    # The next record's plaintext: a large piece as it lies, small ones copied together; how many bytes it has.
     cdef size_t size = 0, part
-    if iov[i[0]].iov_len - at[0] >= RECORD_MAX:
-        record[0] = <const uint8_t*>iov[i[0]].iov_base + at[0]
-        at[0] += RECORD_MAX
-        return RECORD_MAX
     record[0] = to
     while i[0] < n and size < RECORD_MAX:
         part = min(iov[i[0]].iov_len - at[0], RECORD_MAX - size)
-        memcpy(to + size, <const uint8_t*>iov[i[0]].iov_base + at[0], part)
+        if part >= PIECE_MIN:
+            if size:
+                break
+            record[0] = <const uint8_t*>iov[i[0]].iov_base + at[0]
+        else:
+            memcpy(to + size, <const uint8_t*>iov[i[0]].iov_base + at[0], part)
         size += part
         at[0] += part
         if at[0] == iov[i[0]].iov_len:
             i[0] += 1
             at[0] = 0
+        if part >= PIECE_MIN:
+            break
     return size
 
 
@@ -179,9 +183,6 @@ cdef ssize_t tls_write(Conn* c, const iovec* iov, int n) noexcept nogil:
         batch = 0
         while i < n and t.n_into + RECORD_ROOM <= WRITE_BATCH:
             size = gather(iov, n, &i, &at, scratch, &record)
-            if i < n and at == iov[i].iov_len:
-                i += 1
-                at = 0
             ERR_clear_error()
             if size and SSL_write(t.ssl, record, <int>size) != <int>size:
                 t.failed = True
