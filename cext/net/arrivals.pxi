@@ -163,21 +163,23 @@ cdef void conn_established(Conn* c, int rc) noexcept nogil:
 cdef void coming_wait(Conn* c) noexcept nogil:
     # The next thing that comes before its bytes does so in time.
     cdef int64_t ns = PROXY_TIMEOUT_NS
-    if c.transport != &proxy_transport:
-        ns = c.security.fallback if c.hushed and c.security.fallback else c.security.timeout
+    if c.hushed and c.security.fallback:
+        ns = c.security.fallback
+    elif c.transport != &proxy_transport:
+        ns = c.security.timeout
     timer_set(&c.reactor.timers, &c.auth_timer, c.base.engine.env.mono + ns)
 
 
 cdef void coming_late(Conn* c) noexcept nogil:
     # It did not. Without a handshake's beginning a connection may be one that wants to be greeted first, or have none.
     cdef Client* b = &c.base
-    if c.transport == &proxy_transport:
-        note_span(b, span_c(b"failed to read protocol version: i/o timeout"), NOTE_PROXY)
-        client_close(b, CLOSE_PROTOCOL_VIOLATION)
-    elif c.link == NULL and c.hushed and c.security.fallback:
+    if c.link == NULL and c.hushed and c.security.fallback:
         c.hushed = False
         b.protocol.greet(b)
         coming_wait(c)
+    elif c.transport == &proxy_transport:
+        note_span(b, span_c(b"failed to read protocol version: i/o timeout"), NOTE_PROXY)
+        client_close(b, CLOSE_PROTOCOL_VIOLATION)
     elif c.link == NULL and not c.hushed and c.security.optional:
         c.transport = &plain_transport
         conn_established(c, 0)

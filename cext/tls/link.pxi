@@ -177,7 +177,7 @@ cdef ssize_t link_decrypt(Link* t, uint8_t* p, size_t n) noexcept nogil:
     cdef int got, error
     while total < n and (t.n_inward or SSL_pending(t.ssl)):
         ERR_clear_error()
-        got = SSL_read(t.ssl, p + total, <int>(n - total))
+        got = SSL_read(t.ssl, p + total, <int>min(n - total, <size_t>RECORD_MAX))
         if got > 0:
             total += <size_t>got
             t.idle = 0

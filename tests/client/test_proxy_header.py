@@ -173,6 +173,20 @@ def test_the_header_comes_before_tls(start: Start, site: Site, first: bool) -> N
         assert (shown["ip"], shown["tls_version"]) == ("192.0.2.1", "1.3")
 
 
+@pytest.mark.parametrize("header", [b"", TAKEN["v2 inet"][0]])
+def test_whoever_waits_for_info_gets_it_after_the_delay(
+    start: Start, site: Site, header: bytes
+) -> None:
+    server = start(config=site.config('handshake_first: "100ms"', more="proxy_protocol: true"))
+    plain = RawClient(server.port)
+    assert plain.frame(3).verb == "INFO"
+    plain.send(header)
+    context = site.authority.client_context()
+    with context.wrap_socket(plain.socket, server_hostname="localhost") as made:
+        made.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        assert made.recv(6) == b"PONG\r\n"
+
+
 def test_tls_is_available_behind_a_header(start: Start, site: Site) -> None:
     more = "proxy_protocol: true, allow_non_tls: true"
     server = start(config=site.config(more=more), monitor=True)
