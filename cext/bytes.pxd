@@ -371,7 +371,6 @@ cdef inline void draft_free(Draft* d) noexcept nogil:
         free(d.p)
 
 cdef bint draft_grow(Draft* d, size_t more) noexcept nogil
-
 cdef inline void draft_add(Draft* d, const void* p, size_t n) noexcept nogil:
     if n and (n <= d.cap - d.n or draft_grow(d, n)):
         memcpy(d.p + d.n, p, n)
@@ -379,22 +378,17 @@ cdef inline void draft_add(Draft* d, const void* p, size_t n) noexcept nogil:
 
 cdef inline void draft_byte(Draft* d, uint8_t ch) noexcept nogil:
     draft_add(d, &ch, 1)
-
 cdef void draft_number(Draft* d, uint64_t v) noexcept nogil
-
 # Of a whole one that is no longer than a span can be.
 cdef inline Span draft_span(const Draft* d) noexcept nogil:
     return span(d.p, <uint32_t>d.n)
-
 cdef struct Env
 cdef struct Transform       # what becomes of a subject
-
 cdef void transform_free(Transform* t) noexcept nogil
 # Adds what becomes of the subject, which its source matches.
 cdef void transform_apply(const Transform* t, Env* env, Span subject, Draft* d) noexcept nogil
 # Bytes of the UTF-8 sequence at p[0:n]; 0: there is none (RFC 3629).
 cdef uint32_t rune_size(const uint8_t* p, uint32_t n) noexcept nogil
-
 cdef class SubjectTransform:
     # bytes.pyi says what it is.
     cdef Transform* t

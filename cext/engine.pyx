@@ -26,5 +26,6 @@ AccountTraffic = namedtuple("AccountTraffic", "clients subscriptions in_msgs in_
 
 include "engine/items.pxi"
 include "engine/users.pxi"
+include "engine/codes.pxi"
 include "engine/plane.pxi"
 include "engine/accounts.pxi"

@@ -117,53 +117,6 @@ cdef int group_write(Committer* c, Round* r, Block* b, uint64_t start, uint64_t 
     return <int> min(rc, <int64_t> 0)
 
 
-cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
-    """Replaces the msgs directory by one that holds only the last sequence. 0 or -errno, with the old one in its place.
-
-    Whatever of this a power cut leaves, finish_purge finds one of the two whole: the new one is on disk with its name
-    before msgs changes, and what an earlier purge left is gone by then.
-    """
-    cdef FileOps* f = s.files
-    cdef char fresh[4200]
-    cdef char old[4200]
-    cdef uint8_t first[REC_MIN]
-    cdef bint made = False
-    cdef int rc
-    snprintf(fresh, sizeof(fresh), "%s/__new_msgs__", s.dir)
-    snprintf(old, sizeof(old), "%s/__msgs__", s.dir)
-    placing_wait(s.com, s)
-    tree_remove(f, fresh)
-    tree_remove(f, old)
-    rc = f.mkdir(f.ctx, fresh, 0o700)
-    rc = block_fd(s, tail, fresh, &made) if rc == 0 else rc
-    if rc == 0:
-        bare_write(tail.key, first, st_get64(tail.data + 4), <int64_t> st_get64(tail.data + 12))
-        rc = <int> min(f.pwrite(f.ctx, tail.fd, first, REC_MIN, 0), <int64_t> 0)
-    rc = f.datasync(f.ctx, tail.fd) if rc == 0 else rc
-    rc = f.sync_dir(f.ctx, fresh) if rc == 0 else rc
-    rc = f.sync_dir(f.ctx, s.dir) if rc == 0 else rc
-    rc = f.rename(f.ctx, s.msgs_dir, old) if rc == 0 else rc
-    rc = f.rename(f.ctx, fresh, s.msgs_dir) if rc == 0 else rc
-    rc = f.sync_dir(f.ctx, s.dir) if rc == 0 else rc
-    if rc < 0:
-        purge_undo(s, tail, fresh, old)
-    else:
-        tail.durable = REC_MIN
-    return rc
-
-
-cdef void purge_undo(Store* s, Block* tail, const char* fresh, const char* old) noexcept nogil:
-    """A purge that failed is refused: nothing is removed, as far as the disk still does what it is asked to."""
-    cdef FileOps* f = s.files
-    block_fd_close(tail)
-    tail.created = False
-    if f.is_dir(f.ctx, old):
-        f.rename(f.ctx, s.msgs_dir, fresh)
-        f.rename(f.ctx, old, s.msgs_dir)
-        f.sync_dir(f.ctx, s.dir)
-    tree_remove(f, fresh)
-
-
 cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t first, uint32_t flags,
                      uint8_t* mark) noexcept nogil:
     """Puts the checksums into the records [start, end) of the region and makes the marker."""

@@ -1,96 +1,19 @@
 """Power cuts at moments that histories met: each for many disks, which keep different things."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.cext.stream import TestEnv, open_test_stream
-from tests.sim.disk import SimDisk, messages
+from tests.cext.stream import open_test_stream
+from tests.sim.disk import messages
+from tests.sim.life import DISKS, Life
 from tests.unit.stream_world import (
     FILE,
     SECOND,
     WORKQUEUE,
-    consumer_params,
     headers,
     stream_params,
 )
-
-DISKS = range(40)
-TRUNCATE = 6
-
-
-class Life:
-    """A stream with a consumer, over power cuts."""
-
-    def __init__(
-        self, seed: int, sync_interval: int = 0, consumer: bool = True, **params: Any
-    ) -> None:
-        self.disk = SimDisk(seed, bool(seed % 2))
-        self.sync_interval = sync_interval
-        self.with_consumer = consumer
-        self.params = params
-        self.now = 1_700_000_000 * SECOND
-        for path in (b"/S", b"/S/obs", b"/S/obs/C"):
-            self.disk.mkdir(path)
-        self.start()
-
-    def start(self) -> None:
-        self.env = TestEnv(now=self.now)
-        self.env.listen(b"inbox")
-        self.disk.attach(self.env, self.sync_interval)
-        params = stream_params(storage=FILE, allow_rollup=True, **self.params)
-        self.stream = open_test_stream(self.env, params, b"/S")
-        if self.with_consumer:
-            self.consumer = self.stream.open_consumer(consumer_params(), b"/S/obs/C")
-        self.stream.activate()
-
-    def stop(self) -> None:
-        self.stream.close(False)
-        self.now = self.env.now
-        self.disk.detach(self.env)
-
-    def cut(self, calls: int = 0) -> None:
-        """After so many calls of what is staged."""
-        self.disk.cut_after(calls)
-        self.commit()
-        self.stop()
-        self.disk.cut()
-        self.start()
-
-    def kill(self, calls: int = 0) -> None:
-        """A SIGKILL after so many calls of what is staged."""
-        self.disk.cut_after(calls)
-        self.commit()
-        self.disk.stop()
-        self.stop()
-        self.disk.kill()
-        self.start()
-
-    def commit(self) -> None:
-        self.disk.commit(self.env)
-
-    def truncate(self, seq: int) -> None:
-        change = (TRUNCATE, seq, self.env.now, 0, 0, False, b"", b"", b"", b"")
-        assert self.env.apply(self.stream, change) == 0
-
-    def publish(self, data: bytes = b"x", subject: bytes = b"s.a", header: bytes = b"") -> None:
-        self.env.inject(subject, data, b"", header)
-
-    def update(self, **params: Any) -> None:
-        self.params.update(params)
-        self.stream.update(stream_params(storage=FILE, allow_rollup=True, **self.params))
-
-    def pull(self, batch: int = 100) -> list[int]:
-        self.env.take()
-        body = b'{"batch":%d,"no_wait":true}' % batch
-        self.env.inject(b"$JS.API.CONSUMER.MSG.NEXT.S.C", body, b"inbox")
-        replies = [m[2] for m in self.env.take() if m[2].startswith(b"$JS.ACK.")]
-        self.replies = {int(r.split(b".")[5]): r for r in replies}
-        return list(self.replies)
-
-    def ack(self, seq: int) -> None:
-        self.env.inject(self.replies[seq], b"")
 
 
 @pytest.fixture(params=DISKS)
@@ -551,49 +474,6 @@ def test_what_a_start_after_a_kill_shows_no_power_cut_takes(seed: int, calls: in
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_with_an_interval_a_block_goes_when_what_took_its_place_is_synced(seed: int) -> None:
-    life = Life(seed, sync_interval=2 * SECOND, max_bytes=30_000)  # blocks of 32,000 bytes
-    for _ in range(3):
-        life.publish(bytes(9000))
-    life.commit()
-    for _ in range(6):
-        life.publish(bytes(9000))
-    life.commit()
-    assert b"1.blk" in life.disk.names(b"/S/msgs")
-    life.env.advance(3 * SECOND)
-    life.commit()
-    assert b"1.blk" not in life.disk.names(b"/S/msgs")
-    assert set(messages(life.stream)) == {7, 8, 9}
-
-
-def test_with_an_interval_a_stop_syncs(seed: int) -> None:
-    life = Life(seed, sync_interval=2 * SECOND, max_msgs=60)
-    for _ in range(6):
-        life.publish(bytes(9000))
-    life.stream.delete(2, True)
-    live = messages(life.stream)
-    life.stop()
-    life.disk.cut()
-    life.start()
-    assert messages(life.stream) == live
-    assert life.stream.lost().sequences == []
-
-
-def test_with_an_interval_what_a_kill_left_is_synced_in_time(seed: int) -> None:
-    life = Life(seed, sync_interval=2 * SECOND)
-    for _ in range(6):
-        life.publish(bytes(900))
-    life.commit()
-    live = messages(life.stream)
-    life.kill()
-    assert messages(life.stream) == live
-    life.env.advance(3 * SECOND)
-    life.commit()
-    life.cut()
-    assert messages(life.stream) == live
-
-
-@pytest.mark.parametrize("seed", [1])
 @pytest.mark.parametrize("unlinks", range(4))
 def test_a_block_is_not_compacted_while_its_old_sidecar_stays(seed: int, unlinks: int) -> None:
     life = Life(seed, max_msgs=60)  # blocks of 32,000 bytes
@@ -625,22 +505,3 @@ def test_a_purge_that_a_start_after_a_kill_shows_stays(seed: int, calls: int) ->
     life.cut()
     assert messages(life.stream) == live
     assert life.stream.state().last_seq >= last
-
-
-@pytest.mark.parametrize("calls", range(10))
-def test_with_an_interval_a_consumer_passes_nothing_that_came_after_a_cut(
-    seed: int, calls: int
-) -> None:
-    """Its log may be ahead of the blocks, and of what the next life stores."""
-    life = Life(seed, sync_interval=2 * SECOND, retention=WORKQUEUE)
-    for _ in range(6):
-        life.publish(bytes(900))
-    for seq in life.pull():
-        life.ack(seq)
-    life.commit()
-    life.cut()
-    for _ in range(6):
-        life.publish(b"new" + bytes(900))
-    life.kill(calls)
-    new = {seq for seq, m in messages(life.stream).items() if m[2].startswith(b"new")}
-    assert new <= set(life.pull())

@@ -1,0 +1,84 @@
+# What the control plane names by numbers, and the records that configure the data plane.
+
+#: Texts for CloseReason, as monitoring and events show them.
+CLOSE_REASONS = {
+    0: "",
+    CLOSE_CLIENT: "Client Closed",
+    CLOSE_AUTH_TIMEOUT: "Authentication Timeout",
+    CLOSE_AUTH_FAILURE: "Authentication Failure",
+    CLOSE_SLOW_PENDING: "Slow Consumer (Pending Bytes)",
+    CLOSE_SLOW_DEADLINE: "Slow Consumer (Write Deadline)",
+    CLOSE_WRITE_ERROR: "Write Error",
+    CLOSE_READ_ERROR: "Read Error",
+    CLOSE_PARSE_ERROR: "Parse Error",
+    CLOSE_STALE: "Stale Connection",
+    CLOSE_PROTOCOL_VIOLATION: "Protocol Violation",
+    CLOSE_BAD_VERSION: "Bad Client Protocol Version",
+    CLOSE_MAX_CONNECTIONS: "Maximum Connections Exceeded",
+    CLOSE_MAX_PAYLOAD: "Maximum Message Payload Exceeded",
+    CLOSE_MAX_CONTROL_LINE: "Maximum Control Line Exceeded",
+    CLOSE_MAX_SUBSCRIPTIONS: "Maximum Subscriptions Exceeded",
+    CLOSE_SHUTDOWN: "Server Shutdown",
+    CLOSE_REVOKED: "Credentials Revoked",
+    CLOSE_HEADER_VIOLATION: "Message Header Violation",
+    CLOSE_NO_RESPONDERS_HEADERS: "No Responders Requires Headers",
+    CLOSE_KICKED: "Kicked",
+    CLOSE_MISSING_ACCOUNT: "Missing Account",
+    CLOSE_UNREACHABLE: "Connect Failed",
+    CLOSE_MAX_ACCOUNT_CONNECTIONS: "Maximum Account Connections Exceeded",
+    CLOSE_TLS_HANDSHAKE: "TLS Handshake Failure",
+    CLOSE_AUTH_EXPIRED: "Authentication Expired",
+    CLOSE_PROXY_REQUIRED: "Proxy Required",
+}
+
+INBOX_CONSUMER_GONE = EV_CONSUMER_GONE
+INBOX_ADVISORY = EV_ADVISORY
+INBOX_STORE_ERROR = EV_STORE_ERROR
+INBOX_PAUSE_OVER = EV_PAUSE_OVER
+INBOX_LOG = EV_LOG
+INBOX_DISK_FULL = EV_DISK_FULL
+INBOX_REQUEST = IN_REQUEST
+INBOX_CONNECT = IN_CONNECT
+INBOX_OPENED = IN_OPENED
+INBOX_CLOSED = IN_CLOSED
+INBOX_VIOLATION = IN_VIOLATION
+INBOX_TRACE = IN_TRACE
+INBOX_LATENCY = IN_LATENCY
+INBOX_ERROR = IN_ERROR
+LINE_QUOTED = NOTE_QUOTED
+LINE_DEBUG = NOTE_DEBUG
+LINE_PROXY = NOTE_PROXY
+
+
+PlaneConfig = namedtuple(
+    "PlaneConfig",
+    "max_payload max_control_line max_pending max_subscriptions max_sub_tokens max_connections headers stall max_requests"
+    " ping_interval ping_max write_deadline auth_timeout auth_required no_auth_user nonce debug trace",
+)
+
+
+cdef int fill_limits(EngineLimits* limits, object config) except -1:
+    limits.max_payload = config.max_payload
+    limits.max_control_line = config.max_control_line
+    limits.max_pending = config.max_pending
+    limits.max_subscriptions = config.max_subscriptions
+    limits.max_sub_tokens = config.max_sub_tokens
+    limits.max_connections = config.max_connections
+    limits.headers = config.headers
+    limits.stall = config.stall
+    return 0
+
+
+cdef int fill_net_limits(NetLimits* limits, object config) except -1:
+    limits.ping_interval = config.ping_interval
+    limits.ping_max = config.ping_max
+    limits.write_deadline = config.write_deadline
+    return 0
+
+
+cdef int fill_auth(ClientAuth* auth, object config) except -1:
+    auth.timeout = config.auth_timeout
+    auth.required = config.auth_required
+    auth.no_user = config.no_auth_user
+    auth.nonce = config.nonce
+    return 0

@@ -1,0 +1,83 @@
+"""A stream with a consumer on a simulated disk, over power cuts and kills."""
+
+from typing import Any
+
+from tests.cext.stream import TestEnv, open_test_stream
+from tests.sim.disk import SimDisk
+from tests.unit.stream_world import FILE, SECOND, consumer_params, stream_params
+
+DISKS = range(40)
+TRUNCATE = 6
+
+
+class Life:
+    """A stream with a consumer, over power cuts."""
+
+    def __init__(
+        self, seed: int, sync_interval: int = 0, consumer: bool = True, **params: Any
+    ) -> None:
+        self.disk = SimDisk(seed, bool(seed % 2))
+        self.sync_interval = sync_interval
+        self.with_consumer = consumer
+        self.params = params
+        self.now = 1_700_000_000 * SECOND
+        for path in (b"/S", b"/S/obs", b"/S/obs/C"):
+            self.disk.mkdir(path)
+        self.start()
+
+    def start(self) -> None:
+        self.env = TestEnv(now=self.now)
+        self.env.listen(b"inbox")
+        self.disk.attach(self.env, self.sync_interval)
+        params = stream_params(storage=FILE, allow_rollup=True, **self.params)
+        self.stream = open_test_stream(self.env, params, b"/S")
+        if self.with_consumer:
+            self.consumer = self.stream.open_consumer(consumer_params(), b"/S/obs/C")
+        self.stream.activate()
+
+    def stop(self) -> None:
+        self.stream.close(False)
+        self.now = self.env.now
+        self.disk.detach(self.env)
+
+    def cut(self, calls: int = 0) -> None:
+        """After so many calls of what is staged."""
+        self.disk.cut_after(calls)
+        self.commit()
+        self.stop()
+        self.disk.cut()
+        self.start()
+
+    def kill(self, calls: int = 0) -> None:
+        """A SIGKILL after so many calls of what is staged."""
+        self.disk.cut_after(calls)
+        self.commit()
+        self.disk.stop()
+        self.stop()
+        self.disk.kill()
+        self.start()
+
+    def commit(self) -> None:
+        self.disk.commit(self.env)
+
+    def truncate(self, seq: int) -> None:
+        change = (TRUNCATE, seq, self.env.now, 0, 0, False, b"", b"", b"", b"")
+        assert self.env.apply(self.stream, change) == 0
+
+    def publish(self, data: bytes = b"x", subject: bytes = b"s.a", header: bytes = b"") -> None:
+        self.env.inject(subject, data, b"", header)
+
+    def update(self, **params: Any) -> None:
+        self.params.update(params)
+        self.stream.update(stream_params(storage=FILE, allow_rollup=True, **self.params))
+
+    def pull(self, batch: int = 100) -> list[int]:
+        self.env.take()
+        body = b'{"batch":%d,"no_wait":true}' % batch
+        self.env.inject(b"$JS.API.CONSUMER.MSG.NEXT.S.C", body, b"inbox")
+        replies = [m[2] for m in self.env.take() if m[2].startswith(b"$JS.ACK.")]
+        self.replies = {int(r.split(b".")[5]): r for r in replies}
+        return list(self.replies)
+
+    def ack(self, seq: int) -> None:
+        self.env.inject(self.replies[seq], b"")

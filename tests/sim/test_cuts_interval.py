@@ -1,0 +1,79 @@
+"""Power cuts and kills of a stream with a `sync_interval`: each for many disks."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.sim.disk import messages
+from tests.sim.life import DISKS, Life
+from tests.unit.stream_world import (
+    SECOND,
+    WORKQUEUE,
+)
+
+
+@pytest.fixture(params=DISKS)
+def seed(request: pytest.FixtureRequest) -> Iterator[int]:
+    yield request.param
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_with_an_interval_a_block_goes_when_what_took_its_place_is_synced(seed: int) -> None:
+    life = Life(seed, sync_interval=2 * SECOND, max_bytes=30_000)  # blocks of 32,000 bytes
+    for _ in range(3):
+        life.publish(bytes(9000))
+    life.commit()
+    for _ in range(6):
+        life.publish(bytes(9000))
+    life.commit()
+    assert b"1.blk" in life.disk.names(b"/S/msgs")
+    life.env.advance(3 * SECOND)
+    life.commit()
+    assert b"1.blk" not in life.disk.names(b"/S/msgs")
+    assert set(messages(life.stream)) == {7, 8, 9}
+
+
+def test_with_an_interval_a_stop_syncs(seed: int) -> None:
+    life = Life(seed, sync_interval=2 * SECOND, max_msgs=60)
+    for _ in range(6):
+        life.publish(bytes(9000))
+    life.stream.delete(2, True)
+    live = messages(life.stream)
+    life.stop()
+    life.disk.cut()
+    life.start()
+    assert messages(life.stream) == live
+    assert life.stream.lost().sequences == []
+
+
+def test_with_an_interval_what_a_kill_left_is_synced_in_time(seed: int) -> None:
+    life = Life(seed, sync_interval=2 * SECOND)
+    for _ in range(6):
+        life.publish(bytes(900))
+    life.commit()
+    live = messages(life.stream)
+    life.kill()
+    assert messages(life.stream) == live
+    life.env.advance(3 * SECOND)
+    life.commit()
+    life.cut()
+    assert messages(life.stream) == live
+
+
+@pytest.mark.parametrize("calls", range(10))
+def test_with_an_interval_a_consumer_passes_nothing_that_came_after_a_cut(
+    seed: int, calls: int
+) -> None:
+    """Its log may be ahead of the blocks, and of what the next life stores."""
+    life = Life(seed, sync_interval=2 * SECOND, retention=WORKQUEUE)
+    for _ in range(6):
+        life.publish(bytes(900))
+    for seq in life.pull():
+        life.ack(seq)
+    life.commit()
+    life.cut()
+    for _ in range(6):
+        life.publish(b"new" + bytes(900))
+    life.kill(calls)
+    new = {seq for seq, m in messages(life.stream).items() if m[2].startswith(b"new")}
+    assert new <= set(life.pull())
