@@ -3,6 +3,7 @@
 import contextlib
 import json
 import socket
+import time
 from collections.abc import Callable
 
 import pytest
@@ -154,3 +155,66 @@ def test_a_server_that_is_killed_in_the_middle_of_a_purge(servers: Servers) -> N
         again = app.api("STREAM.PURGE.LK", {"filter": "LK.0.>"})
         assert again["purged"] == MANY // 10 - gone
         assert messages(app, "LK") == MANY - MANY // 10
+
+
+LOOKS = {
+    "subjects": ("STREAM.INFO.{}", {"subjects_filter": "{}.*.*"}),
+    "pending": (
+        "CONSUMER.CREATE.{}.a",
+        {"stream_name": "{}", "config": {"name": "a", "filter_subjects": ["{}.1.*", "{}.*.7"]}},
+    ),
+    "lasts": (
+        "CONSUMER.CREATE.{}.b",
+        {
+            "stream_name": "{}",
+            "config": {"name": "b", "deliver_policy": "last_per_subject", "filter_subject": "{}.>"},
+        },
+    ),
+    "last": ("STREAM.MSG.GET.{}", {"last_by_subj": "{}.*.x"}),
+    "next": ("STREAM.MSG.GET.{}", {"seq": 1, "next_by_subj": "{}.*.x"}),
+}
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_who_looks_at_much_is_answered_and_others_are_served(
+    js_server: Server, storage: str
+) -> None:
+    name = f"LOOK{storage.upper()}"
+    with RawApp(js_server.port, timeout=60) as app:
+        fill(app, name, storage=storage, allow_direct=True)
+        answers = {}
+        for look, (subject, body) in LOOKS.items():
+            gaps = [0.0]
+
+            def round_trip(other: RawApp, gaps: list[float] = gaps) -> None:
+                begin = time.monotonic()
+                other.sync(60)
+                gaps.append(time.monotonic() - begin)
+
+            begin(app, subject.format(name), json.loads(json.dumps(body).replace("{}", name)))
+            meanwhile(js_server, app, round_trip)
+            answers[look] = answer(app)
+            assert max(gaps) < 5, look
+        state = answers["subjects"]["state"]
+        assert isinstance(state, dict)
+        assert len(state["subjects"]) == answers["subjects"]["total"] == MANY // 4
+        assert answers["pending"]["num_pending"] == MANY // 10 + sum(
+            n % 10 != 1 for n in range(7, MANY, MANY // 4)
+        )
+        assert answers["lasts"]["num_pending"] == MANY // 4
+        assert [answers[look]["error"]["code"] for look in ("last", "next")] == [404, 404]  # type: ignore[index]
+        app.api(f"STREAM.DELETE.{name}")
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_stream_is_deleted_while_somebody_looks_at_much_of_it(
+    js_server: Server, look: str
+) -> None:
+    name = f"DEL{look.upper()}"
+    subject, body = LOOKS[look]
+    with RawApp(js_server.port, timeout=60) as app, RawApp(js_server.port, timeout=60) as other:
+        fill(app, name, 40_000, storage="memory")
+        begin(app, subject.format(name), json.loads(json.dumps(body).replace("{}", name)))
+        assert other.api(f"STREAM.DELETE.{name}")["success"]
+        assert answer(app)
+        assert other.api(f"STREAM.INFO.{name}")["error"]
