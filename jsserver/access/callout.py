@@ -5,10 +5,12 @@ Everything here is computed from what it is handed: nothing is sent and nothing 
 
 from __future__ import annotations
 
+import base64
 import time
 from typing import NamedTuple
 
 from jsserver import NATS_VERSION
+from jsserver.access.certificates import read_all, read_secured
 from jsserver.access.clients import HIDDEN, Connect
 from jsserver.access.operator import Refused
 from jsserver.jwt.claims import AuthorizationResponse, User
@@ -21,6 +23,7 @@ from jsserver.text.nkeys import BoxPair, SigningPair
 AUDIENCE = "nats-authorization-request"
 XKEY_HEADER = "Nats-Server-Xkey"
 _TOKEN = b"eyJ"
+_END_OF_PEM = "-----END CERTIFICATE-----\n"
 
 
 class Asked(NamedTuple):
@@ -34,7 +37,8 @@ class Asked(NamedTuple):
 
 
 class Caller(NamedTuple):
-    """The server that asks; `timeout` is how long it waits, in seconds."""
+    """The server that asks; `timeout` is how long it waits, in seconds, and `verifies` whether it
+    lets in over TLS only whose certificate it could check."""
 
     name: str
     host: str
@@ -42,10 +46,12 @@ class Caller(NamedTuple):
     signer: SigningPair
     box: BoxPair
     timeout: float
+    verifies: bool
 
 
 class About(NamedTuple):
-    """The connection that is asked about, and what its token says of its user."""
+    """The connection that is asked about, and what its token says of its user; `secured` is what
+    the data plane says of its TLS."""
 
     cid: int
     host: str
@@ -54,6 +60,7 @@ class About(NamedTuple):
     user: str = ""
     tags: tuple[str, ...] = ()
     name_tag: str = ""
+    secured: bytes = b""
 
 
 def question(caller: Caller, about: About, asked: Asked, subject: str) -> tuple[bytes, bytes]:
@@ -70,6 +77,7 @@ def question(caller: Caller, about: About, asked: Asked, subject: str) -> tuple[
     options: dict[str, object] = {"jwt": o.jwt, "nkey": o.nkey, "sig": o.sig}
     options |= {"auth_token": o.auth_token, "user": o.user, "pass": o.password}
     options |= {"name": o.name, "lang": o.lang, "version": o.version}
+    told = _tls(about.secured, caller.verifies)
     claims = {
         "aud": AUDIENCE,
         "exp": now + int(caller.timeout),
@@ -81,6 +89,7 @@ def question(caller: Caller, about: About, asked: Asked, subject: str) -> tuple[
             "user_nkey": asked.user,
             "client_info": _said(info),
             "connect_opts": {**_said(options), "protocol": o.protocol or 0},
+            **({"client_tls": told} if told else {}),
             "type": "authorization_request",
             "version": 2,
         },
@@ -91,6 +100,23 @@ def question(caller: Caller, about: About, asked: Asked, subject: str) -> tuple[
     _, key = decode_public(asked.xkey)
     headers = f"NATS/1.0\r\n{XKEY_HEADER}: {caller.box.public}\r\n\r\n".encode()
     return headers, caller.box.seal(payload, key)
+
+
+def _tls(secured: bytes, verified: bool) -> dict[str, object]:
+    """How a connection is secured, with the certificates that its peer showed in PEM; the authority
+    that these were checked against is not among them."""
+    found = read_secured(secured)
+    if found is None:
+        return {}
+    told: dict[str, object] = {"version": found.version, "cipher": found.cipher_suite}
+    shown = []
+    for value in read_all(secured.split(b"\n", 3)[3]):
+        text = base64.encodebytes(value.whole).decode().replace("\n", "")
+        lines = [text[at : at + 64] for at in range(0, len(text), 64)]
+        shown.append("\n".join(["-----BEGIN CERTIFICATE-----", *lines, _END_OF_PEM]))
+    if shown:
+        told |= {"verified_chains": [shown]} if verified else {"certs": shown}
+    return told
 
 
 def _said(members: dict[str, object]) -> dict[str, object]:

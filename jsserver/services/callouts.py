@@ -125,8 +125,9 @@ class Callouts:
 
 
 def _told(item: Item, options: Connect, **more: object) -> About:
-    address, _, _, nonce, *_ = item.texts
-    return About(item.cid, address.decode(), nonce.decode(), options, **more)  # type: ignore[arg-type]
+    address, _, _, nonce, secured = item.texts
+    known = (item.cid, address.decode(), nonce.decode(), options)
+    return About(*known, secured=secured, **more)  # type: ignore[arg-type]
 
 
 def _placed(user: User, place: Place, host: str) -> Admission:

@@ -26,7 +26,9 @@ class Delegates:
         self._door = Door(server.plane, server.log, server.inbox.decide)
         self._replies = Replies(server.accounts)
         timeout = options.auth_timeout
-        caller = Caller(server.name, options.host, options.server_tags, signer, box, timeout)
+        verifies = options.tls is not None and options.tls.verify
+        identity = (server.name, options.host, options.server_tags, signer, box)
+        caller = Caller(*identity, timeout, verifies)
         self._callouts = Callouts(
             caller, server.accounts, self._replies, server.log, self._door.settle
         )

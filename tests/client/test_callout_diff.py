@@ -4,6 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from jsserver.text.identity import (
     encode_public,
 )
 from tests.client.raw import EOF, RawClient, TimedOut
+from tests.client.tls import Site, TlsClient
 from tests.client.tokens import Client, configured, told
 from tests.jwts import UNLIMITED, Account, Operator, User, token
 from tests.nkeys import Signer
@@ -346,6 +348,27 @@ def test_blocks_that_are_refused(servers: Servers, at: int) -> None:
             start(config=f"authorization {{ auth_callout {{ {BLOCKS[at]} }} }}")
         (line,) = (x for x in str(failure.value).splitlines() if "server.conf:" in x)
         shown.append(line.partition("server.conf:")[2].partition(": ")[2])
+    assert shown[0] == shown[1]
+
+
+def test_certificates_are_told(servers: Servers, tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    config = CONFIG.replace("MORE", "")
+    tls = site.config(site.verifying)
+    shown = []
+    for start in (servers.under_test, servers.peer):
+        server = start(config=config + tls)
+        context = site.authority.client_context(site.client)
+        with TlsClient(server.port, context) as login:
+            login.send(b'CONNECT {"user":"auth","pass":"x","verbose":false}\r\nPING\r\n')
+            login.until("PONG")
+            service = Service(login, answered)
+            with TlsClient(server.port, context) as client:
+                client.send(b'CONNECT {"user":"bob","verbose":false}\r\nPING\r\n')
+                assert client.until("PONG")[-1].verb == "PONG"
+            service.close()
+            said = service.asked[-1]["client_tls"]
+            shown.append([said["version"], said["verified_chains"][0][0], "certs" in said])
     assert shown[0] == shown[1]
 
 

@@ -65,8 +65,8 @@ PARTS = {
         "text.nkeys",
     },
     "access.callout": {
-        *("access.clients", "access.operator", "jwt", "text.goformat", "text.identity"),
-        "text.nkeys",
+        *("access.certificates", "access.clients", "access.operator", "jwt", "text.goformat"),
+        *("text.identity", "text.nkeys"),
     },
     "access.resolvers": {"jwt", "text.goformat", "text.identity"},
     "access.clientlog": {
