@@ -5,7 +5,6 @@ from jsserver.config.accounts import read_accounts
 from jsserver.config.authorization import read_authorization
 from jsserver.config.jetstream import read_jetstream, read_store_dir
 from jsserver.config.mappings import read_mappings
-from jsserver.config.operators import READERS as OPERATORS
 from jsserver.config.options import Options
 from jsserver.config.value import Value
 from jsserver.config.values import (
@@ -197,6 +196,24 @@ _WEBSOCKET = unbuilt_listener(
     {"listen", "host", "net", "port", "advertise", "no_tls", "compression", "handshake_timeout"},
 )
 
+_OPERATORS = (
+    *("operator", "operators", "root", "roots", "root_operator", "root_operators", "trusted"),
+    *("trusted_keys", "resolver", "account_resolver", "accounts_resolver", "resolver_tls"),
+    *("resolver_preload", "resolver_pinned_accounts", "default_sentinel"),
+)
+
+
+def _of_operators(name: str) -> Reader:
+    """An option of operator mode, which a server without it starts without."""
+
+    def read(options: Options, value: Value, problems: Problems) -> None:
+        from jsserver.config.operators import READERS as readers
+
+        readers[name](options, value, problems)
+
+    return read
+
+
 READERS: dict[str, Reader] = {
     "listen": _address("host", "port"),
     "host": text("host"),
@@ -274,7 +291,7 @@ READERS: dict[str, Reader] = {
     "no_system_account": _NO_SYSTEM,
     "no_system": _NO_SYSTEM,
     "no_sys_acc": _NO_SYSTEM,
-    **OPERATORS,
+    **{name: _of_operators(name) for name in _OPERATORS},
     "store_dir": read_store_dir,
     "storedir": read_store_dir,
     "jetstream": read_jetstream,
