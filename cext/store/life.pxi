@@ -281,6 +281,7 @@ cdef void store_written(Store* s) noexcept nogil:
     cdef Committer* c = s.com
     if not c.queue.running:
         commit_inline(c, 0)
+        tell_driver(c)      # whoever waits for the ticket hears of it
     q_lock(c)
     while c.queue.running and (st_load(&s.shared.dirty) or s.queue.busy):
         q_wait(c, &c.idle, INT64_MAX)
