@@ -109,6 +109,7 @@ soak: build tools
 	DISK_FAILURE_ROUNDS=20 $(BIN)/python -m pytest tests/fault/test_disk_failure.py tests/fault/test_disk_full.py
 	POWERCUT_IMAGES=300 $(BIN)/python -m pytest tests/fault/test_powercut.py
 	SIM_SEEDS=10000 SIM_FIRST=$$(date +%s)000000 $(BIN)/python -m pytest tests/sim
+	FUZZ_SECONDS=600 $(BIN)/python -m pytest tests/fuzz/test_websocket.py
 	DIFFERENTIAL_SECONDS=900 DIFFERENTIAL_SEED=$$(date +%s) $(BIN)/python -m pytest tests/fuzz/test_differential.py
 
 # $(1): a copy of the tree, in which what was built stays.
@@ -133,10 +134,10 @@ checked-build: build tools
 # What the build with checks runs: the layers, and clients on every path of the data plane.
 CHECKED_TESTS := $(wildcard tests/unit/test_bytes*.py tests/unit/test_store*.py \
 	tests/unit/test_stream*.py tests/unit/test_consumer*.py tests/unit/test_columns*.py \
-	tests/unit/test_dataplane.py tests/unit/test_reactor.py \
+	tests/unit/test_dataplane.py tests/unit/test_reactor.py tests/unit/test_websocket.py \
 	tests/unit/test_permissions.py) tests/model tests/fuzz $(addprefix tests/client/test_,core.py \
 	streams.py consumers.py kv.py object_store.py robustness.py churn.py authority.py jetstream_diff.py \
-	tls.py tls_reload.py proxy_header.py)
+	tls.py tls_reload.py proxy_header.py websocket.py websocket_diff.py websocket_tls.py)
 
 # Without capture by descriptors: reports of the sanitizers go to the terminal even where they end
 # the process.

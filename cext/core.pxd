@@ -438,6 +438,7 @@ cdef enum InboxKind:
     IN_VIOLATION = 104      # as note_client: what, subject, queue, sid
     IN_TRACE = 105          # as note_client: verb, the rest of its line, of messages header and data; num[2] = TraceWay
     IN_LATENCY = 106        # texts: subject, requestor, responder, header block; num: account's id, Report, then times
+    IN_UPGRADE = 110        # text: address, an HTTP request's head; num: port, bytes that came behind it
     IN_ERROR = 107          # as note_client: text, or text before, a quoted one, text after; num[2] = NoteForm
 
 cdef enum TraceWay:

@@ -24,6 +24,7 @@ INBOX_ERROR: int
 LINE_QUOTED: int
 LINE_DEBUG: int
 LINE_PROXY: int
+INBOX_UPGRADE: int
 
 class Item(NamedTuple):
     """What the data plane tells: an inbox item (INBOX_*), a connection or a subscription."""
@@ -51,6 +52,7 @@ class ConnNumbers(NamedTuple):
     stalls: int
     account: int
     chunks: int
+    websocket: int
 
 class SubNumbers(NamedTuple):
     """The numbers of a subscription."""
@@ -110,6 +112,18 @@ class PlaneConfig(NamedTuple):
     nonce: bool  # INFO has a nonce, which clients with keys sign
     debug: bool  # the log is told of connections
     trace: bool  # the log is told of protocol lines
+
+class WebsocketConfig(NamedTuple):
+    """What clients that come through WebSocket are told and held to; durations in ns."""
+
+    handshake_timeout: int  # ns until the request for it must have come
+    ping_interval: int  # ns between PINGs; 0: as all have it
+    auth_timeout: int
+    auth_required: bool
+    no_auth_user: bool
+    nonce: bool
+    info: tuple[bytes, bytes, bytes]  # as set_info takes it
+    later_head: bytes  # the first piece of INFO for who is connected
 
 class PlaneClosed(RuntimeError): ...
 
@@ -172,6 +186,20 @@ class DataPlane(EnvBox):
     def name_server(self, name: bytes, hash: bytes) -> None: ...
     def listen(self, fd: int) -> None: ...
     def secure(self, security: Any, proxied: bool = False) -> None: ...
+    def listen_websocket(
+        self, fd: int, config: WebsocketConfig | None = None, security: Any = None
+    ) -> None: ...
+    def secure_websocket(self, security: Any) -> None: ...
+    def open_websocket(
+        self,
+        cid: int,
+        reply: bytes,
+        masked: bool,
+        deflate: bool,
+        frame_max: int = 0,
+        whole: bool = False,
+    ) -> bool: ...
+    def refuse_websocket(self, cid: int, reply: bytes, again: bool) -> bool: ...
     def drain(self) -> list[Item]: ...
     def dropped(self) -> int: ...
     def requests_done(self, cid: int, count: int) -> None: ...

@@ -70,6 +70,23 @@ cdef extern from "<sys/eventfd.h>" nogil:
     int EFD_NONBLOCK, EFD_CLOEXEC
     int eventfd(unsigned int value, int flags)
 
+cdef extern from "<zlib.h>" nogil:
+    ctypedef struct z_stream:
+        uint8_t* next_in
+        unsigned int avail_in
+        uint8_t* next_out
+        unsigned int avail_out
+    int Z_OK, Z_STREAM_END, Z_BUF_ERROR, Z_NO_FLUSH, Z_SYNC_FLUSH, Z_DEFLATED, Z_BEST_SPEED, Z_DEFAULT_STRATEGY
+    int inflateInit2(z_stream* z, int bits)
+    int inflateReset(z_stream* z)
+    int inflate(z_stream* z, int flush)
+    int inflateEnd(z_stream* z)
+    int deflateInit2(z_stream* z, int level, int method, int bits, int memory, int strategy)
+    int deflateReset(z_stream* z)
+    int deflate(z_stream* z, int flush)
+    int deflateEnd(z_stream* z)
+    unsigned long deflateBound(z_stream* z, unsigned long n)
+
 
 # ---- the clients' protocol, parsed --------------------------------------------------------------
 
@@ -122,6 +139,8 @@ cdef int parse(Parser* ps, const uint8_t* p, size_t n, Op* op) noexcept nogil
 # ---- what there is ------------------------------------------------------------------------------
 
 cdef struct Conn
+cdef struct Ws
+cdef struct Terms
 cdef struct Listener
 cdef struct Security
 cdef struct Reactor
@@ -135,7 +154,7 @@ cdef enum AuthState:
 cdef enum Approach:
     ESTABLISHED = 0         # bytes may flow
     DIALLING = 1            # asked for by us, and not there yet
-    COMING = 2              # accepted, and what comes before its bytes is under way: a PROXY header, a handshake
+    COMING = 2              # accepted; what comes before its bytes is under way: a PROXY header, a handshake, a request
 
 cdef enum Stall:
     FOR_RECEIVER = 1        # one of its receivers is slow
@@ -161,6 +180,9 @@ cdef enum:
     SCRATCH_SIZE = 131072   # of a reactor, for its transports
     COMING_NS_A_TURN = 1000000      # of handshakes; the others wait for the next turn
     PROXY_TIMEOUT_NS = 5000000000   # for a PROXY header
+    ASK_CONTROL = 1         # of establishing
+    REASONS_MAX = 64
+    REASON_MAX = 64         # bytes of its text
 
 cdef enum HeadKind:
     HEAD_WAKE = 0           # of the reactor's eventfd
@@ -174,14 +196,16 @@ cdef struct Head:
 
 cdef struct Transport:
     # How a connection's bytes come and go; called by its reactor alone, all but want without the engine lock.
-    # Of one that is not established: 0 when bytes may flow, -EAGAIN while they may not yet; else -errno. Of one that was
-    # accepted c.secured has the words for it then; -EBUSY: too many have come.
+    # Of one that is not established: 0 when bytes may flow, ASK_CONTROL when the control plane has to decide, -EAGAIN while
+    # neither is so; else -errno. Of one that was accepted c.secured may have the words for it then; -EBUSY: too many have come.
     int (*establish)(Conn* c) noexcept nogil
-    # Bytes; 0: the end; else -errno. n is at least `slack`, and nothing that has come whole is kept for a later call.
+    # Bytes; 0: the end; else -errno. n is at least `slack`, and nothing that has come whole is kept for a later call unless
+    # c.more says so: there is more that no event will tell of.
     ssize_t (*read)(Conn* c, void* p, size_t n) noexcept nogil
     size_t slack            # room that a read needs beyond what is asked for, as it takes records whole
-    # Bytes that are on their way, or -errno. What was not taken is offered again, with the same bytes at its beginning.
-    ssize_t (*write)(Conn* c, const iovec* iov, int n) noexcept nogil       # bytes, or -errno
+    # Bytes that it took, or -errno; what it did not take is offered again, with the same bytes at its beginning. c.owes: it
+    # has bytes of its own to write, for which it is called with nothing too.
+    ssize_t (*write)(Conn* c, const iovec* iov, int n) noexcept nogil
     # What it is to be woken for from now on; 0 or -errno.
     int (*want)(Conn* c, bint read, bint write) noexcept nogil
     # Ends it behind what was written.
@@ -195,8 +219,11 @@ cdef struct Conn:
     Conn* prev
     const Transport* transport
     void* link              # the transport's own
+    Ws* ws                  # frames around its bytes; NULL: none
+    const Terms* terms
     int fd
     int connecting          # Approach
+    bint known              # it counts as a connection, and the control plane hears of its end
     bint hushed             # nothing is said before its handshake
     Security* security      # held; NULL: none
     Bytes secured           # what its transport says of its security, or of what came before its bytes
@@ -210,6 +237,10 @@ cdef struct Conn:
     Chunk* out_tail
     bint flushing           # linked in reactor.flushing
     bint progress           # the last write took something
+    bint owes               # its transport has bytes of its own to write
+    bint more               # its transport has bytes to read that no event tells of
+    bint again              # linked in reactor.again
+    Conn* next_again
     bint write_failed
     bint deadline_set       # write_timer runs
     bint finished           # linked in reactor.ending
@@ -243,6 +274,75 @@ cdef struct Conn:
     int port
     Bytes connect           # the CONNECT options as they came, for the control plane
 
+cdef enum WsState:
+    WS_BELOW = 0            # what comes before frames is under way
+    WS_REQUEST = 1          # the request for frames is being read
+    WS_ASKED = 2            # the control plane decides
+    WS_OPEN = 3
+    WS_REFUSED = 4
+
+cdef enum:
+    WS_HEAD_MAX = 14        # bytes of a frame's head
+    WS_CONTROL_MAX = 125    # of a control frame's payload
+    WS_TROUBLE = 96
+
+cdef struct WsTerms:
+    # What was agreed on with one client.
+    bint masked             # its frames must be
+    bint deflate
+    uint32_t frame_max      # payload of a frame to it; 0: as it comes
+    bint whole              # a compressed message is one frame all the same
+
+cdef struct Ws:
+    # WebSocket (RFC 6455, RFC 7692) over a connection's transport, as a server.
+    const Transport* below
+    int state               # WsState
+    int64_t patience        # ns until its request must have come
+    WsTerms terms
+    bint below_more         # c.more of what is below
+    # said by the control plane, under the engine lock
+    int verdict             # WS_OPEN, WS_REQUEST: it may ask again, WS_REFUSED; 0: none yet
+    Bytes answer
+    WsTerms agreed
+    Task answered
+    # the request
+    Bytes request
+    size_t n_head           # bytes of its head; 0: not there yet
+    size_t searched
+    # the way in
+    uint8_t[WS_HEAD_MAX] head
+    uint32_t in_head        # bytes of a head that have come
+    bint in_frame
+    bint in_message         # its last frame has not ended
+    bint final
+    bint compressed         # the message
+    int opcode
+    bint keyed
+    uint8_t[4] key
+    uint32_t key_at
+    uint64_t rest           # of the frame's payload
+    uint8_t[WS_CONTROL_MAX] control
+    uint32_t n_control
+    Bytes held              # came already, from held_at on
+    size_t held_at
+    z_stream* inflating     # of the message under way; NULL: none
+    bint flooded            # it may have more to give
+    bint drained            # the message's data ended before the message
+    uint32_t trailer        # bytes of what ends the message's data that were taken
+    uint64_t squeezed       # bytes of the message that came, and that they were
+    uint64_t inflated
+    int64_t max_payload     # of a message's data; -1: no limit
+    bint ended              # the client has closed
+    char[WS_TROUBLE] trouble        # why it is cut
+    # the way out
+    Bytes ahead             # goes out before anything else, from ahead_at on
+    size_t ahead_at
+    Bytes behind            # control frames, for the end of the frame under way
+    uint64_t owed           # of the payload of the frame under way
+    uint64_t offered        # payload that was offered in frames and not taken; it is offered again in the same
+    uint8_t[WS_HEAD_MAX + WS_CONTROL_MAX] farewell      # the close frame, which goes out last
+    size_t n_farewell
+
 cdef struct ClientConn:
     # A connection that speaks the clients' protocol.
     Conn conn
@@ -266,6 +366,9 @@ cdef struct Listener:
     const Transport* transport
     Security* security      # held; NULL: none
     bint proxied            # a PROXY header may come first
+    const Terms* terms
+    bint framed             # they speak in WebSocket frames
+    int64_t patience        # ns until their requests for it must have come
 
 cdef struct Security:
     # What connections of a listener are secured by. It is made by a layer above, and lives as long as it is held.
@@ -276,6 +379,9 @@ cdef struct Security:
     bint optional           # who sends no handshake is served without it
     int64_t fallback        # ns that one which comes first is waited for, before INFO is sent after all; 0: for ever
     int64_t timeout         # ns
+    const Terms* terms
+    bint framed             # they speak in WebSocket frames
+    int64_t patience        # ns until their requests for it must have come
 
 cdef struct ClientAuth:
     bint required
@@ -284,8 +390,10 @@ cdef struct ClientAuth:
     int64_t timeout         # ns until a client that has not proven who it is is closed
 
 cdef struct Terms:
-    # What connections of a kind are told and held to.
+    # What connections of a kind, or of a listener, are told and held to.
+    int64_t ping_interval   # ns between PINGs; 0: as all have it
     Bytes info_head         # up to and with "max_payload":
+    Bytes later_head        # the same for who is connected; empty: no other
     Bytes info_middle       # from behind its number up to and with "client_id":
     Bytes info_tail         # from behind what the connection adds on
     ClientAuth auth
@@ -317,6 +425,11 @@ cdef struct Reactor:
     Conn* flushing          # have something to write
     Conn* settling          # were written to, which has consequences
     Conn* ending            # closed, with last words to write; then to be freed
+    Conn* again             # are to be read without an event
+    uint8_t* packed         # PACKED_SIZE, what comes to be unpacked; NULL until then
+    z_stream* inflater      # one that is not in use; NULL: none
+    z_stream* deflater      # NULL until the first use
+    Bytes deflated
     Chunk* written          # to go back to the engine's free lists
     uint32_t n_written
     # under the engine lock
@@ -342,9 +455,12 @@ cdef struct Net:
     bint stopping
     Conn* conns
     uint32_t n_conns
+    uint32_t n_coming       # connections that are not known yet
     U64Map by_cid
     uint64_t next_cid
     Terms[KIND_LEAF + 1] terms      # by kind
+    Terms websocket         # of clients that come through WebSocket
+    char[REASONS_MAX][REASON_MAX] reasons   # texts of CloseReason, in last frames
     NetLimits limits
     Account* default_account
 
@@ -365,6 +481,16 @@ cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const 
 cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil
 # It has come; bytes may flow unless something comes before.
 cdef void conn_open(Conn* c) noexcept nogil
+# Its reactor reads it again without an event.
+cdef void conn_read_again(Conn* c) noexcept nogil
+# Has frames follow what comes before the bytes of a connection that nobody knows yet; `patience`: ns until the request for them
+# must have come. -1: no memory.
+cdef int ws_wrap(Conn* c, int64_t patience) noexcept nogil
+# From here on what comes is its request, and then frames.
+cdef void ws_begin(Conn* c) noexcept nogil
+# What the control plane says to its request: verdict is WS_OPEN, WS_REQUEST (it may send another one) or WS_REFUSED, reply
+# the bytes for it. False: it does not wait for that.
+cdef bint ws_answer(Conn* c, int verdict, Span reply, const WsTerms* agreed) noexcept nogil
 # Accepts connections from a listening, non-blocking socket, which stays its owner's. NULL: no memory.
 cdef Listener* listener_open(Net* net, int fd, int kind, const Protocol* protocol,
                              const Transport* transport) noexcept nogil
@@ -404,6 +530,7 @@ cdef struct ConnFigures:
     int64_t stalls
     int64_t account
     int64_t chunks
+    int64_t websocket
 
 # What monitoring wants to know of a connection, open or closing; the texts are its address, its CONNECT options and its
 # security.

@@ -1,7 +1,7 @@
 """The network's side of the data plane: reactors, connections, and the clients' protocol."""
 
 from libc.errno cimport (
-    EAGAIN, EBUSY, ECONNRESET, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPROTO, EPROTONOSUPPORT, errno,
+    EAGAIN, EBUSY, ECONNRESET, EINTR, EIO, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPROTO, EPROTONOSUPPORT, errno,
 )
 from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
@@ -20,5 +20,8 @@ include "net/proxy.pxi"
 include "net/conn.pxi"
 include "net/handshake.pxi"
 include "net/client.pxi"
+include "net/unframe.pxi"
+include "net/frame.pxi"
+include "net/websocket.pxi"
 include "net/arrivals.pxi"
 include "net/reactor.pxi"

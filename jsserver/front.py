@@ -21,13 +21,13 @@ from functools import partial
 from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, called_as_jsserver
 from jsserver.access import info
 from jsserver.access.accounts import Accounts
-from jsserver.cext.engine import AccountHandle, DataPlane, PlaneConfig
-from jsserver.config.options import GLOBAL_ACCOUNT, Mapping, Options
+from jsserver.cext.engine import AccountHandle, DataPlane, PlaneConfig, WebsocketConfig
+from jsserver.config.options import GLOBAL_ACCOUNT, Mapping, Options, Tls
 from jsserver.process import priority
 from jsserver.process.logs import Logger
 from jsserver.process.sockets import bound_port, host_port, open_listener
 from jsserver.services.subjects import API, SYSTEM, of_the_system_account
-from jsserver.text.goformat import byte_size, quote, split_address
+from jsserver.text.goformat import SECOND, byte_size, quote, split_address
 from jsserver.text.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 
 MAX_PAYLOAD_RECOMMENDED = 8 << 20
 """Bytes; above it the log warns, as nats-server does."""
+
+ANY_HOST = "0.0.0.0"
+WEBSOCKET_HANDSHAKE = 10 * SECOND
+"""From a connection to the end of its request for WebSocket, unless `handshake_timeout` says it."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGUSR2)
 """Those that the server takes; they wait until its event loop is there."""
@@ -88,6 +92,7 @@ class Front:
         self.storage = self._take_storage() if options.jetstream.enabled else None
         self.port = 0
         self.http_port = 0
+        self.websocket_port = 0
         self.monitor: socket.socket | None = None
         """Where monitoring is to be served."""
         self.security: SecurityContext | None = None
@@ -95,6 +100,7 @@ class Front:
         self.certificate_ends = ""
         """When the certificate of clients' connections does, in RFC 3339; "" without TLS."""
         self._listener: socket.socket | None = None
+        self._websocket_listener: socket.socket | None = None
         self._ports_file: PortsFile | None = None
         self._threads: list[threading.Thread] = []
 
@@ -306,6 +312,8 @@ class Front:
             )
             where = host_port(o.http_host, self.http_port)
             self.log.info(f"Starting {self._monitor_scheme} monitor on {where}")
+        if o.websocket.port:
+            self._listen_websocket()
         # Last: who can connect is served at once.
         self._listener, self.port = self._open(o.host, o.port, "Error listening on port: {}")
         self.plane.set_info(*self._info())
@@ -335,24 +343,73 @@ class Front:
             self.plane.secure(None, o.proxy_protocol)
             return
         from jsserver.access.certificates import certificate_ends
-        from jsserver.config import ConfigError
-        from jsserver.config.tls import readable_by_others, security_context
 
-        for path in readable_by_others(o.tls):
-            self.log.warn(f"The private key in {path} can be read by others than its owner")
-        try:
-            context = security_context(o.tls, optional=o.allow_non_tls)
-        except ConfigError as e:
-            raise StartError(str(e)) from e
+        context = self._security(o.tls, optional=o.allow_non_tls)
         self.security = context
         self.certificate_ends = certificate_ends(o.tls)
         self.plane.secure(context.security(), o.proxy_protocol)
 
+    def _security(self, tls: Tls, *, optional: bool) -> SecurityContext:
+        from jsserver.config import ConfigError
+        from jsserver.config.tls import readable_by_others, security_context
+
+        for path in readable_by_others(tls):
+            self.log.warn(f"The private key in {path} can be read by others than its owner")
+        try:
+            return security_context(tls, optional=optional)
+        except ConfigError as e:
+            raise StartError(str(e)) from e
+
     def renew(self) -> None:
         """Has what a reload may have changed; StartError, and all is as before."""
+        through_websocket = self._websocket_security()
         self.secure()
+        self.plane.secure_websocket(through_websocket)
         self.plane.set_info(*self._info())
         self._limit()
+
+    def _listen_websocket(self) -> None:
+        block, view = self.options.websocket, self.options.through_websocket
+        host = block.host or ANY_HOST
+        try:
+            listener = open_listener(host, block.port)
+        except OSError as e:
+            raise StartError(f"Unable to listen for websocket connections: {e}") from e
+        self._websocket_listener, self.websocket_port = listener, bound_port(listener)
+        secured = block.tls is not None
+        pieces = partial(
+            self._pieces, host, self.websocket_port, tls_required=secured, tls_available=secured
+        )
+        config = WebsocketConfig(
+            handshake_timeout=self._websocket_patience,
+            ping_interval=max(block.ping_interval, 0),
+            auth_timeout=int(view.authorization.timeout * 1e9),
+            auth_required=view.auth_required,
+            no_auth_user=bool(view.no_auth_user) or view.only_system_users,
+            nonce=view.operators.enabled or any(user.nkey for user in view.users),
+            info=pieces(auth_required=view.auth_required),
+            later_head=pieces(auth_required=self.options.auth_required)[0],
+        )
+        self.plane.listen_websocket(listener.fileno(), config, self._websocket_security())
+        where = host_port(host, self.websocket_port)
+        self.log.info(f"Listening for websocket clients on {self._websocket_scheme}://{where}")
+        if not secured:
+            self.log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
+
+    @property
+    def _websocket_patience(self) -> int:
+        patience = self.options.websocket.handshake_timeout
+        return patience if patience > 0 else WEBSOCKET_HANDSHAKE
+
+    def _websocket_security(self) -> object | None:
+        """What clients behind WebSocket are secured by, as DataPlane takes it: the handshake always
+        comes first, in the time that their requests have; StartError."""
+        tls = self.options.websocket.tls
+        if tls is None:
+            return None
+        own = {"first": True, "fallback": 0, "rate_limit": 0}
+        own["timeout"] = self._websocket_patience / 1e9
+        return self._security(Tls(**{**vars(tls), **own}), optional=False).security()
 
     @staticmethod
     def _open(host: str, port: int, failure: str) -> tuple[socket.socket, int]:
@@ -372,20 +429,36 @@ class Front:
             if ":" in host.rpartition("]")[2]:
                 host, port = split_address(host)
             host = host.strip("[]")
+        return self._pieces(
+            host,
+            port,
+            auth_required=o.auth_required and not o.no_auth_user,
+            tls_required=o.tls_required,
+            tls_available=o.tls is not None and o.allow_non_tls,
+        )
+
+    def _pieces(
+        self, host: str, port: int, *, auth_required: bool, tls_required: bool, tls_available: bool
+    ) -> tuple[bytes, bytes, bytes]:
+        o = self.options
         return info.pieces(
             server_id=self.id,
             server_name=self.name,
             host=host,
             port=port,
             headers=not o.no_header_support,
-            auth_required=o.auth_required and not o.no_auth_user,
-            tls_required=o.tls_required,
+            auth_required=auth_required,
+            tls_required=tls_required,
             tls_verify=o.tls is not None and o.tls.verify,
-            tls_available=o.tls is not None and o.allow_non_tls,
+            tls_available=tls_available,
             jetstream=self.storage is not None,
             domain=o.jetstream.domain if o.jetstream.enabled else "",
             xkey=self.xkey,
         )
+
+    @property
+    def _websocket_scheme(self) -> str:
+        return "ws" if self.options.websocket.tls is None else "wss"
 
     @property
     def _monitor_scheme(self) -> str:
@@ -399,6 +472,8 @@ class Front:
         listeners = {"nats": ("nats" if o.tls is None else "tls", o.host, self.port)}
         if self.monitor is not None:
             listeners["monitoring"] = (self._monitor_scheme, o.http_host, self.http_port)
+        if self._websocket_listener is not None:
+            listeners["websocket"] = (self._websocket_scheme, o.websocket.host, self.websocket_port)
         try:
             self._ports_file.write(listeners)
         except OSError as e:
@@ -423,8 +498,10 @@ class Front:
     def refuse(self) -> None:
         """Lets no more clients in."""
         self.plane.listen(-1)
-        if self._listener is not None:
-            self._listener.close()
+        self.plane.listen_websocket(-1)
+        for listener in (self._listener, self._websocket_listener):
+            if listener is not None:
+                listener.close()
 
     def stop(self) -> None:
         """Cuts the clients; streams were closed before."""

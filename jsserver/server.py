@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsserver.access.auth import Authenticator
 from jsserver.access.clients import Connection
-from jsserver.cext.engine import CLOSE_REASONS, Item
+from jsserver.cext.engine import CLOSE_REASONS, ConnNumbers, Item
 from jsserver.config import ConfigError
 from jsserver.config.load import load
 from jsserver.front import SIGNALS, Front, StartError, explained
@@ -22,6 +22,7 @@ from jsserver.services.inbox import Finished, Inbox
 from jsserver.services.system import System
 
 if TYPE_CHECKING:
+    from jsserver.access.websocket import Websockets
     from jsserver.cext.tls import SecurityContext
     from jsserver.monitor.monitor import Monitor
     from jsserver.services.delegates import Delegates
@@ -59,6 +60,7 @@ class Server:
             self.authenticator,
             options,
             self.accounts,
+            self._make_websockets(),
             on_request=self._request,
             on_event=self._event,
             on_connected=self._connected,
@@ -107,6 +109,13 @@ class Server:
 
         return Events(self, name)
 
+    def _make_websockets(self) -> Websockets | None:
+        if self.options.websocket.port == 0:
+            return None
+        from jsserver.access.websocket import Websockets
+
+        return Websockets(self.plane, self.log, self.options)
+
     @property
     def port(self) -> int:
         """Where clients connect."""
@@ -130,6 +139,11 @@ class Server:
     def user(self, cid: int) -> str:
         """Who is behind an open connection; "" if nobody in particular."""
         return self.inbox.user(cid)
+
+    @property
+    def websocket_port(self) -> int:
+        """Where clients that speak WebSocket connect; 0: nowhere."""
+        return self.front.websocket_port
 
     # ---- what comes out of the inbox
 
@@ -269,6 +283,8 @@ class Server:
         (reason,) = (n for n, text in CLOSE_REASONS.items() if text == "TLS Handshake Failure")
         closed = 0
         for item in self.plane.connections():
+            if ConnNumbers(*item.numbers).websocket:
+                continue  # they have pins of their own, which a reload leaves
             found = read_secured(item.texts[2])
             known = found is not None and found.certificates[:1]
             if found is not None and not (known and known[0].key_digest in pins):

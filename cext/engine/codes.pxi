@@ -48,12 +48,18 @@ INBOX_ERROR = IN_ERROR
 LINE_QUOTED = NOTE_QUOTED
 LINE_DEBUG = NOTE_DEBUG
 LINE_PROXY = NOTE_PROXY
+INBOX_UPGRADE = IN_UPGRADE
 
 
 PlaneConfig = namedtuple(
     "PlaneConfig",
     "max_payload max_control_line max_pending max_subscriptions max_sub_tokens max_connections headers stall max_requests"
     " ping_interval ping_max write_deadline auth_timeout auth_required no_auth_user nonce debug trace",
+)
+
+
+WebsocketConfig = namedtuple(
+    "WebsocketConfig", "handshake_timeout ping_interval auth_timeout auth_required no_auth_user nonce info later_head",
 )
 
 

@@ -1,8 +1,13 @@
 # The control plane's view of the data plane. Each call takes the engine lock for a moment, without the GIL.
 
 
+
 class PlaneClosed(RuntimeError):
     """The data plane was closed."""
+
+
+cdef Security* security_of(object capsule) except? NULL:
+    return NULL if capsule is None else <Security*>PyCapsule_GetPointer(capsule, b"jsserver.Security")
 
 
 cdef struct Machine:
@@ -12,6 +17,7 @@ cdef struct Machine:
     Listener* clients       # NULL: none
     Security* security      # of those that connect to it, held; NULL: none
     bint proxied
+    Listener* websocket
     EnvLock lock
     Usage memory            # what the streams of all accounts hold
     Usage storage
@@ -58,6 +64,14 @@ cdef class DataPlane(EnvBox):
         self.m.net.default_account = account_open(&self.m.engine, span_of(b"$G"))
         if self.m.net.default_account == NULL:
             raise MemoryError
+        for reason, text in CLOSE_REASONS.items():
+            self.name_reason(reason, text.encode())
+
+    cdef int name_reason(self, int reason, bytes text) except -1:
+        if reason >= REASONS_MAX or len(text) >= REASON_MAX:
+            raise ValueError(f"there is no room for the reason {reason}: {text}")
+        memcpy(self.m.net.reasons[reason], <const char*>text, len(text) + 1)
+        return 0
 
     def run(self, int number=0):
         """Serve until stop(); the body of the thread of that reactor."""
@@ -128,7 +142,9 @@ cdef class DataPlane(EnvBox):
 
     def set_info(self, bytes head, bytes middle, bytes tail):
         """The pieces of INFO: up to and with `"max_payload":`, from there up to and with `"client_id":`, and the rest."""
-        cdef Terms* t = &self.m.net.terms[<int>KIND_CLIENT]
+        self.fill_info(&self.m.net.terms[<int>KIND_CLIENT], head, middle, tail)
+
+    cdef int fill_info(self, Terms* t, bytes head, bytes middle, bytes tail) except -1:
         cdef Span a = span_of(head)
         cdef Span b = span_of(middle)
         cdef Span c = span_of(tail)
@@ -145,6 +161,7 @@ cdef class DataPlane(EnvBox):
         self.check(open)
         if rc != 0:
             raise MemoryError
+        return 0
 
     def name_server(self, bytes name, bytes hash):
         """How other accounts' services are told of this server; hash: its eight characters."""
@@ -185,11 +202,9 @@ cdef class DataPlane(EnvBox):
     def secure(self, security, bint proxied=False):
         """What clients that connect from now on are secured by: what SecurityContext.security() of the tls layer gives, or
         None. proxied: a PROXY header may come first. Those that are connected stay as they are."""
-        cdef Security* s = NULL
+        cdef Security* s = security_of(security)
         cdef Security* old
         cdef bint open
-        if security is not None:
-            s = <Security*>PyCapsule_GetPointer(security, b"jsserver.Security")
         with nogil:
             open = self.enter()
             if open:
@@ -204,6 +219,85 @@ cdef class DataPlane(EnvBox):
                     listener_secure(self.m.clients, s, proxied)
             env_unlock(&self.m.engine.env)
         self.check(open)
+
+    def listen_websocket(self, int fd, config=None, security=None):
+        """As listen, for clients that speak WebSocket, with a WebsocketConfig; their requests come as INBOX_UPGRADE. security:
+        as secure takes it."""
+        cdef Security* secured = security_of(security)
+        cdef Terms* t = &self.m.net.websocket
+        cdef Listener* s
+        cdef ClientAuth auth
+        cdef Span later
+        cdef int64_t ping_interval = 0, patience = 0
+        cdef bint open
+        if config is not None:
+            fill_auth(&auth, config)
+            ping_interval = config.ping_interval
+            patience = config.handshake_timeout
+            head, middle, tail = config.info
+            self.fill_info(t, head, middle, tail)
+            later = span_of(config.later_head)
+        with nogil:
+            open = self.enter()
+            if open and self.m.websocket != NULL:
+                listener_close(self.m.websocket)
+            self.m.websocket = NULL
+            if open and fd >= 0:
+                t.auth = auth
+                t.ping_interval = ping_interval
+                t.later_head.n = 0
+                bytes_add(&t.later_head, later.p, later.n)
+                s = listener_open(&self.m.net, fd, KIND_CLIENT, &client_protocol, &plain_transport)
+                if s != NULL:
+                    s.terms = t
+                    s.framed = True
+                    s.patience = patience
+                    listener_secure(s, secured, False)
+                self.m.websocket = s
+            env_unlock(&self.m.engine.env)
+        self.check(open)
+        if fd >= 0 and self.m.websocket == NULL:
+            raise MemoryError
+
+    def secure_websocket(self, security):
+        """As secure, of clients that speak WebSocket."""
+        cdef Security* secured = security_of(security)
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            if open and self.m.websocket != NULL:
+                listener_secure(self.m.websocket, secured, False)
+            env_unlock(&self.m.engine.env)
+        self.check(open)
+
+    def open_websocket(self, uint64_t cid, bytes reply not None, bint masked, bint deflate, uint32_t frame_max=0,
+                       bint whole=False):
+        """Answers INBOX_UPGRADE: the reply, and frames from then on. masked: the client's have to be; deflate: messages may be
+        compressed; frame_max: bytes of a frame to it, 0: no limit, which with `whole` is not for compressed ones. False: it is
+        gone."""
+        cdef WsTerms agreed
+        agreed.masked = masked
+        agreed.deflate = deflate
+        agreed.frame_max = frame_max
+        agreed.whole = whole
+        return self.answer_upgrade(cid, WS_OPEN, reply, &agreed)
+
+    def refuse_websocket(self, uint64_t cid, bytes reply not None, bint again):
+        """Answers INBOX_UPGRADE: the reply, and another request may come, or it is closed."""
+        return self.answer_upgrade(cid, WS_REQUEST if again else WS_REFUSED, reply, NULL)
+
+    cdef bint answer_upgrade(self, uint64_t cid, int verdict, bytes reply, const WsTerms* agreed) except -1:
+        cdef Span text = span_of(reply)
+        cdef Conn* c
+        cdef bint open, taken = False
+        with nogil:
+            open = self.enter()
+            c = self.find(cid) if open else NULL
+            if c != NULL:
+                taken = ws_answer(c, verdict, text, agreed)
+            self.leave()
+        self.check(open)
+        return taken
 
     # ---- JetStream
 
@@ -469,7 +563,7 @@ cdef class DataPlane(EnvBox):
             box_open(&box)
             c = self.m.net.conns
             while c != NULL:
-                if not c.base.closing and (only == NULL or c.base.account == only):
+                if c.known and not c.base.closing and (only == NULL or c.base.account == only):
                     snapshot_conn(c, &box)
                 c = c.next
             env_unlock(&self.m.engine.env)
@@ -497,7 +591,7 @@ cdef class DataPlane(EnvBox):
             open = self.enter()
             box_open(&box)
             c = self.find(cid) if open else NULL
-            if c != NULL:
+            if c != NULL and c.known:
                 snapshot_conn(c, &box)
             env_unlock(&self.m.engine.env)
         self.check(open)

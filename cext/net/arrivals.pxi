@@ -3,6 +3,7 @@
 cdef enum:
     ACCEPTS_A_TURN = 64
     ACCEPT_PAUSE_NS = 100000000
+    COMING_MAX = 4096       # connections that have not asked for what they want yet
 
 
 cdef void set_address(Conn* c, const sockaddr_storage* addr) noexcept nogil:
@@ -77,6 +78,7 @@ cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const 
     c.head.owner = c
     c.reactor = r
     c.transport = transport
+    c.terms = &net.terms[kind]
     c.fd = fd
     c.base.started = e.env.now
     c.last_active = e.env.now
@@ -90,6 +92,15 @@ cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const 
     return c
 
 
+cdef void conn_drop(Conn* c) noexcept nogil:
+    # It never was.
+    ws_free(c)
+    client_free(&c.base)
+    if c.security != NULL:
+        c.security.release(c.security)
+    free(c)
+
+
 cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil:
     # Its reactor serves it from now on; 0, or -1 and it is as if it had never been, but for its descriptor.
     cdef Net* net = c.reactor.net
@@ -101,18 +112,24 @@ cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil:
     c.reading = not c.writing
     if u64map_put(&net.by_cid, c.base.cid, <uint64_t>c) != 0 or c.transport.want(c, c.reading, c.writing) != 0:
         u64map_del(&net.by_cid, c.base.cid)
-        client_free(&c.base)
-        if c.security != NULL:
-            c.security.release(c.security)
-        free(c)
+        conn_drop(c)
         return -1
     c.next = net.conns
     if net.conns != NULL:
         net.conns.prev = c
     net.conns = c
-    net.n_conns += 1
+    net.n_coming += 1
     c.reactor.n_conns += 1
+    if c.ws == NULL:
+        conn_count(c)
     return 0
+
+
+cdef void conn_count(Conn* c) noexcept nogil:
+    # From now on it is a connection, to the control plane too.
+    c.known = True
+    c.reactor.net.n_coming -= 1
+    c.reactor.net.n_conns += 1
 
 
 cdef void conn_open(Conn* c) noexcept nogil:
@@ -133,6 +150,9 @@ cdef void conn_established(Conn* c, int rc) noexcept nogil:
     cdef bint dialled = c.connecting == DIALLING
     if rc == -EAGAIN:
         return
+    if rc == ASK_CONTROL:
+        ws_ask(c)
+        return
     if rc != 0:
         if dialled:
             client_close(&c.base, CLOSE_UNREACHABLE)
@@ -145,9 +165,13 @@ cdef void conn_established(Conn* c, int rc) noexcept nogil:
         if c.security != NULL:
             coming_wait(c)
             return
+    if c.ws != NULL and c.ws.state == WS_BELOW:
+        ws_begin(c)
+        coming_wait(c)
+        return
     c.connecting = ESTABLISHED
     conn_want(c, True, c.writing and not dialled)
-    if dialled:
+    if dialled or c.ws != NULL:
         conn_open(c)
         return
     c.last_active = c.base.engine.env.now
@@ -163,7 +187,9 @@ cdef void conn_established(Conn* c, int rc) noexcept nogil:
 cdef void coming_wait(Conn* c) noexcept nogil:
     # The next thing that comes before its bytes does so in time.
     cdef int64_t ns = PROXY_TIMEOUT_NS
-    if c.hushed and c.security.fallback:
+    if c.transport == &ws_transport:
+        ns = c.ws.patience
+    elif c.hushed and c.security != NULL and c.security.fallback:
         ns = c.security.fallback
     elif c.transport != &proxy_transport:
         ns = c.security.timeout
@@ -173,7 +199,9 @@ cdef void coming_wait(Conn* c) noexcept nogil:
 cdef void coming_late(Conn* c) noexcept nogil:
     # It did not. Without a handshake's beginning a connection may be one that wants to be greeted first, or have none.
     cdef Client* b = &c.base
-    if c.link == NULL and c.hushed and c.security.fallback:
+    if c.transport == &ws_transport:
+        client_close(b, CLOSE_UNREACHABLE)
+    elif c.link == NULL and c.hushed and c.security != NULL and c.security.fallback:
         c.hushed = False
         b.protocol.greet(b)
         coming_wait(c)
@@ -191,7 +219,9 @@ cdef void coming_late(Conn* c) noexcept nogil:
 cdef void coming_failed(Conn* c, int rc) noexcept nogil:
     cdef Client* b = &c.base
     cdef Span words = span(c.secured.data, <uint32_t>c.secured.n)
-    if c.transport == &proxy_transport:
+    if c.transport == &ws_transport:
+        client_close(b, CLOSE_UNREACHABLE)
+    elif c.transport == &proxy_transport:
         note_span(b, words, NOTE_PROXY)
         client_close(b, CLOSE_PROTOCOL_VIOLATION)
     elif rc == -EBUSY:
@@ -271,17 +301,25 @@ cdef void listeners_bury(Reactor* r) noexcept nogil:
         free(s)
 
 
-cdef void conn_guard(Conn* c, Listener* s) noexcept nogil:
-    # Before its bytes comes what the listener asks for.
+cdef int conn_guard(Conn* c, Listener* s) noexcept nogil:
+    # Before its bytes comes what the listener asks for. -1: no memory.
+    if s.terms != NULL:
+        c.terms = s.terms
+    if s.framed and ws_wrap(c, s.patience) != 0:
+        return -1
     if s.security != NULL:
         s.security.hold(s.security)
         c.security = s.security
-        c.hushed = s.security.first and not net_is_full(c.reactor.net, 1)     # else it is told so at once
+        # Else it is told so at once.
+        c.hushed = s.security.first and (s.framed or not net_is_full(c.reactor.net, 1))
         c.transport = s.security.transport
     if s.proxied:
         c.transport = &proxy_transport
     if c.transport != s.transport:
         c.connecting = COMING
+    elif s.framed:
+        ws_begin(c)
+    return 0
 
 
 cdef void accept_ready(Listener* s) noexcept nogil:
@@ -303,13 +341,22 @@ cdef void accept_ready(Listener* s) noexcept nogil:
                 timer_set(&s.reactor.timers, &s.timer, e.env.mono + ACCEPT_PAUSE_NS)
             return
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one))
+        if s.framed and s.reactor.net.n_coming >= COMING_MAX:
+            close(fd)       # whoever keeps so many waiting shall not have all descriptors
+            continue
         c = conn_new(s.reactor.net, fd, s.kind, s.protocol, s.transport)
-        if c != NULL:
-            conn_guard(c, s)
-        if c == NULL or conn_join(c, &addr) != 0:
+        if c == NULL:
             close(fd)
             continue
-        conn_open(c)
+        if conn_guard(c, s) != 0:
+            conn_drop(c)
+            close(fd)
+            continue
+        if conn_join(c, &addr) != 0:
+            close(fd)
+            continue
+        if c.ws == NULL:
+            conn_open(c)
         if c.connecting:
             coming_wait(c)
 

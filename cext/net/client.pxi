@@ -142,7 +142,7 @@ cdef void client_op(ClientConn* c, const Op* op) noexcept nogil:
     cdef Client* b = &c.conn.base
     cdef char text[256]
     if c.conn.auth == AUTH_NEEDED and op.kind != OP_CONNECT:
-        if c.conn.reactor.net.terms[b.kind].auth.no_user:
+        if c.conn.terms.auth.no_user:
             c.conn.connect.n = 0
             ask_control(&c.conn)
         else:

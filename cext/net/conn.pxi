@@ -7,6 +7,16 @@ cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil:
     c.reading = read
     c.writing = write
     c.transport.want(c, read, write)
+    if read and c.more:
+        conn_read_again(c)
+
+
+cdef void conn_read_again(Conn* c) noexcept nogil:
+    # Its reactor reads it again without an event.
+    if not c.again:
+        c.again = True
+        c.next_again = c.reactor.again
+        c.reactor.again = c
 
 
 # ---- writing: taken under the engine lock, written without it, settled with it again
@@ -27,7 +37,7 @@ cdef void conn_take(Conn* c) noexcept nogil:
 
 cdef void conn_flush_soon(Conn* c) noexcept nogil:
     conn_take(c)
-    if c.out != NULL and not c.flushing:
+    if (c.out != NULL or c.owes) and not c.flushing:
         c.flushing = True
         c.next_flushing = c.reactor.flushing
         c.reactor.flushing = c
@@ -63,7 +73,7 @@ cdef void conn_write(Conn* c) noexcept nogil:
     cdef ssize_t sent
     cdef size_t asked
     c.progress = False
-    while c.out != NULL:
+    while c.out != NULL or c.owes:
         n = 0
         asked = 0
         k = c.out
@@ -82,16 +92,19 @@ cdef void conn_write(Conn* c) noexcept nogil:
         if sent < 0:
             c.write_failed = sent != -EAGAIN
             return
-        c.progress = True
-        conn_wrote(c, <size_t>sent)
+        if sent > 0:
+            c.progress = True
+            conn_wrote(c, <size_t>sent)
         if <size_t>sent < asked:
             return
 
 
 cdef void conn_flush(Conn* c) noexcept nogil:
+    cdef bint waits
     conn_write(c)
-    conn_want(c, c.reading, c.out != NULL)
-    if c.write_failed or c.out != NULL or c.deadline_set:
+    waits = c.out != NULL or c.owes
+    conn_want(c, c.reading, waits)
+    if c.write_failed or waits or c.deadline_set:
         c.next_settling = c.reactor.settling
         c.reactor.settling = c
 
@@ -101,7 +114,7 @@ cdef void conn_settle(Conn* c) noexcept nogil:
     cdef TimerHeap* timers = &c.reactor.timers
     if c.write_failed:
         client_close(&c.base, CLOSE_WRITE_ERROR)
-    elif c.out == NULL:
+    elif c.out == NULL and not c.owes:
         timer_cancel(timers, &c.write_timer)
         c.deadline_set = False
     elif c.progress or not c.deadline_set:
@@ -144,6 +157,11 @@ cdef void drop_left(Conn* c) noexcept nogil:
     c.cap_left = 0
 
 
+cdef inline size_t conn_slack(const Conn* c) noexcept nogil:
+    # Frames take less room than what they come in.
+    return c.ws.below.slack if c.transport == &ws_transport else c.transport.slack
+
+
 cdef void conn_feed(Conn* c, const uint8_t* p, size_t n) noexcept nogil:
     # Has p[0:n] (c.left or the reactor's buffer) worked through and keeps what is left over.
     cdef size_t used, room
@@ -152,7 +170,7 @@ cdef void conn_feed(Conn* c, const uint8_t* p, size_t n) noexcept nogil:
     if c.base.closing or used == n:
         drop_left(c)
         return
-    room = c.need + c.transport.slack if c.need > LEFT_MAX else c.need
+    room = c.need + conn_slack(c) if c.need > LEFT_MAX else c.need
     if (n - used > LEFT_MAX and c.need == 0 and not conn_halted(c)) or not keep_left(c, p + used, n - used, room):
         client_close(&c.base, CLOSE_READ_ERROR)
 
@@ -212,6 +230,15 @@ cdef void conn_look(Conn* c, Arrival* a) noexcept nogil:
         r.n_ahead += a.n_ahead
 
 
+cdef ssize_t conn_pull(Conn* c, void* p, size_t n) noexcept nogil:
+    cdef ssize_t got
+    c.more = False
+    got = c.transport.read(c, p, n)
+    if c.more:
+        conn_read_again(c)
+    return got
+
+
 cdef size_t conn_receive(Conn* c, Arrival* a, uint8_t* into) noexcept nogil:
     # Reads, without the engine lock; returns how many bytes of `into` it used.
     cdef size_t before = c.n_left
@@ -228,13 +255,15 @@ cdef size_t conn_receive(Conn* c, Arrival* a, uint8_t* into) noexcept nogil:
         return 0
     if c.cap_left > before and c.need > LEFT_MAX:
         # A large message: straight into its own buffer.
-        a.got = c.transport.read(c, c.left + before, c.need + c.transport.slack - before)
+        a.got = conn_pull(c, c.left + before, c.need + conn_slack(c) - before)
         return 0
     if before > LEFT_MAX:
+        if c.more:
+            conn_read_again(c)
         return 0        # it rested, and what was kept then is not worked through yet
     if before:
         memcpy(into, c.left, before)
-    a.got = c.transport.read(c, into + before, READ_SIZE)
+    a.got = conn_pull(c, into + before, READ_SIZE)
     if a.got <= 0:
         return 0
     a.data = into
@@ -247,7 +276,7 @@ cdef void conn_arrived(Conn* c, const Arrival* a) noexcept nogil:
     # What was received, under the engine lock.
     if c.base.closing:
         return
-    if a.events & EPOLLOUT and c.connecting != DIALLING:
+    if c.connecting != DIALLING and (a.events & EPOLLOUT or (c.owes and not c.writing)):
         conn_flush_soon(c)
     if c.connecting:
         conn_established(c, <int>a.got)
@@ -255,8 +284,12 @@ cdef void conn_arrived(Conn* c, const Arrival* a) noexcept nogil:
     if a.got == -EAGAIN or a.got == -EINTR:
         return
     if a.got <= 0:
+        if c.ws != NULL and c.ws.trouble[0]:
+            ws_complain(c)
         client_close(&c.base, CLOSE_CLIENT if a.got == 0 or a.got == -ECONNRESET else CLOSE_READ_ERROR)
         return
+    if c.ws != NULL:
+        c.ws.max_payload = client_max_payload(&c.base)
     c.stalls_left = STALLS_MAX
     c.input_at = c.base.engine.env.mono
     c.last_active = c.base.engine.env.now
@@ -295,6 +328,7 @@ cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil:
     num.pending = <int64_t>client_pending(&c.base)
     num.stalls = <int64_t>c.stalls
     num.account = c.base.account.id
+    num.websocket = c.ws != NULL
     num.chunks = <int64_t>(c.base.chunks_queued - load_relaxed(&c.base.chunks_sent))
 
 
@@ -310,6 +344,18 @@ cdef void forget_dirty(Client* c) noexcept nogil:
     c.dirty = False
 
 
+cdef void forget_again(Conn* c) noexcept nogil:
+    cdef Conn** at = &c.reactor.again
+    if not c.again:
+        return
+    while at[0] != NULL:
+        if at[0] == c:
+            at[0] = c.next_again
+            break
+        at = &at[0].next_again
+    c.again = False
+
+
 cdef void conn_finish(Conn* c) noexcept nogil:
     # It is closing: nothing more happens to it but that its last words are written and it ends, without the engine lock.
     cdef Reactor* r = c.reactor
@@ -319,7 +365,10 @@ cdef void conn_finish(Conn* c) noexcept nogil:
     timer_cancel(&r.timers, &c.write_timer)
     timer_cancel(&r.timers, &c.stall_timer)
     task_cancel(&r.tasks, &c.resume)
+    if c.ws != NULL:
+        task_cancel(&r.tasks, &c.ws.answered)
     forget_dirty(&c.base)
+    forget_again(c)
     c.last_words = reason != CLOSE_SLOW_PENDING and reason != CLOSE_SLOW_DEADLINE and reason != CLOSE_WRITE_ERROR
     conn_take(c)
     c.finished = True
@@ -339,21 +388,25 @@ cdef void conn_free(Conn* c) noexcept nogil:
     cdef Chunk* k
     cdef Span texts[CONN_TEXTS]
     cdef ConnFigures num
-    conn_numbers(c, texts, &num)
-    inbox_put(&e.inbox, IN_CLOSED, c.base.cid, texts, CONN_TEXTS, <const int64_t*>&num, sizeof(num) // 8)
+    if c.known:
+        conn_numbers(c, texts, &num)
+        inbox_put(&e.inbox, IN_CLOSED, c.base.cid, texts, CONN_TEXTS, <const int64_t*>&num, sizeof(num) // 8)
+        net.n_conns -= 1
+    else:
+        net.n_coming -= 1
     if c.prev != NULL:
         c.prev.next = c.next
     else:
         net.conns = c.next
     if c.next != NULL:
         c.next.prev = c.prev
-    net.n_conns -= 1
     c.reactor.n_conns -= 1
     u64map_del(&net.by_cid, c.base.cid)
     while c.out != NULL:
         k = c.out
         c.out = k.next
         chunk_release(e, k)
+    ws_free(c)
     client_free(&c.base)
     drop_left(c)
     bytes_free(&c.connect)

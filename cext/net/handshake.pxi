@@ -2,11 +2,14 @@
 
 cdef void send_info(Conn* c, bint connected) noexcept nogil:
     # INFO with this connection's id and address; `connected` adds connect_info for clients that asked for it.
-    cdef const Terms* t = &c.reactor.net.terms[c.base.kind]
+    cdef const Terms* t = c.terms
     cdef ClientConn* cc = <ClientConn*>c
     cdef Client* b = &c.base
     cdef char text[96]
-    client_write(b, t.info_head.data, t.info_head.n)
+    if connected and t.later_head.n:
+        client_write(b, t.later_head.data, t.later_head.n)
+    else:
+        client_write(b, t.info_head.data, t.info_head.n)
     client_write(b, text, snprintf(text, sizeof(text), b"%lld", <long long>client_max_payload(b)))
     client_write(b, t.info_middle.data, t.info_middle.n)
     client_write(b, text, snprintf(text, sizeof(text), b"%llu", <unsigned long long>b.cid))
@@ -59,7 +62,7 @@ cdef inline bint net_is_full(const Net* net, uint64_t more) noexcept nogil:
 cdef void client_greet(Client* b) noexcept nogil:
     cdef Conn* c = <Conn*>b
     cdef Net* net = c.reactor.net
-    if net.terms[b.kind].auth.nonce:
+    if c.terms.auth.nonce:
         make_nonce(<ClientConn*>c)
     send_info(c, False)
     c.ping_sent = b.engine.env.mono     # INFO asks for CONNECT as PING for PONG
@@ -73,12 +76,16 @@ cdef void client_open(Client* b) noexcept nogil:
     cdef Net* net = c.reactor.net
     if b.closing:
         return
-    if net.terms[b.kind].auth.required:
+    if c.terms.auth.required:
         c.auth = AUTH_NEEDED
-        timer_set(&c.reactor.timers, &c.auth_timer, b.engine.env.mono + net.terms[b.kind].auth.timeout)
+        timer_set(&c.reactor.timers, &c.auth_timer, b.engine.env.mono + c.terms.auth.timeout)
     else:
         client_join(b, b.account)       # the global account, which has no limits
-        arm_ping(c, net.limits.ping_interval)
+        arm_ping(c, ping_interval(c))
+
+
+cdef inline int64_t ping_interval(const Conn* c) noexcept nogil:
+    return c.terms.ping_interval or c.reactor.net.limits.ping_interval
 
 
 cdef void arm_ping(Conn* c, int64_t delay) noexcept nogil:
@@ -89,10 +96,10 @@ cdef void client_keepalive(Client* b, int64_t now) noexcept nogil:
     cdef Conn* c = <Conn*>b
     cdef Net* net = c.reactor.net
     cdef bint rtt_fresh = c.rtt_at != 0 and now - c.rtt_at < 3600 * <int64_t>1000000000
-    arm_ping(c, net.limits.ping_interval)
+    arm_ping(c, ping_interval(c))
     if c.auth != AUTH_OPEN:
         return
-    if c.pings_out == 0 and rtt_fresh and now - c.input_at < net.limits.ping_interval:
+    if c.pings_out == 0 and rtt_fresh and now - c.input_at < ping_interval(c):
         return
     if <int64_t>c.pings_out + 1 > net.limits.ping_max:
         client_error(&c.base, b"Stale Connection")
@@ -225,7 +232,7 @@ cdef void on_connect(ClientConn* cc, Span json) noexcept nogil:
         client_drop_subs(b)
         cc.connected = False
         b.options.n = 0
-        if c.reactor.net.terms[b.kind].auth.required:
+        if c.terms.auth.required:
             c.auth = AUTH_NEEDED
     b.options.n = 0
     c.connect.n = 0
@@ -255,7 +262,7 @@ cdef void on_connect(ClientConn* cc, Span json) noexcept nogil:
 cdef void connect_done(Client* b) noexcept nogil:
     # CONNECT is accepted: keepalive starts with an early PING that also measures the round trip.
     cdef Conn* c = <Conn*>b
-    cdef int64_t first = c.reactor.net.limits.ping_interval
+    cdef int64_t first = ping_interval(c)
     first_rtt(c)
     (<ClientConn*>c).connected = True
     c.auth = AUTH_OPEN

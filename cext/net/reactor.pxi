@@ -18,12 +18,29 @@ cdef void read_clocks(Engine* e) noexcept nogil:
     e.env.mono = clock_ns(CLOCK_MONOTONIC)
 
 
-cdef int receive(Reactor* r, epoll_event* events, int n, int at) noexcept nogil:
-    # Without the lock: reads for the events from `at` on, as many as fit into the buffer; returns where it stopped.
+cdef int receive(Reactor* r, epoll_event* events, int n, int at, Conn** rest) noexcept nogil:
+    # Without the lock: reads for the events from `at` on, as many as fit into the buffer; returns where it stopped. After them
+    # come the connections that are read without an event: no step has both, so none reads a connection twice.
     cdef Arrival* a
+    cdef Conn* c
     cdef size_t used = 0
     r.n_arrivals = 0
     r.n_ahead = 0
+    if at == n:
+        while rest[0] != NULL and used < READ_SIZE and r.n_arrivals < EVENTS_MAX:
+            c = rest[0]
+            rest[0] = c.next_again
+            c.again = False
+            a = &r.arrivals[r.n_arrivals]
+            a.head = &c.head
+            a.events = EPOLLIN
+            if c.connecting != COMING:
+                used += conn_receive(c, a, r.buffer + used)
+            elif not conn_approach(c, a):
+                conn_read_again(c)
+                continue
+            r.n_arrivals += 1
+        return at
     while at < n and used < READ_SIZE:
         a = &r.arrivals[r.n_arrivals]
         a.head = <Head*>events[at].data.ptr
@@ -48,7 +65,15 @@ cdef bint conn_approach(Conn* c, Arrival* a) noexcept nogil:
         return False
     begun = clock_ns(CLOCK_MONOTONIC)
     a.data = NULL
+    a.got = -EAGAIN
+    if c.paused:
+        if a.events & (EPOLLHUP | EPOLLERR):
+            a.got = -ECONNRESET
+        return True
+    c.more = False
     a.got = c.transport.establish(c)
+    if c.more:
+        conn_read_again(c)
     r.coming_ns += clock_ns(CLOCK_MONOTONIC) - begun
     return True
 
@@ -125,7 +150,7 @@ cdef void write_out(Reactor* r) noexcept nogil:
 
 
 cdef bint is_settled(const Reactor* r) noexcept nogil:
-    return r.settling == NULL and r.ending == NULL and r.n_written < WRITTEN_MAX
+    return r.settling == NULL and r.ending == NULL and r.again == NULL and r.n_written < WRITTEN_MAX
 
 
 # ---- who is awake, and whom others wake
@@ -205,10 +230,12 @@ cdef int turn(Reactor* r, epoll_event* events, int n) noexcept nogil:
     cdef int at = 0, wait = 0
     cdef bint last = False
     cdef uint64_t called
+    cdef Conn* rest = r.again
+    r.again = NULL
     r.coming_ns = 0
     while not last:
-        at = receive(r, events, n, at)
-        last = at == n
+        at = receive(r, events, n, at, &rest)
+        last = at == n and rest == NULL
         env_lock(&r.engine.env)
         r.sleeps_until = 0
         read_clocks(r.engine)
@@ -273,6 +300,7 @@ cdef int net_init(Net* net, Engine* e, uint32_t n_reactors) noexcept nogil:
     net.n_reactors = n_reactors
     for kind in range(KIND_LEAF + 1):
         net.terms[kind].auth.timeout = <int64_t>2 * 1000000000
+    net.websocket.auth.timeout = <int64_t>2 * 1000000000
     net.limits.ping_interval = <int64_t>120 * 1000000000
     net.limits.ping_max = 2
     net.limits.write_deadline = <int64_t>10 * 1000000000
@@ -282,6 +310,13 @@ cdef int net_init(Net* net, Engine* e, uint32_t n_reactors) noexcept nogil:
             return rc
     read_clocks(e)
     return 0
+
+
+cdef void terms_free(Terms* t) noexcept nogil:
+    bytes_free(&t.info_head)
+    bytes_free(&t.later_head)
+    bytes_free(&t.info_tail)
+    bytes_free(&t.info_middle)
 
 
 cdef void net_stop(Net* net) noexcept nogil:
@@ -316,12 +351,12 @@ cdef void net_free(Net* net) noexcept nogil:
         free(r.buffer)
         free(r.scratch)
         free(r.ahead)
+        ws_forget(r)
         timers_free(&r.timers)
     u64map_free(&net.by_cid)
     for kind in range(KIND_LEAF + 1):
-        bytes_free(&net.terms[kind].info_head)
-        bytes_free(&net.terms[kind].info_tail)
-        bytes_free(&net.terms[kind].info_middle)
+        terms_free(&net.terms[kind])
+    terms_free(&net.websocket)
 
 
 cdef void net_forget(Net* net) noexcept nogil:

@@ -84,7 +84,7 @@ cdef int hello_establish(Conn* c) noexcept nogil:
     if rc != 0:
         return rc
     t.fd = -1
-    link_describe(t, c.hushed, &c.secured)
+    link_describe(t, c.hushed and c.ws == NULL, &c.secured)
     c.transport = &tls_transport
     plain_want(c, True, c.writing)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from jsserver.access.clients import HIDDEN, Connect
+from jsserver.access.clients import CLIENT_OVER_TCP, HIDDEN, Connect
 from jsserver.cext.engine import PermissionSet
 from jsserver.config.options import (
     GLOBAL_ACCOUNT,
@@ -15,9 +15,6 @@ from jsserver.config.options import (
     User,
 )
 from jsserver.text.nuid import token
-
-CLIENT_OVER_TCP = "STANDARD"
-"""What users may be limited to: the type of connection that there is."""
 
 AUTH_REQUESTS = "$SYS.REQ.USER.AUTH"
 """What an auth callout is asked on, in its account."""
@@ -120,7 +117,9 @@ class _Known(NamedTuple):
 class Authenticator:
     """The users, passwords, nkeys and tokens of one configuration."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, connections: str = CLIENT_OVER_TCP) -> None:
+        """`connections`: the type of those that it decides about."""
+        self._connections = connections
         self.required = options.auth_required
         """Whether anybody must prove anything."""
         self._single = options.authorization
@@ -139,7 +138,7 @@ class Authenticator:
         name = options.no_auth_user
         if name:
             known = self._users.get(name) or self._nkeys[name]
-            return known.admission if _fits_transport(known.user) else None
+            return known.admission if self._fits(known.user) else None
         if options.only_system_users:
             return self._admission(f"nats-{token(8)}", GLOBAL_ACCOUNT, None)
         return None
@@ -190,7 +189,7 @@ class Authenticator:
         found = read_secured(secured)
         if found is None or not found.certificates:
             return None
-        names = (name for name, known in self._users.items() if _fits_transport(known.user))
+        names = (name for name, known in self._users.items() if self._fits(known.user))
         return mapped_user(found.certificates[0], names)
 
     def delegates(self, connect: Connect, admission: Admission | None) -> bool:
@@ -227,17 +226,17 @@ class Authenticator:
         _, public = decode_public(nkey)
         if not verify(public, nonce.encode(), decode_signature(sig)):
             return None
-        return known.admission if _fits_transport(known.user) else None
+        return known.admission if self._fits(known.user) else None
 
     def _by_password(self, name: str, password: str) -> Admission | None:
         known = self._users.get(name)
         if known is None:
             password_fits(self._dummy, password)
             return None
-        if not password_fits(known.user.password, password) or not _fits_transport(known.user):
+        if not password_fits(known.user.password, password) or not self._fits(known.user):
             return None
         return known.admission
 
-
-def _fits_transport(user: User) -> bool:
-    return not user.connection_types or CLIENT_OVER_TCP in user.connection_types
+    def _fits(self, user: User) -> bool:
+        """Whether the user may come over these connections."""
+        return not user.connection_types or self._connections in user.connection_types

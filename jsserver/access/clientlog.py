@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,6 +16,9 @@ from jsserver.cext.engine import LINE_DEBUG, LINE_PROXY, LINE_QUOTED, Item
 from jsserver.config.options import Options
 from jsserver.process.logs import Logger
 from jsserver.text import goformat
+
+if TYPE_CHECKING:
+    from jsserver.access.websocket import Websockets
 
 #: CONNECT members that the trace must not show: these, and what begins like one.
 SECRETS = ("sig", "proxy_sig", "nkey", "jwt")
@@ -80,6 +84,7 @@ class ClientLog:
         options: Options,
         accounts: Accounts,
         admission: Callable[[int], Admission | None],
+        websockets: Websockets | None,
     ) -> None:
         self._log = log
         self._options = options
@@ -90,12 +95,18 @@ class ClientLog:
         self._unlogged = 0
         """Failed logins since the last line about one."""
         self._failed_logins = 0
+        self._websockets = websockets
 
     # ---- who it is about
 
+    def _named(self, address: str, cid: int) -> str:
+        if self._websockets is not None and cid in self._websockets:
+            return self._websockets.named(cid, address)
+        return f"{address} - cid:{cid}"
+
     def _who(self, address: str, cid: int, options: Connect | None, account: int) -> str:
         """`options` once they are accepted."""
-        parts = [address, f"cid:{cid}"]
+        parts = [self._named(address, cid)]
         if options is not None:
             known = [f"v{options.version}" if options.version else "", options.lang, options.name]
             if any(known):
@@ -119,7 +130,8 @@ class ClientLog:
 
     def opened(self, item: Item) -> None:
         _, cid, (port, *_), (address, *_) = item
-        self._log.debug(f"{address.decode()}:{port} - cid:{cid} - Client connection created")
+        who = self._named(f"{address.decode()}:{port}", cid)
+        self._log.debug(f"{who} - Client connection created")
 
     def closed(self, c: Connection) -> None:
         options = Connect(c.user, name=c.name, lang=c.lang, version=c.version, nkey=c.nkey)

@@ -8,6 +8,10 @@ from jsserver.cext.engine import CLOSE_REASONS, ConnNumbers, Item
 
 HIDDEN = "[REDACTED]"
 """The name of whoever has a token."""
+TYPE_PLAIN, TYPE_WEBSOCKET = "nats", "websocket"
+"""What monitoring calls types of connections."""
+CLIENT_OVER_TCP = "STANDARD"
+"""What users may be limited to: the type of clients' connections without more around them."""
 
 
 class Connect(msgspec.Struct):
@@ -23,9 +27,11 @@ class Connect(msgspec.Struct):
     sig: str | None = ""
     jwt: str | None = ""
     protocol: int | None = 0
+    connection_type: str = CLIENT_OVER_TCP
+    """What the connection is, which no client says."""
 
 
-KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Connect))
+KNOWN = frozenset(f.encode_name for f in msgspec.structs.fields(Connect)) - {"connection_type"}
 
 
 def decode_connect(raw: bytes) -> Connect:
@@ -61,6 +67,7 @@ class Connection(msgspec.Struct, kw_only=True):
     chunks: int = 0
     """Pieces of memory that hold what is pending."""
     account: int
+    type: str = TYPE_PLAIN
     name: str
     lang: str
     version: str
@@ -76,10 +83,13 @@ def read_connection(item: Item) -> Connection:
     _, cid, numbers, (address, raw, secured) = item
     num = ConnNumbers(*numbers)
     options = decode_connect(raw)
+    figures = num._asdict()
+    through_websocket = figures.pop("websocket")
     return Connection(
         cid=cid,
         ip=address.decode(),
-        **{**num._asdict(), "reason": CLOSE_REASONS[num.reason]},
+        **{**figures, "reason": CLOSE_REASONS[num.reason]},
+        type=TYPE_WEBSOCKET if through_websocket else TYPE_PLAIN,
         name=options.name or "",
         lang=options.lang or "",
         version=options.version or "",

@@ -10,13 +10,7 @@ import time
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from jsserver.access.auth import (
-    CLIENT_OVER_TCP,
-    Admission,
-    Proof,
-    permission_set,
-    without_asking,
-)
+from jsserver.access.auth import Admission, Proof, permission_set, without_asking
 from jsserver.access.clients import Connect
 from jsserver.cext.engine import PermissionSet
 from jsserver.config.options import (
@@ -186,7 +180,7 @@ class OperatorMode:
             raise Refused("Account JWT has expired")
         if body.bearer_token and tenant.claims.nats.limits.disallow_bearer:
             raise Refused("Account does not allow bearer tokens")
-        check_connection_type(body, "Connection type not allowed")
+        check_connection_type(body, connect, "Connection type not allowed")
         if not body.bearer_token:
             _check_signature(user.sub, connect.sig or "", nonce)
         if tenant.revoked(user.sub, user.iat):
@@ -231,11 +225,11 @@ def in_role(user: c.User, tenant: Tenant) -> c.User:
     return user
 
 
-def check_connection_type(body: c.UserLimits, why: str) -> None:
+def check_connection_type(body: c.UserLimits, connect: Connect, why: str) -> None:
     """Refuses, for that reason, who may only come another way. Unknown ways are passed over, unless
     no other is allowed."""
     types = {name.upper() for name in body.allowed_connection_types}
-    if types and CLIENT_OVER_TCP not in types & CONNECTION_TYPES:
+    if types and connect.connection_type not in types & CONNECTION_TYPES:
         raise Refused(why)
 
 

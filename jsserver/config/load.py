@@ -84,8 +84,8 @@ def load(path: str, flags: Mapping[str, Any]) -> Loaded:
 
 def validate(options: Options) -> None:
     """Refuses, with ConfigError, what cannot be set together."""
-    for name in ("port", "http_port", "https_port"):
-        port = getattr(options, name)
+    ports = {name: getattr(options, name) for name in ("port", "http_port", "https_port")}
+    for name, port in [*ports.items(), ("websocket port", options.websocket.port)]:
         if port < -1 or port > _MAX_PORT:
             raise ConfigError(f"{name} {port} is not between 0 and {_MAX_PORT}, nor -1")
     if options.max_payload > options.max_pending:
@@ -106,6 +106,12 @@ def validate(options: Options) -> None:
     _validate_advertise(options)
     _validate_users(options)
     _validate_accounts(options)
+    if options.websocket.port:
+        # Imported only here, as what reads files is: most servers start without both.
+        from jsserver.config.websocket import validate_websocket
+
+        validate_websocket(options)
+        _validate_users(options.through_websocket)
     _validate_domain(options.jetstream.domain)
 
 

@@ -355,6 +355,35 @@ class Operators(Block):
         return [key for body in strict for key in body.signing_keys]
 
 
+class Websocket(Block):
+    """The `websocket` block; port 0 is no listener, a timeout of 0 the default, a ping interval of
+    0 that of all connections."""
+
+    host: str = "0.0.0.0"
+    port: int = 0
+    advertise: str = ""
+    no_tls: bool = False
+    tls: Tls | None = None
+    same_origin: bool = False
+    allowed_origins: list[str] = each(list)
+    compression: bool = False
+    handshake_timeout: int = 0
+    headers: dict[str, str] = each(dict)
+    authorization: Authorization = each(lambda: Authorization(timeout=0.0))
+    no_auth_user: str = ""
+    jwt_cookie: str = ""
+    user_cookie: str = ""
+    pass_cookie: str = ""
+    token_cookie: str = ""
+    ping_interval: int = 0
+
+    @property
+    def has_own_authorization(self) -> bool:
+        """Whether it says itself who may connect; users are those of all listeners."""
+        single = self.authorization
+        return bool(single.username or single.token or self.no_auth_user)
+
+
 class Options(Block):
     """Everything a server is started with."""
 
@@ -413,6 +442,8 @@ class Options(Block):
     allow_non_tls: bool = False
     proxy_protocol: bool = False
 
+    websocket: Websocket = each(Websocket)
+
     store_dir: str = ""
     jetstream: JetStream = each(JetStream)
 
@@ -420,6 +451,18 @@ class Options(Block):
     """What the command line set, by the names that `load.load` takes."""
     config_file: str = ""
     config_digest: str = ""
+
+    @property
+    def through_websocket(self) -> Options:
+        """The options that hold for clients that come through WebSocket."""
+        own = self.websocket
+        timeout = own.authorization.timeout or self.auth_timeout
+        single = own.authorization if own.has_own_authorization else self.authorization
+        authorization = {**vars(single), "timeout": timeout, "users": self.authorization.users}
+        guest = own.no_auth_user if own.has_own_authorization else self.no_auth_user
+        single = Authorization(**authorization)
+        changed = {"authorization": single, "no_auth_user": guest, "tls": own.tls}
+        return Options(**{**vars(self), **changed})
 
     @property
     def users(self) -> list[User]:

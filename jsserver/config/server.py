@@ -11,6 +11,7 @@ from jsserver.config.values import (
     OptionError,
     Problems,
     Reader,
+    address,
     as_bool,
     as_int,
     as_text,
@@ -27,28 +28,9 @@ from jsserver.config.values import (
     unavailable,
     unbuilt_listener,
 )
-from jsserver.text.goformat import SECOND, duration, parse_duration, split_address
+from jsserver.text.goformat import SECOND, duration, parse_duration
 
 _MAX_INT32 = (1 << 31) - 1
-
-
-def _address(host: str, port: str) -> Reader:
-    """A port, or host and port."""
-
-    def read(options: Options, value: Value, problems: Problems) -> None:
-        if type(value.data) is int:
-            setattr(options, port, value.data)
-            return
-        if not isinstance(value.data, str):
-            raise OptionError(value, f"expected port or host:port, got {type_name(value)}")
-        try:
-            parts = split_address(value.data)
-        except ValueError as error:
-            raise OptionError(value, str(error)) from None
-        setattr(options, host, parts[0])
-        setattr(options, port, parts[1])
-
-    return read
 
 
 def _read_server_name(options: Options, value: Value, problems: Problems) -> None:
@@ -171,6 +153,13 @@ def _read_ocsp(options: Options, value: Value, problems: Problems) -> None:
         raise OptionError(value, not_available("OCSP stapling"))
 
 
+def _read_websocket(options: Options, value: Value, problems: Problems) -> None:
+    # Imported only here: most servers start without it.
+    from jsserver.config.websocket import read_websocket
+
+    read_websocket(options, value, problems)
+
+
 _MAX_CONNECTIONS = _read_max_connections
 _MAX_SUB_TOKENS = _read_max_sub_tokens
 _SYSTEM = _read_system_account
@@ -190,10 +179,6 @@ _SUBLIST_CACHE = ignored(
 _LEAFNODES = unbuilt_listener(
     "the leafnode listener",
     {"listen", "host", "net", "port", "advertise", "no_advertise", "compression"},
-)
-_WEBSOCKET = unbuilt_listener(
-    "the websocket listener",
-    {"listen", "host", "net", "port", "advertise", "no_tls", "compression", "handshake_timeout"},
 )
 
 _OPERATORS = (
@@ -215,7 +200,7 @@ def _of_operators(name: str) -> Reader:
 
 
 READERS: dict[str, Reader] = {
-    "listen": _address("host", "port"),
+    "listen": address("host", "port"),
     "host": text("host"),
     "net": text("host"),
     "port": limit("port", defaults.DEFAULT_PORT),
@@ -239,9 +224,9 @@ READERS: dict[str, Reader] = {
     "pid_file": text("pid_file"),
     "pidfile": text("pid_file"),
     "ports_file_dir": text("ports_file_dir"),
-    "http": _address("http_host", "http_port"),
+    "http": address("http_host", "http_port"),
     "http_port": integer("http_port"),
-    "https": _address("http_host", "https_port"),
+    "https": address("http_host", "https_port"),
     "https_port": integer("https_port"),
     "monitor_port": integer("http_port"),
     "http_base_path": text("http_base_path"),
@@ -311,7 +296,7 @@ READERS: dict[str, Reader] = {
     "gateway": unavailable("the gateway listener"),
     "leafnodes": _LEAFNODES,
     "leaf": _LEAFNODES,
-    "websocket": _WEBSOCKET,
-    "ws": _WEBSOCKET,
+    "websocket": _read_websocket,
+    "ws": _read_websocket,
     "mqtt": unavailable("the mqtt listener"),
 }

@@ -8,7 +8,7 @@ import stat
 
 from jsserver import TYPE_CHECKING
 from jsserver.config import ConfigError
-from jsserver.config.options import DEFAULT_TLS_TIMEOUT, TLS_12, TLS_13, Options, Tls
+from jsserver.config.options import DEFAULT_TLS_TIMEOUT, TLS_12, TLS_13, Options, Tls, Websocket
 from jsserver.config.suites import CURVES, DEFAULT_CURVES, DEFAULT_SUITES, INSECURE, SUITES
 from jsserver.config.value import Value
 from jsserver.config.values import (
@@ -253,8 +253,8 @@ _READERS: dict[str, Any] = {
 }
 
 
-def read_tls(options: Options, value: Value, problems: Problems) -> None:
-    """Reads the block into `options.tls`; its files must be usable."""
+def read_tls(options: Options | Websocket, value: Value, problems: Problems) -> None:
+    """Reads the block into the `tls` of what it stands in; its files must be usable."""
     block = _Block()
     for key, entry in as_map(value).items():
         reader = _READERS.get(key.lower())

@@ -13,7 +13,13 @@ from types import SimpleNamespace
 
 from jsserver import TYPE_CHECKING
 from jsserver.config.value import Value
-from jsserver.text.goformat import MAX_DURATION, SECOND, parse_duration, whole_number
+from jsserver.text.goformat import (
+    MAX_DURATION,
+    SECOND,
+    parse_duration,
+    split_address,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from typing import Any
@@ -198,6 +204,25 @@ def positive_duration(attribute: str, default: int) -> Reader:
         if ns < 0:
             raise OptionError(value, f"invalid {attribute}, needs to be positive")
         setattr(target, attribute, ns or default)
+
+    return read
+
+
+def address(host: str, port: str) -> Reader:
+    """A port, or host and port."""
+
+    def read(target: Any, value: Value, problems: Problems) -> None:
+        if type(value.data) is int:
+            setattr(target, port, value.data)
+            return
+        if not isinstance(value.data, str):
+            raise OptionError(value, f"expected port or host:port, got {type_name(value)}")
+        try:
+            parts = split_address(value.data)
+        except ValueError as error:
+            raise OptionError(value, str(error)) from None
+        setattr(target, host, parts[0])
+        setattr(target, port, parts[1])
 
     return read
 

@@ -243,7 +243,7 @@ def _info(row: Row, account: str, auth: bool) -> ConnInfo:
     c = row.c
     info = ConnInfo(
         cid=c.cid,
-        type="nats",
+        type=c.type,
         ip=c.ip,
         port=c.port,
         start=rfc3339_nano(c.start),

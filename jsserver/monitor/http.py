@@ -13,11 +13,12 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 import msgspec
+
+from jsserver.text.http import MAX_BODY_BYTES, BadRequest, body_bytes, http_date, phrase, read_head
 
 if TYPE_CHECKING:
     from jsserver.cext.tls import SecurityContext
@@ -30,8 +31,6 @@ log = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES = 64 * 1024
 """Request line and headers together; a request with more gets 431."""
-MAX_BODY_BYTES = 256 * 1024
-"""A body up to this size is read and dropped; a larger one ends the connection."""
 MAX_CONNECTIONS = 256
 """Open connections. One more ends the one that has been waiting for its client longest, and gets
 503 only if pages are being made for all of them."""
@@ -49,11 +48,6 @@ would reset the connection, and the answer would be lost."""
 
 TEXT = "text/plain; charset=utf-8"
 
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_VERSION = re.compile(rb"HTTP/(\d)\.(\d)")
-_BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 
 
@@ -83,102 +77,19 @@ class Response(msgspec.Struct, kw_only=True):
 Handler = Callable[[Request], Response]
 
 
-class BadRequest(Exception):
-    """A request that cannot be served; ends its connection."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
-
-
-def http_date(seconds: float) -> str:
-    """A time as HTTP headers have it (RFC 9110, 5.6.7), in English whatever the locale is."""
-    t = time.gmtime(seconds)
-    day, month = _DAYS[t.tm_wday], _MONTHS[t.tm_mon - 1]
-    clock = f"{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02}"
-    return f"{day}, {t.tm_mday:02} {month} {t.tm_year:04} {clock} GMT"
-
-
-def phrase(status: int) -> str:
-    """The standard words for a status."""
-    return HTTPStatus(status).phrase
-
-
 def parse_head(head: bytes) -> Request:
     """A request from its line and headers, without the empty line; BadRequest if it is none."""
-    line, *header_lines = head.replace(b"\r\n", b"\n").split(b"\n")
-    parts = line.split(b" ")
-    version = _VERSION.fullmatch(parts[-1])
-    if len(parts) != 3 or version is None or not _TOKEN.fullmatch(parts[0]):
-        raise BadRequest(400, "malformed request line")
-    if version[1] != b"1":
-        raise BadRequest(505, "unsupported protocol version")
-    http10 = version[2] == b"0"
-    headers = _headers(header_lines)
-    hosts = headers.get(b"host", [])
-    if not hosts and not http10:
-        raise BadRequest(400, "missing required Host header")
-    if len(hosts) > 1:
-        raise BadRequest(400, "too many Host headers")
-    path, query = _target(parts[1])
-    words = {w.strip().lower() for v in headers.get(b"connection", []) for w in v.split(b",")}
+    read = read_head(head)
+    if not read.path.startswith(b"/") and read.path != b"*":
+        raise BadRequest(400, "malformed request target")
     return Request(
-        method=parts[0].decode("ascii"),
-        path=path,
-        query=query,
-        keep_alive=b"keep-alive" in words if http10 else b"close" not in words,
-        http10=http10,
-        body_bytes=_body_bytes(headers),
+        method=read.method,
+        path=unquote_to_bytes(read.path).decode("utf-8", "surrogateescape"),
+        query=read.query.decode("utf-8", "surrogateescape"),
+        keep_alive=read.keep_alive,
+        http10=read.http10,
+        body_bytes=body_bytes(read),
     )
-
-
-def _headers(lines: list[bytes]) -> dict[bytes, list[bytes]]:
-    headers: dict[bytes, list[bytes]] = {}
-    for line in lines:
-        name, colon, value = line.partition(b":")
-        if not colon:
-            raise BadRequest(400, "malformed header line")
-        if not _TOKEN.fullmatch(name):
-            raise BadRequest(400, "invalid header name")
-        if b"\0" in value or b"\r" in value:
-            raise BadRequest(400, "invalid header value")
-        headers.setdefault(name.lower(), []).append(value.strip(b" \t"))
-    return headers
-
-
-def _target(raw: bytes) -> tuple[str, str]:
-    """Path and query of a request target: `/path?query`, `http://host/path?query`, or `*`."""
-    if any(c <= 0x20 or c == 0x7F for c in raw):
-        raise BadRequest(400, "malformed request target")
-    if raw[:7].lower() == b"http://":
-        raw = b"/" + raw[7:].partition(b"/")[2]
-    path, _, query = raw.partition(b"?")
-    if not path.startswith(b"/") and path != b"*":
-        raise BadRequest(400, "malformed request target")
-    if _BROKEN_ESCAPE.search(path):
-        raise BadRequest(400, "broken escape in the path")
-    decoded = unquote_to_bytes(path).decode("utf-8", "surrogateescape")
-    return decoded, query.decode("utf-8", "surrogateescape")
-
-
-def _body_bytes(headers: dict[bytes, list[bytes]]) -> int:
-    expected = headers.get(b"expect", [])
-    if any(e.lower() != b"100-continue" for e in expected):
-        raise BadRequest(417, "unknown expectation")
-    codings = headers.get(b"transfer-encoding", [])
-    if any(c.lower() != b"chunked" for c in codings):
-        raise BadRequest(501, "unsupported transfer encoding")
-    lengths = set(headers.get(b"content-length", []))
-    if len(lengths) > 1 or any(not n.isdigit() for n in lengths):
-        raise BadRequest(400, "bad Content-Length")
-    # No page reads a body, so none is asked for and chunks are not decoded.
-    if codings or expected:
-        return -1
-    digits = lengths.pop().lstrip(b"0") if lengths else b""
-    if len(digits) > 9 or int(digits or b"0") > MAX_BODY_BYTES:
-        return -1
-    return int(digits or b"0")
 
 
 class HttpServer:

@@ -145,5 +145,9 @@ class Server(Protocol):
     def system_account(self) -> str:
         """The system account's name, "" without one."""
 
+    @property
+    def websocket_port(self) -> int:
+        """Where clients that speak WebSocket connect; 0: nowhere."""
+
     def user(self, cid: int) -> str:
         """Who is behind an open connection, as monitoring may show it; "" for nobody special."""

@@ -19,6 +19,22 @@ class Nothing(Wire):
     """A part of the server that it does not have."""
 
 
+class WebsocketVarz(Wire):
+    """The listener for WebSocket, as it is configured."""
+
+    host: str = ""
+    port: int = 0
+    advertise: str = ""
+    no_auth_user: str = ""
+    jwt_cookie: str = ""
+    handshake_timeout: int = 0
+    auth_timeout: float = 0
+    no_tls: bool = False
+    same_origin: bool = False
+    allowed_origins: list[str] = msgspec.field(default_factory=list)
+    compression: bool = False
+
+
 class PeerCounts(Wire):
     """A count for each kind of peer."""
 
@@ -66,7 +82,7 @@ class Varz(Wire, kw_only=True):
     gateway: Nothing = always(Nothing())
     leaf: Nothing = always(Nothing())
     mqtt: Nothing = always(Nothing())
-    websocket: Nothing = always(Nothing())
+    websocket: WebsocketVarz
     jetstream: JetStreamVarz
     tls_timeout: float
     write_deadline: int
@@ -134,6 +150,7 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         max_control_line=o.max_control_line,
         max_payload=o.max_payload,
         max_pending=o.max_pending,
+        websocket=_websocket(server),
         jetstream=jetstream_varz(server),
         write_deadline=o.write_deadline,
         start=rfc3339_nano(server.started),
@@ -165,4 +182,21 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         system_account=server.system_account,
         slow_consumer_stats=PeerCounts(clients=stats["slow_clients"]),
         stale_connection_stats=PeerCounts(clients=stats["stale"]),
+    )
+
+
+def _websocket(server: Server) -> WebsocketVarz:
+    block = server.options.websocket
+    return WebsocketVarz(
+        host=block.host if block.port else "",
+        port=server.websocket_port,
+        advertise=block.advertise,
+        no_auth_user=block.no_auth_user,
+        jwt_cookie=block.jwt_cookie,
+        handshake_timeout=block.handshake_timeout,
+        auth_timeout=whole(block.authorization.timeout),
+        no_tls=block.no_tls,
+        same_origin=block.same_origin,
+        allowed_origins=block.allowed_origins,
+        compression=block.compression,
     )

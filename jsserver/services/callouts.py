@@ -130,14 +130,15 @@ def _told(item: Item, options: Connect, **more: object) -> About:
     return About(*known, secured=secured, **more)  # type: ignore[arg-type]
 
 
-def _placed(user: User, place: Place, host: str) -> Admission:
+def _placed(user: User, place: Place, about: About) -> Admission:
     """What lets the user of an answer in; its limits of subscriptions and payloads are none, as
     with nats-server."""
     if user.nats.proxy_required:
         raise ProxyRequired
     try:
-        check_connection_type(user.nats, "Authorized user may not connect this way")
-        check_source(user.nats, host)
+        why = "Authorized user may not connect this way"
+        check_connection_type(user.nats, about.options, why)
+        check_source(user.nats, about.host)
         admission = admission_of(user, place, time.time())
     except Refused as refusal:
         raise Refused(f"Authorized user on account {quote(place.account)}: {refusal}") from None
@@ -181,7 +182,7 @@ class ConfiguredCallout:
             what = f"No valid account {quote(user.aud)} for auth callout response"
             raise Refused(f"{what} on account {where}: account missing")
         # What users of the account may do by default is said of those of the configuration alone.
-        admission = _placed(user, Place(user.aud, None, None), about.host)
+        admission = _placed(user, Place(user.aud, None, None), about)
         if not user.name:
             kind = "nkey" if about.options.nkey else "user"
             admission = admission._replace(user=about.user, kind=kind)
@@ -227,5 +228,5 @@ class TenantCallouts:
             raise Refused("User authentication revoked")
         if target.expired(time.time()):
             raise Refused("Account JWT has expired")
-        admission = _placed(user, target.place, about.host)
+        admission = _placed(user, target.place, about)
         return unable_to_ask(admission) if name == tenant.name else admission

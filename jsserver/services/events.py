@@ -251,5 +251,5 @@ def _client(c: Connection, account: str, ended: bool = False) -> ClientInfo:
         stop=rfc3339_nano(c.now) if ended else "",
         name_tag=account,
         kind="Client",
-        client_type="nats",
+        client_type=c.type,
     )

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from jsserver.access.accounts import Accounts
 from jsserver.access.auth import Admission, Authenticator
@@ -21,6 +22,9 @@ from jsserver.text.goformat import quote
 HASHING = max((os.cpu_count() or 1) // 2, 1)
 """Passwords that are hashed at the same time: whoever tries many leaves half of the machine to
 those who are in."""
+
+if TYPE_CHECKING:
+    from jsserver.access.websocket import Websockets
 
 
 class Finished:
@@ -63,6 +67,7 @@ class Inbox:
         authenticator: Authenticator,
         options: Options,
         accounts: Accounts,
+        websockets: Websockets | None,
         *,
         on_request: Callable[[Item], None],
         on_event: Callable[[Item], None],
@@ -84,7 +89,8 @@ class Inbox:
         self.on_closed = on_closed
         self.admissions: dict[int, Admission] = {}
         """Who is behind a connection, while authentication is configured."""
-        self.lines = ClientLog(log, options, accounts, self.admissions.get)
+        self.websockets = websockets
+        self.lines = ClientLog(log, options, accounts, self.admissions.get, websockets)
         self._dropped = 0
         self._checks: set[asyncio.Task[None]] = set()
         self._passwords = ThreadPoolExecutor(HASHING, "password")
@@ -99,6 +105,8 @@ class Inbox:
             engine.INBOX_LOG: self._log_line,
             engine.INBOX_LATENCY: self._latency,
         }
+        if websockets is not None:
+            self._handlers[engine.INBOX_UPGRADE] = websockets.asked
 
     def open(self) -> None:
         asyncio.get_running_loop().add_reader(self.plane.inbox_fd, self.drain)
@@ -124,25 +132,33 @@ class Inbox:
 
     def _connect(self, item: Item) -> None:
         options = decode_connect(item.texts[2])
+        if self.websockets is not None and item.cid in self.websockets:
+            self.websockets.complete(item.cid, options)
         if self.on_connect is not None:
             self.on_connect(item, options)
-        elif self.authenticator.slow(options):
+        elif self._authenticator(item).slow(options):
             task = asyncio.get_running_loop().create_task(self._connect_slowly(item, options))
             self._checks.add(task)
             task.add_done_callback(self._checks.discard)
         else:
             self._decide(item, options, self._admit(item, options))
 
+    def _authenticator(self, item: Item) -> Authenticator:
+        if self.websockets is not None and item.cid in self.websockets:
+            return self.websockets.authenticator
+        return self.authenticator
+
     def _admit(self, item: Item, options: Connect) -> Admission | None:
-        if self.authenticator.maps(options):
-            name = self.authenticator.mapped(item.texts[4])
+        authenticator = self._authenticator(item)
+        if authenticator.maps(options):
+            name = authenticator.mapped(item.texts[4])
             if name is None:
                 return None
             if options.user:
                 user = quote(options.user)
                 self.log.warn(f"User {user} found in connect proto, but user required from cert")
             options.user = name
-        return self.authenticator.admit(options, item.texts[3].decode())
+        return authenticator.admit(options, item.texts[3].decode())
 
     async def _connect_slowly(self, item: Item, options: Connect) -> None:
         try:
@@ -204,6 +220,8 @@ class Inbox:
         self.lines.closed(connection)
         member = self.admissions.pop(item.cid, None) is not None
         self.on_closed(connection, member)
+        if self.websockets is not None:
+            self.websockets.forget(item.cid)
 
     def _latency(self, item: Item) -> None:
         from jsserver.services import latency  # where services are measured

@@ -188,7 +188,7 @@ class JetStream:
             rtt=c.rtt,
             server=self.settings.server_name,
             kind="Client",
-            client_type="nats",
+            client_type=c.type,
         )
 
     async def close(self) -> None:

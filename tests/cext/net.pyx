@@ -107,6 +107,7 @@ cdef struct MemoryLink:
     size_t piece            # the most that one call takes or gives
     int error               # what reading says when nothing is left: 0 the end, else -errno
     int under_lock          # calls that the engine lock was held for
+    bint there              # it is established
     bint wants_read
     bint wants_write
     bint down
@@ -124,7 +125,8 @@ cdef MemoryLink* memory_link(Conn* c) noexcept nogil:
 
 
 cdef int memory_establish(Conn* c) noexcept nogil:
-    return (<MemoryLink*>c.link).error
+    cdef MemoryLink* link = <MemoryLink*>c.link
+    return 0 if link.there else link.error
 
 
 cdef ssize_t memory_read(Conn* c, void* p, size_t n) noexcept nogil:
@@ -302,8 +304,18 @@ cdef class PyReactor:
     def open(self, str protocol="client", str kind="client"):
         """A connection in memory; its number."""
         cdef Conn* c = conn_new(&self.w.net, -1, TEST_KINDS[kind], self.protocol(protocol), &memory_transport)
+        if c == NULL:
+            raise MemoryError
+        self.give_link(c)
+        cid = c.base.cid
+        if conn_join(c, NULL) != 0:
+            raise MemoryError
+        conn_open(c)
+        return cid
+
+    cdef int give_link(self, Conn* c) except -1:
         cdef MemoryLink* link = <MemoryLink*>calloc(1, sizeof(MemoryLink))
-        if c == NULL or link == NULL:
+        if link == NULL:
             raise MemoryError
         link.room = SIZE_MAX
         link.piece = SIZE_MAX
@@ -312,11 +324,35 @@ cdef class PyReactor:
         link.next = self.w.links
         self.w.links = link
         c.link = link
+        return 0
+
+    def approach(self, bytes request=b""):
+        """A connection in memory that asks for WebSocket; its number."""
+        cdef Conn* c = conn_new(&self.w.net, -1, KIND_CLIENT, &client_protocol, &memory_transport)
+        if c == NULL or ws_wrap(c, 0) != 0:
+            raise MemoryError
+        ws_begin(c)
+        self.give_link(c)
+        (<MemoryLink*>c.link).there = True
         cid = c.base.cid
         if conn_join(c, NULL) != 0:
             raise MemoryError
-        conn_open(c)
+        if request:
+            self.send(cid, request)
         return cid
+
+    def answer(self, cid, str verdict, bytes reply not None=b"", *, masked=True, deflate=False, frame_max=0, whole=False):
+        """What the control plane says to its request; whether it waited for that."""
+        cdef WsTerms agreed
+        agreed.masked = masked
+        agreed.deflate = deflate
+        agreed.frame_max = frame_max
+        agreed.whole = whole
+        said = {"open": WS_OPEN, "again": WS_REQUEST, "refused": WS_REFUSED}[verdict]
+        return ws_answer(self.conn(cid), said, span_of(reply), &agreed)
+
+    def name_reason(self, int reason, bytes text not None):
+        memcpy(self.w.net.reasons[reason], <const char*>text, len(text) + 1)
 
     def listen(self, int fd, str protocol="client", str kind="client"):
         """The number by which unlisten knows it."""
@@ -389,6 +425,10 @@ cdef class PyReactor:
         cdef Conn* c = self.conn(cid)
         return None if c == NULL else client_pending(&c.base)
 
+    def unread(self, cid):
+        """Bytes that it could read."""
+        return self.link(cid).inward.n - self.link(cid).read
+
     def shared(self):
         """Payloads that out buffers share now."""
         return self.w.engine.n_payloads
@@ -445,7 +485,8 @@ cdef class PyReactor:
         # Turns of reactors for which others made work.
         cdef uint32_t i = 0
         while i < self.w.net.n_reactors:
-            if self.w.net.reactors[i].work.dirty != NULL or self.w.net.reactors[i].work.closing != NULL:
+            if (self.w.net.reactors[i].work.dirty != NULL or self.w.net.reactors[i].work.closing != NULL
+                    or self.w.net.reactors[i].tasks.head != NULL):
                 self.take_turns(i, NULL, 0)
                 i = 0
             else:

@@ -60,7 +60,7 @@ def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
         config="""
             lame_duck_duration: "3m"
             leafnodes { listen: "127.0.0.1:-1" }
-            websocket { port: -1, no_tls: true }
+            websocket { port: -1, no_tls: true, advertise: "x:1" }
             jetstream { max_buffered_msgs: 5, limits { max_ha_assets: 1, batch { max_msgs: 9 } } }
             max_payload: 9MB
             """,
@@ -70,7 +70,8 @@ def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
     for words in (
         '"lame_duck_duration" has no effect',
         "the leafnode listener is not available",
-        "the websocket listener is not available",
+        '"advertise" has no effect',
+        "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!",
         '"max_buffered_msgs" has no effect',
         '"max_ha_assets" has no effect',
         '"max_batch_size" has no effect',

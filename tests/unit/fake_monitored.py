@@ -82,8 +82,9 @@ class FakePlane:
         self.subs.append(Item(201, cid, numbers, texts))
 
     def _item(self, c: Connection) -> Item:
-        same = (field for field in ConnNumbers._fields if field != "reason")
-        numbers = ConnNumbers(reason=0, **{field: getattr(c, field) for field in same})
+        same = (field for field in ConnNumbers._fields if field not in ("reason", "websocket"))
+        figures = {field: getattr(c, field) for field in same}
+        numbers = ConnNumbers(reason=0, websocket=c.type == "websocket", **figures)
         options = {"name": c.name, "lang": c.lang, "version": c.version}
         return Item(200, c.cid, numbers, (c.ip.encode(), json.dumps(options).encode(), b""))
 
@@ -139,6 +140,8 @@ class FakeServer:
             )
         self.closed = ClosedConnections(self.options.max_closed_clients)
         self.pages = Pages(self, self.closed)
+
+    websocket_port = 0
 
     def user(self, cid: int) -> str:
         return self.users.get(cid, "")

@@ -1,0 +1,294 @@
+# WebSocket's way out: what is to be written goes into frames, compressed where that was agreed on, without the engine lock.
+
+cdef enum:
+    DEFLATE_LEAST = 64      # bytes; what is not more is sent as it is
+    DEFLATE_MEMORY = 7
+    NOISE_LEAST = 256       # bytes from which on what cannot be compressed is recognised
+    NOISE_RUNS = 16         # looked at in so many places
+    NOISE_RUN = 64          # so much of each
+    SYNC_BYTES = 4          # that end each compressed message, and are left out
+    FRAMES_A_WRITE = 32
+    AHEAD_KEPT = 4096       # bytes of a buffer that stays when it is empty
+
+
+cdef size_t frame_head(uint8_t* h, int first, uint64_t n) noexcept nogil:
+    # The head of a frame with a payload of n bytes; how long it is.
+    cdef int i
+    h[0] = <uint8_t>first
+    if n < LENGTH_16:
+        h[1] = <uint8_t>n
+        return 2
+    if n < 65536:
+        h[1] = LENGTH_16
+        h[2] = <uint8_t>(n >> 8)
+        h[3] = <uint8_t>n
+        return 4
+    h[1] = LENGTH_64
+    for i in range(8):
+        h[2 + i] = <uint8_t>(n >> (56 - 8 * i))
+    return 10
+
+
+cdef void ws_control_frame(Ws* w, int opcode, const uint8_t* p, size_t n) noexcept nogil:
+    # At most WS_CONTROL_MAX bytes. Without memory it is left out: its end comes soon enough.
+    cdef uint8_t head[WS_HEAD_MAX]
+    if bytes_reserve(&w.behind, 2 + n) != 0:
+        return
+    bytes_add(&w.behind, head, frame_head(head, FINAL_BIT | opcode, n))
+    bytes_add(&w.behind, p, n)
+
+
+cdef void ws_close_frame(Ws* w, int status, const uint8_t* text, size_t n) noexcept nogil:
+    # It goes out when all else is written; the first one counts. status 0: without one.
+    cdef uint8_t* at = w.farewell
+    if w.n_farewell:
+        return
+    n = min(n, <size_t>WS_CONTROL_MAX - 2)
+    if status == 0:
+        w.n_farewell = frame_head(at, FINAL_BIT | OP_CLOSE, 0)
+        return
+    at += frame_head(at, FINAL_BIT | OP_CLOSE, n + 2)
+    at[0] = <uint8_t>(status >> 8)
+    at[1] = <uint8_t>status
+    memcpy(at + 2, text, n)
+    w.n_farewell = at + 2 + n - w.farewell
+
+
+# ---- compressed
+
+cdef z_stream* deflater(Reactor* r) noexcept nogil:
+    # One for all its connections: no message knows of the one before. NULL: no memory.
+    if r.deflater == NULL:
+        r.deflater = <z_stream*>calloc(1, sizeof(z_stream))
+        if r.deflater == NULL:
+            return NULL
+        if deflateInit2(r.deflater, Z_BEST_SPEED, Z_DEFLATED, DEFLATE_BITS, DEFLATE_MEMORY, Z_DEFAULT_STRATEGY) != Z_OK:
+            free(r.deflater)
+            r.deflater = NULL
+            return NULL
+    deflateReset(r.deflater)
+    return r.deflater
+
+
+cdef bint is_noise(const iovec* iov, int n, size_t skip, size_t total) noexcept nogil:
+    # Whether compressing what lies behind the first `skip` of these bytes would be in vain, as it is packed or encrypted
+    # already: all bytes are about as frequent. To find that out by trying takes longer than all the rest of sending it.
+    cdef uint32_t counts[256]
+    cdef uint64_t seen = 0, squares = 0
+    cdef size_t at = 0, next_run = 0, end, run, step = total // NOISE_RUNS, i
+    cdef int part
+    cdef const uint8_t* p
+    if total < NOISE_LEAST:
+        return False
+    memset(counts, 0, sizeof(counts))
+    for part in range(n):
+        run = iov[part].iov_len
+        if skip >= run:
+            skip -= run
+            continue
+        p = <const uint8_t*>iov[part].iov_base + skip
+        end = at + run - skip
+        skip = 0
+        while next_run < end:
+            for i in range(max(at, next_run) - at, min(next_run + NOISE_RUN, end) - at):
+                counts[p[i]] += 1
+                seen += 1
+            if next_run + NOISE_RUN > end:
+                break               # it goes on in the next part
+            next_run += max(step, <size_t>NOISE_RUN)
+        at = end
+    for i in range(256):
+        squares += <uint64_t>counts[i] * counts[i]
+    # Two bytes of noise are equal once in 256 times, of text once in 15, of base64 once in 64.
+    return (squares - seen) * 167 < seen * seen
+
+
+cdef int deflate_all(Reactor* r, const iovec* iov, int n, size_t skip, size_t total) noexcept nogil:
+    # Compresses what lies behind the first `skip` of these bytes, `total` of them, into r.deflated. 0, or -1: no memory.
+    cdef z_stream* z = deflater(r)
+    cdef size_t most, piece
+    cdef int i
+    if z == NULL:
+        return -1
+    most = deflateBound(z, total) + 2 * SYNC_BYTES
+    r.deflated.n = 0
+    if bytes_reserve(&r.deflated, most) != 0:
+        return -1
+    z.next_out = r.deflated.data
+    z.avail_out = <unsigned int>most
+    for i in range(n):
+        piece = iov[i].iov_len
+        if skip >= piece:
+            skip -= piece
+            continue
+        z.next_in = <uint8_t*>iov[i].iov_base + skip
+        z.avail_in = <unsigned int>(piece - skip)
+        skip = 0
+        if deflate(z, Z_NO_FLUSH) != Z_OK or z.avail_in:
+            return -1
+    z.avail_in = 0
+    if deflate(z, Z_SYNC_FLUSH) != Z_OK or z.avail_out == 0:
+        return -1
+    r.deflated.n = most - z.avail_out - SYNC_BYTES
+    return 0
+
+
+cdef int add_deflated(Ws* w, const Bytes* data) noexcept nogil:
+    # One message, in frames that are not longer than the client likes them. 0, or -1: no memory.
+    cdef uint8_t head[WS_HEAD_MAX]
+    cdef size_t at = 0, piece, most = data.n
+    cdef int first = OP_BINARY | RSV1_BIT
+    if w.terms.frame_max and not w.terms.whole:
+        most = w.terms.frame_max
+    if bytes_reserve(&w.ahead, data.n + (data.n // most + 1) * WS_HEAD_MAX) != 0:
+        return -1
+    while at < data.n:
+        piece = min(data.n - at, most)
+        if at + piece == data.n:
+            first |= FINAL_BIT
+        bytes_add(&w.ahead, head, frame_head(head, first, piece))
+        bytes_add(&w.ahead, data.data + at, piece)
+        first &= ~(OP_BINARY | RSV1_BIT)
+        at += piece
+    return 0
+
+
+# ---- writing
+
+cdef struct Outgoing:
+    # What one call is to write: parts, and which of them are heads of frames.
+    iovec[IOV_MAX_USED + 2 * FRAMES_A_WRITE + 1] parts
+    int n
+    uint8_t[FRAMES_A_WRITE * WS_HEAD_MAX] heads
+    size_t[FRAMES_A_WRITE] head_n
+    size_t[FRAMES_A_WRITE] frames       # payloads; that of the first may have begun before
+    int n_frames
+    size_t asked
+
+
+cdef void outgoing_add(Outgoing* o, const void* p, size_t n) noexcept nogil:
+    if n:
+        o.parts[o.n].iov_base = <void*>p
+        o.parts[o.n].iov_len = n
+        o.n += 1
+        o.asked += n
+
+
+cdef void outgoing_frames(Ws* w, Outgoing* o, const iovec* iov, int n, size_t skip, size_t total) noexcept nogil:
+    # Puts the payload behind the first `skip` bytes, `total` of it, into frames, or into the rest of the one under way.
+    cdef int i = 0
+    cdef size_t size, piece
+    cdef uint8_t* head
+    while i < n and skip >= iov[i].iov_len:
+        skip -= iov[i].iov_len
+        i += 1
+    if w.offered or w.owed:
+        total = w.offered or w.owed
+    while total and o.n_frames < FRAMES_A_WRITE:
+        size = total
+        o.head_n[o.n_frames] = 0
+        if w.owed and o.n_frames == 0:
+            size = w.owed
+        else:
+            if w.terms.frame_max:
+                size = min(size, <size_t>w.terms.frame_max)
+            head = o.heads + o.n_frames * WS_HEAD_MAX
+            o.head_n[o.n_frames] = frame_head(head, FINAL_BIT | OP_BINARY, size)
+            outgoing_add(o, head, o.head_n[o.n_frames])
+        o.frames[o.n_frames] = size
+        o.n_frames += 1
+        total -= size
+        while size:
+            piece = min(iov[i].iov_len - skip, size)
+            outgoing_add(o, <const uint8_t*>iov[i].iov_base + skip, piece)
+            skip += piece
+            size -= piece
+            if skip == iov[i].iov_len:
+                skip = 0
+                i += 1
+
+
+cdef ssize_t outgoing_wrote(Conn* c, const Outgoing* o, size_t n) noexcept nogil:
+    # n bytes are out: those ahead, then frames. Returns how many of them are payload, or -ENOMEM.
+    cdef Ws* w = c.ws
+    cdef size_t ahead = w.ahead.n - w.ahead_at, part, payload = 0
+    cdef int i
+    c.progress = c.progress or n > 0
+    part = min(ahead, n)
+    w.ahead_at += part
+    n -= part
+    w.offered = 0
+    for i in range(o.n_frames):
+        w.offered += o.frames[i]
+    if w.ahead_at == w.ahead.n:
+        w.ahead.n = w.ahead_at = 0
+        if w.ahead.cap > AHEAD_KEPT:
+            bytes_free(&w.ahead)
+    for i in range(o.n_frames):
+        if n == 0:
+            break
+        if n < o.head_n[i]:
+            if bytes_add(&w.ahead, o.heads + i * WS_HEAD_MAX + n, o.head_n[i] - n) != 0:
+                return -ENOMEM
+            w.owed = o.frames[i]
+            break
+        n -= o.head_n[i]
+        part = min(n, o.frames[i])
+        n -= part
+        payload += part
+        w.offered -= part
+        w.owed = o.frames[i] - part
+    return payload
+
+
+cdef int ws_prepare(Conn* c, const iovec* iov, int n, size_t skip, size_t left) noexcept nogil:
+    # At the border of a frame: control frames go out, and what is compressed. 1: it took the payload; 0; -1: no memory.
+    cdef Ws* w = c.ws
+    if w.behind.n:
+        if bytes_add(&w.ahead, w.behind.data, w.behind.n) != 0:
+            return -1
+        bytes_free(&w.behind)
+    if left <= DEFLATE_LEAST or not w.terms.deflate or is_noise(iov, n, skip, left):
+        return 0
+    if deflate_all(c.reactor, iov, n, skip, left) != 0 or add_deflated(w, &c.reactor.deflated) != 0:
+        return -1
+    return 1
+
+
+cdef ssize_t ws_write(Conn* c, const iovec* iov, int n) noexcept nogil:
+    cdef Ws* w = c.ws
+    cdef Outgoing o
+    cdef size_t total = 0, done = 0, left
+    cdef ssize_t wrote, payload
+    cdef int i, rc
+    for i in range(n):
+        total += iov[i].iov_len
+    while True:
+        left = total - done
+        if w.owed == 0 and w.offered == 0 and w.ahead_at == w.ahead.n:
+            rc = ws_prepare(c, iov, n, done, left)
+            if rc < 0:
+                return -ENOMEM
+            if rc:
+                done = total
+                left = 0
+        elif w.owed == 0 and w.offered == 0 and w.terms.deflate:
+            left = 0        # it is compressed once what goes ahead is out
+        o.n = o.n_frames = 0
+        o.asked = 0
+        outgoing_add(&o, w.ahead.data + w.ahead_at, w.ahead.n - w.ahead_at)
+        outgoing_frames(w, &o, iov, n, done, left)
+        if o.asked == 0:
+            c.owes = False
+            return done
+        c.owes = True
+        wrote = w.below.write(c, o.parts, o.n)
+        payload = outgoing_wrote(c, &o, <size_t>max(wrote, 0))
+        if payload < 0:
+            return payload
+        done += <size_t>payload
+        if wrote < 0:
+            return done if done else wrote
+        if <size_t>wrote < o.asked:
+            c.owes = w.ahead_at < w.ahead.n or w.behind.n != 0
+            return done if done else -EAGAIN

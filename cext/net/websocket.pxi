@@ -1,0 +1,223 @@
+# A connection that speaks WebSocket: its request, which the control plane decides about, its life, and its end.
+
+cdef enum:
+    REQUEST_PIECE = 4096
+    PACKED_SIZE = READ_SIZE
+    REQUEST_MAX = 65536     # bytes of a request's head
+    STATUS_NORMAL = 1000
+    STATUS_GOING_AWAY = 1001
+    STATUS_POLICY = 1008
+    STATUS_TOO_BIG = 1009
+    STATUS_INTERNAL = 1011
+
+
+cdef int ws_wrap(Conn* c, int64_t patience) noexcept nogil:
+    # Has frames follow what comes before the bytes of a connection that nobody knows yet; `patience`: ns until the request for
+    # them must have come. -1: no memory.
+    cdef Ws* w = <Ws*>calloc(1, sizeof(Ws))
+    if w == NULL:
+        return -1
+    w.patience = patience
+    w.answered.fn = ws_answered
+    w.answered.owner = c
+    c.ws = w
+    c.connecting = COMING
+    return 0
+
+
+cdef void ws_begin(Conn* c) noexcept nogil:
+    # From here on what comes is its request, and then frames.
+    c.ws.below = c.transport
+    c.ws.state = WS_REQUEST
+    c.transport = &ws_transport
+
+
+cdef void ws_free(Conn* c) noexcept nogil:
+    cdef Ws* w = c.ws
+    if w == NULL:
+        return
+    inflate_over(c)
+    bytes_free(&w.answer)
+    bytes_free(&w.request)
+    bytes_free(&w.held)
+    bytes_free(&w.ahead)
+    bytes_free(&w.behind)
+    free(w)
+    c.ws = NULL
+
+
+cdef void ws_forget(Reactor* r) noexcept nogil:
+    # What a reactor keeps for its connections.
+    free(r.packed)
+    bytes_free(&r.deflated)
+    if r.inflater != NULL:
+        inflateEnd(r.inflater)
+        free(r.inflater)
+    if r.deflater != NULL:
+        deflateEnd(r.deflater)
+        free(r.deflater)
+
+
+cdef uint8_t* reactor_packed(Reactor* r) noexcept nogil:
+    # Where what comes lies until it is unpacked; its transport has the reactor's scratch. NULL: no memory.
+    if r.packed == NULL:
+        r.packed = <uint8_t*>malloc(PACKED_SIZE)
+    return r.packed
+
+
+# ---- the request
+
+cdef bint head_is_whole(Ws* w) noexcept nogil:
+    # Looks for the empty line that ends a request; the line before it may lack its CR.
+    cdef const uint8_t* p = w.request.data
+    cdef const uint8_t* end
+    cdef size_t n = w.request.n, at = w.searched
+    while at < n:
+        end = <const uint8_t*>memchr(p + at, c'\n', n - at)
+        if end == NULL:
+            break
+        at = end - p
+        if at + 1 < n and p[at + 1] == c'\n':
+            w.n_head = at + 2
+            return True
+        if at + 2 < n and p[at + 1] == c'\r' and p[at + 2] == c'\n':
+            w.n_head = at + 3
+            return True
+        if at + 2 >= n:
+            break           # what follows it decides
+        at += 1
+    w.searched = n if end == NULL else at
+    return False
+
+
+cdef int ws_establish(Conn* c) noexcept nogil:
+    cdef Ws* w = c.ws
+    cdef uint8_t* packed = reactor_packed(c.reactor)
+    cdef ssize_t got
+    if packed == NULL:
+        return -ENOMEM
+    if w.state != WS_REQUEST:
+        return -EAGAIN
+    while w.request.n == 0 or not head_is_whole(w):
+        if w.request.n >= REQUEST_MAX:
+            w.n_head = w.request.n      # whoever decides will see that it has no end
+            break
+        got = w.below.read(c, packed, REQUEST_PIECE + w.below.slack)
+        if got <= 0:
+            return <int>got if got else -ECONNRESET
+        if bytes_add(&w.request, packed, <size_t>got) != 0:
+            return -ENOMEM
+    w.state = WS_ASKED
+    return ASK_CONTROL
+
+
+cdef void ws_ask(Conn* c) noexcept nogil:
+    # The control plane is to decide about its request; until then nothing is read.
+    cdef Ws* w = c.ws
+    cdef Span texts[2]
+    cdef int64_t num[2]
+    texts[0] = c.base.address
+    texts[1] = span(w.request.data, <uint32_t>w.n_head)
+    num[0] = c.port
+    num[1] = w.request.n - w.n_head
+    c.paused = True
+    c.reading = c.writing = False
+    if w.below.want(c, False, False) != 0 or inbox_put(&c.base.engine.inbox, IN_UPGRADE, c.base.cid, texts, 2, num, 2) != 0:
+        client_close(&c.base, CLOSE_UNREACHABLE)
+
+
+cdef bint ws_answer(Conn* c, int verdict, Span reply, const WsTerms* agreed) noexcept nogil:
+    # What the control plane says to its request; the reactor goes on from there.
+    cdef Ws* w = c.ws
+    if w == NULL or not c.paused or c.known or w.verdict:
+        return False
+    if bytes_add(&w.answer, reply.p, reply.n) != 0:
+        client_close(&c.base, CLOSE_UNREACHABLE)
+        return False
+    w.verdict = verdict
+    if verdict == WS_OPEN:
+        w.agreed = agreed[0]
+        conn_count(c)
+    task_post(&c.reactor.tasks, &w.answered)
+    return True
+
+
+cdef void ws_answered(Task* t) noexcept nogil:
+    cdef Conn* c = <Conn*>t.owner
+    cdef Ws* w = c.ws
+    c.paused = False
+    w.state = w.verdict
+    w.verdict = 0
+    if bytes_add(&w.ahead, w.answer.data, w.answer.n) != 0:
+        client_close(&c.base, CLOSE_UNREACHABLE)
+        return
+    c.owes = w.answer.n != 0
+    bytes_free(&w.answer)
+    if w.state == WS_REFUSED:
+        client_close(&c.base, CLOSE_UNREACHABLE)
+    elif w.state == WS_OPEN:
+        bytes_free(&w.request)
+        w.terms = w.agreed
+        w.max_payload = client_max_payload(&c.base)
+        conn_established(c, 0)
+    else:
+        memmove(w.request.data, w.request.data + w.n_head, w.request.n - w.n_head)
+        w.request.n -= w.n_head
+        w.n_head = w.searched = 0
+        c.reading = True
+        if w.below.want(c, True, False) != 0:
+            client_close(&c.base, CLOSE_UNREACHABLE)
+        elif w.request.n:
+            conn_read_again(c)
+    conn_flush_soon(c)
+
+
+# ---- the end
+
+cdef int close_status(int reason) noexcept nogil:
+    # What a reason is as the status of a close frame.
+    if reason == CLOSE_CLIENT:
+        return STATUS_NORMAL
+    if (reason == CLOSE_AUTH_TIMEOUT or reason == CLOSE_AUTH_FAILURE or reason == CLOSE_MAX_ACCOUNT_CONNECTIONS
+            or reason == CLOSE_MAX_CONNECTIONS or reason == CLOSE_MAX_CONTROL_LINE or reason == CLOSE_MAX_SUBSCRIPTIONS
+            or reason == CLOSE_MISSING_ACCOUNT or reason == CLOSE_REVOKED):
+        return STATUS_POLICY
+    if reason == CLOSE_PARSE_ERROR or reason == CLOSE_PROTOCOL_VIOLATION or reason == CLOSE_BAD_VERSION:
+        return STATUS_PROTOCOL
+    if reason == CLOSE_MAX_PAYLOAD:
+        return STATUS_TOO_BIG
+    if reason == CLOSE_STALE or reason == CLOSE_SHUTDOWN:
+        return STATUS_GOING_AWAY
+    return STATUS_INTERNAL
+
+
+cdef void ws_complain(Conn* c) noexcept nogil:
+    # The log hears what was wrong with its frames.
+    cdef char text[WS_TROUBLE + 16]
+    snprintf(text, sizeof(text), b"read error: %s", c.ws.trouble)
+    note_text(&c.base, text)
+
+
+cdef void ws_shutdown(Conn* c) noexcept nogil:
+    cdef Ws* w = c.ws
+    cdef const char* text = c.reactor.net.reasons[c.base.closing]
+    if w.state == WS_OPEN and c.last_words and c.out == NULL and not c.owes:
+        if c.base.closing != CLOSE_READ_ERROR and not (c.base.closing == CLOSE_CLIENT and w.ended):
+            w.n_farewell = 0        # it ends before what its frames said later on
+            ws_close_frame(w, close_status(c.base.closing), <const uint8_t*>text, strlen(text))
+        if bytes_add(&w.behind, w.farewell, w.n_farewell) == 0:
+            ws_write(c, NULL, 0)
+    w.below.shutdown(c)
+
+
+cdef int ws_want(Conn* c, bint read, bint write) noexcept nogil:
+    return c.ws.below.want(c, read, write)
+
+
+cdef Transport ws_transport
+
+ws_transport.establish = ws_establish
+ws_transport.read = ws_read
+ws_transport.write = ws_write
+ws_transport.want = ws_want
+ws_transport.shutdown = ws_shutdown
