@@ -408,8 +408,9 @@ class Front:
         if tls is None:
             return None
         own = {"first": True, "fallback": 0, "rate_limit": 0}
-        own["timeout"] = self._websocket_patience / 1e9
-        return self._security(Tls(**{**vars(tls), **own}), optional=False).security()
+        first = Tls(**{**vars(tls), **own, "timeout": self._websocket_patience / 1e9})
+        security: object = self._security(first, optional=False).security()
+        return security
 
     @staticmethod
     def _open(host: str, port: int, failure: str) -> tuple[socket.socket, int]:

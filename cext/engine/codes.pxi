@@ -1,4 +1,4 @@
-# What the control plane names by numbers, and the records that configure the data plane.
+# What the control plane names by numbers, the records that configure the data plane, and what it is made of.
 
 #: Texts for CloseReason, as monitoring and events show them.
 CLOSE_REASONS = {
@@ -88,3 +88,26 @@ cdef int fill_auth(ClientAuth* auth, object config) except -1:
     auth.no_user = config.no_auth_user
     auth.nonce = config.nonce
     return 0
+
+
+class PlaneClosed(RuntimeError):
+    """The data plane was closed."""
+
+
+cdef Security* security_of(object capsule) except? NULL:
+    return NULL if capsule is None else <Security*>PyCapsule_GetPointer(capsule, b"jsserver.Security")
+
+
+cdef struct Machine:
+    # On the heap, because its parts point at each other.
+    Engine engine
+    Net net
+    Listener* clients       # NULL: none
+    Security* security      # of those that connect to it, held; NULL: none
+    bint proxied
+    Listener* websocket
+    EnvLock lock
+    Usage memory            # what the streams of all accounts hold
+    Usage storage
+    int64_t max_payload
+    bint closed

@@ -1,30 +1,6 @@
 # The control plane's view of the data plane. Each call takes the engine lock for a moment, without the GIL.
 
 
-
-class PlaneClosed(RuntimeError):
-    """The data plane was closed."""
-
-
-cdef Security* security_of(object capsule) except? NULL:
-    return NULL if capsule is None else <Security*>PyCapsule_GetPointer(capsule, b"jsserver.Security")
-
-
-cdef struct Machine:
-    # On the heap, because its parts point at each other.
-    Engine engine
-    Net net
-    Listener* clients       # NULL: none
-    Security* security      # of those that connect to it, held; NULL: none
-    bint proxied
-    Listener* websocket
-    EnvLock lock
-    Usage memory            # what the streams of all accounts hold
-    Usage storage
-    int64_t max_payload
-    bint closed
-
-
 cdef class AccountHandle
 
 

@@ -305,7 +305,6 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
         ("gateway {}", "the gateway listener"),
         ("leafnodes {remotes: [{url: x}]}", "the leafnode listener"),
         ("leafnodes {listen: 7422, tls {cert_file: x}}", "the leafnode listener"),
-        ("ws {port: 8080, tls {cert_file: x}}", "TLS"),
         ("mqtt {}", "the mqtt listener"),
         ("syslog: true", "logging to syslog"),
         ("jetstream {key: x}", "JetStream encryption at rest"),
