@@ -99,6 +99,7 @@ class Front:
         """What clients' connections are secured by."""
         self.certificate_ends = ""
         """When the certificate of clients' connections does, in RFC 3339; "" without TLS."""
+        self.websocket_certificate_ends = ""
         self._listener: socket.socket | None = None
         self._websocket_listener: socket.socket | None = None
         self._ports_file: PortsFile | None = None
@@ -364,7 +365,7 @@ class Front:
         """Has what a reload may have changed; StartError, and all is as before."""
         through_websocket = self._websocket_security()
         self.secure()
-        self.plane.secure_websocket(through_websocket)
+        self.plane.secure_websocket(through_websocket and through_websocket.security())
         self.plane.set_info(*self._info())
         self._limit()
 
@@ -390,7 +391,8 @@ class Front:
             info=pieces(auth_required=view.auth_required),
             later_head=pieces(auth_required=self.options.auth_required)[0],
         )
-        self.plane.listen_websocket(listener.fileno(), config, self._websocket_security())
+        security = self._websocket_security()  # is to live until the data plane holds what is its
+        self.plane.listen_websocket(listener.fileno(), config, security and security.security())
         where = host_port(host, self.websocket_port)
         self.log.info(f"Listening for websocket clients on {self._websocket_scheme}://{where}")
         if not secured:
@@ -401,16 +403,19 @@ class Front:
         patience = self.options.websocket.handshake_timeout
         return patience if patience > 0 else WEBSOCKET_HANDSHAKE
 
-    def _websocket_security(self) -> object | None:
-        """What clients behind WebSocket are secured by, as DataPlane takes it: the handshake always
-        comes first, in the time that their requests have; StartError."""
+    def _websocket_security(self) -> SecurityContext | None:
+        """What clients behind WebSocket are secured by: the handshake always comes first, in the
+        time that their requests have; StartError."""
         tls = self.options.websocket.tls
         if tls is None:
             return None
+        from jsserver.access.certificates import certificate_ends
+
         own = {"first": True, "fallback": 0, "rate_limit": 0}
-        first = Tls(**{**vars(tls), **own, "timeout": self._websocket_patience / 1e9})
-        security: object = self._security(first, optional=False).security()
-        return security
+        first = Tls(**{**vars(tls), **own, "timeout": self._websocket_patience / SECOND})
+        context = self._security(first, optional=False)
+        self.websocket_certificate_ends = certificate_ends(tls)
+        return context
 
     @staticmethod
     def _open(host: str, port: int, failure: str) -> tuple[socket.socket, int]:

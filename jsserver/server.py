@@ -136,6 +136,11 @@ class Server:
         """When the certificate of clients' connections does; "" without TLS."""
         return self.front.certificate_ends
 
+    @property
+    def websocket_certificate_ends(self) -> str:
+        """When that of clients behind WebSocket does."""
+        return self.front.websocket_certificate_ends
+
     def user(self, cid: int) -> str:
         """Who is behind an open connection; "" if nobody in particular."""
         return self.inbox.user(cid)

@@ -172,6 +172,7 @@ cdef void conn_established(Conn* c, int rc) noexcept nogil:
     c.connecting = ESTABLISHED
     conn_want(c, True, c.writing and not dialled)
     if dialled or c.ws != NULL:
+        c.hushed = False
         conn_open(c)
         return
     c.last_active = c.base.engine.env.now

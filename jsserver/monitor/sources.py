@@ -118,6 +118,10 @@ class Server(Protocol):
         """When its certificate does, in RFC 3339; "" without TLS."""
 
     @property
+    def websocket_certificate_ends(self) -> str:
+        """When that of clients behind WebSocket does."""
+
+    @property
     def started(self) -> int:
         """When it started."""
 

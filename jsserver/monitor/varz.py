@@ -30,6 +30,9 @@ class WebsocketVarz(Wire):
     handshake_timeout: int = 0
     auth_timeout: float = 0
     no_tls: bool = False
+    tls_map: bool = False
+    tls_pinned_certs: list[str] = msgspec.field(default_factory=list)
+    tls_cert_not_after: str = ""
     same_origin: bool = False
     allowed_origins: list[str] = msgspec.field(default_factory=list)
     compression: bool = False
@@ -196,6 +199,9 @@ def _websocket(server: Server) -> WebsocketVarz:
         handshake_timeout=block.handshake_timeout,
         auth_timeout=whole(block.authorization.timeout),
         no_tls=block.no_tls,
+        tls_map=block.tls is not None and block.tls.map,
+        tls_pinned_certs=(block.tls and block.tls.pinned_certs) or [],
+        tls_cert_not_after=server.websocket_certificate_ends,
         same_origin=block.same_origin,
         allowed_origins=block.allowed_origins,
         compression=block.compression,

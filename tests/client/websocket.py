@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import ssl
 
 from tests.client.raw import READ_BYTES, RawClient
 from tests.servers import Server
@@ -60,9 +61,12 @@ class WsClient(RawClient):
         masked: bool = True,
         timeout: float = 10.0,
         receive_buffer: int = 0,
+        context: ssl.SSLContext | None = None,
     ) -> None:
         port = server if isinstance(server, int) else websocket_port(server)
         super().__init__(port, timeout=timeout, receive_buffer=receive_buffer)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
         self.deflate = deflate
         self.masked = masked
         self.frames = Frames()

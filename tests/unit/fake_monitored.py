@@ -121,6 +121,7 @@ class FakeServer:
         self.port = 4222
         self.auth_required = False
         self.certificate_ends = ""
+        self.websocket_certificate_ends = ""
         self.monitor_security = None
         self.started = NOW - 3600 * SECOND
         self.config_loaded = NOW - 3600 * SECOND
