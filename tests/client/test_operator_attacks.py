@@ -144,7 +144,7 @@ def test_an_update_while_a_thousand_are_there(servers: Servers, tmp_path: Path) 
     account = Account(OPERATOR)
     account.token = account.made(iat=NOW - 10)
     stay, go = ([User(account) for _ in range(500)] for _ in range(2))
-    revocations = {user.public: NOW + 100 for user in go}
+    revocations = {user.public: NOW + 100_000 for user in go}
 
     def update(text: str) -> None:
         asker.send(f"SUB in 1\r\nPUB $SYS.REQ.CLAIMS.UPDATE in {len(text)}\r\n".encode())
