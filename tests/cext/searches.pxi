@@ -33,7 +33,7 @@ cdef class PySweep:
 
     def result(self):
         cdef Bytes b
-        cdef uint64_t count, i, at = 0
+        cdef uint64_t count, of, i, at = 0
         cdef uint32_t n
         while self.step():
             pass
@@ -43,10 +43,11 @@ cdef class PySweep:
                 return [(<uint64_t*> b.data)[i] for i in range(count)]
             found = {}
             while at < b.n:
-                n = (<uint32_t*> (b.data + at + 8))[0]
+                memcpy(&of, b.data + at, sizeof(of))
+                memcpy(&n, b.data + at + 8, sizeof(n))
                 text = (<const char*> b.data)[at + 12:at + 12 + n]
                 assert text not in found
-                found[text.decode("utf-8", "surrogateescape")] = (<uint64_t*> (b.data + at))[0]
+                found[text.decode("utf-8", "surrogateescape")] = of
                 at += 12 + n
             assert len(found) == count
             return found
