@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from jsserver.access.auth import Authenticator
-from jsserver.access.clients import Connection
-from jsserver.cext.engine import CLOSE_REASONS, ConnNumbers, Item
+from jsserver.access.clients import CLOSE_CODES, Connection
+from jsserver.cext.engine import ConnNumbers, Item
 from jsserver.config import ConfigError
 from jsserver.config.load import load
 from jsserver.front import SIGNALS, Front, StartError, explained
@@ -285,7 +285,6 @@ class Server:
     def _close_unpinned(self, pins: list[str]) -> None:
         from jsserver.access.certificates import read_secured
 
-        (reason,) = (n for n, text in CLOSE_REASONS.items() if text == "TLS Handshake Failure")
         closed = 0
         for item in self.plane.connections():
             if ConnNumbers(*item.numbers).websocket:
@@ -293,7 +292,7 @@ class Server:
             found = read_secured(item.texts[2])
             known = found is not None and found.certificates[:1]
             if found is not None and not (known and known[0].key_digest in pins):
-                self.plane.close_connection(item.cid, reason)
+                self.plane.close_connection(item.cid, CLOSE_CODES["TLS Handshake Failure"])
                 closed += 1
         if closed:
             self.log.info(f"Disconnect {closed} clients due to pinned certs reload")

@@ -6,6 +6,8 @@ import msgspec
 
 from jsserver.cext.engine import CLOSE_REASONS, ConnNumbers, Item
 
+CLOSE_CODES = {text: code for code, text in CLOSE_REASONS.items()}
+"""The numbers that the data plane closes connections with, by what they stand for."""
 HIDDEN = "[REDACTED]"
 """The name of whoever has a token."""
 TYPE_PLAIN, TYPE_WEBSOCKET = "nats", "websocket"

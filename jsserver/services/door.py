@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable
 
 from jsserver.access.auth import Admission
-from jsserver.access.clients import Connect
+from jsserver.access.clients import CLOSE_CODES, Connect
 from jsserver.access.operator import ProxyRequired, Refused
-from jsserver.cext.engine import CLOSE_REASONS, DataPlane, Item
+from jsserver.cext.engine import DataPlane, Item
 from jsserver.process.logs import Logger
 
 PRUNE_SECONDS = 0.02
@@ -18,13 +18,12 @@ PRUNE_SECONDS = 0.02
 LONGEST_TIMER = 30 * 86_400.0
 """Seconds; a later time is looked at again then."""
 
-_REASONS = {text: number for number, text in CLOSE_REASONS.items()}
-REFUSED = _REASONS["Authentication Failure"]
-EXPIRED = _REASONS["Authentication Expired"]
-REVOKED = _REASONS["Credentials Revoked"]
-PROXY_REQUIRED = _REASONS["Proxy Required"]
-TOO_MANY = _REASONS["Maximum Account Connections Exceeded"]
-TOO_MANY_SUBSCRIPTIONS = _REASONS["Maximum Subscriptions Exceeded"]
+REFUSED = CLOSE_CODES["Authentication Failure"]
+EXPIRED = CLOSE_CODES["Authentication Expired"]
+REVOKED = CLOSE_CODES["Credentials Revoked"]
+PROXY_REQUIRED = CLOSE_CODES["Proxy Required"]
+TOO_MANY = CLOSE_CODES["Maximum Account Connections Exceeded"]
+TOO_MANY_SUBSCRIPTIONS = CLOSE_CODES["Maximum Subscriptions Exceeded"]
 
 
 class Door:

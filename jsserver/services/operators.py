@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from jsserver.cext.engine import CLOSE_REASONS
+from jsserver.access.clients import CLOSE_CODES
 from jsserver.monitor import accountz, connz, healthz, jsz, standalone, statsz, subsz, varz
 from jsserver.monitor.process import ProcessUsage
 from jsserver.monitor.query import BadParameter, Query
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from jsserver.server import Server
 
 Asked = TypeVar("Asked", bound=ServerFilter)
-
-KICKED = next(code for code, text in CLOSE_REASONS.items() if text == "Kicked")
 
 
 class Connections(ServerFilter):
@@ -366,7 +364,7 @@ class Operators:
         except Unreadable:
             return None  # as nats-server, which tells its log alone
         if what == "KICK":
-            if not server.plane.close_connection(cid, KICKED):
+            if not server.plane.close_connection(cid, CLOSE_CODES["Kicked"]):
                 text = "no such client or leafnode id"
                 done.error = Failure(code=500, description=text)
         elif server.plane.connection(cid) is None:

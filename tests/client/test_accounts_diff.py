@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.client.raw import EOF, Frame, RawClient
+from tests.client.tokens import told
 from tests.nkeys import Signer
 from tests.servers import Server, Servers
 from tests.waiting import wait_until
@@ -70,17 +71,6 @@ class Client(RawClient):
 
     def shown(self) -> object:
         return [told(frame) for frame in self.said]
-
-
-def told(frame: Frame) -> object:
-    """Without what differs between any two servers."""
-    if frame.verb != "INFO":
-        return frame.shown()
-    kept = {**frame.json}
-    for name in ("server_id", "port", "client_id", "xkey", "nonce"):
-        if name in kept:
-            kept[name] = type(kept[name]).__name__
-    return list(kept.items())
 
 
 def both(pair: list[Server], **options: object) -> None:

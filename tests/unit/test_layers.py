@@ -119,7 +119,8 @@ PARTS = {
     },
     "services.answers": {"config", "text.goformat", "wire"},
     "services.operators": {
-        *("monitor", "services.answers", "services.subjects", "text.goformat", "wire"),
+        *("access.clients", "monitor", "services.answers", "services.subjects", "text.goformat"),
+        "wire",
     },
     "services.system": {
         *("access.auth", "config", "services.answers", "services.operators"),
