@@ -80,8 +80,9 @@ cdef void sublist_free(Sublist* l) noexcept nogil                         # and 
 cdef int sublist_insert(Sublist* l, Sub* s) noexcept nogil                # 0 | -1 no memory
 cdef void sublist_remove(Sublist* l, Sub* s) noexcept nogil               # marks it closed; gc frees it
 # Every subscription whose subject matches the literal `subject` (whose own * and > count as literals, but
-# equal patterns match). The result is valid until sublist_gc. NULL only when memory ran out.
+# equal patterns match). The result is valid until sublist_gc or match_done. NULL only when memory ran out.
 cdef const Match* sublist_match(Sublist* l, Span subject) noexcept nogil
+cdef void match_done(Sublist* l, const Match* found) noexcept nogil       # nobody looks at the result any more
 # Frees removed subscriptions and retired results; call it when no result is in use.
 cdef void sublist_gc(Sublist* l) noexcept nogil
 cdef void sublists_gc(Sublist** waiting) noexcept nogil                   # of all that wait there

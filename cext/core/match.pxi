@@ -416,6 +416,15 @@ cdef const Match* sublist_match(Sublist* l, Span subject) noexcept nogil:
     return &r.match
 
 
+cdef void match_done(Sublist* l, const Match* found) noexcept nogil:
+    # The asker is through with the result: the next subject is answered from the same memory, which is still
+    # in the processor's cache. Only the last one handed out; one that something else came behind waits for gc.
+    cdef Scratch* r = l.finder.busy
+    if r != NULL and &r.match == found:
+        l.finder.busy = r.next
+        scratch_rest(l, r)
+
+
 cdef void finder_gc(Sublist* l) noexcept nogil:
     cdef Finder* f = &l.finder
     cdef Cached* c

@@ -47,6 +47,7 @@ cdef bint is_for_several(const Match* found) noexcept nogil:
 
 cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
     cdef Account* a = <Account*>m.account
+    cdef Sublist* subs = a.subs
     cdef const Match* found
     cdef const QueueGroup* g
     cdef uint32_t i, j, k
@@ -56,8 +57,9 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
     if e.depth >= MAX_DEPTH:
         note_too_deep(e, m)
         return 0
-    found = sublist_match(a.subs, m.dest)
+    found = sublist_match(subs, m.dest)
     if found == NULL or (found.n_plain == 0 and found.n_groups == 0):
+        match_done(subs, found)
         return 0
     e.depth += 1
     e.shared = NULL
@@ -74,6 +76,7 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
             k += 1
             if k == g.n:
                 k = 0
+    match_done(subs, found)
     e.depth -= 1
     if e.shared != NULL:
         payload_release(e, e.shared)

@@ -50,38 +50,42 @@ cdef uint32_t client_look(const uint8_t* p, size_t n, Ahead* ahead, uint32_t mos
     return found
 
 
-cdef bint take_ahead(ClientConn* c, const uint8_t* p, Op* op) noexcept nogil:
-    # The operation at p, which was recognised; False: it goes beyond the limits, and the parser says so.
+cdef size_t publish_ahead(ClientConn* c, const uint8_t* p) noexcept nogil:
+    # Carries out the publish at p, which was recognised; the bytes it used, 0: it goes beyond the limits, is to be traced,
+    # or comes from a stranger, and the parser takes it and what follows.
+    cdef Client* b = &c.conn.base
     cdef const Ahead* a = c.conn.ahead
-    op.args = span(p + 4, a.data_at - 6)
-    op.data = span(p + a.data_at, a.n_data)
-    if <int64_t>op.args.n > c.parser.max_line or (c.parser.max_payload >= 0 and <int64_t>a.n_data > c.parser.max_payload):
+    cdef uint32_t n_args = a.data_at - 6
+    cdef size_t used = a.data_at + <size_t>a.n_data + 2
+    if (<int64_t>n_args > c.parser.max_line or (c.parser.max_payload >= 0 and <int64_t>a.n_data > c.parser.max_payload)
+            or c.conn.auth == AUTH_NEEDED or b.engine.trace):
         c.conn.n_ahead = 0
-        return False
-    op.kind = OP_PUB
-    op.has_header = False
-    op.subject = span(p + 4, a.n_subject)
-    op.reply = span(p + 5 + a.n_subject, a.n_reply)
-    op.header.n = 0
-    op.size = a.data_at + <size_t>a.n_data + 2
-    c.parser.scanned = 0
+        return 0
     c.conn.ahead += 1
     c.conn.n_ahead -= 1
-    return True
+    c.parser.scanned = 0
+    client_publish(b, span(p + 4, a.n_subject), span(p + 5 + a.n_subject, a.n_reply), span(p, 0),
+                   span(p + a.data_at, a.n_data))
+    return used
 
 
 cdef size_t client_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noexcept nogil:
     cdef ClientConn* c = <ClientConn*>b
     cdef Op op
-    cdef size_t at = 0
+    cdef size_t at = 0, used
     cdef int rc = PARSE_MORE
     c.parser.max_line = b.engine.limits.max_control_line
     c.parser.max_payload = client_max_payload(b)
     while at < n and not conn_halted(&c.conn):
-        if c.conn.n_ahead and take_ahead(c, p + at, &op):
-            rc = PARSE_OK
-        else:
-            rc = parse(&c.parser, p + at, n - at, &op)
+        if c.conn.n_ahead:
+            used = publish_ahead(c, p + at)
+            if used:
+                invariant(used <= n - at, "a publish stands in what arrived")
+                rc = PARSE_OK
+                at += used
+                conn_pace(&c.conn)
+                continue
+        rc = parse(&c.parser, p + at, n - at, &op)
         if rc != PARSE_OK:
             break
         invariant(op.size <= n - at, "an operation stands in what arrived")

@@ -3,17 +3,39 @@
 cdef enum:
     SECOND = 1000000000
 
+cdef uint64_t ASCII_ZEROS = 0x3030303030303030
+
+cdef inline uint64_t eight_digits(uint64_t v) noexcept nogil:
+    # v, below 10^8, as eight digits of a byte each, the first in the lowest byte: pairs of halves are divided side by side in
+    # one register, by multiplying with 1/100 and 1/10.
+    cdef uint64_t x = v // 10000 | v % 10000 << 32
+    cdef uint64_t y = x * 10486 >> 20 & <uint64_t>0x7f0000007f
+    x = y | x - y * 100 << 16
+    y = x * 103 >> 10 & <uint64_t>0xf000f000f000f
+    return y | x - y * 10 << 8
+
+
 cdef uint32_t put_u64(uint8_t* p, uint64_t v) noexcept nogil:
-    cdef uint8_t digits[20]
-    cdef uint32_t i = 20, n
-    while v >= 10:
-        i -= 1
-        digits[i] = <uint8_t>(48 + v % 10)
-        v = v // 10
-    i -= 1
-    digits[i] = <uint8_t>(48 + v)
-    n = 20 - i
-    memcpy(p, digits + i, n)
+    # Eight digits a step: the subject of an ack, of every message that is delivered, has forty.
+    cdef uint64_t low[2]
+    cdef uint64_t digits
+    cdef uint32_t n_low = 0, n = 8, i
+    while v >= 100000000:
+        low[n_low] = eight_digits(v % 100000000)
+        n_low += 1
+        v = v // 100000000
+    digits = eight_digits(v)
+    while n > 1 and digits & 0xff == 0:
+        digits >>= 8
+        n -= 1
+    digits |= ASCII_ZEROS
+    for i in range(n):
+        p[i] = <uint8_t>(digits >> 8 * i)
+    while n_low:
+        n_low -= 1
+        digits = low[n_low] | ASCII_ZEROS
+        memcpy(p + n, &digits, 8)
+        n += 8
     return n
 
 

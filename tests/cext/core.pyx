@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t
 
 from jsserver.cext.bytes cimport Span, span_of
 from jsserver.cext.core cimport (
-    PERM_PUB_ALLOW, PERM_SUB_ALLOW, Match, Permissions, QueueGroup, Sub, Sublist, SublistStats, perms_add,
+    PERM_PUB_ALLOW, PERM_SUB_ALLOW, Match, Permissions, QueueGroup, Sub, Sublist, SublistStats, match_done, perms_add,
     perms_can_publish, perms_can_receive, perms_can_subscribe, perms_must_filter, perms_new, perms_release,
     perms_set_empty_allow, sub_free, sub_new, sublist_each, sublist_free, sublist_gc, sublist_insert, sublist_match,
     sublist_new, sublist_remove, sublist_stats,
@@ -76,6 +76,9 @@ cdef class PySublist:
                 total += m.n_plain + m.n_groups
             sublist_gc(self.list)
         return total
+
+    def done(self, PyMatch found not None) -> None:
+        match_done(self.list, found.match)
 
     def gc(self) -> None:
         sublist_gc(self.list)

@@ -1,7 +1,7 @@
 """An environment for streams and consumers: a clock that stands still until it is moved, and a way out that records what
 goes out and leads to the subscriptions in it; and streams that are opened in it, or in another one."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from posix.types cimport off_t
@@ -14,7 +14,7 @@ from jsserver.cext.bytes cimport (
 from jsserver.cext.consumer cimport stream_handle
 from jsserver.cext.store cimport committer_free, committer_new, committer_poll, committer_run, committer_stop, store_settle
 from jsserver.cext.stream cimport (
-    Change, EnvBox, Purge, StreamFace, StreamPlace, purge_begin, purge_free, purge_step, stream_apply, stream_stage,
+    Change, EnvBox, Purge, StreamFace, StreamPlace, purge_begin, purge_free, purge_step, put_u64, stream_apply, stream_stage,
     stream_stage_apply, stream_stage_end,
 )
 
@@ -528,6 +528,12 @@ cdef class PurgeInPieces:
     @property
     def gone(self) -> int:
         return self.p.gone
+
+
+def decimal(uint64_t v):
+    """A number as streams write it into subjects and answers."""
+    cdef uint8_t text[20]
+    return text[:put_u64(text, v)]
 
 
 def open_test_stream(EnvBox box not None, params, directory=None, bytes domain=b"", bytes account_hash=b"szMpdrwD",

@@ -159,6 +159,29 @@ def test_subjects_used_once_leave_no_allocation() -> None:
     assert lst.stats()["cache"] == 0
 
 
+def test_a_result_that_nobody_looks_at_any_more_makes_room_for_the_next_one() -> None:
+    lst = PySublist()
+    first = lst.insert(b"_INBOX.*.>")
+    second = lst.insert(b"_INBOX.*.x", b"q")
+    outer = lst.match(b"_INBOX.outer.x")
+    blocks = 0
+    for i in range(100):
+        inner = lst.match(b"_INBOX.%d.x" % i)
+        assert inner.read() == ([first], [(b"q", [second])])
+        lst.done(inner)
+        blocks = blocks or lst.blocks
+    assert lst.blocks == blocks
+    assert outer.read() == ([first], [(b"q", [second])])
+    lst.done(outer)
+    # What was asked for meanwhile and not given back keeps its own, and so does what lies under it.
+    left = lst.match(b"_INBOX.left.x")
+    kept = lst.match(b"_INBOX.kept.x")
+    lst.done(left)
+    lst.match(b"_INBOX.other.x")
+    assert left.read() == kept.read() == ([first], [(b"q", [second])])
+    lst.gc()
+
+
 def test_a_literal_coming_or_going_drops_only_its_own_subject() -> None:
     lst = PySublist()
     lst.insert(b"*")
