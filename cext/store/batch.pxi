@@ -112,39 +112,58 @@ cdef int batch_closed(Scan* c, uint64_t at) noexcept nogil:
     return rc if rc != 2 else 0
 
 
-cdef int block_closes(Opening* o, uint64_t num, bint newest) noexcept nogil:
-    """Whether the group that goes on at this block's start ends in it: 1; 0: it is not whole; 2: it goes on; or an error."""
+cdef int ahead_read(Opening* o, uint64_t num, Scan* c) noexcept nogil:
+    """The bytes of a block whose turn has not come, to be looked at until ahead_free: 1; 0: it has none;
+    ST_NOT_FOUND: it has no file; or another error."""
     cdef Store* s = o.s
-    cdef Block* b = block_new(s, num, 1)
-    cdef Scan c
+    cdef FileOps* f = s.files
     cdef char path[4300]
     cdef int fd, rc = ST_NO_MEMORY
     cdef int64_t n
-    if b == NULL:
-        return ST_NO_MEMORY
-    memset(&c, 0, sizeof(c))
+    memset(c, 0, sizeof(Scan))
     c.s = s
-    c.b = b
-    block_path(s, b, ".blk", path, sizeof(path))
-    fd = s.files.open(s.files.ctx, path, O_RDONLY, 0)
-    n = s.files.size(s.files.ctx, fd) if fd >= 0 else fd
+    c.o = o
+    c.b = block_new(s, num, 1)
+    if c.b == NULL:
+        return ST_NO_MEMORY
+    block_path(s, c.b, ".blk", path, sizeof(path))
+    fd = f.open(f.ctx, path, O_RDONLY, 0)
+    n = f.size(f.ctx, fd) if fd >= 0 else fd
     if fd == -ENOENT:
-        rc = 1                  # it was there, closed: something else says so
+        rc = ST_NOT_FOUND
     elif n <= 0:
-        rc = ST_IO if n < 0 else not newest
+        rc = ST_IO if n < 0 else 0
     else:
         c.size = <uint64_t> n
         c.p = <uint8_t*> pages_new(c.size)
         if c.p != NULL:
-            rc = ST_IO
-            if s.files.pread(s.files.ctx, fd, c.p, c.size, 0) == n:
-                rc = scan_closes(&c, newest)
-            pages_free(c.p, c.size)
+            rc = 1 if f.pread(f.ctx, fd, c.p, c.size, 0) == n else ST_IO
     if rc == ST_IO:
         snprintf(o.err, o.err_cap, "%s: cannot be read", path)
     if fd >= 0:
-        s.files.close(s.files.ctx, fd)
-    block_free(b)
+        f.close(f.ctx, fd)
+    return rc
+
+
+cdef void ahead_free(Scan* c) noexcept nogil:
+    free(c.search.removals)
+    if c.p != NULL:
+        pages_free(c.p, c.size)
+    if c.b != NULL:
+        block_free(c.b)
+
+
+cdef int block_closes(Opening* o, uint64_t num, bint newest) noexcept nogil:
+    """Whether the group that goes on at this block's start ends in it: 1; 0: it is not whole; 2: it goes on; or an error."""
+    cdef Scan c
+    cdef int rc = ahead_read(o, num, &c)
+    if rc == ST_NOT_FOUND:
+        rc = 1                  # it was there, closed: something else says so
+    elif rc == 0:
+        rc = not newest
+    elif rc == 1:
+        rc = scan_closes(&c, newest)
+    ahead_free(&c)
     return rc
 
 
@@ -171,9 +190,9 @@ cdef void batch_drop(Scan* c) noexcept nogil:
     c.end = c.unit
 
 
-cdef int batch_undo(Opening* o, Scan* c, int fd) noexcept nogil:
-    """Puts what is left of it aside, what later blocks have of it first; 0 or an error. Where there is no room to keep it, it
-    goes all the same: nobody has an ack for it."""
+cdef int rest_undo(Opening* o, Scan* c, int fd) noexcept nogil:
+    """Puts aside what stands behind the end of what is kept, what later blocks have first; 0 or an error. Where there is no
+    room to keep it, it goes all the same: nobody has an ack for it, or none that a power cut leaves."""
     cdef Store* s = o.s
     cdef FileOps* f = s.files
     cdef uint64_t n = tail_size(c)
@@ -182,9 +201,13 @@ cdef int batch_undo(Opening* o, Scan* c, int fd) noexcept nogil:
     cdef int64_t i = o.n - 1
     cdef int rc = 0
     while i > o.at and rc == 0:
+        # The sidecar first: one without its block says that the block is missing.
+        snprintf(path, sizeof(path), "%s/%llu.jsx", s.msgs_dir, <unsigned long long> o.nums[i])
+        rc = f.unlink(f.ctx, path)
         snprintf(path, sizeof(path), "%s/%llu.blk", s.msgs_dir, <unsigned long long> o.nums[i])
         tail_path(s, o.nums[i], aside, sizeof(aside))
-        rc = f.rename(f.ctx, path, aside)
+        rc = f.rename(f.ctx, path, aside) if rc == 0 or rc == -ENOENT else rc
+        rc = rc if rc != -ENOENT else 0
         i -= 1
     if rc == 0 and o.at + 1 < o.n:
         rc = f.sync_dir(f.ctx, s.msgs_dir)
@@ -194,10 +217,10 @@ cdef int batch_undo(Opening* o, Scan* c, int fd) noexcept nogil:
     rc = f.truncate(f.ctx, fd, <off_t> c.end) if rc == 0 else rc
     rc = f.datasync(f.ctx, fd) if rc == 0 else rc
     if rc < 0:
-        snprintf(o.err, o.err_cap, "block %llu: a batch that was not finished cannot be removed (errno %d)",
+        snprintf(o.err, o.err_cap, "block %llu: what was not finished behind its end cannot be put aside (errno %d)",
                  <unsigned long long> c.b.num, -rc)
         return ST_IO
-    lost_place(s, DAMAGE_BATCH, c.b.num, c.end, n, 0, 0, 0)
+    lost_place(s, DAMAGE_BATCH if c.undone else DAMAGE_TAIL, c.b.num, c.end, n, 0, 0, 0)
     o.ended = True
     o.sealed = False
     o.doubt = False

@@ -18,6 +18,8 @@ cdef struct Opening:
     bint foreign                # the other server was here last: no cache of ours says what should be there
     bint doubt                  # what was written last may be gone
     bint sealed                 # the last block that was read says that another follows
+    bint lazy                   # the last marker that was read is of a store that acks before it syncs
+    uint64_t vouched            # all blocks below this one are known to have been on disk
 
 
 cdef bint ends_with(const char* name, const char* suffix) noexcept nogil:
@@ -212,8 +214,8 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
         s.files.sync_all(s.files.ctx, fd)
         s.files.sync_dir(s.files.ctx, s.msgs_dir)
     o.whole = c.whole and not c.undone
-    if c.undone:
-        rc = batch_undo(o, &c, fd)
+    if c.undone or c.ends:
+        rc = rest_undo(o, &c, fd)
         if rc < 0:
             return rc
     elif c.good:
@@ -270,6 +272,8 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         return ST_OK
     if rc == 0 and size > 0:
         rc = block_scan(o, b, fd, <uint64_t> size, is_last)
+    elif rc == 0 and size == 0:
+        rc = empty_ends(o, b, fd, is_last)
     if rc < 0:
         return rc
     if fd >= 0 and rc == 0 and s.com.sync_interval <= 0:

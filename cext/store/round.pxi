@@ -141,7 +141,10 @@ cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t 
         if r.seq > e.last:
             e.last = r.seq
             e.last_ts = r.ts
-    st_store(&s.writing.group, s.writing.group + 1)
+    # What closes a block has no number of its own: the first group of the next block, which may be written before, follows
+    # on the last one of this.
+    if not flags & MARK_SEALED:
+        st_store(&s.writing.group, s.writing.group + 1)
     e.first = max(e.first, first)
     m.extent = e[0]
     m.group = s.writing.group
@@ -149,7 +152,9 @@ cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t 
     m.durable = b.durable
     if s.com.sync_interval > 0:
         m.durable = b.safe
-        if b.safe and not flags & MARK_SEALED:
+        if flags & MARK_SEALED:
+            memset(&m.extent, 0, sizeof(Extent))    # it may be on disk before the next block, which moved that
+        elif b.safe:
             s.writing.marked = s.writing.syncs
     m.flags = MARK_SUM | (MARK_LAZY if s.com.sync_interval > 0 else 0) | flags
     marker_write(b.key, mark, &m)

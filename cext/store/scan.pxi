@@ -43,6 +43,9 @@ cdef struct Scan:
     bint whole                  # the last marker says that what follows counts as a whole
     uint64_t unit               # where that begins
     bint undone                 # it is not whole, and goes
+    bint ends                   # what stands behind c.end was not synced, here and in later blocks, and goes
+    uint64_t group              # the number of the last marker
+    bint shut                   # nothing of the block stood behind that
 
 
 cdef bint all_zero(const uint8_t* p, uint64_t n) noexcept nogil:
@@ -286,6 +289,11 @@ cdef int scan_bad(Scan* c) noexcept nogil:
         c.at += r.size
         c.end = c.at
         return 1 if rc == 0 else rc
+    rc = unsynced(c)
+    if rc:
+        c.undone = rc > 0 and c.whole
+        c.ends = rc > 0 and not c.whole
+        return min(rc, 0)
     next = behind_bad(c, c.at)
     torn_group = next < c.size and unfinished(c, next)
     if next == c.size and c.is_last and (torn(c) and not c.search.spoiled or arrived_torn(c, c.size)):
@@ -377,7 +385,11 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
         if rc <= 0:
             c.undone = rc == 0
             return rc if rc < 0 else 1
-    c.s.writing.group = max(c.s.writing.group, m.group)
+    if m.flags & MARK_WHOLE == 0:
+        c.o.lazy = m.flags & MARK_LAZY != 0
+        c.s.writing.group = m.group         # the next one follows on the last that is there
+    c.group = m.group
+    c.shut = m.flags & (MARK_SEALED | MARK_WHOLE) != 0
     c.sealed = m.flags & MARK_SEALED != 0
     c.marked = True
     c.proven = m.durable >= c.at or m.flags & MARK_LAZY != 0
@@ -404,6 +416,7 @@ cdef int scan_block(Scan* c) noexcept nogil:
             break
         if rc == 0:
             c.sealed = False
+            c.shut = False
             c.proven = False
             rc = hold(c, r.size, 0)
         if rc >= 0:
@@ -413,6 +426,10 @@ cdef int scan_block(Scan* c) noexcept nogil:
             rc = 1
     if rc > 0 and c.at < c.size and not c.undone:
         rc = scan_bad(c)
+    if rc >= 0 and not c.undone and not c.ends:
+        rc = ends_early(c)
+        c.ends = rc > 0
+    c.is_last = c.is_last or c.ends
     if rc >= 0 and (c.undone or c.whole and c.is_last and c.n_held):
         batch_drop(c)
     c.b.open_group = c.n_held > 0
@@ -431,6 +448,7 @@ cdef void block_prove(const Scan* c, int fd) noexcept nogil:
     group_seal(s, b, b.used, b.used, 0, 0 if c.is_last else MARK_SEALED, mark)
     if s.files.pwrite(s.files.ctx, fd, mark, MARKER, <off_t> b.used) < 0:
         s.files.truncate(s.files.ctx, fd, <off_t> b.used)
+        s.writing.group -= c.is_last
         return
     b.used += MARKER
     b.written = b.used

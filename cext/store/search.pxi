@@ -31,6 +31,8 @@ cdef struct Search:
     uint32_t cap_removals
     uint64_t durable            # markers say that what is below was on disk before something else was written
     uint64_t lazy_at            # the last marker of a store that acks before it syncs
+    uint64_t marked_at          # the last marker
+    bint vouches                # one says that all blocks before had been on disk
     uint64_t started            # where the last group begins that has a marker
     bint spoiled                # the last marker was changed: its group had arrived
     uint64_t erased_to          # up to here torn erasures follow one another
@@ -219,8 +221,10 @@ cdef int survey(Scan* c) noexcept nogil:
         if r.raw_seq & TOMB and r.seq and removal_add(k, r.seq, at) < 0:
             return ST_NO_MEMORY
         if marker_read(c.p + at, &r, &m):
+            k.marked_at = at
             if m.flags & MARK_LAZY:
                 k.lazy_at = at
+            k.vouches = k.vouches or m.flags & MARK_LAZY == 0 or m.durable > 0
             k.started = max(k.started, m.start)
             if m.durable <= at:
                 k.durable = max(k.durable, m.durable)

@@ -1,5 +1,6 @@
 """Power cuts and kills of a stream with a `sync_interval`: each for many disks."""
 
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -77,3 +78,52 @@ def test_with_an_interval_a_consumer_passes_nothing_that_came_after_a_cut(
     life.kill(calls)
     new = {seq for seq, m in messages(life.stream).items() if m[2].startswith(b"new")}
     assert new <= set(life.pull())
+
+
+SHAPES = {"one block": (300, 30), "several blocks": (6000, 14), "a block each": (40_000, 6)}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("per_subject", [-1, 2])
+def test_with_an_interval_a_cut_leaves_what_was_there_at_some_time(
+    seed: int, per_subject: int, shape: str
+) -> None:
+    """No removal without its cause, and nothing of before the last sync."""
+    size, count = SHAPES[shape]
+    chance = random.Random(seed)
+    life = Life(seed, sync_interval=2 * SECOND, max_msgs=60, max_msgs_per_subject=per_subject)
+    for _ in range(3):  # blocks of 32,000 bytes
+        states = [messages(life.stream)]
+        for _ in range(count):
+            life.publish(bytes(size), b"s.%d" % chance.randrange(4))
+            states.append(messages(life.stream))
+            if chance.random() < 0.2:
+                life.stream.delete(chance.choice(sorted(states[-1])), False)
+                states.append(messages(life.stream))
+            life.commit()
+            if chance.random() < 0.05:
+                life.env.advance(3 * SECOND)
+                life.commit()
+                del states[:-1]
+        life.cut()
+        assert messages(life.stream) in states
+        assert life.stream.lost().sequences == []
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_with_an_interval_what_a_kill_leaves_is_no_hole(seed: int, shape: str) -> None:
+    """Neither where it ended a block, nor where older ones left."""
+    size, count = SHAPES[shape]
+    life = Life(seed, sync_interval=2 * SECOND, max_msgs=10)
+    for k in range(6):
+        for _ in range(count):
+            life.publish(bytes(size))
+            if k % 2:
+                life.commit()
+        life.commit()
+        live = messages(life.stream)
+        if k == 3:
+            life.env.advance(3 * SECOND)
+            life.commit()
+        life.kill()
+        assert messages(life.stream) == live

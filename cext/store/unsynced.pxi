@@ -1,0 +1,105 @@
+# Opening what a store left that acks before it syncs: where it ends.
+#
+# A power cut leaves any part of what was not synced, of many groups and of several blocks. A beginning of it is kept, up to
+# the first place that cannot be read. What stands behind may take away messages in favour of some that are gone; so it goes too,
+# with all later blocks. A marker says up to where its block had been synced, and where that is not its beginning, that
+# all blocks before had been (Mark.durable). What is bad there is damage, as elsewhere: what stands behind it is kept.
+#
+# A block that lacks its end looks like one that ends there. One that is full ends with a marker that says so (MARK_SEALED), but
+# it may be just that which is missing. So the groups are numbered: the first one of a block follows on the last one of the block
+# before. A block that is not there between two left after a sync, which had all that is older.
+
+
+cdef bint lazily(const Scan* c) noexcept nogil:
+    """Whether what has no marker of its own may be of a store that acks before it syncs."""
+    return c.o.lazy or c.s.com.sync_interval > 0
+
+
+cdef int vouched_behind(Opening* o) noexcept nogil:
+    """Whether later blocks say that all of the one that is read was on disk: 1, 0 or an error."""
+    cdef int64_t i = o.at + 1
+    cdef int rc = o.nums[o.at] < o.vouched
+    cdef Scan c
+    while rc == 0 and i < o.n:
+        if o.nums[i] != o.nums[i - 1] + 1:
+            rc = ST_NOT_FOUND
+        else:
+            rc = ahead_read(o, o.nums[i], &c)
+            if rc == 1:
+                search_begin(&c)
+                rc = survey(&c)
+                rc = rc if rc < 0 else c.search.vouches
+            ahead_free(&c)
+        rc = rc if rc != ST_NOT_FOUND else 1
+        if rc == 1:
+            o.vouched = o.nums[i]
+        i += 1
+    return rc
+
+
+cdef int unsynced(Scan* c) noexcept nogil:
+    """Whether the bytes at c.at, which cannot be read, may not have been on disk: 1, 0 or an error."""
+    cdef Search* k = &c.search
+    cdef int rc
+    if not batches_count(c.o) or k.durable > c.at:
+        return 0
+    if k.lazy_at <= c.at and (k.marked_at > c.at or not lazily(c)):
+        return 0
+    rc = vouched_behind(c.o)
+    return rc if rc < 0 else not rc
+
+
+cdef bint group_follows(const Scan* c, uint64_t group) noexcept nogil:
+    """Whether a block's first group is the one behind that number, or the marker of an earlier one stands in its place."""
+    cdef uint64_t at = 0
+    cdef Parsed r
+    cdef Mark m
+    while at + REC_MIN <= c.size and record_parse(c.p + at, c.size - at, &r) and record_good(c.b.key, c.p + at, &r):
+        if marker_read(c.p + at, &r, &m):
+            return m.group <= group + 1
+        at += r.size
+    return at == c.size         # nats-server's
+
+
+cdef int next_follows(Opening* o, uint64_t group) noexcept nogil:
+    """Whether the next block goes on behind the group of that number: 1, 0 or an error."""
+    cdef int64_t i = o.at + 1
+    cdef int rc
+    cdef bint there
+    cdef Scan c
+    while i < o.n and o.nums[i] == o.nums[i - 1] + 1:
+        rc = ahead_read(o, o.nums[i], &c)
+        there = rc == 1 and not all_zero(c.p, c.size)
+        if there:
+            rc = group_follows(&c, group)
+        ahead_free(&c)
+        if there or rc < 0:
+            return rc if rc != ST_NOT_FOUND else 1
+        i += 1
+    return 1
+
+
+cdef int ends_early(Scan* c) noexcept nogil:
+    """Whether the block lacks its end, which was not synced, and others follow: 1, 0 or an error."""
+    cdef int rc
+    if c.is_last or c.shut or c.b.damaged or not batches_count(c.o) or not lazily(c):
+        return 0
+    if not c.marked and c.size and c.end == c.size:
+        return 0                # nats-server's
+    rc = next_follows(c.o, c.group)
+    if rc == 0:
+        rc = vouched_behind(c.o)
+    return rc if rc < 0 else not rc
+
+
+cdef int empty_ends(Opening* o, Block* b, int fd, bint is_last) noexcept nogil:
+    """Of a block without a byte: 0, or an error."""
+    cdef Scan c
+    cdef int rc
+    memset(&c, 0, sizeof(c))
+    c.s = o.s
+    c.o = o
+    c.b = b
+    c.is_last = is_last
+    rc = ends_early(&c)
+    return rest_undo(o, &c, fd) if rc == 1 else rc
