@@ -178,7 +178,6 @@ cdef int scan_closes(Scan* c, bint newest) noexcept nogil:
             return 2 if m.flags & MARK_OPEN else 1
         c.at += r.size
     rc = survey(c)
-    free(c.search.removals)
     return rc if rc < 0 else not newest or c.search.started > c.at
 
 
