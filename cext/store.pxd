@@ -134,7 +134,8 @@ ctypedef void (*durable_fn)(void* ctx, uint64_t seq, uint64_t ticket, int error)
 # with a text in err. committer may be NULL for memory storage.
 cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, char* err, size_t err_cap) noexcept nogil
 # removed: called for every message that leaves the store, after it left (not during recovery). It must not change
-# the store. A purge of everything is one call with seq 0 and no subject: all below state.first_seq is gone.
+# the store. A purge of everything, or of all but the newest message, is one call with seq 0 and no subject: what is below
+# state.first_seq is gone.
 # durable: called under the lock when everything up to seq, and every change up to ticket, is on disk
 # (or handed to the kernel, in lazy mode); error is errno of a failed group, whose acks must not be sent.
 cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* ctx) noexcept nogil

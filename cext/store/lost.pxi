@@ -71,6 +71,14 @@ cdef void lost_drop(Store* s, uint64_t seq) noexcept nogil:
         memmove(t.seqs + i, t.seqs + i + 1, <size_t> (t.n - i) * 8)
 
 
+cdef void lost_drop_below(Store* s, uint64_t seq) noexcept nogil:
+    cdef LostList* t = s.lost
+    cdef uint32_t i = lost_find(t, seq) if t != NULL else 0
+    if i:
+        t.n -= i
+        memmove(t.seqs, t.seqs + i, <size_t> t.n * 8)
+
+
 cdef void lost_place(Store* s, DamageKind kind, uint64_t block, uint64_t at, uint64_t size, uint64_t first,
                      uint64_t last, uint64_t count) noexcept nogil:
     """A place where something is damaged, and the messages that it costs."""

@@ -86,6 +86,10 @@ cdef struct Leads:
     uint32_t cap
     uint64_t from_              # what is below counts as passed
     uint64_t upto               # what came after this is not taken into account yet
+    bint making                 # numbers of the set from `made` on are not looked at yet
+    uint64_t made
+    uint64_t goal               # up to there newer messages of those without one are being looked for; 0: they are not
+    uint32_t newer              # where that stands
     uint64_t looked             # slots, in vain or nearly, since the heap was last of use
     bint on
 

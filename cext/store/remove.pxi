@@ -145,9 +145,13 @@ cdef bint take_seq(Store* s, uint64_t seq, int reason) noexcept nogil:
 
 
 cdef void block_drop(Store* s, Block* b) noexcept nogil:
-    """A block leaves the store; its file goes after the next group is on disk."""
     invariant(b.live == 0 and not b.dead and b.store == s, "only an empty block leaves, and once")
     blocks_take_out(s, b)
+    block_leaves(s, b)
+
+
+cdef void block_leaves(Store* s, Block* b) noexcept nogil:
+    """A block that is not among the store's any more; its file goes after the next group is on disk."""
     if s.storage == STORE_MEMORY:
         block_free(b)
         return
@@ -416,6 +420,56 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
     return ST_OK
 
 
+cdef bint purge_older(Store* s) noexcept nogil:
+    """Everything but the newest message goes, by blocks: what stands before it in the tail is struck out, and the index made
+    anew of it alone. False, and nothing is gone: without memory, or when it does not stand in the tail, whose ids nobody else
+    reads."""
+    cdef Block* b = s.tail
+    cdef uint32_t n = s.n_blocks - 1 if s.n_blocks else 0, first = s.b0, i, k
+    cdef uint64_t seq, size
+    cdef Index fresh
+    cdef int64_t id
+    if b == NULL or b.live == 0:
+        return False
+    i = b.n - 1
+    while b.off[i] == 0:
+        i -= 1
+    id = index_init(&fresh, s.env)
+    if id == ST_OK:
+        id = index_intern(&fresh, node_text(&s.x, b.sid[i]))
+    if id < 0:
+        index_free(&fresh)
+        return False
+    seq = seq_at(b, i)
+    size = slot_size(b, i)
+    memset(b.off, 0, <size_t> i * 4)
+    b.ghosts += b.live - 1
+    b.live = 1
+    b.live_bytes = size
+    b.head = i
+    b.sid[i] = <uint32_t> id
+    b.nxt[i] = 0
+    index_count(&fresh, <uint32_t> id, seq)
+    fresh.births = s.x.births + 2 * BORN    # cached filters are out of date
+    fresh.sweeps = s.x.sweeps
+    index_free(&s.x)
+    s.x = fresh
+    s.msgs = 1
+    s.bytes = size
+    s.first_seq = seq
+    st_release(&s.shared.floor, seq)    # before the files are on their way out
+    s.b0 += n
+    s.n_blocks = 1
+    s.memo_block = NULL
+    s.empties = NULL
+    s.stays = NULL
+    for k in range(n):
+        block_leaves(s, s.blocks[first + k])
+    lost_drop_below(s, seq)
+    sweeps_again(s, UINT64_MAX)
+    return True
+
+
 cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil:
     cdef uint64_t total
     cdef int r
@@ -433,6 +487,11 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
         return <int64_t> total
     if keep >= total:
         return 0
+    if matches_all(filter) and keep == 1 and seq == 0 and purge_older(s):
+        if s.on_removed != NULL:
+            s.on_removed(s.ctx, 0, span(NULL, 0), RM_PURGE)
+        publish(s)
+        return <int64_t> total - 1
     return store_purge_some(s, filter, 0, seq if seq else s.last_seq + 1, total - keep)
 
 

@@ -287,12 +287,20 @@ cdef void direct_cut(Stream* s, uint64_t seq) noexcept nogil:
         j = j.next
 
 
+cdef bint one_pending(DirectJob* j) noexcept nogil:
+    # Whether what a batch has counted is still there, after everything went at once but one message, or that too.
+    cdef StoreState state
+    store_state(j.s.store, &state)
+    return (state.msgs and j.at <= state.first_seq < j.count_at
+            and (not j.filtered or filter_matches(&j.filter, store_subject(j.s.store, state.first_seq))))
+
+
 cdef void direct_removed(Stream* s, uint64_t seq, Span subject) noexcept nogil:
-    # A message is gone, with seq 0 all of them: what batches have counted of it is not pending any more.
+    # A message is gone, with seq 0 all but the first one: what batches have counted of it is not pending any more.
     cdef DirectJob* j = s.jobs
     while j != NULL:
         if j.counting and seq == 0:
-            j.pending = 0
+            j.pending = one_pending(j)
         elif j.counting and j.at <= seq < j.count_at and (not j.filtered or filter_matches(&j.filter, subject)):
             j.pending -= 1
         j = j.next

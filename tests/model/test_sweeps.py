@@ -233,3 +233,34 @@ def test_long_ways_past_other_messages_are_gone_in_pieces() -> None:
             store.append("rare.7")
     assert (search.found, steps > 2) == (last + 1, True)
     store.close()
+
+
+def test_the_heap_of_a_sparse_filter_is_made_in_pieces() -> None:
+    """Two thousand subjects a piece; what comes and goes between two of them counts."""
+    store = PyStore(commit="manual")
+    many = 20_000
+    for n in range(many):
+        store.append(f"rare.{n}")
+    store.append_many("noise.#", 2_000_000, 10, 0)
+    last = store.append("rare.5")
+    search = PySearch(store, "next", ("rare.*", "nothing"), many + 1)
+    while search.step():  # as long as it looks at every message
+        at = search.at
+        if at == search_at(search, at):
+            break
+    steps = 0
+    store.remove(last)
+    while search.step():
+        steps += 1
+        if steps == 4:
+            store.append("rare.born")
+            store.append("rare.7")
+            store.remove(last + 1)
+    assert (search.found, steps >= many // 2048) == (last + 2, True)
+    store.close()
+
+
+def search_at(search: PySearch, at: int) -> int:
+    """Where it stands after another piece."""
+    search.step()
+    return search.at

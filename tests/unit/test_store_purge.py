@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jsserver.cext.bytes import hh64, sha256
-from tests.cext.store import PyStore
+from tests.cext.store import PyFilter, PyStore
 
 
 @pytest.fixture
@@ -84,4 +84,38 @@ def test_a_purge_that_cannot_be_made(directory: Path) -> None:
     (directory / "__new_msgs__").unlink()
     s = PyStore(directory)
     assert s.state()["msgs"] == 20
+    s.close()
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_all_but_the_newest_goes_at_once(tmp_path: Path, storage: str) -> None:
+    """In one step, however many messages there are in however many blocks."""
+    path = tmp_path / "S"
+    path.mkdir()
+    s = PyStore(path if storage == "file" else None, "S", max_bytes=1 << 20, commit="manual")
+    kept = PyFilter(("k.*", "nothing"))
+    for n in range(3000):
+        s.append(f"k.{n % 700}", b"x" * 200)
+    assert s.next(kept, 5) == 5
+    s.remove(2995)
+    s.commit()
+    s.append("k.3", b"all", b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n")
+    s.removed.clear()
+    before = s.state()
+    assert s.purge(keep=1) == before["msgs"] - 1
+    assert s.removed == [(0, "", 4)]
+    for _ in range(2):
+        state = s.state()
+        assert (state["msgs"], state["first_seq"], state["last_seq"]) == (1, 3001, 3001)
+        assert s.subjects() == {"k.3": 1}
+        assert s.next(kept, 1) == 3001
+        assert s.load(3001)[2] == "k.3"
+        with pytest.raises(KeyError):
+            s.load(3000)
+        if storage == "file":
+            s.commit()
+            assert len(list((path / "msgs").glob("*.blk"))) == 1
+            s.reopen()
+    assert s.append("k.9") == 3002
+    assert s.subjects() == {"k.3": 1, "k.9": 1}
     s.close()
