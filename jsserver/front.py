@@ -67,6 +67,20 @@ def explained(error: BaseException | None, message: str = "") -> str:
     return f"Internal error: {error!r}{place}"
 
 
+def _login_terms(options: Options) -> tuple[int, bool, bool, bool]:
+    """What holds for those who come by these options: ns that they have to prove who they are,
+    whether they must, whether one who has not said so much as CONNECT is let in (never by a key, as
+    in nats-server), and whether INFO has a nonce."""
+    users = options.users
+    named = options.no_auth_user in {user.name for user in users if user.name}
+    return (
+        int(options.auth_timeout * 1e9),
+        options.auth_required,
+        named or options.only_system_users,
+        options.operators.enabled or any(user.nkey for user in users),
+    )
+
+
 class Front:
     """Everything of a server that clients meet; open() and close() frame its life."""
 
@@ -264,6 +278,7 @@ class Front:
 
     def _limit(self) -> None:
         o = self.options
+        timeout, required, guests, nonce = _login_terms(o)
         config = PlaneConfig(
             max_payload=o.max_payload,
             max_control_line=o.max_control_line,
@@ -277,11 +292,10 @@ class Front:
             ping_interval=o.ping_interval,
             ping_max=o.ping_max,
             write_deadline=o.write_deadline,
-            auth_timeout=int(o.auth_timeout * 1e9),
-            auth_required=o.auth_required,
-            no_auth_user=o.no_auth_user in {u.name for u in o.users if u.name}
-            or o.only_system_users,
-            nonce=o.operators.enabled or any(user.nkey for user in o.users),
+            auth_timeout=timeout,
+            auth_required=required,
+            no_auth_user=guests,
+            nonce=nonce,
             debug=o.debug,
             trace=o.trace,
         )
@@ -381,13 +395,14 @@ class Front:
         pieces = partial(
             self._pieces, host, self.websocket_port, tls_required=secured, tls_available=secured
         )
+        timeout, required, guests, nonce = _login_terms(view)
         config = WebsocketConfig(
             handshake_timeout=self._websocket_patience,
             ping_interval=max(block.ping_interval, 0),
-            auth_timeout=int(view.authorization.timeout * 1e9),
-            auth_required=view.auth_required,
-            no_auth_user=bool(view.no_auth_user) or view.only_system_users,
-            nonce=view.operators.enabled or any(user.nkey for user in view.users),
+            auth_timeout=timeout,
+            auth_required=required,
+            no_auth_user=guests,
+            nonce=nonce,
             info=pieces(auth_required=view.auth_required),
             later_head=pieces(auth_required=self.options.auth_required)[0],
         )
