@@ -84,7 +84,7 @@ def extension(name: str, source: str, parts: Iterable[Path]) -> Extension:
         name,
         [source],
         depends=sorted(str(p) for p in parts if p.is_file())
-        + sorted(str(p) for p in Path("cext").glob("*.pxd"))
+        + sorted(str(p) for p in Path("cext").rglob("*.pxd"))
         + ["setup.py"],
         extra_compile_args=compile_args,
         extra_link_args=link_args,

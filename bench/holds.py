@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ FORK = multiprocessing.get_context("fork")
 FILL_BATCH = 5000
 VICTIM_PAUSE_SECONDS = 0.0005
 TENTHS = 10
-GROUPS = "reads,removals,more_removals,interest,ids"
+GROUPS = "reads,removals,more_removals,tables,interest,ids"
 WAIT_SECONDS = 300.0
 
 
@@ -149,7 +150,9 @@ class Bench:
         self.victim = Victim(server.url)
         time.sleep(0.3)
 
-    def make(self, name: str, *, messages: int = 0, ids: bool = False, **config: Any) -> None:
+    def make(
+        self, name: str, *, messages: int = 0, subjects: int = 0, ids: bool = False, **config: Any
+    ) -> None:
         self.c.api(
             f"STREAM.CREATE.{name}",
             {
@@ -161,7 +164,7 @@ class Bench:
                 **config,
             },
         )
-        fill(self.c, name, messages or self.messages, self.subjects, ids)
+        fill(self.c, name, messages or self.messages, subjects or self.subjects, ids)
 
     def wanted(self, operation: str) -> bool:
         return not self.only or any(only in operation for only in self.only)
@@ -294,6 +297,13 @@ class Bench:
         )
         back = {"multi_last": [f"{n}.*.55.e", f"{n}.*.66.e"], "up_to_seq": mid}
         time_("multi last, two, up to the middle", lambda: self.direct(n, back, eob))
+        for seq, what in ((0, "expected last, none"), (1, "expected last, another")):
+            head = (
+                b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n"
+                b"Nats-Expected-Last-Subject-Sequence-Subject: %b.*.*.%b\r\n\r\n"
+            ) % (seq, n.encode(), b"x" if seq == 0 else b"e")
+            frame = b"HPUB H.x _INBOX.roll %d %d\r\n%sx\r\n" % (len(head), len(head) + 1, head)
+            time_(what, partial(self.published, frame))
         time_("monitoring of it", lambda: self.c.api(f"STREAM.INFO.{n}"))
 
     def removals(self) -> None:
@@ -327,11 +337,24 @@ class Bench:
             head = b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n"
             frame = b"HPUB R.x _INBOX.roll %d %d\r\n%sx\r\n" % (len(head), len(head) + 1, head)
             self.time("rollup, all", lambda: self.published(frame))
+        if self.wanted("rollup, a subject"):
+            self.make("RS", subjects=1)
+            head = b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n"
+            one = b"HPUB RS.0.0.e _INBOX.roll %d %d\r\n%sx\r\n" % (len(head), len(head) + 1, head)
+            self.time("rollup, a subject", lambda: self.published(one))
         if self.wanted("delete of the stream"):
             self.make("D")
             for i in range(1000):
                 self.consumer("D", f"c{i}", mem_storage=True)
             self.time("delete of the stream", lambda: self.c.api("STREAM.DELETE.D"))
+
+    def tables(self) -> None:
+        """What grows and shrinks with what it holds: ids of the window, what waits for acks."""
+        self.time("publishes with ids", lambda: self.make("W", ids=True))
+        if self.wanted("deliveries, and their acks"):
+            self.make("K", subjects=1000)
+            self.consumer("K", "a", max_ack_pending=-1, ack_policy="all")
+            self.time("deliveries, and their acks", lambda: self.ack_all("K", "a", self.messages))
 
     def interest(self) -> None:
         self.c.api(

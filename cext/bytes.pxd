@@ -199,17 +199,25 @@ cdef uint32_t task_run(TaskList* l, uint32_t limit) noexcept nogil
 
 # ---- tables --------------------------------------------------------------------------------------
 
+cdef struct U64Pair:
+    uint64_t key            # 0: none
+    uint64_t val
+
 cdef struct U64Map:
     # Open addressing, linear probing with backward-shift deletion. Key 0 is refused (-1).
-    # Putting and deleting may move keys and vals.
-    uint64_t* keys
-    uint64_t* vals
+    # What a larger or smaller table takes over is moved in small steps, by the puts and deletes that follow.
+    U64Pair* a
     uint32_t cap
-    uint32_t n
+    uint32_t n              # of both
+    U64Pair* old            # what is not moved over yet: slots [old_at, old_cap)
+    uint32_t old_cap
+    uint32_t old_at
 
 cdef int u64map_put(U64Map* m, uint64_t key, uint64_t val) noexcept nogil      # 0 | -1 no memory
-cdef bint u64map_get(U64Map* m, uint64_t key, uint64_t* val) noexcept nogil
+cdef bint u64map_get(const U64Map* m, uint64_t key, uint64_t* val) noexcept nogil
 cdef bint u64map_del(U64Map* m, uint64_t key) noexcept nogil
+# The next of all pairs, `at` begins with 0; False: there is none. Nothing is put or deleted between the first and the last.
+cdef bint u64map_each(const U64Map* m, uint64_t* at, U64Pair* out) noexcept nogil
 cdef void u64map_free(U64Map* m) noexcept nogil
 
 cdef struct StrMap:
@@ -245,153 +253,7 @@ cdef inline int bytes_add(Bytes* b, const void* p, size_t n) noexcept nogil:
     return 0
 
 
-# ---- subjects --------------------------------------------------------------------------------------
-
-cdef struct Tokens:
-    # A walk over a subject's tokens: tokens_of gives the first as p[:n], tokens_cut, unless `last`, the next.
-    const uint8_t* p
-    uint32_t n
-    const uint8_t* rest
-    uint32_t n_rest
-    bint last               # no token follows
-
-cdef inline void tokens_cut(Tokens* t) noexcept nogil:
-    cdef const uint8_t* dot = NULL
-    if t.n_rest:
-        dot = <const uint8_t*>memchr(t.rest, c'.', t.n_rest)
-    t.p = t.rest
-    if dot == NULL:
-        t.n = t.n_rest
-        t.last = True
-    else:
-        t.n = <uint32_t>(dot - t.rest)
-        t.rest = dot + 1
-        t.n_rest -= t.n + 1
-
-cdef inline Tokens tokens_of(Span s) noexcept nogil:
-    cdef Tokens t
-    t.rest = s.p
-    t.n_rest = s.n
-    t.last = False
-    tokens_cut(&t)
-    return t
-
-cdef inline bint is_star(const Tokens* t) noexcept nogil:
-    return t.n == 1 and t.p[0] == c'*'
-
-# A > at the end.
-cdef inline bint is_tail(const Tokens* t) noexcept nogil:
-    return t.n == 1 and t.last and t.p[0] == c'>'
-
-cdef inline bint same_token(const Tokens* a, const Tokens* b) noexcept nogil:
-    return a.n == b.n and (a.n == 0 or memcmp(a.p, b.p, a.n) == 0)
-
-# Whether a token of it is empty, or all of it.
-cdef inline bint has_empty_token(Span s) noexcept nogil:
-    cdef Tokens t = tokens_of(s)
-    while t.n and not t.last:
-        tokens_cut(&t)
-    return t.n == 0
-
-# Whether `pattern` (with * and >) matches `subject`; `subject`'s own wildcards count as literals.
-cdef bint subject_matches(Span pattern, Span subject) noexcept nogil
-cdef bint subject_is_literal(Span s) noexcept nogil
-# No empty token, > only last, no blanks: what SUB and stream subjects must be.
-cdef bint subject_is_valid(Span s) noexcept nogil
-# Whether every literal that `inner` matches is matched by `outer`.
-cdef bint subject_covers(Span outer, Span inner) noexcept nogil
-# Whether some literal is matched by both.
-cdef bint subjects_overlap(Span a, Span b) noexcept nogil
-
-
-# ---- headers ---------------------------------------------------------------------------------------
-
-# The value of the first line `name: value` in a header block, blanks before it skipped; .p NULL if absent.
-# Names are case-sensitive and must follow CRLF directly, as nats-server looks them up.
-cdef Span header_get(Span block, const char* name) noexcept nogil
-
-
-# ---- JSON ------------------------------------------------------------------------------------------
-
-cdef enum JsonKind:
-    JSON_NULL = 0
-    JSON_FALSE
-    JSON_TRUE
-    JSON_NUMBER
-    JSON_STRING
-    JSON_ARRAY
-    JSON_OBJECT
-
-cdef struct JsonItem:
-    int kind
-    Span text               # a string's inside, a number's or word's text, a nested value whole
-    bint escaped            # a string with escapes: json_text resolves them
-
-cdef struct JsonReader:
-    const uint8_t* p
-    const uint8_t* end
-    bint first
-    uint8_t close
-
-cdef void json_open(JsonReader* r, Span text) noexcept nogil
-cdef bint json_enter_object(JsonReader* r) noexcept nogil                        # False: it is none
-cdef bint json_enter_array(JsonReader* r) noexcept nogil
-cdef int json_next_member(JsonReader* r, JsonItem* key, JsonItem* val) noexcept nogil   # 1 | 0 end | -1 bad JSON
-cdef int json_next_element(JsonReader* r, JsonItem* val) noexcept nogil                 # likewise
-cdef bint json_at_end(JsonReader* r) noexcept nogil
-cdef bint json_key_is(const JsonItem* key, const char* lower_case_name) noexcept nogil
-cdef bint json_int(const JsonItem* it, int64_t* out) noexcept nogil
-cdef bint json_uint(const JsonItem* it, uint64_t* out) noexcept nogil
-# null leaves what is there.
-cdef bint json_bool(const JsonItem* it, bint* out) noexcept nogil
-cdef int json_text(const JsonItem* it, uint8_t* out, uint32_t cap) noexcept nogil       # length | -1
-
-
-# ---- texts in the making, and transforms of subjects -----------------------------------------------
-
-cdef enum:
-    DRAFT_OWN = 512
-
-cdef struct Draft:
-    # A text in the making, on the stack where it is short: draft_open first, draft_free last; it is not copied.
-    uint8_t* p
-    size_t n
-    size_t cap
-    bint failed             # memory ran out, and the text is not whole
-    uint8_t[DRAFT_OWN] own
-
-cdef inline void draft_open(Draft* d) noexcept nogil:
-    d.p = d.own
-    d.n = 0
-    d.cap = DRAFT_OWN
-    d.failed = False
-
-cdef inline void draft_free(Draft* d) noexcept nogil:
-    if d.p != d.own:
-        free(d.p)
-
-cdef bint draft_grow(Draft* d, size_t more) noexcept nogil
-cdef inline void draft_add(Draft* d, const void* p, size_t n) noexcept nogil:
-    if n and (n <= d.cap - d.n or draft_grow(d, n)):
-        memcpy(d.p + d.n, p, n)
-        d.n += n
-
-cdef inline void draft_byte(Draft* d, uint8_t ch) noexcept nogil:
-    draft_add(d, &ch, 1)
-cdef void draft_number(Draft* d, uint64_t v) noexcept nogil
-# Of a whole one that is no longer than a span can be.
-cdef inline Span draft_span(const Draft* d) noexcept nogil:
-    return span(d.p, <uint32_t>d.n)
-cdef struct Env
-cdef struct Transform       # what becomes of a subject
-cdef void transform_free(Transform* t) noexcept nogil
-# Adds what becomes of the subject, which its source matches.
-cdef void transform_apply(const Transform* t, Env* env, Span subject, Draft* d) noexcept nogil
-# Bytes of the UTF-8 sequence at p[0:n]; 0: there is none (RFC 3629).
-cdef uint32_t rune_size(const uint8_t* p, uint32_t n) noexcept nogil
-cdef class SubjectTransform:
-    # bytes.pyi says what it is.
-    cdef Transform* t
+include "bytes/texts.pxd"
 
 
 # ---- files -----------------------------------------------------------------------------------------

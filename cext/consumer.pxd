@@ -83,6 +83,7 @@ cdef struct PendingTable:
     uint32_t cap
     uint32_t n
     uint32_t free           # linked by next
+    uint32_t top            # from here on no entry was ever used, nor is touched before
     U64Map by_seq           # stream sequence -> index
     uint32_t first
     uint32_t last

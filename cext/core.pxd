@@ -276,6 +276,7 @@ cdef struct Client:
     uint64_t out_msgs
     uint64_t out_bytes
     # who it is
+    bint websocket          # it comes through WebSocket
     int64_t started         # wall ns
     int64_t rtt             # ns; 0: unknown
     Bytes user

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes, Cond, Env, JsonItem, Msg, Span, StrMap, Task, Timer, U64Map, Usage
-from jsserver.cext.store cimport Committer, Filter, Record, Store, StoreConfig, StoreState, Wait
+from jsserver.cext.bytes cimport Bytes, Cond, Env, JsonItem, Msg, Span, StrMap, Task, Timer, U64Map, Usage, WholeSecond
+from jsserver.cext.store cimport Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Wait
 
 
 # ---- numbers, times and requests in texts ---------------------------------------------------------------
@@ -19,17 +19,6 @@ cdef bint get_duration(Span s, int64_t* ns) noexcept nogil
 cdef uint32_t put_duration(uint8_t* p, int64_t ns) noexcept nogil
 # RFC 3339 with up to nine decimals; nanoseconds since 1970.
 cdef bint get_time(Span s, int64_t* ns) noexcept nogil
-
-cdef enum:
-    SECOND_TEXT = 19        # 2006-01-02T15:04:05
-
-cdef struct WholeSecond:
-    # The last second that was written as text: messages come many a second. Zeroed before the first.
-    int64_t seconds
-    uint8_t text[SECOND_TEXT + 1]
-
-# RFC 3339 in UTC, trailing zeros of the fraction dropped, at p (at most 40 bytes); returns how many.
-cdef uint32_t put_time(uint8_t* p, int64_t ns, WholeSecond* last) noexcept nogil
 # Appends s as the inside of a JSON string. 0 | -1 no memory
 cdef int add_json_text(Bytes* b, Span s) noexcept nogil
 cdef int add_text(Bytes* b, const char* text) noexcept nogil
@@ -125,6 +114,7 @@ cdef enum HeldKind:
     HELD_ACK = 0            # an empty answer
     HELD_GET = 1            # of a direct get
     HELD_API = 2
+    HELD_PUBLISH = 3        # of a publish
 
 cdef enum:
     RETAIN_LIMITS = 0
@@ -160,6 +150,34 @@ cdef struct StreamConfig:
     Usage* account_usage    # NULL: not counted
     Usage* server_usage
 
+cdef struct Stream
+
+cdef struct Purge:
+    # A purge in pieces, between which the lock is let go. It is of the messages that are there when it begins.
+    Stream* s
+    Span subject                # borrowed; empty: all
+    Filter filter
+    bint compiled
+    uint64_t keep               # so many are still to be passed, back from `end`
+    uint64_t start
+    uint64_t end
+    bint more                   # it has not ended
+    int64_t gone                # how many messages, or ST_*
+
+cdef struct Rolling:
+    # A rollup under way of a subject that has many messages.
+    Purge purge
+    uint64_t seq
+    Span reply
+    Span subject
+
+cdef struct PatternLook:
+    # The last message on a pattern, which a publish expects: looked for in pieces.
+    Filter filter
+    LastLook at
+    bint known
+    uint64_t seq
+
 cdef struct Dedupe:
     # Ids of the window: their bytes in a queue in order of time, found through their hashes.
     Fifo ids
@@ -167,8 +185,12 @@ cdef struct Dedupe:
     uint64_t n
     uint64_t unread         # messages up to this sequence were there at the start and are not looked at yet
     uint64_t read_at        # of those the next one; 0: their reading has not begun
-    bint reading            # they are read in turns, and publishes wait
+    bint asked              # somebody needs them
+    bint reading            # they are read in turns, or something else takes turns, and publishes wait
     Fifo waiting            # these, in their order
+    void* first             # the one before them, which was begun and waits again
+    PatternLook* look       # what the first one waits for; NULL: nothing of its own
+    Rolling* rolling        # what all wait for; NULL: nothing
     Task turn
     Timer timer
 
@@ -203,18 +225,6 @@ cdef struct Change:
     Span data
     Span id                     # the window of deduplication remembers it
     const Filter* filter        # the subject of a purge, if it is compiled already
-
-cdef struct Purge:
-    # A purge in pieces, between which the lock is let go. It is of the messages that are there when it begins.
-    Stream* s
-    Span subject                # borrowed; empty: all
-    Filter filter
-    bint compiled
-    uint64_t keep               # so many are still to be passed, back from `end`
-    uint64_t start
-    uint64_t end
-    bint more                   # it has not ended
-    int64_t gone                # how many messages, or ST_*
 
 cdef struct Overlay
 

@@ -11,9 +11,9 @@ from jsserver.cext.bytes cimport (
     JsonReader, Msg, Span, Task, Timer, Tokens, bytes_add, bytes_free, bytes_reserve, cond_free, cond_init, elapsed,
     env_held, env_lock, env_unlock, env_wait, header_get, invariant, is_star, is_tail, json_at_end, json_bool,
     json_enter_array, json_enter_object, json_int, json_key_is, json_next_element, json_next_member, json_open,
-    json_text, json_uint, place_text, span, span_bytes, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get,
-    strmap_put, subject_is_literal, table_hash, task_cancel, task_post, timer_cancel, timer_set, tokens_cut, tokens_of,
-    u64map_del, u64map_free, u64map_get, u64map_put,
+    json_text, json_uint, place_text, put_fraction, put_time, span, span_bytes, span_c, span_eq, span_of, strmap_del,
+    strmap_free, strmap_get, strmap_put, subject_is_literal, table_hash, task_cancel, task_post, timer_cancel,
+    timer_set, tokens_cut, tokens_of, u64map_del, u64map_free, u64map_get, u64map_put,
 )
 from jsserver.cext.store cimport Damage as StoreDamage
 from jsserver.cext.store cimport Lost as StoreLost
@@ -44,6 +44,7 @@ include "stream/watch.pxi"
 include "stream/acks.pxi"
 include "stream/change.pxi"
 include "stream/purge.pxi"
+include "stream/rollup.pxi"
 include "stream/truncate.pxi"
 include "stream/overlay.pxi"
 include "stream/publish.pxi"

@@ -4,6 +4,9 @@
 cdef enum:
     TABLE_MIN = 16
     TABLE_MAX = 0x40000000
+    TABLE_SMALL = 1024          # slots of a table that is moved over at once
+    TABLE_STEP = 8              # slots of a larger one that a put or delete moves over to one yet larger,
+    TABLE_BACK = 32             # and to a smaller one: few of them hold anything
 
 
 cdef inline bint table_full(uint32_t n, uint32_t cap) noexcept nogil:
@@ -15,95 +18,168 @@ cdef inline bint table_sparse(uint32_t n, uint32_t cap) noexcept nogil:
 
 
 # ---- number to number ----------------------------------------------------------------------------------
+#
+# The old table is moved over from its front. What stood before `old_at` is in the new one, so a search in the old one begins
+# there at the earliest: whoever belongs before and stands behind is reached without a gap. None of it stands before the slot
+# where it belongs, as those that went on at the table's front are moved first: a search ends at the table's end. Its moves end
+# long before the new table is full or sparse.
 
 cdef inline uint32_t u64_slot(uint64_t key, uint32_t cap) noexcept nogil:
     return <uint32_t>mul_fold(key ^ table_words[1], table_words[2]) & (cap - 1)
 
 
-cdef inline uint32_t u64_find(const U64Map* m, uint64_t key) noexcept nogil:
+cdef inline U64Pair* u64_find(const U64Map* m, uint64_t key) noexcept nogil:
     # The slot that holds key, or the empty one where it belongs.
     cdef uint32_t i = u64_slot(key, m.cap)
-    while m.keys[i] != 0 and m.keys[i] != key:
+    while m.a[i].key != 0 and m.a[i].key != key:
         i = (i + 1) & (m.cap - 1)
-    return i
+    return &m.a[i]
+
+
+cdef U64Pair* u64_find_old(const U64Map* m, uint64_t key) noexcept nogil:
+    # The slot of the old table that holds key, or NULL.
+    cdef uint32_t i = max(u64_slot(key, m.old_cap), m.old_at)
+    while i < m.old_cap and m.old[i].key != 0:
+        if m.old[i].key == key:
+            return &m.old[i]
+        i += 1
+    return NULL
+
+
+cdef void u64_move(U64Map* m, uint32_t slots) noexcept nogil:
+    # Takes so many slots of the old table over.
+    cdef uint32_t end = m.old_at + min(slots, m.old_cap - m.old_at)
+    while m.old_at < end:
+        if m.old[m.old_at].key:
+            u64_find(m, m.old[m.old_at].key)[0] = m.old[m.old_at]
+        m.old_at += 1
+    if m.old_at == m.old_cap:
+        free(m.old)
+        m.old = NULL
+
+
+cdef inline void u64_step(U64Map* m) noexcept nogil:
+    u64_move(m, TABLE_STEP if m.cap > m.old_cap else TABLE_BACK)
 
 
 cdef int u64_resize(U64Map* m, uint32_t cap) noexcept nogil:
-    cdef U64Map to
-    cdef uint32_t i, j
-    to.keys = <uint64_t*>calloc(cap, 2 * sizeof(uint64_t))      # keys, then values
-    if to.keys == NULL:
+    cdef U64Pair* a = <U64Pair*>calloc(cap, sizeof(U64Pair))
+    if a == NULL:
         return -1
-    to.vals = to.keys + cap
-    to.cap = cap
-    to.n = m.n
-    for i in range(m.cap):
-        if m.keys[i]:
-            j = u64_find(&to, m.keys[i])
-            to.keys[j] = m.keys[i]
-            to.vals[j] = m.vals[i]
-    free(m.keys)
-    m[0] = to
+    if m.old != NULL:
+        u64_move(m, m.old_cap)
+    m.old = m.a
+    m.old_cap = m.cap
+    m.old_at = 0
+    m.a = a
+    m.cap = cap
+    if m.old_cap <= TABLE_SMALL:
+        u64_move(m, m.old_cap)
+        return 0
+    while m.old[m.old_at].key:
+        u64_move(m, 1)
     return 0
 
 
 cdef int u64map_put(U64Map* m, uint64_t key, uint64_t val) noexcept nogil:
-    cdef uint32_t i
+    cdef U64Pair* at = NULL
     if key == 0:
         return -1
+    if m.old != NULL:
+        u64_step(m)
+        at = u64_find_old(m, key) if m.old != NULL else NULL
+        if at != NULL:
+            at.val = val
+            return 0
     if m.cap:
-        i = u64_find(m, key)
-        if m.keys[i]:
-            m.vals[i] = val
+        at = u64_find(m, key)
+        if at.key:
+            at.val = val
             return 0
     if m.cap == 0 or table_full(m.n, m.cap):
         if m.cap >= TABLE_MAX or u64_resize(m, m.cap * 2 if m.cap else TABLE_MIN) < 0:
             return -1
-    i = u64_find(m, key)
-    m.keys[i] = key
-    m.vals[i] = val
+        at = u64_find(m, key)
+    at.key = key
+    at.val = val
     m.n += 1
     return 0
 
 
-cdef bint u64map_get(U64Map* m, uint64_t key, uint64_t* val) noexcept nogil:
-    cdef uint32_t i
+cdef bint u64map_get(const U64Map* m, uint64_t key, uint64_t* val) noexcept nogil:
+    cdef const U64Pair* at
     if m.n == 0 or key == 0:
         return False
-    i = u64_find(m, key)
-    if m.keys[i] == 0:
-        return False
-    val[0] = m.vals[i]
+    at = u64_find(m, key)
+    if at.key == 0:
+        at = u64_find_old(m, key) if m.old != NULL else NULL
+        if at == NULL:
+            return False
+    val[0] = at.val
     return True
 
 
-cdef bint u64map_del(U64Map* m, uint64_t key) noexcept nogil:
-    cdef uint32_t hole, i, home, mask
-    if m.n == 0 or key == 0:
-        return False
-    hole = u64_find(m, key)
-    if m.keys[hole] == 0:
-        return False
-    mask = m.cap - 1
-    i = hole
+cdef void u64_close(U64Map* m, uint32_t hole) noexcept nogil:
+    # Whoever could stand at the hole moves there.
+    cdef uint32_t i = hole, mask = m.cap - 1, home
     while True:
         i = (i + 1) & mask
-        if m.keys[i] == 0:
+        if m.a[i].key == 0:
             break
-        home = u64_slot(m.keys[i], m.cap)
+        home = u64_slot(m.a[i].key, m.cap)
         if ((i + m.cap - home) & mask) >= ((i + m.cap - hole) & mask):
-            m.keys[hole] = m.keys[i]
-            m.vals[hole] = m.vals[i]
+            m.a[hole] = m.a[i]
             hole = i
-    m.keys[hole] = 0
+    m.a[hole].key = 0
+
+
+cdef void u64_close_old(U64Map* m, uint32_t hole) noexcept nogil:
+    cdef uint32_t i = hole + 1
+    while i < m.old_cap and m.old[i].key != 0:
+        if u64_slot(m.old[i].key, m.old_cap) <= hole:
+            m.old[hole] = m.old[i]
+            hole = i
+        i += 1
+    m.old[hole].key = 0
+
+
+cdef bint u64map_del(U64Map* m, uint64_t key) noexcept nogil:
+    cdef U64Pair* at
+    if m.n == 0 or key == 0:
+        return False
+    if m.old != NULL:
+        u64_step(m)
+    at = u64_find(m, key)
+    if at.key:
+        u64_close(m, <uint32_t>(at - m.a))
+    else:
+        at = u64_find_old(m, key) if m.old != NULL else NULL
+        if at == NULL:
+            return False
+        u64_close_old(m, <uint32_t>(at - m.old))
     m.n -= 1
-    if table_sparse(m.n, m.cap):
+    if m.n == 0 and m.cap > TABLE_SMALL:
+        u64map_free(m)
+    elif table_sparse(m.n, m.cap) and m.old == NULL:
         u64_resize(m, m.cap // 2)       # without memory it stays large
     return True
 
 
+cdef bint u64map_each(const U64Map* m, uint64_t* at, U64Pair* out) noexcept nogil:
+    cdef uint64_t left = m.old_cap - m.old_at if m.old != NULL else 0
+    cdef const U64Pair* p
+    while at[0] < m.cap + left:
+        p = &m.a[at[0]] if at[0] < m.cap else &m.old[m.old_at + (at[0] - m.cap)]
+        at[0] += 1
+        if p.key:
+            out[0] = p[0]
+            return True
+    return False
+
+
 cdef void u64map_free(U64Map* m) noexcept nogil:
-    free(m.keys)
+    free(m.a)
+    free(m.old)
     memset(m, 0, sizeof(U64Map))
 
 

@@ -119,17 +119,24 @@ cdef void ack_explicit(Consumer* c, const AckTokens* t, bint metric) noexcept no
     let_go(c, t.sseq)
 
 
+cdef uint64_t exhausted_in(const Consumer* c, uint64_t first, uint64_t last, Bytes* out) noexcept nogil:
+    # Adds the sequences up to `last` of messages that were given up, as far as there is memory; how many.
+    cdef uint64_t at = 0, n = 0
+    cdef U64Pair given_up
+    while u64map_each(&c.exhausted, &at, &given_up):
+        if first <= given_up.key <= last and bytes_add(out, &given_up.key, 8) == 0:
+            n += 1
+    return n
+
+
 cdef void ack_late_upto(Consumer* c, uint64_t sseq) noexcept nogil:
     # Of all that were given up to here.
-    cdef uint32_t i = 0, cap
-    while i < c.exhausted.cap:
-        if c.exhausted.keys[i] == 0 or c.exhausted.keys[i] > sseq:
-            i += 1
-            continue
-        cap = c.exhausted.cap
-        ack_late(c, c.exhausted.keys[i])        # another key moves to this place, or all to another table
-        if c.exhausted.cap != cap:
-            i = 0
+    cdef uint64_t i
+    cdef Bytes seqs
+    memset(&seqs, 0, sizeof(Bytes))
+    for i in range(exhausted_in(c, 1, sseq, &seqs)):
+        ack_late(c, (<uint64_t*>seqs.data)[i])
+    bytes_free(&seqs)
 
 
 cdef void ack_upto(Consumer* c, const AckTokens* t) noexcept nogil:

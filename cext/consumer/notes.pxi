@@ -50,8 +50,9 @@ cdef uint64_t count_hidden(Consumer* c) noexcept nogil:
 
 cdef void drop_vanished(Consumer* c, bint told) noexcept nogil:
     # Forgets what waits for acks of messages that are not stored any more; `told`: an advisory says so of each.
-    cdef uint32_t i = c.pending.first, after, at = 0, cap
-    cdef uint64_t seq
+    cdef uint32_t i = c.pending.first, after
+    cdef uint64_t seq, k
+    cdef Bytes seqs
     while i:
         after = entry_at(&c.pending, i).next
         if not still_stored(c, entry_at(&c.pending, i).sseq):
@@ -61,16 +62,13 @@ cdef void drop_vanished(Consumer* c, bint told) noexcept nogil:
                 log_acked(c, entry_at(&c.pending, i).sseq)
                 take_out(c, i)
         i = after
-    while at < c.exhausted.cap:
-        seq = c.exhausted.keys[at]
-        if seq == 0 or still_stored(c, seq):
-            at += 1
-            continue
-        cap = c.exhausted.cap
-        log_acked(c, seq)
-        u64map_del(&c.exhausted, seq)           # another key moves to this place, or all to another table
-        if c.exhausted.cap != cap:
-            at = 0
+    memset(&seqs, 0, sizeof(Bytes))
+    for k in range(exhausted_in(c, 1, UINT64_MAX, &seqs)):
+        seq = (<uint64_t*>seqs.data)[k]
+        if not still_stored(c, seq):
+            log_acked(c, seq)
+            u64map_del(&c.exhausted, seq)
+    bytes_free(&seqs)
     ack_timer_set(c)
 
 
@@ -155,19 +153,18 @@ cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
 cdef void go_back(Consumer* c, uint64_t seq) noexcept nogil:
     # The stream ends there, unless the consumer was to begin behind that; deliveries are numbered on.
     cdef uint64_t last = start_bound(c, seq)
-    cdef uint32_t i = c.pending.last, at = 0, cap
+    cdef uint32_t i = c.pending.last
+    cdef uint64_t k
+    cdef Bytes seqs
     while i and entry_at(&c.pending, i).sseq > seq:
         if entry_at(&c.pending, i).deliveries > 1:
             c.n_redelivered -= 1
         pending_remove(&c.pending, i)
         i = c.pending.last
-    while at < c.exhausted.cap:
-        if c.exhausted.keys[at] <= seq:
-            at += 1
-            continue
-        cap = c.exhausted.cap
-        u64map_del(&c.exhausted, c.exhausted.keys[at])  # another key moves to this place, or all to another table
-        at = at if c.exhausted.cap == cap else 0
+    memset(&seqs, 0, sizeof(Bytes))
+    for k in range(exhausted_in(c, seq + 1, UINT64_MAX, &seqs)):
+        u64map_del(&c.exhausted, (<uint64_t*>seqs.data)[k])
+    bytes_free(&seqs)
     while c.n_skip > c.skip_at and c.skip[c.n_skip - 1] > seq:
         c.n_skip -= 1
     c.resume = min(c.resume, seq + 1)

@@ -123,7 +123,7 @@ cdef void pending_unplace(PendingTable* t, uint32_t i) noexcept nogil:
 
 
 cdef int pending_grow(PendingTable* t) noexcept nogil:
-    cdef uint32_t cap = t.cap * 2 if t.cap else 16, i
+    cdef uint32_t cap = t.cap * 2 if t.cap else 16
     cdef Pending* slab
     if cap > 1 << 28:
         return -1
@@ -131,10 +131,8 @@ cdef int pending_grow(PendingTable* t) noexcept nogil:
     if slab == NULL:
         return -1
     t.slab = slab
-    for i in range(cap - 1, max(t.cap, 1) - 1, -1):
-        slab[i].next = t.free
-        t.free = i
     t.cap = cap
+    t.top = max(t.top, <uint32_t>1)
     return 0
 
 
@@ -142,13 +140,16 @@ cdef uint32_t pending_add(PendingTable* t, uint64_t sseq, uint64_t dseq) noexcep
     # A new entry, in no list yet; 0 when memory ran out. Sequences come in ascending order, but for odd states on disk.
     cdef uint32_t i, before
     cdef Pending* e
-    if t.free == 0 and pending_grow(t) < 0:
+    if t.free == 0 and t.top == t.cap and pending_grow(t) < 0:
         return 0
-    i = t.free
+    i = t.free if t.free else t.top
     if u64map_put(&t.by_seq, sseq, i) < 0:
         return 0
     e = entry_at(t, i)
-    t.free = e.next
+    if t.free:
+        t.free = e.next
+    else:
+        t.top += 1
     memset(e, 0, sizeof(Pending))
     e.sseq = sseq
     e.dseq = dseq

@@ -61,7 +61,9 @@ cdef inline uint64_t add_wrapped(uint64_t a, uint64_t b) noexcept nogil:
 
 
 cdef int encode_redelivered(Consumer* c, Bytes* b) noexcept nogil:
-    cdef uint32_t i = c.pending.first, k
+    cdef uint32_t i = c.pending.first
+    cdef uint64_t at = 0
+    cdef U64Pair given_up
     cdef Pending* e
     if add_uv(b, <uint64_t>c.n_redelivered + c.exhausted.n) < 0:
         return -1
@@ -70,9 +72,8 @@ cdef int encode_redelivered(Consumer* c, Bytes* b) noexcept nogil:
         if e.deliveries > 1 and (add_uv(b, sub_wrapped(e.sseq, c.floor_seq)) < 0 or add_uv(b, e.deliveries - 1) < 0):
             return -1
         i = e.next
-    for k in range(c.exhausted.cap):
-        if c.exhausted.keys[k] and (add_uv(b, sub_wrapped(c.exhausted.keys[k], c.floor_seq)) < 0
-                                    or add_uv(b, c.exhausted.vals[k] - 1) < 0):
+    while u64map_each(&c.exhausted, &at, &given_up):
+        if add_uv(b, sub_wrapped(given_up.key, c.floor_seq)) < 0 or add_uv(b, given_up.val - 1) < 0:
             return -1
     return 0
 

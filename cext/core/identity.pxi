@@ -54,43 +54,6 @@ cdef void json_put_count(Draft* d, const char* name, uint64_t value) noexcept no
     draft_number(d, value)
 
 
-cdef void put_digits(uint8_t* at, uint32_t v, uint32_t n) noexcept nogil:
-    while n:
-        n -= 1
-        at[n] = <uint8_t>(48 + v % 10)
-        v //= 10
-
-
-cdef uint32_t put_time(uint8_t* text, int64_t ns) noexcept nogil:
-    # RFC 3339 with as many digits of the second as it has; at most 30 bytes. ns: since 1970, not before.
-    cdef int64_t days = ns // 1000000000 // 86400
-    cdef uint32_t seconds = <uint32_t>(ns // 1000000000 % 86400)
-    cdef uint32_t fraction = <uint32_t>(ns % 1000000000)
-    # years that begin in March, in eras of 400
-    cdef int64_t z = days + 719468
-    cdef uint32_t day = <uint32_t>(z % 146097)
-    cdef uint32_t of_era = (day - day // 1460 + day // 36524 - day // 146096) // 365
-    cdef uint32_t of_year = day - (365 * of_era + of_era // 4 - of_era // 100)
-    cdef uint32_t m = (5 * of_year + 2) // 153
-    cdef uint32_t month = m + 3 if m < 10 else m - 9
-    cdef uint32_t year = <uint32_t>(z // 146097) * 400 + of_era + (month <= 2)
-    cdef uint32_t n = 19
-    memcpy(text, b"0000-00-00T00:00:00.000000000", 29)
-    put_digits(text, year, 4)
-    put_digits(text + 5, month, 2)
-    put_digits(text + 8, of_year - (153 * m + 2) // 5 + 1, 2)
-    put_digits(text + 11, seconds // 3600, 2)
-    put_digits(text + 14, seconds // 60 % 60, 2)
-    put_digits(text + 17, seconds % 60, 2)
-    if fraction:
-        put_digits(text + 20, fraction, 9)
-        n = 29
-        while text[n - 1] == c'0':
-            n -= 1
-    text[n] = c'Z'
-    return n + 1
-
-
 cdef void json_put_options(Draft* d, Span options) noexcept nogil:
     # name, lang and version, as CONNECT had them.
     cdef JsonReader rd
@@ -124,11 +87,13 @@ cdef void json_put_options(Draft* d, Span options) noexcept nogil:
 cdef void client_describe(const Client* c, Span account, Span through, bint details, bint server, Draft* d) noexcept nogil:
     # c: NULL for a stream or consumer of that account. through: the account that it came by, if any.
     cdef Engine* e
-    cdef uint8_t text[32]
+    cdef uint8_t text[40]
+    cdef WholeSecond second
     draft_byte(d, c'{')
     if details and c != NULL:
         if c.started > 0:
-            json_put_member(d, b"\"start\":", span(text, put_time(text, c.started)))
+            memset(&second, 0, sizeof(second))
+            json_put_member(d, b"\"start\":", span(text, put_time(text, c.started, &second)))
         json_put_member(d, b"\"host\":", c.address)
         json_put_count(d, b"\"id\":", c.cid)
     json_put_member(d, b"\"acc\":", account)
@@ -143,7 +108,7 @@ cdef void client_describe(const Client* c, Span account, Span through, bint deta
             json_put_member(d, b"\"server\":", span(e.server_name.data, <uint32_t>e.server_name.n))
         if details:
             json_put_member(d, b"\"kind\":", span_c(b"Client"))
-            json_put_member(d, b"\"client_type\":", span_c(b"nats"))
+            json_put_member(d, b"\"client_type\":", span_c(b"websocket" if c.websocket else b"nats"))
     draft_byte(d, c'}')
 
 

@@ -108,6 +108,7 @@ cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil:
         set_address(c, addr)
     c.base.address = span(c.address, c.n_address)
     c.base.port = c.port
+    c.base.websocket = c.ws != NULL
     c.writing = c.connecting == DIALLING
     c.reading = not c.writing
     if u64map_put(&net.by_cid, c.base.cid, <uint64_t>c) != 0 or c.transport.want(c, c.reading, c.writing) != 0:

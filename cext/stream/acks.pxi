@@ -35,16 +35,22 @@ cdef void send_text(Stream* s, Span reply, const void* p, size_t n) noexcept nog
     s.env.out.send(s.env.out.ctx, &m)
 
 
-cdef void send_pub_ack(Stream* s, Span reply, uint64_t seq, bint duplicate) noexcept nogil:
-    cdef uint8_t text[ACK_ROOM]
-    cdef size_t n = s.ack_prefix.n              # at most ACK_ROOM - ACK_TAIL: texts_prepare
+cdef Span pub_ack_text(Stream* s, uint64_t seq, bint duplicate, uint8_t* text) noexcept nogil:
+    # In the ACK_ROOM bytes of `text`.
+    cdef uint32_t n = <uint32_t>s.ack_prefix.n              # at most ACK_ROOM - ACK_TAIL: texts_prepare
     memcpy(text, s.ack_prefix.data, n)
     n += put_u64(text + n, seq)
     if duplicate:
         memcpy(text + n, b",\"duplicate\": true", 18)
         n += 18
     text[n] = c'}'
-    send_text(s, reply, text, n + 1)
+    return span(text, n + 1)
+
+
+cdef void send_pub_ack(Stream* s, Span reply, uint64_t seq, bint duplicate) noexcept nogil:
+    cdef uint8_t room[ACK_ROOM]
+    cdef Span text = pub_ack_text(s, seq, duplicate, room)
+    send_text(s, reply, text.p, text.n)
 
 
 cdef void error_start(char* start, const ApiError* error) noexcept nogil:
@@ -136,6 +142,18 @@ cdef void pub_ack(Stream* s, Span reply, uint64_t seq, bint duplicate) noexcept 
         queue_answer(&s.acks, seq, reply, ACK_DUPLICATE if duplicate else 0)
 
 
+cdef void pub_ack_settled(Stream* s, Span reply, uint64_t seq) noexcept nogil:
+    # When everything that was changed up to now is durable.
+    cdef uint64_t ticket = store_ticket(s.store)
+    cdef uint8_t room[ACK_ROOM]
+    if reply.n == 0 or s.cfg.no_ack:
+        return
+    if ticket <= store_durable_ticket(s.store) and s.answers.b.n == 0:
+        send_pub_ack(s, reply, seq, False)
+    else:       # without memory there is no answer: whoever waits for it tries again
+        hold(s, ticket, HELD_PUBLISH, reply, span(NULL, 0), pub_ack_text(s, seq, False, room), span(NULL, 0))
+
+
 cdef void stream_reason(const Stream* s, char* text, size_t room) noexcept nogil:
     cdef int error = s.failed if s.failed else s.halted
     if error == 0:
@@ -216,6 +234,9 @@ cdef void send_failed(Stream* s, const HeldHead* h, Span reply, Span type) noexc
     stream_reason(s, reason, sizeof(reason))
     if h.kind == HELD_GET:
         direct_failed(s, reply, reason)
+        return
+    if h.kind == HELD_PUBLISH:
+        send_pub_error(s, reply, &ERR_STREAM_STORE_FAILED, span_c(reason))
         return
     memset(&b, 0, sizeof(Bytes))
     error_start(start, &ERR_STREAM_STORE_FAILED)

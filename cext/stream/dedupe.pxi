@@ -6,6 +6,7 @@ cdef enum:
     DEDUPE_PAUSE = 50 * 1000000         # between two turns of expiry, ns
     DEDUPE_TURN = 10000                 # entries that one turn lets go at most
     DEDUPE_READ = 500                   # messages that one turn reads
+    PUBLISH_LATER = 2           # of publish_now: it waits for a look that was begun
     DEDUPE_PUBLISH = 250                # publishes that waited for it, and go on in one turn
 
 
@@ -125,7 +126,7 @@ cdef void dedupe_free(Stream* s) noexcept nogil:
 
 # ---- the messages that were there at the start -----------------------------------------------------------------------
 # Their ids are read when the first one asks for any. Where that takes more than a turn, all publishes to this stream wait for
-# it, in their order; nobody else does.
+# it, in their order; nobody else does. So they do for one that expects what is looked for in turns.
 
 cdef struct WaitingHead:
     # A publish; subject, reply, header and data follow.
@@ -163,6 +164,10 @@ cdef inline bint ids_unread(const Stream* s) noexcept nogil:
     return s.dedupe.unread != 0 and s.cfg.window > 0 and s.failed == 0
 
 
+cdef inline bint ids_wanted(const Stream* s) noexcept nogil:
+    return s.dedupe.asked and ids_unread(s)
+
+
 cdef void dedupe_read(Stream* s) noexcept nogil:
     # All of them at once.
     while ids_unread(s):
@@ -189,49 +194,107 @@ cdef int publish_keep(Fifo* q, const Msg* m) noexcept nogil:
     return 0
 
 
-cdef void publish_kept(Stream* s) noexcept nogil:
-    # The first that waits goes on; what comes of it may lead to others, so it is taken out before. Without memory nobody hears
-    # of it, and its sender tries again.
-    cdef Fifo* q = &s.dedupe.waiting
+cdef uint8_t* publish_taken(Fifo* q) noexcept nogil:
+    # The first that waits, taken out; NULL without memory: nobody hears of it, and its sender tries again.
     cdef WaitingHead h
-    cdef Msg m
     cdef size_t n
     cdef uint8_t* p
     memcpy(&h, q.b.data + q.head, sizeof(WaitingHead))
-    n = <size_t>h.n_subject + h.n_reply + h.n_header + h.n_data
-    p = <uint8_t*>malloc(n + 1)
+    n = sizeof(WaitingHead) + <size_t>h.n_subject + h.n_reply + h.n_header + h.n_data
+    p = <uint8_t*>malloc(n)
     if p != NULL:
-        memcpy(p, q.b.data + q.head + sizeof(WaitingHead), n)
-    fifo_drop(q, sizeof(WaitingHead) + n)
+        memcpy(p, q.b.data + q.head, n)
+    fifo_drop(q, n)
+    return p
+
+
+cdef void publish_kept(Stream* s) noexcept nogil:
+    # The first that waits goes on; what comes of it may lead to others, so it is taken out before.
+    cdef Dedupe* d = &s.dedupe
+    cdef WaitingHead h
+    cdef Msg m
+    cdef uint8_t* p = <uint8_t*>d.first
+    d.first = NULL
+    if p == NULL:
+        p = publish_taken(&d.waiting)
     if p == NULL:
         return
+    memcpy(&h, p, sizeof(WaitingHead))
     memset(&m, 0, sizeof(Msg))
-    m.dest = span(p, h.n_subject)
+    m.dest = span(p + sizeof(WaitingHead), h.n_subject)
     m.subject = m.dest
-    m.reply = span(p + h.n_subject, h.n_reply)
+    m.reply = span(m.dest.p + h.n_subject, h.n_reply)
     m.header = span(m.reply.p + h.n_reply, h.n_header)
     m.data = span(m.header.p + h.n_header, h.n_data)
     m.cid = h.cid
     m.kind = h.kind
     m.account = s.account
-    publish_now(s, &m)
+    if publish_now(s, &m) == PUBLISH_LATER:
+        d.first = p
+        return
+    pattern_free(s)            # where it was refused before it came to that
     free(p)
 
 
 cdef inline bint publishes_wait(const Stream* s) noexcept nogil:
-    return s.dedupe.waiting.head < s.dedupe.waiting.b.n
+    return s.dedupe.first != NULL or s.dedupe.waiting.head < s.dedupe.waiting.b.n
+
+
+cdef bint pattern_piece(Stream* s) noexcept nogil:
+    # For what the first that waits expects; whether it takes more.
+    cdef PatternLook* look = s.dedupe.look
+    if look != NULL and not look.known:
+        look.known = store_last_some(s.store, &look.filter, &look.at, &look.seq) != 1
+        return not look.known
+    return False
+
+
+cdef bint pattern_keep(Stream* s, const PatternLook* look) noexcept nogil:
+    # It goes on in turns; False: no memory.
+    s.dedupe.look = <PatternLook*>malloc(sizeof(PatternLook))
+    if s.dedupe.look == NULL:
+        return False
+    s.dedupe.look[0] = look[0]
+    return True
+
+
+cdef void pattern_free(Stream* s) noexcept nogil:
+    if s.dedupe.look != NULL:
+        filter_free(&s.dedupe.look.filter)
+    free(s.dedupe.look)
+    s.dedupe.look = NULL
+
+
+cdef int publish_later(Stream* s, const Msg* m) noexcept nogil:
+    # It waits for a look, and those behind it for it.
+    cdef Dedupe* d = &s.dedupe
+    d.reading = True
+    if publish_keep(&d.waiting, m) == 0:
+        task_post(&s.env.tasks, &d.turn)
+        return 1
+    while pattern_piece(s):            # without memory at once
+        pass
+    publish_now(s, m)
+    pattern_free(s)
+    d.reading = False
+    return 1
 
 
 cdef void dedupe_turn(Task* t) noexcept nogil:
     cdef Stream* s = <Stream*>t.owner
     cdef uint32_t left = DEDUPE_PUBLISH
-    if ids_unread(s):
+    if s.dedupe.rolling != NULL:
+        roll_up_piece(s)
+        left = 0
+    elif ids_wanted(s):
         dedupe_piece(s)
-    else:
-        while left and publishes_wait(s):
-            left -= 1
-            publish_kept(s)
-    s.dedupe.reading = ids_unread(s) or publishes_wait(s)
+        left = 0
+    elif s.dedupe.look != NULL:     # with it the turn has done enough
+        left = 0 if pattern_piece(s) else 1
+    while left and publishes_wait(s):
+        publish_kept(s)
+        left = left - 1 if s.dedupe.look == NULL and s.dedupe.rolling == NULL else 0
+    s.dedupe.reading = s.dedupe.rolling != NULL or ids_wanted(s) or publishes_wait(s)
     if s.dedupe.reading:
         task_post(&s.env.tasks, t)
 
@@ -240,9 +303,13 @@ cdef void dedupe_finish(Stream* s) noexcept nogil:
     # Whoever waits goes on now.
     if not s.dedupe.reading:
         return
-    dedupe_read(s)
-    while publishes_wait(s):
-        publish_kept(s)
+    if ids_wanted(s):
+        dedupe_read(s)
+    while s.dedupe.rolling != NULL or publishes_wait(s):
+        if s.dedupe.rolling != NULL:
+            roll_up_piece(s)
+        elif not pattern_piece(s):
+            publish_kept(s)
     s.dedupe.reading = False
 
 
@@ -255,6 +322,7 @@ cdef bint publish_waits(Stream* s, const Msg* m, bint asks) noexcept nogil:
         dedupe_piece(s)
         if not ids_unread(s):
             return False
+    d.asked = d.asked or asks
     if d.waiting.b.n - d.waiting.head > HELD_MAX or publish_keep(&d.waiting, m) < 0:
         d.reading = True
         dedupe_finish(s)

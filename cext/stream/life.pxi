@@ -96,6 +96,11 @@ cdef void stream_free(Stream* s) noexcept nogil:
     cond_free(&s.durable)
     dedupe_free(s)
     fifo_free(&s.dedupe.waiting)
+    pattern_free(s)
+    if s.dedupe.rolling != NULL:
+        purge_free(&s.dedupe.rolling.purge)
+    free(s.dedupe.rolling)
+    free(s.dedupe.first)
     overlay_free(s.staging)
     fifo_free(&s.acks)
     fifo_free(&s.answers)

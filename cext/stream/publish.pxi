@@ -113,20 +113,31 @@ cdef bint is_integer(Span s) noexcept nogil:
     return s.n > 0
 
 
-cdef uint64_t last_of_pattern(Stream* s, Span pattern) noexcept nogil:
-    # The last sequence on a subject, which may have wildcards; 0 if there is none.
-    cdef Filter f
-    cdef uint64_t seq
+cdef bint last_of_pattern(Stream* s, Span pattern, uint64_t* seq) noexcept nogil:
+    # The last sequence on a subject, which may have wildcards; 0 if there is none. False: it has to be looked for in turns.
+    cdef PatternLook look
+    seq[0] = 0
     if subject_is_literal(pattern):
-        return overlay_last(s, pattern) if s.staging != NULL else store_last_of(s.store, pattern)
-    if filter_init(&f, &pattern, 1) != ST_OK:
-        return 0
-    seq = overlay_last_match(s, &f) if s.staging != NULL else store_last_match(s.store, &f)
-    filter_free(&f)
-    return seq
+        seq[0] = overlay_last(s, pattern) if s.staging != NULL else store_last_of(s.store, pattern)
+        return True
+    if s.dedupe.look != NULL and s.dedupe.look.known:
+        seq[0] = s.dedupe.look.seq
+        pattern_free(s)
+        return True
+    memset(&look, 0, sizeof(PatternLook))
+    if filter_init(&look.filter, &pattern, 1) != ST_OK:
+        return True
+    if s.staging != NULL:
+        seq[0] = overlay_last_match(s, &look.filter)
+    elif store_last_some(s.store, &look.filter, &look.at, seq) == 1:
+        if pattern_keep(s, &look):
+            return False
+        seq[0] = store_last_match(s.store, &look.filter)
+    filter_free(&look.filter)
+    return True
 
 
-# ---- checks: 0 goes on, 1 has been answered ----------------------------------------------------------------
+# ---- checks: 0 goes on, 1 has been answered, PUBLISH_LATER ----------------------------------------------------------------
 
 cdef int check_batch(Stream* s, const Msg* m) noexcept nogil:
     # Batches are not stored yet.
@@ -145,7 +156,8 @@ cdef int check_expected(Stream* s, const Msg* m, const PubHeaders* h, uint64_t l
     if h.ttl.n and ttl_valid(h.ttl, &never):
         return publish_failed(s, m, &ERR_MESSAGE_TTL_DISABLED)
     if h.subject_seq.n:
-        have = last_of_pattern(s, h.subject_seq_of if h.subject_seq_of.n else m.subject)
+        if not last_of_pattern(s, h.subject_seq_of if h.subject_seq_of.n else m.subject, &have):
+            return PUBLISH_LATER
         if not get_u64(h.subject_seq, &want) or want != have:
             return publish_failed_seq(s, m, have)
     elif h.subject_seq_of.n:
@@ -287,6 +299,8 @@ cdef int publish_change(Stream* s, const Msg* m, const Change* c) noexcept nogil
     cdef int rc
     if s.staging != NULL:
         return publish_staged(s, m, c)
+    if c.rollup == ROLLUP_SUBJECT and store_count_of(s.store, c.subject) > PURGE_PIECE:
+        return roll_up_in_pieces(s, m, c)
     rc = <int>stream_change(s, c)
     if rc != ST_OK:
         return store_refused(s, m, rc)
@@ -299,6 +313,7 @@ cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h) noexcept 
     cdef Change c
     cdef uint64_t size
     cdef bint never
+    cdef int rc
     store_state(s.store, &state)
     if s.staging != NULL:
         overlay_state(s.staging, &state)
@@ -308,8 +323,10 @@ cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h) noexcept 
         if not is_integer(h.incr):
             return publish_failed(s, m, &ERR_MESSAGE_INCR_INVALID)
         return publish_failed(s, m, &ERR_MESSAGE_INCR_DISABLED)
-    if (check_expected(s, m, h, state.last_seq) or check_duplicate(s, m, h) or check_rollup(s, m, h)
-            or check_sizes(s, m)):
+    rc = check_expected(s, m, h, state.last_seq)
+    if rc:
+        return rc
+    if check_duplicate(s, m, h) or check_rollup(s, m, h) or check_sizes(s, m):
         return 1
     c.kind = CHANGE_MESSAGE
     c.seq = state.last_seq + 1
@@ -371,15 +388,16 @@ cdef int publish_rewritten(Stream* s, const Msg* m) noexcept nogil:
     cdef Msg clean = m[0]
     cdef PubHeaders h
     cdef Bytes b
+    cdef int rc = 1
     memset(&b, 0, sizeof(Bytes))
     if rewrite_headers(m.header, &b) < 0:
         publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"out of memory")
     else:
         clean.header = span(b.data, <uint32_t>b.n)
         read_headers(&h, clean.header)
-        publish_checked(s, &clean, &h)
+        rc = publish_checked(s, &clean, &h)
     bytes_free(&b)
-    return 1
+    return rc
 
 
 cdef inline bint ends_fast(Span reply) noexcept nogil:
@@ -388,9 +406,11 @@ cdef inline bint ends_fast(Span reply) noexcept nogil:
 
 cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil:
     cdef bint asks = s.dedupe.unread != 0 and m.header.n and header_get(m.header, b"Nats-Msg-Id").n
+    cdef int rc
     if (asks or s.dedupe.reading) and publish_waits(s, m, asks):
         return 1
-    return publish_now(s, m)
+    rc = publish_now(s, m)
+    return rc if rc != PUBLISH_LATER else publish_later(s, m)
 
 
 cdef int publish_now(Stream* s, const Msg* m) noexcept nogil:

@@ -173,7 +173,19 @@ cdef class PyU64Map:
         return u64map_del(&self.map, key)
 
     def items(self) -> dict:
-        return {self.map.keys[i]: self.map.vals[i] for i in range(self.map.cap) if self.map.keys[i]}
+        """All pairs: each shows up once, though some may not be moved over yet."""
+        cdef uint64_t at = 0
+        cdef U64Pair pair
+        found = []
+        while u64map_each(&self.map, &at, &pair):
+            found.append((pair.key, pair.val))
+        assert len(found) == self.map.n
+        return dict(found)
+
+    @property
+    def moving(self) -> int:
+        """Slots of a smaller or larger table that are not moved over yet."""
+        return self.map.old_cap - self.map.old_at if self.map.old != NULL else 0
 
 
 cdef class PyStrMap:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.client.raw import EOF, Frame, RawApp
-from tests.client.test_accounts_diff import told
+from tests.client.raw import EOF, Frame, RawApp, RawClient
+from tests.client.test_accounts_diff import SIGNER, told
 from tests.client.websocket import WsClient, ask, websocket_port
 from tests.servers import Server, ServerFailed, Servers
 from tests.unit.test_websocket import WRONG
@@ -429,6 +429,59 @@ def test_events_name_the_type_of_a_client(servers: Servers) -> None:
             found.append(json.loads(system.message().payload)["client"])
             heard.append([(c["kind"], c["client_type"], c["user"]) for c in found])
     assert heard[0] == heard[1]
+
+
+def test_services_hear_the_type_of_a_client(servers: Servers) -> None:
+    more = """
+    accounts {
+        A { users: [{ user: a, password: x }], exports: [{ service: svc }] }
+        B {
+            users: [{ user: b, password: x }]
+            imports: [{ service: { account: A, subject: svc }, share: true }]
+        }
+    }
+    """
+    heard = []
+    for server in start(servers, "", more):
+        told_of = []
+        options = b'{"verbose":false,"headers":true,"user":"a","pass":"x"}'
+        service = RawApp(server.port, options=options)
+        with service, WsClient(server) as client, RawClient(server.port) as plain:
+            service.subscribe("svc")
+            service.sync()
+            for asker in (client, plain):
+                asker.frame()
+                asker.send(b'CONNECT {"verbose":false,"user":"b","pass":"x"}\r\n')
+                asker.send(b"PUB svc in 0\r\n\r\n")
+                asker.sync()
+                who = json.loads(service.message().headers["Nats-Request-Info"])
+                told_of.append((who["kind"], who["client_type"]))
+        heard.append(told_of)
+    assert heard[0] == heard[1]
+    assert [kind for _, kind in heard[0]] == ["websocket", "nats"]
+
+
+GUESTS = {
+    "a user": ("no_auth_user: u", ""),
+    "a user of all": ("", "no_auth_user: u"),
+    "a key": (f"no_auth_user: {SIGNER.public}", ""),
+    "a key of all": ("", f"no_auth_user: {SIGNER.public}"),
+}
+
+
+@pytest.mark.parametrize("guest", GUESTS)
+@pytest.mark.parametrize("first", [b"PING\r\n", b'CONNECT {"verbose":false}\r\nPING\r\n'])
+def test_guests_who_begin_without_connect(servers: Servers, guest: str, first: bytes) -> None:
+    block, everybody = GUESTS[guest]
+    people = "{ user: u, password: x }, { nkey: " + SIGNER.public + " }"
+    more = "accounts { A { users: [" + people + "] } }\n" + everybody
+    heard = []
+    for server in start(servers, block, more):
+        for client in (WsClient(server), RawClient(server.port)):
+            with client:
+                client.send(first)
+                heard.append([told(f) for f in client.until("PONG")])
+    assert heard[:2] == heard[2:]
 
 
 # ---- what configurations say

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,58 @@ def test_u64map_refuses_zero_and_takes_the_largest() -> None:
     table.put(2**64 - 1, 2**64 - 1)
     assert table.get(0) is None and not table.delete(0)
     assert table.get(2**64 - 1) == 2**64 - 1
+
+
+@given(st.integers(0, 2**32), st.sampled_from([700, 1600, 7000]))
+@settings(max_examples=60, deadline=None)
+def test_u64map_while_it_is_moved(seed: int, size: int) -> None:
+    """Tables that are moved over in small steps, at every moment of their moves."""
+    rng = random.Random(seed)
+    table = jb.PyU64Map()
+    model: dict[int, int] = {}
+    moved = 0
+    for _ in range(6):
+        growing = rng.random() < 0.5
+        for _ in range(rng.randrange(size)):
+            key = rng.randrange(1, 2 * size)
+            if rng.random() < (0.9 if growing else 0.05):
+                table.put(key, key * 7)
+                model[key] = key * 7
+            else:
+                key = rng.choice(list(model)) if model and rng.random() < 0.1 else key
+                assert table.delete(key) == (model.pop(key, None) is not None)
+            moved += table.moving > 0
+            key = rng.randrange(1, 2 * size)
+            assert table.get(key) == model.get(key)
+            assert len(table) == len(model)
+        assert table.items() == model
+    assert moved or size < 1600 or len(model) < 2000
+
+
+def test_u64map_grows_and_shrinks_in_small_steps() -> None:
+    """No put or delete of a large table moves more than some slots of it."""
+    table = jb.PyU64Map()
+    n = 0
+    while table.moving < 50_000:
+        n += 1
+        table.put(n, n + 1)
+    left = table.moving
+    for key in range(n + 1, n + 5001):
+        table.put(key, key + 1)
+        assert left - 64 <= table.moving < left
+        left = table.moving
+    assert table.items() == {key: key + 1 for key in range(1, n + 5001)}
+    before = table.capacity
+    keys = iter(range(1, n + 5001))
+    while table.capacity == before:
+        assert table.delete(next(keys))
+    left = table.moving
+    assert left > 50_000
+    for key in list(keys)[:2000]:
+        assert table.get(key) == key + 1
+        assert table.delete(key)
+        assert left - 64 <= table.moving < left
+        left = table.moving
 
 
 def test_u64map_gives_memory_back() -> None:
