@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes
+from jsserver.cext.bytes cimport Bytes, Mutex
 from jsserver.cext.net cimport Conn, Security
 
 
@@ -13,7 +13,13 @@ cdef extern from "<openssl/ssl.h>" nogil:
 cdef enum:
     RECORD_MAX = 16384          # bytes of plaintext in a record
     RECORD_ROOM = 16704         # more than a record can have on the wire
-    PIN_SIZE = 32               # SHA-256 of a public key's SubjectPublicKeyInfo
+    DIGEST_SIZE = 32            # SHA-256
+
+cdef struct Staple:
+    # The OCSP response that a certificate's handshakes carry.
+    uint8_t* data               # NULL: none
+    int n
+    int64_t until               # wall; no handshake is made beyond it
 
 cdef struct Context:
     # Held by whoever made it, by listeners and by connections; freed with the last of them, in whatever thread that is.
@@ -21,9 +27,11 @@ cdef struct Context:
     int refs                    # atomic
     SSL_CTX** certificates      # one for each certificate; the first is what connections begin with
     uint32_t n_certificates
+    Staple* staples             # one for each certificate
+    Mutex stapling              # guards them; held for a copy
     bint verify                 # clients must have a certificate
     bint pinned
-    uint8_t* pins               # of which one must be its key's
+    uint8_t* pins               # SHA-256 of SubjectPublicKeyInfos, of which one must be its key's
     uint32_t n_pins
     int64_t rate                # handshakes that may begin in a second; 0: without a limit
     int64_t rate_until          # atomic, mono: the end of the second that is counted
@@ -46,4 +54,6 @@ cdef struct Link:
     bint ended                  # the peer says that nothing more comes
     bint failed
     bint anonymous              # the peer needs no certificate, whatever the context says
+    uint32_t certificate        # number of the one that was chosen
+    bint unstapled              # its OCSP response is not valid any more
     uint32_t idle               # messages of the protocol's own since the last data

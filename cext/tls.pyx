@@ -6,15 +6,16 @@ from cpython.pycapsule cimport PyCapsule_New
 from libc.errno cimport EAGAIN, EBUSY, ECONNRESET, EINTR, ENOMEM, EPROTO, EPROTONOSUPPORT, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memset, strlen
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy, memset, strlen
+from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 
 from jsserver.cext.bytes cimport *
 from jsserver.cext.net cimport *
 
 include "tls/openssl.pxi"
 include "tls/context.pxi"
+include "tls/ocsp.pxi"
 include "tls/link.pxi"
 include "tls/transport.pxi"
 include "tls/session.pxi"

@@ -45,6 +45,10 @@ ANY_HOST = "0.0.0.0"
 WEBSOCKET_HANDSHAKE = 10 * SECOND
 """From a connection to the end of its request for WebSocket, unless `handshake_timeout` says it."""
 
+Staples = dict[bytes, tuple[bytes, int]]
+"""OCSP responses in DER, and until when they hold (ns since the epoch), by the SHA-256 of their
+certificates."""
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGUSR2)
 """Those that the server takes; they wait until its event loop is there."""
 
@@ -111,6 +115,9 @@ class Front:
         """Where monitoring is to be served."""
         self.security: SecurityContext | None = None
         """What clients' connections are secured by."""
+        self._through_websocket: SecurityContext | None = None
+        self.staples: Staples = {}
+        """Those of certificates that are secured with from now on."""
         self.certificate_ends = ""
         """When the certificate of clients' connections does, in RFC 3339; "" without TLS."""
         self.websocket_certificate_ends = ""
@@ -246,13 +253,26 @@ class Front:
             self.spawn("commit", self._prompt(self.plane.run_commits))
         self._offer_services()
         o = self.options
-        alone = not o.auth_required and (
-            self.storage is None
-            or not any(self.storage.holds_streams(name) for name in o.jetstream_accounts)
+        alone = (
+            not o.auth_required
+            and not self.staples_first
+            and (
+                self.storage is None
+                or not any(self.storage.holds_streams(name) for name in o.jetstream_accounts)
+            )
         )
         if alone:
             self.listen()
         return alone
+
+    @property
+    def staples_first(self) -> bool:
+        """Whether a certificate cannot be shown before a responder was asked about it."""
+        if self.options.tls is None and self.options.websocket.tls is None:
+            return False
+        from jsserver.access.certificates import to_staple
+
+        return any(True for _ in to_staple(self.options))
 
     def _offer_services(self) -> None:
         for name in self.accounts:
@@ -370,16 +390,40 @@ class Front:
 
         for path in readable_by_others(tls):
             self.log.warn(f"The private key in {path} can be read by others than its owner")
+        if self.options.ocsp.mode == "never":
+            self._warn_of_unstapled(tls)
         try:
-            return security_context(tls, optional=optional)
+            context = security_context(tls, optional=optional)
         except ConfigError as e:
             raise StartError(str(e)) from e
+        for digest, (response, until) in self.staples.items():
+            context.staple(digest, response, until)
+        return context
 
-    def renew(self) -> None:
+    def _warn_of_unstapled(self, tls: Tls) -> None:
+        from jsserver.access.certificates import has_to_be_stapled
+
+        for file, _ in tls.certificates:
+            if has_to_be_stapled(file):
+                self.log.warn(f"Certificate at '{file}' has MustStaple but OCSP is disabled")
+
+    def staple(self, digest: bytes, response: bytes, until: int) -> None:
+        """Has handshakes with a certificate carry another response from now on."""
+        self.staples[digest] = (response, until)
+        for context in filter(None, (self.security, self._through_websocket)):
+            context.staple(digest, response, until)
+
+    def renew(self, staples: Staples) -> None:
         """Has what a reload may have changed; StartError, and all is as before."""
-        through_websocket = self._websocket_security()
-        self.secure()
-        self.plane.secure_websocket(through_websocket and through_websocket.security())
+        before, self.staples = self.staples, staples
+        try:
+            security = self._websocket_security()
+            self.secure()
+        except StartError:
+            self.staples = before
+            raise
+        self._through_websocket = security
+        self.plane.secure_websocket(security and security.security())
         self.plane.set_info(*self._info())
         self._limit()
 
@@ -406,7 +450,7 @@ class Front:
             info=pieces(auth_required=view.auth_required),
             later_head=pieces(auth_required=self.options.auth_required)[0],
         )
-        security = self._websocket_security()  # is to live until the data plane holds what is its
+        security = self._through_websocket = self._websocket_security()
         self.plane.listen_websocket(listener.fileno(), config, security and security.security())
         where = host_port(host, self.websocket_port)
         self.log.info(f"Listening for websocket clients on {self._websocket_scheme}://{where}")

@@ -24,10 +24,12 @@ from jsserver.services.system import System
 if TYPE_CHECKING:
     from jsserver.access.websocket import Websockets
     from jsserver.cext.tls import SecurityContext
+    from jsserver.config.options import Options
     from jsserver.monitor.monitor import Monitor
     from jsserver.services.delegates import Delegates
     from jsserver.services.events import Events
     from jsserver.services.jetstream import JetStream
+    from jsserver.services.stapling import Stapled, Stapling
 
 STOP_SIGNALS = {signal.SIGINT: "interrupt", signal.SIGTERM: "terminated"}
 
@@ -71,6 +73,7 @@ class Server:
         self.delegates = self._make_delegates()
         self.events = self._make_events()
         self._notify = Notifier.from_environment()
+        self._stapling: Stapling | None = None
         self._reloading: asyncio.Task[None] | None = None
 
     def _make_jetstream(self) -> JetStream | None:
@@ -193,7 +196,7 @@ class Server:
         if listening:
             self.inbox.open()
         else:
-            self.front.listen()
+            await self._listen()
         if self.front.monitor is not None:
             # Imported only here: a server that is not watched starts without it.
             from jsserver.monitor.monitor import Monitor
@@ -205,6 +208,27 @@ class Server:
             self.events.start()
         self._notify.ready()
         self.front.spawn("cleanup", _remove_stale_folders)
+
+    async def _listen(self) -> None:
+        """Opens the ports, once it is known what certificates are to be shown with."""
+        stapled = await self._learn_staples(self.options)
+        self.front.staples = dict(one.staple for one in stapled)
+        self.front.listen()
+        if self._stapling is not None:
+            self._stapling.attend(stapled)
+
+    async def _learn_staples(self, options: Options) -> list[Stapled]:
+        """The certificates that are to be shown with an OCSP response, and theirs; StartError."""
+        if options.tls is None and options.websocket.tls is None:
+            return []
+        if self._stapling is None:
+            from jsserver.services.stapling import Stapling  # a server without TLS does without it
+
+            self._stapling = Stapling(self.log, self.front.staple, self.stopped.set)
+        try:
+            return await self._stapling.learn(options)
+        except ValueError as error:
+            raise StartError(str(error)) from None
 
     async def _start_accounts(self, delegates: Delegates) -> None:
         """The accounts that the server cannot be without: the system's, and those with streams."""
@@ -267,14 +291,21 @@ class Server:
             for name in names:
                 self.log.error(f"{failed}: config reload not supported for {name}")
             return
+        try:
+            stapled = await self._learn_staples(new)
+        except StartError as error:
+            self.log.error(f"{failed}: {error}")
+            return
         pins_before = old.tls and old.tls.pinned_certs
         before = take(old, new)
         try:
-            self.front.renew()
+            self.front.renew(dict(one.staple for one in stapled))
         except StartError as error:  # a file has changed again in between
             vars(old).update(before)
             self.log.error(f"{failed}: {error}")
             return
+        if self._stapling is not None:
+            self._stapling.attend(stapled)
         self.config_loaded = time.time_ns()
         if old.tls is not None:
             self.log.info("Reloaded: tls = enabled")
@@ -315,6 +346,8 @@ class Server:
         if self.monitor is not None:
             await self.monitor.close()
         self.system.close()
+        if self._stapling is not None:
+            self._stapling.close()
         if self.delegates is not None:
             self.delegates.close()
         self.front.stop()

@@ -9,7 +9,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import AuthorityInformationAccessOID, ExtendedKeyUsageOID, NameOID
 
 _DAY = datetime.timedelta(days=1)
 ATTRIBUTES = {
@@ -66,13 +66,14 @@ class Authority:
 
     def __init__(self, folder: Path, subject: str = "CN=test authority") -> None:
         self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self.key = ec.generate_private_key(ec.SECP256R1())
         self._name = name_of(subject)
         self._count = 0
         folder.mkdir(parents=True, exist_ok=True)
-        builder = self._builder(self._name, self._key.public_key(), 30)
+        builder = self._builder(self._name, self.key.public_key(), 30)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        self.cert = self._write("authority", builder, self._key).cert
+        made = self._write("authority", builder, self.key)
+        self.cert, self.made = made.cert, made.made
 
     def _builder(
         self, subject: x509.Name, key: ec.EllipticCurvePublicKey, days: int
@@ -91,7 +92,7 @@ class Authority:
     def _write(
         self, name: str, builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey
     ) -> Issued:
-        made = builder.sign(self._key, hashes.SHA256())
+        made = builder.sign(self.key, hashes.SHA256())
         cert, private = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
         private.touch(mode=0o600)
@@ -114,8 +115,12 @@ class Authority:
         ips: tuple[str, ...] = (),
         days: int = 30,
         name: str = "",
+        responder: str = "",
+        must_staple: bool = False,
+        answers: bool = False,
     ) -> Issued:
-        """`days` until it ends; `name` of its files, whose contents it replaces."""
+        """`days` until it ends; `name` of its files, whose contents it replaces. `responder`: the
+        URL where OCSP tells of it; `answers`: it may sign OCSP responses for the authority."""
         self._count += 1
         key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(name_of(subject), key.public_key(), days)
@@ -127,11 +132,36 @@ class Authority:
         ]
         if others:
             builder = builder.add_extension(x509.SubjectAlternativeName(others), False)
+        if responder:
+            access = x509.AccessDescription(
+                AuthorityInformationAccessOID.OCSP, x509.UniformResourceIdentifier(responder)
+            )
+            builder = builder.add_extension(x509.AuthorityInformationAccess([access]), False)
+        if must_staple:
+            feature = x509.TLSFeature([x509.TLSFeatureType.status_request])
+            builder = builder.add_extension(feature, False)
+        if answers:
+            usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.OCSP_SIGNING])
+            builder = builder.add_extension(usage, False)
         return self._write(name or f"issued{self._count}", builder, key)
 
-    def server(self, name: str = "", subject: str = "CN=localhost") -> Issued:
+    def server(
+        self,
+        name: str = "",
+        subject: str = "CN=localhost",
+        *,
+        responder: str = "",
+        must_staple: bool = False,
+    ) -> Issued:
         """A certificate for 127.0.0.1."""
-        return self.issue(subject, dns=("localhost",), ips=("127.0.0.1",), name=name)
+        return self.issue(
+            subject,
+            dns=("localhost",),
+            ips=("127.0.0.1",),
+            name=name,
+            responder=responder,
+            must_staple=must_staple,
+        )
 
     def client_context(
         self,

@@ -19,7 +19,10 @@ cdef void context_release(Security* s) noexcept nogil:
         return
     for i in range(x.n_certificates):
         SSL_CTX_free(x.certificates[i])
+        free(x.staples[i].data)
+    pthread_mutex_destroy(&x.stapling)
     free(x.certificates)
+    free(x.staples)
     free(x.pins)
     free(x)
 
@@ -30,15 +33,22 @@ cdef int no_password(char* p, int n, int rw, void* arg) noexcept nogil:
 
 
 cdef int choose_certificate(SSL* ssl, int* alert, void* arg) noexcept nogil:
-    # The first certificate for the name that the client asks for; else the first of all.
-    cdef Context* x = (<Link*>SSL_get_app_data(ssl)).context
+    # The first certificate for the name that the client asks for; else the first of all. One whose OCSP response is not valid
+    # any more is not shown to anybody.
+    cdef Link* t = <Link*>SSL_get_app_data(ssl)
+    cdef Context* x = t.context
     cdef const char* name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name)
     cdef uint32_t i
     if name != NULL:
         for i in range(x.n_certificates):
             if X509_check_host(SSL_CTX_get0_certificate(x.certificates[i]), name, strlen(name), 0, NULL) == 1:
                 SSL_set_SSL_CTX(ssl, x.certificates[i])
+                t.certificate = i
                 break
+    if staple_ended(x, t.certificate):
+        t.unstapled = True
+        alert[0] = SSL_AD_INTERNAL_ERROR
+        return SSL_TLSEXT_ERR_ALERT_FATAL
     return SSL_TLSEXT_ERR_OK
 
 
@@ -151,6 +161,7 @@ cdef SSL_CTX* make_certificate(bytes chain, bytes key, bytes authorities, bint v
                 raise ContextError("the system's certificate authorities cannot be read")
             SSL_CTX_set_verify(x, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL)
         SSL_CTX_set_tlsext_servername_callback(x, choose_certificate)
+        SSL_CTX_set_tlsext_status_cb(x, staple_status)
     except BaseException:
         SSL_CTX_free(x)
         raise
@@ -192,6 +203,7 @@ cdef class SecurityContext:
             raise MemoryError
         self.x = x
         x.refs = 1
+        pthread_mutex_init(&x.stapling, NULL)
         x.security.hold = context_hold
         x.security.release = context_release
         x.security.transport = &hello_transport
@@ -202,7 +214,8 @@ cdef class SecurityContext:
         x.verify = verify
         x.rate = rate
         x.certificates = <SSL_CTX**>calloc(len(pairs), sizeof(SSL_CTX*))
-        if x.certificates == NULL:
+        x.staples = <Staple*>calloc(len(pairs), sizeof(Staple))
+        if x.certificates == NULL or x.staples == NULL:
             raise MemoryError
         for chain, key in pairs:
             x.certificates[x.n_certificates] = make_certificate(chain, key, authorities, verify, min_version,
@@ -210,19 +223,29 @@ cdef class SecurityContext:
             x.n_certificates += 1
         if pins is not None:
             x.pinned = True
-            x.pins = <uint8_t*>calloc(max(len(pins), 1), PIN_SIZE)
+            x.pins = <uint8_t*>calloc(max(len(pins), 1), DIGEST_SIZE)
             if x.pins == NULL:
                 raise MemoryError
             for i in range(len(pins)):
                 pin = pins[i]
-                if len(pin) != PIN_SIZE:
-                    raise ValueError(f"a pin has {PIN_SIZE} bytes")
-                memcpy(x.pins + i * PIN_SIZE, <const char*>pin, PIN_SIZE)
+                if len(pin) != DIGEST_SIZE:
+                    raise ValueError(f"a pin has {DIGEST_SIZE} bytes")
+                memcpy(x.pins + i * DIGEST_SIZE, <const char*>pin, DIGEST_SIZE)
             x.n_pins = <uint32_t>len(pins)
 
     def __dealloc__(self):
         if self.x != NULL:
             context_release(&self.x.security)
+
+    def staple(self, bytes digest not None, bytes response not None, int64_t until):
+        """Has the certificate with this SHA-256, if it is among them, shown with this OCSP response, and only until then (ns
+        since the epoch)."""
+        if len(digest) != DIGEST_SIZE:
+            raise ValueError(f"a digest has {DIGEST_SIZE} bytes")
+        if not 0 < len(response) <= PIECE_MAX:
+            raise ValueError("the response has no fitting size")
+        staple_put(self.x, <const uint8_t*>PyBytes_AS_STRING(digest), <const uint8_t*>PyBytes_AS_STRING(response),
+                   <int>len(response), until)
 
     def security(self):
         """For DataPlane.secure, as long as this is held."""

@@ -105,6 +105,8 @@ cdef const char* link_words(Link* t) noexcept nogil:
     cdef unsigned long e = ERR_peek_error()
     cdef int reason = ERR_GET_REASON(e)
     cdef const char* words
+    if t.unstapled:
+        return b"the certificate's OCSP response is not valid any more"
     if t.ended:
         return b"EOF"
     if e == 0:
@@ -145,7 +147,7 @@ cdef bint link_pinned(Link* t) noexcept nogil:
         return False
     if EVP_Digest(der, n, digest, NULL, EVP_sha256(), NULL) == 1:
         for i in range(t.context.n_pins):
-            if CRYPTO_memcmp(t.context.pins + i * PIN_SIZE, digest, PIN_SIZE) == 0:
+            if CRYPTO_memcmp(t.context.pins + i * DIGEST_SIZE, digest, DIGEST_SIZE) == 0:
                 found = True
     OPENSSL_free(der)
     return found

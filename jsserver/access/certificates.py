@@ -13,13 +13,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from jsserver.config.options import Tls
+    from collections.abc import Iterator
 
-_SEQUENCE, _SET, _OID, _BITS, _OCTETS, _BOOLEAN = 0x30, 0x31, 0x06, 0x03, 0x04, 0x01
+    from jsserver.config.options import Options, Tls
+
+_SEQUENCE, _SET, _OID, _OCTETS, _BOOLEAN, _INTEGER = 0x30, 0x31, 0x06, 0x04, 0x01, 0x02
 _UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
 _VERSION, _EXTENSIONS = 0xA0, 0xA3
 _EMAIL, _DNS, _URI = 0x81, 0x82, 0x86
 _ALT_NAMES = "2.5.29.17"
+_AUTHORITY_ACCESS, _OCSP = "1.3.6.1.5.5.7.1.1", "1.3.6.1.5.5.7.48.1"
+_TLS_FEATURES, _STATUS_REQUEST = "1.3.6.1.5.5.7.1.24", b"\x05"
 _ENCODINGS = {0x0C: "utf-8", 0x13: "ascii", 0x16: "ascii", 0x14: "latin-1", 0x12: "ascii"}
 _ENCODINGS |= {0x1E: "utf-16-be", 0x1C: "utf-32-be", 0x1A: "ascii"}
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----\s+([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----")
@@ -121,15 +125,20 @@ def _name(value: Tlv) -> list[Rdn]:
 
 
 class Certificate(NamedTuple):
-    """What is read of a certificate. Digests are SHA-256 in hex; `ends` is in UTC."""
+    """What is read of a certificate. Digests are SHA-256 in hex; `ends` is in UTC. `responders` are
+    the URLs where OCSP tells of it; `must_staple`: its handshakes have to (RFC 7633)."""
 
+    der: bytes
     subject: list[Rdn]
+    issuer: list[Rdn]
     ends: datetime
     key_digest: str
     digest: str
     emails: list[str]
     dns_names: list[str]
     uris: list[str]
+    responders: list[str]
+    must_staple: bool
 
 
 def _time(value: Tlv) -> datetime:
@@ -141,20 +150,45 @@ def _time(value: Tlv) -> datetime:
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
 
 
-def _alt_names(extensions: Tlv | None) -> dict[int, list[str]]:
-    names: dict[int, list[str]] = {_EMAIL: [], _DNS: [], _URI: []}
-    if extensions is None:
-        return names
-    (listed,) = read_all(extensions.content)
+def _extensions(value: Tlv | None) -> dict[str, bytes]:
+    """What each extension says, by its number."""
+    if value is None:
+        return {}
+    found: dict[str, bytes] = {}
+    (listed,) = read_all(value.content)
     for extension in read_all(_expect(listed, _SEQUENCE)):
         parts = [p for p in read_all(_expect(extension, _SEQUENCE)) if p.tag != _BOOLEAN]
-        if oid(_expect(parts[0], _OID)) != _ALT_NAMES:
-            continue
-        (sequence,) = read_all(_expect(parts[1], _OCTETS))
-        for name in read_all(_expect(sequence, _SEQUENCE)):
-            if name.tag in names:
-                names[name.tag].append(name.content.decode("ascii"))
+        found.setdefault(oid(_expect(parts[0], _OID)), _expect(parts[1], _OCTETS))
+    return found
+
+
+def _sequence(data: bytes | None) -> list[Tlv]:
+    if data is None:
+        return []
+    (whole,) = read_all(data)
+    return read_all(_expect(whole, _SEQUENCE))
+
+
+def _alt_names(data: bytes | None) -> dict[int, list[str]]:
+    names: dict[int, list[str]] = {_EMAIL: [], _DNS: [], _URI: []}
+    for name in _sequence(data):
+        if name.tag in names:
+            names[name.tag].append(name.content.decode("ascii"))
     return names
+
+
+def _responders(data: bytes | None) -> list[str]:
+    found = []
+    for access in _sequence(data):
+        method, place = read_all(_expect(access, _SEQUENCE))
+        if oid(_expect(method, _OID)) == _OCSP and place.tag == _URI:
+            found.append(place.content.decode("ascii"))
+    return found
+
+
+def _must_staple(data: bytes | None) -> bool:
+    features = _sequence(data)
+    return any(f.tag == _INTEGER and f.content == _STATUS_REQUEST for f in features)
 
 
 def parse(der: bytes) -> Certificate:
@@ -167,28 +201,57 @@ def parse(der: bytes) -> Certificate:
     if len(parts) < 6:
         raise ValueError("parts of the certificate are missing")
     _, ends = read_all(_expect(parts[3], _SEQUENCE))
-    names = _alt_names(next((p for p in parts[6:] if p.tag == _EXTENSIONS), None))
+    extensions = _extensions(next((p for p in parts[6:] if p.tag == _EXTENSIONS), None))
+    names = _alt_names(extensions.get(_ALT_NAMES))
     return Certificate(
+        der=whole.whole,
         subject=_name(parts[4]),
+        issuer=_name(parts[2]),
         ends=_time(ends),
         key_digest=hashlib.sha256(parts[5].whole).hexdigest(),
         digest=hashlib.sha256(whole.whole).hexdigest(),
         emails=names[_EMAIL],
         dns_names=names[_DNS],
         uris=names[_URI],
+        responders=_responders(extensions.get(_AUTHORITY_ACCESS)),
+        must_staple=_must_staple(extensions.get(_TLS_FEATURES)),
     )
+
+
+def first_of(pem: bytes) -> Certificate:
+    """The first certificate of a file; ValueError where there is none, or it cannot be read."""
+    found = _PEM.search(pem)
+    if found is None:
+        raise ValueError("there is no certificate")
+    return parse(base64.b64decode(found[1]))
 
 
 def certificate_ends(tls: Tls) -> str:
     """When the first certificate of a listener does, in RFC 3339; "" where that cannot be read."""
     try:
         with open(tls.certificates[0][0], "rb") as f:
-            found = _PEM.search(f.read())
-        if found is None:
-            return ""
-        return parse(base64.b64decode(found[1])).ends.strftime("%Y-%m-%dT%H:%M:%SZ")
+            return first_of(f.read()).ends.strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OSError, ValueError):
         return ""
+
+
+def to_staple(options: Options) -> Iterator[tuple[str, Tls]]:
+    """The files of certificates that are to be shown with an OCSP response."""
+    if options.ocsp.mode == "never":
+        return
+    for tls in filter(None, (options.tls, options.websocket.tls)):
+        for file, _ in tls.certificates:
+            if options.ocsp.mode == "always" or has_to_be_stapled(file):
+                yield file, tls
+
+
+def has_to_be_stapled(file: str) -> bool:
+    """Whether the first certificate of a file says so."""
+    try:
+        with open(file, "rb") as f:
+            return first_of(f.read()).must_staple
+    except (OSError, ValueError):
+        return False
 
 
 # ---- what the data plane says of a connection

@@ -170,6 +170,20 @@ class TlsFlags(Block):
     ca: str = ""
 
 
+class Ocsp(Block):
+    """The `ocsp` option: which of the server's certificates are shown with OCSP responses. `mode`:
+    auto (those that have to be), always (all, and the server ends where one is not good), must (as
+    auto, and it ends likewise) or never. `urls` stand for those that certificates name."""
+
+    mode: str = "auto"
+    urls: list[str] = each(list)
+
+    @property
+    def ends_server(self) -> bool:
+        """Whether a certificate that is not good ends the server."""
+        return self.mode in ("always", "must")
+
+
 class AssetLimits(Block):
     """What the streams of one account may hold and be; -1 is no limit."""
 
@@ -440,6 +454,7 @@ class Options(Block):
     tls: Tls | None = None
     tls_flags: TlsFlags = each(TlsFlags)
     allow_non_tls: bool = False
+    ocsp: Ocsp = each(Ocsp)
     proxy_protocol: bool = False
 
     websocket: Websocket = each(Websocket)

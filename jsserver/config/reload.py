@@ -6,7 +6,7 @@ from typing import Any
 
 from jsserver.config.options import Options
 
-_RELOADABLE = ("tls", "tls_flags", "allow_non_tls", "config_digest")
+_RELOADABLE = ("tls", "tls_flags", "allow_non_tls", "ocsp", "config_digest")
 
 
 def refused_changes(old: Options, new: Options) -> list[str]:

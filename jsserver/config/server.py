@@ -149,8 +149,9 @@ def _read_tls(options: Options, value: Value, problems: Problems) -> None:
 
 
 def _read_ocsp(options: Options, value: Value, problems: Problems) -> None:
-    if value.data is not False:
-        raise OptionError(value, not_available("OCSP stapling"))
+    from jsserver.config.ocsp import read_ocsp  # likewise
+
+    read_ocsp(options, value, problems)
 
 
 def _read_websocket(options: Options, value: Value, problems: Problems) -> None:

@@ -299,7 +299,6 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("ocsp: true", "OCSP stapling"),
         ("accounts {A {trace_dest: x}}", "message tracing to a subject"),
         ("cluster {name: x}", "clustering"),
         ("gateway {}", "the gateway listener"),

@@ -12,13 +12,13 @@ ROOT = Path(__file__).resolve().parents[2]
 CEXT = ROOT / "cext"
 PRODUCT = ("jsserver", "bench", "packaging", "tools")
 
-#: Python names that others call: PySpark, the packager, the event loop's protocols.
+#: Python names that others call: PySpark, the packager, the event loop's protocols, http.client.
 CALLED_FROM_OUTSIDE = {
     *("commit", "initialOffset", "latestOffset", "getDefaultReadLimit", "partitions", "abort"),
     *("prepareForTriggerAvailableNow", "reportLatestOffset", "streamReader", "streamWriter"),
     *("pushFilters", "reader", "writer", "schema", "read", "write", "name"),
     *("connection_made", "connection_lost", "data_received", "eof_received"),
-    *("pause_writing", "resume_writing", "NatsSource", "StoreSource", "emit"),
+    *("pause_writing", "resume_writing", "NatsSource", "StoreSource", "emit", "makefile"),
 }
 #: Generated from nats-server's whole catalogue, used or not.
 CATALOGUE = ROOT / "jsserver" / "wire" / "errcodes.py"

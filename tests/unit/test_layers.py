@@ -56,6 +56,8 @@ PARTS = {
     "access.links": {"access.accounts", "config"},
     "access.certificates": {"config"},
     "access.mapping": {"access.certificates"},
+    "access.fetch": {"text.goformat"},
+    "access.ocsp": {"access.fetch", "text.goformat"},
     "access.clients": set(),
     "access.info": {"text.goformat"},
     "access.auth": {
@@ -140,6 +142,9 @@ PARTS = {
         *("services.inbox", "services.jetstream", "services.logins", "services.replies"),
         *("services.answers", "services.tenants", "text.goformat"),
     },
+    "services.stapling": {
+        *("access.certificates", "access.ocsp", "config", "process.logs", "text.goformat"),
+    },
     "services.delegates": {
         *("access.callout", "services.callouts", "services.door", "services.operated"),
         "services.replies",
@@ -154,7 +159,7 @@ PARTS = {
     "server": {
         *("access.auth", "access.certificates", "access.clients", "access.websocket", "config"),
         *("front", "monitor", "process.notify", "process.priority", "process.procs"),
-        *("services.answers", "services.delegates"),
+        *("services.answers", "services.delegates", "services.stapling"),
         *("services.events", "services.inbox", "services.jetstream", "services.system"),
     },
     "start": {"config", "front", "process.logs", "server"},
