@@ -25,6 +25,7 @@ LINE_QUOTED: int
 LINE_DEBUG: int
 LINE_PROXY: int
 INBOX_UPGRADE: int
+INBOX_PEER: int
 
 class Item(NamedTuple):
     """What the data plane tells: an inbox item (INBOX_*), a connection or a subscription."""
@@ -190,6 +191,7 @@ class DataPlane(EnvBox):
         self, fd: int, config: WebsocketConfig | None = None, security: Any = None
     ) -> None: ...
     def secure_websocket(self, security: Any) -> None: ...
+    def answer_peer(self, cid: int, good: bool) -> bool: ...
     def open_websocket(
         self,
         cid: int,

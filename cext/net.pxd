@@ -180,7 +180,7 @@ cdef enum:
     SCRATCH_SIZE = 131072   # of a reactor, for its transports
     COMING_NS_A_TURN = 1000000      # of handshakes; the others wait for the next turn
     PROXY_TIMEOUT_NS = 5000000000   # for a PROXY header
-    ASK_CONTROL = 1         # of establishing
+    ASK_CONTROL = 1         # of establishing: a request for frames, or certificates, which c.secured has
     REASONS_MAX = 64
     REASON_MAX = 64         # bytes of its text
 
@@ -225,6 +225,8 @@ cdef struct Conn:
     int connecting          # Approach
     bint known              # it counts as a connection, and the control plane hears of its end
     bint hushed             # nothing is said before its handshake
+    int verdict             # of the control plane about its peer's certificates: 1, -1; 0: none yet
+    Task judged
     Security* security      # held; NULL: none
     Bytes secured           # what its transport says of its security, or of what came before its bytes
     uint32_t to_skip        # bytes of a PROXY header that mean nothing to us
@@ -465,6 +467,7 @@ cdef struct Net:
     Account* default_account
 
 cdef Transport plain_transport      # a socket as it is
+cdef int plain_establish(Conn* c) noexcept nogil
 cdef int plain_want(Conn* c, bint read, bint write) noexcept nogil
 cdef ssize_t plain_write(Conn* c, const iovec* iov, int n) noexcept nogil
 cdef void plain_shutdown(Conn* c) noexcept nogil
@@ -490,6 +493,7 @@ cdef int ws_wrap(Conn* c, int64_t patience) noexcept nogil
 cdef void ws_begin(Conn* c) noexcept nogil
 # What the control plane says to its request: verdict is WS_OPEN, WS_REQUEST (it may send another one) or WS_REFUSED, reply
 # the bytes for it. False: it does not wait for that.
+cdef bint peer_answer(Conn* c, bint good) noexcept nogil
 cdef bint ws_answer(Conn* c, int verdict, Span reply, const WsTerms* agreed) noexcept nogil
 # Accepts connections from a listening, non-blocking socket, which stays its owner's. NULL: no memory.
 cdef Listener* listener_open(Net* net, int fd, int kind, const Protocol* protocol,

@@ -30,6 +30,7 @@ cdef struct Context:
     Staple* staples             # one for each certificate
     Mutex stapling              # guards them; held for a copy
     bint verify                 # clients must have a certificate
+    bint inquires               # the control plane decides about those that are trusted
     bint pinned
     uint8_t* pins               # SHA-256 of SubjectPublicKeyInfos, of which one must be its key's
     uint32_t n_pins
@@ -53,6 +54,7 @@ cdef struct Link:
     size_t claimed              # bytes of plaintext that are in it, and in the connection's out buffer still
     bint ended                  # the peer says that nothing more comes
     bint failed
+    bint asked                  # the control plane decides about its peer's certificates
     bint anonymous              # the peer needs no certificate, whatever the context says
     uint32_t certificate        # number of the one that was chosen
     bint unstapled              # its OCSP response is not valid any more

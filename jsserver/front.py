@@ -388,6 +388,11 @@ class Front:
         from jsserver.config import ConfigError
         from jsserver.config.tls import readable_by_others, security_context
 
+        if tls.inquires and not tls.verify:
+            raise StartError(
+                "OCSP peer verification for client connections requires TLS verify (mTLS) to be "
+                "enabled"
+            )
         for path in readable_by_others(tls):
             self.log.warn(f"The private key in {path} can be read by others than its owner")
         if self.options.ocsp.mode == "never":

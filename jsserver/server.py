@@ -22,6 +22,7 @@ from jsserver.services.inbox import Finished, Inbox
 from jsserver.services.system import System
 
 if TYPE_CHECKING:
+    from jsserver.access.responses import Figures
     from jsserver.access.websocket import Websockets
     from jsserver.cext.tls import SecurityContext
     from jsserver.config.options import Options
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from jsserver.services.delegates import Delegates
     from jsserver.services.events import Events
     from jsserver.services.jetstream import JetStream
+    from jsserver.services.peers import Peers
     from jsserver.services.stapling import Stapled, Stapling
 
 STOP_SIGNALS = {signal.SIGINT: "interrupt", signal.SIGTERM: "terminated"}
@@ -74,6 +76,7 @@ class Server:
         self.events = self._make_events()
         self._notify = Notifier.from_environment()
         self._stapling: Stapling | None = None
+        self._peers: Peers | None = None
         self._reloading: asyncio.Task[None] | None = None
 
     def _make_jetstream(self) -> JetStream | None:
@@ -144,6 +147,11 @@ class Server:
         """When that of clients behind WebSocket does."""
         return self.front.websocket_certificate_ends
 
+    @property
+    def peer_answers(self) -> Figures | None:
+        """What is kept of OCSP responders' answers about clients, if it is."""
+        return None if self._peers is None else self._peers.figures()
+
     def user(self, cid: int) -> str:
         """Who is behind an open connection; "" if nobody in particular."""
         return self.inbox.user(cid)
@@ -187,6 +195,7 @@ class Server:
         self._attending = asyncio.create_task(self._notify.attend())
         # Not before all is loaded: beside other programs that would keep requests waiting.
         priority.step_back()
+        await self._take_peers(self.options)
         if not listening:
             self.inbox.open()
         if self.jetstream is not None:
@@ -216,6 +225,18 @@ class Server:
         self.front.listen()
         if self._stapling is not None:
             self._stapling.attend(stapled)
+
+    async def _take_peers(self, options: Options) -> None:
+        """Has responders asked about clients' certificates, if they are to be."""
+        blocks = filter(None, (options.tls, options.websocket.tls))
+        if self._peers is None and any(tls.inquires for tls in blocks):
+            from jsserver.services.peers import Peers  # a server without them does without it
+
+            events = self.events
+            tell = None if events is None else events.peer_refused
+            self._peers = Peers(self.options, self.plane, self.log, tell)
+            self.inbox.on_peer = self._peers.asked
+            await self._peers.start()
 
     async def _learn_staples(self, options: Options) -> list[Stapled]:
         """The certificates that are to be shown with an OCSP response, and theirs; StartError."""
@@ -296,6 +317,7 @@ class Server:
         except StartError as error:
             self.log.error(f"{failed}: {error}")
             return
+        await self._take_peers(new)
         pins_before = old.tls and old.tls.pinned_certs
         before = take(old, new)
         try:
@@ -348,6 +370,8 @@ class Server:
         self.system.close()
         if self._stapling is not None:
             self._stapling.close()
+        if self._peers is not None:
+            await self._peers.close()
         if self.delegates is not None:
             self.delegates.close()
         self.front.stop()

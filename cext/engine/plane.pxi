@@ -246,6 +246,19 @@ cdef class DataPlane(EnvBox):
             env_unlock(&self.m.engine.env)
         self.check(open)
 
+    def answer_peer(self, uint64_t cid, bint good):
+        """Answers INBOX_PEER: it may go on, or it is closed. False: it does not wait for that any more."""
+        cdef Conn* c
+        cdef bint open, taken = False
+        with nogil:
+            open = self.enter()
+            c = self.find(cid) if open else NULL
+            if c != NULL:
+                taken = peer_answer(c, good)
+            self.leave()
+        self.check(open)
+        return taken
+
     def open_websocket(self, uint64_t cid, bytes reply not None, bint masked, bint deflate, uint32_t frame_max=0,
                        bint whole=False):
         """Answers INBOX_UPGRADE: the reply, and frames from then on. masked: the client's have to be; deflate: messages may be

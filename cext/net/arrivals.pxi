@@ -89,6 +89,8 @@ cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const 
     timer_init(&c.stall_timer, stall_over, c)
     c.resume.fn = resume_run
     c.resume.owner = c
+    c.judged.fn = peer_judged
+    c.judged.owner = c
     return c
 
 
@@ -152,7 +154,10 @@ cdef void conn_established(Conn* c, int rc) noexcept nogil:
     if rc == -EAGAIN:
         return
     if rc == ASK_CONTROL:
-        ws_ask(c)
+        if c.transport == &ws_transport:
+            ws_ask(c)
+        else:
+            peer_ask(c)
         return
     if rc != 0:
         if dialled:
@@ -182,6 +187,38 @@ cdef void conn_established(Conn* c, int rc) noexcept nogil:
         c.base.protocol.greet(&c.base)
     if not c.base.closing:
         c.base.protocol.open(&c.base)
+
+
+# ---- what the control plane says of certificates
+
+cdef void peer_ask(Conn* c) noexcept nogil:
+    # It is to decide about those of a connection; until then nothing is read, and the handshake's time runs.
+    cdef Span texts[2]
+    cdef int64_t num[2]
+    texts[0] = c.base.address
+    texts[1] = span(c.secured.data, <uint32_t>c.secured.n)
+    num[0] = c.port
+    num[1] = c.ws != NULL
+    c.paused = True
+    c.reading = c.writing = False
+    if c.transport.want(c, False, False) != 0 or inbox_put(&c.base.engine.inbox, IN_PEER, c.base.cid, texts, 2, num, 2) != 0:
+        client_close(&c.base, CLOSE_TLS_HANDSHAKE)
+
+
+cdef bint peer_answer(Conn* c, bint good) noexcept nogil:
+    # What it says; the reactor goes on from there. False: the connection does not wait for that.
+    if c.connecting != COMING or not c.paused or c.verdict or c.base.closing:
+        return False
+    c.verdict = 1 if good else -1
+    task_post(&c.reactor.tasks, &c.judged)
+    return True
+
+
+cdef void peer_judged(Task* t) noexcept nogil:
+    cdef Conn* c = <Conn*>t.owner
+    c.paused = False
+    c.reading = True
+    conn_established(c, c.transport.establish(c))
 
 
 # ---- from listeners

@@ -365,6 +365,7 @@ cdef void conn_finish(Conn* c) noexcept nogil:
     timer_cancel(&r.timers, &c.write_timer)
     timer_cancel(&r.timers, &c.stall_timer)
     task_cancel(&r.tasks, &c.resume)
+    task_cancel(&r.tasks, &c.judged)
     if c.ws != NULL:
         task_cancel(&r.tasks, &c.ws.answered)
     forget_dirty(&c.base)

@@ -168,6 +168,12 @@ cdef SSL_CTX* make_certificate(bytes chain, bytes key, bytes authorities, bint v
     return x
 
 
+cdef void make_full(SSL_CTX* x) noexcept:
+    # Every handshake shows the client's certificates: no session is resumed.
+    SSL_CTX_set_options(x, SSL_OP_NO_TICKET)
+    SSL_CTX_set_num_tickets(x, 0)
+
+
 def has_group(str name):
     """Whether OpenSSL knows a curve or another group for key exchange."""
     cdef bytes text = name.encode()
@@ -187,7 +193,8 @@ cdef class SecurityContext:
     pairs: for each certificate its chain and its key, in PEM. verify: clients need a certificate from one of the authorities
     (PEM; empty: the system's). min_version: 0x303 for TLS 1.2, 0x304. ciphers are of TLS 1.2, by OpenSSL's names, groups
     likewise, both with colons between. pins: SHA-256 of the keys of which clients must have one; None: any. first, optional,
-    fallback and timeout (ns): see Security of net.pxd. rate: handshakes that may begin in a second, 0: without a limit.
+    fallback and timeout (ns): see Security of net.pxd. rate: handshakes that may begin in a second, 0: without a limit. inquires:
+    with verify, each comes as INBOX_PEER (see DataPlane.answer_peer) before its connection is one.
     ContextError where that cannot be had.
     """
 
@@ -195,7 +202,7 @@ cdef class SecurityContext:
 
     def __cinit__(self, list pairs not None, *, bytes authorities=b"", bint verify=False, int min_version=0x303, str ciphers,
                   str groups, list pins=None, bint first=False, bint optional=False, int64_t fallback=0, int64_t timeout,
-                  int64_t rate=0):
+                  int64_t rate=0, bint inquires=False):
         cdef Context* x = <Context*>calloc(1, sizeof(Context))
         cdef uint32_t i
         cdef bytes pin
@@ -213,6 +220,7 @@ cdef class SecurityContext:
         x.security.timeout = timeout
         x.verify = verify
         x.rate = rate
+        x.inquires = inquires and verify
         x.certificates = <SSL_CTX**>calloc(len(pairs), sizeof(SSL_CTX*))
         x.staples = <Staple*>calloc(len(pairs), sizeof(Staple))
         if x.certificates == NULL or x.staples == NULL:
@@ -220,6 +228,8 @@ cdef class SecurityContext:
         for chain, key in pairs:
             x.certificates[x.n_certificates] = make_certificate(chain, key, authorities, verify, min_version,
                                                                 ciphers.encode(), groups.encode())
+            if x.inquires:
+                make_full(x.certificates[x.n_certificates])
             x.n_certificates += 1
         if pins is not None:
             x.pinned = True

@@ -213,6 +213,16 @@ cdef void link_describe(Link* t, bint first, Bytes* out) noexcept nogil:
             link_add_der(sk_X509_value(chain, i), out)
 
 
+cdef void link_chain(Link* t, Bytes* out) noexcept nogil:
+    # The certificates that lead from the peer's own to one that is trusted, in DER.
+    cdef X509_stack chain = SSL_get0_verified_chain(t.ssl)
+    cdef int i
+    out.n = 0
+    if chain != NULL:
+        for i in range(sk_X509_num(chain)):
+            link_add_der(sk_X509_value(chain, i), out)
+
+
 cdef void link_add_der(X509* cert, Bytes* out) noexcept nogil:
     cdef unsigned char* der = NULL
     cdef int n = i2d_X509(cert, &der)

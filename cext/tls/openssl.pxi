@@ -61,13 +61,14 @@ cdef extern from "<openssl/ssl.h>" nogil:
     const char* SSL_CIPHER_standard_name(const SSL_CIPHER* c)
     X509* SSL_get0_peer_certificate(const SSL* s)
     X509_stack SSL_get_peer_cert_chain(const SSL* s)
+    X509_stack SSL_get0_verified_chain(const SSL* s)
     X509_stack sk_X509_new_null()
     int sk_X509_push(X509_stack k, X509* x)
     void sk_X509_free(X509_stack k)
     void sk_X509_pop_free(X509_stack k, void (*fn)(X509* x) noexcept nogil)
     int sk_X509_num(X509_stack k)
     X509* sk_X509_value(X509_stack k, int i)
-    uint64_t SSL_OP_NO_RENEGOTIATION, SSL_OP_CIPHER_SERVER_PREFERENCE, SSL_OP_NO_COMPRESSION, SSL_OP_PRIORITIZE_CHACHA
+    uint64_t SSL_OP_NO_RENEGOTIATION, SSL_OP_CIPHER_SERVER_PREFERENCE, SSL_OP_NO_COMPRESSION, SSL_OP_PRIORITIZE_CHACHA, SSL_OP_NO_TICKET
     uint64_t SSL_OP_IGNORE_UNEXPECTED_EOF
     long SSL_MODE_RELEASE_BUFFERS, SSL_SESS_CACHE_OFF
     int SSL_VERIFY_NONE, SSL_VERIFY_PEER, SSL_VERIFY_FAIL_IF_NO_PEER_CERT

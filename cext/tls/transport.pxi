@@ -67,6 +67,17 @@ cdef int hello_begin(Conn* c) noexcept nogil:
     return 0 if c.link != NULL else hello_fault(c, b"no memory", -ENOMEM)
 
 
+cdef int hello_judged(Conn* c) noexcept nogil:
+    # What the control plane has come to; while it has not, whether the connection is still there.
+    if c.verdict < 0:
+        return hello_fault(c, b"client not OCSP valid", -EPROTO)
+    if c.verdict == 0:
+        if plain_establish(c) != 0:
+            return hello_fault(c, b"connection reset by peer", -EPROTO)
+        return -EAGAIN
+    return 0
+
+
 cdef int hello_establish(Conn* c) noexcept nogil:
     cdef Link* t
     cdef int rc
@@ -75,12 +86,18 @@ cdef int hello_establish(Conn* c) noexcept nogil:
         if rc != 0 or c.link == NULL:
             return rc
     t = <Link*>c.link
-    t.allowance = HANDSHAKE_BYTES
-    rc = link_handshake(t, &c.secured)
-    link_send(c, t)
-    if rc == -EAGAIN:
-        plain_want(c, True, t.out.n != 0)
-        return rc
+    if t.asked:
+        rc = hello_judged(c)
+    else:
+        t.allowance = HANDSHAKE_BYTES
+        rc = link_handshake(t, &c.secured)
+        link_send(c, t)
+        if rc == -EAGAIN:
+            plain_want(c, True, t.out.n != 0)
+        elif rc == 0 and t.context.inquires:
+            t.asked = True
+            link_chain(t, &c.secured)
+            return ASK_CONTROL
     if rc != 0:
         return rc
     t.fd = -1

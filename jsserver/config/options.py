@@ -132,6 +132,32 @@ class Authorization(Block):
         return bool(self.users or self.token or self.username)
 
 
+class OcspPeer(Block):
+    """Whether OCSP responders are asked about clients' certificates, and what follows. Times are in
+    seconds: `ca_timeout` for a responder, `cache_ttl_when_next_update_unset` that an answer holds
+    which has no end. Who is not good is let in with `warn_only`; with the others, whoever nobody
+    knows, or nobody can be asked about."""
+
+    verify: bool = False
+    ca_timeout: float = 2.0
+    allowed_clockskew: float = 30.0
+    cache_ttl_when_next_update_unset: float = 3600.0
+    warn_only: bool = False
+    unknown_is_good: bool = False
+    allow_when_ca_unreachable: bool = False
+
+
+class OcspCache(Block):
+    """Where answers about clients' certificates are kept: `kind` is local or none; the file in the
+    folder `local_store` is written every `save_interval` seconds. With `preserve_revoked` those
+    that say so stay beyond their end."""
+
+    kind: str = "local"
+    local_store: str = "_rc_"
+    preserve_revoked: bool = False
+    save_interval: float = 300.0
+
+
 class Tls(Block):
     """What connections of a listener are secured by.
 
@@ -150,9 +176,15 @@ class Tls(Block):
     cipher_suites: list[str] = each(list)
     curves: list[str] = each(list)
     pinned_certs: list[str] | None = None
+    ocsp_peer: OcspPeer | None = None
     rate_limit: int = 0
     first: bool = False
     fallback: int = 0
+
+    @property
+    def inquires(self) -> bool:
+        """Whether somebody is asked about clients' certificates."""
+        return self.ocsp_peer is not None and self.ocsp_peer.verify
 
     @property
     def first_only(self) -> bool:
@@ -455,6 +487,7 @@ class Options(Block):
     tls_flags: TlsFlags = each(TlsFlags)
     allow_non_tls: bool = False
     ocsp: Ocsp = each(Ocsp)
+    ocsp_cache: OcspCache = each(OcspCache)
     proxy_protocol: bool = False
 
     websocket: Websocket = each(Websocket)

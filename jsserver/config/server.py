@@ -154,6 +154,12 @@ def _read_ocsp(options: Options, value: Value, problems: Problems) -> None:
     read_ocsp(options, value, problems)
 
 
+def _read_ocsp_cache(options: Options, value: Value, problems: Problems) -> None:
+    from jsserver.config.ocsp import read_ocsp_cache  # likewise
+
+    read_ocsp_cache(options, value, problems)
+
+
 def _read_websocket(options: Options, value: Value, problems: Problems) -> None:
     # Imported only here: most servers start without it.
     from jsserver.config.websocket import read_websocket
@@ -290,7 +296,7 @@ READERS: dict[str, Reader] = {
     "feature_flags": unavailable("the feature_flags option"),
     "default_js_domain": unavailable("the default_js_domain option"),
     "ocsp": _read_ocsp,
-    "ocsp_cache": unavailable("the ocsp_cache option"),
+    "ocsp_cache": _read_ocsp_cache,
     "mappings": read_mappings,
     "maps": read_mappings,
     "cluster": unavailable("clustering"),

@@ -213,8 +213,9 @@ def _read_min_version(block: _Block, value: Value, key: str) -> None:
 
 
 def _read_ocsp_peer(block: _Block, value: Value, key: str) -> None:
-    if value.data is not False:
-        raise OptionError(value, not_available("the ocsp_peer option"))
+    from jsserver.config.ocsp import read_ocsp_peer  # most blocks have none
+
+    read_ocsp_peer(block.tls, value)
 
 
 def _read_store(block: _Block, value: Value, key: str) -> None:
@@ -398,6 +399,7 @@ def security_context(tls: Tls, *, optional: bool) -> SecurityContext:
             fallback=tls.fallback if tls.first else 0,
             timeout=int(tls.timeout * SECOND),
             rate=tls.rate_limit,
+            inquires=tls.inquires,
         )
     except ContextError as error:
         raise ConfigError(str(error)) from None

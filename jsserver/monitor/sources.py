@@ -11,6 +11,7 @@ from jsserver.cext.engine import Item
 from jsserver.config.options import Options
 
 if TYPE_CHECKING:
+    from jsserver.access.responses import Figures
     from jsserver.cext.tls import SecurityContext
 
 
@@ -120,6 +121,10 @@ class Server(Protocol):
     @property
     def websocket_certificate_ends(self) -> str:
         """When that of clients behind WebSocket does."""
+
+    @property
+    def peer_answers(self) -> "Figures | None":
+        """What is kept of OCSP responders' answers about clients, if it is."""
 
     @property
     def started(self) -> int:

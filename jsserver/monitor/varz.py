@@ -32,10 +32,23 @@ class WebsocketVarz(Wire):
     no_tls: bool = False
     tls_map: bool = False
     tls_pinned_certs: list[str] = msgspec.field(default_factory=list)
-    tls_cert_not_after: str = ""
     same_origin: bool = False
     allowed_origins: list[str] = msgspec.field(default_factory=list)
     compression: bool = False
+    tls_ocsp_peer_verify: bool = False
+    tls_cert_not_after: str = ""
+
+
+class PeerAnswers(Wire):
+    """What is kept of OCSP responders' answers about clients."""
+
+    cache_type: str = ""
+    cache_hits: int = 0
+    cache_misses: int = 0
+    cached_responses: int = 0
+    cached_revoked_responses: int = 0
+    cached_good_responses: int = 0
+    cached_unknown_responses: int = 0
 
 
 class PeerCounts(Wire):
@@ -69,6 +82,7 @@ class Varz(Wire, kw_only=True):
     auth_required: bool = False
     tls_required: bool = False
     tls_verify: bool = False
+    tls_ocsp_peer_verify: bool = False
     max_connections: int
     max_subscriptions: int = 0
     ping_interval: int
@@ -120,6 +134,7 @@ class Varz(Wire, kw_only=True):
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     feature_flags: FeatureFlags = always(FeatureFlags())
     system_account: str = ""
+    ocsp_peer_cache: PeerAnswers | None = None
     slow_consumer_stats: PeerCounts
     stale_connection_stats: PeerCounts
     disk_io_wait_stats: DiskWaits = always(DiskWaits())
@@ -139,6 +154,8 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         auth_required=server.auth_required,
         tls_required=o.tls is not None and not o.allow_non_tls,
         tls_verify=o.tls is not None and o.tls.verify,
+        tls_ocsp_peer_verify=o.tls is not None and o.tls.inquires and not o.allow_non_tls,
+        ocsp_peer_cache=_peer_answers(server),
         tls_timeout=whole(DEFAULT_TLS_TIMEOUT if o.tls is None else o.tls.timeout),
         tls_cert_not_after=server.certificate_ends,
         max_connections=o.max_connections,
@@ -188,6 +205,11 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
     )
 
 
+def _peer_answers(server: Server) -> PeerAnswers | None:
+    figures = server.peer_answers
+    return None if figures is None else PeerAnswers("local", *figures)
+
+
 def _websocket(server: Server) -> WebsocketVarz:
     block = server.options.websocket
     return WebsocketVarz(
@@ -201,6 +223,7 @@ def _websocket(server: Server) -> WebsocketVarz:
         no_tls=block.no_tls,
         tls_map=block.tls is not None and block.tls.map,
         tls_pinned_certs=(block.tls and block.tls.pinned_certs) or [],
+        tls_ocsp_peer_verify=block.tls is not None and block.tls.inquires,
         tls_cert_not_after=server.websocket_certificate_ends,
         same_origin=block.same_origin,
         allowed_origins=block.allowed_origins,

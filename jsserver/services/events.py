@@ -7,6 +7,7 @@ Lives in the event loop. Loaded where the system account has users.
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,10 @@ from jsserver.services.answers import ServerInfo, encoded
 from jsserver.services.operators import Stats
 from jsserver.text import nuid
 from jsserver.text.goformat import rfc3339_nano
-from jsserver.wire.types import always
+from jsserver.wire.types import Wire, always
 
 if TYPE_CHECKING:
+    from jsserver.access.certificates import Certificate
     from jsserver.server import Server
 
 TYPE = "io.nats.server.advisory.v1."
@@ -52,6 +54,33 @@ class Disconnected(Event, kw_only=True):
     client: ClientInfo
     sent: Moved
     received: Moved
+    reason: str
+
+
+class CertificateInfo(Wire):
+    """Whose certificate, the SHA-256 of it in base64, and all of it."""
+
+    subject: str = ""
+    issuer: str = ""
+    fingerprint: str = ""
+    raw: bytes = b""
+
+
+class PeerRefused(Event, kw_only=True):
+    """Whoever comes with a certificate is refused for what OCSP responders say."""
+
+    kind: str = always("Client")
+    peer: CertificateInfo
+    server: ServerInfo
+    reason: str = always("client not OCSP valid")
+
+
+class LinkInvalid(Event, kw_only=True):
+    """Which certificate of a peer's chain is not good, and why."""
+
+    link: CertificateInfo
+    peer: CertificateInfo
+    server: ServerInfo
     reason: str
 
 
@@ -133,6 +162,30 @@ class Events:
         subject = f"$SYS.ACCOUNT.{account}.DISCONNECT"
         if self._wanted(subject):
             self._publish(subject, self._disconnect(connection, account))
+
+    def peer_refused(self, peer: Certificate, link: Certificate, why: str) -> None:
+        """A client's certificate, or one of those that it depends on (`link`), is not good."""
+        subject = f"$SYS.SERVER.{self._server.id}.OCSP.PEER"
+        if self._wanted(f"{subject}.LINK.INVALID"):
+            event = LinkInvalid(
+                type=TYPE + "ocsp_peer_link_invalid",
+                id=nuid.new(),
+                timestamp=_now(),
+                link=_certificate(link),
+                peer=_certificate(peer),
+                server=self._server.identity.info(),
+                reason=why,
+            )
+            self._publish(f"{subject}.LINK.INVALID", event)
+        if self._wanted(f"{subject}.CONN.REJECT"):
+            refused = PeerRefused(
+                type=TYPE + "ocsp_peer_reject",
+                id=nuid.new(),
+                timestamp=_now(),
+                peer=_certificate(peer),
+                server=self._server.identity.info(),
+            )
+            self._publish(f"{subject}.CONN.REJECT", refused)
 
     def _tell_account(self, connection: Connection, account: str) -> None:
         """The account's own users hear of a failed login too."""
@@ -235,6 +288,17 @@ class Events:
 
 def _now() -> str:
     return rfc3339_nano(time.time_ns())
+
+
+def _certificate(found: Certificate) -> CertificateInfo:
+    from jsserver.access.certificates import subject_text  # loaded where there is TLS
+
+    return CertificateInfo(
+        subject=subject_text(found.subject, others=False),
+        issuer=subject_text(found.issuer, others=False),
+        fingerprint=base64.b64encode(bytes.fromhex(found.digest)).decode(),
+        raw=found.der,
+    )
 
 
 def _client(c: Connection, account: str, ended: bool = False) -> ClientInfo:

@@ -86,6 +86,8 @@ class Inbox:
         self.on_delegate: Callable[[Item, Connect, Admission | None], None] | None = None
         """Who decides about those that the authenticator delegates, which would let them in with
         this admission, or not."""
+        self.on_peer: Callable[[Item], None] | None = None
+        """Who decides about the certificates of clients."""
         self.on_closed = on_closed
         self.admissions: dict[int, Admission] = {}
         """Who is behind a connection, while authentication is configured."""
@@ -104,6 +106,7 @@ class Inbox:
             engine.INBOX_ERROR: self.lines.error,
             engine.INBOX_LOG: self._log_line,
             engine.INBOX_LATENCY: self._latency,
+            engine.INBOX_PEER: self._peer,
         }
         if websockets is not None:
             self._handlers[engine.INBOX_UPGRADE] = websockets.asked
@@ -222,6 +225,12 @@ class Inbox:
         self.on_closed(connection, member)
         if self.websockets is not None:
             self.websockets.forget(item.cid)
+
+    def _peer(self, item: Item) -> None:
+        if self.on_peer is None:
+            self.plane.answer_peer(item.cid, False)
+        else:
+            self.on_peer(item)
 
     def _latency(self, item: Item) -> None:
         from jsserver.services import latency  # where services are measured

@@ -122,6 +122,7 @@ class FakeServer:
         self.auth_required = False
         self.certificate_ends = ""
         self.websocket_certificate_ends = ""
+        self.peer_answers = None
         self.monitor_security = None
         self.started = NOW - 3600 * SECOND
         self.config_loaded = NOW - 3600 * SECOND

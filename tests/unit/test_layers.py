@@ -34,6 +34,7 @@ PARTS = {
     "text.nkeys": {"text.identity"},
     "text.http": set(),
     "text.nuid": set(),
+    "text.s2": set(),
     "text.transforms": set(),
     "text.urls": {"text.goformat"},
     "process.libc": set(),
@@ -58,6 +59,9 @@ PARTS = {
     "access.mapping": {"access.certificates"},
     "access.fetch": {"text.goformat"},
     "access.ocsp": {"access.fetch", "text.goformat"},
+    "access.responses": {
+        *("access.ocsp", "config", "process.logs", "text.goformat", "text.s2"),
+    },
     "access.clients": set(),
     "access.info": {"text.goformat"},
     "access.auth": {
@@ -86,8 +90,8 @@ PARTS = {
     "instances": {"assets", "disk.directories", "text.goformat", "text.nuid", "wire"},
     "api": {"assets", "instances", "text.goformat", "text.nuid", "wire"},
     "monitor": {
-        *("access.certificates", "access.clients", "access.info", "api", "assets", "config"),
-        *("instances", "text.goformat", "text.http", "wire"),
+        *("access.certificates", "access.clients", "access.info", "access.responses", "api"),
+        *("assets", "config", "instances", "text.goformat", "text.http", "wire"),
     },
     "services.subjects": set(),
     "services.latency": {"access.accounts", "text.goformat", "text.nuid"},
@@ -129,7 +133,8 @@ PARTS = {
         *("services.subjects", "wire"),
     },
     "services.events": {
-        *("access.clients", "api", "config", "monitor", "services.answers", "services.operators"),
+        *("access.certificates", "access.clients", "api", "config", "monitor"),
+        *("services.answers", "services.operators"),
         *("text.goformat", "text.nuid", "wire"),
     },
     "services.claims": {
@@ -141,6 +146,10 @@ PARTS = {
         *("process.logs", "services.callouts", "services.claims", "services.door"),
         *("services.inbox", "services.jetstream", "services.logins", "services.replies"),
         *("services.answers", "services.tenants", "text.goformat"),
+    },
+    "services.peers": {
+        *("access.certificates", "access.ocsp", "access.responses", "config", "process.logs"),
+        "text.goformat",
     },
     "services.stapling": {
         *("access.certificates", "access.ocsp", "config", "process.logs", "text.goformat"),
@@ -157,9 +166,18 @@ PARTS = {
         "text.nkeys",
     },
     "server": {
-        *("access.auth", "access.certificates", "access.clients", "access.websocket", "config"),
-        *("front", "monitor", "process.notify", "process.priority", "process.procs"),
-        *("services.answers", "services.delegates", "services.stapling"),
+        *("access.auth", "access.certificates", "access.clients", "access.responses"),
+        *(
+            "access.websocket",
+            "config",
+            "front",
+            "monitor",
+            "process.notify",
+            "process.priority",
+            "process.procs",
+        ),
+        *("services.answers", "services.delegates", "services.peers"),
+        "services.stapling",
         *("services.events", "services.inbox", "services.jetstream", "services.system"),
     },
     "start": {"config", "front", "process.logs", "server"},
