@@ -157,8 +157,9 @@ def _extensions(value: Tlv | None) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     (listed,) = read_all(value.content)
     for extension in read_all(_expect(listed, _SEQUENCE)):
-        parts = [p for p in read_all(_expect(extension, _SEQUENCE)) if p.tag != _BOOLEAN]
-        found.setdefault(oid(_expect(parts[0], _OID)), _expect(parts[1], _OCTETS))
+        parts = read_all(_expect(extension, _SEQUENCE))
+        kind, content = (part for part in parts if part.tag != _BOOLEAN)
+        found.setdefault(oid(_expect(kind, _OID)), _expect(content, _OCTETS))
     return found
 
 

@@ -184,6 +184,7 @@ def test_broken_streams(world: World) -> None:
         finally:
             talk.socket.close()
             world.poll()
+    print(f"{made} handshakes, and {broken} that were broken")
     assert made > 20 and broken > 5
 
 
@@ -266,3 +267,4 @@ def test_a_header_means_the_same_however_it_is_cut(proxied: World) -> None:
         whole = outcome(proxied, data, [data])
         assert outcome(proxied, data, pieces) == whole, (seed, data)
         assert whole[1] in (b"", b"a hello\n"), (seed, data)
+    print(f"{seed} headers, each whole and cut")
