@@ -56,7 +56,7 @@ cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noex
     c.sync_interval = sync_interval
     c.wake_fd = wake_fd
     c.writing.spare = -1
-    c.writing.sync_fd = -1
+    c.queue.sync_fd = -1
     c.queue.due = INT64_MAX
     c.pool_size = page_up(8388608 + SLACK)
     c.writing.synced_at = env_clock(env)
@@ -71,8 +71,8 @@ cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noex
 cdef void committer_free(Committer* c) noexcept nogil:
     """After its thread has ended and every store is closed."""
     cdef uint32_t i
-    if c.writing.sync_fd >= 0:
-        c.env.files.close(c.env.files.ctx, c.writing.sync_fd)
+    if c.queue.sync_fd >= 0:
+        c.env.files.close(c.env.files.ctx, c.queue.sync_fd)
     for i in range(c.queue.n_pool):
         pages_free(c.queue.pool[i], c.pool_size)
     spare_give(c)                               # taken again by whoever wrote without the thread

@@ -147,7 +147,7 @@ cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
     cdef Store* first
     cdef Store* s
     cdef uint32_t i
-    cdef int rc
+    cdef int fd, rc
     q_lock(c)
     first = c.queue.unsynced
     c.queue.unsynced = NULL
@@ -159,9 +159,8 @@ cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
     q_unlock(c)
     if first == NULL:
         return
-    if c.writing.sync_fd < 0:
-        c.writing.sync_fd = f.open(f.ctx, first.dir, O_RDONLY | O_DIRECTORY, 0)
-    rc = -c.writing.sync_fd if c.writing.sync_fd < 0 else -f.sync_all(f.ctx, c.writing.sync_fd)
+    fd = lazy_listen(first)
+    rc = -fd if fd < 0 else -f.sync_all(f.ctx, fd)
     c.writing.later_bytes = 0
     c.writing.synced_at = env_clock(c.env)
     q_lock(c)
@@ -199,6 +198,30 @@ cdef void lazy_end(Committer* c, Round* r) noexcept nogil:
     q_broadcast(c, &c.idle)
     q_unlock(c)
     r.unsynced = NULL
+
+
+cdef int lazy_listen(Store* s) noexcept nogil:
+    """The descriptor that is synced, or -errno. It is opened before anything is written: it may be another thread's sync, of a
+    block for its sidecar, that finds that what was written is lost, and the next one of all hears of it."""
+    cdef Committer* c = s.com
+    cdef FileOps* f = s.files
+    cdef int fd, kept
+    q_lock(c)
+    kept = c.queue.sync_fd
+    q_unlock(c)
+    if kept >= 0 or c.sync_interval <= 0:
+        return kept
+    fd = f.open(f.ctx, s.dir, O_RDONLY | O_DIRECTORY, 0)
+    q_lock(c)
+    kept = c.queue.sync_fd
+    if kept < 0:
+        c.queue.sync_fd = max(fd, -1)
+    q_unlock(c)
+    if kept < 0:
+        return fd
+    if fd >= 0:
+        f.close(f.ctx, fd)
+    return kept
 
 
 cdef void lazy_open(Store* s) noexcept nogil:

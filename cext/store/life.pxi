@@ -104,6 +104,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
         o.s = s
         o.err = err
         o.err_cap = err_cap
+        lazy_listen(s)
         if store_recover(&o) < 0:
             if err[0] == 0:
                 snprintf(err, err_cap, "%s: no memory", s.dir)

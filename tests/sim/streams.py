@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -350,9 +350,12 @@ class Sim:
         """Whether a message may have waited for a consumer in memory only, which passes it over."""
         return self.retention != LIMITS and any(reader.in_memory for reader in self.readers)
 
-    def gone_in(self, later: Sequence[Snap]) -> set[int]:
-        """What is durable and was removed in one of these."""
-        known = self.snaps[0].live.keys() | self.promised.keys()
+    def gone_after(self, done: int) -> set[int]:
+        """What was there up to that ticket, and was removed then."""
+        later = [snap for snap in self.snaps[1:] if snap.ticket > done]
+        known = set(self.promised)
+        for snap in self.snaps[:1] + [snap for snap in self.snaps if snap.ticket <= done]:
+            known |= snap.live.keys()
         return {seq for snap in later for seq in known if seq not in snap.live and seq <= snap.last}
 
     def check_life(self, why: str, removed: Set[int] = frozenset(), killed: bool = False) -> None:

@@ -39,6 +39,7 @@ KINDS = {
     "lazy threads": Kind(sync_interval=2 * SECOND, memory=0.1, threads=True, sizes=LARGE),
     "batches": Kind(memory=0.1, batches=True),
     "batches, threads": Kind(threads=True, batches=True, sizes=LARGE),
+    "lazy batches": Kind(sync_interval=2 * SECOND, memory=0.1, batches=True),
 }
 
 
@@ -232,7 +233,7 @@ class World:
         sim.settle()
         done = sim.written()
         sim.stream.reopen()
-        taken_back = sim.gone_in([snap for snap in sim.snaps[1:] if snap.ticket > done])
+        taken_back = sim.gone_after(done)
         sim.snaps[1:] = [snap for snap in sim.snaps[1:] if snap.ticket <= done]
         sim.acks = {}
         for reader in sim.readers:
