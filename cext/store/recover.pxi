@@ -350,6 +350,7 @@ cdef int tail_recover(Store* s) noexcept nogil:
     cdef uint32_t i
     cdef Block* b
     cdef int rc
+    empty_leaves(s)
     for i in range(s.n_blocks):
         b = block_i(s, i)
         rc = tail_reopen(s, b) if i + 1 == s.n_blocks else 0

@@ -103,3 +103,16 @@ cdef int empty_ends(Opening* o, Block* b, int fd, bint is_last) noexcept nogil:
     c.is_last = is_last
     rc = ends_early(&c)
     return rest_undo(o, &c, fd) if rc == 1 else rc
+
+
+cdef void empty_leaves(Store* s) noexcept nogil:
+    """Last blocks without a byte go, and their numbers are given again: one between others would look as if it had lost all."""
+    cdef Block* b = block_i(s, s.n_blocks - 1) if s.n_blocks and s.com.sync_interval > 0 else NULL
+    cdef char path[4300]
+    while b != NULL and b.used == 0 and b.n == 0 and not b.damaged:
+        block_path(s, b, ".blk", path, sizeof(path))
+        if s.files.unlink(s.files.ctx, path) < 0:
+            return
+        s.next_num = b.num
+        block_forget(s, b)
+        b = block_i(s, s.n_blocks - 1) if s.n_blocks else NULL
