@@ -7,6 +7,9 @@ def highway_simd(on: bool) -> bool:
     """Turns the vector form of HighwayHash on, where the processor has it, or off; True if on."""
 
 def sha256(data: bytes) -> bytes: ...
+def snappy(data: bytes) -> bytes:
+    """The data as a stream of Snappy's chunks."""
+
 def subject_matches(pattern: str | bytes, subject: str | bytes) -> bool:
     """Whether pattern (with * and >) matches subject, whose own wildcards count as literals."""
 

@@ -191,6 +191,7 @@ cdef enum CloseReason:
     CLOSE_TLS_HANDSHAKE
     CLOSE_AUTH_EXPIRED
     CLOSE_PROXY_REQUIRED
+    CLOSE_PROXY_NOT_TRUSTED
 
 cdef struct Reply:
     # A reply subject that allow_responses opened for a client.

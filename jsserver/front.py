@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import socket
 
     from jsserver.cext.tls import SecurityContext
+    from jsserver.config.links import Sharing
     from jsserver.disk.storage import Storage
     from jsserver.process.runfiles import PortsFile
     from jsserver.text.nkeys import BoxPair, SigningPair
@@ -72,16 +73,20 @@ def explained(error: BaseException | None, message: str = "") -> str:
 
 
 def _login_terms(options: Options) -> tuple[int, bool, bool, bool]:
-    """What holds for those who come by these options: ns that they have to prove who they are,
-    whether they must, whether one who has not said so much as CONNECT is let in (never by a key, as
-    in nats-server), and whether INFO has a nonce."""
-    users = options.users
-    named = options.no_auth_user in {user.name for user in users if user.name}
+    """What holds for those who come by these options: ns that they have to say who they are,
+    whether they are looked at, whether one who has not said so much as CONNECT is let in (never by
+    a key, as in nats-server), and whether INFO has a nonce.
+
+    Where nothing has to be proven whoever says nothing may stay until it would not have answered
+    the last PING.
+    """
+    named = options.no_auth_user in {user.name for user in options.users if user.name}
+    patience = options.ping_interval * (max(options.ping_max, 0) + 1)
     return (
-        int(options.auth_timeout * 1e9),
-        options.auth_required,
-        named or options.only_system_users,
-        options.operators.enabled or any(user.nkey for user in users),
+        int(options.auth_timeout * 1e9) if options.auth_required else patience,
+        options.asks_everybody,
+        named or options.only_system_users or not options.auth_required,
+        options.signs_nonces,
     )
 
 
@@ -134,20 +139,24 @@ class Front:
                 account.max_connections, account.max_subscriptions, account.max_payload
             )
             self._map(handle, account.mappings)
-        self._link()
+        self.sharing = self._link()
         if self.options.system:
             self.accounts.open(self.options.system).become_system()
 
-    def _link(self) -> None:
-        importers = [account.name for account in self.options.accounts if account.imports]
-        if importers:
-            from jsserver.access.links import Links  # a server without them starts without it
-            from jsserver.config.links import share
+    def _link(self) -> Sharing | None:
+        """What accounts of the configuration share."""
+        accounts = self.options.accounts
+        if not any(account.imports or account.exports for account in accounts):
+            return None
+        from jsserver.access.links import Links  # a server without them starts without it
+        from jsserver.config.links import share
 
-            sharing, _ = share(self.options.accounts)
-            links = Links(self.accounts)
-            for name in importers:
-                links.apply(name, sharing)
+        sharing, _ = share(accounts)
+        links = Links(self.accounts)
+        for account in accounts:
+            if account.imports:
+                links.apply(account.name, sharing)
+        return sharing
 
     def _map(self, handle: AccountHandle, mappings: list[Mapping]) -> None:
         if mappings:
@@ -254,7 +263,7 @@ class Front:
         self._offer_services()
         o = self.options
         alone = (
-            not o.auth_required
+            not o.asks_everybody
             and not self.staples_first
             and (
                 self.storage is None

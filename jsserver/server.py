@@ -13,6 +13,7 @@ from jsserver.access.clients import CLOSE_CODES, Connection
 from jsserver.cext.engine import ConnNumbers, Item
 from jsserver.config import ConfigError
 from jsserver.config.load import load
+from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.front import SIGNALS, Front, StartError, explained
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.process import priority
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from jsserver.access.responses import Figures
     from jsserver.access.websocket import Websockets
     from jsserver.cext.tls import SecurityContext
-    from jsserver.config.options import Options
+    from jsserver.config.links import Sharing
+    from jsserver.config.options import Mapping, Options
+    from jsserver.jwt.claims import Account as AccountClaims
     from jsserver.monitor.monitor import Monitor
     from jsserver.services.delegates import Delegates
     from jsserver.services.events import Events
@@ -152,9 +155,36 @@ class Server:
         """What is kept of OCSP responders' answers about clients, if it is."""
         return None if self._peers is None else self._peers.figures()
 
-    def user(self, cid: int) -> str:
-        """Who is behind an open connection; "" if nobody in particular."""
-        return self.inbox.user(cid)
+    def complete(self, connection: Connection) -> None:
+        """Says of an open connection who is behind it, as others may see it."""
+        self.inbox.complete(connection)
+
+    def shared(self, account: str) -> tuple[Sharing | None, list[Mapping]]:
+        """What accounts share, and what is mapped in this one."""
+        tenants = self.delegates and self.delegates.tenants
+        if tenants:
+            return tenants.links.sharing, tenants.links.mappings.get(account, [])
+        mappings = {a.name: a.mappings for a in self.options.accounts}
+        mappings[GLOBAL_ACCOUNT] = self.options.mappings
+        return self.front.sharing, mappings.get(account, [])
+
+    def waiting(self) -> dict[str, int]:
+        """What waits for the control plane, by what it is called."""
+        found = self.system.waiting()
+        if self.jetstream is not None:
+            found["JetStream API requests"] = self.jetstream.dispatcher.waiting
+        return found
+
+    def claims(self, account: str) -> tuple[AccountClaims, str] | None:
+        """What the token of an account says, with that; None for one that has none."""
+        tenants = self.delegates and self.delegates.tenants
+        tenant = tenants.get(account) if tenants else None
+        return None if tenant is None or not tenant.token else (tenant.claims, tenant.token)
+
+    @property
+    def pinned_account_fails(self) -> int:
+        """Logins to accounts that are none of those that are pinned."""
+        return 0 if self.delegates is None else self.delegates.pinned_account_fails
 
     @property
     def websocket_port(self) -> int:

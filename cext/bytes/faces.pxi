@@ -35,6 +35,20 @@ def py_sha256(bytes data not None) -> bytes:
     return (<char*>out)[:32]
 
 
+def py_snappy(bytes data not None) -> bytes:
+    cdef const uint8_t* p = <const uint8_t*><const char*>data
+    cdef size_t n = len(data), made
+    cdef uint8_t* out = <uint8_t*>malloc(snappy_room(n))
+    if out == NULL:
+        raise MemoryError
+    with nogil:
+        made = snappy_stream(p, n, out)
+    try:
+        return (<char*>out)[:made]
+    finally:
+        free(out)
+
+
 def py_subject_matches(pattern, subject) -> bool:
     cdef bytes a = text_bytes(pattern), b = text_bytes(subject)
     return subject_matches(span_of(a), span_of(b))
@@ -131,6 +145,7 @@ globals().update(
     hh64=py_hh64,
     highway_simd=py_highway_simd,
     sha256=py_sha256,
+    snappy=py_snappy,
     subject_matches=py_subject_matches,
     subject_covers=py_subject_covers,
     subjects_overlap=py_subjects_overlap,

@@ -1,7 +1,7 @@
 # S2 and Snappy: blocks, and the stream of chunks around them (https://github.com/klauspost/compress/tree/master/s2,
 # https://github.com/google/snappy/blob/main/framing_format.txt). Nothing in the input is trusted.
 
-cdef extern from "columns/crc32c.h" nogil:
+cdef extern from "bytes/crc32c.h" nogil:
     void crc_prepare()
     int crc_fast_supported()
     uint32_t crc32c(int fast, const uint8_t* p, size_t n)

@@ -181,8 +181,17 @@ cdef void client_leave(Client* c) noexcept nogil:
         c.member = False
 
 
+cdef void client_forget_replies(Client* c) noexcept nogil:
+    cdef uint32_t i
+    for i in range(c.replies.cap):
+        if c.replies.keys[i] != NULL:
+            free(c.replies.vals[i])
+    strmap_free(&c.replies)
+
+
 cdef bint client_join(Client* c, Account* a) noexcept nogil:
     client_leave(c)
+    client_forget_replies(c)    # of whoever it was before
     if c.account != a:
         client_drop_subs(c)
         account_hold(a)
@@ -206,13 +215,9 @@ cdef int64_t client_max_payload(const Client* c) noexcept nogil:
 
 cdef void client_free(Client* c) noexcept nogil:
     cdef Chunk* k
-    cdef uint32_t i
     client_drop_subs(c)
     strmap_free(&c.subs)
-    for i in range(c.replies.cap):
-        if c.replies.keys[i] != NULL:
-            free(c.replies.vals[i])
-    strmap_free(&c.replies)
+    client_forget_replies(c)
     while c.head != NULL:
         k = c.head
         c.head = k.next

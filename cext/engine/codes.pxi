@@ -29,6 +29,7 @@ CLOSE_REASONS = {
     CLOSE_TLS_HANDSHAKE: "TLS Handshake Failure",
     CLOSE_AUTH_EXPIRED: "Authentication Expired",
     CLOSE_PROXY_REQUIRED: "Proxy Required",
+    CLOSE_PROXY_NOT_TRUSTED: "Proxy Not Trusted",
 }
 
 INBOX_CONSUMER_GONE = EV_CONSUMER_GONE

@@ -6,9 +6,12 @@ import re
 from typing import NamedTuple
 
 from jsserver.access.clients import CLIENT_OVER_TCP, HIDDEN, Connect
+from jsserver.access.proxies import Proxies
+from jsserver.access.refusal import ProxyRequired
 from jsserver.cext.engine import PermissionSet
 from jsserver.config.options import (
     GLOBAL_ACCOUNT,
+    Authorization,
     Options,
     Permissions,
     SubjectPermission,
@@ -50,6 +53,13 @@ class Admission(NamedTuple):
     proof: Proof | None = None
     kind: str = "user"
     """By what the user is known: user, nkey or jwt."""
+    proxy: str = ""
+    """The key of the trusted proxy that it came by."""
+    issuer: str = ""
+    """Whose word is taken for the user: the key that signed its token, or its account."""
+    tags: tuple[str, ...] = ()
+    shows_token: bool = False
+    """Whether it brought a token that is no secret, as it lets nobody in without a signature."""
 
 
 def is_bcrypt(password: str) -> bool:
@@ -114,12 +124,25 @@ class _Known(NamedTuple):
     admission: Admission
 
 
+def _check_proxy(of: User | Authorization, connect: Connect) -> None:
+    if of.proxy_required and not connect.proxy:
+        raise ProxyRequired
+
+
 class Authenticator:
     """The users, passwords, nkeys and tokens of one configuration."""
 
-    def __init__(self, options: Options, connections: str = CLIENT_OVER_TCP) -> None:
-        """`connections`: the type of those that it decides about."""
+    def __init__(
+        self,
+        options: Options,
+        connections: str = CLIENT_OVER_TCP,
+        certified: frozenset[str] | None = None,
+    ) -> None:
+        """`connections`: the type of those that it decides about; `certified`: the users whom only
+        certificates stand for, if other listeners than that of the options have some."""
         self._connections = connections
+        self._certified = options.certified_users if certified is None else certified
+        self._proxies = Proxies(options.trusted_proxies)
         self.required = options.auth_required
         """Whether anybody must prove anything."""
         self._single = options.authorization
@@ -128,24 +151,26 @@ class Authenticator:
         self._users = {u.name: self._known(u) for u in users if u.name}
         self._nkeys = {u.nkey: self._known(u) for u in users if u.nkey}
         self._options = options
-        self._guest = self._admission_of_guests(options)
+        self._guest = self._guest_of(options)
         hashes = (u.password for u in users if is_bcrypt(u.password))
         self._dummy = next(hashes, "")
         """What an unknown user's password is compared with: that takes as long as a known one's."""
 
-    def _admission_of_guests(self, options: Options) -> Admission | None:
-        """How those come in who prove nothing."""
+    def _guest_of(self, options: Options) -> _Known | None:
+        """As whom those come in who prove nothing."""
         name = options.no_auth_user
         if name:
             known = self._users.get(name) or self._nkeys[name]
-            return known.admission if self._fits(known.user) else None
+            return known if self._fits(known.user) else None
         if options.only_system_users:
-            return self._admission(f"nats-{token(8)}", GLOBAL_ACCOUNT, None)
+            return _Known(User(), self._admission(f"nats-{token(8)}", GLOBAL_ACCOUNT, None))
+        if not options.auth_required:
+            return _Known(User(), self._admission("", GLOBAL_ACCOUNT, None))
         return None
 
     def slow(self, connect: Connect) -> bool:
         """Whether admit() will compute what takes long: a hash of bcrypt tens of milliseconds."""
-        if self._nkeys and connect.nkey:
+        if self._proxies.looks_at(connect.proxy_sig) or (self._nkeys and connect.nkey):
             return True
         if not self._users:
             return is_bcrypt(self._single.password) or is_bcrypt(self._single.token)
@@ -153,17 +178,21 @@ class Authenticator:
         return is_bcrypt(self._dummy if known is None else known.user.password)
 
     def admit(self, connect: Connect, nonce: str) -> Admission | None:
-        """Lets the connection in, or None. `nonce` is what it was to sign."""
+        """Lets the connection in, or None; Refused where it is wrong who has passed it on. `nonce`
+        is what it was to sign."""
+        connect.proxy = self._proxies.signer(connect.proxy_sig, nonce)
         says_who = connect.user or connect.password or connect.auth_token
         if self._nkeys:
             says_who = says_who or connect.nkey
-        if self._guest is not None and not says_who:
-            return self._guest
+        if self._guest is not None and not (says_who and self.required):
+            _check_proxy(self._guest.user, connect)
+            return self._guest.admission
         if self._nkeys and connect.nkey:
-            return self._by_nkey(connect.nkey, connect.sig or "", nonce)
+            return self._by_nkey(connect, nonce)
         name, password = connect.user or "", connect.password or ""
         if self._users:
-            return self._by_password(name, password)
+            return self._by_password(name, password, connect)
+        _check_proxy(self._single, connect)
         if self._single.token:
             if password_fits(self._single.token, connect.auth_token or ""):
                 return self._admission(HIDDEN, GLOBAL_ACCOUNT, None)
@@ -213,29 +242,38 @@ class Authenticator:
 
     def _known(self, user: User) -> _Known:
         name, kind = (user.name, "user") if user.name else (user.nkey, "nkey")
-        return _Known(user, self._admission(name, user.account, user.permissions, kind))
+        admission = self._admission(name, user.account, user.permissions, kind)
+        issuer = user.account if user.nkey else ""
+        return _Known(user, admission._replace(issuer=issuer))
 
-    def _by_nkey(self, nkey: str, sig: str, nonce: str) -> Admission | None:
+    def _by_nkey(self, connect: Connect, nonce: str) -> Admission | None:
         from jsserver.text.nkeys import decode_public, decode_signature, verify
 
-        known = self._nkeys.get(nkey)
-        if known is not None and known.admission is self._guest:
-            return self._guest  # which anybody may be
-        if known is None or not sig or not nonce:
+        known, sig = self._nkeys.get(connect.nkey or ""), connect.sig or ""
+        if known is None:
             return None
-        _, public = decode_public(nkey)
+        _check_proxy(known.user, connect)
+        if known is self._guest:
+            return known.admission  # which anybody may be
+        if not sig or not nonce:
+            return None
+        _, public = decode_public(known.user.nkey)
         if not verify(public, nonce.encode(), decode_signature(sig)):
             return None
         return known.admission if self._fits(known.user) else None
 
-    def _by_password(self, name: str, password: str) -> Admission | None:
+    def _by_password(self, name: str, password: str, connect: Connect) -> Admission | None:
         known = self._users.get(name)
         if known is None:
             password_fits(self._dummy, password)
             return None
-        if not password_fits(known.user.password, password) or not self._fits(known.user):
+        fits = password_fits(known.user.password, password)
+        if not self._fits(known.user):
             return None
-        return known.admission
+        _check_proxy(known.user, connect)  # it takes as long as with a wrong password
+        if name in self._certified and known is not self._guest and not self.maps(connect):
+            return None  # an empty password is no password
+        return known.admission if fits else None
 
     def _fits(self, user: User) -> bool:
         """Whether the user may come over these connections."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from jsserver import NATS_VERSION
 from jsserver.access.certificates import read_all, read_secured
 from jsserver.access.clients import HIDDEN, Connect
-from jsserver.access.operator import Refused
+from jsserver.access.refusal import Refused
 from jsserver.jwt.claims import AuthorizationResponse, User
 from jsserver.jwt.tokens import TokenError, decode_as, encode
 from jsserver.jwt.validation import issues_of

@@ -135,7 +135,7 @@ class ClientLog:
 
     def closed(self, c: Connection) -> None:
         options = Connect(c.user, name=c.name, lang=c.lang, version=c.version, nkey=c.nkey)
-        refused = c.reason.startswith(("Authentication", "Maximum Account"))
+        refused = c.reason.startswith(("Authentication", "Maximum Account", "Proxy"))
         who = self._who(f"{c.ip}:{c.port}", c.cid, None if refused else options, c.account)
         if c.reason in REASONS:
             text = REASONS[c.reason]
@@ -159,6 +159,11 @@ class ClientLog:
         """A connection whose CONNECT was not accepted."""
         who, _, _ = self._split(item)
         self._failed(f"{who} - authentication error{_claimed(options)}")
+
+    def why(self, item: Item, text: str) -> None:
+        """Why that is, for whoever looks closely."""
+        who, _, _ = self._split(item)
+        self._log.debug(f"{who} - {text}")
 
     def _failed(self, line: str) -> None:
         """Tells of one, or of those that are too many for a line each together after a while."""

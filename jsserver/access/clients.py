@@ -27,13 +27,18 @@ class Connect(msgspec.Struct):
     version: str | None = ""
     nkey: str | None = ""
     sig: str | None = ""
+    proxy_sig: str | None = ""
     jwt: str | None = ""
     protocol: int | None = 0
     connection_type: str = CLIENT_OVER_TCP
     """What the connection is, which no client says."""
+    proxy: str = ""
+    """The key of the trusted proxy that it comes by, likewise."""
 
 
-KNOWN = frozenset(f.encode_name for f in msgspec.structs.fields(Connect)) - {"connection_type"}
+KNOWN = frozenset(f.encode_name for f in msgspec.structs.fields(Connect)) - {
+    *("connection_type", "proxy"),
+}
 
 
 def decode_connect(raw: bytes) -> Connect:
@@ -78,6 +83,13 @@ class Connection(msgspec.Struct, kw_only=True):
     user: str = ""
     """Who it says it is; a token is not shown."""
     nkey: str = ""
+    jwt: str = ""
+    """What it brought; whether that may be shown is said by what let it in."""
+    issuer: str = ""
+    """The key that its user is known by the word of."""
+    tags: tuple[str, ...] = ()
+    proxy: str = ""
+    """The key of the trusted proxy that it came by."""
 
 
 def read_connection(item: Item) -> Connection:
@@ -96,6 +108,7 @@ def read_connection(item: Item) -> Connection:
         lang=options.lang or "",
         version=options.version or "",
         nkey=options.nkey or "",
+        jwt=options.jwt or "",
         secured=secured,
         user=options.nkey or options.user or (HIDDEN if options.auth_token else ""),
     )

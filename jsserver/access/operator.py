@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from jsserver.access.auth import Admission, Proof, permission_set, without_asking
 from jsserver.access.clients import Connect
+from jsserver.access.proxies import Proxies
+from jsserver.access.refusal import ProxyRequired, Refused
 from jsserver.cext.engine import PermissionSet
 from jsserver.config.options import (
     DEFAULT_RESPONSE_TTL,
@@ -31,17 +33,6 @@ from jsserver.text.nkeys import decode_signature, verify
 CONNECTION_TYPES = frozenset(
     ("STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS")
 )
-
-
-class Refused(Exception):
-    """Why a login is refused, for the log alone: clients hear the same of all."""
-
-
-class ProxyRequired(Refused):
-    """The user has to come by a proxy that is trusted."""
-
-    def __init__(self) -> None:
-        super().__init__("proxy connection required")
 
 
 class Place(NamedTuple):
@@ -106,7 +97,8 @@ def _subjects(permission: c.Permission) -> SubjectPermission | None:
 class OperatorMode:
     """The keys that are trusted, and what users have to prove."""
 
-    def __init__(self, options: Operators, system_account: str) -> None:
+    def __init__(self, options: Operators, system_account: str, proxies: Proxies) -> None:
+        self._proxies = proxies
         self._trusted = frozenset(options.keys)
         self._strict = frozenset(options.strict_keys)
         self._strict_operators = frozenset(
@@ -114,6 +106,8 @@ class OperatorMode:
         )
         self._sentinel = options.default_sentinel
         self._pinned = None
+        self.pinned_fails = 0
+        """Logins to accounts that are none of those that are pinned."""
         if options.pinned is not None:
             self._pinned = frozenset((*options.pinned, system_account))
 
@@ -146,16 +140,19 @@ class OperatorMode:
 
     # ---- users
 
-    def user(self, connect: Connect) -> c.User:
-        """The user whose token a client brings; Refused. Nothing of it is trusted yet."""
+    def user(self, connect: Connect, nonce: str) -> c.User:
+        """The user whose token a client brings; Refused. Nothing of it is trusted yet. `nonce` is
+        what a proxy was to sign."""
+        connect.proxy = self._proxies.signer(connect.proxy_sig, nonce)
         user = self._token(connect.jwt or "")
-        if user.nats.proxy_required:
+        if user.nats.proxy_required and not connect.proxy:
             raise ProxyRequired
         wrong = refusal(issues_of(user, int(time.time())))
         if wrong:
             raise Refused(f"User JWT no longer valid: {wrong}")
         name = account_of(user)
         if self._pinned is not None and name not in self._pinned:
+            self.pinned_fails += 1
             raise Refused(f"Account {name} not listed as operator pinned account")
         return user
 
@@ -176,6 +173,8 @@ class OperatorMode:
         now = time.time()
         user = in_role(user, tenant)
         body = user.nats
+        if body.proxy_required and not connect.proxy:
+            raise ProxyRequired  # as the role says
         if tenant.expired(now):
             raise Refused("Account JWT has expired")
         if body.bearer_token and tenant.claims.nats.limits.disallow_bearer:
@@ -187,6 +186,8 @@ class OperatorMode:
             raise Refused("User authentication revoked")
         check_source(body, host)
         admission = admission_of(user, tenant.place, now)
+        tags = tuple(user.nats.tags)
+        admission = admission._replace(tags=tags, shows_token=not body.bearer_token)
         name = connect.nkey or connect.user
         if name:
             kind = "nkey" if connect.nkey else "user"
@@ -279,6 +280,7 @@ def admission_of(user: c.User, place: Place, now: float) -> Admission:
         max_subscriptions=max(body.subs, -1),
         max_payload=max(body.payload, -1),
         lasts=min(ends) if ends else None,
+        issuer=user.iss if body.issuer_account else place.account,
         proof=Proof(
             subject=user.sub,
             issued=user.iat,

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Mapping
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from jsserver.cext.bytes import sha256
+from jsserver.config.options import OutgoingTls
 from jsserver.jwt.claims import Account, Claims
 from jsserver.jwt.tokens import TOKEN_MAX, TokenError, decode
 from jsserver.jwt.validation import is_key
 from jsserver.text.goformat import quote
 from jsserver.text.identity import PREFIX_ACCOUNT
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 FETCH_SECONDS = 1.9
 """How long a token is waited for, unless the configuration says something else."""
@@ -57,10 +63,12 @@ class MemoryResolver:
 
 
 class UrlResolver:
-    """Tokens by GET of a base URL and the account's name behind it."""
+    """Tokens by GET of a base URL and the account's name behind it; https is secured by `tls`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tls: OutgoingTls) -> None:
         self._url = url
+        self._tls = tls
+        self._is_secure = url.lower().startswith("https:")
 
     def fetch(self, account: str) -> str:
         url = self._url + account
@@ -69,8 +77,27 @@ class UrlResolver:
         except (OSError, ValueError) as error:
             raise NotFound(f"could not fetch <{quote(_redacted(url))}>: {error}") from None
 
-    @staticmethod
-    def _get(url: str) -> str:
+    @cached_property
+    def _context(self) -> SSLContext | None:
+        """What connections are secured by; OSError or ValueError where its files are not usable."""
+        if not self._is_secure:
+            return None
+        # The start does without, as asyncio would load it. What loads HTTP comes after this.
+        if sys.modules.get("ssl", sys) is None:
+            del sys.modules["ssl"]
+        import ssl
+
+        tls = self._tls
+        context = ssl.create_default_context(cafile=tls.ca_file or None)
+        if tls.cert_file:
+            context.load_cert_chain(tls.cert_file, tls.key_file)
+        if tls.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    def _get(self, url: str) -> str:
+        context = self._context
         # Imported only here: no other server speaks HTTP to anybody.
         from http.client import HTTPException
         from urllib.request import urlopen
@@ -78,7 +105,7 @@ class UrlResolver:
         end = time.monotonic() + FETCH_SECONDS
         body = b""
         try:
-            with urlopen(url, timeout=FETCH_SECONDS) as answer:
+            with urlopen(url, timeout=FETCH_SECONDS, context=context) as answer:
                 if answer.status != 200:
                     raise ValueError(f"{answer.status} {answer.reason}")
                 while chunk := answer.read1(64 << 10):

@@ -79,7 +79,8 @@ class Websockets:
         self._options = options.websocket
         self._origins = {allowed_origin(origin) for origin in self._options.allowed_origins}
         self._clients: dict[int, Client] = {}
-        self.authenticator = Authenticator(options.through_websocket, CLIENT_OVER_WEBSOCKET)
+        view, certified = options.through_websocket, options.certified_users
+        self.authenticator = Authenticator(view, CLIENT_OVER_WEBSOCKET, certified)
 
     def __contains__(self, cid: int) -> bool:
         return cid in self._clients

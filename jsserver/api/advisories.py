@@ -29,7 +29,10 @@ class ClientInfo(Wire):
     server: str = ""
     cluster: str = ""
     stop: Time = ""
+    jwt: str = ""
+    issuer_key: str = ""
     name_tag: str = ""
+    tags: list[str] = msgspec.field(default_factory=list)
     kind: str = ""
     client_type: str = ""
 

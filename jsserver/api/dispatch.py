@@ -354,6 +354,11 @@ class Dispatcher:
 
     # ---- requests --------------------------------------------------------------------------------
 
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their turn."""
+        return self._queue.waiting
+
     def submit(self, request: Request) -> None:
         """Takes a request; its answer is published.
 

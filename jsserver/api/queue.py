@@ -22,6 +22,11 @@ class RequestQueue(Generic[T]):
         self._busy: Counter[int] = Counter()
         self._waiting = {False: 0, True: 0}
 
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their turn."""
+        return sum(self._waiting.values())
+
     def __bool__(self) -> bool:
         """Whether a request may begin."""
         return bool(self._turns)

@@ -20,7 +20,7 @@ from jsserver.config.values import (
     as_int,
     as_map,
     as_text,
-    only_off,
+    flag,
     read_block,
     shown,
     text,
@@ -197,7 +197,7 @@ _USER: dict[str, Reader] = {
     "connection_types": _read_connection_types,
     "clients": _read_connection_types,
     "nkey": _read_nkey,
-    "proxy_required": only_off("the proxy_required option"),
+    "proxy_required": flag("proxy_required"),
 }
 
 
@@ -212,6 +212,7 @@ class _Block:
         self.users: list[User] = []
         self.permissions: Permissions | None = None
         self.callout: AuthCallout | None = None
+        self.proxy_required = False
 
 
 def read_users(target: Any, value: Value, problems: Problems) -> None:
@@ -350,7 +351,7 @@ _BLOCK: dict[str, Reader] = {
     "permissions": read_default_permissions,
     "auth_callout": _read_callout,
     "auth_hook": _read_callout,
-    "proxy_required": only_off("the proxy_required option"),
+    "proxy_required": flag("proxy_required"),
 }
 
 
@@ -375,4 +376,5 @@ def read_authorization(options: Any, value: Value, problems: Problems) -> None:
         timeout=block.timeout,
         users=block.users,
         callout=block.callout,
+        proxy_required=block.proxy_required,
     )

@@ -125,6 +125,14 @@ class Sharing:
         """What it imports."""
         return self._of(account).streams
 
+    def stream_exports(self, account: str) -> Sequence[StreamExport]:
+        """What others may hear of it."""
+        return list(self._of(account).stream_exports.values())
+
+    def service_exports(self, account: str) -> Sequence[ServiceExport]:
+        """What others may ask of it."""
+        return list(self._of(account).service_exports.values())
+
     # ---- exports
 
     def export_stream(self, account: str, export: StreamExport) -> None:

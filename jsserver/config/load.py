@@ -112,6 +112,10 @@ def validate(options: Options) -> None:
 
         validate_websocket(options)
         _validate_users(options.through_websocket)
+    if options.trusted_proxies:
+        from jsserver.config.proxies import validate_proxies
+
+        validate_proxies(options)
     _validate_domain(options.jetstream.domain)
 
 

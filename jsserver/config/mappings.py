@@ -26,7 +26,14 @@ class MappingError(Exception):
 
 
 def weighed(mapping: Mapping) -> list[tuple[SubjectTransform, int]]:
-    """The transforms of a mapping, each with the draws from 0 to 99 below which it is chosen.
+    """The transforms of a mapping, each with the draws from 0 to 99 below which it is chosen;
+    MappingError."""
+    return [(_transform(mapping.source, subject), upto) for subject, upto in draws(mapping)]
+
+
+def draws(mapping: Mapping) -> list[tuple[str, int]]:
+    """The destinations of a mapping, each with the draws from 0 to 99 below which it is chosen;
+    MappingError.
 
     What the weights leave over stays where it is, unless the source is a destination itself: then
     it is lost. Destinations for a cluster are checked and not chosen, as there is none.
@@ -52,11 +59,11 @@ def weighed(mapping: Mapping) -> list[tuple[SubjectTransform, int]]:
     if total != ALL and mapping.source not in seen:
         chosen.append((ALL - total, with_places(mapping.source)))
     upto = 0
-    transforms = []
+    found = []
     for weight, destination in sorted(chosen):
         upto += weight
-        transforms.append((_transform(mapping.source, destination), upto))
-    return transforms
+        found.append((destination, upto))
+    return found
 
 
 def _transform(source: str, destination: str) -> SubjectTransform:

@@ -8,7 +8,7 @@ import re
 from jsserver import NATS_VERSION, TYPE_CHECKING
 from jsserver.config import ConfigError
 from jsserver.config.authorization import is_public
-from jsserver.config.options import Options, Resolver
+from jsserver.config.options import Options, OutgoingTls, Resolver
 from jsserver.config.value import Value
 from jsserver.config.values import (
     OptionError,
@@ -16,8 +16,8 @@ from jsserver.config.values import (
     Reader,
     as_bool,
     as_int,
+    as_map,
     as_text,
-    not_available,
     read_block,
     type_name,
     unavailable,
@@ -167,9 +167,7 @@ def _resolver_of_text(value: Value, text: str) -> Resolver | None:
 
 def _resolver_of_url(value: Value, url: str) -> Resolver:
     scheme = url.partition(":")[0].lower()
-    if scheme == "https":
-        raise OptionError(value, not_available("an account resolver over https"))
-    if scheme != "http" or "//" not in url:
+    if scheme not in ("http", "https") or "//" not in url:
         raise OptionError(value, f"error parsing account resolver url [{quote(url)}]")
     return Resolver(kind="url", url=url if url.endswith("/") else url + "/")
 
@@ -206,6 +204,29 @@ def _resolver_of_map(value: Value, problems: Problems) -> Resolver | None:
     return resolver
 
 
+_OUTGOING: dict[str, Reader] = {
+    "ca_file": _of_text("ca_file"),
+    "cert_file": _of_text("cert_file"),
+    "key_file": _of_text("key_file"),
+    "insecure": _of_flag("insecure"),
+    # These are of whoever is connected to.
+    **dict.fromkeys(("verify", "timeout"), lambda *_: None),
+    **{
+        name: unavailable(f"the option {name} of resolver_tls")
+        for name in ("cipher_suites", "curve_preferences", "min_version", "pinned_certs", "certs")
+    },
+}
+
+
+def _read_resolver_tls(options: Options, value: Value, problems: Problems) -> None:
+    tls = OutgoingTls()
+    read_block(tls, as_map(value), _OUTGOING, problems)
+    if bool(tls.cert_file) != bool(tls.key_file):
+        missing = "key_file" if tls.cert_file else "cert_file"
+        raise OptionError(value, f"missing '{missing}' in TLS configuration")
+    options.operators.resolver_tls = tls
+
+
 def _read_preload(options: Options, value: Value, problems: Problems) -> None:
     from jsserver.jwt.claims import Account
     from jsserver.jwt.tokens import TokenError, decode_as
@@ -236,7 +257,7 @@ READERS: dict[str, Reader] = {
     ),
     **dict.fromkeys(("trusted", "trusted_keys"), _read_trusted_keys),
     **dict.fromkeys(("resolver", "account_resolver", "accounts_resolver"), _read_resolver),
-    "resolver_tls": unavailable("an account resolver over https"),
+    "resolver_tls": _read_resolver_tls,
     "resolver_preload": _read_preload,
     "resolver_pinned_accounts": _read_pinned,
     "default_sentinel": _read_default_sentinel,
@@ -254,8 +275,6 @@ def complete(options: Options) -> None:
     body = operators.claims[0].nats
     if operators.resolver is None and body.account_server_url:
         url = body.account_server_url.rstrip("/") + "/accounts/"
-        if url.lower().startswith("https:"):
-            raise ConfigError(not_available("an account resolver over https"))
         operators.resolver = Resolver(kind="url", url=url)
     options.system_account = options.system_account or body.system_account
 
@@ -297,9 +316,7 @@ def validate_operators(options: Options) -> None:
         if not is_public(key, PREFIX_ACCOUNT):
             raise ConfigError(f"pinned account key {quote(key)} is not a valid public account nkey")
     if options.authorization.callout is not None:
-        raise ConfigError(
-            "operators do not allow authorization callouts to be configured directly"
-        )
+        raise ConfigError("operators do not allow authorization callouts to be configured directly")
     if operators.preload and operators.resolver.kind == "url":
         raise ConfigError(
             "resolver preloads only available for writeable resolver types MEM/DIR/CACHE_DIR"

@@ -101,6 +101,7 @@ class User(Block):
     account: str = GLOBAL_ACCOUNT
     permissions: Permissions | None = None
     connection_types: list[str] | None = None
+    proxy_required: bool = False
 
 
 class AuthCallout(Block):
@@ -117,7 +118,8 @@ class AuthCallout(Block):
 
 class Authorization(Block):
     """Who may connect: everybody if there is neither a name, a token nor a user. A timeout of 0
-    is the default."""
+    is the default. `proxy_required`: whoever has the single name or token comes by a trusted
+    proxy."""
 
     username: str = ""
     password: str = ""
@@ -125,6 +127,7 @@ class Authorization(Block):
     timeout: float = 0.0
     users: list[User] = each(list)
     callout: AuthCallout | None = None
+    proxy_required: bool = False
 
     @property
     def required(self) -> bool:
@@ -368,6 +371,17 @@ class Resolver(Block):
     timeout: int = 0
 
 
+class OutgoingTls(Block):
+    """How a connection that the server makes is secured: the authorities that the other side is
+    checked against ("": the machine's), a certificate of one's own, and whether nothing is checked
+    (`insecure`)."""
+
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    insecure: bool = False
+
+
 class Operators(Block):
     """Operator mode: whose tokens are believed. `claims` are those of `tokens`; `pinned` of None
     are all accounts."""
@@ -376,6 +390,7 @@ class Operators(Block):
     claims: list[Any] = each(list)
     trusted_keys: list[str] = each(list)
     resolver: Resolver | None = None
+    resolver_tls: OutgoingTls = each(OutgoingTls)
     preload: dict[str, str] = each(dict)
     pinned: list[str] | None = None
     default_sentinel: str = ""
@@ -489,6 +504,8 @@ class Options(Block):
     ocsp: Ocsp = each(Ocsp)
     ocsp_cache: OcspCache = each(OcspCache)
     proxy_protocol: bool = False
+    trusted_proxies: list[str] = each(list)
+    """The public keys of proxies that may sign for those whom they pass on."""
 
     websocket: Websocket = each(Websocket)
 
@@ -507,6 +524,7 @@ class Options(Block):
         timeout = own.authorization.timeout or self.auth_timeout
         single = own.authorization if own.has_own_authorization else self.authorization
         authorization = {**vars(single), "timeout": timeout, "users": self.authorization.users}
+        authorization["proxy_required"] = self.authorization.proxy_required
         guest = own.no_auth_user if own.has_own_authorization else self.no_auth_user
         single = Authorization(**authorization)
         changed = {"authorization": single, "no_auth_user": guest, "tls": own.tls}
@@ -523,6 +541,31 @@ class Options(Block):
         if self.operators.enabled:
             return True
         return self.authorization.required or any(account.users for account in self.accounts)
+
+    @property
+    def certified_users(self) -> frozenset[str]:
+        """Users without a password whom certificates stand for, on any listener."""
+        own = self.websocket
+        through_websocket = own.port != 0 and own.tls is not None and own.tls.map
+        listeners = [("STANDARD", self.tls is not None and self.tls.map)]
+        listeners.append(("WEBSOCKET", through_websocket))
+        types = {name for name, maps in listeners if maps}
+        return frozenset(
+            user.name
+            for user in self.users
+            if user.name and not user.password and types & set(user.connection_types or types)
+        )
+
+    @property
+    def asks_everybody(self) -> bool:
+        """Whether it is looked at who connects, if only at the proxy that signed for them."""
+        return self.auth_required or bool(self.trusted_proxies)
+
+    @property
+    def signs_nonces(self) -> bool:
+        """Whether anybody is to sign something: users with keys, or trusted proxies."""
+        by_key = self.operators.enabled or any(user.nkey for user in self.users)
+        return by_key or bool(self.trusted_proxies)
 
     @property
     def by_token(self) -> bool:

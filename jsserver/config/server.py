@@ -167,6 +167,12 @@ def _read_websocket(options: Options, value: Value, problems: Problems) -> None:
     read_websocket(options, value, problems)
 
 
+def _read_proxies(options: Options, value: Value, problems: Problems) -> None:
+    from jsserver.config.proxies import read_proxies
+
+    read_proxies(options, value, problems)
+
+
 _MAX_CONNECTIONS = _read_max_connections
 _MAX_SUB_TOKENS = _read_max_sub_tokens
 _SYSTEM = _read_system_account
@@ -274,6 +280,7 @@ READERS: dict[str, Reader] = {
     "no_sublist_cache": _SUBLIST_CACHE,
     "allow_non_tls": flag("allow_non_tls"),
     "proxy_protocol": flag("proxy_protocol"),
+    "proxies": _read_proxies,
     "tls": _read_tls,
     "authorization": read_authorization,
     "accounts": read_accounts,
@@ -292,7 +299,6 @@ READERS: dict[str, Reader] = {
     "remote_syslog": unavailable("logging to syslog"),
     "prof_port": unavailable("the profiling port"),
     "prof_block_rate": unavailable("the profiling port"),
-    "proxies": unavailable("the proxies option"),
     "feature_flags": unavailable("the feature_flags option"),
     "default_js_domain": unavailable("the default_js_domain option"),
     "ocsp": _read_ocsp,

@@ -1,14 +1,32 @@
 """`/accountz` and `/accstatz`: accounts and what their connections moved."""
 
+from typing import Any
+
 import msgspec
 
 from jsserver.cext.engine import ConnNumbers
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.query import BadParameter, Query
+from jsserver.monitor.shared import (
+    DestinationInfo,
+    ExportInfo,
+    ImportInfo,
+    exports_of,
+    imports_of,
+    mappings_of,
+)
 from jsserver.monitor.sources import Server
 from jsserver.monitor.subsz import SublistStats, sublist_stats
-from jsserver.text.goformat import rfc3339_nano
+from jsserver.text.goformat import SECOND, rfc3339_nano
 from jsserver.wire.types import Wire, always
+
+
+class IssueInfo(Wire):
+    """Something that is wrong with an account's token."""
+
+    description: str
+    blocking: bool
+    time_check: bool
 
 
 class AccountInfo(Wire):
@@ -23,7 +41,16 @@ class AccountInfo(Wire):
     leafnode_connections: int = always(0)
     client_connections: int = always(0)
     subscriptions: int = always(0)
+    mappings: dict[str, list[DestinationInfo]] = msgspec.field(default_factory=dict)
+    exports: list[ExportInfo] = msgspec.field(default_factory=list)
+    imports: list[ImportInfo] = msgspec.field(default_factory=list)
+    jwt: str = ""
+    issuer_key: str = ""
     name_tag: str = ""
+    tags: list[str] = msgspec.field(default_factory=list)
+    decoded_jwt: dict[str, Any] = msgspec.field(default_factory=dict)
+    validation_result_jwt: list[IssueInfo] = msgspec.field(default_factory=list)
+    revoked_user: dict[str, str] = msgspec.field(default_factory=dict)
     sublist_stats: SublistStats | None = None
 
 
@@ -95,10 +122,50 @@ def accountz(server: Server, query: Query, now: int) -> Accountz:
         jetstream_enabled=jetstream is not None and wanted in jetstream.dispatcher.accounts,
         client_connections=len(server.plane.connections(handle)),
         subscriptions=stats.num_subscriptions,
-        name_tag=wanted,
+        name_tag=server.accounts.tag_of(wanted),
         sublist_stats=stats,
     )
+    _add_shared(server, wanted, page.account_detail)
+    _add_claims(server, wanted, page.account_detail, now)
     return page
+
+
+def _add_shared(server: Server, account: str, info: AccountInfo) -> None:
+    """What it has to do with others, and maps."""
+    sharing, mappings = server.shared(account)
+    info.mappings = mappings_of(mappings)
+    if sharing is not None:
+        info.exports, info.imports = exports_of(sharing, account), imports_of(sharing, account)
+
+
+def _add_claims(server: Server, account: str, info: AccountInfo, now: int) -> None:
+    """What its token says, if it has one, and what is wrong with that."""
+    found = server.claims(account)
+    if found is None:
+        return
+    from jsserver.jwt.shown import shown  # who has no tokens goes without
+    from jsserver.jwt.validation import issues_of
+
+    claims, info.jwt = found
+    seconds = now // SECOND
+    info.issuer_key, info.tags = claims.iss, claims.nats.tags
+    info.expired = 0 < claims.exp <= seconds
+    info.decoded_jwt = shown(claims)
+    info.validation_result_jwt = [
+        IssueInfo(description=issue.text, blocking=issue.blocking, time_check=issue.of_time)
+        for issue in issues_of(claims, seconds)
+    ]
+    info.revoked_user = _moments(claims.nats.revocations)
+    exports: dict[tuple[str, str], dict[str, int]] = {
+        (export.type, export.subject): export.revocations for export in claims.nats.exports
+    }
+    for export in info.exports:
+        export.revoked_activations = _moments(exports.get((export.type, export.subject), {}))
+
+
+def _moments(revocations: dict[str, int]) -> dict[str, str]:
+    """Seconds since the epoch as texts."""
+    return {key: rfc3339_nano(at * SECOND) for key, at in revocations.items()}
 
 
 def accstatz(server: Server, closed: ClosedConnections, query: Query, now: int) -> Accstatz:
@@ -111,7 +178,7 @@ def accstatz(server: Server, closed: ClosedConnections, query: Query, now: int) 
         received = Data(msgs=ended.in_msgs, bytes=ended.in_bytes)
         stats[handle.id] = AccountStat(
             acc=name,
-            name=name,
+            name=server.accounts.tag_of(name),
             num_subscriptions=int(handle.sublist()["subs"]),
             sent=sent,
             received=received,

@@ -12,7 +12,7 @@ from jsserver.cext.engine import Item, SubNumbers
 from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.query import BadParameter, Paging, Query, clean
-from jsserver.monitor.sources import Server
+from jsserver.monitor.sources import Accounts, Server
 from jsserver.text.goformat import MICROSECOND, MILLISECOND, duration, rfc3339_nano, uptime
 from jsserver.wire.types import Wire, always
 
@@ -36,6 +36,12 @@ class PeerCert(Wire):
     subject: str = ""
     spki_sha256: str = ""
     cert_sha256: str = ""
+
+
+class ProxyInfo(Wire):
+    """The trusted proxy that a connection came by."""
+
+    key: str
 
 
 class ConnInfo(Wire):
@@ -71,7 +77,11 @@ class ConnInfo(Wire):
     account: str = ""
     subscriptions_list: list[str] = msgspec.field(default_factory=list)
     subscriptions_list_detail: list[SubDetail] = msgspec.field(default_factory=list)
+    jwt: str = ""
+    issuer_key: str = ""
     name_tag: str = ""
+    tags: list[str] = msgspec.field(default_factory=list)
+    proxy: ProxyInfo | None = None
 
 
 class Connz(Wire):
@@ -100,13 +110,12 @@ STATES = {"open": State.OPEN, "closed": State.CLOSED, "any": State.ANY, "all": S
 class Row:
     """A connection on its way to the page; `stop` is 0 while it is open."""
 
-    __slots__ = ("c", "end", "stop", "user")
+    __slots__ = ("c", "end", "stop")
 
-    def __init__(self, c: Connection, stop: int, user: str) -> None:
+    def __init__(self, c: Connection, stop: int) -> None:
         self.c = c
         self.stop = stop
         self.end = stop or c.now
-        self.user = user
 
 
 SORTS: dict[str, tuple[Callable[[Row], int | str], bool]] = {
@@ -176,7 +185,7 @@ def connz(
         return page
     page.total, rows = _rows(server, closed, wanted)
     if wanted.user:
-        rows = [r for r in rows if r.user == wanted.user]
+        rows = [r for r in rows if r.c.user == wanted.user]
     if filter_subject:
         listening = _listening(server, wanted.account, filter_subject)
         rows = [r for r in rows if r.c.cid in listening and not r.stop]
@@ -187,7 +196,7 @@ def connz(
     rows.sort(key=key, reverse=descending)
     accounts = server.accounts
     shown = wanted.paging.cut(rows)
-    page.connections = [_info(row, accounts.name_of(row.c.account), wanted.auth) for row in shown]
+    page.connections = [_info(row, accounts, wanted.auth) for row in shown]
     page.num_connections = len(page.connections)
     if wanted.subs:
         _add_subscriptions(server, wanted, page.connections)
@@ -214,7 +223,7 @@ def _rows(server: Server, closed: ClosedConnections, wanted: Wanted) -> tuple[in
         if account is not None:
             ended = [e for e in ended if e.connection.account == account]
         total += len(ended)
-        rows += [Row(e.connection, e.stop, e.connection.user) for e in ended]
+        rows += [Row(e.connection, e.stop) for e in ended]
     if wanted.cid:
         rows = [r for r in rows if r.c.cid == wanted.cid]
     return total, rows
@@ -229,7 +238,8 @@ def _listening(server: Server, account: str, subject: str) -> set[int]:
 
 def _open_row(server: Server, item: Item) -> Row:
     c = read_connection(item)
-    return Row(c, 0, server.user(c.cid) or c.user)
+    server.complete(c)
+    return Row(c, 0)
 
 
 def rtt_text(ns: int) -> str:
@@ -239,8 +249,9 @@ def rtt_text(ns: int) -> str:
     return duration(ns)
 
 
-def _info(row: Row, account: str, auth: bool) -> ConnInfo:
+def _info(row: Row, accounts: Accounts, auth: bool) -> ConnInfo:
     c = row.c
+    account = accounts.name_of(c.account)
     info = ConnInfo(
         cid=c.cid,
         type=c.type,
@@ -275,9 +286,13 @@ def _info(row: Row, account: str, auth: bool) -> ConnInfo:
         info.stop = rfc3339_nano(row.stop)
         info.reason = c.reason
     if auth:
-        info.authorized_user = clean(row.user)
+        info.authorized_user = clean(c.user)
         info.account = "" if account == GLOBAL_ACCOUNT else account
-        info.name_tag = info.account if row.stop else account
+        info.jwt, info.issuer_key, info.tags = c.jwt, c.issuer, list(c.tags)
+        if info.account or not row.stop:
+            info.name_tag = accounts.tag_of(account)
+    if c.proxy:
+        info.proxy = ProxyInfo(c.proxy)
     return info
 
 

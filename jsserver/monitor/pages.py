@@ -10,7 +10,7 @@ from posixpath import normpath
 import msgspec
 
 from jsserver import NATS_VERSION
-from jsserver.monitor import accountz, connz, healthz, jsz, standalone, subsz, varz
+from jsserver.monitor import accountz, connz, healthz, insides, jsz, standalone, subsz, varz
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.http import TEXT, Request, Response
 from jsserver.monitor.process import ProcessUsage
@@ -64,6 +64,8 @@ class Pages:
             "/accstatz": self._accstatz,
             "/raftz": self._raftz,
             "/stacksz": self._stacksz,
+            "/ipqueuesz": self._ipqueuesz,
+            "/debug/vars": self._debug_vars,
         }
 
     def answer(self, request: Request) -> Response:
@@ -150,6 +152,16 @@ class Pages:
             for ident, frame in sys._current_frames().items()
         ]
         return Response(content_type=TEXT, body="\n".join(stacks).encode("utf-8", "replace"))
+
+    def _ipqueuesz(self, query: Query) -> Response:
+        page = insides.ipqueuesz(self._server.waiting(), query)
+        return _json(msgspec.json.format(msgspec.json.encode(page), indent=3))
+
+    def _debug_vars(self, query: Query) -> Response:
+        return Response(
+            content_type=JSON + "; charset=utf-8",
+            body=insides.encoded(insides.debug_vars(self._usage)),
+        )
 
     def _raftz(self, query: Query) -> Response:
         return Response(status=404, body=b"No Raft nodes registered")

@@ -6,6 +6,7 @@ Everything here is called in the monitoring thread: an answer is a snapshot, mad
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jsserver.access.clients import Connection
 from jsserver.api.dispatch import Dispatcher
 from jsserver.cext.engine import Item
 from jsserver.config.options import Options
@@ -13,6 +14,9 @@ from jsserver.config.options import Options
 if TYPE_CHECKING:
     from jsserver.access.responses import Figures
     from jsserver.cext.tls import SecurityContext
+    from jsserver.config.links import Sharing
+    from jsserver.config.options import Mapping as SubjectMapping
+    from jsserver.jwt.claims import Account as AccountClaims
 
 
 class Plane(Protocol):
@@ -57,6 +61,9 @@ class Accounts(Protocol):
 
     def name_of(self, account: int) -> str:
         """The name of the account with this id, of a closed one too."""
+
+    def tag_of(self, name: str) -> str:
+        """What people call an account."""
 
 
 class StoreFolder(Protocol):
@@ -155,8 +162,21 @@ class Server(Protocol):
         """The system account's name, "" without one."""
 
     @property
+    def pinned_account_fails(self) -> int:
+        """Logins to accounts that are none of those that are pinned."""
+
+    @property
     def websocket_port(self) -> int:
         """Where clients that speak WebSocket connect; 0: nowhere."""
 
-    def user(self, cid: int) -> str:
-        """Who is behind an open connection, as monitoring may show it; "" for nobody special."""
+    def shared(self, account: str) -> "tuple[Sharing | None, list[SubjectMapping]]":
+        """What accounts share, if they do, and what is mapped in this one."""
+
+    def waiting(self) -> Mapping[str, int]:
+        """What waits for the control plane, by what it is called."""
+
+    def claims(self, account: str) -> "tuple[AccountClaims, str] | None":
+        """What the token of an account says, with that; None for one that has none."""
+
+    def complete(self, connection: Connection) -> None:
+        """Says of an open connection who is behind it, as monitoring may show it."""

@@ -86,7 +86,7 @@ def _list(server: Server, wanted: str, test: bytes) -> list[SubDetail]:
         if test and not subject_matches(subject, test):
             continue
         detail = sub_detail(cid, num, subject, *rest)
-        detail.account = detail.account_tag = account
+        detail.account, detail.account_tag = account, server.accounts.tag_of(account)
         found.append(detail)
     return found
 

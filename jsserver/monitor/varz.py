@@ -1,6 +1,7 @@
 """`/varz`: the server as a whole."""
 
 import os
+from typing import Any
 
 import msgspec
 
@@ -58,6 +59,18 @@ class PeerCounts(Wire):
     routes: int = always(0)
     gateways: int = always(0)
     leafs: int = always(0)
+
+
+class ProxyVarz(Wire):
+    """A proxy, by its public key."""
+
+    key: str
+
+
+class ProxiesVarz(Wire):
+    """Proxies that may sign for those whom they pass on."""
+
+    trusted: list[ProxyVarz] = msgspec.field(default_factory=list)
 
 
 class DiskWaits(Wire):
@@ -133,11 +146,15 @@ class Varz(Wire, kw_only=True):
     tags: list[str] = msgspec.field(default_factory=list)
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     feature_flags: FeatureFlags = always(FeatureFlags())
+    trusted_operators_jwt: list[str] = msgspec.field(default_factory=list)
+    trusted_operators_claim: list[dict[str, Any]] = msgspec.field(default_factory=list)
     system_account: str = ""
+    pinned_account_fails: int = 0
     ocsp_peer_cache: PeerAnswers | None = None
     slow_consumer_stats: PeerCounts
     stale_connection_stats: PeerCounts
     disk_io_wait_stats: DiskWaits = always(DiskWaits())
+    proxies: ProxiesVarz | None = None
     tls_cert_not_after: str = ""
 
 
@@ -199,7 +216,11 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         config_digest=o.config_digest,
         tags=o.server_tags,
         metadata=dict(sorted(o.server_metadata.items())),
+        trusted_operators_jwt=o.operators.tokens,
+        trusted_operators_claim=_shown(o.operators.claims),
         system_account=server.system_account,
+        pinned_account_fails=server.pinned_account_fails,
+        proxies=_proxies(o.trusted_proxies),
         slow_consumer_stats=PeerCounts(clients=stats["slow_clients"]),
         stale_connection_stats=PeerCounts(clients=stats["stale"]),
     )
@@ -208,6 +229,18 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
 def _peer_answers(server: Server) -> PeerAnswers | None:
     figures = server.peer_answers
     return None if figures is None else PeerAnswers("local", *figures)
+
+
+def _proxies(keys: list[str]) -> ProxiesVarz | None:
+    return ProxiesVarz(trusted=[ProxyVarz(key=key) for key in keys]) if keys else None
+
+
+def _shown(claims: list[Any]) -> list[dict[str, Any]]:
+    if not claims:
+        return []
+    from jsserver.jwt.shown import shown  # who has no tokens goes without
+
+    return [shown(one) for one in claims]
 
 
 def _websocket(server: Server) -> WebsocketVarz:

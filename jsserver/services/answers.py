@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -45,7 +46,7 @@ class Answer(Wire):
     """What goes to the asker: `data` or `error`; data that could not be made is null."""
 
     server: ServerInfo
-    data: msgspec.Struct | UnsetType | None = UNSET
+    data: msgspec.Struct | dict[str, Any] | UnsetType | None = UNSET
     error: Failure | UnsetType = UNSET
 
 

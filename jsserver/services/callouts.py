@@ -15,8 +15,6 @@ from jsserver.access.callout import About, Asked, Caller, answered, question, sh
 from jsserver.access.clients import Connect
 from jsserver.access.operator import (
     Place,
-    ProxyRequired,
-    Refused,
     Tenant,
     admission_of,
     check_connection_type,
@@ -24,6 +22,7 @@ from jsserver.access.operator import (
     in_role,
     unable_to_ask,
 )
+from jsserver.access.refusal import ProxyRequired, Refused
 from jsserver.cext.engine import Item
 from jsserver.config.options import AuthCallout
 from jsserver.jwt.claims import ALL, User
@@ -133,7 +132,7 @@ def _told(item: Item, options: Connect, **more: object) -> About:
 def _placed(user: User, place: Place, about: About) -> Admission:
     """What lets the user of an answer in; its limits of subscriptions and payloads are none, as
     with nats-server."""
-    if user.nats.proxy_required:
+    if user.nats.proxy_required and not about.options.proxy:
         raise ProxyRequired
     try:
         why = "Authorized user may not connect this way"
@@ -142,7 +141,7 @@ def _placed(user: User, place: Place, about: About) -> Admission:
         admission = admission_of(user, place, time.time())
     except Refused as refusal:
         raise Refused(f"Authorized user on account {quote(place.account)}: {refusal}") from None
-    admission = admission._replace(max_subscriptions=-1, max_payload=-1)
+    admission = admission._replace(max_subscriptions=-1, max_payload=-1, tags=about.tags)
     return admission._replace(user=user.name, kind="user") if user.name else admission
 
 

@@ -15,7 +15,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from jsserver.access.accounts import Accounts
-from jsserver.access.operator import OperatorMode, Refused, Tenant
+from jsserver.access.operator import OperatorMode, Tenant
+from jsserver.access.refusal import Refused
 from jsserver.access.resolvers import Directory, NotFound, NotStored
 from jsserver.cext.engine import Item
 from jsserver.jwt.claims import Account, Other

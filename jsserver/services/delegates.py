@@ -14,6 +14,7 @@ from jsserver.services.replies import Replies
 
 if TYPE_CHECKING:
     from jsserver.server import Server
+    from jsserver.services.tenants import Tenants
 
 
 class Delegates:
@@ -50,6 +51,16 @@ class Delegates:
         elif options.authorization.callout is not None:
             configured = ConfiguredCallout(self._callouts, options.authorization.callout)
             server.inbox.on_delegate = configured.ask
+
+    @property
+    def tenants(self) -> Tenants | None:
+        """The accounts of operator mode."""
+        return None if self._operated is None else self._operated.tenants
+
+    @property
+    def pinned_account_fails(self) -> int:
+        """Logins to accounts that are none of those that are pinned."""
+        return 0 if self._operated is None else self._operated.mode.pinned_fails
 
     async def start(self, with_streams: Iterable[str]) -> None:
         """Brings the accounts that the server cannot be without, those with streams among them.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from jsserver.access.auth import Admission
 from jsserver.access.clients import CLOSE_CODES, Connect
-from jsserver.access.operator import ProxyRequired, Refused
+from jsserver.access.refusal import Refused
 from jsserver.cext.engine import DataPlane, Item
 from jsserver.process.logs import Logger
 
@@ -21,20 +21,19 @@ LONGEST_TIMER = 30 * 86_400.0
 REFUSED = CLOSE_CODES["Authentication Failure"]
 EXPIRED = CLOSE_CODES["Authentication Expired"]
 REVOKED = CLOSE_CODES["Credentials Revoked"]
-PROXY_REQUIRED = CLOSE_CODES["Proxy Required"]
 TOO_MANY = CLOSE_CODES["Maximum Account Connections Exceeded"]
 TOO_MANY_SUBSCRIPTIONS = CLOSE_CODES["Maximum Subscriptions Exceeded"]
 
 
 class Door:
-    """In the event loop's thread alone. `decide` lets a connection in, or not (with a reason other
-    than the usual one, or 0); it tells whether it came in."""
+    """In the event loop's thread alone. `decide` lets a connection in, or not; it tells whether it
+    came in."""
 
     def __init__(
         self,
         plane: DataPlane,
         log: Logger,
-        decide: Callable[[Item, Connect, Admission | None, int], bool],
+        decide: Callable[[Item, Connect, Admission | Refused], bool],
     ) -> None:
         self._plane = plane
         self._log = log
@@ -45,10 +44,7 @@ class Door:
         """Lets a connection in for as long as it may stay, or refuses it."""
         if isinstance(outcome, Refused):
             self._log.debug(f"cid:{item.cid} - {outcome}")
-            reason = PROXY_REQUIRED if isinstance(outcome, ProxyRequired) else 0
-            self._decide(item, options, None, reason)
-            return
-        if not self._decide(item, options, outcome, 0):
+        if not self._decide(item, options, outcome) or isinstance(outcome, Refused):
             return
         if outcome.max_subscriptions == 0:
             self.prune(item.cid)

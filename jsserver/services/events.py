@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jsserver.access.clients import Connection, read_connection
+from jsserver.access.refusal import ProxyNotTrusted, ProxyRequired, Refused
 from jsserver.api.advisories import ClientInfo, Event
 from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.monitor import statsz
@@ -36,7 +37,8 @@ STATSZ_PERIOD = 10.0
 CONNS_PERIOD = 30.0
 """Seconds until an account with connections tells of them again."""
 
-AUTH_FAILURE = "Authentication Failure"
+FAILURES = (Refused.reason, ProxyRequired.reason, ProxyNotTrusted.reason)
+"""What connections end for that are not let in."""
 ACCOUNT_FULL = "Maximum Account Connections Exceeded"
 
 
@@ -131,7 +133,7 @@ class Events:
             item = self._server.plane.connection(cid)
             if item is not None:
                 connection = read_connection(item)
-                connection.user = self._server.user(cid) or connection.user
+                self._server.complete(connection)
                 self._connect(connection, account)
 
     def _connect(self, connection: Connection, account: str) -> None:
@@ -142,7 +144,7 @@ class Events:
                 id=nuid.new(),
                 timestamp=_now(),
                 server=self._server.identity.info(),
-                client=_client(connection, account),
+                client=self._client(connection, account),
             ),
         )
 
@@ -151,12 +153,13 @@ class Events:
         account = self._server.accounts.name_of(connection.account)
         if member:
             self._count(account)
-        if connection.reason == AUTH_FAILURE:
+        if connection.reason in FAILURES:
             account = GLOBAL_ACCOUNT  # who has proved nothing is in none, wherever it was before
             subject = f"$SYS.SERVER.{self._server.id}.CLIENT.AUTH.ERR"
             if self._wanted(subject):
                 self._publish(subject, self._disconnect(connection, account))
-            self._tell_account(connection, account)
+            if connection.reason != ProxyNotTrusted.reason:  # with which nobody is looked at
+                self._tell_account(connection, account)
         elif connection.reason == ACCOUNT_FULL and self._wanted(f"$SYS.ACCOUNT.{account}.CONNECT"):
             self._connect(connection, account)
         subject = f"$SYS.ACCOUNT.{account}.DISCONNECT"
@@ -197,7 +200,7 @@ class Events:
             handle.publish(subject, b"", b"", encoded(self._disconnect(connection, account)))
 
     def _disconnect(self, connection: Connection, account: str) -> Disconnected:
-        client = _client(connection, account, ended=True)
+        client = self._client(connection, account, ended=True)
         return Disconnected(
             type=TYPE + "client_disconnect",
             id=nuid.new(),
@@ -249,7 +252,7 @@ class Events:
             timestamp=_now(),
             server=server.identity.info(),
             acc=account,
-            name=account,
+            name=server.accounts.tag_of(account),
             conns=found.clients,
             total_conns=found.clients,
             num_subscriptions=found.subscriptions,
@@ -279,6 +282,26 @@ class Events:
 
     # ---- the way out
 
+    def _client(self, c: Connection, account: str, ended: bool = False) -> ClientInfo:
+        return ClientInfo(
+            start=rfc3339_nano(c.start),
+            host=c.ip,
+            id=c.cid,
+            acc=account,
+            user=c.user,
+            name=c.name,
+            lang=c.lang,
+            ver=c.version,
+            rtt=c.rtt if ended else 0,
+            stop=rfc3339_nano(c.now) if ended else "",
+            jwt=c.jwt,
+            issuer_key=c.issuer,
+            name_tag=self._server.accounts.tag_of(account),
+            tags=list(c.tags),
+            kind="Client",
+            client_type=c.type,
+        )
+
     def _wanted(self, subject: str) -> bool:
         return self._system.subject_interest(subject.encode())
 
@@ -298,22 +321,4 @@ def _certificate(found: Certificate) -> CertificateInfo:
         issuer=subject_text(found.issuer, others=False),
         fingerprint=base64.b64encode(bytes.fromhex(found.digest)).decode(),
         raw=found.der,
-    )
-
-
-def _client(c: Connection, account: str, ended: bool = False) -> ClientInfo:
-    return ClientInfo(
-        start=rfc3339_nano(c.start),
-        host=c.ip,
-        id=c.cid,
-        acc=account,
-        user=c.user,
-        name=c.name,
-        lang=c.lang,
-        ver=c.version,
-        rtt=c.rtt if ended else 0,
-        stop=rfc3339_nano(c.now) if ended else "",
-        name_tag=account,
-        kind="Client",
-        client_type=c.type,
     )

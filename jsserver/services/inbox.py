@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 from jsserver.access.accounts import Accounts
 from jsserver.access.auth import Admission, Authenticator
 from jsserver.access.clientlog import ClientLog
-from jsserver.access.clients import Connect, Connection, decode_connect, read_connection
+from jsserver.access.clients import (
+    CLOSE_CODES,
+    Connect,
+    Connection,
+    decode_connect,
+    read_connection,
+)
+from jsserver.access.refusal import Refused
 from jsserver.cext import engine
 from jsserver.cext.engine import Item
 from jsserver.config.options import Options
@@ -25,6 +32,10 @@ those who are in."""
 
 if TYPE_CHECKING:
     from jsserver.access.websocket import Websockets
+
+
+Outcome = Admission | Refused | None
+"""What became of a login; None: it is refused for what it usually is."""
 
 
 class Finished:
@@ -144,12 +155,18 @@ class Inbox:
             self._checks.add(task)
             task.add_done_callback(self._checks.discard)
         else:
-            self._decide(item, options, self._admit(item, options))
+            self._decide(item, options, self._outcome(item, options))
 
     def _authenticator(self, item: Item) -> Authenticator:
         if self.websockets is not None and item.cid in self.websockets:
             return self.websockets.authenticator
         return self.authenticator
+
+    def _outcome(self, item: Item, options: Connect) -> Outcome:
+        try:
+            return self._admit(item, options)
+        except Refused as refusal:
+            return refusal
 
     def _admit(self, item: Item, options: Connect) -> Admission | None:
         authenticator = self._authenticator(item)
@@ -166,38 +183,37 @@ class Inbox:
     async def _connect_slowly(self, item: Item, options: Connect) -> None:
         try:
             loop = asyncio.get_running_loop()
-            admission = await loop.run_in_executor(
+            outcome = await loop.run_in_executor(
                 self._passwords, self._admit_if_open, item, options
             )
         except _Gone:
             return
-        self._decide(item, options, admission)
+        self._decide(item, options, outcome)
 
-    def _admit_if_open(self, item: Item, options: Connect) -> Admission | None:
+    def _admit_if_open(self, item: Item, options: Connect) -> Outcome:
         """Nothing is computed for a client that gave up while others had their turn."""
         if self.plane.connection(item.cid) is None:
             raise _Gone
-        return self._admit(item, options)
+        return self._outcome(item, options)
 
-    def _decide(self, item: Item, options: Connect, admission: Admission | None) -> None:
-        if self.on_delegate is not None and self.authenticator.delegates(options, admission):
-            self.on_delegate(item, options, admission)
+    def _decide(self, item: Item, options: Connect, outcome: Outcome) -> None:
+        if isinstance(outcome, Refused):
+            self.lines.why(item, str(outcome))
+            self.decide(item, options, outcome)
+        elif self.on_delegate is not None and self.authenticator.delegates(options, outcome):
+            self.on_delegate(item, options, outcome)
         else:
-            self.decide(item, options, admission)
+            self.decide(item, options, outcome)
 
-    def decide(
-        self, item: Item, options: Connect, admission: Admission | None, reason: int = 0
-    ) -> bool:
-        """Lets a connection in, or refuses it where there is no admission, for a reason of
-        CLOSE_REASONS that is not the usual one; whether it came in."""
+    def decide(self, item: Item, options: Connect, outcome: Outcome) -> bool:
+        """Lets a connection in, or refuses it where there is no admission; whether it came in."""
         cid = item.cid
-        if admission is None:
+        if outcome is None or isinstance(outcome, Refused):
+            reason = Refused.reason if outcome is None else outcome.reason
             self.lines.refused(item, options)
-            if reason:
-                self.plane.close_connection(cid, reason, b"Authorization Violation")
-            else:
-                self.plane.refuse(cid)
+            self.plane.close_connection(cid, CLOSE_CODES[reason], b"Authorization Violation")
             return False
+        admission = outcome._replace(proxy=options.proxy) if options.proxy else outcome
         self.admissions[cid] = admission
         entered = self.plane.admit(
             cid,
@@ -213,13 +229,19 @@ class Inbox:
             self.admissions.pop(cid, None)
         return entered
 
-    def user(self, cid: int) -> str:
-        admission = self.admissions.get(cid)
-        return "" if admission is None else admission.user
+    def complete(self, connection: Connection) -> None:
+        """Says of a connection who was let in, as others may see it."""
+        admission = self.admissions.get(connection.cid)
+        if admission is None or not admission.shows_token:
+            connection.jwt = ""
+        if admission is not None:
+            connection.user = admission.user or connection.user
+            connection.issuer, connection.tags = admission.issuer, admission.tags
+            connection.proxy = admission.proxy
 
     def _closed(self, item: Item) -> None:
         connection = read_connection(item)
-        connection.user = self.user(item.cid) or connection.user
+        self.complete(connection)
         self.lines.closed(connection)
         member = self.admissions.pop(item.cid, None) is not None
         self.on_closed(connection, member)

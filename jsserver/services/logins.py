@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from jsserver.access.auth import Admission
 from jsserver.access.clients import Connect
-from jsserver.access.operator import OperatorMode, Refused, Tenant, account_of
+from jsserver.access.operator import OperatorMode, Tenant, account_of
+from jsserver.access.refusal import Refused
 from jsserver.cext.engine import DataPlane, Item
 from jsserver.jwt.claims import User
 from jsserver.process import priority
@@ -98,7 +99,7 @@ class Logins:
     def _check(self, login: Login) -> _Outcome:
         address, _, _, nonce, *_ = login.item.texts
         try:
-            user = login.user or self._mode.user(login.options)
+            user = login.user or self._mode.user(login.options, nonce.decode())
             login = login._replace(user=user)
             tenant = self._tenants.get(account_of(user))
             if tenant is None:

@@ -8,7 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jsserver.access.accounts import Accounts
-from jsserver.access.operator import OperatorMode, Refused, Tenant
+from jsserver.access.operator import OperatorMode, Tenant
+from jsserver.access.proxies import Proxies
+from jsserver.access.refusal import Refused
 from jsserver.access.resolvers import (
     FETCH_SECONDS,
     Directory,
@@ -64,15 +66,16 @@ class Operated:
         self._log = log
         self._info = info
         self._system = options.system
-        self._mode = OperatorMode(options.operators, self._system)
+        proxies = Proxies(options.trusted_proxies)
+        self.mode = OperatorMode(options.operators, self._system, proxies)
         self._resolver: Resolver = MemoryResolver(options.operators.preload)
         self._directory: Directory | None = None
         self._replies = replies
         self._claims: ClaimRequests | None = None
         self._again: asyncio.Task[None] | None = None
         self._open_resolver()
-        self._tenants = Tenants(
-            self._mode,
+        self.tenants = Tenants(
+            self.mode,
             self._resolver,
             plane,
             accounts,
@@ -83,8 +86,8 @@ class Operated:
             serve=serve,
             elsewhere=None if self._directory is None else self._look_elsewhere,
         )
-        delegating = TenantCallouts(callouts, self._tenants)
-        self._logins = Logins(self._mode, self._tenants, delegating, plane, door, log)
+        delegating = TenantCallouts(callouts, self.tenants)
+        self._logins = Logins(self.mode, self.tenants, delegating, plane, door, log)
         inbox.on_connect = self._logins.ask
 
     def _open_resolver(self) -> None:
@@ -92,7 +95,7 @@ class Operated:
         if wanted is None or wanted.kind == "memory":
             return
         if wanted.kind == "url":
-            self._resolver = UrlResolver(wanted.url)
+            self._resolver = UrlResolver(wanted.url, self._options.operators.resolver_tls)
             return
         self._directory = Directory(
             wanted.directory,
@@ -109,7 +112,7 @@ class Operated:
         """Brings the accounts that the server cannot be without: the system's, and those that have
         streams. ValueError, if it is none with these."""
         operators, directory = self._options.operators, self._directory
-        self._tenants.warn_of(operators.preload)
+        self.tenants.warn_of(operators.preload)
         loop = asyncio.get_running_loop()
         if isinstance(self._resolver, UrlResolver):
             try:
@@ -126,7 +129,7 @@ class Operated:
         await self._start_system()
         for name in with_streams:
             try:
-                await self._tenants.ensure(name)
+                await self.tenants.ensure(name)
             except Refused as error:
                 self._log.warn(f"Streams of account {name} are not served: {error}")
 
@@ -140,15 +143,15 @@ class Operated:
             return
         if self._options.system_account:
             try:
-                await self._tenants.ensure(self._system)
+                await self.tenants.ensure(self._system)
             except Refused as error:
                 if isinstance(self._resolver, MemoryResolver):
                     raise ValueError(f"error resolving system account: {error}") from None
                 await self._bootstrap()
         wanted = self._options.operators.resolver
         self._claims = ClaimRequests(
-            self._mode,
-            self._tenants,
+            self.mode,
+            self.tenants,
             self._accounts,
             self._system,
             self._directory,
@@ -165,7 +168,7 @@ class Operated:
             subs=NO_LIMIT, payload=NO_LIMIT, conn=NO_LIMIT, leaf=NO_LIMIT, data=NO_LIMIT
         )
         claims = Account(sub=self._system, nats=AccountBody(limits=limits))
-        await self._tenants.apply(Tenant(claims, "", strict=False))
+        await self.tenants.apply(Tenant(claims, "", strict=False))
         self._log.info("Using bootstrapping system account")
         if self._directory is None:
             self._again = asyncio.create_task(self._fetch_system())
@@ -176,18 +179,18 @@ class Operated:
             await asyncio.sleep(AGAIN_SECONDS)
             try:
                 token = await loop.run_in_executor(None, self._resolver.fetch, self._system)
-                tenant = await loop.run_in_executor(None, self._mode.account, token)
+                tenant = await loop.run_in_executor(None, self.mode.account, token)
             except (NotFound, Refused):
                 continue
             if tenant.name == self._system:
-                await self._tenants.apply(tenant)
+                await self.tenants.apply(tenant)
                 self._log.info("System account fetched and updated")
                 return
 
     def close(self) -> None:
         """Lets nobody in any more, and answers nothing."""
         self._logins.close()
-        self._tenants.close()
+        self.tenants.close()
         if self._claims is not None:
             self._claims.close()
         if self._again is not None:
@@ -221,7 +224,7 @@ class Operated:
         if self._directory is not None:
             loop = asyncio.get_running_loop()
             try:
-                tenant = await loop.run_in_executor(None, self._mode.account, token)
+                tenant = await loop.run_in_executor(None, self.mode.account, token)
                 if tenant.name != name:
                     raise NotFound("account jwt not found")
                 await loop.run_in_executor(None, partial(self._directory.store, name, token))

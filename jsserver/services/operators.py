@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from jsserver.access.clients import CLOSE_CODES
-from jsserver.monitor import accountz, connz, healthz, jsz, standalone, statsz, subsz, varz
+from jsserver.config.values import not_available
+from jsserver.monitor import accountz, connz, healthz, insides, jsz, standalone, statsz, subsz, varz
 from jsserver.monitor.process import ProcessUsage
 from jsserver.monitor.query import BadParameter, Query
 from jsserver.services.answers import Answer, Failure, ServerFilter, ServerInfo
 from jsserver.services.subjects import OF_A_SERVER, OF_AN_ACCOUNT
 from jsserver.text.goformat import quote
 from jsserver.wire.decode import Unreadable, parse
-from jsserver.wire.types import Int64, Uint64, Wire
+from jsserver.wire.types import Int64, Uint64, Wire, always
 
 if TYPE_CHECKING:
     from jsserver.server import Server
 
 Asked = TypeVar("Asked", bound=ServerFilter)
+Made = msgspec.Struct | dict[str, insides.QueueInfo]
+"""What a request is answered with."""
 
 
 class Connections(ServerFilter):
@@ -102,6 +105,28 @@ class Statistics(ServerFilter):
 
     accounts: list[str] = msgspec.field(default_factory=list)
     include_unused: bool = False
+
+
+class Queues(ServerFilter):
+    """The parameters of IPQUEUESZ."""
+
+    all: bool = False
+    filter: str = ""
+
+
+class Profile(ServerFilter):
+    """The parameters of PROFILEZ; the duration in ns."""
+
+    name: str = ""
+    debug: Int64 = 0
+    duration: Int64 = 0
+
+
+class ProfileOverWire(Wire):
+    """The answer to PROFILEZ, which is never a profile: those of Go's runtime are none here."""
+
+    profile: str | None = always(None)
+    error: str = always("")
 
 
 class OfConnection(msgspec.Struct):
@@ -209,6 +234,16 @@ def _health(server: Server, asked: Health) -> msgspec.Struct:
     )
 
 
+def _queues(server: Server, asked: Queues) -> dict[str, insides.QueueInfo]:
+    return insides.waiting(server.waiting(), everything=asked.all, name=asked.filter)
+
+
+def _profile(server: Server, asked: Profile) -> msgspec.Struct:
+    if not asked.name:
+        return ProfileOverWire(error="Profile name not specified")
+    return ProfileOverWire(error=not_available(f"the profile {quote(asked.name)}"))
+
+
 def statistics(server: Server, asked: Statistics, only: list[str]) -> msgspec.Struct | None:
     """STATZ of some accounts, or with none named of all; None where there is nothing to tell."""
     query = Query.of({"unused": _flag(asked.include_unused)})
@@ -248,7 +283,7 @@ class Operators:
         _, _, page = subject.rpartition(".")
         return self._told(lambda: self._of_account(account, page, payload))
 
-    def _told(self, make: Callable[[], msgspec.Struct | None]) -> msgspec.Struct | None:
+    def _told(self, make: Callable[[], Made | None]) -> msgspec.Struct | None:
         """The answer with what is made, or why it cannot be."""
         answer = Answer(server=self._server.identity.info())
         try:
@@ -272,7 +307,7 @@ class Operators:
         asked = parse(payload, kind, strict=False)
         return asked if self._server.identity.is_meant(asked) else None
 
-    def _of_server(self, page: str, payload: bytes) -> msgspec.Struct | None:
+    def _of_server(self, page: str, payload: bytes) -> Made | None:
         server = self._server
         match page:
             case "CONNZ":
@@ -294,6 +329,12 @@ class Operators:
                 )
             case "RAFTZ":
                 return self._page(payload, RaftGroups, lambda *_: varz.Nothing())
+            case "IPQUEUESZ":
+                return self._page(payload, Queues, _queues)
+            case "EXPVARZ":
+                return self._page(payload, ServerFilter, self._variables)
+            case "PROFILEZ":
+                return self._page(payload, Profile, _profile)
             case "" | "STATSZ":
                 return self._page(payload, ServerFilter, self._stats)
             case "IDZ":
@@ -306,12 +347,12 @@ class Operators:
         self,
         payload: bytes,
         kind: type[Asked],
-        make: Callable[[Server, Asked], msgspec.Struct | None],
-    ) -> msgspec.Struct | None:
+        make: Callable[[Server, Asked], Made | None],
+    ) -> Made | None:
         asked = self._asked(payload, kind)
         return None if asked is None else make(self._server, asked)
 
-    def _of_account(self, account: str, page: str, payload: bytes) -> msgspec.Struct | None:
+    def _of_account(self, account: str, page: str, payload: bytes) -> Made | None:
         server = self._server
         match page:
             case "CONNZ":
@@ -347,6 +388,9 @@ class Operators:
     def _varz(self, server: Server, asked: ServerFilter) -> msgspec.Struct:
         requests = {} if server.monitor is None else dict(server.monitor.requests)
         return varz.varz(server, self._usage, requests, time.time_ns())
+
+    def _variables(self, server: Server, asked: ServerFilter) -> msgspec.Struct:
+        return insides.debug_vars(self._usage)
 
     def _stats(self, server: Server, asked: ServerFilter) -> msgspec.Struct:
         return Stats(server=server.identity.info(), statsz=statsz.statsz(server, self._usage))

@@ -14,9 +14,10 @@ SYSTEM = (USER_INFO, *CONNECTIONS, STATISTICS)
 
 OF_A_SERVER = "$SYS.REQ.SERVER."
 OF_AN_ACCOUNT = "$SYS.REQ.ACCOUNT."
+SUBSCRIBERS = "$SYS.DEBUG.SUBSCRIBERS"
 SERVER_PAGES = (
     *("VARZ", "CONNZ", "ROUTEZ", "GATEWAYZ", "LEAFZ", "SUBSZ", "ACCOUNTZ", "JSZ", "HEALTHZ"),
-    *("STATSZ", "IDZ", "RAFTZ"),
+    *("STATSZ", "IDZ", "RAFTZ", "IPQUEUESZ", "EXPVARZ", "PROFILEZ"),
 )
 SERVER_CONTROLS = ("KICK", "LDM", "RELOAD")
 ACCOUNT_PAGES = ("CONNZ", "SUBSZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS")
@@ -27,4 +28,4 @@ def of_the_system_account(server_id: str) -> list[str]:
     asked = [f"{OF_A_SERVER}PING.{page}" for page in SERVER_PAGES]
     asked += [f"{OF_A_SERVER}{server_id}.{page}" for page in (*SERVER_PAGES, *SERVER_CONTROLS)]
     asked += [f"{OF_AN_ACCOUNT}*.{page}" for page in ACCOUNT_PAGES]
-    return [USER_INFO, f"{OF_A_SERVER}PING", *asked]
+    return [USER_INFO, SUBSCRIBERS, f"{OF_A_SERVER}PING", *asked]

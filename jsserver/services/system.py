@@ -14,20 +14,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jsserver.access.auth import Admission
-from jsserver.cext.engine import Item
+from jsserver.cext.bytes import subject_covers, subject_is_literal, subject_matches
+from jsserver.cext.engine import ConnNumbers, Item
 from jsserver.config.options import Permissions, SubjectPermission
 from jsserver.services.answers import Answer, ServerFilter, encoded
-from jsserver.services.subjects import OF_AN_ACCOUNT, USER_INFO
+from jsserver.services.encodings import encoded_for
+from jsserver.services.subjects import OF_AN_ACCOUNT, SUBSCRIBERS, USER_INFO
 from jsserver.wire.decode import Unreadable, parse
 from jsserver.wire.types import Wire, always
 
 if TYPE_CHECKING:
     from jsserver.server import Server
     from jsserver.services.operators import Operators
-
-ACCEPT_ENCODING = b"\r\naccept-encoding:"
-PLAIN = b"NATS/1.0\r\nContent-Encoding: identity\r\n\r\n"
-"""Says to whoever takes compressed answers too that this one is not."""
 
 PENDING_MAX = 256
 """Requests that wait for an answer; more are dropped, as by a server that is too busy. Those of the
@@ -102,8 +100,7 @@ class System:
         else:
             queue.pending += 1
             loop = asyncio.get_running_loop()
-            who = self._server.inbox.admissions.get(cid)
-            work = loop.run_in_executor(queue.pool, self._answer, asked, account, who, payload)
+            work = loop.run_in_executor(queue.pool, self._answer, asked, account, item)
             work.add_done_callback(lambda done: self._done(queue, item, account, done))
 
     def _at_once(self, subject: str, reply: bytes, payload: bytes) -> bool:
@@ -124,19 +121,28 @@ class System:
             )
         return True
 
-    def _done(self, queue: Queue, item: Item, account: str, done: asyncio.Future[bytes]) -> None:
+    def _done(
+        self, queue: Queue, item: Item, account: str, done: asyncio.Future[tuple[bytes, bytes]]
+    ) -> None:
         queue.pending -= 1
         self._server.finished(item.cid)
-        _, reply, headers, _ = item.texts
-        if not done.cancelled() and done.result() and account in self._server.accounts:
-            told = PLAIN if ACCEPT_ENCODING in headers.lower() else b""
-            self._server.accounts[account].publish(reply, b"", told, done.result())
+        if not done.cancelled() and done.result()[1] and account in self._server.accounts:
+            self._server.accounts[account].publish(item.texts[1], b"", *done.result())
 
-    def _answer(self, subject: str, account: str, who: Admission | None, payload: bytes) -> bytes:
-        """The bytes of an answer; none where the request is for other servers."""
+    def waiting(self) -> dict[str, int]:
+        """Requests that wait, by what they are called."""
+        queues = (("requests", self._everybody), ("system account requests", self._operators))
+        return {name: queue.pending for name, queue in queues}
+
+    def _answer(self, subject: str, account: str, item: Item) -> tuple[bytes, bytes]:
+        """Headers and payload of an answer; none where the request is for other servers."""
+        _, _, request, payload = item.texts
         if subject == USER_INFO:
+            who = self._server.inbox.admissions.get(item.cid)
             user = _user(account, self._server.accounts.tag_of(account), who)
-            return encoded(Answer(server=self._server.identity.info(), data=user))
+            return b"", encoded(Answer(server=self._server.identity.info(), data=user))
+        if subject == SUBSCRIBERS:
+            return b"", b"%d" % self._subscribers(self._account_of(item.cid, account), payload)
         if self._pages is None:
             from jsserver.services.operators import Operators  # with it comes monitoring
 
@@ -145,7 +151,39 @@ class System:
             answer = self._pages.answer(subject, payload)
         else:
             answer = self._pages.answer_within(account, subject, payload)
-        return b"" if answer is None else encoded(answer)
+        if answer is None:
+            return b"", b""
+        made = encoded(answer)
+        is_page = isinstance(answer, Answer) and answer.error is msgspec.UNSET
+        return encoded_for(request, made) if is_page else (b"", made)
+
+    def _account_of(self, cid: int, otherwise: str) -> str:
+        """The account of a connection, which may ask through an import."""
+        item = self._server.plane.connection(cid)
+        if item is None:
+            return otherwise
+        return self._server.accounts.name_of(ConnNumbers(*item.numbers).account)
+
+    def _subscribers(self, account: str, payload: bytes) -> int:
+        """How many subscriptions clients of the account have to a subject, or within a pattern; of
+        a queue group, if one is named."""
+        subject, *queues = payload.strip(b" \t\r\n").split(b" ")
+        if account not in self._server.accounts or not subject:
+            return 0
+        fits = subject_matches if subject_is_literal(subject) else _is_within
+        return sum(
+            bool(item.cid) and fits(item.texts[0], subject) and _is_member(item, queues)
+            for item in self._server.plane.subscriptions(self._server.accounts[account])
+        )
+
+
+def _is_member(item: Item, queues: list[bytes]) -> bool:
+    """Whether a subscription is of the first of these groups; any is, where none is named."""
+    return not queues or (bool(item.texts[1]) and item.texts[1] == queues[0])
+
+
+def _is_within(subject: bytes, pattern: bytes) -> bool:
+    return subject_covers(pattern, subject)
 
 
 def _is_json(payload: bytes) -> bool:

@@ -14,7 +14,7 @@ from jsserver.config.links import LinkError, Sharing
 from jsserver.config.mappings import MappingError, weighed
 from jsserver.jwt import claims as c
 from jsserver.jwt.tokens import TokenError, decode_as
-from jsserver.jwt.validation import issues_of, refusal
+from jsserver.jwt.validation import is_contained, issues_of, refusal
 from jsserver.process.logs import Logger
 from jsserver.text.goformat import quote
 
@@ -44,6 +44,10 @@ class TenantLinks:
         """What each importer was last given."""
         self._told: dict[str, set[str]] = {}
         self._mapped: dict[str, object] = {}
+        self.sharing = Sharing()
+        """What all share, as it was last put together."""
+        self.mappings: dict[str, list[o.Mapping]] = {}
+        """What is mapped, by account."""
         self._timer: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
@@ -60,13 +64,16 @@ class TenantLinks:
             return
         self._mapped[tenant.name] = wanted
         mappings = []
+        self.mappings[tenant.name] = taken = []
         for source, destinations in wanted.items():
             to = [
                 o.Destination(subject=d.subject, weight=d.weight or 100, cluster=d.cluster)
                 for d in destinations
             ]
             try:
-                made = weighed(o.Mapping(source=source, destinations=to))
+                mapping = o.Mapping(source=source, destinations=to)
+                made = weighed(mapping)
+                taken.append(mapping)
                 mappings.append((source.encode("utf-8", "surrogateescape"), made))
             except MappingError as error:
                 self._log.warn(f"Account [{tenant.name}]: mapping of {quote(source)}: {error}")
@@ -89,6 +96,7 @@ class TenantLinks:
         for tenant in tenants:
             for wanted in tenant.claims.nats.imports:
                 self._import(sharing, tenant.name, wanted, told[tenant.name], now, ends)
+        self.sharing = sharing
         importers = {t.name for t in tenants if t.claims.nats.imports}
         for name in importers | self._linked.keys():
             self._link(name, sharing)
@@ -193,8 +201,11 @@ class TenantLinks:
             if token.exp <= int(now):
                 return False
             ends.append(float(token.exp))
-        for export in exporter.claims.nats.exports:
-            revoked = [export.revocations.get(key, -1) for key in (account, c.ALL)]
-            if export.token_req and export.type == wanted.type and max(revoked) >= token.iat:
-                return False
-        return True
+        subject = wanted.to if wanted.type == "service" and wanted.to else wanted.subject
+        return not any(
+            max(export.revocations.get(key, -1) for key in (account, c.ALL)) >= token.iat
+            for export in exporter.claims.nats.exports
+            if export.token_req
+            and export.type == wanted.type
+            and is_contained(subject, export.subject)
+        )

@@ -14,7 +14,8 @@ import msgspec
 
 from jsserver.access.accounts import Accounts
 from jsserver.access.auth import Admission
-from jsserver.access.operator import OperatorMode, Refused, Tenant
+from jsserver.access.operator import OperatorMode, Tenant
+from jsserver.access.refusal import Refused
 from jsserver.access.resolvers import NotFound, Resolver
 from jsserver.assets.limits import AccountLimits as AssetLimits
 from jsserver.cext.engine import ConnNumbers, DataPlane
@@ -67,7 +68,7 @@ class Tenants:
         self._running: dict[str, Tenant] = {}
         self._coming: set[str] = set()
         """Accounts that are on their way to run."""
-        self._links = TenantLinks(accounts, self._running, log)
+        self.links = TenantLinks(accounts, self._running, log)
         self._fetching: dict[str, asyncio.Task[Tenant]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -79,7 +80,7 @@ class Tenants:
 
     def close(self) -> None:
         """Fetches nothing more."""
-        self._links.close()
+        self.links.close()
         for task in self._fetching.values():
             task.cancel()
         for timer in self._timers.values():
@@ -153,7 +154,7 @@ class Tenants:
                 *(max(n, NO_LIMIT) for n in (limits.conn, limits.subs, limits.payload))
             )
             self._tell_what_is_left_out(tenant.claims)
-            self._links.map(tenant)
+            self.links.map(tenant)
             self._coming.add(name)
             try:
                 await self._bring_exporters(tenant)
@@ -164,7 +165,7 @@ class Tenants:
             self._running[name] = tenant
             self._watch(tenant)
             if shares(tenant) or shares(before):
-                self._links.relink()
+                self.links.relink()
             if before is not None:
                 self._recheck(tenant, before)
                 await self._set_jetstream(tenant.claims)
@@ -214,7 +215,7 @@ class Tenants:
         """The account is none until it is fetched again: who is connected is cut."""
         ended = self._running.pop(name, None)
         if shares(ended):
-            self._links.relink()
+            self.links.relink()
         timer = self._timers.pop(name, None)
         if timer is not None:
             timer.cancel()

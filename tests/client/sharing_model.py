@@ -1,10 +1,15 @@
-"""What accounts that share must do, in plain Python: random configurations, and who hears what."""
+"""What accounts that share must do, in plain Python: random configurations, and who hears what.
+
+Many of these worlds fit into one server, as their accounts have to do with each other alone.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from jsserver.cext.bytes import subject_is_literal, subject_matches
@@ -16,12 +21,17 @@ ACCOUNTS = ("A", "B", "C")
 WORDS = ("a", "b", "c")
 PATTERNS = ("a", "*", "*.b", "*.*", ">", "a.>", "*.>", "a.*", "b.c")
 HEARD = (">", "*.>", "e0.>", "e1.*", "m0.a", "p.>", "p.e0.*", "*.a", "*.*.b", "q.*", "e2.a", "m1.>")
+GROUPS = ("q", "r")
 REPLIES = "inbox"
+
+Delivery = tuple[str, str, str]
+"""Whom a message goes to: the user, the sid, and the subject."""
 
 
 @dataclass
 class User:
-    """A client's user, and its subscriptions: the sid is the place."""
+    """A client's user, and its subscriptions, "subject" or "subject queue": the sid is the place.
+    What it may not hear is of the same form."""
 
     account: str
     name: str
@@ -33,8 +43,15 @@ class User:
         allow, deny = self.publish.get("allow"), self.publish.get("deny", [])
         return (allow is None or matches(allow, subject)) and not matches(deny, subject)
 
-    def may_hear(self, subject: str) -> bool:
-        return not matches(self.deny, subject)
+    def may_hear(self, subject: str, group: str) -> bool:
+        """Whether a message comes through to a member of a group, or to none ("")."""
+        for rule in self.deny:
+            pattern, _, denied = rule.partition(" ")
+            if subject_matches(pattern, subject) and (
+                not denied or (group and subject_matches(denied, group))
+            ):
+                return False
+        return True
 
 
 def matches(patterns: list[str], subject: str) -> bool:
@@ -42,9 +59,47 @@ def matches(patterns: list[str], subject: str) -> bool:
 
 
 @dataclass
-class World:
-    """A configuration, and what it means."""
+class Heard:
+    """Who hears a message: each of `all`, and one of each group of candidates."""
 
+    all: Counter[Delivery] = field(default_factory=Counter)
+    groups: list[list[Delivery]] = field(default_factory=list)
+    hops: int = 0
+    """How many services one after another it passed through at most."""
+
+    def fits(self, found: Counter[Delivery]) -> bool:
+        """Whether these deliveries are what has to be."""
+        if self.all - found:
+            return False
+        return _are_picked(list((found - self.all).elements()), [g for g in self.groups if g])
+
+    @property
+    def count(self) -> int:
+        return sum(self.all.values()) + sum(map(bool, self.groups))
+
+
+def _are_picked(found: list[Delivery], groups: list[list[Delivery]]) -> bool:
+    """Whether each group has just one of what was found."""
+    if len(found) != len(groups):
+        return False
+    if not groups:
+        return True
+    first, rest = groups[0], groups[1:]
+    return any(
+        _are_picked(found[:at] + found[at + 1 :], rest)
+        for at, one in enumerate(found)
+        if one in first
+    )
+
+
+@dataclass
+class World:
+    """A configuration, and what it means. `tag` is in all names of accounts and users, so that many
+    worlds fit into one server."""
+
+    tag: str = ""
+    in_any_order: bool = True
+    """Whether its imports are let through in whatever order the accounts are read."""
     users: list[User] = field(default_factory=list)
     mappings: dict[str, dict[str, str]] = field(default_factory=dict)
     exports: dict[str, list[tuple[str, str, list[str] | None]]] = field(default_factory=dict)
@@ -53,12 +108,13 @@ class World:
 
     # ---- who hears what
 
-    def hears(self, user: User, subject: str) -> Counter[tuple[str, str, str]]:
-        """Who hears what this user publishes: (user, sid, subject), and how often."""
+    def hears(self, user: User, subject: str) -> Heard:
+        """Who hears what this user publishes."""
+        heard = Heard()
         subject = self._mapped(user.account, subject)
-        if not user.may_publish(subject):
-            return Counter()
-        return self._routed(user.account, subject, ())
+        if user.may_publish(subject):
+            self._route(heard, user.account, subject, ())
+        return heard
 
     def _mapped(self, account: str, subject: str) -> str:
         for source, destination in self.mappings[account].items():
@@ -66,55 +122,79 @@ class World:
                 return renamed(source, destination, subject)
         return subject
 
-    def _routed(
-        self, account: str, subject: str, through: tuple[tuple[str, str], ...]
-    ) -> Counter[tuple[str, str, str]]:
-        heard: Counter[tuple[str, str, str]] = Counter()
-        self._told(heard, account, subject)
+    def _route(
+        self, heard: Heard, account: str, subject: str, through: tuple[tuple[str, str], ...]
+    ) -> None:
+        heard.hops = max(heard.hops, len(through))
+        groups: dict[str, list[Delivery]] = {}
+        self._tell(heard, groups, account, subject)
         for importer in ACCOUNTS:
             for kind, exporter, wanted, here, _ in self.imports[importer]:
                 is_heard = kind == "stream" and exporter == account and not through
                 if is_heard and subject_matches(wanted, subject):
-                    self._told(heard, importer, renamed(wanted, here, subject))
+                    self._tell(heard, groups, importer, renamed(wanted, here, subject))
+        heard.groups += groups.values()
         for kind, exporter, wanted, here, export in self.imports[account]:
             passes = kind == "service" and (exporter, export) not in through
             if passes and subject_matches(here, subject):
                 there = self._mapped(exporter, renamed(here, wanted, subject))
-                heard += self._routed(exporter, there, (*through, (exporter, export)))
-        return heard
+                self._route(heard, exporter, there, (*through, (exporter, export)))
 
-    def _told(self, heard: Counter[tuple[str, str, str]], account: str, subject: str) -> None:
+    def _tell(
+        self, heard: Heard, groups: dict[str, list[Delivery]], account: str, subject: str
+    ) -> None:
+        """A group is one, whichever accounts its members hear the message in."""
         for user in self.users:
-            if user.account == account and user.may_hear(subject):
-                for sid, pattern in enumerate(user.patterns):
-                    if subject_matches(pattern, subject):
-                        heard[user.name, str(sid), subject] += 1
+            if user.account != account:
+                continue
+            for sid, words in enumerate(user.patterns):
+                pattern, _, group = words.partition(" ")
+                if subject_matches(pattern, subject) and user.may_hear(subject, group):
+                    delivery = (user.name, str(sid), subject)
+                    if group:
+                        groups.setdefault(group, []).append(delivery)
+                    else:
+                        heard.all[delivery] += 1
 
     # ---- the configuration
 
     def config(self) -> str:
-        accounts = {
-            account: {
+        """Of a server that has this world alone."""
+        return config([self])
+
+    def named(self, account: str) -> str:
+        """The account's name, which is no other world's."""
+        return account + self.tag
+
+    def accounts(self) -> dict[str, object]:
+        """The block, by name."""
+        return {
+            self.named(account): {
                 "users": [self._user(user) for user in self.users if user.account == account],
                 "mappings": self.mappings[account],
                 "exports": [
                     {kind: subject}
-                    | ({} if accounts is None else {"accounts": accounts})
+                    | ({} if others is None else {"accounts": [self.named(a) for a in others]})
                     | ({"response": "stream"} if kind == "service" else {})
-                    for kind, subject, accounts in self.exports[account]
+                    for kind, subject, others in self.exports[account]
                 ],
                 "imports": [
-                    {kind: {"account": exporter, "subject": subject}, "to": here}
+                    {kind: {"account": self.named(exporter), "subject": subject}, "to": here}
                     for kind, exporter, subject, here, _ in self.imports[account]
                 ],
             }
             for account in ACCOUNTS
         }
-        return json.dumps({"server_name": "one", "accounts": accounts}, indent=1)
 
     def _user(self, user: User) -> dict[str, object]:
         may = {"publish": user.publish, "subscribe": {"deny": user.deny}}
         return {"user": user.name, "password": "x", "permissions": may}
+
+
+def config(worlds: Iterable[World]) -> str:
+    """Of a server that has all of them."""
+    accounts = {name: block for world in worlds for name, block in world.accounts().items()}
+    return json.dumps({"server_name": "one", "accounts": accounts}, indent=1)
 
 
 def renamed(source: str, destination: str, subject: str) -> str:
@@ -178,19 +258,43 @@ def _user(rng: random.Random, account: str, name: str) -> User:
     if rng.random() < 0.3:
         user.publish["deny"] = [rng.choice(("e0.a", "e1.>", "*.b", "p.*.a"))]
     if rng.random() < 0.4:
-        user.deny = [rng.choice(("e0.a", "p.e1.>", "*.b", "q.>", "e2.*.b"))]
+        rules = rng.sample(("e0.a", "p.e1.>", "*.b", "q.>", "e2.*.b", "e1.>"), rng.randrange(1, 3))
+        user.deny = [rng.choice((rule, f"{rule} {rng.choice((*GROUPS, '*'))}")) for rule in rules]
     for pattern in rng.sample(HEARD, rng.randrange(1, 4)):
-        if user.may_hear(pattern):
-            user.patterns.append(pattern)
+        group = rng.choice(("", "", *GROUPS))
+        if user.may_hear(pattern, group):
+            user.patterns.append(f"{pattern} {group}".strip())
     return user
 
 
-def world(rng: random.Random) -> World:
-    """Any world; its imports are those that `Sharing` lets through."""
-    made = World(mappings={account: _mappings(rng) for account in ACCOUNTS})
+def _sharing(made: World) -> Sharing:
+    """What is exported."""
     sharing = Sharing()
     for account in ACCOUNTS:
-        made.users += [_user(rng, account, f"{account}{i}") for i in range(2)]
+        for kind, subject, allowed in made.exports[account]:
+            if kind == "stream":
+                sharing.export_stream(account, StreamExport(subject=subject, accounts=allowed))
+            else:
+                sharing.export_service(account, ServiceExport(subject=subject, accounts=allowed))
+    return sharing
+
+
+def _are_let_in_any_order(made: World) -> bool:
+    for order in itertools.permutations(ACCOUNTS):
+        sharing = _sharing(made)
+        for kind in ("stream", "service"):
+            for account in order:
+                for wanted in made.imports[account]:
+                    if wanted[0] == kind and not _is_let(sharing, account, wanted):
+                        return False
+    return True
+
+
+def world(rng: random.Random, tag: str = "") -> World:
+    """Any world; its imports are those that `Sharing` lets through."""
+    made = World(tag=tag, mappings={account: _mappings(rng) for account in ACCOUNTS})
+    for account in ACCOUNTS:
+        made.users += [_user(rng, account, f"{account}{i}{tag}") for i in range(2)]
         made.exports[account] = []
         made.imports[account] = []
         for at in range(3):
@@ -198,10 +302,7 @@ def world(rng: random.Random) -> World:
             subject = f"e{at}.{rng.choice(PATTERNS)}"
             allowed = rng.choice((None, None, [rng.choice(ACCOUNTS)]))
             made.exports[account].append((kind, subject, allowed))
-            if kind == "stream":
-                sharing.export_stream(account, StreamExport(subject=subject, accounts=allowed))
-            else:
-                sharing.export_service(account, ServiceExport(subject=subject, accounts=allowed))
+    sharing = _sharing(made)
     asked: list[tuple[str, Imported]] = []
     for _ in range(8):
         account, exporter = rng.sample(ACCOUNTS, 2)
@@ -211,6 +312,7 @@ def world(rng: random.Random) -> World:
     for account, wanted in sorted(asked, key=lambda one: (one[1][0] == "service", one[0])):
         if _is_let(sharing, account, wanted):
             made.imports[account].append(wanted)
+    made.in_any_order = _are_let_in_any_order(made)
     return made
 
 

@@ -20,6 +20,7 @@ from jsserver.text.identity import (
     encode_public,
 )
 from tests.client.raw import EOF, RawClient, TimedOut
+from tests.client.refusals import FAILURE, is_refused, outcome
 from tests.client.tls import Site, TlsClient
 from tests.client.tokens import Client, configured, told
 from tests.jwts import UNLIMITED, Account, Operator, User, token
@@ -164,7 +165,7 @@ class Pair:
 
     def __init__(self, servers: Servers, config: str, sealed: bool = False) -> None:
         starts = (servers.under_test, servers.peer)
-        self.servers: list[Server] = [start(config=config) for start in starts]
+        self.servers: list[Server] = [start(config=config, monitor=True) for start in starts]
         logins = [Client(server, user="auth", **{"pass": "x"}) for server in self.servers]
         self.services = [Service(client, answered, sealed) for client in logins]
 
@@ -208,7 +209,10 @@ def test_who_is_let_in(pair: Pair, user: str) -> None:
 
 @pytest.mark.parametrize("user", OUT)
 def test_who_is_refused(pair: Pair, user: str) -> None:
-    assert not came_in(pair.both(user=user, **{"pass": "y"}))
+    say = {"user": user, "pass": "y"}
+    ours, theirs = (outcome(server, say) for server in pair.servers)
+    assert ours == theirs
+    assert is_refused(ours, "Proxy Required" if user == "through a proxy" else FAILURE)
 
 
 def test_who_is_asked_about(pair: Pair) -> None:
@@ -419,7 +423,7 @@ def operated(module_servers: Servers) -> Iterator[tuple[Pair, User]]:
 
     pair = Pair.__new__(Pair)
     starts = (module_servers.under_test, module_servers.peer)
-    pair.servers = [start(config=config) for start in starts]
+    pair.servers = [start(config=config, monitor=True) for start in starts]
     pair.services = [Service(Client(server, auth), respond) for server in pair.servers]
     yield pair, sentinel
     pair.close()
@@ -436,6 +440,9 @@ def test_callouts_of_accounts(operated: tuple[Pair, User], name: str) -> None:
     if came_in(heard):
         lines = b"PUB bob 0\r\n\r\nPUB x 0\r\n\r\nPUB $SYS.REQ.USER.AUTH 0\r\n\r\n"
         pair.both(lines, jwt=sentinel.token, name=name)
+    else:
+        say = {"jwt": sentinel.token, "name": name}
+        assert all(is_refused(outcome(server, say)) for server in pair.servers)
 
 
 def test_silence_of_the_callout_of_an_account(operated: tuple[Pair, User]) -> None:

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.client.raw import EOF, RawApp, RawClient
+from tests.client.tokens import Client, configured
+from tests.jwts import Account, Operator, User
+from tests.nkeys import Signer
 from tests.servers import Servers, command_under_test
 
 SECRET = "s3cr3t"
@@ -67,6 +70,56 @@ def test_nothing_tells_a_secret(servers: Servers) -> None:
     assert SECRET.encode() not in said
     assert SECRET not in server.log()
     assert "CONNECT" in server.log() and "[REDACTED]" in server.log()
+
+
+def test_tokens_and_signatures_are_in_no_log(servers: Servers) -> None:
+    """Of operator mode, whoever brings them; pages show the tokens that need a signature alone."""
+    operator = Operator()
+    account = Account(operator)
+    proxy = Signer()
+    config = configured(operator, [account], f"proxies {{ trusted: [{{ key: {proxy.public} }}] }}")
+    server = servers.under_test(config=config, monitor=True, args=["-DV"])
+    bearer, user, stranger = (
+        User(account, bearer_token=True),
+        User(account),
+        User(Account(operator)),
+    )
+    secrets = [bearer.token, stranger.token]
+    with Client(server, User(operator.sys)) as listener:
+        listener.send(b"SUB $SYS.> 1\r\n")
+        listener.sync()
+        for who in (bearer, user, stranger):
+            for more in ({}, {"proxy_sig": "s3cr3t"}, {"user": "u", "pass": "s3cr3t"}):
+                with RawClient(server.port) as client:
+                    nonce = str(client.frame().json["nonce"])
+                    sig = who.signature(nonce)
+                    secrets.append(sig)
+                    options = {"jwt": who.token, "sig": sig, **more}
+                    if not more:
+                        options["proxy_sig"] = proxy.signature(nonce)
+                        secrets.append(options["proxy_sig"])
+                    client.send(b"CONNECT " + json.dumps(options).encode() + b"\r\nPING\r\n")
+                    client.until("PONG")
+                    for path in (
+                        "/connz?auth=1&state=any",
+                        "/varz",
+                        f"/accountz?acc={account.public}",
+                    ):
+                        with urllib.request.urlopen(
+                            server.monitor_url + path, timeout=10
+                        ) as answer:
+                            told = answer.read().decode()
+                        assert not [s for s in secrets if s in told] and "s3cr3t" not in told
+        said = "".join(frame.payload.decode() for frame in listener.quiet(0.3))
+    server.stop()
+    assert "client_disconnect" in said
+    assert user.token in said, "it needs a signature, and who came is told by it"
+    assert not [s for s in secrets if s in said]
+    log = server.log()
+    assert "[REDACTED]" in log
+    assert not [s for s in [*secrets, "s3cr3t"] if s in log]
+    told = [line for line in log.splitlines() if user.token in line]
+    assert all("MSG_PAYLOAD" in line for line in told), "but in events that somebody listens to"
 
 
 @pytest.mark.parametrize(

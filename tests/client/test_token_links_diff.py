@@ -179,6 +179,28 @@ def test_an_activation_that_ends_while_it_is_used(pair: list[Server]) -> None:
     assert shown[0] == shown[1] == [[("shut.short", b"x")], []]
 
 
+def test_a_revocation_is_of_one_export(pair: list[Server]) -> None:
+    exports = [stream("shut.>", token_req=True), stream("closed.>", token_req=True)]
+    imports = [stream(s, token=granted(s, "stream")) for s in ("shut.a", "closed.a")]
+    imported = [{**i, "account": EXPORTER.public} for i in imports]
+    shown = []
+    for server in pair:
+        talk = Conversation(server)
+        heard = []
+        for at, revoked in enumerate((None, IMPORTER.public, "*")):
+            more = {"revocations": {revoked: NOW + 1000}} if revoked else {}
+            changed = [exports[0], {**exports[1], **more}]
+            talk.update(EXPORTER.made(iat=NOW - 60 + at, exports=changed))
+            # nats-server's importers hear of it with their own next change
+            talk.update(IMPORTER.made(iat=NOW - 60 + at, imports=imported, tags=[f"t{at}"]))
+            talk.outside.send(b"PUB shut.a 0\r\n\r\nPUB closed.a 0\r\n\r\n")
+            talk.outside.sync()
+            heard.append([frame.subject for frame in talk.inside.sync() if frame.verb == "MSG"])
+        talk.close()
+        shown.append(heard)
+    assert shown[0] == shown[1] == [["shut.a", "closed.a"], ["shut.a"], ["shut.a"]]
+
+
 def test_mappings(pair: list[Server]) -> None:
     shown = []
     for server in pair:

@@ -110,6 +110,9 @@ class FakeAccounts(dict[str, FakeHandle]):
     def name_of(self, account: int) -> str:
         return next(name for name, handle in self.items() if handle.id == account)
 
+    def tag_of(self, name: str) -> str:
+        return name
+
 
 class FakeServer:
     """What `Pages` watches; `get` asks for a page."""
@@ -144,9 +147,19 @@ class FakeServer:
         self.pages = Pages(self, self.closed)
 
     websocket_port = 0
+    pinned_account_fails = 0
 
-    def user(self, cid: int) -> str:
-        return self.users.get(cid, "")
+    def shared(self, account: str) -> tuple[None, list[Any]]:
+        return None, []
+
+    def waiting(self) -> dict[str, int]:
+        return {"requests": 2, "others": 0}
+
+    def claims(self, account: str) -> None:
+        return None
+
+    def complete(self, connection: Connection) -> None:
+        connection.user = self.users.get(connection.cid, "")
 
     def get(self, target: str) -> Response:
         path, _, query = target.partition("?")
