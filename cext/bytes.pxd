@@ -101,7 +101,7 @@ cdef enum Kind:
     # Whom a message comes from: with whose authority it asks for something. What is not filled in has none.
     KIND_JETSTREAM = 0      # streams and consumers: clients choose where their messages, acks and statuses go
     KIND_SYSTEM             # the server's own answers and advisories, likewise
-    KIND_ACCOUNT
+    KIND_ACCOUNT            # an answer that comes back through an import: its requester chose where it goes
     KIND_CLIENT
     KIND_ROUTER
     KIND_GATEWAY

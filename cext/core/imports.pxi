@@ -152,6 +152,7 @@ cdef int service_reply(Engine* e, Client* src, Account* at, const Msg* m) noexce
     cdef int taken = 0
     if r == NULL or r.at != at:
         return 0
+    to.kind = KIND_ACCOUNT      # whatever the requester named for it, an answer asks nothing of the server
     id = r.id
     s = r.of
     if m.reply.n and not is_ack(m.reply):

@@ -22,6 +22,10 @@ from jsserver.text.nuid import token
 AUTH_REQUESTS = "$SYS.REQ.USER.AUTH"
 """What an auth callout is asked on, in its account."""
 
+_MOST = (1 << 31) - 1
+"""Answers that may be allowed to one question; more are as many as one likes."""
+_LONGEST = 1e9
+"""Seconds that an answer may take; more is as long as one likes."""
 _BCRYPT = re.compile(r"^\$2[abxy]\$\d{2}\$")
 
 
@@ -113,7 +117,9 @@ def permission_set(permissions: Permissions | None) -> PermissionSet | None:
         publish_deny=_pairs(publish.deny),
         subscribe_allow=_pairs(subscribe.allow),
         subscribe_deny=_pairs(subscribe.deny),
-        responses=None if responses is None else (responses.max, responses.ttl / 1e9),
+        responses=None
+        if responses is None
+        else (max(min(responses.max, _MOST), -1), max(min(responses.ttl / 1e9, _LONGEST), -1)),
     )
 
 

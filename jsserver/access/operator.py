@@ -30,6 +30,8 @@ from jsserver.text.goformat import quote
 from jsserver.text.identity import decode_public
 from jsserver.text.nkeys import decode_signature, verify
 
+_MAPPED_BITS = 96
+"""Before the bits of an address of IPv4 in one of IPv6 (RFC 4291, 2.5.5.2)."""
 CONNECTION_TYPES = frozenset(
     ("STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS")
 )
@@ -257,9 +259,18 @@ def _comes_from(networks: list[str], host: str) -> bool:
     try:
         address = ipaddress.ip_address(host)
         address = getattr(address, "ipv4_mapped", None) or address
-        return any(address in ipaddress.ip_network(net, strict=False) for net in networks)
+        return any(address in _network(net) for net in networks)
     except ValueError:
         return False
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """ValueError where it is none. One of IPv4 in IPv6's clothes is one of IPv4."""
+    network = ipaddress.ip_network(text, strict=False)
+    mapped = getattr(network.network_address, "ipv4_mapped", None)
+    if mapped is None or network.prefixlen < _MAPPED_BITS:
+        return network
+    return ipaddress.IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
 
 
 def admission_of(user: c.User, place: Place, now: float) -> Admission:
@@ -277,8 +288,8 @@ def admission_of(user: c.User, place: Place, now: float) -> Admission:
         account=place.account,
         permissions=place.permissions if by_default else permission_set(rules),
         rules=place.rules if by_default else rules,
-        max_subscriptions=max(body.subs, -1),
-        max_payload=max(body.payload, -1),
+        max_subscriptions=c.limit_of(body.subs),
+        max_payload=c.limit_of(body.payload),
         lasts=min(ends) if ends else None,
         issuer=user.iss if body.issuer_account else place.account,
         proof=Proof(

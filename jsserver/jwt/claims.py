@@ -17,6 +17,12 @@ ALL = "*"
 """In revocations: everybody; in allowed accounts: any."""
 
 
+def limit_of(claimed: int) -> int:
+    """A limit as it is held to: of the negative ones NO_LIMIT alone is none, others let nothing
+    through."""
+    return claimed if claimed >= NO_LIMIT else 0
+
+
 class Permission(msgspec.Struct):
     """Subjects; of subscriptions also "subject queue"."""
 

@@ -66,7 +66,7 @@ def _export(export: Export, kind: str) -> ExportInfo:
 
 def _service_export(export: ServiceExport) -> ExportInfo:
     info = _export(export, "service")
-    info.response_type = "Singleton" if export.once else "Stream"
+    info.response_type = "Singleton" if export.once else "Streamed"
     info.service_latency = _latency(export.latency)
     return info
 
@@ -85,6 +85,7 @@ def _service(route: ServiceRoute) -> ImportInfo:
         local_subject=route.local,
         type="service",
         share=route.share,
+        latency=None if route.export is None else _latency(route.export.latency),
     )
 
 

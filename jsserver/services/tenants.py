@@ -19,7 +19,7 @@ from jsserver.access.refusal import Refused
 from jsserver.access.resolvers import NotFound, Resolver
 from jsserver.assets.limits import AccountLimits as AssetLimits
 from jsserver.cext.engine import ConnNumbers, DataPlane
-from jsserver.jwt.claims import NO_LIMIT, Account, Export, Import, JetStreamLimits
+from jsserver.jwt.claims import NO_LIMIT, Account, Export, Import, JetStreamLimits, limit_of
 from jsserver.jwt.tokens import decode_as
 from jsserver.jwt.validation import is_key, issues_of, refusal
 from jsserver.process.logs import Logger
@@ -151,7 +151,7 @@ class Tenants:
             self._accounts.call(name, tenant.claims.name)
             limits = tenant.claims.nats.limits
             self._accounts[name].limit_clients(
-                *(max(n, NO_LIMIT) for n in (limits.conn, limits.subs, limits.payload))
+                *(limit_of(n) for n in (limits.conn, limits.subs, limits.payload))
             )
             self._tell_what_is_left_out(tenant.claims)
             self.links.map(tenant)
@@ -239,12 +239,13 @@ class Tenants:
     def _recheck(self, tenant: Tenant, before: Tenant) -> None:
         """Cuts whom the new claims do not let in any more."""
         limits = tenant.claims.nats.limits
+        most, most_subscriptions = limit_of(limits.conn), limit_of(limits.subs)
         stay: set[int] = set()
         for cid, admission in self._members(tenant.name):
             proof = admission.proof
             if proof is None:
                 continue
-            if limits.conn >= 0 and len(stay) >= limits.conn:
+            if 0 <= most <= len(stay):
                 self._plane.close_connection(
                     cid, TOO_MANY, b"maximum account active connections exceeded"
                 )
@@ -261,8 +262,8 @@ class Tenants:
                         rules=tenant.place.rules, permissions=tenant.place.permissions
                     )
                     self._plane.restrict(cid, tenant.place.permissions)
-        if limits.subs >= 0 and limits.subs != before.claims.nats.limits.subs:
-            self._prune_subscribers(limits.subs, stay)
+        if most_subscriptions >= 0 and limits.subs != before.claims.nats.limits.subs:
+            self._prune_subscribers(most_subscriptions, stay)
 
     def _prune_subscribers(self, most: int, members: set[int]) -> None:
         """Cuts who has more subscriptions than there may be now."""

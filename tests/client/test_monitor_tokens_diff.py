@@ -136,6 +136,45 @@ def test_accounts(pair: list[Server], which: Account) -> None:
     assert ours == theirs
 
 
+SHARING = """
+accounts {
+    X {
+        users: [{ user: x, password: x }]
+        exports: [
+            { service: "a.*.b.*", accounts: [Y, Z] }, { service: many, response: stream }
+            { service: timed, latency: { sampling: headers, subject: lat } }
+            { stream: "s.>", accounts: [Y] }, { stream: "t.*.*" }
+            { service: "of.*", account_token_position: 2 }
+        ]
+        mappings: { one: two, "in.*.*": [
+            { dest: "out.$2.$1", weight: 60% }, { dest: x, weight: 10 }] }
+    }
+    Y {
+        imports: [
+            { service: { account: X, subject: "a.*.b.*" }, to: "b.$2.$1" }
+            { service: { account: X, subject: "a.1.b.2" }, to: short }
+            { service: { account: X, subject: many }, share: true }
+            { service: { account: X, subject: timed } }, { service: { account: X, subject: of.Y } }
+            { stream: { account: X, subject: "s.>" }, prefix: "got.it" }
+            { stream: { account: X, subject: "t.*.*" }, to: "u.$2.$1" }
+            { stream: { account: X, subject: t.1.2 }, to: one }
+        ]
+    }
+    Z {}
+    SYS { users: [{ user: s, password: x }] }
+}
+system_account: SYS
+mappings: { g: h }
+"""
+
+
+def test_accounts_of_a_configuration(servers: Servers) -> None:
+    pair = [start(config=SHARING, monitor=True) for start in (servers.under_test, servers.peer)]
+    for name in ("X", "Y", "Z", "$G", "SYS"):
+        ours, theirs = (account(server, name, "SYS") for server in pair)
+        assert ours == theirs
+
+
 @pytest.mark.parametrize("state", ["open", "closed"])
 def test_connections(pair: list[Server], state: str) -> None:
     shown = []
