@@ -98,6 +98,9 @@ class World:
     worlds fit into one server."""
 
     tag: str = ""
+    of_peer: bool = False
+    """Whether it is nats-server's, which holds members of groups to what they may not hear by what
+    a message is called in the account that it comes from."""
     in_any_order: bool = True
     """Whether its imports are let through in whatever order the accounts are read."""
     users: list[User] = field(default_factory=list)
@@ -127,12 +130,12 @@ class World:
     ) -> None:
         heard.hops = max(heard.hops, len(through))
         groups: dict[str, list[Delivery]] = {}
-        self._tell(heard, groups, account, subject)
+        self._tell(heard, groups, account, subject, subject)
         for importer in ACCOUNTS:
             for kind, exporter, wanted, here, _ in self.imports[importer]:
                 is_heard = kind == "stream" and exporter == account and not through
                 if is_heard and subject_matches(wanted, subject):
-                    self._tell(heard, groups, importer, renamed(wanted, here, subject))
+                    self._tell(heard, groups, importer, renamed(wanted, here, subject), subject)
         heard.groups += groups.values()
         for kind, exporter, wanted, here, export in self.imports[account]:
             passes = kind == "service" and (exporter, export) not in through
@@ -141,15 +144,22 @@ class World:
                 self._route(heard, exporter, there, (*through, (exporter, export)))
 
     def _tell(
-        self, heard: Heard, groups: dict[str, list[Delivery]], account: str, subject: str
+        self,
+        heard: Heard,
+        groups: dict[str, list[Delivery]],
+        account: str,
+        subject: str,
+        outside: str,
     ) -> None:
-        """A group is one, whichever accounts its members hear the message in."""
+        """A group is one, whichever accounts its members hear the message in; `outside` is what
+        it is called in the one where it was sent."""
         for user in self.users:
             if user.account != account:
                 continue
             for sid, words in enumerate(user.patterns):
                 pattern, _, group = words.partition(" ")
-                if subject_matches(pattern, subject) and user.may_hear(subject, group):
+                named = outside if group and self.of_peer else subject
+                if subject_matches(pattern, subject) and user.may_hear(named, group):
                     delivery = (user.name, str(sid), subject)
                     if group:
                         groups.setdefault(group, []).append(delivery)

@@ -126,6 +126,7 @@ def test_any_accounts(servers: Servers) -> None:
             continue
         peer = servers.peer(config=config(made for made, _ in both))
         for made, spoken in both:
+            made.of_peer = True
             told = f"the model is wrong: seed {SEED}, world {made.tag}:\n{made.config()}"
             assert differences(peer, made, spoken) == [], told
         peer.stop()
