@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from jsserver.cext.bytes import subject_is_literal, subject_matches
+from jsserver.cext.bytes import subject_is_literal, subject_matches, subjects_overlap
 from jsserver.config.links import LinkError, Sharing
 from jsserver.config.options import ServiceExport, ServiceImport, StreamExport, StreamImport
 from jsserver.text.transforms import TransformError, parse
@@ -52,6 +52,13 @@ class User:
             ):
                 return False
         return True
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether something that it may not hear is within what it has subscribed to."""
+        denied = [rule.partition(" ")[0] for rule in self.deny]
+        heard = [words.partition(" ")[0] for words in self.patterns]
+        return any(subjects_overlap(rule, pattern) for rule in denied for pattern in heard)
 
 
 def matches(patterns: list[str], subject: str) -> bool:
@@ -100,7 +107,8 @@ class World:
     tag: str = ""
     of_peer: bool = False
     """Whether it is nats-server's, which holds members of groups to what they may not hear by what
-    a message is called in the account that it comes from."""
+    a message is called in the account that it comes from, if what they have subscribed to has to do
+    with what they may not hear."""
     in_any_order: bool = True
     """Whether its imports are let through in whatever order the accounts are read."""
     users: list[User] = field(default_factory=list)
@@ -158,8 +166,11 @@ class World:
                 continue
             for sid, words in enumerate(user.patterns):
                 pattern, _, group = words.partition(" ")
-                named = outside if group and self.of_peer else subject
-                if subject_matches(pattern, subject) and user.may_hear(named, group):
+                if group and self.of_peer:
+                    lets = not user.is_filtered or user.may_hear(outside, group)
+                else:
+                    lets = user.may_hear(subject, group)
+                if subject_matches(pattern, subject) and lets:
                     delivery = (user.name, str(sid), subject)
                     if group:
                         groups.setdefault(group, []).append(delivery)

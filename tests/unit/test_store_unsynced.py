@@ -10,7 +10,7 @@ from tests.cext.store import PyStore
 TAIL = 5
 """The kind of damage: what was never finished."""
 SECTOR = 512
-MARKER_MAGIC = 0x314B524D534A534A .to_bytes(8, "little")
+MARKER_MAGIC = 0x314B524D534A534A.to_bytes(8, "little")
 HOUR = 3600 * 10**9
 
 
