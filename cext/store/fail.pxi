@@ -195,6 +195,8 @@ cdef int store_retreat(Store* s) noexcept nogil:
         g = g.queue.next
     if unlinked and rc == 0:
         rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
+    if rc == 0:
+        rc = unsynced_again(s)
     if rc == 0:         # which sequences were used is known, though blocks that should follow are not there
         reserve_write(s, s.queue.done_seq)
     return -rc

@@ -6,6 +6,7 @@
 
 cdef enum:
     LATER_MAX = 268435456       # bytes of files that wait to go: with more of them there is a sync
+    LOST_MARGIN = 1000000000    # ns by which the time of a file may be behind
 
 
 cdef uint64_t op_weight(const Op* op) noexcept nogil:
@@ -148,6 +149,7 @@ cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
     cdef Store* s
     cdef uint32_t i
     cdef int fd, rc
+    cdef int64_t wall = c.env.system.wall(c.env.system.ctx)
     q_lock(c)
     first = c.queue.unsynced
     c.queue.unsynced = NULL
@@ -167,12 +169,15 @@ cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
     s = first
     while s != NULL:
         if rc:
+            s.queue.lost_since = min(s.queue.lost_since, c.writing.synced_wall)
             store_tell(c, s, rc)
             c.writing.sync_failed = True
         else:
             synced_all(s)
         s = s.queue.next_unsynced
     q_unlock(c)
+    if rc == 0:
+        c.writing.synced_wall = wall
     r.unsynced = first
     r.synced = rc == 0
     for i in range(r.n_parts):
@@ -198,6 +203,56 @@ cdef void lazy_end(Committer* c, Round* r) noexcept nogil:
     q_broadcast(c, &c.idle)
     q_unlock(c)
     r.unsynced = NULL
+
+
+cdef int file_again(FileOps* f, const char* path, int64_t since) noexcept nogil:
+    """Writes what a file has once more, if it was written since then. 0 or -errno."""
+    cdef int fd = f.open(f.ctx, path, O_RDWR, 0)
+    cdef int64_t rc = fd, n = 0, at = 0
+    cdef uint8_t* p
+    if fd < 0:
+        return fd if fd != -ENOENT else 0
+    p = <uint8_t*> malloc(LOG_COPY)
+    rc = f.time(f.ctx, fd) if p != NULL else -ENOMEM
+    n = f.size(f.ctx, fd) if rc >= since else 0
+    while at < n and rc >= 0:
+        rc = f.pread(f.ctx, fd, p, <size_t> min(n - at, <int64_t> LOG_COPY), <off_t> at)
+        if rc == 0:
+            break
+        if rc > 0:
+            rc = f.pwrite(f.ctx, fd, p, <size_t> rc, <off_t> at)
+            at += LOG_COPY
+    free(p)
+    f.close(f.ctx, fd)
+    return <int> min(rc, n, <int64_t> 0)
+
+
+cdef int unsynced_again(Store* s) noexcept nogil:
+    """After a sync that failed the system takes for written what it had, though it may not be, and no later sync writes it. What
+    it still reads is written again, so that the next one does. 0 or -errno."""
+    cdef FileOps* f = s.files
+    cdef int64_t since = s.queue.lost_since
+    cdef char path[4400]
+    cdef Bytes names
+    cdef const char* name = NULL
+    cdef Log* g = s.queue.logs
+    cdef int rc = 0
+    if since == INT64_MAX:
+        return 0
+    since -= LOST_MARGIN
+    memset(&names, 0, sizeof(names))
+    rc = min(f.names(f.ctx, s.msgs_dir, &names), 0)
+    name = name_after(&names, NULL)
+    while name != NULL and rc == 0:
+        if ends_with(name, b".blk"):
+            snprintf(path, sizeof(path), "%s/%s", s.msgs_dir, name)
+            rc = file_again(f, path, since)
+        name = name_after(&names, name)
+    bytes_free(&names)
+    while g != NULL and rc == 0:
+        rc = file_again(f, g.path, since)
+        g = g.queue.next
+    return rc
 
 
 cdef int lazy_listen(Store* s) noexcept nogil:

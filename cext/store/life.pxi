@@ -80,6 +80,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     s.block_size = block_size_of(cfg)
     s.next_num = 1
     s.first_seq = 1
+    s.queue.lost_since = INT64_MAX
     s.age_timer.fn = age_fire
     s.age_timer.owner = s
     s.slim_task.fn = slim_memory

@@ -256,6 +256,7 @@ cdef struct StoreQueue:
     bint forming                # a batch is being made, or could not be: nothing is taken
     bint unsynced               # lazy mode: written since the last sync, or something waits for one
     Store* next_unsynced
+    int64_t lost_since          # lazy mode: what was written from then on (wall clock) a sync may have lost; INT64_MAX: none
     int64_t active_at           # monotonic time of its last group
     Store* active_next          # stores with something to do when idle
     Store* active_prev
@@ -413,6 +414,7 @@ cdef struct CommitterWriting:
     bint no_direct              # the file system has no writes past the page cache
     int spare                   # a descriptor for when there are none
     int64_t synced_at
+    int64_t synced_wall         # lazy mode: the wall clock at the last sync that did not fail
     bint sync_failed            # stores are to be told
     uint64_t later_bytes        # lazy mode: of the files that wait for the next sync to go
 

@@ -193,6 +193,17 @@ cdef class SimDisk:
         return self.d.doubtful
 
     @property
+    def untold(self) -> bool:
+        """Whether a sync failed of which one who has a file open has not heard yet."""
+        cdef uint32_t i
+        cdef const Open* fd
+        for i in range(self.d.n_fds):
+            fd = &self.d.fds[i]
+            if fd.inode and (fd.failed or fd.any_failed):
+                return True
+        return False
+
+    @property
     def writes(self) -> int:
         """Since the last sync of the whole."""
         return self.d.writes

@@ -379,6 +379,7 @@ class Sim:
         for snap in self.snaps:
             gone |= ever.keys() - snap.live.keys()
             ever.update(snap.live)
+        ever.update(self.promised)  # a sequence may have been another message's before a kill
         for seq, message in live.items():
             if seq not in ever:
                 raise Wrong(f"{why}: {seq} came back: {message[0]!r}")

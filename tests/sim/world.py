@@ -140,16 +140,17 @@ class World:
         self.debris = True
 
     def restart(self) -> None:
-        """A clean stop: all that was done is there."""
+        """A clean stop: all that was done is there, unless its sync hears that an earlier one failed."""
         self.commit()
         if self.disk.dead or self.troubled():
             return
+        self.doubt = self.disk.untold and self.kind.sync_interval > 0
         self.end()
         if self.disk.dead:
             self.disk.cut()
             self.start("cut in a stop")
             return
-        for sim in self.streams:
+        for sim in self.streams if not self.doubt else []:
             sim.snaps = sim.snaps[-1:]
             sim.undone = {}
         self.start("stop")
