@@ -200,16 +200,17 @@ cdef uint32_t task_run(TaskList* l, uint32_t limit) noexcept nogil
 # ---- tables --------------------------------------------------------------------------------------
 
 cdef struct U64Pair:
-    uint64_t key            # 0: none
+    uint64_t key
     uint64_t val
 
 cdef struct U64Map:
     # Open addressing, linear probing with backward-shift deletion. Key 0 is refused (-1).
     # What a larger or smaller table takes over is moved in small steps, by the puts and deletes that follow.
-    U64Pair* a
+    uint64_t* keys
+    uint64_t* vals
     uint32_t cap
     uint32_t n              # of both
-    U64Pair* old            # what is not moved over yet: slots [old_at, old_cap)
+    uint64_t* old           # keys, then values; what is not moved over yet stands in the slots [old_at, old_cap)
     uint32_t old_cap
     uint32_t old_at
 

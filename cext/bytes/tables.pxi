@@ -28,30 +28,32 @@ cdef inline uint32_t u64_slot(uint64_t key, uint32_t cap) noexcept nogil:
     return <uint32_t>mul_fold(key ^ table_words[1], table_words[2]) & (cap - 1)
 
 
-cdef inline U64Pair* u64_find(const U64Map* m, uint64_t key) noexcept nogil:
+cdef inline uint32_t u64_find(const U64Map* m, uint64_t key) noexcept nogil:
     # The slot that holds key, or the empty one where it belongs.
     cdef uint32_t i = u64_slot(key, m.cap)
-    while m.a[i].key != 0 and m.a[i].key != key:
+    while m.keys[i] != 0 and m.keys[i] != key:
         i = (i + 1) & (m.cap - 1)
-    return &m.a[i]
+    return i
 
 
-cdef U64Pair* u64_find_old(const U64Map* m, uint64_t key) noexcept nogil:
-    # The slot of the old table that holds key, or NULL.
+cdef uint32_t u64_find_old(const U64Map* m, uint64_t key) noexcept nogil:
+    # The slot of the old table that holds key; old_cap: none does.
     cdef uint32_t i = max(u64_slot(key, m.old_cap), m.old_at)
-    while i < m.old_cap and m.old[i].key != 0:
-        if m.old[i].key == key:
-            return &m.old[i]
+    while i < m.old_cap and m.old[i] != key:
+        if m.old[i] == 0:
+            return m.old_cap
         i += 1
-    return NULL
+    return i
 
 
 cdef void u64_move(U64Map* m, uint32_t slots) noexcept nogil:
     # Takes so many slots of the old table over.
-    cdef uint32_t end = m.old_at + min(slots, m.old_cap - m.old_at)
+    cdef uint32_t end = m.old_at + min(slots, m.old_cap - m.old_at), i
     while m.old_at < end:
-        if m.old[m.old_at].key:
-            u64_find(m, m.old[m.old_at].key)[0] = m.old[m.old_at]
+        if m.old[m.old_at]:
+            i = u64_find(m, m.old[m.old_at])
+            m.keys[i] = m.old[m.old_at]
+            m.vals[i] = m.old[m.old_cap + m.old_at]
         m.old_at += 1
     if m.old_at == m.old_cap:
         free(m.old)
@@ -63,60 +65,64 @@ cdef inline void u64_step(U64Map* m) noexcept nogil:
 
 
 cdef int u64_resize(U64Map* m, uint32_t cap) noexcept nogil:
-    cdef U64Pair* a = <U64Pair*>calloc(cap, sizeof(U64Pair))
-    if a == NULL:
+    cdef uint64_t* keys = <uint64_t*>calloc(cap, 2 * sizeof(uint64_t))      # keys, then values
+    if keys == NULL:
         return -1
     if m.old != NULL:
         u64_move(m, m.old_cap)
-    m.old = m.a
+    m.old = m.keys
     m.old_cap = m.cap
     m.old_at = 0
-    m.a = a
+    m.keys = keys
+    m.vals = keys + cap
     m.cap = cap
     if m.old_cap <= TABLE_SMALL:
         u64_move(m, m.old_cap)
         return 0
-    while m.old[m.old_at].key:
+    while m.old[m.old_at]:
         u64_move(m, 1)
     return 0
 
 
 cdef int u64map_put(U64Map* m, uint64_t key, uint64_t val) noexcept nogil:
-    cdef U64Pair* at = NULL
+    cdef uint32_t i = 0
     if key == 0:
         return -1
     if m.old != NULL:
         u64_step(m)
-        at = u64_find_old(m, key) if m.old != NULL else NULL
-        if at != NULL:
-            at.val = val
+        i = u64_find_old(m, key) if m.old != NULL else m.old_cap
+        if i < m.old_cap:
+            m.old[m.old_cap + i] = val
             return 0
     if m.cap:
-        at = u64_find(m, key)
-        if at.key:
-            at.val = val
+        i = u64_find(m, key)
+        if m.keys[i]:
+            m.vals[i] = val
             return 0
     if m.cap == 0 or table_full(m.n, m.cap):
         if m.cap >= TABLE_MAX or u64_resize(m, m.cap * 2 if m.cap else TABLE_MIN) < 0:
             return -1
-        at = u64_find(m, key)
-    at.key = key
-    at.val = val
+        i = u64_find(m, key)
+    m.keys[i] = key
+    m.vals[i] = val
     m.n += 1
     return 0
 
 
 cdef bint u64map_get(const U64Map* m, uint64_t key, uint64_t* val) noexcept nogil:
-    cdef const U64Pair* at
+    cdef uint32_t i
     if m.n == 0 or key == 0:
         return False
-    at = u64_find(m, key)
-    if at.key == 0:
-        at = u64_find_old(m, key) if m.old != NULL else NULL
-        if at == NULL:
-            return False
-    val[0] = at.val
-    return True
+    i = u64_find(m, key)
+    if m.keys[i]:
+        val[0] = m.vals[i]
+        return True
+    if m.old != NULL:
+        i = u64_find_old(m, key)
+        if i < m.old_cap:
+            val[0] = m.old[m.old_cap + i]
+            return True
+    return False
 
 
 cdef void u64_close(U64Map* m, uint32_t hole) noexcept nogil:
@@ -124,39 +130,41 @@ cdef void u64_close(U64Map* m, uint32_t hole) noexcept nogil:
     cdef uint32_t i = hole, mask = m.cap - 1, home
     while True:
         i = (i + 1) & mask
-        if m.a[i].key == 0:
+        if m.keys[i] == 0:
             break
-        home = u64_slot(m.a[i].key, m.cap)
+        home = u64_slot(m.keys[i], m.cap)
         if ((i + m.cap - home) & mask) >= ((i + m.cap - hole) & mask):
-            m.a[hole] = m.a[i]
+            m.keys[hole] = m.keys[i]
+            m.vals[hole] = m.vals[i]
             hole = i
-    m.a[hole].key = 0
+    m.keys[hole] = 0
 
 
 cdef void u64_close_old(U64Map* m, uint32_t hole) noexcept nogil:
     cdef uint32_t i = hole + 1
-    while i < m.old_cap and m.old[i].key != 0:
-        if u64_slot(m.old[i].key, m.old_cap) <= hole:
+    while i < m.old_cap and m.old[i] != 0:
+        if u64_slot(m.old[i], m.old_cap) <= hole:
             m.old[hole] = m.old[i]
+            m.old[m.old_cap + hole] = m.old[m.old_cap + i]
             hole = i
         i += 1
-    m.old[hole].key = 0
+    m.old[hole] = 0
 
 
 cdef bint u64map_del(U64Map* m, uint64_t key) noexcept nogil:
-    cdef U64Pair* at
+    cdef uint32_t i
     if m.n == 0 or key == 0:
         return False
     if m.old != NULL:
         u64_step(m)
-    at = u64_find(m, key)
-    if at.key:
-        u64_close(m, <uint32_t>(at - m.a))
+    i = u64_find(m, key)
+    if m.keys[i]:
+        u64_close(m, i)
     else:
-        at = u64_find_old(m, key) if m.old != NULL else NULL
-        if at == NULL:
+        i = u64_find_old(m, key) if m.old != NULL else m.old_cap
+        if i == m.old_cap:
             return False
-        u64_close_old(m, <uint32_t>(at - m.old))
+        u64_close_old(m, i)
     m.n -= 1
     if m.n == 0 and m.cap > TABLE_SMALL:
         u64map_free(m)
@@ -166,19 +174,26 @@ cdef bint u64map_del(U64Map* m, uint64_t key) noexcept nogil:
 
 
 cdef bint u64map_each(const U64Map* m, uint64_t* at, U64Pair* out) noexcept nogil:
-    cdef uint64_t left = m.old_cap - m.old_at if m.old != NULL else 0
-    cdef const U64Pair* p
-    while at[0] < m.cap + left:
-        p = &m.a[at[0]] if at[0] < m.cap else &m.old[m.old_at + (at[0] - m.cap)]
+    cdef uint64_t i
+    while at[0] < m.cap:
+        i = at[0]
         at[0] += 1
-        if p.key:
-            out[0] = p[0]
+        if m.keys[i]:
+            out.key = m.keys[i]
+            out.val = m.vals[i]
+            return True
+    while m.old != NULL and at[0] - m.cap < m.old_cap - m.old_at:
+        i = m.old_at + (at[0] - m.cap)
+        at[0] += 1
+        if m.old[i]:
+            out.key = m.old[i]
+            out.val = m.old[m.old_cap + i]
             return True
     return False
 
 
 cdef void u64map_free(U64Map* m) noexcept nogil:
-    free(m.a)
+    free(m.keys)
     free(m.old)
     memset(m, 0, sizeof(U64Map))
 
