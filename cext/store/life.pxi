@@ -32,6 +32,7 @@ cdef void store_dispose(Store* s) noexcept nogil:
     cdef uint32_t i
     cdef Block* b
     cdef Log* log
+    leftovers_free(s)
     for i in range(s.n_blocks):
         block_free(block_i(s, i))
     while s.queue.cuts != NULL:
@@ -85,6 +86,8 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     s.age_timer.owner = s
     s.slim_task.fn = slim_memory
     s.slim_task.owner = s
+    s.left_task.fn = leftovers_turn
+    s.left_task.owner = s
     store_key(cfg.name, s.key)
     limits_of(&s.limits, cfg)
     if cfg.storage == STORE_FILE:
@@ -206,6 +209,7 @@ cdef void store_stop(Store* s) noexcept nogil:
     sweeps_close(&s.x)
     timer_cancel(&s.env.timers, &s.age_timer)
     task_cancel(&s.env.tasks, &s.slim_task)
+    task_cancel(&s.env.tasks, &s.left_task)
     if s.storage == STORE_MEMORY:
         return
     at = &c.slim

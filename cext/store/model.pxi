@@ -74,6 +74,11 @@ cdef struct Index:
     uint8_t* map                # chunks inside it are not malloc'ed (a loaded checkpoint)
     size_t map_size
 
+cdef struct Leftover:
+    # An index that is not used any more, and given back in pieces.
+    Leftover* next
+    Index x
+
 cdef struct Lead:
     # A subject and its first message from where the heap stands, or an earlier one.
     uint64_t seq
@@ -344,6 +349,9 @@ cdef struct Store:
     void* ctx
     Timer age_timer
     Task slim_task              # memory storage: compaction in slices
+    Task left_task              # gives back these
+    Block* left_blocks          # by next_empty
+    Leftover* left_indexes
     Wait* waits                 # readers of blocks that are being fetched
     bint in_slim
     bint batch                  # one is being made

@@ -153,7 +153,7 @@ cdef void block_drop(Store* s, Block* b) noexcept nogil:
 cdef void block_leaves(Store* s, Block* b) noexcept nogil:
     """A block that is not among the store's any more; its file goes after the next group is on disk."""
     if s.storage == STORE_MEMORY:
-        block_free(b)
+        leftover_block(s, b)
         return
     lru_remove(s.com, b)
     q_lock(s.com)
@@ -379,8 +379,7 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
     memcpy(old, s.blocks + s.b0, n * sizeof(Block*))
     fresh.births = s.x.births + 2 * BORN    # cached filters are out of date
     sweeps_empty(&s.x)
-    index_free(&s.x)
-    s.x = fresh
+    index_replace(s, &fresh)
     s.b0 = 0
     s.n_blocks = 0
     s.empties = NULL
@@ -393,7 +392,7 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
     s.first_seq = last + 1
     if s.storage == STORE_MEMORY:
         for i in range(n):
-            block_free(old[i])
+            leftover_block(s, old[i])
         free(old)
         free(op)
         publish(s)
@@ -452,8 +451,7 @@ cdef bint purge_older(Store* s) noexcept nogil:
     index_count(&fresh, <uint32_t> id, seq)
     fresh.births = s.x.births + 2 * BORN    # cached filters are out of date
     fresh.sweeps = s.x.sweeps
-    index_free(&s.x)
-    s.x = fresh
+    index_replace(s, &fresh)
     s.msgs = 1
     s.bytes = size
     s.first_seq = seq

@@ -1,0 +1,66 @@
+# The memory of what has left at once: blocks of a memory store and whole indexes. It is given back in pieces, because that takes
+# time by the page.
+
+cdef enum:
+    LEFTOVER_TURN = 512         # chunks of an index that a turn frees
+    LEFTOVER_BLOCK = 16         # of which a block costs so many
+
+
+cdef void leftover_block(Store* s, Block* b) noexcept nogil:
+    b.next_empty = s.left_blocks
+    s.left_blocks = b
+    if not s.left_task.queued:
+        task_post(&s.env.tasks, &s.left_task)
+
+
+cdef void index_replace(Store* s, const Index* fresh) noexcept nogil:
+    cdef Leftover* l = <Leftover*> malloc(sizeof(Leftover)) if s.x.n_chunks + s.x.n_texts > LEFTOVER_TURN else NULL
+    if l == NULL:
+        index_free(&s.x)
+    else:
+        l.x = s.x
+        l.next = s.left_indexes
+        s.left_indexes = l
+        if not s.left_task.queued:
+            task_post(&s.env.tasks, &s.left_task)
+    s.x = fresh[0]
+
+
+cdef bint leftovers_piece(Store* s, uint32_t left) noexcept nogil:
+    """Whether there is more."""
+    cdef Leftover* l
+    cdef Block* b
+    cdef void* p
+    while left and s.left_blocks != NULL:
+        b = s.left_blocks
+        s.left_blocks = b.next_empty
+        block_free(b)
+        left -= min(left, <uint32_t> LEFTOVER_BLOCK)
+    while left and s.left_indexes != NULL:
+        l = s.left_indexes
+        left -= 1
+        if l.x.n_chunks:
+            l.x.n_chunks -= 1
+            p = l.x.nodes[l.x.n_chunks]
+        elif l.x.n_texts:
+            l.x.n_texts -= 1
+            p = l.x.texts[l.x.n_texts]
+        else:
+            s.left_indexes = l.next
+            index_free(&l.x)
+            free(l)
+            continue
+        if index_owns(&l.x, p):
+            free(p)
+    return s.left_blocks != NULL or s.left_indexes != NULL
+
+
+cdef void leftovers_turn(Task* t) noexcept nogil:
+    cdef Store* s = <Store*> t.owner
+    if leftovers_piece(s, LEFTOVER_TURN):
+        task_post(&s.env.tasks, t)
+
+
+cdef void leftovers_free(Store* s) noexcept nogil:
+    while leftovers_piece(s, 0xffffffffU):
+        pass
