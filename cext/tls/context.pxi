@@ -139,7 +139,6 @@ cdef SSL_CTX* make_certificate(bytes chain, bytes key, bytes authorities, bint v
         # key, or an end that is not announced.
         SSL_CTX_set_options(x, SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_NO_COMPRESSION
                             | SSL_OP_PRIORITIZE_CHACHA | SSL_OP_IGNORE_UNEXPECTED_EOF)
-        SSL_CTX_set_mode(x, SSL_MODE_RELEASE_BUFFERS)
         SSL_CTX_set_security_level(x, 1)
         SSL_CTX_set_min_proto_version(x, min_version)
         # Sessions are the clients' to keep, in tickets that end with the context.

@@ -177,8 +177,8 @@ cdef ssize_t link_decrypt(Link* t, uint8_t* p, size_t n) noexcept nogil:
     # Takes what is inward; the bytes that came of it, of which there is room for all.
     cdef size_t total = 0
     cdef int got, error
+    ERR_clear_error()
     while total < n and (t.n_inward or SSL_pending(t.ssl)):
-        ERR_clear_error()
         got = SSL_read(t.ssl, p + total, <int>min(n - total, <size_t>RECORD_MAX))
         if got > 0:
             total += <size_t>got

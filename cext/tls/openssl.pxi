@@ -17,7 +17,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     SSL_CTX* SSL_CTX_new(const SSL_METHOD* m)
     void SSL_CTX_free(SSL_CTX* x)
     uint64_t SSL_CTX_set_options(SSL_CTX* x, uint64_t options)
-    long SSL_CTX_set_mode(SSL_CTX* x, long mode)
+    int SSL_free_buffers(SSL* s)
     int SSL_CTX_set_min_proto_version(SSL_CTX* x, int version)
     void SSL_CTX_set_security_level(SSL_CTX* x, int level)
     long SSL_CTX_set_session_cache_mode(SSL_CTX* x, long mode)
@@ -70,7 +70,7 @@ cdef extern from "<openssl/ssl.h>" nogil:
     X509* sk_X509_value(X509_stack k, int i)
     uint64_t SSL_OP_NO_RENEGOTIATION, SSL_OP_CIPHER_SERVER_PREFERENCE, SSL_OP_NO_COMPRESSION, SSL_OP_PRIORITIZE_CHACHA, SSL_OP_NO_TICKET
     uint64_t SSL_OP_IGNORE_UNEXPECTED_EOF
-    long SSL_MODE_RELEASE_BUFFERS, SSL_SESS_CACHE_OFF
+    long SSL_SESS_CACHE_OFF
     int SSL_VERIFY_NONE, SSL_VERIFY_PEER, SSL_VERIFY_FAIL_IF_NO_PEER_CERT
     int SSL_ERROR_WANT_READ, SSL_ERROR_ZERO_RETURN
     int SSL_TLSEXT_ERR_OK, SSL_TLSEXT_ERR_NOACK, SSL_TLSEXT_ERR_ALERT_FATAL, SSL_AD_INTERNAL_ERROR, TLSEXT_NAMETYPE_host_name

@@ -101,6 +101,7 @@ cdef int hello_establish(Conn* c) noexcept nogil:
     if rc != 0:
         return rc
     t.fd = -1
+    SSL_free_buffers(t.ssl)
     link_describe(t, c.hushed and c.ws == NULL, &c.secured)
     c.transport = &tls_transport
     plain_want(c, True, c.writing)
@@ -144,6 +145,7 @@ cdef ssize_t tls_read(Conn* c, void* p, size_t n) noexcept nogil:
     t.n_inward = <size_t>got
     got = link_decrypt(t, <uint8_t*>p, n)
     t.n_inward = 0
+    SSL_free_buffers(t.ssl)     # if nothing is in them
     if t.out.n and t.claimed == 0:
         link_send(c, t)
     if t.ended or t.failed:
@@ -155,14 +157,14 @@ cdef ssize_t tls_read(Conn* c, void* p, size_t n) noexcept nogil:
 
 
 cdef size_t gather(const iovec* iov, int n, int* i, size_t* at, uint8_t* to, const uint8_t** record) noexcept nogil:
-    # The next record's plaintext: a large piece as it lies, small ones copied together; how many bytes it has.
+    # The next record's plaintext: a large piece as it lies, others copied together; how many bytes it has.
     cdef size_t size = 0, part
+    cdef bint whole = False
     record[0] = to
-    while i[0] < n and size < RECORD_MAX:
+    while i[0] < n and size < RECORD_MAX and not whole:
         part = min(iov[i[0]].iov_len - at[0], RECORD_MAX - size)
-        if part >= PIECE_MIN:
-            if size:
-                break
+        whole = size == 0 and part >= PIECE_MIN
+        if whole:
             record[0] = <const uint8_t*>iov[i[0]].iov_base + at[0]
         else:
             memcpy(to + size, <const uint8_t*>iov[i[0]].iov_base + at[0], part)
@@ -171,8 +173,6 @@ cdef size_t gather(const iovec* iov, int n, int* i, size_t* at, uint8_t* to, con
         if at[0] == iov[i[0]].iov_len:
             i[0] += 1
             at[0] = 0
-        if part >= PIECE_MIN:
-            break
     return size
 
 
@@ -200,7 +200,6 @@ cdef ssize_t tls_write(Conn* c, const iovec* iov, int n) noexcept nogil:
         batch = 0
         while i < n and t.n_into + RECORD_ROOM <= WRITE_BATCH:
             size = gather(iov, n, &i, &at, scratch, &record)
-            ERR_clear_error()
             if size and SSL_write(t.ssl, record, <int>size) != <int>size:
                 t.failed = True
                 break
@@ -208,6 +207,7 @@ cdef ssize_t tls_write(Conn* c, const iovec* iov, int n) noexcept nogil:
         t.into = NULL
         if t.failed:
             return -EPROTO
+        SSL_free_buffers(t.ssl)
         sent = send(c.fd, scratch + RECORD_MAX, t.n_into, MSG_NOSIGNAL)
         if sent < 0:
             if errno != EAGAIN and errno != EINTR:
