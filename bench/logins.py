@@ -64,6 +64,22 @@ def configured(operator: SigningPair, account: SigningPair) -> str:
     return f"operator: {own}\nresolver: MEMORY\nresolver_preload {{\n{preload}\n}}"
 
 
+class Guarded(Server):
+    """One that lets nobody in without a token: it is ready when it says INFO."""
+
+    def _wait_ready(self, end: float) -> None:
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=1) as sock:
+                    if sock.recv(4) == b"INFO":
+                        return
+            except OSError:
+                pass
+            if time.monotonic() > end:
+                raise BenchError("it says nothing")
+            time.sleep(0.02)
+
+
 class Member:
     """A connection on its way in."""
 
@@ -140,7 +156,7 @@ def measure(name: str, count: int) -> dict[str, Any]:
     users = [User(account) for _ in range(count)]
     config = configured(operator, account)
     with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as folder:
-        server = Server(name, Path(folder), config=config)
+        server = Guarded(name, Path(folder), config=config)
         server.start()
         ours, theirs = multiprocessing.Pipe()
         pair = (User(account), User(account))
