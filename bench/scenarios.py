@@ -104,6 +104,11 @@ def all_scenarios(scale: float = 1.0) -> list[Scenario]:
         _js_pub("js pub async file", "async", count(400_000)),
         _js_pub("js pub async file, 4 clients", "async", count(600_000), "--clients=4"),
         _js_pub("js pub async memory", "async", count(600_000), memory),
+        _js_pub("js pub atomic file", "atomic", count(600_000)),
+        _js_pub("js pub atomic file, 4 clients", "atomic", count(600_000), "--clients=4"),
+        _js_pub("js pub atomic file, light load", "atomic", count(1_000_000), light=True),
+        _js_pub("js pub fast file", "fast", count(600_000)),
+        _js_pub("js pub fast file, 4 clients", "fast", count(600_000), "--clients=4"),
         _js_pub(
             "js pub async file, peer always",
             "async",

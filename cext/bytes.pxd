@@ -357,6 +357,7 @@ cdef enum EventKind:
     EV_PAUSE_OVER = 4         # stream, consumer
     EV_LOG = 5                # text; num[0] = 1: an error, else a warning
     EV_DISK_FULL = 6          # num[0] = errno: nothing more is stored until there is room again
+    EV_BATCH_GONE = 7         # stream, batch, reason: an atomic batch is dropped
 
 cdef enum AdvisoryKind:
     ADV_MAX_DELIVER = 1

@@ -419,6 +419,7 @@ cdef struct Via:
     Account* account
     bint share
     bint to_system
+    Span reply              # of the request
 
 # To be filled in, then handed to account_link; to, which it holds from then on, exports. NULL: no memory.
 cdef ServiceImport* service_new(Account* to, Span subject, Span latency) noexcept nogil

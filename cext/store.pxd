@@ -184,6 +184,10 @@ cdef int64_t store_purge_some(Store* s, const Filter* filter, uint64_t start, ui
 # second pair inside the first nothing is refused for want of room on the disk.
 cdef void store_hold(Store* s) noexcept nogil
 cdef void store_let(Store* s) noexcept nogil
+# While it is on, what was changed between the two, for which nobody waits yet, is written with what is changed otherwise, or from
+# store_hurry on; store_ticket hurries, too.
+cdef void store_unhurried(Store* s, bint on) noexcept nogil
+cdef void store_hurry(Store* s) noexcept nogil
 # What is changed between the two is on disk as a whole or not at all: whatever ends the process or the power, the next opening
 # finds everything or nothing of it. It is synced before its ticket counts, with a sync_interval too. The lock is kept in
 # between. Truncations are refused (ST_UNKNOWN), and they do not nest. store_batch: ST_OK, or nothing has begun. `whole` false:

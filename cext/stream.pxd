@@ -121,6 +121,16 @@ cdef enum:
     RETAIN_INTEREST = 1
     RETAIN_WORKQUEUE = 2
 
+cdef struct BatchRoom:
+    # What the open batches of all streams may take; 0 stands for nats-server's defaults. And what they take.
+    int64_t max_per_stream  # batches of a kind; likewise the next
+    int64_t max_total
+    int64_t max_size        # messages of an atomic one
+    int64_t timeout         # ns without a message
+    uint32_t atomic
+    uint32_t fast
+    uint64_t bytes          # staged
+
 cdef struct StreamConfig:
     Span name
     Span directory          # of the stream; empty for memory storage
@@ -145,10 +155,13 @@ cdef struct StreamConfig:
     bint sealed
     bint deny_delete
     bint deny_purge
+    bint allow_atomic
+    bint allow_batched
     bint long_acks          # consumers' ack subjects with domain and account hash
     int64_t max_payload     # the server's
     Usage* account_usage    # NULL: not counted
     Usage* server_usage
+    BatchRoom* batch_room
 
 cdef struct Stream
 
@@ -227,6 +240,7 @@ cdef struct Change:
     const Filter* filter        # the subject of a purge, if it is compiled already
 
 cdef struct Overlay
+cdef struct Batches
 
 cdef struct Stream:
     Env* env
@@ -249,6 +263,7 @@ cdef struct Stream:
     Dedupe dedupe
     Bytes last_id           # Nats-Msg-Id of the last message
     Overlay* staging        # what passed the checks and is not applied; NULL: nothing is staged
+    Batches* batches        # those that are open; NULL: there was none
     void (*on_change)(void* ctx, const Change* c) noexcept nogil    # hears of what was decided here before it is applied
     void* change_ctx
     WatchIndex watchers
@@ -342,6 +357,7 @@ cdef struct StreamPlace:
     int64_t max_payload
     Usage* account_usage
     Usage* server_usage
+    BatchRoom* batch_room
 
 cdef struct Copied:
     # A record copied out of the store.

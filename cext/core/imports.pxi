@@ -31,6 +31,11 @@ cdef void header_without_info(Span block, Draft* d) noexcept nogil:
         draft_add(d, b"\r\n", 2)       # no block at all, but what follows is to be a line of its own
 
 
+cdef inline bint is_fast(Span reply) noexcept nogil:
+    # Whether it tells a message's place in a fast batch, which a stream has to know.
+    return reply.n > 4 and memcmp(reply.p + reply.n - 4, b".$FI", 4) == 0
+
+
 cdef void request_header(Client* src, const Via* via, const Msg* m, Draft* d) noexcept nogil:
     # The header block with who asks. What the first import shares goes all the way.
     cdef const Via* first = via
@@ -46,6 +51,10 @@ cdef void request_header(Client* src, const Via* via, const Msg* m, Draft* d) no
     draft_open(&info)
     client_describe(src, src.account.name if src != NULL else first.account.name,
                     via.account.name if via != first else span(NULL, 0), first.share, server, &info)
+    if is_fast(first.reply):
+        info.n -= 1
+        json_put_member(&info, b"\"reply\":", first.reply)
+        draft_byte(&info, c'}')
     header_without_info(m.header, d)
     draft_add(d, b"Nats-Request-Info: ", INFO_NAME + 2)
     draft_add(d, info.p, info.n)
@@ -114,6 +123,7 @@ cdef int service_request(Engine* e, Client* src, ServiceImport* s, const Msg* m)
     via.account = s.account
     via.share = s.share
     via.to_system = s.to.system
+    via.reply = m.reply
     draft_open(&subject)
     draft_open(&header)
     if s.transform != NULL:

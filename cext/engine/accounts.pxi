@@ -255,6 +255,7 @@ cdef class AccountHandle:
         place.domain = span_of(self.plane.domain)
         place.account_hash = span_of(self.hash)
         place.max_payload = self.plane.m.max_payload
+        place.batch_room = &self.plane.m.batches
         if directory is None:
             place.account_usage = &self.a.memory
             place.server_usage = &self.plane.m.memory

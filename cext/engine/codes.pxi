@@ -38,6 +38,7 @@ INBOX_STORE_ERROR = EV_STORE_ERROR
 INBOX_PAUSE_OVER = EV_PAUSE_OVER
 INBOX_LOG = EV_LOG
 INBOX_DISK_FULL = EV_DISK_FULL
+INBOX_BATCH_GONE = EV_BATCH_GONE
 INBOX_REQUEST = IN_REQUEST
 INBOX_CONNECT = IN_CONNECT
 INBOX_OPENED = IN_OPENED
@@ -111,5 +112,6 @@ cdef struct Machine:
     EnvLock lock
     Usage memory            # what the streams of all accounts hold
     Usage storage
+    BatchRoom batches
     int64_t max_payload
     bint closed

@@ -324,6 +324,20 @@ cdef class DataPlane(EnvBox):
             self.m.net.committer = self.committer
             self.leave()
 
+    def limit_batches(self, *, int64_t per_stream, int64_t total, int64_t size, int64_t timeout):
+        """How many batches may be open, the messages of an atomic one, and after how many ns without a message one ends.
+        What is not above 0 is as nats-server has it."""
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            if open:
+                self.m.batches.max_per_stream = per_stream
+                self.m.batches.max_total = total
+                self.m.batches.max_size = size
+                self.m.batches.timeout = timeout
+            env_unlock(self.env)
+        self.check(open)
+
     def has_room(self):
         """The disk that was full has room, and the ballast is there again."""
         with nogil:

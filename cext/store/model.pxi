@@ -339,6 +339,7 @@ cdef struct Store:
     uint64_t shown_first        # first_seq as of the last ticket
     uint32_t holding            # how many store_hold wait for their store_let
     bint late                   # something changed meanwhile
+    bint unhurried              # such changes wait on, for others
     uint64_t durable_seq
     uint64_t durable_ticket
     uint64_t damage             # bad ranges met

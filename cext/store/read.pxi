@@ -12,6 +12,7 @@ cdef void store_state(Store* s, StoreState* out) noexcept nogil:
 
 
 cdef uint64_t store_ticket(Store* s) noexcept nogil:
+    store_hurry(s)
     return s.shared.ticket
 
 

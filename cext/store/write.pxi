@@ -49,6 +49,15 @@ cdef void store_hold(Store* s) noexcept nogil:
 
 cdef void store_let(Store* s) noexcept nogil:
     s.holding -= 1
+    if not s.unhurried:
+        store_hurry(s)
+
+
+cdef void store_unhurried(Store* s, bint on) noexcept nogil:
+    s.unhurried = on
+
+
+cdef void store_hurry(Store* s) noexcept nogil:
     if s.late and s.holding == 0:
         s.late = False
         publish(s)

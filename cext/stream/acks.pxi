@@ -2,6 +2,8 @@
 
 cdef enum:
     ACK_DUPLICATE = 1
+    ACK_TEXT = 2                # what follows the reply is the answer; otherwise these are further members of the PubAck
+    ACK_MORE = 8                # from this bit on: how many bytes follow the reply
     REPLY_ROOM = 512            # replies up to here are copied to the stack before they are sent to
     REASON_ROOM = 160
     ERROR_START = 80
@@ -9,9 +11,9 @@ cdef enum:
 
 
 cdef struct AckHead:
-    # One waiting PubAck in a queue; the reply follows.
+    # One waiting PubAck in a queue; the reply follows, and what ACK_MORE says.
     uint64_t key                # the sequence that it waits for
-    uint32_t n
+    uint32_t n                  # bytes of both
     uint32_t flags
 
 
@@ -53,6 +55,20 @@ cdef void send_pub_ack(Stream* s, Span reply, uint64_t seq, bint duplicate) noex
     send_text(s, reply, text.p, text.n)
 
 
+cdef void send_ack_more(Stream* s, Span reply, uint64_t seq, uint32_t flags, Span more) noexcept nogil:
+    # A PubAck with further members, or another answer that waited. Without memory there is none: whoever waits tries again.
+    cdef Bytes b
+    if flags & ACK_TEXT:
+        send_text(s, reply, more.p, more.n)
+        return
+    memset(&b, 0, sizeof(Bytes))
+    if (bytes_add(&b, s.ack_prefix.data, s.ack_prefix.n) == 0 and add_u64(&b, seq) == 0
+            and (not flags & ACK_DUPLICATE or add_text(&b, b",\"duplicate\": true") == 0)
+            and add_span(&b, more) == 0 and add_text(&b, b"}") == 0):
+        send_text(s, reply, b.data, b.n)
+    bytes_free(&b)
+
+
 cdef void error_start(char* start, const ApiError* error) noexcept nogil:
     # The member of an answer that tells the error, up to its text; ERROR_START bytes.
     snprintf(start, ERROR_START, b"\"error\":{\"code\":%d,\"err_code\":%d,\"description\":\"", error.code, error.err_code)
@@ -61,6 +77,9 @@ cdef void error_start(char* start, const ApiError* error) noexcept nogil:
 cdef void send_pub_error(Stream* s, Span reply, const ApiError* error, Span text) noexcept nogil:
     cdef Bytes b
     cdef char start[ERROR_START]
+    if s.batches != NULL and fast_judged(s):
+        fast_error(s, reply, error, text)
+        return
     if reply.n == 0 or s.cfg.no_ack:
         return
     memset(&b, 0, sizeof(Bytes))
@@ -112,6 +131,23 @@ cdef void queue_answer(Fifo* q, uint64_t key, Span reply, uint32_t flags) noexce
     memcpy(p + sizeof(AckHead), reply.p, reply.n)
 
 
+cdef void queue_more(Fifo* q, uint64_t key, Span reply, uint32_t flags, Span more) noexcept nogil:
+    cdef AckHead head
+    cdef uint8_t* p = fifo_add(q, sizeof(AckHead) + <size_t>reply.n + more.n)
+    if p == NULL:
+        return
+    head.key = key
+    head.n = reply.n + more.n
+    head.flags = flags | more.n << ACK_MORE
+    memcpy(p, &head, sizeof(AckHead))
+    put_bytes(put_bytes(p + sizeof(AckHead), reply), more)
+
+
+cdef inline uint32_t reply_size(const AckHead* head) noexcept nogil:
+    # Of what next_answer left, which without memory is nothing.
+    return head.n - (head.flags >> ACK_MORE) if head.n else 0
+
+
 cdef bint next_answer(Fifo* q, uint64_t upto, AckHead* head, uint8_t* room, uint8_t** reply) noexcept nogil:
     # Takes the first answer out if it waits for nothing beyond upto. A reply longer than the room is malloc'ed.
     cdef uint8_t* p
@@ -152,6 +188,14 @@ cdef void pub_ack_settled(Stream* s, Span reply, uint64_t seq) noexcept nogil:
         send_pub_ack(s, reply, seq, False)
     else:       # without memory there is no answer: whoever waits for it tries again
         hold(s, ticket, HELD_PUBLISH, reply, span(NULL, 0), pub_ack_text(s, seq, False, room), span(NULL, 0))
+
+
+cdef void pub_ack_more(Stream* s, Span reply, uint64_t seq, uint32_t flags, Span more) noexcept nogil:
+    # Likewise, with what follows the sequence; or, with ACK_TEXT, another answer once the message is durable.
+    if seq <= store_durable_seq(s.store) and s.acks.b.n == 0:
+        send_ack_more(s, reply, seq, flags, more)
+    else:
+        queue_more(&s.acks, seq, reply, flags, more)
 
 
 cdef void stream_reason(const Stream* s, char* text, size_t room) noexcept nogil:
@@ -265,13 +309,17 @@ cdef void release_acks(Stream* s, uint64_t upto, int error) noexcept nogil:
     cdef AckHead head
     cdef uint8_t room[REPLY_ROOM]
     cdef uint8_t* reply
+    cdef uint32_t n
     cdef char text[REASON_ROOM]
     while next_answer(&s.acks, upto, &head, room, &reply):
         if error:
             stream_reason(s, text, sizeof(text))
-            send_pub_error(s, span(reply, head.n), &ERR_STREAM_STORE_FAILED, span_c(text))
+            send_pub_error(s, span(reply, reply_size(&head)), &ERR_STREAM_STORE_FAILED, span_c(text))
+        elif head.n and head.flags <= ACK_DUPLICATE:
+            send_pub_ack(s, span(reply, head.n), head.key, head.flags)
         elif head.n:
-            send_pub_ack(s, span(reply, head.n), head.key, head.flags & ACK_DUPLICATE)
+            n = reply_size(&head)
+            send_ack_more(s, span(reply, n), head.key, head.flags, span(reply + n, head.n - n))
         if reply != room:
             free(reply)
 

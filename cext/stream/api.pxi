@@ -27,6 +27,8 @@ cdef extern from *:
         {400, 10109, "invalid operation on sealed stream"};
     static const ApiError ERR_STREAM_ROLLUP_FAILED =
         {500, 10111, ""};
+    static const ApiError ERR_STREAM_WRONG_LAST_SEQUENCE_CONSTANT =
+        {400, 10164, "wrong last sequence"};
     static const ApiError ERR_MESSAGE_TTL_INVALID =
         {400, 10165, "invalid per-message TTL"};
     static const ApiError ERR_MESSAGE_TTL_DISABLED =
@@ -37,12 +39,38 @@ cdef extern from *:
         {400, 10171, "message counter increment is invalid"};
     static const ApiError ERR_ATOMIC_PUBLISH_DISABLED =
         {400, 10174, "atomic publish is disabled"};
+    static const ApiError ERR_ATOMIC_PUBLISH_MISSING_SEQ =
+        {400, 10175, "atomic publish sequence is missing"};
+    static const ApiError ERR_ATOMIC_PUBLISH_INCOMPLETE_BATCH =
+        {400, 10176, "atomic publish batch is incomplete"};
+    static const ApiError ERR_ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH =
+        {400, 10177, "atomic publish unsupported header used: "};
+    static const ApiError ERR_ATOMIC_PUBLISH_INVALID_BATCH_ID =
+        {400, 10179, "atomic publish batch ID is invalid"};
+    static const ApiError ERR_REQUIRED_API_LEVEL =
+        {412, 10185, "JetStream minimum api level required"};
     static const ApiError ERR_MESSAGE_SCHEDULES_DISABLED =
         {400, 10188, "message schedules is disabled"};
     static const ApiError ERR_STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID =
         {400, 10193, "missing sequence for expected last sequence per subject"};
+    static const ApiError ERR_ATOMIC_PUBLISH_TOO_LARGE_BATCH =
+        {400, 10199, "atomic publish batch is too large: "};
+    static const ApiError ERR_ATOMIC_PUBLISH_INVALID_BATCH_COMMIT =
+        {400, 10200, "atomic publish batch commit is invalid"};
+    static const ApiError ERR_ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE =
+        {400, 10201, "atomic publish batch contains duplicate message id"};
     static const ApiError ERR_BATCH_PUBLISH_DISABLED =
         {400, 10205, "batch publish is disabled"};
+    static const ApiError ERR_BATCH_PUBLISH_INVALID_PATTERN =
+        {400, 10206, "batch publish pattern is invalid"};
+    static const ApiError ERR_BATCH_PUBLISH_INVALID_BATCH_ID =
+        {400, 10207, "batch publish ID is invalid"};
+    static const ApiError ERR_BATCH_PUBLISH_UNKNOWN_BATCH_ID =
+        {400, 10208, "batch publish ID unknown"};
+    static const ApiError ERR_ATOMIC_PUBLISH_TOO_MANY_INFLIGHT =
+        {429, 10210, "atomic publish too many inflight"};
+    static const ApiError ERR_BATCH_PUBLISH_TOO_MANY_INFLIGHT =
+        {429, 10211, "batch publish too many inflight"};
     static const ApiError ERR_MESSAGE_SCHEDULES_SCHEDULER_INVALID =
         {400, 10212, "message schedules invalid scheduler"};
     """
@@ -60,12 +88,26 @@ cdef extern from *:
     const ApiError ERR_STREAM_HEADER_EXCEEDS_MAXIMUM
     const ApiError ERR_STREAM_SEALED
     const ApiError ERR_STREAM_ROLLUP_FAILED
+    const ApiError ERR_STREAM_WRONG_LAST_SEQUENCE_CONSTANT
     const ApiError ERR_MESSAGE_TTL_INVALID
     const ApiError ERR_MESSAGE_TTL_DISABLED
     const ApiError ERR_MESSAGE_INCR_DISABLED
     const ApiError ERR_MESSAGE_INCR_INVALID
     const ApiError ERR_ATOMIC_PUBLISH_DISABLED
+    const ApiError ERR_ATOMIC_PUBLISH_MISSING_SEQ
+    const ApiError ERR_ATOMIC_PUBLISH_INCOMPLETE_BATCH
+    const ApiError ERR_ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH
+    const ApiError ERR_ATOMIC_PUBLISH_INVALID_BATCH_ID
+    const ApiError ERR_REQUIRED_API_LEVEL
     const ApiError ERR_MESSAGE_SCHEDULES_DISABLED
     const ApiError ERR_STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID
+    const ApiError ERR_ATOMIC_PUBLISH_TOO_LARGE_BATCH
+    const ApiError ERR_ATOMIC_PUBLISH_INVALID_BATCH_COMMIT
+    const ApiError ERR_ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE
     const ApiError ERR_BATCH_PUBLISH_DISABLED
+    const ApiError ERR_BATCH_PUBLISH_INVALID_PATTERN
+    const ApiError ERR_BATCH_PUBLISH_INVALID_BATCH_ID
+    const ApiError ERR_BATCH_PUBLISH_UNKNOWN_BATCH_ID
+    const ApiError ERR_ATOMIC_PUBLISH_TOO_MANY_INFLIGHT
+    const ApiError ERR_BATCH_PUBLISH_TOO_MANY_INFLIGHT
     const ApiError ERR_MESSAGE_SCHEDULES_SCHEDULER_INVALID

@@ -542,7 +542,12 @@ cdef void direct_answer(Stream* s, Span reply, const DirectGet* g) noexcept nogi
 cdef bint level_too_high(Span header) noexcept nogil:
     cdef Span value = header_get(header, b"Nats-Required-Api-Level")
     cdef uint64_t level
-    return value.p != NULL and value.n and (not get_u64(value, &level) or level > API_LEVEL)
+    cdef bint negative = value.n > 1 and value.p[0] == c'-'
+    if value.n == 0:
+        return False
+    if negative or (value.n > 1 and value.p[0] == c'+'):
+        value = span(value.p + 1, value.n - 1)
+    return not get_u64(value, &level) or (level > API_LEVEL and not negative)
 
 
 cdef void direct_request(Stream* s, const Msg* m, Span subject) noexcept nogil:

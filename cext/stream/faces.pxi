@@ -148,6 +148,8 @@ cdef int fill_config(StreamConfig* c, object p, Span* subjects) except -1:
     c.sealed = p.sealed
     c.deny_delete = p.deny_delete
     c.deny_purge = p.deny_purge
+    c.allow_atomic = p.allow_atomic
+    c.allow_batched = p.allow_batched
     return 0
 
 
@@ -159,6 +161,7 @@ cdef int fill_place(StreamConfig* c, StreamFace face) except -1:
     c.max_payload = face.place.max_payload
     c.account_usage = face.place.account_usage
     c.server_usage = face.place.server_usage
+    c.batch_room = face.place.batch_room
     return 0
 
 

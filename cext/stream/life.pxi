@@ -102,6 +102,7 @@ cdef void stream_free(Stream* s) noexcept nogil:
     free(s.dedupe.rolling)
     free(s.dedupe.first)
     overlay_free(s.staging)
+    batches_free(s)
     fifo_free(&s.acks)
     fifo_free(&s.answers)
     bytes_free(&s.ack_prefix)
@@ -246,6 +247,7 @@ cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil:
     free(s.texts)
     s.texts = texts
     s.cfg = new
+    batches_configured(s)
     if old.window != new.window:
         dedupe_window_changed(s)
     if s.active and old.allow_direct and not new.allow_direct:
@@ -282,6 +284,7 @@ cdef int stream_take_config(Stream* s, const StreamConfig* cfg) noexcept nogil:
 cdef Store* stream_give_store(Stream* s) noexcept nogil:
     cdef Store* store = s.store
     direct_stop(s)
+    batches_free(s)
     timer_cancel(&s.env.timers, &s.dedupe.timer)
     task_cancel(&s.env.tasks, &s.dedupe.turn)
     task_cancel(&s.env.tasks, &s.settle)
@@ -322,6 +325,7 @@ cdef void stream_stop(Stream* s) noexcept nogil:
     s.n_subs = 0
     s.active = False
     direct_stop(s)
+    batches_free(s)
     timer_cancel(&s.env.timers, &s.dedupe.timer)
     task_cancel(&s.env.tasks, &s.dedupe.turn)
     task_cancel(&s.env.tasks, &s.settle)

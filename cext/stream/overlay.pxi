@@ -9,9 +9,10 @@ cdef enum:
 
 
 cdef struct Staged:
-    # One staged change in Overlay.changes; the texts follow: reply, subject, header, data, id.
+    # One staged change in Overlay.changes; the texts follow: reply, subject, header, data, id, more.
     int kind                    # ChangeKind or STAGED_REPEAT
     int rollup
+    bint plain                  # of a batch: its headers ask for nothing
     uint64_t seq
     int64_t ts
     uint32_t n_reply
@@ -19,6 +20,7 @@ cdef struct Staged:
     uint32_t n_header
     uint32_t n_data
     uint32_t n_id
+    uint32_t n_more             # further members of its ack
 
 
 cdef struct StagedSubject:
@@ -69,9 +71,39 @@ cdef void overlay_free(Overlay* o) noexcept nogil:
         free(o)
 
 
-cdef size_t staged_at(const Overlay* o, size_t at, Staged* head, Span* reply, Change* c) noexcept nogil:
+cdef int staged_put(Bytes* changes, Span reply, const Change* c, bint plain, Span more) noexcept nogil:
+    # Adds one. 0 | -1 no memory
+    cdef Staged head
+    if bytes_reserve(changes, sizeof(Staged) + <size_t>reply.n + c.subject.n + c.header.n + c.data.n + c.id.n + more.n) < 0:
+        return -1
+    head.kind = c.kind
+    head.rollup = c.rollup
+    head.plain = plain
+    head.seq = c.seq
+    head.ts = c.ts
+    head.n_reply = reply.n
+    head.n_subject = c.subject.n
+    head.n_header = c.header.n
+    head.n_data = c.data.n
+    head.n_id = c.id.n
+    head.n_more = more.n
+    bytes_add(changes, &head, sizeof(Staged))
+    add_span(changes, reply)
+    add_span(changes, c.subject)
+    add_span(changes, c.header)
+    add_span(changes, c.data)
+    add_span(changes, c.id)
+    add_span(changes, more)
+    return 0
+
+
+cdef inline Span staged_tail(const Staged* head, const Change* c) noexcept nogil:
+    return span(c.id.p + head.n_id, head.n_more)
+
+
+cdef size_t staged_at(const Bytes* changes, size_t at, Staged* head, Span* reply, Change* c) noexcept nogil:
     # Reads one; where the next one stands.
-    cdef const uint8_t* p = o.changes.data + at
+    cdef const uint8_t* p = changes.data + at
     memcpy(head, p, sizeof(Staged))
     memset(c, 0, sizeof(Change))
     p += sizeof(Staged)
@@ -84,7 +116,7 @@ cdef size_t staged_at(const Overlay* o, size_t at, Staged* head, Span* reply, Ch
     c.rollup = head.rollup
     c.seq = head.seq
     c.ts = head.ts
-    return <size_t>(c.id.p + head.n_id - o.changes.data)
+    return <size_t>(c.id.p + head.n_id + head.n_more - changes.data)
 
 
 # ---- what the checks ask --------------------------------------------------------------------------------------------
@@ -138,7 +170,7 @@ cdef uint64_t overlay_last_match(Stream* s, const Filter* f) noexcept nogil:
     cdef uint64_t* seqs = NULL
     cdef int64_t i = 0
     while at < o.changes.n:
-        at = staged_at(o, at, &head, &reply, &c)
+        at = staged_at(&o.changes, at, &head, &reply, &c)
         if filter_matches(f, c.subject):
             last = max(last, overlay_last(s, c.subject))
     i = 0 if o.emptied else store_last_per_subject(s.store, f, 0, &seqs)
@@ -175,7 +207,7 @@ cdef uint64_t overlay_oldest_size(Stream* s, Span subject) noexcept nogil:
         return 0
     left = t.gone if t != NULL else 0
     while at < o.changes.n and t != NULL:
-        at = staged_at(o, at, &head, &reply, &c)
+        at = staged_at(&o.changes, at, &head, &reply, &c)
         if c.kind == CHANGE_MESSAGE and span_eq(c.subject, subject):
             if left == 0:
                 return store_size_of(s.store, c.subject, c.header, c.data)
@@ -239,25 +271,14 @@ cdef void overlay_note(Stream* s, StagedSubject* t, const Change* c) noexcept no
     o.last_seq = c.seq
 
 
-cdef int overlay_add(Stream* s, Span reply, const Change* c) noexcept nogil:
+cdef int overlay_add(Stream* s, Span reply, const Change* c, Span more) noexcept nogil:
     # 0 | -1 no memory, and nothing is staged.
     cdef Overlay* o = s.staging
     cdef StagedSubject* t = staged_subject(o, c.subject)
-    cdef Staged head
     cdef size_t was = o.changes.n
-    head.kind = c.kind
-    head.rollup = c.rollup
-    head.seq = c.seq
-    head.ts = c.ts
-    head.n_reply = reply.n
-    head.n_subject = c.subject.n
-    head.n_header = c.header.n
-    head.n_data = c.data.n
-    head.n_id = c.id.n
-    if (t == NULL or bytes_add(&o.changes, &head, sizeof(Staged)) < 0 or add_span(&o.changes, reply) < 0
-            or add_span(&o.changes, c.subject) < 0 or add_span(&o.changes, c.header) < 0
-            or add_span(&o.changes, c.data) < 0 or add_span(&o.changes, c.id) < 0
-            or (c.id.n and s.cfg.window > 0 and strmap_put(&o.ids, c.id, <void*><size_t>c.seq) < 0)):
+    if t == NULL or staged_put(&o.changes, reply, c, False, more) < 0:
+        return -1
+    if c.id.n and s.cfg.window > 0 and strmap_put(&o.ids, c.id, <void*><size_t>c.seq) < 0:
         o.changes.n = was
         return -1
     overlay_note(s, t, c)
@@ -269,22 +290,18 @@ cdef int publish_staged(Stream* s, const Msg* m, const Change* c) noexcept nogil
     cdef int rc = store_fits(m.subject, m.header, m.data)
     if rc == ST_OK and s.staging.changes.n + m.subject.n + m.header.n + m.data.n > STAGED_MAX:
         return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"too much is staged at once")
-    if rc == ST_OK and overlay_add(s, m.reply, c) < 0:
+    if rc == ST_OK and overlay_add(s, m.reply, c, span(NULL, 0)) < 0:
         rc = ST_NO_MEMORY
     return 1 if rc == ST_OK else publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(rc))
 
 
 cdef int publish_repeated(Stream* s, Span reply, uint64_t seq) noexcept nogil:
     # A duplicate of what is staged: its answer goes out behind that one's.
-    cdef Staged head
-    cdef size_t was = s.staging.changes.n
-    memset(&head, 0, sizeof(Staged))
-    head.kind = STAGED_REPEAT
-    head.seq = seq
-    head.n_reply = reply.n
-    if (bytes_add(&s.staging.changes, &head, sizeof(Staged)) < 0
-            or add_span(&s.staging.changes, reply) < 0):
-        s.staging.changes.n = was
+    cdef Change c
+    memset(&c, 0, sizeof(Change))
+    c.kind = <ChangeKind>STAGED_REPEAT
+    c.seq = seq
+    staged_put(&s.staging.changes, reply, &c, False, span(NULL, 0))
     return 1
 
 
@@ -297,7 +314,8 @@ cdef void staged_refuse(Stream* s, size_t at, const char* text) noexcept nogil:
     cdef Change c
     cdef Span reply
     while at < o.changes.n:
-        at = staged_at(o, at, &head, &reply, &c)
+        at = staged_at(&o.changes, at, &head, &reply, &c)
+        fast_refused(s, reply)
         send_pub_error(s, reply, &ERR_STREAM_STORE_FAILED, span_c(text))
 
 
@@ -310,11 +328,11 @@ cdef void staged_drop(Stream* s, const char* text) noexcept nogil:
     overlay_clear(o)
 
 
-cdef int staged_store(Stream* s, uint64_t n, size_t* end) noexcept nogil:
-    # The first n changes, as a whole or not at all; `end`: where what stays begins. An error: nothing came of them.
-    cdef Overlay* o = s.staging
+cdef int changes_store(Stream* s, const Bytes* changes, uint64_t n, size_t* end) noexcept nogil:
+    # The first n changes, no more than there are, as a whole or not at all; `end`: where what stays begins. An error:
+    # nothing came of them.
     cdef uint64_t done = 0
-    cdef bint batch = min(n, o.n) > 1
+    cdef bint batch = n > 1
     cdef size_t at
     cdef Staged head
     cdef Change c
@@ -325,8 +343,8 @@ cdef int staged_store(Stream* s, uint64_t n, size_t* end) noexcept nogil:
         rc = store_batch(s.store)
     if rc != ST_OK:
         return rc
-    while rc == ST_OK and end[0] < o.changes.n:
-        at = staged_at(o, end[0], &head, &reply, &c)
+    while rc == ST_OK and end[0] < changes.n:
+        at = staged_at(changes, end[0], &head, &reply, &c)
         if head.kind != STAGED_REPEAT:
             if done == n:
                 break
@@ -347,8 +365,11 @@ cdef void staged_ack(Stream* s, size_t end) noexcept nogil:
     cdef Change c
     cdef Span reply
     while at < end:
-        at = staged_at(s.staging, at, &head, &reply, &c)
-        pub_ack(s, reply, head.seq, head.kind == STAGED_REPEAT)
+        at = staged_at(&s.staging.changes, at, &head, &reply, &c)
+        if head.n_more and not s.cfg.no_ack:
+            pub_ack_more(s, reply, head.seq, 0, staged_tail(&head, &c))
+        elif not fast_applied(s, reply, head.seq):
+            pub_ack(s, reply, head.seq, head.kind == STAGED_REPEAT)
 
 
 cdef void staged_keep(Stream* s, size_t at) noexcept nogil:
@@ -361,10 +382,10 @@ cdef void staged_keep(Stream* s, size_t at) noexcept nogil:
     cdef int rc = 0
     s.staging = <Overlay*>calloc(1, sizeof(Overlay))
     while s.staging != NULL and at < old.changes.n:
-        next = staged_at(old, at, &head, &reply, &c)
+        next = staged_at(&old.changes, at, &head, &reply, &c)
         if head.kind == STAGED_REPEAT:
             publish_repeated(s, reply, head.seq)
-        elif overlay_add(s, reply, &c) < 0:
+        elif overlay_add(s, reply, &c, staged_tail(&head, &c)) < 0:
             break
         at = next
     if at < old.changes.n:          # no memory: what follows was judged as if this one came
@@ -378,7 +399,7 @@ cdef void staged_keep(Stream* s, size_t at) noexcept nogil:
 
 cdef int stream_stage_apply(Stream* s, uint64_t n) noexcept nogil:
     cdef size_t end
-    cdef int rc = staged_store(s, n, &end)
+    cdef int rc = changes_store(s, &s.staging.changes, min(n, s.staging.n), &end)
     cdef char reason[REASON_ROOM]
     if rc == ST_OK:
         staged_ack(s, end)

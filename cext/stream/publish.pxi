@@ -2,6 +2,7 @@
 
 cdef enum:
     BARE_HEADER = 12                    # of a header block without a line
+    IMPORTED_REPLY = 4096               # a longer one is none of a fast batch
     FULL_TOLD_SECONDS = 10              # between two lines of the log about one thing
 
 
@@ -138,15 +139,6 @@ cdef bint last_of_pattern(Stream* s, Span pattern, uint64_t* seq) noexcept nogil
 
 
 # ---- checks: 0 goes on, 1 has been answered, PUBLISH_LATER ----------------------------------------------------------------
-
-cdef int check_batch(Stream* s, const Msg* m) noexcept nogil:
-    # Batches are not stored yet.
-    if s.cfg.sealed:
-        return publish_failed(s, m, &ERR_STREAM_SEALED)
-    if s.cfg.max_msg_size >= 0 and <int64_t>m.header.n + m.data.n > s.cfg.max_msg_size:
-        return publish_failed(s, m, &ERR_STREAM_MESSAGE_EXCEEDS_MAXIMUM)
-    return publish_failed(s, m, &ERR_ATOMIC_PUBLISH_DISABLED)
-
 
 cdef int check_expected(Stream* s, const Msg* m, const PubHeaders* h, uint64_t last) noexcept nogil:
     cdef uint64_t want, have
@@ -400,6 +392,15 @@ cdef int publish_rewritten(Stream* s, const Msg* m) noexcept nogil:
     return rc
 
 
+cdef int publish_imported(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
+    # It came from another account.
+    cdef uint8_t room[IMPORTED_REPLY]
+    cdef Span said
+    if imported_reply(m, &said, room, IMPORTED_REPLY):
+        return publish_fast(s, m, said)
+    return publish_atomic(s, m, h) if h.batch.n else publish_rewritten(s, m)
+
+
 cdef inline bint ends_fast(Span reply) noexcept nogil:
     return reply.n > 4 and memcmp(reply.p + reply.n - 4, b".$FI", 4) == 0
 
@@ -418,14 +419,16 @@ cdef int publish_now(Stream* s, const Msg* m) noexcept nogil:
     if s.failed or s.halted:
         return publish_down(s, m)
     if m.reply.n and ends_fast(m.reply):
-        return publish_failed(s, m, &ERR_BATCH_PUBLISH_DISABLED)
+        return publish_fast(s, m, m.reply)
     if m.header.n == 0:
         memset(&h, 0, sizeof(PubHeaders))
         return publish_checked(s, m, &h)
     read_headers(&h, m.header)
+    if h.request_info:
+        return publish_imported(s, m, &h)
     if h.batch.n:
-        return check_batch(s, m)
-    if h.request_info or has_status(m.header):
+        return publish_atomic(s, m, &h)
+    if has_status(m.header):
         return publish_rewritten(s, m)
     return publish_checked(s, m, &h)
 

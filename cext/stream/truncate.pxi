@@ -36,7 +36,7 @@ cdef void acks_refuse(Stream* s, uint64_t seq) noexcept nogil:
     at = old.head
     while at < old.b.n:
         memcpy(&head, old.b.data + at, sizeof(AckHead))
-        reply = span(old.b.data + at + sizeof(AckHead), head.n)
+        reply = span(old.b.data + at + sizeof(AckHead), reply_size(&head))
         if head.key > seq:
             send_pub_error(s, reply, &ERR_STREAM_STORE_FAILED, span_c(b"stream was truncated"))
         at += sizeof(AckHead) + head.n

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from jsserver.instances.backend import AdvisoryKind, ConsumerAdvisory
+from jsserver.instances.backend import AdvisoryKind, BatchAbandoned, ConsumerAdvisory
 from jsserver.instances.shared import Shared
 from jsserver.text import goformat, nuid
 from jsserver.wire.types import Time, Wire, always
@@ -70,6 +70,15 @@ class StreamAction(Event):
     stream: str = always("")
     action: str = always("")
     domain: str = ""
+
+
+class StreamBatchAbandoned(Event):
+    """An atomic batch was dropped before its commit."""
+
+    stream: str = always("")
+    domain: str = ""
+    batch: str = always("")
+    reason: str = always("")
 
 
 class ConsumerAction(Event):
@@ -184,6 +193,14 @@ class Advisories:
                 domain=self._domain,
             )
             self.publish(account, subject, "advisory.v1.consumer_pause", event)
+
+    def batch_abandoned(self, told: BatchAbandoned) -> None:
+        """What the data plane tells about a batch of a stream."""
+        event = StreamBatchAbandoned(
+            stream=told.stream, domain=self._domain, batch=told.batch, reason=told.reason
+        )
+        subject = f"{ADVISORY}STREAM.BATCH_ABANDONED.{told.stream}"
+        self.publish(told.account, subject, "advisory.v1.stream_batch_abandoned", event)
 
     def limit_reached(self, account: str, dropped: int) -> None:
         """Requests went unanswered."""

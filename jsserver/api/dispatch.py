@@ -16,6 +16,7 @@ from jsserver.assets.assignments import DeleteConsumer
 from jsserver.assets.limits import OF_TIERS
 from jsserver.instances.account import Account
 from jsserver.instances.backend import (
+    BatchAbandoned,
     ConsumerAdvisory,
     ConsumerClosed,
     ConsumerGone,
@@ -499,6 +500,8 @@ class Dispatcher:
         match event:
             case ConsumerAdvisory():
                 self.advisories.delivery(event)
+            case BatchAbandoned():
+                self.advisories.batch_abandoned(event)
             case PauseOver():
                 self._pause_over(event)
             case ConsumerGone() if not self._closing:  # else after the next start

@@ -1,8 +1,8 @@
 """What the API knows but this server does not do yet. An entry is removed when the thing is built.
 
 Options listed here are validated as documented and then refused; no option is accepted and ignored.
-Those of TURNED_OFF are asked for unasked, by nats-py for every key-value bucket and by `nats bench`
-for every stream. They are answered as what they are, off, and the log says so.
+Those of TURNED_OFF are asked for unasked, by nats-py for every key-value bucket. They are answered
+as what they are, off, and the log says so.
 """
 
 from jsserver.wire import errcodes
@@ -20,7 +20,7 @@ STREAM_OPTIONS = (
     "allow_msg_schedules",
     "persist_mode",
 )
-TURNED_OFF = ("allow_msg_ttl", "allow_atomic", "allow_batched")
+TURNED_OFF = ("allow_msg_ttl",)
 CONSUMER_OPTIONS = ("direct", "sourcing", "priority_groups", "priority_policy", "priority_timeout")
 ACK_POLICIES = ("flow_control",)
 

@@ -38,6 +38,18 @@ SCENARIOS = {
         True,
         streams.prepare,
     ),
+    "js pub atomic": Entry(
+        streams.publish_atomic,
+        "publish atomic batches of --batch messages",
+        True,
+        streams.prepare,
+    ),
+    "js pub fast": Entry(
+        streams.publish_fast,
+        "publish one fast batch, acked every --batch messages",
+        True,
+        streams.prepare,
+    ),
     "js ordered": Entry(streams.ordered, "read the stream without acks", shared=False),
     "js consume": Entry(
         streams.consume, "a durable consumer, asked ahead", True, streams.create_consumer

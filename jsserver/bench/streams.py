@@ -21,6 +21,11 @@ PULL_EXPIRES_S = 30
 ACK = b"+ACK"
 ACK_SUBJECT = re.compile(rb" (\$JS\.ACK\.\S+) \d")
 ERRORS_SHOWN = 200
+FLOW_MAX = 65_535
+FLOW_ANSWER = re.compile(
+    rb'{"type":"ack","seq":(?P<upto>\d+),"msgs":(?P<flow>\d+)}|"count":(?P<count>\d+)}'
+)
+BLOCKS_MAX = 4096
 
 
 def create_stream(connection: Connection, options: Options) -> None:
@@ -45,6 +50,8 @@ def create_stream(connection: Connection, options: Options) -> None:
         "num_replicas": 1,
         "duplicate_window": 120 * NANOSECONDS,
         "allow_direct": True,
+        "allow_atomic": True,
+        "allow_batched": True,
     }
     connection.api(f"STREAM.CREATE.{options.stream}", config)
 
@@ -107,7 +114,7 @@ def publish_async(worker: Worker) -> int:
             numbers = range(done, done + size)
             frames = [publish_frame(_subject(options, n), payload, inbox) for n in numbers]
             blocks[key] = b"".join(frames)
-            if len(blocks) > 4096:
+            if len(blocks) > BLOCKS_MAX:
                 blocks.clear()
                 blocks[key] = b"".join(frames)
         start = time.perf_counter()
@@ -125,6 +132,93 @@ def _await_acks(connection: Connection, mark: bytes, wanted: int) -> None:
         data = data[-len(mark) + 1 :] + connection.receive()
         seen += data.count(mark)
         _check_acks(data)
+
+
+def publish_atomic(worker: Worker) -> int:
+    """An atomic batch at a time: all of it is sent, then the ack of its commit is awaited."""
+    options = worker.options
+    connection = Connection(options.url)
+    inbox = new_inbox()
+    connection.subscribe(inbox)
+    connection.flush()
+    blocks: dict[tuple[int, int], bytes] = {}
+    done = 0
+    add = worker.latencies.append
+    worker.start_together()
+    while done < worker.messages:
+        size = min(options.batch, worker.messages - done)
+        key = (size, done % options.subjects if options.subjects else 0)
+        if key not in blocks:
+            if len(blocks) == BLOCKS_MAX:
+                blocks.clear()
+            blocks[key] = b"".join(
+                _batch_frame(worker, number, size, done + number - 1, inbox)
+                for number in range(1, size + 1)
+            )
+        start = time.perf_counter()
+        _check_acks(connection.ask(blocks[key]))
+        add(time.perf_counter() - start)
+        done += size
+    return done
+
+
+def _batch_frame(worker: Worker, number: int, size: int, subject: int, inbox: str) -> bytes:
+    """A message of an atomic batch; the last one commits it and wants the ack."""
+    options = worker.options
+    last = number == size
+    lines = f"Nats-Batch-Id: bench-{worker.index}\r\nNats-Batch-Sequence: {number}\r\n"
+    more = "Nats-Batch-Commit: 1\r\n" if last else ""
+    return publish_frame(
+        _subject(options, subject),
+        payload_of(options.size),
+        inbox if last else "",
+        f"NATS/1.0\r\n{lines}{more}\r\n".encode(),
+    )
+
+
+def publish_fast(worker: Worker) -> int:
+    """One fast batch, of which no more than --batch messages are unacked."""
+    options = worker.options
+    connection = Connection(options.url)
+    inbox = new_inbox()
+    connection.subscribe(f"{inbox}.>")
+    connection.flush()
+    payload = payload_of(options.size)
+    place = f"{inbox}.bench-{worker.index}.{min(options.batch, FLOW_MAX)}.fail"
+    flow, sent, acked = 1, 0, 0
+    add = worker.latencies.append
+    worker.start_together()
+    while acked < worker.messages:
+        start = time.perf_counter()
+        upto = min(acked + flow, worker.messages)
+        frames = []
+        while sent < upto:
+            sent += 1
+            operation = 2 if sent == worker.messages else int(sent > 1)
+            reply = f"{place}.{sent}.{operation}.$FI"
+            frames.append(publish_frame(_subject(options, sent - 1), payload, reply))
+        connection.send(b"".join(frames))
+        flow, acked = _await_flow(connection, flow, acked, sent)
+        add(time.perf_counter() - start)
+    return acked
+
+
+def _await_flow(connection: Connection, flow: int, acked: int, sent: int) -> tuple[int, int]:
+    """Waits until something more is acked, or the flow allows for more."""
+    data = b""
+    while True:
+        data += connection.receive()
+        _check_acks(data)
+        end = data.rfind(b"\r\n") + 2
+        for said in FLOW_ANSWER.finditer(data, 0, end):
+            if said["count"]:
+                return flow, int(said["count"])
+            flow, acked = int(said["flow"]), int(said["upto"])
+        if b'"type":"gap"' in data or b'"type":"err"' in data:
+            raise BenchError(f"publish refused: {data[:ERRORS_SHOWN]!r}")
+        if acked + flow > sent:
+            return flow, acked
+        data = data[end:]
 
 
 def _consumer(options: Options, **settings: Any) -> dict[str, Any]:

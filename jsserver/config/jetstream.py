@@ -25,7 +25,7 @@ from jsserver.config.values import (
     type_name,
     unavailable,
 )
-from jsserver.text.goformat import SECOND, parse_duration
+from jsserver.text.goformat import parse_duration
 
 if TYPE_CHECKING:
     from typing import Any
@@ -131,23 +131,15 @@ def _span(attribute: str) -> Reader:
     return read
 
 
-_NO_BATCHES = not_available("batch publishing")
 _NO_CLUSTER = not_available("clustering")
 _BUFFERED = 100_000
 _NO_QUEUE = "a publish is handled as it is read, and waits in no queue"
 
 _BATCH: dict[str, Reader] = {
-    "max_inflight_per_stream": ignored(
-        "max_batch_inflight_per_stream",
-        integer("max_batch_inflight_per_stream"),
-        50,
-        _NO_BATCHES,
-    ),
-    "max_inflight_total": ignored(
-        "max_batch_inflight_total", integer("max_batch_inflight_total"), 1000, _NO_BATCHES
-    ),
-    "max_msgs": ignored("max_batch_size", integer("max_batch_size"), 1000, _NO_BATCHES),
-    "timeout": ignored("batch_timeout", _span("batch_timeout"), 10 * SECOND, _NO_BATCHES),
+    "max_inflight_per_stream": integer("max_batch_inflight_per_stream"),
+    "max_inflight_total": integer("max_batch_inflight_total"),
+    "max_msgs": integer("max_batch_size"),
+    "timeout": _span("batch_timeout"),
 }
 
 

@@ -335,6 +335,13 @@ class JetStreamLimits(Block):
     max_ha_assets: int = 0
     max_request_batch: int = 0
     duplicate_window: int = 0
+    max_batch_inflight_per_stream: int = 0
+    """Open batches, atomic or fast, 50 or 1000 by default; of all streams 1000 or 50 000."""
+    max_batch_inflight_total: int = 0
+    max_batch_size: int = 0
+    """Messages of an atomic batch, 1000 by default."""
+    batch_timeout: int = 0
+    """Nanoseconds without a message after which a batch ends, ten seconds by default."""
 
 
 class JetStream(Block):

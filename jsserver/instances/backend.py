@@ -107,6 +107,8 @@ class StreamParams(msgspec.Struct, kw_only=True, frozen=True):
     sealed: bool
     deny_delete: bool
     deny_purge: bool
+    allow_atomic: bool
+    allow_batched: bool
 
 
 class ConsumerParams(msgspec.Struct, kw_only=True, frozen=True):
@@ -326,4 +328,14 @@ class ConsumerAdvisory(msgspec.Struct, kw_only=True, frozen=True):
     """TERM: what the client gave."""
 
 
-Event = ConsumerGone | PauseOver | ConsumerAdvisory
+class BatchAbandoned(msgspec.Struct, kw_only=True, frozen=True):
+    """Event: an atomic batch was dropped; told only if there are listeners of `$JS.EVENT`."""
+
+    account: str
+    stream: str
+    batch: str
+    reason: str
+    """timeout, large, incomplete or unsupported"""
+
+
+Event = ConsumerGone | PauseOver | ConsumerAdvisory | BatchAbandoned

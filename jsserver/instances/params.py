@@ -35,6 +35,8 @@ def of_stream(config: StreamConfig) -> backend.StreamParams:
         sealed=config.sealed,
         deny_delete=config.deny_delete,
         deny_purge=config.deny_purge,
+        allow_atomic=config.allow_atomic,
+        allow_batched=config.allow_batched,
     )
 
 

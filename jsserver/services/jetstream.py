@@ -18,7 +18,14 @@ from jsserver.cext.engine import Item
 from jsserver.config.options import Options
 from jsserver.disk.storage import Storage
 from jsserver.instances.account import Account
-from jsserver.instances.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, PauseOver
+from jsserver.instances.backend import (
+    AdvisoryKind,
+    BatchAbandoned,
+    ConsumerAdvisory,
+    ConsumerGone,
+    PauseOver,
+    span,
+)
 from jsserver.instances.mending import Mender
 from jsserver.instances.shared import Shared
 from jsserver.process.logs import Logger
@@ -82,6 +89,12 @@ class JetStream:
         self.dispatcher = Dispatcher(self.shared, self.client_info, finished, options.system)
         self.mender = Mender(self.shared, storage.ballast.make, plane.has_room)
         self._connection = plane.connection
+        plane.limit_batches(
+            per_stream=js.limits.max_batch_inflight_per_stream,
+            total=js.limits.max_batch_inflight_total,
+            size=js.limits.max_batch_size,
+            timeout=span(js.limits.batch_timeout),
+        )
         logging.getLogger("jsserver").addHandler(LogBridge(log))
 
     async def start(self) -> None:
@@ -160,6 +173,15 @@ class JetStream:
                     consumer_seq=numbers[2],
                     deliveries=numbers[3],
                     ack_time=numbers[4],
+                    reason=more,
+                )
+            )
+        elif kind == engine.INBOX_BATCH_GONE:
+            self.dispatcher.on_event(
+                BatchAbandoned(
+                    account=account,
+                    stream=stream,
+                    batch=texts[1].decode("utf-8", "replace"),
                     reason=more,
                 )
             )

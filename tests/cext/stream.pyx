@@ -14,8 +14,8 @@ from jsserver.cext.bytes cimport (
 from jsserver.cext.consumer cimport stream_handle
 from jsserver.cext.store cimport committer_free, committer_new, committer_poll, committer_run, committer_stop, store_settle
 from jsserver.cext.stream cimport (
-    Change, EnvBox, Purge, StreamFace, StreamPlace, purge_begin, purge_free, purge_step, put_u64, stream_apply, stream_stage,
-    stream_stage_apply, stream_stage_end,
+    BatchRoom, Change, EnvBox, Purge, StreamFace, StreamPlace, purge_begin, purge_free, purge_step, put_u64, stream_apply,
+    stream_stage, stream_stage_apply, stream_stage_end,
 )
 
 from threading import Thread
@@ -70,6 +70,7 @@ cdef class TestEnv(EnvBox):
     cdef int routing
     cdef FileOps files
     cdef TestDisk disk
+    cdef BatchRoom batches
     cdef object thread
     cdef readonly list sent
     cdef readonly list events
@@ -239,6 +240,18 @@ cdef class TestEnv(EnvBox):
                 env_unlock(self.env)
         self.own.now += end - self.own.mono
         self.own.mono = end
+
+    def limit_batches(self, per_stream=0, total=0, size=0, timeout=0) -> None:
+        """As the limits of a server; 0: the defaults."""
+        self.batches.max_per_stream = per_stream
+        self.batches.max_total = total
+        self.batches.max_size = size
+        self.batches.timeout = timeout
+
+    @property
+    def open_batches(self) -> tuple[int, int, int]:
+        """Atomic ones, fast ones, bytes staged."""
+        return self.batches.atomic, self.batches.fast, self.batches.bytes
 
     def start_commits(self, held=False) -> None:
         """A commit thread, for streams on disk; `poll` lets what it did take effect.
@@ -545,4 +558,5 @@ def open_test_stream(EnvBox box not None, params, directory=None, bytes domain=b
     place.account_hash = span_of(account_hash)
     place.long_acks = long_acks
     place.max_payload = max_payload
+    place.batch_room = &(<TestEnv?>box).batches
     return stream_handle(box, &place, params, directory)

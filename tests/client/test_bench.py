@@ -31,6 +31,8 @@ def run_bench(server: Server, *words: str) -> "subprocess.CompletedProcess[str]"
         ("pub", "x", "--clients=2", "--subjects=7"),
         ("js", "pub", "sync", "--create", "--storage=memory", "--msgs=50"),
         ("js", "pub", "async", "--create", "--subjects=10", "--clients=2"),
+        ("js", "pub", "atomic", "--create", "--batch=30", "--subjects=3", "--clients=2"),
+        ("js", "pub", "fast", "--create", "--batch=30", "--clients=2"),
         ("kv", "put", "--create", "--msgs=50"),
     ],
     ids=" ".join,

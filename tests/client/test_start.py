@@ -74,7 +74,6 @@ def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
         "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!",
         '"max_buffered_msgs" has no effect',
         '"max_ha_assets" has no effect',
-        '"max_batch_size" has no effect',
         "Maximum payloads over 8.00 MB are generally discouraged",
     ):
         assert sum(words in line for line in warnings) == 1, words

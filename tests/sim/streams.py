@@ -110,6 +110,8 @@ class Sim:
         """Acks that are awaited: reply -> number of the snap that they are for."""
         self.promised: dict[int, Message] = {}
         """What was acked since the first of the snaps."""
+        self.fasts: dict[bytes, list[tuple[int, int]]] = {}
+        """Fast ones of this life: of each message number and sequence, zeros once it is acked."""
         self.batches: list[dict[int, Message]] = []
         """Those of this life: what each left."""
         self.undone: dict[int, Message] = {}
@@ -136,6 +138,8 @@ class Sim:
             storage=MEMORY if self.in_memory else FILE,
             retention=self.retention,
             allow_rollup=True,
+            allow_atomic=True,
+            allow_batched=True,
             **self.limits,
         )
 
@@ -179,6 +183,7 @@ class Sim:
             )
         self.stream.activate()
         self.acks = {}
+        self.fasts = {}
         self.promised = {}
 
     def snap(self, what: str) -> None:
@@ -211,6 +216,14 @@ class Sim:
             if seq in batch:
                 self.promised.update(batch)
 
+    def promise_fast(self, id: bytes, answer: dict[str, Any]) -> None:
+        """An answer to a fast batch."""
+        upto = answer.get("count", answer["seq"] if answer.get("type") == "ack" else 0)
+        for number, seq in self.fasts[id][:upto]:
+            if number:
+                self.promise(number, seq)
+        self.fasts[id][:upto] = [(0, 0)] * min(upto, len(self.fasts[id]))
+
     # ---- what is done to it ----
 
     def publish(self) -> None:
@@ -223,9 +236,9 @@ class Sim:
             if rng.random() < 0.2:
                 self.world.env.advance(rng.choice([1, 50 * MS]))
 
-    def put(self, subject: bytes, header: bytes) -> None:
+    def put(self, subject: bytes, header: bytes, to: bytes = b"", hears: bool = True) -> None:
         self.ids += 1
-        reply = b"ack.%s.%d" % (self.name, self.ids)
+        reply = to or b"ack.%s.%d" % (self.name, self.ids)
         size = self.rng.choice(self.world.kind.sizes)
         data = b"%d." % self.ids + bytes(size)
         self.world.env.inject(subject, data, reply, header)
@@ -238,8 +251,9 @@ class Sim:
         lazy = self.world.kind.sync_interval > 0
         if lazy and now.last == before.last + 1 and now.last not in now.live:  # a limit took it
             self.undone[now.last] = (subject, header, data)
-        self.acks[reply] = self.ids
-        self.world.hear()
+        if hears:
+            self.acks[reply] = self.ids
+            self.world.hear()
 
     def batch(self) -> None:
         """Several publishes that are stored together; the last one is answered."""
@@ -256,6 +270,45 @@ class Sim:
         before = self.snaps[-1].last
         keeps = rng.random() < 0.8
         self.world.env.stage_end(self.stream, keeps)
+        self.ended(reply, keeps, before)
+
+    def atomic(self) -> None:
+        """The same as publishers send it; some are never committed."""
+        rng = self.rng
+        count = rng.choice([1, 2, 3, 10, 40])
+        reply = b"ack.%s.%d" % (self.name, self.ids + count)
+        id = b"%d" % self.ids
+        before = self.snaps[-1].last
+        keeps = rng.random() < 0.8
+        for k in range(1, count + 1):
+            self.ids += 1
+            data = b"%d." % self.ids + bytes(rng.choice(self.world.kind.sizes))
+            lines: dict[str, object] = {"Nats_Batch_Id": id.decode(), "Nats_Batch_Sequence": k}
+            if k == 1 and rng.random() < 0.2:
+                lines["Nats_Rollup"] = rng.choice(["sub", "all"])
+            if keeps and k == count:
+                lines["Nats_Batch_Commit"] = 1
+            subject = b"%s.%d" % (self.name, rng.randrange(self.subjects))
+            self.world.env.inject(subject, data, reply if k == count else b"", headers(**lines))
+        self.ended(reply, keeps, before)
+
+    def fast(self) -> None:
+        """A fast batch: each of its acks stands for all of it up to there."""
+        rng = self.rng
+        count, flow = rng.choice([1, 3, 10, 40]), rng.choice([1, 3, 10])
+        id = b"%d" % self.ids
+        sent = self.fasts[id] = []
+        for k in range(1, count + 1):
+            op = 2 if k == count else int(k > 1)
+            reply = b"fast.%s.%s.%d.fail.%d.%d.$FI" % (self.name, id, flow, k, op)
+            before = self.snaps[-1].last
+            self.put(b"%s.%d" % (self.name, rng.randrange(self.subjects)), b"", reply, hears=False)
+            if self.snaps[-1].last > before:
+                sent.append((self.ids, self.snaps[-1].last))
+            self.world.hear()
+
+    def ended(self, reply: bytes, keeps: bool, before: int) -> None:
+        """A batch was to be stored behind `before`, or not."""
         self.snap(f"publish {self.ids}" if keeps else "given up")
         left = {seq: m for seq, m in self.snaps[-1].live.items() if seq > before}
         if left and not keeps:

@@ -27,6 +27,8 @@ class Kind:
     """The part of the streams that are kept in memory. In such a world some consumers are, too."""
     threads: bool = False
     batches: bool = False
+    published: bool = False
+    """Atomic and fast batches come as publishers send them."""
     sizes: tuple[int, ...] = (0, 5, 60, 300, 300, 2000, 9000)
 
 
@@ -40,6 +42,9 @@ KINDS = {
     "batches": Kind(memory=0.1, batches=True),
     "batches, threads": Kind(threads=True, batches=True, sizes=LARGE),
     "lazy batches": Kind(sync_interval=2 * SECOND, memory=0.1, batches=True),
+    "published": Kind(memory=0.1, published=True),
+    "published, threads": Kind(threads=True, published=True, sizes=LARGE),
+    "published, lazy": Kind(sync_interval=2 * SECOND, published=True),
 }
 
 
@@ -65,7 +70,7 @@ class World:
         for sim in self.streams:
             sim.create()
             sim.snap("create")
-        self.steps = STEPS + BATCHES if kind.batches else STEPS
+        self.steps = STEPS + BATCHES * kind.batches + PUBLISHED * kind.published
         self.weights = [self.rng.choice([0.2, 1, 1, 3]) for _ in self.steps]
 
     # ---- lives ----
@@ -167,6 +172,11 @@ class World:
                 number = sim.acks.pop(dest, None)
                 if number is not None and b'"error"' not in data:
                     sim.promise(number, json.loads(data)["seq"])
+            elif kind == b"fast":
+                name, id, *_ = rest.split(b".")
+                answer = json.loads(data)
+                if "error" not in answer:
+                    self.named(name).promise_fast(id, answer)
             elif kind == b"done":
                 stream, name, seq = rest.split(b".")
                 (reader,) = [r for r in self.named(stream).readers if r.name == name]
@@ -358,6 +368,11 @@ STEPS: list[tuple[str, Callable[[World], None]]] = [
     ("again", World.again),
 ]
 BATCHES: list[tuple[str, Callable[[World], None]]] = [("batch", lambda w: one_of(w).batch())] * 3
+PUBLISHED: list[tuple[str, Callable[[World], None]]] = [
+    ("atomic batch", lambda w: one_of(w).atomic()),
+    ("atomic batch", lambda w: one_of(w).atomic()),
+    ("fast batch", lambda w: one_of(w).fast()),
+]
 
 
 broken_off: list[World] = []

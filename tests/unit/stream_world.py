@@ -34,6 +34,8 @@ def stream_params(**given):
         sealed=False,
         deny_delete=False,
         deny_purge=False,
+        allow_atomic=False,
+        allow_batched=False,
     )
     values.update(given)
     return SimpleNamespace(**values)

@@ -170,7 +170,7 @@ def test_what_is_not_built_is_refused_by_name(api: ApiServer, config: dict[str, 
     assert "is not supported by this server yet" in text
 
 
-OFF = ("allow_msg_ttl", "allow_atomic", "allow_batched")
+OFF = ("allow_msg_ttl",)
 
 
 @pytest.mark.parametrize("option", OFF)

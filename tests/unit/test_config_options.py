@@ -157,7 +157,7 @@ def test_jetstream_limits(files: Files) -> None:
         ),
         (
             'jetstream {limits {max_ha_assets: 1, batch {max_msgs: 7, timeout: "10s"}}}',
-            ["max_ha_assets", "max_batch_size"],
+            ["max_ha_assets"],
         ),
     ],
 )

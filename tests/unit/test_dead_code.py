@@ -36,8 +36,8 @@ SEAMS = {
     "log_cut_tail": "clusters: a log drops what its leader did not commit",
     "log_end": "clusters: where an entry of a log will start, for a later cut",
     "store_figures": "metrics: bytes that a stream's blocks and its index take",
-    "stream_stage": "atomic batches: publishes that are checked before any is stored",
-    "stream_stage_end": "atomic batches: all are stored and acked together, or refused together",
+    "stream_stage": "clusters: publishes that are checked before a majority has them",
+    "stream_stage_end": "clusters: all are stored and acked together, or refused together",
 }
 
 C_FUNCTION = re.compile(

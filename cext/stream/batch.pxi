@@ -1,0 +1,392 @@
+# Batches that are open (ADR-50): of atomic ones the messages wait here, to be stored together (batch_atomic.pxi); of fast ones
+# they are stored as they come, and acked now and then (batch_fast.pxi). What both have: limits, an end by silence, and the
+# checks of their messages, which are nats-server's for what is proposed to a cluster, in its order.
+
+cdef enum:
+    BATCH_ID_MAX = 64
+    ATOMIC_PER_STREAM = 50              # batches; nats-server's defaults, likewise the next
+    ATOMIC_TOTAL = 1000
+    ATOMIC_SIZE = 1000                  # messages
+    FAST_PER_STREAM = 1000
+    FAST_TOTAL = 50000
+    BATCH_SILENCE = 10                  # seconds
+    BATCHES_BYTES = 256 << 20           # staged in all streams
+
+cdef enum Judged:
+    JUDGED_GOOD = 0
+    JUDGED_REFUSED                      # the publisher has heard why
+    JUDGED_DUPLICATE
+
+
+cdef struct OpenBatch:
+    # What every one begins with.
+    Stream* s
+    OpenBatch* next                     # of its set
+    OpenBatch* prev
+    Timer timer
+    int64_t heard                       # mono: when its last message came
+    uint64_t last                       # that one's number in the batch
+    uint32_t n_id
+    uint8_t id[BATCH_ID_MAX]
+
+
+cdef struct OpenSet:
+    StrMap by_id
+    OpenBatch* first
+
+
+cdef struct Batches:
+    OpenSet atomic
+    OpenSet fast
+    uint64_t judged                     # the message of a fast one that is being checked, by its number; 0: none
+    Timer hurry                         # what fast ones stored goes to the disk
+
+
+cdef struct BatchHeaders:
+    Span seq
+    Span commit
+    Span level
+
+
+cdef struct BatchDiff:
+    # What the messages of a batch before the one that is checked will have done.
+    uint64_t n
+    int64_t msgs
+    int64_t bytes
+    bint by_subject                     # somebody asks for:
+    StrMap subjects                     # subject -> how many messages
+    StrMap ids
+
+
+# ---- open ones -------------------------------------------------------------------------------------------------------
+
+cdef inline Span batch_id(const OpenBatch* b) noexcept nogil:
+    return span(&b.id[0], b.n_id)
+
+
+cdef inline int64_t batch_silence(const Stream* s) noexcept nogil:
+    cdef int64_t ns = s.cfg.batch_room.timeout
+    return ns if ns > 0 else BATCH_SILENCE * <int64_t>SECOND
+
+
+cdef inline int64_t at_most(int64_t configured, int64_t otherwise) noexcept nogil:
+    return configured if configured > 0 else otherwise
+
+
+cdef Batches* batches_of(Stream* s) noexcept nogil:
+    # NULL: no memory
+    if s.batches == NULL:
+        s.batches = <Batches*>calloc(1, sizeof(Batches))
+        if s.batches != NULL:
+            s.batches.hurry.fn = fast_hurry
+            s.batches.hurry.owner = s
+    return s.batches
+
+
+cdef OpenBatch* batch_open(Stream* s, OpenSet* of, size_t size, Span id, timer_fn silent) noexcept nogil:
+    # NULL: no memory
+    cdef OpenBatch* b = <OpenBatch*>calloc(1, size)
+    if b == NULL or strmap_put(&of.by_id, id, b) < 0:
+        free(b)
+        return NULL
+    b.s = s
+    b.timer.fn = silent
+    b.timer.owner = b
+    b.heard = s.env.mono
+    b.n_id = id.n
+    memcpy(&b.id[0], id.p, id.n)
+    if timer_set(&s.env.timers, &b.timer, b.heard + batch_silence(s)) < 0:
+        strmap_del(&of.by_id, id)
+        free(b)
+        return NULL
+    b.next = of.first
+    if b.next != NULL:
+        b.next.prev = b
+    of.first = b
+    return b
+
+
+cdef void batch_close(OpenSet* of, OpenBatch* b) noexcept nogil:
+    timer_cancel(&b.s.env.timers, &b.timer)
+    strmap_del(&of.by_id, batch_id(b))
+    if b.prev != NULL:
+        b.prev.next = b.next
+    else:
+        of.first = b.next
+    if b.next != NULL:
+        b.next.prev = b.prev
+    free(b)
+
+
+cdef bint batch_waits(OpenBatch* b, int64_t now) noexcept nogil:
+    # Its timer has run out: whether something came since it was set, and it is set again.
+    cdef int64_t rest = b.heard + batch_silence(b.s) - now
+    return rest > 0 and timer_set(&b.s.env.timers, &b.timer, now + rest) == 0
+
+
+cdef void batches_free(Stream* s) noexcept nogil:
+    # Whoever sends more of one hears that it is unknown.
+    if s.batches == NULL:
+        return
+    atomic_drop_all(s)
+    fast_drop_all(s)
+    timer_cancel(&s.env.timers, &s.batches.hurry)
+    if s.store != NULL:
+        store_hurry(s.store)
+    strmap_free(&s.batches.atomic.by_id)
+    strmap_free(&s.batches.fast.by_id)
+    free(s.batches)
+    s.batches = NULL
+
+
+cdef void batches_configured(Stream* s) noexcept nogil:
+    # What the stream takes no more is dropped.
+    if s.batches != NULL and not s.cfg.allow_atomic:
+        atomic_drop_all(s)
+    if s.batches != NULL and not s.cfg.allow_batched:
+        fast_drop_all(s)
+
+
+cdef void batch_abandoned(Stream* s, Span id, const char* reason) noexcept nogil:
+    # Told only when somebody listens.
+    cdef Bytes b
+    cdef Event e
+    memset(&b, 0, sizeof(Bytes))
+    if (add_text(&b, b"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.") == 0 and add_span(&b, s.cfg.name) == 0
+            and s.env.out.has_interest(s.env.out.ctx, s.account, span(b.data, <uint32_t>b.n))):
+        memset(&e, 0, sizeof(Event))
+        e.kind = EV_BATCH_GONE
+        e.account = s.account
+        e.text[0] = s.cfg.name
+        e.text[1] = id
+        e.text[2] = span_c(reason)
+        s.env.out.event(s.env.out.ctx, &e)
+    bytes_free(&b)
+
+
+# ---- a message that comes --------------------------------------------------------------------------------------------
+
+cdef int batch_taken(Stream* s, const Msg* m) noexcept nogil:
+    # Whether the stream takes any message like this now. 0 goes on, 1 has been answered
+    if s.cfg.sealed:
+        return publish_failed(s, m, &ERR_STREAM_SEALED)
+    if server_full(s):
+        return publish_failed(s, m, &ERR_INSUFFICIENT_RESOURCES)
+    if over(s.cfg.account_usage, store_size_of(s.store, m.subject, m.header, m.data)):
+        return publish_failed(s, m, &ERR_ACCOUNT_RESOURCES_EXCEEDED)
+    if s.cfg.max_msg_size >= 0 and <int64_t>m.header.n + m.data.n > s.cfg.max_msg_size:
+        return publish_failed(s, m, &ERR_STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+    return 0
+
+
+cdef void read_batch_headers(BatchHeaders* h, Span block) noexcept nogil:
+    cdef const uint8_t* p = block.p
+    cdef const uint8_t* end = block.p + block.n
+    cdef const uint8_t* stop
+    cdef Span line
+    memset(h, 0, sizeof(BatchHeaders))
+    p = line_end(p, end) + 2
+    while p < end:
+        stop = line_end(p, end)
+        line = span(p, <uint32_t>(stop - p))
+        if line.n > 8 and memcmp(p, b"Nats-", 5) == 0:
+            if p[5] == c'B':
+                if not name_is(line, b"Nats-Batch-Sequence:", 20, &h.seq):
+                    name_is(line, b"Nats-Batch-Commit:", 18, &h.commit)
+            elif p[5] == c'R':
+                name_is(line, b"Nats-Required-Api-Level:", 24, &h.level)
+        p = stop + 2
+
+
+cdef int batch_header(Span block, Bytes* b) noexcept nogil:
+    # The block as it is stored. 0 | -1 no memory
+    cdef Bytes clean
+    cdef const uint8_t* p
+    cdef const uint8_t* end
+    cdef const uint8_t* stop
+    cdef int rc
+    memset(&clean, 0, sizeof(Bytes))
+    rc = rewrite_headers(block, &clean)
+    p = clean.data
+    end = p + clean.n
+    while rc == 0 and p < end:
+        stop = line_end(p, end)
+        stop = stop + 2 if stop < end else end
+        if not (stop - p > 24 and memcmp(p, b"Nats-Required-Api-Level:", 24) == 0):
+            rc = bytes_add(b, p, stop - p)
+        p = stop
+    if b.n <= BARE_HEADER:
+        b.n = 0
+    bytes_free(&clean)
+    return rc
+
+
+cdef inline bint asks_nothing(const PubHeaders* h) noexcept nogil:
+    # Whether no check concerns these headers, but that for the length.
+    return (h.msg_id.n == 0 and h.stream.n == 0 and h.last_seq.n == 0 and h.subject_seq.n == 0
+            and h.subject_seq_of.n == 0 and h.last_msg_id.n == 0 and h.rollup.n == 0 and h.ttl.n == 0
+            and h.incr.n == 0 and h.schedule.n == 0 and h.scheduler.n == 0 and h.schedule_next.n == 0)
+
+
+# ---- the checks ------------------------------------------------------------------------------------------------------
+
+cdef void diff_free(BatchDiff* d) noexcept nogil:
+    strmap_free(&d.subjects)
+    strmap_free(&d.ids)
+
+
+cdef inline uint64_t diff_count(BatchDiff* d, Span subject) noexcept nogil:
+    return <uint64_t><size_t>strmap_get(&d.subjects, subject)
+
+
+cdef Judged refused(int answered) noexcept nogil:
+    return JUDGED_REFUSED if answered else JUDGED_GOOD
+
+
+cdef Judged judge_id(Stream* s, BatchDiff* d, const Msg* m, Span id, uint64_t* seq) noexcept nogil:
+    # seq: of the message that had the id; 0: one of the same batch
+    seq[0] = 0
+    if strmap_get(&d.ids, id) != NULL:
+        return JUDGED_DUPLICATE
+    if s.cfg.window > 0:
+        dedupe_read(s)
+        if dedupe_find(&s.dedupe, id, seq) or (s.staging != NULL and overlay_id(s.staging, id, seq)):
+            return JUDGED_DUPLICATE
+    if strmap_put(&d.ids, id, d) < 0:
+        return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY)))
+    return JUDGED_GOOD
+
+
+cdef uint64_t last_at_once(Stream* s, Span pattern) noexcept nogil:
+    # The last sequence on a subject, which may have wildcards: what is judged as a whole is judged in one turn. 0: none
+    cdef Filter f
+    cdef uint64_t seq
+    if subject_is_literal(pattern):
+        return overlay_last(s, pattern) if s.staging != NULL else store_last_of(s.store, pattern)
+    if filter_init(&f, &pattern, 1) != ST_OK:
+        return 0
+    seq = overlay_last_match(s, &f) if s.staging != NULL else store_last_match(s.store, &f)
+    filter_free(&f)
+    return seq
+
+
+cdef Judged judge_sequences(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders* h, uint64_t last) noexcept nogil:
+    cdef uint64_t want, have
+    cdef Span subject
+    if h.last_seq.n:
+        if not get_u64(h.last_seq, &want) or want != last:
+            return refused(publish_failed_seq(s, m, last))
+        if d.n:
+            return refused(publish_failed(s, m, &ERR_STREAM_WRONG_LAST_SEQUENCE_CONSTANT))
+    if h.subject_seq.n:
+        subject = h.subject_seq_of if h.subject_seq_of.n else m.subject
+        if diff_count(d, subject):
+            return refused(publish_failed(s, m, &ERR_STREAM_WRONG_LAST_SEQUENCE_CONSTANT))
+        have = last_at_once(s, subject)
+        if not get_u64(h.subject_seq, &want) or want != have:
+            return refused(publish_failed_seq(s, m, have))
+    elif h.subject_seq_of.n:
+        return refused(publish_failed(s, m, &ERR_STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID))
+    return JUDGED_GOOD
+
+
+cdef Judged judge_rollup(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders* h) noexcept nogil:
+    if check_rollup(s, m, h):
+        return JUDGED_REFUSED
+    if key_is(h.rollup, b"sub") and diff_count(d, m.subject):
+        return refused(publish_failed_as(s, m, &ERR_STREAM_ROLLUP_FAILED, b"batch rollup sub invalid"))
+    if key_is(h.rollup, b"all") and d.n:
+        return refused(publish_failed_as(s, m, &ERR_STREAM_ROLLUP_FAILED, b"batch rollup all invalid"))
+    return JUDGED_GOOD
+
+
+cdef Judged judge_headers(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders* h, uint64_t last,
+                          uint64_t* seq) noexcept nogil:
+    cdef Judged how
+    if h.incr.n:
+        return refused(publish_failed(s, m, &ERR_MESSAGE_INCR_DISABLED if is_integer(h.incr) else &ERR_MESSAGE_INCR_INVALID))
+    if h.stream.n and not span_eq(h.stream, s.cfg.name):
+        return refused(publish_failed(s, m, &ERR_STREAM_NOT_MATCH))
+    if h.ttl.n:
+        return refused(publish_failed(s, m, &ERR_MESSAGE_TTL_DISABLED))
+    if h.msg_id.n:
+        how = judge_id(s, d, m, h.msg_id, seq)
+        if how != JUDGED_GOOD:
+            return how
+    how = judge_sequences(s, d, m, h, last)
+    if how != JUDGED_GOOD:
+        return how
+    if h.schedule.n:
+        return refused(publish_failed(s, m, &ERR_MESSAGE_SCHEDULES_DISABLED))
+    if h.scheduler.n or h.schedule_next.n:
+        return refused(publish_failed(s, m, &ERR_MESSAGE_SCHEDULES_SCHEDULER_INVALID))
+    return judge_rollup(s, d, m, h) if h.rollup.n else JUDGED_GOOD
+
+
+cdef Judged judge_room(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
+    # Of a stream that refuses what is new at its limits. d: with this message.
+    if s.cfg.max_msgs > 0 and <int64_t>state.msgs + d.msgs > s.cfg.max_msgs:
+        return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"maximum messages exceeded"))
+    if s.cfg.max_bytes > 0 and <int64_t>state.bytes + d.bytes > s.cfg.max_bytes:
+        return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"maximum bytes exceeded"))
+    if (s.cfg.discard_new_per and s.cfg.max_msgs_per > 0 and h.rollup.n == 0
+            and count_of(s, m.subject) + diff_count(d, m.subject) > <uint64_t>s.cfg.max_msgs_per):
+        return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"maximum messages per subject exceeded"))
+    return JUDGED_GOOD
+
+
+cdef Judged judge(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders* h, const StoreState* state,
+                  uint64_t* seq) noexcept nogil:
+    # Whether a message may be stored with those of its batch before it, which d tells; d then has it, too. seq: of a duplicate
+    # the sequence that its id had, if it is stored. state: before the batch.
+    cdef Judged how = JUDGED_GOOD
+    cdef int rc = store_fits(m.subject, m.header, m.data)
+    if rc != ST_OK:
+        return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(rc)))
+    if m.header.n > 65535:
+        return refused(publish_failed(s, m, &ERR_STREAM_HEADER_EXCEEDS_MAXIMUM))
+    if not asks_nothing(h):
+        how = judge_headers(s, d, m, h, state.last_seq + d.n, seq)
+    if how != JUDGED_GOOD:
+        return how
+    d.n += 1
+    d.msgs += 1
+    d.bytes += <int64_t>store_size_of(s.store, m.subject, m.header, m.data)
+    if d.by_subject and strmap_put(&d.subjects, m.subject, <void*><size_t>(diff_count(d, m.subject) + 1)) < 0:
+        return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY)))
+    return judge_room(s, d, m, h, state) if s.cfg.discard_new else JUDGED_GOOD
+
+
+cdef void batch_change(Stream* s, const Msg* m, const PubHeaders* h, uint64_t seq, Change* c) noexcept nogil:
+    # What becomes of a message that passed.
+    memset(c, 0, sizeof(Change))
+    c.kind = CHANGE_MESSAGE
+    if s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, m.subject):
+        c.kind = CHANGE_SKIP
+    c.seq = seq
+    c.ts = s.env.now
+    c.subject = m.subject
+    c.header = m.header
+    c.data = m.data
+    c.id = h.msg_id
+    c.rollup = rollup_of(h.rollup) if h.rollup.n else ROLLUP_NONE
+
+
+cdef int add_quoted(Bytes* b, Span s) noexcept nogil:
+    # In quotes, < and > and & as they are: so ids are shown in PubAcks. 0 | -1 no memory
+    cdef uint32_t i
+    cdef int rc = bytes_add(b, b"\"", 1)
+    for i in range(s.n):
+        if s.p[i] == c'<' or s.p[i] == c'>' or s.p[i] == c'&':
+            rc |= bytes_add(b, s.p + i, 1)
+        else:
+            rc |= add_json_text(b, span(s.p + i, 1))
+    return rc | bytes_add(b, b"\"", 1)
+
+
+cdef int add_batch_members(Bytes* b, Span id, uint64_t count) noexcept nogil:
+    # What a PubAck says of a batch. 0 | -1 no memory
+    if (add_text(b, b",\"batch\":") < 0 or add_quoted(b, id) < 0 or add_text(b, b",\"count\":") < 0
+            or add_u64(b, count) < 0):
+        return -1
+    return 0
