@@ -462,3 +462,22 @@ cdef inline void env_wait(Env* e, Cond* c) noexcept nogil:
 cdef inline int64_t env_clock(Env* e) noexcept nogil:
     """The monotonic clock as it is now, for threads that take no turns."""
     return e.system.clock(e.system.ctx)
+
+
+# ---- compressed bytes ------------------------------------------------------------------------------
+
+cdef enum:
+    S2_CHUNK_MAX = 4 << 20      # plain bytes of one chunk
+    S2_SLACK = 16               # that copies may write behind a block's end
+
+cdef enum S2Error:
+    S2_NO_MEMORY = -1
+    S2_CORRUPT = -2             # a block's tags do not make sense
+    S2_CHECKSUM = -3
+    S2_CHUNK = -4               # a chunk of an unknown kind, or of an impossible size
+    S2_NO_START = -5            # the stream does not start with its identifier
+    S2_CUT = -6                 # the stream ends inside a chunk
+
+# Appends all that a whole S2 or Snappy stream holds, up to `most` bytes and a chunk. 0 | S2Error, as an exception by s2_raise.
+cdef int s2_whole(const uint8_t* p, size_t n, size_t most, Bytes* out) noexcept nogil
+cdef int s2_raise(int64_t rc) except -1

@@ -1,5 +1,7 @@
 """Types of the Python face of the bytes layer."""
 
+from _typeshed import ReadableBuffer
+
 def hh64(key: bytes, data: bytes) -> int:
     """HighwayHash-64 of data under a key of 32 bytes; ValueError for a key of another length."""
 
@@ -31,3 +33,23 @@ class SubjectTransform:
     def __init__(self, parts: list[tuple[str, int, bytes, tuple[int, ...]]]) -> None: ...
     def __call__(self, subject: str | bytes) -> bytes:
         """Of a subject that the transform's source matches."""
+
+# ---- S2 and Snappy -----------------------------------------------------------------------------
+
+def s2_decode(data: ReadableBuffer) -> bytes:
+    """The plain bytes of one block. ValueError."""
+
+def crc32c_of(data: ReadableBuffer) -> tuple[int, int]:
+    """A CRC-32C computed in both ways, with the processor's instruction and from tables."""
+
+class S2Stream:
+    """Decodes a stream of chunks as its pieces come."""
+
+    def feed(self, data: ReadableBuffer) -> bytes:
+        """What whole chunks hold so far, about 8 MiB at most: feed b"" until nothing comes.
+
+        ValueError.
+        """
+
+    def finish(self) -> None:
+        """ValueError when the stream ends inside a chunk, or is none."""

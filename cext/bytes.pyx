@@ -4,7 +4,7 @@ cimport cython
 from libc.errno cimport EINTR, EINVAL, EIO, ENOMEM, errno
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memchr, memcmp, memcpy, memset, strcmp, strlen
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strcmp, strlen
 from posix.types cimport off_t
 
 import os
@@ -20,4 +20,5 @@ include "bytes/times.pxi"
 include "bytes/files.pxi"
 include "bytes/system.pxi"
 include "bytes/snappy.pxi"
+include "bytes/s2.pxi"
 include "bytes/faces.pxi"

@@ -279,26 +279,6 @@ class Outbox:
     @property
     def last_seq(self) -> int: ...
 
-# ---- S2 and Snappy -----------------------------------------------------------------------------
-
-def s2_decode(data: SupportsBytes) -> bytes:
-    """The plain bytes of one block. ValueError."""
-
-def crc32c_of(data: SupportsBytes) -> tuple[int, int]:
-    """A CRC-32C computed in both ways, with the processor's instruction and from tables."""
-
-class S2Stream:
-    """Decodes a stream of chunks as its pieces come."""
-
-    def feed(self, data: SupportsBytes) -> bytes:
-        """What whole chunks hold so far, about 8 MiB at most: feed b"" until nothing comes.
-
-        ValueError.
-        """
-
-    def finish(self) -> None:
-        """ValueError when the stream ends inside a chunk, or is none."""
-
 # ---- blocks of a store -------------------------------------------------------------------------
 
 WALK_DONE: int

@@ -13,7 +13,7 @@ from posix.unistd cimport pread
 from collections import namedtuple
 
 from jsserver.cext.bytes cimport (
-    Bytes, Span, Tokens, bytes_add, bytes_free, bytes_reserve, elapsed, get_uv, header_get, hh64, span, span_of,
+    S2_CHUNK_MAX, S2_SLACK, Bytes, Span, Tokens, bytes_add, bytes_free, bytes_reserve, elapsed, get_uv, header_get, hh64, s2_raise, s2_whole, span, span_of,
     span_starts, subject_matches, table_hash, tokens_cut, tokens_of,
 )
 from jsserver.cext.store cimport (
@@ -31,7 +31,6 @@ include "columns/publish.pxi"
 include "columns/acks.pxi"
 include "columns/outbox.pxi"
 include "columns/archived.pxi"
-include "columns/s2.pxi"
 include "columns/blocks.pxi"
 include "columns/survey.pxi"
 include "columns/indexes.pxi"

@@ -533,6 +533,7 @@ cdef void account_close(Account* a) noexcept nogil
 cdef void account_map(Account* a, Mappings* m) noexcept nogil
 # The server itself takes what is sent to the subject, as long as the account is open: NULL where it is not, or no memory.
 cdef Sub* account_serve(Account* a, Span subject, int hears, inbound_fn fn) noexcept nogil
+cdef void account_stop_serving(Account* a, Span subject) noexcept nogil
 
 # Routes m inside m.account; src is the publishing client or NULL. Returns the number of receivers.
 cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil

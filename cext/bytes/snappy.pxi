@@ -1,5 +1,5 @@
 # Snappy: bytes in compressed chunks (https://github.com/google/snappy/blob/main/format_description.txt and
-# framing_format.txt). What reads it is in cext/columns.
+# framing_format.txt). s2.pxi reads it.
 
 cdef extern from "bytes/crc32c.h" nogil:
     void crc_prepare()

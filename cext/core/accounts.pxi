@@ -119,6 +119,19 @@ cdef Sub* account_serve(Account* a, Span subject, int hears, inbound_fn fn) noex
     return s
 
 
+cdef void account_stop_serving(Account* a, Span subject) noexcept nogil:
+    # Ends the latest account_serve of this subject.
+    cdef Sub** at = &a.served
+    cdef Sub* s
+    while at[0] != NULL:
+        s = at[0]
+        if span_eq(s.subject, subject):
+            at[0] = s.next
+            own_unsubscribe(s)
+            return
+        at = &s.next
+
+
 cdef Sub* own_subscribe(Account* a, Span subject, int hears, inbound_fn fn, void* target) noexcept nogil:
     # A subscription of the server's own.
     cdef Span none = span(NULL, 0)

@@ -226,6 +226,17 @@ cdef class AccountHandle:
         """Messages on this subject, which may have wildcards, come to the inbox as INBOX_REQUEST."""
         self.serve(subject, request_in)
 
+    def stop_requests(self, bytes subject not None):
+        """Ends what `serve_requests` began."""
+        cdef Span s = span_of(subject)
+        cdef bint open
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                account_stop_serving(self.a, s)
+            self.plane.leave()
+        self.plane.check(open)
+
     def serve_domain(self, str domain):
         """The API of this domain is the API. What is neither that nor a bucket's has no responder."""
         for name in ("INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>"):

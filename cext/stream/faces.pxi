@@ -490,6 +490,32 @@ cdef class StreamFace:
         self.check(open)
         return copied_message(&c, rc)
 
+    def pack(self, bytes key not None, uint64_t seq, uint64_t last, uint64_t most) -> tuple:
+        cdef uint64_t hash_key[4]
+        cdef Bytes b
+        cdef Wait w
+        cdef bint open
+        cdef int rc = 1
+        if len(key) != sizeof(hash_key):
+            raise ValueError(f"a key of 32 bytes is needed, not of {len(key)}")
+        memcpy(hash_key, <const char*>key, sizeof(hash_key))
+        memset(&b, 0, sizeof(Bytes))
+        memset(&w, 0, sizeof(Wait))
+        try:
+            with nogil:
+                while rc == 1 or rc == ST_WAIT:     # others have their turns
+                    open = self.enter()
+                    rc = store_pack(self.s.store, hash_key, &seq, last, most, &b, &w) if open else ST_CLOSED
+                    wait_cancel(&w)
+                    self.box.leave()
+                    if rc == ST_WAIT:
+                        committer_pause(self.box.committer)
+            self.check(open)
+            store_checked(rc)
+            return (<const char*>b.data)[:b.n] if b.n else b"", seq
+        finally:
+            bytes_free(&b)
+
     def at_time(self, int64_t ts) -> int:
         cdef uint64_t seq = 0
         cdef bint open

@@ -7,7 +7,7 @@ import msgspec
 from jsserver.instances.backend import AdvisoryKind, BatchAbandoned, ConsumerAdvisory
 from jsserver.instances.shared import Shared
 from jsserver.text import goformat, nuid
-from jsserver.wire.types import Time, Wire, always
+from jsserver.wire.types import StreamStateInfo, Time, Wire, always
 
 ADVISORY = "$JS.EVENT.ADVISORY."
 METRIC = "$JS.EVENT.METRIC."
@@ -79,6 +79,44 @@ class StreamBatchAbandoned(Event):
     domain: str = ""
     batch: str = always("")
     reason: str = always("")
+
+
+class SnapshotCreate(Event):
+    """A snapshot begins."""
+
+    stream: str = always("")
+    state: StreamStateInfo | None = always(None)
+    client: ClientInfo | None = always(None)
+    domain: str = ""
+
+
+class SnapshotComplete(Event):
+    """A snapshot was sent."""
+
+    stream: str = always("")
+    start: Time = always("")
+    end: Time = always("")
+    client: ClientInfo | None = always(None)
+    domain: str = ""
+
+
+class RestoreCreate(Event):
+    """A restore begins."""
+
+    stream: str = always("")
+    client: ClientInfo | None = always(None)
+    domain: str = ""
+
+
+class RestoreComplete(Event):
+    """A restore ended, well or not."""
+
+    stream: str = always("")
+    start: Time = always("")
+    end: Time = always("")
+    bytes: int = always(0)
+    client: ClientInfo | None = always(None)
+    domain: str = ""
 
 
 class ConsumerAction(Event):
@@ -201,6 +239,12 @@ class Advisories:
         )
         subject = f"{ADVISORY}STREAM.BATCH_ABANDONED.{told.stream}"
         self.publish(told.account, subject, "advisory.v1.stream_batch_abandoned", event)
+
+    def transfer(self, account: str, stream: str, step: str, event: Event) -> None:
+        """A snapshot or a restore begins or ends; `step` is as in the subject."""
+        subject = f"{ADVISORY}STREAM.{step}.{stream}"
+        if self.wanted(account, subject):
+            self.publish(account, subject, f"advisory.v1.{step.lower()}", event)
 
     def limit_reached(self, account: str, dropped: int) -> None:
         """Requests went unanswered."""

@@ -1,7 +1,9 @@
 """One API request on its way through a handler."""
 
-from collections.abc import Iterable
-from typing import TypeVar
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -12,7 +14,10 @@ from jsserver.instances.running import Stream
 from jsserver.instances.shared import Shared
 from jsserver.wire import decode, errcodes
 
-from .advisories import Advisories
+from .advisories import Advisories, ClientInfo
+
+if TYPE_CHECKING:
+    from .transfers import Transfers
 
 T = TypeVar("T")
 
@@ -20,19 +25,27 @@ T = TypeVar("T")
 class Call:
     """A decoded subject, a body, and what a handler works with."""
 
-    __slots__ = ("account", "advisories", "args", "body", "made", "shared", "shown")
+    __slots__ = (
+        *("account", "advisories", "after", "args", "body", "client", "made", "shared", "shown"),
+        "transfers",
+    )
 
     def __init__(
         self,
         shared: Shared,
         advisories: Advisories,
         account: Account,
+        transfers: Transfers,
         args: list[str],
         body: bytes,
+        client: Callable[[], ClientInfo | None],
     ) -> None:
         self.shared = shared
         self.advisories = advisories
+        self.transfers = transfers
         self.account = account
+        self.client = client
+        """Tells the connection that asks."""
         self.args = args
         """The tokens after the endpoint's name."""
         self.body = body
@@ -40,6 +53,8 @@ class Call:
         """What the answer shows and the ticket that it waits for."""
         self.made: ConsumerHandle | None = None
         """A consumer, new or changed, that delivers nothing before the answer."""
+        self.after: Callable[[], None] | None = None
+        """What begins when the answer is on its way."""
 
     def shows(self, stream: Stream, seq: int = 0) -> None:
         """The answer shows this message or, with 0, the stream as it is now: it is held back until

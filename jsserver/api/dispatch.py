@@ -6,6 +6,7 @@ Subjects that are no endpoint get silence: `$JS.API.>` is one service, and clien
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 from msgspec import structs
@@ -33,7 +34,7 @@ from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 
-from . import consumer_api, messages, stream_api
+from . import consumer_api, messages, stream_api, transfers
 from .advisories import AUDIT, Advisories, ClientInfo
 from .call import Call
 from .queue import RequestQueue
@@ -46,10 +47,12 @@ from .responses import (
     ConsumerPauseResponse,
     PurgeResponse,
     Response,
+    RestoreResponse,
     StreamList,
     StreamNames,
     TierInfo,
 )
+from .transfers import Transfers
 
 log = logging.getLogger(__name__)
 
@@ -176,6 +179,8 @@ ENDPOINTS: dict[str, Endpoint] = {
             most=0,
             info=True,
         ),
+        Endpoint("STREAM.SNAPSHOT", "stream_snapshot_response", transfers.snapshot),
+        Endpoint("STREAM.RESTORE", "stream_restore_response", transfers.restore, RestoreResponse),
         Endpoint("STREAM.MSG.GET", "stream_msg_get_response", messages.get, audited=False),
         Endpoint("STREAM.MSG.DELETE", "stream_msg_delete_response", messages.delete),
         Endpoint("STREAM.LEADER.STEPDOWN", "stream_leader_stepdown_response", _not_clustered),
@@ -290,9 +295,13 @@ class _Served(msgspec.Struct, frozen=True):
     """What the answer shows and the ticket that it waits for."""
     made: ConsumerHandle | None = None
     """A consumer, new or changed, that delivers nothing before the answer."""
+    after: Callable[[], None] | None = None
+    """What begins then."""
 
     def begin(self) -> None:
         """The answer is on its way."""
+        if self.after is not None:
+            self.after()
         if self.made is not None:
             self.made.begin(0 if self.shown is None else self.shown[1])
 
@@ -312,6 +321,7 @@ class Dispatcher:
         self.accounts: dict[str, Account] = {}
         self.advisories = Advisories(shared)
         self._client_info = client_info or (lambda connection: None)
+        self.transfers = Transfers(shared, self.advisories)
         self._finished = finished or (lambda connection: None)
         """Takes the connection of every request that is answered, dropped or none."""
         limits = shared.settings
@@ -342,6 +352,7 @@ class Dispatcher:
         a client that heard otherwise might make them anew.
         """
         self._closing = True
+        await self.transfers.close()
         await self._finish()
         for account in self.accounts.values():
             await account.close()
@@ -364,6 +375,10 @@ class Dispatcher:
         """Takes a request; its answer is published.
 
         At most IN_PROGRESS are worked on at the same time, WORKERS of one connection."""
+        subject = request.subject.decode("utf-8", "surrogateescape")
+        if self.transfers.receive(request.account, subject, request.reply, request.payload):
+            self._finished(request.connection)
+            return
         found = self._route(request)
         if found is None or self._closed:
             self._finished(request.connection)
@@ -443,7 +458,15 @@ class Dispatcher:
             account.stats.inflight += 1
         call = None
         if account is not None:
-            call = Call(self.shared, self.advisories, account, args, request.payload)
+            call = Call(
+                self.shared,
+                self.advisories,
+                account,
+                self.transfers,
+                args,
+                request.payload,
+                partial(self._client_info, request.connection),
+            )
         try:
             answer = await self._answer(endpoint, call, request)
         finally:
@@ -455,8 +478,10 @@ class Dispatcher:
             account.stats.total += 1
             account.stats.errors += failed
         answer.type = TYPE_PREFIX + endpoint.answer
-        shown, made = (None, None) if call is None else (call.shown, call.made)
-        return _Served(_encoded(answer), counted, answer.type, shown, made)
+        served = _Served(_encoded(answer), counted, answer.type)
+        if call is None:
+            return served
+        return structs.replace(served, shown=call.shown, made=call.made, after=call.after)
 
     def _audit(self, request: Request, served: _Served) -> None:
         """Tells listeners of a request and its answer."""

@@ -4,7 +4,16 @@ import msgspec
 
 from jsserver.assets.limits import AccountLimits
 from jsserver.wire.errors import ErrorBody
-from jsserver.wire.types import ConsumerConfig, Int64, StreamConfig, Time, Uint64, Wire, always
+from jsserver.wire.types import (
+    ConsumerConfig,
+    Int64,
+    StreamConfig,
+    StreamStateInfo,
+    Time,
+    Uint64,
+    Wire,
+    always,
+)
 
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
 
@@ -69,30 +78,6 @@ class AccountInfo(Response):
     tiers: dict[str, TierInfo] = msgspec.field(default_factory=dict)
 
 
-class LostMessages(Wire):
-    """Messages that cannot be served because the files are damaged."""
-
-    msgs: list[int] | None = always(None)
-    bytes: int = always(0)
-
-
-class StreamStateInfo(Wire):
-    """Counts of a stream."""
-
-    messages: int = always(0)
-    bytes: int = always(0)
-    first_seq: int = always(0)
-    first_ts: Time = always("")
-    last_seq: int = always(0)
-    last_ts: Time = always("")
-    num_subjects: int = 0
-    subjects: dict[str, int] | None = None
-    num_deleted: int = 0
-    deleted: list[int] | None = None
-    lost: LostMessages | None = None
-    consumer_count: int = always(0)
-
-
 class ClusterInfo(Wire):
     """Who serves an asset."""
 
@@ -123,6 +108,19 @@ class StreamList(PagedResponse):
     streams: list[StreamInfo] = msgspec.field(default_factory=lambda: [])
     missing: list[str] | None = None
     offline: dict[str, str] | None = None
+
+
+class SnapshotResponse(Response):
+    """STREAM.SNAPSHOT: what follows on the deliver subject."""
+
+    config: StreamConfig | None = None
+    state: StreamStateInfo | None = None
+
+
+class RestoreResponse(Response):
+    """STREAM.RESTORE: where the archive is to be sent."""
+
+    deliver_subject: str = always("")
 
 
 class PurgeResponse(SuccessResponse):

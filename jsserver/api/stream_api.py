@@ -12,23 +12,23 @@ from jsserver.instances.shared import Shared
 from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.types import (
+    LostMessages,
     PurgeRequest,
     StorageRequest,
     StreamConfig,
     StreamConfigRequest,
     StreamInfoRequest,
     StreamPageRequest,
+    StreamStateInfo,
 )
 
 from .call import Call, dynamic_metadata, page
 from .responses import (
     ClusterInfo,
-    LostMessages,
     PurgeResponse,
     StreamInfo,
     StreamList,
     StreamNames,
-    StreamStateInfo,
     SuccessResponse,
 )
 

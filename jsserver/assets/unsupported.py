@@ -25,8 +25,6 @@ CONSUMER_OPTIONS = ("direct", "sourcing", "priority_groups", "priority_policy", 
 ACK_POLICIES = ("flow_control",)
 
 ENDPOINTS = {
-    "STREAM.SNAPSHOT": "stream_snapshot_response",
-    "STREAM.RESTORE": "stream_restore_response",
     "CONSUMER.UNPIN": "consumer_unpin_response",
     "CONSUMER.RESET": "consumer_reset_response",
 }

@@ -174,6 +174,9 @@ class ConsumerHandle(Protocol):
     def begin(self, ticket: int = 0) -> None:
         """Ends the hold of its opening or update once the change with this ticket is durable."""
 
+    def encode_state(self) -> bytes:
+        """Position and what is pending, in the format of nats-server's o.dat."""
+
     def close(self, delete: bool) -> None:
         """Blocking. Stops serving; with `delete` waiting pulls are told that it was deleted, and
         messages that nobody else needs leave an interest stream.
@@ -218,6 +221,11 @@ class StreamHandle(Protocol):
 
     def next_for(self, filter: bytes, seq: int) -> Message | None:
         """The first message from `seq` on whose subject matches; an empty filter matches all."""
+
+    def pack(self, key: bytes, seq: int, last: int, most: int) -> tuple[bytes, int]:
+        """Blocking. Messages from `seq` up to `last`, which has been reached, as a block of some
+        `most` bytes, at least one message, whose checksums have this key of 32 bytes; and where the
+        next block begins, beyond `last` after the last one."""
 
     def at_time(self, ts: int) -> int:
         """The sequence of the first message stored at or after this time; last + 1 if none."""
@@ -275,6 +283,12 @@ class AccountHandle(Protocol):
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Routes a message of the server's own."""
+
+    def serve_requests(self, subject: bytes) -> None:
+        """Messages on this subject, which may have wildcards, come to the control plane."""
+
+    def stop_requests(self, subject: bytes) -> None:
+        """Ends what `serve_requests` began."""
 
     def subject_interest(self, subject: bytes) -> bool:
         """Whether a client would receive a message on this subject."""

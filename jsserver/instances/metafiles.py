@@ -79,6 +79,10 @@ class MetaFiles:
             erase(temporary)
             raise
 
+    def put(self, directory: Path, asset: str, body: bytes) -> None:
+        """Writes the configuration of an asset that nobody knows yet."""
+        self._write(directory, asset, body)
+
     def update(self, directory: Path, asset: str, body: bytes) -> None:
         """Replaces the configuration of an asset; where that fails, the one before stays, but for
         NotRestored."""
@@ -100,7 +104,7 @@ class MetaFiles:
             descriptors = []
             for name, content in ((INF, body), (SUM, self.checksum(asset, body))):
                 path = directory / f"{name}{suffix}"
-                file = opened.enter_context(open(path, "wb", opener=_private))
+                file = opened.enter_context(open(path, "wb", opener=private))
                 file.write(content)
                 file.flush()
                 descriptors.append(file.fileno())
@@ -131,6 +135,22 @@ def _put_in_place(directory: Path) -> None:
     for name in (INF, SUM):
         (directory / f"{name}.tmp").rename(directory / name)
     sync_directory(directory)
+
+
+def stage(directory: Path) -> Path:
+    """A new empty directory beside assets, which a start removes."""
+    make_directory(directory)
+    staged = directory / f".new-{nuid.new()}"
+    staged.mkdir(mode=0o700)
+    return staged
+
+
+def place(staged: Path, directory: Path) -> None:
+    """Gives a staged directory, whose files are durable, the name of an asset."""
+    for folder, _, _ in os.walk(staged):
+        sync_directory(folder)
+    staged.rename(directory)
+    sync_directory(directory.parent)
 
 
 def is_encrypted(directory: Path, body: bytes) -> bool:
@@ -173,7 +193,8 @@ def leftovers(directory: Path) -> list[Path]:
         return [Path(e.path) for e in entries if e.name.startswith((".new-", ".del-"))]
 
 
-def _private(path: str, flags: int) -> int:
+def private(path: str, flags: int) -> int:
+    """Opens a file that is its owner's alone."""
     return os.open(path, flags, 0o600)
 
 

@@ -13,16 +13,16 @@ from typing import TypeVar
 
 from jsserver import API_LEVEL
 from jsserver.assets import streams, unsupported
-from jsserver.assets.assignments import StreamAssignment, new_consumer
+from jsserver.assets.assignments import CreateStream, StreamAssignment, new_consumer
 from jsserver.text import goformat
-from jsserver.wire import decode
+from jsserver.wire import decode, errcodes
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import ConsumerConfig, StoredConsumer, StoredStream, StreamConfig
 
 from . import damage, metafiles
 from .account import Account
 from .backend import StoreError
-from .running import CONSUMERS, Stream
+from .running import CONSUMERS, Stream, encode_meta
 from .shared import Shared
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,50 @@ K = TypeVar("K", StoredStream, StoredConsumer)
 
 class _Offline(Exception):
     """Why an asset cannot be served."""
+
+
+class NotRestorable(Exception):
+    """A stream cannot be made of an archive; the text says why."""
+
+
+async def restore(account: Account, config: StreamConfig, staged: Path, meta: bytes) -> Stream:
+    """Serves the stream that a staged directory has, with this configuration instead of the
+    archive's; NotRestorable, ApiError, OSError."""
+    name = config.name
+    try:
+        stored = decode.parse(meta, StoredStream, strict=False)
+        created = goformat.parse_rfc3339(stored.Created)
+    except (decode.Unreadable, ValueError) as error:
+        raise NotRestorable(f"{metafiles.INF}: {error}") from None
+    if stored.name != name:
+        raise NotRestorable("stream names do not match")
+    async with account.lock(name):
+        decision = account.assignments.propose(CreateStream(config, created))
+        try:
+            if not decision.is_open:
+                raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED()
+            assert account.directory is not None and decision.after is not None
+            body = encode_meta(decision.after)
+            directory = account.directory / name
+            opened = await account.shared.run(_put_in_place, account, staged, directory, body)
+        finally:
+            account.assignments.undo(decision)
+        account.adopt(opened)
+        return opened
+
+
+def _put_in_place(account: Account, staged: Path, directory: Path, body: bytes) -> Stream:
+    account.shared.files.put(staged, directory.name, body)
+    metafiles.place(staged, directory)
+    found = _load_stream(account, directory)
+    if isinstance(found, Stream) and not found.offline:
+        return found
+    reason = found
+    if isinstance(found, Stream):
+        found.handle.close(True)
+        reason = "; ".join(f"consumer {name}: {why}" for name, why in found.offline.items())
+    metafiles.erase(metafiles.discard(directory, directory.parent))
+    raise NotRestorable(reason)
 
 
 async def recover(account: Account) -> None:

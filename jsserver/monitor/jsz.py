@@ -5,7 +5,7 @@ import msgspec
 from jsserver import API_LEVEL
 from jsserver.api.consumer_api import consumer_info
 from jsserver.api.dispatch import Dispatcher
-from jsserver.api.responses import ApiStats, ClusterInfo, ConsumerInfo, StreamStateInfo
+from jsserver.api.responses import ApiStats, ClusterInfo, ConsumerInfo
 from jsserver.api.stream_api import stream_state
 from jsserver.assets.limits import OF_TIERS
 from jsserver.config.options import Options
@@ -15,7 +15,7 @@ from jsserver.instances.running import Stream
 from jsserver.monitor.query import Paging, Query
 from jsserver.monitor.sources import JetStream, Server
 from jsserver.text.goformat import rfc3339_nano
-from jsserver.wire.types import StreamConfig, Wire, always
+from jsserver.wire.types import StreamConfig, StreamStateInfo, Wire, always
 
 UNSIGNED = (1 << 64) - 1
 

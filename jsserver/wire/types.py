@@ -248,6 +248,47 @@ class PurgeRequest(Wire):
     keep: Uint64 = 0
 
 
+class LostMessages(Wire):
+    """Messages that cannot be served because the files are damaged."""
+
+    msgs: list[Uint64] | None = always(None)
+    bytes: Uint64 = always(0)
+
+
+class StreamStateInfo(Wire):
+    """Counts of a stream."""
+
+    messages: Uint64 = always(0)
+    bytes: Uint64 = always(0)
+    first_seq: Uint64 = always(0)
+    first_ts: Time = always("")
+    last_seq: Uint64 = always(0)
+    last_ts: Time = always("")
+    num_subjects: Uint64 = 0
+    subjects: dict[str, Uint64] | None = None
+    num_deleted: Uint64 = 0
+    deleted: list[Uint64] | None = None
+    lost: LostMessages | None = None
+    consumer_count: Uint64 = always(0)
+
+
+class RestoreRequest(Wire):
+    """STREAM.RESTORE."""
+
+    config: StreamConfig = msgspec.field(default_factory=StreamConfig)
+    state: StreamStateInfo = msgspec.field(default_factory=StreamStateInfo)
+
+
+class SnapshotRequest(Wire):
+    """STREAM.SNAPSHOT."""
+
+    deliver_subject: str = ""
+    no_consumers: bool = False
+    chunk_size: Int64 = 0
+    window_size: Int64 = 0
+    jsck: bool = False
+
+
 class MessageGetRequest(Wire):
     """STREAM.MSG.GET."""
 

@@ -313,7 +313,7 @@ def test_compressed_answers(pair: list[Server], subject: str, accepted: str, enc
 
 def unsnapped(data: bytes) -> bytes:
     """The plain bytes of a stream of Snappy's chunks."""
-    from jsserver.cext.columns import S2Stream
+    from jsserver.cext.bytes import S2Stream
 
     stream = S2Stream()
     plain = more = stream.feed(data)

@@ -182,8 +182,8 @@ def without_index(path: Path) -> None:
     import io
     import tarfile
 
-    from jsserver.cext.columns import S2Stream
-    from tests.unit.test_columns_s2 import START, stored
+    from jsserver.cext.bytes import S2Stream
+    from tests.unit.test_bytes_s2 import START, stored
 
     stream = S2Stream()
     plain = stream.feed(path.read_bytes())

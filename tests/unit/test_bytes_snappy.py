@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsserver.cext.bytes import snappy
-from jsserver.cext.columns import S2Stream, crc32c_of
+from jsserver.cext.bytes import S2Stream, crc32c_of, snappy
 
 START = b"\xff\x06\x00\x00sNaPpY"
 

@@ -1,4 +1,5 @@
-"""Damaged files of a store that acks before it syncs: what a power cut may have done, and what it cannot have."""
+"""Damaged files of a store that acks before it syncs: what a power cut may have done, and what it
+cannot have."""
 
 import time
 from pathlib import Path

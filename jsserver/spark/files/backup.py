@@ -9,7 +9,8 @@ from typing import IO
 import msgspec
 import pyarrow as pa
 
-from jsserver.cext.columns import Plain, S2Stream, block_key
+from jsserver.cext.bytes import S2Stream
+from jsserver.cext.columns import Plain, block_key
 from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.files.directory import Config, Location
 from jsserver.spark.files.plan import (

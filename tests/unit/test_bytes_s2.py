@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsserver.cext.columns import Plain, S2Stream, crc32c_of, s2_decode
+from jsserver.cext.bytes import S2Stream, crc32c_of, s2_decode
+from jsserver.cext.columns import Plain
 
 START = b"\xff\x06\x00\x00S2sTwO"
 SNAPPY_START = b"\xff\x06\x00\x00sNaPpY"

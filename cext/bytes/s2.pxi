@@ -2,26 +2,10 @@
 # https://github.com/google/snappy/blob/main/framing_format.txt). Nothing in the input is trusted.
 
 cdef extern from "bytes/crc32c.h" nogil:
-    void crc_prepare()
-    int crc_fast_supported()
-    uint32_t crc32c(int fast, const uint8_t* p, size_t n)
     void copy_back(uint8_t* d, size_t offset, size_t n)
 
-crc_prepare()
-cdef int crc_fast = crc_fast_supported()
-
 cdef enum:
-    S2_CHUNK_MAX = 4 << 20      # plain bytes of one chunk
-    S2_SLACK = 16               # that copies may write behind a block's end
     S2_PIECE = 8 << 20          # what one step of a stream gives, but for its last chunk
-
-cdef enum S2Error:
-    S2_NO_MEMORY = -1
-    S2_CORRUPT = -2             # a block's tags do not make sense
-    S2_CHECKSUM = -3
-    S2_CHUNK = -4               # a chunk of an unknown kind, or of an impossible size
-    S2_NO_START = -5            # the stream does not start with its identifier
-    S2_CUT = -6                 # the stream ends inside a chunk
 
 S2_ERRORS = {
     S2_CORRUPT: "a compressed chunk is corrupt",

@@ -1,0 +1,55 @@
+"""Backups as clients make and restore them, over the API."""
+
+import json
+from typing import Any
+
+from tests.client.raw import Frame, RawApp
+
+CHUNK = 64 << 10
+
+
+def backup(client: RawApp, stream: str, **asked: Any) -> tuple[dict[str, Any], bytes, Frame]:
+    """The answer, the archive and the last message."""
+    inbox = client.inbox()
+    sid = str(client.last_sid)
+    answer: Any = client.api(f"STREAM.SNAPSHOT.{stream}", {"deliver_subject": inbox, **asked})
+    assert "error" not in answer, answer
+    archive = bytearray()
+    while True:
+        frame = client.message()
+        assert frame.sid == sid
+        if not frame.payload:
+            client.send(f"UNSUB {sid}\r\n".encode())
+            return answer, bytes(archive), frame
+        archive += frame.payload
+        if frame.reply:
+            client.publish(frame.reply)
+
+
+def restore(
+    client: RawApp, config: dict[str, Any], archive: bytes, chunk: int = CHUNK
+) -> dict[str, Any]:
+    """The last answer: to the request, to a chunk that failed, or to the end."""
+    name = config["name"]
+    answer: Any = client.api(f"STREAM.RESTORE.{name}", {"config": config, "state": {}})
+    if "error" in answer:
+        return dict(answer)
+    subject = answer["deliver_subject"]
+    for at in range(0, len(archive), chunk):
+        frame = client.request(subject, archive[at : at + chunk])
+        if frame.payload:
+            return dict(json.loads(frame.payload))
+    return dict(json.loads(client.request(subject).payload))
+
+
+def stored(client: RawApp, stream: str) -> tuple[dict[str, Any], list[Any]]:
+    """A stream's figures, and its messages."""
+    info: Any = client.api(f"STREAM.INFO.{stream}", {"deleted_details": True})
+    assert "error" not in info, info
+    messages, seq = [], 1
+    while True:
+        answer: Any = client.api(f"STREAM.MSG.GET.{stream}", {"seq": seq, "next_by_subj": ">"})
+        if "message" not in answer:
+            return info, messages
+        messages.append(answer["message"])
+        seq = answer["message"]["seq"] + 1
