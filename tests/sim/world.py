@@ -145,7 +145,8 @@ class World:
         self.debris = True
 
     def restart(self) -> None:
-        """A clean stop: all that was done is there, unless its sync hears that an earlier one failed."""
+        """A clean stop: all that was done is there, unless its sync hears that an earlier one
+        failed."""
         self.commit()
         if self.disk.dead or self.troubled():
             return
