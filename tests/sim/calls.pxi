@@ -241,9 +241,10 @@ cdef int sim_sync_all(void* ctx, int fd) noexcept nogil:
     if file_of(d, fd) == NULL:
         return -EBADF
     rc = begin(d, CALL_SYNC)
+    if rc == 0:
+        d.synced_at = d.env.mono
     if rc == 0 and d.fds[fd - FIRST_FD].any_failed == 0:
         d.whole_syncs += 1
-        d.synced_at = d.env.mono
         d.writes = 0
     if rc == 0 and not d.ignores_syncs:
         for i in range(d.n_inodes):

@@ -464,8 +464,9 @@ class Sim:
         kept = self.snaps
         lazy = self.world.kind.sync_interval > 0
         base = max(i for i, snap in enumerate(kept) if i == 0 or snap.ticket <= acked)
-        self.snaps = kept[base:]
-        self.promised = {}
+        if not self.world.doubt:  # else what a sync lost is there or not
+            self.snaps = kept[base:]
+            self.promised = {}
         self.check_life("kill", killed=True)
         self.snaps = kept
         self.snap("killed")
