@@ -450,8 +450,8 @@ class Sim:
         due = known.live.keys() - gone
         if not self.world.kind.sync_interval:
             due |= self.promised.keys() - gone
-        if self.world.doubt:
-            due = set()
+        if self.world.doubt or any(snap.what.endswith("update") for snap in self.snaps[1:]):
+            due = set()  # limits that are new apply to what was there before them
         for seq in due:
             if seq not in live and seq not in aged:
                 raise Wrong(f"{why}: {seq} of {known.last} is lost, acked with {known.what!r}")

@@ -13,6 +13,14 @@ from tests.unit.stream_world import (
 )
 
 
+EIO = 5
+STORE_ERROR = 3
+
+
+def failed(life: Life) -> bool:
+    return any(event[0] == STORE_ERROR for event in life.env.events)
+
+
 @pytest.fixture(params=DISKS)
 def seed(request: pytest.FixtureRequest) -> Iterator[int]:
     yield request.param
@@ -127,3 +135,60 @@ def test_with_an_interval_what_a_kill_leaves_is_no_hole(seed: int, shape: str) -
             life.commit()
         life.kill()
         assert messages(life.stream) == live
+
+
+def test_with_an_interval_what_a_failed_sync_lost_is_on_disk_after_the_next(seed: int) -> None:
+    """The system takes it for written: only who writes it again has it synced."""
+    life = Life(seed, sync_interval=2 * SECOND)
+    for _ in range(20):
+        life.publish(bytes(900))
+    life.commit()
+    life.disk.fail("sync", EIO)
+    life.env.advance(3 * SECOND)
+    life.commit()
+    life.stream.reopen()
+    life.stream.resume()
+    live = messages(life.stream)
+    life.env.advance(3 * SECOND)
+    life.commit()
+    life.cut()
+    assert messages(life.stream) == live
+    assert life.stream.lost().sequences == []
+
+
+def test_with_an_interval_a_sync_that_fails_for_a_sidecar_is_heard_of(seed: int) -> None:
+    life = Life(seed, sync_interval=2 * SECOND, max_msgs=60)  # blocks of 32,000 bytes
+    for _ in range(6):
+        life.publish(bytes(9000))
+    life.commit()
+    life.disk.fail("sync", EIO)
+    life.disk.upkeep(life.env)
+    assert not failed(life)
+    life.env.advance(3 * SECOND)
+    life.commit()
+    assert failed(life)
+
+
+@pytest.mark.parametrize("interval", [0, 2 * SECOND])
+@pytest.mark.parametrize("after", range(10))
+def test_a_stream_whose_purge_is_made_before_something_else_fails_goes_on(
+    interval: int, after: int
+) -> None:
+    life = Life(1, sync_interval=interval)
+    for _ in range(6):
+        life.publish(bytes(900))
+    life.commit()
+    for _ in range(3):  # idle: its files are closed
+        life.env.advance(3 * SECOND)
+        life.commit()
+    life.stream.purge(None, 0, 0)
+    life.publish(b"next")
+    life.disk.fail("sync", EIO, after)
+    life.env.advance(3 * SECOND)
+    life.commit()
+    if failed(life):
+        life.stream.reopen()
+        life.stream.resume()
+    life.publish(b"last")
+    life.commit()
+    assert [m[2] for m in messages(life.stream).values()][-1] == b"last"
