@@ -276,8 +276,15 @@ class Server:
             from jsserver.services.stapling import Stapling  # a server without TLS does without it
 
             self._stapling = Stapling(self.log, self.front.staple, self.stopped.set)
+        learning = asyncio.create_task(self._stapling.learn(options))
+        stopping = asyncio.create_task(self.stopped.wait())
+        await asyncio.wait({learning, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not learning.done():
+            learning.cancel()
+            raise StartError("Ended while OCSP responders were asked")
         try:
-            return await self._stapling.learn(options)
+            return learning.result()
         except ValueError as error:
             raise StartError(str(error)) from None
 

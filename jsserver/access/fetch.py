@@ -99,7 +99,7 @@ def _read(received: bytes, most: int) -> tuple[int, bytes]:
     try:
         response = HTTPResponse(_Received(received))  # type: ignore[arg-type]
         response.begin()
-        body = response.read(most + 1)
+        body = response.read()
     except HTTPException as error:
         raise ValueError(f"malformed HTTP response: {error!r}") from None
     if len(body) > most:

@@ -12,7 +12,7 @@ from tests.certificates import Authority, Issued
 from tests.client.test_tls_reload import reload
 from tests.client.tls import Start
 from tests.ocsp import Responder
-from tests.servers import Server, ServerFailed, Servers
+from tests.servers import Server, ServerFailed, Servers, command_under_test
 from tests.waiting import wait_until
 
 
@@ -220,6 +220,16 @@ def test_an_answer_about_another_certificate(servers: Servers, world: World) -> 
 def test_an_answer_of_any_size(servers: Servers, world: World) -> None:
     world.responder.raw = bytes(1 << 20)
     assert "the answer is too large" in refusal(servers.under_test, world.config())
+
+
+def test_a_start_that_waits_can_be_ended(servers: Servers, world: World, tmp_path: Path) -> None:
+    world.responder.delay.clear()
+    server = Server(command_under_test(), tmp_path / "waiting", config=world.config())
+    servers.started.append(server)
+    server.launch()
+    wait_until(lambda: bool(world.responder.asked), "nobody asks")
+    assert server.stop(5) == 1
+    assert "Ended while OCSP responders were asked" in server.log()
 
 
 def test_answers_are_kept(start: Start, world: World, tmp_path: Path) -> None:
