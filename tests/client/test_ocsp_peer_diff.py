@@ -183,8 +183,9 @@ def test_who_resumes_is_looked_up_again(servers: Servers, world: World) -> None:
     assert len(world.responder.asked) == 2
 
 
-def test_many_at_once_ask_once(servers: Servers, world: World) -> None:
-    server = servers.under_test(config=world.config())
+@pytest.mark.parametrize("reactors", [1, 3])
+def test_many_at_once_ask_once(servers: Servers, world: World, reactors: int) -> None:
+    server = servers.under_test(config=world.config() + f"\nreactors: {reactors}")
     world.responder.delay.clear()
 
     async def all_of_them() -> list[bool]:
