@@ -118,8 +118,7 @@ class AuthCallout(Block):
 
 class Authorization(Block):
     """Who may connect: everybody if there is neither a name, a token nor a user. A timeout of 0
-    is the default. `proxy_required`: whoever has the single name or token comes by a trusted
-    proxy."""
+    is the default. `proxy_required`: who has the single name or token comes by a trusted proxy."""
 
     username: str = ""
     password: str = ""
@@ -530,11 +529,10 @@ class Options(Block):
         own = self.websocket
         timeout = own.authorization.timeout or self.auth_timeout
         single = own.authorization if own.has_own_authorization else self.authorization
-        authorization = {**vars(single), "timeout": timeout, "users": self.authorization.users}
-        authorization["proxy_required"] = self.authorization.proxy_required
+        common = {name: getattr(self.authorization, name) for name in ("users", "proxy_required")}
+        given = {**vars(single), "timeout": timeout, **common}
         guest = own.no_auth_user if own.has_own_authorization else self.no_auth_user
-        single = Authorization(**authorization)
-        changed = {"authorization": single, "no_auth_user": guest, "tls": own.tls}
+        changed = {"authorization": Authorization(**given), "no_auth_user": guest, "tls": own.tls}
         return Options(**{**vars(self), **changed})
 
     @property
@@ -552,16 +550,11 @@ class Options(Block):
     @property
     def certified_users(self) -> frozenset[str]:
         """Users without a password whom certificates stand for, on any listener."""
-        own = self.websocket
-        through_websocket = own.port != 0 and own.tls is not None and own.tls.map
-        listeners = [("STANDARD", self.tls is not None and self.tls.map)]
-        listeners.append(("WEBSOCKET", through_websocket))
-        types = {name for name, maps in listeners if maps}
-        return frozenset(
-            user.name
-            for user in self.users
-            if user.name and not user.password and types & set(user.connection_types or types)
-        )
+        websocket = self.websocket.tls if self.websocket.port else None
+        listeners = (("STANDARD", self.tls), ("WEBSOCKET", websocket))
+        types = {name for name, tls in listeners if tls is not None and tls.map}
+        bare = (user for user in self.users if user.name and not user.password)
+        return frozenset(u.name for u in bare if types & set(u.connection_types or types))
 
     @property
     def asks_everybody(self) -> bool:

@@ -9,11 +9,13 @@ from tests.client.raw import EOF, Frame, RawClient
 from tests.client.websocket import WsClient
 from tests.jwts import User
 from tests.nkeys import Signer
-from tests.servers import Server
+from tests.servers import Server, Servers
 from tests.waiting import wait_until
 
 VIOLATION = b"-ERR 'Authorization Violation'"
 FAILURE = "Authentication Failure"
+Pair = list[Server]
+"""The server under test, and nats-server."""
 Say = Mapping[str, object] | Callable[[str], Mapping[str, object]] | bytes
 """The options of CONNECT, or what makes them of the nonce; or what is said instead of it."""
 
@@ -57,6 +59,20 @@ def outcome(server: Server, say: Say, *, websocket: bool = False, before: bytes 
     cid = int(info["client_id"])
     shown: list[Any] = [frame.shown() for frame in heard]
     return [*shown, closed_reason(server, cid)] if heard[-1].verb == EOF else shown
+
+
+def started(servers: Servers, config: str, **options: Any) -> Pair:
+    return [
+        start(config=config, monitor=True, **options)
+        for start in (servers.under_test, servers.peer)
+    ]
+
+
+def both(pair: Pair, say: Say, **how: Any) -> list[Any]:
+    """What both say alike to the same client."""
+    ours, theirs = (outcome(server, say, **how) for server in pair)
+    assert ours == theirs
+    return ours
 
 
 def is_refused(found: list[Any], reason: str = FAILURE) -> bool:
