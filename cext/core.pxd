@@ -323,7 +323,9 @@ cdef struct Account:
     Usage memory            # what its streams hold, by the kind of storage
     Usage storage
     bint system             # it is the server's system account
-    Mappings* mappings      # of what its clients publish; owned; NULL: none
+    bint renames            # what its clients publish may go to another subject, by one of these:
+    Mappings* mappings      # owned; NULL: none
+    Span domain             # `$JS.<domain>.API.`, by which JetStream is asked too; owned; empty: not
     ServiceImport* services  # what it imports; owned
     StreamImport* streams
     bint answers            # replies to other accounts' requests are taken, by this prefix
@@ -531,6 +533,8 @@ cdef void account_release(Account* a) noexcept nogil
 cdef void account_close(Account* a) noexcept nogil
 # Its mappings from now on, which are its own then; NULL: none.
 cdef void account_map(Account* a, Mappings* m) noexcept nogil
+# From now on its clients may ask JetStream by this prefix, `$JS.<domain>.API.`. 0 | -1 no memory.
+cdef int account_domain(Account* a, Span prefix) noexcept nogil
 # The server itself takes what is sent to the subject, as long as the account is open: NULL where it is not, or no memory.
 cdef Sub* account_serve(Account* a, Span subject, int hears, inbound_fn fn) noexcept nogil
 cdef void account_stop_serving(Account* a, Span subject) noexcept nogil
@@ -579,8 +583,6 @@ cdef struct ItemHead:       # of a serialised item; behind it numbers, lengths, 
 
 # The inbound handler that puts messages into the inbox; its target is the Account.
 cdef int request_in(void* target, const Msg* m) noexcept nogil
-cdef int domain_in(void* target, const Msg* m) noexcept nogil
-cdef int domain_view_in(void* target, const Msg* m) noexcept nogil
 
 cdef int inbox_put(Inbox* b, int kind, uint64_t cid, const Span* texts, uint32_t n_texts,
                    const int64_t* nums, uint32_t n_nums) noexcept nogil

@@ -69,6 +69,7 @@ cdef void account_free(Account* a) noexcept nogil:
     sublist_free(a.subs)
     strmap_free(&a.watches)
     mappings_free(a.mappings)
+    free(<void*>a.domain.p)
     free(a)
 
 

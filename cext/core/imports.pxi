@@ -83,9 +83,9 @@ cdef void send_to(ServiceImport* s, Account* to, Msg* m, Draft* d) noexcept nogi
     m.account = to
     if d.n:
         m.dest = draft_span(d)
-    if to.mappings != NULL:
+    if to.renames:
         draft_open(&mapped)
-        if mappings_select(to.mappings, &to.engine.env, m.dest, &mapped):
+        if account_renames(to, m.dest, &mapped):
             d.n = 0
             draft_add(d, mapped.p, mapped.n)
             d.failed = d.failed or mapped.failed

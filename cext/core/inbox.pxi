@@ -3,7 +3,6 @@
 
 cdef enum:
     INBOX_BYTES_MAX = 268435456     # a control plane that hangs must not eat the machine
-    ALIAS_MAX = 4096                # of a subject that is another name for one
 
 
 cdef int inbox_put(Inbox* b, int kind, uint64_t cid, const Span* texts, uint32_t n_texts,
@@ -66,30 +65,3 @@ cdef int request_in(void* target, const Msg* m) noexcept nogil:
     if inbox_put(&a.engine.inbox, IN_REQUEST, m.cid, texts, 4, &num, 1) == 0 and m.cid:
         a.engine.asked += 1
     return 1
-
-
-cdef int domain_in(void* target, const Msg* m) noexcept nogil:
-    # The inbound handler of `$JS.<domain>.API.STREAM.>` and the like: what it says is `$JS.API.>` of this domain.
-    cdef Account* a = <Account*>target
-    cdef Msg same = m[0]
-    cdef uint8_t dest[ALIAS_MAX]
-    cdef const uint8_t* rest
-    if m.dest.n > ALIAS_MAX:
-        return 0
-    rest = <const uint8_t*>memchr(m.dest.p + 4, c'.', m.dest.n - 4)
-    memcpy(dest, b"$JS", 3)
-    same.dest.n = 3 + <uint32_t>(m.dest.p + m.dest.n - rest)
-    memcpy(dest + 3, rest, same.dest.n - 3)
-    same.dest.p = dest
-    same.subject = same.dest
-    return engine_route(a.engine, NULL, &same)
-
-
-cdef int domain_view_in(void* target, const Msg* m) noexcept nogil:
-    # The inbound handler of `$JS.<domain>.API.$KV.>` and the like: clients put the prefix before a bucket's subjects too.
-    cdef Msg same = m[0]
-    cdef const uint8_t* rest = <const uint8_t*>memchr(m.dest.p + 4, c'.', m.dest.n - 4) + 5
-    same.dest.p = rest
-    same.dest.n = <uint32_t>(m.dest.p + m.dest.n - rest)
-    same.subject = same.dest
-    return engine_route((<Account*>target).engine, NULL, &same)

@@ -85,6 +85,49 @@ cdef bint mappings_select(const Mappings* all, Env* env, Span subject, Draft* d)
     return True
 
 
+cdef inline bint span_has(Span s, const char* start) noexcept nogil:
+    # Whether it begins so, and goes on.
+    cdef uint32_t n = <uint32_t>strlen(start)
+    return s.n > n and span_starts(s, start, n)
+
+
+cdef bint domain_select(Span prefix, Span subject, Draft* d) noexcept nogil:
+    # Likewise, of what JetStream is asked by its domain's name. Clients put that before a bucket's subjects too. What is
+    # neither that nor the API's is nobody's.
+    cdef Span rest
+    if subject.n <= prefix.n or memcmp(subject.p, prefix.p, prefix.n) != 0:
+        return False
+    rest = span(subject.p + prefix.n, subject.n - prefix.n)
+    if not (span_has(rest, b"$KV.") or span_has(rest, b"$OBJ.")):
+        if not (span_has(rest, b"STREAM.") or span_has(rest, b"CONSUMER.") or span_has(rest, b"DIRECT.")
+                or span_has(rest, b"META.") or span_has(rest, b"SERVER.") or span_has(rest, b"ACCOUNT.")
+                or (rest.n == 4 and memcmp(rest.p, b"INFO", 4) == 0)):
+            return False
+        draft_add(d, b"$JS.API.", 8)
+    draft_add(d, rest.p, rest.n)
+    return True
+
+
+cdef bint account_renames(Account* a, Span subject, Draft* d) noexcept nogil:
+    # Whether what is sent there goes elsewhere, and adds where to: before permissions are asked, for there is no way
+    # round these by another name.
+    if a.mappings != NULL and mappings_select(a.mappings, &a.engine.env, subject, d):
+        return True
+    return a.domain.n and domain_select(a.domain, subject, d)
+
+
 cdef void account_map(Account* a, Mappings* m) noexcept nogil:
     mappings_free(a.mappings)
     a.mappings = m
+    a.renames = m != NULL or a.domain.n > 0
+
+
+cdef int account_domain(Account* a, Span prefix) noexcept nogil:
+    cdef uint8_t* copy = <uint8_t*>malloc(max(prefix.n, <uint32_t>1))
+    if copy == NULL:
+        return -1
+    memcpy(copy, prefix.p, prefix.n)
+    free(<void*>a.domain.p)
+    a.domain = span(copy, prefix.n)
+    a.renames = a.mappings != NULL or a.domain.n > 0
+    return 0

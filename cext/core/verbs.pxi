@@ -117,7 +117,7 @@ cdef Span map_subject(Client* c, Span subject) noexcept nogil:
     # From here on nothing knows of the subject that the client named. .p NULL: no memory.
     cdef Draft* d = &c.engine.mapped
     d.n = 0
-    if not mappings_select(c.account.mappings, &c.engine.env, subject, d):
+    if not account_renames(c.account, subject, d):
         return subject
     if d.failed:
         d.failed = False
@@ -144,7 +144,7 @@ cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span d
     e.stats.in_bytes += size
     if c.pedantic and not (subject_is_valid(subject) and subject_is_literal(subject)):
         client_error(c, b"Invalid Publish Subject")
-    if c.account.mappings != NULL:
+    if c.account.renames:
         subject = map_subject(c, subject)
         if subject.p == NULL:
             return 0

@@ -239,10 +239,18 @@ cdef class AccountHandle:
 
     def serve_domain(self, str domain):
         """The API of this domain is the API. What is neither that nor a bucket's has no responder."""
-        for name in ("INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>"):
-            self.serve(f"$JS.{domain}.API.{name}".encode(), domain_in)
-        for name in ("$KV.>", "$OBJ.>"):
-            self.serve(f"$JS.{domain}.API.{name}".encode(), domain_view_in)
+        cdef bytes prefix = f"$JS.{domain}.API.".encode()
+        cdef Span s = span_of(prefix)
+        cdef bint open
+        cdef int rc = 0
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                rc = account_domain(self.a, s)
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+        if rc < 0:
+            raise MemoryError
 
     def subject_interest(self, bytes subject):
         """Whether a client or a stream would receive a message on this subject."""

@@ -535,3 +535,51 @@ def test_a_limit_of_connections_holds_for_tokens_at_once(servers: Servers) -> No
         assert ends.count("PONG") == 3 and ends.count(EOF) == 9
         for client in clients:
             client.close()
+
+
+WALLED = """
+server_name: one
+jetstream { domain: hub }
+accounts {
+    A { jetstream: enabled, users: [
+        { user: a, password: x }
+        { user: denied, password: x, permissions: { publish: { deny: ["$JS.API.STREAM.DELETE.>",
+          "$JS.API.STREAM.PURGE.*", "$JS.API.CONSUMER.MSG.NEXT.>", "$JS.API.DIRECT.GET.>"] } } }
+        { user: allowed, password: x, permissions: { publish: { allow: ["$JS.hub.API.>"] } } }
+        { user: plain, password: x, permissions: { publish: { allow: ["$JS.API.STREAM.NAMES"] } } }
+    ] }
+    SYS { users: [{ user: s, password: x }] }
+}
+system_account: SYS
+"""
+
+
+@pytest.mark.parametrize("user", ["denied", "allowed", "plain"])
+def test_a_prefix_is_no_way_round_permissions(servers: Servers, user: str) -> None:
+    """What may not be asked of JetStream may not be asked by its domain's name either."""
+    told = []
+    for start in (servers.under_test, servers.peer):
+        server = start(config=WALLED, jetstream=True)
+        found: list[object] = []
+        with app(server, "a") as owner, app(server, user) as client:
+            for name in ("S", "T"):
+                config = {"name": name, "subjects": [name.lower()], "allow_direct": True}
+                owner.api(f"STREAM.CREATE.{name}", config)
+                owner.request(name.lower(), b"x")
+            config = {"durable_name": "c", "ack_policy": "none"}
+            owner.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
+            inbox = client.inbox()
+            for prefix in ("$JS.API.", "$JS.hub.API."):
+                for rest in (
+                    *("STREAM.NAMES", "STREAM.PURGE.S", "STREAM.DELETE.T", "STREAM.INFO.S"),
+                    *("CONSUMER.MSG.NEXT.S.c", "DIRECT.GET.S", "DIRECT.GET.S.s"),
+                ):
+                    body = b'{"seq":1}' if rest == "DIRECT.GET.S" else b""
+                    client.publish(prefix + rest, body, reply=inbox)
+                    frames = [f for f in client.quiet(0.25) if f.verb != "PING"]
+                    errors = [f.line for f in frames if f.verb == "-ERR"]
+                    found.append((prefix + rest, errors, sum(f.verb != "-ERR" for f in frames)))
+            found.append(owner.api("STREAM.NAMES").get("streams"))
+        told.append(found)
+    for ours, theirs in zip(*told, strict=True):
+        assert ours == theirs
