@@ -176,6 +176,8 @@ cdef int store_skip_at(Store* s, uint64_t seq, int64_t ts) noexcept nogil
 # before anything goes; a crash between the two leaves the stream as it was.
 cdef int store_truncate(Store* s, uint64_t seq, void (*before)(void* ctx) noexcept nogil, void* ctx) noexcept nogil
 cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil             # ST_NOT_FOUND
+# As where age removes it, out of its turn: its bytes are not looked at.
+cdef int store_expire(Store* s, uint64_t seq) noexcept nogil                         # ST_NOT_FOUND
 # filter NULL: all. seq > 0: only below seq; keep > 0: leave the newest keep. Returns the number removed, or an error.
 cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil
 # The oldest `most` that match, of those from start to below end; likewise.

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes, Cond, Env, JsonItem, Msg, Span, StrMap, Task, Timer, U64Map, Usage, WholeSecond
+from jsserver.cext.bytes cimport Bytes, Cond, Env, FileOps, JsonItem, Msg, Span, StrMap, Task, Timer, U64Map, Usage, WholeSecond
 from jsserver.cext.store cimport Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Wait
 
 
@@ -43,6 +43,39 @@ cdef struct Fifo:
 
 cdef uint8_t* fifo_add(Fifo* f, size_t n) noexcept nogil                    # NULL: no memory
 cdef void fifo_drop(Fifo* f, size_t n) noexcept nogil
+
+
+# ---- a timing wheel --------------------------------------------------------------------------------------
+
+cdef enum:
+    WHEEL_TICK = 28         # bits: a tick is 2**28 ns, a quarter of a second
+    WHEEL_LEVELS = 6
+
+cdef struct WheelChunk
+
+cdef struct Wheel:
+    # Keys with the ticks at which they are due. Zeroed before the first one, but for `now`.
+    uint64_t now            # the present tick: nothing before it is left
+    uint64_t n
+    uint64_t used[WHEEL_LEVELS]         # a bit a slot that has something
+    WheelChunk* slots[WHEEL_LEVELS * 64]
+    WheelChunk* moving      # what comes to smaller wheels
+    WheelChunk** old        # of wheel_again: the slots that are still to be gone through, from old_at on
+    uint32_t old_at
+
+cdef uint64_t wheel_tick(int64_t ns) noexcept nogil             # the first that is not before a time
+cdef int64_t wheel_time(uint64_t tick) noexcept nogil
+cdef int wheel_add(Wheel* w, uint64_t key, uint64_t tick) noexcept nogil             # 0 | -1 no memory
+# The tick at which there is something to do; UINT64_MAX when the wheel is empty.
+cdef uint64_t wheel_next(const Wheel* w) noexcept nogil
+# Takes out a key that is due by `upto`: 1, 0 when there is none, -1 when there may be more than `work` (which goes down) allows,
+# or memory ran out. Of one tick those that came first leave first, but for those that were added for a later turn.
+# `wanted` is asked when something moves: what is not wanted is forgotten.
+cdef int wheel_take(Wheel* w, uint64_t upto, bint (*wanted)(void* ctx, uint64_t key) noexcept nogil, void* ctx,
+                    uint32_t* work, uint64_t* key) noexcept nogil
+# All are gone through, in the turns to come, and the present is this tick from now on. 0 | -1 no memory
+cdef int wheel_again(Wheel* w, uint64_t now) noexcept nogil
+cdef void wheel_free(Wheel* w) noexcept nogil
 
 
 # ---- watchers: who wants to know of which messages -------------------------------------------------------
@@ -150,6 +183,7 @@ cdef struct StreamConfig:
     int64_t window          # of deduplication, ns, 0: none
     uint64_t first_seq
     bint no_ack
+    bint early_acks         # they do not wait for the disk
     bint allow_direct
     bint allow_rollup
     bint sealed
@@ -157,6 +191,10 @@ cdef struct StreamConfig:
     bint deny_purge
     bint allow_atomic
     bint allow_batched
+    bint allow_ttl
+    bint allow_counter
+    bint allow_schedules
+    int64_t marker_ttl      # of what stands for the last message of a subject that time has removed, ns; 0: nothing does
     bint long_acks          # consumers' ack subjects with domain and account hash
     int64_t max_payload     # the server's
     Usage* account_usage    # NULL: not counted
@@ -216,6 +254,7 @@ cdef enum ChangeKind:
     CHANGE_RELEASE = 4          # ... because no consumer needs it any more
     CHANGE_PURGE = 5
     CHANGE_TRUNCATE = 6         # all behind a sequence goes, and is given again
+    CHANGE_EXPIRE = 7           # a message goes because its time is over
 
 cdef enum Rollup:
     ROLLUP_NONE = 0
@@ -242,6 +281,24 @@ cdef struct Change:
 cdef struct Overlay
 cdef struct Batches
 
+cdef struct Timetable
+
+cdef struct Zone
+
+# The zone of this name, read when it is asked for first and kept in the list; NULL: there is none.
+cdef const Zone* zone_named(Zone** zones, FileOps* f, Span name) noexcept nogil
+# What its clocks show more than UTC at t (seconds since 1970), and when that changes; INT64_MAX: never.
+cdef int64_t zone_offset(const Zone* z, int64_t t, int64_t* until) noexcept nogil
+cdef void zones_free(Zone** zones) noexcept nogil
+
+cdef struct Pattern:
+    bint repeats
+    int64_t due                 # ns
+
+# When a schedule's pattern is due the next time after ts (ns). What should have been several times before now is once, and
+# goes on from now. z: NULL where none is named. False: it is no pattern.
+cdef bint read_pattern(Span s, const Zone* z, int64_t ts, int64_t now, Pattern* to) noexcept nogil
+
 cdef struct Stream:
     Env* env
     void* account
@@ -264,6 +321,7 @@ cdef struct Stream:
     Bytes last_id           # Nats-Msg-Id of the last message
     Overlay* staging        # what passed the checks and is not applied; NULL: nothing is staged
     Batches* batches        # those that are open; NULL: there was none
+    Timetable* timetable    # what is to be done at some time; NULL: nothing ever is, or the stream does not serve
     void (*on_change)(void* ctx, const Change* c) noexcept nogil    # hears of what was decided here before it is applied
     void* change_ctx
     WatchIndex watchers

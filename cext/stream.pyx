@@ -1,19 +1,21 @@
 """A stream: publishing with its checks and acks, deduplication, interest, reads; and its face for the control plane."""
 
 from libc.errno cimport EIO, ENOMEM
-from libc.stdint cimport INT64_MAX, INT64_MIN, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, UINT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strerror, strlen
+from posix.fcntl cimport O_RDONLY
 
 from jsserver.cext.bytes cimport (
-    EV_BATCH_GONE, EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, JSON_NULL, JSON_STRING, LISTENS, Bytes, Env,
-    Event, JsonItem, JsonReader, Msg, Span, Task, Timer, Tokens, bytes_add, bytes_free, bytes_reserve, cond_free,
-    cond_init, elapsed, env_held, env_lock, env_unlock, env_wait, header_get, invariant, is_star, is_tail,
-    json_at_end, json_bool, json_enter_array, json_enter_object, json_int, json_key_is, json_next_element,
-    json_next_member, json_open, json_text, json_uint, place_text, put_fraction, put_time, span, span_bytes, span_c,
-    span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_is_literal, table_hash, task_cancel,
-    task_post, timer_cancel, timer_fn, timer_set, tokens_cut, tokens_of, u64map_del, u64map_free, u64map_get,
+    EV_BATCH_GONE, EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, JSON_NULL, JSON_OBJECT, JSON_STRING, LISTENS,
+    Bytes, Env, Event, FileOps, JsonItem, JsonReader, Msg, Span, Task, Timer, Tokens, bytes_add, bytes_free,
+    bytes_reserve, cond_free, cond_init, elapsed, env_held, env_lock, env_unlock, env_wait, header_get, invariant,
+    is_star, is_tail, json_at_end, json_bool, json_enter_array, json_enter_object, json_int, json_key_is,
+    json_next_element, json_next_member, json_open, json_text, json_uint, place_text, put_fraction, put_time, span,
+    span_bytes, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_is_literal,
+    subject_is_valid, subject_matches, table_hash, task_cancel, task_post, timer_cancel, timer_fn, timer_set,
+    tokens_cut, tokens_of, u64map_del, u64map_free, u64map_get,
     u64map_put,
 )
 from jsserver.cext.store cimport Damage as StoreDamage
@@ -24,13 +26,13 @@ from jsserver.cext.store cimport (
     ST_UNKNOWN, ST_WAIT, Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Sweep,
     committer_pause, filter_free, filter_init, filter_loosen, filter_matches, store_append_at, store_back,
     store_batch, store_batch_end, store_close, store_count_of, store_count_some, store_deleted, store_durable_seq,
-    store_durable_ticket, store_error, store_fits, store_halt, store_hold, store_hurry, store_is_synced,
-    store_last_match, store_last_of, store_last_per_subject, store_last_some, store_let, store_listen,
-    store_listen_damage, store_load, store_load_warm, store_lost, store_next_headed, store_next_intact,
-    store_next_seq, store_next_some, store_open, store_pack, store_pending, store_pending_soon, store_purge,
-    store_purge_some, store_ready, store_remove, store_seq_at, store_settle, store_size_of, store_skip_at,
-    store_state, store_stop, store_subject, store_ticket, store_trim, store_truncate, store_unhurried,
-    store_update, store_written, sweep_free, sweep_lasts, sweep_step, sweep_subjects, sweep_take, wait_cancel,
+    store_durable_ticket, store_error, store_expire, store_fits, store_halt, store_hold, store_hurry,
+    store_is_synced, store_last_match, store_last_of, store_last_per_subject, store_last_some, store_let,
+    store_listen, store_listen_damage, store_load, store_load_warm, store_lost, store_next_headed,
+    store_next_intact, store_next_seq, store_next_some, store_open, store_pack, store_pending, store_pending_soon,
+    store_purge, store_purge_some, store_ready, store_remove, store_seq_at, store_settle, store_size_of, store_skip_at,
+    store_state, store_stop, store_subject, store_ticket, store_trim, store_truncate, store_unhurried, store_update,
+    store_written, sweep_free, sweep_lasts, sweep_step, sweep_subjects, sweep_take, wait_cancel,
 )
 
 import os
@@ -48,7 +50,14 @@ include "stream/purge.pxi"
 include "stream/rollup.pxi"
 include "stream/truncate.pxi"
 include "stream/overlay.pxi"
+include "stream/wheel.pxi"
+include "stream/timetable.pxi"
+include "stream/ttl.pxi"
 include "stream/publish.pxi"
+include "stream/counter.pxi"
+include "stream/zones.pxi"
+include "stream/cron.pxi"
+include "stream/schedule.pxi"
 include "stream/batch.pxi"
 include "stream/batch_atomic.pxi"
 include "stream/batch_fast.pxi"

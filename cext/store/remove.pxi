@@ -282,6 +282,28 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil:
     return ST_OK
 
 
+cdef int store_expire(Store* s, uint64_t seq) noexcept nogil:
+    cdef Block* b = block_of(s, seq)
+    cdef int64_t i = slot_of(b, seq) if b != NULL else -1
+    cdef int r
+    if s.stopped:
+        return ST_CLOSED
+    if i < 0 or b.off[i] == 0:
+        return ST_NOT_FOUND
+    if s.io_errno:
+        return ST_IO
+    # What goes at the head leaves no tombstone: the marker that says so needs a block to stand in.
+    if s.storage == STORE_FILE:
+        r = tail_for(s, REC_MIN, 0) if seq == s.first_seq else stage_tomb(s, b, seq, s.env.now)
+        if r < 0:
+            return r
+    take_out(s, b, <uint32_t> i, RM_AGE)
+    if s.empties != NULL or s.msgs == 0:
+        reap(s)
+    publish(s)
+    return ST_OK
+
+
 cdef void slim_wanted(Store* s) noexcept nogil:
     """Some block is worth compacting."""
     cdef Committer* c = s.com

@@ -10,6 +10,11 @@ cdef int caches_remove(Store* s) noexcept nogil:
     """nats-server's index.db and our checkpoint describe the blocks as they were: gone before a block changes. 0 or -errno."""
     cdef char path[4200]
     cdef int a, b, rc = 0
+    # What nats-server knows of TTLs and schedules up to some sequence; it reads them anew.
+    snprintf(path, sizeof(path), "%s/thw.db", s.msgs_dir)
+    s.files.unlink(s.files.ctx, path)
+    snprintf(path, sizeof(path), "%s/sched.db", s.msgs_dir)
+    s.files.unlink(s.files.ctx, path)
     snprintf(path, sizeof(path), "%s/index.db", s.msgs_dir)
     a = s.files.unlink(s.files.ctx, path)
     checkpoint_path(s, path, sizeof(path))

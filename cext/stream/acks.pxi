@@ -172,7 +172,7 @@ cdef void pub_ack(Stream* s, Span reply, uint64_t seq, bint duplicate) noexcept 
     # Now, if the message is durable, otherwise in its turn.
     if reply.n == 0 or s.cfg.no_ack:
         return
-    if seq <= store_durable_seq(s.store) and s.acks.b.n == 0:
+    if (seq <= store_durable_seq(s.store) or s.cfg.early_acks) and s.acks.b.n == 0:
         send_pub_ack(s, reply, seq, duplicate)
     else:
         queue_answer(&s.acks, seq, reply, ACK_DUPLICATE if duplicate else 0)
@@ -192,7 +192,7 @@ cdef void pub_ack_settled(Stream* s, Span reply, uint64_t seq) noexcept nogil:
 
 cdef void pub_ack_more(Stream* s, Span reply, uint64_t seq, uint32_t flags, Span more) noexcept nogil:
     # Likewise, with what follows the sequence; or, with ACK_TEXT, another answer once the message is durable.
-    if seq <= store_durable_seq(s.store) and s.acks.b.n == 0:
+    if (seq <= store_durable_seq(s.store) or s.cfg.early_acks) and s.acks.b.n == 0:
         send_ack_more(s, reply, seq, flags, more)
     else:
         queue_more(&s.acks, seq, reply, flags, more)

@@ -35,8 +35,14 @@ cdef extern from *:
         {400, 10166, "per-message TTL is disabled"};
     static const ApiError ERR_MESSAGE_INCR_DISABLED =
         {400, 10168, "message counters is disabled"};
+    static const ApiError ERR_MESSAGE_INCR_MISSING =
+        {400, 10169, "message counter increment is missing"};
+    static const ApiError ERR_MESSAGE_INCR_PAYLOAD =
+        {400, 10170, "message counter has payload"};
     static const ApiError ERR_MESSAGE_INCR_INVALID =
         {400, 10171, "message counter increment is invalid"};
+    static const ApiError ERR_MESSAGE_COUNTER_BROKEN =
+        {400, 10172, "message counter is broken"};
     static const ApiError ERR_ATOMIC_PUBLISH_DISABLED =
         {400, 10174, "atomic publish is disabled"};
     static const ApiError ERR_ATOMIC_PUBLISH_MISSING_SEQ =
@@ -51,6 +57,14 @@ cdef extern from *:
         {412, 10185, "JetStream minimum api level required"};
     static const ApiError ERR_MESSAGE_SCHEDULES_DISABLED =
         {400, 10188, "message schedules is disabled"};
+    static const ApiError ERR_MESSAGE_SCHEDULES_PATTERN_INVALID =
+        {400, 10189, "message schedules pattern is invalid"};
+    static const ApiError ERR_MESSAGE_SCHEDULES_TARGET_INVALID =
+        {400, 10190, "message schedules target is invalid"};
+    static const ApiError ERR_MESSAGE_SCHEDULES_TTL_INVALID =
+        {400, 10191, "message schedules invalid per-message TTL"};
+    static const ApiError ERR_MESSAGE_SCHEDULES_ROLLUP_INVALID =
+        {400, 10192, "message schedules invalid rollup"};
     static const ApiError ERR_STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID =
         {400, 10193, "missing sequence for expected last sequence per subject"};
     static const ApiError ERR_ATOMIC_PUBLISH_TOO_LARGE_BATCH =
@@ -59,6 +73,8 @@ cdef extern from *:
         {400, 10200, "atomic publish batch commit is invalid"};
     static const ApiError ERR_ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE =
         {400, 10201, "atomic publish batch contains duplicate message id"};
+    static const ApiError ERR_MESSAGE_SCHEDULES_SOURCE_INVALID =
+        {400, 10203, "message schedules source is invalid"};
     static const ApiError ERR_BATCH_PUBLISH_DISABLED =
         {400, 10205, "batch publish is disabled"};
     static const ApiError ERR_BATCH_PUBLISH_INVALID_PATTERN =
@@ -73,6 +89,8 @@ cdef extern from *:
         {429, 10211, "batch publish too many inflight"};
     static const ApiError ERR_MESSAGE_SCHEDULES_SCHEDULER_INVALID =
         {400, 10212, "message schedules invalid scheduler"};
+    static const ApiError ERR_MESSAGE_SCHEDULES_TIME_ZONE_INVALID =
+        {400, 10223, "message schedules time zone is invalid"};
     """
     ctypedef struct ApiError:
         int code
@@ -92,7 +110,10 @@ cdef extern from *:
     const ApiError ERR_MESSAGE_TTL_INVALID
     const ApiError ERR_MESSAGE_TTL_DISABLED
     const ApiError ERR_MESSAGE_INCR_DISABLED
+    const ApiError ERR_MESSAGE_INCR_MISSING
+    const ApiError ERR_MESSAGE_INCR_PAYLOAD
     const ApiError ERR_MESSAGE_INCR_INVALID
+    const ApiError ERR_MESSAGE_COUNTER_BROKEN
     const ApiError ERR_ATOMIC_PUBLISH_DISABLED
     const ApiError ERR_ATOMIC_PUBLISH_MISSING_SEQ
     const ApiError ERR_ATOMIC_PUBLISH_INCOMPLETE_BATCH
@@ -100,10 +121,15 @@ cdef extern from *:
     const ApiError ERR_ATOMIC_PUBLISH_INVALID_BATCH_ID
     const ApiError ERR_REQUIRED_API_LEVEL
     const ApiError ERR_MESSAGE_SCHEDULES_DISABLED
+    const ApiError ERR_MESSAGE_SCHEDULES_PATTERN_INVALID
+    const ApiError ERR_MESSAGE_SCHEDULES_TARGET_INVALID
+    const ApiError ERR_MESSAGE_SCHEDULES_TTL_INVALID
+    const ApiError ERR_MESSAGE_SCHEDULES_ROLLUP_INVALID
     const ApiError ERR_STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID
     const ApiError ERR_ATOMIC_PUBLISH_TOO_LARGE_BATCH
     const ApiError ERR_ATOMIC_PUBLISH_INVALID_BATCH_COMMIT
     const ApiError ERR_ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE
+    const ApiError ERR_MESSAGE_SCHEDULES_SOURCE_INVALID
     const ApiError ERR_BATCH_PUBLISH_DISABLED
     const ApiError ERR_BATCH_PUBLISH_INVALID_PATTERN
     const ApiError ERR_BATCH_PUBLISH_INVALID_BATCH_ID
@@ -111,3 +137,4 @@ cdef extern from *:
     const ApiError ERR_ATOMIC_PUBLISH_TOO_MANY_INFLIGHT
     const ApiError ERR_BATCH_PUBLISH_TOO_MANY_INFLIGHT
     const ApiError ERR_MESSAGE_SCHEDULES_SCHEDULER_INVALID
+    const ApiError ERR_MESSAGE_SCHEDULES_TIME_ZONE_INVALID

@@ -56,6 +56,7 @@ cdef struct BatchDiff:
     bint by_subject                     # somebody asks for:
     StrMap subjects                     # subject -> how many messages
     StrMap ids
+    StrMap sums                         # counter -> one more than where its last message stands
 
 
 # ---- open ones -------------------------------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ cdef inline bint asks_nothing(const PubHeaders* h) noexcept nogil:
     # Whether no check concerns these headers, but that for the length.
     return (h.msg_id.n == 0 and h.stream.n == 0 and h.last_seq.n == 0 and h.subject_seq.n == 0
             and h.subject_seq_of.n == 0 and h.last_msg_id.n == 0 and h.rollup.n == 0 and h.ttl.n == 0
-            and h.incr.n == 0 and h.schedule.n == 0 and h.scheduler.n == 0 and h.schedule_next.n == 0)
+            and h.incr.n == 0 and h.schedule.n == 0 and h.scheduler.n == 0 and h.schedule_next.n == 0 and h.zone.p == NULL)
 
 
 # ---- the checks ------------------------------------------------------------------------------------------------------
@@ -233,6 +234,7 @@ cdef inline bint asks_nothing(const PubHeaders* h) noexcept nogil:
 cdef void diff_free(BatchDiff* d) noexcept nogil:
     strmap_free(&d.subjects)
     strmap_free(&d.ids)
+    strmap_free(&d.sums)
 
 
 cdef inline uint64_t diff_count(BatchDiff* d, Span subject) noexcept nogil:
@@ -303,12 +305,16 @@ cdef Judged judge_rollup(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders
 cdef Judged judge_headers(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders* h, uint64_t last,
                           uint64_t* seq) noexcept nogil:
     cdef Judged how
-    if h.incr.n:
-        return refused(publish_failed(s, m, &ERR_MESSAGE_INCR_DISABLED if is_integer(h.incr) else &ERR_MESSAGE_INCR_INVALID))
+    cdef int64_t ttl = 0
+    cdef bint timed = h.ttl.n and (not get_ttl(h.ttl, &ttl) or ttl != 0)
+    if h.incr.n and check_increment(s, m, h):
+        return JUDGED_REFUSED
     if h.stream.n and not span_eq(h.stream, s.cfg.name):
         return refused(publish_failed(s, m, &ERR_STREAM_NOT_MATCH))
-    if h.ttl.n:
+    if timed and not s.cfg.allow_ttl:
         return refused(publish_failed(s, m, &ERR_MESSAGE_TTL_DISABLED))
+    if timed and not get_ttl(h.ttl, &ttl):
+        return refused(publish_failed(s, m, &ERR_MESSAGE_TTL_INVALID))
     if h.msg_id.n:
         how = judge_id(s, d, m, h.msg_id, seq)
         if how != JUDGED_GOOD:
@@ -316,10 +322,8 @@ cdef Judged judge_headers(Stream* s, BatchDiff* d, const Msg* m, const PubHeader
     how = judge_sequences(s, d, m, h, last)
     if how != JUDGED_GOOD:
         return how
-    if h.schedule.n:
-        return refused(publish_failed(s, m, &ERR_MESSAGE_SCHEDULES_DISABLED))
-    if h.scheduler.n or h.schedule_next.n:
-        return refused(publish_failed(s, m, &ERR_MESSAGE_SCHEDULES_SCHEDULER_INVALID))
+    if check_schedule(s, m, h):
+        return JUDGED_REFUSED
     return judge_rollup(s, d, m, h) if h.rollup.n else JUDGED_GOOD
 
 
@@ -335,7 +339,7 @@ cdef Judged judge_room(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders* 
     return JUDGED_GOOD
 
 
-cdef Judged judge(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders* h, const StoreState* state,
+cdef Judged judge(Stream* s, BatchDiff* d, const Msg* m, PubHeaders* h, const StoreState* state,
                   uint64_t* seq) noexcept nogil:
     # Whether a message may be stored with those of its batch before it, which d tells; d then has it, too. seq: of a duplicate
     # the sequence that its id had, if it is stored. state: before the batch.
@@ -343,18 +347,46 @@ cdef Judged judge(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders* h, co
     cdef int rc = store_fits(m.subject, m.header, m.data)
     if rc != ST_OK:
         return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(rc)))
+    if h.schedule.n and h.rollup.n == 0 and s.cfg.allow_schedules:
+        h.rollup = span_c(b"sub")               # there is one on a subject
     if m.header.n > 65535:
         return refused(publish_failed(s, m, &ERR_STREAM_HEADER_EXCEEDS_MAXIMUM))
     if not asks_nothing(h):
         how = judge_headers(s, d, m, h, state.last_seq + d.n, seq)
     if how != JUDGED_GOOD:
         return how
+    if s.cfg.allow_counter and h.incr.n == 0:
+        return refused(publish_failed(s, m, &ERR_MESSAGE_INCR_MISSING))
     d.n += 1
     d.msgs += 1
     d.bytes += <int64_t>store_size_of(s.store, m.subject, m.header, m.data)
     if d.by_subject and strmap_put(&d.subjects, m.subject, <void*><size_t>(diff_count(d, m.subject) + 1)) < 0:
         return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY)))
     return judge_room(s, d, m, h, state) if s.cfg.discard_new else JUDGED_GOOD
+
+
+cdef inline bint batch_makes(const Stream* s) noexcept nogil:
+    # Whether messages may be stored as others than they came.
+    return s.cfg.allow_counter or s.cfg.allow_schedules or s.cfg.marker_ttl > 0
+
+
+cdef Judged batch_make(Stream* s, Msg* m, PubHeaders* h, const Record* before, Bytes* body, Bytes* header) noexcept nogil:
+    # What passed becomes what is stored: a sum, a schedule that is the only one, a life as long as a marker's. The texts last
+    # as long as the two buffers, which are emptied here. before: the counter's last message, if it is of the same batch.
+    cdef const ApiError* error = NULL
+    cdef int64_t ttl
+    body.n = 0
+    header.n = 0
+    if s.cfg.allow_counter:
+        error = counter_sum(s, m, h, before, body, header)
+        m.data = span(body.data, <uint32_t>body.n)
+    elif h.schedule.n and header_get(m.header, b"Nats-Rollup").n == 0:
+        error = &ERR_INSUFFICIENT_RESOURCES if header_rolled(header, m.header) < 0 else NULL
+    elif h.ttl.n and get_ttl(h.ttl, &ttl) and too_short(s, ttl):
+        error = &ERR_INSUFFICIENT_RESOURCES if header_with_ttl(header, m.header, s.cfg.marker_ttl // SECOND) < 0 else NULL
+    if header.n:
+        m.header = span(header.data, <uint32_t>header.n)
+    return JUDGED_GOOD if error == NULL else refused(publish_failed(s, m, error))
 
 
 cdef void batch_change(Stream* s, const Msg* m, const PubHeaders* h, uint64_t seq, Change* c) noexcept nogil:

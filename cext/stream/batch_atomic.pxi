@@ -186,6 +186,23 @@ cdef int atomic_mark_last(AtomicBatch* b) noexcept nogil:
     return rc
 
 
+cdef Judged atomic_make(Stream* s, BatchDiff* d, Msg* m, PubHeaders* h, const Bytes* made, Bytes* body,
+                        Bytes* header) noexcept nogil:
+    # As it will be stored, and added to `made` next.
+    cdef size_t place = <size_t>strmap_get(&d.sums, m.subject) if s.cfg.allow_counter else 0
+    cdef Staged head
+    cdef Change c
+    cdef Record before
+    cdef Span none
+    if place:
+        staged_at(made, place - 1, &head, &none, &c)
+        before.header = c.header
+        before.data = c.data
+    if s.cfg.allow_counter and strmap_put(&d.sums, m.subject, <void*>(made.n + 1)) < 0:
+        return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY)))
+    return batch_make(s, m, h, &before if place else NULL, body, header)
+
+
 cdef Judged atomic_judge(AtomicBatch* b, const Msg* m, StoreState* state, uint64_t* size) noexcept nogil:
     # Checks all, and fills in what they are to be. size: bytes that they will take
     cdef Stream* s = b.open.s
@@ -198,6 +215,11 @@ cdef Judged atomic_judge(AtomicBatch* b, const Msg* m, StoreState* state, uint64
     cdef Judged how = JUDGED_GOOD
     cdef size_t at = 0, next
     cdef uint64_t seq
+    cdef Bytes made, body, header
+    cdef bint makes = batch_makes(s)
+    memset(&made, 0, sizeof(Bytes))
+    memset(&body, 0, sizeof(Bytes))
+    memset(&header, 0, sizeof(Bytes))
     memset(&d, 0, sizeof(BatchDiff))
     memset(&h, 0, sizeof(PubHeaders))
     memset(&one, 0, sizeof(Msg))
@@ -216,18 +238,31 @@ cdef Judged atomic_judge(AtomicBatch* b, const Msg* m, StoreState* state, uint64
                                                   span_c(b"Nats-Expected-Last-Msg-Id")))
                 break
         how = judge(s, &d, &one, &h, state, &seq)
+        if how == JUDGED_GOOD and makes:
+            how = atomic_make(s, &d, &one, &h, &made, &body, &header)
         if how == JUDGED_GOOD:
             batch_change(s, &one, &h, state.last_seq + d.n, &c)
             head.kind = c.kind
             head.rollup = c.rollup
             head.seq = c.seq
             head.ts = c.ts
-            memcpy(b.changes.data + at, &head, sizeof(Staged))
+            if not makes:
+                memcpy(b.changes.data + at, &head, sizeof(Staged))
+            elif staged_put(&made, span(NULL, 0), &c, head.plain, span(NULL, 0)) < 0:
+                how = refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY)))
             if c.kind == CHANGE_MESSAGE:
                 size[0] += store_size_of(s.store, c.subject, c.header, c.data)
         if not head.plain:
             memset(&h, 0, sizeof(PubHeaders))
         at = next
+    if makes and how == JUDGED_GOOD:
+        s.cfg.batch_room.bytes += made.n - b.changes.n
+        bytes_free(&b.changes)
+        b.changes = made
+    else:
+        bytes_free(&made)
+    bytes_free(&body)
+    bytes_free(&header)
     diff_free(&d)
     if how == JUDGED_DUPLICATE:
         return refused(publish_failed(s, m, &ERR_ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE))

@@ -325,7 +325,26 @@ cdef void fast_not_stored(Stream* s, FastBatch* b, const FastReply* f, const Msg
     fast_commit(s, b, m.reply)
 
 
-cdef int fast_store(Stream* s, FastBatch* b, const FastReply* f, const Msg* m, const PubHeaders* h) noexcept nogil:
+cdef int fast_store(Stream* s, FastBatch* b, const FastReply* f, const Msg* m, const PubHeaders* asked) noexcept nogil:
+    # As it came, but where the stream makes something else of it.
+    cdef Msg one
+    cdef PubHeaders h
+    cdef Bytes body, header
+    cdef int rc
+    if not batch_makes(s):
+        return fast_store_made(s, b, f, <Msg*>m, <PubHeaders*>asked, NULL, NULL)
+    memset(&body, 0, sizeof(Bytes))
+    memset(&header, 0, sizeof(Bytes))
+    one = m[0]
+    h = asked[0]
+    rc = fast_store_made(s, b, f, &one, &h, &body, &header)
+    bytes_free(&body)
+    bytes_free(&header)
+    return rc
+
+
+cdef int fast_store_made(Stream* s, FastBatch* b, const FastReply* f, Msg* m, PubHeaders* h, Bytes* body,
+                         Bytes* header) noexcept nogil:
     cdef StoreState state
     cdef BatchDiff d
     cdef Change c
@@ -346,6 +365,8 @@ cdef int fast_store(Stream* s, FastBatch* b, const FastReply* f, const Msg* m, c
     how = judge(s, &d, m, h, &state, &seq)
     if how == JUDGED_GOOD and h.last_msg_id.n and not span_eq(h.last_msg_id, last_id):
         how = refused(publish_failed_with(s, m, &ERR_STREAM_WRONG_LAST_MSG_ID, last_id))
+    if how == JUDGED_GOOD and batch_makes(s):
+        how = batch_make(s, m, h, NULL, body, header)
     s.batches.judged = 0
     diff_free(&d)
     if how != JUDGED_GOOD:

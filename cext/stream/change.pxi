@@ -2,7 +2,8 @@
 # arguments are in the value: applying reads neither clock nor asker, so the same changes make the same stream anywhere.
 #
 # A stream applies at once, but what is staged (overlay.pxi). Limits are part of applying. Age is no change: each stream lets go
-# of what is too old by its clock, and as that takes the oldest, as the limits do, it makes no difference when.
+# of what is too old by its clock, and as that takes the oldest, as the limits do, it makes no difference when. Where messages
+# may have times of their own it is one (ttl.pxi).
 
 
 cdef void roll_up(Stream* s, Span subject, int rollup, uint64_t keep) noexcept nogil:
@@ -51,8 +52,12 @@ cdef int apply_message(Stream* s, const Change* c) noexcept nogil:
     if rc == ST_OK:
         remember_id(s, c)
         message_entered(s, c.subject, c.seq)
+        if s.timetable != NULL:
+            timetable_stored(s, c)
         if c.rollup:
             roll_up(s, c.subject, c.rollup, 1)
+        if s.cfg.allow_schedules and c.header.n:
+            schedule_end(s, c.header)
     store_let(s.store)
     if rc == ST_OK:
         stream_count_bytes(s)
@@ -70,6 +75,9 @@ cdef int apply_skip(Stream* s, const Change* c) noexcept nogil:
         remember_id(s, c)
         if c.rollup:
             roll_up(s, c.subject, c.rollup, 0)
+            stream_count_bytes(s)
+        if s.cfg.allow_schedules and c.header.n:
+            schedule_end(s, c.header)
             stream_count_bytes(s)
     store_let(s.store)
     return rc
@@ -112,7 +120,10 @@ cdef int64_t apply_purge(Stream* s, const Change* c) noexcept nogil:
 
 
 cdef int apply_removal(Stream* s, const Change* c) noexcept nogil:
-    cdef int rc = store_remove(s.store, c.seq, c.erase)
+    cdef int rc
+    if c.kind == CHANGE_EXPIRE:
+        return store_expire(s.store, c.seq)
+    rc = store_remove(s.store, c.seq, c.erase)
     if c.kind == CHANGE_DELETE:         # whoever releases counts once for many
         stream_count_bytes(s)
     return rc
@@ -124,7 +135,7 @@ cdef int64_t stream_apply(Stream* s, const Change* c) noexcept nogil:
         return apply_message(s, c)
     if c.kind == CHANGE_SKIP:
         return apply_skip(s, c)
-    if c.kind == CHANGE_DELETE or c.kind == CHANGE_RELEASE:
+    if c.kind == CHANGE_DELETE or c.kind == CHANGE_RELEASE or c.kind == CHANGE_EXPIRE:
         return apply_removal(s, c)
     if c.kind == CHANGE_PURGE:
         return apply_purge(s, c)

@@ -143,6 +143,7 @@ cdef int fill_config(StreamConfig* c, object p, Span* subjects) except -1:
     c.window = p.duplicate_window
     c.first_seq = p.first_seq
     c.no_ack = p.no_ack
+    c.early_acks = p.early_acks
     c.allow_direct = p.allow_direct
     c.allow_rollup = p.allow_rollup
     c.sealed = p.sealed
@@ -150,6 +151,10 @@ cdef int fill_config(StreamConfig* c, object p, Span* subjects) except -1:
     c.deny_purge = p.deny_purge
     c.allow_atomic = p.allow_atomic
     c.allow_batched = p.allow_batched
+    c.allow_ttl = p.allow_ttl
+    c.allow_counter = p.allow_counter
+    c.allow_schedules = p.allow_schedules
+    c.marker_ttl = p.marker_ttl
     return 0
 
 
@@ -163,10 +168,6 @@ cdef int fill_place(StreamConfig* c, StreamFace face) except -1:
     c.server_usage = face.place.server_usage
     c.batch_room = face.place.batch_room
     return 0
-
-
-cdef enum:
-    HEADERS_A_LOOK = 1000       # messages with headers that are looked at before the lock is let go
 
 
 cdef class StreamFace:
@@ -540,27 +541,6 @@ cdef class StreamFace:
             return False
         self.changed(rc)
         return True
-
-    def holds_header(self, bytes name not None) -> bool:
-        cdef const char* wanted = name
-        cdef uint64_t start = 1
-        cdef Record r
-        cdef bint found = False
-        cdef int rc = ST_OK
-        cdef int i
-        while rc == ST_OK and not found:
-            with nogil:
-                rc = ST_OK if self.enter() else ST_CLOSED
-                for i in range(HEADERS_A_LOOK):
-                    if rc == ST_OK and not found:
-                        rc = store_next_headed(self.s.store, start, UINT64_MAX, &r)
-                    if rc == ST_OK and not found:
-                        found = header_get(r.header, wanted).p != NULL
-                        start = r.seq + 1
-                self.box.leave()
-        if rc != ST_NOT_FOUND:
-            store_checked(rc)
-        return found
 
     def unsettled(self, uint64_t seq=0) -> int:
         cdef uint64_t ticket = 0

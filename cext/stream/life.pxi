@@ -69,7 +69,7 @@ cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfi
         stream_free(s)
         return NULL
     store_state(store, &state)
-    s.synced = store_is_synced(store)
+    s.synced = store_is_synced(store) and not cfg.early_acks
     s.shown = state.last_seq
     s.entered = state.last_seq
     store_listen(store, on_removed, on_durable, s)
@@ -198,6 +198,8 @@ cdef int stream_activate(Stream* s) noexcept nogil:
     cdef bint changed = last_resume(s)
     stream_settle(s, 0, False)
     stream_count_bytes(s)
+    if timetable_start(s) < 0:
+        return -1
     s.subs = subscribe_all(s, &s.cfg)
     if s.subs == NULL:
         return -1
@@ -219,7 +221,7 @@ cdef void store_config(const StreamConfig* cfg, StoreConfig* to) noexcept nogil:
     to.directory = cfg.directory
     to.max_msgs = cfg.max_msgs
     to.max_bytes = cfg.max_bytes
-    to.max_age = cfg.max_age
+    to.max_age = 0 if cfg.allow_ttl else cfg.max_age        # the stream sees to it
     to.max_msgs_per = cfg.max_msgs_per
     to.trim = not cfg.discard_new
     to.first_seq = cfg.first_seq
@@ -255,6 +257,11 @@ cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil:
     elif s.active and new.allow_direct and not old.allow_direct and subscribe_direct(s) < 0:
         s.cfg.allow_direct = False
         return -1
+    if s.active and timetable_start(s) < 0:
+        s.cfg.allow_ttl = old.allow_ttl
+        s.cfg.allow_schedules = old.allow_schedules
+        return -1
+    timetable_updated(s, &old)
     store_config(&new, &limits)
     rc = store_update(s.store, &limits)
     if old.retention != new.retention:
@@ -285,6 +292,7 @@ cdef Store* stream_give_store(Stream* s) noexcept nogil:
     cdef Store* store = s.store
     direct_stop(s)
     batches_free(s)
+    timetable_stop(s)
     timer_cancel(&s.env.timers, &s.dedupe.timer)
     task_cancel(&s.env.tasks, &s.dedupe.turn)
     task_cancel(&s.env.tasks, &s.settle)
@@ -326,6 +334,7 @@ cdef void stream_stop(Stream* s) noexcept nogil:
     s.active = False
     direct_stop(s)
     batches_free(s)
+    timetable_stop(s)
     timer_cancel(&s.env.timers, &s.dedupe.timer)
     task_cancel(&s.env.tasks, &s.dedupe.turn)
     task_cancel(&s.env.tasks, &s.settle)

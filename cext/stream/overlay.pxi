@@ -27,6 +27,7 @@ cdef struct StagedSubject:
     # What the staged changes make of one subject.
     StagedSubject* next
     uint64_t last               # its last staged message
+    size_t at                   # where that stands in Overlay.changes
     uint64_t n                  # staged messages that are left
     uint64_t gone               # of the staged ones, so many of the oldest left again
     uint64_t taken              # likewise of the applied ones
@@ -159,6 +160,17 @@ cdef uint64_t overlay_last(Stream* s, Span subject) noexcept nogil:
     return store_last_of(s.store, subject) if applied_left(s, subject, t) else 0
 
 
+cdef bint overlay_latest(Overlay* o, Span subject, Change* c) noexcept nogil:
+    # The last message on a subject, if it is a staged one.
+    cdef const StagedSubject* t = <StagedSubject*>strmap_get(&o.subjects, subject)
+    cdef Staged head
+    cdef Span reply
+    if t == NULL or t.n == 0:
+        return False
+    staged_at(&o.changes, t.at, &head, &reply, c)
+    return True
+
+
 cdef uint64_t overlay_last_match(Stream* s, const Filter* f) noexcept nogil:
     # The last sequence on any subject that matches.
     cdef Overlay* o = s.staging
@@ -281,6 +293,8 @@ cdef int overlay_add(Stream* s, Span reply, const Change* c, Span more) noexcept
     if c.id.n and s.cfg.window > 0 and strmap_put(&o.ids, c.id, <void*><size_t>c.seq) < 0:
         o.changes.n = was
         return -1
+    if c.kind == CHANGE_MESSAGE:
+        t.at = was
     overlay_note(s, t, c)
     o.last_id.n = 0
     return add_span(&o.last_id, c.id)
@@ -368,7 +382,11 @@ cdef void staged_ack(Stream* s, size_t end) noexcept nogil:
         at = staged_at(&s.staging.changes, at, &head, &reply, &c)
         if head.n_more and not s.cfg.no_ack:
             pub_ack_more(s, reply, head.seq, 0, staged_tail(&head, &c))
-        elif not fast_applied(s, reply, head.seq):
+        elif fast_applied(s, reply, head.seq):
+            pass
+        elif s.cfg.allow_counter and head.kind == CHANGE_MESSAGE:
+            counter_ack(s, reply, head.seq, c.data)
+        else:
             pub_ack(s, reply, head.seq, head.kind == STAGED_REPEAT)
 
 

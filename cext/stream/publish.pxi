@@ -21,6 +21,7 @@ cdef struct PubHeaders:
     Span schedule
     Span scheduler
     Span schedule_next
+    Span zone
     bint request_info
 
 
@@ -62,7 +63,8 @@ cdef void note_header(PubHeaders* h, Span line) noexcept nogil:
         if (name_is(line, b"Nats-Schedule:", 14, &h.schedule)
                 or name_is(line, b"Nats-Scheduler:", 15, &h.scheduler)):
             return
-        name_is(line, b"Nats-Schedule-Next:", 19, &h.schedule_next)
+        if not name_is(line, b"Nats-Schedule-Next:", 19, &h.schedule_next):
+            name_is(line, b"Nats-Schedule-Time-Zone:", 24, &h.zone)
 
 
 cdef const uint8_t* line_end(const uint8_t* p, const uint8_t* end) noexcept nogil:
@@ -89,29 +91,6 @@ cdef void read_headers(PubHeaders* h, Span block) noexcept nogil:
         if stop - p > 8 and memcmp(p, b"Nats-", 5) == 0:
             note_header(h, span(p, <uint32_t>(stop - p)))
         p = stop + 2
-
-
-cdef bint ttl_valid(Span ttl, bint* never) noexcept nogil:
-    cdef int64_t ns
-    cdef uint64_t seconds
-    never[0] = False
-    if key_is(ttl, b"never"):
-        never[0] = True
-        return True
-    if get_u64(ttl, &seconds):
-        return 0 < seconds <= <uint64_t>INT64_MAX // SECOND
-    return get_duration(ttl, &ns) and ns >= SECOND
-
-
-cdef bint is_integer(Span s) noexcept nogil:
-    cdef uint32_t i
-    if s.n and (s.p[0] == c'+' or s.p[0] == c'-'):
-        s.p += 1
-        s.n -= 1
-    for i in range(s.n):
-        if s.p[i] < c'0' or s.p[i] > c'9':
-            return False
-    return s.n > 0
 
 
 cdef bint last_of_pattern(Stream* s, Span pattern, uint64_t* seq) noexcept nogil:
@@ -142,10 +121,10 @@ cdef bint last_of_pattern(Stream* s, Span pattern, uint64_t* seq) noexcept nogil
 
 cdef int check_expected(Stream* s, const Msg* m, const PubHeaders* h, uint64_t last) noexcept nogil:
     cdef uint64_t want, have
+    cdef int64_t ttl
     if h.stream.n and not span_eq(h.stream, s.cfg.name):
         return publish_failed(s, m, &ERR_STREAM_NOT_MATCH)
-    cdef bint never
-    if h.ttl.n and ttl_valid(h.ttl, &never):
+    if h.ttl.n and not s.cfg.allow_ttl and get_ttl(h.ttl, &ttl) and ttl:
         return publish_failed(s, m, &ERR_MESSAGE_TTL_DISABLED)
     if h.subject_seq.n:
         if not last_of_pattern(s, h.subject_seq_of if h.subject_seq_of.n else m.subject, &have):
@@ -156,10 +135,8 @@ cdef int check_expected(Stream* s, const Msg* m, const PubHeaders* h, uint64_t l
         return publish_failed(s, m, &ERR_STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID)
     if h.last_seq.n and (not get_u64(h.last_seq, &want) or want != last):
         return publish_failed_seq(s, m, last)
-    if h.schedule.n:
-        return publish_failed(s, m, &ERR_MESSAGE_SCHEDULES_DISABLED)
-    if h.scheduler.n or h.schedule_next.n:
-        return publish_failed(s, m, &ERR_MESSAGE_SCHEDULES_SCHEDULER_INVALID)
+    if h.schedule.n or h.scheduler.n or h.schedule_next.n or h.zone.p != NULL:
+        return check_schedule(s, m, h)
     return 0
 
 
@@ -296,29 +273,46 @@ cdef int publish_change(Stream* s, const Msg* m, const Change* c) noexcept nogil
     rc = <int>stream_change(s, c)
     if rc != ST_OK:
         return store_refused(s, m, rc)
-    pub_ack(s, m.reply, c.seq, False)
+    if s.cfg.allow_counter:
+        counter_ack(s, m.reply, c.seq, c.data)
+    else:
+        pub_ack(s, m.reply, c.seq, False)
     return 1
 
 
 cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
     cdef StoreState state
-    cdef Change c
-    cdef uint64_t size
-    cdef bint never
     cdef int rc
     store_state(s.store, &state)
     if s.staging != NULL:
         overlay_state(s.staging, &state)
     if s.cfg.sealed:
         return publish_failed(s, m, &ERR_STREAM_SEALED)
-    if h.incr.p != NULL:
-        if not is_integer(h.incr):
-            return publish_failed(s, m, &ERR_MESSAGE_INCR_INVALID)
-        return publish_failed(s, m, &ERR_MESSAGE_INCR_DISABLED)
+    if h.incr.n and check_increment(s, m, h):
+        return 1
     rc = check_expected(s, m, h, state.last_seq)
     if rc:
         return rc
-    if check_duplicate(s, m, h) or check_rollup(s, m, h) or check_sizes(s, m):
+    if h.schedule.n:
+        return publish_schedule(s, m, h, &state)
+    return publish_entered(s, m, h, &state)
+
+
+cdef int publish_entered(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
+    # Where what a stream publishes itself comes in.
+    if check_duplicate(s, m, h) or check_rollup(s, m, h):
+        return 1
+    if s.cfg.allow_counter:
+        return publish_counter(s, m, h, state)
+    return publish_sized(s, m, h, state)
+
+
+cdef int publish_sized(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
+    # As it will be stored.
+    cdef Change c
+    cdef uint64_t size
+    cdef int64_t ttl
+    if check_sizes(s, m):
         return 1
     c.kind = CHANGE_MESSAGE
     c.seq = state.last_seq + 1
@@ -336,11 +330,30 @@ cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h) noexcept 
     size = store_size_of(s.store, m.subject, m.header, m.data)
     if over(s.cfg.account_usage, size if s.staging == NULL else staged_more(s.staging, size)):
         return publish_failed(s, m, &ERR_ACCOUNT_RESOURCES_EXCEEDED)
-    if h.ttl.n and not ttl_valid(h.ttl, &never):
-        return publish_failed(s, m, &ERR_MESSAGE_TTL_INVALID)
-    if s.cfg.discard_new and check_discard_new(s, m, h, &state):
+    if h.ttl.n:
+        if not get_ttl(h.ttl, &ttl):
+            return publish_failed(s, m, &ERR_MESSAGE_TTL_INVALID)
+        if s.cfg.marker_ttl and too_short(s, ttl):
+            return publish_longer(s, m, h, state, &c)
+    if s.cfg.discard_new and check_discard_new(s, m, h, state):
         return 1
     return publish_change(s, m, &c)
+
+
+cdef int publish_longer(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state, Change* c) noexcept nogil:
+    # With the shortest time that a message may have here.
+    cdef Msg longer = m[0]
+    cdef Bytes b
+    memset(&b, 0, sizeof(Bytes))
+    if header_with_ttl(&b, m.header, s.cfg.marker_ttl // SECOND) < 0:
+        publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY))
+    else:
+        longer.header = span(b.data, <uint32_t>b.n)
+        c.header = longer.header
+        if not (s.cfg.discard_new and check_discard_new(s, &longer, h, state)):
+            publish_change(s, &longer, c)
+    bytes_free(&b)
+    return 1
 
 
 # ---- headers that are stored changed -----------------------------------------------------------------------------

@@ -266,7 +266,9 @@ cdef bint get_time(Span s, int64_t* ns) noexcept nogil:
             unit = unit // 10
             s.p += 1
             s.n -= 1
-    if not get_zone(&s, &zone) or not (1 <= mo <= 12 and 1 <= d <= 31 and h <= 23 and mi <= 59 and sec <= 59):
+    if not get_zone(&s, &zone) or not (1 <= mo <= 12 and 1 <= d and h <= 23 and mi <= 59 and sec <= 59):
+        return False
+    if d > days_of(y + (mo == 12), mo % 12 + 1, 1) - days_of(y, mo, 1):
         return False
     t = days_of(y, mo, d) * 86400 + h * 3600 + mi * 60 + sec - zone
     if t > INT64_MAX // SECOND - 1:             # beyond the range of nanoseconds: its end
@@ -276,6 +278,11 @@ cdef bint get_time(Span s, int64_t* ns) noexcept nogil:
     else:
         ns[0] = t * SECOND + fraction
     return True
+
+
+cdef bint starts_with(Span s, const char* text) noexcept nogil:
+    cdef size_t n = strlen(text)
+    return s.n >= n and memcmp(s.p, text, n) == 0
 
 
 # ---- texts in buffers ----------------------------------------------------------------------------------

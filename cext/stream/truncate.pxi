@@ -29,7 +29,7 @@ cdef void acks_refuse(Stream* s, uint64_t seq) noexcept nogil:
     memset(&s.acks, 0, sizeof(Fifo))
     while at < old.b.n:
         memcpy(&head, old.b.data + at, sizeof(AckHead))
-        reply = span(old.b.data + at + sizeof(AckHead), head.n)
+        reply = span(old.b.data + at + sizeof(AckHead), head.n)     # and what follows it
         if head.key <= seq:
             queue_answer(&s.acks, head.key, reply, head.flags)
         at += sizeof(AckHead) + head.n
@@ -56,6 +56,7 @@ cdef int apply_truncate(Stream* s, const Change* c) noexcept nogil:
         return rc
     s.entered = c.seq
     s.newest_gone = False
+    timetable_again(s)
     s.settle_wanted = 0 if s.settle_wanted > c.seq else s.settle_wanted
     s.settle_all = 0 if s.settle_all > c.seq else s.settle_all
     dedupe_cut(s, c.seq)

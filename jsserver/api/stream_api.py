@@ -4,7 +4,7 @@ import logging
 
 import msgspec
 
-from jsserver.assets import streams, unsupported
+from jsserver.assets import streams
 from jsserver.assets.assignments import CreateStream, DeleteStream, UpdateStream
 from jsserver.cext.bytes import subjects_overlap
 from jsserver.instances.running import Stream
@@ -93,8 +93,6 @@ async def create(call: Call) -> StreamInfo:
     async with account.lock(name):
         decision = await account.change_stream(CreateStream(config, call.shared.clock()))
         stream = account.stream(name)
-        if decision.is_open:
-            _tell_turned_off(account.name, request, config)
         info = stream_info(call.shared, stream)
         call.shows(stream)
         if decision.is_open:  # told after the look: the stream itself may capture what is told
@@ -102,16 +100,6 @@ async def create(call: Call) -> StreamInfo:
     info.domain = ""
     info.did_create = True
     return info
-
-
-def _tell_turned_off(account: str, asked: StreamConfig, made: StreamConfig) -> None:
-    for option in unsupported.turned_off(asked, made):
-        log.warning(
-            "Stream '%s > %s': %s is not supported by this server yet and stays off",
-            account,
-            made.name,
-            option,
-        )
 
 
 async def update(call: Call) -> StreamInfo:
@@ -125,7 +113,6 @@ async def update(call: Call) -> StreamInfo:
     async with account.lock(name):
         await account.change_stream(UpdateStream(config))
         stream = account.stream(name)
-        _tell_turned_off(account.name, request, config)
         answer = stream_info(call.shared, stream)
         call.shows(stream)
         call.advisories.stream(account.name, name, "modify")

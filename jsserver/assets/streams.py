@@ -14,7 +14,6 @@ from jsserver.wire import errcodes
 from jsserver.wire.errors import ErrorTemplate
 from jsserver.wire.types import StreamConfig, StreamSource, SubjectTransform
 
-from . import unsupported
 from .limits import AccountLimits, ServerSettings
 
 MAX_NAME = 255
@@ -106,7 +105,6 @@ def normalise(
     if most > 0 and config.max_bytes > most:
         raise errcodes.STREAM_MAX_STREAM_BYTES_EXCEEDED()
     _check_placement(config)
-    unsupported.turn_off(config, pedantic)
     config.metadata = stored_metadata(config.metadata, required_level(config))
     return config
 

@@ -1,8 +1,6 @@
 """What the API knows but this server does not do yet. An entry is removed when the thing is built.
 
 Options listed here are validated as documented and then refused; no option is accepted and ignored.
-Those of TURNED_OFF are asked for unasked, by nats-py for every key-value bucket. They are answered
-as what they are, off, and the log says so.
 """
 
 from jsserver.wire import errcodes
@@ -15,12 +13,7 @@ STREAM_OPTIONS = (
     "subject_transform",
     "republish",
     "compression",
-    "subject_delete_marker_ttl",
-    "allow_msg_counter",
-    "allow_msg_schedules",
-    "persist_mode",
 )
-TURNED_OFF = ("allow_msg_ttl",)
 CONSUMER_OPTIONS = ("direct", "sourcing", "priority_groups", "priority_policy", "priority_timeout")
 ACK_POLICIES = ("flow_control",)
 
@@ -44,20 +37,6 @@ def check_stream(config: StreamConfig) -> None:
     for option in STREAM_OPTIONS:
         if getattr(config, option) not in UNSET:
             raise _refusal(f"stream option {option}")
-
-
-def turn_off(config: StreamConfig, pedantic: bool = False) -> None:
-    """Takes back what a configuration asks for of TURNED_OFF; with `pedantic` it is an error."""
-    for option in TURNED_OFF:
-        if getattr(config, option):
-            if pedantic:
-                raise errcodes.PEDANTIC(err=f"{option} is not supported by this server yet")
-            setattr(config, option, False)
-
-
-def turned_off(asked: StreamConfig, made: StreamConfig) -> list[str]:
-    """The options that were asked for and are off."""
-    return [option for option in TURNED_OFF if getattr(asked, option) > getattr(made, option)]
 
 
 def check_consumer(config: ConsumerConfig) -> None:

@@ -102,6 +102,8 @@ class StreamParams(msgspec.Struct, kw_only=True, frozen=True):
     first_seq: int
     """Sequence of the first message of a new stream; 0 means 1."""
     no_ack: bool
+    early_acks: bool
+    """They do not wait for the disk."""
     allow_direct: bool
     allow_rollup: bool
     sealed: bool
@@ -109,6 +111,11 @@ class StreamParams(msgspec.Struct, kw_only=True, frozen=True):
     deny_purge: bool
     allow_atomic: bool
     allow_batched: bool
+    allow_ttl: bool
+    allow_counter: bool
+    allow_schedules: bool
+    marker_ttl: int
+    """Of what stands for the last message of a subject that time has removed; 0: nothing does."""
 
 
 class ConsumerParams(msgspec.Struct, kw_only=True, frozen=True):
@@ -232,9 +239,6 @@ class StreamHandle(Protocol):
 
     def delete(self, seq: int, erase: bool) -> bool:
         """Blocking. Removes one message; False if there is none. `erase` overwrites its bytes."""
-
-    def holds_header(self, name: bytes) -> bool:
-        """Blocking. Whether a message has this header; looks at every message that has any."""
 
     def unsettled(self, seq: int = 0) -> int:
         """What an answer waits for that shows the message with this sequence or, with 0, anything

@@ -30,6 +30,7 @@ def of_stream(config: StreamConfig) -> backend.StreamParams:
         duplicate_window=backend.span(config.duplicate_window),
         first_seq=config.first_seq,
         no_ack=config.no_ack,
+        early_acks=config.persist_mode == "async",
         allow_direct=config.allow_direct,
         allow_rollup=config.allow_rollup_hdrs,
         sealed=config.sealed,
@@ -37,6 +38,10 @@ def of_stream(config: StreamConfig) -> backend.StreamParams:
         deny_purge=config.deny_purge,
         allow_atomic=config.allow_atomic,
         allow_batched=config.allow_batched,
+        allow_ttl=config.allow_msg_ttl,
+        allow_counter=config.allow_msg_counter,
+        allow_schedules=config.allow_msg_schedules,
+        marker_ttl=backend.span(config.subject_delete_marker_ttl),
     )
 
 

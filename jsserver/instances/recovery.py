@@ -122,12 +122,7 @@ def _load_stream(account: Account, directory: Path) -> Stream | str:
             raise _Offline(f"configuration of stream {goformat.quote(config.name)} found here")
         streams.check_first_seq(config)
         unsupported.check_stream(config)
-        expires = config.allow_msg_ttl
-        unsupported.turn_off(config)
         stream = instances.open(StreamAssignment(config, created), directory)
-        if expires and stream.handle.holds_header(b"Nats-TTL"):
-            stream.handle.close(False)
-            raise _Offline("messages with a TTL are not supported by this server yet")
     except Exception as error:
         return _reason(error)
     for leftover in metafiles.leftovers(directory):

@@ -142,6 +142,19 @@ class Recorder:
         subject = f"STREAM.INFO.{stream or self.stream}"
         self._poll(subject, lambda info: info["state"]["messages"] == count)
 
+    def at_least(self, subject: str, count: int) -> None:
+        """Waits, noting nothing, until the case's stream has so many messages on a subject."""
+        stream = f"STREAM.INFO.{self.stream}"
+        body = {"subjects_filter": subject}
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            found = json.loads(
+                self.client_request(f"$JS.API.{stream}", json.dumps(body).encode()).payload
+            )
+            if (found["state"].get("subjects") or {}).get(subject, 0) >= count:
+                return
+            time.sleep(0.05)
+
     def _poll(self, subject: str, good: Callable[[Any], bool]) -> None:
         end = time.monotonic() + 5
         if POLLED not in self.names:

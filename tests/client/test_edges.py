@@ -5,7 +5,7 @@ Far dates, numbers at the ends of their types, names that no file can have.
 
 import pytest
 
-from tests.client.raw import RawApp, header_block
+from tests.client.raw import RawApp
 from tests.servers import Server, Servers, command_under_test
 
 SECOND = 1_000_000_000
@@ -135,28 +135,3 @@ def test_a_name_in_bytes_that_are_no_text_is_no_other_name(server: Server) -> No
             client.send(b"PUB $JS.API.%s %s %d\r\n%s\r\n" % words)
             assert b'"err_code":%d' % code in client.message().payload
         accepted(client, "STREAM.DELETE.T")
-
-
-def test_messages_of_the_peer_that_would_never_expire(servers: Servers, peer_present: None) -> None:
-    server = servers.peer(jetstream=True)
-    with RawApp(server.port) as client:
-        for name, header in (("K", "A: b"), ("T", "Nats-TTL: 1h")):
-            config = {"name": name, "subjects": [f"{name}.>"], "allow_msg_ttl": True}
-            accepted(client, f"STREAM.CREATE.{name}", config)
-            for n in range(5):
-                client.request(f"{name}.{n}", b"plain")
-            client.request(f"{name}.5", b"headed", header=header_block(header))
-    server.stop()
-    theirs, server.command = server.command, command_under_test()
-    server.start()
-    reason = "messages with a TTL are not supported by this server yet"
-    with RawApp(server.port) as client:
-        info = accepted(client, "STREAM.INFO.K")
-        assert (info["state"]["messages"], info["config"]["allow_msg_ttl"]) == (6, False)
-        assert refusal(client, "STREAM.INFO.T") == (10194, f"stream is offline: {reason}")
-    assert f"Stream '$G > T' is offline: {reason}" in server.log()
-    server.stop()
-    server.command = theirs
-    server.start()
-    with RawApp(server.port) as client:
-        assert accepted(client, "STREAM.INFO.T")["state"]["messages"] == 6

@@ -6,7 +6,13 @@ from itertools import zip_longest
 
 import pytest
 
-from tests.client import batch_cases, consumer_cases, delivery_cases, jetstream_cases
+from tests.client import (
+    batch_cases,
+    consumer_cases,
+    delivery_cases,
+    jetstream_cases,
+    publish_cases,
+)
 from tests.client.jetstream_cases import Case
 from tests.client.raw import TimedOut
 from tests.client.recorder import Heard, Recorder
@@ -14,9 +20,10 @@ from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
 
-CASES = (
-    jetstream_cases.CASES + consumer_cases.CASES + delivery_cases.CASES + batch_cases.CASES
-)
+CASES = [
+    *(jetstream_cases.CASES + consumer_cases.CASES + delivery_cases.CASES),
+    *(batch_cases.CASES + publish_cases.CASES),
+]
 # Answers that depend on timers come in another order once in a while on a loaded machine.
 TRIES = 3
 

@@ -9,7 +9,7 @@ from tests.cext.stream import TestEnv
 from tests.unit.stream_world import INTEREST, LIMITS, NEW, SECOND, WORKQUEUE, World, headers
 
 STARTED = 1_700_000_000 * SECOND
-MESSAGE, SKIP, DELETE, RELEASE, PURGE, TRUNCATE = range(1, 7)
+MESSAGE, SKIP, DELETE, RELEASE, PURGE, TRUNCATE, EXPIRE = range(1, 8)
 CONFIGS = {
     "plain": {},
     "count": {"max_msgs": 20},
@@ -26,6 +26,8 @@ CONFIGS = {
     "interest": {"retention": INTEREST},
     "interest, limits": {"retention": INTEREST, "max_msgs": 15, "max_msgs_per_subject": 4},
     "work queue": {"retention": WORKQUEUE},
+    "lives": {"allow_ttl": True, "max_age": 30 * SECOND},
+    "lives, markers": {"allow_ttl": True, "marker_ttl": 6 * SECOND, "max_msgs_per_subject": 3},
 }
 
 
@@ -34,6 +36,7 @@ class Run:
 
     def __init__(self, seed: int, config: dict, directory: Path | None) -> None:
         self.random = random.Random(seed)
+        self.lives = config.get("allow_ttl", False)
         self.env = TestEnv(now=STARTED)
         params = {"allow_rollup": True, "duplicate_window": 10 * SECOND, **config}
         if directory:
@@ -89,6 +92,8 @@ class Run:
             lines["Nats_Msg_Id"] = f"id{self.random.randint(0, 12)}"
         if self.random.random() < 0.05:
             lines["Nats_Rollup"] = self.random.choice(["sub", "all"])
+        if self.lives and self.random.random() < 0.4:
+            lines["Nats_TTL"] = self.random.choice([1, 3, 8, 20, "never"])
         if self.random.random() < 0.1:
             lines["Nats_Expected_Last_Sequence"] = last - self.random.choice([0, 0, 1])
         subject = f"s.{self.random.choice('abc')}.{self.random.randint(1, 3)}".encode()
@@ -135,6 +140,8 @@ def test_changes_make_the_same_stream(seed: int, config: str, late: bool) -> Non
     if not run.consumers:
         same_answers(run.world, again)
     assert {MESSAGE, DELETE, PURGE, TRUNCATE} <= {c[0] for c in run.changes}
+    if config.startswith("lives"):
+        assert EXPIRE in {c[0] for c in run.changes}
     if config.startswith("interest"):
         assert {SKIP, RELEASE} <= {c[0] for c in run.changes}
 
@@ -204,7 +211,7 @@ def test_a_change_of_an_unknown_kind_is_refused() -> None:
     world = World(TestEnv(now=STARTED))
     world.fill(3)
     before = contents(world)
-    for kind in (0, 7, 250):
+    for kind in (0, 8, 250):
         change = (kind, 2, STARTED, 0, 0, False, b"", b"", b"", b"")
         assert world.env.apply(world.stream, change) < 0
     assert contents(world) == before

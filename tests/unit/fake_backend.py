@@ -223,9 +223,6 @@ class FakeStream:
     def delete(self, seq: int, erase: bool) -> bool:
         return self.messages.pop(seq, None) is not None
 
-    def holds_header(self, name: bytes) -> bool:
-        return any(b"\r\n%s:" % name in m.headers for m in self.messages.values())
-
     def unsettled(self, seq: int = 0) -> int:
         return 0
 

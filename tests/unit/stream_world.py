@@ -29,6 +29,7 @@ def stream_params(**given):
         duplicate_window=120 * SECOND,
         first_seq=0,
         no_ack=False,
+        early_acks=False,
         allow_direct=True,
         allow_rollup=False,
         sealed=False,
@@ -36,6 +37,10 @@ def stream_params(**given):
         deny_purge=False,
         allow_atomic=False,
         allow_batched=False,
+        allow_ttl=False,
+        allow_counter=False,
+        allow_schedules=False,
+        marker_ttl=0,
     )
     values.update(given)
     return SimpleNamespace(**values)

@@ -128,23 +128,6 @@ def test_a_stream_that_cannot_be_served_is_offline(
     assert (directory / "meta.inf").read_bytes() == content
 
 
-@pytest.mark.parametrize("header", ["Nats-TTL: 1h", "Other: 1"])
-def test_messages_that_would_never_expire_are_not_served(tmp_path: Path, header: str) -> None:
-    with ApiServer(tmp_path) as api:
-        api.stream("A")
-        api.engine.store("A", b"1")
-        api.engine.store("A", b"2", f"NATS/1.0\r\n{header}\r\n\r\n".encode())
-    rewrite(tmp_path / "streams" / "A", "A", allow_msg_ttl=True)
-    with restarted(tmp_path, api.engine) as again:
-        if header.startswith("Other"):
-            info = again.ok("STREAM.INFO.A")
-            assert (info["state"]["messages"], info["config"]["allow_msg_ttl"]) == (2, False)
-            return
-        reason = "messages with a TTL are not supported by this server yet"
-        assert again.refused("STREAM.INFO.A") == (10194, f"stream is offline: {reason}")
-        assert again.engine.streams["A"].closed is False
-
-
 def test_damage_is_kept_and_named(tmp_path: Path) -> None:
     with ApiServer(tmp_path) as api:
         api.stream("A")

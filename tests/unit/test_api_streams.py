@@ -158,36 +158,12 @@ def test_invalid_configurations(
         {"subject_transform": {"src": "a", "dest": "b"}},
         {"republish": {"src": "a", "dest": "b"}},
         {"compression": "s2"},
-        {"subject_delete_marker_ttl": SECOND},
-        {"allow_msg_counter": True},
-        {"allow_msg_schedules": True},
-        {"persist_mode": "async"},
     ],
 )
 def test_what_is_not_built_is_refused_by_name(api: ApiServer, config: dict[str, object]) -> None:
     code, text = api.refused("STREAM.CREATE.S", {"name": "S", **config})
     assert code == 10052
     assert "is not supported by this server yet" in text
-
-
-OFF = ("allow_msg_ttl",)
-
-
-@pytest.mark.parametrize("option", OFF)
-def test_what_clients_ask_for_unasked_is_shown_as_off(
-    api: ApiServer, option: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    said = f"{option} is not supported by this server yet"
-    made = api.stream("S", **{option: True})["config"]
-    assert not made.get(option) and made["metadata"]["_nats.req.level"] == "0"
-    assert caplog.text.count(said) == 1
-    assert not api.stream("S", **{option: True})["config"].get(option)
-    wanted = {"name": "S", "description": "new", option: True}
-    assert not api.ok("STREAM.UPDATE.S", wanted)["config"].get(option)
-    assert not api.ok("STREAM.INFO.S")["config"].get(option)
-    assert caplog.text.count(said) == 2
-    pedantic = {"name": "T", option: True, "pedantic": True}
-    assert api.refused("STREAM.CREATE.T", pedantic) == (10157, f"pedantic mode: {said}")
 
 
 def test_streams_of_an_account_share_no_subject(api: ApiServer) -> None:
