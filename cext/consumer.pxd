@@ -19,6 +19,13 @@ cdef enum:
     ACK_NONE = 0
     ACK_ALL = 1
     ACK_EXPLICIT = 2
+    ACK_FLOW = 3            # as all, by what confirms flow control; never too late
+
+cdef enum:
+    PRIORITY_NONE = 0
+    PRIORITY_SORTED = 1     # prioritized: requests of lower numbers come first
+    PRIORITY_OVERFLOW = 2   # requests may wait until much is pending
+    PRIORITY_PINNED = 3     # one client gets all
 
 cdef struct ConsumerConfig:
     Span name
@@ -49,6 +56,10 @@ cdef struct ConsumerConfig:
     int64_t inactive_threshold  # 0: never removed
     bint mem_storage
     int64_t pause_until     # wall clock; 0: not paused
+    int priority            # PRIORITY_*
+    uint32_t n_groups
+    const Span* groups      # each no longer than GROUP_MAX
+    int64_t pin_timeout
 
 
 # ---- what is delivered and not acked ---------------------------------------------------------------------
@@ -96,6 +107,10 @@ cdef struct PendingTable:
 
 # ---- pull requests -----------------------------------------------------------------------------------------
 
+cdef enum:
+    GROUP_MAX = 16
+    PIN_SIZE = 22
+
 cdef struct Consumer
 
 cdef struct Pull:
@@ -112,6 +127,13 @@ cdef struct Pull:
     int64_t heartbeat       # ns; 0: none
     int64_t last            # monotonic: last message or heartbeat, or its arrival
     uint64_t delivered
+    # of consumers with priority groups
+    uint64_t pin            # whose id it has: 0: it has none
+    int64_t min_pending
+    int64_t min_ack_pending
+    uint8_t priority
+    uint8_t n_group         # 0: it names none
+    uint8_t group[GROUP_MAX]
     uint32_t n_reply
     uint8_t reply[1]
 
@@ -156,6 +178,8 @@ cdef struct ConsumerInfo:
     uint64_t num_waiting
     uint64_t num_pending
     bint bound
+    int64_t pin_ts          # wall clock; 0: nobody is pinned
+    uint8_t pin_id[PIN_SIZE]
 
 cdef struct Consumer:
     Env* env
@@ -198,6 +222,7 @@ cdef struct Consumer:
     uint64_t n_skip
     uint64_t skip_at
     uint64_t resume
+    uint64_t reset_to       # where it was reset to ahead of its stream, until something is delivered; 0: it was not
     # what is not acked
     PendingTable pending
     uint64_t acked_to       # with ack policy all: everything up to here is acked, and taken out in turns; 0: is out
@@ -233,13 +258,21 @@ cdef struct Consumer:
     uint32_t n_no_wait
     int64_t swept
     bint delivering         # a delivery is being sent: requests are not removed meanwhile
+    uint64_t pin            # numbers the pins; 0: nobody is pinned
+    uint64_t pins           # given so far
+    int64_t pin_ts          # wall clock
+    uint8_t pin_id[PIN_SIZE]
+    uint8_t pin_group[GROUP_MAX]
+    uint32_t n_pin_group
+    Timer pin_timer
     # push
     bint bound              # somebody listens
     Timer heartbeat
     int64_t last_sent       # monotonic
     int64_t window          # of flow control, bytes; 0: none
     int64_t unconfirmed     # bytes sent since
-    int64_t asked           # of which the open request will confirm; 0: no request is open
+    int64_t asked           # of which the open request will confirm
+    bint asking             # a request is open
     uint8_t flow_id[4]
     # the way in
     void* subs[5]
@@ -268,6 +301,9 @@ cdef int consumers_apply(Stream* s, Span entry) noexcept nogil
 cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* before) noexcept nogil
 cdef int consumer_take_config(Consumer* c, const ConsumerConfig* cfg) noexcept nogil
 cdef void consumer_pause(Consumer* c, int64_t until) noexcept nogil
+# Forgets what was delivered, and delivers from this sequence on; 0: from behind the ack floor. What acks take out in turns
+# is out, and where it starts is known. Returns the sequence.
+cdef uint64_t consumer_reset(Consumer* c, uint64_t seq) noexcept nogil
 cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil
 # Tells who waits, detaches, and frees.
 cdef void consumer_close(Consumer* c, bint deleted) noexcept nogil

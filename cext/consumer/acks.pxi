@@ -70,6 +70,10 @@ cdef const char* advisory_subject(int kind) noexcept nogil:
         return b"$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED."
     if kind == ADV_TERM:
         return b"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED."
+    if kind == ADV_PINNED:
+        return b"$JS.EVENT.ADVISORY.CONSUMER.PINNED."
+    if kind == ADV_UNPINNED:
+        return b"$JS.EVENT.ADVISORY.CONSUMER.UNPINNED."
     return b"$JS.EVENT.METRIC.CONSUMER.ACK."
 
 

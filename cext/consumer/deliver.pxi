@@ -185,7 +185,7 @@ cdef int size_header(const Record* r, Bytes* b) noexcept nogil:
 cdef bint send_message(Consumer* c, Msg* m, int64_t cost) noexcept nogil:
     # To the deliver subject or the next request; False when nobody was there to take it.
     cdef Pull* q
-    cdef bint taken
+    cdef int taken
     if is_push(c):
         m.dest = c.cfg.deliver_subject
         c.env.out.send(c.env.out.ctx, m)
@@ -193,13 +193,15 @@ cdef bint send_message(Consumer* c, Msg* m, int64_t cost) noexcept nogil:
         flow_sent(c, cost)
         return True
     while True:
-        q = pull_for(c, cost)
+        q = pull_for(c, cost) if c.cfg.priority <= PRIORITY_SORTED else pull_in_group(c, cost)
         if q == NULL:
             return False
         m.dest = span(q.reply, q.n_reply)
         c.delivering = True
-        taken = c.env.out.send(c.env.out.ctx, m) > 0
+        taken = send_pinned(c, m) if c.cfg.priority == PRIORITY_PINNED else c.env.out.send(c.env.out.ctx, m)
         c.delivering = False
+        if taken < 0:
+            return False
         if taken:
             pull_served(c, q, cost)
             return True
@@ -363,6 +365,8 @@ cdef int deliver_step(Consumer* c) noexcept nogil:
     if c.pending.queue.head:
         return deliver_again(c)
     if stalled(c):
+        if c.cfg.ack_policy == ACK_FLOW and not c.asking:
+            flow_ask(c)
         return STEP_WAIT
     return deliver_new(c)
 

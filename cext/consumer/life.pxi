@@ -7,15 +7,19 @@ cdef enum:
 # ---- configuration -----------------------------------------------------------------------------------------
 
 cdef uint8_t* consumer_config_take(ConsumerConfig* to, const ConsumerConfig* cfg) noexcept nogil:
-    # A copy whose backoff, filters and texts lie in the allocation that is returned. NULL: no memory
+    # A copy whose backoff, filters, groups and texts lie in the allocation that is returned. NULL: no memory
     cdef size_t n = cfg.name.n + cfg.deliver_subject.n + cfg.deliver_group.n
     cdef uint32_t i
     cdef uint8_t* texts
     cdef uint8_t* at
     cdef Span* filters
+    cdef Span* groups
     for i in range(cfg.n_filters):
         n += cfg.filters[i].n
-    texts = <uint8_t*>malloc(n + cfg.n_backoff * sizeof(int64_t) + cfg.n_filters * sizeof(Span) + 1)
+    for i in range(cfg.n_groups):
+        n += cfg.groups[i].n
+    texts = <uint8_t*>malloc(
+        n + cfg.n_backoff * sizeof(int64_t) + (cfg.n_filters + cfg.n_groups) * sizeof(Span) + 1)
     if texts == NULL:
         return NULL
     at = texts
@@ -26,10 +30,16 @@ cdef uint8_t* consumer_config_take(ConsumerConfig* to, const ConsumerConfig* cfg
     at += cfg.n_backoff * sizeof(int64_t)
     filters = <Span*>at
     at += cfg.n_filters * sizeof(Span)
+    groups = <Span*>at
+    at += cfg.n_groups * sizeof(Span)
     for i in range(cfg.n_filters):
         filters[i] = cfg.filters[i]
         place_text(&at, &filters[i])
     to.filters = filters
+    for i in range(cfg.n_groups):
+        groups[i] = cfg.groups[i]
+        place_text(&at, &groups[i])
+    to.groups = groups
     place_text(&at, &to.name)
     place_text(&at, &to.deliver_subject)
     place_text(&at, &to.deliver_group)
@@ -76,6 +86,8 @@ cdef void timers_prepare(Consumer* c) noexcept nogil:
     c.gone.owner = c
     c.heartbeat.fn = heartbeat_due
     c.heartbeat.owner = c
+    c.pin_timer.fn = pin_over
+    c.pin_timer.owner = c
     c.deliver.fn = deliver_run
     c.deliver.owner = c
     c.acked.fn = ack_turn
@@ -155,7 +167,7 @@ cdef int consumer_subscribe(Consumer* c) noexcept nogil:
     cdef bint ok
     c.subs[0] = subscribe_to(c, b"$JS.API.CONSUMER.MSG.NEXT.", False, b"", HEARS_REQUESTS, pull_inbound)
     ok = c.subs[0] != NULL
-    if ok and c.cfg.ack_policy != ACK_NONE:
+    if ok and (c.cfg.ack_policy == ACK_ALL or c.cfg.ack_policy == ACK_EXPLICIT):
         c.subs[1] = subscribe_to(c, b"$JS.ACK.", False, b".*.*.*.*.*", HEARS_REQUESTS, ack_inbound)
         c.subs[2] = subscribe_to(c, b"$JS.ACK.", True, b".*.*.*.*.>", HEARS_REQUESTS, ack_long_inbound)
         ok = c.subs[1] != NULL and c.subs[2] != NULL
@@ -216,6 +228,7 @@ cdef void consumer_rest(Consumer* c) noexcept nogil:
     timer_cancel(&c.env.timers, &c.pause)
     timer_cancel(&c.env.timers, &c.gone)
     timer_cancel(&c.env.timers, &c.heartbeat)
+    pin_end(c)
     wait_cancel(&c.cold)
     task_cancel(&c.env.tasks, &c.deliver)
     if c.counting:
@@ -367,6 +380,7 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
     free(old)
     if rate != new.rate_limit:
         rate_start(c)
+    groups_changed(c)
     if filters:
         count_pending(c)
     if c.counting:
@@ -425,6 +439,8 @@ cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil:
     out.num_waiting = 0 if is_push(c) else c.n_waiting
     out.num_pending = <uint64_t>pending
     out.bound = c.bound
+    out.pin_ts = c.pin_ts
+    memcpy(out.pin_id, c.pin_id, PIN_SIZE)
 
 
 # ---- the end ---------------------------------------------------------------------------------------------------------------

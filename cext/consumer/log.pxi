@@ -11,6 +11,7 @@
 #   P id sseq               all up to here counts as delivered
 #   T id sseq sent          its deadline counts from then
 #   B id sseq dseq          the stream was truncated to there, when dseq was the next delivery
+#   R id sseq resume ahead  it starts anew at sseq, ahead of the stream or not; resume: as in its name
 #   S id n state            the whole state
 #   K id hash time          an o.dat with these says nothing newer than this log
 #   X id                    deleted: what was said before concerns nobody
@@ -24,6 +25,7 @@ cdef enum:
     LOG_PASSED = 80          # P
     LOG_DEADLINE = 84        # T
     LOG_TRUNCATED = 66       # B
+    LOG_RESET = 82           # R
     LOG_STATE = 83           # S
     LOG_KNOWN = 75           # K
     LOG_DELETED = 88         # X
@@ -141,6 +143,14 @@ cdef void log_truncated(Consumer* c, uint64_t sseq) noexcept nogil:
     log_numbers(c, LOG_TRUNCATED, numbers, 2)
 
 
+cdef void log_reset(Consumer* c) noexcept nogil:
+    cdef uint64_t numbers[3]
+    numbers[0] = c.delivered_seq + 1
+    numbers[1] = c.resume
+    numbers[2] = c.reset_to != 0
+    log_numbers(c, LOG_RESET, numbers, 3)
+
+
 cdef void log_exhausted(Consumer* c, uint64_t sseq) noexcept nogil:
     log_numbers(c, LOG_EXHAUSTED, &sseq, 1)
 
@@ -191,7 +201,12 @@ cdef int add_state(Bytes* b, Consumer* c) noexcept nogil:
 
 cdef int add_whole(Bytes* b, Consumer* c) noexcept nogil:
     # All that must be said of a consumer.
-    if add_named(b, c) < 0 or add_state(b, c) < 0 or add_kind(b, LOG_KNOWN) < 0 or add_uv(b, c.id) < 0:
+    if add_named(b, c) < 0 or add_state(b, c) < 0:
+        return -1
+    if c.reset_to and c.dseq <= 1 and (add_kind(b, LOG_RESET) < 0 or add_uv(b, c.id) < 0 or add_uv(b, c.reset_to) < 0
+                                       or add_uv(b, c.resume) < 0 or add_uv(b, 1) < 0):
+        return -1
+    if add_kind(b, LOG_KNOWN) < 0 or add_uv(b, c.id) < 0:
         return -1
     return -1 if add_uv(b, c.known_hash) < 0 or add_uv(b, <uint64_t>c.known_time) < 0 else 0
 
@@ -262,6 +277,8 @@ cdef uint32_t record_numbers(uint8_t kind) noexcept nogil:
     # How many numbers follow the id; -1 for an unknown kind.
     if kind == LOG_DELIVERED:
         return 4
+    if kind == LOG_RESET:
+        return 3
     if kind == LOG_ACKED_UPTO or kind == LOG_DEADLINE or kind == LOG_KNOWN or kind == LOG_TRUNCATED:
         return 2
     if kind == LOG_ACKED or kind == LOG_EXHAUSTED or kind == LOG_PASSED:
@@ -362,6 +379,10 @@ cdef int replay_record(ReplayContext* x, Span* s) noexcept nogil:
         rest = body
         get_uv(&rest, &found)
         r.resume = min(r.resume, found + 1)     # a list of last messages goes no further
+    if kind == LOG_RESET:
+        rest = body
+        get_uv(&rest, &found)
+        get_uv(&rest, &r.resume)
     return 0 if bytes_add(&r.records, &kind, 1) == 0 and add_span(&r.records, body) == 0 else -1
 
 
@@ -442,6 +463,8 @@ cdef void replay_apply(Consumer* c, uint8_t kind, const uint64_t* v) noexcept no
     elif kind == LOG_TRUNCATED:
         c.dseq = min(c.dseq, v[1])      # also of a newer state: what follows says again how that came about
         go_back(c, v[0])
+    elif kind == LOG_RESET and v[0]:
+        stand_at(c, v[0], v[1], v[2] != 0)      # likewise
 
 
 cdef int replay_unknown(Consumer* c, uint8_t kind, uint64_t sseq) noexcept nogil:
@@ -532,6 +555,8 @@ cdef int consumer_replay(Consumer* c, Replayed* r) noexcept nogil:
         for i in range(record_numbers(kind)):
             if not get_uv(&s, &v[i]):
                 return -2
+        if kind == LOG_RESET:
+            hole = False
         if hole and kind != LOG_TRUNCATED and c.delivered_seq < v[0] < UINT64_MAX:
             if replay_unknown(c, kind, v[0]) < 0:
                 return -1

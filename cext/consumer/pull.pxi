@@ -15,7 +15,11 @@ cdef struct PullAsk:
     int64_t min_ack_pending
     int64_t priority
     bint no_wait
-    bint has_id
+    bint formal                         # a JSON object, which is to name a group where there are any
+    int n_group                         # 0: none, -1: one that no group has
+    int n_id                            # 0: none, -1: one that no pin has
+    uint8_t group[GROUP_MAX + 4]
+    uint8_t id[PIN_SIZE + 4]
 
 
 # ---- statuses ------------------------------------------------------------------------------------------------
@@ -59,7 +63,7 @@ cdef void send_heartbeat(Consumer* c, Span dest) noexcept nogil:
                           b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %llu\r\nNats-Last-Stream: %llu\r\n",
                           <unsigned long long>(c.dseq - 1), <unsigned long long>(c.next - 1))
     cdef uint32_t flow
-    if c.asked:
+    if c.asking:
         memcpy(text + n, b"Nats-Consumer-Stalled: ", 23)
         n += 23
         flow = put_flow_subject(c, <uint8_t*>text + n)
@@ -80,6 +84,30 @@ cdef void pull_append(Consumer* c, Pull* q) noexcept nogil:
     else:
         c.first = q
     c.last = q
+
+
+cdef void pull_sort_in(Consumer* c, Pull* q) noexcept nogil:
+    # Behind all that come first or are alike.
+    cdef Pull* before = c.last
+    while before != NULL and before.priority > q.priority:
+        before = before.prev
+    q.prev = before
+    q.next = before.next if before != NULL else c.first
+    if q.next != NULL:
+        q.next.prev = q
+    else:
+        c.last = q
+    if before != NULL:
+        before.next = q
+    else:
+        c.first = q
+
+
+cdef inline void pull_enqueue(Consumer* c, Pull* q) noexcept nogil:
+    if c.cfg.priority == PRIORITY_SORTED:
+        pull_sort_in(c, q)
+    else:
+        pull_append(c, q)
 
 
 cdef void pull_unlink(Consumer* c, Pull* q) noexcept nogil:
@@ -156,7 +184,7 @@ cdef void pull_served(Consumer* c, Pull* q, int64_t cost) noexcept nogil:
     if q.batch > 0 and not (q.has_bytes and q.bytes == 0):
         if c.last != q:
             pull_unlink(c, q)
-            pull_append(c, q)
+            pull_enqueue(c, q)
         return
     if q.has_bytes and q.bytes > 0:
         pull_status(c, q, b"409 Batch Completed")
@@ -214,6 +242,15 @@ cdef void pulls_moved(Consumer* c) noexcept nogil:
 
 # ---- what a request asks for ------------------------------------------------------------------------------------
 
+cdef bint ask_text(const JsonItem* val, uint8_t* out, uint32_t room, int* n) noexcept nogil:
+    # A text of at most `room` bytes, where four more have a place; null says nothing.
+    if val.kind == JSON_STRING:
+        n[0] = json_text(val, out, room + 4)
+        if n[0] > <int>room:
+            n[0] = -1
+    return val.kind == JSON_STRING or val.kind == JSON_NULL
+
+
 cdef bint ask_member(PullAsk* a, const JsonItem* key, const JsonItem* val) noexcept nogil:
     if json_key_is(key, b"batch"):
         return read_int(val, &a.batch)
@@ -232,10 +269,9 @@ cdef bint ask_member(PullAsk* a, const JsonItem* key, const JsonItem* val) noexc
     if json_key_is(key, b"priority"):
         return read_int(val, &a.priority)
     if json_key_is(key, b"id"):
-        a.has_id = val.kind == JSON_STRING and val.text.n > 0
-        return val.kind == JSON_STRING or val.kind == JSON_NULL
+        return ask_text(val, a.id, PIN_SIZE, &a.n_id)
     if json_key_is(key, b"group"):
-        return val.kind == JSON_STRING or val.kind == JSON_NULL
+        return ask_text(val, a.group, GROUP_MAX, &a.n_group)
     return True
 
 
@@ -306,6 +342,7 @@ cdef bint read_ask(PullAsk* a, Span body, char* wrong) noexcept nogil:
         if get_u64(body, &batch) and 0 < batch <= <uint64_t>INT32_MAX:
             a.batch = <int64_t>batch
         return True
+    a.formal = True
     while True:
         rc = json_next_member(&j, &key, &val)
         if rc <= 0:
@@ -334,14 +371,14 @@ cdef bint ask_refused(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
         refuse(c, reply, text)
     elif c.cfg.max_bytes > 0 and a.max_bytes > c.cfg.max_bytes:
         refuse_number(c, reply, b"409 Exceeded MaxRequestMaxBytes of ", c.cfg.max_bytes)
-    elif a.min_pending or a.min_ack_pending:
+    elif (a.min_pending or a.min_ack_pending) and c.cfg.priority != PRIORITY_OVERFLOW:
         refuse(c, reply, b"400 Bad Request - Not a Overflow Priority consumer")
-    elif a.has_id:
+    elif a.n_id and c.cfg.priority != PRIORITY_PINNED:
         refuse(c, reply, b"400 Bad Request - Not a Pinned Client Priority consumer")
     elif a.priority < 0 or a.priority > 9:
         refuse(c, reply, b"400 Bad Request - Priority must be between 0 and 9")
     else:
-        return False
+        return c.cfg.priority != PRIORITY_NONE and group_refused(c, a, reply)
     return True
 
 
@@ -413,7 +450,9 @@ cdef void pull_request(Consumer* c, Span reply, Span header, Span body) noexcept
     q.last = c.env.mono
     q.n_reply = reply.n
     memcpy(q.reply, reply.p, reply.n)
-    pull_append(c, q)
+    if c.cfg.priority != PRIORITY_NONE:
+        pull_take_group(c, q, &a)
+    pull_enqueue(c, q)
     c.n_waiting += 1
     if q.no_wait:
         c.n_no_wait += 1

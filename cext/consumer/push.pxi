@@ -33,6 +33,8 @@ cdef void heartbeat_due(Timer* t, int64_t now) noexcept nogil:
     cdef int64_t due = c.last_sent + c.cfg.idle_heartbeat
     if due <= now:
         send_heartbeat(c, c.cfg.deliver_subject)
+        if c.cfg.ack_policy == ACK_FLOW and c.pending.n and not c.asking:
+            flow_ask(c)                         # whoever waits for more has acked what came
         due = now + c.cfg.idle_heartbeat
     timer_set(&c.env.timers, t, due)
 
@@ -56,6 +58,7 @@ cdef void flow_ask(Consumer* c) noexcept nogil:
     for i in range(4):
         c.flow_id[i] = BASE62[env_random(c.env) % 62]
     c.asked = c.unconfirmed
+    c.asking = True
     send_status(c, c.cfg.deliver_subject, span(reply, put_flow_subject(c, reply)),
                 b"NATS/1.0 100 FlowControl Request\r\n\r\n", 36)
 
@@ -64,7 +67,7 @@ cdef void flow_sent(Consumer* c, int64_t cost) noexcept nogil:
     if c.window == 0:
         return
     c.unconfirmed += cost
-    if c.asked == 0 and c.unconfirmed > c.window // 2:
+    if not c.asking and c.unconfirmed > c.window // 2:
         flow_ask(c)
 
 
@@ -72,15 +75,31 @@ cdef void flow_reset(Consumer* c) noexcept nogil:
     c.window = FLOW_WINDOW if c.cfg.flow_control else 0
     c.unconfirmed = 0
     c.asked = 0
+    c.asking = False
+
+
+cdef void flow_acked(Consumer* c, Span header) noexcept nogil:
+    # What a confirmation says of what came: its last sequence and delivery.
+    cdef AckTokens t
+    memset(&t, 0, sizeof(AckTokens))
+    if not get_u64(trimmed(header_get(header, b"Nats-Last-Stream")), &t.sseq) or t.sseq == 0:
+        return
+    if not get_u64(trimmed(header_get(header, b"Nats-Last-Consumer")), &t.dseq):
+        return
+    if t.dseq > c.floor_dseq and not undelivered(c, t.sseq):
+        ack_upto(c, &t)
 
 
 cdef int flow_inbound(void* target, const Msg* m) noexcept nogil:
     # A confirmation; one of an older request says nothing.
     cdef Consumer* c = <Consumer*>target
-    if c.asked == 0 or m.dest.n < 4 or memcmp(m.dest.p + m.dest.n - 4, c.flow_id, 4) != 0:
+    if not c.asking or m.dest.n < 4 or memcmp(m.dest.p + m.dest.n - 4, c.flow_id, 4) != 0:
         return 1
     c.unconfirmed -= c.asked
     c.asked = 0
+    c.asking = False
+    if c.cfg.ack_policy == ACK_FLOW and m.header.n and not stands_still(c):
+        flow_acked(c, m.header)
     c.window = min(c.window * 2, <int64_t>FLOW_WINDOW_MAX)
     wake_delivery(c)
     return 1

@@ -26,11 +26,11 @@ cdef bint get_sv(Span* s, int64_t* v) noexcept nogil:
 
 cdef int64_t sent_at(Consumer* c, const Pending* e) noexcept nogil:
     # When the entry would have been sent for its deadline to be the usual time later; wall clock, seconds. Rounded up:
-    # nothing is redelivered too early.
+    # nothing is redelivered too early. Never before 1970, however long the usual time is.
     cdef int64_t deadline = e.deadline
     if e.place == AT_QUEUE:
         deadline = c.env.mono                   # due now
-    return (c.env.now + (deadline - c.env.mono) - wait_of(c, e.deliveries) + SECOND - 1) // SECOND
+    return max(<int64_t>0, (c.env.now + (deadline - c.env.mono) - wait_of(c, e.deliveries) + SECOND - 1) // SECOND)
 
 
 cdef int encode_pending(Consumer* c, Bytes* b) noexcept nogil:
@@ -154,6 +154,7 @@ cdef void forget_state(Consumer* c) noexcept nogil:
     c.next = 0
     c.floor_dseq = 0
     c.floor_seq = 0
+    c.reset_to = 0
 
 
 cdef int consumer_decode_state(Consumer* c, Span s) noexcept nogil:

@@ -171,6 +171,28 @@ class Terminated(Event):
     domain: str = ""
 
 
+class GroupPinned(Event):
+    """A client got the pin of a priority group."""
+
+    account: str = ""
+    stream: str = always("")
+    consumer: str = always("")
+    domain: str = ""
+    group: str = always("")
+    pinned_id: str = always("")
+
+
+class GroupUnpinned(Event):
+    """A client lost the pin of a priority group; `reason` is admin or timeout."""
+
+    account: str = ""
+    stream: str = always("")
+    consumer: str = always("")
+    domain: str = ""
+    group: str = always("")
+    reason: str = always("")
+
+
 class AckMetric(Event):
     """A sampled acknowledgement."""
 
@@ -246,6 +268,34 @@ class Advisories:
         if self.wanted(account, subject):
             self.publish(account, subject, f"advisory.v1.{step.lower()}", event)
 
+    def pinned(self, account: str, stream: str, consumer: str, group: str, id: str) -> None:
+        """A client was pinned."""
+        subject = f"{ADVISORY}CONSUMER.PINNED.{stream}.{consumer}"
+        if self.wanted(account, subject):
+            event = GroupPinned(
+                account=account,
+                stream=stream,
+                consumer=consumer,
+                group=group,
+                pinned_id=id,
+                domain=self._domain,
+            )
+            self.publish(account, subject, "advisory.v1.consumer_group_pinned", event)
+
+    def unpinned(self, account: str, stream: str, consumer: str, group: str, reason: str) -> None:
+        """A pin ended."""
+        subject = f"{ADVISORY}CONSUMER.UNPINNED.{stream}.{consumer}"
+        if self.wanted(account, subject):
+            event = GroupUnpinned(
+                account=account,
+                stream=stream,
+                consumer=consumer,
+                group=group,
+                reason=reason,
+                domain=self._domain,
+            )
+            self.publish(account, subject, "advisory.v1.consumer_group_unpinned", event)
+
     def limit_reached(self, account: str, dropped: int) -> None:
         """Requests went unanswered."""
         subject = f"{ADVISORY}API.LIMIT_REACHED"
@@ -273,8 +323,13 @@ class Advisories:
     def delivery(self, told: ConsumerAdvisory) -> None:
         """What the data plane tells about a message of a consumer."""
         where = f"{told.stream}.{told.consumer}"
+        group, _, more = told.reason.partition(" ")
         event: Event
         match told.kind:
+            case AdvisoryKind.PINNED:
+                return self.pinned(told.account, told.stream, told.consumer, group, more)
+            case AdvisoryKind.UNPINNED:
+                return self.unpinned(told.account, told.stream, told.consumer, group, more)
             case AdvisoryKind.MAX_DELIVER:
                 subject, name = f"{ADVISORY}CONSUMER.MAX_DELIVERIES.{where}", "max_deliver"
                 event = MaxDeliver(

@@ -14,6 +14,8 @@ from jsserver.wire.types import (
     ConsumerCreateRequest,
     ConsumerPageRequest,
     ConsumerPauseRequest,
+    ConsumerResetRequest,
+    ConsumerUnpinRequest,
 )
 
 from .call import Call, dynamic_metadata, page
@@ -22,6 +24,9 @@ from .responses import (
     ConsumerList,
     ConsumerNames,
     ConsumerPauseResponse,
+    ConsumerResetResponse,
+    PriorityGroupState,
+    Response,
     SequenceInfo,
     SuccessResponse,
 )
@@ -61,6 +66,16 @@ def consumer_info(
         paused=remaining > 0,
         pause_remaining=remaining,
         ts=goformat.rfc3339_nano(now),
+        priority_groups=[
+            PriorityGroupState(
+                group=group,
+                pinned_client_id=state.pinned_id.decode(),
+                pinned_ts=goformat.rfc3339_nano(state.pinned_ts)
+                if state.pinned_ts
+                else goformat.ZERO_TIME,
+            )
+            for group in config.priority_groups[:1]
+        ],
     )
 
 
@@ -258,3 +273,39 @@ def _pause_end(text: str) -> str:
     if not text or consumers.is_zero_time(text):
         return ""
     return goformat.rfc3339_nano(goformat.parse_rfc3339(text))
+
+
+async def reset(call: Call) -> ConsumerResetResponse:
+    """CONSUMER.RESET: what was delivered is forgotten."""
+    seq = call.loosely(ConsumerResetRequest).seq
+    async with call.account.lock(call.args[0]):
+        stream = call.account.stream(call.args[0])
+        consumer = stream.consumer(call.args[1])
+        consumers.check_reset(consumer.config, seq, stream.handle.at_time)
+        seq = await call.shared.run(_reset, stream, consumer, seq)
+        await _counted(call, consumer)
+        info = consumer_info(call.shared, stream, consumer)
+    call.shows(stream)
+    return ConsumerResetResponse(**msgspec.structs.asdict(info), reset_seq=seq)
+
+
+def _reset(stream: Stream, consumer: Consumer, seq: int) -> int:
+    seq = consumer.handle.reset(seq)
+    stream.handle.wait_durable()
+    return seq
+
+
+async def unpin(call: Call) -> Response:
+    """CONSUMER.UNPIN: whoever is pinned in a group is so no longer."""
+    group = call.loosely(ConsumerUnpinRequest).group
+    if not group:
+        raise errcodes.INVALID_JSON(err="consumer group not specified")
+    if not consumers.is_group_name(group):
+        raise errcodes.CONSUMER_INVALID_GROUP_NAME()
+    stream = call.account.stream(call.args[0])
+    consumer = stream.consumer(call.args[1])
+    if group not in consumer.config.priority_groups:
+        raise errcodes.CONSUMER_INVALID_PRIORITY_GROUP()
+    consumer.handle.unpin()
+    call.advisories.unpinned(call.account.name, stream.name, consumer.name, group, "admin")
+    return Response()

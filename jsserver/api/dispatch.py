@@ -12,7 +12,6 @@ import msgspec
 from msgspec import structs
 
 from jsserver import API_LEVEL
-from jsserver.assets import unsupported
 from jsserver.assets.assignments import DeleteConsumer
 from jsserver.assets.limits import OF_TIERS
 from jsserver.instances.account import Account
@@ -45,6 +44,7 @@ from .responses import (
     ConsumerList,
     ConsumerNames,
     ConsumerPauseResponse,
+    ConsumerResetResponse,
     PurgeResponse,
     Response,
     RestoreResponse,
@@ -92,7 +92,9 @@ class Endpoint(msgspec.Struct, frozen=True):
     info: bool = False
     """Whether it waits in the queue of lower priority."""
     audited: bool = True
-    """Whether success counts and is told to listeners; errors always are."""
+    """Whether success counts and is told to listeners."""
+    errors_audited: bool = True
+    """Whether errors are."""
 
 
 async def account_info(call: Call) -> AccountInfo:
@@ -135,13 +137,6 @@ async def _not_clustered(call: Call) -> Response:
 
 async def _nothing_there(call: Call) -> Response:
     raise errcodes.NOT_ENABLED_FOR_ACCOUNT()
-
-
-def _refused(name: str) -> Handler:
-    async def handler(call: Call) -> Response:
-        raise unsupported.endpoint(name)
-
-    return handler
 
 
 def _paged() -> Response:
@@ -227,15 +222,22 @@ ENDPOINTS: dict[str, Endpoint] = {
             most=2,
         ),
         Endpoint(
+            "CONSUMER.RESET",
+            "consumer_reset_response",
+            consumer_api.reset,
+            ConsumerResetResponse,
+            least=2,
+            most=2,
+            audited=False,
+            errors_audited=False,
+        ),
+        Endpoint("CONSUMER.UNPIN", "consumer_unpin_response", consumer_api.unpin, least=2, most=2),
+        Endpoint(
             "CONSUMER.LEADER.STEPDOWN",
             "consumer_leader_stepdown_response",
             _not_clustered,
             least=2,
             most=2,
-        ),
-        *(
-            Endpoint(name, answer, _refused(name), least=1, most=2)
-            for name, answer in unsupported.ENDPOINTS.items()
         ),
     )
 }
@@ -473,7 +475,7 @@ class Dispatcher:
             if account is not None:
                 account.stats.inflight -= 1
         failed = answer.error is not None
-        counted = endpoint.audited or failed
+        counted = endpoint.errors_audited if failed else endpoint.audited
         if counted and account is not None:
             account.stats.total += 1
             account.stats.errors += failed

@@ -153,6 +153,14 @@ class SequenceInfo(Wire):
     last_active: Time = ""
 
 
+class PriorityGroupState(Wire):
+    """A priority group, and who is pinned in it."""
+
+    group: str = always("")
+    pinned_client_id: str = ""
+    pinned_ts: Time = always("")
+
+
 class ConsumerInfo(Response):
     """A consumer: element of a list, and body of CONSUMER.CREATE and INFO."""
 
@@ -170,6 +178,13 @@ class ConsumerInfo(Response):
     paused: bool = False
     pause_remaining: Int64 = 0
     ts: Time = ""
+    priority_groups: list[PriorityGroupState] = msgspec.field(default_factory=list)
+
+
+class ConsumerResetResponse(ConsumerInfo):
+    """CONSUMER.RESET."""
+
+    reset_seq: Uint64 = always(0)
 
 
 class ConsumerNames(PagedResponse):

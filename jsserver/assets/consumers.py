@@ -4,6 +4,7 @@ The order of the checks and their texts are nats-server 2.14's: clients compare 
 """
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
@@ -15,7 +16,7 @@ from jsserver.cext.bytes import (
 from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
-from jsserver.wire.types import ConsumerConfig, StreamConfig
+from jsserver.wire.types import NO_PRIORITY, ConsumerConfig, StreamConfig
 
 from .limits import AccountLimits, ServerSettings
 from .patterns import PatternIndex
@@ -32,6 +33,7 @@ from .streams import (
 DEFAULT_ACK_WAIT = 30 * goformat.SECOND
 DEFAULT_MAX_WAITING = 512
 DEFAULT_MAX_ACK_PENDING = 1000
+DEFAULT_PRIORITY_TIMEOUT = 120 * goformat.SECOND
 DEFAULT_INACTIVE_THRESHOLD = 5 * goformat.SECOND
 """Of ephemeral consumers."""
 
@@ -131,8 +133,10 @@ def normalise(
                 err="max_request_batch must be set if it's JetStream limits are set"
             )
         config.max_batch = settings.max_request_batch
-    if config.priority_policy == "none":
-        config.priority_policy = ""
+    if config.priority_policy == NO_PRIORITY:
+        config.priority_policy = NO_PRIORITY  # the default itself, which is left out of answers
+    if config.priority_policy == "pinned_client" and config.priority_timeout == 0:
+        config.priority_timeout = DEFAULT_PRIORITY_TIMEOUT
     if config.ack_policy == "flow_control" and not pedantic:
         config.flow_control, config.idle_heartbeat = True, goformat.SECOND
     note_level(config)
@@ -143,7 +147,7 @@ def note_level(config: ConsumerConfig) -> None:
     """Puts the API level that a server needs for this consumer into its metadata."""
     level = 4 if config.ack_policy == "flow_control" else 0
     pauses = config.pause_until and not is_zero_time(config.pause_until)
-    if pauses or config.priority_policy or config.priority_groups:
+    if pauses or config.priority_policy != NO_PRIORITY or config.priority_groups:
         level = max(level, 1)
     config.metadata = stored_metadata(config.metadata, level)
 
@@ -253,7 +257,10 @@ def _check_flow_control_acks(config: ConsumerConfig) -> None:
         raise errcodes.STREAM_INVALID_CONFIG(err="flow control ack policy heartbeat needs to be 1s")
     for wrong, error in (
         (config.max_ack_pending <= 0, errcodes.CONSUMER_ACK_FC_REQUIRES_MAX_ACK_PENDING),
-        (config.ack_wait != 0, errcodes.CONSUMER_ACK_FC_REQUIRES_NO_ACK_WAIT),
+        (
+            config.ack_wait != 0 or bool(config.backoff),
+            errcodes.CONSUMER_ACK_FC_REQUIRES_NO_ACK_WAIT,
+        ),
         (config.max_deliver > 0, errcodes.CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER),
     ):
         if wrong:
@@ -368,9 +375,14 @@ def sample_percent(config: ConsumerConfig) -> int:
     return min(value, 100)
 
 
+def is_group_name(name: str) -> bool:
+    """Whether a priority group may have this name."""
+    return _GROUP_NAME.fullmatch(name) is not None
+
+
 def _check_priority(config: ConsumerConfig) -> None:
     groups = config.priority_groups
-    if config.priority_policy:
+    if config.priority_policy != NO_PRIORITY:
         if config.deliver_subject:
             raise errcodes.CONSUMER_PUSH_WITH_PRIORITY_GROUP()
         if not groups:
@@ -378,7 +390,7 @@ def _check_priority(config: ConsumerConfig) -> None:
         for group in groups:
             if not group:
                 raise errcodes.CONSUMER_EMPTY_GROUP_NAME()
-            if not _GROUP_NAME.fullmatch(group):
+            if not is_group_name(group):
                 raise errcodes.CONSUMER_INVALID_GROUP_NAME()
         return
     if groups:
@@ -427,6 +439,21 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
     ):
         if changed:
             raise errcodes.CONSUMER_CREATE(err=text)
+
+
+def check_reset(config: ConsumerConfig, seq: int, at_time: Callable[[int], int]) -> None:
+    """Raises if a consumer may not be reset to this sequence, 0 being the one behind its ack floor;
+    `at_time` gives the first sequence of a time."""
+    if seq == 0 or config.deliver_policy == "all":
+        return
+    if config.deliver_policy == "by_start_sequence":
+        if seq < config.opt_start_seq:
+            raise errcodes.CONSUMER_INVALID_RESET(err="below start seq")
+    elif config.deliver_policy == "by_start_time":
+        if seq < at_time(goformat.instant(config.opt_start_time)):
+            raise errcodes.CONSUMER_INVALID_RESET(err="below start time")
+    else:
+        raise errcodes.CONSUMER_INVALID_RESET(err="not allowed")
 
 
 def check_workqueue(config: ConsumerConfig) -> None:

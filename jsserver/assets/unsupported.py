@@ -14,14 +14,7 @@ STREAM_OPTIONS = (
     "republish",
     "compression",
 )
-CONSUMER_OPTIONS = ("direct", "sourcing", "priority_groups", "priority_policy", "priority_timeout")
-ACK_POLICIES = ("flow_control",)
-
-ENDPOINTS = {
-    "CONSUMER.UNPIN": "consumer_unpin_response",
-    "CONSUMER.RESET": "consumer_reset_response",
-}
-"""Endpoints, and the type of their answers."""
+CONSUMER_OPTIONS = ("direct", "sourcing")
 
 
 def _refusal(what: str) -> ApiError:
@@ -44,10 +37,3 @@ def check_consumer(config: ConsumerConfig) -> None:
     for option in CONSUMER_OPTIONS:
         if getattr(config, option):
             raise _refusal(f"consumer option {option}")
-    if config.ack_policy in ACK_POLICIES:
-        raise _refusal(f"consumer ack policy {config.ack_policy}")
-
-
-def endpoint(name: str) -> ApiError:
-    """The error of an endpoint of ENDPOINTS."""
-    return errcodes.STREAM_GENERAL(err=f"{name} is not supported by this server yet")

@@ -73,6 +73,7 @@ class AckPolicy(IntEnum):
     NONE = 0
     ALL = 1
     EXPLICIT = 2
+    FLOW_CONTROL = 3
 
 
 class ReplayPolicy(IntEnum):
@@ -80,6 +81,15 @@ class ReplayPolicy(IntEnum):
 
     INSTANT = 0
     ORIGINAL = 1
+
+
+class PriorityPolicy(IntEnum):
+    """Which of the pull requests that wait may have the next message."""
+
+    NONE = 0
+    PRIORITIZED = 1
+    OVERFLOW = 2
+    PINNED_CLIENT = 3
 
 
 class StreamParams(msgspec.Struct, kw_only=True, frozen=True):
@@ -153,6 +163,10 @@ class ConsumerParams(msgspec.Struct, kw_only=True, frozen=True):
     mem_storage: bool
     pause_until: int
     """0: not paused. A time in the past means not paused either."""
+    priority_policy: PriorityPolicy
+    priority_groups: tuple[bytes, ...]
+    priority_timeout: int
+    """How long a pinned client may ask for nothing."""
 
 
 class ConsumerHandle(Protocol):
@@ -177,6 +191,13 @@ class ConsumerHandle(Protocol):
 
     def pause(self, until: int) -> None:
         """Delivers nothing before this time; 0 or a past time resumes."""
+
+    def reset(self, seq: int) -> int:
+        """Blocking. Forgets what was delivered and delivers from this sequence on, 0: from behind
+        the ack floor. Returns the sequence."""
+
+    def unpin(self) -> None:
+        """Whoever is pinned is so no longer."""
 
     def begin(self, ticket: int = 0) -> None:
         """Ends the hold of its opening or update once the change with this ticket is durable."""
@@ -328,6 +349,8 @@ class AdvisoryKind(IntEnum):
     NAK = 2
     TERM = 3
     ACK_METRIC = 4
+    PINNED = 5
+    UNPINNED = 6
 
 
 class ConsumerAdvisory(msgspec.Struct, kw_only=True, frozen=True):
@@ -343,7 +366,8 @@ class ConsumerAdvisory(msgspec.Struct, kw_only=True, frozen=True):
     ack_time: int = 0
     """Nanoseconds from the last delivery to the acknowledgement (ACK_METRIC)."""
     reason: str = ""
-    """TERM: what the client gave."""
+    """TERM: what the client gave. PINNED, UNPINNED: the group, a blank, and the pin's id or why it
+    ended."""
 
 
 class BatchAbandoned(msgspec.Struct, kw_only=True, frozen=True):

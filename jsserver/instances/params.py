@@ -57,12 +57,20 @@ _ACK = {
     "none": backend.AckPolicy.NONE,
     "all": backend.AckPolicy.ALL,
     "explicit": backend.AckPolicy.EXPLICIT,
+    "flow_control": backend.AckPolicy.FLOW_CONTROL,
+}
+_PRIORITY = {
+    "none": backend.PriorityPolicy.NONE,
+    "prioritized": backend.PriorityPolicy.PRIORITIZED,
+    "overflow": backend.PriorityPolicy.OVERFLOW,
+    "pinned_client": backend.PriorityPolicy.PINNED_CLIENT,
 }
 
 
 def of_consumer(config: ConsumerConfig, name: str) -> backend.ConsumerParams:
     """What the data plane needs of a normalised configuration."""
     original = config.replay_policy == "original"
+    untimed = config.ack_policy == "flow_control"
     return backend.ConsumerParams(
         name=name.encode(),
         durable=bool(config.durable_name),
@@ -70,7 +78,7 @@ def of_consumer(config: ConsumerConfig, name: str) -> backend.ConsumerParams:
         opt_start_seq=config.opt_start_seq,
         opt_start_time=goformat.instant(config.opt_start_time) if config.opt_start_time else 0,
         ack_policy=_ACK[config.ack_policy],
-        ack_wait=backend.span(config.ack_wait),
+        ack_wait=backend.LONGEST if untimed else backend.span(config.ack_wait),
         max_deliver=config.max_deliver,
         backoff=tuple(map(backend.span, config.backoff)),
         filters=tuple(f.encode() for f in consumers.filters(config)),
@@ -90,4 +98,7 @@ def of_consumer(config: ConsumerConfig, name: str) -> backend.ConsumerParams:
         inactive_threshold=backend.span(config.inactive_threshold),
         mem_storage=config.mem_storage,
         pause_until=consumers.pause_time(config),
+        priority_policy=_PRIORITY[config.priority_policy],
+        priority_groups=tuple(g.encode() for g in config.priority_groups),
+        priority_timeout=backend.span(config.priority_timeout),
     )

@@ -42,9 +42,10 @@ DeliverPolicy = Literal[
 AckPolicy = Literal["none", "all", "explicit", "flow_control"]
 ReplayPolicy = Literal["instant", "original"]
 PriorityPolicy = Annotated[
-    Literal["", "none", "overflow", "pinned_client", "prioritized"],
+    Literal["none", "overflow", "pinned_client", "prioritized"],
     Meta(extra={"error": "unknown priority policy: {value}"}),
 ]
+NO_PRIORITY: PriorityPolicy = "none"
 ConsumerAction = Annotated[
     Literal["", "create", "update"], Meta(extra={"error": "unknown consumer action: {value}"})
 ]
@@ -196,7 +197,7 @@ class ConsumerConfig(Wire):
     metadata: dict[str, str] = {}
     pause_until: Time = ""
     priority_groups: list[str] = []
-    priority_policy: PriorityPolicy = ""
+    priority_policy: PriorityPolicy = NO_PRIORITY
     priority_timeout: Duration = 0
 
 
@@ -324,6 +325,18 @@ class ConsumerPageRequest(Wire):
     """CONSUMER.NAMES and CONSUMER.LIST."""
 
     offset: Int64 = 0
+
+
+class ConsumerResetRequest(Wire):
+    """CONSUMER.RESET."""
+
+    seq: Uint64 = 0
+
+
+class ConsumerUnpinRequest(Wire):
+    """CONSUMER.UNPIN."""
+
+    group: str = ""
 
 
 class ConsumerPauseRequest(Wire):

@@ -92,8 +92,52 @@ def consumers_updated(
 
 EXPLICIT = {"ack_policy": "explicit"}
 PUSH = {"deliver_subject": "push"}
+FLOW = {"ack_policy": "flow_control", "deliver_subject": "push"}
+BY_TIME = {"deliver_policy": "by_start_time"}
 LASTING = {"inactive_threshold": 600 * SECOND}
 KEPT = {**EXPLICIT, **LASTING}
+CHANGES: list[dict[str, Any]] = [
+    {"description": "d"},
+    {"deliver_policy": "last"},
+    {"deliver_policy": "by_start_sequence", "opt_start_seq": 3},
+    {"deliver_policy": "by_start_time", "opt_start_time": "2021-01-01T00:00:00Z"},
+    {"deliver_policy": "last_per_subject", "filter_subject": "s.>"},
+    {"opt_start_seq": 3},
+    {"opt_start_time": "2021-01-01T00:00:00Z"},
+    {"ack_policy": "none"},
+    {"ack_policy": "all"},
+    {"ack_wait": 7 * SECOND},
+    {"max_deliver": 4},
+    {"backoff": [SECOND, 2 * SECOND]},
+    {"backoff": [SECOND, 2 * SECOND], "max_deliver": 1},
+    {"filter_subject": "s.a"},
+    {"filter_subjects": ["s.a", "s.b"]},
+    {"replay_policy": "original"},
+    {"rate_limit_bps": 8000},
+    {"sample_freq": "50%"},
+    {"max_waiting": 7},
+    {"max_ack_pending": 7},
+    {"max_ack_pending": -1},
+    {"flow_control": True, "idle_heartbeat": SECOND},
+    {"idle_heartbeat": SECOND},
+    {"headers_only": True},
+    {"max_batch": 7},
+    {"max_expires": SECOND},
+    {"max_bytes": 700},
+    {"deliver_subject": "elsewhere"},
+    {"deliver_group": "g"},
+    {"inactive_threshold": 70 * SECOND},
+    {"num_replicas": 1},
+    {"num_replicas": 3},
+    {"mem_storage": True},
+    {"metadata": {"a": "b"}},
+    {"pause_until": "2101-01-01T00:00:00Z"},
+    {"priority_groups": ["a"], "priority_policy": "overflow"},
+    {"priority_groups": ["a"], "priority_policy": "pinned_client"},
+    {"priority_groups": ["a"], "priority_policy": "pinned_client", "priority_timeout": SECOND},
+    {"priority_groups": ["a"], "priority_policy": "prioritized"},
+]
+"""What an update may try to change, each in itself valid of some consumer."""
 FILLED: list[Step] = [
     create(subjects=["s.>"]),
     *(Pub(f"s.{n % 3}", b"%d" % n) for n in range(10)),
@@ -764,6 +808,144 @@ SCENARIOS: dict[str, list[Step]] = {
         {**PUSH, "direct": True, "durable_name": "c"},
         {**PUSH, "priority_groups": ["a"], "priority_policy": "overflow"},
     ),
+    "priority groups": consumers_tried(
+        *(
+            {"priority_policy": policy, "priority_groups": groups, **more}
+            for policy in ("", "none", "overflow", "pinned_client", "prioritized")
+            for groups in ([], ["a"], ["a", "b"], ["a", ""], ["x" * 16], ["x" * 17], ["a b"], ["é"])
+            for more in ({}, EXPLICIT)
+        ),
+        *(
+            {"priority_policy": policy, "priority_groups": ["A/_=-9"], "priority_timeout": timeout}
+            for policy in ("", "overflow", "pinned_client", "prioritized")
+            for timeout in (-5, 0, 5, SECOND)
+        ),
+        {"priority_timeout": SECOND},
+        {"priority_groups": ["a"], "priority_timeout": SECOND},
+        {**PUSH, "priority_groups": ["a"]},
+        {**PUSH, "priority_policy": "pinned_client"},
+        {"priority_policy": "pinned_client", "priority_groups": ["a", "a"], "ack_policy": "all"},
+    ),
+    "unpinning": [
+        create(),
+        consumer("p", priority_policy="pinned_client", priority_groups=["A", "B"], **LASTING),
+        consumer("o", priority_policy="overflow", priority_groups=["A"], **LASTING),
+        consumer("n", **LASTING),
+        *(
+            Ask(f"CONSUMER.UNPIN.{target}", body)
+            for target in ("S.p", "S.o", "S.n", "S.x", "X.p")
+            for body in (
+                *(b"", b"{", b"{}", b"null", b"[]", b"5", {"group": 5}, {"group": ""}),
+                *({"group": name} for name in ("A", "B", "C", "a b", "x" * 16, "x" * 17)),
+                {"group": "A", "unknown": True},
+                {"GROUP": "A"},
+            )
+        ),
+        Ask("CONSUMER.UNPIN.S"),
+        Ask("CONSUMER.UNPIN.S.p.x", {"group": "A"}),
+        Ask("CONSUMER.UNPIN.S.p", {"group": "A"}, LEVEL % b"5"),
+        Ask("CONSUMER.INFO.S.p"),
+        Ask("CONSUMER.LIST.S"),
+    ],
+    "acks by flow control": [
+        step
+        for stream in ({"subjects": ["s.>"]}, {"subjects": ["s.>"], "retention": "workqueue"})
+        for step in (
+            *consumers_tried(
+                FLOW,
+                {"ack_policy": "flow_control"},
+                {**FLOW, "durable_name": "c"},
+                *(
+                    {**FLOW, **more}
+                    for more in (
+                        {"flow_control": True, "idle_heartbeat": 2 * SECOND},
+                        {"max_ack_pending": 0},
+                        {"max_ack_pending": -1},
+                        {"max_ack_pending": 7},
+                        {"ack_wait": SECOND},
+                        {"ack_wait": -5},
+                        {"backoff": [SECOND]},
+                        {"backoff": [0]},
+                        {"max_deliver": 5},
+                        {"max_deliver": -1},
+                        {"max_deliver": 1, "backoff": [SECOND]},
+                        {"deliver_policy": "new"},
+                        {"deliver_group": "g", "rate_limit_bps": 8000, "headers_only": True},
+                    )
+                ),
+                stream=stream,
+            ),
+            delete(),
+        )
+    ],
+    "acks by flow control, pedantically": [
+        create(subjects=["s.>"]),
+        *(
+            step
+            for more in (
+                {},
+                {"flow_control": True},
+                {"idle_heartbeat": SECOND},
+                {"flow_control": True, "idle_heartbeat": SECOND},
+                {"flow_control": True, "idle_heartbeat": 5 * SECOND},
+                {"flow_control": True, "idle_heartbeat": SECOND, "max_ack_pending": 5},
+                {"flow_control": True, "idle_heartbeat": SECOND, "ack_wait": 5},
+            )
+            for step in (
+                raw_consumer("CREATE.S.c", stream_name="S", pedantic=True, config={**FLOW, **more}),
+                Ask("CONSUMER.DELETE.S.c"),
+            )
+        ),
+    ],
+    "updates of consumers with acks by flow control": consumers_updated(
+        *(
+            ({"durable_name": "c", **FLOW, **old}, {"durable_name": "c", **FLOW, **new})
+            for values in (
+                {"ack_policy": "explicit", "idle_heartbeat": SECOND, "flow_control": True},
+                {"ack_policy": "all", "idle_heartbeat": SECOND, "flow_control": True},
+                {"max_ack_pending": 7},
+                {"deliver_subject": "elsewhere"},
+                {"ack_wait": SECOND},
+                {"headers_only": True},
+            )
+            for old, new in (({}, values), (values, {}))
+        ),
+    ),
+    "resets": [
+        *FILLED,
+        *(
+            step
+            for name, config in {
+                "all": {},
+                "last": {"deliver_policy": "last"},
+                "new": {"deliver_policy": "new"},
+                "seq": {"deliver_policy": "by_start_sequence", "opt_start_seq": 4},
+                "old": {**BY_TIME, "opt_start_time": "2021-01-01T00:00:00Z"},
+                "yet": {**BY_TIME, "opt_start_time": "2121-01-01T00:00:00Z"},
+                "per": {"deliver_policy": "last_per_subject", "filter_subject": "s.*"},
+                "one": {"filter_subject": "s.1"},
+                "two": {"filter_subjects": ["s.1", "s.2"]},
+                "push": PUSH,
+                "flow": {**FLOW, "deliver_subject": "flow"},
+            }.items()
+            for step in (
+                consumer(name, durable_name=name, **{**EXPLICIT, **config}),
+                *(
+                    Ask(f"CONSUMER.RESET.S.{name}", body)
+                    for body in (
+                        *(b"", b"{}", b"null", b"x", b"[]", {"seq": -1}, {"seq": "5"}),
+                        *({"seq": seq} for seq in (0, 1, 3, 4, 5, 11, 12, 13, 1000)),
+                        {"seq": 2, "unknown": 1},
+                    )
+                ),
+                Ask(f"CONSUMER.INFO.S.{name}"),
+            )
+        ),
+        Ask("CONSUMER.RESET.S"),
+        Ask("CONSUMER.RESET.S.all.x"),
+        Ask("CONSUMER.RESET.S.all", b"", LEVEL % b"5"),
+        Ask("CONSUMER.LIST.S"),
+    ],
     "filters": consumers_tried(
         {"filter_subject": "zzz"},
         {"filter_subject": ">"},
@@ -922,6 +1104,55 @@ SCENARIOS: dict[str, list[Step]] = {
         ({"durable_name": "c"}, {}),
         ({}, {"durable_name": "c"}),
         ({"inactive_threshold": 60 * SECOND}, {"inactive_threshold": 50 * SECOND}),
+    ),
+    "updates of each field of pull consumers": consumers_updated(
+        *(
+            ({"durable_name": "c", **EXPLICIT, **old}, {"durable_name": "c", **EXPLICIT, **new})
+            for values in CHANGES
+            for old, new in (({}, values), (values, {}))
+        ),
+    ),
+    "updates of each field of push consumers": consumers_updated(
+        *(
+            (
+                {"durable_name": "c", **EXPLICIT, **PUSH, **old},
+                {"durable_name": "c", **EXPLICIT, **PUSH, **new},
+            )
+            for values in CHANGES
+            for old, new in (({}, values), (values, {}))
+        ),
+    ),
+    "updates of each field of ephemeral consumers": consumers_updated(
+        *(({}, values) for values in CHANGES)
+    ),
+    "updates of each field, pedantically": [
+        create(subjects=["s.>"]),
+        *(
+            step
+            for values in CHANGES
+            for step in (
+                consumer(durable_name="c", **EXPLICIT),
+                raw_consumer(
+                    "CREATE.S.c",
+                    stream_name="S",
+                    pedantic=True,
+                    config={"durable_name": "c", **EXPLICIT, **values},
+                ),
+                Ask("CONSUMER.INFO.S.c"),
+                Ask("CONSUMER.DELETE.S.c"),
+            )
+        ),
+    ],
+    "updates between priority policies": consumers_updated(
+        *(
+            (
+                {"durable_name": "c", "priority_policy": old, "priority_groups": groups},
+                {"durable_name": "c", "priority_policy": new, "priority_groups": ["a"]},
+            )
+            for old in ("overflow", "pinned_client", "prioritized")
+            for new in ("none", "overflow", "pinned_client", "prioritized")
+            for groups in (["a"], ["b"], ["a", "b"])
+        ),
     ),
     "workqueue": [
         create(retention="workqueue", subjects=["s.>"]),

@@ -15,7 +15,7 @@ FLOW_SUBJECT = re.compile(r"(\$JS\.FC\.[^.]+\.[^.]+\.)\w+")
 TIME_HEADER = re.compile(rb"(Nats-Time-Stamp: |Nats-Subject: \$JS\.ACK\.)[^\r]+")
 TIMES = (
     *("created", "ts", "time", "first_ts", "last_ts", "last_active", "timestamp", "id"),
-    "pause_remaining",
+    *("pause_remaining", "pinned_ts", "pinned_client_id", "pinned_id"),
 )
 # The rest of this error's text is the JSON library's and of no use to a client.
 INVALID_JSON = 10025

@@ -195,6 +195,15 @@ class Model:
             self.floor = (self.dseq - 1, max(self.floor[1], self.delivered))
         self.floor = (self.floor[0], min(self.floor[1], seq))
 
+    def reset(self, seq):
+        seq = max(seq or self.floor[1] + 1, 1)
+        self.next, self.dseq, self.delivered, self.floor = seq, 1, seq - 1, (0, seq - 1)
+        self.pending, self.queue, self.exhausted = {}, [], set()
+        if self.retention == INTEREST:
+            for s in [s for s in self.stored if s < seq]:
+                del self.stored[s]
+        return seq
+
     def restart(self):
         self.queue = sorted(self.queue)
 
@@ -298,6 +307,13 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     def change(self, change):
         assert self.world.env.apply(self.world.stream, change) == 0
+
+    @rule(data=st.data())
+    def reset(self, data):
+        seq = data.draw(st.integers(0, self.model.last + 1))
+        assert self.consumer.reset(seq) == self.model.reset(seq)
+        self.world.env.run()
+        self.seen = []
 
     @precondition(
         lambda self: self.model.retention != INTEREST

@@ -12,7 +12,6 @@ from tests.unit.stream_world import (
     WORKQUEUE,
 )
 
-
 EIO = 5
 STORE_ERROR = 3
 

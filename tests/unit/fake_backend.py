@@ -86,6 +86,8 @@ class FakeConsumer:
             num_waiting=0,
             num_pending=pending,
             push_bound=self.interest,
+            pinned_id=b"",
+            pinned_ts=0,
         )
 
     def counting(self) -> bool:
@@ -96,6 +98,13 @@ class FakeConsumer:
 
     def update(self, params: ConsumerParams, back: bool = False) -> None:
         self.params = params
+
+    def reset(self, seq: int) -> int:
+        self.start = seq or self.start
+        return self.start
+
+    def unpin(self) -> None:
+        pass
 
     def pause(self, until: int) -> None:
         self.paused_until = until

@@ -74,6 +74,9 @@ def consumer_params(**given):
         inactive_threshold=0,
         mem_storage=False,
         pause_until=0,
+        priority_policy=0,
+        priority_groups=(),
+        priority_timeout=0,
     )
     values.update(given)
     return SimpleNamespace(**values)

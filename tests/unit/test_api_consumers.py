@@ -191,8 +191,6 @@ def test_invalid_configurations(
 @pytest.mark.parametrize(
     "config",
     [
-        {"ack_policy": "flow_control", "deliver_subject": "p", "max_ack_pending": 5},
-        {"priority_policy": "overflow", "priority_groups": ["a"]},
         {"direct": True, "deliver_subject": "p"},
     ],
 )

@@ -55,8 +55,6 @@ def test_silence(api: ApiServer, subject: str) -> None:
         ("STREAM.LEADER.STEPDOWN.S", 10010),
         ("STREAM.PEER.REMOVE.S", 10010),
         ("CONSUMER.LEADER.STEPDOWN.S.c", 10010),
-        ("CONSUMER.UNPIN.S.c", 10051),
-        ("CONSUMER.RESET.S.c", 10051),
     ],
 )
 def test_what_this_server_does_not_do(api: ApiServer, subject: str, code: int) -> None:
