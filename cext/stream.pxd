@@ -163,6 +163,7 @@ cdef struct BatchRoom:
     uint32_t atomic
     uint32_t fast
     uint64_t bytes          # staged
+    void* system            # the account that hears of what becomes of them, too; NULL: there is none
 
 cdef struct StreamConfig:
     Span name

@@ -72,8 +72,10 @@ cdef class AccountHandle:
         cdef bint open
         with nogil:
             open = self.plane.enter()
-            if open:
+            if open and not self.a.system:
                 self.a.system = True
+                self.plane.m.batches.system = self.a
+                account_hold(self.a)        # as long as the server lives
             env_unlock(self.plane.env)
         self.plane.check(open)
 

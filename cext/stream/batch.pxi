@@ -152,9 +152,14 @@ cdef void batch_abandoned(Stream* s, Span id, const char* reason) noexcept nogil
     # Told only when somebody listens.
     cdef Bytes b
     cdef Event e
+    cdef void* system = s.cfg.batch_room.system
+    cdef Span subject
+    cdef bint heard
     memset(&b, 0, sizeof(Bytes))
-    if (add_text(&b, b"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.") == 0 and add_span(&b, s.cfg.name) == 0
-            and s.env.out.has_interest(s.env.out.ctx, s.account, span(b.data, <uint32_t>b.n))):
+    heard = add_text(&b, b"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.") == 0 and add_span(&b, s.cfg.name) == 0
+    subject = span(b.data, <uint32_t>b.n)
+    if heard and (s.env.out.has_interest(s.env.out.ctx, s.account, subject)
+                  or (system != NULL and s.env.out.has_interest(s.env.out.ctx, system, subject))):
         memset(&e, 0, sizeof(Event))
         e.kind = EV_BATCH_GONE
         e.account = s.account
@@ -351,7 +356,7 @@ cdef Judged judge(Stream* s, BatchDiff* d, const Msg* m, PubHeaders* h, const St
         h.rollup = span_c(b"sub")               # there is one on a subject
     if m.header.n > 65535:
         return refused(publish_failed(s, m, &ERR_STREAM_HEADER_EXCEEDS_MAXIMUM))
-    if not asks_nothing(h):
+    if m.header.n and not asks_nothing(h):
         how = judge_headers(s, d, m, h, state.last_seq + d.n, seq)
     if how != JUDGED_GOOD:
         return how
@@ -391,7 +396,6 @@ cdef Judged batch_make(Stream* s, Msg* m, PubHeaders* h, const Record* before, B
 
 cdef void batch_change(Stream* s, const Msg* m, const PubHeaders* h, uint64_t seq, Change* c) noexcept nogil:
     # What becomes of a message that passed.
-    memset(c, 0, sizeof(Change))
     c.kind = CHANGE_MESSAGE
     if s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, m.subject):
         c.kind = CHANGE_SKIP
@@ -401,6 +405,8 @@ cdef void batch_change(Stream* s, const Msg* m, const PubHeaders* h, uint64_t se
     c.header = m.header
     c.data = m.data
     c.id = h.msg_id
+    c.keep = 0
+    c.erase = False
     c.rollup = rollup_of(h.rollup) if h.rollup.n else ROLLUP_NONE
 
 

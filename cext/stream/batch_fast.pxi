@@ -17,6 +17,9 @@ cdef enum:
     FAST_HURRY = 1000000                # ns that a message waits at most for those that are acked with it
 
 
+cdef PubHeaders no_headers              # all zeros
+
+
 cdef struct FastReply:
     Span id
     uint64_t number
@@ -409,15 +412,15 @@ cdef int publish_fast(Stream* s, const Msg* m, Span said) noexcept nogil:
         b = fast_open(s, &f)
         if b == NULL:
             return publish_failed(s, m, &ERR_BATCH_PUBLISH_TOO_MANY_INFLIGHT)
-    memset(&h, 0, sizeof(PubHeaders))
-    if m.header.n:
-        read_headers(&h, m.header)
-        read_batch_headers(&own, m.header)
-        if own.level.n and level_too_high(m.header):
-            fast_close(b)
-            return publish_failed(s, m, &ERR_REQUIRED_API_LEVEL)
-        if own.level.n or h.request_info or has_status(m.header):
-            return fast_take_clean(s, b, &f, m)
+    if m.header.n == 0:
+        return fast_take(s, b, &f, m, &no_headers)
+    read_headers(&h, m.header)
+    read_batch_headers(&own, m.header)
+    if own.level.n and level_too_high(m.header):
+        fast_close(b)
+        return publish_failed(s, m, &ERR_REQUIRED_API_LEVEL)
+    if own.level.n or h.request_info or has_status(m.header):
+        return fast_take_clean(s, b, &f, m)
     return fast_take(s, b, &f, m, &h)
 
 

@@ -64,6 +64,15 @@ class ApiLimitReached(Event):
     dropped: int = always(0)
 
 
+class OutOfSpace(Event):
+    """The disk is full: nothing more is stored until there is room."""
+
+    server: str = always("")
+    server_id: str = always("")
+    cluster: str = always("")
+    domain: str = ""
+
+
 class StreamAction(Event):
     """A stream was created, deleted or modified."""
 
@@ -75,6 +84,8 @@ class StreamAction(Event):
 class StreamBatchAbandoned(Event):
     """An atomic batch was dropped before its commit."""
 
+    account: str = ""
+    """In the system account: whose stream it is."""
     stream: str = always("")
     domain: str = ""
     batch: str = always("")
@@ -208,8 +219,10 @@ class AckMetric(Event):
 class Advisories:
     """Builds and publishes events in an account."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, system: str = "") -> None:
         self._shared = shared
+        self._system = system
+        """The system account's name."""
 
     def wanted(self, account: str, subject: str) -> bool:
         """Whether a client listens to this subject."""
@@ -256,11 +269,16 @@ class Advisories:
 
     def batch_abandoned(self, told: BatchAbandoned) -> None:
         """What the data plane tells about a batch of a stream."""
+        subject = f"{ADVISORY}STREAM.BATCH_ABANDONED.{told.stream}"
+        name = "advisory.v1.stream_batch_abandoned"
         event = StreamBatchAbandoned(
             stream=told.stream, domain=self._domain, batch=told.batch, reason=told.reason
         )
-        subject = f"{ADVISORY}STREAM.BATCH_ABANDONED.{told.stream}"
-        self.publish(told.account, subject, "advisory.v1.stream_batch_abandoned", event)
+        if self.wanted(told.account, subject):
+            self.publish(told.account, subject, name, event)
+        if self._system and self.wanted(self._system, subject):
+            event.account = told.account
+            self.publish(self._system, subject, name, event)
 
     def transfer(self, account: str, stream: str, step: str, event: Event) -> None:
         """A snapshot or a restore begins or ends; `step` is as in the subject."""
@@ -296,14 +314,24 @@ class Advisories:
             )
             self.publish(account, subject, "advisory.v1.consumer_group_unpinned", event)
 
-    def limit_reached(self, account: str, dropped: int) -> None:
-        """Requests went unanswered."""
-        subject = f"{ADVISORY}API.LIMIT_REACHED"
-        if self.wanted(account, subject):
+    def limit_reached(self, dropped: int) -> None:
+        """Requests went unanswered, of whatever accounts: the system account hears it."""
+        account, subject = self._system, f"{ADVISORY}API.LIMIT_REACHED"
+        if account and self.wanted(account, subject):
             event = ApiLimitReached(
                 server=self._shared.settings.server_name, dropped=dropped, domain=self._domain
             )
             self.publish(account, subject, "advisory.v1.api_limit_reached", event)
+
+    def out_of_storage(self) -> None:
+        """The disk is full: the system account hears it."""
+        account, subject = self._system, f"{ADVISORY}SERVER.OUT_OF_STORAGE"
+        if account and self.wanted(account, subject):
+            settings = self._shared.settings
+            event = OutOfSpace(
+                server=settings.server_name, server_id=settings.server_id, domain=self._domain
+            )
+            self.publish(account, subject, "advisory.v1.server_out_of_space", event)
 
     def audit(
         self, account: str, subject: str, client: ClientInfo | None, request: bytes, response: bytes

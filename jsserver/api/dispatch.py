@@ -321,7 +321,7 @@ class Dispatcher:
         self.shared = shared
         self._system_account = system_account
         self.accounts: dict[str, Account] = {}
-        self.advisories = Advisories(shared)
+        self.advisories = Advisories(shared, system_account)
         self._client_info = client_info or (lambda connection: None)
         self.transfers = Transfers(shared, self.advisories)
         self._finished = finished or (lambda connection: None)
@@ -388,7 +388,7 @@ class Dispatcher:
         dropped = self._queue.put(request.connection, request, found[0].info)
         if dropped:
             log.warning("JetStream API queue limit reached, dropping %d requests", len(dropped))
-            self.advisories.limit_reached(request.account, len(dropped))
+            self.advisories.limit_reached(len(dropped))
             for one in dropped:
                 self._finished(one.connection)
         if self._queue and self._running < IN_PROGRESS:

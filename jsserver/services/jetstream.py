@@ -190,6 +190,7 @@ class JetStream:
             if found is not None:
                 self.mender.stream_failed(found, stream, numbers[0])
         elif kind == engine.INBOX_DISK_FULL:
+            self.dispatcher.advisories.out_of_storage()
             self.mender.disk_full(numbers[0])
 
     def client_info(self, cid: int) -> ClientInfo | None:

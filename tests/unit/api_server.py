@@ -17,6 +17,7 @@ from .fake_backend import FakeAccount
 T = TypeVar("T")
 
 ACCOUNT = "$G"
+SYSTEM_ACCOUNT = "SYS"
 BARE_ACCOUNT = "other"
 """Without JetStream."""
 
@@ -37,6 +38,7 @@ class ApiServer:
         **settings: Any,
     ) -> None:
         self.engine = engine or FakeAccount()
+        self.system = FakeAccount()
         self.directory = directory
         self.limits = limits or AccountLimits()
         self.settings = ServerSettings(server_name="srv", **settings)
@@ -47,9 +49,9 @@ class ApiServer:
         return self
 
     async def _start(self) -> Dispatcher:
-        accounts = {ACCOUNT: self.engine, BARE_ACCOUNT: FakeAccount()}
+        accounts = {ACCOUNT: self.engine, BARE_ACCOUNT: FakeAccount(), SYSTEM_ACCOUNT: self.system}
         shared = Shared(accounts, self.settings, stub_hash)
-        dispatcher = Dispatcher(shared)
+        dispatcher = Dispatcher(shared, system_account=SYSTEM_ACCOUNT)
         await dispatcher.add_account(Account(ACCOUNT, shared, self.directory, self.limits))
         return dispatcher
 

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from jsserver.api.dispatch import Request
-from jsserver.instances.backend import AdvisoryKind, ConsumerAdvisory, ConsumerGone, PauseOver
+from jsserver.instances.backend import (
+    AdvisoryKind,
+    BatchAbandoned,
+    ConsumerAdvisory,
+    ConsumerGone,
+    PauseOver,
+)
 
 from .api_server import ACCOUNT, BARE_ACCOUNT, ApiServer
 from .fake_backend import FakeAccount
@@ -22,10 +28,11 @@ def api(tmp_path: Path) -> Iterator[ApiServer]:
         yield server
 
 
-def heard(api: ApiServer) -> list[tuple[str, dict[str, Any]]]:
-    """What was published since the last call."""
-    found = [(s.decode(), json.loads(p)) for s, p in api.engine.published]
-    api.engine.published.clear()
+def heard(api: ApiServer, account: FakeAccount | None = None) -> list[tuple[str, dict[str, Any]]]:
+    """What was published since the last call, by default in the account with the streams."""
+    account = account or api.engine
+    found = [(s.decode(), json.loads(p)) for s, p in account.published]
+    account.published.clear()
     return found
 
 
@@ -120,7 +127,8 @@ def test_submitted_requests_are_answered_once_each(api: ApiServer) -> None:
 
 def test_a_queue_that_is_too_long_is_dropped_and_told(tmp_path: Path) -> None:
     with ApiServer(tmp_path, info_queue_limit=3) as api:
-        api.engine.listened.append("$JS.EVENT.ADVISORY.API.LIMIT_REACHED")
+        for account in (api.engine, api.system):
+            account.listened.append("$JS.EVENT.ADVISORY.API.LIMIT_REACHED")
 
         async def flood() -> None:
             for n in range(4):
@@ -128,8 +136,28 @@ def test_a_queue_that_is_too_long_is_dropped_and_told(tmp_path: Path) -> None:
             await asyncio.sleep(0)
 
         api.run(flood())
-        ((subject, event),) = heard(api)
+        assert heard(api) == []
+        ((subject, event),) = heard(api, api.system)
         assert subject == "$JS.EVENT.ADVISORY.API.LIMIT_REACHED" and event["dropped"] == 4
+
+
+def test_what_the_system_account_hears(api: ApiServer) -> None:
+    told = BatchAbandoned(account=ACCOUNT, stream="S", batch="b", reason="large")
+    subject = "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"
+    api.dispatcher.on_event(told)
+    assert heard(api) == heard(api, api.system) == []
+    api.engine.listened.append(subject)
+    api.system.listened += [subject, "$JS.EVENT.ADVISORY.SERVER.OUT_OF_STORAGE"]
+    api.dispatcher.on_event(told)
+    ((where, event),) = heard(api)
+    assert where == subject and list(event)[3:] == ["stream", "batch", "reason"]
+    ((where, event),) = heard(api, api.system)
+    assert where == subject and list(event)[3:] == ["account", "stream", "batch", "reason"]
+    assert event["account"] == ACCOUNT
+    api.dispatcher.advisories.out_of_storage()
+    ((_, event),) = heard(api, api.system)
+    assert event["type"] == "io.nats.jetstream.advisory.v1.server_out_of_space"
+    assert list(event)[3:] == ["server", "server_id", "cluster"]
 
 
 def test_what_is_asked_while_it_stops_is_refused_and_changes_nothing(tmp_path: Path) -> None:
