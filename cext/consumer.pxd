@@ -60,6 +60,7 @@ cdef struct ConsumerConfig:
     uint32_t n_groups
     const Span* groups      # each no longer than GROUP_MAX
     int64_t pin_timeout
+    Span dead_subject       # where messages go that died; empty: nowhere
 
 
 # ---- what is delivered and not acked ---------------------------------------------------------------------
@@ -152,6 +153,7 @@ cdef struct Consumers:
     Timer flush
     Task flush_soon
     uint64_t log_base       # size of the log after it was last started anew
+    int64_t told            # mono: when the log last said that one delivers nothing; 0: never
     bint gap                # records were dropped: only the whole state can follow
     bint follows            # some of `lazy` say that messages are gone
     StrMap replayed         # name -> Replayed*
@@ -159,6 +161,11 @@ cdef struct Consumers:
     # Hears of what the log took. Set while the consumers lead: what they followed is the word of another one.
     void (*on_records)(void* ctx, Span entry) noexcept nogil
     void* records_ctx
+
+cdef struct DeadLetter
+cdef struct DeadList:
+    DeadLetter* first
+    DeadLetter* last
 
 cdef struct HeldAck:
     HeldAck* next
@@ -233,6 +240,14 @@ cdef struct Consumer:
     U64Map exhausted        # delivered max_deliver times and not acked: sequence -> deliveries
     uint32_t n_redelivered
     Timer ack_timer
+    # what died and is not stored yet: still pending, in none of its lists
+    U64Map dead             # sequence -> DeadLetter*
+    DeadList dead_new       # to be sent
+    DeadList dead_sent      # in the order in which they are sent again
+    Task bury
+    Timer bury_timer
+    Wait dead_cold
+    int64_t dead_said       # mono; 0: never
     # delivery
     Task deliver
     Wait cold               # for the next message's bytes
@@ -246,6 +261,7 @@ cdef struct Consumer:
     int64_t last_delivery   # monotonic
     int64_t last_activity
     Timer gone
+    Timer stuck             # set while somebody waits in vain: the log may say why
     bint replaying
     uint64_t replay_until
     int64_t replay_ts       # store time of the last message replayed
@@ -275,7 +291,7 @@ cdef struct Consumer:
     bint asking             # a request is open
     uint8_t flow_id[4]
     # the way in
-    void* subs[5]
+    void* subs[6]
     void* watch
 
 cdef Consumers* consumers_of(Stream* s) noexcept nogil                        # made when there is none; NULL: no memory

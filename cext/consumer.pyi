@@ -1,5 +1,6 @@
 """Consumers, and streams with consumers, for the control plane; times are ns, texts bytes."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from jsserver.cext.stream import StoreError, StreamFace
@@ -28,6 +29,29 @@ class ConsumerState(NamedTuple):
     pinned_ts: int
     """Wall clock since when."""
 
+class ConsumerWait(NamedTuple):
+    """Why a consumer delivers nothing at the moment."""
+
+    reason: int
+    """WAITS_* of consumer/why.pxi; 0: it delivers."""
+    until: int
+    """Wall clock at which that ends; 0: nobody knows."""
+    count: int
+    seq: int
+
+class PendingMessage(NamedTuple):
+    """A message that was delivered and is not acked."""
+
+    seq: int
+    subject: bytes
+    deliveries: int
+    sent: int
+    """Wall clock of the last delivery, or of what put its deadline off."""
+    due: int
+    """Wall clock at which it is delivered again; 0: not in time."""
+    queued: bool
+    """Whether it is to be delivered again now."""
+
 class ConsumerHandle:
     """A consumer. StoreError: memory ran out; ConsumerClosed or StreamClosed: it is closed."""
 
@@ -41,6 +65,10 @@ class ConsumerHandle:
     def update(self, params: Any, back: bool = False) -> None: ...
     def pause(self, until: int) -> None: ...
     def reset(self, seq: int) -> int: ...
+    def waits(self) -> ConsumerWait: ...
+    def oldest(self) -> tuple[int, int]: ...
+    def pending(self, start: int, limit: int, idle: int) -> list[PendingMessage]: ...
+    def release(self, seqs: Iterable[int], idle: int, deliver: bytes) -> list[int]: ...
     def unpin(self) -> None: ...
     def begin(self, ticket: int = 0) -> None: ...
     def has_interest(self) -> bool: ...

@@ -5,13 +5,13 @@ from libc.errno cimport ENOENT, ENOMEM
 from libc.stdint cimport INT32_MAX, INT64_MAX, UINT32_MAX, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memset
 from posix.fcntl cimport O_CREAT, O_RDONLY, O_RDWR, O_TRUNC
 
 from jsserver.cext.bytes cimport (
     ADV_ACK_METRIC, ADV_MAX_DELIVER, ADV_NAK, ADV_PINNED, ADV_TERM, ADV_UNPINNED, EV_ADVISORY, EV_CONSUMER_GONE, EV_LOG,
     EV_PAUSE_OVER, HEARS_ALL,
-    HEARS_REQUESTS, JSON_ARRAY, JSON_NULL, JSON_NUMBER, JSON_OBJECT, JSON_STRING, Bytes, Event, FileOps, JsonItem,
+    HEARS_REQUESTS, JSON_ARRAY, JSON_NULL, JSON_NUMBER, JSON_OBJECT, JSON_STRING, KIND_JETSTREAM, Bytes, Event, FileOps, JsonItem,
     JsonReader, Msg, Span, Task, Timer, U64Map, U64Pair, bytes_add, bytes_free, bytes_reserve, compare_u64, env_held,
     env_random, get_uv, header_get, hh64, inbound_fn, invariant, json_at_end, json_bool, json_enter_object, json_int,
     json_key_is, json_next_member, json_open, json_text, place_text, put_uv, span, span_c, span_eq, span_of, strmap_del,
@@ -19,13 +19,13 @@ from jsserver.cext.bytes cimport (
     u64map_each, u64map_free, u64map_get, u64map_put,
 )
 from jsserver.cext.store cimport (
-    ST_DAMAGED, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, Filter, Log, Record, Store, StoreState, wait_cancel,
+    ST_DAMAGED, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_WAIT, Filter, Log, Record, Store, StoreState, wait_cancel,
     filter_free, filter_init, filter_is_loose, filter_loosen, log_append, log_close, log_follows, log_open, log_rewrite,
     log_size,
     store_close, store_is_synced, store_kept_seq, store_skip_at,
     LastLook, store_remove, store_count_some, store_last_some, store_durable_ticket, store_last_per_subject, store_load_warm,
     store_next_some, store_pending_soon, sweep_free, sweep_lasts, sweep_step, sweep_take,
-    store_next_seq, store_seq_at, store_state, store_stop, store_ticket, store_forget, store_open, store_retreat,
+    store_next_seq, store_seq_at, store_subject, store_state, store_stop, store_ticket, store_forget, store_open, store_retreat,
     StoreConfig, store_written,
 )
 from jsserver.cext.stream cimport (
@@ -59,8 +59,11 @@ include "consumer/pull.pxi"
 include "consumer/groups.pxi"
 include "consumer/push.pxi"
 include "consumer/acks.pxi"
+include "consumer/dead.pxi"
 include "consumer/count.pxi"
 include "consumer/notes.pxi"
+include "consumer/why.pxi"
+include "consumer/admin.pxi"
 include "consumer/state.pxi"
 include "consumer/log.pxi"
 include "consumer/statefile.pxi"

@@ -108,13 +108,14 @@ _PARSERS: dict[str, Parser] = {
     **_UNAVAILABLE,
 }
 
-_COMMANDS = ("version", "help", "bench", "spark")
+_COMMANDS = ("version", "help", "bench", "consumer", "spark")
 
 SPARK_NEEDS = ("pyspark", "pyarrow", "numpy")
 
 _USAGE = """
 Usage: {program} [options]
        {program} version | help | bench
+       {program} consumer waits | pending | release | redrive
        {program} spark archive | replay | verify | compact | expire | report | check
 
 Server options:
@@ -189,6 +190,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         code: int = bench.main(arguments[1:])
         return code
+    if arguments[:1] == ["consumer"]:
+        from jsserver.admin import consumers
+
+        return consumers.main(arguments[1:])
     if arguments[:1] == ["spark"]:
         return _spark(arguments[1:])
     try:

@@ -281,7 +281,11 @@ cdef void do_progress(Consumer* c, const AckTokens* t) noexcept nogil:
         log_deadline(c, t.sseq, c.env.now + wait_of(c, entry_at(&c.pending, i).deliveries))
 
 
-cdef bint do_term(Consumer* c, const AckTokens* t, Span reason) noexcept nogil:
+cdef bint do_term(Consumer* c, const AckTokens* t, Span reason, Span reply) noexcept nogil:
+    # One that becomes a dead letter is answered when that is stored.
+    cdef uint32_t i = pending_find(&c.pending, t.sseq) if c.cfg.dead_subject.n else 0
+    if i and dead_add(c, i, t, reason, reply):
+        return False
     if not do_ack(c, t, False):
         return False
     advise(c, ADV_TERM, t.sseq, t.dseq, t.deliveries, 0, reason)
@@ -326,7 +330,7 @@ cdef bint apply_ack(Consumer* c, const AckTokens* t, const Msg* m) noexcept nogi
     elif body_is(body, b"+WPI", 4) or body_is(body, b"-WPI", 4):
         do_progress(c, t)
     elif body_starts(body, b"+TERM", 5, &rest) or body_starts(body, b"-TERM", 5, &rest):
-        return do_term(c, t, rest)
+        return do_term(c, t, rest, m.reply)
     elif body_starts(body, b"+NXT", 4, &rest) or body_starts(body, b"-NXT", 4, &rest):
         do_ack(c, t, True)
         if m.reply.n:

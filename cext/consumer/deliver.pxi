@@ -361,12 +361,14 @@ cdef int deliver_step(Consumer* c) noexcept nogil:
     if c.counting or c.unplaced or (c.held and answer_waits(c)):
         return STEP_WAIT
     if c.window and c.unconfirmed > c.window:
+        stuck_note(c)
         return STEP_WAIT
     if c.pending.queue.head:
         return deliver_again(c)
     if stalled(c):
         if c.cfg.ack_policy == ACK_FLOW and not c.asking:
             flow_ask(c)
+        stuck_note(c)
         return STEP_WAIT
     return deliver_new(c)
 
@@ -390,6 +392,12 @@ cdef void exhaust(Consumer* c, uint32_t i) noexcept nogil:
     cdef Pending* e = entry_at(&c.pending, i)
     cdef uint64_t seq = e.sseq
     cdef uint32_t deliveries = e.deliveries
+    if c.cfg.dead_subject.n:
+        if dead_add(c, i, NULL, span(NULL, 0), span(NULL, 0)):
+            advise(c, ADV_MAX_DELIVER, seq, 0, deliveries, 0, span(NULL, 0))
+        else:
+            start_waiting(c, i)                 # without memory: once more later
+        return
     if deliveries > 1:
         c.n_redelivered -= 1
     pending_remove(&c.pending, i)
@@ -400,7 +408,7 @@ cdef void exhaust(Consumer* c, uint32_t i) noexcept nogil:
 
 cdef void requeue(Consumer* c, uint32_t i) noexcept nogil:
     cdef Pending* e = entry_at(&c.pending, i)
-    if e.sseq <= c.acked_to:
+    if e.sseq <= c.acked_to or dead_of(c, e.sseq) != NULL:
         return
     if c.cfg.max_deliver > 0 and <int64_t>e.deliveries >= c.cfg.max_deliver:
         exhaust(c, i)

@@ -10,6 +10,10 @@ ConsumerState = namedtuple(
     "num_redelivered num_waiting num_pending push_bound pinned_id pinned_ts")
 
 
+ConsumerWait = namedtuple("ConsumerWait", "reason until count seq")
+PendingMessage = namedtuple("PendingMessage", "seq subject deliveries sent due queued")
+
+
 cdef class ConfigBuffers:
     """What a ConsumerConfig borrows besides the parameters' own bytes."""
     cdef Span* filters
@@ -69,6 +73,7 @@ cdef ConfigBuffers fill_consumer(ConsumerConfig* c, object p):
     c.priority = int(p.priority_policy)
     c.groups = b.groups
     c.n_groups = <uint32_t>len(p.priority_groups)
+    c.dead_subject = span_of(p.dead_subject)
     c.pin_timeout = min(<int64_t>p.priority_timeout, FOREVER)
     return b
 
@@ -183,6 +188,94 @@ cdef class ConsumerHandle:
                 self.box.leave()
         self.check(open)
         return seq
+
+    def waits(self):
+        """Why nothing is delivered at the moment."""
+        cdef Why w
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            if open:
+                pulls_sweep(self.c)
+                consumer_why(self.c, &w)
+            self.box.leave()
+        self.check(open)
+        return ConsumerWait(w.reason, w.until, w.count, w.seq)
+
+    def oldest(self):
+        """The sequences of the first message that is not delivered yet, and of the first that is not acked; 0: none."""
+        cdef uint64_t at = 0, ahead = 0, unacked = 0
+        cdef int rc = 1
+        cdef bint open = True
+        with nogil:
+            while open and rc == 1:             # others have their turns
+                open = self.enter()
+                if open:
+                    at = max(at, self.c.next)
+                    rc = store_next_some(self.c.s.store, filter_of(self.c), &at, &ahead)
+                    if self.c.pending.first:
+                        unacked = entry_at(&self.c.pending, self.c.pending.first).sseq
+                    ahead = ahead if ahead <= self.c.s.shown else 0
+                self.box.leave()
+        self.check(open)
+        return ahead, unacked
+
+    def pending(self, uint64_t start, uint32_t limit, int64_t idle) -> list:
+        """At most so many messages that are not acked, from this sequence on, last delivered at least so long ago."""
+        cdef Listing l
+        cdef Listed one
+        cdef const uint8_t* p
+        cdef const uint8_t* end
+        cdef bint open = True
+        cdef int rc = 1
+        cdef list found = []
+        memset(&l, 0, sizeof(Listing))
+        l.start = start
+        l.left = limit
+        l.idle = idle
+        with nogil:
+            while open and rc == 1:             # others have their turns
+                open = self.enter()
+                if open:
+                    rc = list_some(self.c, &l)
+                self.box.leave()
+        try:
+            self.check(open)
+            if rc < 0:
+                raise StoreError("out of memory")
+            p = l.found.data
+            end = p + l.found.n
+            while p < end:
+                memcpy(&one, p, sizeof(Listed))
+                p += sizeof(Listed)
+                found.append(PendingMessage(
+                    one.seq, (<const char*>p)[:one.n_subject], one.deliveries, one.sent, one.due, bool(one.queued)))
+                p += one.n_subject
+            return found
+        finally:
+            bytes_free(&l.found)
+
+    def release(self, seqs, int64_t idle, bytes deliver not None) -> list:
+        """Those of at most RELEASE_MAX messages that are not acked, and were last delivered at least so long ago, are delivered
+        again now: to this subject or, where it is empty, to whoever asks or listens. Returns which they are."""
+        cdef uint64_t wanted[RELEASE_MAX]
+        cdef Span to = span_of(deliver)
+        cdef bint open
+        cdef int n = 0, rc = 0
+        for seq in dict.fromkeys(seqs):
+            if n == RELEASE_MAX:
+                raise ValueError("too many messages")
+            wanted[n] = seq
+            n += 1
+        with nogil:
+            open = self.enter()
+            if open:
+                rc = release_all(self.c, wanted, n, idle, to)
+            self.box.leave()
+        self.check(open)
+        if rc < 0:
+            raise StoreError("out of memory")
+        return [wanted[i] for i in range(rc)]
 
     def unpin(self) -> None:
         """Whoever is pinned is so no longer; the next request that waits is."""

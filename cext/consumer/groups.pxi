@@ -178,6 +178,7 @@ cdef Pull* pull_in_group(Consumer* c, int64_t cost) noexcept nogil:
         q = after
     if c.n_no_wait:
         pulls_at_end(c)
+    stuck_note(c)
     return NULL
 
 

@@ -8,7 +8,7 @@ cdef enum:
 
 cdef uint8_t* consumer_config_take(ConsumerConfig* to, const ConsumerConfig* cfg) noexcept nogil:
     # A copy whose backoff, filters, groups and texts lie in the allocation that is returned. NULL: no memory
-    cdef size_t n = cfg.name.n + cfg.deliver_subject.n + cfg.deliver_group.n
+    cdef size_t n = cfg.name.n + cfg.deliver_subject.n + cfg.deliver_group.n + cfg.dead_subject.n
     cdef uint32_t i
     cdef uint8_t* texts
     cdef uint8_t* at
@@ -43,6 +43,7 @@ cdef uint8_t* consumer_config_take(ConsumerConfig* to, const ConsumerConfig* cfg
     place_text(&at, &to.name)
     place_text(&at, &to.deliver_subject)
     place_text(&at, &to.deliver_group)
+    place_text(&at, &to.dead_subject)
     return texts
 
 
@@ -86,6 +87,13 @@ cdef void timers_prepare(Consumer* c) noexcept nogil:
     c.gone.owner = c
     c.heartbeat.fn = heartbeat_due
     c.heartbeat.owner = c
+    c.bury.fn = bury_turn
+    c.bury.owner = c
+    c.bury_timer.fn = bury_due
+    c.bury_timer.owner = c
+    c.dead_cold.task = &c.bury
+    c.stuck.fn = stuck_due
+    c.stuck.owner = c
     c.pin_timer.fn = pin_over
     c.pin_timer.owner = c
     c.deliver.fn = deliver_run
@@ -176,6 +184,8 @@ cdef int consumer_subscribe(Consumer* c) noexcept nogil:
         c.subs[3] = subscribe_to(c, b"$JS.FC.", False, b".*", HEARS_ALL, flow_inbound)
         c.subs[4] = subscribe_to(c, b"$JS.FC.", True, b".*", HEARS_ALL, flow_inbound)
         ok = c.subs[3] != NULL and c.subs[4] != NULL
+    if ok and c.cfg.dead_subject.n:
+        ok = dead_listen(c) == 0
     if ok and is_push(c):
         ok = watch_deliver_subject(c) == 0
     return 0 if ok else -1
@@ -189,7 +199,7 @@ cdef int watch_deliver_subject(Consumer* c) noexcept nogil:
 
 cdef void consumer_unsubscribe(Consumer* c) noexcept nogil:
     cdef int i
-    for i in range(5):
+    for i in range(6):
         if c.subs[i] != NULL:
             c.env.out.unsubscribe(c.env.out.ctx, c.subs[i])
             c.subs[i] = NULL
@@ -228,6 +238,8 @@ cdef void consumer_rest(Consumer* c) noexcept nogil:
     timer_cancel(&c.env.timers, &c.pause)
     timer_cancel(&c.env.timers, &c.gone)
     timer_cancel(&c.env.timers, &c.heartbeat)
+    timer_cancel(&c.env.timers, &c.stuck)
+    dead_stop(c)
     pin_end(c)
     wait_cancel(&c.cold)
     task_cancel(&c.env.tasks, &c.deliver)
@@ -395,6 +407,8 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
     change_deadlines(c)
     if not c.bound:
         gone_arm(c)
+    if dead_changed(c) < 0:
+        rc = -1
     wake_delivery(c)
     return rc
 

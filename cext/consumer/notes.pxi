@@ -156,6 +156,7 @@ cdef void go_back(Consumer* c, uint64_t seq) noexcept nogil:
     cdef uint32_t i = c.pending.last
     cdef uint64_t k
     cdef Bytes seqs
+    dead_truncated(c, seq)
     while i and entry_at(&c.pending, i).sseq > seq:
         if entry_at(&c.pending, i).deliveries > 1:
             c.n_redelivered -= 1

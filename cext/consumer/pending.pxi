@@ -32,6 +32,19 @@ cdef void list_append(PendingTable* t, PendingList* l, uint32_t i, int place) no
     l.n += 1
 
 
+cdef void list_prepend(PendingTable* t, PendingList* l, uint32_t i, int place) noexcept nogil:
+    cdef Pending* e = entry_at(t, i)
+    e.place = place
+    e.qprev = 0
+    e.qnext = l.head
+    if l.head:
+        entry_at(t, l.head).qprev = i
+    else:
+        l.tail = i
+    l.head = i
+    l.n += 1
+
+
 cdef void list_take(PendingTable* t, PendingList* l, uint32_t i) noexcept nogil:
     cdef Pending* e = entry_at(t, i)
     invariant(l.n and e.place != AT_NONE, "an entry leaves a list that it is in")

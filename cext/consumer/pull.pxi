@@ -415,6 +415,21 @@ cdef bint queue_is_full(Consumer* c, const PullAsk* a, Span reply) noexcept nogi
     return True
 
 
+cdef Pull* pull_new(Consumer* c, Span reply) noexcept nogil:
+    # In no queue yet. NULL: no memory
+    cdef Pull* q = <Pull*>malloc(sizeof(Pull) + reply.n)
+    if q == NULL:
+        return NULL
+    memset(q, 0, sizeof(Pull))
+    q.c = c
+    q.timer.fn = pull_due
+    q.timer.owner = q
+    q.last = c.env.mono
+    q.n_reply = reply.n
+    memcpy(q.reply, reply.p, reply.n)
+    return q
+
+
 cdef void pull_request(Consumer* c, Span reply, Span header, Span body) noexcept nogil:
     cdef PullAsk a
     cdef Pull* q
@@ -432,14 +447,10 @@ cdef void pull_request(Consumer* c, Span reply, Span header, Span body) noexcept
         return
     if ask_refused(c, &a, reply) or nothing_to_wait_for(c, &a, reply) or queue_is_full(c, &a, reply):
         return
-    q = <Pull*>malloc(sizeof(Pull) + reply.n)
+    q = pull_new(c, reply)
     if q == NULL:
         refuse(c, reply, b"500 out of memory")
         return
-    memset(q, 0, sizeof(Pull))
-    q.c = c
-    q.timer.fn = pull_due
-    q.timer.owner = q
     q.batch = a.batch
     q.bytes = a.max_bytes if a.max_bytes > 0 else 0
     q.has_bytes = a.max_bytes > 0
@@ -447,9 +458,6 @@ cdef void pull_request(Consumer* c, Span reply, Span header, Span body) noexcept
     if a.expires:                               # less than none: over by now
         q.expires = c.env.mono + min(a.expires, FOREVER) if a.expires > 0 else 1
     q.heartbeat = min(a.heartbeat, FOREVER) if a.heartbeat > 0 else 0
-    q.last = c.env.mono
-    q.n_reply = reply.n
-    memcpy(q.reply, reply.p, reply.n)
     if c.cfg.priority != PRIORITY_NONE:
         pull_take_group(c, q, &a)
     pull_enqueue(c, q)

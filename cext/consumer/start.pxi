@@ -184,6 +184,7 @@ cdef void skip_from(Consumer* c, uint64_t seq) noexcept nogil:
 
 cdef void stand_at(Consumer* c, uint64_t seq, uint64_t resume, bint ahead) noexcept nogil:
     # As one that starts there; resume: where all messages follow those of a list of last ones, 0: there is no such list.
+    dead_stop(c)
     pending_free(&c.pending)
     u64map_free(&c.exhausted)
     c.n_redelivered = 0

@@ -33,7 +33,7 @@ from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 
-from . import consumer_api, messages, stream_api, transfers
+from . import consumer_admin, consumer_api, messages, stream_api, transfers
 from .advisories import AUDIT, Advisories, ClientInfo
 from .call import Call
 from .queue import RequestQueue
@@ -238,6 +238,17 @@ ENDPOINTS: dict[str, Endpoint] = {
             _not_clustered,
             least=2,
             most=2,
+        ),
+        *(
+            Endpoint(
+                f"JSSERVER.CONSUMER.{verb}",
+                f"jsserver_consumer_{verb.lower()}_response",
+                handler,
+                least=2,
+                most=2,
+                info=verb in ("WAITS", "PENDING"),
+            )
+            for verb, handler in consumer_admin.HANDLERS.items()
         ),
     )
 }

@@ -153,6 +153,16 @@ class SequenceInfo(Wire):
     last_active: Time = ""
 
 
+class WaitReason(Wire):
+    """Why a consumer delivers nothing at the moment; "": it delivers."""
+
+    reason: str = always("")
+    text: str = always("")
+    until: Time = ""
+    count: int = 0
+    seq: int = 0
+
+
 class PriorityGroupState(Wire):
     """A priority group, and who is pinned in it."""
 
@@ -179,12 +189,66 @@ class ConsumerInfo(Response):
     pause_remaining: Int64 = 0
     ts: Time = ""
     priority_groups: list[PriorityGroupState] = msgspec.field(default_factory=list)
+    waits: WaitReason | None = None
+    """Only for those who ask for it."""
 
 
 class ConsumerResetResponse(ConsumerInfo):
     """CONSUMER.RESET."""
 
     reset_seq: Uint64 = always(0)
+
+
+class ConsumerLag(Wire):
+    """How far a consumer is behind: messages to be delivered and acked, and how long ago (ns) the
+    first of each was stored."""
+
+    messages: int = always(0)
+    age: int = always(0)
+    seq: int = 0
+    unacked: int = always(0)
+    unacked_age: int = always(0)
+    unacked_seq: int = 0
+
+
+class ConsumerWaits(Response):
+    """JSSERVER.CONSUMER.WAITS."""
+
+    stream_name: str = ""
+    name: str = ""
+    waits: WaitReason | None = None
+    lag: ConsumerLag | None = None
+
+
+class PendingMessage(Wire):
+    """A message that was delivered and is not acked; `since` its last delivery, `due` when it is
+    delivered again."""
+
+    seq: int = always(0)
+    subject: str = always("")
+    deliveries: int = always(0)
+    since: Time = always("")
+    idle: int = always(0)
+    due: Time = ""
+    queued: bool = False
+
+
+class ConsumerPending(Response):
+    """JSSERVER.CONSUMER.PENDING; `next`: where the next page begins."""
+
+    stream_name: str = ""
+    name: str = ""
+    num_ack_pending: int | None = None
+    messages: list[PendingMessage] = msgspec.field(default_factory=list)
+    next: int = 0
+
+
+class ConsumerReleased(Response):
+    """JSSERVER.CONSUMER.RELEASE and CLAIM."""
+
+    stream_name: str = ""
+    name: str = ""
+    seqs: list[int] = msgspec.field(default_factory=list)
 
 
 class ConsumerNames(PagedResponse):

@@ -30,6 +30,9 @@ from .streams import (
     user_metadata,
 )
 
+DEAD_LETTERS = "jsserver.dead_letter_subject"
+"""The metadata that names a subject for messages that died: delivered as often as they may be, or
+terminated."""
 DEFAULT_ACK_WAIT = 30 * goformat.SECOND
 DEFAULT_MAX_WAITING = 512
 DEFAULT_MAX_ACK_PENDING = 1000
@@ -226,6 +229,7 @@ def check(
     if metadata_size(config.metadata) > MAX_METADATA:
         raise errcodes.CONSUMER_METADATA_LENGTH(limit="128KB")
     _check_priority(config)
+    _check_dead_letters(config, stream)
 
 
 def _check_basics(config: ConsumerConfig, stream: StreamConfig) -> None:
@@ -397,6 +401,30 @@ def _check_priority(config: ConsumerConfig) -> None:
         raise errcodes.CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE()
     if config.priority_timeout > 0:
         raise errcodes.CONSUMER_PINNED_TTL_WITHOUT_PRIORITY_POLICY_NONE()
+
+
+def dead_subject(config: ConsumerConfig) -> str:
+    """Where messages are stored that died; "": nowhere."""
+    return config.metadata.get(DEAD_LETTERS, "")
+
+
+def _check_dead_letters(config: ConsumerConfig, stream: StreamConfig) -> None:
+    target = dead_subject(config)
+    if not target:
+        return
+    wrong = ""
+    if not subject_is_literal(target) or not subject_is_valid(target):
+        wrong = "is not a subject"
+    elif target.startswith("$"):
+        wrong = "may not begin with $"
+    elif config.ack_policy != "explicit":
+        wrong = "requires explicit ack"
+    elif any(subject_covers(s, target) for s in stream.subjects) and any(
+        subject_covers(f, target) for f in wanted(config)
+    ):
+        wrong = "forms a cycle: the consumer itself would be sent what is stored there"
+    if wrong:
+        raise errcodes.STREAM_INVALID_CONFIG(err=f"{DEAD_LETTERS} {wrong}")
 
 
 # ---- existing consumers --------------------------------------------------------------------------

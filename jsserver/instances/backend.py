@@ -10,7 +10,7 @@ store cannot do its work, StreamClosed or ConsumerClosed when another request de
 and ValueError never: the API validates first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Protocol
 
@@ -18,6 +18,8 @@ import msgspec
 
 from jsserver.cext.consumer import ConsumerClosed as ConsumerClosed
 from jsserver.cext.consumer import ConsumerState as ConsumerState
+from jsserver.cext.consumer import ConsumerWait as ConsumerWait
+from jsserver.cext.consumer import PendingMessage as PendingMessage
 from jsserver.cext.engine import AccountUsage as AccountUsage
 from jsserver.cext.stream import Lost as Lost
 from jsserver.cext.stream import Message as Message
@@ -165,6 +167,8 @@ class ConsumerParams(msgspec.Struct, kw_only=True, frozen=True):
     """0: not paused. A time in the past means not paused either."""
     priority_policy: PriorityPolicy
     priority_groups: tuple[bytes, ...]
+    dead_subject: bytes
+    """Where messages are stored that died; empty: nowhere."""
     priority_timeout: int
     """How long a pinned client may ask for nothing."""
 
@@ -195,6 +199,21 @@ class ConsumerHandle(Protocol):
     def reset(self, seq: int) -> int:
         """Blocking. Forgets what was delivered and delivers from this sequence on, 0: from behind
         the ack floor. Returns the sequence."""
+
+    def waits(self) -> ConsumerWait:
+        """Why it delivers nothing at the moment; drops waiting requests as `state` does."""
+
+    def oldest(self) -> tuple[int, int]:
+        """Blocking. The sequences of the first message that is not delivered yet, and of the first
+        that is not acked; 0: none."""
+
+    def pending(self, start: int, limit: int, idle: int) -> list[PendingMessage]:
+        """Blocking. At most `limit` messages that are not acked, by sequence from `start` on, last
+        delivered at least `idle` ago."""
+
+    def release(self, seqs: Iterable[int], idle: int, deliver: bytes) -> list[int]:
+        """Those of at most 256 messages that are not acked, and were last delivered at least `idle`
+        ago, are delivered again now: to this subject or, where it is empty, as usual."""
 
     def unpin(self) -> None:
         """Whoever is pinned is so no longer."""

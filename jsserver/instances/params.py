@@ -100,5 +100,6 @@ def of_consumer(config: ConsumerConfig, name: str) -> backend.ConsumerParams:
         pause_until=consumers.pause_time(config),
         priority_policy=_PRIORITY[config.priority_policy],
         priority_groups=tuple(g.encode() for g in config.priority_groups),
+        dead_subject=consumers.dead_subject(config).encode(),
         priority_timeout=backend.span(config.priority_timeout),
     )

@@ -3,6 +3,7 @@
 import msgspec
 
 from jsserver import API_LEVEL
+from jsserver.api.consumer_admin import reason_of
 from jsserver.api.consumer_api import consumer_info
 from jsserver.api.dispatch import Dispatcher
 from jsserver.api.responses import ApiStats, ClusterInfo, ConsumerInfo
@@ -116,6 +117,7 @@ class Wanted:
         # Without mirrors and sources there are no direct consumers; alone there is one leader.
         query.flag("direct-consumers")
         self.config = query.flag("config")
+        self.waits = query.flag("waits")
         self.paging = Paging(query)
         query.flag("leader-only")
         self.raft = query.flag("raft")
@@ -267,5 +269,7 @@ def _stream(
                 continue  # deleted just now
             if not wanted.config:
                 info.config = None
+            if wanted.waits:
+                info.waits = reason_of(consumer.handle.waits())
             detail.consumer_detail.append(info)
     return detail

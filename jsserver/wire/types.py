@@ -333,6 +333,28 @@ class ConsumerResetRequest(Wire):
     seq: Uint64 = 0
 
 
+class ConsumerPendingRequest(Wire):
+    """JSSERVER.CONSUMER.PENDING: messages from `seq` on that are `idle` for so long."""
+
+    seq: Uint64 = 0
+    limit: Int64 = 0
+    idle: Duration = 0
+
+
+class ConsumerReleaseRequest(Wire):
+    """JSSERVER.CONSUMER.RELEASE: these messages, or up to `limit`, that are `idle` for so long."""
+
+    seqs: list[Uint64] = []
+    limit: Int64 = 0
+    idle: Duration = 0
+
+
+class ConsumerClaimRequest(ConsumerReleaseRequest):
+    """JSSERVER.CONSUMER.CLAIM: they are delivered to this subject."""
+
+    deliver: str = ""
+
+
 class ConsumerUnpinRequest(Wire):
     """CONSUMER.UNPIN."""
 

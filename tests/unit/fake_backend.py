@@ -3,7 +3,7 @@
 Messages are kept in a dict by sequence; a "directory" is a key under which they survive closing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -13,8 +13,10 @@ from jsserver.instances.backend import (
     AccountUsage,
     ConsumerParams,
     ConsumerState,
+    ConsumerWait,
     Lost,
     Message,
+    PendingMessage,
     Retention,
     Storage,
     StoreError,
@@ -102,6 +104,18 @@ class FakeConsumer:
     def reset(self, seq: int) -> int:
         self.start = seq or self.start
         return self.start
+
+    def waits(self) -> ConsumerWait:
+        return ConsumerWait(0, 0, 0, 0)
+
+    def oldest(self) -> tuple[int, int]:
+        return 0, 0
+
+    def pending(self, start: int, limit: int, idle: int) -> list[PendingMessage]:
+        return []
+
+    def release(self, seqs: Iterable[int], idle: int, deliver: bytes) -> list[int]:
+        return []
 
     def unpin(self) -> None:
         pass

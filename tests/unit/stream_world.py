@@ -77,6 +77,7 @@ def consumer_params(**given):
         priority_policy=0,
         priority_groups=(),
         priority_timeout=0,
+        dead_subject=b"",
     )
     values.update(given)
     return SimpleNamespace(**values)

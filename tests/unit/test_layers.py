@@ -180,9 +180,10 @@ PARTS = {
     "start": {"config", "front", "process.logs", "server"},
     "client.credentials": set(),
     "client.connection": {"client.credentials"},
+    "admin": {"client.connection", "client.credentials"},
     "bench": {"client.connection", "process.procs"},
     "spark": {"client.connection", "client.credentials", "text.goformat", "text.nuid"},
-    "cli": {"bench", "config", "process.signalling", "spark", "start", "text.flags"},
+    "cli": {"admin", "bench", "config", "process.signalling", "spark", "start", "text.flags"},
 }
 #: Who may name the types of what stands on it.
 TYPES = {

@@ -1,0 +1,1 @@
+"""What an administrator does with consumers of a running server, as its client."""
