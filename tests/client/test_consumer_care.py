@@ -43,7 +43,6 @@ def fill(client: RawApp, count: int, subject: str = "S.a") -> None:
 def pull(client: RawApp, count: int, **body: object) -> list[str]:
     """Asks for messages, and returns the reply subjects of those that came in time."""
     inbox = client.inbox()
-    client.subscribe(inbox)
     data = json.dumps({"batch": count, "expires": 5 * SECOND} | body).encode()
     client.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", data, reply=inbox)
     return [client.message(5).reply for _ in range(count)]
@@ -70,7 +69,6 @@ def test_why_a_consumer_waits(servers: Servers) -> None:
         assert api(client, f"{OWN}.WAITS.S.C")["waits"]["reason"] == "no_request"
         fill(client, 5)
         pull(client, 2)
-        client.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"3", reply="_INBOX.waits")
         client.subscribe("_INBOX.waits")
         client.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"3", reply="_INBOX.waits")
         told = api(client, f"{OWN}.WAITS.S.C")
@@ -109,11 +107,13 @@ def test_what_is_pending(servers: Servers) -> None:
         released = api(client, f"{OWN}.RELEASE.S.C", {"seqs": [7, 400]})
         assert released["seqs"] == [7]
         assert pull(client, 1)[0].split(".")[4:6] == ["2", "7"]
-        client.subscribe("_INBOX.mine")
-        body = {"seqs": [9, 8], "deliver": "_INBOX.mine"}
-        assert api(client, f"{OWN}.CLAIM.S.C", body)["seqs"] == [9, 8]
-        got = [client.message(5).reply.split(".")[4:6] for _ in range(2)]
-        assert got == [["2", "9"], ["2", "8"]]
+        with RawApp(server.port) as other:
+            mine = other.inbox()
+            other.sync()
+            body = {"seqs": [9, 8], "deliver": mine}
+            assert api(client, f"{OWN}.CLAIM.S.C", body)["seqs"] == [9, 8]
+            got = [other.message(5).reply.split(".")[4:6] for _ in range(2)]
+            assert got == [["2", "9"], ["2", "8"]]
         body = {"seqs": [9], "deliver": "_INBOX.nobody"}
         assert "nobody listens" in api(client, f"{OWN}.CLAIM.S.C", body)["error"]["description"]
         done = command(server, "release", "S", "C", "10", "11")
@@ -126,7 +126,7 @@ def dead_letters(client: RawApp) -> list[dict[str, str]]:
     state = api(client, "STREAM.INFO.D")["state"]
     found = []
     for seq in range(state["first_seq"], state["last_seq"] + 1):
-        message = client.request(f"$JS.API.DIRECT.GET.D", json.dumps({"seq": seq}).encode())
+        message = client.request("$JS.API.DIRECT.GET.D", json.dumps({"seq": seq}).encode())
         lines = message.header.decode().split("\r\n")[1:]
         if message.status:
             continue
@@ -161,13 +161,11 @@ def test_dead_letters_over_kills_and_redrive(servers: Servers) -> None:
         server.restart(kill=True)
         with RawApp(server.port) as client:
             inbox = client.inbox()
-            client.subscribe(inbox)
             body = json.dumps({"batch": 200, "expires": 9 * SECOND}).encode()
             client.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", body, reply=inbox)
             time.sleep(0.4)
     with RawApp(server.port) as client:
         inbox = client.inbox()
-        client.subscribe(inbox)
         body = json.dumps({"batch": 200, "expires": 9 * SECOND}).encode()
         client.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", body, reply=inbox)
         found = died(client, count)
