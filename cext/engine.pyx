@@ -1,5 +1,6 @@
 """The whole data plane of one server: accounts, what their streams hold, the commit machinery, and the control plane's view."""
 
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.errno cimport errno
@@ -27,5 +28,6 @@ AccountTraffic = namedtuple("AccountTraffic", "clients subscriptions in_msgs in_
 include "engine/items.pxi"
 include "engine/users.pxi"
 include "engine/codes.pxi"
+include "engine/view.pxi"
 include "engine/plane.pxi"
 include "engine/accounts.pxi"

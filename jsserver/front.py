@@ -21,20 +21,22 @@ from functools import partial
 from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, called_as_jsserver
 from jsserver.access import info
 from jsserver.access.accounts import Accounts
-from jsserver.cext.engine import AccountHandle, DataPlane, PlaneConfig, WebsocketConfig
-from jsserver.config.options import GLOBAL_ACCOUNT, Mapping, Options, Tls
+from jsserver.access.configured import Configured, shared_by
+from jsserver.cext.engine import DataPlane, PlaneConfig, WebsocketConfig
+from jsserver.config import ConfigError
+from jsserver.config.options import Options
 from jsserver.process import priority
 from jsserver.process.logs import Logger
 from jsserver.process.sockets import bound_port, host_port, open_listener
 from jsserver.services.subjects import API, SYSTEM, of_the_system_account
-from jsserver.text.goformat import SECOND, byte_size, quote, split_address
+from jsserver.text.goformat import byte_size, quote, split_address
 from jsserver.text.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
 
 if TYPE_CHECKING:
     import socket
 
+    from jsserver.access.secured import Certified, Secured, Staples
     from jsserver.cext.tls import SecurityContext
-    from jsserver.config.links import Sharing
     from jsserver.disk.storage import Storage
     from jsserver.process.runfiles import PortsFile
     from jsserver.text.nkeys import BoxPair, SigningPair
@@ -43,12 +45,6 @@ MAX_PAYLOAD_RECOMMENDED = 8 << 20
 """Bytes; above it the log warns, as nats-server does."""
 
 ANY_HOST = "0.0.0.0"
-WEBSOCKET_HANDSHAKE = 10 * SECOND
-"""From a connection to the end of its request for WebSocket, unless `handshake_timeout` says it."""
-
-Staples = dict[bytes, tuple[bytes, int]]
-"""OCSP responses in DER, and until when they hold (ns since the epoch), by the SHA-256 of their
-certificates."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGUSR2)
 """Those that the server takes; they wait until its event loop is there."""
@@ -60,7 +56,7 @@ class StartError(Exception):
 
 def explained(error: BaseException | None, message: str = "") -> str:
     """One line for the operator: why a start failed, or what should never happen and where."""
-    if isinstance(error, StartError | OSError):
+    if isinstance(error, StartError | ConfigError | OSError):
         return str(error)
     if error is None:
         return f"Internal error: {message}"
@@ -111,7 +107,10 @@ class Front:
         self.plane = DataPlane(options.reactors)
         self.accounts = Accounts(self.plane)
         self.plane.name_server(self.name.encode(), short_hash(self.name).encode())
-        self._open_accounts()
+        self.configured = Configured(self.accounts)
+        self.configured.follow(options, shared_by(options))
+        if options.system:
+            self.accounts[options.system].become_system()
         self.storage = self._take_storage() if options.jetstream.enabled else None
         self.port = 0
         self.http_port = 0
@@ -131,39 +130,6 @@ class Front:
         self._ports_file: PortsFile | None = None
         self._threads: list[threading.Thread] = []
 
-    def _open_accounts(self) -> None:
-        self._map(self.accounts.open(GLOBAL_ACCOUNT), self.options.mappings)
-        for account in self.options.accounts:
-            handle = self.accounts.open(account.name)
-            handle.limit_clients(
-                account.max_connections, account.max_subscriptions, account.max_payload
-            )
-            self._map(handle, account.mappings)
-        self.sharing = self._link()
-        if self.options.system:
-            self.accounts.open(self.options.system).become_system()
-
-    def _link(self) -> Sharing | None:
-        """What accounts of the configuration share."""
-        accounts = self.options.accounts
-        if not any(account.imports or account.exports for account in accounts):
-            return None
-        from jsserver.access.links import Links  # a server without them starts without it
-        from jsserver.config.links import share
-
-        sharing, _ = share(accounts)
-        links = Links(self.accounts)
-        for account in accounts:
-            if account.imports:
-                links.apply(account.name, sharing)
-        return sharing
-
-    def _map(self, handle: AccountHandle, mappings: list[Mapping]) -> None:
-        if mappings:
-            from jsserver.config.mappings import weighed  # a server without them starts without it
-
-            handle.map_subjects([(m.source.encode(), weighed(m)) for m in mappings])
-
     def _take_storage(self) -> Storage:
         # Imported only here: a server without JetStream starts without it.
         from jsserver.disk.storage import Storage
@@ -176,16 +142,11 @@ class Front:
             storage = Storage(self.options, self.plane, self.log)
         except StoreDirError as e:
             raise StartError(f"Can't start JetStream: {e}") from e
-        for what, code, granted, there_is in (
-            ("memory", 10028, [a.max_memory for a in accounts.values()], storage.max_memory),
-            ("storage", 10047, [a.max_store for a in accounts.values()], storage.max_store),
-        ):
-            if there_is >= 0 and sum(max(limit, 0) for limit in granted) > there_is:
-                storage.directory.close()
-                raise StartError(
-                    "Can't start JetStream: Error enabling jetstream on configured accounts: "
-                    f"insufficient {what} resources available ({code})"
-                )
+        if lacks := storage.lacks(accounts.values(), storage.max_memory, storage.max_store):
+            storage.directory.close()
+            raise StartError(
+                "Can't start JetStream: Error enabling jetstream on configured accounts: " + lacks
+            )
         return storage
 
     # ---- start
@@ -217,14 +178,31 @@ class Front:
                 f"Maximum payloads over {byte_size(MAX_PAYLOAD_RECOMMENDED)} are generally"
                 " discouraged and could lead to poor performance"
             )
-        if o.pid_file:
-            from jsserver.process.runfiles import write_pid_file
+        if o.pid_file and (reason := self._write_pid()):
+            raise StartError(f"Could not write pidfile: {reason}")
 
-            try:
-                write_pid_file(o.pid_file)
-            except OSError as e:
-                reason = (e.strerror or str(e)).lower()
-                raise StartError(f"Could not write pidfile: open {o.pid_file}: {reason}") from e
+    def _write_pid(self) -> str:
+        """Why the pid file cannot be written; "": it is."""
+        from jsserver.process.runfiles import write_pid_file
+
+        path = self.options.pid_file
+        try:
+            write_pid_file(path)
+        except OSError as e:
+            return f"open {path}: {(e.strerror or str(e)).lower()}"
+        return ""
+
+    def write_files(self, before: Options) -> None:
+        """Writes the files for scripts that are to stand elsewhere than before."""
+        o = self.options
+        if o.pid_file and o.pid_file != before.pid_file and (reason := self._write_pid()):
+            self.log.error(f"Failed to write pidfile: {reason}")
+        if o.ports_file_dir != before.ports_file_dir:
+            if self._ports_file is not None:
+                self._ports_file.remove()
+                self._ports_file = None
+            if o.ports_file_dir:
+                self._write_ports()
 
     def _announce_operators(self) -> None:
         def at(seconds: int) -> str:
@@ -253,7 +231,7 @@ class Front:
     def open(self) -> bool:
         """Starts the data plane, and listens if the control plane has nothing to do before;
         whether it listens. StartError or OSError."""
-        self._limit()
+        self.limit()
         self._allow_files()
         for number in range(self.plane.reactors):
             self.spawn(f"reactor-{number}", self._prompt(partial(self.plane.run, number)))
@@ -305,7 +283,8 @@ class Front:
         is_system = account == self.options.system
         return of_the_system_account(self.id) if is_system else SYSTEM
 
-    def _limit(self) -> None:
+    def limit(self) -> None:
+        """Holds clients to what the options say, and whoever comes from now on to a login."""
         o = self.options
         timeout, required, guests, nonce = _login_terms(o)
         config = PlaneConfig(
@@ -341,7 +320,8 @@ class Front:
             self.log.warn(f"The limit of open files stays at {soft}: {e}")
 
     def listen(self) -> None:
-        """Opens the ports, that of monitoring first; StartError where one cannot be had."""
+        """Opens the ports, that of monitoring first; StartError if one cannot be had, ConfigError
+        if it cannot be secured."""
         o = self.options
         if o.http_port and o.https_port:
             raise StartError(
@@ -356,12 +336,13 @@ class Front:
             )
             where = host_port(o.http_host, self.http_port)
             self.log.info(f"Starting {self._monitor_scheme} monitor on {where}")
+        by = self.secured(o, self.staples)
         if o.websocket.port:
-            self._listen_websocket()
+            self._listen_websocket(by.websocket if by else None)
         # Last: who can connect is served at once.
         self._listener, self.port = self._open(o.host, o.port, "Error listening on port: {}")
         self.plane.set_info(*self._info())
-        self.secure()
+        self._secure(by.clients if by else None)
         self.plane.listen(self._listener.fileno())
         self.log.info(f"Listening for client connections on {host_port(o.host, self.port)}")
         if o.proxy_protocol:
@@ -378,48 +359,18 @@ class Front:
         if o.ports_file_dir:
             self._write_ports()
 
-    def secure(self) -> None:
-        """Has clients that connect from now on secured as the options say, by the files as they are
-        now; StartError."""
-        o = self.options
-        if o.tls is None:
-            self.security, self.certificate_ends = None, ""
-            self.plane.secure(None, o.proxy_protocol)
-            return
-        from jsserver.access.certificates import certificate_ends
+    def _secure(self, by: Certified | None) -> None:
+        """Has clients that connect from now on secured so."""
+        self.security, self.certificate_ends = (by.context, by.ends) if by else (None, "")
+        self.plane.secure(by and by.context.security(), self.options.proxy_protocol)
 
-        context = self._security(o.tls, optional=o.allow_non_tls)
-        self.security = context
-        self.certificate_ends = certificate_ends(o.tls)
-        self.plane.secure(context.security(), o.proxy_protocol)
+    def secured(self, options: Options, staples: Staples) -> Secured | None:
+        """What connections are secured by where these options hold; None: nothing. ConfigError."""
+        if options.tls is None and options.websocket.tls is None:
+            return None
+        from jsserver.access.secured import secured  # a server without TLS goes without it
 
-    def _security(self, tls: Tls, *, optional: bool) -> SecurityContext:
-        from jsserver.config import ConfigError
-        from jsserver.config.tls import readable_by_others, security_context
-
-        if tls.inquires and not tls.verify:
-            raise StartError(
-                "OCSP peer verification for client connections requires TLS verify (mTLS) to be "
-                "enabled"
-            )
-        for path in readable_by_others(tls):
-            self.log.warn(f"The private key in {path} can be read by others than its owner")
-        if self.options.ocsp.mode == "never":
-            self._warn_of_unstapled(tls)
-        try:
-            context = security_context(tls, optional=optional)
-        except ConfigError as e:
-            raise StartError(str(e)) from e
-        for digest, (response, until) in self.staples.items():
-            context.staple(digest, response, until)
-        return context
-
-    def _warn_of_unstapled(self, tls: Tls) -> None:
-        from jsserver.access.certificates import has_to_be_stapled
-
-        for file, _ in tls.certificates:
-            if has_to_be_stapled(file):
-                self.log.warn(f"Certificate at '{file}' has MustStaple but OCSP is disabled")
+        return secured(options, staples, self.log)
 
     def staple(self, digest: bytes, response: bytes, until: int) -> None:
         """Has handshakes with a certificate carry another response from now on."""
@@ -427,35 +378,49 @@ class Front:
         for context in filter(None, (self.security, self._through_websocket)):
             context.staple(digest, response, until)
 
-    def renew(self, staples: Staples) -> None:
-        """Has what a reload may have changed; StartError, and all is as before."""
-        before, self.staples = self.staples, staples
-        try:
-            security = self._websocket_security()
-            self.secure()
-        except StartError:
-            self.staples = before
-            raise
-        self._through_websocket = security
-        self.plane.secure_websocket(security and security.security())
+    def renew(self, by: Secured | None) -> None:
+        """Has clients told, held and secured as the options say now, where there is a choice from
+        their next connection on."""
+        self.staples = by.staples if by else {}
+        self._secure(by.clients if by else None)
         self.plane.set_info(*self._info())
-        self._limit()
+        self.limit()
+        if self.websocket_port:
+            self.plane.secure_websocket(self._take_websocket(by.websocket if by else None))
+            self.plane.configure_websocket(self._websocket_config())
 
-    def _listen_websocket(self) -> None:
-        block, view = self.options.websocket, self.options.through_websocket
+    def _take_websocket(self, by: Certified | None) -> object:
+        """What the data plane secures connections behind WebSocket by."""
+        self._through_websocket, self.websocket_certificate_ends = (
+            (by.context, by.ends) if by else (None, "")
+        )
+        return by and by.context.security()
+
+    def _listen_websocket(self, by: Certified | None) -> None:
+        block = self.options.websocket
         host = block.host or ANY_HOST
         try:
             listener = open_listener(host, block.port)
         except OSError as e:
             raise StartError(f"Unable to listen for websocket connections: {e}") from e
         self._websocket_listener, self.websocket_port = listener, bound_port(listener)
+        self.plane.configure_websocket(self._websocket_config())
+        self.plane.listen_websocket(listener.fileno(), self._take_websocket(by))
+        where = host_port(host, self.websocket_port)
+        self.log.info(f"Listening for websocket clients on {self._websocket_scheme}://{where}")
+        if block.tls is None:
+            self.log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
+
+    def _websocket_config(self) -> WebsocketConfig:
+        block, view = self.options.websocket, self.options.through_websocket
         secured = block.tls is not None
+        host = block.host or ANY_HOST
         pieces = partial(
             self._pieces, host, self.websocket_port, tls_required=secured, tls_available=secured
         )
         timeout, required, guests, nonce = _login_terms(view)
-        config = WebsocketConfig(
-            handshake_timeout=self._websocket_patience,
+        return WebsocketConfig(
+            handshake_timeout=block.patience,
             ping_interval=max(block.ping_interval, 0),
             auth_timeout=timeout,
             auth_required=required,
@@ -464,31 +429,6 @@ class Front:
             info=pieces(auth_required=view.auth_required),
             later_head=pieces(auth_required=self.options.auth_required)[0],
         )
-        security = self._through_websocket = self._websocket_security()
-        self.plane.listen_websocket(listener.fileno(), config, security and security.security())
-        where = host_port(host, self.websocket_port)
-        self.log.info(f"Listening for websocket clients on {self._websocket_scheme}://{where}")
-        if not secured:
-            self.log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
-
-    @property
-    def _websocket_patience(self) -> int:
-        patience = self.options.websocket.handshake_timeout
-        return patience if patience > 0 else WEBSOCKET_HANDSHAKE
-
-    def _websocket_security(self) -> SecurityContext | None:
-        """What clients behind WebSocket are secured by: the handshake always comes first, in the
-        time that their requests have; StartError."""
-        tls = self.options.websocket.tls
-        if tls is None:
-            return None
-        from jsserver.access.certificates import certificate_ends
-
-        own = {"first": True, "fallback": 0, "rate_limit": 0}
-        first = Tls(**{**vars(tls), **own, "timeout": self._websocket_patience / SECOND})
-        context = self._security(first, optional=False)
-        self.websocket_certificate_ends = certificate_ends(tls)
-        return context
 
     @staticmethod
     def _open(host: str, port: int, failure: str) -> tuple[socket.socket, int]:

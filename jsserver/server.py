@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-import time
 from typing import TYPE_CHECKING
 
 from jsserver.access.auth import Authenticator
-from jsserver.access.clients import CLOSE_CODES, Connection
-from jsserver.cext.engine import ConnNumbers, Item
+from jsserver.access.clients import Connection
+from jsserver.cext.engine import Item
 from jsserver.config import ConfigError
-from jsserver.config.load import load
 from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.front import SIGNALS, Front, StartError, explained
 from jsserver.monitor.closed import ClosedConnections
@@ -20,6 +18,7 @@ from jsserver.process import priority
 from jsserver.process.notify import Notifier
 from jsserver.services.answers import Identity
 from jsserver.services.inbox import Finished, Inbox
+from jsserver.services.reload import Reload
 from jsserver.services.system import System
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class Server:
         self._notify = Notifier.from_environment()
         self._stapling: Stapling | None = None
         self._peers: Peers | None = None
-        self._reloading: asyncio.Task[None] | None = None
+        self.reload = Reload(self)
 
     def _make_jetstream(self) -> JetStream | None:
         front = self.front
@@ -166,7 +165,7 @@ class Server:
             return tenants.links.sharing, tenants.links.mappings.get(account, [])
         mappings = {a.name: a.mappings for a in self.options.accounts}
         mappings[GLOBAL_ACCOUNT] = self.options.mappings
-        return self.front.sharing, mappings.get(account, [])
+        return self.front.configured.sharing, mappings.get(account, [])
 
     def waiting(self) -> dict[str, int]:
         """What waits for the control plane, by what it is called."""
@@ -225,7 +224,7 @@ class Server:
         self._attending = asyncio.create_task(self._notify.attend())
         # Not before all is loaded: beside other programs that would keep requests waiting.
         priority.step_back()
-        await self._take_peers(self.options)
+        await self.take_peers(self.options)
         if not listening:
             self.inbox.open()
         if self.jetstream is not None:
@@ -246,17 +245,22 @@ class Server:
         if self.events is not None:
             self.events.start()
         self._notify.ready()
+        self.reload.begin()
         self.front.spawn("cleanup", _remove_stale_folders)
 
     async def _listen(self) -> None:
         """Opens the ports, once it is known what certificates are to be shown with."""
-        stapled = await self._learn_staples(self.options)
+        stapled = await self.learn_staples(self.options)
         self.front.staples = dict(one.staple for one in stapled)
         self.front.listen()
+        self.attend_staples(stapled)
+
+    def attend_staples(self, stapled: list[Stapled]) -> None:
+        """Has responders asked about these certificates, and no others."""
         if self._stapling is not None:
             self._stapling.attend(stapled)
 
-    async def _take_peers(self, options: Options) -> None:
+    async def take_peers(self, options: Options) -> None:
         """Has responders asked about clients' certificates, if they are to be."""
         blocks = filter(None, (options.tls, options.websocket.tls))
         if self._peers is None and any(tls.inquires for tls in blocks):
@@ -268,8 +272,8 @@ class Server:
             self.inbox.on_peer = self._peers.asked
             await self._peers.start()
 
-    async def _learn_staples(self, options: Options) -> list[Stapled]:
-        """The certificates that are to be shown with an OCSP response, and theirs; StartError."""
+    async def learn_staples(self, options: Options) -> list[Stapled]:
+        """The certificates that are to be shown with an OCSP response, and theirs; ConfigError."""
         if options.tls is None and options.websocket.tls is None:
             return []
         if self._stapling is None:
@@ -286,7 +290,7 @@ class Server:
         try:
             return learning.result()
         except ValueError as error:
-            raise StartError(str(error)) from None
+            raise ConfigError(str(error)) from None
 
     async def _start_accounts(self, delegates: Delegates) -> None:
         """The accounts that the server cannot be without: the system's, and those with streams."""
@@ -322,70 +326,16 @@ class Server:
     def _unavailable(self, text: str, what: str) -> None:
         self.log.error(f'Trapped "{text}" signal, but {what} is not available in this version')
 
-    # ---- reload
-
     def _hang_up(self) -> None:
         self.log.debug('Trapped "hangup" signal')
-        if self._reloading is None or self._reloading.done():
-            self._reloading = asyncio.create_task(self._reload())
+        self.reload.ask()
 
-    async def _reload(self) -> None:
-        """Takes what may change while the server runs: what connections are secured by."""
-        from jsserver.config.reload import refused_changes, take
-
-        old = self.options
-        failed = "Failed to reload server configuration"
-        if not old.config_file:
-            self.log.error(
-                f"{failed}: can only reload config when a file is provided using -c or --config"
-            )
-            return
-        try:
-            new = (await asyncio.to_thread(load, old.config_file, old.flags)).options
-        except ConfigError as error:
-            self.log.error(f"{failed}: {str(error).strip()}")
-            return
-        if names := refused_changes(old, new):
-            for name in names:
-                self.log.error(f"{failed}: config reload not supported for {name}")
-            return
-        try:
-            stapled = await self._learn_staples(new)
-        except StartError as error:
-            self.log.error(f"{failed}: {error}")
-            return
-        await self._take_peers(new)
-        pins_before = old.tls and old.tls.pinned_certs
-        before = take(old, new)
-        try:
-            self.front.renew(dict(one.staple for one in stapled))
-        except StartError as error:  # a file has changed again in between
-            vars(old).update(before)
-            self.log.error(f"{failed}: {error}")
-            return
-        if self._stapling is not None:
-            self._stapling.attend(stapled)
-        self.config_loaded = time.time_ns()
-        if old.tls is not None:
-            self.log.info("Reloaded: tls = enabled")
-            if old.tls.pinned_certs and old.tls.pinned_certs != pins_before:
-                self._close_unpinned(old.tls.pinned_certs)
-        self.log.info(f"Reloaded server configuration ({old.config_digest})")
-
-    def _close_unpinned(self, pins: list[str]) -> None:
-        from jsserver.access.certificates import read_secured
-
-        closed = 0
-        for item in self.plane.connections():
-            if ConnNumbers(*item.numbers).websocket:
-                continue  # they have pins of their own, which a reload leaves
-            found = read_secured(item.texts[2])
-            known = found is not None and found.certificates[:1]
-            if found is not None and not (known and known[0].key_digest in pins):
-                self.plane.close_connection(item.cid, CLOSE_CODES["TLS Handshake Failure"])
-                closed += 1
-        if closed:
-            self.log.info(f"Disconnect {closed} clients due to pinned certs reload")
+    def watch_system(self) -> None:
+        """The system account is told of what happens once it has users."""
+        if self.events is None:
+            self.events = self._make_events()
+            if self.events is not None:
+                self.events.start()
 
     async def stop(self) -> None:
         """Stops listening, closes connections and streams; what was acked is on disk afterwards."""
@@ -397,6 +347,7 @@ class Server:
     async def close(self) -> None:
         """Ends what start() began, however far it came."""
         self.accepting = False
+        await self.reload.close()
         if self.events is not None:
             self.events.stop()
         self.front.refuse()

@@ -396,7 +396,7 @@ cdef void each_client_sub(Account* a, bint add) noexcept nogil:
 
 
 cdef void account_unlink(Account* a) noexcept nogil:
-    # Whatever waits for replies waits in vain. No message is under way.
+    # Whatever still waits for replies waits in vain. No message is under way.
     cdef ServiceImport* s = a.services
     cdef StreamImport* t = a.streams
     if s == NULL and t == NULL:
@@ -418,10 +418,35 @@ cdef void account_unlink(Account* a) noexcept nogil:
     a.streams = NULL
 
 
+cdef void replies_go_on(Account* a, ServiceImport* services, const Span* subjects) noexcept nogil:
+    # Requests of imports that there are again keep their replies. They are looked for only where somebody waits.
+    cdef ServiceImport* before = a.services
+    cdef ServiceImport* s
+    cdef const Span* local
+    while before != NULL:
+        s = services if before.first != NULL and before.sub != NULL else NULL
+        local = subjects
+        while s != NULL:
+            if (s.to == before.to and s.first == NULL and s.respond == before.respond
+                    and span_eq(local[0], before.sub.subject) and span_eq(s.subject, before.subject)):
+                responses_adopt(a.engine, s, before)
+                break
+            local += 1
+            s = s.next
+        before = before.next
+
+
 cdef int account_link(Account* a, ServiceImport* services, const Span* subjects, StreamImport* streams) noexcept nogil:
     cdef ServiceImport* s = services
     cdef StreamImport* t = streams
     cdef int rc = 0
+    while s != NULL:
+        s.account = a
+        s.timer.fn = responses_expire
+        s.timer.owner = s
+        s = s.next
+    if not a.closed:
+        replies_go_on(a, services, subjects)
     account_unlink(a)
     if a.closed:
         services_free(services)
@@ -429,11 +454,9 @@ cdef int account_link(Account* a, ServiceImport* services, const Span* subjects,
         return 0
     a.services = services
     a.streams = streams
+    s = services
     while s != NULL:
         account_hold(s.to)
-        s.account = a
-        s.timer.fn = responses_expire
-        s.timer.owner = s
         s.sub = own_subscribe(a, subjects[0], REQUESTERS | LISTENS, NULL, s)
         if s.sub == NULL:
             rc = -1

@@ -103,6 +103,8 @@ cdef void report_put(ServiceImport* s, int status, Span requestor, Span responde
                      int64_t service, int64_t system, int64_t total) noexcept nogil:
     cdef Span texts[4]
     cdef int64_t num[6]
+    if s.latency.n == 0:        # nobody wants it any more
+        return
     texts[0] = s.latency
     texts[1] = requestor
     texts[2] = responder

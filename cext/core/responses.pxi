@@ -130,6 +130,21 @@ cdef void responses_free(Engine* e, ServiceImport* of) noexcept nogil:
         response_free(e, of.first)
 
 
+cdef void responses_adopt(Engine* e, ServiceImport* of, ServiceImport* before) noexcept nogil:
+    # Whoever waits for replies by an import that takes the place of another waits on.
+    cdef Response* r = before.first
+    timer_cancel(&e.env.timers, &before.timer)
+    of.first = before.first
+    of.last = before.last
+    of.n = before.n
+    before.first = before.last = NULL
+    before.n = 0
+    while r != NULL:
+        r.of = of
+        r = r.next
+    timer_set(&e.env.timers, &of.timer, of.first.since + of.threshold)
+
+
 # ---- their lives ---------------------------------------------------------------------------------------
 
 cdef int answer_here(Account* a) noexcept nogil:

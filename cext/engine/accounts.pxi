@@ -18,6 +18,7 @@ cdef Transform* take_transform(SubjectTransform given) except NULL:
     return t
 
 
+@cython.no_gc_clear     # the end of one that is garbage in a circle needs its data plane
 cdef class AccountHandle:
     """An account of a data plane: its subjects, its streams, its limits. DataPlane.account() makes it.
 

@@ -109,6 +109,7 @@ cdef struct Machine:
     Security* security      # of those that connect to it, held; NULL: none
     bint proxied
     Listener* websocket
+    int64_t patience        # ns that its clients' requests may take
     EnvLock lock
     Usage memory            # what the streams of all accounts hold
     Usage storage

@@ -1,17 +1,13 @@
 # The control plane's view of the data plane. Each call takes the engine lock for a moment, without the GIL.
 
 
-cdef class AccountHandle
-
-
-cdef class DataPlane(EnvBox):
+cdef class DataPlane(PlaneView):
     """The data plane of one server: accounts, connections, and the threads that serve them.
 
     Life: make it, configure it, call run() in a thread of its own for each reactor (it returns after stop()), then close().
     Every other method may be called from any thread; after close() they raise PlaneClosed.
     """
 
-    cdef Machine* m
     cdef bytes domain
     cdef readonly int inbox_fd  # readable when drain() has something
     cdef readonly int reactors
@@ -84,11 +80,6 @@ cdef class DataPlane(EnvBox):
             net_forget(&self.m.net)
             free(self.m)
 
-    cdef int check(self, bint open) except -1:
-        if not open:
-            raise PlaneClosed("the data plane is closed")
-        return 0
-
     # ---- configuration
 
     def configure(self, config):
@@ -118,21 +109,23 @@ cdef class DataPlane(EnvBox):
 
     def set_info(self, bytes head, bytes middle, bytes tail):
         """The pieces of INFO: up to and with `"max_payload":`, from there up to and with `"client_id":`, and the rest."""
-        self.fill_info(&self.m.net.terms[<int>KIND_CLIENT], head, middle, tail)
+        self.fill_info(&self.m.net.terms[<int>KIND_CLIENT], head, middle, tail, b"")
 
-    cdef int fill_info(self, Terms* t, bytes head, bytes middle, bytes tail) except -1:
+    cdef int fill_info(self, Terms* t, bytes head, bytes middle, bytes tail, bytes later) except -1:
         cdef Span a = span_of(head)
         cdef Span b = span_of(middle)
         cdef Span c = span_of(tail)
+        cdef Span d = span_of(later)
         cdef int rc = 0
         cdef bint open
         with nogil:
             open = self.enter()
             if open:
-                t.info_head.n = t.info_middle.n = t.info_tail.n = 0
+                t.info_head.n = t.info_middle.n = t.info_tail.n = t.later_head.n = 0
                 rc |= bytes_add(&t.info_head, a.p, a.n)
                 rc |= bytes_add(&t.info_middle, b.p, b.n)
                 rc |= bytes_add(&t.info_tail, c.p, c.n)
+                rc |= bytes_add(&t.later_head, d.p, d.n)
             env_unlock(&self.m.engine.env)
         self.check(open)
         if rc != 0:
@@ -196,38 +189,44 @@ cdef class DataPlane(EnvBox):
             env_unlock(&self.m.engine.env)
         self.check(open)
 
-    def listen_websocket(self, int fd, config=None, security=None):
-        """As listen, for clients that speak WebSocket, with a WebsocketConfig; their requests come as INBOX_UPGRADE. security:
-        as secure takes it."""
-        cdef Security* secured = security_of(security)
+    def configure_websocket(self, config):
+        """What clients that speak WebSocket are told and held to from now on: a WebsocketConfig."""
         cdef Terms* t = &self.m.net.websocket
-        cdef Listener* s
         cdef ClientAuth auth
-        cdef Span later
-        cdef int64_t ping_interval = 0, patience = 0
+        cdef int64_t ping_interval = config.ping_interval, patience = config.handshake_timeout
         cdef bint open
-        if config is not None:
-            fill_auth(&auth, config)
-            ping_interval = config.ping_interval
-            patience = config.handshake_timeout
-            head, middle, tail = config.info
-            self.fill_info(t, head, middle, tail)
-            later = span_of(config.later_head)
+        fill_auth(&auth, config)
+        head, middle, tail = config.info
+        later = config.later_head
+        self.fill_info(t, head, middle, tail, later)
+        with nogil:
+            open = self.enter()
+            if open:
+                t.auth = auth
+                t.ping_interval = ping_interval
+                self.m.patience = patience
+                if self.m.websocket != NULL:
+                    self.m.websocket.patience = patience
+            env_unlock(&self.m.engine.env)
+        self.check(open)
+
+    def listen_websocket(self, int fd, security=None):
+        """As listen, for clients that speak WebSocket, once that is configured; their requests come as INBOX_UPGRADE.
+        security: as secure takes it."""
+        cdef Security* secured = security_of(security)
+        cdef Listener* s
+        cdef bint open
         with nogil:
             open = self.enter()
             if open and self.m.websocket != NULL:
                 listener_close(self.m.websocket)
             self.m.websocket = NULL
             if open and fd >= 0:
-                t.auth = auth
-                t.ping_interval = ping_interval
-                t.later_head.n = 0
-                bytes_add(&t.later_head, later.p, later.n)
                 s = listener_open(&self.m.net, fd, KIND_CLIENT, &client_protocol, &plain_transport)
                 if s != NULL:
-                    s.terms = t
+                    s.terms = &self.m.net.websocket
                     s.framed = True
-                    s.patience = patience
+                    s.patience = self.m.patience
                     listener_secure(s, secured, False)
                 self.m.websocket = s
             env_unlock(&self.m.engine.env)
@@ -290,18 +289,6 @@ cdef class DataPlane(EnvBox):
 
     # ---- JetStream
 
-    cdef bint enter(self) noexcept nogil:
-        env_lock(self.env)
-        read_clocks(&self.m.engine)
-        return not self.m.closed
-
-    cdef void leave(self) noexcept nogil:
-        cdef uint64_t called = 0
-        if not self.m.closed:
-            called = reactors_called(&self.m.net)
-        env_unlock(self.env)
-        reactors_wake(&self.m.net, called)
-
     def open_store(self, *, int64_t sync_interval, bytes domain, int64_t max_memory, int64_t max_storage,
                    int64_t max_payload, bytes ballast=b""):
         """Makes the commit machinery. sync_interval in ns, 0: acks follow the sync. Limits in bytes, -1: none.
@@ -335,6 +322,17 @@ cdef class DataPlane(EnvBox):
                 self.m.batches.max_total = total
                 self.m.batches.max_size = size
                 self.m.batches.timeout = timeout
+            env_unlock(self.env)
+        self.check(open)
+
+    def limit_store(self, int64_t max_memory, int64_t max_storage):
+        """How many bytes the streams of all accounts may hold from now on; -1: no limit."""
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            if open:
+                self.m.memory.max = max_memory
+                self.m.storage.max = max_storage
             env_unlock(self.env)
         self.check(open)
 
@@ -397,18 +395,10 @@ cdef class DataPlane(EnvBox):
         """Answers INBOX_CONNECT: the connection is let in. permissions may be None. user: as services are told. The limits are
         the user's own, -1: none. False: it or the account is gone, or the account has as many connections as it may, or no
         subscriptions at all, and this one is closed for it."""
-        cdef Permissions* perms = NULL
-        cdef bint responses = False
-        cdef int32_t responses_max = 0
-        cdef int64_t responses_ttl = 0
+        cdef Rights rights = rights_of(permissions)
         cdef Conn* c = NULL
         cdef Span name = span_of(user)
         cdef bint open, entered = False
-        if permissions is not None:
-            perms = permissions.perms
-            responses = permissions.responses
-            responses_max = permissions.responses_max
-            responses_ttl = permissions.responses_ttl
         with nogil:
             open = self.enter()
             if open and not account.a.closed:
@@ -422,15 +412,9 @@ cdef class DataPlane(EnvBox):
             elif c != NULL:
                 entered = True
                 client_name(&c.base, name)
-                if perms != NULL:
-                    perms_hold(perms)
-                perms_release(c.base.perms)
-                c.base.perms = perms
+                client_may(&c.base, &rights)
                 c.base.max_subscriptions = max_subscriptions
                 c.base.max_payload = max_payload
-                c.base.responses = responses
-                c.base.responses_max = responses_max
-                c.base.responses_ttl = responses_ttl
                 c.base.protocol.admit(&c.base)
                 conn_unpause(c)
             self.leave()
@@ -439,25 +423,14 @@ cdef class DataPlane(EnvBox):
 
     def restrict(self, uint64_t cid, PermissionSet permissions):
         """Gives a connection other permissions, None: everything is allowed. Subscriptions that it may not have end."""
-        cdef Permissions* perms = NULL
-        cdef bint responses = False
-        cdef int32_t responses_max = 0
-        cdef int64_t responses_ttl = 0
+        cdef Rights rights = rights_of(permissions)
         cdef Conn* c
         cdef bint open
-        if permissions is not None:
-            perms = permissions.perms
-            responses = permissions.responses
-            responses_max = permissions.responses_max
-            responses_ttl = permissions.responses_ttl
         with nogil:
             open = self.enter()
             c = self.find(cid) if open else NULL
             if c != NULL:
-                client_restrict(&c.base, perms)
-                c.base.responses = responses
-                c.base.responses_max = responses_max
-                c.base.responses_ttl = responses_ttl
+                client_may(&c.base, &rights)
             self.leave()
         self.check(open)
 
@@ -472,14 +445,6 @@ cdef class DataPlane(EnvBox):
                 refuse(c)
             self.leave()
         self.check(open)
-
-    cdef Conn* find(self, uint64_t cid) noexcept nogil:
-        cdef uint64_t val
-        if not u64map_get(&self.m.net.by_cid, cid, &val):
-            return NULL
-        if (<Conn*>val).base.closing:
-            return NULL
-        return <Conn*>val
 
     def close_connection(self, uint64_t cid, int reason, bytes error=None):
         """Cuts a connection, with -ERR 'error' first if given; reason is a key of CLOSE_REASONS."""
@@ -522,103 +487,3 @@ cdef class DataPlane(EnvBox):
         handle.hash = hash
         handle.id = handle.a.id
         return handle
-
-    # ---- monitoring
-
-    def stats(self):
-        """Counters of the whole data plane as a dict."""
-        cdef Engine* e = &self.m.engine
-        cdef EngineStats s
-        cdef uint32_t n
-        cdef uint64_t subs = 0
-        cdef uint32_t active = 0
-        cdef Account* a
-        cdef SublistStats l
-        cdef bint open
-        with nogil:
-            open = self.enter()
-            s = e.stats
-            n = self.m.net.n_conns
-            a = e.first_account
-            while a != NULL:
-                sublist_stats(a.subs, &l)
-                subs += l.subs
-                active += a.members > 0
-                a = a.next
-            env_unlock(&e.env)
-        self.check(open)
-        return {
-            "connections": n, "total_connections": s.total_connections, "in_msgs": s.in_msgs,
-            "in_bytes": s.in_bytes, "out_msgs": s.out_msgs, "out_bytes": s.out_bytes,
-            "slow_consumers": s.slow_consumers, "slow_clients": s.slow_clients, "stale": s.stale,
-            "stalls": s.stalls, "too_deep": s.too_deep, "forgotten": s.forgotten,
-            "subscriptions": subs, "active_accounts": active,
-        }
-
-    def connections(self, AccountHandle account=None):
-        """Open connections, all or an account's, as items with ConnNumbers."""
-        cdef Inbox box
-        cdef Conn* c
-        cdef Account* only = account.a if account is not None else NULL
-        cdef bint open
-        with nogil:
-            open = self.enter()
-            box_open(&box)
-            c = self.m.net.conns
-            while c != NULL:
-                if c.known and not c.base.closing and (only == NULL or c.base.account == only):
-                    snapshot_conn(c, &box)
-                c = c.next
-            env_unlock(&self.m.engine.env)
-        self.check(open)
-        return box_take(&box)
-
-    def longest_hold(self):
-        """For how many ns the engine lock was held at most since this was asked last: nobody was served meanwhile."""
-        cdef int64_t longest = 0
-        cdef bint open
-        with nogil:
-            open = self.enter()
-            longest = self.m.lock.longest
-            self.m.lock.longest = 0
-            env_unlock(self.env)
-        self.check(open)
-        return longest
-
-    def connection(self, uint64_t cid):
-        """One open connection as connections() has it; None when there is none."""
-        cdef Inbox box
-        cdef Conn* c
-        cdef bint open
-        with nogil:
-            open = self.enter()
-            box_open(&box)
-            c = self.find(cid) if open else NULL
-            if c != NULL and c.known:
-                snapshot_conn(c, &box)
-            env_unlock(&self.m.engine.env)
-        self.check(open)
-        found = box_take(&box)
-        return found[0] if found else None
-
-    def subscriptions(self, AccountHandle account=None):
-        """Every subscription, or an account's, as (kind, cid, (account's id, delivered, max, internal), texts): subject, queue
-        and sid."""
-        cdef Inbox box
-        cdef SubWalk walk
-        cdef Account* a
-        cdef Account* only = account.a if account is not None else NULL
-        cdef bint open
-        with nogil:
-            open = self.enter()
-            box_open(&box)
-            walk.box = &box
-            a = self.m.engine.first_account if open else NULL
-            while a != NULL:
-                if only == NULL or a == only:
-                    walk.account = a.id
-                    sublist_each(a.subs, snapshot_sub, &walk)
-                a = a.next
-            env_unlock(&self.m.engine.env)
-        self.check(open)
-        return box_take(&box)

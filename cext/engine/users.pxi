@@ -37,3 +37,29 @@ cdef class PermissionSet:
 
     def __dealloc__(self):
         perms_release(self.perms)
+
+
+cdef struct Rights:
+    # What a PermissionSet says, which is kept by whoever has it; no perms: everything is allowed.
+    Permissions* perms
+    bint responses
+    int32_t responses_max
+    int64_t responses_ttl
+
+
+cdef Rights rights_of(PermissionSet permissions):
+    cdef Rights rights
+    memset(&rights, 0, sizeof(rights))
+    if permissions is not None:
+        rights.perms = permissions.perms
+        rights.responses = permissions.responses
+        rights.responses_max = permissions.responses_max
+        rights.responses_ttl = permissions.responses_ttl
+    return rights
+
+
+cdef void client_may(Client* c, const Rights* rights) noexcept nogil:
+    client_restrict(c, rights.perms)
+    c.responses = rights.responses
+    c.responses_max = rights.responses_max
+    c.responses_ttl = rights.responses_ttl

@@ -123,7 +123,7 @@ def permission_set(permissions: Permissions | None) -> PermissionSet | None:
     )
 
 
-class _Known(NamedTuple):
+class Known(NamedTuple):
     """A user, and what lets connections of that user in."""
 
     user: User
@@ -156,22 +156,26 @@ class Authenticator:
         users = options.users
         self._users = {u.name: self._known(u) for u in users if u.name}
         self._nkeys = {u.nkey: self._known(u) for u in users if u.nkey}
-        self._options = options
+        self.by_certificate = options.tls is not None and options.tls.map and bool(self._users)
+        """Whether a certificate says who somebody is."""
         self._guest = self._guest_of(options)
         hashes = (u.password for u in users if is_bcrypt(u.password))
         self._dummy = next(hashes, "")
         """What an unknown user's password is compared with: that takes as long as a known one's."""
+        single = self._single.password, self._single.token
+        self.has_hashes = bool(self._dummy) or any(map(is_bcrypt, single))
+        """Whether something stored is a hash."""
 
-    def _guest_of(self, options: Options) -> _Known | None:
+    def _guest_of(self, options: Options) -> Known | None:
         """As whom those come in who prove nothing."""
         name = options.no_auth_user
         if name:
             known = self._users.get(name) or self._nkeys[name]
-            return known if self._fits(known.user) else None
+            return known if self.fits(known.user) else None
         if options.only_system_users:
-            return _Known(User(), self._admission(f"nats-{token(8)}", GLOBAL_ACCOUNT, None))
+            return Known(User(), self._admission(f"nats-{token(8)}", GLOBAL_ACCOUNT, None))
         if not options.auth_required:
-            return _Known(User(), self._admission("", GLOBAL_ACCOUNT, None))
+            return Known(User(), self._admission("", GLOBAL_ACCOUNT, None))
         return None
 
     def slow(self, connect: Connect) -> bool:
@@ -187,10 +191,7 @@ class Authenticator:
         """Lets the connection in, or None; Refused where it is wrong who has passed it on. `nonce`
         is what it was to sign."""
         connect.proxy = self._proxies.signer(connect.proxy_sig, nonce)
-        says_who = connect.user or connect.password or connect.auth_token
-        if self._nkeys:
-            says_who = says_who or connect.nkey
-        if self._guest is not None and not (says_who and self.required):
+        if self._guest is not None and not (self.says_who(connect) and self.required):
             _check_proxy(self._guest.user, connect)
             return self._guest.admission
         if self._nkeys and connect.nkey:
@@ -201,7 +202,7 @@ class Authenticator:
         _check_proxy(self._single, connect)
         if self._single.token:
             if password_fits(self._single.token, connect.auth_token or ""):
-                return self._admission(HIDDEN, GLOBAL_ACCOUNT, None)
+                return self.bearer()
             return None
         if not self._single.username:
             return None
@@ -209,11 +210,52 @@ class Authenticator:
             return self._admission(name, GLOBAL_ACCOUNT, None)
         return None
 
+    @property
+    def guest(self) -> Admission | None:
+        """How those come in who prove nothing; None: they do not."""
+        return None if self._guest is None else self._guest.admission
+
+    def says_who(self, connect: Connect) -> bool:
+        """Whether the connection says anything of who it is."""
+        said = connect.user or connect.password or connect.auth_token
+        return bool(said or (self._nkeys and connect.nkey))
+
+    def known(self, name: str, kind: str) -> Known | None:
+        """The user of a name, or of an nkey (`kind`)."""
+        if not self.alone:
+            return (self._nkeys if kind == "nkey" else self._users).get(name)
+        single = self._single
+        if kind == "nkey" or not name or name != single.username:
+            return None
+        needs = single.proxy_required
+        return self._known(User(name=name, password=single.password, proxy_required=needs))
+
+    @property
+    def token(self) -> str:
+        """That of everybody who has one, as it is stored; "": there is none."""
+        return self._single.token if self.alone else ""
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one user or token and no list of users."""
+        return not self._users and not self._nkeys
+
+    @property
+    def single_needs_proxy(self) -> bool:
+        """Whether whoever has the token comes by a trusted proxy."""
+        return self._single.proxy_required
+
+    def bearer(self) -> Admission:
+        """Whoever has the token."""
+        return self._admission(HIDDEN, GLOBAL_ACCOUNT, None)
+
+    def certified(self, name: str) -> bool:
+        """Whether only a certificate stands for the user."""
+        return name in self._certified and (self._guest is None or self._guest.user.name != name)
+
     def maps(self, connect: Connect) -> bool:
         """Whether it is the certificate that says who it is."""
-        tls = self._options.tls
-        is_mapped = tls is not None and tls.map and bool(self._users)
-        return is_mapped and not (self._nkeys and connect.nkey)
+        return self.by_certificate and not (self._nkeys and connect.nkey)
 
     def mapped(self, secured: bytes) -> str | None:
         """The user whom a connection's certificate stands for, of what the data plane says of its
@@ -224,7 +266,7 @@ class Authenticator:
         found = read_secured(secured)
         if found is None or not found.certificates:
             return None
-        names = (name for name, known in self._users.items() if self._fits(known.user))
+        names = (name for name, known in self._users.items() if self.fits(known.user))
         return mapped_user(found.certificates[0], names)
 
     def delegates(self, connect: Connect, admission: Admission | None) -> bool:
@@ -246,11 +288,11 @@ class Authenticator:
             rules = without_asking(rules)
         return Admission(name, account, permission_set(rules), rules, kind=kind)
 
-    def _known(self, user: User) -> _Known:
+    def _known(self, user: User) -> Known:
         name, kind = (user.name, "user") if user.name else (user.nkey, "nkey")
         admission = self._admission(name, user.account, user.permissions, kind)
         issuer = user.account if user.nkey else ""
-        return _Known(user, admission._replace(issuer=issuer))
+        return Known(user, admission._replace(issuer=issuer))
 
     def _by_nkey(self, connect: Connect, nonce: str) -> Admission | None:
         from jsserver.text.nkeys import decode_public, decode_signature, verify
@@ -266,7 +308,7 @@ class Authenticator:
         _, public = decode_public(known.user.nkey)
         if not verify(public, nonce.encode(), decode_signature(sig)):
             return None
-        return known.admission if self._fits(known.user) else None
+        return known.admission if self.fits(known.user) else None
 
     def _by_password(self, name: str, password: str, connect: Connect) -> Admission | None:
         known = self._users.get(name)
@@ -274,13 +316,13 @@ class Authenticator:
             password_fits(self._dummy, password)
             return None
         fits = password_fits(known.user.password, password)
-        if not self._fits(known.user):
+        if not self.fits(known.user):
             return None
         _check_proxy(known.user, connect)  # it takes as long as with a wrong password
         if name in self._certified and known is not self._guest and not self.maps(connect):
             return None  # an empty password is no password
         return known.admission if fits else None
 
-    def _fits(self, user: User) -> bool:
+    def fits(self, user: User) -> bool:
         """Whether the user may come over these connections."""
         return not user.connection_types or self._connections in user.connection_types

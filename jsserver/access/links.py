@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from jsserver.access.accounts import Accounts
 from jsserver.cext.engine import ServiceLink, StreamLink
-from jsserver.config.links import ServiceRoute, Sharing, StreamRoute
+from jsserver.config.links import ServiceRoute, StreamRoute
 
 _FOREVER = (1 << 62) - 1
 """ns; a threshold that no reply passes."""
+
+Route = ServiceRoute | StreamRoute
+Wanted = Mapping[str, Sequence[Route]]
+"""What accounts are to import, by their names; those that are not named nothing."""
 
 
 class Links:
@@ -16,14 +22,37 @@ class Links:
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
         self._exports: dict[tuple[str, str], int] = {}
+        self._linked: dict[str, Sequence[Route]] = {}
+        """What each account imports."""
 
-    def apply(self, account: str, sharing: Sharing) -> None:
-        """The account imports from now on what `sharing` says; the accounts it imports from are
-        open."""
+    def narrow(self, wanted: Wanted) -> None:
+        """No account imports any more what is not wanted."""
+        for name, routes in list(self._linked.items()):
+            keys = {_key(route) for route in wanted.get(name, ())}
+            kept = [route for route in routes if _key(route) in keys]
+            if len(kept) < len(routes):
+                self._link(name, kept)
+
+    def follow(self, wanted: Wanted) -> None:
+        """Accounts import from now on what is wanted, and those that they import from are open.
+
+        What is taken away goes first, everywhere: no message passes by some of the imports that
+        there were and some of those that come.
+        """
+        self.narrow(wanted)
+        for name, routes in wanted.items():
+            if list(map(_key, routes)) != list(map(_key, self._linked.get(name, ()))):
+                self._link(name, routes)
+
+    def _link(self, account: str, routes: Sequence[Route]) -> None:
         self._accounts[account].link(
-            [self._service(route) for route in sharing.services(account)],
-            [self._stream(route) for route in sharing.streams(account)],
+            [self._service(route) for route in routes if isinstance(route, ServiceRoute)],
+            [self._stream(route) for route in routes if isinstance(route, StreamRoute)],
         )
+        if routes:
+            self._linked[account] = routes
+        else:
+            self._linked.pop(account, None)
 
     def _number(self, exporter: str, subject: str) -> int:
         """Of an export, in whatever order imports of it come."""
@@ -56,6 +85,25 @@ class Links:
             transform=None if route.transform is None else route.transform.compiled(),
             back=None if route.back is None else route.back.compiled(),
         )
+
+
+def _key(route: Route) -> tuple[object, ...]:
+    """What two imports are the same by."""
+    transform = route.transform
+    common = (
+        *(type(route), route.exporter, route.local, route.subject),
+        None if transform is None else tuple(transform.parts),
+    )
+    if isinstance(route, StreamRoute):
+        return common
+    export = route.export
+    latency = None if export is None else export.latency
+    return (
+        *common,
+        route.share,
+        None if export is None else (export.subject, export.once, export.threshold),
+        None if latency is None else (latency.subject, latency.sampling),
+    )
 
 
 def _raw(subject: str) -> bytes:

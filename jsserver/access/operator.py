@@ -107,11 +107,12 @@ class OperatorMode:
             claims.sub for claims in options.claims if claims.nats.strict_signing_key_usage
         )
         self._sentinel = options.default_sentinel
-        self._pinned = None
+        self.pinned: frozenset[str] | None = None
+        """The accounts whose users may come; None: all."""
         self.pinned_fails = 0
         """Logins to accounts that are none of those that are pinned."""
         if options.pinned is not None:
-            self._pinned = frozenset((*options.pinned, system_account))
+            self.pinned = frozenset((*options.pinned, system_account))
 
     # ---- accounts
 
@@ -140,6 +141,10 @@ class OperatorMode:
         """Whether it is a key of an operator that may sign accounts."""
         return key in self._trusted
 
+    def has_pinned(self, account: str) -> bool:
+        """Whether the account is one of those whose users may come."""
+        return self.pinned is None or account in self.pinned
+
     # ---- users
 
     def user(self, connect: Connect, nonce: str) -> c.User:
@@ -153,7 +158,7 @@ class OperatorMode:
         if wrong:
             raise Refused(f"User JWT no longer valid: {wrong}")
         name = account_of(user)
-        if self._pinned is not None and name not in self._pinned:
+        if not self.has_pinned(name):
             self.pinned_fails += 1
             raise Refused(f"Account {name} not listed as operator pinned account")
         return user

@@ -159,12 +159,19 @@ class Directory:
         self._kept: dict[str, _Kept] = {}
         """In the order in which they were used."""
         self._digest = 0
-        for name in sorted(os.listdir(self.path)):
-            if name.endswith(_PART):
-                os.unlink(os.path.join(self.path, name))  # a write that was cut short
-            elif name.endswith(_SUFFIX):
-                with contextlib.suppress(OSError, UnicodeDecodeError):
-                    self._track(name.removesuffix(_SUFFIX), self._read(name))
+        self.rescan()
+
+    def rescan(self) -> None:
+        """Looks at what there is now, whoever has put it there."""
+        with self._lock:
+            self._kept.clear()
+            self._digest = 0
+            for name in sorted(os.listdir(self.path)):
+                if name.endswith(_PART):
+                    os.unlink(os.path.join(self.path, name))  # a write that was cut short
+                elif name.endswith(_SUFFIX):
+                    with contextlib.suppress(OSError, UnicodeDecodeError):
+                        self._track(name.removesuffix(_SUFFIX), self._read(name))
 
     # ---- reading
 

@@ -82,6 +82,11 @@ class Websockets:
         view, certified = options.through_websocket, options.certified_users
         self.authenticator = Authenticator(view, CLIENT_OVER_WEBSOCKET, certified)
 
+    def take(self, options: Websocket, authenticator: Authenticator) -> None:
+        """Who comes from now on is held to this."""
+        self._options = options
+        self.authenticator = authenticator
+
     def __contains__(self, cid: int) -> bool:
         return cid in self._clients
 

@@ -225,8 +225,9 @@ class Advisories:
         """The system account's name."""
 
     def wanted(self, account: str, subject: str) -> bool:
-        """Whether a client listens to this subject."""
-        return self._shared.accounts[account].subject_interest(subject.encode())
+        """Whether a client listens to this subject, in an account that there is still."""
+        accounts = self._shared.accounts
+        return account in accounts and accounts[account].subject_interest(subject.encode())
 
     def publish(self, account: str, subject: str, name: str, event: Event) -> None:
         """Completes the event and sends it."""

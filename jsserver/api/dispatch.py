@@ -63,6 +63,9 @@ LEVEL_HEADER = b"\r\nNats-Required-Api-Level:"
 IN_PROGRESS = 2 * WORKERS
 """Requests of all connections; who waits for WORKERS of its own does not keep others waiting."""
 
+INFLIGHT_SECONDS = 0.005
+"""How often is looked whether the requests of an account that goes are finished."""
+
 Handler = Callable[[Call], Awaitable[Response]]
 
 
@@ -355,8 +358,12 @@ class Dispatcher:
         self.accounts[account.name] = account
 
     async def remove_account(self, name: str) -> None:
-        """Takes JetStream from an account; what it has on disk stays there."""
-        await self.accounts.pop(name).close()
+        """Takes JetStream from an account; what it has on disk stays there. Requests that are under
+        way are finished, those that come are refused."""
+        account = self.accounts.pop(name)
+        while account.stats.inflight:
+            await asyncio.sleep(INFLIGHT_SECONDS)
+        await account.close()
 
     async def close(self) -> None:
         """Finishes the requests in progress, then stops all streams.
@@ -432,6 +439,8 @@ class Dispatcher:
 
     def _reply(self, request: Request, served: _Served) -> None:
         """Answers, at once or when what the answer shows is durable."""
+        if request.account not in self.shared.accounts:
+            return  # it was removed meanwhile
         response = served.response
         if served.shown is not None:
             handle, ticket = served.shown
@@ -546,14 +555,17 @@ class Dispatcher:
                 self._start(self._remove_inactive(event))
 
     def _pause_over(self, event: PauseOver) -> None:
-        stream = self.accounts[event.account].streams.get(event.stream)
+        account = self.accounts.get(event.account)
+        stream = account.streams.get(event.stream) if account is not None else None
         consumer = stream.consumers.get(event.consumer) if stream is not None else None
         if consumer is not None:
             until = consumer.config.pause_until
             self.advisories.pause(event.account, event.stream, event.consumer, False, until)
 
     async def _remove_inactive(self, event: ConsumerGone) -> None:
-        account = self.accounts[event.account]
+        account = self.accounts.get(event.account)
+        if account is None:
+            return
         async with account.lock(event.stream):
             stream = account.streams.get(event.stream)
             consumer = stream.consumers.get(event.consumer) if stream is not None else None

@@ -41,8 +41,9 @@ OF_TIERS = AccountLimits(
 """What INFO shows where there are tiers, which have limits of their own."""
 
 
-class ServerSettings(msgspec.Struct, kw_only=True, frozen=True):
-    """What the configuration says about JetStream as a whole. 0 or -1: no limit."""
+class ServerSettings(msgspec.Struct, kw_only=True):
+    """What the configuration says about JetStream as a whole. 0 or -1: no limit. Only the maxima of
+    bytes change while the server runs."""
 
     server_name: str
     server_id: str = ""

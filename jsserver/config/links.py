@@ -125,6 +125,10 @@ class Sharing:
         """What it imports."""
         return self._of(account).streams
 
+    def routes(self, account: str) -> Sequence[ServiceRoute | StreamRoute]:
+        """What it imports of both."""
+        return [*self.services(account), *self.streams(account)]
+
     def stream_exports(self, account: str) -> Sequence[StreamExport]:
         """What others may hear of it."""
         return list(self._of(account).stream_exports.values())

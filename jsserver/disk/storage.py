@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 
 from jsserver import API_LEVEL, TYPE_CHECKING
-from jsserver.config.options import AUTOMATIC, Options
+from jsserver.config.options import AUTOMATIC, AssetLimits, Options
 from jsserver.disk.ballast import Ballast
 from jsserver.disk.storedir import StoreDir, memory_of_machine
 from jsserver.process.logs import Logger
 from jsserver.text.goformat import byte_size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jsserver.cext.engine import DataPlane
 
 
@@ -21,6 +23,7 @@ class Storage:
     def __init__(self, options: Options, plane: DataPlane, log: Logger) -> None:
         """Takes the directory and gives the data plane what it needs; StoreDirError."""
         js = options.jetstream
+        self._plane = plane
         self.directory = StoreDir(options.store_dir, options.port)
         self.domain = js.domain
         self.ballast = Ballast(self.directory.path)
@@ -42,6 +45,23 @@ class Storage:
             max_payload=options.max_payload,
             ballast=os.fsencode(self.ballast.path),
         )
+
+    def limit(self, max_memory: int, max_store: int) -> None:
+        """How many bytes the streams of all accounts may hold from now on."""
+        self.max_memory, self.max_store = max_memory, max_store
+        self._plane.limit_store(max_memory, max_store)
+
+    def lacks(self, accounts: Iterable[AssetLimits], max_memory: int, max_store: int) -> str:
+        """What there would not be enough of, with these maxima, for what accounts are granted;
+        "": nothing."""
+        granted = list(accounts)
+        for what, code, wanted, there_is in (
+            ("memory", 10028, [a.max_memory for a in granted], max_memory),
+            ("storage", 10047, [a.max_store for a in granted], max_store),
+        ):
+            if there_is >= 0 and sum(max(limit, 0) for limit in wanted) > there_is:
+                return f"insufficient {what} resources available ({code})"
+        return ""
 
     def announce(self, log: Logger) -> None:
         """Says what JetStream has."""

@@ -342,6 +342,7 @@ class Accounts(Protocol):
     """The data plane's accounts by name."""
 
     def __getitem__(self, name: str) -> AccountHandle: ...
+    def __contains__(self, name: object) -> bool: ...
 
 
 class ConsumerGone(msgspec.Struct, kw_only=True, frozen=True):

@@ -217,7 +217,14 @@ class _FileSink:
         return True
 
     def close(self, timeout: float) -> None:
-        """Nothing is kept back: every line was written at once."""
+        """Nothing is kept back: every line was written at once. What comes later is dropped."""
+        with self._lock, contextlib.suppress(OSError):
+            os.close(self._fd)
+            self._fd = -1
+
+
+Sink = _FileSink | _StreamSink
+"""What lines are written to."""
 
 
 class Logger:
@@ -242,22 +249,40 @@ class Logger:
 
         A `size_limit` (bytes) of 0 never rotates; `max_files` counts the current file, 0 keeps all.
         """
+        self._prefix = f"[{os.getpid()}] "
+        self._fd = fd
+        self._limits = size_limit, max_files
+        self.choose(debug=debug, trace=trace, timestamps=timestamps, utc=utc)
+        self._take(self.open(file))
+
+    def choose(self, *, debug: bool, trace: bool, timestamps: bool, utc: bool) -> None:
+        """Which lines are written from now on, and with what time."""
         self.debug_on = debug
         self.trace_on = trace
         self._timestamps = timestamps
         self._utc = utc
-        self._prefix = f"[{os.getpid()}] "
         self._second = (-1, "")
-        self._labels = {level: f"[{level}] " for level in _COLOURS}
-        self._sink: _FileSink | _StreamSink
+
+    def open(self, file: str) -> Sink:
+        """What writes to the file, or to the descriptor without one; LogError if it does not
+        open."""
         if file:
-            self._sink = _FileSink(file, size_limit, max_files, self._line)
-        else:
-            self._sink = _StreamSink(fd, self._line)
-            if _is_character_device(fd):
-                self._labels = {
-                    level: f"[{colour}{level}{_RESET}] " for level, colour in _COLOURS.items()
-                }
+            return _FileSink(file, *self._limits, self._line)
+        return _StreamSink(self._fd, self._line)
+
+    def switch(self, sink: Sink) -> None:
+        """Writes there from now on."""
+        before = self._sink
+        self._take(sink)
+        before.close(0)
+
+    def _take(self, sink: Sink) -> None:
+        self._labels = {level: f"[{level}] " for level in _COLOURS}
+        if isinstance(sink, _StreamSink) and _is_character_device(self._fd):
+            self._labels = {
+                level: f"[{colour}{level}{_RESET}] " for level, colour in _COLOURS.items()
+            }
+        self._sink = sink
 
     @property
     def dropped(self) -> int:

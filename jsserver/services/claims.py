@@ -132,6 +132,10 @@ class ClaimRequests:
         self._id = self._system.id
         self._task = asyncio.create_task(self._serve())
 
+    def judge_by(self, mode: OperatorMode) -> None:
+        """Tokens are judged by this from now on."""
+        self._mode = mode
+
     def close(self) -> None:
         """Answers nothing more."""
         self._task.cancel()

@@ -68,6 +68,11 @@ class Delegates:
         if self._operated is not None:
             await self._operated.start(with_streams)
 
+    async def reload(self) -> None:
+        """The options have changed."""
+        if self._operated is not None:
+            await self._operated.reload()
+
     def close(self) -> None:
         """Lets nobody in any more, and answers nothing."""
         if self._operated is not None:

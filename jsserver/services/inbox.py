@@ -150,26 +150,27 @@ class Inbox:
             self.websockets.complete(item.cid, options)
         if self.on_connect is not None:
             self.on_connect(item, options)
-        elif self._authenticator(item).slow(options):
+        elif (authenticator := self._authenticator(item)).slow(options):
             task = asyncio.get_running_loop().create_task(self._connect_slowly(item, options))
             self._checks.add(task)
             task.add_done_callback(self._checks.discard)
         else:
-            self._decide(item, options, self._outcome(item, options))
+            self._decide(item, options, self._outcome(authenticator, item, options))
 
     def _authenticator(self, item: Item) -> Authenticator:
         if self.websockets is not None and item.cid in self.websockets:
             return self.websockets.authenticator
         return self.authenticator
 
-    def _outcome(self, item: Item, options: Connect) -> Outcome:
+    def _outcome(self, authenticator: Authenticator, item: Item, options: Connect) -> Outcome:
         try:
-            return self._admit(item, options)
+            return self._admit(authenticator, item, options)
         except Refused as refusal:
             return refusal
 
-    def _admit(self, item: Item, options: Connect) -> Admission | None:
-        authenticator = self._authenticator(item)
+    def _admit(
+        self, authenticator: Authenticator, item: Item, options: Connect
+    ) -> Admission | None:
         if authenticator.maps(options):
             name = authenticator.mapped(item.texts[4])
             if name is None:
@@ -181,20 +182,24 @@ class Inbox:
         return authenticator.admit(options, item.texts[3].decode())
 
     async def _connect_slowly(self, item: Item, options: Connect) -> None:
+        loop = asyncio.get_running_loop()
+        asked: Authenticator | None = None
+        outcome: Outcome = None
         try:
-            loop = asyncio.get_running_loop()
-            outcome = await loop.run_in_executor(
-                self._passwords, self._admit_if_open, item, options
-            )
+            while asked is not self._authenticator(item):  # a reload may have come in between
+                asked = self._authenticator(item)
+                outcome = await loop.run_in_executor(
+                    self._passwords, self._admit_if_open, asked, item, options
+                )
         except _Gone:
             return
         self._decide(item, options, outcome)
 
-    def _admit_if_open(self, item: Item, options: Connect) -> Outcome:
+    def _admit_if_open(self, authenticator: Authenticator, item: Item, options: Connect) -> Outcome:
         """Nothing is computed for a client that gave up while others had their turn."""
         if self.plane.connection(item.cid) is None:
             raise _Gone
-        return self._outcome(item, options)
+        return self._outcome(authenticator, item, options)
 
     def _decide(self, item: Item, options: Connect, outcome: Outcome) -> None:
         if isinstance(outcome, Refused):
@@ -208,6 +213,8 @@ class Inbox:
     def decide(self, item: Item, options: Connect, outcome: Outcome) -> bool:
         """Lets a connection in, or refuses it where there is no admission; whether it came in."""
         cid = item.cid
+        if isinstance(outcome, Admission) and outcome.account not in self.accounts:
+            outcome = None  # a reload has ended it meanwhile
         if outcome is None or isinstance(outcome, Refused):
             reason = Refused.reason if outcome is None else outcome.reason
             self.lines.refused(item, options)
@@ -228,6 +235,10 @@ class Inbox:
         else:
             self.admissions.pop(cid, None)
         return entered
+
+    async def compute(self, work: Callable[[], None]) -> None:
+        """Waits for something slow, among the passwords of logins."""
+        await asyncio.get_running_loop().run_in_executor(self._passwords, work)
 
     def complete(self, connection: Connection) -> None:
         """Says of a connection who was let in, as others may see it."""

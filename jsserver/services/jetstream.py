@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from jsserver.assets.limits import AccountLimits, ServerSettings
 from jsserver.cext import engine
 from jsserver.cext.bytes import hh64
 from jsserver.cext.engine import Item
-from jsserver.config.options import Options
+from jsserver.config.options import GLOBAL_ACCOUNT, AssetLimits, Options
 from jsserver.disk.storage import Storage
 from jsserver.instances.account import Account
 from jsserver.instances.backend import (
@@ -29,7 +29,7 @@ from jsserver.instances.backend import (
 from jsserver.instances.mending import Mender
 from jsserver.instances.shared import Shared
 from jsserver.process.logs import Logger
-from jsserver.text.goformat import rfc3339_nano
+from jsserver.text.goformat import quote, rfc3339_nano
 from jsserver.wire import errcodes
 
 
@@ -50,6 +50,19 @@ class LogBridge(logging.Handler):
             self._log.warn(text)
         elif record.levelno >= logging.INFO:
             self._log.info(text)
+
+
+def _limits_of(own: AssetLimits) -> AccountLimits:
+    return AccountLimits(
+        max_memory=own.max_memory,
+        max_storage=own.max_store,
+        max_streams=own.max_streams,
+        max_consumers=own.max_consumers,
+        max_ack_pending=own.max_ack_pending,
+        memory_max_stream_bytes=own.memory_max_stream_bytes,
+        storage_max_stream_bytes=own.store_max_stream_bytes,
+        max_bytes_required=own.max_bytes_required,
+    )
 
 
 class JetStream:
@@ -95,22 +108,31 @@ class JetStream:
             size=js.limits.max_batch_size,
             timeout=span(js.limits.batch_timeout),
         )
+        self._log = log
         logging.getLogger("jsserver").addHandler(LogBridge(log))
 
     async def start(self) -> None:
         """Brings streams and consumers back into service; requests are answered from then on."""
         for name, own in self._limits.items():
-            limits = AccountLimits(
-                max_memory=own.max_memory,
-                max_storage=own.max_store,
-                max_streams=own.max_streams,
-                max_consumers=own.max_consumers,
-                max_ack_pending=own.max_ack_pending,
-                memory_max_stream_bytes=own.memory_max_stream_bytes,
-                storage_max_stream_bytes=own.store_max_stream_bytes,
-                max_bytes_required=own.max_bytes_required,
-            )
-            await self._add(name, limits)
+            await self._add(name, _limits_of(own))
+
+    async def follow(self, wanted: Mapping[str, AssetLimits]) -> None:
+        """The accounts of the configuration have JetStream within these limits, and others none:
+        what these have on disk stays there. But the global account keeps it until the server ends,
+        as with nats-server."""
+        for name in [*self.dispatcher.accounts]:
+            if name not in wanted and name != GLOBAL_ACCOUNT:
+                await self.configure(name, None)
+        for name, own in wanted.items():
+            try:
+                await self.configure(name, _limits_of(own))
+            except Exception as error:  # the others are served all the same
+                self._log.error(f"Error enabling jetstream on account {quote(name)}: {error}")
+
+    def limit(self, max_memory: int, max_store: int) -> None:
+        """How many bytes the streams of all accounts may hold from now on."""
+        self.max_memory = self.settings.max_memory = max_memory
+        self.max_store = self.settings.max_storage = max_store
 
     async def _add(self, name: str, limits: AccountLimits) -> None:
         account = Account(name, self.shared, Path(self.store.path) / name, limits)

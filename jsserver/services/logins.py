@@ -37,8 +37,9 @@ class Login(NamedTuple):
 
 class _Outcome(NamedTuple):
     """What the thread found: an admission, why there is none, or that the account has to be
-    fetched."""
+    fetched; and what it judged by."""
 
+    mode: OperatorMode
     login: Login
     tenant: Tenant | None = None
     admission: Admission | None = None
@@ -73,6 +74,10 @@ class Logins:
         """Takes a CONNECT; its connection is let in or refused some time later."""
         self._waiting.put(Login(item, options))
 
+    def judge_by(self, mode: OperatorMode) -> None:
+        """Logins are judged by this from now on, also those that are being judged."""
+        self._mode = mode
+
     def close(self) -> None:
         """Decides about nobody any more."""
         self._waiting.put(None)
@@ -98,28 +103,31 @@ class Logins:
 
     def _check(self, login: Login) -> _Outcome:
         address, _, _, nonce, *_ = login.item.texts
+        mode = self._mode
         try:
-            user = login.user or self._mode.user(login.options, nonce.decode())
+            user = login.user or mode.user(login.options, nonce.decode())
             login = login._replace(user=user)
             tenant = self._tenants.get(account_of(user))
             if tenant is None:
-                return _Outcome(login)
-            admission = self._mode.admission(
+                return _Outcome(mode, login)
+            admission = mode.admission(
                 user, tenant, login.options, nonce.decode(), address.decode()
             )
-            return _Outcome(login, tenant, admission)
+            return _Outcome(mode, login, tenant, admission)
         except Refused as refusal:
-            return _Outcome(login, refusal=refusal)
+            return _Outcome(mode, login, refusal=refusal)
         except Exception as error:  # whatever it was, this one does not come in
             self._log.error(f"Internal error: {error!r} at a login")
-            return _Outcome(login, refusal=Refused(repr(error)))
+            return _Outcome(mode, login, refusal=Refused(repr(error)))
 
     # ---- the loop
 
     def _settle(self, outcomes: list[_Outcome]) -> None:
         for outcome in outcomes:
             login = outcome.login
-            if outcome.refusal is not None:
+            if outcome.mode is not self._mode:
+                self._waiting.put(login._replace(user=None))
+            elif outcome.refusal is not None:
                 self._door.settle(login.item, login.options, outcome.refusal)
             elif outcome.tenant is None:
                 task = self._loop.create_task(self._fetch(login))

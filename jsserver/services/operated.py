@@ -68,12 +68,11 @@ class Operated:
         self._system = options.system
         proxies = Proxies(options.trusted_proxies)
         self.mode = OperatorMode(options.operators, self._system, proxies)
-        self._resolver: Resolver = MemoryResolver(options.operators.preload)
         self._directory: Directory | None = None
         self._replies = replies
         self._claims: ClaimRequests | None = None
         self._again: asyncio.Task[None] | None = None
-        self._open_resolver()
+        self._resolver = self._open_resolver()
         self.tenants = Tenants(
             self.mode,
             self._resolver,
@@ -90,21 +89,22 @@ class Operated:
         self._logins = Logins(self.mode, self.tenants, delegating, plane, door, log)
         inbox.on_connect = self._logins.ask
 
-    def _open_resolver(self) -> None:
-        wanted = self._options.operators.resolver
+    def _open_resolver(self) -> Resolver:
+        operators = self._options.operators
+        wanted = operators.resolver
         if wanted is None or wanted.kind == "memory":
-            return
+            return MemoryResolver(operators.preload)
         if wanted.kind == "url":
-            self._resolver = UrlResolver(wanted.url, self._options.operators.resolver_tls)
-            return
-        self._directory = Directory(
-            wanted.directory,
-            cache=wanted.kind == "cache",
-            limit=wanted.limit,
-            ttl=wanted.ttl / SECOND,
-            hard=wanted.hard_delete,
-        )
-        self._resolver = self._directory
+            return UrlResolver(wanted.url, operators.resolver_tls)
+        if self._directory is None:
+            self._directory = Directory(
+                wanted.directory,
+                cache=wanted.kind == "cache",
+                limit=wanted.limit,
+                ttl=wanted.ttl / SECOND,
+                hard=wanted.hard_delete,
+            )
+        return self._directory
 
     # ---- start and end
 
@@ -186,6 +186,31 @@ class Operated:
                 await self.tenants.apply(tenant)
                 self._log.info("System account fetched and updated")
                 return
+
+    async def reload(self) -> None:
+        """The options have changed: accounts are as their tokens are now, and their users are cut
+        where these are gone, or not pinned."""
+        operators, before = self._options.operators, self.mode
+        proxies = Proxies(self._options.trusted_proxies)
+        self.mode = OperatorMode(operators, self._system, proxies)
+        self.mode.pinned_fails = before.pinned_fails
+        self._resolver = self._open_resolver()
+        self.tenants.warn_of(operators.preload)
+        self.tenants.judge_by(self.mode, self._resolver)
+        self._logins.judge_by(self.mode)
+        if self._claims is not None:
+            self._claims.judge_by(self.mode)
+        if self._directory is not None:
+            loop = asyncio.get_running_loop()
+            try:
+                await loop.run_in_executor(None, self._directory.rescan)
+                await loop.run_in_executor(None, preload, self._directory, operators.preload)
+            except (NotStored, OSError) as error:
+                self._log.error(f"Tokens of accounts cannot be kept: {error}")
+        if not isinstance(self._resolver, UrlResolver):
+            await self.tenants.reread(self._system)
+        if self.mode.pinned != before.pinned:
+            self.tenants.cut_unpinned()
 
     def close(self) -> None:
         """Lets nobody in any more, and answers nothing."""

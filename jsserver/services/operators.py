@@ -339,7 +339,7 @@ class Operators:
                 return self._page(payload, ServerFilter, self._stats)
             case "IDZ":
                 return Name(name=server.name, host=server.options.host, id=server.id)
-            case "KICK" | "LDM" | "RELOAD":
+            case "KICK" | "LDM":
                 return self._control(page, payload)
         return None
 
@@ -398,9 +398,6 @@ class Operators:
     def _control(self, what: str, payload: bytes) -> msgspec.Struct | None:
         server = self._server
         done = Answer(server=server.identity.info())
-        if what == "RELOAD":
-            done.error = Failure(code=500, description="configuration reload is not available yet")
-            return done
         if not payload:
             return None
         try:

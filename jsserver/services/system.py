@@ -17,9 +17,9 @@ from jsserver.access.auth import Admission
 from jsserver.cext.bytes import subject_covers, subject_is_literal, subject_matches
 from jsserver.cext.engine import ConnNumbers, Item
 from jsserver.config.options import Permissions, SubjectPermission
-from jsserver.services.answers import Answer, ServerFilter, encoded
+from jsserver.services.answers import Answer, Failure, ServerFilter, encoded
 from jsserver.services.encodings import encoded_for
-from jsserver.services.subjects import OF_AN_ACCOUNT, SUBSCRIBERS, USER_INFO
+from jsserver.services.subjects import OF_A_SERVER, OF_AN_ACCOUNT, SUBSCRIBERS, USER_INFO
 from jsserver.wire.decode import Unreadable, parse
 from jsserver.wire.types import Wire, always
 
@@ -81,9 +81,12 @@ class System:
         self._everybody = Queue("system")
         self._operators = Queue("operators")
         self._pages: Operators | None = None
+        self._reloads: set[asyncio.Task[tuple[bytes, bytes]]] = set()
+        self._closed = False
 
     def close(self) -> None:
         """Answers nothing more."""
+        self._closed = True
         for queue in (self._everybody, self._operators):
             queue.pool.shutdown(wait=True, cancel_futures=True)
 
@@ -97,6 +100,12 @@ class System:
         told = within and asked != USER_INFO and self._at_once(asked, reply, payload)
         if told or not reply or queue.pending >= PENDING_MAX:
             self._server.finished(cid)
+        elif within and asked == f"{OF_A_SERVER}{self._server.id}.RELOAD":
+            queue.pending += 1
+            task = asyncio.create_task(self._reload(payload))
+            self._reloads.add(task)
+            task.add_done_callback(self._reloads.discard)
+            task.add_done_callback(lambda done: self._done(queue, item, account, done))
         else:
             queue.pending += 1
             loop = asyncio.get_running_loop()
@@ -121,10 +130,26 @@ class System:
             )
         return True
 
+    async def _reload(self, payload: bytes) -> tuple[bytes, bytes]:
+        """Has the server follow its configuration file; headers and payload of an answer."""
+        identity = self._server.identity
+        answer = Answer(server=identity.info())
+        try:
+            if not identity.is_meant(parse(payload, ServerFilter, strict=False)):
+                return b"", b""
+        except Unreadable as error:
+            answer.error = Failure(code=400, description=str(error))
+            return b"", encoded(answer)
+        if why := await asyncio.shield(self._server.reload.ask()):
+            answer.error = Failure(code=500, description=why)
+        return b"", encoded(answer)
+
     def _done(
         self, queue: Queue, item: Item, account: str, done: asyncio.Future[tuple[bytes, bytes]]
     ) -> None:
         queue.pending -= 1
+        if self._closed:
+            return  # nor is there anybody to be told
         self._server.finished(item.cid)
         if not done.cancelled() and done.result()[1] and account in self._server.accounts:
             self._server.accounts[account].publish(item.texts[1], b"", *done.result())

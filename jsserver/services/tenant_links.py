@@ -40,8 +40,6 @@ class TenantLinks:
         self._running = running
         self._log = log
         self._links = Links(accounts)
-        self._linked: dict[str, object] = {}
-        """What each importer was last given."""
         self._told: dict[str, set[str]] = {}
         self._mapped: dict[str, object] = {}
         self.sharing = Sharing()
@@ -97,9 +95,9 @@ class TenantLinks:
             for wanted in tenant.claims.nats.imports:
                 self._import(sharing, tenant.name, wanted, told[tenant.name], now, ends)
         self.sharing = sharing
-        importers = {t.name for t in tenants if t.claims.nats.imports}
-        for name in importers | self._linked.keys():
-            self._link(name, sharing)
+        self._links.follow(
+            {t.name: sharing.routes(t.name) for t in tenants if t.claims.nats.imports}
+        )
         for name, said in told.items():
             for text in sorted(said - self._told.get(name, set())):
                 self._log.warn(f"Account [{name}]: {text}")
@@ -107,20 +105,6 @@ class TenantLinks:
         if ends:
             delay = min(max(min(ends) - now, 0), LONGEST)
             self._timer = asyncio.get_running_loop().call_later(delay, self.relink)
-
-    def _link(self, name: str, sharing: Sharing) -> None:
-        services, streams = sharing.services(name), sharing.streams(name)
-        made = [
-            *((r.exporter, r.local, r.subject, r.share, r.export) for r in services),
-            *((r.exporter, r.local, r.subject) for r in streams),
-        ]
-        if self._linked.get(name, []) == made:
-            return
-        self._links.apply(name, sharing)
-        if made:
-            self._linked[name] = made
-        else:
-            self._linked.pop(name, None)
 
     @staticmethod
     def _export(sharing: Sharing, account: str, export: c.Export, said: set[str]) -> None:

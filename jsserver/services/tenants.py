@@ -78,6 +78,11 @@ class Tenants:
         """The account as it is now, if it runs; from any thread."""
         return self._running.get(name)
 
+    def judge_by(self, mode: OperatorMode, resolver: Resolver) -> None:
+        """Accounts are found there from now on, and their tokens judged so."""
+        self._mode = mode
+        self._resolver = resolver
+
     def close(self) -> None:
         """Fetches nothing more."""
         self.links.close()
@@ -213,14 +218,17 @@ class Tenants:
 
     def end(self, name: str) -> None:
         """The account is none until it is fetched again: who is connected is cut."""
+        self._stop(name)
+        for cid, _ in self._members(name):
+            self._plane.close_connection(cid, EXPIRED, b"Account Authentication Expired")
+
+    def _stop(self, name: str) -> None:
         ended = self._running.pop(name, None)
         if shares(ended):
             self.links.relink()
         timer = self._timers.pop(name, None)
         if timer is not None:
             timer.cancel()
-        for cid, _ in self._members(name):
-            self._plane.close_connection(cid, EXPIRED, b"Account Authentication Expired")
 
     async def remove(self, name: str) -> None:
         """The account was deleted: it ends, and its streams stay on disk."""
@@ -228,6 +236,41 @@ class Tenants:
             if name in self._running:
                 self.end(name)
                 await self._set_jetstream(Account(sub=name))
+
+    # ---- accounts after a reload
+
+    async def reread(self, system: str) -> None:
+        """Those that run are as the resolver has them now, and those that it has no more are none.
+        `system` runs on."""
+        loop = asyncio.get_running_loop()
+        for name in list(self._running):
+            why = "removed"
+            try:
+                token = await loop.run_in_executor(self._pool, self._resolver.fetch, name)
+                why = "bad claims"
+                tenant = await loop.run_in_executor(self._pool, self._mode.account, token)
+                if tenant.name != name:
+                    raise Refused("it is another account's")
+            except (NotFound, Refused):
+                if name != system:
+                    self._log.info(f"Reloaded: deleting account [{why}]: {quote(name)}")
+                    await self._withdraw(name)
+            else:
+                await self.apply(tenant)
+
+    async def _withdraw(self, name: str) -> None:
+        """Nobody may be in the account any more; its streams stay on disk."""
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            self._stop(name)
+            for cid, _ in self._members(name):
+                self._plane.refuse(cid)
+            await self._set_jetstream(Account(sub=name))
+
+    def cut_unpinned(self) -> None:
+        """Cuts who is in an account that is not pinned."""
+        for cid, admission in list(self._admissions.items()):
+            if not self._mode.has_pinned(admission.account):
+                self._plane.refuse(cid)
 
     # ---- those who are connected
 

@@ -36,7 +36,7 @@ class Frame:
         pairs = (line.partition(":") for line in lines if line)
         return {name: value.strip() for name, _, value in pairs}
 
-    def shown(self) -> tuple[object, ...]:
+    def shown(self) -> tuple[str, bytes, bytes, bytes]:
         """What a comparison looks at: the exact bytes, for INFO the fields."""
         return (self.verb, self.line, self.header, self.payload)
 

@@ -155,10 +155,10 @@ def test_an_answer_says_that_it_is_not_compressed(asked: list[tuple[Server, RawA
 def test_what_is_not_built_is_refused_by_name(asked: list[tuple[Server, RawApp]]) -> None:
     _, app = asked[0]
     server = app.info["server_id"]
-    for control, name in (("RELOAD", "configuration reload"), ("LDM", "lame duck mode")):
-        body = json.dumps({"cid": app.info["client_id"]}).encode()
-        answer = json.loads(app.request(f"$SYS.REQ.SERVER.{server}.{control}", body).payload)
-        assert answer["error"]["code"] == 500 and name in answer["error"]["description"]
+    body = json.dumps({"cid": app.info["client_id"]}).encode()
+    answer = json.loads(app.request(f"$SYS.REQ.SERVER.{server}.LDM", body).payload)
+    assert answer["error"]["code"] == 500
+    assert "lame duck mode" in answer["error"]["description"]
 
 
 def test_other_accounts_hear_nothing_of_it(asked: list[tuple[Server, RawApp]]) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import gc
 import importlib
 import json
 import select
@@ -47,6 +48,22 @@ def test_records_have_the_fields_that_their_declarations_say(stub):
         if isinstance(node, ast.ClassDef) and "NamedTuple" in map(ast.unparse, node.bases):
             declared = [line.target.id for line in node.body if isinstance(line, ast.AnnAssign)]
             assert list(getattr(module, node.name)._fields) == declared, node.name
+
+
+def test_an_account_in_a_circle_is_let_go_of():
+    plane = DataPlane()
+
+    class Holder:
+        pass
+
+    for number in range(3):
+        account = plane.account(f"A{number}", b"12345678")
+        account.close()
+        holder = Holder()
+        holder.account, holder.itself = account, holder
+    del account, holder
+    gc.collect()
+    plane.close()
 
 
 class Plane:

@@ -55,6 +55,7 @@ PARTS = {
     },
     "access.accounts": {"text.identity"},
     "access.links": {"access.accounts", "config"},
+    "access.configured": {"access.accounts", "access.links", "config"},
     "access.certificates": {"config"},
     "access.mapping": {"access.certificates"},
     "access.fetch": {"text.goformat"},
@@ -70,6 +71,8 @@ PARTS = {
         *("access.certificates", "access.clients", "access.mapping", "access.proxies"),
         *("access.refusal", "config", "text.nkeys", "text.nuid"),
     },
+    "access.secured": {"access.certificates", "config", "process.logs", "text.goformat"},
+    "access.staying": {"access.auth", "access.clients", "config"},
     "access.operator": {
         *("access.auth", "access.clients", "access.proxies", "access.refusal", "config", "jwt"),
         *("text.goformat", "text.identity", "text.nkeys"),
@@ -163,18 +166,24 @@ PARTS = {
         *("access.callout", "services.callouts", "services.door", "services.operated"),
         *("services.replies", "services.tenants"),
     },
+    "services.reloading": {
+        *("access.auth", "access.certificates", "access.clients", "access.configured"),
+        *("access.secured", "access.staying", "access.websocket", "config", "process.logs"),
+        "services.stapling",
+    },
+    "services.reload": {"services.reloading"},
     "front": {
-        *("access.accounts", "access.auth", "access.certificates", "access.info", "access.links"),
-        *("config", "disk.storage"),
+        *("access.accounts", "access.auth", "access.certificates", "access.configured"),
+        *("access.info", "access.secured", "config", "disk.storage"),
         *("disk.storedir", "process.logs", "process.priority", "process.runfiles"),
         *("process.sockets", "services.subjects", "text.goformat", "text.identity"),
         "text.nkeys",
     },
     "server": {
-        *("access.auth", "access.certificates", "access.clients", "access.responses"),
+        *("access.auth", "access.clients", "access.responses"),
         *("access.websocket", "config", "front", "jwt", "monitor", "process.notify"),
         *("process.priority", "process.procs", "services.answers", "services.delegates"),
-        *("services.peers", "services.stapling"),
+        *("services.peers", "services.reload", "services.stapling"),
         *("services.events", "services.inbox", "services.jetstream", "services.system"),
     },
     "start": {"config", "front", "process.logs", "server"},
@@ -189,6 +198,7 @@ PARTS = {
 TYPES = {
     *(("services.system", "server"), ("services.operators", "server")),
     *(("services.events", "server"), ("services.delegates", "server")),
+    *(("services.reload", "server"), ("services.reloading", "server")),
 }
 #: Packages of a start's first part: their modules are loaded one by one, so the packages load none.
 LOADED_BY_MODULE = {"access", "client", "disk", "process", "services", "text"}

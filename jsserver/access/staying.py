@@ -1,0 +1,175 @@
+"""Who stays when the configuration changes: whoever the new one lets in as the same, with what was
+shown at the login. Nothing is asked of clients again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from typing import NamedTuple
+
+from jsserver.access.auth import Admission, Authenticator, is_bcrypt, password_fits
+from jsserver.access.clients import CLOSE_CODES, HIDDEN, Connect
+from jsserver.config.options import GLOBAL_ACCOUNT
+
+MOVED = CLOSE_CODES["Client Closed"]
+"""The reason to close connections whose user is gone or in another account now: without a word, as
+nats-server does."""
+REFUSED = CLOSE_CODES["Authentication Failure"]
+NEEDS_PROXY = CLOSE_CODES["Proxy Required"]
+"""It does not come by a proxy that is trusted."""
+
+
+class Present(NamedTuple):
+    """A connection: what it said of itself, what it came in by (None: everybody was let in), the
+    account that it is in, and what is known of its TLS."""
+
+    options: Connect
+    admission: Admission | None
+    account: str
+    secured: bytes
+
+
+class Stays(NamedTuple):
+    """A connection that is still let in, as this admission says; None: as everybody is."""
+
+    admission: Admission | None
+
+
+class Staying:
+    """Judges connections that the authenticator `before` let in by what `now` would make of them.
+
+    Slow hashes are looked at in advance, wherever there is time: `hashes` tells which, `compute`
+    does it.
+    """
+
+    def __init__(self, before: Authenticator, now: Authenticator, accounts: Container[str]) -> None:
+        """`accounts`: those that there are now."""
+        self.before = before
+        self._now = now
+        self._accounts = accounts
+        self._hashed: dict[tuple[str, str], bool] = {}
+        self.matters = before.required or now.required
+        """Whether anybody has to prove anything, before or now."""
+        self.has_hashes = now.has_hashes
+        """Whether passwords of some are slow to compare."""
+        self._alike = before.by_certificate == now.by_certificate and _named_alike(before, now)
+
+    def unchanged(self, admission: Admission) -> Admission | None:
+        """What stands for an admission now, where nothing has changed for whom it lets in."""
+        if not self._alike or admission.proof is not None:
+            return None
+        before = self.before.known(admission.user, admission.kind)
+        now = self._now.known(admission.user, admission.kind)
+        if before is None or now is None or before.user != now.user:
+            return None
+        return now.admission
+
+    def judge(self, present: Present) -> Stays | int:
+        """What becomes of a connection: it stays, or the reason to close it."""
+        now, admission = self._now, present.admission
+        if admission is not None and admission.proof is not None:  # an auth callout let it in
+            return Stays(admission) if present.account in self._accounts else MOVED
+        name, kind = _identity(present)
+        if not now.required:
+            anonymous = admission is not None and not admission.user
+            stays = Stays(admission if anonymous else None)
+            return MOVED if name or present.account != GLOBAL_ACCOUNT else stays
+        if not self._was_checked(admission) and not now.says_who(present.options):
+            return self._guest(present)
+        if not name:
+            if not now.token or not self._has_token(present):
+                return REFUSED
+            if now.single_needs_proxy and not _proxy_of(present):
+                return NEEDS_PROXY
+            return _as_before(present, now.bearer())
+        known = now.known(name, kind)
+        if known is None or known.admission.account != present.account:
+            return MOVED
+        if not now.fits(known.user) or not self._proves(present, known.user.password):
+            return MOVED if now.alone else REFUSED
+        if known.user.proxy_required and not _proxy_of(present):
+            return NEEDS_PROXY
+        return _as_before(present, known.admission)
+
+    def hashes(self, present: Present) -> Iterator[tuple[str, str]]:
+        """Pairs of a hash and a password that judge() would have to compare."""
+        pair = self._to_compare(present)
+        if pair is not None and is_bcrypt(pair[0]) and pair not in self._hashed:
+            yield pair
+
+    def compute(self, pair: tuple[str, str]) -> None:
+        """Takes tens of milliseconds; from any thread."""
+        self._hashed[pair] = password_fits(*pair)
+
+    def _was_checked(self, admission: Admission | None) -> bool:
+        """Whether it has proven something: a password, a signature, a certificate that stands for
+        somebody."""
+        guest = self.before.guest
+        unchecked = ("",) if guest is None else ("", guest.user)
+        return admission is not None and admission.user not in unchecked
+
+    def _guest(self, present: Present) -> Stays | int:
+        guest = self._now.guest
+        if guest is not None and guest.account == present.account:
+            return Stays(guest)
+        return REFUSED if present.admission is None and guest is None else MOVED
+
+    # ---- what was shown
+
+    def _proves(self, present: Present, stored: str) -> bool:
+        name, kind = _identity(present)
+        if self._now.maps(present.options) and not self.before.by_certificate:
+            return self._now.mapped(present.secured) == name
+        if kind == "nkey":
+            return present.admission is not None  # its signature was of a nonce that is gone
+        if self._now.certified(name) and not self._now.maps(present.options):
+            return False  # an empty password is no password
+        return self._fits(stored, self._password_before(present), present.options.password)
+
+    def _has_token(self, present: Present) -> bool:
+        return self._fits(self._now.token, self.before.token, present.options.auth_token)
+
+    def _password_before(self, present: Present) -> str | None:
+        """What the password fitted; None: nothing."""
+        known = self.before.known(*_identity(present))
+        return None if known is None or present.admission is None else known.user.password
+
+    def _to_compare(self, present: Present) -> tuple[str, str] | None:
+        """What is stored now, where it is another than before, and what was given."""
+        name, kind = _identity(present)
+        if name:
+            known = self._now.known(name, kind)
+            stored = "" if known is None else known.user.password
+            before, given = self._password_before(present), present.options.password
+        else:
+            stored, before = self._now.token, self.before.token
+            given = present.options.auth_token
+        return None if stored == before else (stored, given or "")
+
+    def _fits(self, stored: str, before: str | None, given: str | None) -> bool:
+        pair = stored, given or ""
+        if stored == before or pair in self._hashed:
+            return stored == before or self._hashed[pair]
+        return password_fits(*pair)
+
+
+def _proxy_of(present: Present) -> str:
+    return "" if present.admission is None else present.admission.proxy
+
+
+def _as_before(present: Present, admission: Admission) -> Stays:
+    """By the proxy that it came by."""
+    return Stays(admission._replace(proxy=_proxy_of(present)))
+
+
+def _named_alike(before: Authenticator, now: Authenticator) -> bool:
+    guests = [authenticator.guest and authenticator.guest.user for authenticator in (before, now)]
+    return guests[0] == guests[1]
+
+
+def _identity(present: Present) -> tuple[str, str]:
+    """By what it is known, and of which kind that is; "": a token, or nothing."""
+    admission, options = present.admission, present.options
+    if admission is None:
+        return (options.nkey, "nkey") if options.nkey else (options.user or "", "user")
+    return ("", "") if admission.user == HIDDEN else (admission.user, admission.kind)

@@ -1,0 +1,64 @@
+"""Reloads of a server's configuration as they are asked for: one after another."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jsserver.server import Server
+
+FAILED = "Failed to reload server configuration"
+
+
+class Reload:
+    """Reloads of one server, one after another, in its event loop."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._ready = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._waiting: asyncio.Task[str] | None = None
+        self._under_way: asyncio.Task[str] | None = None
+        self._closed = False
+
+    def begin(self) -> None:
+        """The server has started: what was asked for until now is done now."""
+        self._ready.set()
+
+    async def close(self) -> None:
+        """Waits for the reload that is under way; none begins any more."""
+        self._closed = True
+        self._ready.set()
+        async with self._lock:
+            pass
+
+    def ask(self) -> asyncio.Task[str]:
+        """A reload that reads the file as it is from now on; its outcome is why nothing changed,
+        or ""."""
+        if self._waiting is None:
+            self._waiting = asyncio.create_task(self._run())
+        return self._waiting
+
+    async def _run(self) -> str:
+        await self._ready.wait()
+        async with self._lock:
+            self._waiting = None
+            if self._closed:
+                return "the server ends"
+            self._under_way = asyncio.current_task()
+            log = self._server.log
+            # Imported only here: most servers never need it.
+            from jsserver.services.reloading import ReloadError, Reloading
+
+            try:
+                await Reloading(self._server).run()
+            except ReloadError as error:
+                lines = str(error).splitlines()
+            except Exception as error:
+                lines = [f"Internal error: {error!r}"]
+            else:
+                return ""
+            for line in lines:
+                log.error(f"{FAILED}: {line}")
+            return "; ".join(lines)

@@ -1,0 +1,345 @@
+"""Has a running server follow its configuration file: all of what has changed, or nothing.
+
+A reload reads the file, tells what differs, checks everything that could fail, and only then
+changes anything. What concerns logins, users, permissions and what accounts share then changes in
+one turn of the event loop, so that nobody is let in meanwhile, and in this order: new logins are
+those of the new configuration; what accounts shared and do not share any more ends; who may not
+stay is cut, and who stays may what is allowed now; only then comes what is shared anew. So no
+message goes where neither of both configurations would let it go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from jsserver.access.auth import Authenticator
+from jsserver.access.certificates import read_secured
+from jsserver.access.clients import CLOSE_CODES, Connect, decode_connect
+from jsserver.access.configured import shared_by
+from jsserver.access.staying import MOVED, Present, Staying, Stays
+from jsserver.access.websocket import CLIENT_OVER_WEBSOCKET
+from jsserver.cext.engine import ConnNumbers, Item
+from jsserver.config import ConfigError
+from jsserver.config.load import load
+from jsserver.config.options import GLOBAL_ACCOUNT, Account, Options
+from jsserver.config.reload import difference, take
+from jsserver.process.logs import LogError, Sink
+
+if TYPE_CHECKING:
+    from jsserver.access.secured import Secured
+    from jsserver.config.links import Sharing
+    from jsserver.server import Server
+    from jsserver.services.stapling import Stapled
+
+ROUNDS = 3
+"""How often slow hashes are computed in advance for those who came meanwhile."""
+
+TOO_MANY = CLOSE_CODES["Maximum Connections Exceeded"]
+TOO_MANY_OF_ACCOUNT = CLOSE_CODES["Maximum Account Connections Exceeded"]
+TOO_MANY_SUBSCRIPTIONS = CLOSE_CODES["Maximum Subscriptions Exceeded"]
+NOT_TRUSTED = CLOSE_CODES["Proxy Not Trusted"]
+HANDSHAKE = CLOSE_CODES["TLS Handshake Failure"]
+
+
+class ReloadError(Exception):
+    """Why nothing has changed, in lines for the log."""
+
+
+class _Next(NamedTuple):
+    """A configuration that was checked, and what was made of it in advance."""
+
+    options: Options
+    told: list[str]
+    secured: Secured | None
+    stapled: list[Stapled]
+    sink: Sink | None
+    """Where the log goes, if that is elsewhere."""
+    logins: Authenticator
+    websocket_logins: Authenticator | None
+    sharing: Sharing | None
+    """What accounts share."""
+
+
+class Reloading:
+    """The way of one server from one configuration to another."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def run(self) -> None:
+        """The server is as its file says; ReloadError, and nothing has changed."""
+        server, options = self._server, self._server.options
+        coming = await self._checked()
+        stayings = self._stayings(coming)
+        await self._compute_hashes(stayings)
+        pins_before = _pins(options)
+        await server.take_peers(coming.options)
+        self._switch(coming, stayings)
+        server.attend_staples(coming.stapled)
+        await self._follow()
+        pins = _pins(options)
+        changed = {way: pins[way] if pins[way] != pins_before[way] else None for way in pins}
+        if any(changed.values()):
+            self._cut_unpinned(changed)
+        server.config_loaded = time.time_ns()
+        server.log.info(f"Reloaded server configuration ({options.config_digest})")
+
+    # ---- before anything changes
+
+    async def _checked(self) -> _Next:
+        """What the file says now, which can be had; ReloadError."""
+        server, old = self._server, self._server.options
+        if not old.config_file:
+            raise ReloadError("can only reload config when a file is provided using -c or --config")
+        try:
+            loaded = await asyncio.to_thread(load, old.config_file, old.flags)
+        except ConfigError as error:
+            raise ReloadError(str(error).strip()) from None
+        new = loaded.options
+        jetstream = server.jetstream
+        has = (jetstream.max_memory, jetstream.max_store) if jetstream else (0, 0)
+        refused, told = difference(old, new, memory=has[0], store=has[1])
+        if refused:
+            lines = [f"config reload not supported for {name}" for name in refused]
+            raise ReloadError("\n".join(lines))
+        self._check_jetstream(new)
+        websocket = None
+        if server.inbox.websockets is not None:
+            websocket = Authenticator(new.through_websocket, CLIENT_OVER_WEBSOCKET)
+        logins = Authenticator(new)
+        sharing = await asyncio.to_thread(shared_by, new)
+        try:
+            stapled = await server.learn_staples(new)
+            staples = dict(one.staple for one in stapled)
+            secured = await asyncio.to_thread(server.front.secured, new, staples)
+            sink = server.log.open(new.log_file) if new.log_file != old.log_file else None
+        except (ConfigError, LogError) as error:
+            raise ReloadError(str(error).strip()) from None
+        for line in [*loaded.warnings, *loaded.without_effect]:
+            server.log.warn(line)
+        return _Next(new, told, secured, stapled, sink, logins, websocket, sharing)
+
+    def _check_jetstream(self, new: Options) -> None:
+        storage, jetstream = self._server.front.storage, self._server.jetstream
+        if storage is None or jetstream is None:
+            return
+        accounts = new.jetstream_accounts
+        if new.system in accounts:
+            raise ReloadError("Not allowed to enable JetStream on the system account")
+        own = new.jetstream
+        lacks = storage.lacks(
+            accounts.values(),
+            max(own.max_memory, jetstream.max_memory),
+            max(own.max_store, jetstream.max_store),
+        )
+        if lacks:
+            raise ReloadError(f"Error enabling jetstream on configured accounts: {lacks}")
+
+    # ---- who stays
+
+    def _stayings(self, coming: _Next) -> dict[bool, Staying]:
+        """By whether a connection comes through WebSocket."""
+        inbox, options = self._server.inbox, coming.options
+        accounts = _accounts(options)
+        found = {False: Staying(inbox.authenticator, coming.logins, accounts)}
+        if inbox.websockets is not None and coming.websocket_logins is not None:
+            before, now = inbox.websockets.authenticator, coming.websocket_logins
+            found[True] = Staying(before, now, accounts)
+        return found
+
+    def _present(self, stayings: dict[bool, Staying]) -> Iterator[tuple[int, Staying, Present]]:
+        """The connections that are in, and for which something changes, perhaps."""
+        inbox, accounts = self._server.inbox, self._server.accounts
+        if not any(staying.matters for staying in stayings.values()):
+            return
+        for item in self._server.plane.connections():
+            cid, numbers = item.cid, ConnNumbers(*item.numbers)
+            admission = inbox.admissions.get(cid)
+            staying = stayings[bool(numbers.websocket)]
+            if admission is None and staying.before.required:
+                continue  # it is not in yet
+            if admission is not None and staying.unchanged(admission):
+                continue
+            _, raw, secured = item.texts
+            options = decode_connect(raw) if raw else Connect()
+            if inbox.websockets is not None and cid in inbox.websockets:
+                inbox.websockets.complete(cid, options)
+            account = accounts.name_of(numbers.account)
+            yield cid, staying, Present(options, admission, account, secured)
+
+    async def _compute_hashes(self, stayings: dict[bool, Staying]) -> None:
+        """Of passwords that are stored in another way now."""
+        if not any(staying.has_hashes for staying in stayings.values()):
+            return
+        for _ in range(ROUNDS):
+            wanted = [
+                partial(staying.compute, pair)
+                for _, staying, present in self._present(stayings)
+                for pair in staying.hashes(present)
+            ]
+            if not wanted:
+                return
+            await asyncio.gather(*map(self._server.inbox.compute, wanted))
+
+    def _judge(self, stayings: dict[bool, Staying]) -> None:
+        """Cuts who may not stay, and lets the others do what is allowed now."""
+        plane, admissions = self._server.plane, self._server.inbox.admissions
+        gone = 0
+        for cid, staying, present in self._present(stayings):
+            verdict = staying.judge(present)
+            if isinstance(verdict, Stays):
+                had, has = present.admission, verdict.admission
+                if (had and had.rules) != (has and has.rules):
+                    plane.restrict(cid, has and has.permissions)
+                if has is None:
+                    admissions.pop(cid, None)
+                else:
+                    admissions[cid] = has
+                continue
+            gone += 1
+            if verdict == MOVED:
+                plane.close_connection(cid, MOVED)
+            else:
+                plane.close_connection(cid, verdict, b"Authorization Violation")
+        if gone:
+            self._server.log.info(f"Disconnect {gone} clients that are not authorized any more")
+
+    def _prune(self, before: Options) -> None:
+        """Cuts whoever is too many where there may be less than before: the youngest of the server,
+        and of each account, and who has more subscriptions than there may be."""
+        server = self._server
+        options, plane = server.options, server.plane
+        limited = {a.name: a for a in options.accounts}
+        for account in before.accounts:
+            if account.name in limited and _limits(account) == _limits(limited[account.name]):
+                del limited[account.name]
+        if not limited and options.max_connections == before.max_connections:
+            return
+        items = sorted(plane.connections(), key=lambda item: item.cid)
+        most = max(options.max_connections, 0)
+        for item in items[most:]:
+            plane.close_connection(item.cid, TOO_MANY, b"maximum connections exceeded")
+        if len(items) > most:
+            count = len(items) - most
+            server.log.info(f"Closed {count} connections to fall within max_connections")
+        present: Counter[str] = Counter()
+        for item in items[:most]:
+            admission = server.inbox.admissions.get(item.cid)
+            account_of = limited.get(admission.account) if admission is not None else None
+            if account_of is not None:
+                present[account_of.name] += 1
+                self._prune_one(item, account_of, present[account_of.name])
+
+    def _prune_one(self, item: Item, account: Account, place: int) -> None:
+        plane, subscriptions = self._server.plane, ConnNumbers(*item.numbers).subscriptions
+        if 0 <= account.max_connections < place:
+            text = b"maximum account active connections exceeded"
+            plane.close_connection(item.cid, TOO_MANY_OF_ACCOUNT, text)
+        elif 0 <= account.max_subscriptions < subscriptions:
+            text = b"maximum subscriptions exceeded"
+            plane.close_connection(item.cid, TOO_MANY_SUBSCRIPTIONS, text)
+
+    def _cut_proxied(self, gone: set[str]) -> None:
+        """Cuts who came by a proxy that is trusted no more."""
+        for cid, admission in list(self._server.inbox.admissions.items()):
+            if admission.proxy in gone:
+                self._server.plane.close_connection(cid, NOT_TRUSTED, b"Authorization Violation")
+
+    def _cut_unpinned(self, pins: dict[bool, list[str] | None]) -> None:
+        """Cuts whose certificates are no longer those that may come; None: any may."""
+        closed = 0
+        for item in self._server.plane.connections():
+            pinned = pins[bool(ConnNumbers(*item.numbers).websocket)]
+            found = read_secured(item.texts[2])
+            if pinned is None or found is None:
+                continue
+            known = found.certificates[:1]
+            if not known or known[0].key_digest not in pinned:
+                self._server.plane.close_connection(item.cid, HANDSHAKE)
+                closed += 1
+        if closed:
+            self._server.log.info(f"Disconnect {closed} clients due to pinned certs reload")
+
+    # ---- the change
+
+    def _switch(self, coming: _Next, stayings: dict[bool, Staying]) -> None:
+        """Clients, users and accounts are held to what the file says. Nothing here waits."""
+        server, options = self._server, self._server.options
+        front = server.front
+        before = Options(**vars(options))
+        for line in coming.told:
+            server.log.info(line)
+        take(options, coming.options)
+        self._choose_log(coming.sink)
+        if options.asks_everybody:
+            front.limit()  # from here on nobody is let in without being asked
+        if not options.operators.enabled:
+            self._change_users(coming, stayings)
+        self._cut_proxied(set(before.trusted_proxies) - set(options.trusted_proxies))
+        self._prune(before)
+        front.renew(coming.secured)
+        front.write_files(before)
+        server.watch_system()
+
+    def _choose_log(self, sink: Sink | None) -> None:
+        log, options = self._server.log, self._server.options
+        log.choose(
+            debug=options.debug,
+            trace=options.trace,
+            timestamps=options.logtime,
+            utc=options.logtime_utc,
+        )
+        if sink is not None:
+            log.switch(sink)
+
+    def _change_users(self, coming: _Next, stayings: dict[bool, Staying]) -> None:
+        front, inbox, options = self._server.front, self._server.inbox, self._server.options
+        inbox.authenticator = coming.logins
+        if inbox.websockets is not None and coming.websocket_logins is not None:
+            inbox.websockets.take(options.websocket, coming.websocket_logins)
+        front.configured.narrow(options, coming.sharing)
+        self._judge(stayings)
+        there = set(front.accounts)
+        front.configured.follow(options, coming.sharing)
+        for name in front.accounts:
+            if name not in there:
+                front.offer_services(name)
+
+    async def _follow(self) -> None:
+        """What takes its time: streams, and accounts of operator mode."""
+        server, options = self._server, self._server.options
+        jetstream, storage = server.jetstream, server.front.storage
+        if jetstream is not None and storage is not None:
+            own = options.jetstream
+            maxima = max(own.max_memory, storage.max_memory), max(own.max_store, storage.max_store)
+            storage.limit(*maxima)
+            jetstream.limit(*maxima)
+        if server.delegates is not None:
+            await server.delegates.reload()
+        if options.operators.enabled:
+            return
+        if jetstream is not None:
+            await jetstream.follow(options.jetstream_accounts)
+        configured = _accounts(options)
+        for name in server.accounts:
+            if name not in configured:
+                server.front.configured.close(name)
+
+
+def _accounts(options: Options) -> set[str]:
+    return {GLOBAL_ACCOUNT, options.system, *(account.name for account in options.accounts)}
+
+
+def _limits(account: Account) -> tuple[int, int]:
+    return account.max_connections, account.max_subscriptions
+
+
+def _pins(options: Options) -> dict[bool, list[str] | None]:
+    """The certificates that may come, by whether it is through WebSocket."""
+    blocks = {False: options.tls, True: options.websocket.tls}
+    return {way: block.pinned_certs if block is not None else None for way, block in blocks.items()}
