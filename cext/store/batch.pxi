@@ -82,6 +82,7 @@ cdef int batch_announce(Committer* c, Round* r, Part* p, Piece* piece) noexcept 
         p.sync_dir = False
         rc = msgs_sync(c, r, p.s)
     if rc == 0:
+        piece.wrote = True      # though nothing of the batch may stand in this block
         p.s.writing.whole = c.sync_interval <= 0
     return rc
 

@@ -432,6 +432,13 @@ cdef int file_write(FileOps* f, const char* path, const uint8_t* p, uint64_t n) 
     return <int> min(rc, <int64_t> 0)
 
 
+cdef int file_fresh(FileOps* f, const char* path) noexcept nogil:
+    """Before a cache is written there, without a sync: of a file that an earlier attempt left, a power cut could bring back what it
+    had, under the name that the new one gets. 0 or -errno."""
+    cdef int rc = f.unlink(f.ctx, path)
+    return rc if rc != -ENOENT else 0
+
+
 cdef void block_path(const Store* s, const Block* b, const char* suffix, char* out, size_t cap) noexcept nogil:
     snprintf(out, cap, "%s/%llu%s", s.msgs_dir, <unsigned long long> b.num, suffix)
 

@@ -219,13 +219,14 @@ cdef void tail_shed(Store* s) noexcept nogil:
 
 
 cdef int64_t ts_of(Block* b, uint32_t i) noexcept nogil:
-    """A message's time; for a damaged record that of its block's first."""
+    """A message's time; for a damaged record that of its block's first, of one that cannot be read now, of its last: none is
+    let go for its age before its time."""
     cdef const uint8_t* p = block_data(b)
     cdef uint64_t at = b.off[i] - 1
     cdef int64_t ts
     cdef Parsed r
     if p == NULL:
-        return b.first_ts
+        return b.last_ts
     ts = <int64_t> st_get64(p + at + 12)
     if slot_ours(b, i) or b.first_ts <= ts <= b.last_ts:
         return ts
@@ -330,7 +331,7 @@ cdef int64_t first_time(Store* s) noexcept nogil:
         b = block_of(s, s.first_seq)
         i = slot_of(b, s.first_seq) if b != NULL else -1
         s.first_ts = ts_of(b, <uint32_t> i) if i >= 0 else 0
-        s.first_ts_seq = s.first_seq
+        s.first_ts_seq = s.first_seq if i < 0 or block_data(b) != NULL else 0
     return s.first_ts
 
 

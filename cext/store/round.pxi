@@ -185,7 +185,7 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
         rc = group_put(c, r, b, end, first, flags | (MARK_BATCH if s.writing.whole else 0))
     if rc < 0:
         return rc
-    piece.wrote = end > start or (first > synced and not p.close)
+    piece.wrote = piece.wrote or end > start or (first > synced and not p.close)
     b.open_group = end > start
     b.opens = b.opens or piece.open
     if piece.wrote:
@@ -561,7 +561,7 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
     cdef uint8_t* p
     cdef bint made = False, opened = b.fd < 0
     cdef Parsed r
-    if size < REC_MIN or b.gone:
+    if size < REC_MIN or b.gone or not b.created:      # never written: a purge took it
         return
     p = <uint8_t*> malloc(size)
     if p == NULL or block_fd(s, b, s.msgs_dir, &made) < 0 or not block_direct(s.com, b, False):

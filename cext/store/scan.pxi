@@ -263,7 +263,7 @@ cdef int scan_bad(Scan* c) noexcept nogil:
     cdef uint64_t next
     cdef Parsed r
     cdef bint torn_group
-    cdef int rc
+    cdef int rc, loose
     if all_zero(c.p + c.at, c.size - c.at):
         return 0            # preallocated
     if closing_torn(c):
@@ -271,7 +271,10 @@ cdef int scan_bad(Scan* c) noexcept nogil:
     rc = survey(c)
     if rc < 0:
         return rc
-    if erasure_torn(c):
+    loose = unsynced(c)
+    if loose < 0:
+        return loose
+    if erasure_torn(c) and (not loose or removal_follows(c)):
         rc = hold(c, st_get32(c.p + c.at) & 0x7fffffff, HELD_GONE)
         c.at += c.held[c.n_held - 1].size if rc == 0 else 0
         c.end = c.at
@@ -289,11 +292,10 @@ cdef int scan_bad(Scan* c) noexcept nogil:
         c.at += r.size
         c.end = c.at
         return 1 if rc == 0 else rc
-    rc = unsynced(c)
-    if rc:
-        c.undone = rc > 0 and c.whole
-        c.ends = rc > 0 and not c.whole
-        return min(rc, 0)
+    if loose:
+        c.undone = c.whole
+        c.ends = not c.whole
+        return 0
     next = behind_bad(c, c.at)
     torn_group = next < c.size and unfinished(c, next)
     if next == c.size and c.is_last and (torn(c) and not c.search.spoiled or arrived_torn(c, c.size)):

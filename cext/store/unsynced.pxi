@@ -49,6 +49,17 @@ cdef int unsynced(Scan* c) noexcept nogil:
     return rc if rc < 0 else not rc
 
 
+cdef bint removal_follows(Scan* c) noexcept nogil:
+    """Of a message at c.at whose removal stands further on: whether all is good up to there, so that it will be kept too."""
+    cdef uint64_t at = c.at + (st_get32(c.p + c.at) & 0x7fffffff), seq = st_get64(c.p + c.at + 4) & ~ERASED
+    cdef Parsed r
+    while at + REC_MIN <= c.size and good_at(c, at, &r):
+        if r.raw_seq == seq | TOMB:
+            return True
+        at += r.size
+    return False
+
+
 cdef bint group_follows(const Scan* c, uint64_t group) noexcept nogil:
     """Whether a block's first group is the one behind that number, or the marker of an earlier one stands in its place."""
     cdef uint64_t at = 0

@@ -155,3 +155,19 @@ def test_batches_of_one_round_are_there_or_not_each(seed: int, mode: int) -> Non
                 assert life.there(sent)
         history = [sent for sent in history + fresh if set(sent) <= live]
     life.stop()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(10))
+def test_what_stands_before_a_batch_stays_when_a_later_group_fails(seed: int, mode: int) -> None:
+    """Also where it fills its block, so that the batch begins in the next one."""
+    life = Batches(seed, mode, max_msgs=60)  # blocks of 32,000 bytes
+    life.plain([9000] * 3)
+    life.batch([9000] * 3)
+    life.commit()
+    before = messages(life.stream)
+    life.plain([10])
+    life.disk.fail("write", 5)
+    life.commit()
+    life.stream.reopen()
+    assert messages(life.stream) == before
