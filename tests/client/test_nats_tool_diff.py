@@ -32,6 +32,7 @@ COMMANDS = (
     "stream ls --names",
     "stream ls --subject=orders.*",
     "stream ls --json",
+    "pub orders.new zero",
     "pub orders.new one",
     "pub orders.new two --jetstream",
     "pub orders.old three -H A:b --jetstream",
