@@ -305,11 +305,11 @@ cdef void dedupe_finish(Stream* s) noexcept nogil:
         return
     if ids_wanted(s):
         dedupe_read(s)
-    while s.dedupe.rolling != NULL or publishes_wait(s):
-        if s.dedupe.rolling != NULL:
-            roll_up_piece(s)
-        elif not pattern_piece(s):
+    roll_up_finish(s)
+    while publishes_wait(s):
+        if not pattern_piece(s):
             publish_kept(s)
+        roll_up_finish(s)
     s.dedupe.reading = False
 
 

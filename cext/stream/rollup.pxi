@@ -41,3 +41,9 @@ cdef void roll_up_piece(Stream* s) noexcept nogil:
         pub_ack_settled(s, r.reply, r.seq)
     purge_free(&r.purge)
     free(r)
+
+
+cdef void roll_up_finish(Stream* s) noexcept nogil:
+    # All of it at once.
+    while s.dedupe.rolling != NULL:
+        roll_up_piece(s)

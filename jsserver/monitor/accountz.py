@@ -6,7 +6,7 @@ import msgspec
 
 from jsserver.cext.engine import ConnNumbers
 from jsserver.monitor.closed import ClosedConnections
-from jsserver.monitor.query import BadParameter, Query
+from jsserver.monitor.query import BadParameter
 from jsserver.monitor.shared import (
     DestinationInfo,
     ExportInfo,
@@ -101,12 +101,11 @@ class Accstatz(Wire):
     account_statz: list[AccountStat] = always([])
 
 
-def accountz(server: Server, query: Query, now: int) -> Accountz:
-    """The names of all accounts, or one account."""
+def accountz(server: Server, wanted: str, now: int) -> Accountz:
+    """The names of all accounts, or with one `wanted` that account; BadParameter."""
     page = Accountz(
         server_id=server.id, now=rfc3339_nano(now), system_account=server.system_account
     )
-    wanted = query.text("acc")
     if not wanted:
         page.accounts = list(server.accounts)
         return page
@@ -168,9 +167,8 @@ def _moments(revocations: dict[str, int]) -> dict[str, str]:
     return {key: rfc3339_nano(at * SECOND) for key, at in revocations.items()}
 
 
-def accstatz(server: Server, closed: ClosedConnections, query: Query, now: int) -> Accstatz:
+def accstatz(server: Server, closed: ClosedConnections, unused: bool, now: int) -> Accstatz:
     """What the connections of each account moved; with `unused` of accounts without any too."""
-    unused = query.flag("unused")
     stats = {}
     for name, handle in server.accounts.items():
         ended = closed.totals(handle.id)

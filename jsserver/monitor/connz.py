@@ -11,7 +11,7 @@ from jsserver.cext.bytes import subjects_overlap
 from jsserver.cext.engine import Item, SubNumbers
 from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.monitor.closed import ClosedConnections
-from jsserver.monitor.query import BadParameter, Paging, Query, clean
+from jsserver.monitor.query import DEFAULT_LIMIT, BadParameter, Paging, Query, clean
 from jsserver.monitor.sources import Accounts, Server
 from jsserver.text.goformat import MICROSECOND, MILLISECOND, duration, rfc3339_nano, uptime
 from jsserver.wire.types import Wire, always
@@ -138,19 +138,43 @@ SORTS: dict[str, tuple[Callable[[Row], int | str], bool]] = {
 CLOSED_SORTS = ("stop", "reason")
 
 
-class Wanted:
-    """What a request asks for."""
+class Wanted(msgspec.Struct, kw_only=True):
+    """What a request asks for; BadParameter where that cannot be."""
 
-    def __init__(self, query: Query) -> None:
-        self.auth = query.flag("auth")
-        self.subs, self.detail = query.flag_or_detail("subs")
-        self.paging = Paging(query)
-        self.cid = query.unsigned("cid")
-        self.state = query.choice("state", STATES, State.OPEN)
-        self.user = query.text("user")
-        self.account = query.text("acc")
-        self.mqtt_client = query.text("mqtt_client")
-        self.sort = query.text("sort") or "cid"
+    auth: bool = False
+    subs: bool = False
+    detail: bool = False
+    """Of subscriptions, where these are wanted."""
+    paging: Paging = msgspec.field(default_factory=Paging)
+    cid: int = 0
+    state: State = State.OPEN
+    user: str = ""
+    account: str = ""
+    mqtt_client: str = ""
+    sort: str = ""
+    filter_subject: str = ""
+    """Only those that subscribe to something that overlaps with it; it takes an account."""
+
+    @classmethod
+    def read(cls, query: Query) -> "Wanted":
+        """As a query string has it."""
+        auth = query.flag("auth")
+        subs, detail = query.flag_or_detail("subs")
+        return cls(
+            auth=auth,
+            subs=subs,
+            detail=detail,
+            paging=Paging.read(query),
+            cid=query.unsigned("cid"),
+            state=query.choice("state", STATES, State.OPEN),
+            user=query.text("user"),
+            account=query.text("acc"),
+            mqtt_client=query.text("mqtt_client"),
+            sort=query.text("sort"),
+        )
+
+    def __post_init__(self) -> None:
+        self.sort = self.sort or "cid"
         if self.sort not in SORTS:
             raise BadParameter(f"invalid sorting option: {self.sort}")
         if self.sort in CLOSED_SORTS and self.state is not State.CLOSED:
@@ -161,20 +185,11 @@ class Wanted:
 
 def empty(server: Server, now: int) -> Connz:
     """The page without connections."""
-    paging = Paging(Query(""))
-    return Connz(server_id=server.id, now=rfc3339_nano(now), limit=paging.limit, connections=[])
+    return Connz(server_id=server.id, now=rfc3339_nano(now), limit=DEFAULT_LIMIT, connections=[])
 
 
-def connz(
-    server: Server,
-    closed: ClosedConnections,
-    query: Query,
-    now: int,
-    filter_subject: str = "",
-) -> Connz:
-    """The page of one request; `now` in ns since the epoch. With a `filter_subject` it shows those
-    that subscribe to something that overlaps with it."""
-    wanted = Wanted(query)
+def connz(server: Server, closed: ClosedConnections, wanted: Wanted, now: int) -> Connz:
+    """The page of one request; `now` in ns since the epoch."""
     page = Connz(
         server_id=server.id,
         now=rfc3339_nano(now),
@@ -186,8 +201,8 @@ def connz(
     page.total, rows = _rows(server, closed, wanted)
     if wanted.user:
         rows = [r for r in rows if r.c.user == wanted.user]
-    if filter_subject:
-        listening = _listening(server, wanted.account, filter_subject)
+    if wanted.filter_subject:
+        listening = _listening(server, wanted.account, wanted.filter_subject)
         rows = [r for r in rows if r.c.cid in listening and not r.stop]
     if wanted.mqtt_client:
         rows = []

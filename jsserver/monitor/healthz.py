@@ -41,25 +41,42 @@ class Verdict(msgspec.Struct):
     errors: list[HealthError]
 
 
-class Wanted:
+class Wanted(msgspec.Struct, kw_only=True):
     """What a request asks for."""
 
-    def __init__(self, query: Query) -> None:
-        deprecated = query.flag("js-enabled")
-        self.enabled_only = query.flag("js-enabled-only") or deprecated
-        if deprecated:
-            log.warning("Healthcheck: js-enabled deprecated, use js-enabled-only instead")
-        self.server_only = query.flag("js-server-only")
+    enabled: bool = False
+    """The former name of `enabled_only`."""
+    enabled_only: bool = False
+    server_only: bool = False
+    details: bool = False
+    account: str = ""
+    stream: str = ""
+    consumer: str = ""
+
+    @classmethod
+    def read(cls, query: Query) -> "Wanted":
+        """As a query string has it; BadParameter."""
+        enabled, enabled_only = query.flag("js-enabled"), query.flag("js-enabled-only")
+        server_only = query.flag("js-server-only")
         query.flag("js-meta-only")  # without a cluster there is no meta layer to wait for
-        self.details = query.flag("details")
-        self.account = query.text("account")
-        self.stream = query.text("stream")
-        self.consumer = query.text("consumer")
+        return cls(
+            enabled=enabled,
+            enabled_only=enabled_only,
+            server_only=server_only,
+            details=query.flag("details"),
+            account=query.text("account"),
+            stream=query.text("stream"),
+            consumer=query.text("consumer"),
+        )
+
+    def __post_init__(self) -> None:
+        if self.enabled:
+            log.warning("Healthcheck: js-enabled deprecated, use js-enabled-only instead")
+            self.enabled_only = True
 
 
-def healthz(server: Server, query: Query) -> tuple[int, Healthz]:
+def healthz(server: Server, wanted: Wanted) -> tuple[int, Healthz]:
     """HTTP status and page of one request."""
-    wanted = Wanted(query)
     verdict = _judge(server, wanted)
     if verdict.code == 200:
         return 200, Healthz(status="ok", errors=_damaged(server, wanted))

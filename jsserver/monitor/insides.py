@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from jsserver.monitor.process import ProcessUsage
-from jsserver.monitor.query import Query
 from jsserver.wire.types import Wire, always
 
 HIDDEN = "[REDACTED]"
@@ -43,17 +42,13 @@ class Insides(Wire):
 
 
 def waiting(queues: Mapping[str, int], *, everything: bool, name: str) -> dict[str, QueueInfo]:
-    """Queues with this in their name, and with something in them unless everything is wanted."""
+    """The page `/ipqueuesz`: queues with this in their name, and with something in them unless
+    everything is wanted."""
     return {
         queue: QueueInfo(pending=count)
         for queue, count in queues.items()
         if (everything or count) and name in queue
     }
-
-
-def ipqueuesz(queues: Mapping[str, int], query: Query) -> dict[str, QueueInfo]:
-    """The page `/ipqueuesz`."""
-    return waiting(queues, everything=query.flag("all"), name=query.text("queues"))
 
 
 def command_line(arguments: Sequence[str]) -> list[str]:

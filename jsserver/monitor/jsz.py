@@ -107,22 +107,42 @@ class Jsz(JetStreamStats, kw_only=True):
     total: int = always(0)
 
 
-class Wanted:
+class Wanted(msgspec.Struct, kw_only=True):
     """What a request asks for."""
 
-    def __init__(self, query: Query) -> None:
-        self.accounts = query.flag("accounts")
-        self.streams = query.flag("streams")
-        self.consumers = query.flag("consumers")
+    accounts: bool = False
+    streams: bool = False
+    consumers: bool = False
+    config: bool = False
+    waits: bool = False
+    paging: Paging = msgspec.field(default_factory=Paging)
+    raft: bool = False
+    account: str = ""
+
+    @classmethod
+    def read(cls, query: Query) -> "Wanted":
+        """As a query string has it; BadParameter."""
+        accounts, streams = query.flag("accounts"), query.flag("streams")
+        consumers = query.flag("consumers")
         # Without mirrors and sources there are no direct consumers; alone there is one leader.
         query.flag("direct-consumers")
-        self.config = query.flag("config")
-        self.waits = query.flag("waits")
-        self.paging = Paging(query)
+        config, waits = query.flag("config"), query.flag("waits")
+        paging = Paging.read(query)
         query.flag("leader-only")
-        self.raft = query.flag("raft")
+        raft = query.flag("raft")
         query.flag("stream-leader-only")
-        self.account = query.text("acc")
+        return cls(
+            accounts=accounts,
+            streams=streams,
+            consumers=consumers,
+            config=config,
+            waits=waits,
+            paging=paging,
+            raft=raft,
+            account=query.text("acc"),
+        )
+
+    def __post_init__(self) -> None:
         self.streams |= self.consumers
         self.accounts |= self.streams
 
@@ -183,9 +203,8 @@ def jetstream_varz(server: Server) -> JetStreamVarz:
     )
 
 
-def jsz(server: Server, query: Query, now: int) -> Jsz:
+def jsz(server: Server, wanted: Wanted, now: int) -> Jsz:
     """The page of one request; `now` in ns since the epoch."""
-    wanted = Wanted(query)
     page = Jsz(server_id=server.id, now=rfc3339_nano(now))
     jetstream = server.jetstream
     if jetstream is None:

@@ -117,32 +117,38 @@ class Pages:
         return _pretty(varz.varz(self._server, self._usage, self.requests, time.time_ns()))
 
     def _connz(self, query: Query) -> Response:
-        return _pretty(connz.connz(self._server, self._closed, query, time.time_ns()))
+        wanted = connz.Wanted.read(query)
+        return _pretty(connz.connz(self._server, self._closed, wanted, time.time_ns()))
 
     def _subsz(self, query: Query) -> Response:
-        return _pretty(subsz.subsz(self._server, query, time.time_ns()))
+        return _pretty(subsz.subsz(self._server, subsz.Wanted.read(query), time.time_ns()))
 
     def _jsz(self, query: Query) -> Response:
-        return _pretty(jsz.jsz(self._server, query, time.time_ns()))
+        return _pretty(jsz.jsz(self._server, jsz.Wanted.read(query), time.time_ns()))
 
     def _healthz(self, query: Query) -> Response:
-        status, page = healthz.healthz(self._server, query)
+        status, page = healthz.healthz(self._server, healthz.Wanted.read(query))
         return _json(msgspec.json.encode(page), status)
 
     def _routez(self, query: Query) -> Response:
-        return _pretty(standalone.routez(self._server, query, time.time_ns()))
+        query.flag_or_detail("subs")
+        return _pretty(standalone.routez(self._server, time.time_ns()))
 
     def _gatewayz(self, query: Query) -> Response:
-        return _pretty(standalone.gatewayz(self._server, query, time.time_ns()))
+        query.flag_or_detail("subs")
+        query.flag("accs")
+        return _pretty(standalone.gatewayz(self._server, time.time_ns()))
 
     def _leafz(self, query: Query) -> Response:
-        return _pretty(standalone.leafz(self._server, query, time.time_ns()))
+        query.flag("subs")
+        return _pretty(standalone.leafz(self._server, time.time_ns()))
 
     def _accountz(self, query: Query) -> Response:
-        return _pretty(accountz.accountz(self._server, query, time.time_ns()))
+        return _pretty(accountz.accountz(self._server, query.text("acc"), time.time_ns()))
 
     def _accstatz(self, query: Query) -> Response:
-        return _pretty(accountz.accstatz(self._server, self._closed, query, time.time_ns()))
+        unused = query.flag("unused")
+        return _pretty(accountz.accstatz(self._server, self._closed, unused, time.time_ns()))
 
     def _stacksz(self, query: Query) -> Response:
         """Where every thread of the control plane is. Those of the data plane run no Python."""
@@ -154,7 +160,8 @@ class Pages:
         return Response(content_type=TEXT, body="\n".join(stacks).encode("utf-8", "replace"))
 
     def _ipqueuesz(self, query: Query) -> Response:
-        page = insides.ipqueuesz(self._server.waiting(), query)
+        everything, name = query.flag("all"), query.text("queues")
+        page = insides.waiting(self._server.waiting(), everything=everything, name=name)
         return _json(msgspec.json.format(msgspec.json.encode(page), indent=3))
 
     def _debug_vars(self, query: Query) -> Response:

@@ -9,6 +9,9 @@ from jsserver.text.goformat import quote
 
 T = TypeVar("T")
 
+DEFAULT_LIMIT = 1024
+"""Rows of a page."""
+
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -34,13 +37,6 @@ class Query:
                 continue
             key, _, value = pair.partition("=")
             self._values.setdefault(_unescape(key), _unescape(value))
-
-    @classmethod
-    def of(cls, values: dict[str, str]) -> "Query":
-        """Parameters that did not come as a query string."""
-        query = cls("")
-        query._values.update(values)
-        return query
 
     def text(self, name: str) -> str:
         """The value as it is, "" when absent; bytes that are no UTF-8 as lone surrogates."""
@@ -103,10 +99,14 @@ def _unescape(text: str) -> str:
 class Paging:
     """`offset` and `limit` of a page: negative offsets are 0, a limit below 1 is the default."""
 
-    def __init__(self, query: Query, default_limit: int = 1024) -> None:
-        self.offset = max(query.integer("offset"), 0)
-        limit = query.integer("limit")
-        self.limit = limit if limit > 0 else default_limit
+    def __init__(self, offset: int = 0, limit: int = 0) -> None:
+        self.offset = max(offset, 0)
+        self.limit = limit if limit > 0 else DEFAULT_LIMIT
+
+    @classmethod
+    def read(cls, query: Query) -> "Paging":
+        """As a query string has it."""
+        return cls(query.integer("offset"), query.integer("limit"))
 
     def cut(self, rows: list[T]) -> list[T]:
         """The rows on this page."""

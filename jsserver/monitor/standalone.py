@@ -1,6 +1,5 @@
 """`/routez`, `/gatewayz`, `/leafz`: what a server without peers shows there."""
 
-from jsserver.monitor.query import Query
 from jsserver.monitor.sources import Server
 from jsserver.text.goformat import rfc3339_nano
 from jsserver.wire.types import Wire, always
@@ -34,20 +33,16 @@ class Leafz(Wire):
     leafs: list[str] = always([])
 
 
-def routez(server: Server, query: Query, now: int) -> Routez:
+def routez(server: Server, now: int) -> Routez:
     """No routes."""
-    query.flag_or_detail("subs")
     return Routez(server_id=server.id, server_name=server.name, now=rfc3339_nano(now))
 
 
-def gatewayz(server: Server, query: Query, now: int) -> Gatewayz:
+def gatewayz(server: Server, now: int) -> Gatewayz:
     """No gateways."""
-    query.flag_or_detail("subs")
-    query.flag("accs")
     return Gatewayz(server_id=server.id, now=rfc3339_nano(now))
 
 
-def leafz(server: Server, query: Query, now: int) -> Leafz:
+def leafz(server: Server, now: int) -> Leafz:
     """No leafnodes."""
-    query.flag("subs")
     return Leafz(server_id=server.id, now=rfc3339_nano(now))

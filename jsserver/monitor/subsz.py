@@ -45,17 +45,34 @@ class Subsz(Wire, kw_only=True):
     subscriptions_list: list[SubDetail] = msgspec.field(default_factory=list)
 
 
-def subsz(server: Server, query: Query, now: int) -> Subsz:
-    """The page of one request; `now` in ns since the epoch."""
-    subs = query.flag("subs")
-    paging = Paging(query)
-    wanted = query.text("acc")
-    test = query.text("test").encode("utf-8", "surrogateescape")
-    if test and not _publishable(test):
-        raise BadParameter(
-            "invalid test subject, must be valid publish subject: " + query.text("test")
+class Wanted(msgspec.Struct, kw_only=True):
+    """What a request asks for; BadParameter where that cannot be."""
+
+    subs: bool = False
+    paging: Paging = msgspec.field(default_factory=Paging)
+    account: str = ""
+    test: str = ""
+    """Only subscriptions that would get a message on this subject."""
+
+    @classmethod
+    def read(cls, query: Query) -> "Wanted":
+        """As a query string has it."""
+        return cls(
+            subs=query.flag("subs"),
+            paging=Paging.read(query),
+            account=query.text("acc"),
+            test=query.text("test"),
         )
-    chosen = [a for name, a in server.accounts.items() if wanted in ("", name)]
+
+    def __post_init__(self) -> None:
+        if self.test and not _publishable(_raw(self.test)):
+            raise BadParameter(f"invalid test subject, must be valid publish subject: {self.test}")
+
+
+def subsz(server: Server, wanted: Wanted, now: int) -> Subsz:
+    """The page of one request; `now` in ns since the epoch."""
+    paging = wanted.paging
+    chosen = [a for name, a in server.accounts.items() if wanted.account in ("", name)]
     page = Subsz(
         server_id=server.id,
         now=rfc3339_nano(now),
@@ -63,11 +80,15 @@ def subsz(server: Server, query: Query, now: int) -> Subsz:
         limit=paging.limit,
         **msgspec.structs.asdict(sublist_stats(chosen)),
     )
-    if subs:
-        found = _list(server, wanted, test)
+    if wanted.subs:
+        found = _list(server, wanted.account, _raw(wanted.test))
         page.total = len(found)
         page.subscriptions_list = paging.cut(found)
     return page
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _publishable(subject: bytes) -> bool:

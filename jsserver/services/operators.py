@@ -16,7 +16,7 @@ from jsserver.access.clients import CLOSE_CODES
 from jsserver.config.values import not_available
 from jsserver.monitor import accountz, connz, healthz, insides, jsz, standalone, statsz, subsz, varz
 from jsserver.monitor.process import ProcessUsage
-from jsserver.monitor.query import BadParameter, Query
+from jsserver.monitor.query import BadParameter, Paging
 from jsserver.services.answers import Answer, Failure, ServerFilter, ServerInfo
 from jsserver.services.subjects import OF_A_SERVER, OF_AN_ACCOUNT
 from jsserver.text.goformat import quote
@@ -163,72 +163,62 @@ class Refused(Exception):
     """An answer that cannot be given, or a thing that cannot be done; the text says why."""
 
 
-def _flag(on: bool) -> str:
-    return "1" if on else ""
-
-
 def connections(server: Server, asked: Connections) -> msgspec.Struct:
     """CONNZ."""
     if asked.filter_subject and not asked.acc:
         raise Refused("filter by subject only valid with account filtering")
     if not 0 <= asked.state <= 2:
         return connz.empty(server, time.time_ns())
-    query = {
-        "acc": asked.acc,
-        "sort": asked.sort,
-        "auth": _flag(asked.auth),
-        "subs": "detail" if asked.subscriptions_detail else _flag(asked.subscriptions),
-        "offset": str(asked.offset),
-        "limit": str(asked.limit),
-        "cid": str(asked.cid),
-        "mqtt_client": asked.mqtt_client,
-        "state": ("open", "closed", "all")[asked.state],
-        "user": asked.user,
-    }
-    now = time.time_ns()
-    return connz.connz(server, server.closed, Query.of(query), now, asked.filter_subject)
+    wanted = connz.Wanted(
+        account=asked.acc,
+        sort=asked.sort,
+        auth=asked.auth,
+        subs=asked.subscriptions or asked.subscriptions_detail,
+        detail=asked.subscriptions_detail,
+        paging=Paging(asked.offset, asked.limit),
+        cid=asked.cid,
+        mqtt_client=asked.mqtt_client,
+        state=(connz.State.OPEN, connz.State.CLOSED, connz.State.ANY)[asked.state],
+        user=asked.user,
+        filter_subject=asked.filter_subject,
+    )
+    return connz.connz(server, server.closed, wanted, time.time_ns())
 
 
 def _subscriptions(server: Server, asked: Subscriptions) -> msgspec.Struct:
-    query = {
-        "acc": asked.account,
-        "subs": _flag(asked.subscriptions),
-        "offset": str(asked.offset),
-        "limit": str(asked.limit),
-        "test": asked.test,
-    }
-    return subsz.subsz(server, Query.of(query), time.time_ns())
+    wanted = subsz.Wanted(
+        account=asked.account,
+        subs=asked.subscriptions,
+        paging=Paging(asked.offset, asked.limit),
+        test=asked.test,
+    )
+    return subsz.subsz(server, wanted, time.time_ns())
 
 
 def _streams(server: Server, asked: Streams) -> jsz.Jsz:
-    query = {
-        "acc": asked.account,
-        "accounts": _flag(asked.accounts),
-        "streams": _flag(asked.streams),
-        "consumers": _flag(asked.consumer),
-        "direct-consumers": _flag(asked.direct_consumer),
-        "config": _flag(asked.config),
-        "leader-only": _flag(asked.leader_only),
-        "offset": str(asked.offset),
-        "limit": str(asked.limit),
-        "raft": _flag(asked.raft),
-        "stream-leader-only": _flag(asked.stream_leader_only),
-    }
-    return jsz.jsz(server, Query.of(query), time.time_ns())
+    wanted = jsz.Wanted(
+        account=asked.account,
+        accounts=asked.accounts,
+        streams=asked.streams,
+        consumers=asked.consumer,
+        config=asked.config,
+        paging=Paging(asked.offset, asked.limit),
+        raft=asked.raft,
+    )
+    return jsz.jsz(server, wanted, time.time_ns())
 
 
 def _health(server: Server, asked: Health) -> msgspec.Struct:
-    query = {
-        "js-enabled": _flag(asked.enabled),
-        "js-enabled-only": _flag(asked.enabled_only),
-        "js-server-only": _flag(asked.server_only),
-        "js-meta-only": _flag(asked.meta_only),
-        "details": _flag(asked.details),
-        "account": asked.account,
-        "stream": asked.stream,
-        "consumer": asked.consumer,
-    }
-    code, page = healthz.healthz(server, Query.of(query))
+    wanted = healthz.Wanted(
+        enabled=asked.enabled,
+        enabled_only=asked.enabled_only,
+        server_only=asked.server_only,
+        details=asked.details,
+        account=asked.account,
+        stream=asked.stream,
+        consumer=asked.consumer,
+    )
+    code, page = healthz.healthz(server, wanted)
     return HealthOverWire(
         status=page.status, status_code=code, error=page.error, errors=page.errors
     )
@@ -246,8 +236,7 @@ def _profile(server: Server, asked: Profile) -> msgspec.Struct:
 
 def statistics(server: Server, asked: Statistics, only: list[str]) -> msgspec.Struct | None:
     """STATZ of some accounts, or with none named of all; None where there is nothing to tell."""
-    query = Query.of({"unused": _flag(asked.include_unused)})
-    page = accountz.accstatz(server, server.closed, query, time.time_ns())
+    page = accountz.accstatz(server, server.closed, asked.include_unused, time.time_ns())
     if only:
         page.account_statz = [row for row in page.account_statz if row.acc in only]
     return page if page.account_statz else None
@@ -324,9 +313,7 @@ class Operators:
                 return self._page(payload, ServerFilter, self._varz)
             case "ROUTEZ" | "GATEWAYZ" | "LEAFZ":
                 make = getattr(standalone, page.lower())
-                return self._page(
-                    payload, ServerFilter, lambda s, _: make(s, Query(""), time.time_ns())
-                )
+                return self._page(payload, ServerFilter, lambda s, _: make(s, time.time_ns()))
             case "RAFTZ":
                 return self._page(payload, RaftGroups, lambda *_: varz.Nothing())
             case "IPQUEUESZ":
@@ -383,7 +370,7 @@ class Operators:
         return None
 
     def _accounts(self, server: Server, asked: OfAccount) -> accountz.Accountz:
-        return accountz.accountz(server, Query.of({"acc": asked.account}), time.time_ns())
+        return accountz.accountz(server, asked.account, time.time_ns())
 
     def _varz(self, server: Server, asked: ServerFilter) -> msgspec.Struct:
         requests = {} if server.monitor is None else dict(server.monitor.requests)

@@ -86,7 +86,7 @@ def test_choice() -> None:
 
 def test_paging() -> None:
     rows = list(range(3000))
-    assert Paging(Query("")).cut(rows) == rows[:1024]
-    assert Paging(Query("offset=-4&limit=-1")).cut(rows) == rows[:1024]
-    assert Paging(Query("offset=2999&limit=5")).cut(rows) == [2999]
-    assert Paging(Query("offset=4000&limit=5")).cut(rows) == []
+    assert Paging.read(Query("")).cut(rows) == rows[:1024]
+    assert Paging.read(Query("offset=-4&limit=-1")).cut(rows) == rows[:1024]
+    assert Paging.read(Query("offset=2999&limit=5")).cut(rows) == [2999]
+    assert Paging.read(Query("offset=4000&limit=5")).cut(rows) == []
