@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jsserver.text.identity import PREFIX_ACCOUNT
+from jsserver.text.identity import PREFIX_ACCOUNT, PREFIX_SERVER, encode_public
 from tests.client.raw import EOF, RawApp, RawClient, TimedOut
 from tests.client.refusals import by_token, closed_reason, is_refused, outcome
 from tests.client.tls import page
@@ -346,6 +346,7 @@ def made(text: str) -> str:
     return f"{signed}.{signature}"
 
 
+HOLDER = User(ACCOUNT)
 HOLDERS: dict[str, User] = {}
 PLAIN = '"type":"user","version":2,"subs":-1,"data":-1,"payload":-1'
 BODIES = {
@@ -419,6 +420,49 @@ def test_odd_bodies(operated: list[Server], case: str) -> None:
 
 STRICTER = ("a lone surrogate",)
 """What only the server under test refuses."""
+
+
+SUBJECTS = {
+    "a user": HOLDER.public,
+    "nobody": "",
+    "some text": "x",
+    "an account": ACCOUNT.public,
+    "the operator": OPERATOR.public,
+    "a server": encode_public(PREFIX_SERVER, HOLDER.raw),
+    "a user in small letters": HOLDER.public.lower(),
+    "a user with a wrong checksum": HOLDER.public[:-1] + "A",
+    "a user and more": HOLDER.public + "A",
+}
+
+
+@pytest.mark.parametrize("bearer", [False, True])
+@pytest.mark.parametrize("case", SUBJECTS)
+def test_whom_a_token_is_of(operated: list[Server], case: str, bearer: bool) -> None:
+    body = {**UNLIMITED, "bearer_token": bearer}
+    text = sealed(claims(ACCOUNT, SUBJECTS[case], "user", body), ACCOUNT.sign)
+    told = [outcome(server, by_token(text, HOLDER)) for server in operated]
+    if case == "a user and more":  # which nats-server reads as the user
+        assert is_refused(told[0]) or bearer
+    else:
+        assert told[0] == told[1]
+
+
+TIMES: dict[str, dict[str, int]] = {
+    "made later": {"iat": int(time.time()) + 10_000},
+    "made before there was time": {"iat": -5},
+    "never made": {"iat": 0},
+    "over before there was time": {"exp": -1},
+    "over at the end of time": {"exp": (1 << 63) - 1},
+    "beginning before there was time": {"nbf": -(1 << 63)},
+    "over before it begins": {"exp": 1, "nbf": int(time.time()) + 10_000},
+}
+
+
+@pytest.mark.parametrize("case", TIMES)
+def test_times_that_are_odd(operated: list[Server], case: str) -> None:
+    user = User(ACCOUNT, claims=TIMES[case])
+    told = [outcome(server, by_token(user)) for server in operated]
+    assert told[0] == told[1]
 
 
 NEGATIVE: dict[str, tuple[dict[str, int], dict[str, int]]] = {
