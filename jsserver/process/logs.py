@@ -30,6 +30,12 @@ _COLOURS = {
 }
 _RESET = "\x1b[0m"
 
+_CONTROLS = {
+    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (9, 10)
+} | {10: "\n\t"}
+"""What is written instead of control characters: what others named must not look like a line of the
+log, nor command a terminal."""
+
 _Lines = Callable[[str, str], bytes]
 """Makes the bytes of a line of a level and a text."""
 
@@ -322,6 +328,8 @@ class Logger:
         self._sink.close(timeout)
 
     def _line(self, level: str, text: str) -> bytes:
+        if not text.isprintable():
+            text = text.translate(_CONTROLS)
         line = f"{self._prefix}{self._time()}{self._labels[level]}{text}\n"
         try:
             return line.encode("utf-8", "surrogateescape")

@@ -422,6 +422,25 @@ STRICTER = ("a lone surrogate",)
 """What only the server under test refuses."""
 
 
+def test_names_forge_no_lines_of_the_log(servers: Servers) -> None:
+    forged = "\n[1] 2026/11/25 00:00:00.000000 [INF] forged"
+    account = Account(OPERATOR, name="A" + forged, trace={"dest": "x"})
+    server = servers.under_test(config=configured(OPERATOR, [account]), args=["-DV"])
+    rule = f"a b c{forged}"
+    for user in (
+        User(account, claims={"name": "u" + forged}),
+        User(account, pub={"allow": [rule]}, tags=[forged]),
+        User(account, times_location=forged),
+        User(account, issuer_account=forged),
+    ):
+        with Client(server, user, name=forged, lang=forged, user="u" + forged) as client:
+            client.send(f"PUB a{forged} 0\r\n\r\nSUB x{forged} 1\r\n".encode())
+            client.quiet(0.1)
+    server.stop()
+    assert "forged" in server.log()
+    assert not [line for line in server.log().splitlines() if line.startswith("[1] ")]
+
+
 SUBJECTS = {
     "a user": HOLDER.public,
     "nobody": "",

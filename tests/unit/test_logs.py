@@ -83,6 +83,15 @@ def test_bytes_that_are_no_text_are_kept(tmp_path: Path) -> None:
     ]
 
 
+def test_nobody_writes_lines_of_their_own(tmp_path: Path) -> None:
+    """What others named is in one line, or in lines that begin as none of the log does."""
+    file = tmp_path / "log"
+    log = Logger(str(file), timestamps=False)
+    log.info("a\n[1] [INF] forged\r\n\x1b[31mred\x9b\x7f\tb\u00e9\0")
+    prefix = f"[{os.getpid()}] [INF] a\n\t[1] [INF] forged\\x0d\n\t"
+    assert file.read_text() == prefix + "\\x1b[31mred\\x9b\\x7f\tb\u00e9\\x00\n"
+
+
 def test_a_file_is_appended_to_and_private(tmp_path: Path) -> None:
     file = tmp_path / "log"
     Logger(str(file)).info("one")
