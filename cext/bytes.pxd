@@ -352,8 +352,8 @@ ctypedef int (*inbound_fn)(void* target, const Msg* m) noexcept nogil
 # What the control plane is told, through the inbox: kind, then up to three texts and three numbers.
 cdef enum EventKind:
     EV_CONSUMER_GONE = 1      # stream, consumer: inactive for its threshold; to be deleted. num[0] = consumer id
-    EV_ADVISORY = 2           # stream, consumer, reason; num = kind, stream_seq, consumer_seq, deliveries, ack_time. Of a
-                              # pin the reason is its group, a blank, and its id or why it ended
+    # Of an advisory about a pin the reason is its group, a blank, and its id or why it ended.
+    EV_ADVISORY = 2           # stream, consumer, reason; num = kind, stream_seq, consumer_seq, deliveries, ack_time
     EV_STORE_ERROR = 3        # stream, text: a write or sync failed; num[0] = errno
     EV_PAUSE_OVER = 4         # stream, consumer
     EV_LOG = 5                # text; num[0] = 1: an error, else a warning

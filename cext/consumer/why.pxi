@@ -7,7 +7,6 @@ cdef enum:
     STUCK_PAUSE = 10                    # s between two lines about consumers of one stream
 
 cdef enum Reason:
-    WAITS_NOT = 0                       # it delivers in its turn
     WAITS_FAILED = 1                    # nothing is stored in its stream at the moment
     WAITS_LEADER = 2                    # another server delivers
     WAITS_PAUSED = 3                    # until

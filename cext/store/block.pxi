@@ -433,8 +433,8 @@ cdef int file_write(FileOps* f, const char* path, const uint8_t* p, uint64_t n) 
 
 
 cdef int file_fresh(FileOps* f, const char* path) noexcept nogil:
-    """Before a cache is written there, without a sync: of a file that an earlier attempt left, a power cut could bring back what it
-    had, under the name that the new one gets. 0 or -errno."""
+    """Before a cache is written there, without a sync: of a file that an earlier attempt left, a power cut could bring back
+    what it had, under the name that the new one gets. 0 or -errno."""
     cdef int rc = f.unlink(f.ctx, path)
     return rc if rc != -ENOENT else 0
 

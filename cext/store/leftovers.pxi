@@ -14,13 +14,13 @@ cdef void leftover_block(Store* s, Block* b) noexcept nogil:
 
 
 cdef void index_replace(Store* s, const Index* fresh) noexcept nogil:
-    cdef Leftover* l = <Leftover*> malloc(sizeof(Leftover)) if s.x.n_chunks + s.x.n_texts > LEFTOVER_TURN else NULL
-    if l == NULL:
+    cdef Leftover* one = <Leftover*> malloc(sizeof(Leftover)) if s.x.n_chunks + s.x.n_texts > LEFTOVER_TURN else NULL
+    if one == NULL:
         index_free(&s.x)
     else:
-        l.x = s.x
-        l.next = s.left_indexes
-        s.left_indexes = l
+        one.x = s.x
+        one.next = s.left_indexes
+        s.left_indexes = one
         if not s.left_task.queued:
             task_post(&s.env.tasks, &s.left_task)
     s.x = fresh[0]
@@ -28,7 +28,7 @@ cdef void index_replace(Store* s, const Index* fresh) noexcept nogil:
 
 cdef bint leftovers_piece(Store* s, uint32_t left) noexcept nogil:
     """Whether there is more."""
-    cdef Leftover* l
+    cdef Leftover* one
     cdef Block* b
     cdef void* p
     while left and s.left_blocks != NULL:
@@ -37,20 +37,20 @@ cdef bint leftovers_piece(Store* s, uint32_t left) noexcept nogil:
         block_free(b)
         left -= min(left, <uint32_t> LEFTOVER_BLOCK)
     while left and s.left_indexes != NULL:
-        l = s.left_indexes
+        one = s.left_indexes
         left -= 1
-        if l.x.n_chunks:
-            l.x.n_chunks -= 1
-            p = l.x.nodes[l.x.n_chunks]
-        elif l.x.n_texts:
-            l.x.n_texts -= 1
-            p = l.x.texts[l.x.n_texts]
+        if one.x.n_chunks:
+            one.x.n_chunks -= 1
+            p = one.x.nodes[one.x.n_chunks]
+        elif one.x.n_texts:
+            one.x.n_texts -= 1
+            p = one.x.texts[one.x.n_texts]
         else:
-            s.left_indexes = l.next
-            index_free(&l.x)
-            free(l)
+            s.left_indexes = one.next
+            index_free(&one.x)
+            free(one)
             continue
-        if index_owns(&l.x, p):
+        if index_owns(&one.x, p):
             free(p)
     return s.left_blocks != NULL or s.left_indexes != NULL
 

@@ -16,16 +16,15 @@ from jsserver.cext.bytes import (
     subject_is_valid,
     subjects_overlap,
 )
+from jsserver.config.block import Block, each
 from jsserver.config.options import (
     Account,
-    Block,
     Export,
     Import,
     ServiceExport,
     ServiceImport,
     StreamExport,
     StreamImport,
-    each,
 )
 from jsserver.config.sharing import duplicate
 from jsserver.text.goformat import quote

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from jsserver import TYPE_CHECKING
 from jsserver.config import ConfigError
-from jsserver.config.options import GLOBAL_ACCOUNT, Block, Options, TlsFlags, each
+from jsserver.config.block import Block, each
+from jsserver.config.options import GLOBAL_ACCOUNT, Options, TlsFlags
 from jsserver.text.goformat import duration, quote, split_address
 
 if TYPE_CHECKING:

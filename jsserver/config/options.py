@@ -6,13 +6,11 @@ the first thing that a start needs, so they do without msgspec, which is a tenth
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 from jsserver import TYPE_CHECKING
+from jsserver.config.block import Block, each
 from jsserver.text.goformat import MINUTE, SECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 DEFAULT_PORT = 4222
@@ -40,32 +38,6 @@ SYSTEM_ACCOUNT = "$SYS"
 """The system account that there is unless the configuration names another, or wants none."""
 AUTOMATIC = -1
 """A JetStream limit that the server derives from the machine it runs on."""
-
-
-class _Each:
-    """A default that every block has one of its own of."""
-
-    def __init__(self, make: Callable[[], object]) -> None:
-        self.make = make
-
-
-def each(make: Callable[[], Any]) -> Any:
-    """The default of an option that can be changed in place."""
-    return _Each(make)
-
-
-class Block(SimpleNamespace):
-    """Options by name; those that are not given have the defaults that the class has."""
-
-    def __init__(self, **given: Any) -> None:
-        kind = type(self)
-        names = [name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())]
-        if unknown := given.keys() - set(names):
-            raise TypeError(f"{kind.__name__} has no such option: {', '.join(sorted(unknown))}")
-        for name in names:
-            default = getattr(kind, name)
-            given.setdefault(name, default.make() if isinstance(default, _Each) else default)
-        super().__init__(**given)
 
 
 class SubjectPermission(Block):

@@ -10,6 +10,7 @@ from tests.client import (
     batch_cases,
     consumer_cases,
     delivery_cases,
+    fast_cases,
     jetstream_cases,
     priority_cases,
     publish_cases,
@@ -24,7 +25,8 @@ pytestmark = pytest.mark.usefixtures("peer_present")
 
 CASES = [
     *(jetstream_cases.CASES + consumer_cases.CASES + delivery_cases.CASES),
-    *(batch_cases.CASES + publish_cases.CASES + priority_cases.CASES + reset_cases.CASES),
+    *(batch_cases.CASES + fast_cases.CASES + publish_cases.CASES),
+    *(priority_cases.CASES + reset_cases.CASES),
 ]
 # Answers that depend on timers come in another order once in a while on a loaded machine.
 TRIES = 3
