@@ -170,6 +170,8 @@ cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
     while s != NULL:
         if rc:
             s.queue.lost_since = min(s.queue.lost_since, c.writing.synced_wall)
+            s.queue.done_seq = max(s.queue.done_seq, kept_seq(s))
+            s.queue.uncut_seq = max(s.queue.uncut_seq, s.writing.kept_last)
             store_tell(c, s, rc)
             c.writing.sync_failed = True
         else:

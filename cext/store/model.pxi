@@ -145,7 +145,6 @@ cdef struct Block:
     bint wanted                 # is to be compacted because of them, however sparse
     uint64_t framing            # bytes that were left besides messages and tombstones when it was compacted
     bint stiff                  # cannot be compacted
-    bint synced                 # (k) lazy mode: since it was closed
     Block* next_empty
     bint in_empties
     bint held                   # cannot leave
@@ -273,6 +272,7 @@ cdef struct StoreKeeping:
     uint64_t dict_total
     uint64_t dict_size
     uint64_t dict_limit         # bytes from which on the void entries are left out
+    uint64_t synced             # lazy mode: all blocks up to this number are on disk; 0: not known
     uint64_t* known             # hashes of the texts the dictionary has for the ids
     uint32_t n_known
 

@@ -170,7 +170,7 @@ cdef void side_build(Block* b) noexcept nogil:
     f.close(f.ctx, fd)
     w.off = <uint32_t*> calloc(b.n, 4)
     if w.p != NULL and w.off != NULL:
-        if side_walk(&w) == 0 and removals_wait(s.com, s, 0) and dict_append(s, &w) == 0:
+        if side_walk(&w) == 0 and removals_wait(s.com, s) and dict_append(s, &w) == 0:
             side_save(&w)
         elif w.n_words:
             dict_drop(s)

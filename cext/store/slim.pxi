@@ -290,7 +290,7 @@ cdef void slim_block(Committer* c, Slim* m) noexcept nogil:
     m.p = b.data
     m.size = b.used
     copied = slim_copy(m) == 0
-    swapped = copied and slim_write(m) == 0 and removals_wait(c, s, b.num) and slim_swap(c, m)
+    swapped = copied and slim_write(m) == 0 and removals_wait(c, s) and slim_swap(c, m)
     env_lock(c.env)
     if swapped and not b.dead:
         lru_remove(c, b)

@@ -90,15 +90,21 @@ cdef void blocks_free(Block* b) noexcept nogil:
 
 # ---- before a file leaves out what was removed -------------------------------------------------------------------------
 
-cdef bint removals_wait(Committer* c, Store* s, uint64_t num) noexcept nogil:
-    """Waits until everything that has left block `num` so far stays gone whatever happens: what says so, or what took
-    its place, is on disk. Without locks, the store busy; False when it cannot be had."""
-    cdef uint64_t ticket
+cdef bint removals_wait(Committer* c, Store* s) noexcept nogil:
+    """Waits until everything that was removed so far stays gone whatever happens: what says so, or what took its place, is on
+    disk. Without locks, the store busy; False when it cannot be had."""
+    cdef uint64_t ticket, last, closed
+    cdef uint32_t i
     cdef bint done
     env_lock(c.env)
     if s.first_seq != s.shown_first and s.tail != NULL and not s.stopped:
         publish(s)
     ticket = s.shared.ticket
+    last = s.next_num - 1
+    i = s.n_blocks
+    while i and not block_i(s, i - 1).closed:
+        i -= 1
+    closed = block_i(s, i).num - 1 if i < s.n_blocks else last
     env_unlock(c.env)
     if not c.queue.running and not c.keeper_runs:
         commit_inline(c, 0)
@@ -107,49 +113,36 @@ cdef bint removals_wait(Committer* c, Store* s, uint64_t num) noexcept nogil:
         q_wait(c, &c.idle, INT64_MAX)
     done = s.queue.done_ticket >= ticket and s.queue.done_errno == 0
     q_unlock(c)
-    return done and (c.sync_interval <= 0 or later_sync(c, s, num))
+    return done and (c.sync_interval <= 0 or later_sync(c, s, closed, last))
 
 
-cdef bint later_sync(Committer* c, Store* s, uint64_t num) noexcept nogil:
-    """In lazy mode: syncs block `num` and all behind it, as far as they may not be on disk."""
+cdef bint later_sync(Committer* c, Store* s, uint64_t closed, uint64_t last) noexcept nogil:
+    """In lazy mode: syncs all blocks up to `last`, as far as they may not be on disk, also those that have left and whose files
+    wait to go: a hole in one would end the stream there. Nothing is written any more to those up to `closed`."""
     cdef FileOps* f = s.files
     cdef char path[4300]
-    cdef Block* b
-    cdef uint32_t i, n = 0
-    cdef uint64_t* nums
-    cdef bint ok = True, closed
+    cdef uint64_t num = s.keeping.synced + 1
+    cdef bint ok = True
     cdef int fd
-    env_lock(c.env)
-    nums = <uint64_t*> malloc((<size_t> s.n_blocks + 1) * 8)
-    i = s.n_blocks if nums != NULL else 0
-    while i and block_i(s, i - 1).num >= num:
-        i -= 1
-        if not block_i(s, i).synced:
-            nums[n] = block_i(s, i).num
-            n += 1
-    env_unlock(c.env)
-    for i in range(n):
-        env_lock(c.env)
-        b = block_numbered(s, nums[i])
-        closed = b != NULL and b.closed
-        if b != NULL:
-            block_path(s, b, ".blk", path, sizeof(path))
-        env_unlock(c.env)
-        if b == NULL:
-            continue
-        fd = f.open(f.ctx, path, O_RDONLY, 0)
+    if s.keeping.synced == 0:
+        fd = f.open(f.ctx, s.dir, O_RDONLY | O_DIRECTORY, 0)
         if fd < 0:
-            ok = ok and fd == -ENOENT       # nothing of it is written
-            continue
-        ok = f.datasync(f.ctx, fd) == 0 and ok
+            return False
+        ok = f.sync_all(f.ctx, fd) == 0
         f.close(f.ctx, fd)
-        env_lock(c.env)
-        b = block_numbered(s, nums[i])
-        if b != NULL and closed:
-            b.synced = True
-        env_unlock(c.env)
-    free(nums)
-    return ok and f.sync_dir(f.ctx, s.msgs_dir) == 0
+        num = last + 1
+    while num <= last and ok:
+        snprintf(path, sizeof(path), "%s/%llu.blk", s.msgs_dir, <unsigned long long> num)
+        fd = f.open(f.ctx, path, O_RDONLY, 0)
+        ok = fd >= 0 or fd == -ENOENT       # gone, or nothing of it is written
+        if fd >= 0:
+            ok = f.datasync(f.ctx, fd) == 0
+            f.close(f.ctx, fd)
+        num += 1
+    ok = ok and f.sync_dir(f.ctx, s.msgs_dir) == 0
+    if ok:
+        s.keeping.synced = max(s.keeping.synced, closed)
+    return ok
 
 
 # ---- sealed blocks -------------------------------------------------------------------------------------------------

@@ -458,6 +458,9 @@ class Sim:
         self.check_lost(why, due)
         lazy = self.world.kind.sync_interval > 0 and not killed
         self.check_readers(why, live, gone if lazy else set())
+        for reader in self.readers if self.world.doubt else []:
+            reader.confirmed = set()  # of the consumers' log nothing is known either
+            reader.kept = set()
 
     def check_kill(self, acked: int) -> None:
         """What was acked, up to that ticket, is there, and as little synced as it was."""

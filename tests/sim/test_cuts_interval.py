@@ -98,16 +98,23 @@ def test_with_an_interval_a_cut_leaves_what_was_there_at_some_time(
     """No removal without its cause, and nothing of before the last sync."""
     size, count = SHAPES[shape]
     chance = random.Random(seed)
-    life = Life(seed, sync_interval=2 * SECOND, max_msgs=60, max_msgs_per_subject=per_subject)
-    for _ in range(3):  # blocks of 32,000 bytes
+    life = Life(
+        seed,
+        sync_interval=2 * SECOND,
+        max_msgs=chance.choice([60, 10]),  # blocks of 32,000 bytes
+        max_msgs_per_subject=per_subject,
+    )
+    for _ in range(3):
         states = [messages(life.stream)]
         for _ in range(count):
-            life.publish(bytes(size), b"s.%d" % chance.randrange(4))
+            life.publish(bytes(size), b"s.%d" % chance.randrange(9))
             states.append(messages(life.stream))
             if chance.random() < 0.2:
                 life.stream.delete(chance.choice(sorted(states[-1])), False)
                 states.append(messages(life.stream))
             life.commit()
+            if chance.random() < 0.1:  # sidecars and the dictionary of subjects
+                life.disk.upkeep(life.env)
             if chance.random() < 0.05:
                 life.env.advance(3 * SECOND)
                 life.commit()
