@@ -108,18 +108,21 @@ class World:
     def power_cut(self, why: str) -> None:
         self.log.append(why)
         self.end()
-        self.doubt = self.disk.doubtful and self.kind.sync_interval > 0
-        self.disk.cut()
+        self.cut_disk()
         if self.update is not None and self.rng.random() < 0.5:
             sim, limits = self.update
             sim.limits = limits
         self.update = None
+        self.start(why)
+        self.debris = True
+
+    def cut_disk(self) -> None:
+        self.doubt = self.disk.doubtful and self.kind.sync_interval > 0
+        self.disk.cut()
         for sim in self.streams:
             for reader in sim.readers:
                 if self.kind.sync_interval:
                     reader.confirmed = reader.kept
-        self.start(why)
-        self.debris = True
 
     def kill(self) -> None:
         """A SIGKILL, mostly in the middle of something: all that was acked is there."""
@@ -153,7 +156,7 @@ class World:
         self.doubt = self.disk.untold and self.kind.sync_interval > 0
         self.end()
         if self.disk.dead:
-            self.disk.cut()
+            self.cut_disk()
             self.start("cut in a stop")
             return
         for sim in self.streams if not self.doubt else []:
