@@ -412,6 +412,8 @@ class Front:
             self.log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
 
     def _websocket_config(self) -> WebsocketConfig:
+        from jsserver.config.websocket import patience_of  # which has been loaded where it is set
+
         block, view = self.options.websocket, self.options.through_websocket
         secured = block.tls is not None
         host = block.host or ANY_HOST
@@ -420,7 +422,7 @@ class Front:
         )
         timeout, required, guests, nonce = _login_terms(view)
         return WebsocketConfig(
-            handshake_timeout=block.patience,
+            handshake_timeout=patience_of(block),
             ping_interval=max(block.ping_interval, 0),
             auth_timeout=timeout,
             auth_required=required,

@@ -7,6 +7,7 @@ from jsserver.cext.tls import SecurityContext
 from jsserver.config import ConfigError
 from jsserver.config.options import Options, Tls
 from jsserver.config.tls import readable_by_others, security_context
+from jsserver.config.websocket import patience_of
 from jsserver.process.logs import Logger
 from jsserver.text.goformat import SECOND
 
@@ -44,7 +45,7 @@ def secured(options: Options, staples: Staples, log: Logger) -> Secured:
         clients = Certified(context, certificate_ends(own))
     if through is not None:
         # The handshake always comes first, in the time that requests for WebSocket have.
-        patience = options.websocket.patience / SECOND
+        patience = patience_of(options.websocket) / SECOND
         first = {"first": True, "fallback": 0, "rate_limit": 0, "timeout": patience}
         tls = Tls(**{**vars(through), **first})
         context = _context(options, tls, staples, log, optional=False)

@@ -26,7 +26,6 @@ DEFAULT_PING_MAX = 2
 DEFAULT_WRITE_DEADLINE = 10 * SECOND
 DEFAULT_AUTH_TIMEOUT = 2.0
 DEFAULT_TLS_TIMEOUT = 2.0
-DEFAULT_WEBSOCKET_HANDSHAKE = 10 * SECOND
 TLS_12 = 0x303
 TLS_13 = 0x304
 DEFAULT_REQUEST_QUEUE_LIMIT = 10_000
@@ -416,12 +415,6 @@ class Websocket(Block):
     pass_cookie: str = ""
     token_cookie: str = ""
     ping_interval: int = 0
-
-    @property
-    def patience(self) -> int:
-        """Ns from a connection to the end of its request for WebSocket."""
-        timeout = self.handshake_timeout
-        return timeout if timeout > 0 else DEFAULT_WEBSOCKET_HANDSHAKE
 
     @property
     def has_own_authorization(self) -> bool:

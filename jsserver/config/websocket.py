@@ -23,6 +23,7 @@ from jsserver.config.values import (
 from jsserver.text.goformat import SECOND, parse_duration, quote
 from jsserver.text.urls import Url, host_and_port, parse_url
 
+DEFAULT_HANDSHAKE = 10 * SECOND
 RESERVED_HEADERS = ("host", "content-length", "connection", "upgrade", "nats-no-masking")
 """What answers to requests for WebSocket say by themselves."""
 
@@ -133,6 +134,11 @@ def read_websocket(options: Options, value: Value, problems: Problems) -> None:
         kind = type_name(value)
         raise OptionError(value, f"Expected websocket to be a map, got {kind}")
     read_block(options.websocket, value.data, _BLOCK, problems)
+
+
+def patience_of(block: Websocket) -> int:
+    """Ns from a connection to the end of its request for WebSocket."""
+    return block.handshake_timeout if block.handshake_timeout > 0 else DEFAULT_HANDSHAKE
 
 
 def validate_websocket(options: Options) -> None:
