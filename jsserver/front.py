@@ -242,7 +242,7 @@ class Front:
         o = self.options
         alone = (
             not o.asks_everybody
-            and not self.staples_first
+            and not self._responders_first
             and (
                 self.storage is None
                 or not any(self.storage.holds_streams(name) for name in o.jetstream_accounts)
@@ -253,13 +253,14 @@ class Front:
         return alone
 
     @property
-    def staples_first(self) -> bool:
-        """Whether a certificate cannot be shown before a responder was asked about it."""
-        if self.options.tls is None and self.options.websocket.tls is None:
+    def _responders_first(self) -> bool:
+        """Whether no client can be served before somebody was asked about a certificate."""
+        blocks = [*filter(None, (self.options.tls, self.options.websocket.tls))]
+        if not blocks:
             return False
         from jsserver.access.certificates import to_staple
 
-        return any(True for _ in to_staple(self.options))
+        return any(tls.inquires for tls in blocks) or any(True for _ in to_staple(self.options))
 
     def _offer_services(self) -> None:
         for name in self.accounts:
