@@ -36,7 +36,7 @@ class ConsumerWait(NamedTuple):
     """WAITS_* of consumer/why.pxi; 0: it delivers."""
     until: int
     """Wall clock at which that ends; 0: nobody knows."""
-    count: int
+    number: int
     seq: int
 
 class PendingMessage(NamedTuple):

@@ -10,7 +10,7 @@ ConsumerState = namedtuple(
     "num_redelivered num_waiting num_pending push_bound pinned_id pinned_ts")
 
 
-ConsumerWait = namedtuple("ConsumerWait", "reason until count seq")
+ConsumerWait = namedtuple("ConsumerWait", "reason until number seq")
 PendingMessage = namedtuple("PendingMessage", "seq subject deliveries sent due queued")
 
 

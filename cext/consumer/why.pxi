@@ -25,7 +25,7 @@ cdef enum Reason:
 
 
 cdef struct Why:
-    int reason                          # WAITS_*
+    int reason                          # WAITS_*; 0: it delivers in its turn
     int64_t until                       # wall clock; 0: nobody knows
     uint64_t count
     uint64_t seq

@@ -53,9 +53,9 @@ def reason_of(wait: ConsumerWait) -> WaitReason:
     reason = _REASONS[wait.reason]
     return WaitReason(
         reason=reason,
-        text=_TEXTS[reason].format(count=wait.count, seq=wait.seq),
+        text=_TEXTS[reason].format(count=wait.number, seq=wait.seq),
         until=goformat.rfc3339_nano(wait.until) if wait.until else "",
-        count=wait.count,
+        count=wait.number,
         seq=wait.seq,
     )
 

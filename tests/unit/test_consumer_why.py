@@ -93,7 +93,7 @@ def test_flow_control(world):
     )
     world.fill(30, data=b"x" * 100_000)
     world.env.run()
-    assert c.waits().reason == FLOW and c.waits().count > 2 << 20
+    assert c.waits().reason == FLOW and c.waits().number > 2 << 20
 
 
 def test_groups(world):
