@@ -291,7 +291,7 @@ WRONG_BLOCKS = (
 )
 
 
-@pytest.mark.parametrize("block", WRONG_BLOCKS)
+@pytest.mark.parametrize("block", WRONG_BLOCKS, ids=range(len(WRONG_BLOCKS)))
 def test_blocks_that_are_refused(servers: Servers, block: str) -> None:
     shown = []
     for start in (servers.under_test, servers.peer):
