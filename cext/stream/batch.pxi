@@ -40,6 +40,7 @@ cdef struct Batches:
     OpenSet fast
     uint64_t judged                     # the message of a fast one that is being checked, by its number; 0: none
     Timer hurry                         # what fast ones stored goes to the disk
+    Task settle                         # at the end of the turn, as somebody waits for an ack of it
 
 
 cdef struct BatchHeaders:
@@ -81,6 +82,8 @@ cdef Batches* batches_of(Stream* s) noexcept nogil:
         if s.batches != NULL:
             s.batches.hurry.fn = fast_hurry
             s.batches.hurry.owner = s
+            s.batches.settle.fn = fast_settle
+            s.batches.settle.owner = s
     return s.batches
 
 
@@ -132,6 +135,7 @@ cdef void batches_free(Stream* s) noexcept nogil:
     atomic_drop_all(s)
     fast_drop_all(s)
     timer_cancel(&s.env.timers, &s.batches.hurry)
+    task_cancel(&s.env.tasks, &s.batches.settle)
     if s.store != NULL:
         store_hurry(s.store)
     strmap_free(&s.batches.atomic.by_id)

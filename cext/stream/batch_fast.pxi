@@ -186,7 +186,7 @@ cdef bint fast_flow(Stream* s, FastBatch* b, Span reply) noexcept nogil:
     cdef uint32_t share = min(b.flow_max, max(<uint32_t>FAST_FLOW // s.batches.fast.by_id.n, <uint32_t>1))
     if b.done < b.told + b.flow:
         return False
-    store_hurry(s.store)
+    task_post(&s.env.tasks, &s.batches.settle)
     b.told += (b.done - b.told) // b.flow * b.flow
     if b.flow < share:
         b.flow = min(b.flow * 2, share)
@@ -201,7 +201,7 @@ cdef bint fast_commit(Stream* s, FastBatch* b, Span reply) noexcept nogil:
     b.committed = True
     if b.open.last != b.done:
         return False
-    store_hurry(s.store)
+    task_post(&s.env.tasks, &s.batches.settle)
     fast_pub_ack(s, b, reply, b.stored, b.open.last, 0)
     fast_close(b)
     return True
@@ -211,8 +211,12 @@ cdef void fast_hurry(Timer* t, int64_t now) noexcept nogil:
     store_hurry((<Stream*>t.owner).store)
 
 
+cdef void fast_settle(Task* t) noexcept nogil:
+    store_hurry((<Stream*>t.owner).store)
+
+
 cdef int fast_change(Stream* s, const Change* c) noexcept nogil:
-    # Nobody waits for a message before the next ack: until then it makes no round of its own.
+    # Nobody waits for a message before the next ack: until the end of the turn that brings that, it makes no round of its own.
     cdef int rc
     store_unhurried(s.store, s.synced)
     rc = <int>stream_change(s, c)
