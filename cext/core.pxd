@@ -531,6 +531,8 @@ cdef void account_release(Account* a) noexcept nogil
 # Its name is free again, and what was served for it ends. Clients are cut and streams closed by whoever closes it; whatever
 # still refers to it goes on in vain.
 cdef void account_close(Account* a) noexcept nogil
+# Subscriptions of clients and streams with exactly this subject and queue group (empty: none).
+cdef uint32_t count_exact(Account* a, Span subject, Span group) noexcept nogil
 # Its mappings from now on, which are its own then; NULL: none.
 cdef void account_map(Account* a, Mappings* m) noexcept nogil
 # From now on its clients may ask JetStream by this prefix, `$JS.<domain>.API.`. 0 | -1 no memory.

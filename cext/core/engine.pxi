@@ -44,7 +44,6 @@ cdef bint outlet_has_interest(void* ctx, void* account, Span subject) noexcept n
 
 
 cdef uint32_t count_exact(Account* a, Span subject, Span group) noexcept nogil:
-    # Subscriptions of clients and streams with exactly this subject and queue group.
     cdef const Match* found = sublist_match(a.subs, subject)
     cdef Sub* s
     cdef uint32_t i, j, n = 0

@@ -266,6 +266,19 @@ cdef class AccountHandle:
         self.plane.check(open)
         return found
 
+    def subscribed(self, bytes subject):
+        """Whether somebody has subscribed to exactly this subject: a wildcard does not count."""
+        cdef Span s = span_of(subject)
+        cdef bint open
+        cdef uint32_t n = 0
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                n = count_exact(self.a, s, span(NULL, 0))
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+        return n > 0
+
     # ---- JetStream
 
     def open_stream(self, directory, params):

@@ -250,10 +250,13 @@ class Outgoing(Transfer):
         """The headers of the last message."""
         end, index = b"", 0
         latest = asyncio.get_running_loop().time() + INTEREST
-        while not self.handle.subject_interest(self._deliver):
+        # The nats tool subscribes when it has the answer; the wildcard of its inboxes hears until then.
+        while not self.handle.subscribed(self._deliver):
             if asyncio.get_running_loop().time() > latest:
-                return NO_INTEREST
+                break
             await asyncio.sleep(LOOK_AGAIN)
+        if not self.handle.subject_interest(self._deliver):
+            return NO_INTEREST
         while True:
             try:
                 await asyncio.wait_for(self._free.acquire(), SILENCE)

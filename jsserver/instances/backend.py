@@ -337,6 +337,9 @@ class AccountHandle(Protocol):
     def subject_interest(self, subject: bytes) -> bool:
         """Whether a client would receive a message on this subject."""
 
+    def subscribed(self, subject: bytes) -> bool:
+        """Whether somebody has subscribed to exactly this subject."""
+
 
 class Accounts(Protocol):
     """The data plane's accounts by name."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.client.backups import backup, restore, stored
-from tests.client.raw import RawApp, header_block
+from tests.client.raw import RawApp, TimedOut, header_block
 from tests.servers import Server, Servers
 
 pytestmark = [pytest.mark.usefixtures("peer_present"), pytest.mark.timeout(120)]
@@ -186,6 +186,26 @@ def test_damaged_archives_leave_nothing_behind(servers: Servers) -> None:
         assert [entry.name for entry in streams.iterdir()] == ["KEPT"]
 
 
+@pytest.mark.parametrize("server", ["ours", "peer"])
+def test_what_follows_the_answer_waits_for_whoever_subscribes_then(
+    servers: Servers, server: str
+) -> None:
+    """As the nats tool does: its inboxes have a wildcard, which is not meant."""
+    with RawApp(pair(servers, server).port) as client:
+        client.api("STREAM.CREATE.KEPT", CONFIG)
+        client.request("kept.a", b"x")
+        client.subscribe("_INBOX.tool.*")
+        asked = {"deliver_subject": "_INBOX.tool.7"}
+        assert "error" not in client.api("STREAM.SNAPSHOT.KEPT", asked)
+        with pytest.raises(TimedOut):
+            client.message(0.3)
+        sid = client.subscribe("_INBOX.tool.7")
+        client.sync()
+        heard = [client.message() for _ in range(4)]
+        assert sum(frame.sid == sid and frame.payload != b"" for frame in heard) == 1
+        assert sum(frame.sid == sid and frame.payload == b"" for frame in heard) == 1
+
+
 def test_a_receiver_that_does_not_answer_is_given_up(servers: Servers) -> None:
     server = servers.under_test(jetstream=True)
     with RawApp(server.port) as client:
@@ -193,7 +213,8 @@ def test_a_receiver_that_does_not_answer_is_given_up(servers: Servers) -> None:
         inbox = client.inbox()
         asked = {"deliver_subject": inbox, "chunk_size": 1024, "window_size": 4096}
         assert "error" not in client.api("STREAM.SNAPSHOT.KEPT", asked)
-        again: Any = client.api("STREAM.SNAPSHOT.KEPT", asked)
+        with RawApp(server.port) as other:
+            again: Any = other.api("STREAM.SNAPSHOT.KEPT", asked)
         assert again["error"]["err_code"] == 10064
         frames = client.messages(5, 10)
         assert [len(f.payload) for f in frames[:4]] == [1024] * 4

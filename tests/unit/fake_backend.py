@@ -315,6 +315,9 @@ class FakeAccount:
     def subject_interest(self, subject: bytes) -> bool:
         return any(subject_covers(p, subject) for p in self.listened)
 
+    def subscribed(self, subject: bytes) -> bool:
+        return subject.decode() in self.listened
+
     def store(self, subject: str, data: bytes = b"", headers: bytes = b"") -> None:
         """A client's publish: every stream that captures the subject stores it."""
         for stream in self.streams.values():
