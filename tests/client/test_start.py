@@ -171,7 +171,7 @@ def test_a_start_loads_only_what_it_needs(tmp_path: Path, jetstream: bool) -> No
     [
         ({"monitor": False}, set(), 95),
         ({"monitor": True}, set(), 95),
-        ({"config": 'ping_interval: "2m"'}, {"datetime", "re"}, 116),
+        ({"config": 'ping_interval: "2m"'}, {"datetime", "re"}, 118),
     ],
 )
 def test_clients_are_served_before_the_control_plane_is_loaded(
