@@ -265,6 +265,7 @@ cdef void slim_enter(Committer* c, Slim* m) noexcept nogil:
     b.needed = m.to.needed
     m.to.holds = NULL
     b.holding = 0
+    tombs_needed(m.s, b)    # as slim_worth counts: there are more tombstones than that, of blocks with fewer ghosts
     b.framing = b.used - min(b.used, b.live_bytes + b.needed)
     b.wanted = False
     b.sided = False

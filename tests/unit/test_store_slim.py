@@ -1,0 +1,64 @@
+"""Compaction comes to an end: a block that a copy would not make smaller is left as it is."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cext.store import PyStore
+from tests.unit.records import TOMB, records
+
+LIMITS = {"max_bytes": 100_000, "trim": False, "commit": "manual"}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    path = tmp_path / "S"
+    path.mkdir()
+    return path
+
+
+def blocks(directory: Path) -> list[int]:
+    return sorted(int(path.stem) for path in (directory / "msgs").glob("*.blk"))
+
+
+def grow(s: PyStore, directory: Path) -> None:
+    """Messages until there is a block more; the last one is its first."""
+    before = len(blocks(directory))
+    while len(blocks(directory)) == before:
+        s.append("k", bytes(1000))
+        s.commit()
+
+
+def tombstones(directory: Path, number: int) -> int:
+    data = (directory / "msgs" / f"{number}.blk").read_bytes()
+    return sum(1 for _, seq, _, _ in records(data) if seq & TOMB and seq != TOMB)
+
+
+@pytest.mark.timeout(60)
+def test_tombstones_of_a_block_with_few_ghosts_left(directory: Path) -> None:
+    """Block 2 is compacted, so that nothing needs the tombstones in block 3, and loses one message
+    more later: any of them may be for that one, so all stay, however small the rest is."""
+    s = PyStore(directory, **LIMITS)
+    for _ in range(2):
+        grow(s, directory)
+    start = s.state()["last_seq"]
+    grow(s, directory)
+    last = s.state()["last_seq"]
+    for seq in range(start, last - 3):
+        s.remove(seq)
+    s.commit()
+    s.upkeep()
+    s.remove(last - 3)
+    stays = s.append("k", b"small")
+    grow(s, directory)
+    for seq in range(last, s.state()["last_seq"]):
+        if seq != stays:
+            s.remove(seq)
+    s.commit()
+    s.upkeep()
+    assert tombstones(directory, 3) == last - start - 2
+    want = s.state()
+    s.abandon()
+    s = PyStore(directory, **LIMITS)
+    assert s.state() == want
+    s.close()
