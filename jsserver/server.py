@@ -72,6 +72,8 @@ class Server:
             on_connected=self._connected,
             on_closed=self._closed,
         )
+        if self.jetstream is not None:
+            self.jetstream.complete = self.inbox.complete
         self.identity = Identity(options, self.name, self.id)
         self.system = System(self)
         self.delegates = self._make_delegates()

@@ -62,6 +62,8 @@ class Admission(NamedTuple):
     issuer: str = ""
     """Whose word is taken for the user: the key that signed its token, or its account."""
     tags: tuple[str, ...] = ()
+    name_tag: str = ""
+    """What people call the user."""
     shows_token: bool = False
     """Whether it brought a token that is no secret, as it lets nobody in without a signature."""
 

@@ -88,6 +88,8 @@ class Connection(msgspec.Struct, kw_only=True):
     issuer: str = ""
     """The key that its user is known by the word of."""
     tags: tuple[str, ...] = ()
+    name_tag: str = ""
+    """What people call its user."""
     proxy: str = ""
     """The key of the trusted proxy that it came by."""
 

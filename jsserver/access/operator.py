@@ -193,8 +193,9 @@ class OperatorMode:
             raise Refused("User authentication revoked")
         check_source(body, host)
         admission = admission_of(user, tenant.place, now)
-        tags = tuple(user.nats.tags)
-        admission = admission._replace(tags=tags, shows_token=not body.bearer_token)
+        admission = admission._replace(
+            tags=tuple(user.nats.tags), name_tag=user.name, shows_token=not body.bearer_token
+        )
         name = connect.nkey or connect.user
         if name:
             kind = "nkey" if connect.nkey else "user"

@@ -248,7 +248,7 @@ class Inbox:
         if admission is not None:
             connection.user = admission.user or connection.user
             connection.issuer, connection.tags = admission.issuer, admission.tags
-            connection.proxy = admission.proxy
+            connection.name_tag, connection.proxy = admission.name_tag, admission.proxy
 
     def _closed(self, item: Item) -> None:
         connection = read_connection(item)

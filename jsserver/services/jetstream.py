@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from jsserver.access.accounts import Accounts
-from jsserver.access.clients import read_connection
+from jsserver.access.clients import Connection, read_connection
 from jsserver.api.advisories import ClientInfo
 from jsserver.api.dispatch import Dispatcher, Request
 from jsserver.assets.limits import AccountLimits, ServerSettings
@@ -102,6 +102,8 @@ class JetStream:
         self.dispatcher = Dispatcher(self.shared, self.client_info, finished, options.system)
         self.mender = Mender(self.shared, storage.ballast.make, plane.has_room)
         self._connection = plane.connection
+        self.complete: Callable[[Connection], None] = lambda _: None
+        """Says of an open connection who is behind it."""
         plane.limit_batches(
             per_stream=js.limits.max_batch_inflight_per_stream,
             total=js.limits.max_batch_inflight_total,
@@ -221,6 +223,7 @@ class JetStream:
         if item is None:
             return None
         c = read_connection(item)
+        self.complete(c)
         return ClientInfo(
             start=rfc3339_nano(c.start),
             host=c.ip,
@@ -232,6 +235,9 @@ class JetStream:
             ver=c.version,
             rtt=c.rtt,
             server=self.settings.server_name,
+            issuer_key=c.issuer,
+            name_tag=c.name_tag,
+            tags=list(c.tags),
             kind="Client",
             client_type=c.type,
         )
