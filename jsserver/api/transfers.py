@@ -250,7 +250,7 @@ class Outgoing(Transfer):
         """The headers of the last message."""
         end, index = b"", 0
         latest = asyncio.get_running_loop().time() + INTEREST
-        # The nats tool subscribes when it has the answer; the wildcard of its inboxes hears until then.
+        # The nats tool subscribes when it has the answer; a wildcard of inboxes hears until then.
         while not self.handle.subscribed(self._deliver):
             if asyncio.get_running_loop().time() > latest:
                 break
