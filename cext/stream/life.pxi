@@ -156,32 +156,33 @@ cdef int subscribe_direct(Stream* s) noexcept nogil:
     return rc
 
 
-cdef bint last_id_resume(Stream* s, Record* r) noexcept nogil:
-    # Takes the last id from the last message; whether there is one.
+cdef void last_id_resume(Stream* s) noexcept nogil:
+    # Takes the last id from the last message, where that has one.
     cdef StoreState state
+    cdef Record r
     cdef Span id
     store_state(s.store, &state)
     s.last_id.n = 0
-    if state.msgs == 0 or store_load(s.store, state.last_seq, r) != ST_OK:
-        return False
-    id = header_get(r.header, b"Nats-Msg-Id")
-    bytes_add(&s.last_id, id.p, id.n)
-    return True
+    if state.msgs and store_load(s.store, state.last_seq, &r) == ST_OK:
+        id = header_get(r.header, b"Nats-Msg-Id")
+        bytes_add(&s.last_id, id.p, id.n)
 
 
 cdef bint last_resume(Stream* s) noexcept nogil:
     # Goes on behind the last message that is stored: its id; the window of ids is read when the first one asks for it.
     # A crash may have kept a rollup without all that it removes, for which nobody has an ack: it is the last message
-    # then, and what is left to remove is removed now. Whether there was any.
+    # then, though not always the last sequence, and what is left to remove is removed now. Whether there was any.
     cdef StoreState state
-    cdef uint64_t was = store_ticket(s.store)
+    cdef uint64_t was = store_ticket(s.store), last
     cdef Record r
     cdef Span kind
     cdef Bytes subject
     cdef int rollup
     store_state(s.store, &state)
     s.dedupe.unread = state.last_seq
-    if not last_id_resume(s, &r):
+    last_id_resume(s)
+    last = store_last_match(s.store, NULL)
+    if last == 0 or store_load(s.store, last, &r) != ST_OK:
         return False
     kind = header_get(r.header, b"Nats-Rollup")
     rollup = rollup_of(kind)

@@ -46,7 +46,6 @@ cdef void acks_refuse(Stream* s, uint64_t seq) noexcept nogil:
 cdef int apply_truncate(Stream* s, const Change* c) noexcept nogil:
     cdef StoreState state
     cdef Cutting x
-    cdef Record last
     cdef int rc
     store_state(s.store, &state)
     x.s = s
@@ -60,7 +59,7 @@ cdef int apply_truncate(Stream* s, const Change* c) noexcept nogil:
     s.settle_wanted = 0 if s.settle_wanted > c.seq else s.settle_wanted
     s.settle_all = 0 if s.settle_all > c.seq else s.settle_all
     dedupe_cut(s, c.seq)
-    last_id_resume(s, &last)
+    last_id_resume(s)
     direct_cut(s, c.seq)
     stream_count_bytes(s)
     acks_refuse(s, c.seq)
