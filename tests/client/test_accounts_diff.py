@@ -325,6 +325,7 @@ def test_limits_at_their_edges(
     for start in (servers.under_test, servers.peer):
         one = start(config=config, monitor=True)
         said = work(one)
+        wait_until(lambda: page(one, "/connz")["total"] == 0, "the end of all")  # noqa: B023
         ends = page(one, "/connz?state=closed&auth=1")["connections"]
         reasons = {end["reason"] for end in ends if end["reason"] != "Client Closed"}
         shown.append([said, reasons])
