@@ -487,5 +487,5 @@ def schedule_repeats(r: Recorder) -> None:
         found = r.client.api(f"STREAM.MSG.GET.{r.stream}", {"last_by_subj": subject})
         header = base64.b64decode(found["message"]["hdrs"])
         r.note(re.sub(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", b"TIME", header))
-    r.store("plan.1", b"no schedule")
+    r.publish(f"{r.stream}.plan.1", b"no schedule")  # its sequence is as the times were
     r.api(f"STREAM.PURGE.{r.stream}", {"filter": f"{r.stream}.plan.2"})

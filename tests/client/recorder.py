@@ -144,23 +144,18 @@ class Recorder:
 
     def at_least(self, subject: str, count: int) -> None:
         """Waits, noting nothing, until the case's stream has so many messages on a subject."""
-        stream = f"STREAM.INFO.{self.stream}"
-        body = {"subjects_filter": subject}
-        end = time.monotonic() + 5
-        while time.monotonic() < end:
-            found = json.loads(
-                self.client_request(f"$JS.API.{stream}", json.dumps(body).encode()).payload
-            )
-            if (found["state"].get("subjects") or {}).get(subject, 0) >= count:
-                return
-            time.sleep(0.05)
+        self._poll(
+            f"STREAM.INFO.{self.stream}",
+            lambda info: (info["state"].get("subjects") or {}).get(subject, 0) >= count,
+            json.dumps({"subjects_filter": subject}).encode(),
+        )
 
-    def _poll(self, subject: str, good: Callable[[Any], bool]) -> None:
+    def _poll(self, subject: str, good: Callable[[Any], bool], body: bytes = b"") -> None:
         end = time.monotonic() + 5
         if POLLED not in self.names:
             self.inbox(POLLED)
         while time.monotonic() < end:
-            self.publish(f"$JS.API.{subject}", reply=POLLED)
+            self.publish(f"$JS.API.{subject}", body, reply=POLLED)
             if good(json.loads(self.next(POLLED).payload)):
                 return
             time.sleep(0.01)
