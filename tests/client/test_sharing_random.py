@@ -131,4 +131,5 @@ def test_any_accounts(servers: Servers) -> None:
             assert differences(peer, made, spoken) == [], told
         peer.stop()
     assert seen["both"] > 0 and seen["heard"] > 0
-    assert ROUNDS < 20 or (seen["by one of several"] and seen["through two services"]), seen
+    # In few rounds there may be none of what is rare.
+    assert ROUNDS < 200 or (seen["by one of several"] and seen["through two services"]), seen
