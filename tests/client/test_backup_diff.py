@@ -186,12 +186,9 @@ def test_damaged_archives_leave_nothing_behind(servers: Servers) -> None:
         assert [entry.name for entry in streams.iterdir()] == ["KEPT"]
 
 
-@pytest.mark.parametrize("server", ["ours", "peer"])
-def test_what_follows_the_answer_waits_for_whoever_subscribes_then(
-    servers: Servers, server: str
-) -> None:
+def test_what_follows_the_answer_waits_for_whoever_subscribes_then(servers: Servers) -> None:
     """As the nats tool does: its inboxes have a wildcard, which is not meant."""
-    with RawApp(pair(servers, server).port) as client:
+    with RawApp(servers.under_test(jetstream=True).port) as client:
         client.api("STREAM.CREATE.KEPT", CONFIG)
         client.request("kept.a", b"x")
         client.subscribe("_INBOX.tool.*")

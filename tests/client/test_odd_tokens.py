@@ -230,10 +230,17 @@ TIMES: dict[str, dict[str, int]] = {
 }
 
 
+TRIES = 3
+"""nats-server lets some in and cuts them at once: what they hear first varies."""
+
+
 @pytest.mark.parametrize("case", TIMES)
 def test_times_that_are_odd(operated: list[Server], case: str) -> None:
     user = User(ACCOUNT, claims=TIMES[case])
-    told = [outcome(server, by_token(user)) for server in operated]
+    for _ in range(TRIES):
+        told = [outcome(server, by_token(user)) for server in operated]
+        if told[0] == told[1]:
+            break
     assert told[0] == told[1]
 
 
