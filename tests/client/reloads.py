@@ -57,8 +57,11 @@ def user(name: str, first: bytes = b"", then: bytes = b"", password: str = "x") 
 
 
 def rewrite(server: Server, config: str) -> None:
+    """Replaces the file as a whole: a server that reads it meanwhile has one or the other."""
     server.config = config
-    (server.folder / "server.conf").write_text(config)
+    coming = server.folder / "server.conf.next"
+    coming.write_text(config)
+    coming.rename(server.folder / "server.conf")
 
 
 def reload(server: Server, config: str | None = None, says: str = DONE) -> None:
