@@ -60,7 +60,7 @@ cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noex
     c.queue.due = INT64_MAX
     c.pool_size = page_up(8388608 + SLACK)
     c.writing.synced_at = env_clock(env)
-    c.writing.synced_wall = env.system.wall(env.system.ctx) - sync_interval     # a killed server may have left as much
+    c.queue.synced_wall = env.system.wall(env.system.ctx) - sync_interval     # a killed server may have left as much
     mutex_init(&c.q)
     cond_init(&c.wake)
     cond_init(&c.idle)

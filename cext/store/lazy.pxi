@@ -169,7 +169,7 @@ cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
     s = first
     while s != NULL:
         if rc:
-            s.queue.lost_since = min(s.queue.lost_since, c.writing.synced_wall)
+            s.queue.lost_since = min(s.queue.lost_since, c.queue.synced_wall)
             s.queue.done_seq = max(s.queue.done_seq, kept_seq(s))
             s.queue.uncut_seq = max(s.queue.uncut_seq, s.writing.kept_last)
             store_tell(c, s, rc)
@@ -177,9 +177,9 @@ cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
         else:
             synced_all(s)
         s = s.queue.next_unsynced
-    q_unlock(c)
     if rc == 0:
-        c.writing.synced_wall = wall
+        c.queue.synced_wall = wall
+    q_unlock(c)
     r.unsynced = first
     r.synced = rc == 0
     for i in range(r.n_parts):
@@ -205,6 +205,23 @@ cdef void lazy_end(Committer* c, Round* r) noexcept nogil:
     q_broadcast(c, &c.idle)
     q_unlock(c)
     r.unsynced = NULL
+
+
+cdef bint sealed_sync(Store* s, int fd) noexcept nogil:
+    """The maintenance thread's sync of a block; whether it did not fail. If it did, what may be lost is written again: the next
+    sync would not say so once more."""
+    cdef Committer* c = s.com
+    cdef int rc = s.files.datasync(s.files.ctx, fd)
+    if rc == 0 or c.sync_interval <= 0:
+        return rc == 0
+    q_lock(c)
+    s.queue.lost_since = min(s.queue.lost_since, c.queue.synced_wall)
+    store_tell(c, s, -rc)
+    st_store(&c.shared.done_flag, 1)
+    q_unlock(c)
+    if c.wake_fd >= 0:
+        c.env.system.notify(c.env.system.ctx, c.wake_fd)
+    return False
 
 
 cdef int file_again(FileOps* f, const char* path, int64_t since) noexcept nogil:

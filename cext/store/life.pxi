@@ -313,6 +313,7 @@ cdef void store_unqueue(Committer* c, Store* s) noexcept nogil:
         at = &at[0].queue.next_unsynced
     if at[0] == s:
         at[0] = s.queue.next_unsynced
+        s.queue.unsynced = False
 
 
 cdef void chores_cancel(Committer* c, Store* s, Block** gone) noexcept nogil:

@@ -407,6 +407,7 @@ cdef struct CommitterQueue:
     Store* unsynced             # lazy mode: chain by next_unsynced
     bint sync_now               # lazy mode: somebody waits for the sync
     int sync_fd                 # lazy mode: open since there are stores, so that it hears of every error; -1: to be opened
+    int64_t synced_wall         # lazy mode: the wall clock at the last sync that did not fail
     StoreList active            # most recently committed first
     StoreList resting           # idle, groups closed
     Block* sides                # chain by next_side
@@ -423,7 +424,6 @@ cdef struct CommitterWriting:
     bint no_direct              # the file system has no writes past the page cache
     int spare                   # a descriptor for when there are none
     int64_t synced_at
-    int64_t synced_wall         # lazy mode: the wall clock at the last sync that did not fail
     bint sync_failed            # stores are to be told
     uint64_t later_bytes        # lazy mode: of the files that wait for the next sync to go
 

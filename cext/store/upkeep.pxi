@@ -136,7 +136,7 @@ cdef bint later_sync(Committer* c, Store* s, uint64_t closed, uint64_t last) noe
         fd = f.open(f.ctx, path, O_RDONLY, 0)
         ok = fd >= 0 or fd == -ENOENT       # gone, or nothing of it is written
         if fd >= 0:
-            ok = f.datasync(f.ctx, fd) == 0
+            ok = sealed_sync(s, fd)
             f.close(f.ctx, fd)
         num += 1
     ok = ok and f.sync_dir(f.ctx, s.msgs_dir) == 0

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from jsserver.access.accounts import Accounts
@@ -55,8 +56,9 @@ class Finished:
 
     def _report(self) -> None:
         counts, self._counts = self._counts, Counter()
-        for cid, count in counts.items():
-            self.plane.requests_done(cid, count)
+        with suppress(engine.PlaneClosed):  # else nobody is there any more
+            for cid, count in counts.items():
+                self.plane.requests_done(cid, count)
 
 
 class _Gone(Exception):

@@ -489,3 +489,86 @@ def schedule_repeats(r: Recorder) -> None:
         r.note(re.sub(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", b"TIME", header))
     r.publish(f"{r.stream}.plan.1", b"no schedule")  # its sequence is as the times were
     r.api(f"STREAM.PURGE.{r.stream}", {"filter": f"{r.stream}.plan.2"})
+
+
+# the same in atomic batches
+
+
+def batched(r: Recorder, *messages: tuple[str, bytes, tuple[str, ...]]) -> None:
+    """One batch; its id is of no other."""
+    r.counted += 1
+    for n, (subject, data, lines) in enumerate(messages, 1):
+        own = [f"Nats-Batch-Id: {r.counted}", f"Nats-Batch-Sequence: {n}"]
+        if n == len(messages):
+            own.append("Nats-Batch-Commit: 1")
+        r.store(subject, data, *own, *lines)
+
+
+@case
+def batch_of_counters(r: Recorder) -> None:
+    r.create(allow_msg_counter=True, allow_atomic=True)
+    r.store("a", b"", "Nats-Incr: 5")
+    one: tuple[str, ...] = ("Nats-Incr: 1",)
+    batched(r, ("a", b"", one), ("b", b"", ("Nats-Incr: -3",)), ("a", b"", one), ("a", b"", one))
+    batched(r, ("a", b"", one), ("a", b"", ()))
+    batched(r, ("a", b"", one), ("a", b"x", one))
+    batched(r, ("a", b"", one), ("a", b"", ("Nats-Incr: x",)))
+    batched(r, ("a", b"", ("Nats-Incr: 1", "Nats-Expected-Last-Sequence: 5")))
+    batched(r, ("b", b"", one))
+    look(r)
+
+
+@case
+def batch_of_lives(r: Recorder) -> None:
+    r.create(allow_msg_ttl=True, allow_atomic=True)
+    r.store("a", b"first")
+    for value in ("5", "1h", "never", "x", "0", "00", "", "999ms"):
+        batched(r, ("a", b"1", ()), ("a", b"2", (f"Nats-TTL: {value}",)))
+    batched(r, ("b", b"1", ("Nats-TTL: 1",)), ("b", b"2", ("Nats-TTL: 1s",)))
+    look(r)
+
+
+@case
+def batch_of_lives_not_allowed(r: Recorder) -> None:
+    r.create(allow_atomic=True)
+    r.store("a", b"first")
+    for value in ("5", "never", "x", "0", "00", ""):
+        batched(r, ("a", b"1", ()), ("a", b"2", (f"Nats-TTL: {value}",)))
+    look(r)
+
+
+@case
+def batch_of_lives_and_markers(r: Recorder) -> None:
+    r.create(subject_delete_marker_ttl=60 * SECOND, allow_atomic=True)
+    batched(r, ("a", b"1", ("Nats-TTL: 1", "A: b")), ("b", b"2", ("Nats-TTL: 90s",)))
+    r.api(f"STREAM.INFO.{r.stream}", {"subjects_filter": ">"})
+
+
+@case
+def batch_of_schedules(r: Recorder) -> None:
+    r.create(allow_msg_schedules=True, allow_atomic=True)
+    name = r.stream
+    plan = planned("@at 2099-01-01T00:00:00Z", f"{name}.out")
+    batched(r, ("plan", b"1", plan), ("other", b"2", ()))
+    batched(r, ("plan", b"1", plan), ("plan", b"2", plan))
+    batched(r, ("plan", b"1", ()), ("other", b"2", planned("x", f"{name}.out")))
+    batched(r, ("other", b"2", planned("@every 5h", "elsewhere")))
+    ends = f"Nats-Scheduler: {name}.plan", "Nats-Schedule-Next: purge"
+    batched(r, ("done", b"3", ends), ("done", b"4", ()))
+    batched(r, ("done", b"3", ("Nats-Scheduler: x",)))
+    r.api(f"STREAM.INFO.{name}", {"subjects_filter": ">"})
+
+
+@case
+def acks_that_do_not_wait(r: Recorder) -> None:
+    name = r.stream
+    base = {"name": name, "subjects": [f"{name}.>"], "persist_mode": "async"}
+    for wrong in ({"storage": "memory"}, {"allow_atomic": True}):
+        r.api(f"STREAM.CREATE.{name}", {**base, **wrong})
+    r.create(persist_mode="async")
+    r.fill(3)
+    r.store("a", b"x", "Nats-Msg-Id: a")
+    r.store("a", b"x", "Nats-Msg-Id: a")
+    r.api(f"STREAM.UPDATE.{name}", {**base, "persist_mode": "default"})
+    r.api(f"STREAM.UPDATE.{name}", {**base, "description": "x"})
+    look(r)

@@ -12,6 +12,7 @@ from tests.client.reloads import FAILED, Client, in_order, reload
 from tests.client.test_callout_diff import ISSUER, STRANGER, Service, let_in
 from tests.client.tls import Site, TlsClient
 from tests.client.websocket import WsClient
+from tests.nkeys import Signer
 from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -168,6 +169,44 @@ def test_an_answer_that_comes_after_the_account_has_gone(servers: Servers) -> No
         assert said == [False]
     finally:
         service.close()
+
+
+# ---- by a proxy
+
+PROXIES = Signer(), Signer()
+BEHIND = "user: behind, password: x, proxy_required: true"
+
+
+def behind(server: Server, proxy: Signer, **options: object) -> Client:
+    """One whom a proxy passes on."""
+    client = Client.__new__(Client)
+    RawClient.__init__(client, server.port)
+    client.info = client.frame().json
+    sig = proxy.signature(str(client.info["nonce"]))
+    said = {"verbose": False, "protocol": 1, "proxy_sig": sig, **options}
+    client.send(b"CONNECT " + json.dumps(said).encode() + b"\r\nPING\r\n")
+    client.said = client.until("INFO")
+    return client
+
+
+def test_a_proxy_is_trusted_no_more(servers: Servers) -> None:
+    def config(*proxies: Signer, more: str = "") -> str:
+        keys = ", ".join(f"{{ key: {proxy.public} }}" for proxy in proxies)
+        return f"proxies {{ trusted: [{keys}] }}\n{users(BEHIND, 'user: a, password: x' + more)}"
+
+    login = {"user": "behind", "pass": "x"}
+    shown = []
+    for start in (servers.under_test, servers.peer):
+        server = start(config=config(*PROXIES))
+        clients = [behind(server, proxy, **login) for proxy in PROXIES]
+        clients.append(Client(server, **{"user": "a", "pass": "x"}))
+        reload(server, config(PROXIES[0]))
+        shown.append([heard(client) for client in clients])
+        reload(server, config(PROXIES[0], more=", proxy_required: true"))
+        shown[-1] += [heard(client) for client in clients]
+        for client in clients:
+            client.close()
+    assert shown[0] == shown[1]
 
 
 # ---- the system account

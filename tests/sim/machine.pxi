@@ -194,14 +194,7 @@ cdef class SimDisk:
 
     @property
     def untold(self) -> bool:
-        """Whether a sync failed of which one who has a file open has not heard yet."""
-        cdef uint32_t i
-        cdef const Open* fd
-        for i in range(self.d.n_fds):
-            fd = &self.d.fds[i]
-            if fd.inode and (fd.failed or fd.any_failed):
-                return True
-        return False
+        return failures_untold(&self.d)
 
     @property
     def writes(self) -> int:

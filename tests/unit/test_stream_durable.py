@@ -261,3 +261,13 @@ def test_a_rollup_that_a_crash_cut_off_is_finished_at_the_start(tmp_path, kind, 
         assert w.stream.get(6).data == b"new"
         w.stream.wait_durable()
         w.stream.close(False)
+
+
+def test_early_acks_wait_for_nothing_and_what_they_ack_is_seen(disk):
+    w = disk.open(held=True, early_acks=True)
+    w.env.inject(b"s.a", b"1", b"ack")
+    assert [m[0] for m in w.env.take()] == [b"ack"]
+    assert seqs(w.pull(b"1")) == [1]
+    w.env.release_commits()
+    w.stream.wait_durable()
+    assert w.stream.state().messages == 1
