@@ -267,6 +267,7 @@ cdef struct Client:
     uint64_t chunks_queued
     uint64_t sent
     uint64_t chunks_sent
+    bint awaited            # somebody who sends to it rests until less waits for it
     uint32_t fan_out        # messages delivered since the last flush
     bint dirty              # linked in work.dirty
     Client* next_dirty
@@ -469,6 +470,14 @@ cdef struct Inbox:
     int fd                  # eventfd, written once until the next drain
     bint signalled
 
+cdef enum:
+    PENDING_MUCH = 524288   # bytes: whoever sends to a client that has so many to take rests, while they are in the cache
+
+cdef enum Pace:
+    PACE_FREE = 0
+    PACE_REST = 1           # much waits for a receiver
+    PACE_STALL = 2          # a receiver is close to its limit
+
 cdef struct EngineLimits:
     int64_t max_payload
     int64_t max_control_line
@@ -478,6 +487,7 @@ cdef struct EngineLimits:
     int64_t max_connections
     bint headers                # header support
     bint stall                  # slow fast producers down
+    uint64_t much_pending       # whoever sends to a client with more rests
 
 cdef struct EngineStats:
     uint64_t in_msgs
@@ -510,7 +520,7 @@ cdef struct Engine:
     Bytes server_name       # which clients of other accounts may be told
     uint8_t server_hash[8]
     int64_t too_deep_again  # mono: when the log may tell of the next one that was too deep
-    bint stalled            # the turn delivered to a client near its limit
+    int pace                # Pace: what became of what was delivered last
     uint32_t asked          # requests that went to the inbox from whoever publishes now
     bint trace
     bint debug

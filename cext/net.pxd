@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from jsserver.cext.bytes cimport KIND_LEAF, Bytes, Span, Task, TaskList, Timer, TimerHeap, U64Map
-from jsserver.cext.core cimport Account, Ahead, Chunk, Client, Engine, Protocol, Worklist
+from jsserver.cext.core cimport Account, Ahead, Chunk, Client, Engine, PACE_FREE, PACE_STALL, Protocol, Worklist
 from jsserver.cext.store cimport Committer
 
 
@@ -18,7 +18,7 @@ cdef extern from "<sys/socket.h>" nogil:
         unsigned short sa_family
     cdef struct sockaddr_storage:
         unsigned short ss_family
-    int AF_INET, AF_INET6, SOL_SOCKET, SO_ERROR, SO_RCVLOWAT, SOCK_NONBLOCK, SOCK_CLOEXEC
+    int AF_INET, AF_INET6, SOL_SOCKET, SO_ERROR, SO_RCVLOWAT, SO_SNDBUF, SOCK_NONBLOCK, SOCK_CLOEXEC
     int MSG_NOSIGNAL, MSG_DONTWAIT, MSG_PEEK, SHUT_RD, SHUT_WR
     int accept4(int fd, sockaddr* addr, socklen_t* n, int flags)
     int getsockopt(int fd, int level, int name, void* value, socklen_t* n)
@@ -159,6 +159,7 @@ cdef enum Approach:
 cdef enum Stall:
     FOR_RECEIVER = 1        # one of its receivers is slow
     FOR_ANSWERS = 2         # it has asked the control plane enough for now
+    FOR_ROOM = 4            # much waits for one of its receivers
 
 cdef enum:
     READ_SIZE = 65536       # bytes taken from one connection in one turn
@@ -171,6 +172,8 @@ cdef enum:
     WRITTEN_MAX = 256       # chunks that may wait for the next turn, however late it comes
     ADDRESS_MAX = 64
     STALL_NS = 2000000
+    REST_NS = 1000000       # at most, until a receiver has less to take
+    LOCAL_SEND_BUFFER = 262144      # bytes of a socket to this machine: more would only leave the cache before it is taken
     LOOK_AHEAD_MAX = 4096   # publishes that a reactor recognises before it takes the engine lock
     SNIPPET = 32            # bytes of what was not understood, in the log
     NONCE_BYTES = 11
@@ -232,7 +235,10 @@ cdef struct Conn:
     uint32_t to_skip        # bytes of a PROXY header that mean nothing to us
     int auth
     bint paused             # for the control plane
-    int stalled             # FOR_RECEIVER | FOR_ANSWERS; the input waits
+    int stalled             # FOR_RECEIVER | FOR_ANSWERS | FOR_ROOM; the input waits
+    bint tiring             # it is to rest for room when its input of this turn is worked through
+    Conn* next_resting      # while FOR_ROOM
+    bint relieving          # what is written to it now may end the rest of others
     uint32_t asking         # its requests that the control plane has
     # the way out of bytes, the reactor's alone
     Chunk* out              # what it writes
@@ -460,6 +466,7 @@ cdef struct Net:
     uint32_t n_coming       # connections that are not known yet
     U64Map by_cid
     uint64_t next_cid
+    Conn* resting           # chain by next_resting
     Terms[KIND_LEAF + 1] terms      # by kind
     Terms websocket         # of clients that come through WebSocket
     char[REASONS_MAX][REASON_MAX] reasons   # texts of CloseReason, in last frames
@@ -550,9 +557,12 @@ cdef inline void conn_events(Conn* c) noexcept nogil:
 cdef inline void conn_pace(Conn* c) noexcept nogil:
     # After each operation: whoever sends to a slow receiver, or asks too much, rests.
     cdef Engine* e = c.base.engine
-    if e.stalled:
-        e.stalled = False
-        conn_stall(c)
+    if e.pace != PACE_FREE:
+        if e.pace == PACE_STALL:
+            conn_stall(c)
+        else:
+            c.tiring = True
+        e.pace = PACE_FREE
     if e.asked:
         c.asking += e.asked
         e.asked = 0

@@ -89,6 +89,17 @@ cdef Payload* shared_payload(Engine* e, const Msg* m) noexcept nogil:
     return e.shared
 
 
+cdef void slow_down(Engine* e, Client* c) noexcept nogil:
+    # Much waits for c: whoever sends to it pauses.
+    if not e.limits.stall:
+        return
+    if client_pending(c) > <uint64_t>(e.limits.max_pending - e.limits.max_pending // 4):
+        e.pace = PACE_STALL
+    elif e.pace == PACE_FREE:
+        e.pace = PACE_REST
+    c.awaited = True
+
+
 cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
     # Writes one MSG or HMSG into the client's out buffer. 1: it took it.
     cdef Client* c = s.client
@@ -170,6 +181,6 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
         note_response(c, m.reply)
     if s.max and s.delivered >= s.max:
         sub_drop(c, s)
-    if e.limits.stall and src != NULL and client_pending(c) > <uint64_t>(e.limits.max_pending - e.limits.max_pending // 4):
-        e.stalled = True
+    if src != NULL and client_pending(c) > e.limits.much_pending:
+        slow_down(e, c)
     return 1

@@ -142,6 +142,7 @@ cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil:
     e.limits.max_connections = 65536
     e.limits.headers = True
     e.limits.stall = True
+    e.limits.much_pending = PENDING_MUCH
     return 0
 
 

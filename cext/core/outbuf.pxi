@@ -65,7 +65,9 @@ cdef void chunks_free(Engine* e) noexcept nogil:
 
 cdef Payload* payload_new(Engine* e, Span data) noexcept nogil:
     # With its CRLF, and one reference; NULL: no memory.
-    cdef Chunk* home = chunk_new(e, CHUNK_LARGE, sizeof(Payload) + data.n + 2)
+    cdef size_t need = sizeof(Payload) + data.n + 2
+    cdef bint small = need <= CHUNK_BYTES[<int>CHUNK_SMALL] - sizeof(Chunk)
+    cdef Chunk* home = chunk_new(e, CHUNK_SMALL if small else CHUNK_SIZES, need)
     cdef Payload* p
     if home == NULL:
         return NULL

@@ -75,6 +75,7 @@ cdef int fill_limits(EngineLimits* limits, object config) except -1:
     limits.max_connections = config.max_connections
     limits.headers = config.headers
     limits.stall = config.stall
+    limits.much_pending = min(<uint64_t>PENDING_MUCH, <uint64_t>(limits.max_pending - limits.max_pending // 4))
     return 0
 
 

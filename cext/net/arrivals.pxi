@@ -27,6 +27,17 @@ cdef void set_address(Conn* c, const sockaddr_storage* addr) noexcept nogil:
     c.n_address = <uint32_t>strlen(c.address)
 
 
+cdef bint is_this_machine(const sockaddr_storage* addr) noexcept nogil:
+    cdef const uint8_t* p
+    if addr.ss_family == AF_INET:
+        return (<const uint8_t*>&(<const sockaddr_in*>addr).sin_addr)[0] == 127
+    if addr.ss_family != AF_INET6:
+        return False
+    p = <const uint8_t*>&(<const sockaddr_in6*>addr).sin6_addr
+    return (memcmp(p, b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01", 16) == 0
+            or (memcmp(p, b"\0\0\0\0\0\0\0\0\0\0\xff\xff", 12) == 0 and p[12] == 127))
+
+
 cdef void timer_init(Timer* t, timer_fn fn, void* owner) noexcept nogil:
     t.pos = 0
     t.deadline = 0
@@ -366,7 +377,7 @@ cdef void accept_ready(Listener* s) noexcept nogil:
     cdef sockaddr_storage addr
     cdef socklen_t n_addr
     cdef Conn* c
-    cdef int fd, i, one = 1
+    cdef int fd, i, one = 1, local = LOCAL_SEND_BUFFER
     if s.fd < 0 or s.paused:
         return
     for i in range(ACCEPTS_A_TURN):
@@ -380,6 +391,8 @@ cdef void accept_ready(Listener* s) noexcept nogil:
                 timer_set(&s.reactor.timers, &s.timer, e.env.mono + ACCEPT_PAUSE_NS)
             return
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one))
+        if is_this_machine(&addr):
+            setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &local, sizeof(local))
         if s.framed and s.reactor.net.n_coming >= COMING_MAX:
             close(fd)       # whoever keeps so many waiting shall not have all descriptors
             continue

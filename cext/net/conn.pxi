@@ -31,6 +31,7 @@ cdef void conn_take(Conn* c) noexcept nogil:
     else:
         c.out_tail.next = b.head
     c.out_tail = b.tail
+    c.relieving = b.awaited
     b.head = NULL
     b.tail = NULL
 
@@ -104,14 +105,17 @@ cdef void conn_flush(Conn* c) noexcept nogil:
     conn_write(c)
     waits = c.out != NULL or c.owes
     conn_want(c, c.reading, waits)
-    if c.write_failed or waits or c.deadline_set:
+    if c.write_failed or waits or c.deadline_set or c.relieving:
         c.next_settling = c.reactor.settling
         c.reactor.settling = c
 
 
 cdef void conn_settle(Conn* c) noexcept nogil:
-    # The deadline of what is not written yet begins anew with each piece that was.
+    # The deadline of what is not written yet begins anew with each piece that was. Whoever rests for it goes on.
     cdef TimerHeap* timers = &c.reactor.timers
+    if c.base.awaited and client_pending(&c.base) <= c.base.engine.limits.much_pending // 2:
+        c.base.awaited = False
+        rests_over(c.reactor.net)
     if c.write_failed:
         client_close(&c.base, CLOSE_WRITE_ERROR)
     elif c.out == NULL and not c.owes:
@@ -167,6 +171,9 @@ cdef void conn_feed(Conn* c, const uint8_t* p, size_t n) noexcept nogil:
     cdef size_t used, room
     c.need = 0
     used = c.base.protocol.feed(&c.base, p, n, &c.need)
+    if c.tiring:
+        c.tiring = False
+        conn_rest(c)
     if c.base.closing or used == n:
         drop_left(c)
         return
@@ -187,8 +194,41 @@ cdef void conn_stall(Conn* c) noexcept nogil:
         conn_events(c)
 
 
+cdef void conn_rest(Conn* c) noexcept nogil:
+    # Much waits for a receiver: there is more to send when it has taken some, or soon.
+    cdef Net* net = c.reactor.net
+    if conn_halted(c) or timer_set(&c.reactor.timers, &c.stall_timer, net.engine.env.mono + REST_NS) != 0:
+        return
+    c.stalled |= FOR_ROOM
+    c.next_resting = net.resting
+    net.resting = c
+    conn_events(c)
+
+
+cdef void rests_over(Net* net) noexcept nogil:
+    # A receiver has room again: those who rest go on in their reactors' next turn.
+    cdef Conn* c
+    while net.resting != NULL:
+        c = net.resting
+        net.resting = c.next_resting
+        c.stalled &= ~FOR_ROOM
+        timer_cancel(&c.reactor.timers, &c.stall_timer)
+        task_post(&c.reactor.tasks, &c.resume)
+
+
+cdef void forget_resting(Conn* c) noexcept nogil:
+    cdef Conn** at = &c.reactor.net.resting
+    if not c.stalled & FOR_ROOM:
+        return
+    while at[0] != c:
+        at = &at[0].next_resting
+    at[0] = c.next_resting
+    c.stalled &= ~FOR_ROOM
+
+
 cdef void stall_over(Timer* t, int64_t now) noexcept nogil:
     cdef Conn* c = <Conn*>t.owner
+    forget_resting(c)
     c.stalled &= ~FOR_RECEIVER
     conn_resume(c)
 
@@ -370,6 +410,7 @@ cdef void conn_finish(Conn* c) noexcept nogil:
         task_cancel(&r.tasks, &c.ws.answered)
     forget_dirty(&c.base)
     forget_again(c)
+    forget_resting(c)
     c.last_words = reason != CLOSE_SLOW_PENDING and reason != CLOSE_SLOW_DEADLINE and reason != CLOSE_WRITE_ERROR
     conn_take(c)
     c.finished = True

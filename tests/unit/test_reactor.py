@@ -12,6 +12,8 @@ from jsserver.cext.engine import CLOSE_REASONS, INBOX_CLOSED
 from jsserver.process.sockets import bound_port, open_listener
 from tests.cext.net import PyReactor
 
+KICKED = next(n for n, text in CLOSE_REASONS.items() if text == "Kicked")
+MUCH = 512 << 10  # bytes that wait for one receiver
 QUIET = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 
 
@@ -316,6 +318,47 @@ def test_a_slow_receiver_is_cut_at_its_limit() -> None:
     assert r.received(client) == b""
 
 
+def test_whoever_sends_to_one_with_much_to_take_rests_until_it_has_taken_some() -> None:
+    r = PyReactor()
+    giver, taker = open_client(r), open_client(r)
+    say(r, taker, b"SUB x 1\r\n")
+    r.hold(taker)
+    body = b"PUB x 20000\r\n" + b"." * 20000 + b"\r\n"
+    sent = 0
+    while r.wants(giver)[0]:
+        say(r, giver, body)
+        sent += 1
+    assert MUCH < r.pending(taker) < MUCH + len(body)
+    r.writable(taker)
+    r.turn()
+    r.turn()
+    assert r.wants(giver)[0]
+    assert r.received(taker) == body.replace(b"PUB x", b"MSG x 1") * sent
+
+
+def test_nobody_rests_for_long() -> None:
+    r = PyReactor()
+    giver, taker, gone = (open_client(r) for _ in range(3))
+    for receiver in (taker, gone):
+        say(r, receiver, b"SUB x 1\r\n")
+        r.hold(receiver)
+    body = b"PUB x 60000\r\n" + b"." * 60000 + b"\r\n"
+    for count in range(20):
+        poll_until(r, lambda: r.wants(giver)[0])
+        say(r, giver, body)
+        if count == 15:
+            r.end(gone)  # whoever was waited for
+    assert not r.wants(giver)[0]
+    assert r.pending(taker) == 20 * len(body.replace(b"PUB x", b"MSG x 1"))
+    assert reasons(r) == {gone: "Client Closed"}
+    r.kill(giver, KICKED)  # while it rests
+    r.turn()
+    r.writable(taker)
+    r.turn()
+    r.turn()
+    assert reasons(r) == {giver: "Kicked"}
+
+
 def test_listeners_have_their_own_protocols_and_kinds() -> None:
     r = PyReactor()
     sockets = [open_listener("127.0.0.1", 0) for _ in range(2)]
@@ -444,7 +487,7 @@ def test_an_end_by_others_is_carried_out_where_the_connection_is_served() -> Non
         say(r, cid, b"SUB x 1\r\n")
         r.hold(cid)
     say(r, source, b"PUB x 6000\r\n%s\r\n" % (b"x" * 6000))
-    r.kill(killed, next(n for n, text in CLOSE_REASONS.items() if text == "Kicked"))
+    r.kill(killed, KICKED)
     say(r, source, b"PUB x 6000\r\n%s\r\n" % (b"x" * 6000))
     r.turn()
     assert reasons(r) == {slow: "Slow Consumer (Pending Bytes)", killed: "Kicked"}
