@@ -77,7 +77,7 @@ cdef int batch_announce(Committer* c, Round* r, Part* p, Piece* piece) noexcept 
     p.begun = True
     rc = piece_ready(c, r, p, b, 0)
     rc = group_put(c, r, b, op.off, 0, MARK_BATCH) if rc == 0 else rc
-    rc = c.env.files.datasync(c.env.files.ctx, b.fd) if rc == 0 else rc
+    rc = sync_said(p.s, c.env.files.datasync(c.env.files.ctx, b.fd)) if rc == 0 else rc
     if rc == 0 and p.sync_dir:
         p.sync_dir = False
         rc = msgs_sync(c, r, p.s)

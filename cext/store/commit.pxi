@@ -406,8 +406,10 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
 # ---- the results --------------------------------------------------------------------------------------------------
 
 cdef void store_tell(Committer* c, Store* s, int err) noexcept nogil:
-    """With q held: committer_poll hears of this store."""
-    s.queue.done_errno = err
+    """With q held: committer_poll hears of this store. What has failed stays so, whatever is still written."""
+    if err:
+        s.queue.done_errno = err
+        s.queue.lost_since = min(s.queue.lost_since, c.queue.synced_wall)
     if not s.queue.listed:
         s.queue.listed = True
         s.queue.next_done = c.queue.done

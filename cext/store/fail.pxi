@@ -65,7 +65,7 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
             b = r.pieces[k].b
             if (b.fd >= 0 and r.pieces[k].wrote and not r.pieces[k].synced and (c.sync_interval <= 0 or p.batch)
                     and p.err == 0):
-                p.err = -f.datasync(f.ctx, b.fd)
+                p.err = -sync_said(p.s, f.datasync(f.ctx, b.fd))
                 r.pieces[k].synced = True
             block_fd_close(b)
         g = p.first_log if p.logs else NULL

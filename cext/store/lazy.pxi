@@ -122,6 +122,8 @@ cdef void lazy_round(Committer* c, Round* r, int64_t now) noexcept nogil:
         lazy_note(c, r, &r.parts[i])
     q_lock(c)
     any = c.queue.unsynced != NULL
+    r.sync = r.sync or c.queue.failed
+    c.queue.failed = c.queue.failed if any else 0
     q_unlock(c)
     if any and (r.sync or now >= c.writing.synced_at + c.sync_interval or c.writing.later_bytes > LATER_MAX
                 or (c.writing.later_bytes and st_load(&c.shared.full))):
@@ -166,10 +168,11 @@ cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
     c.writing.later_bytes = 0
     c.writing.synced_at = env_clock(c.env)
     q_lock(c)
+    rc = rc if rc else c.queue.failed
+    c.queue.failed = 0
     s = first
     while s != NULL:
         if rc:
-            s.queue.lost_since = min(s.queue.lost_since, c.queue.synced_wall)
             s.queue.done_seq = max(s.queue.done_seq, kept_seq(s))
             s.queue.uncut_seq = max(s.queue.uncut_seq, s.writing.kept_last)
             store_tell(c, s, rc)
@@ -207,21 +210,32 @@ cdef void lazy_end(Committer* c, Round* r) noexcept nogil:
     r.unsynced = NULL
 
 
-cdef bint sealed_sync(Store* s, int fd) noexcept nogil:
-    """The maintenance thread's sync of a block; whether it did not fail. If it did, what may be lost is written again: the next
-    sync would not say so once more."""
+cdef int sync_said(Store* s, int rc) noexcept nogil:
+    """What a sync of files with messages said, by whichever thread; without q. In lazy mode one that failed may have lost what
+    was written since the last one of all, and no later one of the same files says so again. So none counts (syncs_count) until
+    the commit thread has told all stores that it concerns: it syncs at once."""
     cdef Committer* c = s.com
-    cdef int rc = s.files.datasync(s.files.ctx, fd)
-    if rc == 0 or c.sync_interval <= 0:
-        return rc == 0
+    if rc < 0 and c.sync_interval > 0:
+        q_lock(c)
+        c.queue.failed = -rc
+        c.queue.sync_now = True
+        if s.queue.busy:        # else it is being closed
+            unsynced_note(c, s)
+        c.queue.due = 0
+        if c.queue.sleeping:
+            q_signal(c, &c.wake)
+        q_unlock(c)
+    return rc
+
+
+cdef bint syncs_count(Store* s) noexcept nogil:
+    """In lazy mode, after syncs that did not fail: whether what they are of was not lost before."""
+    cdef Committer* c = s.com
+    cdef bint ok
     q_lock(c)
-    s.queue.lost_since = min(s.queue.lost_since, c.queue.synced_wall)
-    store_tell(c, s, -rc)
-    st_store(&c.shared.done_flag, 1)
+    ok = c.queue.failed == 0 and s.queue.done_errno == 0
     q_unlock(c)
-    if c.wake_fd >= 0:
-        c.env.system.notify(c.env.system.ctx, c.wake_fd)
-    return False
+    return ok
 
 
 cdef int file_again(FileOps* f, const char* path, int64_t since) noexcept nogil:
@@ -256,7 +270,7 @@ cdef int unsynced_again(Store* s) noexcept nogil:
     cdef const char* name = NULL
     cdef Log* g = s.queue.logs
     cdef int rc = 0
-    if since == INT64_MAX:
+    if s.com.sync_interval <= 0 or since == INT64_MAX:
         return 0
     since -= LOST_MARGIN
     memset(&names, 0, sizeof(names))

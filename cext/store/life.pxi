@@ -165,6 +165,13 @@ cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* c
     s.on_removed = removed
     s.on_durable = durable
     s.ctx = ctx
+    if durable != NULL and s.io_errno and s.storage == STORE_FILE:      # a group failed before there was a listener
+        q_lock(s.com)
+        store_tell(s.com, s, <int> s.io_errno)
+        st_store(&s.com.shared.done_flag, 1)
+        q_unlock(s.com)
+        if s.com.wake_fd >= 0:
+            s.env.system.notify(s.env.system.ctx, s.com.wake_fd)
     if s.limits.max_age > 0:
         age_arm(s)
 

@@ -342,7 +342,7 @@ cdef int log_shorten(Log* log, uint64_t size) noexcept nogil:
         return rc
     log.writing.written = size
     log.writing.durable = min(log.writing.durable, size)
-    return f.datasync(f.ctx, log.writing.fd)
+    return sync_said(log.store, f.datasync(f.ctx, log.writing.fd))
 
 
 cdef int log_copy(Log* log, int to, uint64_t at, uint64_t end) noexcept nogil:

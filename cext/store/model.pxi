@@ -408,6 +408,7 @@ cdef struct CommitterQueue:
     bint sync_now               # lazy mode: somebody waits for the sync
     int sync_fd                 # lazy mode: open since there are stores, so that it hears of every error; -1: to be opened
     int64_t synced_wall         # lazy mode: the wall clock at the last sync that did not fail
+    int failed                  # lazy mode: errno of a sync that failed and that nobody has been told of
     StoreList active            # most recently committed first
     StoreList resting           # idle, groups closed
     Block* sides                # chain by next_side

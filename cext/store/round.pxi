@@ -227,7 +227,7 @@ cdef int piece_sync(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogi
     if not piece.wrote or piece.synced:
         return 0
     piece.synced = True
-    rc = c.env.files.datasync(c.env.files.ctx, piece.b.fd)
+    rc = sync_said(p.s, c.env.files.datasync(c.env.files.ctx, piece.b.fd))
     if rc == 0 and p.sync_dir:
         p.sync_dir = False
         rc = msgs_sync(c, r, p.s)
@@ -430,7 +430,7 @@ cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept no
         st_store(&b.used, b.written)        # the next round tries again: nothing is appended to it
         return
     if b.opens:
-        f.datasync(f.ctx, b.fd)     # whatever becomes of the blocks behind it, it is known that there was more
+        sync_said(p.s, f.datasync(f.ctx, b.fd))     # whatever becomes of the blocks behind it, it is known that there was more
     ahead_wait(c, b, UINT64_MAX)
     f.truncate(f.ctx, b.fd, <off_t> b.written)
     block_fd_close(b)
@@ -571,7 +571,7 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
     # Its tombstone may stand in a later block. Then only the marker that closed this one says that a torn erasure is not
     # a torn group, of which nothing takes anything away.
     if b.closed and not b.proven:
-        b.proven = f.datasync(f.ctx, b.fd) == 0
+        b.proven = sync_said(s, f.datasync(f.ctx, b.fd)) == 0
     if (f.pread(f.ctx, b.fd, p, size, <off_t> off) == <int64_t> size
             and record_parse(p, size, &r) and r.size == size and r.raw_seq == op.seq and record_good(b.key, p, &r)):
         mark = record_mark(p, &r, off)

@@ -165,7 +165,7 @@ cdef void side_build(Block* b) noexcept nogil:
     size = f.size(f.ctx, fd)
     w.size = <uint64_t> size
     # The marker that closed the block, and where its file ends, are not synced: were they gone, the block would look damaged.
-    if size > REC_MIN and sealed_sync(s, fd):
+    if size > REC_MIN and sync_said(s, f.datasync(f.ctx, fd)) == 0:
         f.map(f.ctx, fd, <size_t> size, False, &w.p)
     f.close(f.ctx, fd)
     w.off = <uint32_t*> calloc(b.n, 4)

@@ -128,7 +128,7 @@ cdef bint later_sync(Committer* c, Store* s, uint64_t closed, uint64_t last) noe
         fd = f.open(f.ctx, s.dir, O_RDONLY | O_DIRECTORY, 0)
         if fd < 0:
             return False
-        ok = f.sync_all(f.ctx, fd) == 0
+        ok = sync_said(s, f.sync_all(f.ctx, fd)) == 0
         f.close(f.ctx, fd)
         num = last + 1
     while num <= last and ok:
@@ -136,10 +136,10 @@ cdef bint later_sync(Committer* c, Store* s, uint64_t closed, uint64_t last) noe
         fd = f.open(f.ctx, path, O_RDONLY, 0)
         ok = fd >= 0 or fd == -ENOENT       # gone, or nothing of it is written
         if fd >= 0:
-            ok = sealed_sync(s, fd)
+            ok = sync_said(s, f.datasync(f.ctx, fd)) == 0
             f.close(f.ctx, fd)
         num += 1
-    ok = ok and f.sync_dir(f.ctx, s.msgs_dir) == 0
+    ok = ok and f.sync_dir(f.ctx, s.msgs_dir) == 0 and syncs_count(s)
     if ok:
         s.keeping.synced = max(s.keeping.synced, closed)
     return ok

@@ -8,6 +8,7 @@ from tests.unit.stream_world import FILE, SECOND, consumer_params, stream_params
 
 DISKS = range(40)
 TRUNCATE = 6
+STORE_ERROR = 3
 
 
 class Life:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cext.stream import open_test_stream
 from tests.sim.disk import messages
-from tests.sim.life import DISKS, Life
+from tests.sim.life import DISKS, STORE_ERROR, Life
 from tests.unit.stream_world import (
     FILE,
     SECOND,
@@ -169,6 +169,24 @@ def test_a_torn_erasure_in_a_block_of_an_earlier_life_costs_no_removal(seed: int
     life.cut()
     assert set(messages(life.stream)) == {1, 13}
     assert life.stream.lost().sequences == []
+
+
+def test_a_stream_whose_first_group_fails_while_it_is_opened_hears_of_it() -> None:
+    life = Life(1)
+    for _ in range(15):
+        life.publish(bytes(300))
+    life.stop()
+    life.params["max_msgs"] = 10  # what that removes is written at the start
+    life.disk.fail("write", 5)
+    life.start()
+    life.commit()
+    assert any(event[0] == STORE_ERROR for event in life.env.events)
+    life.stream.reopen()
+    life.stream.resume()
+    life.publish()
+    life.commit()
+    life.cut()
+    assert set(messages(life.stream)) == set(range(7, 17))
 
 
 @pytest.mark.parametrize("calls", range(1, 9))
