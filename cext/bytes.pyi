@@ -28,11 +28,14 @@ def subject_is_literal(subject: str | bytes) -> bool:
     """Whether no token is a wildcard."""
 
 class SubjectTransform:
-    """What becomes of subjects, by the parts that `jsserver.text.transforms` reads and checks."""
+    """What becomes of the subjects that its source matches, by the parts that
+    `jsserver.text.transforms` reads and checks. Whoever applies it in the data plane copies it."""
 
-    def __init__(self, parts: list[tuple[str, int, bytes, tuple[int, ...]]]) -> None: ...
-    def __call__(self, subject: str | bytes) -> bytes:
-        """Of a subject that the transform's source matches."""
+    def __init__(
+        self, source: bytes, parts: list[tuple[str, int, bytes, tuple[int, ...]]]
+    ) -> None: ...
+    def __call__(self, subject: str | bytes) -> bytes | None:
+        """None: the source does not match. OverflowError: that is longer than 65,535 bytes."""
 
 # ---- S2 and Snappy -----------------------------------------------------------------------------
 

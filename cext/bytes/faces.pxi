@@ -94,9 +94,9 @@ _PARTS = {
 
 cdef class SubjectTransform:
 
-    def __cinit__(self, parts not None):
+    def __cinit__(self, bytes source not None, parts not None):
         cdef uint32_t n_places = sum(len(places) for _, _, _, places in parts)
-        cdef size_t texts = sum(len(text) for _, _, text, _ in parts)
+        cdef size_t texts = len(source) + sum(len(text) for _, _, text, _ in parts)
         cdef TransformPart* part
         cdef Span text
         cdef uint8_t* at
@@ -105,6 +105,8 @@ cdef class SubjectTransform:
         if self.t == NULL:
             raise MemoryError
         at = self.t.texts
+        self.t.source = span_of(source)
+        place_text(&at, &self.t.source)
         for kind, number, raw, places in parts:
             part = &self.t.parts[i]
             part.kind = _PARTS[kind]
@@ -124,21 +126,20 @@ cdef class SubjectTransform:
     def __dealloc__(self):
         transform_free(self.t)
 
-    def __call__(self, subject) -> bytes:
+    def __call__(self, subject):
         cdef bytes raw = text_bytes(subject)
         cdef Env env
         cdef Draft d
-        if self.t == NULL:
-            raise ValueError("the transform is another's")
+        cdef bint matched
         memset(&env, 0, sizeof(Env))
         env.random = <uint64_t>posix_system().clock(NULL) | 1
         draft_open(&d)
-        transform_apply(self.t, &env, span_of(raw), &d)
+        matched = transform_match(self.t, &env, span_of(raw), &d)
         made = (<const char*>d.p)[:d.n]
         draft_free(&d)
         if d.failed:
-            raise MemoryError
-        return made
+            raise OverflowError("the subject becomes too long")
+        return made if matched else None
 
 
 globals().update(

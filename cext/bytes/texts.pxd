@@ -128,7 +128,7 @@ cdef struct Draft:
     uint8_t* p
     size_t n
     size_t cap
-    bint failed             # memory ran out, and the text is not whole
+    bint failed             # memory ran out, or it became too long: the text is not whole
     uint8_t[DRAFT_OWN] own
 
 cdef inline void draft_open(Draft* d) noexcept nogil:
@@ -154,10 +154,15 @@ cdef void draft_number(Draft* d, uint64_t v) noexcept nogil
 cdef inline Span draft_span(const Draft* d) noexcept nogil:
     return span(d.p, <uint32_t>d.n)
 cdef struct Env
-cdef struct Transform       # what becomes of a subject
+# What becomes of the subjects that its source matches: read and checked by jsserver/text/transforms.py, made by SubjectTransform.
+cdef struct Transform
+# Whoever applies one has a copy. NULL: no memory, or there is none.
+cdef Transform* transform_copy(const Transform* t) noexcept nogil
 cdef void transform_free(Transform* t) noexcept nogil
-# Adds what becomes of the subject, which its source matches.
+# Adds what becomes of a subject that its source matches; failed: that is longer than 65,535 bytes.
 cdef void transform_apply(const Transform* t, Env* env, Span subject, Draft* d) noexcept nogil
+# Whether the source matches the subject, of which no token is empty or a wildcard; adds what becomes of it then.
+cdef bint transform_match(const Transform* t, Env* env, Span subject, Draft* d) noexcept nogil
 # Bytes of the UTF-8 sequence at p[0:n]; 0: there is none (RFC 3629).
 cdef uint32_t rune_size(const uint8_t* p, uint32_t n) noexcept nogil
 cdef class SubjectTransform:

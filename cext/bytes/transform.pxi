@@ -24,10 +24,17 @@ cdef struct TransformPart:
 
 cdef struct Transform:
     # One allocation, with places and texts.
+    Span source             # what it is for
     TransformPart* parts
     uint32_t n_parts
     uint32_t* places
     uint8_t* texts
+    size_t size             # of the allocation
+
+
+cdef enum:
+    TRANSFORMED_MAX = 65535         # bytes of a subject: more than a stream can store
+    TOKENS_KEPT = 64                # tokens of a subject that are found by one walk
 
 
 # ---- a text in the making ------------------------------------------------------------------------------
@@ -96,18 +103,41 @@ cdef uint32_t rune_size(const uint8_t* p, uint32_t n) noexcept nogil:
 
 # ---- tokens --------------------------------------------------------------------------------------------
 
-cdef Span token_at(Span subject, uint32_t place) noexcept nogil:
-    # Empty where there are fewer.
+cdef struct TokenList:
+    # A subject's tokens, the first ones by their places.
+    Span subject
+    uint32_t n
+    Span[TOKENS_KEPT] first
+
+
+cdef void token_list(TokenList* l, Span subject) noexcept nogil:
     cdef Tokens t = tokens_of(subject)
+    l.subject = subject
+    l.first[0] = span(t.p, t.n)
+    l.n = 1
+    while not t.last and l.n < TOKENS_KEPT:
+        tokens_cut(&t)
+        l.first[l.n] = span(t.p, t.n)
+        l.n += 1
+
+
+cdef Span token_at(const TokenList* l, uint32_t place) noexcept nogil:
+    # Empty where there are fewer.
+    cdef const Span* last = &l.first[l.n - 1]
+    cdef Tokens t
+    if place < l.n:
+        return l.first[place]
+    t = tokens_of(span(last.p, <uint32_t>(l.subject.p + l.subject.n - last.p)))
+    place -= l.n - 1
     while place and not t.last:
         tokens_cut(&t)
         place -= 1
     return span(t.p, 0 if place else t.n)
 
 
-cdef Span tokens_from(Span subject, uint32_t place) noexcept nogil:
-    cdef Span token = token_at(subject, place)
-    return span(token.p, <uint32_t>(subject.p + subject.n - token.p))
+cdef Span tokens_from(const TokenList* l, uint32_t place) noexcept nogil:
+    cdef Span token = token_at(l, place)
+    return span(token.p, <uint32_t>(l.subject.p + l.subject.n - token.p))
 
 
 cdef inline bint cuts(const TransformPart* part, Span token) noexcept nogil:
@@ -179,9 +209,11 @@ cdef void draft_split(Draft* d, Span whole, Span by) noexcept nogil:
 # ---- transforms ----------------------------------------------------------------------------------------
 
 cdef Transform* transform_new(uint32_t n_parts, uint32_t n_places, size_t texts) noexcept nogil:
-    cdef size_t arrays = n_parts * sizeof(TransformPart) + n_places * sizeof(uint32_t)
-    cdef Transform* t = <Transform*>calloc(1, sizeof(Transform) + arrays + texts)
+    # texts: with its source
+    cdef size_t size = sizeof(Transform) + n_parts * sizeof(TransformPart) + n_places * sizeof(uint32_t) + texts
+    cdef Transform* t = <Transform*>calloc(1, size)
     if t != NULL:
+        t.size = size
         t.parts = <TransformPart*>(t + 1)
         t.n_parts = n_parts
         t.places = <uint32_t*>(t.parts + n_parts)
@@ -189,16 +221,37 @@ cdef Transform* transform_new(uint32_t n_parts, uint32_t n_places, size_t texts)
     return t
 
 
+cdef Transform* transform_copy(const Transform* t) noexcept nogil:
+    cdef Transform* copy
+    cdef const uint8_t* of = <const uint8_t*>t
+    cdef uint8_t* at
+    cdef uint32_t i
+    if t == NULL:
+        return NULL
+    copy = <Transform*>malloc(t.size)
+    if copy == NULL:
+        return NULL
+    memcpy(copy, t, t.size)
+    at = <uint8_t*>copy
+    copy.parts = <TransformPart*>(copy + 1)
+    copy.places = <uint32_t*>(copy.parts + copy.n_parts)
+    copy.texts = at + (t.texts - of)
+    copy.source.p = at + (t.source.p - of)
+    for i in range(copy.n_parts):
+        copy.parts[i].text.p = at + (t.parts[i].text.p - of)
+    return copy
+
+
 cdef void transform_free(Transform* t) noexcept nogil:
     free(t)
 
 
-cdef void transform_partition(const Transform* t, const TransformPart* part, Span subject, Draft* d) noexcept nogil:
+cdef void transform_partition(const Transform* t, const TransformPart* part, const TokenList* l, Draft* d) noexcept nogil:
     cdef uint32_t h = 2166136261, i, most = <uint32_t>part.number
     if part.n_places == 0:
-        h = fnv(h, subject)
+        h = fnv(h, l.subject)
     for i in range(part.n_places):
-        h = fnv(h, token_at(subject, t.places[part.first + i]))
+        h = fnv(h, token_at(l, t.places[part.first + i]))
     draft_number(d, h % most if most else 0)
 
 
@@ -225,21 +278,33 @@ cdef void transform_token(const TransformPart* part, Span token, Draft* d) noexc
 
 cdef void transform_apply(const Transform* t, Env* env, Span subject, Draft* d) noexcept nogil:
     cdef const TransformPart* part
+    cdef TokenList l
     cdef Span rest
     cdef uint32_t i
+    token_list(&l, subject)
     for i in range(t.n_parts):
         part = &t.parts[i]
         if part.kind == PART_TEXT:
             draft_add(d, part.text.p, part.text.n)
         elif part.kind == PART_REST:
-            rest = tokens_from(subject, t.places[part.first])
+            rest = tokens_from(&l, t.places[part.first])
             draft_add(d, rest.p, rest.n)
         elif part.kind == PART_PARTITION:
-            transform_partition(t, part, subject, d)
+            transform_partition(t, part, &l, d)
         elif part.kind == PART_RANDOM:
             draft_number(d, env_random(env) % <uint64_t>abs_of(part.number) if part.number else 0)
         else:
-            transform_token(part, token_at(subject, t.places[part.first]), d)
+            transform_token(part, token_at(&l, t.places[part.first]), d)
+        if d.n > TRANSFORMED_MAX:
+            d.failed = True             # a destination may name a long token many times
+            break
+
+
+cdef bint transform_match(const Transform* t, Env* env, Span subject, Draft* d) noexcept nogil:
+    if not subject_matches(t.source, subject) or has_empty_token(subject) or not subject_is_literal(subject):
+        return False
+    transform_apply(t, env, subject, d)
+    return True
 
 
 cdef inline int64_t abs_of(int64_t v) noexcept nogil:

@@ -9,12 +9,10 @@ ServiceLink = namedtuple("ServiceLink", "exporter local subject transform export
 #: there and `back`; None: they are named alike.
 StreamLink = namedtuple("StreamLink", "exporter subject local literal transform back")
 
-cdef Transform* take_transform(SubjectTransform given) except NULL:
-    # From here on it is the caller's alone.
-    cdef Transform* t = given.t
+cdef Transform* copied_transform(SubjectTransform given) except NULL:
+    cdef Transform* t = transform_copy(given.t)
     if t == NULL:
-        raise ValueError("a transform is used once")
-    given.t = NULL
+        raise MemoryError
     return t
 
 
@@ -82,7 +80,7 @@ cdef class AccountHandle:
 
     def map_subjects(self, mappings):
         """What its clients publish goes elsewhere from now on: by (source, destinations), these being (SubjectTransform,
-        upto) with the draws from 0 to 99 below which one is chosen that none before it is. Each transform is used once."""
+        upto) with the draws from 0 to 99 below which one is chosen that none before it is."""
         cdef Mappings* all = NULL
         cdef MapDest* dests
         cdef SubjectTransform transform
@@ -98,7 +96,7 @@ cdef class AccountHandle:
                 if dests == NULL:
                     raise ValueError(f"{source!r} cannot be mapped, or not twice")
                 for i, (transform, upto) in enumerate(destinations):
-                    dests[i].transform = take_transform(transform)
+                    dests[i].transform = copied_transform(transform)
                     dests[i].upto = upto
         except BaseException:
             mappings_free(all)
@@ -136,7 +134,7 @@ cdef class AccountHandle:
                 first_service = s
                 if given.transform is not None:
                     transform = given.transform
-                    s.transform = take_transform(transform)
+                    s.transform = copied_transform(transform)
                 s.export_id = given.export
                 s.respond = RESPOND_ONCE if given.once else RESPOND_MANY
                 s.threshold = max(<int64_t>given.threshold, 1)
@@ -155,9 +153,9 @@ cdef class AccountHandle:
                 t.is_literal = given.literal
                 if given.transform is not None:
                     transform = given.transform
-                    t.there = take_transform(transform)
+                    t.there = copied_transform(transform)
                     transform = given.back
-                    t.back = take_transform(transform)
+                    t.back = copied_transform(transform)
             if rc < 0:
                 raise MemoryError
         except BaseException:

@@ -8,6 +8,7 @@ is a function, "text" or "rest", and indexes count the tokens of the subject fro
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 
 from jsserver.cext.bytes import SubjectTransform, subject_is_valid
 
@@ -32,6 +33,8 @@ _INT32 = range(-(1 << 31), 1 << 31)
 _UPTO_INT32 = range(-(1 << 63), 1 << 31)
 _INT64 = range(-(1 << 63), 1 << 63)
 
+MOST_PLACES = 1024
+"""Wildcards and functions of a destination at most: each costs whoever applies it time."""
 INVALID_SUBJECT = "invalid subject"
 _DESTINATION = "invalid mapping destination: "
 _UNKNOWN = "unknown function"
@@ -60,28 +63,46 @@ class Transform:
 
     def compiled(self) -> SubjectTransform:
         """What applies it, in the data plane."""
-        return SubjectTransform(self.parts)
+        return SubjectTransform(_raw(self.source), self.parts)
 
 
 # ---- functions
 
 
 def _pattern(function: str) -> re.Pattern[str]:
-    """How a function is called: the first letter of each word of its name in either case."""
+    """How the call of a function begins: the first letter of each word in either case."""
     name = re.sub(
         "^[a-z]|[A-Z]", lambda letter: f"[{letter[0].lower()}{letter[0].upper()}]", function
     )
-    return re.compile(rf"\{{\{{{_SPACE}{name}{_SPACE}\((.*)\){_SPACE}\}}\}}")
+    return re.compile(rf"\{{\{{{_SPACE}{name}{_SPACE}\(")
 
 
 _PATTERNS = {function: _pattern(function) for function in _FUNCTIONS}
+_END = re.compile(rf"\){_SPACE}\}}\}}")
+
+
+def _arguments(function: str, token: str) -> list[str] | None:
+    """The arguments of a call in this token, from where it begins up to the last end on its line.
+
+    In time of the token's length, whatever it repeats.
+    """
+    ends = [found.start() for found in _END.finditer(token)]
+    if not ends:
+        return None
+    lines = [at for at, letter in enumerate(token) if letter == "\n"] + [len(token)]
+    for found in _PATTERNS[function].finditer(token):
+        line_end = lines[bisect_left(lines, found.end())]
+        last = bisect_left(ends, line_end) - 1
+        if last >= 0 and ends[last] >= found.end():
+            return _COMMA.split(token[found.end() : ends[last]])
+    return None
 
 
 def _call_of(token: str) -> tuple[str, list[str]] | None:
     """The function that a token calls, and its arguments."""
-    for function, pattern in _PATTERNS.items():
-        if found := pattern.search(token):
-            return function, _COMMA.split(found[1])
+    for function in _FUNCTIONS:
+        if (arguments := _arguments(function, token)) is not None:
+            return function, arguments
     return None
 
 
@@ -200,7 +221,7 @@ def parse(source: str, destination: str, *, reversible: bool = False) -> Transfo
     if "*" in destinations or rest != (destinations[-1] == ">"):
         raise TransformError(INVALID_SUBJECT)
     is_literal = not stars and not rest
-    used = 0
+    used = calls = 0
     parts: list[Part | str] = []
     for token in destinations:
         part = _function(token)
@@ -211,6 +232,9 @@ def parse(source: str, destination: str, *, reversible: bool = False) -> Transfo
             raise _wrong(_NOT_REVERSIBLE, token)
         places = _places(part, token, stars, is_literal)
         used += len(places)
+        calls += 1
+        if used > MOST_PLACES or calls > MOST_PLACES:
+            raise TransformError(f"{_DESTINATION}more than {MOST_PLACES} wildcards and functions")
         parts.append((*part[:3], places))
     if reversible and used < len(stars):
         raise _wrong(_WILDCARDS_UNUSED, destination)
@@ -258,8 +282,8 @@ def with_places(subject: str) -> str:
 def _is_place(token: str) -> bool:
     if len(token) > 1 and token[0] == "$" and token[1] in "123456789":
         return True
-    found = _PATTERNS["wildcard"].search(token)
-    return found is not None and len(args := _COMMA.split(found[1])) == 1 and args[0] != ""
+    arguments = _arguments("wildcard", token)
+    return arguments is not None and len(arguments) == 1 and arguments[0] != ""
 
 
 def with_wildcards(destination: str) -> str:

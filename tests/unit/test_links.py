@@ -171,11 +171,3 @@ def test_all_of_two_accounts(both):
     second.send(b"PUB %s 1\r\nr\r\n" % reply)
     second.until_pong()
     assert first.until_pong().count(b"\r\nr\r\n") == 1
-
-
-def test_a_transform_is_used_once(both):
-    _, a, b, _, _ = both
-    one = stream(a)
-    b.link([], [one])
-    with pytest.raises(ValueError, match="used once"):
-        b.link([], [one])

@@ -1,5 +1,7 @@
 """What transforms make of subjects, as nats-server 2.14.5 answered for the same mappings."""
 
+import time
+
 import pytest
 
 from jsserver.text.transforms import (
@@ -50,7 +52,9 @@ CASES = [
 
 def made(transform: Transform | None, subject: str) -> str:
     assert transform is not None
-    return transform.compiled()(subject).decode()
+    made = transform.compiled()(subject)
+    assert made is not None
+    return made.decode()
 
 
 @pytest.mark.parametrize(("source", "destination", "subject", "want"), CASES)
@@ -75,6 +79,47 @@ def test_long_subjects_are_whole() -> None:
     assert made(parse(">", "p.>"), ".".join(tokens)) == ".".join(["p", *tokens])
     sliced = made(parse("a.*", "{{sliceFromLeft(1,1)}}"), "a." + "x" * 5000)
     assert sliced == ".".join("x" * 5000)
+
+
+def test_subjects_that_are_not_transformed() -> None:
+    transform = parse("a.*.>", "b.$1.>")
+    assert transform is not None
+    compiled = transform.compiled()
+    for subject in ("a", "a.x", "b.x.y", "a.x.", "a..y", "a.x.*", "a.*.x", "a.x.>", ""):
+        assert compiled(subject) is None, subject
+    assert compiled("a.x.y>") == b"b.x.y>"
+
+
+def test_what_becomes_too_long() -> None:
+    transform = parse("a.*", ".".join(["$1"] * 1000))
+    assert transform is not None
+    assert len(transform.compiled()("a." + "x" * 64) or b"") == 64999
+    with pytest.raises(OverflowError):
+        transform.compiled()("a." + "x" * 70)
+    with pytest.raises(TransformError, match="more than 1024"):
+        parse("a.*", ".".join(["$1"] * 1025))
+    with pytest.raises(TransformError, match="more than 1024"):
+        parse("a.*", f"{{{{partition(5,{','.join('1' * 1025)})}}}}")
+
+
+def test_calls_are_read_in_time_of_their_length() -> None:
+    began = time.monotonic()
+    for filler in ("{{wildcard(", "{{wildcard()", "{{ ", "{{wildcard(\n", ")", ") "):
+        with pytest.raises(TransformError, match="unknown function"):
+            parse("a.*", "{{" + filler * 50_000 + "x}}")
+    assert time.monotonic() - began < 5
+
+
+def test_many_tokens() -> None:
+    for count in (63, 64, 65, 255, 300):
+        tokens = [f"t{i}" for i in range(count)]
+        source = ".".join("*" * count)
+        backwards = ".".join(f"${count - i}" for i in range(count))
+        assert made(parse(source, backwards), ".".join(tokens)) == ".".join(tokens[::-1])
+        hashed = made(parse(source, f"{{{{partition(1000,{count},1)}}}}"), ".".join(tokens))
+        assert hashed == made(parse("*.*", "{{partition(1000,2,1)}}"), f"t0.t{count - 1}")
+        rest = made(parse(f"{source}.>", "r.>"), ".".join([*tokens, "x", "y"]))
+        assert rest == "r.x.y"
 
 
 def test_reversible_transforms() -> None:
