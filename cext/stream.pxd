@@ -2,7 +2,9 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes, Cond, Env, FileOps, JsonItem, Msg, Span, StrMap, Task, Timer, U64Map, Usage, WholeSecond
+from jsserver.cext.bytes cimport (
+    Bytes, Cond, Draft, Env, FileOps, JsonItem, Msg, Span, StrMap, Task, Timer, Transform, U64Map, Usage, WholeSecond,
+)
 from jsserver.cext.store cimport Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Wait
 
 
@@ -188,6 +190,9 @@ cdef struct StreamConfig:
     bint allow_direct
     bint allow_rollup
     bint sealed
+    Transform* transform    # of the subjects that messages are stored under; NULL: none
+    Transform* republish    # where messages are published again, once they are stored; NULL: nowhere
+    bint republish_bare     # without their bodies
     bint deny_delete
     bint deny_purge
     bint allow_atomic
@@ -316,6 +321,9 @@ cdef struct Stream:
     Bytes error_suffix      # ,"stream":"S","seq":0}
     Fifo acks               # PubAcks that wait for durability, by sequence
     Fifo answers            # other answers that wait for durability, by ticket
+    Fifo republished        # messages that are to be published again, by sequence: before their acks
+    Task republish          # sends them, where they do not wait for durability
+    int64_t republish_told  # mono: when the log last said that one cannot be; 0: never
     int failed              # errno of a group that could not be written: nothing is served until it is opened again
     int halted              # errno for which nothing is changed until stream_resume: reads go on
     Dedupe dedupe
@@ -367,6 +375,9 @@ cdef void store_config(const StreamConfig* cfg, StoreConfig* to) noexcept nogil
 cdef void stream_free(Stream* s) noexcept nogil
 # Publishes m into the stream, under m.subject; m.reply gets the PubAck. Always 1.
 cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil
+# Under which subject the stream stores what is sent to this one, by its configuration; in d, which is opened before and freed
+# when the subject is done with. 0 | -1 under none: it becomes too long
+cdef int stream_rename(Stream* s, Span* subject, Draft* d) noexcept nogil
 # What passed the checks, wherever that was: ST_OK, or of a purge the number of messages removed, or ST_*; ST_UNKNOWN of a kind
 # that this version does not know. Spans are copied.
 cdef int64_t stream_apply(Stream* s, const Change* c) noexcept nogil

@@ -168,11 +168,16 @@ cdef bint next_answer(Fifo* q, uint64_t upto, AckHead* head, uint8_t* room, uint
     return True
 
 
+cdef inline bint ack_goes(const Stream* s, uint64_t seq) noexcept nogil:
+    # Whether it may be sent at once.
+    return (seq <= store_durable_seq(s.store) or s.cfg.early_acks) and s.acks.b.n == 0 and s.republished.b.n == 0
+
+
 cdef void pub_ack(Stream* s, Span reply, uint64_t seq, bint duplicate) noexcept nogil:
     # Now, if the message is durable, otherwise in its turn.
     if reply.n == 0 or s.cfg.no_ack:
         return
-    if (seq <= store_durable_seq(s.store) or s.cfg.early_acks) and s.acks.b.n == 0:
+    if ack_goes(s, seq):
         send_pub_ack(s, reply, seq, duplicate)
     else:
         queue_answer(&s.acks, seq, reply, ACK_DUPLICATE if duplicate else 0)
@@ -192,7 +197,7 @@ cdef void pub_ack_settled(Stream* s, Span reply, uint64_t seq) noexcept nogil:
 
 cdef void pub_ack_more(Stream* s, Span reply, uint64_t seq, uint32_t flags, Span more) noexcept nogil:
     # Likewise, with what follows the sequence; or, with ACK_TEXT, another answer once the message is durable.
-    if (seq <= store_durable_seq(s.store) or s.cfg.early_acks) and s.acks.b.n == 0:
+    if ack_goes(s, seq):
         send_ack_more(s, reply, seq, flags, more)
     else:
         queue_more(&s.acks, seq, reply, flags, more)
@@ -351,6 +356,7 @@ cdef void on_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexce
     if error:
         stream_fail(s, error)
         return
+    republish_upto(s, seq)
     release_acks(s, seq, 0)
     if s.synced and seq > s.shown:
         show(s, seq)
@@ -372,6 +378,7 @@ cdef void stream_fail(Stream* s, int error) noexcept nogil:
     e.text[0] = s.cfg.name
     e.num[0] = error
     s.env.out.event(s.env.out.ctx, &e)
+    republish_drop(s)
     release_acks(s, UINT64_MAX, error)
     release_answers(s, UINT64_MAX, error)
     dedupe_finish(s)            # they hear the same

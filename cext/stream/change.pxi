@@ -45,11 +45,14 @@ cdef void remember_id(Stream* s, const Change* c) noexcept nogil:
 
 
 cdef int apply_message(Stream* s, const Change* c) noexcept nogil:
+    cdef uint64_t before = store_last_of(s.store, c.subject) if s.cfg.republish != NULL else 0
     cdef int rc
     s.newest_gone = False
     store_hold(s.store)         # what the message takes away is acked with it
     rc = store_append_at(s.store, c.seq, c.ts, c.subject, c.header, c.data)
     if rc == ST_OK:
+        if s.cfg.republish != NULL:
+            republish(s, c, before)
         remember_id(s, c)
         message_entered(s, c.subject, c.seq)
         if s.timetable != NULL:

@@ -177,17 +177,17 @@ cdef void dedupe_read(Stream* s) noexcept nogil:
 cdef int publish_keep(Fifo* q, const Msg* m) noexcept nogil:
     # 0 | -1 no memory
     cdef WaitingHead h
-    cdef uint8_t* p = fifo_add(q, sizeof(WaitingHead) + <size_t>m.dest.n + m.reply.n + m.header.n + m.data.n)
+    cdef uint8_t* p = fifo_add(q, sizeof(WaitingHead) + <size_t>m.subject.n + m.reply.n + m.header.n + m.data.n)
     if p == NULL:
         return -1
     h.cid = m.cid
     h.kind = m.kind
-    h.n_subject = m.dest.n
+    h.n_subject = m.subject.n
     h.n_reply = m.reply.n
     h.n_header = m.header.n
     h.n_data = m.data.n
     memcpy(p, &h, sizeof(WaitingHead))
-    p = put_bytes(p + sizeof(WaitingHead), m.dest)
+    p = put_bytes(p + sizeof(WaitingHead), m.subject)
     p = put_bytes(p, m.reply)
     p = put_bytes(p, m.header)
     put_bytes(p, m.data)

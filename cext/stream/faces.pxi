@@ -123,6 +123,10 @@ cdef const uint8_t** found_in_order(const Bytes* b, uint64_t n) noexcept nogil:
     return places
 
 
+cdef Transform* given_transform(SubjectTransform given):
+    return NULL if given is None else given.t
+
+
 cdef int fill_config(StreamConfig* c, object p, Span* subjects) except -1:
     # Borrows from the parameters, which the caller keeps alive. Texts are ready before any number is asked for.
     cdef Py_ssize_t i
@@ -155,6 +159,9 @@ cdef int fill_config(StreamConfig* c, object p, Span* subjects) except -1:
     c.allow_counter = p.allow_counter
     c.allow_schedules = p.allow_schedules
     c.marker_ttl = p.marker_ttl
+    c.transform = given_transform(p.transform)
+    c.republish = given_transform(p.republish)
+    c.republish_bare = p.republish_headers_only
     return 0
 
 

@@ -8,7 +8,7 @@ cdef enum:
 # ---- configuration -----------------------------------------------------------------------------------------
 
 cdef int config_take(StreamConfig* to, uint8_t** texts, const StreamConfig* cfg) noexcept nogil:
-    # A copy whose texts lie in one allocation: the subjects' spans, then all bytes. 0 | -1 no memory
+    # A copy, to be freed by config_drop; its texts lie in one allocation: the subjects' spans, then all bytes. 0 | -1 no memory
     cdef size_t n = cfg.name.n + cfg.directory.n + cfg.domain.n + cfg.account_hash.n
     cdef uint32_t i
     cdef uint8_t* at
@@ -20,6 +20,11 @@ cdef int config_take(StreamConfig* to, uint8_t** texts, const StreamConfig* cfg)
         return -1
     texts[0] = at
     to[0] = cfg[0]
+    to.transform = transform_copy(cfg.transform)
+    to.republish = transform_copy(cfg.republish)
+    if (to.transform == NULL and cfg.transform != NULL) or (to.republish == NULL and cfg.republish != NULL):
+        config_drop(to, texts)
+        return -1
     subjects = <Span*>at
     at += cfg.n_subjects * sizeof(Span)
     for i in range(cfg.n_subjects):
@@ -31,6 +36,15 @@ cdef int config_take(StreamConfig* to, uint8_t** texts, const StreamConfig* cfg)
     place_text(&at, &to.domain)
     place_text(&at, &to.account_hash)
     return 0
+
+
+cdef void config_drop(StreamConfig* cfg, uint8_t** texts) noexcept nogil:
+    transform_free(cfg.transform)
+    transform_free(cfg.republish)
+    free(texts[0])
+    cfg.transform = NULL
+    cfg.republish = NULL
+    texts[0] = NULL
 
 
 cdef int texts_prepare(Stream* s) noexcept nogil:
@@ -64,6 +78,8 @@ cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfi
     s.dedupe.turn.owner = s
     s.settle.fn = settle_turn
     s.settle.owner = s
+    s.republish.fn = republish_turn
+    s.republish.owner = s
     cond_init(&s.durable)
     if config_take(&s.cfg, &s.texts, cfg) < 0 or texts_prepare(s) < 0:
         stream_free(s)
@@ -105,12 +121,13 @@ cdef void stream_free(Stream* s) noexcept nogil:
     batches_free(s)
     fifo_free(&s.acks)
     fifo_free(&s.answers)
+    fifo_free(&s.republished)
     bytes_free(&s.ack_prefix)
     bytes_free(&s.error_suffix)
     bytes_free(&s.last_id)
     watch_free(&s.watchers)
     free(s.subs)
-    free(s.texts)
+    config_drop(&s.cfg, &s.texts)
     free(s)
 
 
@@ -241,13 +258,13 @@ cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil:
     if s.active:
         subs = subscribe_all(s, &new)               # first the new ones: nothing is missed between
         if subs == NULL:
-            free(texts)
+            config_drop(&new, &texts)
             return -1
         unsubscribe_all(s.env, s.subs, s.n_subs)
         free(s.subs)
         s.subs = subs
         s.n_subs = new.n_subjects
-    free(s.texts)
+    config_drop(&s.cfg, &s.texts)
     s.texts = texts
     s.cfg = new
     batches_configured(s)
@@ -283,7 +300,7 @@ cdef int stream_take_config(Stream* s, const StreamConfig* cfg) noexcept nogil:
     cdef uint8_t* texts
     if config_take(&new, &texts, cfg) < 0:
         return -1
-    free(s.texts)
+    config_drop(&s.cfg, &s.texts)
     s.texts = texts
     s.cfg = new
     return 0
@@ -297,6 +314,7 @@ cdef Store* stream_give_store(Stream* s) noexcept nogil:
     timer_cancel(&s.env.timers, &s.dedupe.timer)
     task_cancel(&s.env.tasks, &s.dedupe.turn)
     task_cancel(&s.env.tasks, &s.settle)
+    task_cancel(&s.env.tasks, &s.republish)
     store_listen(store, NULL, NULL, NULL)
     store_listen_damage(store, NULL)
     store_stop(store)
@@ -322,6 +340,7 @@ cdef void stream_resume(Stream* s) noexcept nogil:
 
 
 cdef void stream_answer_rest(Stream* s) noexcept nogil:
+    republish_upto(s, UINT64_MAX)
     release_acks(s, UINT64_MAX, 0)
     release_answers(s, UINT64_MAX, 0)
 
@@ -339,6 +358,7 @@ cdef void stream_stop(Stream* s) noexcept nogil:
     timer_cancel(&s.env.timers, &s.dedupe.timer)
     task_cancel(&s.env.tasks, &s.dedupe.turn)
     task_cancel(&s.env.tasks, &s.settle)
+    task_cancel(&s.env.tasks, &s.republish)
     if s.store != NULL:
         store_listen(s.store, NULL, NULL, NULL)
         store_listen_damage(s.store, NULL)

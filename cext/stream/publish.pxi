@@ -418,7 +418,30 @@ cdef inline bint ends_fast(Span reply) noexcept nogil:
     return reply.n > 4 and memcmp(reply.p + reply.n - 4, b".$FI", 4) == 0
 
 
+cdef int stream_rename(Stream* s, Span* subject, Draft* d) noexcept nogil:
+    if s.cfg.transform != NULL and transform_match(s.cfg.transform, s.env, subject[0], d):
+        subject[0] = draft_span(d)
+    return -1 if d.failed else 0
+
+
+cdef int publish_renamed(Stream* s, const Msg* m) noexcept nogil:
+    cdef Msg renamed = m[0]
+    cdef Draft d
+    draft_open(&d)
+    if stream_rename(s, &renamed.subject, &d) < 0:
+        publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_TOO_LARGE))
+    else:
+        publish_named(s, &renamed)
+    draft_free(&d)
+    return 1
+
+
 cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil:
+    return publish_renamed(s, m) if s.cfg.transform != NULL else publish_named(s, m)
+
+
+cdef int publish_named(Stream* s, const Msg* m) noexcept nogil:
+    # Under the subject that it is stored under.
     cdef bint asks = s.dedupe.unread != 0 and m.header.n and header_get(m.header, b"Nats-Msg-Id").n
     cdef int rc
     if (asks or s.dedupe.reading) and publish_waits(s, m, asks):

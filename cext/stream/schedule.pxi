@@ -224,17 +224,21 @@ cdef void publish_product(Stream* s, Span subject, Span header, Span data) noexc
     cdef Msg m
     cdef PubHeaders h
     cdef StoreState state
+    cdef Draft d
     if s.cfg.sealed:
         return
     memset(&m, 0, sizeof(Msg))
-    m.dest = subject
-    m.subject = subject
-    m.header = header
-    m.data = data
-    m.account = s.account
-    read_headers(&h, header)
-    store_state(s.store, &state)
-    publish_entered(s, &m, &h, &state)
+    draft_open(&d)
+    if stream_rename(s, &subject, &d) == 0:
+        m.dest = subject
+        m.subject = subject
+        m.header = header
+        m.data = data
+        m.account = s.account
+        read_headers(&h, header)
+        store_state(s.store, &state)
+        publish_entered(s, &m, &h, &state)
+    draft_free(&d)
 
 
 cdef int schedule_make(Timetable* t, const Record* r, Pattern* p, const Zone* z) noexcept nogil:

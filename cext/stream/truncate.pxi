@@ -62,6 +62,7 @@ cdef int apply_truncate(Stream* s, const Change* c) noexcept nogil:
     last_id_resume(s)
     direct_cut(s, c.seq)
     stream_count_bytes(s)
+    republish_cut(s, c.seq)
     acks_refuse(s, c.seq)
     staged_drop(s, b"stream was truncated")
     return ST_OK

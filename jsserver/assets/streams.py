@@ -321,7 +321,10 @@ def _check_republish(config: StreamConfig, pedantic: bool) -> None:
     source, destination = republish.src or ">", republish.dest
     transform = config.subject_transform
     if source == destination == ">" and transform and config.subjects == [transform.src]:
+        if pedantic:
+            raise errcodes.PEDANTIC(err="implicit republish based on subject transform")
         source = destination = transform.dest
+    config.republish = msgspec.structs.replace(republish, src=source, dest=destination)
     if any(subjects_overlap(destination, subject) for subject in config.subjects):
         raise _invalid(err="stream configuration for republish destination forms a cycle")
     try:

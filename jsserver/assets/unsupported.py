@@ -10,8 +10,6 @@ from jsserver.wire.types import ConsumerConfig, StreamConfig, SubjectTransform
 STREAM_OPTIONS = (
     "mirror",
     "sources",
-    "subject_transform",
-    "republish",
     "compression",
 )
 CONSUMER_OPTIONS = ("direct", "sourcing")

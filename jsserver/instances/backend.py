@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+from jsserver.cext.bytes import SubjectTransform as SubjectTransform
 from jsserver.cext.consumer import ConsumerClosed as ConsumerClosed
 from jsserver.cext.consumer import ConsumerState as ConsumerState
 from jsserver.cext.consumer import ConsumerWait as ConsumerWait
@@ -128,6 +129,11 @@ class StreamParams(msgspec.Struct, kw_only=True, frozen=True):
     allow_schedules: bool
     marker_ttl: int
     """Of what stands for the last message of a subject that time has removed; 0: nothing does."""
+    transform: SubjectTransform | None
+    """Of the subjects that messages are stored under."""
+    republish: SubjectTransform | None
+    """Where stored messages are published again."""
+    republish_headers_only: bool
 
 
 class ConsumerParams(msgspec.Struct, kw_only=True, frozen=True):

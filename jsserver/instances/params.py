@@ -1,7 +1,7 @@
 """What the data plane is handed of a stream's or consumer's configuration."""
 
 from jsserver.assets import consumers
-from jsserver.text import goformat
+from jsserver.text import goformat, transforms
 from jsserver.wire.types import ConsumerConfig, StreamConfig
 
 from . import backend
@@ -13,8 +13,20 @@ _RETENTION = {
 }
 
 
+def _transform(config: StreamConfig) -> backend.SubjectTransform | None:
+    given = config.subject_transform
+    transform = transforms.parse_mapping(given.src, given.dest) if given else None
+    return transform.compiled() if transform else None
+
+
+def _republish(config: StreamConfig) -> backend.SubjectTransform | None:
+    given = config.republish
+    transform = transforms.parse(given.src, given.dest) if given else None
+    return transform.compiled() if transform else None
+
+
 def of_stream(config: StreamConfig) -> backend.StreamParams:
-    """What the data plane needs of a normalised configuration."""
+    """What the data plane needs of a normalised configuration. TransformError."""
     return backend.StreamParams(
         name=config.name.encode(),
         subjects=tuple(s.encode() for s in config.subjects),
@@ -42,6 +54,9 @@ def of_stream(config: StreamConfig) -> backend.StreamParams:
         allow_counter=config.allow_msg_counter,
         allow_schedules=config.allow_msg_schedules,
         marker_ttl=backend.span(config.subject_delete_marker_ttl),
+        transform=_transform(config),
+        republish=_republish(config),
+        republish_headers_only=config.republish is not None and config.republish.headers_only,
     )
 
 

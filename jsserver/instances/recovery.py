@@ -15,6 +15,7 @@ from jsserver import API_LEVEL
 from jsserver.assets import streams, unsupported
 from jsserver.assets.assignments import CreateStream, StreamAssignment, new_consumer
 from jsserver.text import goformat
+from jsserver.text.transforms import TransformError
 from jsserver.wire import decode, errcodes
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import ConsumerConfig, StoredConsumer, StoredStream, StreamConfig
@@ -157,7 +158,7 @@ def _reason(error: Exception) -> str:
     match error:
         case ApiError():
             return error.body.description
-        case _Offline() | StoreError():
+        case _Offline() | StoreError() | TransformError():
             return str(error)
         case OSError():
             return f"{error.filename}: {error.strerror}" if error.filename else str(error)

@@ -155,6 +155,16 @@ def nothing_to_pull(w: World, target: str) -> None:
 
 
 @way
+def republished_messages(w: World, target: str) -> None:
+    config = {"name": "A", "subjects": ["a.>"], "allow_direct": True}
+    user = w.user("put")
+    for bare in (False, True):
+        again = {"src": "a.*", "dest": target, "headers_only": bare}
+        w.api("STREAM.UPDATE.A", {**config, "republish": again})
+        assert b'"error"' not in user.request("a.1", CREATE).payload
+
+
+@way
 def bad_pull_request(w: World, target: str) -> None:
     pull(w, target, {"batch": 1, "id": "x"})
 

@@ -41,6 +41,9 @@ def stream_params(**given):
         allow_counter=False,
         allow_schedules=False,
         marker_ttl=0,
+        transform=None,
+        republish=None,
+        republish_headers_only=False,
     )
     values.update(given)
     return SimpleNamespace(**values)

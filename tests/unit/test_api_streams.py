@@ -155,8 +155,6 @@ def test_invalid_configurations(
     [
         {"mirror": {"name": "X"}},
         {"sources": [{"name": "X"}]},
-        {"subject_transform": {"src": "a", "dest": "b"}},
-        {"republish": {"src": "a", "dest": "b"}},
         {"compression": "s2"},
     ],
 )

@@ -92,7 +92,9 @@ PARTS = {
     },
     "wire": {"text.goformat"},
     "assets": {"text.goformat", "text.transforms", "wire"},
-    "instances": {"assets", "disk.directories", "text.goformat", "text.nuid", "wire"},
+    "instances": {
+        *("assets", "disk.directories", "text.goformat", "text.nuid", "text.transforms", "wire"),
+    },
     "api": {"assets", "instances", "text.goformat", "text.nuid", "wire"},
     "monitor": {
         *("access.certificates", "access.clients", "access.info", "access.responses", "api"),
