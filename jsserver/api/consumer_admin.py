@@ -111,7 +111,7 @@ async def pending(call: Call) -> ConsumerPending:
         messages=[
             PendingMessage(
                 seq=one.seq,
-                subject=one.subject.decode("utf-8", "replace"),
+                subject=goformat.json_text(one.subject),
                 deliveries=one.deliveries,
                 since=goformat.rfc3339_nano(one.sent),
                 idle=max(now - one.sent, 0),

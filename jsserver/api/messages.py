@@ -29,7 +29,7 @@ async def get(call: Call) -> MessageGetResponse:
         raise errcodes.NO_MESSAGE_FOUND()
     return MessageGetResponse(
         message=StoredMessage(
-            subject=message.subject.decode("utf-8", "replace"),
+            subject=goformat.json_text(message.subject),
             seq=message.seq,
             hdrs=b"" if request.no_hdr else message.headers,
             data=message.data,

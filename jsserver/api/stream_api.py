@@ -135,7 +135,7 @@ async def info(call: Call) -> StreamInfo:
         total, counts = await call.shared.run(stream.handle.subjects, wanted, start, SUBJECTS_LIMIT)
         if total:
             answer.total, answer.offset, answer.limit = total, start, SUBJECTS_LIMIT
-            shown = {s.decode("utf-8", "replace"): count for s, count in counts.items()}
+            shown = {goformat.json_text(subject): count for subject, count in counts.items()}
             answer.state.subjects = shown or None
     call.shows(stream)
     return answer

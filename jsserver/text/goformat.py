@@ -3,6 +3,7 @@
 All times and durations are integers in nanoseconds; times count from the Unix epoch, in UTC.
 """
 
+import codecs
 import time
 
 MICROSECOND = 1_000
@@ -184,6 +185,19 @@ def quote(text: str | bytes) -> str:
         else:
             out.append(f"\\U{code:08x}")
     return '"' + "".join(out) + '"'
+
+
+def _each_byte(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return "\ufffd" * (error.end - error.start), error.end
+
+
+codecs.register_error("each_byte", _each_byte)
+
+
+def json_text(raw: bytes) -> str:
+    """Bytes as a JSON text shows them: in the place of each that is no part of UTF-8, U+FFFD."""
+    return raw.decode("utf-8", "each_byte")
 
 
 def rfc3339_nano(ns: int) -> str:

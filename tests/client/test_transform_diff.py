@@ -1,10 +1,12 @@
-"""Which transforms of subjects both servers refuse, and for which of several reasons."""
+"""Which transforms of subjects both servers refuse, for which of several reasons, and what the
+others make."""
 
 import random
 
 import pytest
 
 from tests.client.raw import RawApp
+from tests.model import transforms
 from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -88,3 +90,49 @@ def test_what_is_wrong_with_a_transform(servers: Servers) -> None:
     assert [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]] == []
     codes = {error["err_code"] for _, error in theirs if error}
     assert codes >= {10052, 10074, 10140, 10145, 10146, 10147, 10151, 10152, 10154, 10155, 10156}
+
+
+MADE = 250
+
+
+def subjects_made(server: Server) -> list[object]:
+    """What random transforms make of random subjects: of a stream's, and of what it publishes
+    again."""
+    rng = random.Random(2)
+    seen: list[object] = []
+    with RawApp(server.port) as client, RawApp(server.port) as listener:
+        config: dict[str, object] = {"name": "S", "subjects": ["s.>"], "storage": "memory"}
+        client.api("STREAM.CREATE.S", config)
+        listener.subscribe("again.>")
+        listener.sync()
+        for _ in range(MADE):
+            stored, again = (transforms.model(rng, unlimited=False) for _ in range(2))
+            transform = {"src": ".".join(stored.source), "dest": stored.destination(rng)}
+            if rng.random() < 0.5:
+                transform["dest"] = f"t.{transform['dest']}"
+            again.source[0] = rng.choice(("t", "s", "*"))
+            destination = f"again.{again.destination(rng)}"
+            republish = {"src": ".".join(again.source), "dest": destination}
+            config |= {"subject_transform": transform, "republish": republish}
+            error = client.api("STREAM.UPDATE.S", config).get("error")
+            subjects = [transforms.subject(rng, stored) for _ in range(8)]
+            for subject in subjects:
+                client.request(subject, b"x", timeout=1)
+            client.publish("again.end", b"end")
+            heard = []
+            while (frame := listener.message()).payload != b"end":
+                heard.append(frame.subject)
+            state = client.api("STREAM.INFO.S", {"subjects_filter": ">"})["state"]
+            assert isinstance(state, dict)
+            client.api("STREAM.PURGE.S")
+            seen.append((transform, republish, subjects, error, heard, state.get("subjects")))
+    return seen
+
+
+def test_what_is_made_of_subjects(servers: Servers) -> None:
+    ours, theirs = (
+        subjects_made(start(jetstream=True)) for start in (servers.under_test, servers.peer)
+    )
+    assert [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]] == []
+    assert sum(error is None for _, _, _, error, _, _ in theirs) > MADE // 2
+    assert sum(len(heard) for _, _, _, _, heard, _ in theirs) > MADE // 2

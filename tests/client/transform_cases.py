@@ -276,6 +276,7 @@ def transformed_for_another_stream(r: Recorder) -> None:
             "subject_transform": {"src": f"{into}.*", "dest": "wrong.$1"},
         },
     )
+    r.inbox(f"{into}.x")
     r.consumer("P", deliver_subject=f"{into}.x", ack_policy="none")
     r.store("a", b"1")
     r.store("b.c", b"2")

@@ -106,3 +106,15 @@ def test_an_end_meanwhile(disk: Disk, delete: bool) -> None:
     assert again.stream.state().messages == MANY + 1
     send(again, b"r3", MANY)
     assert answers(again, 1) == [(b"r3", dup(MANY + 1))]
+
+
+def test_what_a_consumer_pushes_keeps_its_subject(disk: Disk) -> None:
+    w = disk.open(consumers=())
+    other = World(w.env, name=b"T", subjects=(b"t.>",))
+    other.consumer(deliver_subject=b"s.pushed", ack_policy=0)
+    w.env.listen(b"s.pushed")
+    w.env.inject(b"t.a", b"x", b"", headers(Nats_Msg_Id="pushed"), run=False)
+    for _ in range(4):
+        w.env.run(1)
+    until(w, lambda: w.stream.state().messages == MANY + 1)
+    assert w.stream.get(MANY + 1).subject == b"t.a"

@@ -148,3 +148,14 @@ def test_uptime_and_sizes() -> None:
 def test_a_json_string_is_what_msgspec_and_escape_json_make() -> None:
     text = "".join(map(chr, (*range(0x300), *range(0x2000, 0x2100), 0x1F600)))
     assert go.json_string(text).encode() == go.escape_json(msgspec.json.encode(text))
+
+
+def test_bytes_in_json() -> None:
+    for raw, text in (
+        (b"a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "aé€😀"),
+        (b"\xe2\x82a", "\ufffd\ufffda"),
+        (b"\xf0\x9f\x98.\x82", "\ufffd\ufffd\ufffd.\ufffd"),
+        (b"\xed\xa0\x80", "\ufffd" * 3),
+        (b"", ""),
+    ):
+        assert go.json_text(raw) == text
