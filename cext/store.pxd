@@ -231,6 +231,9 @@ cdef int store_next_headed(Store* s, uint64_t start, uint64_t last, Record* out)
 # ask again; ST_OK: up to at[0], because `most` bytes are, or all up to `last`; ST_WAIT; ST_NO_MEMORY, ST_IO. What is damaged
 # is passed over.
 cdef int store_pack(Store* s, const uint64_t* key, uint64_t* at, uint64_t last, uint64_t most, Bytes* b, Wait* w) noexcept nogil
+# The same messages appended to s, a store that has none behind at[0], under their sequences and times; likewise, or an error of
+# store_append_at.
+cdef int store_copy(Store* s, Store* source, uint64_t* at, uint64_t last, Wait* w) noexcept nogil
 # As store_next_warm, only the sequence: no record is touched. 0 when none.
 cdef uint64_t store_next_seq(Store* s, const Filter* filter, uint64_t start) noexcept nogil
 # In pieces, between which the lock may be let go and anything may change. What they answer at last, and what the functions of

@@ -26,7 +26,7 @@ from jsserver.cext.store cimport (
     DAMAGE_TAIL, RM_AGE, ST_CLOSED, ST_DAMAGED, ST_FULL, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE,
     ST_UNKNOWN, ST_WAIT, Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Sweep,
     committer_pause, filter_free, filter_init, filter_loosen, filter_matches, store_append_at, store_back,
-    store_batch, store_batch_end, store_close, store_count_of, store_count_some, store_deleted, store_durable_seq,
+    store_batch, store_batch_end, store_close, store_copy, store_count_of, store_count_some, store_deleted, store_durable_seq,
     store_durable_ticket, store_error, store_expire, store_fits, store_halt, store_hold, store_hurry,
     store_is_synced, store_last_match, store_last_of, store_last_per_subject, store_last_some, store_let,
     store_listen, store_listen_damage, store_load, store_load_warm, store_lost, store_next_headed,

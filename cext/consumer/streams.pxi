@@ -236,7 +236,8 @@ cdef class StreamHandle(StreamFace):
         return 0
 
     def open_consumer(self, params, directory, bint hold=False):
-        """A ConsumerHandle, new or with what o.dat in its directory and the stream's log say.
+        """A ConsumerHandle, new or with what o.dat in its directory and the stream's log say; of a stream in memory
+        the directory is only read.
 
         hold: it delivers nothing before `begin`."""
         cdef ConsumerConfig cfg
@@ -287,7 +288,7 @@ cdef class StreamHandle(StreamFace):
             h.id = serial
             h.box = self.box
             h.stream = self
-            h.directory = directory
+            h.directory = directory if logged else None
             self.handles.append(h)
         return h
 

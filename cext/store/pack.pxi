@@ -1,5 +1,5 @@
-# Packing: what is stored, as the records of another block. An archive is made of such blocks, whose checksums have keys of
-# their own, and which hold messages only: what was removed is a gap between sequences.
+# Packing: what is stored, as the records of another block, or in another store. An archive is made of such blocks, whose checksums
+# have keys of their own, and which hold messages only: what was removed is a gap between sequences.
 
 cdef enum:
     PACK_STEP = 256             # messages that are looked at under one hold of the lock
@@ -54,3 +54,26 @@ cdef int store_pack(Store* s, const uint64_t* key, uint64_t* at, uint64_t last, 
         if rc != ST_OK:
             return rc
         at[0] = seq + 1
+
+
+cdef int store_copy(Store* s, Store* source, uint64_t* at, uint64_t last, Wait* w) noexcept nogil:
+    cdef uint32_t looked
+    cdef uint64_t copied = 0, seq
+    cdef Record r
+    cdef int rc
+    for looked in range(PACK_STEP):
+        seq = store_next_seq(source, NULL, at[0])
+        if seq == 0 or seq > last:
+            at[0] = last + 1
+            return ST_OK
+        at[0] = seq
+        if copied >= PACK_BYTES:
+            break
+        rc = store_load_warm(source, seq, &r, w)
+        if rc == ST_OK:
+            rc = store_append_at(s, seq, r.ts, r.subject, r.header, r.data)
+            copied += record_size(r.subject, r.header, r.data)
+        if rc != ST_OK and rc != ST_DAMAGED:
+            return rc
+        at[0] = seq + 1
+    return 1

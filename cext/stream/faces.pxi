@@ -524,6 +524,30 @@ cdef class StreamFace:
         finally:
             bytes_free(&b)
 
+    def fill(self, StreamFace source not None) -> None:
+        """Of a stream without messages, before it is activated: takes those of another one, up to its last sequence."""
+        cdef StoreState st
+        cdef Wait w
+        cdef uint64_t at = 0
+        cdef bint open
+        cdef int rc = 1
+        memset(&w, 0, sizeof(Wait))
+        with nogil:
+            while rc == 1 or rc == ST_WAIT:         # others have their turns
+                open = self.enter() and source.s != NULL and source.s.failed == 0
+                rc = ST_CLOSED
+                if open:
+                    store_state(source.s.store, &st)
+                    rc = store_copy(self.s.store, source.s.store, &at, st.last_seq, &w)
+                if rc == ST_OK:
+                    rc = stream_ends_at(self.s, st.last_seq, st.last_ts)
+                wait_cancel(&w)
+                self.box.leave()
+                if rc == ST_WAIT:
+                    committer_pause(self.box.committer)
+        self.check(open)
+        store_checked(rc)
+
     def at_time(self, int64_t ts) -> int:
         cdef uint64_t seq = 0
         cdef bint open

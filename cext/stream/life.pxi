@@ -93,6 +93,18 @@ cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfi
     return s
 
 
+cdef int stream_ends_at(Stream* s, uint64_t last, int64_t ts) noexcept nogil:
+    # Before it is activated: what its store was filled with since is all there, and what comes is behind that sequence.
+    cdef StoreState state
+    cdef int rc = ST_OK
+    store_state(s.store, &state)
+    if state.last_seq < last:
+        rc = store_skip_at(s.store, last, ts)
+    s.entered = max(state.last_seq, last)
+    s.shown = s.entered
+    return rc
+
+
 cdef void on_damaged(void* ctx, const StoreDamage* d) noexcept nogil:
     # A message that cannot be read, met for the first time: a line for the server's log.
     cdef Stream* s = <Stream*>ctx

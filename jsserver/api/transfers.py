@@ -120,8 +120,8 @@ async def restore(call: Call) -> RestoreResponse:
     account.assignments.check_room(config, None)
     if name in account.assignments.streams or name in account.offline:
         raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED()
-    if config.storage != "file" or account.directory is None:
-        raise errcodes.STREAM_RESTORE(err="only a stream in files can be restored")
+    if account.directory is None:
+        raise errcodes.STREAM_RESTORE(err="there is no directory to unpack it in")
     incoming = Incoming(call.shared, call.advisories, account, config, call.client())
     call.transfers.begin(incoming)
     call.after = lambda: call.transfers.start(incoming)
@@ -395,7 +395,8 @@ class Incoming(Transfer):
         staged = await self.shared.run(metafiles.stage, directory)
         thread = ThreadPoolExecutor(1, "restore")
         try:
-            unpacked = Unpacked(staged, self.shared.files, self.stream, self._room())
+            room, storage = self._room(), self._config.storage
+            unpacked = Unpacked(staged, self.shared.files, self.stream, room, storage)
             await self._loop.run_in_executor(thread, unpacked.unpack, self)
             return await recovery.restore(self.account, self._config, staged, unpacked.meta)
         finally:
@@ -403,10 +404,13 @@ class Incoming(Transfer):
             self.shared.erase_later(staged)
 
     def _room(self) -> int:
-        """How many bytes the archive's files may have; -1: any number."""
-        both = self.account.limits.max_storage, self.shared.settings.max_storage
+        """How many bytes the archive's files may have, which in memory take less; -1: any."""
+        usage, own, all_of_them = self.handle.usage(), self.account.limits, self.shared.settings
+        if self._config.storage == "memory":
+            used, both = usage.memory, (own.max_memory, all_of_them.max_memory)
+        else:
+            used, both = usage.storage, (own.max_storage, all_of_them.max_storage)
         limits = [limit for limit in both if limit >= 0]
-        used = self.handle.usage().storage
         return max(min(limits) - used, 0) if limits else -1
 
 

@@ -165,12 +165,16 @@ class _Plain:
 class Unpacked:
     """What an archive had, in the directory of a stream to be."""
 
-    def __init__(self, directory: Path, files: MetaFiles, stream: str, room: int) -> None:
+    def __init__(
+        self, directory: Path, files: MetaFiles, stream: str, room: int, storage: str
+    ) -> None:
         self._directory = directory
         self._files = files
         self._stream = stream
         self._room = room
         """How many bytes it may hold; -1: any number."""
+        self._storage = storage
+        """Where the stream will be."""
         self.meta = b""
         """The stream's configuration in the archive."""
         self._seen: dict[str, set[str]] = {}
@@ -233,7 +237,8 @@ class Unpacked:
 
     def _write(self, path: Path, size: int, read: Callable[[int], bytes]) -> None:
         if 0 <= self._room < size:
-            raise NotRestorable("insufficient storage resources available")
+            what = "memory" if self._storage == "memory" else "storage"
+            raise NotRestorable(f"insufficient {what} resources available")
         left = size
         with open(path, "xb", opener=metafiles.private) as file:
             while left:

@@ -280,6 +280,10 @@ class StreamHandle(Protocol):
         `most` bytes, at least one message, whose checksums have this key of 32 bytes; and where the
         next block begins, beyond `last` after the last one."""
 
+    def fill(self, source: "StreamHandle") -> None:
+        """Blocking. Of a stream without messages that is not activated yet: takes those of another
+        one, under their sequences and times, as far as its own limits let them stay."""
+
     def at_time(self, ts: int) -> int:
         """The sequence of the first message stored at or after this time; last + 1 if none."""
 
@@ -310,7 +314,8 @@ class StreamHandle(Protocol):
         self, params: ConsumerParams, directory: str | None, hold: bool = False
     ) -> ConsumerHandle:
         """Blocking. Opens a consumer, new or with the state found in its directory, and serves it
-        as soon as the stream is active. None: state is kept in memory only."""
+        as soon as the stream is active. None, or any of a stream in memory: state is kept in memory
+        only."""
 
     def close(self, delete: bool) -> None:
         """Blocking. Stops serving, closes its consumers, and flushes and closes the store. With

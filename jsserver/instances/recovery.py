@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from jsserver import API_LEVEL
 from jsserver.assets import streams, unsupported
 from jsserver.assets.assignments import CreateStream, StreamAssignment, new_consumer
@@ -59,9 +61,13 @@ async def restore(account: Account, config: StreamConfig, staged: Path, meta: by
             if not decision.is_open:
                 raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED()
             assert account.directory is not None and decision.after is not None
-            body = encode_meta(decision.after)
-            directory = account.directory / name
-            opened = await account.shared.run(_put_in_place, account, staged, directory, body)
+            if config.storage == "memory":
+                make = account.shared.run(_take_into_memory, account, staged, decision.after)
+            else:
+                body = encode_meta(decision.after)
+                directory = account.directory / name
+                make = account.shared.run(_put_in_place, account, staged, directory, body)
+            opened = await make
         finally:
             account.assignments.undo(decision)
         account.adopt(opened)
@@ -71,15 +77,46 @@ async def restore(account: Account, config: StreamConfig, staged: Path, meta: by
 def _put_in_place(account: Account, staged: Path, directory: Path, body: bytes) -> Stream:
     account.shared.files.put(staged, directory.name, body)
     metafiles.place(staged, directory)
-    found = _load_stream(account, directory)
-    if isinstance(found, Stream) and not found.offline:
-        return found
-    reason = found
-    if isinstance(found, Stream):
+    try:
+        return _load_whole(account, directory, directory.name)
+    except NotRestorable:
+        metafiles.erase(metafiles.discard(directory, directory.parent))
+        raise
+
+
+def _take_into_memory(account: Account, staged: Path, wanted: StreamAssignment) -> Stream:
+    """The stream in files that a staged directory has is opened, and left for one in memory."""
+    name, instances = wanted.config.name, account.instances
+    filed = msgspec.structs.replace(wanted.config, storage="file")
+    account.shared.files.put(staged, name, encode_meta(StreamAssignment(filed, wanted.created)))
+    source = _load_whole(account, staged, name)
+    try:
+        stream = instances.open(wanted, None)
+        try:
+            stream.handle.fill(source.handle)
+            for consumer, was in source.consumers.items():
+                read = instances.open_consumer(stream, was.assignment, was.directory)
+                read.directory = None
+                stream.consumers[consumer] = read
+                wanted.consumers[consumer] = was.assignment
+        except BaseException:
+            stream.handle.close(True)
+            raise
+    finally:
+        source.handle.close(True)
+    return stream
+
+
+def _load_whole(account: Account, directory: Path, name: str) -> Stream:
+    """The opened stream of a directory with all of its consumers, or NotRestorable."""
+    found = _load_stream(account, directory, name)
+    if isinstance(found, str):
+        raise NotRestorable(found)
+    if found.offline:
         found.handle.close(True)
-        reason = "; ".join(f"consumer {name}: {why}" for name, why in found.offline.items())
-    metafiles.erase(metafiles.discard(directory, directory.parent))
-    raise NotRestorable(reason)
+        reasons = (f"consumer {name}: {why}" for name, why in found.offline.items())
+        raise NotRestorable("; ".join(reasons))
+    return found
 
 
 async def recover(account: Account) -> None:
@@ -94,7 +131,7 @@ async def recover(account: Account) -> None:
 
     async def one(name: str) -> None:
         async with gate:
-            found = await account.shared.run(_load_stream, account, directory / name)
+            found = await account.shared.run(_load_stream, account, directory / name, name)
         if isinstance(found, Stream):
             account.adopt(found)
         else:
@@ -112,9 +149,8 @@ def _subdirectories(directory: Path) -> list[str]:
         return []
 
 
-def _load_stream(account: Account, directory: Path) -> Stream | str:
+def _load_stream(account: Account, directory: Path, name: str) -> Stream | str:
     """The opened stream of a directory, or why it is offline."""
-    name = directory.name
     instances = account.instances
     try:
         stored, created = _read(account.shared, directory, name, StoredStream)

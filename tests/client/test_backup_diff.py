@@ -102,6 +102,79 @@ def test_a_backup_is_restored_with_everything_in_it(
 
 
 @pytest.mark.parametrize("writer", ["ours", "peer"])
+def test_a_backup_is_restored_into_memory_with_everything_in_it(
+    servers: Servers, writer: str
+) -> None:
+    """nats-server answers that it is done, too, and has an empty stream."""
+    with RawApp(pair(servers, writer).port) as client:
+        fill(client)
+        before = look(client)
+        answer, archive, _ = backup(client, "KEPT", chunk_size=64 << 10)
+    config = {**CONFIG, **answer["config"], "storage": "memory"}
+    with RawApp(pair(servers, "peer").port) as client:
+        theirs = restore(client, config, archive)
+        assert theirs["state"]["messages"] == 0
+    two = pair(servers, "ours")
+    with RawApp(two.port) as client, RawApp(two.port) as listener:
+        listener.subscribe("$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE.>")
+        listener.sync()
+        made = restore(client, config, archive)
+        assert made.get("error") is None, made
+        assert made["config"]["storage"] == "memory"
+        assert {**timeless(theirs), "state": 0} == {**timeless(made), "state": 0}
+        assert listener.message().subject.endswith("KEPT")
+        after = look(client)
+        assert smaller(after) == smaller(before)
+        assert client.request("kept.new", b"next").payload == b'{"stream":"KEPT","seq":401}'
+        inbox = client.inbox()
+        client.publish("$JS.API.CONSUMER.MSG.NEXT.KEPT.all", b"", reply=inbox)
+        assert client.message().reply.split(".")[4:7] == ["1", "60", "10"]
+        asked = {"deliver_subject": "anywhere"}
+        assert client.api("STREAM.SNAPSHOT.KEPT", asked)["error"]["err_code"] == 10064
+        client.api("STREAM.CREATE.FILE", {"name": "FILE", "subjects": ["file"]})
+    two.stop()
+    assert [entry.name for entry in (two.store / "jetstream" / "$G" / "streams").iterdir()] == [
+        "FILE"
+    ]
+    two.start()
+    with RawApp(two.port) as client:
+        assert client.api("STREAM.NAMES", {})["streams"] == ["FILE"]
+
+
+def smaller(looked: Any) -> Any:
+    """What was looked at, without what memory makes of it."""
+    created, config, state, messages, found = looked
+    rest = {k: v for k, v in config.items() if k != "storage"}
+    return created, rest, {k: v for k, v in state.items() if k != "bytes"}, messages, found
+
+
+def test_limits_hold_for_what_is_restored_into_memory(servers: Servers) -> None:
+    with RawApp(pair(servers, "ours").port) as client:
+        fill(client)
+        _, messages = stored(client, "KEPT")
+        _, archive, _ = backup(client, "KEPT")
+    server = servers.under_test(jetstream=True)
+    with RawApp(server.port) as client:
+        config = {**CONFIG, "storage": "memory", "max_msgs": 100, "max_msgs_per_subject": 20}
+        assert "error" not in restore(client, config, archive)
+        assert stored(client, "KEPT")[1] == messages[-len(stored(client, "KEPT")[1]) :]
+        assert stored(client, "KEPT")[0]["state"]["messages"] <= 100
+        client.api("STREAM.DELETE.KEPT")
+        for cut in (archive[: len(archive) // 2], b"no archive" * 100):
+            assert restore(client, config, cut)["error"]["err_code"] == 10062
+        assert client.api("STREAM.NAMES", {})["streams"] is None
+        memory: Any = client.api("INFO")
+        assert memory["memory"] == 0
+        assert "error" not in restore(client, config, archive)
+    small = servers.under_test(config="jetstream { store_dir: store, max_memory_store: 65536 }")
+    with RawApp(small.port) as client:
+        refused = restore(client, config, archive)["error"]
+        assert refused["err_code"] == 10062
+        assert "insufficient memory" in refused["description"]
+        assert "error" not in restore(client, CONFIG, archive)
+
+
+@pytest.mark.parametrize("writer", ["ours", "peer"])
 def test_an_empty_stream_keeps_its_sequences(servers: Servers, writer: str) -> None:
     with RawApp(pair(servers, writer).port) as client:
         client.api("STREAM.CREATE.KEPT", CONFIG)
