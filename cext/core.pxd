@@ -543,6 +543,8 @@ cdef void account_release(Account* a) noexcept nogil
 cdef void account_close(Account* a) noexcept nogil
 # Subscriptions of clients and streams with exactly this subject and queue group (empty: none).
 cdef uint32_t count_exact(Account* a, Span subject, Span group) noexcept nogil
+# Of the connections whose subscriptions match, imported ones too: the most bytes that wait for one; -1: there is none.
+cdef int64_t most_queued(Account* a, Span subject) noexcept nogil
 # Its mappings from now on, which are its own then; NULL: none.
 cdef void account_map(Account* a, Mappings* m) noexcept nogil
 # From now on its clients may ask JetStream by this prefix, `$JS.<domain>.API.`. 0 | -1 no memory.

@@ -28,7 +28,7 @@ from jsserver.config.options import Options
 from jsserver.process import priority
 from jsserver.process.logs import Logger
 from jsserver.process.sockets import bound_port, host_port, open_listener
-from jsserver.services.subjects import API, SYSTEM, of_the_system_account
+from jsserver.services.subjects import API, OBJECTS, SYSTEM, of_the_system_account
 from jsserver.text.goformat import byte_size, quote, split_address
 from jsserver.text.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
 
@@ -271,6 +271,8 @@ class Front:
         account = self.accounts[name]
         if self.storage is not None:
             account.serve_requests(API.encode())
+            if self.options.jetstream.object_requests.enabled:
+                account.serve_requests(OBJECTS.encode())
             if self.storage.domain and name != self.options.system:
                 account.serve_domain(self.storage.domain)
         for subject in self._services_of(name):

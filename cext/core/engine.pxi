@@ -65,6 +65,28 @@ cdef uint32_t count_exact(Account* a, Span subject, Span group) noexcept nogil:
     return n
 
 
+cdef int64_t most_queued(Account* a, Span subject) noexcept nogil:
+    # Of the connections whose subscriptions, shadows too, match: the most bytes that wait for one; -1: there is none.
+    cdef const Match* found = sublist_match(a.subs, subject)
+    cdef int64_t most = -1
+    cdef uint32_t i, j
+    if found == NULL:
+        return -1
+    for i in range(found.n_plain):
+        most = max(most, queued_for(found.plain[i]))
+    for i in range(found.n_groups):
+        for j in range(found.groups[i].n):
+            most = max(most, queued_for(found.groups[i].subs[j]))
+    return most
+
+
+cdef int64_t queued_for(const Sub* s) noexcept nogil:
+    cdef const Client* c = s.client
+    if c == NULL and s.link == LINK_SHADOW and s.shadow != NULL:
+        c = s.shadow.client
+    return -1 if s.closed or c == NULL else <int64_t>min(client_pending(c), <uint64_t>INT64_MAX)
+
+
 cdef void* outlet_watch(void* ctx, void* account, Span subject, Span group,
                         void (*fn)(void* target, bint active) noexcept nogil, void* target) noexcept nogil:
     cdef Account* a = <Account*>account

@@ -209,14 +209,14 @@ cdef class AccountHandle:
             self.plane.leave()
         self.plane.check(open)
 
-    cdef int serve(self, bytes subject, inbound_fn fn) except -1:
+    cdef int serve(self, bytes subject, int hears, inbound_fn fn) except -1:
         cdef Span s = span_of(subject)
         cdef bint open
         cdef bint served = True
         with nogil:
             open = self.plane.enter()
             if open:
-                served = self.a.closed or account_serve(self.a, s, HEARS_REQUESTS, fn) != NULL
+                served = self.a.closed or account_serve(self.a, s, hears, fn) != NULL
             env_unlock(self.plane.env)
         self.plane.check(open)
         if not served:
@@ -225,7 +225,11 @@ cdef class AccountHandle:
 
     def serve_requests(self, bytes subject):
         """Messages on this subject, which may have wildcards, come to the inbox as INBOX_REQUEST."""
-        self.serve(subject, request_in)
+        self.serve(subject, HEARS_REQUESTS, request_in)
+
+    def serve_acks(self, bytes subject):
+        """What streams answer on this subject comes to the inbox as INBOX_REQUEST; nothing that anybody else sends there."""
+        self.serve(subject, 1 << KIND_JETSTREAM, request_in)
 
     def stop_requests(self, bytes subject not None):
         """Ends what `serve_requests` began."""
@@ -276,6 +280,36 @@ cdef class AccountHandle:
             env_unlock(self.plane.env)
         self.plane.check(open)
         return n > 0
+
+    def outstanding(self, bytes subject):
+        """The most bytes that wait to be written to one of the connections that would receive a message on this subject;
+        -1: none would."""
+        cdef Span s = span_of(subject)
+        cdef bint open
+        cdef int64_t bytes = -1
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                bytes = most_queued(self.a, s)
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+        return bytes
+
+    def may_receive(self, uint64_t cid, bytes subject):
+        """Whether a connection of this account may subscribe to this subject, or publish there itself."""
+        cdef Span s = span_of(subject)
+        cdef Conn* c = NULL
+        cdef bint open, may = False
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                c = self.plane.find(cid)
+            if c != NULL and c.base.account == self.a:
+                may = (c.base.perms == NULL or perms_can_subscribe(c.base.perms, s, span(NULL, 0))
+                       or perms_can_publish(c.base.perms, s))
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+        return may
 
     # ---- JetStream
 

@@ -18,6 +18,7 @@ from .advisories import Advisories, ClientInfo
 
 if TYPE_CHECKING:
     from .transfers import Transfers
+    from .uploads import Uploads
 
 T = TypeVar("T")
 
@@ -26,8 +27,8 @@ class Call:
     """A decoded subject, a body, and what a handler works with."""
 
     __slots__ = (
-        *("account", "advisories", "after", "args", "body", "client", "made", "shared", "shown"),
-        "transfers",
+        *("account", "advisories", "after", "args", "body", "client", "connection", "made"),
+        *("objects", "shared", "shown", "transfers"),
     )
 
     def __init__(
@@ -36,16 +37,20 @@ class Call:
         advisories: Advisories,
         account: Account,
         transfers: Transfers,
+        objects: Uploads | None,
         args: list[str],
         body: bytes,
         client: Callable[[], ClientInfo | None],
+        connection: int,
     ) -> None:
         self.shared = shared
         self.advisories = advisories
         self.transfers = transfers
+        self.objects = objects
         self.account = account
         self.client = client
         """Tells the connection that asks."""
+        self.connection = connection
         self.args = args
         """The tokens after the endpoint's name."""
         self.body = body

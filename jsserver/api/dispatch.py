@@ -33,8 +33,9 @@ from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 
-from . import consumer_admin, consumer_api, messages, stream_api, transfers
+from . import buckets, consumer_admin, consumer_api, messages, objects, stream_api, transfers
 from .advisories import AUDIT, Advisories, ClientInfo
+from .buckets import ObjectResponse
 from .call import Call
 from .queue import RequestQueue
 from .responses import (
@@ -53,6 +54,7 @@ from .responses import (
     TierInfo,
 )
 from .transfers import Transfers
+from .uploads import Uploads
 
 log = logging.getLogger(__name__)
 
@@ -259,6 +261,15 @@ ENDPOINTS: dict[str, Endpoint] = {
 
 NOTHING_THERE = Endpoint("", "system_response", _nothing_there)
 """What answers in the system account, which has no JetStream; INFO aside."""
+OBJECTS = Endpoint(
+    "$OBJ",
+    "jsserver_object_response",
+    objects.serve,
+    ObjectResponse,
+    audited=False,
+    errors_audited=False,
+)
+"""What answers requests to buckets of objects."""
 OF_THE_CLUSTER = ("META", "SERVER", "ACCOUNT")
 """First tokens of requests to a cluster's leader; where there is no cluster nobody answers."""
 
@@ -340,6 +351,9 @@ class Dispatcher:
         self.transfers = Transfers(shared, self.advisories)
         self._finished = finished or (lambda connection: None)
         """Takes the connection of every request that is answered, dropped or none."""
+        self.objects = None
+        if shared.settings.object_requests:
+            self.objects = Uploads(shared, self.accounts, self._finished)
         limits = shared.settings
         self._queue: RequestQueue[Request] = RequestQueue(
             limits.request_queue_limit, limits.info_queue_limit, WORKERS
@@ -361,6 +375,8 @@ class Dispatcher:
         """Takes JetStream from an account; what it has on disk stays there. Requests that are under
         way are finished, those that come are refused."""
         account = self.accounts.pop(name)
+        if self.objects is not None:
+            self.objects.forget_account(account)
         while account.stats.inflight:
             await asyncio.sleep(INFLIGHT_SECONDS)
         await account.close()
@@ -373,6 +389,8 @@ class Dispatcher:
         """
         self._closing = True
         await self.transfers.close()
+        if self.objects is not None:
+            await self.objects.close()
         await self._finish()
         for account in self.accounts.values():
             await account.close()
@@ -398,6 +416,10 @@ class Dispatcher:
         subject = request.subject.decode("utf-8", "surrogateescape")
         if self.transfers.receive(request.account, subject, request.reply, request.payload):
             self._finished(request.connection)
+            return
+        if self.objects is not None and self.objects.receive(
+            request.account, subject, request.reply, request.payload, request.connection
+        ):
             return
         found = self._route(request)
         if found is None or self._closed:
@@ -455,6 +477,8 @@ class Dispatcher:
     def _route(self, request: Request) -> tuple[Endpoint, list[str]] | None:
         # What is no UTF-8 stays as it is: it is no other name.
         subject = request.subject.decode("utf-8", "surrogateescape")
+        if self.objects is not None and subject.startswith(buckets.PREFIX):
+            return OBJECTS, [subject[len(buckets.PREFIX) :]]
         if not subject.startswith(PREFIX):
             return None
         if request.account == self._system_account:
@@ -485,9 +509,11 @@ class Dispatcher:
                 self.advisories,
                 account,
                 self.transfers,
+                self.objects,
                 args,
                 request.payload,
                 partial(self._client_info, request.connection),
+                request.connection,
             )
         try:
             answer = await self._answer(endpoint, call, request)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from jsserver import TYPE_CHECKING
-from jsserver.config.options import DEFAULT_REQUEST_QUEUE_LIMIT, JetStreamLimits, Options
+from jsserver.config.options import (
+    DEFAULT_REQUEST_QUEUE_LIMIT,
+    JetStreamLimits,
+    ObjectRequests,
+    Options,
+)
 from jsserver.config.options import JetStream as JetStreamOptions
 from jsserver.config.value import Value
 from jsserver.config.values import (
@@ -11,6 +16,7 @@ from jsserver.config.values import (
     Problems,
     Reader,
     as_duration,
+    as_int,
     as_size,
     as_text,
     flag,
@@ -25,10 +31,12 @@ from jsserver.config.values import (
     type_name,
     unavailable,
 )
-from jsserver.text.goformat import parse_duration
+from jsserver.text.goformat import SECOND, parse_duration
 
 if TYPE_CHECKING:
     from typing import Any
+
+MOST_UPLOADS = 10_000
 
 _ENCRYPTION = unavailable("JetStream encryption at rest")
 
@@ -166,6 +174,39 @@ def _read_limits(js: JetStreamOptions, value: Value, problems: Problems) -> None
     read_block(js.limits, value.data, _LIMITS, problems)
 
 
+def _read_max_uploads(objects: ObjectRequests, value: Value, problems: Problems) -> None:
+    number = as_int(value)
+    if not 1 <= number <= MOST_UPLOADS:
+        raise OptionError(value, f"max_uploads must be between 1 and {MOST_UPLOADS}, not {number}")
+    objects.max_uploads = number
+
+
+def _read_upload_timeout(objects: ObjectRequests, value: Value, problems: Problems) -> None:
+    ns = as_duration(value, "upload_timeout", problems)
+    if ns < SECOND:
+        raise OptionError(value, "invalid upload_timeout, needs to be a second or more")
+    objects.upload_timeout = ns
+
+
+_OBJECT_REQUESTS: dict[str, Reader] = {
+    "enabled": flag("enabled"),
+    "max_uploads": _read_max_uploads,
+    "upload_timeout": _read_upload_timeout,
+}
+
+
+def _read_object_requests(js: JetStreamOptions, value: Value, problems: Problems) -> None:
+    if isinstance(value.data, bool):
+        js.object_requests.enabled = value.data
+    elif isinstance(value.data, dict):
+        js.object_requests.enabled = True
+        read_block(js.object_requests, value.data, _OBJECT_REQUESTS, problems)
+    else:
+        raise OptionError(
+            value, f"Expected map or bool to define object_requests, got {type_name(value)}"
+        )
+
+
 def _read_unique_tag(js: JetStreamOptions, value: Value, problems: Problems) -> None:
     js.unique_tag = as_text(value).strip().lower()
 
@@ -215,6 +256,7 @@ _JETSTREAM: dict[str, Reader] = {
     "max_buffered_msgs": _js(
         ignored("max_buffered_msgs", _count("max_buffered_msgs", _BUFFERED), _BUFFERED, _NO_QUEUE)
     ),
+    "object_requests": _js(_read_object_requests),
     "request_queue_limit": _js(_count("request_queue_limit", DEFAULT_REQUEST_QUEUE_LIMIT)),
     "info_queue_limit": _js(_count("info_queue_limit")),
     "meta_compact": _js(ignored("meta_compact", _read_meta_compact, 0, _NO_CLUSTER)),

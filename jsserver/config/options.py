@@ -315,6 +315,15 @@ class JetStreamLimits(Block):
     """Nanoseconds without a message after which a batch ends, ten seconds by default."""
 
 
+class ObjectRequests(Block):
+    """Whether the server answers requests to buckets of objects, and takes uploads. `max_uploads`
+    of an account at the same time; `upload_timeout` in ns: one that is silent for so long ends."""
+
+    enabled: bool = False
+    max_uploads: int = 64
+    upload_timeout: int = 60 * SECOND
+
+
 class JetStream(Block):
     """The `jetstream` block.
 
@@ -332,6 +341,7 @@ class JetStream(Block):
     limits: JetStreamLimits = each(JetStreamLimits)
     request_queue_limit: int = DEFAULT_REQUEST_QUEUE_LIMIT
     info_queue_limit: int = 0
+    object_requests: ObjectRequests = each(ObjectRequests)
 
 
 class Resolver(Block):

@@ -342,6 +342,10 @@ class AccountHandle(Protocol):
     def serve_requests(self, subject: bytes) -> None:
         """Messages on this subject, which may have wildcards, come to the control plane."""
 
+    def serve_acks(self, subject: bytes) -> None:
+        """What streams answer on this subject comes to the control plane, and nothing that anybody
+        else sends there."""
+
     def stop_requests(self, subject: bytes) -> None:
         """Ends what `serve_requests` began."""
 
@@ -350,6 +354,13 @@ class AccountHandle(Protocol):
 
     def subscribed(self, subject: bytes) -> bool:
         """Whether somebody has subscribed to exactly this subject."""
+
+    def outstanding(self, subject: bytes) -> int:
+        """The most bytes that wait to be written to one of the connections that would receive a
+        message on this subject; -1: none would."""
+
+    def may_receive(self, cid: int, subject: bytes) -> bool:
+        """Whether a connection of this account may subscribe to this subject, or publish there."""
 
 
 class Accounts(Protocol):

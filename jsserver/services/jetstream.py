@@ -97,6 +97,9 @@ class JetStream:
             max_request_batch=js.limits.max_request_batch,
             request_queue_limit=js.request_queue_limit,
             info_queue_limit=js.info_queue_limit or js.request_queue_limit,
+            object_requests=js.object_requests.enabled,
+            object_uploads=js.object_requests.max_uploads,
+            object_upload_timeout=js.object_requests.upload_timeout,
         )
         self.shared = Shared(accounts, self.settings, hh64)
         self.dispatcher = Dispatcher(self.shared, self.client_info, finished, options.system)

@@ -135,6 +135,33 @@ def test_jetstream(files: Files, text: str, name: str, expected: Any) -> None:
     assert getattr(files.read(text).jetstream, name) == expected
 
 
+def test_object_requests(files: Files) -> None:
+    def read(text: str) -> tuple[bool, int, int]:
+        objects = files.read(f"jetstream {{ {text} }}").jetstream.object_requests
+        return objects.enabled, objects.max_uploads, objects.upload_timeout
+
+    assert read("") == (False, 64, MINUTE)
+    assert read("object_requests: false") == (False, 64, MINUTE)
+    assert read("object_requests: true") == (True, 64, MINUTE)
+    assert read("object_requests {}") == (True, 64, MINUTE)
+    text = 'object_requests { max_uploads: 10000, upload_timeout: "90s" }'
+    assert read(text) == (True, 10_000, 90 * SECOND)
+    assert read("object_requests { enabled: false, max_uploads: 1 }") == (False, 1, MINUTE)
+    for given, reason in {
+        "5": "Expected map or bool to define object_requests, got int64",
+        "on": "Expected map or bool to define object_requests, got string",
+        "[]": "Expected map or bool to define object_requests, got []interface",
+        "{ max_uploads: 0 }": "max_uploads must be between 1 and 10000, not 0",
+        "{ max_uploads: -1 }": "max_uploads must be between 1 and 10000, not -1",
+        "{ max_uploads: 9223372036854775807 }": "max_uploads must be between 1 and 10000",
+        "{ upload_timeout: 0 }": "invalid upload_timeout, needs to be a second or more",
+        '{ upload_timeout: "999ms" }': "invalid upload_timeout, needs to be a second or more",
+        "{ upload_timeout: soon }": "soon",
+        "{ uploads: 1 }": 'unknown field "uploads"',
+    }.items():
+        assert reason in files.refused(f"jetstream {{ object_requests: {given} }}"), given
+
+
 def test_jetstream_limits(files: Files) -> None:
     limits = files.read(
         'jetstream { limits { max_ack_pending: 5, duplicate_window: "1m" } }'

@@ -1,0 +1,140 @@
+"""Messages that the server itself stores in streams, and the acks that streams answer them with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from jsserver.instances.account import Account
+from jsserver.instances.backend import AccountHandle
+from jsserver.instances.shared import Shared
+from jsserver.text import nuid
+from jsserver.wire import errcodes
+from jsserver.wire.errors import ApiError, ErrorBody
+
+from .buckets import Bucket, ObjectMeta, Stored, busy
+
+ACKS = "$JS.OBJECT.ACK."
+"""What streams answer on; only what they send there is heard."""
+PATIENCE = 10.0
+"""Seconds that a stream may take to answer."""
+ATTEMPTS = 16
+"""How often others may write to an object between a look at it and a write before that is given
+up."""
+
+WRONG_LAST = (
+    errcodes.STREAM_WRONG_LAST_SEQUENCE.err_code,
+    errcodes.STREAM_WRONG_LAST_SEQUENCE_CONSTANT.err_code,
+)
+ROLLUP = (
+    b"NATS/1.0\r\nNats-Rollup: sub\r\nNats-Expected-Last-Subject-Sequence: %d\r\n"
+    b"Nats-Expected-Stream: %s\r\n\r\n"
+)
+
+
+class Ack(msgspec.Struct, omit_defaults=True):
+    """What a stream answers a publish with."""
+
+    stream: str = ""
+    seq: int = 0
+    domain: str = ""
+    error: ErrorBody | None = None
+
+
+def read_ack(answer: bytes) -> Ack:
+    """An ack, or ApiError where it is none or says what is wrong."""
+    try:
+        ack = msgspec.json.decode(answer, type=Ack)
+    except msgspec.DecodeError:
+        raise busy("the stream's answer is no ack") from None
+    if ack.error is not None:
+        raise ApiError(ack.error.code, ack.error.err_code, ack.error.description)
+    return ack
+
+
+class Writer:
+    """In the event loop's thread alone."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._prefix = f"{ACKS}{nuid.token(16)}."
+        self._served: dict[str, AccountHandle] = {}
+        self._count = 0
+        self._waiting: dict[str, tuple[str, Callable[[bytes], None]]] = {}
+
+    def send(
+        self,
+        account: Account,
+        subject: bytes,
+        headers: bytes,
+        data: bytes,
+        then: Callable[[bytes], None],
+    ) -> str:
+        """Publishes a message in an account. `then` gets the answer, unless it is given up by the
+        name that is returned."""
+        if self._served.get(account.name) is not account.handle:
+            account.handle.serve_acks(f"{self._prefix}*".encode())
+            self._served[account.name] = account.handle
+        self._count += 1
+        reply = f"{self._prefix}{self._count}"
+        self._waiting[reply] = account.name, then
+        account.handle.publish(subject, reply.encode(), headers, data)
+        return reply
+
+    def give_up(self, reply: str) -> None:
+        """An answer is not waited for any more."""
+        self._waiting.pop(reply, None)
+
+    def receive(self, account: str, subject: str, payload: bytes) -> bool:
+        """Whether a message is an answer, which goes to whoever waits for it then."""
+        if not subject.startswith(ACKS):
+            return False
+        wanted, then = self._waiting.pop(subject, ("", None))
+        if then is not None and wanted == account:
+            then(payload)
+        return True
+
+    async def store(self, account: Account, subject: bytes, headers: bytes, data: bytes) -> bytes:
+        """The answer to a message; ApiError where none comes."""
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def then(payload: bytes) -> None:
+            if not answer.done():
+                answer.set_result(payload)
+
+        reply = self.send(account, subject, headers, data, then)
+        try:
+            return await asyncio.wait_for(answer, PATIENCE)
+        except TimeoutError:
+            raise busy("the stream does not answer") from None
+        finally:
+            self.give_up(reply)
+
+    async def replace(
+        self, bucket: Bucket, name: str, make: Callable[[Stored | None], ObjectMeta]
+    ) -> tuple[Stored | None, Ack]:
+        """Writes an object's meta over the one that is there, whatever others write meanwhile.
+        `make` says what it is to be, or raises. Returns what was replaced, and the ack."""
+        subject = bucket.subject(name)
+        for _ in range(ATTEMPTS):
+            message = await self._shared.run(bucket.last, name)
+            try:
+                before = None if message is None else bucket.read(message)
+            except ApiError:
+                before = None  # damaged: what takes its place is not
+            meta = make(before)
+            seq = 0 if message is None else message.seq
+            head = ROLLUP % (seq, bucket.stream.name.encode())
+            if not bucket.runs:
+                raise errcodes.STREAM_NOT_FOUND()
+            body = msgspec.json.encode(meta)
+            try:
+                ack = read_ack(await self.store(bucket.account, subject, head, body))
+            except ApiError as error:
+                if error.err_code in WRONG_LAST:
+                    continue
+                raise
+            return before, ack
+        raise busy(f"others write to object {name!r} all the time")
