@@ -45,7 +45,7 @@ cdef struct Round:
     bint wrote
     bint sync                   # lazy mode: however long ago the last one was
     bint synced                 # lazy mode: all that is written
-    Store* unsynced             # lazy mode: the stores that the sync is of, by next_unsynced
+    Store* unsynced             # lazy mode: the stores that the sync is of, by next_syncing
 
 
 cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noexcept nogil:

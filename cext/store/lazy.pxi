@@ -158,8 +158,9 @@ cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
     s = first
     while s != NULL:
         s.queue.unsynced = False
+        s.queue.next_syncing = s.queue.next_unsynced
         s.queue.busy += 1
-        s = s.queue.next_unsynced
+        s = s.queue.next_syncing
     q_unlock(c)
     if first == NULL:
         return
@@ -179,7 +180,7 @@ cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
             c.writing.sync_failed = True
         else:
             synced_all(s)
-        s = s.queue.next_unsynced
+        s = s.queue.next_syncing
     if rc == 0:
         c.queue.synced_wall = wall
     q_unlock(c)
@@ -196,11 +197,11 @@ cdef void lazy_end(Committer* c, Round* r) noexcept nogil:
     cdef Store* after
     while s != NULL:
         later_finish(c, s, 0 if r.synced else EIO)
-        s = s.queue.next_unsynced
+        s = s.queue.next_syncing
     q_lock(c)
     s = r.unsynced
     while s != NULL:
-        after = s.queue.next_unsynced
+        after = s.queue.next_syncing
         s.queue.busy -= 1
         if s.writing.later != NULL and not s.stopped:
             unsynced_note(c, s)

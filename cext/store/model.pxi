@@ -260,6 +260,7 @@ cdef struct StoreQueue:
     bint forming                # a batch is being made, or could not be: nothing is taken
     bint unsynced               # lazy mode: written since the last sync, or something waits for one
     Store* next_unsynced
+    Store* next_syncing         # of those that a sync is of; meanwhile each may be unsynced again
     int64_t lost_since          # lazy mode: what was written from then on (wall clock) a sync may have lost; INT64_MAX: none
     int64_t active_at           # monotonic time of its last group
     Store* active_next          # stores with something to do when idle

@@ -18,6 +18,7 @@ cdef struct Opening:
     bint foreign                # the other server was here last: no cache of ours says what should be there
     bint doubt                  # what was written last may be gone
     bint sealed                 # the last block that was read says that another follows
+    bint batches                # from here on there is a batch, or may be a part of one
     bint lazy                   # the last marker that was read is of a store that acks before it syncs
     uint64_t vouched            # all blocks below this one are known to have been on disk
 
@@ -276,8 +277,9 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         rc = empty_ends(o, b, fd, is_last)
     if rc < 0:
         return rc
-    if fd >= 0 and rc == 0 and s.com.sync_interval <= 0:
-        # A killed server may have left what it had not synced, and it is served from now on.
+    if fd >= 0 and rc == 0 and (s.com.sync_interval <= 0 or o.batches):
+        # A killed server may have left what it had not synced, and it is served from now on. What is written behind a batch
+        # says that that is on disk.
         synced = f.datasync(f.ctx, fd)
         if synced < 0:
             snprintf(o.err, o.err_cap, "%s: cannot be synced (errno %d)", path, -synced)
@@ -471,7 +473,7 @@ cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n, uint64_t new
         dict_drop(s)
         for i in range(s.n_blocks):
             block_i(s, <uint32_t> i).sided = False
-    if rc >= 0 and s.com.sync_interval <= 0:
+    if rc >= 0 and (s.com.sync_interval <= 0 or o.batches):
         rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)      # likewise of their names
         if rc < 0:
             snprintf(o.err, o.err_cap, "%s: cannot be synced (errno %d)", s.msgs_dir, -rc)

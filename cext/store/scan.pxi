@@ -242,18 +242,20 @@ cdef bint arrived_torn(const Scan* c, uint64_t end) noexcept nogil:
 
 cdef bint closing_torn(Scan* c) noexcept nogil:
     """Whether the bytes at c.at are what a power cut left of the marker that closed a block before another, which is not
-    synced. They follow a marker, and one sector of them is missing; of a group there would be more, or a record that
-    arrived."""
+    synced. They follow a marker, and one sector of them is missing, or zeros stand to the end; of a group there would be more,
+    or a record that arrived."""
     cdef const uint8_t* p = c.p + c.at
-    cdef uint64_t left = c.size - c.at, there = min(SECTOR - c.at % SECTOR, left)
+    cdef uint64_t left = c.size - c.at, first = min(SECTOR - c.at % SECTOR, left), there = min(first, <uint64_t> MARKER)
     cdef uint8_t head[12]
-    if c.is_last or not c.marked or c.n_held or there >= MARKER:
+    if c.is_last or not c.marked or c.n_held:
         return False
     if left > MARKER and not all_zero(p + MARKER, left - MARKER):
         return False
+    while there and p[there - 1] == 0:
+        there -= 1
     st_put32(head, MARKER)
     st_put64(head + 4, TOMB)
-    if not all_zero(p, there) and memcmp(p, head, min(there, <uint64_t> 12)):
+    if there == MARKER or memcmp(p, head, min(there, <uint64_t> 12)):
         return False
     return next_good(c, c.at + 1) == c.size
 
@@ -382,6 +384,7 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
     cdef int rc
     if not marker_read(c.p + c.at, r, &m):
         return 0
+    c.o.batches = c.o.batches or m.flags & (MARK_BATCH | MARK_OPEN) != 0
     if m.flags & MARK_OPEN and batches_count(c.o):
         rc = batch_closed(c, c.at + r.size)
         if rc <= 0:

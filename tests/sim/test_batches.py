@@ -171,3 +171,33 @@ def test_what_stands_before_a_batch_stays_when_a_later_group_fails(seed: int, mo
     life.commit()
     life.stream.reopen()
     assert messages(life.stream) == before
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(30))
+def test_a_batch_that_a_kill_left_unsynced_is_there_or_not(seed: int, shape: str) -> None:
+    """What follows it, though it be only a block, says that it is on disk."""
+    for calls in range(0, 30, 3):
+        life = Batches(seed + 100 * calls, LAZY, max_msgs=60)  # blocks of 32,000 bytes
+        life.plain([200] * (seed % 5))
+        life.commit()
+        sent = life.batch(SHAPES[shape])
+        life.kill(calls + seed % 3)
+        life.there(sent)
+        life.plain([9000] * (seed % 4))
+        life.cut(4)
+        life.there(sent)
+        life.stop()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(10))
+def test_a_batch_is_whole_though_the_marker_that_closed_its_first_block_is_torn(
+    seed: int, mode: int
+) -> None:
+    for k in range(50):
+        life = Batches(seed + 100 * k, mode, max_msgs=60)  # blocks of 32,000 bytes
+        sent = life.batch([3000] * 10 + [100 + 4 * k] + [3000] * 3)
+        life.cut_hearing(15 + k % 2)  # the marker is written by then, and not synced
+        life.there(sent)
+        life.stop()
