@@ -33,7 +33,7 @@ _INT32 = range(-(1 << 31), 1 << 31)
 _UPTO_INT32 = range(-(1 << 63), 1 << 31)
 _INT64 = range(-(1 << 63), 1 << 63)
 
-MOST_PLACES = 1024
+MOST_PLACES = 256
 """Wildcards and functions of a destination at most: each costs whoever applies it time."""
 INVALID_SUBJECT = "invalid subject"
 _DESTINATION = "invalid mapping destination: "

@@ -91,14 +91,14 @@ def test_subjects_that_are_not_transformed() -> None:
 
 
 def test_what_becomes_too_long() -> None:
-    transform = parse("a.*", ".".join(["$1"] * 1000))
+    transform = parse("a.*", ".".join(["$1"] * 250))
     assert transform is not None
-    assert len(transform.compiled()("a." + "x" * 64) or b"") == 64999
+    assert len(transform.compiled()("a." + "x" * 256) or b"") == 64_249
     with pytest.raises(OverflowError):
-        transform.compiled()("a." + "x" * 70)
-    with pytest.raises(TransformError, match="more than 1024"):
-        parse("a.*", ".".join(["$1"] * 1025))
-    with pytest.raises(TransformError, match="more than 1024"):
+        transform.compiled()("a." + "x" * 262)
+    with pytest.raises(TransformError, match="more than 256"):
+        parse("a.*", ".".join(["$1"] * 257))
+    with pytest.raises(TransformError, match="more than 256"):
         parse("a.*", f"{{{{partition(5,{','.join('1' * 1025)})}}}}")
 
 
@@ -111,7 +111,7 @@ def test_calls_are_read_in_time_of_their_length() -> None:
 
 
 def test_many_tokens() -> None:
-    for count in (63, 64, 65, 255, 300):
+    for count in (63, 64, 65, 255, 256):
         tokens = [f"t{i}" for i in range(count)]
         source = ".".join("*" * count)
         backwards = ".".join(f"${count - i}" for i in range(count))
