@@ -58,8 +58,7 @@ class Server:
         self.accepting = False
         self.jetstream = self._make_jetstream()
         self.monitor: Monitor | None = None
-        watched = options.http_port != 0 or options.https_port != 0
-        self.closed = ClosedConnections(options.max_closed_clients if watched else 0)
+        self.closed = ClosedConnections(options.max_closed_clients)
         self.inbox = Inbox(
             self.plane,
             self.log,

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 
 import msgspec
 from msgspec import structs
@@ -34,6 +35,7 @@ from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 
 from . import buckets, consumer_admin, consumer_api, messages, objects, stream_api, transfers
+from .account_purge import AccountPurge
 from .advisories import AUDIT, Advisories, ClientInfo
 from .buckets import ObjectResponse
 from .call import Call
@@ -41,6 +43,7 @@ from .queue import RequestQueue
 from .responses import (
     TYPE_PREFIX,
     AccountInfo,
+    AccountPurgeResponse,
     ApiStats,
     ConsumerList,
     ConsumerNames,
@@ -272,12 +275,19 @@ OBJECTS = Endpoint(
 """What answers requests to buckets of objects."""
 OF_THE_CLUSTER = ("META", "SERVER", "ACCOUNT")
 """First tokens of requests to a cluster's leader; where there is no cluster nobody answers."""
+PURGE_ACCOUNT = Endpoint(
+    "ACCOUNT.PURGE", "account_purge_response", _nothing_there, AccountPurgeResponse
+)
+"""The one that is also answered alone, in the system account, by `AccountPurge`."""
 
 
 def _of_system(subject: str) -> tuple[Endpoint, list[str]] | None:
     """As find(), of a request in the system account."""
     if subject == "INFO":
         return find(subject)
+    if subject.startswith(f"{PURGE_ACCOUNT.name}."):
+        args = subject.split(".")[2:]
+        return (PURGE_ACCOUNT, args) if len(args) == 1 and args[0] else None
     return None if subject.split(".")[0] in OF_THE_CLUSTER else (NOTHING_THERE, [])
 
 
@@ -342,13 +352,16 @@ class Dispatcher:
         client_info: Callable[[int], ClientInfo | None] | None = None,
         finished: Callable[[int], None] | None = None,
         system_account: str = "",
+        directory: Path | None = None,
     ) -> None:
+        """`directory`: where the accounts' files are."""
         self.shared = shared
         self._system_account = system_account
         self.accounts: dict[str, Account] = {}
         self.advisories = Advisories(shared, system_account)
         self._client_info = client_info or (lambda connection: None)
         self.transfers = Transfers(shared, self.advisories)
+        self._account_purge = AccountPurge(shared, self.advisories, self.accounts, directory)
         self._finished = finished or (lambda connection: None)
         """Takes the connection of every request that is answered, dropped or none."""
         self.objects = None
@@ -516,7 +529,7 @@ class Dispatcher:
                 request.connection,
             )
         try:
-            answer = await self._answer(endpoint, call, request)
+            answer = await self._answer(endpoint, args, call, request)
         finally:
             if account is not None:
                 account.stats.inflight -= 1
@@ -542,12 +555,16 @@ class Dispatcher:
                 served.response,
             )
 
-    async def _answer(self, endpoint: Endpoint, call: Call | None, request: Request) -> Response:
+    async def _answer(
+        self, endpoint: Endpoint, args: list[str], call: Call | None, request: Request
+    ) -> Response:
         try:
             if self._closing:
                 raise errcodes.CLUSTER_NOT_AVAIL()
             if not required_level(request.headers):
                 raise errcodes.REQUIRED_API_LEVEL()
+            if endpoint is PURGE_ACCOUNT:
+                return await self._account_purge.purge(args[0])
             if call is None:
                 raise errcodes.NOT_ENABLED_FOR_ACCOUNT()
             return await endpoint.handler(call)

@@ -123,6 +123,12 @@ class RestoreResponse(Response):
     deliver_subject: str = always("")
 
 
+class AccountPurgeResponse(Response):
+    """ACCOUNT.PURGE."""
+
+    initiated: bool = False
+
+
 class PurgeResponse(SuccessResponse):
     """STREAM.PURGE."""
 

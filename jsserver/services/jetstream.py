@@ -102,7 +102,9 @@ class JetStream:
             object_upload_timeout=js.object_requests.upload_timeout,
         )
         self.shared = Shared(accounts, self.settings, hh64)
-        self.dispatcher = Dispatcher(self.shared, self.client_info, finished, options.system)
+        self.dispatcher = Dispatcher(
+            self.shared, self.client_info, finished, options.system, Path(self.store.path)
+        )
         self.mender = Mender(self.shared, storage.ballast.make, plane.has_room)
         self._connection = plane.connection
         self.complete: Callable[[Connection], None] = lambda _: None

@@ -292,3 +292,44 @@ def test_directories_of_accounts_move_between_the_servers(servers: Servers, way:
                 assert (state["messages"], state["first_seq"], state["last_seq"]) == (5, 2, 6)
                 got = app.api(f"STREAM.MSG.GET.{name}", {"seq": 3})["message"]
                 assert isinstance(got, dict) and got["subject"] == f"{name}.2"
+
+
+def test_the_system_account_purges_another(servers: Servers) -> None:
+    """Everything of one account goes, is told, and does not come back; nobody else's does."""
+    shown = []
+    for server in pair(servers):
+        fill(server)
+        seen: list[object] = []
+        with log_in(server, "s") as system, log_in(server, "a") as a, log_in(server, "b") as b:
+            a.subscribe("$JS.EVENT.ADVISORY.*.DELETED.>")
+            a.sync()
+            for app in (a, b):
+                inbox = app.inbox()
+                app.publish("$JS.API.ACCOUNT.PURGE.A", b"", reply=inbox)
+                seen.append(len([f for f in app.quiet(0.2) if f.verb in ("MSG", "HMSG")]))
+            for name in ("A", "A", "N", "NOPE", "a/b", "a\\b"):
+                seen.append(ask(system, f"$JS.API.ACCOUNT.PURGE.{name}", b"x"))
+            inbox = system.inbox()
+            system.publish("$JS.API.ACCOUNT.PURGE.A.B", b"", reply=inbox)
+            seen.append(len([f for f in system.quiet(0.2) if f.verb in ("MSG", "HMSG")]))
+            seen.append(sorted(f.subject for f in a.quiet(0.2) if f.verb in ("MSG", "HMSG")))
+            seen += [ask(app, "$JS.API.STREAM.NAMES") for app in (a, b)]
+            seen += [ask(a, *INFO), ask(a, *stream("P")), ask(a, "P", b"first again")]
+        server.restart(kill=True)
+        with log_in(server, "a") as a, log_in(server, "b") as b:
+            seen += [ask(app, "$JS.API.STREAM.NAMES") for app in (a, b)]
+            seen.append(ask(a, "$JS.API.STREAM.MSG.GET.P", {"seq": 1}))
+        shown.append(seen)
+    assert shown[0] == shown[1]
+
+
+def test_a_purge_takes_what_an_account_left_that_has_no_jetstream(servers: Servers) -> None:
+    for server in pair(servers):
+        fill(server)
+        server.stop()
+        server.config = server.config.replace("}], jetstream: enabled", "}]")
+        server.start()
+        with log_in(server, "s") as system:
+            for name in ("A", "B"):
+                ask(system, f"$JS.API.ACCOUNT.PURGE.{name}")
+        assert not [*server.store.glob("jetstream/*/streams/*/msgs")]

@@ -1,24 +1,11 @@
-"""The `nats` tool's stream commands say the same of this server and of nats-server.
+"""The `nats` tool's stream commands say the same of this server and of nats-server."""
 
-`NATS_TOOL` names the tool, if it is not `nats` in the path; without one nothing is run.
-"""
-
-import os
-import re
-import shutil
-import subprocess
-import time
 from pathlib import Path
 
-import pytest
+from tests.client.nats_tool import compare, needs_tool
+from tests.servers import Servers
 
-from tests.servers import Server, Servers
-
-TOOL = os.environ.get("NATS_TOOL") or shutil.which("nats")
-pytestmark = [
-    pytest.mark.usefixtures("peer_present"),
-    pytest.mark.skipif(TOOL is None, reason="there is no nats tool"),
-]
+pytestmark = needs_tool
 
 DEFAULTS = "--defaults --storage=file"
 COMMANDS = (
@@ -96,52 +83,12 @@ COMMANDS = (
     "server check stream --stream=ORDERS",
     "server check jetstream",
 )
-VARYING = (
-    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| ?[+-]\d\d:?\d\d)?( UTC)?", "<time>"),
-    (r"\b\d\d:\d\d:\d\d\b", "<time>"),
-    (r"\b[\d.]+(h|m|s|ms|us|µs|ns)([\d.]+(m|s|ms))*\b", "<span>"),
-    (r"127\.0\.0\.1:\d+", "<server>"),
-    (r"_INBOX\.[\w.]+", "<inbox>"),
-    (r"[\d.]+ ([KMGT]i?)?B", "<size>"),
-    (r"\"ts\": ?\"[^\"]*\"", '"ts":<time>'),
-    (r"N[A-Z0-9]{55}", "<id>"),
-    (r"max_(memory|storage|mem|file)\S*", "<limit>"),
-    (r"\b\d{9,}\b", "<number>"),
-    (r"jetstream_\S*=\S+", "<figure>"),
-)
 SAYS_OTHERWISE = ("account info", "server check jetstream")
 """Limits of the machine, and how many requests there were: only how they end is compared."""
-
-
-def run(server: Server, words: str) -> tuple[str, int, list[str]]:
-    home = server.folder / "home"
-    home.mkdir(exist_ok=True)
-    done = subprocess.run(
-        [str(TOOL), "-s", server.url, *words.replace("HOME", str(home)).split()],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(home), "TZ": "UTC"},
-    )
-    text = done.stdout + done.stderr
-    for pattern, name in VARYING:
-        text = re.sub(pattern, name, text)
-    text = re.sub(r"[ ─━]{2,}", " ", text.replace(str(home), "HOME"))
-    lines = [line.strip() for line in text.splitlines()]
-    return words, done.returncode, [] if words in SAYS_OTHERWISE else lines
 
 
 def test_the_tool_says_the_same(servers: Servers, tmp_path: Path) -> None:
     both = [
         start(jetstream=True, args=["-n", "one"]) for start in (servers.under_test, servers.peer)
     ]
-    differing = []
-    for words in COMMANDS:
-        ours, theirs = (run(server, words) for server in both)
-        if ours != theirs:
-            time.sleep(0.2)
-            differing.append((ours, theirs))
-    for ours, theirs in differing:
-        print("\n".join([f"== {ours[0]}: {ours[1]}", *ours[2], f"-- {theirs[1]}", *theirs[2]]))
-    assert [ours[0] for ours, _ in differing] == []
+    compare(both, COMMANDS, says_otherwise=SAYS_OTHERWISE)

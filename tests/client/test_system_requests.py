@@ -98,6 +98,14 @@ def test_connections_that_ended_are_counted_without_monitoring(servers: Servers)
     assert account["received"]["msgs"] == account["sent"]["msgs"] + 1 == 4
 
 
+def test_connections_that_ended_are_listed_without_monitoring(servers: Servers) -> None:
+    server = servers.under_test(config=CONFIG)
+    asyncio.run(ask(server, "$SYS.REQ.USER.INFO"))
+    body = json.dumps({"state": 1, "acc": "$G"}).encode()
+    (ended,) = asyncio.run(ask(server, "$SYS.REQ.SERVER.PING.CONNZ", body))["data"]["connections"]
+    assert ended["reason"] == "Client Closed"
+
+
 ODD = [
     *(
         b'{"user":"\xff"}',
