@@ -260,13 +260,13 @@ async def test_memory_stays_within_a_window_whoever_receives(server: Server) -> 
         before = resident(server)
         with contextlib.ExitStack() as opened:
             for _ in range(6):
-                slow = opened.enter_context(RawApp(server.port, receive_buffer=65536))
+                slow = opened.enter_context(RawApp(server.port))
                 inbox = slow.inbox()
                 body = json.dumps({"name": "big", "deliver_subject": inbox}).encode()
                 assert "error" not in json.loads(slow.request("$OBJ.b", body).payload)
             await asyncio.sleep(1)
             assert resident(server) - before < 60 << 20
-        answer, got, end = await app.get("big")
+        _, got, end = await app.get("big")
         assert (got == data, end) == (True, "204 EOB")
 
 

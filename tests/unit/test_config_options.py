@@ -149,7 +149,7 @@ def test_object_requests(files: Files) -> None:
     assert read("object_requests { enabled: false, max_uploads: 1 }") == (False, 1, MINUTE)
     for given, reason in {
         "5": "Expected map or bool to define object_requests, got int64",
-        "on": "Expected map or bool to define object_requests, got string",
+        "now": "Expected map or bool to define object_requests, got string",
         "[]": "Expected map or bool to define object_requests, got []interface",
         "{ max_uploads: 0 }": "max_uploads must be between 1 and 10000, not 0",
         "{ max_uploads: -1 }": "max_uploads must be between 1 and 10000, not -1",
