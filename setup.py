@@ -66,7 +66,7 @@ if switch("THREADS"):
     link_args += ["-fsanitize=thread"]
 
 # Only a server with TLS loads the layer that stands on OpenSSL.
-LIBRARIES = {"tls": ["ssl", "crypto"], "net": ["z"]}
+LIBRARIES = {"tls": ["ssl", "crypto"], "net": ["z", "isal"]}
 
 directives = {
     "language_level": 3,

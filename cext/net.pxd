@@ -76,16 +76,28 @@ cdef extern from "<zlib.h>" nogil:
         unsigned int avail_in
         uint8_t* next_out
         unsigned int avail_out
-    int Z_OK, Z_STREAM_END, Z_BUF_ERROR, Z_NO_FLUSH, Z_SYNC_FLUSH, Z_DEFLATED, Z_BEST_SPEED, Z_DEFAULT_STRATEGY
+    int Z_OK, Z_STREAM_END, Z_BUF_ERROR, Z_NO_FLUSH
     int inflateInit2(z_stream* z, int bits)
     int inflateReset(z_stream* z)
     int inflate(z_stream* z, int flush)
     int inflateEnd(z_stream* z)
-    int deflateInit2(z_stream* z, int level, int method, int bits, int memory, int strategy)
-    int deflateReset(z_stream* z)
-    int deflate(z_stream* z, int flush)
-    int deflateEnd(z_stream* z)
-    unsigned long deflateBound(z_stream* z, unsigned long n)
+
+cdef extern from "<isa-l/igzip_lib.h>" nogil:
+    cdef struct isal_zstream:
+        uint8_t* next_in
+        uint32_t avail_in
+        uint8_t* next_out
+        uint32_t avail_out
+        uint32_t level
+        uint32_t level_buf_size
+        uint8_t* level_buf
+        uint16_t end_of_stream
+        uint16_t flush
+        uint16_t gzip_flag
+    int COMP_OK, NO_FLUSH, SYNC_FLUSH, IGZIP_DEFLATE, ISAL_DEF_LVL1_SMALL
+    void isal_deflate_init(isal_zstream* z)
+    void isal_deflate_reset(isal_zstream* z)
+    int isal_deflate(isal_zstream* z)
 
 
 # ---- the clients' protocol, parsed --------------------------------------------------------------
@@ -436,7 +448,7 @@ cdef struct Reactor:
     Conn* again             # are to be read without an event
     uint8_t* packed         # PACKED_SIZE, what comes to be unpacked; NULL until then
     z_stream* inflater      # one that is not in use; NULL: none
-    z_stream* deflater      # NULL until the first use
+    isal_zstream* deflater  # with what it works in behind it; NULL until the first use
     Bytes deflated
     Chunk* written          # to go back to the engine's free lists
     uint32_t n_written

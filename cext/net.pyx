@@ -3,7 +3,7 @@
 from libc.errno cimport (
     EAGAIN, EBUSY, ECONNRESET, EINTR, EIO, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPROTO, EPROTONOSUPPORT, errno,
 )
-from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strchr, strcmp, strlen

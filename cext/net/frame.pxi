@@ -2,10 +2,13 @@
 
 cdef enum:
     DEFLATE_LEAST = 64      # bytes; what is not more is sent as it is
-    DEFLATE_MEMORY = 7
     NOISE_LEAST = 256       # bytes from which on what cannot be compressed is recognised
     NOISE_RUNS = 16         # looked at in so many places
     NOISE_RUN = 64          # so much of each
+    NOISE_PAIRS = 48        # two bytes of it are equal once in more than so many times
+    REPEAT_LOOK = 4096      # bytes in which what comes again is looked for
+    REPEAT_SLOTS = 256
+    DEFLATE_SLACK = 64      # it writes more than it needs at a time
     SYNC_BYTES = 4          # that end each compressed message, and are left out
     FRAMES_A_WRITE = 32
     AHEAD_KEPT = 4096       # bytes of a buffer that stays when it is empty
@@ -56,23 +59,61 @@ cdef void ws_close_frame(Ws* w, int status, const uint8_t* text, size_t n) noexc
 
 # ---- compressed
 
-cdef z_stream* deflater(Reactor* r) noexcept nogil:
+cdef isal_zstream* deflater(Reactor* r) noexcept nogil:
     # One for all its connections: no message knows of the one before. NULL: no memory.
-    if r.deflater == NULL:
-        r.deflater = <z_stream*>calloc(1, sizeof(z_stream))
-        if r.deflater == NULL:
+    cdef isal_zstream* z = r.deflater
+    if z == NULL:
+        z = <isal_zstream*>malloc(sizeof(isal_zstream) + ISAL_DEF_LVL1_SMALL)
+        if z == NULL:
             return NULL
-        if deflateInit2(r.deflater, Z_BEST_SPEED, Z_DEFLATED, DEFLATE_BITS, DEFLATE_MEMORY, Z_DEFAULT_STRATEGY) != Z_OK:
-            free(r.deflater)
-            r.deflater = NULL
-            return NULL
-    deflateReset(r.deflater)
-    return r.deflater
+        isal_deflate_init(z)
+        z.level = 1
+        z.level_buf = <uint8_t*>(z + 1)
+        z.level_buf_size = ISAL_DEF_LVL1_SMALL
+        z.gzip_flag = IGZIP_DEFLATE
+        r.deflater = z
+    isal_deflate_reset(z)
+    z.end_of_stream = 0
+    return z
+
+
+cdef bint repeats(const iovec* iov, int n, size_t skip) noexcept nogil:
+    # Whether much of what lies behind the first `skip` of these bytes is there twice, as where the same message comes again.
+    # What is remembered of it depends on itself, one place in sixteen, so the same bytes are met wherever they stand.
+    cdef uint32_t met[REPEAT_SLOTS]
+    cdef uint32_t word, mixed, places = 0, again = 0
+    cdef size_t left = REPEAT_LOOK, size, i
+    cdef int part
+    cdef const uint8_t* p
+    memset(met, 0, sizeof(met))
+    for part in range(n):
+        size = iov[part].iov_len
+        if skip >= size:
+            skip -= size
+            continue
+        p = <const uint8_t*>iov[part].iov_base + skip
+        size = min(size - skip, left)
+        skip = 0
+        left -= size
+        for i in range(3, size):
+            memcpy(&word, p + i - 3, 4)
+            mixed = word * <uint32_t>2654435761
+            if mixed >> 28:
+                continue
+            places += 1
+            mixed = mixed >> 20 & (REPEAT_SLOTS - 1)
+            if met[mixed] == word:
+                again += 1
+            met[mixed] = word
+        if left == 0:
+            break
+    return again * 8 > places
 
 
 cdef bint is_noise(const iovec* iov, int n, size_t skip, size_t total) noexcept nogil:
-    # Whether compressing what lies behind the first `skip` of these bytes would be in vain, as it is packed or encrypted
-    # already: all bytes are about as frequent. To find that out by trying takes longer than all the rest of sending it.
+    # Whether compressing what lies behind the first `skip` of these bytes would take much and give a fourth at best, as it is
+    # packed, encrypted or in base64: all bytes are about as frequent, and nothing comes twice. To find that out by trying
+    # takes longer than all the rest of sending it; nats-server sends such as it is, too.
     cdef uint32_t counts[256]
     cdef uint64_t seen = 0, squares = 0
     cdef size_t at = 0, next_run = 0, end, run, step = total // NOISE_RUNS, i
@@ -99,38 +140,43 @@ cdef bint is_noise(const iovec* iov, int n, size_t skip, size_t total) noexcept 
         at = end
     for i in range(256):
         squares += <uint64_t>counts[i] * counts[i]
-    # Two bytes of noise are equal once in 256 times, of text once in 15, of base64 once in 64.
-    return (squares - seen) * 167 < seen * seen
+    # Two bytes of noise are equal once in 256 times, of base64 once in 64, of text once in 15.
+    return (squares - seen) * NOISE_PAIRS < seen * seen and not repeats(iov, n, skip)
 
 
 cdef int deflate_all(Reactor* r, const iovec* iov, int n, size_t skip, size_t total) noexcept nogil:
-    # Compresses what lies behind the first `skip` of these bytes, `total` of them, into r.deflated. 0, or -1: no memory.
-    cdef z_stream* z = deflater(r)
-    cdef size_t most, piece
+    # Compresses what lies behind the first `skip` of these bytes, `total` of them, into r.deflated. 1: done; 0: that takes as
+    # many bytes as they are; -1: no memory.
+    cdef isal_zstream* z = deflater(r)
+    cdef size_t piece, left = total
     cdef int i
-    if z == NULL:
-        return -1
-    most = deflateBound(z, total) + 2 * SYNC_BYTES
     r.deflated.n = 0
-    if bytes_reserve(&r.deflated, most) != 0:
+    if total > INT32_MAX:
+        return 0
+    if z == NULL or bytes_reserve(&r.deflated, total + DEFLATE_SLACK) != 0:
         return -1
     z.next_out = r.deflated.data
-    z.avail_out = <unsigned int>most
+    z.avail_out = <uint32_t>total + DEFLATE_SLACK
+    z.flush = NO_FLUSH
     for i in range(n):
         piece = iov[i].iov_len
         if skip >= piece:
             skip -= piece
             continue
         z.next_in = <uint8_t*>iov[i].iov_base + skip
-        z.avail_in = <unsigned int>(piece - skip)
+        z.avail_in = <uint32_t>(piece - skip)
         skip = 0
-        if deflate(z, Z_NO_FLUSH) != Z_OK or z.avail_in:
+        left -= z.avail_in
+        if left == 0:
+            z.flush = SYNC_FLUSH
+        if isal_deflate(z) != COMP_OK:
             return -1
-    z.avail_in = 0
-    if deflate(z, Z_SYNC_FLUSH) != Z_OK or z.avail_out == 0:
-        return -1
-    r.deflated.n = most - z.avail_out - SYNC_BYTES
-    return 0
+        if z.avail_in or z.avail_out == 0:
+            return 0
+        if left == 0:
+            break
+    r.deflated.n = z.next_out - r.deflated.data - SYNC_BYTES
+    return r.deflated.n < total
 
 
 cdef int add_deflated(Ws* w, const Bytes* data) noexcept nogil:
@@ -244,15 +290,17 @@ cdef ssize_t outgoing_wrote(Conn* c, const Outgoing* o, size_t n) noexcept nogil
 cdef int ws_prepare(Conn* c, const iovec* iov, int n, size_t skip, size_t left) noexcept nogil:
     # At the border of a frame: control frames go out, and what is compressed. 1: it took the payload; 0; -1: no memory.
     cdef Ws* w = c.ws
+    cdef int rc
     if w.behind.n:
         if bytes_add(&w.ahead, w.behind.data, w.behind.n) != 0:
             return -1
         bytes_free(&w.behind)
     if left <= DEFLATE_LEAST or not w.terms.deflate or is_noise(iov, n, skip, left):
         return 0
-    if deflate_all(c.reactor, iov, n, skip, left) != 0 or add_deflated(w, &c.reactor.deflated) != 0:
+    rc = deflate_all(c.reactor, iov, n, skip, left)
+    if rc == 1 and add_deflated(w, &c.reactor.deflated) != 0:
         return -1
-    return 1
+    return rc
 
 
 cdef ssize_t ws_write(Conn* c, const iovec* iov, int n) noexcept nogil:

@@ -53,9 +53,7 @@ cdef void ws_forget(Reactor* r) noexcept nogil:
     if r.inflater != NULL:
         inflateEnd(r.inflater)
         free(r.inflater)
-    if r.deflater != NULL:
-        deflateEnd(r.deflater)
-        free(r.deflater)
+    free(r.deflater)
 
 
 cdef uint8_t* reactor_packed(Reactor* r) noexcept nogil:

@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import json
 import os
 import random
 import zlib
@@ -278,9 +279,73 @@ def test_what_is_packed_already_is_not_compressed(size: int) -> None:
         r.publish(b"a", payload)
         r.turn()
         seen = other.receive()
-        plain = kind == "noise" and size >= 300
+        plain = kind == "noise" or (kind == "base64" and size >= 300)
         assert seen[0].first == FINAL | BINARY | (0 if plain else RSV1), kind
         assert other.frames.taken() == b"MSG a 1 %d\r\n%s\r\n" % (len(payload), payload)
+
+
+@pytest.mark.parametrize("size", [300, 1500])
+def test_what_is_packed_is_compressed_where_it_comes_again(size: int) -> None:
+    r = reactor()
+    _, other = pair(r, deflate=True)
+    payload = os.urandom(size)
+    for _ in range(20):
+        r.publish(b"a", payload)
+    r.turn()
+    (seen,) = other.receive()
+    assert seen.first == FINAL | BINARY | RSV1
+    assert len(seen.payload) < 3 * size
+    assert other.frames.taken() == b"MSG a 1 %d\r\n%s\r\n" % (size, payload) * 20
+
+
+@pytest.mark.parametrize("count", [1, 10, 100, 1000])
+def test_compressed_messages_are_no_larger_than_zlib_makes_them(count: int) -> None:
+    r = reactor()
+    _, other = pair(r, deflate=True)
+    rnd = random.Random(count)
+    said = b""
+    for i in range(count):
+        text = json.dumps({
+            "id": i, "sensor": f"sensor-{rnd.randrange(500)}", "tags": ["hot", "wet"],
+            "temperature": round(rnd.uniform(0, 40), 1), "status": rnd.choice(["ok", "failed"]),
+        }).encode()  # fmt: skip
+        r.publish(b"a", text)
+        said += b"MSG a 1 %d\r\n%s\r\n" % (len(text), text)
+    r.turn()
+    seen = other.receive()
+    assert other.frames.taken() == said
+    z = zlib.compressobj(zlib.Z_BEST_SPEED, wbits=-15)
+    usual = len(z.compress(said) + z.flush(zlib.Z_SYNC_FLUSH))
+    assert sum(len(s.payload) for s in seen) <= 1.15 * usual
+
+
+def test_compressed_messages_of_all_kinds_and_sizes_come_whole() -> None:
+    """Parts of all lengths, from chunks and from payloads that several share."""
+    r = reactor()
+    _, other = pair(r, deflate=True)
+    rnd = random.Random(5)
+    words = b"the order of a customer was sent to its warehouse and failed".split()
+    for _ in range(300):
+        said = b""
+        for _ in range(rnd.choice([1, 1, 3, 40])):
+            size = rnd.choice([0, 1, 49, 50, 51, 250, 288, 4096, 20_000, 70_000])
+            payload = rnd.choice([
+                lambda n: rnd.randbytes(n),
+                lambda n: bytes([rnd.randrange(256)]) * n,
+                lambda n: rnd.randbytes(n // 2).hex().encode(),
+                lambda n: b" ".join(rnd.choices(words, k=n // 5)),
+            ])(size)  # fmt: skip
+            r.publish(b"a", payload)
+            said += b"MSG a 1 %d\r\n%s\r\n" % (len(payload), payload)
+        r.turn()
+        heard = other.heard()
+        for _ in range(100):
+            if len(heard) >= len(said):
+                break
+            r.writable(other.cid)
+            r.turn()
+            heard += other.heard()
+        assert heard == said
 
 
 def test_compressed_messages_to_browsers_are_cut_unless_they_cannot_read_that() -> None:
