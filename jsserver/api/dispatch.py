@@ -382,6 +382,8 @@ class Dispatcher:
         """Gives an account JetStream, with what it has on disk."""
         account.limit(account.limits)
         await recover(account)
+        if self.objects is not None:
+            await self.objects.recover(account)
         self.accounts[account.name] = account
 
     async def remove_account(self, name: str) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 
 import msgspec
 
@@ -24,7 +24,7 @@ from jsserver.text import goformat, nuid
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 
-from . import buckets
+from . import buckets, upload_notes
 from .buckets import PREFIX, Bucket, MetaOptions, ObjectMeta, ObjectResponse, Stored, bad, busy
 from .objects import Sendings
 from .responses import TYPE_PREFIX
@@ -79,7 +79,7 @@ class Upload:
     """One that is under way."""
 
     __slots__ = (
-        *("acked", "bucket", "bytes", "connection", "digest", "failed", "meta", "nonce"),
+        *("acked", "bucket", "bytes", "connection", "digest", "failed", "meta", "nonce", "noting"),
         *("promised", "received", "replies", "touched"),
     )
 
@@ -98,6 +98,8 @@ class Upload:
         """Where chunks that wait for an ack are answered, by what that ack comes on."""
         self.failed: ApiError | None = None
         self.touched = 0.0
+        self.noting: asyncio.Task[None] | None = None
+        """Writes that it is under way; it is answered then."""
 
 
 Key = tuple[Account, str, str]
@@ -189,8 +191,19 @@ class Uploads:
         self._watch()
         if request.chunks == 0:
             self._start(self._complete(key, upload, message.reply, None))
-            return
-        self._answer(message.account, message.reply, _begun(upload))
+        else:
+            upload.noting = self._start(self._note(key, upload, message.reply))
+
+    async def _note(self, key: Key, upload: Upload, reply: bytes) -> None:
+        meta = upload.meta
+        try:
+            await self._shared.run(upload_notes.write, upload.bucket, meta.name, meta.nuid)
+        except OSError as error:
+            self._fail(key, upload, errcodes.STREAM_STORE_FAILED(err=error.strerror or error))
+        if upload.failed is not None:
+            self._refuse(key[0].name, reply, upload.failed)
+        else:
+            self._answer(key[0], reply, _begun(upload))
 
     def _take(self, message: Message, bucket: str, nonce: str) -> None:
         """A chunk: its connection is done with it when the stream is."""
@@ -287,6 +300,7 @@ class Uploads:
                 await bucket.forget(before.meta.nuid)
         except StoreError as error:
             log.warning("Replaced chunks stay in stream %s: %s", bucket.stream.name, error)
+        await self._done_with(upload)
         self._answer(account, reply, _ended(upload, ack, ts))
 
     def _fail(self, key: Key, upload: Upload, error: ApiError) -> None:
@@ -308,6 +322,30 @@ class Uploads:
             await bucket.forget(upload.meta.nuid)
         except StoreError as error:
             log.warning("Chunks of an upload stay in stream %s: %s", bucket.stream.name, error)
+            return
+        await self._done_with(upload)
+
+    async def _done_with(self, upload: Upload) -> None:
+        if upload.noting is not None:
+            await upload.noting
+            account, nuid = upload.bucket.account, upload.meta.nuid
+            await self._shared.run(upload_notes.remove, account, nuid)
+
+    async def recover(self, account: Account) -> None:
+        """Of an account that was opened: what a crash has cut off goes."""
+        for note in await self._shared.run(lambda: list(upload_notes.left(account))):
+            try:
+                bucket = buckets.bucket_of(account, note.bucket)
+                message = await self._shared.run(bucket.last, note.name)
+                stored = None if message is None else bucket.read(message)
+                if stored is None or stored.meta.nuid != note.nuid:
+                    await bucket.forget(note.nuid)
+            except ApiError:
+                pass  # the bucket is no more, or its object is somebody else's
+            except StoreError as error:
+                log.warning("Chunks of an upload stay in bucket %s: %s", note.bucket, error)
+                continue
+            await self._shared.run(upload_notes.remove, account, note.nuid)
 
     def _watch(self) -> None:
         """Ends those that have fallen silent, as long as there are any."""
@@ -344,10 +382,11 @@ class Uploads:
 
     # ---- small things --------------------------------------------------------------------------
 
-    def _start(self, work: object) -> None:
-        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     @staticmethod
     def _now() -> float:

@@ -145,6 +145,16 @@ def stage(directory: Path) -> Path:
     return staged
 
 
+def write_new(path: Path, body: bytes) -> None:
+    """A file that is not there yet, durably, in a folder that may not be there either."""
+    make_directory(path.parent)
+    with open(path, "xb", opener=private) as file:
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_directory(path.parent)
+
+
 def place(staged: Path, directory: Path) -> None:
     """Gives a staged directory, whose files are durable, the name of an asset."""
     for folder, _, _ in os.walk(staged):

@@ -166,7 +166,7 @@ def test_limits_hold_for_what_is_restored_into_memory(servers: Servers) -> None:
         memory: Any = client.api("INFO")
         assert memory["memory"] == 0
         assert "error" not in restore(client, config, archive)
-    small = servers.under_test(config="jetstream { store_dir: store, max_memory_store: 65536 }")
+    small = servers.under_test(config="jetstream { max_memory_store: 65536 }", jetstream=True)
     with RawApp(small.port) as client:
         refused = restore(client, config, archive)["error"]
         assert refused["err_code"] == 10062

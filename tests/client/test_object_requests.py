@@ -528,3 +528,64 @@ async def test_chunks_that_follow_each_other_without_a_wait(server: Server) -> N
             answer = client.request("$OBJ.b.chunks.n", chunks[-1])
             assert json.loads(answer.payload)["digest"] == digest(data)
         assert (await app.store.get("fast")).data == data
+
+
+@asynchronous
+async def test_what_a_crash_cuts_off_is_gone_after_the_next_start(server: Server) -> None:
+    data = bytes(250_000)
+    async with asker(server) as app:
+        await app.put("whole", data, "w")
+        with RawApp(server.port) as client:
+            for nonce in ("one", "two"):
+                begin = {"nonce": nonce, "size": len(data), "chunks": 3, "name": "cut"}
+                client.request("$OBJ.b.info.cut", json.dumps(begin).encode())
+                client.request(f"$OBJ.b.chunks.{nonce}", data[:CUT])
+            assert await app.messages() == 6
+            server.kill()
+        server.start()
+        async with connected(server) as again:
+            app.client = again
+            assert await app.messages() == 4
+            assert (await app.get("whole"))[1] == data
+            assert len((await app.ask("$OBJ.b"))["objects"]) == 1
+            assert "digest" in await app.put("cut", data)
+    uploads = server.folder.parent / "objects" / "jetstream" / "$G" / "uploads"
+    until = time.monotonic() + 10
+    while [*uploads.iterdir()]:
+        assert time.monotonic() < until
+        await asyncio.sleep(0.05)
+
+
+@asynchronous
+async def test_a_stop_ends_uploads_and_what_is_sent(server: Server) -> None:
+    data = bytes(20_000_000)
+    async with asker(server) as app:
+        await app.store.put("big", data)
+        before = await app.messages()
+        begin = {"nonce": "n", "size": 2, "chunks": 2}
+        with RawApp(server.port) as client, RawApp(server.port) as slow:
+            client.request("$OBJ.b.info.cut", json.dumps(begin).encode())
+            client.request("$OBJ.b.chunks.n", b"1")
+            body = json.dumps({"name": "big", "deliver_subject": slow.inbox()}).encode()
+            assert b"error" not in slow.request("$OBJ.b", body).payload
+            server.stop()
+        server.start()
+        async with connected(server) as again:
+            app.client = again
+            assert await app.messages() == before
+
+
+@asynchronous
+async def test_the_bucket_goes_during_an_upload(server: Server) -> None:
+    async with asker(server) as app:
+        begin = {"nonce": "n", "size": 3, "chunks": 3}
+        assert "error" not in await app.ask("$OBJ.b.info.a", begin)
+        await app.ask("$OBJ.b.chunks.n", b"1")
+        js = app.client.jetstream()
+        await js.delete_object_store("b")
+        gone = await app.ask("$OBJ.b.chunks.n", b"2")
+        assert gone["error"]["err_code"] == 10059
+        await js.create_object_store("b")
+        assert (await app.ask("$OBJ.b.chunks.n", b"2"))["error"]["err_code"] == 10037
+        assert await app.messages() == 0
+        assert "digest" in await app.put("a", b"new")

@@ -1,0 +1,72 @@
+"""Notes on disk of uploads that are under way: a start finds by them what a crash has cut off.
+
+A note is a file in the folder `uploads` beside an account's streams, named like the place of the
+upload's chunks. It is there before the upload may begin and goes when the chunks went or an object
+has them; a note that stays too long does no harm.
+
+Everything here waits for the disk.
+"""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from jsserver.instances import metafiles
+from jsserver.instances.account import Account
+
+from .buckets import Bucket, is_token
+
+log = logging.getLogger(__name__)
+
+FOLDER = "uploads"
+SIZE_LIMIT = 1 << 16
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What an upload is to become."""
+
+    bucket: str
+    name: str
+    nuid: str
+
+
+def folder_of(account: Account) -> Path | None:
+    """Where the notes of an account are."""
+    return None if account.directory is None else account.directory.parent / FOLDER
+
+
+def write(bucket: Bucket, name: str, nuid: str) -> None:
+    """Notes an upload durably; OSError. What a stream in memory has is gone after a crash."""
+    folder = folder_of(bucket.account)
+    if folder is None or bucket.stream.directory is None:
+        return
+    metafiles.write_new(folder / nuid, msgspec.json.encode(Note(bucket.name, name, nuid)))
+
+
+def remove(account: Account, nuid: str) -> None:
+    """An upload has ended, and its chunks are gone or an object's."""
+    folder = folder_of(account)
+    if folder is not None and is_token(nuid):
+        with contextlib.suppress(OSError):
+            (folder / nuid).unlink(missing_ok=True)
+
+
+def left(account: Account) -> Iterator[Note]:
+    """The notes that are there; those that cannot be read are removed."""
+    folder = folder_of(account)
+    if folder is None or not folder.is_dir():
+        return
+    for path in sorted(folder.iterdir()):
+        try:
+            with path.open("rb") as file:
+                note = msgspec.json.decode(file.read(SIZE_LIMIT), type=Note)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            log.warning("The note of an upload, %s, is damaged: %s", path, error)
+            with contextlib.suppress(OSError):
+                path.unlink()
+            continue
+        if note.nuid == path.name:
+            yield note
