@@ -218,7 +218,7 @@ def rules_do_not_know_mappings(r: Recorder) -> None:
     stream(r, "HELD", "held.*", republish={"src": "held.*", "dest": "orders.$1"})
     r.ask("orders.a", b"x")
     r.stored(1, "ORDERS")
-    subjects(r, "ORDERS")
+    r.ask("api.STREAM.PURGE.ORDERS")
     subjects(r, "HELD")
     stream(r, "BAD", "api.>")
     r.ask("api.STREAM.INFO.BAD")
