@@ -112,6 +112,8 @@ cdef enum Hears:
     HEARS_REQUESTS = 0x78   # what acts for whoever asks: nobody makes the server ask itself
     HEARS_ALL = 0x7f
     LISTENS = 0x80          # it counts as interest, as a client's does; the server's own services do not
+    SHARES = 0x100          # of all such subscriptions of a subject one takes each message
+    IMPORTS = 0x200         # what its account imports reaches it, too, as a client's
 
 cdef struct Msg:
     # A message on its way in or out. All spans are borrowed for the duration of the call.
@@ -359,6 +361,7 @@ cdef enum EventKind:
     EV_LOG = 5                # text; num[0] = 1: an error, else a warning
     EV_DISK_FULL = 6          # num[0] = errno: nothing more is stored until there is room again
     EV_BATCH_GONE = 7         # stream, batch, reason: an atomic batch is dropped
+    EV_INTAKE = 8             # stream: what a mirror or source takes in has ended; num[0] = its id
 
 cdef enum AdvisoryKind:
     ADV_MAX_DELIVER = 1

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, Task, Timer, U64Map
 from jsserver.cext.store cimport Filter, LastLook, Log, Store, Sweep, Wait
-from jsserver.cext.stream cimport EnvBox, Stream, StreamFace, StreamPlace, Watcher
+from jsserver.cext.stream cimport EnvBox, IntakeFace, Stream, StreamPlace, Watcher
 
 
 cdef enum:
@@ -55,6 +55,7 @@ cdef struct ConsumerConfig:
     int64_t idle_heartbeat
     int64_t inactive_threshold  # 0: never removed
     bint mem_storage
+    bint direct             # of a mirror or source: it starts in the stream, whatever it asks for
     int64_t pause_until     # wall clock; 0: not paused
     int priority            # PRIORITY_*
     uint32_t n_groups
@@ -329,7 +330,7 @@ cdef int consumer_encode_state(Consumer* c, Bytes* out) noexcept nogil
 cdef int consumer_decode_state(Consumer* c, Span state) noexcept nogil
 
 
-cdef class StreamHandle(StreamFace):
+cdef class StreamHandle(IntakeFace):
     """A stream with its consumers."""
     cdef list handles
     cdef object opening     # a lock: opening and closing are one at a time

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from jsserver.cext.stream import StoreError, StreamFace
+from jsserver.cext.stream import IntakeFace, StoreError
 
 class ConsumerClosed(StoreError):
     """The consumer was closed, its stream was not."""
@@ -76,7 +76,7 @@ class ConsumerHandle:
         """The state in the format of nats-server's o.dat."""
     def close(self, delete: bool) -> None: ...
 
-class StreamHandle(StreamFace):
+class StreamHandle(IntakeFace):
     """A stream with its consumers."""
 
     def activate(self, hold: bool = False) -> None: ...

@@ -29,7 +29,7 @@ from jsserver.cext.store cimport (
     StoreConfig, store_written,
 )
 from jsserver.cext.stream cimport (
-    RETAIN_INTEREST, EnvBox, Stream, StreamConfig, StreamFace, StreamPlace, Watcher, add_span, add_text, add_u64,
+    RETAIN_INTEREST, EnvBox, IntakeFace, Stream, StreamConfig, StreamPlace, Watcher, add_span, add_text, add_u64,
     get_duration, get_u64, level_too_high, put_duration, put_u64, read_int, store_config, stream_activate,
     stream_answer, stream_answer_rest, stream_free, stream_give_store, stream_halt, stream_hidden, stream_keeps_all,
     stream_new, stream_purge, stream_release, stream_resume, stream_settle, stream_stop,

@@ -172,6 +172,7 @@ cdef struct StreamConfig:
     Span directory          # of the stream; empty for memory storage
     Span domain             # empty: none
     Span account_hash       # eight characters, in the long form of ack subjects
+    Span origin             # of a mirror: whose direct gets it answers, too; empty: nobody's
     const Span* subjects
     uint32_t n_subjects
     int retention           # RETAIN_*
@@ -286,6 +287,19 @@ cdef struct Change:
 
 cdef struct Overlay
 cdef struct Batches
+cdef struct Intake
+
+cdef struct IntakeConfig:
+    # What a mirror or a source takes in, while one consumer of its origin lives.
+    uint64_t id             # in the stream
+    bint mirror
+    Span deliver            # where that consumer delivers to
+    Span consumer           # its name
+    uint64_t origin         # the last sequence of the origin that is dealt with
+    Span head               # of Nats-Stream-Source's value: what stands before the sequence, and between it and the subject
+    Span tail
+    Transform* const* transforms    # of subjects, of which the first that matches counts; NULL: what matches keeps its subject
+    uint32_t n_transforms
 
 cdef struct Timetable
 
@@ -314,6 +328,8 @@ cdef struct Stream:
     void** subs             # subscriptions of the subjects
     uint32_t n_subs
     void* direct[2]
+    void* origin_direct[2]
+    Intake* intakes
     bint active
     bint purging            # the store's removals are part of a purge
     bint lent               # a record of the store is being delivered: nothing may change it meanwhile
@@ -408,6 +424,13 @@ cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil
 cdef void stream_settle(Stream* s, uint64_t start, bint all) noexcept nogil
 # Sends an empty message to reply once the change with this ticket is durable.
 cdef void stream_answer(Stream* s, uint64_t ticket, Span reply) noexcept nogil
+# Likewise with a header.
+cdef void stream_answer_with(Stream* s, uint64_t ticket, Span reply, Span header) noexcept nogil
+# Takes in what comes there, in place of what was taken in under this id: deliveries from behind `origin` on. When they do not
+# follow each other or one is refused, that ends and EV_INTAKE tells it. Of a mirror, sequences up to `origin` are used up.
+# ST_OK or ST_*
+cdef int intake_open(Stream* s, const IntakeConfig* cfg) noexcept nogil
+cdef void intake_close(Stream* s, uint64_t id) noexcept nogil
 # What an answer has to wait for that shows this message, or with 0 the stream as a whole: a ticket, 0 nothing.
 cdef uint64_t stream_unsettled(Stream* s, uint64_t seq) noexcept nogil
 # Sends an API answer once this ticket is durable; an error of the same type if it fails. 0 | -1 no room
@@ -475,3 +498,7 @@ cdef class StreamFace:
     cdef int check(self, bint open) except -1
     cdef int refuse(self) except -1
     cdef int changed(self, int64_t rc) except -1
+
+
+cdef class IntakeFace(StreamFace):
+    """A stream that may take in what others deliver."""

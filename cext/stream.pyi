@@ -56,6 +56,18 @@ class Message(NamedTuple):
     """The whole block, or empty."""
     data: bytes
 
+class IntakeState(NamedTuple):
+    """What a mirror or source takes in."""
+
+    seq: int
+    """The origin's last sequence."""
+    lag: int
+    """Messages that the origin still had then."""
+    idle: int
+    """How long nothing came."""
+    broken: bool
+    """Whether it has ended by itself."""
+
 class EnvBox:
     """The environment of an engine."""
 
@@ -81,3 +93,22 @@ class StreamFace:
     def unsettled(self, seq: int = 0) -> int: ...
     def answer(self, ticket: int, reply: bytes, data: bytes, type: bytes) -> bool: ...
     def wait_durable(self) -> None: ...
+
+
+class IntakeFace(StreamFace):
+    """A stream that may take in what others deliver."""
+
+    def take_in(
+        self,
+        id: int,
+        deliver: bytes,
+        consumer: bytes,
+        origin: int,
+        mirror: bool,
+        head: bytes,
+        tail: bytes,
+        transforms: Sequence[Any],
+    ) -> None: ...
+    def leave_off(self, id: int) -> None: ...
+    def intake(self, id: int) -> IntakeState | None: ...
+    def sourced(self, sources: Sequence[tuple[bytes, bytes]]) -> list[int]: ...

@@ -8,7 +8,8 @@ from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strerror, strl
 from posix.fcntl cimport O_RDONLY
 
 from jsserver.cext.bytes cimport (
-    EV_BATCH_GONE, EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, JSON_NULL, JSON_OBJECT, JSON_STRING, LISTENS,
+    EV_BATCH_GONE, EV_INTAKE, EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, IMPORTS, JSON_NULL, JSON_OBJECT, JSON_STRING,
+    LISTENS, SHARES,
     Bytes, Draft, Env, Event, FileOps, JsonItem, JsonReader, Msg, Span, SubjectTransform, Task, Timer, Tokens, Transform,
     bytes_add, bytes_free, bytes_reserve, cond_free, cond_init, draft_add, draft_free, draft_number, draft_open, draft_span,
     elapsed, env_held, env_lock, env_unlock, env_wait, header_get, invariant,
@@ -24,7 +25,7 @@ from jsserver.cext.store cimport Lost as StoreLost
 from jsserver.cext.store cimport (
     DAMAGE_ASIDE, DAMAGE_BATCH, DAMAGE_BLOCK, DAMAGE_LOG, DAMAGE_MESSAGE, DAMAGE_RECORDS, DAMAGE_SEQUENCES,
     DAMAGE_TAIL, RM_AGE, ST_CLOSED, ST_DAMAGED, ST_FULL, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE,
-    ST_UNKNOWN, ST_WAIT, Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Sweep,
+    ST_UNKNOWN, ST_WAIT, Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Sweep, Wait,
     committer_pause, filter_free, filter_init, filter_loosen, filter_matches, store_append_at, store_back,
     store_batch, store_batch_end, store_close, store_copy, store_count_of, store_count_some, store_deleted, store_durable_seq,
     store_durable_ticket, store_error, store_expire, store_fits, store_halt, store_hold, store_hurry,
@@ -65,5 +66,7 @@ include "stream/batch_atomic.pxi"
 include "stream/batch_fast.pxi"
 include "stream/direct_request.pxi"
 include "stream/direct.pxi"
+include "stream/intake.pxi"
 include "stream/life.pxi"
 include "stream/faces.pxi"
+include "stream/intake_face.pxi"

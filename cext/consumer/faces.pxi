@@ -69,6 +69,7 @@ cdef ConfigBuffers fill_consumer(ConsumerConfig* c, object p):
     c.idle_heartbeat = min(<int64_t>p.idle_heartbeat, FOREVER)
     c.inactive_threshold = min(<int64_t>p.inactive_threshold, FOREVER)
     c.mem_storage = p.mem_storage
+    c.direct = p.direct
     c.pause_until = p.pause_until
     c.priority = int(p.priority_policy)
     c.groups = b.groups

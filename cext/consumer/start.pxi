@@ -45,6 +45,8 @@ cdef int start_anew(Consumer* c) noexcept nogil:
         c.next = max(c.next, store_seq_at(c.s.store, c.cfg.opt_start_time))
     elif policy == DELIVER_LAST_PER_SUBJECT and state.msgs and (c.s.cfg.max_msgs_per != 1 or filter_is_loose(&c.filter)):
         rc = place_begin(c, state.last_seq)
+    if c.cfg.direct:
+        c.next = min(c.next, state.last_seq + 1)
     c.dseq = 1
     c.delivered_seq = c.next - 1
     c.floor_dseq = 0
@@ -56,7 +58,7 @@ cdef uint64_t start_bound(const Consumer* c, uint64_t last) noexcept nogil:
     # How far it may be in a stream that ends there: one that begins at a sequence to come is in front of that.
     if c.dseq <= 1 and c.reset_to:
         return max(last, c.reset_to - 1)
-    if c.dseq <= 1 and c.cfg.deliver_policy == DELIVER_BY_SEQUENCE and c.cfg.opt_start_seq:
+    if c.dseq <= 1 and c.cfg.deliver_policy == DELIVER_BY_SEQUENCE and c.cfg.opt_start_seq and not c.cfg.direct:
         return max(last, c.cfg.opt_start_seq - 1)
     return last
 

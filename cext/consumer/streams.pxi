@@ -1,6 +1,6 @@
 # The face of streams with consumers for the control plane: opening, failing and coming back, closing.
 
-cdef class StreamHandle(StreamFace):
+cdef class StreamHandle(IntakeFace):
     """A stream with its consumers."""
 
     def __init__(self):
@@ -26,7 +26,7 @@ cdef class StreamHandle(StreamFace):
                 self.s.hold = hold
             self.box.leave()
         self.check(open)
-        StreamFace.activate(self)
+        IntakeFace.activate(self)
         with self.opening:
             self.serving = True
             for h in self.handles:

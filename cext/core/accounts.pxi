@@ -136,7 +136,7 @@ cdef void account_stop_serving(Account* a, Span subject) noexcept nogil:
 cdef Sub* own_subscribe(Account* a, Span subject, int hears, inbound_fn fn, void* target) noexcept nogil:
     # A subscription of the server's own.
     cdef Span none = span(NULL, 0)
-    cdef Sub* s = sub_new(subject, none, none)
+    cdef Sub* s = sub_new(subject, span_c(b"_sys_") if hears & SHARES else none, none)
     if s == NULL:
         return NULL
     s.fn = fn
@@ -148,6 +148,8 @@ cdef Sub* own_subscribe(Account* a, Span subject, int hears, inbound_fn fn, void
         sub_free(s)
         return NULL
     account_hold(a)
+    if hears & IMPORTS and a.streams != NULL:
+        shadows_add(a, s)
     if s.listens:
         watch_changed(a, s, 1)
     return s
@@ -155,6 +157,7 @@ cdef Sub* own_subscribe(Account* a, Span subject, int hears, inbound_fn fn, void
 
 cdef void own_unsubscribe(Sub* s) noexcept nogil:
     cdef Account* a = <Account*>s.account
+    shadows_drop(s)
     sublist_remove(a.subs, s)
     if s.listens:
         watch_changed(a, s, -1)

@@ -284,6 +284,14 @@ cdef void shadows_drop(Sub* s) noexcept nogil:
         watch_changed(<Account*>shadow.account, shadow, -1)
 
 
+cdef inline bint has_imports(const Sub* s) noexcept nogil:
+    return s.client != NULL or s.hears & IMPORTS
+
+
+cdef inline int take_shadowed(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
+    return s.client.protocol.deliver(e, src, s, m) if s.client != NULL else s.fn(s.target, m)
+
+
 cdef int shadow_deliver(Engine* e, Client* src, Sub* shadow, const Msg* m) noexcept nogil:
     cdef StreamImport* of = <StreamImport*>shadow.target
     cdef Sub* s = shadow.shadow
@@ -293,7 +301,7 @@ cdef int shadow_deliver(Engine* e, Client* src, Sub* shadow, const Msg* m) noexc
     if e.via != NULL or s.closed:       # what came by a service is not passed on
         return 0
     if of.there == NULL and not of.is_literal:
-        return s.client.protocol.deliver(e, src, s, m)
+        return take_shadowed(e, src, s, m)
     draft_open(&subject)
     if of.is_literal:
         draft_add(&subject, of.local.p, of.local.n)
@@ -305,7 +313,7 @@ cdef int shadow_deliver(Engine* e, Client* src, Sub* shadow, const Msg* m) noexc
     if not subject.failed:
         if e.sharing == m:
             e.sharing = &to
-        taken = s.client.protocol.deliver(e, src, s, &to)
+        taken = take_shadowed(e, src, s, &to)
         if e.sharing == &to:
             e.sharing = m
     draft_free(&subject)
@@ -364,17 +372,17 @@ cdef struct Noted:
 
 cdef void note_sub(void* ctx, Sub* s) noexcept nogil:
     cdef Noted* noted = <Noted*>ctx
-    if s.client != NULL and bytes_add(&noted.subs, &s, sizeof(Sub*)) < 0:
+    if has_imports(s) and bytes_add(&noted.subs, &s, sizeof(Sub*)) < 0:
         noted.missed = s
 
 
 cdef void note_shadowed(void* ctx, Sub* s) noexcept nogil:
-    if s.client != NULL and s.shadow != NULL:
+    if has_imports(s) and s.shadow != NULL:
         (<Noted*>ctx).missed = s
 
 
-cdef void each_client_sub(Account* a, bint add) noexcept nogil:
-    # Gives the subscriptions of its clients their shadows, or takes them away. An account may import from itself, so they are
+cdef void each_importing_sub(Account* a, bint add) noexcept nogil:
+    # Gives the subscriptions that imports reach their shadows, or takes them away. An account may import from itself, so they are
     # noted down before its sublist changes.
     cdef Noted noted
     cdef Sub** at
@@ -402,7 +410,7 @@ cdef void account_unlink(Account* a) noexcept nogil:
     if s == NULL and t == NULL:
         return
     if t != NULL:
-        each_client_sub(a, False)
+        each_importing_sub(a, False)
     while s != NULL:
         responses_free(a.engine, s)
         if s.sub != NULL:
@@ -468,7 +476,7 @@ cdef int account_link(Account* a, ServiceImport* services, const Span* subjects,
         account_hold(t.to)
         t = t.next
     if streams != NULL:
-        each_client_sub(a, True)
+        each_importing_sub(a, True)
     if rc < 0:
         account_unlink(a)
     return rc

@@ -193,11 +193,18 @@ cdef class AccountHandle:
 
     def publish(self, bytes subject, bytes reply, bytes headers, bytes payload):
         """Routes a message of the server's own."""
+        self.send(KIND_SYSTEM, subject, reply, headers, payload)
+
+    def request(self, bytes subject, bytes reply, bytes headers, bytes payload):
+        """Routes a request on the account's behalf: as from a client that may do everything."""
+        self.send(KIND_CLIENT, subject, reply, headers, payload)
+
+    cdef int send(self, int kind, bytes subject, bytes reply, bytes headers, bytes payload) except -1:
         cdef Msg m
         cdef bint open
         memset(&m, 0, sizeof(m))
         m.account = self.a
-        m.kind = KIND_SYSTEM
+        m.kind = kind
         m.dest = m.subject = span_of(subject)
         m.reply = span_of(reply)
         m.header = span_of(headers)
@@ -208,6 +215,7 @@ cdef class AccountHandle:
                 engine_route(&self.plane.m.engine, NULL, &m)
             self.plane.leave()
         self.plane.check(open)
+        return 0
 
     cdef int serve(self, bytes subject, int hears, inbound_fn fn) except -1:
         cdef Span s = span_of(subject)
@@ -230,6 +238,10 @@ cdef class AccountHandle:
     def serve_acks(self, bytes subject):
         """What streams answer on this subject comes to the inbox as INBOX_REQUEST; nothing that anybody else sends there."""
         self.serve(subject, 1 << KIND_JETSTREAM, request_in)
+
+    def serve_answers(self, bytes subject):
+        """Likewise answers to what the server asked, whoever sends them."""
+        self.serve(subject, HEARS_ALL | LISTENS, request_in)
 
     def stop_requests(self, bytes subject not None):
         """Ends what `serve_requests` began."""

@@ -217,12 +217,22 @@ cdef int publish_down(Stream* s, const Msg* m) noexcept nogil:
 
 
 cdef void stream_answer(Stream* s, uint64_t ticket, Span reply) noexcept nogil:
+    stream_answer_with(s, ticket, reply, span(NULL, 0))
+
+
+cdef void stream_answer_with(Stream* s, uint64_t ticket, Span reply, Span header) noexcept nogil:
+    cdef Msg m
     if reply.n == 0:
         return
-    if ticket <= store_durable_ticket(s.store) and s.answers.b.n == 0:
-        send_text(s, reply, NULL, 0)
-    else:
-        hold(s, ticket, HELD_ACK, reply, span(NULL, 0), span(NULL, 0), span(NULL, 0))
+    if ticket > store_durable_ticket(s.store) or s.answers.b.n:
+        hold(s, ticket, HELD_ACK, reply, header, span(NULL, 0), span(NULL, 0))
+        return
+    memset(&m, 0, sizeof(Msg))
+    m.dest = reply
+    m.subject = reply
+    m.header = header
+    m.account = s.account
+    s.env.out.send(s.env.out.ctx, &m)
 
 
 # ---- answers that show what is stored --------------------------------------------------------------------

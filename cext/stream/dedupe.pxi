@@ -208,19 +208,11 @@ cdef uint8_t* publish_taken(Fifo* q) noexcept nogil:
     return p
 
 
-cdef void publish_kept(Stream* s) noexcept nogil:
-    # The first that waits goes on; what comes of it may lead to others, so it is taken out before.
-    cdef Dedupe* d = &s.dedupe
+cdef void publish_read(Stream* s, const uint8_t* p, Msg* m) noexcept nogil:
+    # Views of what publish_taken gave.
     cdef WaitingHead h
-    cdef Msg m
-    cdef uint8_t* p = <uint8_t*>d.first
-    d.first = NULL
-    if p == NULL:
-        p = publish_taken(&d.waiting)
-    if p == NULL:
-        return
     memcpy(&h, p, sizeof(WaitingHead))
-    memset(&m, 0, sizeof(Msg))
+    memset(m, 0, sizeof(Msg))
     m.dest = span(p + sizeof(WaitingHead), h.n_subject)
     m.subject = m.dest
     m.reply = span(m.dest.p + h.n_subject, h.n_reply)
@@ -229,6 +221,19 @@ cdef void publish_kept(Stream* s) noexcept nogil:
     m.cid = h.cid
     m.kind = h.kind
     m.account = s.account
+
+
+cdef void publish_kept(Stream* s) noexcept nogil:
+    # The first that waits goes on; what comes of it may lead to others, so it is taken out before.
+    cdef Dedupe* d = &s.dedupe
+    cdef Msg m
+    cdef uint8_t* p = <uint8_t*>d.first
+    d.first = NULL
+    if p == NULL:
+        p = publish_taken(&d.waiting)
+    if p == NULL:
+        return
+    publish_read(s, p, &m)
     if publish_now(s, &m) == PUBLISH_LATER:
         d.first = p
         return

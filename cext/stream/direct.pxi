@@ -2,6 +2,7 @@
 # Long answers are given in turns, so that nobody waits for them.
 
 cdef enum:
+    DIRECT_PREFIX = 19                  # bytes of $JS.API.DIRECT.GET.
     DIRECT_SUBJECTS = 1024              # subjects that a multi_last request may match
     DIRECT_TURN = 256                   # messages a turn
     DIRECT_MAX_BYTES = 64 << 20         # of a batch that does not say
@@ -587,8 +588,11 @@ cdef int direct_inbound(void* target, const Msg* m) noexcept nogil:
 
 
 cdef int direct_subject_inbound(void* target, const Msg* m) noexcept nogil:
+    # $JS.API.DIRECT.GET.<name>.<subject>
     cdef Stream* s = <Stream*>target
-    cdef uint32_t prefix = 19 + s.cfg.name.n + 1        # $JS.API.DIRECT.GET.<name>.
-    if m.reply.n and m.dest.n > prefix:
-        direct_request(s, m, span(m.dest.p + prefix, m.dest.n - prefix))
+    cdef uint32_t at = DIRECT_PREFIX
+    while at < m.dest.n and m.dest.p[at] != c'.':
+        at += 1
+    if m.reply.n and at + 1 < m.dest.n:
+        direct_request(s, m, span(m.dest.p + at + 1, m.dest.n - at - 1))
     return 1

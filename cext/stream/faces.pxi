@@ -159,6 +159,7 @@ cdef int fill_config(StreamConfig* c, object p, Span* subjects) except -1:
     c.allow_counter = p.allow_counter
     c.allow_schedules = p.allow_schedules
     c.marker_ttl = p.marker_ttl
+    c.origin = span_of(p.origin)
     c.transform = given_transform(p.transform)
     c.republish = given_transform(p.republish)
     c.republish_bare = p.republish_headers_only

@@ -9,7 +9,7 @@ cdef enum:
 
 cdef int config_take(StreamConfig* to, uint8_t** texts, const StreamConfig* cfg) noexcept nogil:
     # A copy, to be freed by config_drop; its texts lie in one allocation: the subjects' spans, then all bytes. 0 | -1 no memory
-    cdef size_t n = cfg.name.n + cfg.directory.n + cfg.domain.n + cfg.account_hash.n
+    cdef size_t n = cfg.name.n + cfg.directory.n + cfg.domain.n + cfg.account_hash.n + cfg.origin.n
     cdef uint32_t i
     cdef uint8_t* at
     cdef Span* subjects
@@ -35,6 +35,7 @@ cdef int config_take(StreamConfig* to, uint8_t** texts, const StreamConfig* cfg)
     place_text(&at, &to.directory)
     place_text(&at, &to.domain)
     place_text(&at, &to.account_hash)
+    place_text(&at, &to.origin)
     return 0
 
 
@@ -169,19 +170,20 @@ cdef void** subscribe_all(Stream* s, const StreamConfig* cfg) noexcept nogil:
     return subs
 
 
-cdef int subscribe_direct(Stream* s) noexcept nogil:
+cdef int subscribe_direct(Stream* s, Span name, void** subs) noexcept nogil:
+    # Of the direct gets of a stream of this name one that serves them takes each: a mirror serves its origin's, too.
     cdef Bytes b
     cdef int rc = -1
     memset(&b, 0, sizeof(Bytes))
-    if add_text(&b, b"$JS.API.DIRECT.GET.") == 0 and add_span(&b, s.cfg.name) == 0 and add_text(&b, b".>") == 0:
-        s.direct[0] = s.env.out.subscribe(s.env.out.ctx, s.account, span(b.data, <uint32_t>b.n - 2),
-                                          HEARS_REQUESTS, direct_inbound, s)
-        s.direct[1] = s.env.out.subscribe(s.env.out.ctx, s.account, span(b.data, <uint32_t>b.n),
-                                          HEARS_REQUESTS, direct_subject_inbound, s)
-        rc = 0 if s.direct[0] != NULL and s.direct[1] != NULL else -1
+    if add_text(&b, b"$JS.API.DIRECT.GET.") == 0 and add_span(&b, name) == 0 and add_text(&b, b".>") == 0:
+        subs[0] = s.env.out.subscribe(s.env.out.ctx, s.account, span(b.data, <uint32_t>b.n - 2),
+                                      HEARS_REQUESTS | SHARES, direct_inbound, s)
+        subs[1] = s.env.out.subscribe(s.env.out.ctx, s.account, span(b.data, <uint32_t>b.n),
+                                      HEARS_REQUESTS | SHARES, direct_subject_inbound, s)
+        rc = 0 if subs[0] != NULL and subs[1] != NULL else -1
     bytes_free(&b)
     if rc < 0:
-        unsubscribe_all(s.env, s.direct, 2)
+        unsubscribe_all(s.env, subs, 2)
     return rc
 
 
@@ -234,7 +236,7 @@ cdef int stream_activate(Stream* s) noexcept nogil:
     if s.subs == NULL:
         return -1
     s.n_subs = s.cfg.n_subjects
-    if s.cfg.allow_direct and subscribe_direct(s) < 0:
+    if s.cfg.allow_direct and subscribe_direct(s, s.cfg.name, s.direct) < 0:
         unsubscribe_all(s.env, s.subs, s.n_subs)
         free(s.subs)
         s.subs = NULL
@@ -284,13 +286,15 @@ cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil:
         dedupe_window_changed(s)
     if s.active and old.allow_direct and not new.allow_direct:
         unsubscribe_all(s.env, s.direct, 2)
-    elif s.active and new.allow_direct and not old.allow_direct and subscribe_direct(s) < 0:
+    elif s.active and new.allow_direct and not old.allow_direct and subscribe_direct(s, s.cfg.name, s.direct) < 0:
         s.cfg.allow_direct = False
         return -1
     if s.active and timetable_start(s) < 0:
         s.cfg.allow_ttl = old.allow_ttl
         s.cfg.allow_schedules = old.allow_schedules
         return -1
+    if new.origin.n == 0:
+        unsubscribe_all(s.env, s.origin_direct, 2)
     timetable_updated(s, &old)
     store_config(&new, &limits)
     rc = store_update(s.store, &limits)
@@ -320,6 +324,7 @@ cdef int stream_take_config(Stream* s, const StreamConfig* cfg) noexcept nogil:
 
 cdef Store* stream_give_store(Stream* s) noexcept nogil:
     cdef Store* store = s.store
+    intakes_free(s)
     direct_stop(s)
     batches_free(s)
     timetable_stop(s)
@@ -362,6 +367,8 @@ cdef void stream_stop(Stream* s) noexcept nogil:
     if s.subs != NULL:
         unsubscribe_all(s.env, s.subs, s.n_subs)
     unsubscribe_all(s.env, s.direct, 2)
+    unsubscribe_all(s.env, s.origin_direct, 2)
+    intakes_free(s)
     s.n_subs = 0
     s.active = False
     direct_stop(s)

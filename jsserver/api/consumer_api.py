@@ -2,7 +2,7 @@
 
 import msgspec
 
-from jsserver.assets import consumers, unsupported
+from jsserver.assets import consumers
 from jsserver.assets.assignments import DeleteConsumer, PauseConsumer, PutConsumer
 from jsserver.instances.account import Account
 from jsserver.instances.running import Consumer, Stream
@@ -149,13 +149,16 @@ async def _create(call: Call, request: ConsumerCreateRequest, name: str) -> Cons
     account, settings = call.account, call.shared.settings
     async with account.lock(request.stream_name):
         stream = account.stream(request.stream_name)
+        asked = consumers.for_source(request.config, stream.config, nuid.token(8))
+        name = asked.name if name else name
+        there = stream.consumers.get(name)
+        if there is not None and asked.sourcing and asked.durable_name:
+            _keep_start(asked, there.config)
         config = consumers.normalise(
-            request.config, stream.config, settings, account.limits, request.pedantic
+            asked, stream.config, settings, account.limits, request.pedantic
         )
         consumers.check(config, stream.config, settings, account.limits)
-        unsupported.check_consumer(config)
         name = name or _free_name(stream)
-        there = stream.consumers.get(name)
         change = PutConsumer(
             stream=stream.name,
             name=name,
@@ -170,11 +173,20 @@ async def _create(call: Call, request: ConsumerCreateRequest, name: str) -> Cons
             call.made = consumer.handle
         if decision.before is None:
             _tell_created(call, stream, consumer)
+        if config.sourcing:
+            await call.shared.run(_reset, stream, consumer, 0)
         if not decision.is_open:
             await _counted(call, consumer)
-        info = consumer_info(call.shared, stream, consumer, changed=decision.is_open)
+        changed = decision.is_open and not config.sourcing
+        info = consumer_info(call.shared, stream, consumer, changed=changed)
         call.shows(stream)
         return info
+
+
+def _keep_start(asked: ConsumerConfig, there: ConsumerConfig) -> None:
+    """Who asks for a consumer that is there goes on where that stands."""
+    asked.deliver_policy = there.deliver_policy
+    asked.opt_start_seq, asked.opt_start_time = there.opt_start_seq, there.opt_start_time
 
 
 def _is_heard(account: Account, consumer: Consumer, config: ConsumerConfig) -> bool:
@@ -227,7 +239,7 @@ async def names(call: Call) -> ConsumerNames:
     """CONSUMER.NAMES."""
     request = call.optional(ConsumerPageRequest)
     stream = call.account.stream(call.args[0])
-    found = page([*stream.consumers, *stream.offline], request.offset, NAMES_LIMIT)
+    found = page([*stream.listed, *stream.offline], request.offset, NAMES_LIMIT)
     return ConsumerNames(
         total=found.total, offset=found.offset, limit=NAMES_LIMIT, consumers=found.names
     )
@@ -237,7 +249,7 @@ async def list_all(call: Call) -> ConsumerList:
     """CONSUMER.LIST."""
     request = call.optional(ConsumerPageRequest)
     stream = call.account.stream(call.args[0])
-    found = page([*stream.consumers, *stream.offline], request.offset, LIST_LIMIT)
+    found = page([*stream.listed, *stream.offline], request.offset, LIST_LIMIT)
     answer = ConsumerList(total=found.total, offset=found.offset, limit=LIST_LIMIT)
     for name in found.names:
         consumer = stream.consumers.get(name)

@@ -24,6 +24,7 @@ from jsserver.instances.backend import (
     ConsumerHandle,
     Event,
     PauseOver,
+    SourceBroken,
     StoreError,
     StreamClosed,
     StreamHandle,
@@ -428,6 +429,9 @@ class Dispatcher:
         """Takes a request; its answer is published.
 
         At most IN_PROGRESS are worked on at the same time, WORKERS of one connection."""
+        if self.shared.asking.receive(request.subject, request.payload):
+            self._finished(request.connection)
+            return
         subject = request.subject.decode("utf-8", "surrogateescape")
         if self.transfers.receive(request.account, subject, request.reply, request.payload):
             self._finished(request.connection)
@@ -596,6 +600,10 @@ class Dispatcher:
                 self.advisories.batch_abandoned(event)
             case PauseOver():
                 self._pause_over(event)
+            case SourceBroken():
+                account = self.accounts.get(event.account)
+                if account is not None:
+                    account.intakes.broken(event.stream, event.id)
             case ConsumerGone() if not self._closing:  # else after the next start
                 self._start(self._remove_inactive(event))
 

@@ -7,6 +7,7 @@ from jsserver.wire.errors import ErrorBody
 from jsserver.wire.types import (
     ConsumerConfig,
     Int64,
+    SourceInfo,
     StreamConfig,
     StreamStateInfo,
     Time,
@@ -90,6 +91,8 @@ class StreamInfo(Response):
     config: StreamConfig | None = None
     created: Time = ""
     state: StreamStateInfo | None = None
+    mirror: SourceInfo | None = None
+    sources: list[SourceInfo] = msgspec.field(default_factory=list)
     domain: str = ""
     cluster: ClusterInfo | None = None
     ts: Time = ""

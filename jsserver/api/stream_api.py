@@ -7,8 +7,8 @@ import msgspec
 from jsserver.assets import streams
 from jsserver.assets.assignments import CreateStream, DeleteStream, UpdateStream
 from jsserver.cext.bytes import subjects_overlap
+from jsserver.instances.account import Account
 from jsserver.instances.running import Stream
-from jsserver.instances.shared import Shared
 from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.types import (
@@ -59,21 +59,34 @@ def stream_state(stream: Stream) -> StreamStateInfo:
         num_subjects=state.num_subjects,
         num_deleted=state.num_deleted,
         lost=LostMessages(lost.sequences, lost.bytes) if lost.sequences else None,
-        consumer_count=len(stream.consumers),
+        consumer_count=len(stream.listed),
     )
 
 
-def stream_info(shared: Shared, stream: Stream, listed: bool = False) -> StreamInfo:
+def stream_info(account: Account, stream: Stream, listed: bool = False) -> StreamInfo:
     """A stream as CREATE, UPDATE and INFO show it; `listed`: as an element of a list."""
     config = stream.config
     if not listed:
         config = msgspec.structs.replace(config, metadata=dynamic_metadata(config.metadata))
+    shared, read = account.shared, account.intakes.info(stream)
     return StreamInfo(
         config=config,
         created=goformat.rfc3339_nano(stream.created),
         state=stream_state(stream),
+        mirror=read[0] if read and config.mirror is not None else None,
+        sources=read if config.mirror is None else [],
         domain=shared.settings.domain,
         ts=goformat.rfc3339_nano(shared.clock()),
+    )
+
+
+def _normalised(account: Account, request: StreamConfigRequest) -> StreamConfig:
+    return streams.normalise(
+        request,
+        account.shared.settings,
+        account.limits,
+        request.pedantic,
+        account.assignments.config_of,
     )
 
 
@@ -87,13 +100,13 @@ async def create(call: Call) -> StreamInfo:
     assignments.check_counts(request)
     if name not in assignments.streams and call.loosely(StorageRequest).storage:
         assignments.check_room(request, None)  # the default of who names none comes later
-    config = streams.normalise(request, call.shared.settings, account.limits, request.pedantic)
+    config = _normalised(account, request)
     if config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
     async with account.lock(name):
         decision = await account.change_stream(CreateStream(config, call.shared.clock()))
         stream = account.stream(name)
-        info = stream_info(call.shared, stream)
+        info = stream_info(call.account, stream)
         call.shows(stream)
         if decision.is_open:  # told after the look: the stream itself may capture what is told
             call.advisories.stream(account.name, name, "create")
@@ -106,14 +119,14 @@ async def update(call: Call) -> StreamInfo:
     """STREAM.UPDATE: replaces the whole configuration."""
     request = call.request(StreamConfigRequest)
     account = call.account
-    config = streams.normalise(request, call.shared.settings, account.limits, request.pedantic)
+    config = _normalised(account, request)
     name = call.args[0]
     if name != config.name:
         raise errcodes.STREAM_MISMATCH()
     async with account.lock(name):
         await account.change_stream(UpdateStream(config))
         stream = account.stream(name)
-        answer = stream_info(call.shared, stream)
+        answer = stream_info(call.account, stream)
         call.shows(stream)
         call.advisories.stream(account.name, name, "modify")
         return answer
@@ -123,7 +136,7 @@ async def info(call: Call) -> StreamInfo:
     """STREAM.INFO, with deleted sequences or counts per subject on request."""
     request = call.optional(StreamInfoRequest)
     stream = call.account.stream(call.args[0])
-    answer = stream_info(call.shared, stream)
+    answer = stream_info(call.account, stream)
     answer.cluster = ClusterInfo(leader=call.shared.settings.server_name)
     answer.total = answer.offset = answer.limit = 0
     assert answer.state is not None
@@ -212,7 +225,7 @@ async def list_all(call: Call) -> StreamList:
     answer = StreamList(total=found.total, offset=found.offset, limit=LIST_LIMIT)
     for name in found.names:
         if name in account.streams:
-            answer.streams.append(stream_info(call.shared, account.streams[name], listed=True))
+            answer.streams.append(stream_info(call.account, account.streams[name], listed=True))
         else:
             answer.missing = [*(answer.missing or ()), name]
             answer.offline = {**(answer.offline or {}), name: account.offline[name]}

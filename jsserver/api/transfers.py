@@ -113,7 +113,13 @@ async def restore(call: Call) -> RestoreResponse:
     if not request.config.name:
         request.config.name = name
     streams.check_create(name, request.config)
-    config = streams.normalise(request.config, call.shared.settings, account.limits, False)
+    config = streams.normalise(
+        request.config,
+        call.shared.settings,
+        account.limits,
+        False,
+        account.assignments.config_of,
+    )
     if config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
     account.assignments.check_counts(config)
@@ -350,7 +356,7 @@ class Incoming(Transfer):
         answer = StreamInfo()
         try:
             stream = await self._restored()
-            answer = stream_info(self.shared, stream)
+            answer = stream_info(self.account, stream)
             answer.domain = ""
             self._tell_created(stream)
         except _Abandoned as error:

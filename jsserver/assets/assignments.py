@@ -15,7 +15,7 @@ import msgspec
 from jsserver.wire import errcodes
 from jsserver.wire.types import ConsumerAction, ConsumerConfig, StreamConfig
 
-from . import consumers, streams, unsupported
+from . import consumers, sources, streams, unsupported
 from .limits import AccountLimits, Reservations, ServerSettings, check_room
 from .patterns import PatternIndex
 
@@ -112,6 +112,11 @@ class StreamAssignment:
         new.consumers, new.offline, new.filters = self.consumers, self.offline, self.filters
         return new
 
+    @property
+    def limitable(self) -> int:
+        """Consumers that count where their number is limited."""
+        return sum(not consumers.is_of_source(c.config) for c in self.consumers.values())
+
     def consumer(self, name: str) -> ConsumerAssignment:
         """The consumer of this name, or ApiError."""
         found = self.consumers.get(name)
@@ -127,19 +132,19 @@ class StreamAssignment:
 
     def claim(self, consumer: ConsumerAssignment) -> None:
         """Notes what a consumer of a workqueue stream wants."""
-        if self.config.retention == "workqueue":
+        if self.config.retention == "workqueue" and not consumers.is_of_source(consumer.config):
             for subject in consumers.wanted(consumer.config):
                 self.filters.add(subject, consumer.name)
 
     def release(self, consumer: ConsumerAssignment) -> None:
         """Takes back `claim`."""
-        if self.config.retention == "workqueue":
+        if self.config.retention == "workqueue" and not consumers.is_of_source(consumer.config):
             for subject in consumers.wanted(consumer.config):
                 self.filters.remove(subject, consumer.name)
 
     def check_unique(self, name: str, config: ConsumerConfig) -> None:
         """Raises if another consumer of a workqueue stream wants the same."""
-        if self.config.retention != "workqueue":
+        if self.config.retention != "workqueue" or consumers.is_of_source(config):
             return
         subjects = consumers.wanted(config)
         if any(o != name for f in subjects for o in self.filters.overlapping(f)):
@@ -199,6 +204,11 @@ class Assignments:
         if found is None:
             raise self.absent(name)
         return found
+
+    def config_of(self, name: str) -> StreamConfig | None:
+        """The configuration of a stream, if there is one."""
+        found = self.streams.get(name)
+        return found.config if found is not None else None
 
     def absent(self, name: str) -> Exception:
         """The error of who asks for a stream that is not served."""
@@ -301,6 +311,7 @@ class Assignments:
         self.check_counts(config)
         self.check_room(config, None)
         unsupported.check_stream(config)
+        sources.check_filters(config)
         self._check_overlap(config)
         return StreamDecision(name, None, StreamAssignment(config, change.created))
 
@@ -388,9 +399,9 @@ class Assignments:
         ceilings = [
             most for most in (stream.config.max_consumers, self.limits.max_consumers) if most > 0
         ]
-        if ceilings and len(stream.consumers) >= min(ceilings):
+        if ceilings and stream.limitable >= min(ceilings):
             raise errcodes.MAXIMUM_CONSUMERS_LIMIT()
-        if stream.config.retention == "workqueue":
+        if stream.config.retention == "workqueue" and not consumers.is_of_source(config):
             consumers.check_workqueue(config)
         consumers.check_stored_name(config, name)
         stream.check_unique(name, config)
@@ -433,7 +444,7 @@ def _updated(
     consumers.check_update(old, config)
     if change.heard and config.deliver_subject != old.deliver_subject:
         raise errcodes.CONSUMER_NAME_EXIST()
-    if stream.config.retention == "workqueue":
+    if stream.config.retention == "workqueue" and not consumers.is_of_source(config):
         consumers.check_workqueue(config)
     if not old.durable_name:
         config = consumers.with_threshold(config)

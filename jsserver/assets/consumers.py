@@ -76,6 +76,30 @@ def wanted(config: ConsumerConfig) -> list[str]:
     return filters(config) or [">"]
 
 
+def is_of_source(config: ConsumerConfig) -> bool:
+    """Whether a mirror or a source made it."""
+    return config.direct or config.sourcing
+
+
+def for_source(config: ConsumerConfig, stream: StreamConfig, suffix: str) -> ConsumerConfig:
+    """What becomes of a consumer that a mirror or a source asks for: where messages stay until
+    they are acked one that is kept, and whose flow control acks; else one with a name of its
+    own."""
+    if not (config.direct and config.sourcing and config.name):
+        return config
+    if stream.retention == "limits":
+        return msgspec.structs.replace(config, name=f"{config.name}-{suffix}")
+    return msgspec.structs.replace(
+        config,
+        direct=False,
+        durable_name=config.name,
+        ack_policy="flow_control",
+        ack_wait=0,
+        max_deliver=0,
+        inactive_threshold=0,
+    )
+
+
 def with_threshold(config: ConsumerConfig) -> ConsumerConfig:
     """An ephemeral consumer's configuration, with the default threshold if it names none."""
     if config.inactive_threshold > 0:

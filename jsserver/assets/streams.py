@@ -11,10 +11,11 @@ from jsserver.cext.bytes import subject_covers, subject_is_valid, subjects_overl
 from jsserver.text import goformat, transforms
 from jsserver.text.transforms import TransformError
 from jsserver.wire import errcodes
-from jsserver.wire.errors import ErrorTemplate
-from jsserver.wire.types import StreamConfig, StreamSource, SubjectTransform
+from jsserver.wire.types import StreamConfig
 
+from . import sources
 from .limits import AccountLimits, ServerSettings
+from .names import is_valid_name
 
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096
@@ -27,8 +28,6 @@ SMALLEST_WINDOW = 100 * goformat.MILLISECOND
 
 NAME_CHARACTERS = "can not contain '.', '*', '>', '\\', '/'"
 """How error texts name the rule for names."""
-_FORBIDDEN_IN_NAMES = frozenset(" \t\r\n\f.*>\\/")
-
 _UNLIMITED_FIELDS = (
     "max_msgs",
     "max_msgs_per_subject",
@@ -45,11 +44,6 @@ SERVER_KEYS = (REQUIRED_LEVEL, *DYNAMIC_KEYS)
 _invalid = errcodes.STREAM_INVALID_CONFIG
 
 
-def is_valid_name(name: str) -> bool:
-    """Whether a stream or consumer may be called this."""
-    return bool(name) and _FORBIDDEN_IN_NAMES.isdisjoint(name)
-
-
 def check_create(subject_name: str, config: StreamConfig) -> None:
     """What a creation is refused for before limits and configuration are looked at."""
     if subject_name != config.name:
@@ -63,11 +57,16 @@ def check_create(subject_name: str, config: StreamConfig) -> None:
 
 
 def normalise(
-    request: StreamConfig, settings: ServerSettings, limits: AccountLimits, pedantic: bool
+    request: StreamConfig,
+    settings: ServerSettings,
+    limits: AccountLimits,
+    pedantic: bool,
+    find: sources.Find,
 ) -> StreamConfig:
     """The configuration with every default filled in; ApiError for the first thing wrong with it.
 
-    With `pedantic`, what would be corrected silently is an error too."""
+    With `pedantic`, what would be corrected silently is an error too. `find` gives the account's
+    other streams."""
     config = StreamConfig(**{f: getattr(request, f) for f in StreamConfig.__struct_fields__})
     config.metadata = stored_metadata(config.metadata, required_level(config))
     _check_texts(config)
@@ -86,10 +85,7 @@ def normalise(
     check_first_seq(config)
     _check_windows(config, settings, pedantic)
     _check_options(config, pedantic)
-    if config.mirror is not None:
-        _check_mirror(config)
-    if config.sources:
-        _check_sources(config)
+    sources.check(config, find, pedantic)
     if config.mirror is None and not config.sources and not config.subjects:
         config.subjects = [config.name]
     _check_subjects(config)
@@ -211,64 +207,6 @@ def _check_delete_markers(config: StreamConfig, pedantic: bool) -> None:
         config.allow_rollup_hdrs, config.deny_purge = True, False
 
 
-def _check_mirror(config: StreamConfig) -> None:
-    assert config.mirror is not None
-    for present, error in (
-        (config.first_seq > 0, errcodes.MIRROR_WITH_FIRST_SEQ),
-        (config.subjects, errcodes.MIRROR_WITH_SUBJECTS),
-        (config.sources, errcodes.MIRROR_WITH_SOURCES),
-        (config.allow_msg_counter, errcodes.MIRROR_WITH_COUNTERS),
-        (config.allow_atomic, errcodes.MIRROR_WITH_ATOMIC_PUBLISH),
-        (config.allow_batched, errcodes.MIRROR_WITH_BATCH_PUBLISH),
-        (config.allow_msg_schedules, errcodes.MIRROR_WITH_MSG_SCHEDULES),
-    ):
-        if present:
-            raise error()
-    if config.mirror.filter_subject and config.mirror.subject_transforms:
-        raise errcodes.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED()
-    for transform in config.mirror.subject_transforms:
-        _check_transforms(
-            [transform],
-            errcodes.MIRROR_INVALID_SUBJECT_FILTER,
-            errcodes.MIRROR_INVALID_TRANSFORM_DESTINATION,
-        )
-        if _meets(transform, config.mirror.subject_transforms):
-            raise errcodes.MIRROR_OVERLAPPING_SUBJECT_FILTERS()
-    if config.subject_delete_marker_ttl:
-        raise _invalid(err="subject delete markers forbidden on mirrors")
-    if config.mirror.external is None and not is_valid_name(config.mirror.name):
-        raise errcodes.MIRROR_INVALID_STREAM_NAME()
-
-
-def _check_sources(config: StreamConfig) -> None:
-    if config.allow_msg_schedules:
-        raise errcodes.SOURCE_WITH_MSG_SCHEDULES()
-    known = set()
-    for source in config.sources:
-        if source.external is None and not is_valid_name(source.name):
-            raise errcodes.SOURCE_INVALID_STREAM_NAME()
-        if (identity := _identity(source)) in known:
-            raise errcodes.SOURCE_DUPLICATE_DETECTED()
-        known.add(identity)
-        if source.filter_subject and source.subject_transforms:
-            raise errcodes.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED()
-        mapped = source.subject_transforms
-        _check_transforms(
-            mapped,
-            errcodes.SOURCE_INVALID_SUBJECT_FILTER,
-            errcodes.SOURCE_INVALID_TRANSFORM_DESTINATION,
-        )
-        if any(_meets(transform, mapped) for transform in mapped):
-            raise errcodes.SOURCE_OVERLAPPING_SUBJECT_FILTERS()
-
-
-def _identity(source: StreamSource) -> tuple[object, ...]:
-    """What no other source of the stream may be."""
-    external = source.external.api if source.external else ""
-    mapped = tuple((t.src or ">", t.dest or ">") for t in source.subject_transforms)
-    return source.name, external, mapped or source.filter_subject or ">"
-
-
 def _check_subjects(config: StreamConfig) -> None:
     for at, subject in enumerate(config.subjects):
         if not subject_is_valid(subject):
@@ -285,31 +223,11 @@ def _check_subjects(config: StreamConfig) -> None:
 def _check_transform(config: StreamConfig) -> None:
     transform = config.subject_transform
     if transform is not None:
-        _check_transforms(
+        sources.check_transforms(
             [transform],
             errcodes.STREAM_TRANSFORM_INVALID_SOURCE,
             errcodes.STREAM_TRANSFORM_INVALID_DESTINATION,
         )
-
-
-def _check_transforms(
-    given: list[SubjectTransform], source: ErrorTemplate, destination: ErrorTemplate
-) -> None:
-    for transform in given:
-        try:
-            transforms.check_source(transform.src)
-        except TransformError as error:
-            raise source(err=str(error)) from None
-        try:
-            transforms.parse_mapping(transform.src, transform.dest)
-        except TransformError as error:
-            raise destination(err=str(error)) from None
-
-
-def _meets(transform: SubjectTransform, given: list[SubjectTransform]) -> bool:
-    """Whether some subject is another's of them, too."""
-    others = (other for other in given if other is not transform)
-    return any(subjects_overlap(transform.src, other.src) for other in others)
 
 
 def _check_republish(config: StreamConfig, pedantic: bool) -> None:

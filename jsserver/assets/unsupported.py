@@ -5,14 +5,9 @@ Options listed here are validated as documented and then refused; no option is a
 
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
-from jsserver.wire.types import ConsumerConfig, StreamConfig, SubjectTransform
+from jsserver.wire.types import StreamConfig, SubjectTransform
 
-STREAM_OPTIONS = (
-    "mirror",
-    "sources",
-    "compression",
-)
-CONSUMER_OPTIONS = ("direct", "sourcing")
+STREAM_OPTIONS = ("compression",)
 
 
 def _refusal(what: str) -> ApiError:
@@ -28,10 +23,5 @@ def check_stream(config: StreamConfig) -> None:
     for option in STREAM_OPTIONS:
         if getattr(config, option) not in UNSET:
             raise _refusal(f"stream option {option}")
-
-
-def check_consumer(config: ConsumerConfig) -> None:
-    """Raises if a valid configuration asks for something that is not built."""
-    for option in CONSUMER_OPTIONS:
-        if getattr(config, option):
-            raise _refusal(f"consumer option {option}")
+    if config.allow_msg_counter and config.sources:
+        raise _refusal("a counter with sources")

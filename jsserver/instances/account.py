@@ -26,6 +26,7 @@ from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError, ErrorTemplate
 
 from .backend import StoreError
+from .intakes import Intakes
 from .running import Instances, Stream
 from .shared import Shared
 
@@ -49,6 +50,7 @@ class Account:
         self.offline = self.assignments.offline
         """Streams on disk that are not served, and why."""
         self.instances = Instances(self.handle, shared.files, self.directory, shared.erase_later)
+        self.intakes = Intakes(name, self.handle, shared)
         self.streams: dict[str, Stream] = {}
         """Those that run. One that is being made or removed is not among them."""
         self.on_unwritten: Callable[[str, str], None] = lambda stream, reason: None
@@ -101,17 +103,22 @@ class Account:
                 self.streams[name] = running
                 raise
             running = None
+            self.intakes.end(name, True)
         if wanted is not None:
-            self.streams[name] = await self.shared.run(self.instances.converge, running, wanted)
+            now = await self.shared.run(self.instances.converge, running, wanted)
+            self.streams[name] = now
+            self.intakes.follow(now)
 
     def adopt(self, stream: Stream) -> None:
         """Takes a stream that was opened with what is on disk, and serves it."""
         self.assignments.adopt(stream.assignment)
         self.streams[stream.name] = stream
         stream.handle.activate(hold=bool(stream.offline))
+        self.intakes.follow(stream)
 
     async def close(self) -> None:
         """Stops serving and flushes everything."""
+        self.intakes.close()
         found = list(self.streams.values())
         self.streams.clear()
         await asyncio.gather(*(self.shared.run(self.instances.close, s) for s in found))

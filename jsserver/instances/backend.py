@@ -22,6 +22,7 @@ from jsserver.cext.consumer import ConsumerState as ConsumerState
 from jsserver.cext.consumer import ConsumerWait as ConsumerWait
 from jsserver.cext.consumer import PendingMessage as PendingMessage
 from jsserver.cext.engine import AccountUsage as AccountUsage
+from jsserver.cext.stream import IntakeState as IntakeState
 from jsserver.cext.stream import Lost as Lost
 from jsserver.cext.stream import Message as Message
 from jsserver.cext.stream import StoreError as StoreError
@@ -134,6 +135,8 @@ class StreamParams(msgspec.Struct, kw_only=True, frozen=True):
     republish: SubjectTransform | None
     """Where stored messages are published again."""
     republish_headers_only: bool
+    origin: bytes
+    """Of a mirror: the stream whose direct gets it answers, too; empty: nobody's."""
 
 
 class ConsumerParams(msgspec.Struct, kw_only=True, frozen=True):
@@ -169,6 +172,8 @@ class ConsumerParams(msgspec.Struct, kw_only=True, frozen=True):
     inactive_threshold: int
     """0: never removed."""
     mem_storage: bool
+    direct: bool
+    """Of a mirror or source: it starts in the stream, whatever it asks for."""
     pause_until: int
     """0: not paused. A time in the past means not paused either."""
     priority_policy: PriorityPolicy
@@ -302,6 +307,32 @@ class StreamHandle(Protocol):
         """Blocking. Returns when everything done so far to the stream and its consumers is as
         durable as the sync setting promises."""
 
+    def take_in(
+        self,
+        id: int,
+        deliver: bytes,
+        consumer: bytes,
+        origin: int,
+        mirror: bool,
+        head: bytes,
+        tail: bytes,
+        transforms: Sequence[SubjectTransform | None],
+    ) -> None:
+        """Takes in what the consumer of this name delivers there, from behind the origin's sequence
+        `origin` on, in place of what was taken in under this id. A mirror uses up sequences up to
+        it; a source notes each message's origin between `head` and `tail`. The first transform that
+        matches gives the subject. SourceBroken tells that it has ended."""
+
+    def leave_off(self, id: int) -> None:
+        """Ends what `take_in` began."""
+
+    def intake(self, id: int) -> IntakeState | None:
+        """How far that is; None: nothing is taken in under this id."""
+
+    def sourced(self, sources: Sequence[tuple[bytes, bytes]]) -> list[int]:
+        """Blocking. The last sequences of the origins of these sources, by head and tail, that
+        stored messages tell; 0: none."""
+
     def reopen(self) -> None:
         """Blocking. Of a stream that failed, else nothing: opens it again, with its consumers, from
         what was durable before. It is read then, and not changed before `resume`. StoreError if it
@@ -338,6 +369,12 @@ class AccountHandle(Protocol):
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Routes a message of the server's own."""
+
+    def request(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Routes a request on the account's behalf: as from a client that may do everything."""
+
+    def serve_answers(self, subject: bytes) -> None:
+        """Answers on this subject come to the control plane, whoever sends them."""
 
     def serve_requests(self, subject: bytes) -> None:
         """Messages on this subject, which may have wildcards, come to the control plane."""
@@ -425,4 +462,13 @@ class BatchAbandoned(msgspec.Struct, kw_only=True, frozen=True):
     """timeout, large, incomplete or unsupported"""
 
 
-Event = ConsumerGone | PauseOver | ConsumerAdvisory | BatchAbandoned
+class SourceBroken(msgspec.Struct, kw_only=True, frozen=True):
+    """Event: what a stream took in under this id has ended, for a gap or for a message that it
+    cannot store."""
+
+    account: str
+    stream: str
+    id: int
+
+
+Event = SourceBroken | ConsumerGone | PauseOver | ConsumerAdvisory | BatchAbandoned

@@ -25,6 +25,12 @@ def _republish(config: StreamConfig) -> backend.SubjectTransform | None:
     return transform.compiled() if transform else None
 
 
+def _origin(config: StreamConfig) -> bytes:
+    if config.mirror is None or not config.mirror_direct:
+        return b""
+    return config.mirror.name.encode()
+
+
 def of_stream(config: StreamConfig) -> backend.StreamParams:
     """What the data plane needs of a normalised configuration. TransformError."""
     return backend.StreamParams(
@@ -56,6 +62,7 @@ def of_stream(config: StreamConfig) -> backend.StreamParams:
         marker_ttl=backend.span(config.subject_delete_marker_ttl),
         transform=_transform(config),
         republish=_republish(config),
+        origin=_origin(config),
         republish_headers_only=config.republish is not None and config.republish.headers_only,
     )
 
@@ -112,6 +119,7 @@ def of_consumer(config: ConsumerConfig, name: str) -> backend.ConsumerParams:
         idle_heartbeat=backend.span(config.idle_heartbeat),
         inactive_threshold=backend.span(config.inactive_threshold),
         mem_storage=config.mem_storage,
+        direct=config.direct,
         pause_until=consumers.pause_time(config),
         priority_policy=_PRIORITY[config.priority_policy],
         priority_groups=tuple(g.encode() for g in config.priority_groups),

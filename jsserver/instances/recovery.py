@@ -176,7 +176,6 @@ def _load_consumer(account: Account, stream: Stream, directory: Path) -> None:
     try:
         stored, created = _read(account.shared, directory, f"{stream.name}/{name}", StoredConsumer)
         config = ConsumerConfig(**{f: getattr(stored, f) for f in ConsumerConfig.__struct_fields__})
-        unsupported.check_consumer(config)
         wanted = new_consumer(name, config, created)
         opened = account.instances.open_consumer(stream, wanted, directory)
     except Exception as error:

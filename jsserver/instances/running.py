@@ -126,6 +126,11 @@ class Stream:
             raise self.assignment.absent(name)
         return found
 
+    @property
+    def listed(self) -> dict[str, Consumer]:
+        """Its consumers but for those that mirrors and sources made for themselves."""
+        return {name: c for name, c in self.consumers.items() if not c.config.direct}
+
     def unwritten_assets(self) -> list["Stream | Consumer"]:
         """Itself and those of its consumers that are `unwritten`."""
         assets: list[Stream | Consumer] = [self, *self.consumers.values()]
@@ -271,7 +276,8 @@ class Instances:
 
     def _make_consumer(self, stream: Stream, wanted: ConsumerAssignment, hold: bool) -> Consumer:
         directory = None
-        if stream.directory is not None and not wanted.config.mem_storage:
+        config = wanted.config
+        if stream.directory is not None and not config.mem_storage and not config.direct:
             directory = stream.directory / CONSUMERS / wanted.name
             asset = f"{stream.name}/{wanted.name}"
             self._files.create(directory, stream.directory, asset, encode_meta(wanted))

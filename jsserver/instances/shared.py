@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar
 from jsserver.assets.limits import Reservations, ServerSettings
 
 from . import metafiles
+from .asking import Asking
 from .backend import Accounts
 from .metafiles import MetaFiles
 
@@ -37,6 +38,7 @@ class Shared:
         self.files = MetaFiles(hash64)
         self.clock = clock
         self.reserved = Reservations()
+        self.asking = Asking()
         self.full = ""
         """Why nothing is stored in any stream on disk at the moment."""
         self._threads = ThreadPoolExecutor(WORKERS, thread_name_prefix="api")

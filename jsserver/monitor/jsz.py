@@ -281,7 +281,7 @@ def _stream(
         state=state,
     )
     if wanted.consumers:
-        for consumer in list(stream.consumers.values()):
+        for consumer in list(stream.listed.values()):
             try:
                 info = consumer_info(dispatcher.shared, stream, consumer, listed=True)
             except StoreError:

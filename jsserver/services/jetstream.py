@@ -24,6 +24,7 @@ from jsserver.instances.backend import (
     ConsumerAdvisory,
     ConsumerGone,
     PauseOver,
+    SourceBroken,
     span,
 )
 from jsserver.instances.mending import Mender
@@ -214,6 +215,8 @@ class JetStream:
                     reason=more,
                 )
             )
+        elif kind == engine.INBOX_INTAKE:
+            self.dispatcher.on_event(SourceBroken(account=account, stream=stream, id=numbers[0]))
         elif kind == engine.INBOX_STORE_ERROR:
             found = self.dispatcher.accounts.get(account)
             if found is not None:

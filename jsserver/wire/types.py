@@ -10,6 +10,8 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from .errors import ErrorBody
+
 T = TypeVar("T")
 
 
@@ -232,6 +234,19 @@ class StreamInfoRequest(Wire):
     offset: Int64 = 0
     deleted_details: bool = False
     subjects_filter: str = ""
+
+
+class SourceInfo(Wire):
+    """What a mirror or a source has to do with its origin."""
+
+    name: str = always("")
+    external: ExternalStream | None = None
+    lag: Uint64 = always(0)
+    active: Duration = always(-1)
+    """Nanoseconds since something came; -1: nothing ever did."""
+    error: ErrorBody | None = None
+    filter_subject: str = ""
+    subject_transforms: list[SubjectTransform] = []
 
 
 class StreamPageRequest(Wire):

@@ -15,7 +15,7 @@ FLOW_SUBJECT = re.compile(r"(\$JS\.FC\.[^.]+\.[^.]+\.)\w+")
 TIME_HEADER = re.compile(rb"(Nats-Time-Stamp: |Nats-Subject: \$JS\.ACK\.)[^\r]+")
 TIMES = (
     *("created", "ts", "time", "first_ts", "last_ts", "last_active", "timestamp", "id"),
-    *("pause_remaining", "pinned_ts", "pinned_client_id", "pinned_id"),
+    *("opt_start_time", "pause_remaining", "pinned_ts", "pinned_client_id", "pinned_id"),
 )
 # The rest of this error's text is the JSON library's and of no use to a client.
 INVALID_JSON = 10025
@@ -203,7 +203,14 @@ def plain(value: object, key: str = "") -> object:
             return {**value, "description": "invalid JSON"}
         return {name: plain(inner, name) for name, inner in value.items()}
     if isinstance(value, list):
-        return [plain(inner) for inner in value]
+        listed = [plain(inner) for inner in value]
+        if key == "sources":  # in any order
+            listed.sort(key=repr)
+        return listed
+    if key == "active" and value != -1:
+        return "TIME"
+    if isinstance(value, str) and value[:6] in ("$JS.M.", "$JS.S."):
+        return value[:6] + "ID"
     if key in TIMES and value != "0001-01-01T00:00:00Z":
         return "TIME"
     return value

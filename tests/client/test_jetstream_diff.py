@@ -15,6 +15,7 @@ from tests.client import (
     priority_cases,
     publish_cases,
     reset_cases,
+    source_cases,
     transform_cases,
 )
 from tests.client.jetstream_cases import Case
@@ -28,6 +29,7 @@ CASES = [
     *(jetstream_cases.CASES + consumer_cases.CASES + delivery_cases.CASES),
     *(batch_cases.CASES + fast_cases.CASES + publish_cases.CASES),
     *(priority_cases.CASES + reset_cases.CASES + transform_cases.CASES),
+    *source_cases.CASES,
 ]
 # Answers that depend on timers come in another order once in a while on a loaded machine.
 TRIES = 3

@@ -62,7 +62,7 @@ DURABLE = {"c": True, "d": False}
 
 def stream_config(name: str, **options: Any) -> StreamConfig:
     asked = StreamConfig(name=name, **KINDS[name], **options)
-    return streams.normalise(asked, SETTINGS, LIMITS, False)
+    return streams.normalise(asked, SETTINGS, LIMITS, False, {}.get)
 
 
 def put_consumer(stream: str, name: str, action: ConsumerAction, **options: Any) -> PutConsumer:

@@ -178,6 +178,7 @@ class Sim:
                     ack_wait=ACK_WAIT,
                     max_waiting=100_000,
                     mem_storage=reader.in_memory,
+                    direct=False,
                 ),
                 None if reader.in_memory else self.directory + b"/obs/" + reader.name,
             )

@@ -44,6 +44,7 @@ def stream_params(**given):
         transform=None,
         republish=None,
         republish_headers_only=False,
+        origin=b"",
     )
     values.update(given)
     return SimpleNamespace(**values)
@@ -76,6 +77,7 @@ def consumer_params(**given):
         idle_heartbeat=0,
         inactive_threshold=0,
         mem_storage=False,
+        direct=False,
         pause_until=0,
         priority_policy=0,
         priority_groups=(),

@@ -188,17 +188,6 @@ def test_invalid_configurations(
     assert api.ok("CONSUMER.NAMES.S")["consumers"] == []
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"direct": True, "deliver_subject": "p"},
-    ],
-)
-def test_what_is_not_built_is_refused_by_name(api: ApiServer, config: dict[str, object]) -> None:
-    code, text = refused(api, **config)
-    assert code == 10052 and text.endswith("is not supported by this server yet")
-
-
 def test_actions(api: ApiServer) -> None:
     def act(action: str, **config: object) -> dict[str, object]:
         body = {"stream_name": "S", "action": action, "config": {"durable_name": "c", **config}}

@@ -153,8 +153,6 @@ def test_invalid_configurations(
 @pytest.mark.parametrize(
     "config",
     [
-        {"mirror": {"name": "X"}},
-        {"sources": [{"name": "X"}]},
         {"compression": "s2"},
     ],
 )

@@ -91,7 +91,7 @@ PARTS = {
         *("process.logs", "text.goformat"),
     },
     "wire": {"text.goformat"},
-    "assets": {"text.goformat", "text.transforms", "wire"},
+    "assets": {"text.goformat", "text.identity", "text.transforms", "wire"},
     "instances": {
         *("assets", "disk.directories", "text.goformat", "text.nuid", "text.transforms", "wire"),
     },

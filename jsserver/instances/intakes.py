@@ -1,0 +1,389 @@
+"""Mirrors and sources of an account's streams: their consumers are made, watched and made again.
+
+What they deliver the data plane takes in by itself (cext/stream/intake.pxi). Here is decided where
+a consumer starts, and when a new one is asked for: where the deliveries do not follow each other,
+a message cannot be stored, or nothing comes. All requests go through subjects, wherever the origin
+is. Pauses are nats-server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+from collections.abc import Awaitable
+
+import msgspec
+
+from jsserver.assets import sources
+from jsserver.text import goformat, nuid, transforms
+from jsserver.wire import errcodes
+from jsserver.wire.errors import ErrorBody
+from jsserver.wire.types import ConsumerConfig, SourceInfo, StreamSource
+
+from .backend import AccountHandle, IntakeState, StoreError
+from .running import Stream
+from .shared import Shared
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 30.0
+BETWEEN_SECONDS = 2.0
+"""Between two requests at least."""
+BACKOFF_SECONDS = 10.0
+"""More after each failure, up to MOST_SECONDS."""
+MOST_SECONDS = 120.0
+SILENCE_SECONDS = sources.SILENCE / goformat.SECOND
+LEVEL = b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n"
+OLD_SERVER = (errcodes.REQUIRED_API_LEVEL().body.err_code, 10025)
+"""What servers answer that do not know consumers for sourcing."""
+
+
+class _Made(msgspec.Struct):
+    """What counts of the configuration of a consumer."""
+
+    deliver_subject: str = ""
+    ack_policy: str = ""
+
+
+class _Position(msgspec.Struct):
+    stream_seq: int = 0
+
+
+class _Answer(msgspec.Struct):
+    """To the request for a consumer."""
+
+    name: str = ""
+    config: _Made | None = None
+    delivered: _Position = msgspec.field(default_factory=_Position)
+    error: ErrorBody | None = None
+
+
+class _Refused(Exception):
+    """Why there is no consumer."""
+
+    def __init__(self, error: ErrorBody) -> None:
+        super().__init__(error.description)
+        self.error = error
+
+
+def _jitter() -> float:
+    return 0.1 + os.urandom(1)[0] / 2560
+
+
+class Intake:
+    """A mirror or one source of a stream that is served."""
+
+    def __init__(
+        self,
+        account: str,
+        handle: AccountHandle,
+        shared: Shared,
+        stream: Stream,
+        source: StreamSource,
+    ) -> None:
+        self.account = account
+        self.source = source
+        self.id = next(_ids)
+        self.mirror = stream.config.mirror is not None
+        self._handle = handle
+        self._shared = shared
+        self._stream = stream
+        self._consumer = sources.consumer_name(
+            stream.config, source, account, shared.settings.domain
+        )
+        self._head, self._tail = (part.encode() for part in sources.header_parts(source))
+        mapped = source.subject_transforms
+        parsed = [transforms.parse_mapping(t.src, t.dest) for t in mapped]
+        self._transforms = [None if t is None else t.compiled() for t in parsed]
+        self.position = 0
+        """The last sequence of the origin that is dealt with."""
+        self._error: ErrorBody | None = None
+        self._asked = False
+        self._lag = 0
+        self._heard = 0.0
+        """When something came; 0: never."""
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def parts(self) -> tuple[bytes, bytes]:
+        """What its messages are known by."""
+        return self._head, self._tail
+
+    def start(self, position: Awaitable[int]) -> None:
+        """Begins behind the origin's sequence that is awaited."""
+        self._task = asyncio.get_running_loop().create_task(self._run(position))
+
+    def stop(self) -> None:
+        """Takes nothing in any more."""
+        if self._task is not None:
+            self._task.cancel()
+        self._stream.handle.leave_off(self.id)
+
+    def wake(self) -> None:
+        """Looks at once whether something is to be done."""
+        self._wake.set()
+
+    def drop_consumer(self) -> None:
+        """Asks the origin to remove the consumer, if it was made for this stream alone."""
+        if self.source.consumer is not None:
+            return
+        asked = f"CONSUMER.DELETE.{self.source.name}.{self._consumer}"
+        subject = sources.api_subject(self.source, asked)
+        self._handle.request(subject.encode(), b"", b"", b"")
+
+    def info(self) -> SourceInfo:
+        """As stream information shows it."""
+        self._look()
+        source = self.source
+        since = asyncio.get_running_loop().time() - self._heard
+        return SourceInfo(
+            name=source.name,
+            external=source.external,
+            lag=self._lag,
+            active=int(since * goformat.SECOND) if self._heard else -1,
+            error=self._error,
+            filter_subject=source.filter_subject if self._asked or not self.mirror else "",
+            subject_transforms=source.subject_transforms,
+        )
+
+    # ---- its life --------------------------------------------------------------------------------
+
+    async def _run(self, position: Awaitable[int]) -> None:
+        self.position = await position
+        loop = asyncio.get_running_loop()
+        fails = 0
+        await asyncio.sleep(_jitter())
+        while True:
+            asked = loop.time()
+            self._wake.clear()
+            self._error, self._asked = None, True
+            try:
+                await self._connect()
+            except _Refused as refused:
+                self._error, fails = refused.error, fails + 1
+                self._warn(refused.error)
+            except TimeoutError:
+                fails += 1
+            except StoreError as error:
+                log.warning("%s: %s", self._title, error)
+            else:
+                fails = 0
+                await self._while_it_comes()
+            pause = BETWEEN_SECONDS - (loop.time() - asked)
+            backoff = min(fails * BACKOFF_SECONDS, MOST_SECONDS)
+            await self._pause(max(pause, 0) + _jitter(), backoff)
+
+    async def _pause(self, least: float, backoff: float) -> None:
+        """A pause, whose second part ends when somebody wakes it."""
+        self._wake.clear()
+        await asyncio.sleep(least)
+        if backoff and not self._wake.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), backoff)
+
+    async def _while_it_comes(self) -> None:
+        """Returns when the consumer has to be made anew."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), SILENCE_SECONDS)
+            self._wake.clear()
+            state = self._look()
+            if state is None or state.broken or state.idle > sources.SILENCE:
+                self._stream.handle.leave_off(self.id)
+                return
+
+    def _look(self) -> IntakeState | None:
+        """How far it is, which is noted."""
+        state = self._stream.handle.intake(self.id)
+        if state is not None:
+            self.position = max(self.position, state.seq)
+            self._lag = state.lag
+            now = asyncio.get_running_loop().time()
+            self._heard = now - state.idle / goformat.SECOND
+        return state
+
+    # ---- its consumer ----------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        """Has a consumer made and takes in what it delivers. _Refused, TimeoutError, StoreError."""
+        made = self.source.consumer
+        if made is not None:
+            subject = f"CONSUMER.RESET.{self.source.name}.{made.name}"
+            answer = await self._ask(sources.api_subject(self.source, subject), b"", b"")
+            deliver, name = made.deliver_subject, made.name
+            config = self._checked(answer)
+            if config.ack_policy != "flow_control":
+                wrong = (
+                    errcodes.MIRROR_CONSUMER_REQUIRES_ACK_FC
+                    if self.mirror
+                    else errcodes.SOURCE_CONSUMER_REQUIRES_ACK_FC
+                )
+                raise _Refused(wrong().body)
+        else:
+            answer = await self._make()
+            config = self._checked(answer)
+            deliver, name = config.deliver_subject, answer.name
+        self._stream.handle.take_in(
+            self.id,
+            deliver.encode(),
+            name.encode(),
+            max(answer.delivered.stream_seq, 0 if self.mirror else self.position),
+            self.mirror,
+            self._head,
+            self._tail,
+            self._transforms,
+        )
+
+    async def _make(self) -> _Answer:
+        """The answer to the request for a consumer, also of a server that is older."""
+        deliver = sources.deliver_subject(self.source, self.mirror, nuid.token(8))
+        subject, request = sources.consumer_request(
+            self._stream.config,
+            self.source,
+            self.account,
+            self._shared.settings.domain,
+            deliver,
+            self._start(),
+        )
+        answer = await self._ask(subject, LEVEL, msgspec.json.encode(request))
+        if answer.error is None or answer.error.err_code not in OLD_SERVER:
+            return answer
+        named = request.config.name
+        request.config.sourcing = False
+        request.config.name = f"{named}_{nuid.token(8)}"
+        subject = subject.replace(named, request.config.name, 1)
+        return await self._ask(subject, b"", msgspec.json.encode(request))
+
+    async def _ask(self, subject: str, headers: bytes, body: bytes) -> _Answer:
+        asking = self._shared.asking
+        answer = await asking.ask(self._handle, subject, headers, body, ANSWER_SECONDS)
+        try:
+            return msgspec.json.decode(answer, type=_Answer)
+        except msgspec.DecodeError:
+            return _Answer(error=errcodes.INVALID_JSON(err="consumer create response").body)
+
+    def _checked(self, answer: _Answer) -> _Made:
+        if answer.error is not None:
+            raise _Refused(answer.error)
+        if answer.config is None:
+            failed = (
+                errcodes.MIRROR_CONSUMER_SETUP_FAILED
+                if self.mirror
+                else errcodes.SOURCE_CONSUMER_SETUP_FAILED
+            )
+            raise _Refused(failed(err="invalid consumer create response").body)
+        return answer.config
+
+    def _start(self) -> ConsumerConfig:
+        """Where the consumer starts: behind what is there, else where the configuration says."""
+        source, state = self.source, self._stream.handle.state()
+        if self.mirror and (state.last_seq or self._stream.started):
+            return ConsumerConfig(
+                deliver_policy="by_start_sequence", opt_start_seq=state.last_seq + 1
+            )
+        if not self.mirror and self.position:
+            return ConsumerConfig(
+                deliver_policy="by_start_sequence", opt_start_seq=self.position + 1
+            )
+        if source.opt_start_seq:
+            return ConsumerConfig(
+                deliver_policy="by_start_sequence", opt_start_seq=source.opt_start_seq
+            )
+        start = goformat.instant(source.opt_start_time) if source.opt_start_time else 0
+        if not self.mirror and state.last_ts and (source.opt_start_time or state.first_seq > 1):
+            start = max(start, state.last_ts)  # what came before is here, or was
+        if not start:
+            return ConsumerConfig(deliver_policy="all")
+        return ConsumerConfig(
+            deliver_policy="by_start_time", opt_start_time=goformat.rfc3339_nano(start)
+        )
+
+    @property
+    def _title(self) -> str:
+        what = "mirror" if self.mirror else "source"
+        return f"Stream '{self.account} > {self._stream.name}', {what} {self.source.name}"
+
+    def _warn(self, error: ErrorBody) -> None:
+        log.warning("%s: no consumer: %s (%d)", self._title, error.description, error.err_code)
+
+
+_ids = itertools.count(1)
+
+
+class Intakes:
+    """Those of one account."""
+
+    def __init__(self, account: str, handle: AccountHandle, shared: Shared) -> None:
+        self._account = account
+        self._handle = handle
+        self._shared = shared
+        self._of: dict[str, dict[str, Intake]] = {}
+
+    def follow(self, stream: Stream) -> None:
+        """A stream that is served, new or with another configuration."""
+        wanted = {sources.identity(s): s for s in sources.of_stream(stream.config)}
+        running = self._of.get(stream.name, {})
+        for key in [key for key in running if key not in wanted]:
+            self._end(running.pop(key), True)
+        new = [source for key, source in wanted.items() if key not in running]
+        if new:
+            self._of[stream.name] = running
+            begun = [Intake(self._account, self._handle, self._shared, stream, s) for s in new]
+            positions = _positions(self._shared, stream, begun)
+            for at, intake in enumerate(begun):
+                running[sources.identity(intake.source)] = intake
+                intake.start(_nth(positions, at))
+        if not running:
+            self._of.pop(stream.name, None)
+        self._wake_waiting(stream.name)
+
+    def _wake_waiting(self, origin: str) -> None:
+        """What waits for a stream of this account looks whether it is there now."""
+        for intakes in self._of.values():
+            for intake in intakes.values():
+                if intake.source.external is None and intake.source.name == origin:
+                    intake.wake()
+
+    def end(self, stream: str, removed: bool) -> None:
+        """A stream is not served any more; `removed`: nor will be."""
+        for intake in self._of.pop(stream, {}).values():
+            self._end(intake, removed)
+
+    def close(self) -> None:
+        """Ends all."""
+        for stream in list(self._of):
+            self.end(stream, False)
+
+    def broken(self, stream: str, id: int) -> None:
+        """What the data plane took in has ended."""
+        for intake in self._of.get(stream, {}).values():
+            if intake.id == id:
+                intake.wake()
+
+    def info(self, stream: Stream) -> list[SourceInfo]:
+        """Of a stream's mirror or sources."""
+        return [intake.info() for intake in self._of.get(stream.name, {}).values()]
+
+    def _end(self, intake: Intake, removed: bool) -> None:
+        intake.stop()
+        if removed:
+            intake.drop_consumer()
+
+
+def _positions(shared: Shared, stream: Stream, intakes: list[Intake]) -> asyncio.Future[list[int]]:
+    """How far the origins of sources were taken in, by what is stored."""
+    if stream.config.mirror is not None:
+        nothing: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        nothing.set_result([0])
+        return nothing
+    return asyncio.ensure_future(
+        shared.run(stream.handle.sourced, [intake.parts for intake in intakes])
+    )
+
+
+async def _nth(positions: asyncio.Future[list[int]], at: int) -> int:
+    return (await asyncio.shield(positions))[at]
