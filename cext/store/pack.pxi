@@ -1,5 +1,5 @@
-# Packing: what is stored, as the records of another block, or in another store. An archive is made of such blocks, whose checksums
-# have keys of their own, and which hold messages only: what was removed is a gap between sequences.
+# Packing: what is stored, as the records of another block, or in another store. An archive is made of such blocks, whose
+# checksums have keys of their own, and which hold messages only: what was removed is a gap between sequences.
 
 cdef enum:
     PACK_STEP = 256             # messages that are looked at under one hold of the lock
