@@ -23,7 +23,7 @@ from jsserver.wire import errcodes
 from jsserver.wire.errors import ErrorBody
 from jsserver.wire.types import ConsumerConfig, SourceInfo, StreamSource
 
-from .backend import AccountHandle, IntakeState, StoreError
+from .backend import AccountHandle, IntakeState, StoreError, StreamClosed
 from .running import Stream
 from .shared import Shared
 
@@ -380,9 +380,13 @@ def _positions(shared: Shared, stream: Stream, intakes: list[Intake]) -> asyncio
         nothing: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         nothing.set_result([0])
         return nothing
-    return asyncio.ensure_future(
-        shared.run(stream.handle.sourced, [intake.parts for intake in intakes])
-    )
+
+    async def found() -> list[int]:
+        with contextlib.suppress(StreamClosed):  # deleted meanwhile, and its intakes with it
+            return await shared.run(stream.handle.sourced, [intake.parts for intake in intakes])
+        return [0] * len(intakes)
+
+    return asyncio.ensure_future(found())
 
 
 async def _nth(positions: asyncio.Future[list[int]], at: int) -> int:
