@@ -31,13 +31,17 @@ cdef inline bint stalled(const Consumer* c) noexcept nogil:
     return c.cfg.max_ack_pending > 0 and <int64_t>c.pending.n >= c.cfg.max_ack_pending
 
 
-cdef inline int64_t wait_of(const Consumer* c, uint32_t deliveries) noexcept nogil:
+cdef inline int64_t wait_by(const ConsumerConfig* cfg, uint32_t deliveries) noexcept nogil:
     # How long a message that was delivered this often may stay without an ack.
     cdef uint32_t i
-    if c.cfg.n_backoff == 0:
-        return max(c.cfg.ack_wait, <int64_t>ACK_WAIT_LEAST)
+    if cfg.n_backoff == 0:
+        return max(cfg.ack_wait, <int64_t>ACK_WAIT_LEAST)
     i = deliveries - 1 if deliveries else 0
-    return max(c.cfg.backoff[min(i, c.cfg.n_backoff - 1)], <int64_t>ACK_WAIT_LEAST)
+    return max(cfg.backoff[min(i, cfg.n_backoff - 1)], <int64_t>ACK_WAIT_LEAST)
+
+
+cdef inline int64_t wait_of(const Consumer* c, uint32_t deliveries) noexcept nogil:
+    return wait_by(&c.cfg, deliveries)
 
 
 # ---- which message ---------------------------------------------------------------------------------------------

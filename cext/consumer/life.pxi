@@ -356,13 +356,16 @@ cdef int change_filter(Consumer* c, const ConsumerConfig* cfg) noexcept nogil:
     return 0
 
 
-cdef void change_deadlines(Consumer* c) noexcept nogil:
+cdef void change_deadlines(Consumer* c, const ConsumerConfig* before) noexcept nogil:
+    # By as much as the time for an ack got longer or shorter: what was asked to come later still does.
     cdef uint32_t i = c.pending.first
+    cdef int64_t longer
     cdef Pending* e
     while i:
         e = entry_at(&c.pending, i)
-        if e.place != AT_QUEUE:
-            pending_schedule(&c.pending, i, e.sent + wait_of(c, e.deliveries), c.cfg.n_backoff == 0)
+        longer = wait_of(c, e.deliveries) - wait_by(before, e.deliveries)
+        if longer != 0 and (e.place == AT_TIMED or e.place == AT_HEAP):
+            pending_schedule(&c.pending, i, e.deadline + longer, c.cfg.n_backoff == 0)
         i = e.next
     ack_timer_set(c)
 
@@ -370,6 +373,7 @@ cdef void change_deadlines(Consumer* c) noexcept nogil:
 cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* before) noexcept nogil:
     # One that delivers to another subject now delivers nothing there before `begin`.
     cdef ConsumerConfig new
+    cdef ConsumerConfig last = c.cfg            # what it points to is freed at the end
     cdef uint8_t* texts = consumer_config_take(&new, cfg)
     cdef uint8_t* old = c.texts
     cdef bint filters = not same_filters(&c.cfg, cfg)
@@ -389,7 +393,6 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
         bound_changed(c, False)
     c.cfg = new
     c.texts = texts
-    free(old)
     if rate != new.rate_limit:
         rate_start(c)
     groups_changed(c)
@@ -404,7 +407,8 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
         c.held = True
         c.held_ticket = UINT64_MAX
         rc = watch_deliver_subject(c)
-    change_deadlines(c)
+    change_deadlines(c, &last)
+    free(old)
     if not c.bound:
         gone_arm(c)
     if dead_changed(c) < 0:

@@ -346,17 +346,19 @@ def _check_filters(config: ConsumerConfig) -> None:
     if config.filter_subject and config.filter_subjects:
         raise errcodes.CONSUMER_DUPLICATE_FILTER_SUBJECTS()
     wanted = filters(config)
-    for subject in wanted:
-        if not subject:
-            raise errcodes.CONSUMER_EMPTY_FILTER()
+    if "" in wanted:
+        raise errcodes.CONSUMER_EMPTY_FILTER()
+    index: PatternIndex[int] = PatternIndex()
+    for number, subject in enumerate(wanted):
+        if subject_is_valid(subject):
+            index.add(subject, number)
+    for number, subject in enumerate(wanted):
         if not subject_is_valid(subject):
             raise errcodes.STREAM_INVALID_CONFIG(err="invalid subject")
-    index: PatternIndex[str] = PatternIndex()
-    for subject in wanted:
-        for other in index.overlapping(subject):
-            if subject_covers(subject, other) or subject_covers(other, subject):
+        for at in index.overlapping(subject):
+            other = wanted[at]
+            if at != number and (subject_covers(subject, other) or subject_covers(other, subject)):
                 raise errcodes.CONSUMER_OVERLAPPING_SUBJECT_FILTERS()
-        index.add(subject, subject)
 
 
 def _check_start(config: ConsumerConfig) -> None:

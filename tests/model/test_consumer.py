@@ -16,6 +16,7 @@ from tests.unit.stream_world import (
     SECOND,
     WORKQUEUE,
     World,
+    consumer_params,
     seqs,
     tokens,
 )
@@ -23,6 +24,22 @@ from tests.unit.stream_world import (
 SUBJECTS = (b"s.a", b"s.b", b"s.c.d")
 TRUNCATE = 6
 FILTERS = ((), (b"s.a",), (b"s.*",), (b"s.a", b"s.c.>"))
+ACKS = (b"", b"+ACK", b"+OK", b"+TERM", b"+TERM x", b"+TERM\t", b"-TERM", b"-TERM y", b"+NXT")
+NEXTS = (b"+NXT %d", b"-NXT %d", b'+NXT{"batch":%d}', b'+NXT {"batch":%d,"expires":9000000000}')
+NAKS = (
+    *((b"-NAK", 0), (b"-NAK x", 0), (b"-NAKed", 0), (b"-NAK {", 0), (b'-NAK {"delay":0}', 0)),
+    *((b"-NAK 1s", 1), (b"-NAK7s", 7), (b'-NAK {"delay":1000000000}', 1)),
+    *((b'-NAK\t{"delay": 7000000000} ', 7), (b"-NAK -5s", 0)),
+)
+"""Each with its delay, s."""
+LIMITS_OF_CONSUMERS = st.fixed_dictionaries(
+    dict(
+        ack_wait=st.sampled_from((4 * SECOND, 4 * SECOND, 2 * SECOND, 9 * SECOND)),
+        backoff=st.sampled_from(((), (), (SECOND, 3 * SECOND), (5 * SECOND, 2 * SECOND))),
+        max_deliver=st.sampled_from((-1, -1, 1, 2, 3)),
+        max_ack_pending=st.sampled_from((1, 3, 1000)),
+    )
+)
 
 
 def matches(filters, subject):
@@ -41,9 +58,7 @@ class Model:
         self.retention = retention
         self.filters = params["filters"]
         self.policy = params["ack_policy"]
-        self.wait = params["ack_wait"] // SECOND
-        self.max_deliver = params["max_deliver"]
-        self.max_pending = params["max_ack_pending"]
+        self.configure(params)
         self.stored = {}
         self.last = 0
         self.now = 0
@@ -55,6 +70,21 @@ class Model:
         self.pending = {}
         self.queue = []
         self.exhausted = set()
+
+    def configure(self, params):
+        self.waits = [w // SECOND for w in params["backoff"]] or [params["ack_wait"] // SECOND]
+        self.max_deliver = params["max_deliver"]
+        self.max_pending = params["max_ack_pending"]
+
+    def wait(self, deliveries):
+        return self.waits[min(deliveries, len(self.waits)) - 1]
+
+    def update(self, params):
+        before = {seq: self.wait(entry[1]) for seq, entry in self.pending.items()}
+        self.configure(params)
+        for seq, entry in self.pending.items():
+            if entry[2] is not None:
+                entry[2] += self.wait(entry[1]) - before[seq]
 
     def publish(self, subject):
         self.last += 1
@@ -75,7 +105,7 @@ class Model:
                 seq = self.queue.pop(0)
                 entry = self.pending[seq]
                 entry[1] += 1
-                entry[2] = self.now + self.wait
+                entry[2] = self.now + self.wait(entry[1])
                 got.append((entry[1], seq, self.dseq))
             elif self.policy != ACK_NONE and len(self.pending) >= self.max_pending:
                 break
@@ -87,7 +117,7 @@ class Model:
                     self.floor = (self.dseq, seq)
                     self.let_go(seq)
                 else:
-                    self.pending[seq] = [self.dseq, 1, self.now + self.wait]
+                    self.pending[seq] = [self.dseq, 1, self.now + self.wait(1)]
                 got.append((1, seq, self.dseq))
             else:
                 break
@@ -145,7 +175,7 @@ class Model:
         if seq in self.pending:
             if seq in self.queue:
                 self.queue.remove(seq)
-            self.pending[seq][2] = self.now + self.wait
+            self.pending[seq][2] = self.now + self.wait(self.pending[seq][1])
 
     def requeue(self, seq):
         if 0 < self.max_deliver <= self.pending[seq][1]:
@@ -222,19 +252,12 @@ class ConsumerMachine(RuleBasedStateMachine):
         retention=st.sampled_from((LIMITS, INTEREST, WORKQUEUE)),
         policy=st.sampled_from((ACK_EXPLICIT, ACK_EXPLICIT, ACK_ALL, ACK_NONE)),
         filters=st.sampled_from(FILTERS),
-        max_deliver=st.sampled_from((-1, -1, 1, 2, 3)),
-        max_pending=st.sampled_from((1, 3, 1000)),
+        limits=LIMITS_OF_CONSUMERS,
     )
-    def begin(self, retention, policy, filters, max_deliver, max_pending):
+    def begin(self, retention, policy, filters, limits):
         if retention == WORKQUEUE and policy != ACK_EXPLICIT:
             policy = ACK_EXPLICIT
-        self.params = dict(
-            filters=filters,
-            ack_policy=policy,
-            ack_wait=4 * SECOND,
-            max_deliver=max_deliver,
-            max_ack_pending=max_pending,
-        )
+        self.params = dict(filters=filters, ack_policy=policy, **limits)
         self.world = World(retention=retention)
         self.model = Model(retention, **self.params)
         self.consumer = self.world.consumer(**self.params)
@@ -255,7 +278,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         assert self.consumer.state().num_waiting == 0
         self.world.env.listen(b"inbox")
 
-    @rule(data=st.data(), body=st.sampled_from((b"", b"+ACK", b"+TERM x", b"-TERM", b"+NXT")))
+    @rule(data=st.data(), body=st.sampled_from(ACKS))
     def ack(self, data, body):
         message = self.choose(data)
         if message is not None and self.model.policy != ACK_NONE:
@@ -263,19 +286,39 @@ class ConsumerMachine(RuleBasedStateMachine):
             self.world.ack(message, body)
             self.model.ack(seq, dseq)
 
-    @rule(data=st.data(), delay=st.sampled_from((0, 0, 1, 7)))
-    def nak(self, data, delay):
+    @rule(data=st.data(), batch=st.integers(1, 3), body=st.sampled_from(NEXTS))
+    def ack_next(self, data, batch, body):
         message = self.choose(data)
         if message is not None and self.model.policy != ACK_NONE:
             _, seq, dseq, *_ = tokens(message)
-            self.world.ack(message, b'-NAK {"delay":%d}' % (delay * SECOND) if delay else b"-NAK")
-            self.model.nak(seq, dseq, delay)
+            got = self.world.ack(message, body % batch, b"inbox")
+            self.model.ack(seq, dseq)
+            assert [tokens(m)[:3] for m in got] == self.model.pull(batch)
+            self.seen += got
+            self.world.env.ignore(b"inbox")
+            assert self.consumer.state().num_waiting == 0
+            self.world.env.listen(b"inbox")
 
-    @rule(data=st.data())
-    def progress(self, data):
+    @rule(data=st.data(), spelled=st.sampled_from(NAKS))
+    def nak(self, data, spelled):
         message = self.choose(data)
         if message is not None and self.model.policy != ACK_NONE:
-            self.world.ack(message, b"+WPI")
+            _, seq, dseq, *_ = tokens(message)
+            body, delay = spelled
+            self.world.ack(message, body)
+            self.model.nak(seq, dseq, delay)
+
+    @rule(limits=LIMITS_OF_CONSUMERS)
+    def update(self, limits):
+        self.params.update(limits)
+        self.consumer.update(consumer_params(**self.params))
+        self.model.update(self.params)
+
+    @rule(data=st.data(), body=st.sampled_from((b"+WPI", b"-WPI")))
+    def progress(self, data, body):
+        message = self.choose(data)
+        if message is not None and self.model.policy != ACK_NONE:
+            self.world.ack(message, body)
             self.model.progress(tokens(message)[1])
 
     def choose(self, data):

@@ -9,7 +9,7 @@ from hypothesis.stateful import initialize, rule
 
 from tests.cext.consumer import PyLead
 from tests.cext.stream import TestEnv
-from tests.model.test_consumer import FILTERS, SUBJECTS, ConsumerMachine, Model
+from tests.model.test_consumer import FILTERS, LIMITS_OF_CONSUMERS, SUBJECTS, ConsumerMachine, Model
 from tests.unit.stream_world import (
     ACK_ALL,
     ACK_EXPLICIT,
@@ -20,6 +20,7 @@ from tests.unit.stream_world import (
     SECOND,
     WORKQUEUE,
     World,
+    consumer_params,
 )
 
 STARTED = 1_700_000_000 * SECOND
@@ -60,19 +61,12 @@ class FollowerMachine(ConsumerMachine):
         retention=st.sampled_from((LIMITS, INTEREST, WORKQUEUE)),
         policy=st.sampled_from((ACK_EXPLICIT, ACK_EXPLICIT, ACK_ALL, ACK_NONE)),
         filters=st.sampled_from(FILTERS),
-        max_deliver=st.sampled_from((-1, -1, 1, 2, 3)),
-        max_pending=st.sampled_from((1, 3, 1000)),
+        limits=LIMITS_OF_CONSUMERS,
     )
-    def begin(self, retention, policy, filters, max_deliver, max_pending):
+    def begin(self, retention, policy, filters, limits):
         if retention == WORKQUEUE and policy != ACK_EXPLICIT:
             policy = ACK_EXPLICIT
-        self.params = dict(
-            filters=filters,
-            ack_policy=policy,
-            ack_wait=4 * SECOND,
-            max_deliver=max_deliver,
-            max_ack_pending=max_pending,
-        )
+        self.params = dict(filters=filters, ack_policy=policy, **limits)
         self.retention = retention
         self.started = 0
         self.changes = []  # all that leaders decided, and what their logs took
@@ -120,6 +114,13 @@ class FollowerMachine(ConsumerMachine):
     def change(self, change):
         self.leader.changes.append(change)
         super().change(change)
+        self.leader.settle()
+
+    @rule(limits=LIMITS_OF_CONSUMERS)
+    def update(self, limits):
+        self.feed()
+        super().update(limits)
+        self.follower.consumer.update(consumer_params(**self.params))
         self.leader.settle()
 
     @rule()

@@ -283,6 +283,22 @@ def test_update_of_ack_wait_restarts_deadlines(world):
     assert seqs(world.env.take()) == [1]
 
 
+def test_an_update_keeps_what_was_asked_to_come_later(world):
+    c = world.consumer(ack_wait=3 * SECOND)
+    world.fill(2)
+    later, _ = world.pull(b"2")
+    world.ack(later, b"-NAK 10s")
+    c.update(consumer_params(ack_wait=3 * SECOND, max_deliver=7))
+    world.pull(b"5")
+    world.env.advance(3 * SECOND)
+    assert seqs(world.env.take()) == [2]
+    c.update(consumer_params(ack_wait=4 * SECOND))
+    world.env.advance(4 * SECOND)
+    assert seqs(world.env.take()) == [2]
+    world.env.advance(4 * SECOND)
+    assert seqs(world.env.take()) == [1, 2]
+
+
 def test_a_new_deliver_subject_gets_everything_again(world):
     world.env.listen(b"d1")
     c = world.consumer(deliver_subject=b"d1")
