@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -29,6 +28,7 @@ FETCH_SECONDS = 1.9
 """How long a token is waited for, unless the configuration says something else."""
 CACHED_MAX = 1000
 """Tokens in a cache, likewise."""
+_REDIRECTS_MAX = 10
 _SUFFIX = ".jwt"
 _DELETED = ".deleted"
 _PART = ".tmp"
@@ -82,13 +82,11 @@ class UrlResolver:
         """What connections are secured by; OSError or ValueError where its files are not usable."""
         if not self._is_secure:
             return None
-        # The start does without, as asyncio would load it. What loads HTTP comes after this.
-        if sys.modules.get("ssl", sys) is None:
-            del sys.modules["ssl"]
-        import ssl
+        from jsserver.access.fetch import ssl_module
 
+        ssl = ssl_module()
         tls = self._tls
-        context = ssl.create_default_context(cafile=tls.ca_file or None)
+        context: SSLContext = ssl.create_default_context(cafile=tls.ca_file or None)
         if tls.cert_file:
             context.load_cert_chain(tls.cert_file, tls.key_file)
         if tls.insecure:
@@ -97,23 +95,17 @@ class UrlResolver:
         return context
 
     def _get(self, url: str) -> str:
-        context = self._context
-        # Imported only here: no other server speaks HTTP to anybody.
-        from http.client import HTTPException
-        from urllib.request import urlopen
+        import asyncio
+        from http.client import responses
 
-        end = time.monotonic() + FETCH_SECONDS
-        body = b""
-        try:
-            with urlopen(url, timeout=FETCH_SECONDS, context=context) as answer:
-                if answer.status != 200:
-                    raise ValueError(f"{answer.status} {answer.reason}")
-                while chunk := answer.read1(64 << 10):
-                    body += chunk
-                    if len(body) > TOKEN_MAX or time.monotonic() > end:
-                        raise ValueError("the answer is too large or comes too slowly")
-        except HTTPException as error:
-            raise ValueError(repr(error)) from None
+        # Imported only here: most servers speak HTTP to nobody.
+        from jsserver.access.fetch import fetch
+
+        status, body = asyncio.run(
+            fetch(url, FETCH_SECONDS, TOKEN_MAX, context=self._context, redirects=_REDIRECTS_MAX)
+        )
+        if status != 200:
+            raise ValueError(f"{status} {responses.get(status, '')}")
         return body.decode("ascii").strip()
 
 

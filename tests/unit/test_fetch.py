@@ -127,6 +127,55 @@ def test_no_line_is_slipped_in(end: str) -> None:
     assert len(asked.splitlines()) == 5
 
 
+def test_redirects_are_followed_as_often_as_said() -> None:
+    asked: list[bytes] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.append(head.split(b" ")[1])
+        if head.startswith(b"GET /3 "):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+        else:
+            place = b"/%d" % (int(asked[-1][1:]) + 1)
+            writer.write(b"HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n" % place)
+        writer.close()
+
+    async def run() -> list[tuple[int, bytes]]:
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        found = [await fetch(f"http://127.0.0.1:{port}/0", 5, 100, redirects=n) for n in (3, 2)]
+        server.close()
+        return found
+
+    assert asyncio.run(run()) == [(200, b"hi"), (302, b"")]
+    assert asked == [b"/0", b"/1", b"/2", b"/3", b"/0", b"/1", b"/2"]
+
+
+def test_a_redirect_to_a_file_is_none() -> None:
+    with pytest.raises(ValueError, match="no URL of http"):
+        served(b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\n\r\n", redirects=3)
+
+
+def test_a_name_and_a_password_are_said() -> None:
+    asked = b""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        await fetch(f"http://me:s%3A@127.0.0.1:{port}/", 5, 100)
+        server.close()
+
+    asyncio.run(run())
+    assert b"\r\nAuthorization: Basic bWU6czo=\r\n" in asked
+    assert b"\r\nHost: 127.0.0.1:" in asked
+
+
 def test_nobody_there() -> None:
     with pytest.raises(OSError, match=r"."):
         asyncio.run(fetch("http://127.0.0.1:1/", 5, 100))

@@ -81,7 +81,7 @@ PARTS = {
         *("access.certificates", "access.clients", "access.refusal", "jwt", "text.goformat"),
         *("text.identity", "text.nkeys"),
     },
-    "access.resolvers": {"config", "jwt", "text.goformat", "text.identity"},
+    "access.resolvers": {"access.fetch", "config", "jwt", "text.goformat", "text.identity"},
     "access.websocket": {
         *("access.auth", "access.clients", "config", "process.logs", "process.sockets"),
         *("text.http", "text.urls"),
