@@ -16,6 +16,7 @@ from jsserver import API_LEVEL
 from jsserver.assets.assignments import DeleteConsumer
 from jsserver.assets.limits import OF_TIERS
 from jsserver.instances.account import Account
+from jsserver.instances.asking import PREFIX as ASKED
 from jsserver.instances.backend import (
     BatchAbandoned,
     ConsumerAdvisory,
@@ -531,7 +532,7 @@ class Dispatcher:
                 self.objects,
                 args,
                 request.payload,
-                partial(self._client_info, request.connection),
+                partial(self._asker, request),
                 request.connection,
             )
         try:
@@ -556,10 +557,17 @@ class Dispatcher:
             self.advisories.audit(
                 request.account,
                 request.subject.decode("utf-8", "replace"),
-                self._client_info(request.connection),
+                self._asker(request),
                 request.payload,
                 served.response,
             )
+
+    def _asker(self, request: Request) -> ClientInfo | None:
+        """Who asks: a client, or a stream for its mirror or source."""
+        if request.connection == 0 and request.reply.startswith(ASKED):
+            server = self.shared.settings.server_name
+            return ClientInfo(acc=request.account, server=server, kind="JetStream")
+        return self._client_info(request.connection)
 
     async def _answer(
         self, endpoint: Endpoint, args: list[str], call: Call | None, request: Request

@@ -116,9 +116,10 @@ def consumer_request(
     """The request for the consumer of a mirror or source; `start` says where it starts."""
     mirror = config.mirror is not None
     kind = "mirror" if mirror else "src"
-    metadata = {f"_nats.{kind}.stream": config.name, f"_nats.{kind}.acc": account}
+    metadata = {f"_nats.{kind}.acc": account}
     if domain:
         metadata[f"_nats.{kind}.domain"] = domain
+    metadata[f"_nats.{kind}.stream"] = config.name
     wanted = [t.src for t in source.subject_transforms]
     alone = wanted[0] if len(wanted) == 1 else source.filter_subject
     asked = msgspec.structs.replace(

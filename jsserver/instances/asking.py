@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from jsserver.text import nuid
 
-from .backend import AccountHandle
+from .backend import AccountHandle, PlaneClosed
 
 PREFIX = b"$JSC.R."
 TOKEN = 8
@@ -31,7 +32,8 @@ class Asking:
             return await asyncio.wait_for(answer, seconds)
         finally:
             del self._waiting[reply]
-            account.stop_requests(reply)
+            with contextlib.suppress(PlaneClosed):
+                account.stop_requests(reply)
 
     def receive(self, subject: bytes, payload: bytes) -> bool:
         """Whether a message is meant as an answer; it is none where nobody waits for it."""

@@ -22,6 +22,7 @@ from jsserver.cext.consumer import ConsumerState as ConsumerState
 from jsserver.cext.consumer import ConsumerWait as ConsumerWait
 from jsserver.cext.consumer import PendingMessage as PendingMessage
 from jsserver.cext.engine import AccountUsage as AccountUsage
+from jsserver.cext.engine import PlaneClosed as PlaneClosed
 from jsserver.cext.stream import IntakeState as IntakeState
 from jsserver.cext.stream import Lost as Lost
 from jsserver.cext.stream import Message as Message

@@ -13,6 +13,7 @@ import contextlib
 import itertools
 import logging
 import os
+import time
 from collections.abc import Awaitable
 
 import msgspec
@@ -136,10 +137,10 @@ class Intake:
         self._handle.request(subject.encode(), b"", b"", b"")
 
     def info(self) -> SourceInfo:
-        """As stream information shows it."""
+        """As stream information shows it. In any thread."""
         self._look()
         source = self.source
-        since = asyncio.get_running_loop().time() - self._heard
+        since = time.monotonic() - self._heard
         return SourceInfo(
             name=source.name,
             external=source.external,
@@ -153,12 +154,11 @@ class Intake:
     # ---- its life --------------------------------------------------------------------------------
 
     async def _run(self, position: Awaitable[int]) -> None:
-        self.position = await position
-        loop = asyncio.get_running_loop()
         fails = 0
+        await self._learn(position)
         await asyncio.sleep(_jitter())
         while True:
-            asked = loop.time()
+            asked = time.monotonic()
             self._wake.clear()
             self._error, self._asked = None, True
             try:
@@ -173,9 +173,20 @@ class Intake:
             else:
                 fails = 0
                 await self._while_it_comes()
-            pause = BETWEEN_SECONDS - (loop.time() - asked)
+            pause = BETWEEN_SECONDS - (time.monotonic() - asked)
             backoff = min(fails * BACKOFF_SECONDS, MOST_SECONDS)
             await self._pause(max(pause, 0) + _jitter(), backoff)
+
+    async def _learn(self, position: Awaitable[int]) -> None:
+        """How far the origin was taken in; a disk that does not read is waited for."""
+        while True:
+            try:
+                self.position = await position
+                return
+            except StoreError as error:
+                log.warning("%s: %s", self._title, error)
+            await asyncio.sleep(BETWEEN_SECONDS)
+            position = _nth(_positions(self._shared, self._stream, [self]), 0)
 
     async def _pause(self, least: float, backoff: float) -> None:
         """A pause, whose second part ends when somebody wakes it."""
@@ -202,8 +213,7 @@ class Intake:
         if state is not None:
             self.position = max(self.position, state.seq)
             self._lag = state.lag
-            now = asyncio.get_running_loop().time()
-            self._heard = now - state.idle / goformat.SECOND
+            self._heard = time.monotonic() - state.idle / goformat.SECOND
         return state
 
     # ---- its consumer ----------------------------------------------------------------------------
@@ -365,8 +375,8 @@ class Intakes:
                 intake.wake()
 
     def info(self, stream: Stream) -> list[SourceInfo]:
-        """Of a stream's mirror or sources."""
-        return [intake.info() for intake in self._of.get(stream.name, {}).values()]
+        """Of a stream's mirror or sources. In any thread."""
+        return [intake.info() for intake in list(self._of.get(stream.name, {}).values())]
 
     def _end(self, intake: Intake, removed: bool) -> None:
         intake.stop()

@@ -16,7 +16,7 @@ from jsserver.instances.running import Stream
 from jsserver.monitor.query import Paging, Query
 from jsserver.monitor.sources import JetStream, Server
 from jsserver.text.goformat import rfc3339_nano
-from jsserver.wire.types import StreamConfig, StreamStateInfo, Wire, always
+from jsserver.wire.types import SourceInfo, StreamConfig, StreamStateInfo, Wire, always
 
 UNSIGNED = (1 << 64) - 1
 
@@ -72,6 +72,9 @@ class StreamDetail(Wire):
     config: StreamConfig | None = None
     state: StreamStateInfo | None = None
     consumer_detail: list[ConsumerInfo] = msgspec.field(default_factory=list)
+    direct_consumer_detail: list[ConsumerInfo] = msgspec.field(default_factory=list)
+    mirror: SourceInfo | None = None
+    sources: list[SourceInfo] = msgspec.field(default_factory=list)
 
 
 class AccountDetail(Wire):
@@ -113,6 +116,7 @@ class Wanted(msgspec.Struct, kw_only=True):
     accounts: bool = False
     streams: bool = False
     consumers: bool = False
+    direct: bool = False
     config: bool = False
     waits: bool = False
     paging: Paging = msgspec.field(default_factory=Paging)
@@ -124,17 +128,17 @@ class Wanted(msgspec.Struct, kw_only=True):
         """As a query string has it; BadParameter."""
         accounts, streams = query.flag("accounts"), query.flag("streams")
         consumers = query.flag("consumers")
-        # Without mirrors and sources there are no direct consumers; alone there is one leader.
-        query.flag("direct-consumers")
+        direct = query.flag("direct-consumers")
         config, waits = query.flag("config"), query.flag("waits")
         paging = Paging.read(query)
-        query.flag("leader-only")
+        query.flag("leader-only")  # alone there is one
         raft = query.flag("raft")
         query.flag("stream-leader-only")
         return cls(
             accounts=accounts,
             streams=streams,
             consumers=consumers,
+            direct=direct,
             config=config,
             waits=waits,
             paging=paging,
@@ -260,15 +264,13 @@ def _account(
     )
     if wanted.streams:
         for stream in list(account.streams.values()):
-            found = _stream(dispatcher, stream, wanted, leader)
+            found = _stream(account, stream, wanted, leader)
             if found is not None:
                 detail.stream_detail.append(found)
     return detail
 
 
-def _stream(
-    dispatcher: Dispatcher, stream: Stream, wanted: Wanted, leader: str
-) -> StreamDetail | None:
+def _stream(account: Account, stream: Stream, wanted: Wanted, leader: str) -> StreamDetail | None:
     try:
         state = stream_state(stream)
     except StoreError:
@@ -280,15 +282,25 @@ def _stream(
         config=stream.config if wanted.config else None,
         state=state,
     )
+    read = account.intakes.info(stream)
+    if stream.config.mirror is None:
+        detail.sources = read
+    elif read:
+        detail.mirror = read[0]
     if wanted.consumers:
-        for consumer in list(stream.listed.values()):
+        for consumer in list(stream.consumers.values()):
+            if consumer.config.direct and not wanted.direct:
+                continue
             try:
-                info = consumer_info(dispatcher.shared, stream, consumer, listed=True)
+                info = consumer_info(account.shared, stream, consumer, listed=True)
             except StoreError:
                 continue  # deleted just now
             if not wanted.config:
                 info.config = None
             if wanted.waits:
                 info.waits = reason_of(consumer.handle.waits())
-            detail.consumer_detail.append(info)
+            if consumer.config.direct:
+                detail.direct_consumer_detail.append(info)
+            else:
+                detail.consumer_detail.append(info)
     return detail

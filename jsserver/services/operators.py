@@ -201,6 +201,7 @@ def _streams(server: Server, asked: Streams) -> jsz.Jsz:
         accounts=asked.accounts,
         streams=asked.streams,
         consumers=asked.consumer,
+        direct=asked.direct_consumer,
         config=asked.config,
         paging=Paging(asked.offset, asked.limit),
         raft=asked.raft,

@@ -420,3 +420,36 @@ def consumers_for_sourcing(r: Recorder) -> None:
     ask(direct=True, deliver_subject="")
     ask(sourcing=True)
     r.api(f"STREAM.INFO.{r.stream}")
+
+
+@case
+def consumers_made_beforehand(r: Recorder) -> None:
+    r.create()
+    r.fill(3)
+    flow = {"ack_policy": "flow_control", "max_ack_pending": 100}
+    r.consumer("P", deliver_subject=f"{r.stream}p", **flow)
+    r.consumer("Q", deliver_subject=f"{r.stream}q", **flow)
+    r.consumer("E", deliver_subject=f"{r.stream}e")
+
+    def made(name: str) -> dict[str, object]:
+        deliver = f"{r.stream}{name.lower()}"
+        return {"name": "O", "consumer": {"name": name, "deliver_subject": deliver}}
+
+    mirror = make(r, "M", mirror=made("P"))
+    source = make(r, "S", sources=[made("Q")])
+    holds(r, mirror, 3)
+    holds(r, source, 3)
+    r.fill(2)
+    holds(r, mirror, 5)
+    holds(r, source, 5)
+    r.settled("num_ack_pending", 0, "P")
+    r.settled("num_ack_pending", 0, "Q")
+    r.info("P")
+    r.info("Q")
+    for letter, what in (("N", {"mirror": made("E")}), ("T", {"sources": [made("E")]})):
+        wrong = make(r, letter, **what)
+        r._poll(f"STREAM.INFO.{wrong}", lambda info: '"err_code"' in json.dumps(info))
+        r.api(f"STREAM.INFO.{wrong}")
+    r.api(f"STREAM.DELETE.{mirror}")
+    r.api(f"STREAM.DELETE.{source}")
+    r.api(f"CONSUMER.NAMES.{r.stream}")

@@ -8,6 +8,7 @@ Rounds and seed of the random histories come from the environment: `SOURCES_ROUN
 import json
 import os
 import random
+import urllib.request
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.raw import RawApp
+from tests.client.raw import RawApp, header_block
 from tests.servers import Server, Servers
 from tests.waiting import wait_until
 
@@ -303,3 +304,53 @@ def test_random_histories(server: Server, number: int) -> None:
                 30,
             )
             check_source(there, taken(stream, subject), subject)
+
+
+# ---- what others see and may do
+
+
+def test_the_monitoring_page_shows_them(servers: Servers) -> None:
+    server = servers.under_test(jetstream=True, monitor=True)
+    with app(server) as one:
+        one.create("O", subjects=["o"])
+        one.create("M", mirror={"name": "O"})
+        one.create("S", sources=[{"name": "O"}])
+        one.publish("o", b"x")
+        one.came_to("M", 1)
+        one.came_to("S", 1)
+        query = "streams=1&consumers=1&direct-consumers=1&config=1"
+        with urllib.request.urlopen(f"{server.monitor_url}/jsz?{query}") as page:
+            details = json.load(page)["account_details"][0]["stream_detail"]
+    of = {detail["name"]: detail for detail in details}
+    assert of["M"]["mirror"]["name"] == of["S"]["sources"][0]["name"] == "O"
+    made = of["O"]["direct_consumer_detail"]
+    assert {c["name"].split("-")[0][:7] for c in made} == {"JS_MIRR", "JS_SRC_"}
+    assert "consumer_detail" not in of["O"] and of["O"]["state"]["consumer_count"] == 0
+
+
+def test_whoever_sends_to_a_mirror_makes_it_ask_for_nothing(servers: Servers) -> None:
+    """A confirmation goes where flow control is heard, wherever a request for it wants it."""
+    server = servers.under_test(jetstream=True, monitor=True)
+    with app(server) as one:
+        one.create("O", subjects=["o"])
+        one.create("M", mirror={"name": "O"})
+        one.publish("o", b"x")
+        one.came_to("M", 1)
+        query = "streams=1&consumers=1&direct-consumers=1&config=1"
+        with urllib.request.urlopen(f"{server.monitor_url}/jsz?{query}") as page:
+            details = json.load(page)["account_details"][0]["stream_detail"]
+        made = next(d for d in details if d["name"] == "O")["direct_consumer_detail"][0]
+        deliver = made["config"]["deliver_subject"]
+        request = header_block(status="100 FlowControl Request")
+        for reply in ("$JS.API.STREAM.DELETE.O", "$JS.FC.>", "told", "$JS.FCX"):
+            one.raw.subscribe(reply)
+            one.raw.publish(deliver, b"", header=request, reply=reply)
+        forged = (f"$JS.ACK.O.{made['name']}.1.2.2.{n}.0" for n in ("x", 2**70, -1, ""))
+        for reply in ("$JS.ACK.O.other.1.2.2.2.0", "$JS.ACK.O", "", *forged):
+            one.raw.publish(deliver, b"forged", reply=reply)
+        one.raw.sync()
+        assert not one.raw.quiet(0.3)
+        assert one.last("O") == 1 and one.last("M") == 1
+        one.publish("o", b"y")
+        one.came_to("M", 2)
+        assert [stored[2] for stored, _ in one.contents("M").values()] == [b"x", b"y"]
