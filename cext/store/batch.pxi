@@ -186,7 +186,8 @@ cdef void batch_drop(Scan* c) noexcept nogil:
     """What is held is of a group that is not whole: the block ends before it."""
     c.undone = True
     c.is_last = True
-    c.n_held = 0
+    while c.n_held and c.held[c.n_held - 1].at >= c.unit:
+        c.n_held -= 1
     c.end = c.unit
 
 

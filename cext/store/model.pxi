@@ -179,6 +179,7 @@ cdef struct Block:
     uint64_t zeroed             # (c) file size ahead of written that holds zeros
     bint created                # (c) its directory entry is on disk
     bint closed                 # (c) sealed, written whole, cut to size
+    bint ended                  # (c) closed in this life, so by a marker
     bint proven                 # (c) closed, and its last marker is on disk: it says that no group of it was torn
     bint open_group             # (c) the last group on disk is not closed by an empty marker
     bint opens                  # (c) it goes on in the next block, and counts only as a whole

@@ -321,11 +321,23 @@ cdef bint tail_verify(Store* s, Block* b, const uint8_t* p) noexcept nogil:
     return not b.damaged
 
 
+cdef bint has_side(const Store* s, const Block* b) noexcept nogil:
+    """Whether a sidecar says what the block has, though a dictionary that is too short may have kept this start from using it."""
+    cdef FileOps* f = s.files
+    cdef char path[4300]
+    cdef int fd
+    block_path(s, b, ".jsx", path, sizeof(path))
+    fd = f.open(f.ctx, path, O_RDONLY, 0)
+    if fd >= 0:
+        f.close(f.ctx, fd)
+    return fd != -ENOENT
+
+
 cdef int tail_reopen(Store* s, Block* b) noexcept nogil:
     """A last block with room in it is appended to again: 1, or 0 when it must not be, or an error."""
     cdef uint64_t cap = page_up(s.block_size + SLACK)
     cdef uint8_t* region
-    if b.damaged or b.sided or b.fd < 0 or b.used + SLACK > s.block_size:
+    if b.damaged or has_side(s, b) or b.fd < 0 or b.used + SLACK > s.block_size:
         return 0        # b.fd: there was a block behind it, of which nothing could be read
     region = region_new(s, cap)
     if region == NULL:

@@ -435,6 +435,7 @@ cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept no
     f.truncate(f.ctx, b.fd, <off_t> b.written)
     block_fd_close(b)
     b.closed = True
+    b.ended = True
 
 
 cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
@@ -547,44 +548,3 @@ cdef void out_remove(Store* s, Block* b) noexcept nogil:
         at = &at[0].next_out
     if s.queue.out_tail == b:
         s.queue.out_tail = last
-
-
-cdef void block_erase(Store* s, const Op* op) noexcept nogil:
-    """Overwrites a removed record by noise of the same length that every reader takes for an erased one.
-
-    Its tombstone is on disk by now, so a torn write here costs nothing. Where the block was compacted since, something
-    else stands there, and the record was left out or is erased by a request of its own.
-    """
-    cdef FileOps* f = s.files
-    cdef Block* b = op.block
-    cdef uint64_t off = op.off, size = op.size, mark
-    cdef uint8_t* p
-    cdef bint made = False, opened = b.fd < 0
-    cdef Parsed r
-    if size < REC_MIN or b.gone or not b.created:      # never written: a purge took it
-        return
-    p = <uint8_t*> malloc(size)
-    if p == NULL or block_fd(s, b, s.msgs_dir, &made) < 0 or not block_direct(s.com, b, False):
-        free(p)
-        return
-    b.page_at = UINT64_MAX
-    # Its tombstone may stand in a later block. Then only the marker that closed this one says that a torn erasure is not
-    # a torn group, of which nothing takes anything away.
-    if b.closed and not b.proven:
-        b.proven = sync_said(s, f.datasync(f.ctx, b.fd)) == 0
-    if (f.pread(f.ctx, b.fd, p, size, <off_t> off) == <int64_t> size
-            and record_parse(p, size, &r) and r.size == size and r.raw_seq == op.seq and record_good(b.key, p, &r)):
-        mark = record_mark(p, &r, off)
-        s.env.system.random(s.env.system.ctx, p + HEAD, size - HEAD)
-        if size >= REC_MIN + 8:
-            st_put64(p + HEAD, mark)
-        st_put32(p, <uint32_t> size)
-        st_put64(p + 4, (st_get64(p + 4) & ~(TOMB | ERASED)) | ERASED)
-        st_put64(p + 12, 0)
-        st_put16(p + 20, 0)
-        record_parse(p, size, &r)
-        st_put64(p + size - 8, record_hash(b.key, p, &r))
-        f.pwrite(f.ctx, b.fd, p, size, <off_t> off)
-    free(p)
-    if opened:
-        block_fd_close(b)

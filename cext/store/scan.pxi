@@ -389,6 +389,7 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
         rc = batch_closed(c, c.at + r.size)
         if rc <= 0:
             c.undone = rc == 0
+            c.unit = max(c.unit, m.durable)     # a purge has synced the first record by itself
             return rc if rc < 0 else 1
     if m.flags & MARK_WHOLE == 0:
         c.o.lazy = m.flags & MARK_LAZY != 0

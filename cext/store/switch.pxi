@@ -117,6 +117,7 @@ cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
         purge_undo(s, tail, fresh, old)
     else:
         tail.durable = REC_MIN
+        tail.safe = REC_MIN
     return rc
 
 

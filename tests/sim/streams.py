@@ -47,6 +47,8 @@ class Snap:
     ticket: int
     live: dict[int, Message]
     last: int
+    passed: dict[int, Message] = field(default_factory=dict)
+    """What it stored and a limit took at once."""
     acked_at: int = -1
     """When it was known to be acked, where that does not wait for the sync."""
 
@@ -250,8 +252,8 @@ class Sim:
                 raise Wrong(f"{seq} is {message[2][:9]!r}, not {data[:9]!r}")
         now = self.snaps[-1]
         lazy = self.world.kind.sync_interval > 0
-        if lazy and now.last == before.last + 1 and now.last not in now.live:  # a limit took it
-            self.undone[now.last] = (subject, header, data)
+        if lazy and now.last == before.last + 1 and now.last not in now.live:
+            now.passed[now.last] = (subject, header, data)
         if hears:
             self.acks[reply] = self.ids
             self.world.hear()
@@ -431,6 +433,7 @@ class Sim:
         ever = self.undone | self.promised
         gone = set(removed)
         for snap in self.snaps:
+            ever.update(snap.passed)
             gone |= ever.keys() - snap.live.keys()
             ever.update(snap.live)
         ever.update(self.promised)  # a sequence may have been another message's before a kill

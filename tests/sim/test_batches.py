@@ -201,3 +201,19 @@ def test_a_batch_is_whole_though_the_marker_that_closed_its_first_block_is_torn(
         life.cut_hearing(15 + k % 2)  # the marker is written by then, and not synced
         life.there(sent)
         life.stop()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(20))
+def test_a_group_that_goes_as_a_whole_takes_no_purge_along(seed: int, mode: int) -> None:
+    for calls in range(24):
+        life = Batches(seed + 100 * calls, mode, max_msgs=60)  # blocks of 32,000 bytes
+        life.plain([9000] * 2)
+        life.batch([10] * 2)
+        life.commit()
+        life.stream.purge(None, 0, 0)
+        life.plain([10] * (seed % 3) + [40_000] * 2)
+        (life.cut if seed % 2 else life.kill)(calls)
+        assert life.stream.state().last_seq >= 4
+        assert life.stream.lost().sequences == []
+        life.stop()

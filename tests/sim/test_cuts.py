@@ -171,6 +171,31 @@ def test_a_torn_erasure_in_a_block_of_an_earlier_life_costs_no_removal(seed: int
     assert life.stream.lost().sequences == []
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_a_torn_erasure_in_a_block_that_could_not_be_synced_costs_no_removal(
+    seed: int, before: bool
+) -> None:
+    """A sync that failed once says nothing when it is made again."""
+    life = Life(seed, max_msgs=60, max_msgs_per_subject=1)  # blocks of 32,000 bytes
+    life.publish(subject=b"s.b")
+    for _ in range(10):
+        life.publish(bytes(2700))  # each removes the one before
+    life.commit()
+    life.publish(bytes(9000), b"s.c")  # does not fit
+    life.commit()
+    if before:  # for the block's sidecar
+        life.disk.fail("sync", 5)
+        life.disk.upkeep(life.env)
+    else:  # for the erasure itself
+        life.disk.fail("sync", 5, 1)
+    life.stream.delete(11, True)
+    life.commit()
+    life.disk.mend()
+    life.cut()
+    assert set(messages(life.stream)) == {1, 12}
+    assert life.stream.lost().sequences == []
+
+
 def test_a_stream_whose_first_group_fails_while_it_is_opened_hears_of_it() -> None:
     life = Life(1)
     for _ in range(15):

@@ -89,6 +89,32 @@ def test_subjects_that_come_and_go_leave_no_dictionary_behind(directory):
     s.close()
 
 
+def test_a_block_with_a_sidecar_is_not_appended_to(directory):
+    """Though this start cannot use it, because the dictionary has too few words for another one."""
+    s = PyStore(directory, max_bytes=127_000, trim=False, commit="manual")
+    i = 0
+    while len(s.numbers()) < 4:
+        s.append(f"k.{i}", b"%08d" % i * 4)
+        s.commit()
+        i += 1
+    s.upkeep()  # the newest block comes first
+    s.abandon()
+    words = directory / "subjects.jsd"
+    data = words.read_bytes()
+    first = 32 + int.from_bytes(data[16:20], "little")
+    assert first < len(data)
+    words.write_bytes(data[:first])
+    block(directory, 4).unlink()  # the power went before it had its name
+    s = PyStore(directory, max_bytes=100_000_000, trim=False, commit="manual")  # larger blocks
+    s.append("late", b"x")
+    s.commit()
+    want = (s.state(), s.subjects())
+    s.abandon()
+    s = PyStore(directory, max_bytes=100_000_000, trim=False)
+    assert (s.state(), s.subjects()) == want
+    s.close()
+
+
 def test_a_dictionary_that_lost_words_is_begun_again(directory):
     """Else other words in their places would make a sidecar believed that means the lost ones."""
 
