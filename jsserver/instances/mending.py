@@ -53,12 +53,11 @@ class Mender:
         self._ended: dict[tuple[str, str], float] = {}
 
     def stream_failed(self, account: Account, name: str, error: int) -> None:
-        """A group of this stream's changes could not be written."""
-        stream = account.streams.get(name)
-        if stream is None:
-            return
-        stream.failing = f"writing to disk failed: {os.strerror(error)}"
+        """A group of this stream's changes could not be written. It may still be being made."""
         self._start((account.name, name), self._mend(account, name, error))
+        stream = account.streams.get(name)
+        if stream is not None:
+            stream.failing = f"writing to disk failed: {os.strerror(error)}"
 
     def stream_unwritten(self, account: Account, name: str, reason: str) -> None:
         """The configuration of this stream or of a consumer of it could not be put back."""
@@ -92,6 +91,11 @@ class Mender:
         key = (account.name, name)
         title = f"Stream '{account.name} > {name}'"
         reason = os.strerror(error)
+        async with account.lock(name):  # whoever makes it has this
+            stream = account.streams.get(name)
+        if stream is None:
+            return
+        stream.failing = f"writing to disk failed: {reason}"
         log.error("%s: writing to disk failed: %s; publishes are refused", title, reason)
         now = asyncio.get_running_loop().time()
         if now - self._ended.get(key, -RETRY_SECONDS) < RETRY_SECONDS:

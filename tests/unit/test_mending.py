@@ -1,0 +1,67 @@
+"""Streams whose disk failed are brought back, whenever that is heard of."""
+
+import asyncio
+import errno
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from jsserver.instances.account import Account
+from jsserver.instances.mending import Mender
+from jsserver.instances.shared import Shared
+
+
+class Handle:
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def reopen(self) -> None:
+        self.calls.append("reopen")
+
+    def resume(self) -> None:
+        self.calls.append("resume")
+
+
+class Place:
+    """An account, as far as a mender asks for it."""
+
+    name = "A"
+
+    def __init__(self) -> None:
+        self.streams: dict[str, Any] = {}
+        self.instances = SimpleNamespace(write_back=lambda stream: None)
+        self.held = asyncio.Lock()
+
+    def lock(self, name: str) -> asyncio.Lock:
+        return self.held
+
+
+async def run_here(work: Any, *args: Any) -> Any:
+    return work(*args)
+
+
+async def failed_while_it_is_made(tmp_path: Path, made: bool) -> Any:
+    place = Place()
+    stream = SimpleNamespace(handle=Handle(), directory=tmp_path, failing="")
+    shared = SimpleNamespace(run=run_here, full="")
+    mender = Mender(cast(Shared, shared), lambda: None, lambda: None)
+    async with place.held:
+        mender.stream_failed(cast(Account, place), "S", errno.EIO)
+        await asyncio.sleep(0)
+        if made:
+            place.streams["S"] = stream
+    async with asyncio.timeout(5):
+        while mender._tasks:
+            await asyncio.sleep(0.001)
+    return stream
+
+
+def test_a_stream_that_fails_while_it_is_made_comes_back(tmp_path: Path) -> None:
+    stream = asyncio.run(failed_while_it_is_made(tmp_path, True))
+    assert stream.handle.calls == ["reopen", "resume"]
+    assert stream.failing == ""
+
+
+def test_one_that_is_not_made_after_all_is_nothing_to_mend(tmp_path: Path) -> None:
+    stream = asyncio.run(failed_while_it_is_made(tmp_path, False))
+    assert stream.handle.calls == []
