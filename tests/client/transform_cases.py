@@ -577,3 +577,43 @@ def long_transformed_subjects(r: Recorder) -> None:
     r.store(many, b"tokens")
     r.hear(out)
     look(r)
+
+
+# ---- streams that take in others
+
+
+@case
+def taken_in_and_published_again(r: Recorder) -> None:
+    """By a mirror, which has no subjects of its own, and by a stream that sources."""
+    name = r.stream
+    r.create()
+    r.fill(2)
+    transform = {"src": f"{name}.>", "dest": f"{name}taken.>"}
+    r.api(
+        f"STREAM.CREATE.{name}M",
+        {
+            "name": f"{name}M",
+            "mirror": {"name": name, "subject_transforms": [transform]},
+            "republish": {"src": ">", "dest": ">"},
+        },
+    )
+    r.api(
+        f"STREAM.CREATE.{name}T",
+        {
+            "name": f"{name}T",
+            "subjects": [f"{name}T.>"],
+            "sources": [{"name": name}],
+            "subject_transform": {"src": f"{name}.*", "dest": f"{name}stored.$1"},
+            "republish": {"src": f"{name}stored.>", "dest": f"{name}again.>", "headers_only": True},
+        },
+    )
+    for out in (f"{name}M", f"{name}T"):
+        r.stored(2, out)
+    mirrored, sourced = r.inbox(f"{name}taken.>"), r.inbox(f"{name}again.>")
+    r.store("a", b"3", "A: b")
+    r.store("b", b"4")
+    r.hear(mirrored, 2)
+    r.hear(sourced, 2)
+    for taker in (f"{name}M", f"{name}T"):
+        for seq in (3, 4):
+            r.api(f"STREAM.MSG.GET.{taker}", {"seq": seq})
