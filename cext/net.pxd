@@ -177,7 +177,7 @@ cdef enum:
     READ_SIZE = 65536       # bytes taken from one connection in one turn
     LEFT_MAX = 65536        # an incomplete operation of unknown size must be shorter
     REACTORS_MAX = 64       # bits of a uint64_t
-    BUFFER_SIZE = 196608    # of a reactor: a piece of input begins within the first READ_SIZE
+    BUFFER_SIZE = 262144    # of a reactor: a piece of input begins within the first READ_SIZE, and its transport may need room
     EVENTS_MAX = 256
     IOV_MAX_USED = 256
     WRITE_MAX = 1048576     # bytes asked of one write: a socket hardly takes more, and what it leaves was looked at in vain

@@ -303,7 +303,7 @@ cdef size_t conn_receive(Conn* c, Arrival* a, uint8_t* into) noexcept nogil:
         return 0        # it rested, and what was kept then is not worked through yet
     if before:
         memcpy(into, c.left, before)
-    a.got = conn_pull(c, into + before, READ_SIZE)
+    a.got = conn_pull(c, into + before, READ_SIZE + conn_slack(c))
     if a.got <= 0:
         return 0
     a.data = into
