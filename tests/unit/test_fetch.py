@@ -1,12 +1,17 @@
 """Small documents over HTTP: whatever a server answers, it is bounded in time and size."""
 
 import asyncio
+import os
+import ssl
+import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from jsserver.access.fetch import fetch
+from tests.certificates import Authority
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -174,6 +179,39 @@ def test_a_name_and_a_password_are_said() -> None:
     asyncio.run(run())
     assert b"\r\nAuthorization: Basic bWU6czo=\r\n" in asked
     assert b"\r\nHost: 127.0.0.1:" in asked
+
+
+def test_https_in_a_process_whose_start_kept_ssl_out(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.issue(dns=("localhost",))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(issued.cert, issued.key)
+    code = """
+import sys
+sys.modules["ssl"] = None
+import asyncio
+from jsserver.access.fetch import fetch
+print(asyncio.run(fetch(sys.argv[1], 5, 100)))
+"""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+        writer.close()
+
+    async def run() -> bytes:
+        server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
+        url = f"https://localhost:{server.sockets[0].getsockname()[1]}/"
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", code, url,
+            env={**os.environ, "SSL_CERT_FILE": str(authority.cert)},
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        said, _ = await child.communicate()
+        server.close()
+        return said
+
+    assert asyncio.run(run()) == b"(200, b'hi')\n"
 
 
 def test_nobody_there() -> None:
