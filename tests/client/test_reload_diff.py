@@ -1,6 +1,8 @@
 """Reloads of users, permissions and accounts: the same change with the same clients connected, on
 both servers."""
 
+import time
+
 import pytest
 
 from tests.client.reloads import Actor, Client, reload, user, watched
@@ -270,6 +272,67 @@ def test_who_is_connected_over_a_reload(servers: Servers, case: str) -> None:
         for start in (servers.under_test, servers.peer)
     ]
     assert shown[0] == shown[1]
+
+
+MUTE = ", permissions: { publish: { deny: '>' } }"
+EXPORTS, IMPORTS = "exports: [{ service: s }]", "imports: [{ service: { account: X, subject: s } }]"
+ASKED = accounts(X=f"{own('a')}, {EXPORTS}", Y=f"{own('b')}, {IMPORTS}")
+ANSWERED = {
+    "nothing changes": ASKED + "\nmax_payload: 1000",
+    "the import goes": accounts(X=f"{own('a')}, {EXPORTS}", Y=own("b")),
+    "the export goes": accounts(X=own("a"), Y=own("b")),
+    "another is exported": accounts(
+        X=f"{own('a')}, exports: [{{ service: t }}]",
+        Y=f"{own('b')}, imports: [{{ service: {{ account: X, subject: t }} }}]",
+    ),
+    "it gets another name": accounts(
+        X=f"{own('a')}, {EXPORTS}",
+        Y=f"{own('b')}, imports: [{{ service: {{ account: X, subject: s }}, to: t }}]",
+    ),
+    "the service may answer nobody": accounts(
+        X=f"{own('a', more=MUTE)}, {EXPORTS}",
+        Y=f"{own('b')}, {IMPORTS}",
+    ),
+    "who asked may not hear": accounts(
+        X=f"{own('a')}, {EXPORTS}",
+        Y=f"{own('b', more=', permissions: { subscribe: { deny: [r] } }')}, {IMPORTS}",
+    ),
+    "who asked moves": accounts(X=f"{own('a')}, {EXPORTS}", Y=f"{own('c')}, {IMPORTS}", Z=own("b")),
+    "the service moves": accounts(
+        X=f"{own('c')}, {EXPORTS}", Y=f"{own('b')}, {IMPORTS}", Z=own("a")
+    ),
+}
+
+CUT = {"the import goes", "the export goes", "another is exported", "it gets another name"}
+
+
+@pytest.mark.parametrize("change", ANSWERED)
+def test_answers_that_are_under_way(servers: Servers, change: str) -> None:
+    """A service knows where to answer, and does after a reload, twice. Where the import itself is
+    cut or changed nobody hears it here; nats-server lets it through."""
+    shown = []
+    for start in (servers.under_test, servers.peer):
+        server = start(config=f"server_name: one\n{ASKED}")
+        serves, asks, other = (Client(server, user=u, **{"pass": "x"}) for u in ("a", "b", "b"))
+        serves.send(b"SUB s 1\r\n")
+        asks.send(b"SUB r 1\r\nSUB r.> 2\r\n")
+        other.send(b"SUB > 1\r\n")
+        for client in (serves, asks, other):
+            client.heard()
+        asks.send(b"PUB s r 1\r\n1\r\nPUB s r.x 1\r\n2\r\n")
+        replies = [frame.reply for frame in (serves.message(), serves.message())]
+        reload(server, f"server_name: one\n{ANSWERED[change]}")
+        time.sleep(0.05)  # whoever is cut has heard of it
+        if not serves.closed:
+            for reply in replies * 2:
+                serves.send(f"PUB {reply} 1\r\n3\r\n".encode())
+            serves.heard()
+        shown.append([[f.shown() for f in c.heard()] for c in (asks, other) if not c.closed])
+    if change in CUT:
+        heard, theirs = ([f for c in said for f in c if f[0] == "MSG"] for said in shown)
+        assert heard == [f for f in theirs if f[3] != b"3"]
+    else:
+        assert shown[0] == shown[1]
 
 
 LIMITS = {
