@@ -171,6 +171,49 @@ def test_an_update_while_a_thousand_are_there(servers: Servers, tmp_path: Path) 
             assert b"PONG" in data and b"-ERR" not in data
 
 
+def test_nobody_slips_in_while_the_token_is_revoked(servers: Servers, tmp_path: Path) -> None:
+    """Whoever logs in as the revocation comes is refused or cut, however the two meet."""
+    config = configured(OPERATOR, []).replace(
+        "resolver: MEMORY", f"resolver: {{ type: full, dir: '{tmp_path}/jwt' }}"
+    )
+    server = servers.under_test(config=config)
+    account = Account(OPERATOR)
+    revocations: dict[str, int] = {}
+
+    def update(text: str) -> None:
+        asker.send(f"SUB in 1\r\nPUB $SYS.REQ.CLAIMS.UPDATE in {len(text)}\r\n".encode())
+        asker.send(text.encode() + b"\r\nUNSUB 1 1\r\n")
+        assert b"jwt updated" in asker.message().payload
+
+    def come(user: User, over: threading.Event, open_: list[Client]) -> None:
+        while not over.is_set():
+            client = Client(server, user)
+            if client.said[-1].verb == EOF:
+                client.close()
+            else:
+                open_.append(client)
+
+    with Client(server, SYSTEM) as asker:
+        update(account.made(iat=NOW - 100))
+        for turn in range(6):
+            user, over = User(account), threading.Event()
+            kept: list[list[Client]] = [[] for _ in range(4)]
+            threads = [threading.Thread(target=come, args=(user, over, own)) for own in kept]
+            for thread in threads:
+                thread.start()
+            wait_until(lambda kept=kept: all(kept), "all are in")  # type: ignore[misc]
+            revocations[user.public] = NOW + 100_000
+            update(account.made(iat=NOW - 99 + turn, revocations=revocations))
+            over.set()
+            for thread in threads:
+                thread.join()
+            for client in (client for own in kept for client in own):
+                with client:
+                    client.until(EOF)
+            with Client(server, user) as late:
+                assert late.said[-1].verb == EOF
+
+
 def test_many_come_and_go(served: tuple[Server, Account]) -> None:
     server, account = served
     memory = server.memory()
