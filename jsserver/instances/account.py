@@ -50,7 +50,7 @@ class Account:
         self.offline = self.assignments.offline
         """Streams on disk that are not served, and why."""
         self.instances = Instances(self.handle, shared.files, self.directory, shared.erase_later)
-        self.intakes = Intakes(name, self.handle, shared)
+        self.intakes = Intakes(name, self.handle, shared, self.lock)
         self.streams: dict[str, Stream] = {}
         """Those that run. One that is being made or removed is not among them."""
         self.on_unwritten: Callable[[str, str], None] = lambda stream, reason: None
@@ -118,7 +118,7 @@ class Account:
 
     async def close(self) -> None:
         """Stops serving and flushes everything."""
-        self.intakes.close()
+        await self.intakes.close()
         found = list(self.streams.values())
         self.streams.clear()
         await asyncio.gather(*(self.shared.run(self.instances.close, s) for s in found))

@@ -14,7 +14,7 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -24,6 +24,7 @@ from jsserver.wire import errcodes
 from jsserver.wire.errors import ErrorBody
 from jsserver.wire.types import ConsumerConfig, SourceInfo, StreamSource
 
+from . import positions
 from .backend import AccountHandle, IntakeState, StoreError, StreamClosed
 from .running import Stream
 from .shared import Shared
@@ -36,6 +37,8 @@ BETWEEN_SECONDS = 2.0
 BACKOFF_SECONDS = 10.0
 """More after each failure, up to MOST_SECONDS."""
 MOST_SECONDS = 120.0
+KEEP_SECONDS = 5.0
+"""Between two looks whether positions are to be written down."""
 SILENCE_SECONDS = sources.SILENCE / goformat.SECOND
 LEVEL = b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n"
 OLD_SERVER = (errcodes.REQUIRED_API_LEVEL().body.err_code, 10025)
@@ -101,6 +104,7 @@ class Intake:
         self._transforms = [None if t is None else t.compiled() for t in parsed]
         self.position = 0
         """The last sequence of the origin that is dealt with."""
+        self._learned = False
         self._error: ErrorBody | None = None
         self._asked = False
         self._lag = 0
@@ -122,6 +126,7 @@ class Intake:
         """Takes nothing in any more."""
         if self._task is not None:
             self._task.cancel()
+        self._look()
         self._stream.handle.leave_off(self.id)
 
     def wake(self) -> None:
@@ -135,6 +140,11 @@ class Intake:
         asked = f"CONSUMER.DELETE.{self.source.name}.{self._consumer}"
         subject = sources.api_subject(self.source, asked)
         self._handle.request(subject.encode(), b"", b"", b"")
+
+    def reached(self) -> int | None:
+        """The last sequence of the origin that is dealt with; None: not known yet."""
+        self._look()
+        return self.position if self._learned else None
 
     def info(self) -> SourceInfo:
         """As stream information shows it. In any thread."""
@@ -182,6 +192,7 @@ class Intake:
         while True:
             try:
                 self.position = await position
+                self._learned = True
                 return
             except StoreError as error:
                 log.warning("%s: %s", self._title, error)
@@ -327,11 +338,24 @@ _ids = itertools.count(1)
 class Intakes:
     """Those of one account."""
 
-    def __init__(self, account: str, handle: AccountHandle, shared: Shared) -> None:
+    def __init__(
+        self,
+        account: str,
+        handle: AccountHandle,
+        shared: Shared,
+        lock: Callable[[str], asyncio.Lock],
+    ) -> None:
+        self._lock = lock
+        """The one of a stream's name."""
         self._account = account
         self._handle = handle
         self._shared = shared
         self._of: dict[str, dict[str, Intake]] = {}
+        self._streams: dict[str, Stream] = {}
+        """Those that have some."""
+        self._kept: dict[str, dict[str, int]] = {}
+        """Positions that are written down."""
+        self._keeper: asyncio.Task[None] | None = None
 
     def follow(self, stream: Stream) -> None:
         """A stream that is served, new or with another configuration."""
@@ -341,14 +365,16 @@ class Intakes:
             self._end(running.pop(key), True)
         new = [source for key, source in wanted.items() if key not in running]
         if new:
-            self._of[stream.name] = running
+            self._of[stream.name], self._streams[stream.name] = running, stream
             begun = [Intake(self._account, self._handle, self._shared, stream, s) for s in new]
-            positions = _positions(self._shared, stream, begun)
+            found = _positions(self._shared, stream, begun)
             for at, intake in enumerate(begun):
                 running[sources.identity(intake.source)] = intake
-                intake.start(_nth(positions, at))
+                intake.start(_nth(found, at))
+            if self._keeper is None:
+                self._keeper = asyncio.get_running_loop().create_task(self._keep())
         if not running:
-            self._of.pop(stream.name, None)
+            self._forget(stream.name)
         self._wake_waiting(stream.name)
 
     def _wake_waiting(self, origin: str) -> None:
@@ -360,13 +386,44 @@ class Intakes:
 
     def end(self, stream: str, removed: bool) -> None:
         """A stream is not served any more; `removed`: nor will be."""
-        for intake in self._of.pop(stream, {}).values():
+        for intake in self._of.get(stream, {}).values():
             self._end(intake, removed)
+        self._forget(stream)
 
-    def close(self) -> None:
-        """Ends all."""
+    def _forget(self, stream: str) -> None:
+        for known in (self._of, self._streams, self._kept):
+            known.pop(stream, None)
+
+    async def close(self) -> None:
+        """Ends all, and writes down how far they came."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+        for intakes in self._of.values():
+            for intake in intakes.values():
+                self._end(intake, False)
+        await self._write()
         for stream in list(self._of):
-            self.end(stream, False)
+            self._forget(stream)
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_SECONDS)
+            await self._write()
+
+    async def _write(self) -> None:
+        """Writes down the positions of sources that are not what is written."""
+        for name, stream in list(self._streams.items()):
+            if stream.config.mirror is not None or stream.directory is None:
+                continue
+            reached = {key: intake.reached() for key, intake in self._of[name].items()}
+            now = {key: seq for key, seq in reached.items() if seq is not None}
+            if len(now) < len(reached) or now == self._kept.get(name, {}):
+                continue
+            async with self._lock(name):  # no other stream takes its place meanwhile
+                if self._streams.get(name) is not stream:
+                    continue
+                if await self._shared.run(positions.write, stream, now):
+                    self._kept[name] = now
 
     def broken(self, stream: str, id: int) -> None:
         """What the data plane took in has ended."""
@@ -385,18 +442,23 @@ class Intakes:
 
 
 def _positions(shared: Shared, stream: Stream, intakes: list[Intake]) -> asyncio.Future[list[int]]:
-    """How far the origins of sources were taken in, by what is stored."""
+    """How far the origins of sources were taken in, by what is stored and written down."""
     if stream.config.mirror is not None:
         nothing: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         nothing.set_result([0])
         return nothing
+    return asyncio.ensure_future(shared.run(_find, stream, intakes))
 
-    async def found() -> list[int]:
-        with contextlib.suppress(StreamClosed):  # deleted meanwhile, and its intakes with it
-            return await shared.run(stream.handle.sourced, [intake.parts for intake in intakes])
-        return [0] * len(intakes)
 
-    return asyncio.ensure_future(found())
+def _find(stream: Stream, intakes: list[Intake]) -> list[int]:
+    with contextlib.suppress(StreamClosed):  # deleted meanwhile, and its intakes with it
+        kept = positions.read(stream.directory)
+        stored = stream.handle.sourced([intake.parts for intake in intakes])
+        return [
+            max(last, kept.get(sources.identity(intake.source), 0))
+            for last, intake in zip(stored, intakes, strict=True)
+        ]
+    return [0] * len(intakes)
 
 
 async def _nth(positions: asyncio.Future[list[int]], at: int) -> int:

@@ -1,0 +1,54 @@
+"""How far a stream has taken in its sources, in a file beside its messages.
+
+What is stored tells it too, until that is removed: by the consumers of a stream that others empty,
+or by time. A position is written when the messages up to it are durable. So a start after a kill
+may take in again what was removed since the last writing, and misses nothing.
+"""
+
+import contextlib
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+
+from jsserver.disk.directories import sync_directory
+
+from . import metafiles
+from .backend import StoreError
+from .running import Stream
+
+log = logging.getLogger(__name__)
+
+FILE = "sources.json"
+
+
+def read(directory: Path | None) -> dict[str, int]:
+    """The last sequences of the origins by source; a file that is none says nothing."""
+    if directory is None:
+        return {}
+    try:
+        return msgspec.json.decode((directory / FILE).read_bytes(), type=dict[str, int])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as error:
+        log.warning("%s: %s", directory / FILE, error)
+        return {}
+
+
+def write(stream: Stream, positions: dict[str, int]) -> bool:
+    """Writes them down; False where the stream cannot be written at the moment."""
+    directory = stream.directory
+    if directory is None:
+        return True
+    new = directory / f"{FILE}.tmp"
+    with contextlib.suppress(OSError, StoreError):
+        stream.handle.wait_durable()
+        with open(new, "wb", opener=metafiles.private) as file:
+            file.write(msgspec.json.encode(positions))
+            file.flush()
+            os.fsync(file.fileno())
+        new.rename(directory / FILE)
+        sync_directory(directory)
+        return True
+    return False
