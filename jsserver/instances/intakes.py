@@ -39,6 +39,8 @@ BACKOFF_SECONDS = 10.0
 MOST_SECONDS = 120.0
 KEEP_SECONDS = 5.0
 """Between two looks whether positions are to be written down."""
+HIGHEST_SEQUENCE = 1 << 61
+"""That an origin may be told of: files hold sequences below twice as much."""
 SILENCE_SECONDS = sources.SILENCE / goformat.SECOND
 LEVEL = b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n"
 OLD_SERVER = (errcodes.REQUIRED_API_LEVEL().body.err_code, 10025)
@@ -48,7 +50,6 @@ OLD_SERVER = (errcodes.REQUIRED_API_LEVEL().body.err_code, 10025)
 class _Made(msgspec.Struct):
     """What counts of the configuration of a consumer."""
 
-    deliver_subject: str = ""
     ack_policy: str = ""
 
 
@@ -245,9 +246,10 @@ class Intake:
                 )
                 raise _Refused(wrong().body)
         else:
-            answer = await self._make()
-            config = self._checked(answer)
-            deliver, name = config.deliver_subject, answer.name
+            deliver = sources.deliver_subject(self.source, self.mirror, nuid.token(8))
+            answer = await self._make(deliver)
+            self._checked(answer)
+            name = answer.name
         self._stream.handle.take_in(
             self.id,
             deliver.encode(),
@@ -259,9 +261,8 @@ class Intake:
             self._transforms,
         )
 
-    async def _make(self) -> _Answer:
+    async def _make(self, deliver: str) -> _Answer:
         """The answer to the request for a consumer, also of a server that is older."""
-        deliver = sources.deliver_subject(self.source, self.mirror, nuid.token(8))
         subject, request = sources.consumer_request(
             self._stream.config,
             self.source,
@@ -290,7 +291,7 @@ class Intake:
     def _checked(self, answer: _Answer) -> _Made:
         if answer.error is not None:
             raise _Refused(answer.error)
-        if answer.config is None:
+        if answer.config is None or not 0 <= answer.delivered.stream_seq <= HIGHEST_SEQUENCE:
             failed = (
                 errcodes.MIRROR_CONSUMER_SETUP_FAILED
                 if self.mirror

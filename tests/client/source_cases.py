@@ -384,9 +384,6 @@ def sources_of_streams_that_keep_what_is_wanted(r: Recorder) -> None:
     holds(r, target, 4)
     r.stored(0)
     r.api(f"STREAM.INFO.{r.stream}")
-    r.api(f"STREAM.DELETE.{target}")
-    r._poll(f"CONSUMER.NAMES.{r.stream}", lambda page: page["total"] == 0)
-    r.api(f"STREAM.INFO.{r.stream}")
 
 
 @case

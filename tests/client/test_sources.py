@@ -187,6 +187,8 @@ def test_origins_that_wait_for_acks_lose_nothing(server: Server, retention: str)
         wait_until(lambda: one.info("O")["state"]["messages"] == 0, "all is acked")
         bodies = [int(stored[2]) for stored, _ in one.contents("S").values()]
         assert bodies == list(range(30))
+        assert one.api("STREAM.DELETE.S")["success"]
+        wait_until(lambda: one.info("O")["state"]["consumer_count"] == 0, "no consumer is left")
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["terminated", "killed"])
