@@ -533,17 +533,15 @@ cdef struct Engine:
 cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil
 cdef void engine_free(Engine* e) noexcept nogil
 
-# An account by its name, found or made, with a reference for the caller. NULL: no memory.
+# An account by its name, found or made, with a reference for the caller (NULL: no memory); and one more reference.
 cdef Account* account_open(Engine* e, Span name) noexcept nogil
 cdef void account_hold(Account* a) noexcept nogil
-# When nobody refers to it and it is closed, gc frees it.
-cdef void account_release(Account* a) noexcept nogil
-# Its name is free again, and what was served for it ends. Clients are cut and streams closed by whoever closes it; whatever
-# still refers to it goes on in vain.
+cdef void account_release(Account* a) noexcept nogil    # when nobody refers to it and it is closed, gc frees it
+# Its name is free again, what was served for it ends, and what still refers to it is in vain. Whoever closes it cuts clients.
 cdef void account_close(Account* a) noexcept nogil
-# Subscriptions of clients and streams with exactly this subject and queue group (empty: none).
+# Subscriptions of clients and streams with exactly this subject and queue group (empty: none); and of the connections whose
+# subscriptions match, imported ones too, the most bytes that wait for one (-1: there is none).
 cdef uint32_t count_exact(Account* a, Span subject, Span group) noexcept nogil
-# Of the connections whose subscriptions match, imported ones too: the most bytes that wait for one; -1: there is none.
 cdef int64_t most_queued(Account* a, Span subject) noexcept nogil
 # Its mappings from now on, which are its own then; NULL: none.
 cdef void account_map(Account* a, Mappings* m) noexcept nogil

@@ -195,7 +195,7 @@ cdef void job_end(DirectJob* j) noexcept nogil:
     cdef Stream* s = j.s
     cdef Span reply = span(j.reply, j.n_reply)
     cdef Bytes b
-    if j.sent == 0 and j.seqs == NULL:
+    if j.sent == 0 and j.left and j.seqs == NULL:
         direct_none(s, reply, b"404 Message Not Found")
         job_free(j)
         return
@@ -318,8 +318,9 @@ cdef DirectJob* job_new(Stream* s, Span reply, const DirectGet* g) noexcept nogi
     j.task.owner = j
     j.cold.task = &j.task
     j.s = s
-    j.left = <uint64_t>g.batch if g.batch else UINT64_MAX
-    j.bytes_left = g.max_bytes if g.max_bytes > 0 else DIRECT_MAX_BYTES
+    # As in nats-server: a batch of less than none is its end alone, and less than no bytes end one after a message.
+    j.left = UINT64_MAX if g.n_multi and g.batch <= 0 else <uint64_t>max(g.batch, <int64_t>0)
+    j.bytes_left = max(g.max_bytes, <int64_t>1) if g.max_bytes else DIRECT_MAX_BYTES
     j.n_reply = reply.n
     memcpy(j.reply, reply.p, reply.n)
     j.next = s.jobs
@@ -516,7 +517,7 @@ cdef void direct_one(Stream* s, Span reply, const DirectGet* g, uint64_t start) 
 cdef bint direct_conflict(const DirectGet* g) noexcept nogil:
     cdef bint last = g.last_by.n > 0, follows = g.next_by.n > 0, multi = g.n_multi > 0
     return ((g.seq and last) or (g.seq and g.has_start) or (g.has_start and last) or (last and follows)
-            or (last and g.batch) or (last and multi) or (follows and multi)
+            or (last and g.batch > 0) or (last and multi) or (follows and multi)
             or (g.up_to_seq and g.has_up_to_time))
 
 
@@ -571,7 +572,8 @@ cdef void direct_request(Stream* s, const Msg* m, Span subject) noexcept nogil:
         direct_status(s, m.reply, b"500 out of memory" if g.no_memory else b"408 Malformed Request")
     elif subject.n == 0:
         direct_answer(s, m.reply, &g)
-    elif g.seq or g.has_start or g.last_by.n or g.next_by.n or g.n_multi or g.batch:
+    elif (g.seq or g.has_start or g.last_by.n or g.next_by.n or g.n_multi or g.batch or g.up_to_seq
+            or g.has_up_to_time):
         direct_status(s, m.reply, b"408 Bad Request")
     else:
         g.last_by = subject

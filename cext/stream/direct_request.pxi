@@ -137,6 +137,4 @@ cdef bint read_direct(Span text, DirectGet* g) noexcept nogil:
             break
         if not read_member(g, &key, &val):
             return False
-    if g.batch < 0:
-        g.batch = 0
     return rc == 0 and json_at_end(&j)

@@ -27,6 +27,7 @@ from .responses import Response
 PREFIX = "$OBJ."
 """What requests to buckets begin with."""
 DIGEST = "SHA-256="
+DIGEST_BYTES = 32
 NAME_LIMIT = 4096
 """Bytes of an object's name: in base64 it is a token of a subject."""
 _BUCKET = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -149,10 +150,12 @@ def same_digest(one: str, other: str) -> bool:
         algorithm, _, value = text.partition("=")
         if algorithm.upper() + "=" != DIGEST:
             return None
+        value = value.rstrip("=")
         try:
-            return base64.urlsafe_b64decode(value.rstrip("=") + "=" * (-len(value.rstrip("=")) % 4))
+            found = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
         except (ValueError, binascii.Error):
             return None
+        return found if len(found) == DIGEST_BYTES else None
 
     return plain(one) is not None and plain(one) == plain(other)
 

@@ -12,9 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from jsserver import API_LEVEL
 from jsserver.assets.assignments import DeleteConsumer
-from jsserver.assets.limits import OF_TIERS
 from jsserver.instances.account import Account
 from jsserver.instances.asking import PREFIX as ASKED
 from jsserver.instances.backend import (
@@ -36,17 +34,25 @@ from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 
-from . import buckets, consumer_admin, consumer_api, messages, objects, stream_api, transfers
+from . import (
+    account_api,
+    buckets,
+    consumer_admin,
+    consumer_api,
+    messages,
+    objects,
+    stream_api,
+    transfers,
+)
 from .account_purge import AccountPurge
 from .advisories import AUDIT, Advisories, ClientInfo
 from .buckets import ObjectResponse
 from .call import Call
+from .levels import required_level
 from .queue import RequestQueue
 from .responses import (
     TYPE_PREFIX,
-    AccountInfo,
     AccountPurgeResponse,
-    ApiStats,
     ConsumerList,
     ConsumerNames,
     ConsumerPauseResponse,
@@ -56,7 +62,6 @@ from .responses import (
     RestoreResponse,
     StreamList,
     StreamNames,
-    TierInfo,
 )
 from .transfers import Transfers
 from .uploads import Uploads
@@ -64,8 +69,6 @@ from .uploads import Uploads
 log = logging.getLogger(__name__)
 
 PREFIX = "$JS.API."
-ONE_REPLICA = "R1"
-LEVEL_HEADER = b"\r\nNats-Required-Api-Level:"
 
 IN_PROGRESS = 2 * WORKERS
 """Requests of all connections; who waits for WORKERS of its own does not keep others waiting."""
@@ -107,40 +110,6 @@ class Endpoint(msgspec.Struct, frozen=True):
     """Whether errors are."""
 
 
-async def account_info(call: Call) -> AccountInfo:
-    """INFO: usage, limits and request counts."""
-    account = call.account
-    usage = account.handle.usage()
-    used = TierInfo(
-        memory=usage.memory,
-        storage=usage.storage,
-        reserved_memory=account.reserved.memory,
-        reserved_storage=account.reserved.storage,
-        streams=account.reserved.streams,
-        consumers=account.reserved.consumers,
-    )
-    tiers = {name: TierInfo(limits=limits) for name, limits in account.limits.tiers.items()}
-    if ONE_REPLICA in tiers:  # alone, a server has no others
-        tiers[ONE_REPLICA] = structs.replace(used, limits=tiers[ONE_REPLICA].limits)
-    return AccountInfo(
-        memory=used.memory,
-        storage=used.storage,
-        reserved_memory=used.reserved_memory,
-        reserved_storage=used.reserved_storage,
-        streams=used.streams,
-        consumers=used.consumers,
-        limits=OF_TIERS if tiers else account.limits,
-        tiers=tiers,
-        domain=call.shared.settings.domain,
-        api=ApiStats(
-            level=API_LEVEL,
-            total=account.stats.total,
-            errors=account.stats.errors,
-            inflight=account.stats.inflight - 1,
-        ),
-    )
-
-
 async def _not_clustered(call: Call) -> Response:
     raise errcodes.CLUSTER_REQUIRED()
 
@@ -160,7 +129,7 @@ def _not_paused() -> Response:
 ENDPOINTS: dict[str, Endpoint] = {
     endpoint.name: endpoint
     for endpoint in (
-        Endpoint("INFO", "account_info_response", account_info, least=0, most=0, info=True),
+        Endpoint("INFO", "account_info_response", account_api.info, least=0, most=0, info=True),
         Endpoint("STREAM.CREATE", "stream_create_response", stream_api.create),
         Endpoint("STREAM.UPDATE", "stream_update_response", stream_api.update),
         Endpoint("STREAM.INFO", "stream_info_response", stream_api.info, _paged, info=True),
@@ -304,20 +273,6 @@ def find(subject: str) -> tuple[Endpoint, list[str]] | None:
                 return endpoint, args
             return None
     return None
-
-
-def required_level(headers: bytes) -> bool:
-    """Whether this server has the API level that the headers ask for."""
-    at = headers.find(LEVEL_HEADER)
-    if at < 0:
-        return True
-    start = at + len(LEVEL_HEADER)
-    end = headers.find(b"\r\n", start)
-    value = headers[start : end if end >= 0 else None].strip(b" ")
-    if not value:
-        return True
-    digits = value[1:] if value[:1] in (b"+", b"-") else value
-    return digits.isdigit() and int(value) <= API_LEVEL
 
 
 def _encoded(response: Response) -> bytes:

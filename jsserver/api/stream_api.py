@@ -6,7 +6,7 @@ import msgspec
 
 from jsserver.assets import streams
 from jsserver.assets.assignments import CreateStream, DeleteStream, UpdateStream
-from jsserver.cext.bytes import subjects_overlap
+from jsserver.cext.bytes import subject_is_valid, subjects_overlap
 from jsserver.instances.account import Account
 from jsserver.instances.running import Stream
 from jsserver.text import goformat
@@ -205,7 +205,19 @@ def _names(call: Call, subject: str) -> list[str]:
 
 
 def _captures(config: StreamConfig, subject: str) -> bool:
-    return any(subjects_overlap(own, subject) for own in config.subjects)
+    if subject_is_valid(subject):
+        return any(subjects_overlap(own, subject) for own in config.subjects)
+    return any(_meets(own.split("."), subject.split(".")) for own in config.subjects)
+
+
+def _meets(own: list[str], tokens: list[str]) -> bool:
+    """As subjects overlap, of tokens that make no subject: nats-server looks at these as well."""
+    for one, other in zip(own, tokens, strict=False):
+        if ">" in (one, other):
+            return True
+        if "*" not in (one, other) and one != other:
+            return False
+    return len(own) == len(tokens)
 
 
 async def names(call: Call) -> StreamNames:

@@ -419,6 +419,8 @@ def _read(body: bytes, bucket: Bucket, place: str) -> UploadRequest:
         raise bad(f"the bucket of the subject is {bucket.name}, not {request.bucket!r}")
     if not buckets.is_token(request.nonce):
         raise bad("a nonce has 1 to 64 letters, digits, _ or -")
+    if request.digest and not buckets.same_digest(request.digest, request.digest):
+        raise bad("a digest is SHA-256= and 32 bytes in base64")
     if request.chunks > CHUNKS_MOST:
         raise bad(f"an object has up to {CHUNKS_MOST} chunks")
     if request.chunks > request.size or (request.size and not request.chunks):

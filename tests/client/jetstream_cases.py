@@ -266,6 +266,10 @@ def direct_refused(r: Recorder) -> None:
         {"multi_last": [subject], "up_to_seq": 3, "up_to_time": "2020-01-01T00:00:00Z"},
     ):
         r.direct(request)
+    for own in ("batch", "up_to_seq", "seq"):
+        r.direct({own: 3}, subject=f".{subject}")
+    r.direct({"batch": -1}, subject=f".{subject}")
+    r.direct({"up_to_time": "2020-01-01T00:00:00Z"}, subject=f".{subject}")
     r.direct({"seq": 1}, header=LEVEL_5)
     r.direct({"seq": 1}, header=LEVEL_X)
     r.direct(b"", subject=f".{r.stream}.a", header=LEVEL_5)
@@ -288,6 +292,15 @@ def direct_batch(r: Recorder) -> None:
         {"start_time": "2020-01-01T00:00:00Z", "batch": 2},
         {"seq": 1, "batch": 10, "max_bytes": 1},
         {"seq": 1, "batch": 10, "max_bytes": 40},
+        {"seq": 1, "batch": 10, "max_bytes": -1},
+        {"next_by_subj": f"{r.stream}.a", "batch": 10, "max_bytes": -40},
+        {"seq": 1, "batch": -1},
+        {"seq": 13, "batch": -1},
+        {"seq": 1, "batch": -1, "max_bytes": 5},
+        {"next_by_subj": f"{r.stream}.a", "batch": -1},
+        {"last_by_subj": f"{r.stream}.a", "batch": -1},
+        {"start_time": "2020-01-01T00:00:00Z", "batch": -5},
+        {"seq": 1, "max_bytes": -1},
     ):
         r.direct(request)
 
@@ -298,6 +311,9 @@ def direct_multi(r: Recorder) -> None:
     a, b = f"{r.stream}.a", f"{r.stream}.b"
     for request in (
         {"multi_last": [a]},
+        {"multi_last": [a, b], "max_bytes": -1},
+        {"multi_last": [a, b], "batch": -1},
+        {"multi_last": [f"{r.stream}.none"], "batch": -1},
         {"multi_last": [a, b]},
         {"multi_last": [b, a, "other"]},
         {"multi_last": [f"{r.stream}.>"]},
@@ -460,5 +476,8 @@ def listings(r: Recorder) -> None:
     r.api("CONSUMER.NAMES.MISSING")
     r.api("STREAM.NAMES", {"subject": f"{r.stream}.x"})
     r.api("STREAM.NAMES", {"subject": "nothing.like.it"})
+    for odd in ("..b", ".>.b", ".", "..", ".a b", "> "):
+        r.api("STREAM.NAMES", {"subject": f"{r.stream}{odd}"})
+        r.api("STREAM.NAMES", {"subject": f"{odd}{r.stream}"})
     r.api("STREAM.LIST", {"subject": "nothing.like.it"})
     r.api(f"STREAM.INFO.{r.stream}")

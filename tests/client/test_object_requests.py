@@ -295,6 +295,16 @@ NONSENSE: dict[str, tuple[str, Any, int]] = {
     "system subject": ("$OBJ.b", {"name": "a", "deliver_subject": "$JS.API.INFO"}, 10003),
     "stored subject": ("$OBJ.b", {"name": "a", "deliver_subject": "orders.new"}, 10003),
     "long name": ("$OBJ.b", {"name": "a" * 5000}, 10003),
+    "digest of nothing": (
+        "$OBJ.b.info.a",
+        {"nonce": "n", "size": 1, "chunks": 1, "digest": "SHA-256=AAAA"},
+        10003,
+    ),
+    "other digest": (
+        "$OBJ.b.info.a",
+        {"nonce": "n", "size": 1, "chunks": 1, "digest": "MD5=AAAA"},
+        10003,
+    ),
     "no bucket": ("$OBJ.none", b"", 10059),
     "no name of a bucket": ("$OBJ.b.c", b"", 10003),
     "no object store": ("$OBJ.other", b"", 10003),
