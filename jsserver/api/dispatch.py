@@ -321,9 +321,8 @@ class Dispatcher:
         self._account_purge = AccountPurge(shared, self.advisories, self.accounts, directory)
         self._finished = finished or (lambda connection: None)
         """Takes the connection of every request that is answered, dropped or none."""
-        self.objects = None
-        if shared.settings.object_requests:
-            self.objects = Uploads(shared, self.accounts, self._finished)
+        with_objects = shared.settings.object_requests
+        self.objects = Uploads(shared, self.accounts, self._finished) if with_objects else None
         limits = shared.settings
         self._queue: RequestQueue[Request] = RequestQueue(
             limits.request_queue_limit, limits.info_queue_limit, WORKERS
