@@ -34,7 +34,8 @@ IN_FLIGHT = 100
 """Requests of the API that wait for their answers at once."""
 FLUSHED = 5000
 """Messages that are published between two looks whether the server keeps up."""
-IDLE_SECONDS = 5.0
+IDLE_SECONDS = 35.0
+"""Until idle streams have given back what they do not need."""
 ENDS_SECONDS = 10
 """Within how long everything ends that has a time to end."""
 POLL_SECONDS = 0.1
@@ -113,7 +114,7 @@ def crowd(name: str, scale: float) -> Iterator[Figure]:
         connection = connect(server)
         connection.send(b"".join(frames))
         connection.flush()
-        _wait(lambda: connection.api("STREAM.INFO.S%d" % (count - 1))["state"]["messages"] == 1)
+        _wait(lambda: connection.api(f"STREAM.INFO.S{count - 1}")["state"]["messages"] == 1)
         time.sleep(IDLE_SECONDS)
         yield Figure("with a message", "KiB", (server.anonymous_memory() - memory) / count / 1024)
         server.kill()
@@ -206,29 +207,32 @@ class Deadlines:
 
 def lives(name: str, scale: float) -> Iterator[Figure]:
     for storage in ("file", "memory"):
-        count = int(10_000_000 * scale)
-        with started(name) as server:
-            connection = connect(server)
-            stream(connection, storage, "s.>", allow_msg_ttl=True)
-            deadlines = Deadlines(server, count)
-            memory, cpu = server.anonymous_memory(), server.cpu_seconds()
+        yield from _lives(name, storage, int(10_000_000 * scale))
 
-            def frames(start: int, last: int, deadline: float) -> list[bytes]:
-                header = b"NATS/1.0\r\nNats-TTL: %ds\r\n\r\n" % round(deadline - time.time())
-                one = publish_frame("s.a", b"x" * 32, header=header)
-                return [one * (last - start)]
 
-            deadlines.fill(time.time() + _filling(name, count), frames)
+def _lives(name: str, storage: str, count: int) -> Iterator[Figure]:
+    with started(name) as server:
+        connection = connect(server)
+        stream(connection, storage, "s.>", allow_msg_ttl=True)
+        deadlines = Deadlines(server, count)
+        memory, cpu = server.anonymous_memory(), server.cpu_seconds()
 
-            def left() -> int:
-                return int(connection.api("STREAM.INFO.S")["state"]["messages"])
+        def frames(start: int, last: int, deadline: float) -> list[bytes]:
+            header = b"NATS/1.0\r\nNats-TTL: %ds\r\n\r\n" % round(deadline - time.time())
+            one = publish_frame("s.a", b"x" * 32, header=header)
+            return [one * (last - start)]
 
-            _wait(lambda: left() == count)
-            yield Figure(f"{storage}: publish", "us", (server.cpu_seconds() - cpu) / count * 1e6)
-            wait = server.anonymous_memory() - memory
-            yield Figure(f"{storage}: publish", "B", wait / count)
-            for figure in deadlines.watch(lambda: count - left()):
-                yield Figure(f"{storage}: {figure.what}", figure.unit, figure.value)
+        deadlines.fill(time.time() + _filling(name, count), frames)
+
+        def left() -> int:
+            return int(connection.api("STREAM.INFO.S")["state"]["messages"])
+
+        _wait(lambda: left() == count)
+        yield Figure(f"{storage}: publish", "us", (server.cpu_seconds() - cpu) / count * 1e6)
+        wait = server.anonymous_memory() - memory
+        yield Figure(f"{storage}: publish", "B", wait / count)
+        for figure in deadlines.watch(lambda: count - left()):
+            yield Figure(f"{storage}: {figure.what}", figure.unit, figure.value)
 
 
 def _filling(name: str, count: int) -> int:
@@ -238,34 +242,33 @@ def _filling(name: str, count: int) -> int:
 
 def schedules(name: str, scale: float) -> Iterator[Figure]:
     for storage in ("file", "memory"):
-        count = int(1_000_000 * scale)
-        with started(name) as server:
-            connection = connect(server)
-            stream(
-                connection, storage, "s.>", "t.>", allow_msg_schedules=True, allow_msg_ttl=True
-            )
-            deadlines = Deadlines(server, count)
-            memory, cpu = server.anonymous_memory(), server.cpu_seconds()
+        yield from _schedules(name, storage, int(1_000_000 * scale))
 
-            def frames(start: int, last: int, deadline: float) -> list[bytes]:
-                at = datetime.fromtimestamp(round(deadline), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-                lines = f"NATS/1.0\r\nNats-Schedule: @at {at}\r\nNats-Schedule-Target: t.a\r\n\r\n"
-                header = lines.encode()
-                return [
-                    publish_frame(f"s.{n}", b"x" * 32, header=header) for n in range(start, last)
-                ]
 
-            deadlines.fill(round(time.time()) + _filling(name, 2 * count), frames)
+def _schedules(name: str, storage: str, count: int) -> Iterator[Figure]:
+    with started(name) as server:
+        connection = connect(server)
+        stream(connection, storage, "s.>", "t.>", allow_msg_schedules=True, allow_msg_ttl=True)
+        deadlines = Deadlines(server, count)
+        memory, cpu = server.anonymous_memory(), server.cpu_seconds()
 
-            def last() -> int:
-                return int(connection.api("STREAM.INFO.S")["state"]["last_seq"])
+        def frames(start: int, last: int, deadline: float) -> list[bytes]:
+            at = datetime.fromtimestamp(round(deadline), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            lines = f"NATS/1.0\r\nNats-Schedule: @at {at}\r\nNats-Schedule-Target: t.a\r\n\r\n"
+            header = lines.encode()
+            return [publish_frame(f"s.{n}", b"x" * 32, header=header) for n in range(start, last)]
 
-            _wait(lambda: last() == count)
-            yield Figure(f"{storage}: publish", "us", (server.cpu_seconds() - cpu) / count * 1e6)
-            wait = server.anonymous_memory() - memory
-            yield Figure(f"{storage}: publish", "B", wait / count)
-            for figure in deadlines.watch(lambda: last() - count):
-                yield Figure(f"{storage}: {figure.what}", figure.unit, figure.value)
+        deadlines.fill(round(time.time()) + _filling(name, 2 * count), frames)
+
+        def last() -> int:
+            return int(connection.api("STREAM.INFO.S")["state"]["last_seq"])
+
+        _wait(lambda: last() == count)
+        yield Figure(f"{storage}: publish", "us", (server.cpu_seconds() - cpu) / count * 1e6)
+        wait = server.anonymous_memory() - memory
+        yield Figure(f"{storage}: publish", "B", wait / count)
+        for figure in deadlines.watch(lambda: last() - count):
+            yield Figure(f"{storage}: {figure.what}", figure.unit, figure.value)
 
 
 def purges(name: str, scale: float) -> Iterator[Figure]:
