@@ -28,7 +28,6 @@ both_storages = pytest.mark.parametrize(
     "storage", [StorageType.FILE, StorageType.MEMORY], ids=lambda s: s.value
 )
 CUT = 100_000
-NONE = 204, "EOB"
 
 
 def started(servers: Servers, extra: str = "") -> Server:
@@ -220,7 +219,6 @@ async def test_two_uploads_of_a_name_at_once(server: Server) -> None:
         whole = [bytes([n]) * CUT for n in range(4)]
         await asyncio.gather(
             *(app.put("y", data, f"n{n}") for n, data in enumerate(whole)),
-            return_exceptions=False,
         )
         assert (await app.store.get("y")).data in whole
         assert await app.messages() == 6
