@@ -249,14 +249,16 @@ class Bucket:
             self.handle.wait_durable()
         return message
 
-    async def forget(self, nuid: str) -> None:
-        """Removes an object's chunks, where the stream lets anything be removed."""
+    async def forget(self, nuid: str) -> bool:
+        """Removes an object's chunks, where the stream lets anything be removed. False: the stream
+        runs no more."""
         if not is_token(nuid):
-            return  # written by somebody who wants other chunks to go with these
+            return True  # written by somebody who wants other chunks to go with these
         async with self.account.lock(self.stream.name):
             config = self.stream.config
             if self.runs and not config.sealed and not config.deny_purge:
                 await self.account.shared.run(self._purge, self.chunks(nuid))
+            return self.runs
 
     def _purge(self, subject: bytes) -> None:
         self.handle.purge(subject, 0, 0)

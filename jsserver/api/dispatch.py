@@ -347,7 +347,7 @@ class Dispatcher:
         way are finished, those that come are refused."""
         account = self.accounts.pop(name)
         if self.objects is not None:
-            self.objects.forget_account(account)
+            await self.objects.forget_account(account)
         while account.stats.inflight:
             await asyncio.sleep(INFLIGHT_SECONDS)
         await account.close()

@@ -319,7 +319,8 @@ class Uploads:
     async def _forget(self, upload: Upload) -> None:
         bucket = upload.bucket
         try:
-            await bucket.forget(upload.meta.nuid)
+            if not await bucket.forget(upload.meta.nuid):
+                return  # a start finds the note
         except StoreError as error:
             log.warning("Chunks of an upload stay in stream %s: %s", bucket.stream.name, error)
             return
@@ -362,11 +363,13 @@ class Uploads:
                 self._fail(key, upload, busy(f"nothing of the upload came for {seconds:g} seconds"))
         self._watch()
 
-    def forget_account(self, account: Account) -> None:
-        """JetStream is taken from an account."""
+    async def forget_account(self, account: Account) -> None:
+        """JetStream is taken from an account: returns when its streams may be closed."""
         for key, upload in list(self._open.items()):
             if key[0] is account and upload.touched != COMPLETING:
                 self._fail(key, upload, errcodes.NOT_ENABLED_FOR_ACCOUNT())
+        if self._tasks:
+            await asyncio.wait([*self._tasks])
 
     async def close(self) -> None:
         """Ends all."""
