@@ -8,6 +8,7 @@ cdef enum:
     INTAKE_REFUSED = 2          # a message is not stored
     LOOK_TURN = 2000            # messages that one turn looks at for what was sourced
     ASIDE_TURN = 500            # messages that one turn takes of what waited
+    SEQUENCE_BITS = 62          # of an origin's sequences: what files hold
     ORIGIN_NEAR = 10            # so many messages are left at most when a mirror answers direct gets of its origin
     CONFIRM_ROOM = 112          # of a confirmation's headers
     ACK_TOKENS = 12             # of an ack subject: those that are looked at
@@ -131,14 +132,14 @@ cdef void taken_header(const Intake* i, const Msg* m, uint64_t sseq, Draft* d) n
 
 # ---- storing -------------------------------------------------------------------------------------------------------
 
-cdef bint intake_store(Intake* i, const Msg* m, const Delivery* t) noexcept nogil:
-    # m is as it is stored. False: it is refused.
+cdef bint intake_judge(Intake* i, const Msg* m, const Delivery* t, Span subject) noexcept nogil:
+    # m is as it is stored, but for a counter; the subject is the origin's. False: it is refused.
     cdef Stream* s = i.s
     cdef PubHeaders h
-    cdef StoreState state
-    cdef Change c
+    cdef Msg sum
+    cdef CounterParts parts
     cdef uint64_t seq
-    cdef int64_t ttl
+    cdef bint ok
     memset(&h, 0, sizeof(PubHeaders))
     if m.header.n:
         read_headers(&h, m.header)
@@ -146,6 +147,21 @@ cdef bint intake_store(Intake* i, const Msg* m, const Delivery* t) noexcept nogi
         return False
     if not i.mirror and h.msg_id.n and s.cfg.window > 0 and dedupe_find(&s.dedupe, h.msg_id, &seq):
         return True
+    if i.mirror or not s.cfg.allow_counter:
+        return intake_store(i, m, t, &h)
+    sum = m[0]
+    memset(&parts, 0, sizeof(CounterParts))
+    ok = (counter_add(s, &sum, span(i.head.data, <uint32_t>i.head.n - 1), subject, h.incr, &parts)
+          and intake_store(i, &sum, t, &h))
+    counter_parts_free(&parts)
+    return ok
+
+
+cdef bint intake_store(Intake* i, const Msg* m, const Delivery* t, const PubHeaders* h) noexcept nogil:
+    cdef Stream* s = i.s
+    cdef StoreState state
+    cdef Change c
+    cdef int64_t ttl
     if check_sizes(s, m):
         return False
     store_state(s.store, &state)
@@ -165,7 +181,7 @@ cdef bint intake_store(Intake* i, const Msg* m, const Delivery* t) noexcept nogi
         return False
     elif s.cfg.allow_ttl and h.ttl.n and not get_ttl(h.ttl, &ttl):
         return False
-    elif s.cfg.discard_new and check_discard_new(s, m, &h, &state):
+    elif s.cfg.discard_new and check_discard_new(s, m, h, &state):
         return False
     publish_change(s, m, &c)
     return s.failed == 0 and s.entered == c.seq
@@ -193,7 +209,7 @@ cdef void intake_message(Intake* i, const Msg* m, const Delivery* t) noexcept no
     i.sseq = t.sseq
     i.dseq = t.dseq
     i.lag = t.pending - 1 if t.pending else 0
-    if not ok or not intake_store(i, &stored, t):
+    if not ok or not intake_judge(i, &stored, t, m.subject):
         i.sseq = sseq
         i.dseq = dseq
         intake_break(i, INTAKE_REFUSED)
@@ -204,7 +220,7 @@ cdef void intake_message(Intake* i, const Msg* m, const Delivery* t) noexcept no
 
 cdef void intake_delivery(Intake* i, const Msg* m) noexcept nogil:
     cdef Delivery t
-    if not read_delivery(m.reply, &t) or t.deliveries > 1:
+    if not read_delivery(m.reply, &t) or t.deliveries > 1 or t.sseq >> SEQUENCE_BITS or t.ts > INT64_MAX:
         return
     if not span_eq(t.consumer, span(i.consumer.data, <uint32_t>i.consumer.n)):
         return                                  # of an older consumer

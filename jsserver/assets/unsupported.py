@@ -23,5 +23,3 @@ def check_stream(config: StreamConfig) -> None:
     for option in STREAM_OPTIONS:
         if getattr(config, option) not in UNSET:
             raise _refusal(f"stream option {option}")
-    if config.allow_msg_counter and config.sources:
-        raise _refusal("a counter with sources")

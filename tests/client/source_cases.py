@@ -450,3 +450,57 @@ def consumers_made_beforehand(r: Recorder) -> None:
     r.api(f"STREAM.DELETE.{mirror}")
     r.api(f"STREAM.DELETE.{source}")
     r.api(f"CONSUMER.NAMES.{r.stream}")
+
+
+# ---- counters
+
+
+def count(r: Recorder, subject: str, *by: str) -> None:
+    for one in by:
+        r.ask(f"{r.stream}{subject}", b"", header=f"NATS/1.0\r\nNats-Incr: {one}\r\n\r\n".encode())
+
+
+@case
+def counters_with_sources(r: Recorder) -> None:
+    r.create(allow_msg_counter=True)
+    make(r, "P", subjects=["Op"], allow_msg_counter=True)
+    count(r, ".a", "1", "+10", "-3")
+    count(r, ".b", "5", "99999999999999999999999999")
+    count(r, "p", "-7")
+    target = make(
+        r,
+        "S",
+        subjects=["Os"],
+        allow_msg_counter=True,
+        sources=[
+            {"name": "O", "subject_transforms": [{"src": "O.*", "dest": "Os"}]},
+        ],
+    )
+    holds(r, target, 5)
+    count(r, "s", "2")
+    count(r, ".a", "1")
+    holds(r, target, 7)
+    again = make(r, "T", allow_msg_counter=True, sources=[{"name": "OS"}])
+    holds(r, again, 7)
+    config = {
+        "name": "OS",
+        "subjects": ["Os"],
+        "allow_msg_counter": True,
+        "sources": [
+            {"name": "O", "subject_transforms": [{"src": "O.*", "dest": "Os"}]},
+            {"name": "OP", "subject_transforms": [{"src": "Op", "dest": "Os"}]},
+        ],
+    }
+    r.api(f"STREAM.UPDATE.{target}", named(r, config))
+    holds(r, target, 8)
+    count(r, "p", "-1")
+    holds(r, target, 9)
+    holds(r, again, 9)
+
+
+@case
+def what_is_no_counter_is_stored_as_it_is(r: Recorder) -> None:
+    r.create(allow_msg_counter=True)
+    count(r, ".a", "1", "2")
+    holds(r, make(r, "S", sources=[{"name": "O"}]), 2)
+    holds(r, make(r, "M", mirror={"name": "O"}), 2)
