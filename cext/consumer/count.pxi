@@ -150,6 +150,7 @@ cdef void place_step(Consumer* c) noexcept nogil:
             c.next = c.skip[0]
         else:
             skip_end(c)
+            c.next = c.resume - 1               # the last message is none of its own, and is passed
     c.delivered_seq = c.next - 1
     c.floor_seq = c.next - 1
     sweep_free(c.sweep)

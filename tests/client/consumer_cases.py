@@ -413,6 +413,17 @@ def nak_with_delay(r: Recorder) -> None:
 
 
 @case
+def nak_with_delay_over_an_update(r: Recorder) -> None:
+    subjects = replies(r, 2, ack_wait=500 * MS)
+    r.ask(subjects[0], b"-NAK 1h")
+    r.consumer(ack_wait=500 * MS, description="another")
+    (again,) = r.fetch({"batch": 1, "expires": 5 * SECOND}, 1)
+    r.ask(again.reply, b"+ACK")
+    r.fetch({"batch": 1, "expires": SECOND}, 1)
+    r.info()
+
+
+@case
 def term(r: Recorder) -> None:
     subjects = replies(r, 3)
     advisories = r.inbox(f"$JS.EVENT.ADVISORY.CONSUMER.*.{r.stream}.>")

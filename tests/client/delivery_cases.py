@@ -99,6 +99,10 @@ def start_points(r: Recorder) -> None:
         "past": {"deliver_policy": "by_start_time", "opt_start_time": "2020-01-01T00:00:00Z"},
         "future": {"deliver_policy": "by_start_time", "opt_start_time": "2099-01-01T00:00:00Z"},
         "per_subject": {"deliver_policy": "last_per_subject", **every},
+        "per_subject_none": {
+            "deliver_policy": "last_per_subject",
+            "filter_subject": f"{r.stream}.zz",
+        },
     }.items():
         r.consumer(name, **config)
         r.fetch({"batch": 10, "no_wait": True}, 1, name)
