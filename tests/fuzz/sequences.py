@@ -20,7 +20,8 @@ PUSHES = {"push.1": "", "push.2": "", "push.g": "g"}
 ACKS = (
     *(b"", b"+ACK", b"-NAK", b"+WPI", b"+TERM", b"+TERM because", b"+NXT", b"+NXT 2"),
     *(b'+NXT {"batch":2,"no_wait":true}', b'-NAK {"delay":0}', b'-NAK {"delay":3600000000000}'),
-    *(b"-NAK x", b"+ack", b"junk", b"+ACKx", b"-NAK {"),
+    *(b"-NAK x", b"+ack", b"junk", b"+ACKx", b"-NAK {", b"+OK", b"-ACK", b"+TERMed", b"-NAK 1h"),
+    *(b"+TERM\t because ", b"-NAK{}", b'+NXT{"batch":2,"no_wait":true}', b"+NXT x"),
 )
 
 
@@ -61,6 +62,11 @@ class Maker:
                 *(f"*.{self.pick(*TOKENS)}", f"{first}.z.>", "b.x", "q.>", f"{first}.*.y"),
             )
         )
+
+    def filters(self, stream: str) -> list[str]:
+        """One to three; nats-server counts twice what two of them match that overlap in part."""
+        found = [self.filter(stream) for _ in range(self.pick(1, 2, 3))]
+        return [f for f in found if not f.startswith("*")] or found[:1]
 
     def some(self, settings: dict[str, Callable[[], Any]], probability: float) -> dict[str, Any]:
         """A few of these settings."""
@@ -128,7 +134,7 @@ class Maker:
             "max_deliver": lambda: self.pick(-1, 0, 1, 2, 3, -2),
             "backoff": lambda: self.pick([HOUR], [HOUR, HOUR], [], [-1]),
             "filter_subject": lambda: self.filter(stream),
-            "filter_subjects": lambda: [self.filter(stream) for _ in range(self.pick(1, 2, 3))],
+            "filter_subjects": lambda: self.filters(stream),
             "replay_policy": lambda: self.pick("instant", "original"),
             "rate_limit_bps": lambda: self.pick(0, 10**9),
             "sample_freq": lambda: self.pick("", "100", "100%", "0", "x", "-1"),
@@ -143,6 +149,8 @@ class Maker:
             "mem_storage": lambda: self.pick(True, False),
             "metadata": lambda: self.pick({}, {"a": "b"}),
             "pause_until": lambda: self.pick("2200-01-01T00:00:00Z", "2001-01-01T00:00:00Z"),
+            "priority_policy": lambda: self.pick("overflow", "prioritized", "none"),
+            "priority_groups": lambda: self.pick(["g"], ["g"], ["g", "h"], [], [""]),
             "flow_control": lambda: self.pick(False, True),
             "idle_heartbeat": lambda: self.pick(0, HOUR, 1),
         }
@@ -158,7 +166,19 @@ class Maker:
                 name == "d"
             ):  # A consumer keeps its group: nats-server does not look who listens then.
                 config |= {"deliver_group": "g", "deliver_subject": "push.g"}
-        return config | self.some(settings, 0.1)
+        grouped = {
+            "priority_policy": self.pick("overflow", "prioritized"),
+            "priority_groups": ["g"],
+        }
+        if "deliver_subject" not in config and self.chance(0.2):
+            config |= grouped
+        # Only one has no filter, and it never had: nats-server loses sight of one whose filters go.
+        if name == "e":
+            del settings["filter_subject"], settings["filter_subjects"]
+        config |= self.some(settings, 0.1)
+        if name != "e" and not {"filter_subject", "filter_subjects"} & config.keys():
+            config["filter_subject"] = f"{stream.lower()}.>"
+        return config
 
     # steps
 
@@ -229,6 +249,10 @@ class Maker:
             {"batch": 3, "idle_heartbeat": HOUR},
             {"batch": 3, "min_pending": 2, "expires": HOUR},
             {"batch": 3, "group": "g", "no_wait": True},
+            {"batch": 2, "group": "g", "min_pending": self.pick(1, 3), "expires": HOUR},
+            {"batch": 2, "group": "g", "min_ack_pending": self.pick(1, 2), "expires": HOUR},
+            {"batch": 2, "group": "g", "priority": self.pick(0, 3, 9, 10), "expires": HOUR},
+            {"batch": 2, "group": "h", "id": "x", "expires": HOUR},
             {"batch": 3, "expires": -1},
         )
         return ("pull", self.pick("A", "A", "A", "B"), self.consumer(), body)
@@ -240,7 +264,9 @@ class Maker:
     def forge(self) -> Step:
         """An ack of what was perhaps never delivered."""
         numbers = (1, 2, 3, 0, 5, 100, -1, 1 << 63, (1 << 64) - 1, "x", "")
-        tokens = [self.pick(*numbers[:3]), self.pick(*numbers), self.pick(*numbers)]
+        # nats-server believes any last one where all up to a message is acked.
+        last = numbers[:6] if self.acks_all else numbers
+        tokens = [self.pick(*numbers[:3]), self.pick(*numbers), self.pick(*last)]
         where = f"{self.stream()}.{self.consumer()}"
         rest = self.pick("1.0", "1.0", "1.0", "1", "", "x.x", "1.0.0", "1.0.0.0")
         subject = f"$JS.ACK.{where}.{tokens[0]}.{tokens[1]}.{tokens[2]}.{rest}"
