@@ -161,7 +161,10 @@ VARYING = (
 )
 """Figures of each server, and what differs on purpose: when files are synced, and that
 subscriptions of connections that ended are counted, not listed."""
-INSIDE = ("server request", "server list", "server account info", "account report statistics")
+INSIDE = (
+    *("server request", "server list", "server account info", "account report statistics"),
+    *("server report cpu", "server report mem"),
+)
 SAYS_OTHERWISE = tuple(w for w in REPORTS + ACCOUNT if w.startswith(INSIDE))
 """Monitoring shows the insides of each server; what is compared of it is in tests of its own."""
 
