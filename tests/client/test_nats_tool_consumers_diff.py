@@ -124,7 +124,7 @@ COMMANDS = (
     "consumer next S FAR --wait=100ms",
     "consumer next S NEW --wait=100ms",
     "consumer next S HEAD --raw",
-    "consumer next S HEAD --count=25",
+    "consumer next S HEAD --count=20",
     "consumer next S SUBJECT --count=3 --raw",
     "consumer next S FILTERS --count=4 --wait=200ms --raw",
     "consumer next S CAPS --count=6 --wait=200ms",
