@@ -102,13 +102,14 @@ cdef void republish_send(Stream* s, const RepublishHead* h, const uint8_t* p) no
 
 
 cdef void republish_upto(Stream* s, uint64_t seq) noexcept nogil:
-    # Each is taken out before it is sent.
+    # Those that wait now; each is taken out before it is sent.
     cdef Fifo* q = &s.republished
+    cdef uint64_t end = q.base + q.b.n
     cdef RepublishHead h
     cdef uint8_t room[REPUBLISH_ROOM]
     cdef uint8_t* p
     cdef size_t n
-    while q.head < q.b.n:
+    while q.head < q.b.n and q.base + q.head < end:
         memcpy(&h, q.b.data + q.head, sizeof(RepublishHead))
         if h.seq > seq:
             break
@@ -124,7 +125,7 @@ cdef void republish_upto(Stream* s, uint64_t seq) noexcept nogil:
 
 
 cdef void republish_turn(Task* t) noexcept nogil:
-    # What was stored in this turn, and the acks behind it.
+    # What was stored in this turn, and the acks behind it. What comes of that has a turn of its own.
     cdef Stream* s = <Stream*>t.owner
     republish_upto(s, UINT64_MAX)
     release_acks(s, UINT64_MAX if s.cfg.early_acks else store_durable_seq(s.store), 0)

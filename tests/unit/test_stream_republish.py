@@ -144,6 +144,15 @@ def test_streams_that_publish_into_each_other_let_others_have_their_turns():
     assert other.stream.state().messages == 50
 
 
+def test_what_comes_of_a_turn_waits_for_the_next():
+    """Other accounts may lead a message back to where it was stored."""
+    w = World(republish=to_out("s.>", "s.>"))
+    w.env.inject(b"s.a", b"x", run=False)
+    for turn in range(5):
+        assert w.env.run(1) == 1
+        assert w.stream.state().messages == turn + 2
+
+
 # ---- what
 
 
