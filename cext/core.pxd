@@ -470,9 +470,6 @@ cdef struct Inbox:
     int fd                  # eventfd, written once until the next drain
     bint signalled
 
-cdef enum:
-    PENDING_MUCH = 524288   # bytes: whoever sends to a client that has so many to take rests, while they are in the cache
-
 cdef enum Pace:
     PACE_FREE = 0
     PACE_REST = 1           # much waits for a receiver
@@ -530,6 +527,7 @@ cdef struct Engine:
     Chunk* free_chunks[CHUNK_SIZES]
     uint32_t n_free_chunks[CHUNK_SIZES]
 
+cdef void limit_pending(EngineLimits* limits, int64_t most) noexcept nogil
 cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil
 cdef void engine_free(Engine* e) noexcept nogil
 

@@ -73,9 +73,8 @@ cdef extern from "<sys/eventfd.h>" nogil:
 cdef extern from "<zlib.h>" nogil:
     ctypedef struct z_stream:
         uint8_t* next_in
-        unsigned int avail_in
         uint8_t* next_out
-        unsigned int avail_out
+        unsigned int avail_in, avail_out
     int Z_OK, Z_STREAM_END, Z_BUF_ERROR, Z_NO_FLUSH
     int inflateInit2(z_stream* z, int bits)
     int inflateReset(z_stream* z)
@@ -85,15 +84,10 @@ cdef extern from "<zlib.h>" nogil:
 cdef extern from "<isa-l/igzip_lib.h>" nogil:
     cdef struct isal_zstream:
         uint8_t* next_in
-        uint32_t avail_in
         uint8_t* next_out
-        uint32_t avail_out
-        uint32_t level
-        uint32_t level_buf_size
         uint8_t* level_buf
-        uint16_t end_of_stream
-        uint16_t flush
-        uint16_t gzip_flag
+        uint32_t avail_in, avail_out, level, level_buf_size
+        uint16_t end_of_stream, flush, gzip_flag
     int COMP_OK, NO_FLUSH, SYNC_FLUSH, IGZIP_DEFLATE, ISAL_DEF_LVL1_SMALL
     void isal_deflate_init(isal_zstream* z)
     void isal_deflate_reset(isal_zstream* z)

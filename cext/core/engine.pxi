@@ -141,6 +141,15 @@ cdef void outlet_event(void* ctx, const Event* ev) noexcept nogil:
     inbox_put(&(<Engine*>ctx).inbox, ev.kind, 0, ev.text, 3, num, 6)
 
 
+cdef enum:
+    PENDING_MUCH = 524288   # bytes: whoever sends to a client that has so many to take rests, while they are in the cache
+
+
+cdef void limit_pending(EngineLimits* limits, int64_t most) noexcept nogil:
+    limits.max_pending = most
+    limits.much_pending = min(<uint64_t>PENDING_MUCH, <uint64_t>(most - most // 4))
+
+
 cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil:
     memset(e, 0, sizeof(Engine))
     e.inbox.fd = inbox_fd
@@ -160,11 +169,10 @@ cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil:
     e.responses.sweep.owner = e
     e.limits.max_payload = 1024 * 1024
     e.limits.max_control_line = 4096
-    e.limits.max_pending = 64 * 1024 * 1024
+    limit_pending(&e.limits, 64 * 1024 * 1024)
     e.limits.max_connections = 65536
     e.limits.headers = True
     e.limits.stall = True
-    e.limits.much_pending = PENDING_MUCH
     return 0
 
 

@@ -70,13 +70,12 @@ WebsocketConfig = namedtuple(
 cdef int fill_limits(EngineLimits* limits, object config) except -1:
     limits.max_payload = config.max_payload
     limits.max_control_line = config.max_control_line
-    limits.max_pending = config.max_pending
+    limit_pending(limits, config.max_pending)
     limits.max_subscriptions = config.max_subscriptions
     limits.max_sub_tokens = config.max_sub_tokens
     limits.max_connections = config.max_connections
     limits.headers = config.headers
     limits.stall = config.stall
-    limits.much_pending = min(<uint64_t>PENDING_MUCH, <uint64_t>(limits.max_pending - limits.max_pending // 4))
     return 0
 
 

@@ -121,6 +121,8 @@ cdef void conn_settle(Conn* c) noexcept nogil:
     elif c.out == NULL and not c.owes:
         timer_cancel(timers, &c.write_timer)
         c.deadline_set = False
+        if c.base.head != NULL:
+            conn_flush_soon(c)      # it came while the rest was about to be written
     elif c.progress or not c.deadline_set:
         c.deadline_set = timer_set(timers, &c.write_timer, c.base.engine.env.mono + c.reactor.net.limits.write_deadline) == 0
 

@@ -277,7 +277,7 @@ cdef class PyReactor:
         e.env.random = 1
         if net_init(&self.w.net, e, reactors) != 0:
             raise MemoryError
-        e.limits.max_pending = limits.pop("max_pending", e.limits.max_pending)
+        limit_pending(&e.limits, limits.pop("max_pending", e.limits.max_pending))
         self.w.net.limits.write_deadline = limits.pop("write_deadline", self.w.net.limits.write_deadline)
         assert not limits, limits
         self.w.net.default_account = account_open(e, span_of(b"$G"))

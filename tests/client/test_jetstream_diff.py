@@ -14,6 +14,7 @@ from tests.client import (
     jetstream_cases,
     priority_cases,
     publish_cases,
+    republish_cases,
     reset_cases,
     source_cases,
     transform_cases,
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("peer_present")
 CASES = [
     *(jetstream_cases.CASES + consumer_cases.CASES + delivery_cases.CASES),
     *(batch_cases.CASES + fast_cases.CASES + publish_cases.CASES),
-    *(priority_cases.CASES + reset_cases.CASES + transform_cases.CASES),
+    *(priority_cases.CASES + reset_cases.CASES + transform_cases.CASES + republish_cases.CASES),
     *source_cases.CASES,
 ]
 # Answers that depend on timers come in another order once in a while on a loaded machine.

@@ -134,6 +134,19 @@ def test_what_cannot_be_written_waits_and_order_holds() -> None:
     assert r.wants(client) == (True, False, False)
 
 
+def test_an_answer_goes_out_that_came_while_the_rest_was_written() -> None:
+    r = PyReactor()
+    client, echo = open_client(r), open_echo(r)
+    say(r, client, b"SUB x 1\r\n")
+    r.hold(client)
+    say(r, echo, b"x 1\n")
+    r.writable(client)
+    r.send(client, b"PING\r\n")
+    r.turn()
+    r.turn()
+    assert r.received(client) == b"MSG x 1 1\r\n1\r\nPONG\r\n"
+
+
 def test_nothing_is_read_written_or_ended_under_the_engine_lock() -> None:
     r = PyReactor()
     client, echo = open_client(r), open_echo(r)
