@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import re
 from typing import Annotated, Any
 
@@ -291,10 +290,12 @@ class Reader:
         self._bucket = bucket
         self._meta = meta
         self._subject = bucket.chunks(meta.nuid)
+        from hashlib import sha256  # loads OpenSSL: only where an object is read
+
         self._seq = 1
         self._chunks = 0
         self._size = 0
-        self._digest = hashlib.sha256()
+        self._digest = sha256()
 
     def next(self) -> bytes | str | None:
         """Waits for the disk. The next chunk; why there is none, as a status; None at the end."""
