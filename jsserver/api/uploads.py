@@ -11,7 +11,6 @@ together with what is known of the object.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 
@@ -86,6 +85,8 @@ class Upload:
     def __init__(
         self, bucket: Bucket, request: UploadRequest, meta: ObjectMeta, connection: int
     ) -> None:
+        from hashlib import sha256  # loads OpenSSL: only where an object comes
+
         self.bucket = bucket
         self.nonce = request.nonce
         self.promised = request.digest
@@ -93,7 +94,7 @@ class Upload:
         self.connection = connection
         """Whose chunks are taken."""
         self.received = self.bytes = self.acked = 0
-        self.digest = hashlib.sha256()
+        self.digest = sha256()
         self.replies: dict[str, bytes] = {}
         """Where chunks that wait for an ack are answered, by what that ack comes on."""
         self.failed: ApiError | None = None
