@@ -277,7 +277,8 @@ class History:
         if self.values.random() < 0.3:
             one.api("STREAM.PURGE.O", **self.values.choice([{"keep": 5}, {"filter": "o.2"}]))
         for _ in range(3):
-            seq = self.values.randint(state["first_seq"], max(state["last_seq"], 1))
+            first, last = state["first_seq"], state["last_seq"]
+            seq = self.values.randint(first, max(first, last, 1))  # all may be gone: first > last
             one.api("STREAM.MSG.DELETE.O", seq=seq)
 
     def run(self) -> None:
