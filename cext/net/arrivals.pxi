@@ -27,15 +27,8 @@ cdef void set_address(Conn* c, const sockaddr_storage* addr) noexcept nogil:
     c.n_address = <uint32_t>strlen(c.address)
 
 
-cdef bint is_this_machine(const sockaddr_storage* addr) noexcept nogil:
-    cdef const uint8_t* p
-    if addr.ss_family == AF_INET:
-        return (<const uint8_t*>&(<const sockaddr_in*>addr).sin_addr)[0] == 127
-    if addr.ss_family != AF_INET6:
-        return False
-    p = <const uint8_t*>&(<const sockaddr_in6*>addr).sin6_addr
-    return (memcmp(p, b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01", 16) == 0
-            or (memcmp(p, b"\0\0\0\0\0\0\0\0\0\0\xff\xff", 12) == 0 and p[12] == 127))
+cdef bint is_from_here(const Conn* c) noexcept nogil:
+    return memcmp(c.address, b"127.", 4) == 0 or span_eq(c.base.address, span_c(b"::1"))
 
 
 cdef void timer_init(Timer* t, timer_fn fn, void* owner) noexcept nogil:
@@ -391,8 +384,6 @@ cdef void accept_ready(Listener* s) noexcept nogil:
                 timer_set(&s.reactor.timers, &s.timer, e.env.mono + ACCEPT_PAUSE_NS)
             return
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one))
-        if is_this_machine(&addr):
-            setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &local, sizeof(local))
         if s.framed and s.reactor.net.n_coming >= COMING_MAX:
             close(fd)       # whoever keeps so many waiting shall not have all descriptors
             continue
@@ -407,6 +398,8 @@ cdef void accept_ready(Listener* s) noexcept nogil:
         if conn_join(c, &addr) != 0:
             close(fd)
             continue
+        if is_from_here(c):
+            setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &local, sizeof(local))
         if c.ws == NULL:
             conn_open(c)
         if c.connecting:

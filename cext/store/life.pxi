@@ -171,7 +171,7 @@ cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* c
         st_store(&s.com.shared.done_flag, 1)
         q_unlock(s.com)
         if s.com.wake_fd >= 0:
-            s.env.system.notify(s.env.system.ctx, s.com.wake_fd)
+            tell_driver(s.com)
     if s.limits.max_age > 0:
         age_arm(s)
 

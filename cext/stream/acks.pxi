@@ -27,14 +27,19 @@ cdef struct HeldHead:
     int kind                    # HELD_*
 
 
-cdef void send_text(Stream* s, Span reply, const void* p, size_t n) noexcept nogil:
+cdef void send_message(Stream* s, Span dest, Span header, Span data) noexcept nogil:
     cdef Msg m
     memset(&m, 0, sizeof(Msg))
-    m.dest = reply
-    m.subject = reply
-    m.data = span(p, <uint32_t>n)
+    m.dest = dest
+    m.subject = dest
+    m.header = header
+    m.data = data
     m.account = s.account
     s.env.out.send(s.env.out.ctx, &m)
+
+
+cdef void send_text(Stream* s, Span reply, const void* p, size_t n) noexcept nogil:
+    send_message(s, reply, span(NULL, 0), span(p, <uint32_t>n))
 
 
 cdef Span pub_ack_text(Stream* s, uint64_t seq, bint duplicate, uint8_t* text) noexcept nogil:
@@ -221,18 +226,12 @@ cdef void stream_answer(Stream* s, uint64_t ticket, Span reply) noexcept nogil:
 
 
 cdef void stream_answer_with(Stream* s, uint64_t ticket, Span reply, Span header) noexcept nogil:
-    cdef Msg m
     if reply.n == 0:
         return
-    if ticket > store_durable_ticket(s.store) or s.answers.b.n:
+    if ticket <= store_durable_ticket(s.store) and s.answers.b.n == 0:
+        send_message(s, reply, header, span(NULL, 0))
+    else:
         hold(s, ticket, HELD_ACK, reply, header, span(NULL, 0), span(NULL, 0))
-        return
-    memset(&m, 0, sizeof(Msg))
-    m.dest = reply
-    m.subject = reply
-    m.header = header
-    m.account = s.account
-    s.env.out.send(s.env.out.ctx, &m)
 
 
 # ---- answers that show what is stored --------------------------------------------------------------------
@@ -307,17 +306,13 @@ cdef void send_failed(Stream* s, const HeldHead* h, Span reply, Span type) noexc
 
 
 cdef void send_held(Stream* s, const HeldHead* h, const uint8_t* p, int error) noexcept nogil:
-    cdef Msg m
-    memset(&m, 0, sizeof(Msg))
-    m.dest = span(p, h.n_reply)
-    m.subject = m.dest
-    m.header = span(p + h.n_reply, h.n_header)
-    m.data = span(m.header.p + h.n_header, h.n_data)
-    m.account = s.account
+    cdef Span reply = span(p, h.n_reply)
+    cdef Span header = span(p + h.n_reply, h.n_header)
+    cdef Span data = span(header.p + h.n_header, h.n_data)
     if error:
-        send_failed(s, h, m.dest, span(m.data.p + h.n_data, h.n_type))
+        send_failed(s, h, reply, span(data.p + h.n_data, h.n_type))
     else:
-        s.env.out.send(s.env.out.ctx, &m)
+        send_message(s, reply, header, data)
 
 
 cdef void release_acks(Stream* s, uint64_t upto, int error) noexcept nogil:

@@ -10,6 +10,13 @@ cdef struct Number:
     Span digits                 # without leading zeros: zero has none
 
 
+cdef inline Number zero() noexcept nogil:
+    cdef Number n
+    n.negative = False
+    n.digits = span(NULL, 0)
+    return n
+
+
 cdef bint get_number(Span s, Number* n) noexcept nogil:
     cdef uint32_t i
     n.negative = s.n > 0 and s.p[0] == c'-'
@@ -186,15 +193,13 @@ cdef const ApiError* counter_sum(Stream* s, const Msg* m, const PubHeaders* h, c
     # Body and, where it is another, header of what is stored. before: the subject's last message; NULL: as the checks see it.
     # NULL: nothing is wrong
     cdef Record r
-    cdef Number now, more
+    cdef Number now = zero(), more
     cdef Span sources = span(NULL, 0)
     cdef int rc = ST_OK
     if not get_number(h.incr, &more):
         return &ERR_MESSAGE_INCR_MISSING
     if header_get(m.header, b"Nats-Stream-Source").n:
         return &ERR_MESSAGE_COUNTER_BROKEN          # it would bring a sum
-    now.negative = False
-    now.digits = span(NULL, 0)
     if before == NULL:
         rc = latest(s, m.subject, &r)
         before = &r

@@ -41,18 +41,18 @@ cdef bint find_member(Span object, Span name, JsonItem* found) noexcept nogil:
     return False
 
 
-cdef int put_name(Bytes* b, Span name, bint first) noexcept nogil:
+cdef int put_one(Bytes* b, Span name, Span value, bint first) noexcept nogil:
+    # value: as it stands in JSON
     return -1 if ((not first and add_text(b, b",") < 0) or add_text(b, b"\"") < 0 or add_span(b, name) < 0
-                  or add_text(b, b"\":") < 0) else 0
+                  or add_text(b, b"\":") < 0 or add_span(b, value) < 0) else 0
 
 
-cdef int put_sum(Bytes* b, Span name, Span sum, bint first) noexcept nogil:
-    return -1 if (put_name(b, name, first) < 0 or add_text(b, b"\"") < 0 or add_span(b, sum) < 0
-                  or add_text(b, b"\"") < 0) else 0
+cdef inline Span whole_value(const JsonItem* val) noexcept nogil:
+    return span(val.text.p - 1, val.text.n + 2) if val.kind == JSON_STRING else val.text
 
 
-cdef int put_sums(Bytes* b, Span old, Span subject, Span sum) noexcept nogil:
-    # One stream's, with this one in its place.
+cdef int put_member(Bytes* b, Span old, Span name, Span value) noexcept nogil:
+    # An object, or none, with this value in its place. 0 | -1 no memory
     cdef JsonReader j
     cdef JsonItem key, val
     cdef bint first = True, done = False
@@ -62,43 +62,17 @@ cdef int put_sums(Bytes* b, Span old, Span subject, Span sum) noexcept nogil:
     json_open(&j, old)
     if old.n and json_enter_object(&j):
         while json_next_member(&j, &key, &val) == 1:
-            order = by_text(key.text, subject)
+            order = by_text(key.text, name)
             if not done and order >= 0:
-                if put_sum(b, subject, sum, first) < 0:
+                if put_one(b, name, value, first) < 0:
                     return -1
                 done = True
                 first = False
             if order != 0:
-                if put_sum(b, key.text, val.text, first) < 0:
+                if put_one(b, key.text, whole_value(&val), first) < 0:
                     return -1
                 first = False
-    if not done and put_sum(b, subject, sum, first) < 0:
-        return -1
-    return add_text(b, b"}")
-
-
-cdef int put_origins(Bytes* b, Span old, Span stream, Span subject, Span sum) noexcept nogil:
-    # All streams', likewise.
-    cdef JsonReader j
-    cdef JsonItem key, val
-    cdef bint first = True, done = False
-    cdef int order
-    if add_text(b, b"{") < 0:
-        return -1
-    json_open(&j, old)
-    if old.n and json_enter_object(&j):
-        while json_next_member(&j, &key, &val) == 1:
-            order = by_text(key.text, stream)
-            if not done and order >= 0:
-                if put_name(b, stream, first) < 0 or put_sums(b, val.text if order == 0 else span(NULL, 0), subject, sum) < 0:
-                    return -1
-                done = True
-                first = False
-            if order != 0:
-                if put_name(b, key.text, first) < 0 or add_span(b, val.text) < 0:
-                    return -1
-                first = False
-    if not done and (put_name(b, stream, first) < 0 or put_sums(b, span(NULL, 0), subject, sum) < 0):
+    if not done and put_one(b, name, value, first) < 0:
         return -1
     return add_text(b, b"}")
 
@@ -134,31 +108,27 @@ cdef int counted_header(Bytes* b, Span block, Span more, Span sums) noexcept nog
 cdef bint counter_add(Stream* s, Msg* m, Span stream, Span subject, Span increment, CounterParts* p) noexcept nogil:
     # Makes of a message, which has its place in Nats-Stream-Source, what is stored: header and body. False: it is refused.
     cdef Record r
-    cdef Number sum, now, before, more
-    cdef Span sums = span(NULL, 0)
-    cdef JsonItem one, last
+    cdef Number sum, more, now = zero(), before = zero()
+    cdef Span all = span(NULL, 0), own = span(NULL, 0)
+    cdef JsonItem found
     cdef int rc
-    now.negative = False
-    now.digits = span(NULL, 0)
-    before = now
     if not get_number(increment, &more) or not read_counter(m.data, &sum):
         return False
     if add_json_text(&p.stream, stream) < 0 or add_json_text(&p.subject, subject) < 0:
         return False
     rc = latest(s, m.subject, &r)
-    if (rc != ST_OK and rc != ST_NOT_FOUND) or (rc == ST_OK and not counter_now(&r, &now, &sums)):
+    if (rc != ST_OK and rc != ST_NOT_FOUND) or (rc == ST_OK and not counter_now(&r, &now, &all)):
         return False
-    if find_member(sums, bytes_span(&p.stream), &one) and find_member(one.text, bytes_span(&p.subject), &last):
-        if not get_number(last.text, &before):
-            return False
+    if find_member(all, bytes_span(&p.stream), &found):
+        own = found.text
+    if find_member(own, bytes_span(&p.subject), &found) and not get_number(found.text, &before):
+        return False
     before.negative = not before.negative and before.digits.n > 0
     if add_sum(&p.more, sum, before) < 0 or not get_number(bytes_span(&p.more), &more):
         return False
-    before.negative = False
-    before.digits = span(NULL, 0)
-    if (add_text(&p.body, b"{\"val\":\"") < 0 or add_sum(&p.body, now, more) < 0 or add_text(&p.body, b"\"}") < 0):
+    if counter_text(&p.body, &p.header, m, now, more, span(NULL, 0)) < 0 or put_counted(p, all, own, sum) < 0:
         return False
-    if put_counted(p, sums, sum, before) < 0 or counted_header(&p.header, m.header, bytes_span(&p.more), bytes_span(&p.sums)) < 0:
+    if counted_header(&p.header, m.header, bytes_span(&p.more), bytes_span(&p.sums)) < 0:
         return False
     if <int64_t>p.body.n + p.header.n > s.cfg.max_payload or p.body.n > COUNTER_MAX:
         return False
@@ -167,12 +137,15 @@ cdef bint counter_add(Stream* s, Msg* m, Span stream, Span subject, Span increme
     return True
 
 
-cdef int put_counted(CounterParts* p, Span old, Number sum, Number zero) noexcept nogil:
-    # The origins' sums with this one. 0 | -1 no memory
-    cdef Bytes text
+cdef int put_counted(CounterParts* p, Span all, Span own, Number sum) noexcept nogil:
+    # The sums of all origins, of which `own` are the stream's, with this one. 0 | -1 no memory
+    cdef Bytes text, sums
     cdef int rc = -1
     memset(&text, 0, sizeof(Bytes))
-    if add_sum(&text, sum, zero) == 0:
-        rc = put_origins(&p.sums, old, bytes_span(&p.stream), bytes_span(&p.subject), bytes_span(&text))
+    memset(&sums, 0, sizeof(Bytes))
+    if (add_text(&text, b"\"") == 0 and add_sum(&text, sum, zero()) == 0 and add_text(&text, b"\"") == 0
+            and put_member(&sums, own, bytes_span(&p.subject), bytes_span(&text)) == 0):
+        rc = put_member(&p.sums, all, bytes_span(&p.stream), bytes_span(&sums))
     bytes_free(&text)
+    bytes_free(&sums)
     return rc

@@ -3,7 +3,7 @@
 cdef enum:
     BARE_HEADER = 12                    # of a header block without a line
     IMPORTED_REPLY = 4096               # a longer one is none of a fast batch
-    FULL_TOLD_SECONDS = 10              # between two lines of the log about one thing
+    TOLD_SECONDS = 10              # between two lines of the log about one thing
 
 
 cdef struct PubHeaders:
@@ -178,21 +178,27 @@ cdef bint over(const Usage* u, uint64_t more) noexcept nogil:
     return u != NULL and u.max >= 0 and u.used + <int64_t>more > u.max
 
 
+cdef void log_at_times(Stream* s, int64_t* told, const char* text, bint error) noexcept nogil:
+    # A line of the log about one thing, unless there was one a moment ago: told (mono; 0: never).
+    cdef Event e
+    if told[0] and s.env.mono - told[0] <= TOLD_SECONDS * <int64_t>1000000000:
+        return
+    told[0] = s.env.mono
+    memset(&e, 0, sizeof(Event))
+    e.kind = EV_LOG
+    e.account = s.account
+    e.text[0] = span_c(text)
+    e.num[0] = error
+    s.env.out.event(s.env.out.ctx, &e)
+
+
 cdef bint server_full(Stream* s) noexcept nogil:
     # Once it has passed its limit; the log says so now and then.
     cdef Usage* u = s.cfg.server_usage
-    cdef Event e
     if u == NULL or u.max < 0 or u.used <= u.max:
         return False
-    if u.told == 0 or s.env.mono - u.told > FULL_TOLD_SECONDS * <int64_t>1000000000:
-        u.told = s.env.mono
-        memset(&e, 0, sizeof(Event))
-        e.kind = EV_LOG
-        e.account = s.account
-        e.text[0] = span_c(b"JetStream memory resource limits exceeded for server" if s.cfg.directory.n == 0
-                           else b"JetStream file resource limits exceeded for server")
-        e.num[0] = 1
-        s.env.out.event(s.env.out.ctx, &e)
+    log_at_times(s, &u.told, b"JetStream memory resource limits exceeded for server" if s.cfg.directory.n == 0
+                 else b"JetStream file resource limits exceeded for server", True)
     return True
 
 

@@ -61,17 +61,9 @@ cdef void republish_keep(Stream* s, const Change* c, Span dest, Span header) noe
 cdef void republish_refused(Stream* s, Span dest) noexcept nogil:
     # The log says now and then that a message would go to a subject that is none.
     cdef char text[600]
-    cdef Event e
-    if s.republish_told and s.env.mono - s.republish_told <= FULL_TOLD_SECONDS * <int64_t>1000000000:
-        return
-    s.republish_told = s.env.mono
     snprintf(text, sizeof(text), b"stream %.*s: a message is not republished to an invalid subject: '%.*s'",
              <int>s.cfg.name.n, <const char*>s.cfg.name.p, <int>min(dest.n, <uint32_t>200), <const char*>dest.p)
-    memset(&e, 0, sizeof(Event))
-    e.kind = EV_LOG
-    e.account = s.account
-    e.text[0] = span_c(text)
-    s.env.out.event(s.env.out.ctx, &e)
+    log_at_times(s, &s.republish_told, text, False)
 
 
 cdef void republish(Stream* s, const Change* c, uint64_t before) noexcept nogil:
@@ -91,14 +83,8 @@ cdef void republish(Stream* s, const Change* c, uint64_t before) noexcept nogil:
 
 
 cdef void republish_send(Stream* s, const RepublishHead* h, const uint8_t* p) noexcept nogil:
-    cdef Msg m
-    memset(&m, 0, sizeof(Msg))
-    m.dest = span(p, h.n_dest)
-    m.subject = m.dest
-    m.header = span(p + h.n_dest, h.n_header)
-    m.data = span(m.header.p + h.n_header, h.n_data)
-    m.account = s.account
-    s.env.out.send(s.env.out.ctx, &m)
+    cdef Span header = span(p + h.n_dest, h.n_header)
+    send_message(s, span(p, h.n_dest), header, span(header.p + h.n_header, h.n_data))
 
 
 cdef void republish_upto(Stream* s, uint64_t seq) noexcept nogil:

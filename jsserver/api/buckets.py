@@ -287,11 +287,11 @@ class Reader:
     """An object's chunks, one after another, held against what its meta says."""
 
     def __init__(self, bucket: Bucket, meta: ObjectMeta) -> None:
+        from hashlib import sha256  # loads OpenSSL: only where an object is read
+
         self._bucket = bucket
         self._meta = meta
         self._subject = bucket.chunks(meta.nuid)
-        from hashlib import sha256  # loads OpenSSL: only where an object is read
-
         self._seq = 1
         self._chunks = 0
         self._size = 0

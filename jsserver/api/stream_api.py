@@ -80,12 +80,13 @@ def stream_info(account: Account, stream: Stream, listed: bool = False) -> Strea
     )
 
 
-def _normalised(account: Account, request: StreamConfigRequest) -> StreamConfig:
+def normalised(account: Account, config: StreamConfig, pedantic: bool = False) -> StreamConfig:
+    """A configuration that was asked for, with its defaults, or ApiError."""
     return streams.normalise(
-        request,
+        config,
         account.shared.settings,
         account.limits,
-        request.pedantic,
+        pedantic,
         account.assignments.config_of,
     )
 
@@ -100,7 +101,7 @@ async def create(call: Call) -> StreamInfo:
     assignments.check_counts(request)
     if name not in assignments.streams and call.loosely(StorageRequest).storage:
         assignments.check_room(request, None)  # the default of who names none comes later
-    config = _normalised(account, request)
+    config = normalised(account, request, request.pedantic)
     if config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
     async with account.lock(name):
@@ -119,7 +120,7 @@ async def update(call: Call) -> StreamInfo:
     """STREAM.UPDATE: replaces the whole configuration."""
     request = call.request(StreamConfigRequest)
     account = call.account
-    config = _normalised(account, request)
+    config = normalised(account, request, request.pedantic)
     name = call.args[0]
     if name != config.name:
         raise errcodes.STREAM_MISMATCH()

@@ -37,7 +37,7 @@ from .advisories import (
 )
 from .call import Call
 from .responses import TYPE_PREFIX, RestoreResponse, SnapshotResponse, StreamInfo
-from .stream_api import stream_info, stream_state
+from .stream_api import normalised, stream_info, stream_state
 
 if TYPE_CHECKING:
     from jsserver.instances.archive import Snapshot
@@ -113,13 +113,7 @@ async def restore(call: Call) -> RestoreResponse:
     if not request.config.name:
         request.config.name = name
     streams.check_create(name, request.config)
-    config = streams.normalise(
-        request.config,
-        call.shared.settings,
-        account.limits,
-        False,
-        account.assignments.config_of,
-    )
+    config = normalised(account, request.config)
     if config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
     account.assignments.check_counts(config)

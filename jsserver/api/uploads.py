@@ -153,11 +153,8 @@ class Uploads:
                 self._finished(connection)
             else:
                 self._take(message, bucket, rest)
-        except ApiError as error:
-            self._refuse(account, reply, error)
-            self._finished(connection)
-        except StoreError as error:  # a stream or an account that is closed at this moment
-            self._refuse(account, reply, errcodes.STREAM_STORE_FAILED(err=str(error)))
+        except (ApiError, StoreError) as error:
+            self._refuse(account, reply, _told(error))
             self._finished(connection)
         return True
 
@@ -283,12 +280,8 @@ class Uploads:
             meta.digest = digest
             upload.touched = COMPLETING
             before, ack = await self.writer.replace(bucket, meta.name, lambda _: meta)
-        except ApiError as error:
-            self._fail(key, upload, error)
-            self._refuse(account.name, reply, error)
-            return
-        except StoreError as error:
-            refused = errcodes.STREAM_STORE_FAILED(err=str(error))
+        except (ApiError, StoreError) as error:
+            refused = _told(error)
             self._fail(key, upload, refused)
             self._refuse(account.name, reply, refused)
             return
@@ -432,6 +425,13 @@ def _read(body: bytes, bucket: Bucket, place: str) -> UploadRequest:
     if request.options is not None and request.options.link is not None:
         raise bad("a link is no upload: it is written by a client's object store")
     return request
+
+
+def _told(error: ApiError | StoreError) -> ApiError:
+    """What clients hear of an error, which may be that a stream is closed at this moment."""
+    if isinstance(error, ApiError):
+        return error
+    return errcodes.STREAM_STORE_FAILED(err=str(error))
 
 
 def _begun(upload: Upload) -> UploadResponse:

@@ -303,18 +303,13 @@ class Intake:
     def _start(self) -> ConsumerConfig:
         """Where the consumer starts: behind what is there, else where the configuration says."""
         source, state = self.source, self._stream.handle.state()
+        first = source.opt_start_seq
         if self.mirror and (state.last_seq or self._stream.started):
-            return ConsumerConfig(
-                deliver_policy="by_start_sequence", opt_start_seq=state.last_seq + 1
-            )
-        if not self.mirror and self.position:
-            return ConsumerConfig(
-                deliver_policy="by_start_sequence", opt_start_seq=self.position + 1
-            )
-        if source.opt_start_seq:
-            return ConsumerConfig(
-                deliver_policy="by_start_sequence", opt_start_seq=source.opt_start_seq
-            )
+            first = state.last_seq + 1
+        elif not self.mirror and self.position:
+            first = self.position + 1
+        if first:
+            return ConsumerConfig(deliver_policy="by_start_sequence", opt_start_seq=first)
         start = goformat.instant(source.opt_start_time) if source.opt_start_time else 0
         if not self.mirror and state.last_ts and (source.opt_start_time or state.first_seq > 1):
             start = max(start, state.last_ts)  # what came before is here, or was

@@ -54,10 +54,11 @@ class Mender:
 
     def stream_failed(self, account: Account, name: str, error: int) -> None:
         """A group of this stream's changes could not be written. It may still be being made."""
-        self._start((account.name, name), self._mend(account, name, error))
+        reason = f"writing to disk failed: {os.strerror(error)}"
+        self._start((account.name, name), self._mend(account, name, reason))
         stream = account.streams.get(name)
         if stream is not None:
-            stream.failing = f"writing to disk failed: {os.strerror(error)}"
+            stream.failing = reason
 
     def stream_unwritten(self, account: Account, name: str, reason: str) -> None:
         """The configuration of this stream or of a consumer of it could not be put back."""
@@ -87,16 +88,15 @@ class Mender:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _mend(self, account: Account, name: str, error: int) -> None:
+    async def _mend(self, account: Account, name: str, reason: str) -> None:
         key = (account.name, name)
         title = f"Stream '{account.name} > {name}'"
-        reason = os.strerror(error)
         async with account.lock(name):  # whoever makes it has this
             stream = account.streams.get(name)
         if stream is None:
             return
-        stream.failing = f"writing to disk failed: {reason}"
-        log.error("%s: writing to disk failed: %s; publishes are refused", title, reason)
+        stream.failing = reason
+        log.error("%s: %s; publishes are refused", title, reason)
         now = asyncio.get_running_loop().time()
         if now - self._ended.get(key, -RETRY_SECONDS) < RETRY_SECONDS:
             await asyncio.sleep(RETRY_SECONDS)  # what fails again at once

@@ -148,11 +148,23 @@ def stage(directory: Path) -> Path:
 def write_new(path: Path, body: bytes) -> None:
     """A file that is not there yet, durably, in a folder that may not be there either."""
     make_directory(path.parent)
-    with open(path, "xb", opener=private) as file:
+    _write_whole(path, "xb", body)
+    sync_directory(path.parent)
+
+
+def replace(path: Path, body: bytes) -> None:
+    """A file that may be there, durably: it has the one or the other content."""
+    new = path.with_name(f"{path.name}.tmp")
+    _write_whole(new, "wb", body)
+    new.rename(path)
+    sync_directory(path.parent)
+
+
+def _write_whole(path: Path, mode: str, body: bytes) -> None:
+    with open(path, mode, opener=private) as file:
         file.write(body)
         file.flush()
         os.fsync(file.fileno())
-    sync_directory(path.parent)
 
 
 def place(staged: Path, directory: Path) -> None:

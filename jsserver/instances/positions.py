@@ -7,12 +7,9 @@ may take in again what was removed since the last writing, and misses nothing.
 
 import contextlib
 import logging
-import os
 from pathlib import Path
 
 import msgspec
-
-from jsserver.disk.directories import sync_directory
 
 from . import metafiles
 from .backend import StoreError
@@ -41,14 +38,8 @@ def write(stream: Stream, positions: dict[str, int]) -> bool:
     directory = stream.directory
     if directory is None:
         return True
-    new = directory / f"{FILE}.tmp"
     with contextlib.suppress(OSError, StoreError):
         stream.handle.wait_durable()
-        with open(new, "wb", opener=metafiles.private) as file:
-            file.write(msgspec.json.encode(positions))
-            file.flush()
-            os.fsync(file.fileno())
-        new.rename(directory / FILE)
-        sync_directory(directory)
+        metafiles.replace(directory / FILE, msgspec.json.encode(positions))
         return True
     return False

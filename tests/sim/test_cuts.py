@@ -125,12 +125,18 @@ def test_a_torn_erasure_costs_no_removal_of_its_group(seed: int) -> None:
     assert life.stream.lost().damage == 0
 
 
-def test_a_torn_erasure_in_a_closed_block_costs_no_removal(seed: int) -> None:
+def with_a_full_block(seed: int, count: int = 10, size: int = 2700) -> Life:
+    """A life whose first block has hardly room for more, and messages 1 and the last one."""
     life = Life(seed, max_msgs=60, max_msgs_per_subject=1)  # blocks of 32,000 bytes
     life.publish(subject=b"s.b")
-    for _ in range(10):
-        life.publish(bytes(2700))  # each removes the one before
+    for _ in range(count):
+        life.publish(bytes(size))  # each removes the one before
     life.commit()
+    return life
+
+
+def test_a_torn_erasure_in_a_closed_block_costs_no_removal(seed: int) -> None:
+    life = with_a_full_block(seed)
     life.publish(bytes(9000), b"s.c")  # does not fit
     life.stream.delete(11, True)
     life.commit()
@@ -140,11 +146,7 @@ def test_a_torn_erasure_in_a_closed_block_costs_no_removal(seed: int) -> None:
 
 
 def test_a_torn_erasure_in_a_block_that_could_not_be_closed_costs_no_removal(seed: int) -> None:
-    life = Life(seed, max_msgs=60, max_msgs_per_subject=1)  # blocks of 32,000 bytes
-    life.publish(subject=b"s.b")
-    for _ in range(10):
-        life.publish(bytes(2700))  # each removes the one before
-    life.commit()
+    life = with_a_full_block(seed)
     life.publish(bytes(9000), b"s.c")  # does not fit
     life.disk.fail("write", 5, 1)  # of the marker that closes the block
     life.commit()
@@ -157,11 +159,7 @@ def test_a_torn_erasure_in_a_block_that_could_not_be_closed_costs_no_removal(see
 
 
 def test_a_torn_erasure_in_a_block_of_an_earlier_life_costs_no_removal(seed: int) -> None:
-    life = Life(seed, max_msgs=60, max_msgs_per_subject=1)  # blocks of 32,000 bytes
-    life.publish(subject=b"s.b")
-    for _ in range(11):
-        life.publish(bytes(2750))  # each removes the one before
-    life.commit()
+    life = with_a_full_block(seed, 11, 2750)
     life.cut()  # there is no room in that block for more
     life.publish(bytes(9000), b"s.c")
     life.stream.delete(12, True)
@@ -176,11 +174,7 @@ def test_a_torn_erasure_in_a_block_that_could_not_be_synced_costs_no_removal(
     seed: int, before: bool
 ) -> None:
     """A sync that failed once says nothing when it is made again."""
-    life = Life(seed, max_msgs=60, max_msgs_per_subject=1)  # blocks of 32,000 bytes
-    life.publish(subject=b"s.b")
-    for _ in range(10):
-        life.publish(bytes(2700))  # each removes the one before
-    life.commit()
+    life = with_a_full_block(seed)
     life.publish(bytes(9000), b"s.c")  # does not fit
     life.commit()
     if before:  # for the block's sidecar
