@@ -100,12 +100,14 @@ test-main: build tools binary try-peer
 	$(BIN)/python -m pytest
 
 # Long forms of tests that `make test` runs for seconds.
+soak: export SEEDS = random
 soak: build tools
 	CHURN_SECONDS=60 REACTOR_SECONDS=60 $(MAKE) --no-print-directory tsan
 	DAMAGE_FLIPS=3000 $(BIN)/python -m pytest tests/fault/test_damage.py
 	REPLAY_HISTORIES=8000 REPLAY_OVERWRITES=2000000 $(BIN)/python -m pytest tests/fault/test_replay.py
 	REPLAY_ROUNDS=100 REPLAY_STREAMS=80 $(BIN)/python -m pytest tests/fault/test_replay_server.py
 	STORE_END_SECONDS=60 $(BIN)/python -m pytest tests/unit/test_store_end.py
+	HISTORY_ROUNDS=200 $(BIN)/python -m pytest tests/fault/test_consumer_histories.py
 	DISK_FAILURE_ROUNDS=20 $(BIN)/python -m pytest tests/fault/test_disk_failure.py tests/fault/test_disk_full.py
 	POWERCUT_IMAGES=300 $(BIN)/python -m pytest tests/fault/test_powercut.py
 	SIM_SEEDS=10000 SIM_FIRST=$$(date +%s)000000 $(BIN)/python -m pytest tests/sim

@@ -298,7 +298,6 @@ FILES = [
     "accounts {$G {}}",
     "accounts {$SYS {users: [{user: a, password: b}]}}",
     "accounts {A {foo: 1}}",
-    "accounts {A {users: [{user: a, password: b}]}, B {users: [{user: a, password: b}]}}",
     "accounts {A {users: [{user: a, password: b}, {user: a, password: c}]}}",
     "accounts {A {users: [{user: a, foo: b}]}}",
     "accounts {A {users: [{password: b}]}}",
@@ -321,11 +320,34 @@ FILES = [
     "accounts {A {jetstream {max_bytes: 5}}}",
     "accounts {A {jetstream {max_stream_bytes: true, mem_max_stream_bytes: 1, "
     "disk_max_stream_bytes: 2, foo: 1}}}",
-    "accounts {A {users: [{user: a, password: b}]}}\nauthorization {users: [{user: a}]}",
     "accounts {A {default_permissions {publish: x}, users: [{user: a, password: b}]}}",
     "system_account: A\naccounts {A {}}",
     "no_system_account: true",
 ]  # fmt: skip
+
+
+# Which of two places nats-server names here changes from run to run.
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        (
+            "accounts {A {users: [{user: a, password: b}]}, B {users: [{user: a, password: b}]}}",
+            {"1:13", "1:50"},
+        ),
+        (
+            "accounts {A {users: [{user: a, password: b}]}}\nauthorization {users: [{user: a}]}",
+            {"1:13", "2:1"},
+        ),
+    ],
+)
+def test_a_user_in_two_places(text: str, places: set[str], capsys: Output) -> None:
+    Path("x.conf").write_text(text)
+    answers = {f'x.conf:{place}: Duplicate user "a" detected' for place in places}
+    code, _, err = peer("-t", "-c", "x.conf")
+    our_code, _, our_err = ours(capsys, "-t", "-c", "x.conf")
+    assert (code, our_code) == (1, 1)
+    assert problems(err)[-1] in answers
+    assert problems(our_err)[-1] in answers
 
 
 @pytest.mark.parametrize("text", FILES)

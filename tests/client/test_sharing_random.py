@@ -12,11 +12,12 @@ import pytest
 from tests.client.raw import Frame
 from tests.client.sharing import Member
 from tests.client.sharing_model import REPLIES, Delivery, User, World, config, subjects, world
+from tests.seeds import seed_of
 from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
 
-SEED = int(os.environ.get("SHARING_SEED", str(random.SystemRandom().randrange(1 << 32))))
+SEED = seed_of("SHARING_SEED")
 ROUNDS = int(os.environ.get("SHARING_ROUNDS", "24"))
 TOGETHER = 50
 """Worlds of one server."""

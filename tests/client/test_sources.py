@@ -2,7 +2,7 @@
 nothing is there twice.
 
 Rounds and seed of the random histories come from the environment: `SOURCES_ROUNDS` (2) and
-`SOURCES_SEED` (random, shown).
+`SOURCES_SEED` (1, shown).
 """
 
 import json
@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 
 from tests.client.raw import RawApp, header_block
+from tests.seeds import seed_of
 from tests.servers import Server, Servers
 from tests.waiting import wait_until
 
 ROUNDS = int(os.environ.get("SOURCES_ROUNDS", "2"))
-SEED = int(os.environ.get("SOURCES_SEED", str(random.SystemRandom().randrange(1 << 32))))
+SEED = seed_of("SOURCES_SEED")
 
 Stored = tuple[str, bytes, bytes]
 """Subject, headers and body."""

@@ -2,7 +2,7 @@
 
 Of an atomic batch all is there or nothing, and what was acked of either kind is.
 
-Rounds and seed come from the environment: `SIGKILL_ROUNDS` (5) and `SIGKILL_SEED` (random, shown).
+Rounds and seed come from the environment: `SIGKILL_ROUNDS` (5) and `SIGKILL_SEED` (1, shown).
 """
 
 import json
@@ -17,10 +17,11 @@ import pytest
 
 from tests.client.raw import RawApp, TimedOut, header_block
 from tests.fault.test_sigkill import read_all
+from tests.seeds import seed_of
 from tests.servers import Server, Servers
 
 ROUNDS = int(os.environ.get("SIGKILL_ROUNDS", "5"))
-SEED = int(os.environ.get("SIGKILL_SEED", str(random.SystemRandom().randrange(1 << 32))))
+SEED = seed_of("SIGKILL_SEED")
 STOPPED_SECONDS = 20
 FLOW = 50
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.seeds import seed_of
+
 from . import damage
 
 FLIPS = int(os.environ.get("DAMAGE_FLIPS", "250"))
-SEED = int(os.environ.get("DAMAGE_SEED", str(random.randrange(1 << 30))))
+SEED = seed_of("DAMAGE_SEED")
 LIMIT = 60 + FLIPS / 10
 
 

@@ -1,11 +1,10 @@
 """Power cuts while streams and consumers are made, changed and removed: each is whole or absent.
 
 A server's calls are recorded, and every state in which a cut may leave the disk is looked at as a
-start would; some of them are served. The seed comes from the environment: `POWERCUT_SEED` (random,
+start would; some of them are served. The seed comes from the environment: `POWERCUT_SEED` (1,
 shown).
 """
 
-import os
 import random
 import shutil
 import time
@@ -18,9 +17,10 @@ from jsserver.cext.bytes import hh64
 from jsserver.instances.metafiles import MetaFiles
 from tests.client.raw import RawApp
 from tests.fault.powercut.disk import JOURNAL, LOOSE, Disk, Event, read_log
+from tests.seeds import seed_of
 from tests.servers import Server, command_under_test
 
-SEED = int(os.environ.get("POWERCUT_SEED", str(random.SystemRandom().randrange(1 << 32))))
+SEED = seed_of("POWERCUT_SEED")
 STREAMS = 6
 SERVED = 4
 """Images that a server is started on."""

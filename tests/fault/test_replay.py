@@ -2,11 +2,10 @@
 
 Limits that removed messages, their changes, deletes, purges and rollups, over blocks that are
 sealed, compacted and have sidecars. The numbers come from the environment: `REPLAY_HISTORIES`,
-`REPLAY_SEED` (random, shown), `REPLAY_OVERWRITES`.
+`REPLAY_SEED` (1, shown), `REPLAY_OVERWRITES`.
 """
 
 import os
-import random
 import struct
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,11 @@ import pytest
 
 from tests.cext.store import PyStore
 from tests.fault.histories import Seen, run, seen
+from tests.seeds import seed_of
 from tests.unit.records import TOMB, records
 
 HISTORIES = int(os.environ.get("REPLAY_HISTORIES", "60"))
-SEED = int(os.environ.get("REPLAY_SEED", str(random.SystemRandom().randrange(1 << 32))))
+SEED = seed_of("REPLAY_SEED")
 OVERWRITES = int(os.environ.get("REPLAY_OVERWRITES", "500000"))
 ROUNDS = 4
 

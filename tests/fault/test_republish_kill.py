@@ -14,10 +14,11 @@ from tests.fault.test_sigkill import (
     read_all,
     run_until_killed,
 )
+from tests.seeds import seed_of
 from tests.servers import Servers
 
 ROUNDS = 3
-SEED = random.SystemRandom().randrange(1 << 32)
+SEED = seed_of("SIGKILL_SEED")
 CONFIG = {
     "name": "SYNC",
     "subjects": ["SYNC.>"],

@@ -1,6 +1,6 @@
 """Publishes, kills the server, starts it again: what was acked is there once, in order, unchanged.
 
-Rounds and seed come from the environment: `SIGKILL_ROUNDS` (5) and `SIGKILL_SEED` (random, shown).
+Rounds and seed come from the environment: `SIGKILL_ROUNDS` (5) and `SIGKILL_SEED` (1, shown).
 """
 
 import json
@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.client.raw import Frame, RawApp, TimedOut, header_block
+from tests.seeds import seed_of
 from tests.servers import Server, Servers, command_of_peer
 
 ROUNDS = int(os.environ.get("SIGKILL_ROUNDS", "5"))
-SEED = int(os.environ.get("SIGKILL_SEED", str(random.SystemRandom().randrange(1 << 32))))
+SEED = seed_of("SIGKILL_SEED")
 IN_FLIGHT = 200
 STOPPED_SECONDS = 20
 

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from tests.cext.store import PyStore
+from tests.seeds import seed_of
 
 TAIL, BATCH = 5, 8
 """Kinds of damage: a group, and a batch, that was never finished."""
@@ -44,7 +45,7 @@ def written(seq: int) -> tuple[str, bytes]:
 
 @pytest.mark.timeout(300)
 def test_kill_loop(tmp_path):
-    seed = int(os.environ.get("STORE_KILL_SEED", str(random.randrange(1 << 30))))
+    seed = seed_of("STORE_KILL_SEED")
     print("seed", seed)
     rng = random.Random(seed)
     directory = tmp_path / "S"

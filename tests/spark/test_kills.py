@@ -1,6 +1,6 @@
 """A streaming query whose driver, workers or server are killed loses nothing and repeats nothing.
 
-Kills and seed come from the environment: `SPARK_KILLS` (3) and `SPARK_KILL_SEED` (random, shown).
+Kills and seed come from the environment: `SPARK_KILLS` (3) and `SPARK_KILL_SEED` (1, shown).
 """
 
 import contextlib
@@ -22,11 +22,12 @@ from jsserver.spark.jetstream import JetStream
 from jsserver.spark.live.fetch import fetch
 from jsserver.spark.options import SourceOptions
 from jsserver.text.goformat import SECOND
+from tests.seeds import seed_of
 from tests.servers import Server, Servers, die_with_parent
 from tests.spark.cluster import Cluster, cluster_in, environment
 
 KILLS = int(os.environ.get("SPARK_KILLS", "3"))
-SEED = int(os.environ.get("SPARK_KILL_SEED", str(random.SystemRandom().randrange(1 << 32))))
+SEED = seed_of("SPARK_KILL_SEED")
 VICTIMS = {"driver": 1, "worker": 2, "server": 2}
 """And how often each is chosen: a driver takes half a minute to start."""
 MESSAGES = 300  # more for each kill
