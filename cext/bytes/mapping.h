@@ -13,6 +13,7 @@
 
 /* Room for twice the mappings that Linux allows a process by default (vm.max_map_count). Only what is used of it takes memory. */
 enum { GUARDED_MAX = 131072, GUARDED_TRIES = 64, GUARDED_PAGE = 4096 };
+enum { WARM_PART = 128 << 10 };
 
 struct guarded { uintptr_t start, end; };
 static struct guarded guarded_all[GUARDED_MAX];
@@ -105,10 +106,14 @@ static int file_resident(const void *p, size_t n) {
     return 1;
 }
 
+/* In parts, one after another: what others ask of the disk meanwhile waits for one of them at most. */
 static void file_warm(const void *p, size_t n) {
     volatile const char *at = p;
-    madvise((void *)p, n, MADV_WILLNEED);
-    for (size_t i = 0; i < n; i += GUARDED_PAGE) (void)at[i];
+    for (size_t done = 0; done < n; done += WARM_PART) {
+        size_t part = n - done < WARM_PART ? n - done : WARM_PART;
+        madvise((char *)p + done, part, MADV_WILLNEED);
+        for (size_t i = 0; i < part; i += GUARDED_PAGE) (void)at[done + i];
+    }
 }
 
 static void file_unmap(void *p, size_t n) {

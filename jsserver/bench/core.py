@@ -72,13 +72,14 @@ def serve(worker: Worker) -> int:
     options = worker.options
     connection = Connection(options.url)
     connection.subscribe(options.subject, queue="bench-reply")
-    connection.flush()
+    connection.send(b"PING\r\n")
+    data = b""  # requests may come before the PONG
+    while b"PONG\r\n" not in data:
+        data += connection.receive()
     answer = f" {options.size}\r\n".encode() + payload_of(options.size) + b"\r\n"
     worker.start_together()
     handled = 0
-    rest = b""
     while True:
-        data = rest + connection.receive()
         replies = []
         position = 0
         while found := CONTROL_LINE.search(data, position):
@@ -88,8 +89,8 @@ def serve(worker: Worker) -> int:
             if found[4]:
                 replies.append(b"PUB " + found[4] + answer)
             position = end
-        rest = data[position:]
         connection.send(b"".join(replies))
         handled += len(replies)
         if worker.messages and handled >= worker.messages:
             return handled
+        data = data[position:] + connection.receive()
