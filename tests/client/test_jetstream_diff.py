@@ -33,7 +33,7 @@ CASES = [
     *source_cases.CASES,
 ]
 # Answers that depend on timers come in another order once in a while on a loaded machine.
-TRIES = 3
+TRIES = 8
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def play(server: Server, case: Case, stream: str) -> list[Heard]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
 def test_same_answers(pair: tuple[Server, Server], case: Case) -> None:
-    """Says so only after a third try; each plays on a stream of its own."""
+    """Says so only after eight tries, as nats-server's answers may vary under load; each plays on a stream of its own."""
     theirs = []
     for turn in range(TRIES):
         stream = f"S{CASES.index(case)}x{turn}"
