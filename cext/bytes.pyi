@@ -1,5 +1,7 @@
 """Types of the Python face of the bytes layer."""
 
+from os import PathLike
+
 from _typeshed import ReadableBuffer
 
 def hh64(key: bytes, data: bytes) -> int:
@@ -9,6 +11,10 @@ def highway_simd(on: bool) -> bool:
     """Turns the vector form of HighwayHash on, where the processor has it, or off; True if on."""
 
 def sha256(data: bytes) -> bytes: ...
+def sync_file_system(directory: str | PathLike[str]) -> None:
+    """Blocking. Brings everything to disk that was written to the file system that a directory is
+    in; OSError."""
+
 def snappy(data: bytes) -> bytes:
     """The data as a stream of Snappy's chunks."""
 

@@ -451,6 +451,7 @@ cdef struct StreamPlace:
     Usage* account_usage
     Usage* server_usage
     BatchRoom* batch_room
+    bint synced                 # as in StoreConfig
 
 cdef struct Copied:
     # A record copied out of the store.

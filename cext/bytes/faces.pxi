@@ -35,6 +35,19 @@ def py_sha256(bytes data not None) -> bytes:
     return (<char*>out)[:32]
 
 
+def py_sync_file_system(directory) -> None:
+    cdef bytes path = os.fsencode(directory)
+    cdef const char* p = path
+    cdef int fd, rc
+    with nogil:
+        fd = posix_open(NULL, p, O_RDONLY | O_DIRECTORY, 0)
+        rc = posix_sync_all(NULL, fd) if fd >= 0 else fd
+        if fd >= 0:
+            posix_close(NULL, fd)
+    if rc < 0:
+        raise OSError(-rc, os.strerror(-rc), path)
+
+
 def py_snappy(bytes data not None) -> bytes:
     cdef const uint8_t* p = <const uint8_t*><const char*>data
     cdef size_t n = len(data), made
@@ -146,6 +159,7 @@ globals().update(
     hh64=py_hh64,
     highway_simd=py_highway_simd,
     sha256=py_sha256,
+    sync_file_system=py_sync_file_system,
     snappy=py_snappy,
     subject_matches=py_subject_matches,
     subject_covers=py_subject_covers,

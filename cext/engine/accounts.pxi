@@ -325,12 +325,13 @@ cdef class AccountHandle:
 
     # ---- JetStream
 
-    def open_stream(self, directory, params):
+    def open_stream(self, directory, params, bint synced=False):
         """Blocking. A StreamHandle, new or with what its directory holds (None for memory); StoreError."""
         cdef StreamPlace place
         cdef StreamFace handle
         memset(&place, 0, sizeof(place))
         place.account = self.a
+        place.synced = synced
         place.domain = span_of(self.plane.domain)
         place.account_hash = span_of(self.hash)
         place.max_payload = self.plane.m.max_payload

@@ -108,6 +108,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
         o.s = s
         o.err = err
         o.err_cap = err_cap
+        o.synced = cfg.synced or committer.sync_interval > 0
         lazy_listen(s)
         if store_recover(&o) < 0:
             if err[0] == 0:

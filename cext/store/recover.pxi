@@ -16,6 +16,7 @@ cdef struct Opening:
     uint64_t* sides             # sidecars without a block
     uint64_t n_sides
     bint foreign                # the other server was here last: no cache of ours says what should be there
+    bint synced                 # what is found, and changed here, is synced by others, or by the interval's sync
     bint doubt                  # what was written last may be gone
     bint sealed                 # the last block that was read says that another follows
     bint batches                # from here on there is a batch, or may be a part of one
@@ -277,7 +278,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         rc = empty_ends(o, b, fd, is_last)
     if rc < 0:
         return rc
-    if fd >= 0 and rc == 0 and (s.com.sync_interval <= 0 or o.batches):
+    if fd >= 0 and rc == 0 and (not o.synced or o.batches):
         # A killed server may have left what it had not synced, and it is served from now on. What is written behind a batch
         # says that that is on disk.
         synced = f.datasync(f.ctx, fd)
@@ -485,7 +486,7 @@ cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n, uint64_t new
         dict_drop(s)
         for i in range(s.n_blocks):
             block_i(s, <uint32_t> i).sided = False
-    if rc >= 0 and (s.com.sync_interval <= 0 or o.batches):
+    if rc >= 0 and (not o.synced or o.batches):
         rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)      # likewise of their names
         if rc < 0:
             snprintf(o.err, o.err_cap, "%s: cannot be synced (errno %d)", s.msgs_dir, -rc)

@@ -54,6 +54,7 @@ cdef class StreamFace:
             fill_config(&c, params, subjects)
             fill_place(&c, self)
             store_config(&c, &sc)
+            sc.synced = place.synced
             err[0] = 0
             with nogil:
                 store = store_open(box.env, committer, &sc, err, sizeof(err))

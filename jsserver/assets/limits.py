@@ -54,6 +54,8 @@ class ServerSettings(msgspec.Struct, kw_only=True):
     duplicate_window: int = 0
     max_ack_pending: int = 0
     max_request_batch: int = 0
+    sync_interval: int = 0
+    """Nanoseconds; 0: what is answered is on disk."""
     request_queue_limit: int = 10_000
     """Requests waiting to be worked on; with one more, all of them are dropped unanswered."""
     info_queue_limit: int = 10_000

@@ -358,9 +358,13 @@ class StreamHandle(Protocol):
 class AccountHandle(Protocol):
     """An account of the data plane."""
 
-    def open_stream(self, directory: str | None, params: StreamParams) -> StreamHandle:
+    def open_stream(
+        self, directory: str | None, params: StreamParams, synced: bool = False
+    ) -> StreamHandle:
         """Blocking. Opens a stream, new or with what is found in its directory (None exactly for
-        memory storage), without serving it yet. StoreError if the store cannot be opened."""
+        memory storage), without serving it yet. `synced`: whoever
+        calls brings all of that to disk, also what opening changes of it, before it is served.
+        StoreError if the store cannot be opened."""
 
     def usage(self) -> AccountUsage:
         """What its streams hold."""

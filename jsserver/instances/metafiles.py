@@ -27,6 +27,7 @@ Hash64 = Callable[[bytes, bytes], int]
 """HighwayHash-64 of data under a key of 32 bytes: hash(key, data)."""
 
 INF, SUM = "meta.inf", "meta.sum"
+READ_BYTES = 64 << 10
 KEY = "meta.key"
 """Where nats-server keeps the key of an encrypted meta.inf."""
 
@@ -115,14 +116,16 @@ class MetaFiles:
     def read(self, directory: Path, asset: str) -> bytes:
         """The meta.inf of an asset, checked against its sum, with a broken update put right."""
         try:
-            body = (directory / INF).read_bytes()
+            body = _bytes(directory / INF)
         except OSError as error:
             raise DamagedMeta(f"{INF}: {error.strerror}") from None
         want = self.checksum(asset, body)
         if _content(directory / SUM) == want:
             for name in (INF, SUM):
-                with contextlib.suppress(OSError):
-                    (directory / f"{name}.tmp").unlink(missing_ok=True)
+                path = f"{directory}/{name}.tmp"
+                if os.access(path, os.F_OK):
+                    with contextlib.suppress(OSError):
+                        os.unlink(path)
             return body
         if _content(directory / f"{SUM}.tmp") == want:
             (directory / f"{SUM}.tmp").rename(directory / SUM)
@@ -220,8 +223,20 @@ def private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+def _bytes(path: Path) -> bytes:
+    """What a file holds. A start reads two for each stream, so without a buffer of Python's."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        pieces = []
+        while piece := os.read(descriptor, READ_BYTES):
+            pieces.append(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)
+
+
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes().strip()
+        return _bytes(path).strip()
     except OSError:
         return b""

@@ -8,6 +8,7 @@ coming up.
 import asyncio
 import logging
 import os
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ import msgspec
 from jsserver import API_LEVEL
 from jsserver.assets import streams, unsupported
 from jsserver.assets.assignments import CreateStream, StreamAssignment, new_consumer
+from jsserver.cext.bytes import sync_file_system
 from jsserver.text import goformat
 from jsserver.text.transforms import TransformError
 from jsserver.wire import decode, errcodes
@@ -32,6 +34,9 @@ log = logging.getLogger(__name__)
 
 PARALLEL = 4
 """Streams that are opened at the same time."""
+TOGETHER = 32
+"""From so many streams on what they have is synced with all that is on the file system, not file by
+file: a killed server may have left what is not on disk."""
 
 K = TypeVar("K", StoredStream, StoredConsumer)
 
@@ -128,10 +133,19 @@ async def recover(account: Account) -> None:
         account.shared.erase_later(leftover)
     names = await account.shared.run(_subdirectories, directory)
     gate = asyncio.Semaphore(PARALLEL)
+    together = len(names) >= TOGETHER and not account.shared.settings.sync_interval
+    syncs = _Syncs(account.shared, directory)
 
     async def one(name: str) -> None:
         async with gate:
-            found = await account.shared.run(_load_stream, account, directory / name, name)
+            load = partial(_load_stream, account, directory / name, name)
+            found = await account.shared.run(load, together)
+        if together and isinstance(found, Stream):
+            try:
+                await syncs.next()
+            except OSError:  # its own syncs say whether it is this stream's
+                await account.shared.run(found.handle.close, False)
+                found = await account.shared.run(load)
         if isinstance(found, Stream):
             account.adopt(found)
         else:
@@ -139,6 +153,27 @@ async def recover(account: Account) -> None:
             account.offline[name] = found
 
     await asyncio.gather(*(one(name) for name in names))
+
+
+class _Syncs:
+    """Syncs of the file system of a directory, each for all who wait for it."""
+
+    def __init__(self, shared: Shared, directory: Path) -> None:
+        self._shared = shared
+        self._directory = directory
+        self._next: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+
+    async def next(self) -> None:
+        """Returns after a sync that began later than this call; OSError when it failed."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._sync())
+        await self._next
+
+    async def _sync(self) -> None:
+        async with self._turn:
+            self._next = None
+            await self._shared.run(sync_file_system, self._directory)
 
 
 def _subdirectories(directory: Path) -> list[str]:
@@ -149,8 +184,10 @@ def _subdirectories(directory: Path) -> list[str]:
         return []
 
 
-def _load_stream(account: Account, directory: Path, name: str) -> Stream | str:
-    """The opened stream of a directory, or why it is offline."""
+def _load_stream(
+    account: Account, directory: Path, name: str, synced: bool = False
+) -> Stream | str:
+    """The opened stream of a directory, or why it is offline; `synced` as in `Instances.open`."""
     instances = account.instances
     try:
         stored, created = _read(account.shared, directory, name, StoredStream)
@@ -159,7 +196,7 @@ def _load_stream(account: Account, directory: Path, name: str) -> Stream | str:
             raise _Offline(f"configuration of stream {goformat.quote(config.name)} found here")
         streams.check_first_seq(config)
         unsupported.check_stream(config)
-        stream = instances.open(StreamAssignment(config, created), directory)
+        stream = instances.open(StreamAssignment(config, created), directory, synced)
     except Exception as error:
         return _reason(error)
     for leftover in metafiles.leftovers(directory):

@@ -207,9 +207,13 @@ class Instances:
         if trash is not None:
             self._erase(trash)
 
-    def open(self, wanted: StreamAssignment, directory: Path | None) -> Stream:
-        """A stream with what its directory holds, without consumers and not served yet."""
-        handle = self._handle.open_stream(_path(directory), params.of_stream(wanted.config))
+    def open(
+        self, wanted: StreamAssignment, directory: Path | None, synced: bool = False
+    ) -> Stream:
+        """A stream with what its directory holds, without consumers and not served yet. `synced`:
+        whoever calls sees to it that this is on disk, before it is served."""
+        given = params.of_stream(wanted.config)
+        handle = self._handle.open_stream(_path(directory), given, synced)
         return Stream(wanted, handle, directory)
 
     def open_consumer(
@@ -244,7 +248,7 @@ class Instances:
             meta = encode_meta(wanted)
             self._files.create(directory, self._directory, config.name, meta, FOLDERS)
         try:
-            stream = self.open(wanted, directory)
+            stream = self.open(wanted, directory, synced=True)
             try:
                 stream.handle.activate()
             except BaseException:

@@ -93,6 +93,7 @@ class JetStream:
             strict=js.strict,
             max_memory=self.max_memory,
             max_storage=self.max_store,
+            sync_interval=js.sync_interval or 0,
             duplicate_window=js.limits.duplicate_window,
             max_ack_pending=js.limits.max_ack_pending,
             max_request_batch=js.limits.max_request_batch,

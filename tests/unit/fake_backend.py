@@ -143,6 +143,7 @@ class FakeStream:
         self.params = params
         self.disk = disk
         self.active = False
+        self.synced = False
         self.closed: bool | None = None
         self.consumers: list[FakeConsumer] = []
         self.waits = 0
@@ -290,12 +291,15 @@ class FakeAccount:
         self.broken = ""
         """Text of the error with which the next stream does not open."""
 
-    def open_stream(self, directory: str | None, params: StreamParams) -> FakeStream:
+    def open_stream(
+        self, directory: str | None, params: StreamParams, synced: bool = False
+    ) -> FakeStream:
         if self.broken:
             raise StoreError(self.broken)
         assert (directory is None) == (params.storage == Storage.MEMORY)
         disk = Disk() if directory is None else self.disks.setdefault(directory, Disk())
         stream = FakeStream(params, disk)
+        stream.synced = synced
         self.streams[params.name.decode()] = stream
         return stream
 

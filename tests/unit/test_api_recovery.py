@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from jsserver.instances import recovery
 from jsserver.instances.metafiles import MetaFiles
+from jsserver.instances.recovery import TOGETHER
 
 from .api_server import ApiServer, stub_hash
 from .fake_backend import FakeAccount
@@ -54,6 +56,57 @@ def test_everything_comes_back(tmp_path: Path) -> None:
         info = again.ok("INFO")
         assert (info["streams"], info["consumers"], info["reserved_storage"]) == (1, 2, 100)
         assert again.refused("STREAM.CREATE.B", {"name": "B", "subjects": ["a.b"]})[0] == 10065
+
+
+def test_many_streams_are_synced_at_one_go_before_they_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ApiServer(tmp_path) as api:
+        for n in range(TOGETHER):
+            api.stream(f"S{n}")
+    synced: list[bool] = []
+    fresh = FakeAccount()
+
+    def sync(_: Path) -> None:
+        synced.append(any(stream.active for stream in fresh.streams.values()))
+
+    monkeypatch.setattr(recovery, "sync_file_system", sync)
+    with ApiServer(tmp_path, engine=fresh) as again:
+        assert again.ok("STREAM.NAMES")["total"] == TOGETHER
+    assert synced and not synced[0]
+    assert all(stream.synced for stream in fresh.streams.values())
+
+
+def test_a_file_system_that_cannot_be_synced_leaves_it_to_each_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ApiServer(tmp_path) as api:
+        for n in range(TOGETHER):
+            api.stream(f"S{n}")
+
+    def sync(_: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(recovery, "sync_file_system", sync)
+    fresh = FakeAccount()
+    with ApiServer(tmp_path, engine=fresh) as again:
+        assert again.ok("STREAM.NAMES")["total"] == TOGETHER
+    assert not any(stream.synced for stream in fresh.streams.values())
+
+
+def test_few_streams_and_those_of_an_interval_are_not_synced_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ApiServer(tmp_path) as api:
+        for n in range(TOGETHER):
+            api.stream(f"S{n}")
+    synced: list[Path] = []
+    monkeypatch.setattr(recovery, "sync_file_system", synced.append)
+    with ApiServer(tmp_path, sync_interval=1) as again:
+        again.ok("STREAM.DELETE.S0")
+    with ApiServer(tmp_path) as again:
+        assert again.ok("STREAM.NAMES")["total"] == TOGETHER - 1
+    assert synced == []
 
 
 def test_updates_and_pauses_survive(tmp_path: Path) -> None:
