@@ -33,7 +33,7 @@ cdef struct StoreConfig:
     int storage             # STORE_FILE | STORE_MEMORY
     Span name               # the stream's name: key of the checksums
     Span directory          # of the stream (holds msgs/); empty for memory
-    bint synced             # whoever opens it sees to it that what it has is on disk before that is served
+    bint synced             # what it has is on disk; whoever opens it syncs what that changes before it is served
     int64_t max_msgs        # -1: unlimited, for all limits
     int64_t max_bytes
     int64_t max_age         # ns, 0: unlimited

@@ -19,14 +19,13 @@ from jsserver.cext.bytes import S2Stream, hh64, sha256, snappy
 from . import metafiles
 from .metafiles import INF, SUM, MetaFiles
 from .recovery import NotRestorable
-from .running import CONSUMERS, FOLDERS, Stream, encode_meta
+from .running import CONSUMERS, FOLDERS, MESSAGES, Stream, encode_meta
 
 BLOCK = 4 << 20
 """Bytes of a block, unless one message is larger."""
 STATE = "o.dat"
 INDEX = "index.db"
 TOMBSTONE, TOMBSTONE_BIT = 30, 1 << 62
-MESSAGES = FOLDERS[0]
 HEADER_LIMIT = 1 << 16
 """Bytes of a name or attributes that stand before an entry."""
 META_LIMIT = 1 << 20

@@ -362,8 +362,8 @@ class AccountHandle(Protocol):
         self, directory: str | None, params: StreamParams, synced: bool = False
     ) -> StreamHandle:
         """Blocking. Opens a stream, new or with what is found in its directory (None exactly for
-        memory storage), without serving it yet. `synced`: whoever
-        calls brings all of that to disk, also what opening changes of it, before it is served.
+        memory storage), without serving it yet. `synced`: all of that is on disk, and whoever calls
+        brings there what opening changes of it, before it is served.
         StoreError if the store cannot be opened."""
 
     def usage(self) -> AccountUsage:

@@ -163,6 +163,19 @@ def replace(path: Path, body: bytes) -> None:
     sync_directory(path.parent)
 
 
+def sync_files(directory: Path) -> None:
+    """Brings what a directory and the files in it have to disk."""
+    with os.scandir(directory) as entries:
+        files = [entry.path for entry in entries if entry.is_file()]
+    for path in files:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    sync_directory(directory)
+
+
 def _write_whole(path: Path, mode: str, body: bytes) -> None:
     with open(path, mode, opener=private) as file:
         file.write(body)

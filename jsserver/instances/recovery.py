@@ -8,7 +8,6 @@ coming up.
 import asyncio
 import logging
 import os
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,7 +26,7 @@ from jsserver.wire.types import ConsumerConfig, StoredConsumer, StoredStream, St
 from . import damage, metafiles
 from .account import Account
 from .backend import StoreError
-from .running import CONSUMERS, Stream, encode_meta
+from .running import CONSUMERS, MESSAGES, Stream, encode_meta
 from .shared import Shared
 
 log = logging.getLogger(__name__)
@@ -134,46 +133,41 @@ async def recover(account: Account) -> None:
     names = await account.shared.run(_subdirectories, directory)
     gate = asyncio.Semaphore(PARALLEL)
     together = len(names) >= TOGETHER and not account.shared.settings.sync_interval
-    syncs = _Syncs(account.shared, directory)
+    synced = await account.shared.run(_sync, directory) if together else None
 
-    async def one(name: str) -> None:
+    async def one(name: str) -> Stream | str:
         async with gate:
-            load = partial(_load_stream, account, directory / name, name)
-            found = await account.shared.run(load, together)
-        if together and isinstance(found, Stream):
-            try:
-                await syncs.next()
-            except OSError:  # its own syncs say whether it is this stream's
-                await account.shared.run(found.handle.close, False)
-                found = await account.shared.run(load)
+            return await account.shared.run(_load_stream, account, directory / name, name, synced)
+
+    opened = dict(zip(names, await asyncio.gather(*map(one, names)), strict=True))
+    if synced is not None and await account.shared.run(_sync, directory) is None:
+        await account.shared.run(_sync_each, opened)
+    for name, found in opened.items():
         if isinstance(found, Stream):
             account.adopt(found)
         else:
             log.warning("Stream '%s > %s' is offline: %s", account.name, name, found)
             account.offline[name] = found
 
-    await asyncio.gather(*(one(name) for name in names))
+
+def _sync(directory: Path) -> int | None:
+    """The device whose file system has everything on disk now; None where it cannot be had."""
+    try:
+        sync_file_system(directory)
+        return directory.stat().st_dev
+    except OSError:
+        return None
 
 
-class _Syncs:
-    """Syncs of the file system of a directory, each for all who wait for it."""
-
-    def __init__(self, shared: Shared, directory: Path) -> None:
-        self._shared = shared
-        self._directory = directory
-        self._next: asyncio.Task[None] | None = None
-        self._turn = asyncio.Lock()
-
-    async def next(self) -> None:
-        """Returns after a sync that began later than this call; OSError when it failed."""
-        if self._next is None:
-            self._next = asyncio.create_task(self._sync())
-        await self._next
-
-    async def _sync(self) -> None:
-        async with self._turn:
-            self._next = None
-            await self._shared.run(sync_file_system, self._directory)
+def _sync_each(opened: dict[str, Stream | str]) -> None:
+    """Stream by stream, so that one that cannot be written is alone offline."""
+    for name, found in opened.items():
+        if isinstance(found, Stream) and found.directory is not None:
+            try:
+                metafiles.sync_files(found.directory / MESSAGES)
+            except OSError as error:
+                found.handle.close(False)
+                opened[name] = _reason(error)
 
 
 def _subdirectories(directory: Path) -> list[str]:
@@ -185,9 +179,10 @@ def _subdirectories(directory: Path) -> list[str]:
 
 
 def _load_stream(
-    account: Account, directory: Path, name: str, synced: bool = False
+    account: Account, directory: Path, name: str, synced: int | None = None
 ) -> Stream | str:
-    """The opened stream of a directory, or why it is offline; `synced` as in `Instances.open`."""
+    """The opened stream of a directory, or why it is offline; what is on the device `synced` is on
+    disk, and whoever calls syncs it again."""
     instances = account.instances
     try:
         stored, created = _read(account.shared, directory, name, StoredStream)
@@ -196,7 +191,8 @@ def _load_stream(
             raise _Offline(f"configuration of stream {goformat.quote(config.name)} found here")
         streams.check_first_seq(config)
         unsupported.check_stream(config)
-        stream = instances.open(StreamAssignment(config, created), directory, synced)
+        together = synced is not None and _device(directory / MESSAGES) == synced
+        stream = instances.open(StreamAssignment(config, created), directory, together)
     except Exception as error:
         return _reason(error)
     for leftover in metafiles.leftovers(directory):
@@ -206,6 +202,14 @@ def _load_stream(
     for line in damage.lines(stream.handle.lost()):
         log.warning("Stream '%s > %s': %s", account.name, name, line)
     return stream
+
+
+def _device(directory: Path) -> int | None:
+    """Of a directory, which may be a link to another file system."""
+    try:
+        return directory.stat().st_dev
+    except OSError:
+        return None
 
 
 def _load_consumer(account: Account, stream: Stream, directory: Path) -> None:

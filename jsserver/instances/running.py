@@ -23,7 +23,8 @@ from .metafiles import MetaFiles
 
 CONSUMERS = "obs"
 """The folder of a stream's directory that has one for each consumer kept on disk."""
-FOLDERS = ("msgs", CONSUMERS)
+MESSAGES = "msgs"
+FOLDERS = (MESSAGES, CONSUMERS)
 """What a stream's directory has from the beginning: so one sync makes them all durable."""
 STARTS_BY_STATE = ("last", "last_per_subject", "new")
 """Consumers that begin where the stream stood when they were made: it is written down at once."""
@@ -210,8 +211,8 @@ class Instances:
     def open(
         self, wanted: StreamAssignment, directory: Path | None, synced: bool = False
     ) -> Stream:
-        """A stream with what its directory holds, without consumers and not served yet. `synced`:
-        whoever calls sees to it that this is on disk, before it is served."""
+        """A stream with what its directory holds, without consumers and not served yet. `synced`
+        as in AccountHandle.open_stream."""
         given = params.of_stream(wanted.config)
         handle = self._handle.open_stream(_path(directory), given, synced)
         return Stream(wanted, handle, directory)

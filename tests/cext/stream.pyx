@@ -554,7 +554,7 @@ include "times.pxi"
 
 
 def open_test_stream(EnvBox box not None, params, directory=None, bytes domain=b"", bytes account_hash=b"szMpdrwD",
-                     bint long_acks=False, max_payload=1 << 20):
+                     bint long_acks=False, max_payload=1 << 20, bint synced=False):
     """A stream in an environment for tests, in no account."""
     cdef StreamPlace place
     memset(&place, 0, sizeof(place))
@@ -562,5 +562,6 @@ def open_test_stream(EnvBox box not None, params, directory=None, bytes domain=b
     place.account_hash = span_of(account_hash)
     place.long_acks = long_acks
     place.max_payload = max_payload
+    place.synced = synced
     place.batch_room = &(<TestEnv?>box).batches
     return stream_handle(box, &place, params, directory)

@@ -140,6 +140,15 @@ cdef class SimDisk:
 
     # ---- what goes wrong ----
 
+    def sync(self) -> None:
+        """As syncfs of a start."""
+        cdef int fd = sim_open(&self.d, b"/", 0, 0), rc
+        rc = sim_sync_all(&self.d, fd) if fd >= 0 else fd
+        if fd >= 0:
+            sim_close(&self.d, fd)
+        if rc < 0:
+            raise OSError(-rc, "sync")
+
     def cut_after(self, int64_t calls) -> None:
         """The power goes at the call after so many."""
         self.d.cut_after = calls

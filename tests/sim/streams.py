@@ -165,11 +165,12 @@ class Sim:
         for reader in self.readers:
             disk.mkdir(self.directory + b"/obs/" + reader.name)
         self.open()
+        self.serve()
         self.world.disk.commit(self.world.env)
 
-    def open(self, killed: bool = False) -> None:
+    def open(self, killed: bool = False, synced: bool = False) -> None:
         directory = None if self.in_memory else self.directory
-        self.stream = open_test_stream(self.world.env, self.params(), directory)
+        self.stream = open_test_stream(self.world.env, self.params(), directory, synced=synced)
         for reader in self.readers:
             reader.begins(look(self.stream)[2], killed)
             reader.handle = self.stream.open_consumer(
@@ -184,6 +185,8 @@ class Sim:
                 ),
                 None if reader.in_memory else self.directory + b"/obs/" + reader.name,
             )
+
+    def serve(self) -> None:
         self.stream.activate()
         self.acks = {}
         self.fasts = {}

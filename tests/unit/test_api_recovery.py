@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jsserver.instances import recovery
+from jsserver.instances import metafiles, recovery
 from jsserver.instances.metafiles import MetaFiles
 from jsserver.instances.recovery import TOGETHER
 
@@ -64,16 +64,17 @@ def test_many_streams_are_synced_at_one_go_before_they_are_served(
     with ApiServer(tmp_path) as api:
         for n in range(TOGETHER):
             api.stream(f"S{n}")
-    synced: list[bool] = []
+    opened: list[int] = []
     fresh = FakeAccount()
 
     def sync(_: Path) -> None:
-        synced.append(any(stream.active for stream in fresh.streams.values()))
+        assert not any(stream.active for stream in fresh.streams.values())
+        opened.append(len(fresh.streams))
 
     monkeypatch.setattr(recovery, "sync_file_system", sync)
     with ApiServer(tmp_path, engine=fresh) as again:
         assert again.ok("STREAM.NAMES")["total"] == TOGETHER
-    assert synced and not synced[0]
+    assert opened == [0, TOGETHER]  # what a kill left, and what opening changed
     assert all(stream.synced for stream in fresh.streams.values())
 
 
@@ -92,6 +93,53 @@ def test_a_file_system_that_cannot_be_synced_leaves_it_to_each_stream(
     with ApiServer(tmp_path, engine=fresh) as again:
         assert again.ok("STREAM.NAMES")["total"] == TOGETHER
     assert not any(stream.synced for stream in fresh.streams.values())
+
+
+def test_what_opening_changed_may_be_synced_stream_by_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the second sync fails: what cannot be synced is offline, alone."""
+    with ApiServer(tmp_path) as api:
+        for n in range(TOGETHER):
+            api.stream(f"S{n}")
+    fresh = FakeAccount()
+    each: list[str] = []
+
+    def sync(_: Path) -> None:
+        if fresh.streams:
+            raise OSError(5, "Input/output error")
+
+    def sync_one(directory: Path) -> None:
+        each.append(directory.parent.name)
+        if each[-1] == "S7":
+            raise OSError(5, "Input/output error", str(directory))
+
+    monkeypatch.setattr(recovery, "sync_file_system", sync)
+    monkeypatch.setattr(metafiles, "sync_files", sync_one)
+    with ApiServer(tmp_path, engine=fresh) as again:
+        listed = again.ok("STREAM.LIST")
+        assert again.ok("STREAM.NAMES")["total"] == TOGETHER
+    assert list(listed["offline"]) == ["S7"]
+    assert sorted(each) == sorted(f"S{n}" for n in range(TOGETHER))
+
+
+def test_a_stream_on_another_file_system_is_synced_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ApiServer(tmp_path) as api:
+        for n in range(TOGETHER):
+            api.stream(f"S{n}")
+    device = recovery._device
+
+    def elsewhere(directory: Path) -> int | None:
+        found = device(directory)
+        return found if directory.parent.name != "S7" or found is None else found + 1
+
+    monkeypatch.setattr(recovery, "_device", elsewhere)
+    fresh = FakeAccount()
+    with ApiServer(tmp_path, engine=fresh) as again:
+        assert again.ok("STREAM.NAMES")["total"] == TOGETHER
+    assert [name for name, stream in fresh.streams.items() if not stream.synced] == ["S7"]
 
 
 def test_few_streams_and_those_of_an_interval_are_not_synced_together(
