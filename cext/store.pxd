@@ -208,6 +208,8 @@ cdef uint64_t store_durable_ticket(Store* s) noexcept nogil
 cdef uint64_t store_durable_seq(Store* s) noexcept nogil
 # As long as a truncation is not on disk: up to where the files keep messages should it fail. Otherwise the same.
 cdef uint64_t store_kept_seq(Store* s) noexcept nogil
+# The last message before a group that a crash tore, or 1; there are none of a later group. 0: the last one was whole.
+cdef uint64_t store_torn_from(const Store* s) noexcept nogil
 # Whether an ack means that the message was synced: then nobody is to see it before.
 cdef bint store_is_synced(const Store* s) noexcept nogil
 

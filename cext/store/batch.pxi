@@ -40,6 +40,7 @@ cdef int store_batch(Store* s) noexcept nogil:
     if op != NULL:
         memset(room, 0, sizeof(room))
         op.block = s.tail
+        op.first = s.first_seq
         op.off = stage(s.tail, MARKER, TOMB, 0, none, none, span(room, sizeof(room)))
         op_stage(s, op)
         s.announced = True
@@ -75,8 +76,8 @@ cdef int batch_announce(Committer* c, Round* r, Part* p, Piece* piece) noexcept 
     if op == NULL:
         return 0
     p.begun = True
-    rc = piece_ready(c, r, p, b, 0)
-    rc = group_put(c, r, b, op.off, 0, MARK_BATCH) if rc == 0 else rc
+    rc = piece_ready(c, r, p, b, op.first)
+    rc = group_put(c, r, b, op.off, op.first, MARK_BATCH) if rc == 0 else rc
     rc = sync_said(p.s, c.env.files.datasync(c.env.files.ctx, b.fd)) if rc == 0 else rc
     if rc == 0 and p.sync_dir:
         p.sync_dir = False

@@ -141,6 +141,7 @@ cdef struct Block:
     uint32_t n_holds
     uint32_t cap_holds
     uint64_t needed             # bytes of them that had to stay when last looked at
+    uint64_t floor              # sealed in this life: the stream's first sequence by then
     uint32_t holding            # empty blocks that cannot leave because of its ghosts
     bint wanted                 # is to be compacted because of them, however sparse
     uint64_t framing            # bytes that were left besides messages and tombstones when it was compacted
@@ -211,7 +212,7 @@ cdef struct Op:
     Bytes bytes
     uint64_t* answer            # (q) 1 carried out, 2 not
     uint64_t seq
-    uint64_t first              # of a fence: as in Part. seq and size: its sequence and ticket; off: the last block
+    uint64_t first              # of a fence or batch: as in Part. Of a fence seq, size: its sequence, ticket; off: the last block
     uint64_t after              # of an erasure that waits: the sync that a marker on disk has to speak of
 
 cdef enum:
@@ -235,6 +236,8 @@ cdef struct StoreRecovery:
     bint replaying
     bint unsettled              # from sidecars: nodes stay until its end
     bint dict_short             # a sidecar asks for more entries than there are
+    uint64_t torn               # the last message before a group that a crash tore, where no message of a whole one came later;
+    #                             1: there is none, 0: there is no such group
     Block* void_blocks          # what a truncation replaced, by next_out
     Damage hole                 # bytes that say nothing, up to the next message
     uint8_t* stale              # a whole checkpoint that does not fit the blocks

@@ -28,6 +28,10 @@ cdef bint store_is_synced(const Store* s) noexcept nogil:
     return s.storage == STORE_FILE and s.com.sync_interval <= 0
 
 
+cdef uint64_t store_torn_from(const Store* s) noexcept nogil:
+    return s.recovery.torn
+
+
 cdef Span store_subject(Store* s, uint64_t seq) noexcept nogil:
     cdef Block* b = block_of(s, seq)
     cdef int64_t i = slot_of(b, seq) if b != NULL else -1

@@ -271,6 +271,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         o.doubt = False
         o.whole = False
         o.sealed = fd >= 0 and ends_sealed(f, b, fd)
+        s.recovery.torn = 0
         return ST_OK
     if rc == 0 and size > 0:
         rc = block_scan(o, b, fd, <uint64_t> size, is_last)

@@ -169,12 +169,13 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
     """Writes what the block has staged, and its marker; 0 or -errno. closing: the last one, it says that another block
     follows.
 
-    Only the last block's marker says what is gone by now: what took it away may stand there.
+    Only the last block's marker says what is gone by now: what took it away may stand there. That of another one says what
+    was when the block was full; what closes it comes behind the next one's, which may have set that back.
     """
     cdef Store* s = p.s
     cdef Block* b = piece.b
     cdef uint64_t start = b.written, end = piece.end
-    cdef uint64_t first = p.first if piece == &r.pieces[p.piece + p.n - 1] else 0
+    cdef uint64_t first = p.first if piece == &r.pieces[p.piece + p.n - 1] else 0 if closing else b.floor
     cdef uint64_t synced = s.writing.synced_first
     cdef uint32_t flags = (MARK_SEALED if closing else 0) | (MARK_OPEN if piece.open else 0)
     cdef int rc

@@ -370,6 +370,36 @@ cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
         c.held[i].why = HELD_LOST
 
 
+cdef uint64_t last_live(Store* s) noexcept nogil:
+    """The last message that was entered and is there, 0: none."""
+    cdef uint32_t k = s.n_blocks, i
+    cdef Block* b
+    while k:
+        k -= 1
+        b = block_i(s, k)
+        i = b.n if b.live else 0
+        while i:
+            i -= 1
+            if b.off[i]:
+                return seq_at(b, i)
+    return 0
+
+
+cdef void note_torn(Scan* c, uint64_t start) noexcept nogil:
+    """Of what is held, that before `start` has no marker that came with it, or all where a part is missing. Messages of a whole
+    group behind it say that a start dealt with that."""
+    cdef Store* s = c.s
+    cdef uint32_t i
+    for i in range(c.n_held):
+        if c.held[i].at < start or c.unsure:
+            if s.recovery.torn == 0 and (c.marked or s.writing.extent.last):    # nats-server writes no markers
+                s.recovery.torn = last_live(s)
+                s.recovery.torn = s.recovery.torn if s.recovery.torn else 1
+        elif c.held[i].why == HELD_LOST or (c.held[i].why == 0 and st_get64(c.p + c.held[i].at + 4) & TOMB == 0):
+            s.recovery.torn = 0
+            return
+
+
 cdef void mark_close(Scan* c, const Mark* m) noexcept nogil:
     """The marker behind a hole says which message was the last in it; that of no records may be newer than the next block."""
     cdef const Damage* d = &c.s.recovery.hole
@@ -402,6 +432,7 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
     c.whole = m.flags & (MARK_BATCH | MARK_OPEN) != 0 and batches_count(c.o)
     c.unit = c.at + r.size
     group_check(c, &m)
+    note_torn(c, m.start)
     rc = release(c)
     mark_close(c, &m)
     if not c.unsure:
@@ -439,6 +470,7 @@ cdef int scan_block(Scan* c) noexcept nogil:
     if rc >= 0 and (c.undone or c.whole and c.is_last and c.n_held):
         batch_drop(c)
     c.b.open_group = c.n_held > 0
+    note_torn(c, UINT64_MAX)
     return min(release(c), 0) if rc >= 0 else rc
 
 

@@ -125,6 +125,7 @@ cdef void tail_seal(Store* s) noexcept nogil:
     if s.storage == STORE_FILE:
         q_lock(s.com)
         b.sealed = True
+        b.floor = s.first_seq
         q_unlock(s.com)
     else:
         b.sealed = True

@@ -6,16 +6,17 @@
 # may have times of their own it is one (ttl.pxi).
 
 
-cdef void roll_up(Stream* s, Span subject, int rollup, uint64_t keep) noexcept nogil:
-    # Only the message just stored stays, if it was, of its subject or of all.
+cdef void roll_up(Stream* s, Span subject, int rollup, uint64_t below, uint64_t keep) noexcept nogil:
+    # Only the message just stored stays, if it was, of its subject or of all. below: only what is older than that one goes.
     cdef Filter f
     cdef Change all
     if rollup == ROLLUP_ALL:
         memset(&all, 0, sizeof(Change))
+        all.seq = below
         all.keep = keep
         purge_told(s, NULL, &all)
     elif filter_init(&f, &subject, 1) == ST_OK:
-        store_purge(s.store, &f, 0, keep)       # few messages: each is told to the consumers
+        store_purge(s.store, &f, below, keep)       # few messages: each is told to the consumers
         filter_free(&f)
 
 
@@ -58,7 +59,7 @@ cdef int apply_message(Stream* s, const Change* c) noexcept nogil:
         if s.timetable != NULL:
             timetable_stored(s, c)
         if c.rollup:
-            roll_up(s, c.subject, c.rollup, 1)
+            roll_up(s, c.subject, c.rollup, 0, 1)
         if s.cfg.allow_schedules and c.header.n:
             schedule_end(s, c.header)
     store_let(s.store)
@@ -77,7 +78,7 @@ cdef int apply_skip(Stream* s, const Change* c) noexcept nogil:
             s.shown = c.seq
         remember_id(s, c)
         if c.rollup:
-            roll_up(s, c.subject, c.rollup, 0)
+            roll_up(s, c.subject, c.rollup, 0, 0)
             stream_count_bytes(s)
         if s.cfg.allow_schedules and c.header.n:
             schedule_end(s, c.header)

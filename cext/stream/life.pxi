@@ -199,31 +199,43 @@ cdef void last_id_resume(Stream* s) noexcept nogil:
         bytes_add(&s.last_id, id.p, id.n)
 
 
+cdef void roll_up_again(Stream* s, const Record* r) noexcept nogil:
+    cdef int rollup = rollup_of(header_get(r.header, b"Nats-Rollup"))
+    cdef uint64_t seq = r.seq
+    cdef StoreState state
+    cdef Bytes subject
+    store_state(s.store, &state)
+    if rollup == ROLLUP_NONE or state.first_seq >= seq:
+        return
+    memset(&subject, 0, sizeof(Bytes))  # the record may move while others are removed
+    if add_span(&subject, r.subject) == 0:
+        roll_up(s, span(subject.data, <uint32_t>subject.n), rollup, seq, 0)
+    bytes_free(&subject)
+
+
+cdef bint rollups_finish(Stream* s) noexcept nogil:
+    # A crash may have kept a rollup without all that it removes, for which nobody has an ack. It is the last message, though not
+    # always the last sequence; or that before a group which the crash tore, or of that group. What is left to remove is removed
+    # now. Whether there was any.
+    cdef uint64_t was = store_ticket(s.store), torn = store_torn_from(s.store), at
+    cdef Record r
+    at = store_last_match(s.store, NULL)
+    at = min(at, torn) if torn else at
+    while at:
+        if store_load(s.store, at, &r) == ST_OK:
+            roll_up_again(s, &r)
+        at = store_next_seq(s.store, NULL, at + 1)
+    return store_ticket(s.store) != was
+
+
 cdef bint last_resume(Stream* s) noexcept nogil:
     # Goes on behind the last message that is stored: its id; the window of ids is read when the first one asks for it.
-    # A crash may have kept a rollup without all that it removes, for which nobody has an ack: it is the last message
-    # then, though not always the last sequence, and what is left to remove is removed now. Whether there was any.
+    # Whether rollups were finished.
     cdef StoreState state
-    cdef uint64_t was = store_ticket(s.store), last
-    cdef Record r
-    cdef Span kind
-    cdef Bytes subject
-    cdef int rollup
     store_state(s.store, &state)
     s.dedupe.unread = state.last_seq
     last_id_resume(s)
-    last = store_last_match(s.store, NULL)
-    if last == 0 or store_load(s.store, last, &r) != ST_OK:
-        return False
-    kind = header_get(r.header, b"Nats-Rollup")
-    rollup = rollup_of(kind)
-    if not s.cfg.allow_rollup or s.cfg.deny_purge or rollup == ROLLUP_NONE:
-        return False
-    memset(&subject, 0, sizeof(Bytes))  # the record may move while others are removed
-    if add_span(&subject, r.subject) == 0:
-        roll_up(s, span(subject.data, <uint32_t>subject.n), rollup, 1)
-    bytes_free(&subject)
-    return store_ticket(s.store) != was
+    return s.cfg.allow_rollup and not s.cfg.deny_purge and rollups_finish(s)
 
 
 cdef int stream_activate(Stream* s) noexcept nogil:

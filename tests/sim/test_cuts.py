@@ -434,47 +434,6 @@ def test_of_two_truncations_the_first_is_there_before_the_second(
     assert messages(life.stream) == found
 
 
-def test_a_rollup_that_a_start_finished_stays_finished(seed: int) -> None:
-    """Of its group a cut left the rollup without the marker that says what it removed."""
-    life = Life(seed)
-    for _ in range(5):
-        life.publish()
-    life.commit()
-    life.publish(bytes(50), header=headers(Nats_Rollup="all"))
-    life.cut(1)
-    live = messages(life.stream)
-    for _ in range(3):
-        life.publish(bytes(600))
-    life.cut(1)
-    now = messages(life.stream)
-    assert [seq for seq in now if seq <= 5] == [seq for seq in live if seq <= 5]
-
-
-@pytest.mark.parametrize("calls", [0, 1, 2, 3, 5, 8, 13, 40])
-def test_a_rollup_that_goes_in_pieces_is_finished_or_never_was(seed: int, calls: int) -> None:
-    life = Life(seed, consumer=False)
-    for n in range(1500):
-        life.publish(subject=b"s.a" if n % 10 else b"s.b")
-    life.commit()
-    env = life.env
-    env.take()
-    env.inject(b"s.a", b"new", b"ack", headers(Nats_Rollup="sub"), run=False)
-    env.inject(b"s.a", b"behind", b"late", run=False)
-    for _ in range(seed % 4):
-        env.run(1)
-        if seed % 3:
-            life.commit()
-    acked = any(m[0] == b"ack" for m in env.take())
-    life.cut(calls)
-    acked = acked or any(m[0] == b"ack" and b"error" not in m[4] for m in env.take())
-    left = set(messages(life.stream))
-    old = {seq for seq in range(1, 1501) if (seq - 1) % 10}
-    assert set(range(1, 1501)) - old <= left
-    assert left & old in (set(), old)
-    assert (1501 in left) == (not left & old)
-    assert 1501 in left or not acked
-
-
 def test_what_a_cut_left_of_a_group_behind_an_idle_one_is_not_reported(seed: int) -> None:
     """The marker that closed the idle group is not synced, and may be missing with what follows."""
     life = Life(seed)

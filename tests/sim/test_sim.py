@@ -26,6 +26,8 @@ FOUND = [
     ("lazy threads", 403298),  # a store was noted for the next sync while another was of it
     ("lazy threads", 402050),  # a start could not use the sidecar of the block that it appended to
     ("batches, threads", 404244),  # a group that went took the purge before it along
+    ("threads", 709501),  # a rollup of a group that was torn was finished by a later start
+    ("batches, threads", 701501),  # so was one before a batch that went
 ]
 
 
