@@ -88,6 +88,63 @@ cdef int states_sync(FileOps* f, const char* path) noexcept nogil:
     return rc
 
 
+cdef int state_put(FileOps* f, bytes directory, bint sync) except 1:
+    # What was saved takes the place of the file before. 0 | -errno
+    cdef bytes path = state_path(directory)
+    cdef bytes temp = temporary(path)
+    cdef const char* name = path
+    cdef const char* temp_name = temp
+    cdef const char* place = directory
+    cdef int rc
+    with nogil:
+        rc = f.rename(f.ctx, temp_name, name)
+        # The next start's log knows this file alone: the one before it may not come back and pass for nats-server's.
+        if rc == 0 and sync:
+            rc = f.sync_dir(f.ctx, place)
+    return rc
+
+
+cdef bytes temporary(bytes path):
+    return path + b".tmp"
+
+
+cdef int state_keep(FileOps* f, tuple given, bint sync) except 1:
+    # Saved under its temporary name. 0 | -errno
+    cdef bytes directory, state, temp
+    cdef const char* name
+    cdef Span text
+    cdef int64_t time
+    cdef int rc
+    directory, state, time = given
+    temp = temporary(state_path(directory))
+    name = temp
+    text = span_of(state)
+    with nogil:
+        rc = state_save(f, name, text, time, sync)
+    return rc
+
+
+cdef int write_together(FileOps* f, list states) except 1:
+    # All of them, with two syncs of their file system. 0 | -errno of the first that failed: then of none is known whether it is
+    # on disk.
+    cdef bytes path = state_path(states[0][0])
+    cdef bytes temp = temporary(path)
+    cdef const char* name = path
+    cdef const char* temp_name = temp
+    cdef int rc = 0
+    for given in states:
+        rc = rc if rc < 0 else state_keep(f, given, False)
+    if rc == 0:
+        with nogil:
+            rc = states_sync(f, temp_name)
+    for given in states:
+        rc = rc if rc < 0 else state_put(f, given[0], False)
+    if rc == 0:
+        with nogil:
+            rc = states_sync(f, name)
+    return rc
+
+
 cdef object warn_unwritten(bytes path, int rc):
     import logging  # takes a tenth of a start, which has nothing to say
 
@@ -97,45 +154,16 @@ cdef object warn_unwritten(bytes path, int rc):
 
 cdef object write_states(FileOps* f, list states):
     # (directory, bytes, time) of each. What cannot be written is reported: the log has it, only nats-server misses it.
-    cdef bytes directory, state, path, temp
-    cdef const char* name
-    cdef const char* temp_name
-    cdef const char* place
-    cdef Span text
-    cdef int64_t time
     cdef int rc
-    cdef list written = []
-    cdef bint many = len(states) > SYNC_EACH_STATE
-    for directory, state, time in states:
-        path = state_path(directory)
-        temp = path + b".tmp"
-        temp_name = temp
-        text = span_of(state)
-        with nogil:
-            rc = state_save(f, temp_name, text, time, not many)
+    if len(states) > SYNC_EACH_STATE and write_together(f, states) == 0:
+        return
+    # Also what was written before a sync that failed: no later one says that it is on disk.
+    for given in states:
+        rc = state_keep(f, given, True)
+        if rc == 0:
+            rc = state_put(f, given[0], True)
         if rc < 0:
-            warn_unwritten(path, rc)
-        else:
-            written.append((path, temp))
-    if many and written:
-        temp_name = written[0][1]
-        with nogil:
-            states_sync(f, temp_name)
-    for path, temp in written:
-        name = path
-        temp_name = temp
-        directory = os.path.dirname(path)
-        place = directory
-        with nogil:
-            rc = f.rename(f.ctx, temp_name, name)
-            # The next start's log knows this file alone: the one before it may not come back and pass for nats-server's.
-            if rc == 0 and not many:
-                rc = f.sync_dir(f.ctx, place)
-        if rc < 0:
-            warn_unwritten(path, rc)
-    if many and written:
-        with nogil:
-            states_sync(f, name)
+            warn_unwritten(state_path(given[0]), rc)
 
 
 cdef bint final_state_of(Consumer* c, Bytes* b, int64_t* time) noexcept nogil:
