@@ -2,6 +2,7 @@
 
 cdef enum:
     ACK_TURN = 500              # messages that one ack takes out in a turn
+    NAK_DELAY_LEAST = 10000000  # ns that a delay asked for takes, as in nats-server: an ack may still come before
 
 
 cdef struct AckTokens:
@@ -263,9 +264,8 @@ cdef void do_nak(Consumer* c, const AckTokens* t, Span arg) noexcept nogil:
     if i == 0 or t.dseq <= c.floor_dseq or t.dseq > c.dseq or t.sseq <= c.acked_to:
         return
     advise(c, ADV_NAK, t.sseq, t.dseq, t.deliveries, 0, span(NULL, 0))
-    read_delay(arg, &delay)
-    delay = min(delay, FOREVER)
-    if delay > 0:
+    if read_delay(arg, &delay):
+        delay = min(max(delay, <int64_t>NAK_DELAY_LEAST), FOREVER)
         pending_schedule(&c.pending, i, c.env.mono + delay, False)
         log_deadline(c, t.sseq, c.env.now + delay)
         ack_timer_set(c)
@@ -275,8 +275,9 @@ cdef void do_nak(Consumer* c, const AckTokens* t, Span arg) noexcept nogil:
 
 
 cdef void do_progress(Consumer* c, const AckTokens* t) noexcept nogil:
+    # What is already to be redelivered still is.
     cdef uint32_t i = pending_find(&c.pending, t.sseq)
-    if i and t.sseq > c.acked_to:
+    if i and t.sseq > c.acked_to and entry_at(&c.pending, i).place != AT_QUEUE:
         start_waiting(c, i)
         log_deadline(c, t.sseq, c.env.now + wait_of(c, entry_at(&c.pending, i).deliveries))
 
@@ -294,18 +295,21 @@ cdef bint do_term(Consumer* c, const AckTokens* t, Span reason, Span reply) noex
 
 # ---- bodies ---------------------------------------------------------------------------------------------------------
 
-cdef void read_delay(Span arg, int64_t* delay) noexcept nogil:
-    # {"delay": ns}, or a duration; anything else is no delay.
+cdef bint read_delay(Span arg, int64_t* delay) noexcept nogil:
+    # {"delay": ns}, or a duration; False for anything else, which is no delay.
     cdef JsonReader j
     cdef JsonItem key, val
+    cdef int rc
     arg = trimmed(arg)
     json_open(&j, arg)
     if not json_enter_object(&j):
-        get_duration(arg, delay)
-        return
-    while json_next_member(&j, &key, &val) > 0:
-        if json_key_is(&key, b"delay") and not json_int(&val, delay):
-            return
+        return get_duration(arg, delay)
+    while True:
+        rc = json_next_member(&j, &key, &val)
+        if rc <= 0:
+            return rc == 0 and json_at_end(&j)
+        if json_key_is(&key, b"delay") and not read_int(&val, delay):
+            return False
 
 
 cdef inline bint body_is(Span body, const char* a, uint32_t n) noexcept nogil:

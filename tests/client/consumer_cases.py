@@ -413,6 +413,29 @@ def nak_with_delay(r: Recorder) -> None:
 
 
 @case
+def nak_with_no_delay_to_speak_of(r: Recorder) -> None:
+    """An ack that comes at once is in time; without it the message comes after others."""
+    subjects = replies(r, 6)
+    for subject, delay in zip(subjects, ("-1s", '{"delay":-1}', '{"delay":0}', "{}"), strict=False):
+        r.publish(subject, f"-NAK {delay}".encode())
+        r.publish(subject, b"+ACK")
+    r.publish(subjects[4], b"-NAK 0")
+    r.publish(subjects[5], b"-NAK")
+    r.fetch({"batch": 2}, 2)
+    r.info()
+
+
+@case
+def progress_of_what_is_to_come_again(r: Recorder) -> None:
+    subjects = replies(r, 2)
+    for subject in subjects:
+        r.ask(subject, b"-NAK")
+        r.ask(subject, b"+WPI")
+    r.fetch({"batch": 2, "no_wait": True}, 2)
+    r.info()
+
+
+@case
 def nak_with_delay_over_an_update(r: Recorder) -> None:
     subjects = replies(r, 2, ack_wait=500 * MS)
     r.ask(subjects[0], b"-NAK 1h")

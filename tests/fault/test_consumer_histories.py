@@ -26,8 +26,9 @@ HOUR = 3600 * SECOND
 SUBJECTS = ("s.a", "s.b", "s.c")
 FILTERS = (["s.>"], ["s.a"], ["s.a", "s.c"])
 ACKS = (b"", b"+ACK", b"+OK", b"+TERM", b"+TERM for a reason", b"-TERM")
-WAITS = (b"+WPI", b"-WPI", b'-NAK {"delay":3600000000000}', b"-NAK 1h")
-NAKS = (b"-NAK", b"-NAK x", b'-NAK {"delay":0}')
+WAITS = (b'-NAK {"delay":3600000000000}', b"-NAK 1h")
+WORKING = (b"+WPI", b"-WPI")
+NAKS = (b"-NAK", b"-NAK x", b'-NAK {"delay":"0"}')
 UPDATES: dict[str, tuple[Any, ...]] = {
     "description": ("", "one", "two"),
     "max_ack_pending": (-1, 1000, 2000),
@@ -41,7 +42,7 @@ STEPS_OF = (
     *("ack",) * 4,
     *("nak",) * 3,
     *("wait",) * 2,
-    *("update", "delete", "stop", "kill"),
+    *("work", "update", "delete", "stop", "kill"),
 )
 
 
@@ -174,6 +175,12 @@ class History:
         if seq in self.due:
             self.due.remove(seq)
         self.shaky.discard(seq)
+
+    def work(self) -> None:
+        """Takes nothing back that is due."""
+        seq = self.say(WORKING)
+        if seq not in self.due:
+            self.shaky.discard(seq)
 
     # what else happens
 

@@ -131,7 +131,19 @@ def test_nak_and_its_delays(world):
         assert world.env.take() == [], body
         world.env.advance(1)
         assert seqs(world.env.take()) == [1], body
-    assert seqs(world.ack(m, b"-NAK nonsense")) == [1]
+    for body in (b"-NAK nonsense", b'-NAK {"delay":"1s"}', b'-NAK {"delay":1} x', b"-NAK {"):
+        assert seqs(world.ack(m, body)) == [1], body
+
+
+@pytest.mark.parametrize("delay", [b'{"delay":0}', b'{"delay":-9}', b"{}", b"-1s", b"0", b"1ms"])
+def test_an_ack_may_come_before_the_shortest_delay_is_over(world, delay):
+    world.consumer()
+    world.fill(2)
+    first, second = world.pull(b"2")
+    assert world.ack(first, b"-NAK " + delay) == world.ack(second, b"-NAK " + delay) == []
+    world.ack(second)
+    world.env.advance(10 * MS)
+    assert seqs(world.pull(b"5")) == [1]
 
 
 def test_nak_twice_is_queued_once(world):
@@ -155,6 +167,15 @@ def test_progress_restarts_the_wait(world):
     assert seqs(world.env.take()) == [2]
     world.env.advance(SECOND // 2)
     assert seqs(world.env.take()) == [1]
+
+
+def test_progress_takes_nothing_back_that_is_to_be_redelivered(world):
+    world.consumer()
+    world.fill(2)
+    for m in world.pull(b"2"):
+        world.ack(m, b"-NAK")
+        world.ack(m, b"+WPI")
+    assert seqs(world.pull(b"5")) == [1, 2]
 
 
 def test_next(world):
