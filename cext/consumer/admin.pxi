@@ -22,6 +22,11 @@ cdef struct Listed:
     uint32_t n_subject
 
 
+cdef inline bint idle_for(const Consumer* c, const Pending* e, int64_t idle) noexcept nogil:
+    # What was delivered before the start may be taken for sent up to a second from now (the state's file has seconds).
+    return max(<int64_t>0, c.env.mono - e.sent) >= idle
+
+
 cdef int list_one(Consumer* c, const Pending* e, Bytes* b) noexcept nogil:
     cdef Listed one
     cdef Span subject = store_subject(c.s.store, e.sseq)
@@ -47,7 +52,7 @@ cdef int list_some(Consumer* c, Listing* l) noexcept nogil:
         i = c.pending.first
     while i and l.left:
         e = entry_at(&c.pending, i)
-        if e.sseq >= l.start and e.sseq > c.acked_to and c.env.mono - e.sent >= l.idle:
+        if e.sseq >= l.start and e.sseq > c.acked_to and idle_for(c, e, l.idle):
             if list_one(c, e, &l.found) < 0:
                 return -1
             l.left -= 1
@@ -64,7 +69,7 @@ cdef int list_some(Consumer* c, Listing* l) noexcept nogil:
 cdef bint release(Consumer* c, uint64_t seq, int64_t idle) noexcept nogil:
     # Whether it is delivered again now.
     cdef uint32_t i = pending_find(&c.pending, seq)
-    if i == 0 or c.env.mono - entry_at(&c.pending, i).sent < idle or dead_of(c, seq) != NULL:
+    if i == 0 or not idle_for(c, entry_at(&c.pending, i), idle) or dead_of(c, seq) != NULL:
         return False
     requeue(c, i)
     i = pending_find(&c.pending, seq)

@@ -357,16 +357,20 @@ cdef int change_filter(Consumer* c, const ConsumerConfig* cfg) noexcept nogil:
 
 
 cdef void change_deadlines(Consumer* c, const ConsumerConfig* before) noexcept nogil:
-    # By as much as the time for an ack got longer or shorter: what was asked to come later still does.
-    cdef uint32_t i = c.pending.first
+    # By as much as the time for an ack got longer or shorter: what was asked to come later still does. What is to come again,
+    # and did so as often as it now may, is given up.
+    cdef uint32_t i = c.pending.first, after
     cdef int64_t longer
     cdef Pending* e
     while i:
         e = entry_at(&c.pending, i)
+        after = e.next
         longer = wait_of(c, e.deliveries) - wait_by(before, e.deliveries)
         if longer != 0 and (e.place == AT_TIMED or e.place == AT_HEAP):
             pending_schedule(&c.pending, i, e.deadline + longer, c.cfg.n_backoff == 0)
-        i = e.next
+        elif e.place == AT_QUEUE and c.leads:
+            requeue(c, i)
+        i = after
     ack_timer_set(c)
 
 

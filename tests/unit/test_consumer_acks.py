@@ -304,6 +304,18 @@ def test_update_of_ack_wait_restarts_deadlines(world):
     assert seqs(world.env.take()) == [1]
 
 
+def test_an_update_of_max_deliver_gives_up_what_came_as_often(world):
+    c = world.consumer()
+    world.fill(3)
+    for m in world.pull(b"2"):
+        world.ack(m, b"-NAK")
+    world.ack(world.pull(b"1")[0], b"-NAK")
+    world.env.listen(b"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.C")
+    c.update(consumer_params(max_deliver=2))
+    assert [tokens(m)[:2] for m in world.pull(b"5")] == [(2, 2), (1, 3)]
+    assert c.state().num_ack_pending == 2
+
+
 def test_an_update_keeps_what_was_asked_to_come_later(world):
     c = world.consumer(ack_wait=3 * SECOND)
     world.fill(2)

@@ -148,6 +148,16 @@ def test_pending_keeps_its_deadline_over_a_restart(disk):
     assert [tokens(m)[:2] for m in w.env.take()] == [(2, 1)]
 
 
+def test_what_was_delivered_just_before_a_restart_is_listed_and_released(disk):
+    w = disk.open()
+    w.fill(2)
+    w.pull(b"2")
+    disk.close(w)
+    w = disk.open()
+    assert [one.seq for one in w.handles[0].pending(0, 9, 0)] == [1, 2]
+    assert w.handles[0].release([2], 0, b"") == [2]
+
+
 def test_an_answered_ack_survives_a_kill(disk):
     w = disk.open()
     w.fill(5)
