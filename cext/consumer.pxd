@@ -342,7 +342,7 @@ cdef class StreamHandle(IntakeFace):
     cdef int open_log(self, Stream* s) except -1
     cdef int put_down(self) except -1
     cdef int retreat(self) except -1
-    cdef int come_back(self) except -1
+    cdef int come_back(self, bint mirror) except -1
     cdef int refuse_rest(self, Store* store) except -1
     cdef int open_kept(self, Stream* s, list opened) except -1
     cdef int take_over(self, Stream* old, Stream* new) except -1

@@ -37,13 +37,13 @@ cdef class StreamHandle(IntakeFace):
                 if rc < 0:
                     raise StoreError("out of memory")
 
-    def reopen(self) -> None:
+    def reopen(self, bint mirror=False) -> None:
         with self.opening:
             if self.s == NULL or self.s.failed == 0:
                 return
             self.put_down()
             self.retreat()
-            self.come_back()
+            self.come_back(mirror)
 
     def resume(self) -> None:
         with nogil:
@@ -84,7 +84,7 @@ cdef class StreamHandle(IntakeFace):
         self.lost = NULL
         return 0
 
-    cdef int come_back(self) except -1:
+    cdef int come_back(self, bint mirror) except -1:
         # What is on disk takes the place of the stream that failed. It changes nothing before resume.
         cdef Stream* old = self.s
         cdef Stream* new = NULL
@@ -105,7 +105,8 @@ cdef class StreamHandle(IntakeFace):
         try:
             if new == NULL:
                 raise StoreError("out of memory")
-            self.refuse_rest(store)
+            if not mirror:
+                self.refuse_rest(store)
             self.open_kept(new, opened)
             self.take_over(old, new)
         except BaseException:

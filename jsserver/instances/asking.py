@@ -29,7 +29,8 @@ class Asking:
         account.serve_answers(reply)
         try:
             account.request(subject.encode(), reply, headers, body)
-            return await asyncio.wait_for(answer, seconds)
+            async with asyncio.timeout(seconds):  # wait_for may pass over a cancellation
+                return await answer
         finally:
             del self._waiting[reply]
             with contextlib.suppress(PlaneClosed):

@@ -334,10 +334,11 @@ class StreamHandle(Protocol):
         """Blocking. The last sequences of the origins of these sources, by head and tail, that
         stored messages tell; 0: none."""
 
-    def reopen(self) -> None:
+    def reopen(self, mirror: bool = False) -> None:
         """Blocking. Of a stream that failed, else nothing: opens it again, with its consumers, from
-        what was durable before. It is read then, and not changed before `resume`. StoreError if it
-        cannot be opened: to be tried again."""
+        what was durable before. It is read then, and not changed before `resume`. A mirror, which
+        refused nothing to anybody, keeps all that is on disk. StoreError if it cannot be opened: to
+        be tried again."""
 
     def resume(self) -> None:
         """Takes changes again."""

@@ -166,7 +166,8 @@ class Intake:
 
     async def _run(self, position: Awaitable[int]) -> None:
         fails = 0
-        await self._learn(position)
+        self.position = await position
+        self._learned = True
         await asyncio.sleep(_jitter())
         while True:
             asked = time.monotonic()
@@ -188,31 +189,23 @@ class Intake:
             backoff = min(fails * BACKOFF_SECONDS, MOST_SECONDS)
             await self._pause(max(pause, 0) + _jitter(), backoff)
 
-    async def _learn(self, position: Awaitable[int]) -> None:
-        """How far the origin was taken in; a disk that does not read is waited for."""
-        while True:
-            try:
-                self.position = await position
-                self._learned = True
-                return
-            except StoreError as error:
-                log.warning("%s: %s", self._title, error)
-            await asyncio.sleep(BETWEEN_SECONDS)
-            position = _nth(_positions(self._shared, self._stream, [self]), 0)
-
     async def _pause(self, least: float, backoff: float) -> None:
         """A pause, whose second part ends when somebody wakes it."""
         self._wake.clear()
         await asyncio.sleep(least)
         if backoff and not self._wake.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), backoff)
+            await self._woken(backoff)
+
+    async def _woken(self, seconds: float) -> None:
+        """Waits for that, or so long. What ends it meanwhile does so: wait_for may pass over it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
 
     async def _while_it_comes(self) -> None:
         """Returns when the consumer has to be made anew."""
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), SILENCE_SECONDS)
+            await self._woken(SILENCE_SECONDS)
             self._wake.clear()
             state = self._look()
             if state is None or state.broken or state.idle > sources.SILENCE:
@@ -363,7 +356,7 @@ class Intakes:
         if new:
             self._of[stream.name], self._streams[stream.name] = running, stream
             begun = [Intake(self._account, self._handle, self._shared, stream, s) for s in new]
-            found = _positions(self._shared, stream, begun)
+            found = asyncio.ensure_future(_positions(self._shared, stream, begun))
             for at, intake in enumerate(begun):
                 running[sources.identity(intake.source)] = intake
                 intake.start(_nth(found, at))
@@ -409,17 +402,30 @@ class Intakes:
     async def _write(self) -> None:
         """Writes down the positions of sources that are not what is written."""
         for name, stream in list(self._streams.items()):
-            if stream.config.mirror is not None or stream.directory is None:
+            if self._unwritten(name, stream) is None:
                 continue
-            reached = {key: intake.reached() for key, intake in self._of[name].items()}
-            now = {key: seq for key, seq in reached.items() if seq is not None}
-            if len(now) < len(reached) or now == self._kept.get(name, {}):
-                continue
-            async with self._lock(name):  # no other stream takes its place meanwhile
-                if self._streams.get(name) is not stream:
-                    continue
-                if await self._shared.run(positions.write, stream, now):
+            async with self._lock(name):  # nobody takes its place, or opens it again, meanwhile
+                now = self._unwritten(name, stream)
+                if now is not None and await self._shared.run(positions.write, stream, now):
                     self._kept[name] = now
+
+    def _unwritten(self, name: str, stream: Stream) -> dict[str, int] | None:
+        """How far a stream's sources are; None: there is nothing to write down."""
+        if self._streams.get(name) is not stream:
+            return None
+        if stream.config.mirror is not None or stream.directory is None:
+            return None
+        reached = {key: intake.reached() for key, intake in self._of[name].items()}
+        now = {key: seq for key, seq in reached.items() if seq is not None}
+        return now if len(now) == len(reached) and now != self._kept.get(name, {}) else None
+
+    def failed(self, name: str) -> None:
+        """What a stream has taken in may be refused with the rest that its disk did not take: all
+        is learned anew, once the stream is opened again."""
+        stream = self._streams.get(name)
+        if stream is not None:
+            self.end(name, False)
+            self.follow(stream)
 
     def broken(self, stream: str, id: int) -> None:
         """What the data plane took in has ended."""
@@ -437,19 +443,27 @@ class Intakes:
             intake.drop_consumer()
 
 
-def _positions(shared: Shared, stream: Stream, intakes: list[Intake]) -> asyncio.Future[list[int]]:
-    """How far the origins of sources were taken in, by what is stored and written down."""
-    if stream.config.mirror is not None:
-        nothing: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        nothing.set_result([0])
-        return nothing
-    return asyncio.ensure_future(shared.run(_find, stream, intakes))
+async def _positions(shared: Shared, stream: Stream, intakes: list[Intake]) -> list[int]:
+    """How far the origins of sources were taken in, by what is stored and written down. A disk that
+    fails is waited for."""
+    told = ""
+    while True:
+        try:
+            return await shared.run(_find, stream, intakes)
+        except StoreError as error:
+            if str(error) != told:
+                told = str(error)
+                log.warning("Stream '%s': no sources are asked: %s", stream.name, told)
+        await asyncio.sleep(BETWEEN_SECONDS)
 
 
 def _find(stream: Stream, intakes: list[Intake]) -> list[int]:
     with contextlib.suppress(StreamClosed):  # deleted meanwhile, and its intakes with it
         kept = positions.read(stream.directory)
-        stored = stream.handle.sourced([intake.parts for intake in intakes])
+        parts = [intake.parts for intake in intakes]
+        stored = stream.handle.sourced(parts if stream.config.mirror is None else [])
+        if not stored:
+            return [0] * len(intakes)
         return [
             max(last, kept.get(sources.identity(intake.source), 0))
             for last, intake in zip(stored, intakes, strict=True)

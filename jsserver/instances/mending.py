@@ -55,6 +55,7 @@ class Mender:
     def stream_failed(self, account: Account, name: str, error: int) -> None:
         """A group of this stream's changes could not be written. It may still be being made."""
         reason = f"writing to disk failed: {os.strerror(error)}"
+        account.intakes.failed(name)
         self._start((account.name, name), self._mend(account, name, reason))
         stream = account.streams.get(name)
         if stream is not None:
@@ -161,7 +162,7 @@ async def _after(before: asyncio.Task[None] | None, work: Coroutine[None, None, 
 
 
 def _bring_back(account: Account, stream: Stream) -> None:
-    stream.handle.reopen()
+    stream.handle.reopen(mirror=stream.config.mirror is not None)
     account.instances.write_back(stream)
     if stream.directory is not None:
         probe(stream.directory)

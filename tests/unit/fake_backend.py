@@ -253,7 +253,7 @@ class FakeStream:
     def answer(self, ticket: int, reply: bytes, data: bytes, type: bytes) -> bool:
         raise AssertionError("nothing here waits for a disk")
 
-    def reopen(self) -> None:
+    def reopen(self, mirror: bool = False) -> None:
         raise AssertionError("nothing here fails")
 
     def resume(self) -> None:

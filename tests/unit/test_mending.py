@@ -15,7 +15,7 @@ class Handle:
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def reopen(self) -> None:
+    def reopen(self, mirror: bool = False) -> None:
         self.calls.append("reopen")
 
     def resume(self) -> None:
@@ -30,6 +30,7 @@ class Place:
     def __init__(self) -> None:
         self.streams: dict[str, Any] = {}
         self.instances = SimpleNamespace(write_back=lambda stream: None)
+        self.intakes = SimpleNamespace(failed=lambda name: None)
         self.held = asyncio.Lock()
 
     def lock(self, name: str) -> asyncio.Lock:
@@ -42,7 +43,8 @@ async def run_here(work: Any, *args: Any) -> Any:
 
 async def failed_while_it_is_made(tmp_path: Path, made: bool) -> Any:
     place = Place()
-    stream = SimpleNamespace(handle=Handle(), directory=tmp_path, failing="")
+    config = SimpleNamespace(mirror=None)
+    stream = SimpleNamespace(handle=Handle(), config=config, directory=tmp_path, failing="")
     shared = SimpleNamespace(run=run_here, full="")
     mender = Mender(cast(Shared, shared), lambda: None, lambda: None)
     async with place.held:
