@@ -318,6 +318,8 @@ def _check_cycle(config: StreamConfig, find: Find) -> None:
     queue, visited = [config], set()
     while queue:
         one = queue.pop(0)
+        if one.name in visited:
+            continue  # several sources may lead to it
         visited.add(one.name)
         for source in of_stream(one):
             if source.external is not None:
