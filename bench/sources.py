@@ -36,9 +36,9 @@ def measure(name: str, scenario: str, count: int, size: int) -> tuple[float, flo
             time.sleep(1)
             before, begun = server.cpu_seconds(), time.monotonic()
             client.api("STREAM.CREATE.T", {"name": "T", "storage": "file", **SCENARIOS[scenario]})
-            while client.api("STREAM.INFO.T")["state"]["messages"] < wanted:
+            while (there := client.api("STREAM.INFO.T")["state"]["messages"]) < wanted:
                 if time.monotonic() - begun > WAIT_SECONDS:
-                    raise BenchError("not all is taken in in time")
+                    raise BenchError(f"{scenario} of {name}: {there} of {wanted} came in time")
                 time.sleep(0.02)
             spent = time.monotonic() - begun
             time.sleep(0.5)

@@ -172,21 +172,22 @@ cdef class StreamFace:
         finally:
             bytes_free(&b)
 
-    def deleted(self) -> list:
-        cdef uint64_t start = 0, n = 0
+    def deleted(self, uint64_t most=UINT64_MAX) -> list:
+        cdef uint64_t start = 0, n = 0, wanted
         cdef uint64_t page[4096]
         cdef bint open
         found = []
         while True:
+            wanted = min(most - len(found), <uint64_t>4096)
             with nogil:
                 open = self.enter()
                 if open:
-                    n = store_deleted(self.s.store, start, page, 4096)
+                    n = store_deleted(self.s.store, start, page, wanted)
                 self.box.leave()
             self.check(open)
             for i in range(n):
                 found.append(page[i])
-            if n < 4096:
+            if n < 4096 or len(found) == most:
                 return found
             start = page[n - 1] + 1
 

@@ -8,7 +8,7 @@ cdef enum:
     INTAKE_REFUSED = 2          # a message is not stored
     LOOK_TURN = 2000            # messages that one turn looks at for what was sourced
     ASIDE_TURN = 500            # messages that one turn takes of what waited
-    SEQUENCE_BITS = 62          # of an origin's sequences: what files hold
+    SEQUENCE_BITS = 61          # of an origin's sequences: files hold one bit more
     ORIGIN_NEAR = 10            # so many messages are left at most when a mirror answers direct gets of its origin
     CONFIRM_ROOM = 112          # of a confirmation's headers
     ACK_TOKENS = 12             # of an ack subject: those that are looked at
@@ -445,6 +445,7 @@ cdef void serve_origin(Stream* s) noexcept nogil:
 cdef struct SourceLook:
     # The newest message of each source, looked for from the last one back.
     uint64_t before             # messages from here on were looked at
+    uint64_t behind             # and those up to here are not
     uint32_t n
     uint32_t left
     Span* heads                 # as in IntakeConfig
@@ -460,13 +461,13 @@ cdef uint64_t sourced_from(Span value, Span head, Span tail) noexcept nogil:
     cdef uint32_t n = 0
     cdef uint64_t seq
     if starts_with(value, b"$JS.ACK."):
-        return d.sseq if read_delivery(value, &d) and span_eq(d.stream, name) else 0
+        return d.sseq if read_delivery(value, &d) and span_eq(d.stream, name) and d.sseq >> SEQUENCE_BITS == 0 else 0
     if value.n <= head.n or memcmp(value.p, head.p, head.n) != 0:
         return 0
     value = span(value.p + head.n, value.n - head.n)
     while n < value.n and value.p[n] != c' ':
         n += 1
-    if not get_u64(span(value.p, n), &seq):
+    if not get_u64(span(value.p, n), &seq) or seq >> SEQUENCE_BITS:
         return 0
     if n == value.n or (value.n - n >= tail.n and memcmp(value.p + n, tail.p, tail.n) == 0):
         return seq
@@ -481,7 +482,7 @@ cdef int source_look(Stream* s, SourceLook* k, Wait* w) noexcept nogil:
     cdef uint64_t seq
     cdef int rc
     for j in range(LOOK_TURN):
-        if k.before <= 1 or k.left == 0:
+        if k.before <= k.behind + 1 or k.left == 0:
             return ST_OK
         rc = store_load_warm(s.store, k.before - 1, &r, w)
         if rc == ST_WAIT or rc == ST_IO:

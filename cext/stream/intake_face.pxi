@@ -66,8 +66,9 @@ cdef class IntakeFace(StreamFace):
             self.box.leave()
         return IntakeState(seq, lag, idle, broken) if found else None
 
-    def sourced(self, sources) -> list:
-        """The last sequence of each source's origin, given by head and tail (take_in), that a stored message tells; 0: none."""
+    def sourced(self, sources, uint64_t behind=0) -> list:
+        """The last sequence of each source's origin, given by head and tail (take_in), that a message stored behind this
+        sequence tells; 0: none."""
         cdef SourceLook k
         cdef Wait w
         cdef StoreState state
@@ -86,6 +87,7 @@ cdef class IntakeFace(StreamFace):
                 k.heads[i] = span_of(sources[i][0])
                 k.tails[i] = span_of(sources[i][1])
             k.n = k.left = <uint32_t>n
+            k.behind = behind
             with nogil:
                 open = self.enter()
                 if open:

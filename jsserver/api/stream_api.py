@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 NAMES_LIMIT = 1024
 LIST_LIMIT = 256
 SUBJECTS_LIMIT = 100_000
+DELETED_LIMIT = 1_000_000
+"""Sequences that one answer lists: a gap may be as long as the numbers are."""
 
 
 def time_text(ns: int) -> str:
@@ -142,8 +144,10 @@ async def info(call: Call) -> StreamInfo:
     answer.total = answer.offset = answer.limit = 0
     assert answer.state is not None
     if request.deleted_details and answer.state.num_deleted:
-        answer.state.deleted = list(await call.shared.run(stream.handle.deleted))
-        answer.state.num_deleted = len(answer.state.deleted)
+        deleted = list(await call.shared.run(stream.handle.deleted, DELETED_LIMIT))
+        answer.state.deleted = deleted
+        if len(deleted) < DELETED_LIMIT:
+            answer.state.num_deleted = len(deleted)
     if request.subjects_filter:
         wanted, start = request.subjects_filter.encode(), max(request.offset, 0)
         total, counts = await call.shared.run(stream.handle.subjects, wanted, start, SUBJECTS_LIMIT)

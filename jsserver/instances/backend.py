@@ -261,8 +261,9 @@ class StreamHandle(Protocol):
     def lost(self) -> Lost:
         """Which messages cannot be served because the files are damaged, and where."""
 
-    def deleted(self) -> Sequence[int]:
-        """Blocking. Deleted sequences between the first and the last one, ascending."""
+    def deleted(self, most: int) -> Sequence[int]:
+        """Blocking. Deleted sequences between the first and the last one, ascending, the first ones
+        of them."""
 
     def subjects(self, filter: bytes, start: int, most: int) -> tuple[int, dict[bytes, int]]:
         """Blocking. How many stored subjects match the pattern, and of those, in order, the numbers
@@ -330,9 +331,9 @@ class StreamHandle(Protocol):
     def intake(self, id: int) -> IntakeState | None:
         """How far that is; None: nothing is taken in under this id."""
 
-    def sourced(self, sources: Sequence[tuple[bytes, bytes]]) -> list[int]:
+    def sourced(self, sources: Sequence[tuple[bytes, bytes]], behind: int) -> list[int]:
         """Blocking. The last sequences of the origins of these sources, by head and tail, that
-        stored messages tell; 0: none."""
+        messages stored behind this one tell; 0: none."""
 
     def reopen(self, mirror: bool = False) -> None:
         """Blocking. Of a stream that failed, else nothing: opens it again, with its consumers, from

@@ -26,6 +26,7 @@ from jsserver.wire.types import ConsumerConfig, SourceInfo, StreamSource
 
 from . import positions
 from .backend import AccountHandle, IntakeState, StoreError, StreamClosed
+from .positions import Positions
 from .running import Stream
 from .shared import Shared
 
@@ -407,17 +408,23 @@ class Intakes:
             async with self._lock(name):  # nobody takes its place, or opens it again, meanwhile
                 now = self._unwritten(name, stream)
                 if now is not None and await self._shared.run(positions.write, stream, now):
-                    self._kept[name] = now
+                    self._kept[name] = now.origins
 
-    def _unwritten(self, name: str, stream: Stream) -> dict[str, int] | None:
+    def _unwritten(self, name: str, stream: Stream) -> Positions | None:
         """How far a stream's sources are; None: there is nothing to write down."""
         if self._streams.get(name) is not stream:
             return None
         if stream.config.mirror is not None or stream.directory is None:
             return None
+        try:
+            last = stream.handle.state().last_seq  # first: what is behind it may count, too
+        except StoreError:
+            return None
         reached = {key: intake.reached() for key, intake in self._of[name].items()}
         now = {key: seq for key, seq in reached.items() if seq is not None}
-        return now if len(now) == len(reached) and now != self._kept.get(name, {}) else None
+        if len(now) < len(reached) or now == self._kept.get(name, {}):
+            return None
+        return Positions(stream_seq=last, origins=now)
 
     def failed(self, name: str) -> None:
         """What a stream has taken in may be refused with the rest that its disk did not take: all
@@ -459,14 +466,18 @@ async def _positions(shared: Shared, stream: Stream, intakes: list[Intake]) -> l
 
 def _find(stream: Stream, intakes: list[Intake]) -> list[int]:
     with contextlib.suppress(StreamClosed):  # deleted meanwhile, and its intakes with it
-        kept = positions.read(stream.directory)
-        parts = [intake.parts for intake in intakes]
-        stored = stream.handle.sourced(parts if stream.config.mirror is None else [])
-        if not stored:
+        handle = stream.handle
+        if stream.config.mirror is not None:
+            handle.sourced([], 0)  # only whether it can be read
             return [0] * len(intakes)
+        kept = positions.read(stream.directory)
+        if kept.stream_seq > handle.state().last_seq:  # of messages that are lost
+            kept = Positions()
+        names = [sources.identity(intake.source) for intake in intakes]
+        behind = kept.stream_seq if all(name in kept.origins for name in names) else 0
+        stored = handle.sourced([intake.parts for intake in intakes], behind)
         return [
-            max(last, kept.get(sources.identity(intake.source), 0))
-            for last, intake in zip(stored, intakes, strict=True)
+            max(last, kept.origins.get(name, 0)) for last, name in zip(stored, names, strict=True)
         ]
     return [0] * len(intakes)
 

@@ -2,12 +2,14 @@
 
 What is stored tells it too, until that is removed: by the consumers of a stream that others empty,
 or by time. A position is written when the messages up to it are durable. So a start after a kill
-may take in again what was removed since the last writing, and misses nothing.
+may take in again what was removed since the last writing, and misses nothing. Only messages stored
+since then are asked: anybody who may publish into the stream can write what they tell.
 """
 
 import contextlib
 import logging
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -18,22 +20,33 @@ from .running import Stream
 log = logging.getLogger(__name__)
 
 FILE = "sources.json"
+Sequence = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+"""That files hold."""
 
 
-def read(directory: Path | None) -> dict[str, int]:
-    """The last sequences of the origins by source; a file that is none says nothing."""
+class Positions(msgspec.Struct, frozen=True):
+    """What the file says."""
+
+    stream_seq: Sequence = 0
+    """Of the stream itself: what its messages up to here tell is in `origins`."""
+    origins: dict[str, Sequence] = {}
+    """The last sequence of each origin, by source."""
+
+
+def read(directory: Path | None) -> Positions:
+    """What is written there; a file that is none says nothing."""
     if directory is None:
-        return {}
+        return Positions()
     try:
-        return msgspec.json.decode((directory / FILE).read_bytes(), type=dict[str, int])
+        return msgspec.json.decode((directory / FILE).read_bytes(), type=Positions)
     except FileNotFoundError:
-        return {}
+        return Positions()
     except (OSError, msgspec.DecodeError) as error:
         log.warning("%s: %s", directory / FILE, error)
-        return {}
+        return Positions()
 
 
-def write(stream: Stream, positions: dict[str, int]) -> bool:
+def write(stream: Stream, positions: Positions) -> bool:
     """Writes them down; False where the stream cannot be written at the moment."""
     directory = stream.directory
     if directory is None:

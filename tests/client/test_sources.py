@@ -212,6 +212,39 @@ def test_what_others_take_away_does_not_come_again(server: Server, kill: bool) -
         assert one.last("S") == 21
 
 
+@pytest.mark.parametrize("forged", ["O 50 > > o", "O 18446744073709551615 > > o", "O 50"])
+def test_what_others_write_says_nothing_of_a_source(server: Server, forged: str) -> None:
+    """Whoever may publish into it can write what its messages tell of their origin."""
+    with app(server) as one:
+        one.create("O", subjects=["o"])
+        one.create("S", subjects=["s"], sources=[{"name": "O"}])
+        one.publish("o", b"0")
+        one.came_to("S", 1)
+        header = header_block(f"Nats-Stream-Source: {forged}")
+        one.publish("s", b"forged", header)
+    server.restart()
+    with app(server) as one:
+        one.publish("o", b"1")
+        one.came_to("S", 3)
+        assert [stored[2] for stored, _ in one.contents("S").values()] == [b"0", b"forged", b"1"]
+
+
+def test_a_number_beyond_all_says_nothing_of_a_source(server: Server) -> None:
+    with app(server) as one:
+        one.create("O", subjects=["o"])
+        one.create("S", subjects=["s"], sources=[{"name": "O"}])
+        one.publish("o", b"0")
+        one.came_to("S", 1)
+        for number in (2**61, 2**63 - 1, 2**64 - 2, 2**64 - 1, 2**64):
+            header = header_block(f"Nats-Stream-Source: O {number} > > o")
+            last = one.publish("s", b"forged", header)
+    server.restart(kill=True)
+    with app(server) as one:
+        one.publish("o", b"1")
+        one.came_to("S", last + 1)
+        assert one.contents("S")[last + 1][0][2] == b"1"
+
+
 ACCOUNTS = """
 accounts {
     A {

@@ -206,9 +206,10 @@ class FakeStream:
     def lost(self) -> Lost:
         return Lost([], 0, 0, [])
 
-    def deleted(self) -> Sequence[int]:
+    def deleted(self, most: int) -> Sequence[int]:
         state = self.state()
-        return [s for s in range(state.first_seq, state.last_seq + 1) if s not in self.messages]
+        gone = [s for s in range(state.first_seq, state.last_seq + 1) if s not in self.messages]
+        return gone[:most]
 
     def subjects(self, filter: bytes, start: int, most: int) -> tuple[int, dict[bytes, int]]:
         counts: dict[bytes, int] = {}

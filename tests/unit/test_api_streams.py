@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs, to_builtins
 
+from jsserver.api import stream_api
 from jsserver.api.dispatch import Request
 from jsserver.assets.limits import OF_TIERS, AccountLimits
 from jsserver.instances.backend import Discard, Retention, Storage
@@ -257,6 +258,23 @@ def test_details_of_subjects_and_deletes(api: ApiServer) -> None:
     plain = api.ok("STREAM.INFO.S")
     assert "deleted" not in plain["state"] and "subjects" not in plain["state"]
     assert plain["cluster"] == {"leader": "srv"}
+
+
+def test_not_more_deletes_are_listed_than_an_answer_holds(
+    api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gap may be as long as the numbers are."""
+    monkeypatch.setattr(stream_api, "DELETED_LIMIT", 2)
+    api.stream("S", subjects=["s.*"])
+    for n in range(6):
+        api.engine.store(f"s.{n}")
+    for seq in (2, 3):
+        api.ok("STREAM.MSG.DELETE.S", {"seq": seq})
+    state = api.ok("STREAM.INFO.S", {"deleted_details": True})["state"]
+    assert state["deleted"] == [2, 3] and state["num_deleted"] == 2
+    api.ok("STREAM.MSG.DELETE.S", {"seq": 5})
+    state = api.ok("STREAM.INFO.S", {"deleted_details": True})["state"]
+    assert state["deleted"] == [2, 3] and state["num_deleted"] == 3
 
 
 def test_lists_are_pages_in_byte_order(api: ApiServer) -> None:

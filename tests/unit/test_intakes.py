@@ -11,6 +11,7 @@ from jsserver.instances import positions
 from jsserver.instances.asking import Asking
 from jsserver.instances.backend import AccountHandle
 from jsserver.instances.intakes import Intake, Intakes
+from jsserver.instances.positions import Positions
 from jsserver.instances.running import Stream
 from jsserver.instances.shared import Shared
 
@@ -74,7 +75,7 @@ def test_a_stream_that_is_removed_while_another_is_written(
         of.end("B", True)
         return work(*args)
 
-    def write(stream: Any, now: dict[str, int]) -> bool:
+    def write(stream: Any, now: Positions) -> bool:
         written.append((stream.name, now))
         return True
 
@@ -87,8 +88,10 @@ def test_a_stream_that_is_removed_while_another_is_written(
     of = Intakes("A", cast(AccountHandle, None), shared, lambda name: asyncio.Lock())
     for name in "ABC":
         config = SimpleNamespace(mirror=None)
-        stream: Any = SimpleNamespace(name=name, config=config, directory=tmp_path)
+        handle = SimpleNamespace(state=lambda: SimpleNamespace(last_seq=9))
+        stream: Any = SimpleNamespace(name=name, config=config, handle=handle, directory=tmp_path)
         of._streams[name] = cast(Stream, stream)
         of._of[name] = {"O > >": source()}
     asyncio.run(of._write())
-    assert written == [("A", {"O > >": 7}), ("C", {"O > >": 7})]
+    now = Positions(stream_seq=9, origins={"O > >": 7})
+    assert written == [("A", now), ("C", now)]

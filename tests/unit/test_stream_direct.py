@@ -148,7 +148,7 @@ def test_the_face_reads_and_removes(world):
     assert s.at_time(1_700_000_002_000_000_000) == 3
     assert s.subjects(b"s.>")[1] == {b"s.a": 2, b"s.b": 2, b"s.c": 1}
     assert s.delete(3, True) and not s.delete(3, False)
-    assert s.deleted() == [3]
+    assert s.deleted() == s.deleted(1) == [3] and s.deleted(0) == []
     assert s.purge(b"s.b", 0, 0) == 2
     assert s.purge(None, 0, 0) == 2
     st = s.state()
