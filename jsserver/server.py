@@ -212,6 +212,8 @@ class Server:
             self.events.closed(connection, member)
         if self.delegates is not None:
             self.delegates.closed(connection.cid)
+        if self.jetstream is not None:
+            self.jetstream.connection_gone(connection.cid)
 
     def _event(self, item: Item) -> None:
         if self.jetstream is not None:

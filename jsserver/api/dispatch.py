@@ -236,10 +236,7 @@ ENDPOINTS: dict[str, Endpoint] = {
 NOTHING_THERE = Endpoint("", "system_response", _nothing_there)
 """What answers in the system account, which has no JetStream; INFO aside."""
 OBJECTS = Endpoint(
-    "$OBJ",
-    "jsserver_object_response",
-    objects.serve,
-    ObjectResponse,
+    *("$OBJ", "jsserver_object_response", objects.serve, ObjectResponse),
     audited=False,
     errors_audited=False,
 )
@@ -343,13 +340,14 @@ class Dispatcher:
         self.accounts[account.name] = account
 
     async def remove_account(self, name: str) -> None:
-        """Takes JetStream from an account; what it has on disk stays there. Requests that are under
-        way are finished, those that come are refused."""
+        """Takes JetStream from an account; what it has on disk stays. Requests under way are
+        finished, those that come are refused, and what is sent or comes in by parts ends."""
         account = self.accounts.pop(name)
-        if self.objects is not None:
-            await self.objects.forget_account(account)
         while account.stats.inflight:
             await asyncio.sleep(INFLIGHT_SECONDS)
+        if self.objects is not None:
+            await self.objects.forget_account(account)
+        await self.transfers.forget_account(account)
         await account.close()
 
     async def close(self) -> None:

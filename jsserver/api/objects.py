@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -36,8 +38,11 @@ WINDOW = 1 << 20
 """Bytes that may wait for a receiver before the next chunk is sent to it."""
 LOOK_AGAIN, LOOK_AGAIN_LAST = 0.001, 0.05
 """Seconds between two looks whether they are fewer: the first, and the longest ones."""
-SENDINGS, SENDINGS_OF_ONE = 256, 16
-"""Objects that are sent at the same time: of a server, and to who asks through one connection."""
+SENDINGS, SENDINGS_OF_ACCOUNT, SENDINGS_OF_ONE = 256, 192, 16
+"""Objects that are sent at the same time: of a server, of an account, and to who asks through one
+connection."""
+STALLED = 1.0
+"""Seconds without room for the next chunk after which one makes room for others."""
 LIST_LIMIT = 256
 """Names of a page."""
 LIST_ROOM = 256 << 10
@@ -45,6 +50,7 @@ LIST_ROOM = 256 << 10
 
 NOT_FOUND = b"NATS/1.0 404 Object Not Found\r\n\r\n"
 NOT_SENT = b"NATS/1.0 400 Object Not Sent\r\n\r\n"
+NOT_TAKEN = "408 Object Not Taken"
 FAILED = b"NATS/1.0 %s\r\n\r\n"
 
 
@@ -188,6 +194,9 @@ class Sending:
         self.bucket = bucket
         self.meta = meta
         self.connection = connection
+        self.waits_since = math.inf
+        """Since when its receiver has not taken enough for the next chunk."""
+        self.given_up = False
         self._deliver = deliver
         self._to = deliver.encode()
 
@@ -206,7 +215,7 @@ class Sending:
         while True:
             chunk = await shared.run(reader.next)
             if not await self._room():
-                return None
+                return NOT_TAKEN if self.given_up else None
             if chunk is None:
                 return "204 EOB"
             if isinstance(chunk, str):
@@ -216,12 +225,15 @@ class Sending:
     async def _room(self) -> bool:
         """Waits until whoever receives has taken what was sent; False: nobody does."""
         pause = LOOK_AGAIN
-        while True:
+        while not self.given_up:
             waiting = self.bucket.account.handle.outstanding(self._to)
             if waiting <= WINDOW:
+                self.waits_since = math.inf
                 return waiting >= 0
+            self.waits_since = min(self.waits_since, asyncio.get_running_loop().time())
             await asyncio.sleep(pause)
             pause = min(pause * 2, LOOK_AGAIN_LAST)
+        return False
 
 
 class Sendings:
@@ -230,20 +242,33 @@ class Sendings:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._begun: set[Sending] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Sending] = {}
 
     def begin(self, sending: Sending) -> None:
         """Counts one, or ApiError."""
         own = sum(other.connection == sending.connection for other in self._begun)
-        if own >= SENDINGS_OF_ONE or len(self._begun) >= SENDINGS:
-            raise busy(f"{own} objects are being sent to this client, {len(self._begun)} in all")
+        if own >= SENDINGS_OF_ONE:
+            raise busy(f"{own} objects are being sent to this client")
+        account = [one for one in self._begun if one.bucket.account is sending.bucket.account]
+        if len(account) >= SENDINGS_OF_ACCOUNT:
+            self._give_up_one_of(account)
+        elif len(self._begun) >= SENDINGS:
+            self._give_up_one_of(self._begun)
         self._begun.add(sending)
+
+    def _give_up_one_of(self, sendings: Collection[Sending]) -> None:
+        """Ends the one whose receiver has taken nothing for longest, or ApiError."""
+        slowest = min(sendings, key=lambda one: one.waits_since)
+        if slowest.waits_since + STALLED > asyncio.get_running_loop().time():
+            raise busy(f"{len(sendings)} objects are being sent")
+        slowest.given_up = True
+        self._begun.discard(slowest)
 
     def start(self, sending: Sending) -> None:
         """Lets one go on by itself, after its request was answered."""
         task = asyncio.get_running_loop().create_task(self._run(sending))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = sending
+        task.add_done_callback(self._tasks.pop)
 
     async def _run(self, sending: Sending) -> None:
         try:
@@ -253,8 +278,15 @@ class Sendings:
         finally:
             self._begun.discard(sending)
 
+    async def forget_account(self, account: Account) -> None:
+        """Ends those of an account; whoever receives hears nothing more."""
+        await self._end([t for t, one in self._tasks.items() if one.bucket.account is account])
+
     async def close(self) -> None:
-        """Ends all; whoever receives hears nothing more."""
-        for task in self._tasks:
+        """Ends all, as `forget_account` does."""
+        await self._end([*self._tasks])
+
+    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -55,6 +55,8 @@ INTEREST = 2.0
 LOOK_AGAIN = 0.05
 WAITING = 64 << 20
 """Bytes of a restore's chunks that wait to be taken: clients wait for an answer to each."""
+CHUNK_OWN = 512
+"""Bytes that a chunk counts beside its own: what it takes to keep it."""
 RESTORES = 8
 """At the same time: each has a thread."""
 
@@ -252,7 +254,7 @@ class Outgoing(Transfer):
         latest = asyncio.get_running_loop().time() + INTEREST
         # The nats tool subscribes when it has the answer; a wildcard of inboxes hears until then.
         while not self.handle.subscribed(self._deliver):
-            if asyncio.get_running_loop().time() > latest:
+            if self._stopped or asyncio.get_running_loop().time() > latest:
                 break
             await asyncio.sleep(LOOK_AGAIN)
         if not self.handle.subject_interest(self._deliver):
@@ -306,16 +308,21 @@ class Incoming(Transfer):
 
     def receive(self, reply: bytes, payload: bytes) -> None:
         """A chunk; an empty one is the end."""
-        self._waiting += len(payload)
+        if self._broken or self._complete:
+            return  # nobody takes it
+        self._waiting += len(payload) + CHUNK_OWN
         if self._waiting > WAITING:
             self.stop("more chunks at once than can wait")
         elif not reply:
             self.stop("a chunk without a reply subject")
-        self._chunks.put_nowait((reply, payload))
+        else:
+            self._chunks.put_nowait((reply, payload))
 
     def stop(self, reason: str) -> None:
-        """Takes no more."""
+        """Takes no more, and nothing of what waits."""
         self._broken = self._broken or reason
+        while not self._chunks.empty():
+            self._chunks.get_nowait()
         self._chunks.put_nowait((b"", b""))
 
     def take(self) -> bytes:
@@ -334,7 +341,7 @@ class Incoming(Transfer):
             raise _Abandoned(f"nothing came for {SILENCE:.0f} seconds") from None
         if self._broken:
             raise _Abandoned(self._broken)
-        self._waiting -= len(chunk)
+        self._waiting -= len(chunk) + CHUNK_OWN
         self._received += len(chunk)
         self._complete = not chunk
         return chunk
@@ -467,9 +474,17 @@ class Transfers:
             transfer.receive(reply, payload)
         return True
 
+    async def forget_account(self, account: Account) -> None:
+        """JetStream is taken from an account: returns when its streams may be closed."""
+        reason = errcodes.NOT_ENABLED_FOR_ACCOUNT().body.description
+        await self._end([t for t in self._tasks.items() if t[1].account is account], reason)
+
     async def close(self) -> None:
         """Ends all."""
-        for transfer in self._tasks.values():
-            transfer.stop("the server stops")
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._end([*self._tasks.items()], "the server stops")
+
+    async def _end(self, tasks: list[tuple[asyncio.Task[None], Transfer]], reason: str) -> None:
+        for _, transfer in tasks:
+            transfer.stop(reason)
+        if tasks:
+            await asyncio.wait([task for task, _ in tasks])

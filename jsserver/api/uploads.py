@@ -122,6 +122,8 @@ class Uploads:
         self._open: dict[Key, Upload] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._gone: set[int] = set()
+        """Connections that ended since the last look."""
         self._closing = False
 
     # ---- what clients send ---------------------------------------------------------------------
@@ -342,6 +344,11 @@ class Uploads:
                 continue
             await self._shared.run(upload_notes.remove, account, note.nuid)
 
+    def connection_gone(self, connection: int) -> None:
+        """A connection has ended: nobody sends the rest of its uploads."""
+        if self._open:
+            self._gone.add(connection)
+
     def _watch(self) -> None:
         """Ends those that have fallen silent, as long as there are any."""
         if self._timer is None and self._open and not self._closing:
@@ -352,13 +359,17 @@ class Uploads:
         self._timer = None
         seconds = self._shared.settings.object_upload_timeout / goformat.SECOND
         silent = self._now() - seconds
+        gone, self._gone = self._gone, set()
         for key, upload in list(self._open.items()):
             if upload.touched < silent:
                 self._fail(key, upload, busy(f"nothing of the upload came for {seconds:g} seconds"))
+            elif upload.connection in gone and upload.received < upload.meta.chunks:
+                self._fail(key, upload, busy("the connection of the upload is closed"))
         self._watch()
 
     async def forget_account(self, account: Account) -> None:
         """JetStream is taken from an account: returns when its streams may be closed."""
+        await self.sendings.forget_account(account)
         for key, upload in list(self._open.items()):
             if key[0] is account and upload.touched != COMPLETING:
                 self._fail(key, upload, errcodes.NOT_ENABLED_FOR_ACCOUNT())

@@ -226,6 +226,11 @@ class JetStream:
             self.dispatcher.advisories.out_of_storage()
             self.mender.disk_full(numbers[0])
 
+    def connection_gone(self, cid: int) -> None:
+        """A connection has ended."""
+        if self.dispatcher.objects is not None:
+            self.dispatcher.objects.connection_gone(cid)
+
     def client_info(self, cid: int) -> ClientInfo | None:
         """The connection behind a request, for the audit."""
         item = self._connection(cid)
