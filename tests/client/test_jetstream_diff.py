@@ -56,7 +56,8 @@ def play(server: Server, case: Case, stream: str) -> list[Heard]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
 def test_same_answers(pair: tuple[Server, Server], case: Case) -> None:
-    """Says so only after eight tries, as nats-server's answers may vary under load; each plays on a stream of its own."""
+    """Says so only after eight tries, because nats-server's answers vary under load; each plays on
+    a stream of its own."""
     theirs = []
     for turn in range(TRIES):
         stream = f"S{CASES.index(case)}x{turn}"
