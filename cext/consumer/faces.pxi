@@ -118,6 +118,14 @@ cdef class ConsumerHandle:
         self.box.leave()
         return more
 
+    def damaged(self) -> bool:
+        """Whether the o.dat that it was opened with could not be read."""
+        cdef bint damaged
+        with nogil:
+            damaged = self.enter() and self.c.damaged
+            self.box.leave()
+        return damaged
+
     def counting(self) -> bool:
         """Whether `state` would take long, as what is pending is still counted."""
         cdef bint counting

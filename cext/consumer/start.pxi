@@ -104,6 +104,7 @@ cdef int restore_file(Consumer* c, const StateFile* file) noexcept nogil:
         return 1
     forget_state(c)
     if rc == -2:
+        c.damaged = True
         say_of(c, b"o.dat is damaged and not used")
         return 0
     return -1

@@ -114,7 +114,7 @@ async def restore(call: Call) -> RestoreResponse:
     account, name = call.account, call.args[0]
     if not request.config.name:
         request.config.name = name
-    streams.check_create(name, request.config)
+    streams.check_names(name, request.config)
     config = normalised(account, request.config)
     if config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()

@@ -358,7 +358,7 @@ class Assignments:
         match change:
             case PutConsumer():
                 before = stream.consumers.get(change.name)
-                after = self._put(stream, change, before)
+                after = self.judge(stream, change, before)
             case PauseConsumer():
                 before = stream.consumer(change.name)
                 after = _paused(before, change.until)
@@ -386,9 +386,10 @@ class Assignments:
         if decision.before is None:
             self._count_consumers(-1)
 
-    def _put(
+    def judge(
         self, stream: StreamAssignment, change: PutConsumer, before: ConsumerAssignment | None
     ) -> ConsumerAssignment:
+        """The consumer that a stream would have, instead of the one before, or ApiError."""
         name, config = change.name, change.config
         if name in stream.offline:
             raise stream.absent(name)

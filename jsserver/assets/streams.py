@@ -44,12 +44,17 @@ SERVER_KEYS = (REQUIRED_LEVEL, *DYNAMIC_KEYS)
 _invalid = errcodes.STREAM_INVALID_CONFIG
 
 
-def check_create(subject_name: str, config: StreamConfig) -> None:
-    """What a creation is refused for before limits and configuration are looked at."""
+def check_names(subject_name: str, config: StreamConfig) -> None:
+    """As `check_create`, of a restore, which makes sealed streams too."""
     if subject_name != config.name:
         raise errcodes.STREAM_MISMATCH()
     if "/" in config.name or "\\" in config.name:
         raise errcodes.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
+
+
+def check_create(subject_name: str, config: StreamConfig) -> None:
+    """What a creation is refused for before limits and configuration are looked at."""
+    check_names(subject_name, config)
     if config.sealed:
         raise _invalid(err="stream configuration for create can not be sealed")
     if config.mirror is None and config.mirror_direct:

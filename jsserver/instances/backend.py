@@ -192,6 +192,9 @@ class ConsumerHandle(Protocol):
     def id(self) -> int:
         """Tells this consumer from a later one of the same name; never used twice."""
 
+    def damaged(self) -> bool:
+        """Whether what its directory said of its position could not be read: it starts anew."""
+
     def counting(self) -> bool:
         """Whether what is pending is still counted: `state` then waits for it."""
 

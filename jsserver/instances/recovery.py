@@ -14,8 +14,13 @@ from typing import TypeVar
 import msgspec
 
 from jsserver import API_LEVEL
-from jsserver.assets import streams, unsupported
-from jsserver.assets.assignments import CreateStream, StreamAssignment, new_consumer
+from jsserver.assets import consumers, streams, unsupported
+from jsserver.assets.assignments import (
+    CreateStream,
+    PutConsumer,
+    StreamAssignment,
+    new_consumer,
+)
 from jsserver.cext.bytes import sync_file_system
 from jsserver.text import goformat
 from jsserver.text.transforms import TransformError
@@ -65,6 +70,7 @@ async def restore(account: Account, config: StreamConfig, staged: Path, meta: by
             if not decision.is_open:
                 raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED()
             assert account.directory is not None and decision.after is not None
+            await account.shared.run(_check_consumers, account, staged, decision.after)
             if config.storage == "memory":
                 make = account.shared.run(_take_into_memory, account, staged, decision.after)
             else:
@@ -76,6 +82,36 @@ async def restore(account: Account, config: StreamConfig, staged: Path, meta: by
             account.assignments.undo(decision)
         account.adopt(opened)
         return opened
+
+
+def _check_consumers(account: Account, staged: Path, wanted: StreamAssignment) -> None:
+    """The consumers of a staged directory become what a creation makes of them; NotRestorable."""
+    shared, limits = account.shared, account.limits
+    stream = StreamAssignment(wanted.config, wanted.created)
+    for name in _subdirectories(staged / CONSUMERS):
+        directory, asset = staged / CONSUMERS / name, f"{stream.config.name}/{name}"
+        try:
+            stored, created = _read(shared, directory, asset, StoredConsumer)
+            asked = ConsumerConfig(
+                **{f: getattr(stored, f) for f in ConsumerConfig.__struct_fields__}
+            )
+            config = consumers.normalise(asked, stream.config, shared.settings, limits, False)
+            config.metadata = asked.metadata
+            durable = msgspec.structs.replace(config, durable_name=config.durable_name or name)
+            consumers.check(durable, stream.config, shared.settings, limits)
+            change = PutConsumer(stream.config.name, name, config, created)
+            consumer = account.assignments.judge(stream, change, None)
+        except (_Offline, ApiError) as error:
+            raise _no_consumer(name, error) from None
+        stream.consumers[name] = consumer
+        stream.claim(consumer)
+        shared.files.put(directory, asset, encode_meta(consumer))
+
+
+def _no_consumer(name: str, error: Exception) -> NotRestorable:
+    code = f" ({error.err_code})" if isinstance(error, ApiError) else ""
+    which = f"error restoring consumer [{goformat.quote(name)}]"
+    return NotRestorable(f"{which}: {_reason(error)}{code}")
 
 
 def _put_in_place(account: Account, staged: Path, directory: Path, body: bytes) -> Stream:
@@ -120,6 +156,10 @@ def _load_whole(account: Account, directory: Path, name: str) -> Stream:
         found.handle.close(True)
         reasons = (f"consumer {name}: {why}" for name, why in found.offline.items())
         raise NotRestorable("; ".join(reasons))
+    for consumer, opened in found.consumers.items():
+        if opened.handle.damaged():
+            found.handle.close(True)
+            raise _no_consumer(consumer, errcodes.CONSUMER_STORE_FAILED(err="corrupt state file"))
     return found
 
 
