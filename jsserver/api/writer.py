@@ -14,12 +14,12 @@ from jsserver.text import nuid
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError, ErrorBody
 
-from .buckets import Bucket, ObjectMeta, Stored, busy
+from .buckets import Bucket, ObjectMeta, Stored, bad, busy
 
 ACKS = "$JS.OBJECT.ACK."
 """What streams answer on; only what they send there is heard."""
 PATIENCE = 10.0
-"""Seconds that a stream may take to answer."""
+"""Seconds after which a stream that does not answer is asked whether it has the message."""
 ATTEMPTS = 16
 """How often others may write to an object between a look at it and a write before that is given
 up."""
@@ -96,19 +96,24 @@ class Writer:
             then(payload)
         return True
 
-    async def store(self, account: Account, subject: bytes, headers: bytes, data: bytes) -> bytes:
-        """The answer to a message; ApiError where none comes."""
+    async def _store(self, bucket: Bucket, subject: bytes, headers: bytes, data: bytes) -> bytes:
+        """The answer to a message; ApiError where none comes and the stream has not got it."""
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         def then(payload: bytes) -> None:
             if not answer.done():
                 answer.set_result(payload)
 
-        reply = self.send(account, subject, headers, data, then)
+        reply = self.send(bucket.account, subject, headers, data, then)
         try:
-            return await asyncio.wait_for(answer, PATIENCE)
-        except TimeoutError:
-            raise busy("the stream does not answer") from None
+            while True:
+                await asyncio.wait([answer], timeout=PATIENCE)
+                if answer.done():
+                    return answer.result()
+                # What waits for a disk that is slow becomes the object when it is not any more.
+                message = await self._shared.run(bucket.handle.last_for, subject)
+                if message is None or message.data != data or bucket.stream.config.no_ack:
+                    raise busy("the stream does not answer")
         finally:
             self.give_up(reply)
 
@@ -117,6 +122,8 @@ class Writer:
     ) -> tuple[Stored | None, Ack]:
         """Writes an object's meta over the one that is there, whatever others write meanwhile.
         `make` says what it is to be, or raises. Returns what was replaced, and the ack."""
+        if bucket.stream.config.no_ack:
+            raise bad(f"stream {bucket.stream.name} gives no acks: nobody knows what it stored")
         subject = bucket.subject(name)
         for _ in range(ATTEMPTS):
             message = await self._shared.run(bucket.last, name)
@@ -131,7 +138,7 @@ class Writer:
                 raise errcodes.STREAM_NOT_FOUND()
             body = msgspec.json.encode(meta)
             try:
-                ack = read_ack(await self.store(bucket.account, subject, head, body))
+                ack = read_ack(await self._store(bucket, subject, head, body))
             except ApiError as error:
                 if error.err_code in WRONG_LAST:
                     continue

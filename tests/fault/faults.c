@@ -1,8 +1,8 @@
 /* Preloaded into a server: lets file operations below a folder fail as the control file says.
  *
  * The control file, which FAULTS_CONTROL names, holds one line of five 64-bit numbers for each operation:
- * errno, calls that succeed before, calls that fail, calls that failed, whether calls that are to fail wait
- * first. Then comes what paths must contain. */
+ * errno (0: they succeed after all), calls that succeed before, calls that fail, calls that failed,
+ * whether calls that are to fail wait first. Then comes what paths must contain. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -67,6 +67,8 @@ static int fails(int op) {
     __atomic_fetch_add(&l->seen, 1, __ATOMIC_SEQ_CST);
     while (__atomic_load_n(&l->held, __ATOMIC_SEQ_CST))
         usleep(1000);
+    if (error == 0)
+        return 0;
     errno = error;
     return 1;
 }

@@ -55,7 +55,8 @@ class Faults:
     def fail(
         self, op: str, error: int, *, after: int = 0, times: int = 1, held: bool = False
     ) -> None:
-        """So many calls succeed, then so many fail; `held`: they do not return until `mend`."""
+        """So many calls succeed, then so many fail, or succeed where `error` is 0; `held`: they do
+        not return until `mend`."""
         at = OPERATIONS.index(op) * LINE.size
         LINE.pack_into(self.map, at, error, after, 0, 0, held)
         LINE.pack_into(self.map, at, error, after, times, 0, held)
