@@ -438,7 +438,7 @@ cdef int client_name(Client* c, Span user) noexcept nogil
 
 cdef enum InboxKind:
     # What the control plane finds in its inbox, beside the EventKinds of the lower layers (< 100).
-    IN_REQUEST = 100        # text: subject, reply, header, data; num[0] = account's id
+    IN_REQUEST = 100        # text: subject, reply, header, data; num: account's id, what it counts of ASKING_MAX
     IN_CONNECT = 101        # a CONNECT that needs a decision, as note_client: json, nonce, security; its connection waits
     IN_OPENED = 102         # text: address; (only when debugging)
     IN_CLOSED = 103         # text: address, connect options, security; num: ConnNumbers of the net layer
@@ -518,7 +518,7 @@ cdef struct Engine:
     uint8_t server_hash[8]
     int64_t too_deep_again  # mono: when the log may tell of the next one that was too deep
     int pace                # Pace: what became of what was delivered last
-    uint32_t asked          # requests that went to the inbox from whoever publishes now
+    uint32_t asked          # what requests count that went to the inbox from whoever publishes now
     bint trace
     bint debug
     const Msg* sharing      # the message under way, if several connections may take its payload

@@ -184,7 +184,7 @@ cdef enum:
     SNIPPET = 32            # bytes of what was not understood, in the log
     NONCE_BYTES = 11
     NONCE_MAX = 15          # characters of these in base64
-    ASKING_MAX = 128        # requests of one connection that the control plane has
+    ASKING_MAX = 128        # requests of one connection that the control plane has; large ones count more
     STALLS_MAX = 5          # in one read, as nats-server's 10 ms
     SCRATCH_SIZE = 131072   # of a reactor, for its transports
     COMING_NS_A_TURN = 1000000      # of handshakes; the others wait for the next turn

@@ -196,7 +196,7 @@ class Server:
     def _request(self, item: Item) -> None:
         subject = item.texts[0]
         if self.delegates is not None and self.delegates.take(item):
-            self.finished(item.cid)
+            self.finished(item.cid, item.numbers[1])
         elif subject.startswith(b"$SYS."):
             self.system.request(item)
         elif self.jetstream is not None:

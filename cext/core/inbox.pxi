@@ -3,6 +3,8 @@
 
 cdef enum:
     INBOX_BYTES_MAX = 268435456     # a control plane that hangs must not eat the machine
+    REQUEST_BYTES_MAX = INBOX_BYTES_MAX // 2    # whoever asks much keeps nobody from logging in
+    REQUEST_PIECE = 14              # bits: of each 16 KiB a request counts as one more
 
 
 cdef int inbox_put(Inbox* b, int kind, uint64_t cid, const Span* texts, uint32_t n_texts,
@@ -16,7 +18,7 @@ cdef int inbox_put(Inbox* b, int kind, uint64_t cid, const Span* texts, uint32_t
     for i in range(n_texts):
         size += texts[i].n
     size = (size + 7) & ~<size_t>7
-    if kind == IN_REQUEST and b.requests >= b.requests_max:
+    if kind == IN_REQUEST and (b.requests >= b.requests_max or b.items.n + size > REQUEST_BYTES_MAX):
         b.dropped += 1
         return -1
     if b.items.n + size > INBOX_BYTES_MAX or bytes_reserve(&b.items, size) != 0:
@@ -55,13 +57,15 @@ cdef int request_in(void* target, const Msg* m) noexcept nogil:
     # streams and consumers themselves; where none does, nobody is to count as a responder.
     cdef Account* a = <Account*>target
     cdef Span texts[4]
-    cdef int64_t num = a.id
+    cdef int64_t nums[2]
     if span_starts(m.dest, b"$JS.API.DIRECT.GET", 18) or span_starts(m.dest, b"$JS.API.CONSUMER.MSG.NEXT.", 26):
         return 0
     texts[0] = m.dest
     texts[1] = m.reply
     texts[2] = m.header
     texts[3] = m.data
-    if inbox_put(&a.engine.inbox, IN_REQUEST, m.cid, texts, 4, &num, 1) == 0 and m.cid:
-        a.engine.asked += 1
+    nums[0] = a.id
+    nums[1] = 1 + ((<int64_t>m.header.n + m.data.n) >> REQUEST_PIECE)
+    if inbox_put(&a.engine.inbox, IN_REQUEST, m.cid, texts, 4, nums, 2) == 0 and m.cid:
+        a.engine.asked += <uint32_t>nums[1]
     return 1

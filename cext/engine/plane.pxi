@@ -381,7 +381,7 @@ cdef class DataPlane(PlaneView):
         return self.m.engine.inbox.dropped
 
     def requests_done(self, uint64_t cid, uint32_t count):
-        """So many of this connection's INBOX_REQUEST are worked on."""
+        """INBOX_REQUEST of this connection that count so much together are worked on."""
         cdef Conn* c
         with nogil:
             env_lock(&self.m.engine.env)

@@ -88,6 +88,8 @@ class Request(msgspec.Struct, frozen=True):
     headers: bytes = b""
     payload: bytes = b""
     connection: int = 0
+    cost: int = 1
+    """What it counts of what a connection may ask at once."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -304,7 +306,7 @@ class Dispatcher:
         self,
         shared: Shared,
         client_info: Callable[[int], ClientInfo | None] | None = None,
-        finished: Callable[[int], None] | None = None,
+        finished: Callable[[int, int], None] | None = None,
         system_account: str = "",
         directory: Path | None = None,
     ) -> None:
@@ -316,8 +318,8 @@ class Dispatcher:
         self._client_info = client_info or (lambda connection: None)
         self.transfers = Transfers(shared, self.advisories)
         self._account_purge = AccountPurge(shared, self.advisories, self.accounts, directory)
-        self._finished = finished or (lambda connection: None)
-        """Takes the connection of every request that is answered, dropped or none."""
+        self._finished = finished or (lambda connection, cost: None)
+        """Takes connection and cost of every request that is answered, dropped or none."""
         with_objects = shared.settings.object_requests
         self.objects = Uploads(shared, self.accounts, self._finished) if with_objects else None
         limits = shared.settings
@@ -383,26 +385,24 @@ class Dispatcher:
 
         At most IN_PROGRESS are worked on at the same time, WORKERS of one connection."""
         if self.shared.asking.receive(request.subject, request.payload):
-            self._finished(request.connection)
+            self._finished(request.connection, request.cost)
             return
         subject = request.subject.decode("utf-8", "surrogateescape")
         if self.transfers.receive(request.account, subject, request.reply, request.payload):
-            self._finished(request.connection)
+            self._finished(request.connection, request.cost)
             return
-        if self.objects is not None and self.objects.receive(
-            request.account, subject, request.reply, request.payload, request.connection
-        ):
+        if self.objects is not None and self.objects.receive(request, subject):
             return
         found = self._route(request)
         if found is None or self._closed:
-            self._finished(request.connection)
+            self._finished(request.connection, request.cost)
             return
         dropped = self._queue.put(request.connection, request, found[0].info)
         if dropped:
             log.warning("JetStream API queue limit reached, dropping %d requests", len(dropped))
             self.advisories.limit_reached(len(dropped))
             for one in dropped:
-                self._finished(one.connection)
+                self._finished(one.connection, one.cost)
         if self._queue and self._running < IN_PROGRESS:
             self._running += 1
             self._start(self._work())
@@ -426,7 +426,7 @@ class Dispatcher:
                         self._audit(request, served)
                 finally:
                     self._queue.done(connection)
-                    self._finished(connection)
+                    self._finished(connection, request.cost)
                 await asyncio.sleep(0)  # others have their turn
         finally:
             self._running -= 1

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,6 +29,9 @@ from .buckets import PREFIX, Bucket, MetaOptions, ObjectMeta, ObjectResponse, St
 from .objects import Sendings
 from .responses import TYPE_PREFIX
 from .writer import Ack, Writer, read_ack
+
+if TYPE_CHECKING:
+    from .dispatch import Request
 
 log = logging.getLogger(__name__)
 
@@ -65,15 +69,6 @@ class UploadResponse(ObjectResponse):
     nonce: str = ""
 
 
-class Message(msgspec.Struct, frozen=True):
-    """What a client has sent."""
-
-    account: Account
-    reply: bytes
-    payload: bytes
-    connection: int
-
-
 class Upload:
     """One that is under way."""
 
@@ -95,8 +90,9 @@ class Upload:
         """Whose chunks are taken."""
         self.received = self.bytes = self.acked = 0
         self.digest = sha256()
-        self.replies: dict[str, bytes] = {}
-        """Where chunks that wait for an ack are answered, by what that ack comes on."""
+        self.replies: dict[str, tuple[bytes, int]] = {}
+        """Where chunks that wait for an ack are answered, and what they count, by what that ack
+        comes on."""
         self.failed: ApiError | None = None
         self.touched = 0.0
         self.noting: asyncio.Task[None] | None = None
@@ -112,7 +108,7 @@ class Uploads:
     alone."""
 
     def __init__(
-        self, shared: Shared, accounts: Mapping[str, Account], finished: Callable[[int], None]
+        self, shared: Shared, accounts: Mapping[str, Account], finished: Callable[[int, int], None]
     ) -> None:
         self._shared = shared
         self._accounts = accounts
@@ -128,11 +124,9 @@ class Uploads:
 
     # ---- what clients send ---------------------------------------------------------------------
 
-    def receive(
-        self, account: str, subject: str, reply: bytes, payload: bytes, connection: int
-    ) -> bool:
-        """Whether a message is of an upload, which takes it then."""
-        if self.writer.receive(account, subject, payload):
+    def receive(self, request: Request, subject: str) -> bool:
+        """Whether a message is of an upload, which takes it then. Its subject as text."""
+        if self.writer.receive(request.account, subject, request.payload):
             return True
         if not subject.startswith(PREFIX):
             return False
@@ -142,35 +136,33 @@ class Uploads:
         bucket, kind, rest = tokens
         if kind not in (INFO, CHUNKS):
             return False
-        message = None
         try:
-            found = self._accounts.get(account)
-            if found is None:
+            account = self._accounts.get(request.account)
+            if account is None:
                 raise errcodes.NOT_ENABLED_FOR_ACCOUNT()
             if self._closing:
                 raise errcodes.CLUSTER_NOT_AVAIL()
-            message = Message(found, reply, payload, connection)
             if kind == INFO:
-                self._begin(message, bucket, rest)
-                self._finished(connection)
+                self._begin(account, request, bucket, rest)
+                self._finished(request.connection, request.cost)
             else:
-                self._take(message, bucket, rest)
+                self._take(account, request, bucket, rest)
         except (ApiError, StoreError) as error:
-            self._refuse(account, reply, _told(error))
-            self._finished(connection)
+            self._refuse(request.account, request.reply, _told(error))
+            self._finished(request.connection, request.cost)
         return True
 
-    def _begin(self, message: Message, name: str, place: str) -> None:
-        bucket = buckets.bucket_of(message.account, name)
+    def _begin(self, account: Account, message: Request, name: str, place: str) -> None:
+        bucket = buckets.bucket_of(account, name)
         request = _read(message.payload, bucket, place)
         if bucket.stream.config.no_ack:
             raise bad(f"stream {bucket.stream.name} gives no acks: nobody knows what it stored")
         if bucket.stream.config.sealed:
             raise errcodes.STREAM_SEALED()
-        key = (message.account, name, request.nonce)
+        key = (account, name, request.nonce)
         if key in self._open:
             raise bad(f"an upload with the nonce {request.nonce} is under way")
-        own = sum(account is message.account for account, _, _ in self._open)
+        own = sum(one is account for one, _, _ in self._open)
         most = self._shared.settings.object_uploads
         if own >= most:
             raise busy(f"{own} uploads are under way, as many as an account may have")
@@ -205,9 +197,9 @@ class Uploads:
         else:
             self._answer(key[0], reply, _begun(upload))
 
-    def _take(self, message: Message, bucket: str, nonce: str) -> None:
+    def _take(self, account: Account, message: Request, bucket: str, nonce: str) -> None:
         """A chunk: its connection is done with it when the stream is."""
-        key = (message.account, bucket, nonce)
+        key = (account, bucket, nonce)
         upload = self._open.get(key)
         if upload is None:
             text = f"no upload with the nonce {goformat.quote(nonce)} to this bucket is under way"
@@ -237,18 +229,18 @@ class Uploads:
         upload.digest.update(message.payload)
         self._store(key, upload, message)
 
-    def _store(self, key: Key, upload: Upload, message: Message) -> None:
-        reply, connection = message.reply, message.connection
+    def _store(self, key: Key, upload: Upload, message: Request) -> None:
+        reply, connection, cost = message.reply, message.connection, message.cost
         sent = ""
 
         def then(answer: bytes) -> None:
             upload.replies.pop(sent, None)
-            self._finished(connection)
+            self._finished(connection, cost)
             self._stored(key, upload, reply, answer)
 
         place = upload.bucket.chunks(upload.meta.nuid)
-        sent = self.writer.send(message.account, place, b"", message.payload, then)
-        upload.replies[sent] = reply
+        sent = self.writer.send(key[0], place, b"", message.payload, then)
+        upload.replies[sent] = reply, cost
 
     def _stored(self, key: Key, upload: Upload, reply: bytes, answer: bytes) -> None:
         """The stream has stored a chunk, or refused it."""
@@ -292,8 +284,7 @@ class Uploads:
         try:
             message = await self._shared.run(bucket.handle.get, ack.seq)
             ts = ts if message is None else message.ts  # None: it was replaced already
-            if before is not None and before.meta.nuid != meta.nuid:
-                await bucket.forget(before.meta.nuid)
+            await self.writer.clear(bucket, before, meta.nuid)
         except StoreError as error:
             log.warning("Replaced chunks stay in stream %s: %s", bucket.stream.name, error)
         await self._done_with(upload)
@@ -305,9 +296,9 @@ class Uploads:
             return
         upload.failed = error
         self._open.pop(key, None)
-        for sent, reply in upload.replies.items():
+        for sent, (reply, cost) in upload.replies.items():
             self.writer.give_up(sent)
-            self._finished(upload.connection)
+            self._finished(upload.connection, cost)
             self._refuse(key[0].name, reply, error)
         upload.replies.clear()
         self._start(self._forget(upload))
@@ -335,7 +326,7 @@ class Uploads:
                 bucket = buckets.bucket_of(account, note.bucket)
                 message = await self._shared.run(bucket.last, note.name)
                 stored = None if message is None else bucket.read(message)
-                if stored is None or stored.meta.nuid != note.nuid:
+                if stored is None or stored.meta.deleted or stored.meta.nuid != note.nuid:
                     await bucket.forget(note.nuid)
             except ApiError:
                 pass  # the bucket is no more, or its object is somebody else's

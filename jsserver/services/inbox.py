@@ -49,10 +49,11 @@ class Finished:
         self.plane = plane
         self._counts: Counter[int] = Counter()
 
-    def __call__(self, cid: int) -> None:
+    def __call__(self, cid: int, cost: int) -> None:
+        """`cost` is what the request counts, its second number."""
         if not self._counts:
             asyncio.get_running_loop().call_soon(self._report)
-        self._counts[cid] += 1
+        self._counts[cid] += cost
 
     def _report(self) -> None:
         counts, self._counts = self._counts, Counter()

@@ -76,7 +76,7 @@ class JetStream:
         storage: Storage,
         accounts: Accounts,
         log: Logger,
-        finished: Callable[[int], None],
+        finished: Callable[[int, int], None],
         name: str,
         server_id: str,
     ) -> None:
@@ -170,7 +170,7 @@ class JetStream:
             running.limit(limits)
 
     def request(self, item: Item) -> None:
-        _, cid, (account,), (subject, reply, headers, payload) = item
+        _, cid, (account, cost), (subject, reply, headers, payload) = item
         self.dispatcher.submit(
             Request(
                 account=self.accounts.name_of(account),
@@ -179,6 +179,7 @@ class JetStream:
                 headers=headers,
                 payload=payload,
                 connection=cid,
+                cost=cost,
             )
         )
 

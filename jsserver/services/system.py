@@ -92,14 +92,14 @@ class System:
 
     def request(self, item: Item) -> None:
         """One request, as it comes out of the inbox."""
-        _, cid, (account_id,), (subject, reply, _, payload) = item
+        _, cid, (account_id, cost), (subject, reply, _, payload) = item
         account = self._server.accounts.name_of(account_id)
         asked = subject.decode("utf-8", "replace")
         within = account == self._server.system_account
         queue = self._operators if within else self._everybody
         told = within and asked != USER_INFO and self._at_once(asked, reply, payload)
         if told or not reply or queue.pending >= PENDING_MAX:
-            self._server.finished(cid)
+            self._server.finished(cid, cost)
         elif within and asked == f"{OF_A_SERVER}{self._server.id}.RELOAD":
             queue.pending += 1
             task = asyncio.create_task(self._reload(payload))
@@ -150,7 +150,7 @@ class System:
         queue.pending -= 1
         if self._closed:
             return  # nor is there anybody to be told
-        self._server.finished(item.cid)
+        self._server.finished(item.cid, item.numbers[1])
         if not done.cancelled() and done.result()[1] and account in self._server.accounts:
             self._server.accounts[account].publish(item.texts[1], b"", *done.result())
 

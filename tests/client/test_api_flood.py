@@ -111,3 +111,28 @@ def test_a_connection_that_asks_much_and_goes_leaves_nothing_behind(server: Serv
             client.send(asking("STREAM.INFO.F", count=2000))
     with RawApp(server.port) as client:
         assert "error" not in client.api("STREAM.INFO.F")
+
+
+def test_large_requests_of_many_take_little_memory(server: Server) -> None:
+    """No more than a few of a connection wait in the server, and nobody's is dropped."""
+    body = b'{"name":"G","description":"%s"}' % (b"x" * 1_000_000)
+    request = asking("STREAM.CREATE.G", body)
+    before = server.memory()
+    most = []
+
+    def ask() -> None:
+        with RawApp(server.port, timeout=60) as client:
+            client.socket.settimeout(60)
+            for _ in range(20):
+                client.socket.sendall(request)
+
+    threads = [threading.Thread(target=ask) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        with RawApp(server.port) as client:
+            assert "error" not in client.api("STREAM.INFO.F")
+        most.append(server.memory())
+        time.sleep(0.05)
+    assert max(most) - before < 150 << 20
+    assert "queue limit" not in server.log()
