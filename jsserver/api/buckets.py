@@ -166,6 +166,8 @@ def bucket_of(account: Account, name: str) -> Bucket:
     stream = account.stream(f"OBJ_{name}")
     if not {f"$O.{name}.C.>", f"$O.{name}.M.>"} <= {*stream.config.subjects}:
         raise bad(f"stream {stream.name} is no bucket of objects: it has other subjects")
+    if stream.config.subject_transform is not None:
+        raise bad(f"stream {stream.name} is no bucket of objects: it stores under other subjects")
     return Bucket(account, name, stream)
 
 

@@ -142,9 +142,9 @@ async def _delete(call: Call, bucket: Bucket, name: str) -> ObjectResponse:
             meta, name=name, deleted=True, size=0, chunks=0, digest="", mtime=None
         )
 
-    replaced, _ = await _uploads(call).writer.replace(bucket, name, gone)
-    if replaced is not None:
-        await bucket.forget(replaced.meta.nuid)
+    writer = _uploads(call).writer
+    replaced, _ = await writer.replace(bucket, name, gone)
+    await writer.clear(bucket, replaced, "")
     return ObjectResponse(bucket=bucket.name, name=name, success=True)
 
 

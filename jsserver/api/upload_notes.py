@@ -1,8 +1,8 @@
-"""Notes on disk of uploads that are under way: a start finds by them what a crash has cut off.
+"""Notes on disk of chunks that may have to go: a start finds by them what a crash has cut off.
 
-A note is a file in the folder `uploads` beside an account's streams, named like the place of the
-upload's chunks. It is there before the upload may begin and goes when the chunks went or an object
-has them; a note that stays too long does no harm.
+A note is a file in the folder `uploads` beside an account's streams, named like the place of an
+object's chunks. It is there before an upload may begin, or before an object is replaced or
+deleted, and goes when the chunks went or an object has them; one that stays too long does no harm.
 
 Everything here waits for the disk.
 """
@@ -26,7 +26,7 @@ SIZE_LIMIT = 1 << 16
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What an upload is to become."""
+    """Chunks, and the object whose they are to be, or were."""
 
     bucket: str
     name: str
@@ -39,7 +39,7 @@ def folder_of(account: Account) -> Path | None:
 
 
 def write(bucket: Bucket, name: str, nuid: str) -> None:
-    """Notes an upload durably; OSError. What a stream in memory has is gone after a crash."""
+    """Notes chunks durably; OSError. What a stream in memory has is gone after a crash."""
     folder = folder_of(bucket.account)
     if folder is None or bucket.stream.directory is None:
         return
@@ -47,7 +47,7 @@ def write(bucket: Bucket, name: str, nuid: str) -> None:
 
 
 def remove(account: Account, nuid: str) -> None:
-    """An upload has ended, and its chunks are gone or an object's."""
+    """The chunks are gone, or an object's."""
     folder = folder_of(account)
     if folder is not None and is_token(nuid):
         with contextlib.suppress(OSError):
