@@ -16,7 +16,7 @@ cdef struct Opening:
     uint64_t* sides             # sidecars without a block
     uint64_t n_sides
     bint foreign                # the other server was here last: no cache of ours says what should be there
-    bint synced                 # what is found is on disk, and what is changed here is synced by others; or the interval's sync has all
+    bint synced                 # what is found is on disk, and others, or the interval, sync what is changed here
     bint doubt                  # what was written last may be gone
     bint sealed                 # the last block that was read says that another follows
     bint batches                # from here on there is a batch, or may be a part of one
