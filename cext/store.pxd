@@ -181,6 +181,8 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil        
 cdef int store_expire(Store* s, uint64_t seq) noexcept nogil                         # ST_NOT_FOUND
 # filter NULL: all. seq > 0: only below seq; keep > 0: leave the newest keep. Returns the number removed, or an error.
 cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil
+# Whether that takes no longer the more goes: everything does, or all but a few in the last block.
+cdef bint store_purges_at_once(const Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil
 # The oldest `most` that match, of those from start to below end; likewise.
 cdef int64_t store_purge_some(Store* s, const Filter* filter, uint64_t start, uint64_t end, uint64_t most) noexcept nogil
 # What is changed between the two becomes durable together: neither its ticket nor its last sequence counts before. In a

@@ -94,7 +94,7 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
 
 cdef bint may_again(Committer* c, Round* r, int64_t rc) noexcept nogil:
     """Whether a step of a round that failed may be tried again: there are descriptors or there is room now."""
-    return rc < 0 and (fds_give(c, r, rc) or ballast_give(c, rc))
+    return rc < 0 and (fds_give(c, r, rc) or trash_give(c, rc) or ballast_give(c, rc))
 
 
 cdef int msgs_sync(Committer* c, Round* r, Store* s) noexcept nogil:

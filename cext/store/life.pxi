@@ -331,6 +331,7 @@ cdef void chores_cancel(Committer* c, Store* s, Block** gone) noexcept nogil:
     cdef Block* b
     zeros_cancel(c, s, NULL, gone)
     fetches_cancel(c, s, gone)
+    trash_unlist(c, s)
     while side[0] != NULL:
         b = side[0]
         if b.store != s:
@@ -366,6 +367,7 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
             checkpoint_write(s)
         else:
             store_retreat(s)
+        trash_end(s)
     store_dispose(s)
 
 

@@ -266,6 +266,8 @@ cdef struct StoreQueue:
     Store* next_unsynced
     Store* next_syncing         # of those that a sync is of; meanwhile each may be unsynced again
     int64_t lost_since          # lazy mode: what was written from then on (wall clock) a sync may have lost; INT64_MAX: none
+    int trash                   # TRASH_*
+    Store* next_trash
     int64_t active_at           # monotonic time of its last group
     Store* active_next          # stores with something to do when idle
     Store* active_prev
@@ -286,6 +288,7 @@ cdef struct StoreWriting:
     uint64_t reserved           # what sequence.jsr says
     uint64_t reserve_number
     bint unlinked               # a file was removed or replaced, and its directory not synced since
+    uint64_t trashed            # how many files and directories were taken away to be removed
     Bytes stuck                 # numbers of blocks, u64 each, whose files are still to be unlinked
     bint caches_gone            # index.db and the checkpoint were removed
     Extent extent               # what the last marker says
@@ -419,6 +422,8 @@ cdef struct CommitterQueue:
     Block* sides                # chain by next_side
     const Store* placing        # whose sidecar is getting its name
     bint chore                  # mappings or blocks to look after
+    Store* trash                # chain by next_trash: those with TRASH_WAITS
+    uint32_t trash_going        # how many are being emptied
     Block* zeros                # chain by next_zero
     Block* fetches              # chain by next_fetch
     Block* fetches_last

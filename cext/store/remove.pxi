@@ -1,5 +1,9 @@
 # Removing messages: one, by age, and by purging; blocks that hold nothing any more leave. Nothing here waits for a file.
 
+cdef enum:
+    KEPT_MAX = 1000             # messages that stay, up to which a purge of all before them makes the index anew
+
+
 cdef uint64_t chain_next(Store* s, Block* b, uint32_t i, uint32_t id) noexcept nogil:
     """The subject's first live message after a slot of it, 0 when there is none."""
     cdef uint64_t start = seq_at(b, i), seq = start
@@ -442,41 +446,75 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
     return ST_OK
 
 
-cdef bint purge_older(Store* s) noexcept nogil:
-    """Everything but the newest message goes, by blocks: what stands before it in the tail is struck out, and the index made
-    anew of it alone. False, and nothing is gone: without memory, or when it does not stand in the tail, whose ids nobody else
-    reads."""
-    cdef Block* b = s.tail
-    cdef uint32_t n = s.n_blocks - 1 if s.n_blocks else 0, first = s.b0, i, k
-    cdef uint64_t seq, size
-    cdef Index fresh
-    cdef int64_t id
-    if b == NULL or b.live == 0:
-        return False
-    i = b.n - 1
-    while b.off[i] == 0:
+cdef uint32_t kept_from(const Store* s, uint64_t seq, uint64_t keep) noexcept nogil:
+    """The slot of the tail from which on messages stay where the newest `keep` do, or those from a sequence on. Its n where
+    none does, where not all of them stand in the tail, or where there are more than KEPT_MAX."""
+    cdef const Block* b = s.tail
+    cdef uint32_t i = b.n, first = b.n
+    cdef uint64_t left = keep if keep else KEPT_MAX
+    if (keep and seq) or keep > KEPT_MAX or (keep == 0 and (seq < b.base or seq <= s.first_seq)):
+        return b.n
+    while i > b.head:
         i -= 1
-    id = index_init(&fresh, s.env)
-    if id == ST_OK:
-        id = index_intern(&fresh, node_text(&s.x, b.sid[i]))
-    if id < 0:
+        if b.off[i] == 0:
+            continue
+        if keep == 0 and seq_at(b, i) < seq:
+            return first
+        if left == 0:
+            return first if keep else b.n
+        first = i
+        left -= 1
+    return first if keep == 0 or left == 0 else b.n
+
+
+cdef bint purges_all(const Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil:
+    return matches_all(filter) and keep == 0 and (seq == 0 or seq > s.last_seq) and not s.batch
+
+
+cdef bint store_purges_at_once(const Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil:
+    return (purges_all(s, filter, seq, keep)
+            or (matches_all(filter) and s.tail != NULL and kept_from(s, seq, keep) < s.tail.n))
+
+
+cdef int index_of_kept(Store* s, Index* x, uint32_t first) noexcept nogil:
+    """An index with the subjects of the tail's messages from this slot on, none counted yet."""
+    cdef Block* b = s.tail
+    cdef uint32_t i
+    if index_init(x, s.env) < 0:
+        return ST_NO_MEMORY
+    for i in range(first, b.n):
+        if b.off[i] and index_intern(x, node_text(&s.x, b.sid[i])) < 0:
+            return ST_NO_MEMORY
+    return ST_OK
+
+
+cdef int purge_older(Store* s, uint32_t first) noexcept nogil:
+    """Everything before a live slot of the tail goes, by blocks: what stands before it in the tail is struck out, and the index
+    made anew of the rest, whose ids nobody else reads there."""
+    cdef Block* b = s.tail
+    cdef uint32_t n = s.n_blocks - 1, start = s.b0, i, k
+    cdef uint64_t seq = seq_at(b, first)
+    cdef Index fresh
+    if index_of_kept(s, &fresh, first) < 0:
         index_free(&fresh)
-        return False
-    seq = seq_at(b, i)
-    size = slot_size(b, i)
-    memset(b.off, 0, <size_t> i * 4)
-    b.ghosts += b.live - 1
-    b.live = 1
-    b.live_bytes = size
-    b.head = i
-    b.sid[i] = <uint32_t> id
-    b.nxt[i] = 0
-    index_count(&fresh, <uint32_t> id, seq)
+        return ST_NO_MEMORY
+    b.ghosts += b.live
+    b.live = 0
+    b.live_bytes = 0
+    memset(b.off, 0, <size_t> first * 4)
+    b.head = first
+    for i in range(first, b.n):
+        if b.off[i]:
+            b.sid[i] = <uint32_t> index_intern(&fresh, node_text(&s.x, b.sid[i]))   # it is there
+            index_count(&fresh, b.sid[i], seq_at(b, i))
+            b.live += 1
+            b.live_bytes += slot_size(b, i)
+    b.ghosts -= b.live
     fresh.births = s.x.births + 2 * BORN    # cached filters are out of date
     fresh.sweeps = s.x.sweeps
     index_replace(s, &fresh)
-    s.msgs = 1
-    s.bytes = size
+    s.msgs = b.live
+    s.bytes = b.live_bytes
     s.first_seq = seq
     st_release(&s.shared.floor, seq)    # before the files are on their way out
     s.b0 += n
@@ -485,10 +523,10 @@ cdef bint purge_older(Store* s) noexcept nogil:
     s.empties = NULL
     s.stays = NULL
     for k in range(n):
-        block_leaves(s, s.blocks[first + k])
+        block_leaves(s, s.blocks[start + k])
     lost_drop_below(s, seq)
     sweeps_again(s, UINT64_MAX)
-    return True
+    return ST_OK
 
 
 cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil:
@@ -499,7 +537,7 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
     if s.io_errno:
         return ST_IO
     total = index_total(&s.x, filter, NULL)
-    if matches_all(filter) and keep == 0 and (seq == 0 or seq > s.last_seq) and not s.batch:
+    if purges_all(s, filter, seq, keep):
         r = purge_all(s, seq)
         if r < 0:
             return r
@@ -508,11 +546,14 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
         return <int64_t> total
     if keep >= total:
         return 0
-    if matches_all(filter) and keep == 1 and seq == 0 and purge_older(s):
+    if store_purges_at_once(s, filter, seq, keep):
+        r = purge_older(s, kept_from(s, seq, keep))
+        if r < 0:
+            return r
         if s.on_removed != NULL:
             s.on_removed(s.ctx, 0, span(NULL, 0), RM_PURGE)
         publish(s)
-        return <int64_t> total - 1
+        return <int64_t> (total - s.msgs)
     return store_purge_some(s, filter, 0, seq if seq else s.last_seq + 1, total - keep)
 
 

@@ -456,7 +456,8 @@ cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
         free(op.blocks)
         if err == 0:
             snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
-            tree_remove(s.files, path)
+            if not trash_put(s, path):
+                tree_remove(s.files, path)
     elif op.kind == OP_CUT:
         for i in range(op.n):
             if err == 0:
@@ -479,7 +480,7 @@ cdef bint unlinks_sync(Store* s) noexcept nogil:
     memset(&s.writing.stuck, 0, sizeof(Bytes))
     while at < left.n:
         memcpy(&num, left.data + at, 8)
-        num_unlink(s, num)
+        num_unlink(s, num, 0)
         at += 8
     bytes_free(&left)
     if s.writing.unlinked:
@@ -491,7 +492,7 @@ cdef void unlink_later(Store* s, uint64_t num) noexcept nogil:
     bytes_add(&s.writing.stuck, &num, 8)    # without memory it stays until the next start
 
 
-cdef void num_unlink(Store* s, uint64_t num) noexcept nogil:
+cdef void num_unlink(Store* s, uint64_t num, uint64_t size) noexcept nogil:
     cdef FileOps* f = s.files
     cdef char path[4200]
     cdef int rc
@@ -500,7 +501,7 @@ cdef void num_unlink(Store* s, uint64_t num) noexcept nogil:
     rc = f.unlink(f.ctx, path)
     if rc == 0 or rc == -ENOENT:
         snprintf(path, sizeof(path), "%s/%llu.blk", s.msgs_dir, <unsigned long long> num)
-        rc = f.unlink(f.ctx, path)
+        rc = 0 if size >= TRASH_FROM and trash_put(s, path) else f.unlink(f.ctx, path)
     s.writing.unlinked = True
     if rc < 0 and rc != -ENOENT:
         unlink_later(s, num)
@@ -508,7 +509,7 @@ cdef void num_unlink(Store* s, uint64_t num) noexcept nogil:
 
 cdef void block_unlink(Store* s, Block* b) noexcept nogil:
     placing_wait(s.com, s)
-    num_unlink(s, b.num)
+    num_unlink(s, b.num, st_load(&b.used))
 
 
 cdef void block_leave(Committer* c, Block* b, int err) noexcept nogil:

@@ -1,7 +1,7 @@
 # The maintenance thread: what may take its time, outside the commit path and, but for short moments, outside the lock.
 #
 # Its work: regions of sealed blocks are given back and their sidecars written, sparse blocks compacted, files zero-filled
-# ahead of use, mappings bounded, idle stores made lean.
+# ahead of use, what went is removed, mappings bounded, idle stores made lean.
 
 cdef enum:
     MAPS_MAX = 1024             # sealed blocks that stay mapped
@@ -15,7 +15,7 @@ cdef void* keeper_main(void* arg) noexcept nogil:
     cdef int64_t due
     q_lock(c)
     while not c.queue.stopping or c.queue.zeros != NULL:
-        if c.queue.zeros == NULL and c.queue.sides == NULL and not c.queue.chore:
+        if c.queue.zeros == NULL and c.queue.trash == NULL and c.queue.sides == NULL and not c.queue.chore:
             due = rest_due(c)
             if due > env_clock(c.env):
                 q_wait(c, &c.chores, due)
@@ -33,7 +33,8 @@ cdef int64_t rest_due(const Committer* c) noexcept nogil:
 cdef void keeper_turn(Committer* c) noexcept nogil:
     """Everything that is due, without a thread."""
     q_lock(c)
-    while c.queue.zeros != NULL or c.queue.sides != NULL or c.queue.chore or rest_due(c) <= env_clock(c.env):
+    while (c.queue.zeros != NULL or c.queue.trash != NULL or c.queue.sides != NULL or c.queue.chore
+           or rest_due(c) <= env_clock(c.env)):
         keeper_some(c)
     q_unlock(c)
 
@@ -42,6 +43,8 @@ cdef void keeper_some(Committer* c) noexcept nogil:
     """With q held, which is let go meanwhile: the most urgent thing."""
     if c.queue.zeros != NULL:
         keeper_zero(c)
+    elif c.queue.trash != NULL:
+        trash_go(c)
     elif c.queue.sides != NULL:
         keeper_side(c)
     elif c.queue.chore:

@@ -18,7 +18,7 @@ cdef void purge_begin(Purge* p, Stream* s, Span pattern, uint64_t seq, uint64_t 
     store_state(s.store, &state)
     if not store_pending_soon(s.store, purge_filter(p), 0, &total):
         total = state.msgs
-    if total <= PURGE_PIECE or (purge_filter(p) == NULL and keep == 0 and (seq == 0 or seq > state.last_seq)):
+    if total <= PURGE_PIECE or store_purges_at_once(s.store, purge_filter(p), seq, keep):
         p.gone = stream_purge(s, pattern, seq, keep)
         return
     p.keep = keep

@@ -3,12 +3,14 @@
 import os
 import shutil
 import struct
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from jsserver.cext.bytes import hh64, sha256
 from tests.cext.store import PyFilter, PyStore
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -74,6 +76,55 @@ def test_interrupted_purge(directory: Path, msgs: str, old: str, fresh: str) -> 
     assert not {"__msgs__", "__new_msgs__"} & set(os.listdir(directory))
 
 
+def test_what_purges_replace_goes_meanwhile(directory: Path) -> None:
+    """Purges one after another, and a stop right behind one: nothing of them is left, and nothing
+    else goes with it."""
+    s = PyStore(directory)
+    for _ in range(20):
+        for i in range(300):
+            s.append(f"k.{i % 3}", b"x" * 100)
+        s.purge()
+        s.wait_durable()
+    s.append("k.0", b"last")
+    s.wait_durable()
+    wait_until(
+        lambda: not list((directory / ".del-store").iterdir()), "what purges replaced is gone"
+    )
+    s.purge()
+    kept = s.append("k.1", b"kept")
+    s.close()
+    assert not {"__msgs__", "__new_msgs__", ".del-store"} & set(os.listdir(directory))
+    s = PyStore(directory)
+    state = s.state()
+    assert (state["msgs"], state["first_seq"], state["last_seq"]) == (1, kept, kept)
+    s.close()
+
+
+def test_large_blocks_that_leave_go_meanwhile(tmp_path: Path) -> None:
+    """Their names are gone with the group, their bytes soon after, also where a start had to be."""
+    path = tmp_path / "S"
+    path.mkdir()
+    trash = path / ".del-store"
+    for life in range(2):
+        s = PyStore(path, max_bytes=10 << 20)
+        for _ in range(400):
+            s.append("k", b"x" * 100_000)
+        s.wait_durable()
+        assert trash.is_dir()
+        blocks = {p.name for p in (path / "msgs").glob("*.blk")}
+        assert len(blocks) <= 4
+        wait_until(lambda: not list(trash.iterdir()), "what has left is gone")
+        assert {p.name for p in (path / "msgs").glob("*.blk")} == blocks
+        s.close()
+        assert not trash.exists()
+        if life == 0:
+            trash.mkdir()
+            (trash / "1").write_bytes(b"of a server that was killed")
+    s = PyStore(path, max_bytes=10 << 20)
+    assert s.state()["msgs"] == (10 << 20) // (100_000 + 31)
+    s.close()
+
+
 def test_a_purge_that_cannot_be_made(directory: Path) -> None:
     """The messages stay, and nothing is left of the attempt."""
     s = PyStore(directory, commit="manual")
@@ -118,4 +169,39 @@ def test_all_but_the_newest_goes_at_once(tmp_path: Path, storage: str) -> None:
             s.reopen()
     assert s.append("k.9") == 3002
     assert s.subjects() == {"k.3": 1, "k.9": 1}
+    s.close()
+
+
+@pytest.mark.parametrize("how", [{"keep": 300}, {"seq": 2701}])
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_all_but_a_few_goes_at_once(tmp_path: Path, storage: str, how: dict[str, int]) -> None:
+    """As far as what stays stands in the last block; each subject has what stays of it."""
+    path = tmp_path / "S"
+    path.mkdir()
+    s = PyStore(path if storage == "file" else None, "S", max_bytes=1 << 20, commit="manual")
+    for n in range(3000):
+        s.append(f"k.{n % 700}", b"%d" % (n + 1) * 50)
+    s.remove(2990)
+    s.commit()
+    stays = [n for n in range(2700 + ("seq" in how), 3001) if n != 2990]
+    s.removed.clear()
+    assert s.purge(**how) == 2999 - len(stays)
+    assert s.removed == [(0, "", 4)]
+    subjects = Counter(f"k.{(n - 1) % 700}" for n in stays)
+    for _ in range(2):
+        state = s.state()
+        assert (state["msgs"], state["first_seq"]) == (len(stays), stays[0])
+        assert s.subjects() == subjects
+        assert [s.load(n)[4] for n in stays] == [b"%d" % n * 50 for n in stays]
+        assert s.next(PyFilter(("k.*",)), 1) == stays[0]
+        assert s.next(PyFilter((f"k.{(stays[5] - 1) % 700}",)), 1) == stays[5]
+        with pytest.raises(KeyError):
+            s.load(stays[0] - 1)
+        if storage == "file":
+            s.commit()
+            assert len(list((path / "msgs").glob("*.blk"))) == 1
+            s.reopen()
+    s.remove(stays[0])
+    assert s.state()["first_seq"] == stays[1]
+    assert s.append("k.9") == 3001
     s.close()
