@@ -1,7 +1,5 @@
 """Types of the Python face of the bytes layer."""
 
-from os import PathLike
-
 from _typeshed import ReadableBuffer
 
 def hh64(key: bytes, data: bytes) -> int:
@@ -11,9 +9,9 @@ def highway_simd(on: bool) -> bool:
     """Turns the vector form of HighwayHash on, where the processor has it, or off; True if on."""
 
 def sha256(data: bytes) -> bytes: ...
-def sync_file_system(directory: str | PathLike[str]) -> None:
-    """Blocking. Brings everything to disk that was written to the file system that a directory is
-    in; OSError."""
+def sync_file_system(descriptor: int) -> None:
+    """Blocking. Brings everything to disk that was written to the file system that a file is on;
+    OSError, also when something could not be written since the descriptor was opened."""
 
 def snappy(data: bytes) -> bytes:
     """The data as a stream of Snappy's chunks."""

@@ -35,17 +35,12 @@ def py_sha256(bytes data not None) -> bytes:
     return (<char*>out)[:32]
 
 
-def py_sync_file_system(directory) -> None:
-    cdef bytes path = os.fsencode(directory)
-    cdef const char* p = path
-    cdef int fd, rc
+def py_sync_file_system(int descriptor) -> None:
+    cdef int rc
     with nogil:
-        fd = posix_open(NULL, p, O_RDONLY | O_DIRECTORY, 0)
-        rc = posix_sync_all(NULL, fd) if fd >= 0 else fd
-        if fd >= 0:
-            posix_close(NULL, fd)
+        rc = posix_sync_all(NULL, descriptor)
     if rc < 0:
-        raise OSError(-rc, os.strerror(-rc), path)
+        raise OSError(-rc, os.strerror(-rc))
 
 
 def py_snappy(bytes data not None) -> bytes:

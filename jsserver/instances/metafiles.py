@@ -74,7 +74,7 @@ class MetaFiles:
             erase(temporary)
             raise
         try:
-            sync_directory(directory.parent)
+            self._sync_names(directory.parent)
         except BaseException:
             directory.rename(temporary)  # no start finds what was refused
             erase(temporary)
@@ -102,36 +102,44 @@ class MetaFiles:
     def _write(self, directory: Path, asset: str, body: bytes, suffix: str = "") -> None:
         """Writes both files durably, under their names with the suffix."""
         with contextlib.ExitStack() as opened:
-            descriptors = []
+            descriptors = [_opened(directory, opened)]
             for name, content in ((INF, body), (SUM, self.checksum(asset, body))):
                 path = directory / f"{name}{suffix}"
                 file = opened.enter_context(open(path, "wb", opener=private))
                 file.write(content)
                 file.flush()
                 descriptors.append(file.fileno())
-            folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-            opened.callback(os.close, folder)
-            self._syncs.all(folder, *descriptors)
+            self._syncs.all(*descriptors)
+
+    def _sync_names(self, directory: Path) -> None:
+        with contextlib.ExitStack() as opened:
+            self._syncs.all(_opened(directory, opened))
 
     def read(self, directory: Path, asset: str) -> bytes:
         """The meta.inf of an asset, checked against its sum, with a broken update put right."""
         try:
-            body = _bytes(directory / INF)
+            body = _bytes(f"{directory}/{INF}")
         except OSError as error:
             raise DamagedMeta(f"{INF}: {error.strerror}") from None
         want = self.checksum(asset, body)
-        if _content(directory / SUM) == want:
+        if _content(f"{directory}/{SUM}") == want:
             for name in (INF, SUM):
                 path = f"{directory}/{name}.tmp"
                 if os.access(path, os.F_OK):
                     with contextlib.suppress(OSError):
                         os.unlink(path)
             return body
-        if _content(directory / f"{SUM}.tmp") == want:
+        if _content(f"{directory}/{SUM}.tmp") == want:
             (directory / f"{SUM}.tmp").rename(directory / SUM)
             sync_directory(directory)
             return body
         raise DamagedMeta(f"{SUM} is not the checksum of {INF}")
+
+
+def _opened(directory: Path, until: contextlib.ExitStack) -> int:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    until.callback(os.close, descriptor)
+    return descriptor
 
 
 def _put_in_place(directory: Path) -> None:
@@ -193,7 +201,7 @@ def place(staged: Path, directory: Path) -> None:
 
 def is_encrypted(directory: Path, body: bytes) -> bool:
     """Whether this meta.inf is one that nats-server has encrypted."""
-    if not (directory / KEY).exists():
+    if not os.path.exists(f"{directory}/{KEY}"):
         return False
     try:
         msgspec.json.decode(body)
@@ -236,7 +244,7 @@ def private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: str) -> bytes:
     """What a file holds. A start reads two for each stream, so without a buffer of Python's."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -248,7 +256,7 @@ def _bytes(path: Path) -> bytes:
         os.close(descriptor)
 
 
-def _content(path: Path) -> bytes:
+def _content(path: str) -> bytes:
     try:
         return _bytes(path).strip()
     except OSError:

@@ -8,6 +8,7 @@ coming up.
 import asyncio
 import logging
 import os
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 
 PARALLEL = 4
 """Streams that are opened at the same time."""
+FEW = 16
+"""Streams that a thread opens between two turns of the loop."""
 TOGETHER = 32
 """From so many streams on what they have is synced with all that is on the file system, not file by
 file: a killed server may have left what is not on disk."""
@@ -171,32 +174,43 @@ async def recover(account: Account) -> None:
     for leftover in await account.shared.run(metafiles.leftovers, directory):
         account.shared.erase_later(leftover)
     names = await account.shared.run(_subdirectories, directory)
-    gate = asyncio.Semaphore(PARALLEL)
     together = len(names) >= TOGETHER and not account.shared.settings.sync_interval
     synced = await account.shared.run(_sync, directory) if together else None
 
-    async def one(name: str) -> Stream | str:
-        async with gate:
-            return await account.shared.run(_load_stream, account, directory / name, name, synced)
+    left = iter(names)
+    opened: dict[str, Stream | str] = {}
 
-    opened = dict(zip(names, await asyncio.gather(*map(one, names)), strict=True))
+    async def some() -> None:
+        while few := list(islice(left, FEW)):
+            opened.update(await account.shared.run(_load_few, account, directory, few, synced))
+
+    await asyncio.gather(*(some() for _ in range(PARALLEL)))
     if synced is not None and await account.shared.run(_sync, directory) is None:
         await account.shared.run(_sync_each, opened)
-    for name, found in opened.items():
+    for n, name in enumerate(names):
+        found = opened[name]
         if isinstance(found, Stream):
             account.adopt(found)
         else:
             log.warning("Stream '%s > %s' is offline: %s", account.name, name, found)
             account.offline[name] = found
+        if n % FEW == 0:
+            await asyncio.sleep(0)  # others have their turn
 
 
 def _sync(directory: Path) -> int | None:
     """The device whose file system has everything on disk now; None where it cannot be had."""
     try:
-        sync_file_system(directory)
-        return directory.stat().st_dev
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         return None
+    try:
+        sync_file_system(descriptor)
+        return os.fstat(descriptor).st_dev
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def _sync_each(opened: dict[str, Stream | str]) -> None:
@@ -218,6 +232,12 @@ def _subdirectories(directory: Path) -> list[str]:
         return []
 
 
+def _load_few(
+    account: Account, directory: Path, names: list[str], synced: int | None
+) -> dict[str, Stream | str]:
+    return {name: _load_stream(account, directory / name, name, synced) for name in names}
+
+
 def _load_stream(
     account: Account, directory: Path, name: str, synced: int | None = None
 ) -> Stream | str:
@@ -231,7 +251,7 @@ def _load_stream(
             raise _Offline(f"configuration of stream {goformat.quote(config.name)} found here")
         streams.check_first_seq(config)
         unsupported.check_stream(config)
-        together = synced is not None and _device(directory / MESSAGES) == synced
+        together = synced is not None and _device(f"{directory}/{MESSAGES}") == synced
         stream = instances.open(StreamAssignment(config, created), directory, together)
     except Exception as error:
         return _reason(error)
@@ -244,10 +264,10 @@ def _load_stream(
     return stream
 
 
-def _device(directory: Path) -> int | None:
+def _device(directory: str) -> int | None:
     """Of a directory, which may be a link to another file system."""
     try:
-        return directory.stat().st_dev
+        return os.stat(directory).st_dev
     except OSError:
         return None
 

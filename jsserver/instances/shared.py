@@ -18,7 +18,7 @@ from .metafiles import MetaFiles
 P = ParamSpec("P")
 R = TypeVar("R")
 
-WORKERS = 4
+WORKERS = 16
 """Threads for what waits for a disk, and requests in progress at the same time."""
 
 

@@ -44,6 +44,7 @@ _JSON_ESCAPES = {
     **{ord(char): f"\\{name}" for char, name in zip('\b\f\n\r\t"\\', 'bfnrt"\\', strict=True)},
 }
 _DIGITS = "0123456789"
+_ANY_DIGIT = str.maketrans(_DIGITS, "9" * 10)
 _FIRST_SECOND, _LAST_SECOND = -62_167_219_200, 253_402_300_799
 """The years 0 to 9999, which RFC 3339 can write."""
 _CALENDAR_SECONDS = 146_097 * 24 * 3600
@@ -212,30 +213,32 @@ def rfc3339_nano(ns: int) -> str:
     return f"{text}.{rest:09d}".rstrip("0") + "Z" if rest else text + "Z"
 
 
+def _no_time(text: str) -> ValueError:
+    return ValueError(f"{quote(text)} is not a time in RFC 3339 form")
+
+
 def parse_rfc3339(text: str) -> int:
     """Nanoseconds of an RFC 3339 time with any offset and fraction; ValueError if it is none."""
-    error = ValueError(f"{quote(text)} is not a time in RFC 3339 form")
     if len(text) < 20 or not text.isascii():
-        raise error
+        raise _no_time(text)
     clock, zone = text[:19], text[19:]
     nanos = 0
     if zone[0] in ".,":
         end = _span(zone, 1, _DIGITS, True)
         digits, zone = zone[1:end], zone[end:]
         if not digits:
-            raise error
+            raise _no_time(text)
         nanos = int(digits[:9].ljust(9, "0"))
     offset = 0
     if zone != "Z":
         if len(zone) != 6 or zone[0] not in "+-" or zone[3] != ":":
-            raise error
+            raise _no_time(text)
         hours, minutes = zone[1:3], zone[4:6]
         if not (hours + minutes).isdigit() or int(hours) > 23 or int(minutes) > 59:
-            raise error
+            raise _no_time(text)
         offset = (int(hours) * 60 + int(minutes)) * (60 if zone[0] == "+" else -60)
-    shape = "".join("9" if c in _DIGITS else c for c in clock)
-    if shape != "9999-99-99T99:99:99":
-        raise error
+    if clock.translate(_ANY_DIGIT) != "9999-99-99T99:99:99":
+        raise _no_time(text)
     cycles = 0
     if clock.startswith("0000"):  # which datetime does not know
         clock, cycles = "0400" + clock[4:], 1
@@ -244,7 +247,7 @@ def parse_rfc3339(text: str) -> int:
     try:
         parsed = datetime.fromisoformat(clock)
     except ValueError:
-        raise error from None
+        raise _no_time(text) from None
     seconds = (parsed - datetime(1970, 1, 1)) // timedelta(seconds=1) - cycles * _CALENDAR_SECONDS
     return (seconds - offset) * SECOND + nanos
 

@@ -67,7 +67,7 @@ def test_many_streams_are_synced_at_one_go_before_they_are_served(
     opened: list[int] = []
     fresh = FakeAccount()
 
-    def sync(_: Path) -> None:
+    def sync(_: int) -> None:
         assert not any(stream.active for stream in fresh.streams.values())
         opened.append(len(fresh.streams))
 
@@ -85,7 +85,7 @@ def test_a_file_system_that_cannot_be_synced_leaves_it_to_each_stream(
         for n in range(TOGETHER):
             api.stream(f"S{n}")
 
-    def sync(_: Path) -> None:
+    def sync(_: int) -> None:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(recovery, "sync_file_system", sync)
@@ -105,7 +105,7 @@ def test_what_opening_changed_may_be_synced_stream_by_stream(
     fresh = FakeAccount()
     each: list[str] = []
 
-    def sync(_: Path) -> None:
+    def sync(_: int) -> None:
         if fresh.streams:
             raise OSError(5, "Input/output error")
 
@@ -131,9 +131,9 @@ def test_a_stream_on_another_file_system_is_synced_by_itself(
             api.stream(f"S{n}")
     device = recovery._device
 
-    def elsewhere(directory: Path) -> int | None:
+    def elsewhere(directory: str) -> int | None:
         found = device(directory)
-        return found if directory.parent.name != "S7" or found is None else found + 1
+        return found if Path(directory).parent.name != "S7" or found is None else found + 1
 
     monkeypatch.setattr(recovery, "_device", elsewhere)
     fresh = FakeAccount()
@@ -148,7 +148,7 @@ def test_few_streams_and_those_of_an_interval_are_not_synced_together(
     with ApiServer(tmp_path) as api:
         for n in range(TOGETHER):
             api.stream(f"S{n}")
-    synced: list[Path] = []
+    synced: list[int] = []
     monkeypatch.setattr(recovery, "sync_file_system", synced.append)
     with ApiServer(tmp_path, sync_interval=1) as again:
         again.ok("STREAM.DELETE.S0")
