@@ -266,6 +266,14 @@ cdef int schedule_make(Timetable* t, const Record* r, Pattern* p, const Zone* z)
                             or add_span(&t.subject, x.target) < 0 or add_span(&t.body, of.data) < 0) else ST_OK
 
 
+cdef int schedule_over(Timetable* t, uint64_t seq) noexcept nogil:
+    # One that was to come once: what it published took it away, or could not be stored and comes again. ST_OK or an error
+    if store_subject(t.s.store, seq).p == NULL:
+        u64map_del(&t.due, seq)
+        return ST_OK
+    return ST_NO_MEMORY if schedule_at(t, seq, t.s.env.now + wheel_time(TIMETABLE_PAUSE)) < 0 else ST_OK
+
+
 cdef int schedule_fire(Timetable* t, uint64_t seq) noexcept nogil:
     # ST_OK, or why it is to be tried again.
     cdef Stream* s = t.s
@@ -279,12 +287,12 @@ cdef int schedule_fire(Timetable* t, uint64_t seq) noexcept nogil:
     rc = store_load_warm(s.store, seq, &r, &t.wait)
     if rc == ST_OK and still_last(s, r.subject, seq) and read_stored(t, r.header, <int64_t>due, &z, &p):
         rc = schedule_make(t, &r, &p, z)
-        if rc == ST_OK and schedule_at(t, seq, p.due if p.repeats else s.env.now + wheel_time(TIMETABLE_PAUSE)) < 0:
+        if rc == ST_OK and p.repeats and schedule_at(t, seq, p.due) < 0:
             rc = ST_NO_MEMORY
         if rc == ST_OK:
             publish_product(s, span(t.subject.data, <uint32_t>t.subject.n),
                             span(t.header.data, <uint32_t>t.header.n), span(t.body.data, <uint32_t>t.body.n))
-        return rc
+        return schedule_over(t, seq) if rc == ST_OK and not p.repeats else rc
     if rc == ST_OK or rc == ST_NOT_FOUND or rc == ST_DAMAGED:
         u64map_del(&t.due, seq)
         return ST_OK
