@@ -178,21 +178,25 @@ cdef void stays_again(Store* s) noexcept nogil:
 
 cdef void reap(Store* s) noexcept nogil:
     """Drops blocks that hold nothing any more, neither messages nor tombstones that are still needed. Never the last
-    with any bytes: it says which sequence was the last."""
+    with any bytes: it says which sequence was the last. Nor, where that is damaged, the last whole one: it names the first."""
     cdef Block* b
     cdef Block* last
+    cdef Block* whole
     cdef uint32_t i = s.n_blocks
     if s.recovery.replaying or i == 0:
         return
     while i > 1 and st_load(&block_i(s, i - 1).used) == 0:
         i -= 1
     last = block_i(s, i - 1)
+    while i > 1 and block_i(s, i - 1).damaged:
+        i -= 1
+    whole = block_i(s, i - 1)
     while s.empties != NULL:
         b = s.empties
         s.empties = b.next_empty
         if b.live or b == s.tail:
             b.in_empties = False
-        elif b == last or (b != block_i(s, 0) and tombs_needed(s, b)):
+        elif b == last or b == whole or (b != block_i(s, 0) and tombs_needed(s, b)):
             b.next_empty = s.stays
             s.stays = b
             if not b.held:

@@ -281,7 +281,7 @@ cdef int scan_bad(Scan* c) noexcept nogil:
         c.at += c.held[c.n_held - 1].size if rc == 0 else 0
         c.end = c.at
         return 1 if rc == 0 else rc
-    if c.whole and c.is_last and c.search.started <= c.at:
+    if c.whole and c.is_last and last_group(c):
         c.undone = True
         return 0
     if c.at + REC_MIN <= c.size and mend(c, &r):

@@ -251,6 +251,13 @@ cdef bint unfinished(const Scan* c, uint64_t at) noexcept nogil:
     return c.search.durable <= c.at and c.search.lazy_at < at
 
 
+cdef bint last_group(const Scan* c) noexcept nogil:
+    """Whether c.at is in the last group that has a marker, or behind it. What closed an idle group before counts to it: that
+    is on disk with it."""
+    cdef const Search* k = &c.search
+    return k.started <= c.at or (k.durable <= c.at and (k.started - c.at) % MARKER == 0)
+
+
 cdef bint erasure_torn(Scan* c) noexcept nogil:
     """Whether the bytes at c.at are a message that is removed further on, behind which the next record or another such
     message follows: its length and its sequence are the same before and after it is overwritten, the rest is either."""

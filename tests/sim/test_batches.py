@@ -92,6 +92,23 @@ def test_a_first_batch_is_there_or_not(seed: int, shape: str, mode: int) -> None
         life.stop()
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_a_batch_behind_what_closed_an_idle_group_is_there_or_not(seed: int) -> None:
+    """That is not synced: it may be missing together with the batch's beginning."""
+    for calls in range(6):
+        life = Batches(seed + 100 * calls)
+        life.batch([30, 30])
+        life.commit()
+        for _ in range(2):
+            life.env.advance(SECOND)
+            life.commit()
+        sent = life.batch([300 * (seed % 8), 36])
+        life.plain([5])
+        life.cut(calls)
+        life.there(sent)
+        life.stop()
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(30))
