@@ -382,24 +382,33 @@ cdef bint ask_refused(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
     return True
 
 
+cdef bint more_wanted(const Consumer* c, int64_t available) noexcept nogil:
+    # Whether the requests that wait want more than that.
+    cdef const Pull* q = c.first
+    cdef int64_t wanted = 0
+    while q != NULL and wanted <= available:
+        wanted += min(max(q.batch, <int64_t>1), available + 1)
+        q = q.next
+    return wanted > available
+
+
 cdef bint nothing_to_wait_for(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
-    # A request that does not wait at all, and cannot be served now.
-    cdef Pull* q = c.first
-    cdef int64_t available = (max(<int64_t>0, c.num_pending) + c.pending.queue.n), wanted = 0
-    if not a.no_wait or a.expires:
+    # A request that takes what there is, and cannot be served now.
+    cdef int64_t available = max(<int64_t>0, c.num_pending) + c.pending.queue.n
+    if not a.no_wait or (available == 0 and a.expires):
         return False
     if available == 0:
         refuse(c, reply, b"404 No Messages")
         return True
-    while q != NULL and wanted <= available:
-        wanted += min(max(q.batch, <int64_t>1), available + 1)
-        q = q.next
-    if wanted > available:
-        refuse(c, reply, b"408 Requests Pending")
-        return True
-    if c.paused:
+    if more_wanted(c, available):
+        pulls_sweep(c)
+        if more_wanted(c, available):
+            refuse(c, reply, b"408 Requests Pending")
+            return True
+    if c.paused and a.expires == 0:
         refuse(c, reply, b"404 No Messages")
-    return c.paused
+        return True
+    return False
 
 
 cdef bint queue_is_full(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
@@ -435,11 +444,11 @@ cdef void pull_request(Consumer* c, Span reply, Span header, Span body) noexcept
     cdef Pull* q
     cdef char wrong[WRONG_ROOM]
     cdef char text[WRONG_ROOM + 32]
-    if header.n and level_too_high(header):
-        refuse(c, reply, b"412 Required Api Level")
-        return
     if is_push(c):
         refuse(c, reply, b"409 Consumer is push based")
+        return
+    if header.n and level_too_high(header):
+        refuse(c, reply, b"412 Required Api Level")
         return
     if not read_ask(&a, body, wrong):
         snprintf(text, sizeof(text), b"400 Bad Request - %s", wrong)

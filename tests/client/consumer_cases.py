@@ -105,6 +105,22 @@ def pull_no_wait_stalled_beside_others(r: Recorder) -> None:
 
 
 @case
+def pull_no_wait_beside_one_that_wants_more(r: Recorder) -> None:
+    r.create()
+    r.fill(5)
+    r.consumer(max_ack_pending=2)
+    first = r.pull({"batch": 10, "expires": 60 * SECOND})
+    held = r.hear(first, 2)
+    for expires in (0, SECOND):
+        r.fetch({"batch": 1, "no_wait": True, "expires": expires}, 1)
+    r.forget(first)
+    second = r.pull({"batch": 1, "no_wait": True})
+    r.settled("num_waiting", 1)
+    r.publish(held[0].reply, b"+ACK")
+    r.hear(second, 1)
+
+
+@case
 def pull_numbers(r: Recorder) -> None:
     """The ends of each type; those of the next larger one are refused as JSON of a wrong type."""
     r.create()
@@ -190,6 +206,7 @@ def pull_of_a_push_consumer(r: Recorder) -> None:
     r.consumer(deliver_subject="push.here")
     r.fetch({"batch": 1}, 1)
     r.fetch(b"1", 1)
+    r.ask(f"$JS.API.CONSUMER.MSG.NEXT.{r.stream}.C", b"1", header=LEVEL_5)
 
 
 @case

@@ -1,6 +1,5 @@
 """Streams that store under other subjects: the same on two servers."""
 
-
 from tests.client.batch_cases import contents, put
 from tests.client.fast_cases import Fast
 from tests.client.jetstream_cases import Case
