@@ -1,381 +1,247 @@
 """Random histories of every kind of consumer, stopped and killed, against a plain model of it.
 
 What `test_consumer_histories` has not: pushes to a group, ack policy all, `+NXT`, max_deliver,
-expiry, filters that change, pauses, priority groups. After a kill the model asks what is pending,
-and whether that is what a kill may leave: what was confirmed stays, the rest is as it was or as it
-is. Time passes for an ack when the model says so (`expire`), and not before. Rounds of each kind
-and the seed come from the environment: `DELIVERY_ROUNDS` (1) and `DELIVERY_SEED` (1, shown).
+expiry, filters that change, pauses, priority groups. Rounds of each kind and the seed come from the
+environment: `DELIVERY_ROUNDS` (1) and `DELIVERY_SEED` (1, shown).
 """
 
 import json
 import os
-import random
 import time
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from tests.client.raw import Frame, RawApp
+from tests.client.raw import Frame
+from tests.fault.delivery_model import HOUR, SECOND, SECONDS_TO_COME, STEPS_OF, SUBJECTS, History
 from tests.seeds import seed_of
 from tests.servers import Server, Servers
 
 ROUNDS = int(os.environ.get("DELIVERY_ROUNDS", "1"))
 SEED = seed_of("DELIVERY_SEED")
-STEPS = 60
-SECOND = 10**9
-HOUR = 3600 * SECOND
-SECONDS_TO_COME = 20
-SUBJECTS = ("s.a", "s.b", "s.c")
-FILTERS = ([], ["s.a"], ["s.a", "s.c"], ["s.b", "s.c"])
-ACKS = (b"", b"+ACK", b"+OK", b"+TERM", b"+TERM for a reason", b"-TERM")
-NAKS = (b"-NAK", b"-NAK x", b'-NAK {"delay":"0"}')
-LATER = (b'-NAK {"delay":3600000000000}', b"-NAK 1h")
-WORKING = (b"+WPI", b"-WPI")
+STEPS = 40
 TARGET = "push.here"
-STEPS_OF = (
-    *("publish",) * 3,
-    *("deliver",) * 5,
-    *("ack",) * 3,
-    *("ack_next",) * 2,
-    *("nak",) * 3,
-    *("later", "work", "expire", "expire", "filters", "limit", "pause", "delete", "stop", "kill"),
-    "kill",
-)
 
 
-@dataclass
-class Entry:
-    """A message that is delivered and not acked."""
+class AckAll(History):
+    """An ack is one of all that came before, too."""
 
-    deliveries: int
-    reply: str
-    due: bool = False
-    """Whether it is to be delivered again."""
-
-
-class History:
-    """One stream with one consumer that is pulled from; the kinds below say what else it is."""
-
-    kind = "pull"
-    settings: dict[str, Any] = {}  # noqa: RUF012
-    more_steps: tuple[str, ...] = ()
-
-    def __init__(self, server: Server, seed: int) -> None:
-        self.server = server
-        self.random = random.Random(f"{self.kind} {seed}")
-        self.app = RawApp(server.port)
-        self.stored: dict[int, str] = {}
-        self.ends = 0
-        """The last sequence of the stream."""
-        self.at = 1
-        """The first sequence that the consumer has not looked at."""
-        self.last = 0
-        self.dseq = 0
-        self.floor = 0
-        self.pending: dict[int, Entry] = {}
-        self.given_up: set[int] = set()
-        self.sure: dict[int, int] = {}
-        """How often what is pending had been delivered when the server last confirmed something."""
-        self.sure_last = 0
-        self.sure_given_up: set[int] = set()
-        self.paused = False
-        self.config: dict[str, Any] = {
-            "durable_name": "c",
-            "ack_policy": "explicit",
-            "ack_wait": HOUR,
-            "filter_subjects": self.random.choice(FILTERS),
-            "max_deliver": self.random.choice((-1, 2, 3)),
-        } | self.settings
-        self.app.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
-        self.put()
-
-    # asking the server
-
-    def put(self, **changes: object) -> None:
-        self.config |= changes
-        body = {"stream_name": "S", "config": self.config}
-        answer = self.app.api("CONSUMER.DURABLE.CREATE.S.c", body)
-        assert "error" not in answer, answer
-
-    def info(self) -> Any:
-        return self.app.api("CONSUMER.INFO.S.c")
-
-    def listed(self) -> dict[int, Any]:
-        answer: Any = self.app.api("JSSERVER.CONSUMER.PENDING.S.c", {})
-        return {one["seq"]: one for one in answer.get("messages") or ()}
-
-    def settled_list(self) -> dict[int, Any]:
-        """What is pending, once nothing of it is about to be due."""
-        end = time.monotonic() + SECONDS_TO_COME
-        while True:
-            found = self.listed()
-            soon = datetime.fromtimestamp(time.time() + 600, UTC).isoformat()
-            if all(one.get("queued") or one.get("due", "9") > soon for one in found.values()):
-                return found
-            assert time.monotonic() < end, found
-            time.sleep(0.02)
-
-    # the model
-
-    def wanted(self, subject: str) -> bool:
-        return not self.config["filter_subjects"] or subject in self.config["filter_subjects"]
-
-    def new(self) -> list[int]:
-        return sorted(s for s, of in self.stored.items() if s >= self.at and self.wanted(of))
-
-    def due(self) -> set[int]:
-        return {seq for seq, entry in self.pending.items() if entry.due}
-
-    def spent(self, entry: Entry) -> bool:
-        return 0 < self.config["max_deliver"] <= entry.deliveries
-
-    def call_again(self, seq: int) -> None:
-        if self.spent(self.pending[seq]):
-            del self.pending[seq]
-            self.given_up.add(seq)
-        else:
-            self.pending[seq].due = True
-
-    def confirmed(self) -> None:
-        self.sure = {seq: entry.deliveries for seq, entry in self.pending.items()}
-        self.sure_last = self.last
-        self.sure_given_up = set(self.given_up)
-
-    def agree(self) -> None:
-        about = self.info()
-        assert about["num_ack_pending"] == len(self.pending)
-        assert about["num_pending"] == len(self.new())
-        assert about["delivered"]["stream_seq"] == self.last
-        assert about["delivered"]["consumer_seq"] == self.dseq
-        assert about["ack_floor"]["stream_seq"] == self.floor
-        again = sum(entry.deliveries > 1 for entry in self.pending.values())
-        assert about["num_redelivered"] == again + len(self.given_up)
-
-    def take(self, frame: Frame) -> None:
-        """A message came: for the first time in its turn, or again for a reason."""
-        came, seq, dseq = (int(token) for token in frame.reply.split(".")[4:7])
-        assert seq in self.stored, f"{seq} is gone"
-        entry = self.pending.get(seq)
-        self.dseq += 1
-        assert dseq == self.dseq
-        if entry is None:
-            assert not self.due(), f"{seq} instead of {self.due()}"
-            assert seq == self.new()[0], f"{seq} is not the next of {self.new()}"
-            assert came == 1
-            self.pending[seq] = Entry(came, frame.reply)
-            self.last = seq
-            self.at = seq + 1
-        else:
-            assert entry.due, f"{seq} came again without a reason"
-            assert came == entry.deliveries + 1
-            self.pending[seq] = Entry(came, frame.reply)
-
-    def gone(self, seq: int) -> None:
-        """Acked, or away."""
-        lowest = min(self.pending) == seq
-        del self.pending[seq]
-        if not self.pending:
-            self.floor = max(self.floor, self.last)
-        elif lowest:
-            self.floor = max(self.floor, min(self.pending) - 1)
-
-    def forget(self, seq: int) -> None:
-        if seq in self.given_up:
-            self.given_up.remove(seq)
-        else:
-            self.gone(seq)
-
-    # delivery
-
-    def body(self, batch: int) -> dict[str, Any]:
-        return {"batch": batch, "no_wait": True}
-
-    def may_have(self, body: dict[str, Any]) -> int:
-        """How many messages a request gets that does not wait."""
-        return 0 if self.paused else min(body["batch"], len(self.due()) + len(self.new()))
-
-    def receive(self, body: dict[str, Any], inbox_sid: str) -> list[Frame]:
-        count = self.may_have(body)
-        there = bool(self.due() or self.new())
-        frames = []
-        for _ in range(count):
-            frames.append(self.app.message(SECONDS_TO_COME))
-            assert not frames[-1].status and frames[-1].sid == inbox_sid, frames[-1]
-            self.take(frames[-1])
-        if count < body["batch"]:
-            frame = self.app.message(SECONDS_TO_COME)
-            assert frame.status == "404 No Messages", frame
-            if there and not self.paused and not self.due() and not self.new():
-                self.at = self.ends + 1
-        return frames
-
-    def deliver(self) -> None:
-        body = self.body(self.random.randint(1, 5))
-        inbox = self.app.inbox()
-        data = json.dumps(body).encode()
-        self.app.publish("$JS.API.CONSUMER.MSG.NEXT.S.c", data, reply=inbox)
-        self.receive(body, str(self.app.last_sid))
-
-    # what is said of messages
-
-    def chosen(self, *, given_up: bool = False) -> int:
-        """One that is not acked; 0: there is none."""
-        found = sorted({*self.pending, *self.given_up} if given_up else self.pending)
-        return self.random.choice(found) if found else 0
-
-    def reply(self, seq: int) -> str:
-        """The last ack subject of it; of one that was given up, any with its sequence."""
-        known = self.pending.get(seq)
-        return known.reply if known and known.reply else f"$JS.ACK.S.c.1.{seq}.{self.dseq}.1.0"
-
-    def say(self, seq: int, bodies: tuple[bytes, ...]) -> None:
-        answer = self.app.request(self.reply(seq), self.random.choice(bodies))
-        assert not answer.status and not answer.payload, answer
-
-    def ack(self) -> None:
-        seq = self.chosen(given_up=True)
-        if seq:
-            self.say(seq, ACKS)
-            self.acked(seq)
-            self.confirmed()
+    kind = "all"
+    settings = {"ack_policy": "all"}  # noqa: RUF012
 
     def acked(self, seq: int) -> None:
-        self.forget(seq)
+        """What was given up no longer counts; an ack of what is acked changes nothing."""
+        self.given_up = {s for s in self.given_up if s > seq}
+        self.pending = {s: entry for s, entry in self.pending.items() if s > seq}
+        self.floor = max(self.floor, seq)
+
+
+class Push(History):
+    """Pushes to two members of a group, when they listen; few may be pending."""
+
+    kind = "push"
+    settings = {  # noqa: RUF012
+        "deliver_subject": TARGET,
+        "deliver_group": "g",
+        "max_ack_pending": 4,
+    }
+    more_steps = ("deliver", "deaf")
+
+    def __init__(self, server: Server, seed: int) -> None:
+        self.members: list[str] = []
+        self.early: list[Frame] = []
+        """What came while an answer was waited for."""
+        super().__init__(server, seed)
+
+    def ask(self, subject: str, data: bytes = b"") -> Frame:
+        inbox = self.app.inbox()
+        sid = str(self.app.last_sid)
+        self.app.publish(subject, data, reply=inbox)
+        while True:
+            frame = self.app.message(SECONDS_TO_COME)
+            if frame.sid == sid:
+                return frame
+            self.early.append(frame)
+
+    def agree(self) -> None:
+        """All that may come has come by then."""
+        while self.members and not self.paused and (self.due() or self.room()):
+            frame = self.early.pop(0) if self.early else self.app.message(SECONDS_TO_COME)
+            assert not frame.status and frame.sid in self.members, frame
+            self.take(frame)
+        assert not self.early
+        if self.members and not self.paused and len(self.pending) < 4:
+            self.at = self.ends + 1
+        super().agree()
+
+    def room(self) -> bool:
+        return len(self.pending) < 4 and bool(self.new())
+
+    def deliver(self) -> None:
+        """Somebody listens, or one more."""
+        if len(self.members) < 2:
+            self.members.append(self.app.subscribe(TARGET, "g"))
+
+    def deaf(self) -> None:
+        for sid in self.members:
+            self.app.send(f"UNSUB {sid}\r\n".encode())
+        self.members = []
+        self.app.sync()
 
     def ack_next(self) -> None:
         seq = self.chosen()
         if seq:
-            inbox = self.app.inbox()
-            body = self.body(self.random.randint(1, 3))
-            data = self.random.choice((b"+NXT ", b"-NXT ")) + json.dumps(body).encode()
-            self.app.publish(self.reply(seq), data, reply=inbox)
+            assert self.ask(self.reply(seq), b"+NXT").status == "409 Consumer is push based"
             self.acked(seq)
-            self.receive(body, str(self.app.last_sid))
-
-    def nak(self) -> None:
-        seq = self.chosen()
-        if seq:
-            self.say(seq, NAKS)
-            self.call_again(seq)
-            self.confirmed()
-
-    def later(self) -> None:
-        seq = self.chosen()
-        if seq:
-            self.say(seq, LATER)
-            self.pending[seq].due = False
-            self.confirmed()
-
-    def work(self) -> None:
-        seq = self.chosen()
-        if seq:
-            self.say(seq, WORKING)
-            self.confirmed()
-
-    # what else happens
-
-    def publish(self) -> None:
-        for _ in range(self.random.randint(1, 4)):
-            subject = self.random.choice(SUBJECTS)
-            self.ends = json.loads(self.app.request(subject, b"x").payload)["seq"]
-            self.stored[self.ends] = subject
 
     def expire(self) -> None:
-        """The time for an ack passes, for all."""
-        self.put(ack_wait=SECOND // 10)
-        self.settled_list()
-        self.put(ack_wait=HOUR)
-        for seq in list(self.pending):
-            self.call_again(seq)
-
-    def filters(self) -> None:
-        self.put(filter_subjects=self.random.choice(FILTERS))
-
-    def limit(self) -> None:
-        """Of deliveries: what had as many already is given up when its turn comes."""
-        self.put(max_deliver=self.random.choice((-1, 2, 3)))
-        for seq in self.due():
-            self.call_again(seq)
-
-    def pause(self) -> None:
-        self.paused = not self.paused
-        body = {"pause_until": "2099-01-01T00:00:00Z"} if self.paused else {}
-        assert self.app.api("CONSUMER.PAUSE.S.c", body)["paused"] == self.paused
-
-    def delete(self) -> None:
-        """Not what is pending from before a filter changed: it is missed when it is due."""
-        held = {*self.pending, *self.given_up}
-        found = [s for s, of in self.stored.items() if s not in held or self.wanted(of)]
-        if found:
-            seq = self.random.choice(found)
-            self.app.api("STREAM.MSG.DELETE.S", {"seq": seq})
-            del self.stored[seq]
-            if seq in self.pending or seq in self.given_up:
-                self.forget(seq)
-
-    def stop(self) -> None:
-        self.server.restart()
-        self.confirmed()
-        self.come_back()
-
-    def kill(self) -> None:
-        self.server.restart(kill=True)
-        self.come_back()
+        self.deaf()
+        super().expire()
 
     def come_back(self) -> None:
-        """Takes over what is there, if it is what may be."""
-        self.app.close()
-        self.app = RawApp(self.server.port)
-        about = self.info()
-        found = self.settled_list()
-        last = about["delivered"]["stream_seq"]
-        assert self.sure_last <= last <= self.last
-        for seq, one in found.items():
-            assert seq in self.pending or seq in self.sure, f"{seq} came back"
-            most = self.pending[seq].deliveries if seq in self.pending else self.sure[seq]
-            least = self.sure.get(seq, 1)
-            assert least <= one["deliveries"] <= most, (seq, least, one["deliveries"], most)
-        for seq in self.pending:
-            assert seq in found or seq not in self.sure, f"{seq} is lost"
-        for seq, entry in self.pending.items():
-            if seq in found and found[seq]["deliveries"] == entry.deliveries and self.sure_due(seq):
-                assert found[seq].get("queued"), f"{seq} is not to come again"
-        known = {seq: entry.reply for seq, entry in self.pending.items()}
-        self.given_up = {seq for seq in self.given_up if seq not in found}
-        self.pending = {
-            seq: Entry(one["deliveries"], known.get(seq, ""), one.get("queued", False))
-            for seq, one in found.items()
-        }
-        self.floor = about["ack_floor"]["stream_seq"]
-        self.last = last
-        self.dseq = about["delivered"]["consumer_seq"]
-        self.at = last + 1
-        self.confirmed()
-
-    def sure_due(self, seq: int) -> bool:
-        return False
-
-    # the end
-
-    def finish(self) -> None:
-        """All that is not acked comes, and nothing else."""
-        if self.paused:
-            self.pause()
-        self.put(max_deliver=-1)
-        self.expire()
-        while self.due() or self.new():
-            self.deliver()
-        for seq in sorted(self.pending):
-            self.say(seq, (b"+ACK",))
-            if seq in self.pending:
-                self.acked(seq)
-        self.agree()
-        assert not self.pending
+        self.members = []
+        self.early = []
+        super().come_back()
 
 
-KINDS = (History,)
+class Overflow(History):
+    """Requests have thresholds."""
+
+    kind = "overflow"
+    settings = {"priority_policy": "overflow", "priority_groups": ["A"]}  # noqa: RUF012
+
+    def body(self, batch: int) -> dict[str, Any]:
+        more = {name: self.random.randint(1, 4) for name in ("min_pending", "min_ack_pending")}
+        chosen = self.random.choice(([], ["min_pending"], ["min_ack_pending"], [*more]))
+        chosen = [] if self.ending else chosen
+        return super().body(batch) | {"group": "A"} | {name: more[name] for name in chosen}
+
+    def may_have(self, body: dict[str, Any]) -> int:
+        ahead, new, unacked = len(self.due()), len(self.new()), len(self.pending)
+        for count in range(super().may_have(body)):
+            enough = 0 < body.get("min_pending", 0) <= new + (ahead > 0)
+            enough |= 0 < body.get("min_ack_pending", 0) <= unacked
+            if not enough and {"min_pending", "min_ack_pending"} & body.keys():
+                return count
+            if ahead:
+                ahead -= 1
+            else:
+                new -= 1
+                unacked += 1
+        return super().may_have(body)
+
+
+class Pinned(History):
+    """One client gets all, until its pin is taken, is over, or the server starts again."""
+
+    kind = "pinned"
+    settings = {  # noqa: RUF012
+        "priority_policy": "pinned_client",
+        "priority_groups": ["A"],
+        "priority_timeout": HOUR,
+    }
+    more_steps = ("unpin", "lapse")
+    pin = ""
+    old = "x" * 22
+
+    def body(self, batch: int) -> dict[str, Any]:
+        pin = self.pin if self.ending else self.random.choice(("", self.pin, self.pin, self.old))
+        return super().body(batch) | {"group": "A"} | ({"id": pin} if pin else {})
+
+    def may_have(self, body: dict[str, Any]) -> int:
+        return super().may_have(body) if body.get("id", "") == self.pin else 0
+
+    def end_of(self, body: dict[str, Any]) -> str:
+        if self.pin and body.get("id", self.pin) != self.pin:
+            return "423 Nats-Pin-Id mismatch"
+        there = not self.paused and (self.due() or self.new())
+        if not self.pin and "id" in body and there:
+            return "423 Nats-Wrong-Pin-Id"
+        return super().end_of(body)
+
+    def receive(self, body: dict[str, Any], sid: str) -> list[Frame]:
+        refused = bool(self.pin) and body.get("id", self.pin) != self.pin
+        at = self.at
+        frames = super().receive(body, sid)
+        for frame in frames:
+            self.pin = self.pin or frame.headers["Nats-Pin-Id"]
+            assert frame.headers["Nats-Pin-Id"] == self.pin != self.old
+        if refused:
+            self.at = at
+        return frames
+
+    def pinned(self) -> str:
+        [group] = self.info()["priority_groups"]
+        pin: str = group.get("pinned_client_id", "")
+        return pin
+
+    def agree(self) -> None:
+        assert self.pinned() == self.pin
+        super().agree()
+
+    def let_go(self) -> None:
+        self.old, self.pin = self.pin or self.old, ""
+
+    def unpin(self) -> None:
+        assert "error" not in self.api("CONSUMER.UNPIN.S.c", {"group": "A"})
+        self.let_go()
+
+    def lapse(self) -> None:
+        """Whoever is pinned asks for nothing for too long, after a last request."""
+        if self.pin:
+            self.put(priority_timeout=SECOND // 2)
+            body = {"batch": 1, "group": "A", "id": self.pin, "expires": SECOND // 1000}
+            if self.paused or not (self.due() or self.new()):
+                answer = self.ask("$JS.API.CONSUMER.MSG.NEXT.S.c", json.dumps(body).encode())
+                assert answer.status == "408 Request Timeout", answer
+                end = time.monotonic() + SECONDS_TO_COME
+                while self.pinned():
+                    assert time.monotonic() < end
+                    time.sleep(0.02)
+                self.let_go()
+            self.put(priority_timeout=HOUR)
+
+    def come_back(self) -> None:
+        self.let_go()
+        super().come_back()
+
+
+class Prioritized(History):
+    """Requests that wait are served by their priorities, and take turns."""
+
+    kind = "prioritized"
+    settings = {"priority_policy": "prioritized", "priority_groups": ["A"]}  # noqa: RUF012
+    more_steps = ("compete", "compete", "compete")
+
+    def body(self, batch: int) -> dict[str, Any]:
+        return super().body(batch) | {"group": "A", "priority": self.random.randint(0, 9)}
+
+    def compete(self) -> None:
+        if self.paused or self.due() or self.new():
+            return
+        queue: list[tuple[int, int, str]] = []
+        for _ in range(self.random.randint(2, 4)):
+            body = self.body(self.random.randint(1, 3)) | {"no_wait": False}
+            inbox = self.app.inbox()
+            data = json.dumps(body).encode()
+            self.app.publish("$JS.API.CONSUMER.MSG.NEXT.S.c", data, reply=inbox)
+            queue.append((body["priority"], body["batch"], str(self.app.last_sid)))
+        assert self.info()["num_waiting"] == len(queue)
+        subject = (self.config["filter_subjects"] or SUBJECTS)[0]
+        while queue:
+            queue.sort(key=lambda one: one[0])
+            priority, batch, sid = queue.pop(0)
+            self.app.publish(subject)
+            self.ends += 1
+            self.stored[self.ends] = subject
+            frame = self.app.message(SECONDS_TO_COME)
+            assert frame.sid == sid, (frame, queue)
+            self.take(frame)
+            if batch > 1:
+                queue.append((priority, batch - 1, sid))
+
+
+KINDS = (History, AckAll, Push, Overflow, Pinned, Prioritized)
 
 
 @pytest.mark.timeout(60 + 60 * ROUNDS)
