@@ -7,11 +7,12 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.servers import OWN_NAME, PEER_NAME, MissingServer, Server, machine, version_of
+from bench.figures import Figure, command_line, show
+from bench.servers import Server
 from jsserver.bench.wire import BenchError, publish_frame
 from jsserver.client.connection import Connection, Message
 
@@ -42,10 +43,10 @@ class Client:
     def stream(self, *subjects: str) -> None:
         self.api("STREAM.CREATE.S", {"name": "S", "subjects": list(subjects), "storage": "file"})
 
-    def consumer(self, name: str, **config: Any) -> None:
+    def consumer(self, name: str, stream: str = "S", **config: Any) -> None:
         settings = {"durable_name": name, "ack_policy": "explicit", "max_ack_pending": -1} | config
-        body = {"stream_name": "S", "config": settings}
-        self.api(f"CONSUMER.DURABLE.CREATE.S.{name}", body)
+        body = {"stream_name": stream, "config": settings}
+        self.api(f"CONSUMER.DURABLE.CREATE.{stream}.{name}", body)
 
     def fill(self, subjects: list[str], count: int, payload: bytes = b"x" * 64) -> None:
         """Stores so many messages, over the subjects in turn."""
@@ -93,28 +94,30 @@ class Client:
             self.connection.send(b"".join(frames))
             self.connection.flush()
 
-    def cost(self, work: Callable[[], object], count: int) -> float:
-        """Microseconds of the server's processor time for each of `count`."""
+    def cost(self, what: str, work: Callable[[], object], count: int) -> list[Figure]:
+        """Of the work, seconds, and microseconds of the server's processor time for each."""
         time.sleep(0.5)
-        before = self.server.cpu_seconds()
+        before, begun = self.server.cpu_seconds(), time.monotonic()
         work()
+        took = time.monotonic() - begun
         time.sleep(0.5)
-        return (self.server.cpu_seconds() - before) / count * 1e6
+        spent = self.server.cpu_seconds() - before
+        return [Figure(what, "s", took), Figure(what, "us", spent / count * 1e6)]
 
 
-def pending(client: Client, scale: float) -> dict[str, float]:
+def pending(client: Client, scale: float) -> Iterator[Figure]:
     """A million messages that are not acked, then acked in any order."""
     count = int(1_000_000 * scale)
     client.stream("a.>")
     client.fill(["a.b"], count)
     client.consumer("C", ack_wait=3600 * 10**9)
     replies: list[str] = []
-    delivered = client.cost(lambda: replies.extend(client.pull("C", count)), count)
+    yield from client.cost("deliver", lambda: replies.extend(client.pull("C", count)), count)
     random.Random(1).shuffle(replies)
-    return {"deliver": delivered, "ack": client.cost(lambda: client.ack(replies), count)}
+    yield from client.cost("ack", lambda: client.ack(replies), count)
 
 
-def crowd(client: Client, scale: float) -> dict[str, float]:
+def crowd(client: Client, scale: float) -> Iterator[Figure]:
     """Ten thousand consumers on one stream, each of a subject of its own."""
     count, messages = int(10_000 * scale), int(100_000 * scale)
     client.stream("a.>")
@@ -123,15 +126,31 @@ def crowd(client: Client, scale: float) -> dict[str, float]:
         for n in range(count):
             client.consumer(f"c{n}", filter_subject=f"a.{n}")
 
-    made = client.cost(make, count)
+    yield from client.cost("create", make, count)
     subjects = [f"a.{n}" for n in range(count)]
-    return {
-        "create": made,
-        "publish": client.cost(lambda: client.fill(subjects, messages), messages),
-    }
+    yield from client.cost("publish", lambda: client.fill(subjects, messages), messages)
 
 
-def filters(client: Client, scale: float) -> dict[str, float]:
+def server(client: Client, scale: float) -> Iterator[Figure]:
+    """A hundred thousand consumers on one server, of a hundred streams."""
+    streams, count = 100, int(1000 * scale)
+    for n in range(streams):
+        body = {"name": f"S{n}", "subjects": [f"{n}.>"], "storage": "file"}
+        client.api(f"STREAM.CREATE.S{n}", body)
+    memory = client.server.anonymous_memory()
+
+    def make() -> None:
+        for n in range(streams * count):
+            client.consumer(
+                f"c{n // streams}", f"S{n % streams}", filter_subject=f"{n % streams}.a"
+            )
+
+    yield from client.cost("create", make, streams * count)
+    grown = client.server.anonymous_memory() - memory
+    yield Figure("made", "KiB", grown / (streams * count) / 1024)
+
+
+def filters(client: Client, scale: float) -> Iterator[Figure]:
     """A thousand different filters over a million subjects: made, and ten messages of each read."""
     count, subjects = 1000, int(1_000_000 * scale)
     client.stream("a.>")
@@ -145,10 +164,11 @@ def filters(client: Client, scale: float) -> dict[str, float]:
         for n in range(count):
             client.pull(f"c{n}", 10)
 
-    return {"create": client.cost(make, count), "read": client.cost(read, 10 * count)}
+    yield from client.cost("create", make, count)
+    yield from client.cost("read", read, 10 * count)
 
 
-def many(client: Client, scale: float) -> dict[str, float]:
+def many(client: Client, scale: float) -> Iterator[Figure]:
     """32 filters over five million messages of a thousand subjects, read from first to last."""
     count = int(5_000_000 * scale)
     client.stream("a.>")
@@ -156,10 +176,10 @@ def many(client: Client, scale: float) -> dict[str, float]:
     wanted = [f"a.{n * 31}" for n in range(32)]
     client.consumer("C", filter_subjects=wanted, ack_policy="none", max_ack_pending=0)
     matching = count // 1000 * 32
-    return {"read": client.cost(lambda: client.pull("C", matching), matching)}
+    yield from client.cost("read", lambda: client.pull("C", matching), matching)
 
 
-def slow(client: Client, scale: float) -> dict[str, float]:
+def slow(client: Client, scale: float) -> Iterator[Figure]:
     """An eleventh consumer beside ten that wait for acks, with messages that come meanwhile."""
     count = int(300_000 * scale)
     client.stream("a.>")
@@ -171,40 +191,48 @@ def slow(client: Client, scale: float) -> dict[str, float]:
         frame = publish_frame(f"$JS.API.CONSUMER.MSG.NEXT.S.slow{n}", b"9", f"_INBOX.slow.{n}")
         client.connection.send(frame)
     client.consumer("C", ack_policy="none", max_ack_pending=0)
-    stored = client.cost(lambda: client.fill(["a.b"], count), count)
-    return {"publish": stored, "read": client.cost(lambda: client.pull("C", count), count)}
+    yield from client.cost("publish", lambda: client.fill(["a.b"], count), count)
+    yield from client.cost("read", lambda: client.pull("C", count), count)
 
 
-SCENARIOS = {run.__name__: run for run in (pending, crowd, filters, many, slow)}
+def fetch(client: Client, scale: float) -> Iterator[Figure]:
+    """One message after another is asked for and acked, of a hundred thousand that are there."""
+    count = int(100_000 * scale)
+    client.stream("a.>")
+    client.fill(["a.b"], count)
+    client.consumer("C")
+    took: list[float] = []
+
+    def one_by_one() -> None:
+        for _ in range(count):
+            begun = time.perf_counter()
+            [reply] = client.pull("C", 1)
+            took.append(time.perf_counter() - begun)
+            client.connection.send(publish_frame(reply, b""))
+
+    yield from client.cost("fetch", one_by_one, count)
+    took.sort()
+    for label, part in (("P50", 0.5), ("P99.9", 0.999)):
+        yield Figure(f"fetch {label}", "us", took[int(part * (count - 1))] * 1e6)
 
 
-def measure(name: str, scenario: str, scale: float) -> dict[str, float]:
+SCENARIOS = {run.__name__: run for run in (pending, crowd, server, filters, many, slow, fetch)}
+
+
+def measure(name: str, scenario: str, given: argparse.Namespace) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as folder:
-        server = Server(name, Path(folder))
+        process = Server(name, Path(folder))
         try:
-            server.start()
-            return SCENARIOS[scenario](Client(server), scale)
+            process.start()
+            yield from SCENARIOS[scenario](Client(process), given.scale)
         finally:
-            server.kill()
+            process.kill()
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.consumers", description=__doc__)
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=" ".join(SCENARIOS))
+    parser = command_line("bench.consumers", __doc__, SCENARIOS)
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers, default 1")
-    given = parser.parse_args(argv)
-    try:
-        print(f"{machine()}; {version_of(OWN_NAME)}, {version_of(PEER_NAME)}")
-        print(f"{'':20} {'us each':>10} {PEER_NAME:>12} {'ratio':>7}")
-        for scenario in given.scenarios or SCENARIOS:
-            ours, theirs = (measure(name, scenario, given.scale) for name in (OWN_NAME, PEER_NAME))
-            for what, cost in ours.items():
-                label = f"{scenario} {what}"
-                print(f"{label:20} {cost:10.2f} {theirs[what]:12.2f} {cost / theirs[what]:7.2f}")
-    except (BenchError, MissingServer) as error:
-        print(f"bench.consumers: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return show(parser, argv, SCENARIOS, measure)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.consumers import WAIT_SECONDS, Client
-from bench.servers import OWN_NAME, PEER_NAME, MissingServer, Server, machine, version_of
+from bench.figures import Figure, command_line, show
+from bench.servers import Server
 from jsserver.bench.wire import BenchError
 
 SCENARIOS: dict[str, dict[str, Any]] = {
@@ -47,32 +48,21 @@ def measure(name: str, scenario: str, count: int, size: int) -> tuple[float, flo
             server.kill()
 
 
+def best(name: str, scenario: str, given: argparse.Namespace) -> list[Figure]:
+    runs = [measure(name, scenario, given.count, given.size) for _ in range(given.rounds)]
+    return [
+        Figure("taken in", "msgs/s", max(rate for rate, _ in runs)),
+        Figure("each", "us", min(cost for _, cost in runs)),
+    ]
+
+
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.sources", description=__doc__)
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=" ".join(SCENARIOS))
+    parser = command_line("bench.sources", __doc__, SCENARIOS)
     parser.add_argument("--count", type=int, default=1_000_000, help="of messages")
     parser.add_argument("--size", type=int, default=128, help="of their bodies")
     parser.add_argument("--rounds", type=int, default=3, help="of which the best of each counts")
-    given = parser.parse_args(argv)
-    try:
-        print(f"{machine()}; {version_of(OWN_NAME)}, {version_of(PEER_NAME)}")
-        print(f"{'':14} {'msgs/s':>10} {PEER_NAME:>12} {'us each':>9} {PEER_NAME:>12}")
-        for scenario in given.scenarios or SCENARIOS:
-            found: dict[str, list[tuple[float, float]]] = {OWN_NAME: [], PEER_NAME: []}
-            for _ in range(given.rounds):
-                for name, runs in found.items():
-                    runs.append(measure(name, scenario, given.count, given.size))
-            rates = [max(rate for rate, _ in runs) for runs in found.values()]
-            costs = [min(cost for _, cost in runs) for runs in found.values()]
-            print(
-                f"{scenario:14} {rates[0]:10.0f} {rates[1]:12.0f} {costs[0]:9.2f} {costs[1]:12.2f}"
-                f"   rate x{rates[0] / rates[1]:.2f}, processor x{costs[0] / costs[1]:.2f}"
-            )
-    except (BenchError, MissingServer) as error:
-        print(f"bench.sources: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return show(parser, argv, SCENARIOS, best)
 
 
 if __name__ == "__main__":

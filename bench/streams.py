@@ -9,7 +9,6 @@ purges     all of a stream, of one subject and of a million, or all but some, or
 listed     requests of another client while streams are made, listed and asked for
 """
 
-import argparse
 import itertools
 import json
 import sys
@@ -17,16 +16,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bench import measure as runs
+from bench.figures import Figure, command_line, show
 from bench.holds import Victim
 from bench.latency import beside, request_latency
 from bench.scenarios import Scenario
-from bench.servers import OWN_NAME, PEER_NAME, MissingServer, Server, machine, version_of
+from bench.servers import PEER_NAME, Server
 from bench.tool import Tool
 from jsserver.bench.wire import BenchError, Connection, new_inbox, publish_frame
 
@@ -41,15 +40,6 @@ ENDS_SECONDS = 10
 POLL_SECONDS = 0.1
 WAIT_SECONDS = 600.0
 PURGED_TYPES = (("file", 1), ("file", 1_000_000), ("memory", 1), ("memory", 1_000_000))
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One of a scenario's figures; `unit` is what `value` counts, for each of what is named."""
-
-    what: str
-    unit: str
-    value: float
 
 
 def connect(server: Server) -> Connection:
@@ -365,49 +355,12 @@ def _beside(what: str, idle: dict[str, float], found: dict[str, float]) -> Itera
 SCENARIOS = {run.__name__: run for run in (crowd, batches, lives, schedules, purges, listed)}
 
 
-def table(figures: dict[str, list[Figure]]) -> Iterator[str]:
-    """A line for each figure: of one server, or of both and how they compare."""
-    for row in zip(*figures.values(), strict=True):
-        line = f"  {row[0].what:32} {row[0].unit:10}"
-        line += "".join(f" {figure.value:14,.2f}" for figure in row)
-        if len(row) == 2:
-            line += f" {row[0].value / row[1].value:8.2f}" if row[1].value else ""
-        yield line
-
-
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.streams",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=" ".join(SCENARIOS))
+    parser = command_line("bench.streams", __doc__, SCENARIOS)
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers, default 1")
-    parser.add_argument("--server", choices=(OWN_NAME, PEER_NAME), help="one of them alone")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    given = parser.parse_args(argv)
-    for scenario in given.scenarios:
-        if scenario not in SCENARIOS:
-            parser.error(f"no scenario is named {scenario}")
-    names = [given.server] if given.server else [OWN_NAME, PEER_NAME]
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    try:
-        if not given.json:
-            print(machine(), *(version_of(name) for name in names), sep="; ")
-        for scenario in given.scenarios or SCENARIOS:
-            figures = {name: list(SCENARIOS[scenario](name, given.scale)) for name in names}
-            found[scenario] = {
-                name: [asdict(figure) for figure in some] for name, some in figures.items()
-            }
-            if not given.json:
-                print(f"{scenario:45}", *(f"{name:>14}" for name in names))
-                print(*table(figures), sep="\n", flush=True)
-    except (BenchError, MissingServer) as error:
-        print(f"bench.streams: {error}", file=sys.stderr)
-        return 1
-    if given.json:
-        print(json.dumps(found, indent=1))
-    return 0
+    return show(
+        parser, argv, SCENARIOS, lambda name, what, given: SCENARIOS[what](name, given.scale)
+    )
 
 
 if __name__ == "__main__":
