@@ -105,9 +105,9 @@ async def create(call: Call) -> ConsumerInfo:
         raise errcodes.STREAM_MISMATCH()
     config = request.config
     if not rest:
+        _check_separators(config.name)
         if config.durable_name:
             raise errcodes.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME()
-        _check_separators(config.name)
         return await _create(call, request, config.name)
     name = rest[0]
     _check_separators(name)

@@ -447,7 +447,7 @@ def _updated(
         raise errcodes.CONSUMER_NAME_EXIST()
     if stream.config.retention == "workqueue" and not consumers.is_of_source(config):
         consumers.check_workqueue(config)
-    if not old.durable_name:
+    if not old.durable_name and config.inactive_threshold != old.inactive_threshold:
         config = consumers.with_threshold(config)
     stream.check_unique(change.name, config)
     return ConsumerAssignment(change.name, config, before.created, config)

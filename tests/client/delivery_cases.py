@@ -8,6 +8,7 @@ from tests.client.jetstream_cases import Case
 from tests.client.recorder import Recorder
 
 CASES: list[Case] = []
+Config = dict[str, object]
 
 
 def case(function: Case) -> Case:
@@ -285,6 +286,29 @@ def consumer_actions(r: Recorder) -> None:
     body = {"stream_name": r.stream, "config": {"filter_subject": "x.y"}}
     r.api(f"CONSUMER.CREATE.{r.stream}.F.x.y", body)
     r.api(f"CONSUMER.CREATE.{r.stream}.F.x.z", body)
+
+
+@case
+def thresholds_of_consumers_that_become_durable(r: Recorder) -> None:
+    """And back: an ephemeral one is given a threshold only where the update changes it."""
+    r.create()
+    durable: Config = {"durable_name": "C"}
+    nine: Config = {"inactive_threshold": 9 * SECOND}
+    histories: tuple[tuple[Config, ...], ...] = (
+        ({}, durable, {}),
+        (durable, {}, durable),
+        (durable | nine, {}, durable),
+        (nine, durable, {}),
+        (durable, {}, nine, durable),
+        (nine, {}),
+    )
+    for history in histories:
+        for config in history:
+            body = {"stream_name": r.stream, "config": {"ack_policy": "explicit"} | config}
+            r.api(f"CONSUMER.CREATE.{r.stream}.C", body)
+        r.api(f"CONSUMER.DELETE.{r.stream}.C")
+    body = {"stream_name": r.stream, "config": {"name": "a/b"} | durable}
+    r.api(f"CONSUMER.CREATE.{r.stream}", body)
 
 
 @case
