@@ -320,8 +320,8 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
 cdef int consumer_take_config(Consumer* c, const ConsumerConfig* cfg) noexcept nogil
 cdef void consumer_pause(Consumer* c, int64_t until) noexcept nogil
 # Forgets what was delivered, and delivers from this sequence on; 0: from behind the ack floor. What acks take out in turns
-# is out, and where it starts is known. Returns the sequence.
-cdef uint64_t consumer_reset(Consumer* c, uint64_t seq) noexcept nogil
+# is out, and where it starts is known. Returns the sequence; before: as consumer_update's.
+cdef uint64_t consumer_reset(Consumer* c, uint64_t seq, ConsumerInfo* before) noexcept nogil
 cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil
 # Tells who waits, detaches, and frees.
 cdef void consumer_close(Consumer* c, bint deleted) noexcept nogil

@@ -148,7 +148,7 @@ cdef class ConsumerHandle:
         return info_tuple(&i)
 
     def changed_state(self):
-        """As state, at the time of its opening or last update: before that led to a delivery."""
+        """As state, at the time of its opening, last update or reset: before that led to a delivery."""
         return info_tuple(&self.changed)
 
     def update(self, params, bint back=False) -> None:
@@ -193,7 +193,7 @@ cdef class ConsumerHandle:
                 open = self.enter()
                 more = open and acks_left(self.c)
                 if open and not more:
-                    seq = consumer_reset(self.c, seq)
+                    seq = consumer_reset(self.c, seq, &self.changed)
                 self.box.leave()
         self.check(open)
         return seq

@@ -374,6 +374,13 @@ cdef void change_deadlines(Consumer* c, const ConsumerConfig* before) noexcept n
     ack_timer_set(c)
 
 
+cdef void info_when_counted(Consumer* c, ConsumerInfo* before) noexcept nogil:
+    if c.counting:
+        c.when_counted = before
+    else:
+        consumer_info(c, before)
+
+
 cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* before) noexcept nogil:
     # One that delivers to another subject now delivers nothing there before `begin`.
     cdef ConsumerConfig new
@@ -402,10 +409,7 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
     groups_changed(c)
     if filters:
         count_pending(c)
-    if c.counting:
-        c.when_counted = before
-    else:
-        consumer_info(c, before)
+    info_when_counted(c, before)
     if moved and c.leads and is_push(c):
         requeue_all(c)
         c.held = True

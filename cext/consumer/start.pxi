@@ -207,7 +207,7 @@ cdef void stand_at(Consumer* c, uint64_t seq, uint64_t resume, bint ahead) noexc
     skip_from(c, seq)
 
 
-cdef uint64_t consumer_reset(Consumer* c, uint64_t seq) noexcept nogil:
+cdef uint64_t consumer_reset(Consumer* c, uint64_t seq, ConsumerInfo* before) noexcept nogil:
     seq = max(seq if seq else c.floor_seq + 1, <uint64_t>1)
     stand_at(c, seq, c.resume if c.skip != NULL else 0, seq > c.s.entered + 1)
     c.delivered_ts = 0
@@ -216,5 +216,6 @@ cdef uint64_t consumer_reset(Consumer* c, uint64_t seq) noexcept nogil:
     ack_timer_set(c)
     stream_settle(c.s, 0, True)                 # it needs nothing that it stands behind
     count_pending(c)
+    info_when_counted(c, before)
     wake_delivery(c)
     return seq

@@ -44,7 +44,7 @@ def consumer_info(
     changed: bool = False,
 ) -> ConsumerInfo:
     """A consumer as CREATE and INFO show it; `listed`: as an element of a list; `changed`: as it
-    was when it was made or last updated."""
+    was when it was made, last updated or reset."""
     config = consumer.config
     if not listed:
         config = msgspec.structs.replace(config, metadata=dynamic_metadata(config.metadata))
@@ -296,7 +296,7 @@ async def reset(call: Call) -> ConsumerResetResponse:
         consumers.check_reset(consumer.config, seq, stream.handle.at_time)
         seq = await call.shared.run(_reset, stream, consumer, seq)
         await _counted(call, consumer)
-        info = consumer_info(call.shared, stream, consumer)
+        info = consumer_info(call.shared, stream, consumer, changed=True)
     call.shows(stream)
     return ConsumerResetResponse(**msgspec.structs.asdict(info), reset_seq=seq)
 

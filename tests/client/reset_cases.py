@@ -53,6 +53,18 @@ def reset_of_pull_consumers(r: Recorder) -> None:
 
 
 @case
+def reset_while_somebody_waits(r: Recorder) -> None:
+    """What is said of it is from before it delivers again."""
+    r.create()
+    r.fill(4)
+    r.consumer()
+    inbox = r.pull({"batch": 9, "expires": 8 * SECOND})
+    r.hear(inbox, 4)
+    reset(r, {"seq": 3})
+    r.hear(inbox, 2)
+
+
+@case
 def reset_of_acks_out_of_order(r: Recorder) -> None:
     r.create()
     r.fill(5)
