@@ -67,6 +67,8 @@ class IntakeState(NamedTuple):
     """How long nothing came."""
     broken: bool
     """Whether it has ended by itself."""
+    refused: str
+    """Why a message was not stored, if it has ended for that; else empty."""
 
 class EnvBox:
     """The environment of an engine."""

@@ -30,6 +30,7 @@ cdef struct Intake:
     uint64_t lag                # messages that the origin still had then
     int64_t last                # mono: when something came
     int broken                  # INTAKE_*: nothing is taken any more
+    const char* why             # a message was not stored
     Fifo aside                  # what came while the stream could take nothing, in its order
     Task turn
     Bytes confirm               # where to say what was taken; empty: nobody waits
@@ -132,8 +133,13 @@ cdef void taken_header(const Intake* i, const Msg* m, uint64_t sseq, Draft* d) n
 
 # ---- storing -------------------------------------------------------------------------------------------------------
 
+cdef inline bint intake_refused(Intake* i, const char* why) noexcept nogil:
+    i.why = why
+    return False
+
+
 cdef bint intake_judge(Intake* i, const Msg* m, const Delivery* t, Span subject) noexcept nogil:
-    # m is as it is stored, but for a counter; the subject is the origin's. False: it is refused.
+    # m is as it is stored, but for a counter; the subject is the origin's. False: it is refused, `why` says it.
     cdef Stream* s = i.s
     cdef PubHeaders h
     cdef Msg sum
@@ -143,14 +149,17 @@ cdef bint intake_judge(Intake* i, const Msg* m, const Delivery* t, Span subject)
     memset(&h, 0, sizeof(PubHeaders))
     if m.header.n:
         read_headers(&h, m.header)
-    if s.failed or s.halted or s.cfg.sealed:
-        return False
+    if s.failed or s.halted:
+        return intake_refused(i, b"writing to disk failed")
+    if s.cfg.sealed:
+        return intake_refused(i, b"the stream is sealed")
     if not i.mirror and h.msg_id.n and s.cfg.window > 0 and dedupe_find(&s.dedupe, h.msg_id, &seq):
         return True
     if i.mirror or not s.cfg.allow_counter:
         return intake_store(i, m, t, &h)
     sum = m[0]
     memset(&parts, 0, sizeof(CounterParts))
+    i.why = b"it is no counter's, or its sum is too long"
     ok = (counter_add(s, &sum, span(i.head.data, <uint32_t>i.head.n - 1), subject, h.incr, &parts)
           and intake_store(i, &sum, t, &h))
     counter_parts_free(&parts)
@@ -162,8 +171,10 @@ cdef bint intake_store(Intake* i, const Msg* m, const Delivery* t, const PubHead
     cdef StoreState state
     cdef Change c
     cdef int64_t ttl
+    if server_full(s):
+        return intake_refused(i, b"the server's limit is reached")
     if check_sizes(s, m):
-        return False
+        return intake_refused(i, b"it is too large, or its headers are")
     store_state(s.store, &state)
     memset(&c, 0, sizeof(Change))
     c.kind = CHANGE_MESSAGE
@@ -178,13 +189,13 @@ cdef bint intake_store(Intake* i, const Msg* m, const Delivery* t, const PubHead
     if s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, m.subject):
         c.kind = CHANGE_SKIP
     elif over(s.cfg.account_usage, store_size_of(s.store, m.subject, m.header, m.data)):
-        return False
+        return intake_refused(i, b"the account's limit is reached")
     elif s.cfg.allow_ttl and h.ttl.n and not get_ttl(h.ttl, &ttl):
-        return False
+        return intake_refused(i, b"its Nats-TTL is none")
     elif s.cfg.discard_new and check_discard_new(s, m, h, &state):
-        return False
+        return intake_refused(i, b"the stream is full")
     publish_change(s, m, &c)
-    return s.failed == 0 and s.entered == c.seq
+    return (s.failed == 0 and s.entered == c.seq) or intake_refused(i, b"the store does not take it")
 
 
 cdef void intake_message(Intake* i, const Msg* m, const Delivery* t) noexcept nogil:
@@ -205,6 +216,7 @@ cdef void intake_message(Intake* i, const Msg* m, const Delivery* t) noexcept no
         if i.transforms[k] != NULL and transform_match(i.transforms[k], s.env, m.subject, &subject):
             stored.subject = draft_span(&subject)
             break
+    i.why = b"its subject or its headers become too long"
     ok = not (header.failed or subject.failed) and stream_rename(s, &stored.subject, &renamed) == 0
     i.sseq = t.sseq
     i.dseq = t.dseq
@@ -310,7 +322,7 @@ cdef void intake_turn(Task* t) noexcept nogil:
             break
         p = publish_taken(q)
         if p == NULL:
-            intake_break(i, INTAKE_REFUSED)
+            intake_break(i, INTAKE_GAP)
             break
         publish_read(i.s, p, &m)
         intake_take(i, &m)
@@ -329,7 +341,7 @@ cdef int intake_inbound(void* target, const Msg* m) noexcept nogil:
     if i.aside.b.n == 0 and not intake_waits(i):
         intake_take(i, m)
     elif i.aside.b.n - i.aside.head > HELD_MAX or publish_keep(&i.aside, m) < 0:
-        intake_break(i, INTAKE_REFUSED)
+        intake_break(i, INTAKE_GAP)
     else:
         task_post(&i.s.env.tasks, &i.turn)
     return 1

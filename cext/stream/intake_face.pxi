@@ -1,6 +1,6 @@
 # The face of what a mirror or a source takes in, for the control plane.
 
-IntakeState = namedtuple("IntakeState", "seq lag idle broken")
+IntakeState = namedtuple("IntakeState", "seq lag idle broken refused")
 
 
 cdef class IntakeFace(StreamFace):
@@ -49,11 +49,12 @@ cdef class IntakeFace(StreamFace):
 
     def intake(self, uint64_t id):
         """What was taken in: the origin's last sequence, how many messages it still had then, how long nothing came (ns), and
-        whether it has ended by itself; None: nothing is."""
+        whether it has ended by itself; why a message was not stored, if it has for that; None: nothing is."""
         cdef Intake* i = NULL
         cdef uint64_t seq = 0, lag = 0
         cdef int64_t idle = 0
         cdef bint broken = False, found
+        cdef const char* why = NULL
         with nogil:
             if self.enter():
                 i = intake_find(self.s, id)
@@ -63,8 +64,10 @@ cdef class IntakeFace(StreamFace):
                 lag = i.lag
                 idle = self.s.env.mono - i.last
                 broken = i.broken != 0
+                why = i.why if i.broken == INTAKE_REFUSED else NULL
             self.box.leave()
-        return IntakeState(seq, lag, idle, broken) if found else None
+        refused = why.decode() if why != NULL else ""
+        return IntakeState(seq, lag, idle, broken, refused) if found else None
 
     def sourced(self, sources, uint64_t behind=0) -> list:
         """The last sequence of each source's origin, given by head and tail (take_in), that a message stored behind this

@@ -33,6 +33,8 @@ from .shared import Shared
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 30.0
+TOLD_SECONDS = 10.0
+"""Between two lines of the log about messages that are not stored."""
 BETWEEN_SECONDS = 2.0
 """Between two requests at least."""
 BACKOFF_SECONDS = 10.0
@@ -110,6 +112,9 @@ class Intake:
         self._error: ErrorBody | None = None
         self._asked = False
         self._lag = 0
+        self._told: tuple[str, int] = "", 0
+        """Why a message was not stored, and behind which, as the log says."""
+        self._told_at = 0.0
         self._heard = 0.0
         """When something came; 0: never."""
         self._wake = asyncio.Event()
@@ -210,6 +215,8 @@ class Intake:
             self._wake.clear()
             state = self._look()
             if state is None or state.broken or state.idle > sources.SILENCE:
+                if state is not None and state.refused:
+                    self._tell(state.refused)
                 self._stream.handle.leave_off(self.id)
                 return
 
@@ -317,6 +324,19 @@ class Intake:
     def _title(self) -> str:
         what = "mirror" if self.mirror else "source"
         return f"Stream '{self.account} > {self._stream.name}', {what} {self.source.name}"
+
+    def _tell(self, why: str) -> None:
+        """The log says what stands in the way, once, or now and then where it moves."""
+        now = time.monotonic()
+        if self._told == (why, self.position) or now - self._told_at < TOLD_SECONDS:
+            return
+        self._told, self._told_at = (why, self.position), now
+        log.warning(
+            "%s: the message behind sequence %d of the origin is not stored: %s",
+            self._title,
+            self.position,
+            why,
+        )
 
     def _warn(self, error: ErrorBody) -> None:
         log.warning("%s: no consumer: %s (%d)", self._title, error.description, error.err_code)

@@ -166,6 +166,8 @@ def test_what_does_not_fit_waits_for_room(server: Server) -> None:
         for n in range(4):
             one.publish("o", b"%d" % n)
         one.came_to("S", 2)
+        said = "S', source O: the message behind sequence 2 of the origin is not stored: the stream"
+        server.wait_log(f"{said} is full")
         assert one.api("STREAM.PURGE.S")["purged"] == 2
         one.came_to("S", 4)
         assert [stored[2] for stored, _ in one.contents("S").values()] == [b"2", b"3"]
