@@ -187,7 +187,8 @@ class Intake:
             except TimeoutError:
                 fails += 1
             except StoreError as error:
-                log.warning("%s: %s", self._title, error)
+                if not self._stream.failing:  # else the log has said why
+                    log.warning("%s: %s", self._title, error)
             else:
                 fails = 0
                 await self._while_it_comes()

@@ -55,7 +55,7 @@ def test_nothing_is_left_out(servers: Servers, tmp_path: Path, op: str, name: st
             if n % 100 == 0:
                 last(name)
         wait_until(lambda: faults.seen(op) > 0, "it fails", SECONDS)
-        server.wait_log(f"Stream '$G > {name}': writing to disk works again")
+        server.wait_log(f"Stream '$G > {name}': writing to disk works again", SECONDS)
         app.publish("o", b"last")
         wait_until(lambda: last(name) >= COUNT + 2, f"{name} has all", SECONDS)
         assert bodies(app, name) == bodies(app, "O")
