@@ -112,7 +112,7 @@ cdef int64_t duration_unit(Span* s) noexcept nogil:
 
 cdef bint get_duration(Span s, int64_t* ns) noexcept nogil:
     cdef bint negative = False, digits
-    cdef int64_t total = 0, whole, unit
+    cdef int64_t total = 0, whole, part, unit
     cdef double fraction, scale
     if s.n and (s.p[0] == c'-' or s.p[0] == c'+'):
         negative = s.p[0] == c'-'
@@ -148,9 +148,10 @@ cdef bint get_duration(Span s, int64_t* ns) noexcept nogil:
         if not digits or unit == 0 or whole > INT64_MAX // unit:
             return False
         whole = whole * unit
-        if total > INT64_MAX - whole - unit:
+        part = <int64_t>(fraction * unit + 0.5)
+        if whole > INT64_MAX - part or total > INT64_MAX - whole - part:
             return False
-        total = total + whole + <int64_t>(fraction * unit + 0.5)
+        total = total + whole + part
     ns[0] = -total if negative else total
     return True
 

@@ -545,6 +545,13 @@ def batch_of_lives_and_markers(r: Recorder) -> None:
 
 
 @case
+def lives_as_long_as_a_duration(r: Recorder) -> None:
+    r.create(allow_msg_ttl=True)
+    for value in ("2562046h", "2562047h", "2562047h47m16s", "2562047h47m16.8s", "2562047h47m17s"):
+        r.store("a", b"x", f"Nats-TTL: {value}")
+
+
+@case
 def batch_of_schedules(r: Recorder) -> None:
     r.create(allow_msg_schedules=True, allow_atomic=True)
     name = r.stream
