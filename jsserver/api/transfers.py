@@ -57,8 +57,10 @@ WAITING = 64 << 20
 """Bytes of a restore's chunks that wait to be taken: clients wait for an answer to each."""
 CHUNK_OWN = 512
 """Bytes that a chunk counts beside its own: what it takes to keep it."""
-RESTORES = 8
+RESTORES, RESTORES_OF_ACCOUNT = 16, 8
 """At the same time: each has a thread."""
+SNAPSHOTS, SNAPSHOTS_OF_ACCOUNT = 64, 48
+"""At the same time: each has a block and a window of bytes."""
 
 NO_INTEREST = b"NATS/1.0 408 No Interest\r\n\r\n"
 NO_ANSWER = b"NATS/1.0 408 No Flow Response\r\n\r\n"
@@ -436,12 +438,19 @@ class Transfers:
         same = [t for t in others if (t.account, t.stream) == (transfer.account, transfer.stream)]
         if isinstance(transfer, Outgoing) and same:
             raise errcodes.STREAM_SNAPSHOT(err="snapshot in progress")
-        if isinstance(transfer, Incoming):
-            if same:
-                raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED()
-            if len(others) >= RESTORES:
-                busy = f"{RESTORES} streams are being restored, as many as this server does at once"
-                raise errcodes.STREAM_RESTORE(err=busy)
+        if isinstance(transfer, Incoming) and same:
+            raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED()
+        own = sum(other.account is transfer.account for other in others)
+        if isinstance(transfer, Incoming) and (
+            len(others) >= RESTORES or own >= RESTORES_OF_ACCOUNT
+        ):
+            busy = f"{own} streams of this account are being restored, {len(others)} in all"
+            raise errcodes.STREAM_RESTORE(err=busy)
+        if isinstance(transfer, Outgoing) and (
+            len(others) >= SNAPSHOTS or own >= SNAPSHOTS_OF_ACCOUNT
+        ):
+            busy = f"{own} snapshots of this account are on their way, {len(others)} in all"
+            raise errcodes.STREAM_SNAPSHOT(err=busy)
         transfer.handle.serve_requests(transfer.pattern.encode())
         self._by_subject[transfer.subject] = transfer
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(60)
 
+RESTORES, SNAPSHOTS = 8, 48
 STREAM = {"name": "S", "subjects": ["s.>"], "storage": "file", "num_replicas": 1}
 
 
@@ -28,8 +30,8 @@ def config(folder: Path, account: str) -> str:
     return f'jetstream {{ store_dir: "{folder}" }}\naccounts {{ {own[account]}\n{others} }}\n'
 
 
-def client_of(server: Server) -> RawApp:
-    login = {"user": "a", "pass": "p", "headers": True, "no_responders": True}
+def client_of(server: Server, user: str = "a") -> RawApp:
+    login = {"user": user, "pass": "p", "headers": True, "no_responders": True}
     return RawApp(server.port, options=json.dumps(login).encode())
 
 
@@ -58,6 +60,43 @@ def test_transfers_end_with_the_jetstream_of_their_account(servers: Servers, lef
     streams = folder / "jetstream" / "A" / "streams"
     wait_until(lambda: [path.name for path in streams.iterdir()] == ["S"], "others are gone")
     server.stop()
+
+
+def test_one_account_leaves_room_for_the_backups_of_others(servers: Servers) -> None:
+    server = servers.under_test(config=config(servers.base / "store", "all"))
+    with client_of(server) as client, client_of(server, "b") as other:
+        for user in (client, other):
+            for name in range(SNAPSHOTS + 1 if user is client else 1):
+                stream = STREAM | {"name": f"S{name}", "subjects": [f"s.{name}"]}
+                assert "error" not in user.api(f"STREAM.CREATE.S{name}", stream)
+                assert b'"seq"' in user.request(f"s.{name}", random.randbytes(4000)).payload
+        busy = [begun(client, name) for name in range(RESTORES + 1)]
+        assert busy == [0] * RESTORES + [10062]
+        assert begun(other, 0) == 0
+        busy = [sent(client, name) for name in range(SNAPSHOTS + 1)]
+        assert busy == [0] * SNAPSHOTS + [10064]
+        assert sent(other, 0) == 0
+
+
+def begun(client: RawApp, name: int) -> int:
+    """The code of what a restore is refused with."""
+    stream = STREAM | {"name": f"R{name}", "subjects": [f"r.{name}"]}
+    return code_of(client.api(f"STREAM.RESTORE.R{name}", {"config": stream, "state": {}}))
+
+
+def sent(client: RawApp, name: int) -> int:
+    """Likewise of a snapshot, whose chunks nobody answers."""
+    asked = {"deliver_subject": "unanswered", "chunk_size": 1024, "window_size": 1024}
+    client.subscribe("unanswered")
+    inbox = client.inbox()
+    client.publish(f"$JS.API.STREAM.SNAPSHOT.S{name}", json.dumps(asked).encode(), reply=inbox)
+    while (frame := client.message()).subject != inbox:
+        pass
+    return code_of(json.loads(frame.payload))
+
+
+def code_of(answer: Any) -> int:
+    return answer["error"]["err_code"] if "error" in answer else 0
 
 
 def test_a_restore_keeps_no_more_than_can_wait(monkeypatch: pytest.MonkeyPatch) -> None:
