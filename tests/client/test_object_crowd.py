@@ -81,3 +81,23 @@ def test_an_upload_ends_with_its_connection(server: Server) -> None:
         while client.api("STREAM.INFO.OBJ_b")["state"]["messages"]:
             assert time.monotonic() < end
             time.sleep(0.05)
+
+
+def test_streams_that_cannot_be_buckets_say_why(server: Server) -> None:
+    with RawApp(server.port) as client:
+        moved = {"src": "$O.b.C.>", "dest": "$O.b.D.>"}
+        assert "error" not in client.api(
+            "STREAM.CREATE.OBJ_b", BUCKET | {"subject_transform": moved}
+        )
+        begun, listed = ask(client, "$OBJ.b.info.x", BEGIN), ask(client, "$OBJ.b", {})
+        for answer in (begun, listed):
+            assert "stores under other subjects" in answer["error"]["description"]
+        assert client.api("STREAM.DELETE.OBJ_b")["success"]
+        assert "error" not in client.api("STREAM.CREATE.OBJ_b", BUCKET)
+        assert "error" not in ask(client, "$OBJ.b.info.x", BEGIN)
+        for chunk in (b"12", b"34"):
+            client.request("$OBJ.b.chunks.n", chunk)
+        assert "error" not in client.api("STREAM.UPDATE.OBJ_b", BUCKET | {"no_ack": True})
+        gone = ask(client, "$OBJ.b", {"action": "delete", "name": "x"})
+        assert "gives no acks" in gone["error"]["description"]
+        assert ask(client, "$OBJ.b", {"name": "x"})["size"] == 4
