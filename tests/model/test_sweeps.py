@@ -9,6 +9,8 @@ from tests.model.test_store import matches
 
 MANY = 21_000
 """Subjects: more than the first piece looks at, and than one piece by number does."""
+FEW = 1000
+"""Messages that a purge leaves which makes the index of them anew."""
 NUMBERS = st.integers(0, MANY + 50)
 FILTERS = [(), ("k.*.e",), ("*.*.e", "k.7.>"), ("k.>",), ("k.*.x",), ("k.*.e", "n.*")]
 CHANGES = st.one_of(
@@ -92,6 +94,7 @@ def test_the_answer_is_that_of_the_first_moment(
     more = [True, True]
     sweeps = [counts, lasts]
     emptied = [False, False]
+    moments: list[list[object]] = [[want_counts], [want_lasts]]
     for kind, which in changes:
         if kind == "step":
             more[which] = more[which] and sweeps[which].step()
@@ -101,10 +104,19 @@ def test_the_answer_is_that_of_the_first_moment(
             emptied = [e or m for e, m in zip(emptied, more, strict=True)]
         else:
             world.change(kind, which)
-    # Of what was purged whole while they looked, they may tell as well as of the beginning.
-    assert counts.result() == ({} if emptied[0] else want_counts)
+            if kind == "head" and len(world.live) <= FEW:
+                for looks, of, now in zip(
+                    more,
+                    moments,
+                    (world.counts(patterns), world.lasts(patterns, upto)),
+                    strict=True,
+                ):
+                    of += [now] * looks
+    # Of what was purged whole while they looked, or but for a few, they may tell as well as of the
+    # beginning.
+    assert counts.result() in ([{}] if emptied[0] else moments[0])
     found = lasts.result()
-    assert found == want_lasts or (emptied[1] and found == [])
+    assert found in moments[1] or (emptied[1] and found == [])
     world.store.close()
 
 
