@@ -401,9 +401,10 @@ cdef void note_torn(Scan* c, uint64_t start) noexcept nogil:
 
 
 cdef void mark_close(Scan* c, const Mark* m) noexcept nogil:
-    """The marker behind a hole says which message was the last in it; that of no records may be newer than the next block."""
+    """The marker behind a hole says which message was the last in it. That of no records may be newer than the next block, and so
+    may that of a compacted block, which has all that its markers said."""
     cdef const Damage* d = &c.s.recovery.hole
-    if m.count and d.kind and d.kind != DAMAGE_BLOCK and m.extent.last >= d.first:
+    if m.count and m.flags & MARK_WHOLE == 0 and d.kind and d.kind != DAMAGE_BLOCK and m.extent.last >= d.first:
         hole_close(c.s, m.extent.last + 1)
         skip_to(c.s, c.b, m.extent.last)
 

@@ -62,3 +62,29 @@ def test_tombstones_of_a_block_with_few_ghosts_left(directory: Path) -> None:
     s = PyStore(directory, **LIMITS)
     assert s.state() == want
     s.close()
+
+
+def test_damage_in_a_compacted_block_costs_nothing_of_later_ones(directory: Path) -> None:
+    """Its marker has what its markers said, of which the last was written behind the next block."""
+    s = PyStore(directory, **LIMITS)
+    for _ in range(200):
+        s.append("k", bytes(1000))
+    s.commit()
+    path = directory / "msgs" / "2.blk"
+    before = path.read_bytes()
+    seqs = [seq for _, seq, _, _ in records(before) if not seq & TOMB]
+    for seq in seqs[:-2]:
+        s.remove(seq)
+    s.commit()
+    s.upkeep()
+    assert path.stat().st_size < len(before) // 2
+    s.abandon()
+    for side in (directory / "msgs").glob("*.jsx"):
+        side.unlink()
+    data = bytearray(path.read_bytes())
+    data[-700:-600] = b"\xff" * 100  # of the last message
+    path.write_bytes(data)
+    s = PyStore(directory, **LIMITS)
+    assert s.lost()["msgs"] == [seqs[-1]]
+    assert s.state()["msgs"] == 200 - len(seqs) + 1
+    s.close()
