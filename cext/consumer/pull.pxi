@@ -405,9 +405,6 @@ cdef bint nothing_to_wait_for(Consumer* c, const PullAsk* a, Span reply) noexcep
         if more_wanted(c, available):
             refuse(c, reply, b"408 Requests Pending")
             return True
-    if c.paused and a.expires == 0:
-        refuse(c, reply, b"404 No Messages")
-        return True
     return False
 
 
@@ -455,6 +452,9 @@ cdef void pull_request(Consumer* c, Span reply, Span header, Span body) noexcept
         refuse(c, reply, text)
         return
     if ask_refused(c, &a, reply) or nothing_to_wait_for(c, &a, reply) or queue_is_full(c, &a, reply):
+        return
+    if c.paused and a.no_wait and a.expires == 0:
+        refuse(c, reply, b"404 No Messages")
         return
     q = pull_new(c, reply)
     if q == NULL:

@@ -70,6 +70,17 @@ def requests_while_paused(r: Recorder) -> None:
     r.fetch({"batch": 1, "no_wait": True}, 1)
 
 
+@case
+def requests_while_paused_and_many_wait(r: Recorder) -> None:
+    r.create()
+    r.fill(3)
+    r.consumer(max_waiting=1)
+    r.api(f"CONSUMER.PAUSE.{r.stream}.C", {"pause_until": "2200-01-01T00:00:00Z"})
+    r.pull({"batch": 1, "expires": 3600 * SECOND})
+    r.settled("num_waiting", 1)
+    r.fetch({"batch": 1, "no_wait": True}, 1)
+
+
 # starting points, filters, information
 
 
