@@ -361,8 +361,7 @@ cdef void on_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexce
     if error:
         stream_fail(s, error)
         return
-    republish_upto(s, seq)
-    release_acks(s, seq, 0)
+    republish_durable(s)
     if s.synced and seq > s.shown:
         show(s, seq)
     release_answers(s, ticket, 0)
@@ -383,6 +382,8 @@ cdef void stream_fail(Stream* s, int error) noexcept nogil:
     e.text[0] = s.cfg.name
     e.num[0] = error
     s.env.out.event(s.env.out.ctx, &e)
+    republish_upto(s, store_durable_seq(s.store), UINT64_MAX)
+    release_acks(s, store_durable_seq(s.store), 0)
     republish_drop(s)
     release_acks(s, UINT64_MAX, error)
     release_answers(s, UINT64_MAX, error)

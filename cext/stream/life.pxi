@@ -369,7 +369,7 @@ cdef void stream_resume(Stream* s) noexcept nogil:
 
 
 cdef void stream_answer_rest(Stream* s) noexcept nogil:
-    republish_upto(s, UINT64_MAX)
+    republish_upto(s, UINT64_MAX, UINT64_MAX)
     release_acks(s, UINT64_MAX, 0)
     release_answers(s, UINT64_MAX, 0)
 

@@ -4,6 +4,8 @@
 
 cdef enum:
     REPUBLISH_ROOM = 4096       # messages up to here are copied to the stack before they are sent
+    REPUBLISH_PIECE = 500       # messages that are sent at a time: others have their turns, though streams publish into each other
+    REPUBLISH_MAX = 256 << 20   # bytes that wait in a stream; what comes beyond is not published again
 
 
 cdef struct RepublishHead:
@@ -42,11 +44,14 @@ cdef void republish_header(Stream* s, const Change* c, uint64_t before, Draft* d
 
 
 cdef void republish_keep(Stream* s, const Change* c, Span dest, Span header) noexcept nogil:
-    # Without memory it is not published: whoever listens sees a gap in the sequences.
+    # Without memory, or room in the queue, it is not published: whoever listens sees a gap in the sequences.
     cdef RepublishHead h
     cdef Span data = span(NULL, 0) if s.cfg.republish_bare else c.data
-    cdef uint8_t* p = fifo_add(&s.republished, sizeof(RepublishHead) + <size_t>dest.n + header.n + data.n)
+    cdef uint8_t* p = NULL
+    if s.republished.b.n - s.republished.head <= REPUBLISH_MAX:
+        p = fifo_add(&s.republished, sizeof(RepublishHead) + <size_t>dest.n + header.n + data.n)
     if p == NULL:
+        republish_left_out(s)
         return
     h.seq = c.seq
     h.n_dest = dest.n
@@ -56,6 +61,13 @@ cdef void republish_keep(Stream* s, const Change* c, Span dest, Span header) noe
     put_bytes(put_bytes(put_bytes(p + sizeof(RepublishHead), dest), header), data)
     if not s.synced:
         task_post(&s.env.tasks, &s.republish)
+
+
+cdef void republish_left_out(Stream* s) noexcept nogil:
+    cdef char text[400]
+    snprintf(text, sizeof(text), b"stream %.*s: messages are not republished: too many wait for it", <int>s.cfg.name.n,
+             <const char*>s.cfg.name.p)
+    log_at_times(s, &s.republish_told, text, False)
 
 
 cdef void republish_refused(Stream* s, Span dest) noexcept nogil:
@@ -87,18 +99,19 @@ cdef void republish_send(Stream* s, const RepublishHead* h, const uint8_t* p) no
     send_message(s, span(p, h.n_dest), header, span(header.p + h.n_header, h.n_data))
 
 
-cdef void republish_upto(Stream* s, uint64_t seq) noexcept nogil:
-    # Those that wait now; each is taken out before it is sent.
+cdef uint64_t republish_upto(Stream* s, uint64_t seq, uint64_t most) noexcept nogil:
+    # Of those that wait now, so many at most; each is taken out before it is sent. Up to which sequence none waits any more.
     cdef Fifo* q = &s.republished
-    cdef uint64_t end = q.base + q.b.n
+    cdef uint64_t end = q.base + q.b.n, left = most
     cdef RepublishHead h
     cdef uint8_t room[REPUBLISH_ROOM]
     cdef uint8_t* p
     cdef size_t n
-    while q.head < q.b.n and q.base + q.head < end:
+    while q.head < q.b.n and q.base + q.head < end and left:
         memcpy(&h, q.b.data + q.head, sizeof(RepublishHead))
         if h.seq > seq:
             break
+        left -= 1
         n = <size_t>h.n_dest + h.n_header + h.n_data
         p = &room[0] if n <= REPUBLISH_ROOM else <uint8_t*>malloc(n)
         if p != NULL:
@@ -108,13 +121,28 @@ cdef void republish_upto(Stream* s, uint64_t seq) noexcept nogil:
             republish_send(s, &h, p)
         if p != room:
             free(p)
+    if q.head == q.b.n:
+        return UINT64_MAX
+    memcpy(&h, q.b.data + q.head, sizeof(RepublishHead))
+    return h.seq - 1
+
+
+cdef inline uint64_t republished_upto(const Stream* s) noexcept nogil:
+    # What may be seen.
+    return UINT64_MAX if s.cfg.early_acks else store_durable_seq(s.store)
+
+
+cdef void republish_durable(Stream* s) noexcept nogil:
+    # A piece of what may be seen, and the acks behind it. The rest, and what comes of it, has turns of its own.
+    cdef uint64_t sent = republish_upto(s, republished_upto(s), REPUBLISH_PIECE)
+    cdef uint64_t seq = republished_upto(s)
+    if sent < seq:
+        task_post(&s.env.tasks, &s.republish)
+    release_acks(s, min(seq, sent), 0)
 
 
 cdef void republish_turn(Task* t) noexcept nogil:
-    # What was stored in this turn, and the acks behind it. What comes of that has a turn of its own.
-    cdef Stream* s = <Stream*>t.owner
-    republish_upto(s, UINT64_MAX)
-    release_acks(s, UINT64_MAX if s.cfg.early_acks else store_durable_seq(s.store), 0)
+    republish_durable(<Stream*>t.owner)
 
 
 cdef void republish_cut(Stream* s, uint64_t seq) noexcept nogil:

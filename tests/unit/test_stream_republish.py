@@ -153,6 +153,39 @@ def test_what_comes_of_a_turn_waits_for_the_next():
         assert w.stream.state().messages == turn + 2
 
 
+def test_many_messages_leave_others_their_turns():
+    """They are sent in pieces, each followed by its acks."""
+    w = World(republish=to_out())
+    for _ in range(1200):
+        w.env.inject(b"s.a", b"x", b"ack", run=False)
+    seqs = iter(range(1, 1201))
+    for piece in (500, 500, 200):
+        assert w.env.run(1) == 1
+        sent = outline(w.env.take())
+        wanted = [next(seqs) for _ in range(piece)]
+        assert [line[1] for line in sent[:piece]] == wanted
+        assert sent[piece:] == [ack(n) for n in wanted]
+    assert w.env.run(1) == 0
+
+
+def test_acks_of_many_durable_messages_wait_for_their_publishing(disk):
+    w = disk.open(held=True, consumers=(), republish=to_out())
+    for _ in range(1200):
+        w.env.inject(b"s.a", b"x", b"ack")
+    w.env.release_commits()
+    until(w, lambda: len(w.env.sent) == 2400)
+    published = 0
+    acked = []
+    for line in outline(w.env.take()):
+        if line[0] == b"out.a":
+            published += 1
+            assert line[1] == published
+        else:
+            acked.append(line)
+            assert len(acked) <= published
+    assert acked == [ack(n + 1) for n in range(1200)]
+
+
 # ---- what
 
 
