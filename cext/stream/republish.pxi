@@ -4,7 +4,7 @@
 
 cdef enum:
     REPUBLISH_ROOM = 4096       # messages up to here are copied to the stack before they are sent
-    REPUBLISH_PIECE = 500       # messages that are sent at a time: others have their turns, though streams publish into each other
+    REPUBLISH_PIECE = 500       # messages that are sent at a time: others have their turns, too
     REPUBLISH_MAX = 256 << 20   # bytes that wait in a stream; what comes beyond is not published again
 
 
