@@ -67,7 +67,7 @@ def meanwhile(server: Server, asker: RawApp, each: Callable[[RawApp], None]) -> 
 LONG = {
     "subject": ("STREAM.PURGE.{}", {"filter": "{}.*.>"}),
     "keep": ("STREAM.PURGE.{}", {"filter": "{}.*.>", "keep": 10}),
-    "sequence": ("STREAM.PURGE.{}", {"seq": MANY - 5}),
+    "sequence": ("STREAM.PURGE.{}", {"seq": MANY - 4999}),
     "max_msgs": ("STREAM.UPDATE.{}", {"max_msgs": 10}),
     "max_msgs_per_subject": ("STREAM.UPDATE.{}", {"max_msgs_per_subject": 1}),
 }
@@ -78,7 +78,7 @@ LONG = {
 def test_others_are_served_meanwhile(js_server: Server, what: str, storage: str) -> None:
     """Tried again where a loaded machine let nobody ask in between."""
     name = f"L{what.upper()}{storage.upper()}"
-    left = {"subject": 0, "keep": 10, "sequence": 6, "max_msgs": 10}.get(what, MANY // 4)
+    left = {"subject": 0, "keep": 10, "sequence": 5000, "max_msgs": 10}.get(what, MANY // 4)
     for _ in range(TRIES):
         # The oldest messages go first: the first one is seen where neither begin nor end leave it.
         if first_ones_seen(js_server, name, what, storage, left) - {0, 1, MANY - left + 1}:
