@@ -30,13 +30,13 @@ cdef bint ends_with(const char* name, const char* suffix) noexcept nogil:
 
 
 cdef uint64_t file_number(const char* name, const char* suffix) noexcept nogil:
-    """N of a name made of N and the suffix, else 0."""
+    """N of a name made of N, as it is written without zeros before it, and the suffix; else 0."""
     cdef uint64_t n = 0
     cdef size_t i = 0
     while c'0' <= name[i] <= c'9' and i < 18:
         n = n * 10 + <uint64_t> (name[i] - c'0')
         i += 1
-    return n if i and strcmp(name + i, suffix) == 0 else 0
+    return n if name[0] != c'0' and i and strcmp(name + i, suffix) == 0 else 0
 
 
 cdef const char* name_after(const Bytes* names, const char* name) noexcept nogil:

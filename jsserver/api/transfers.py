@@ -263,7 +263,8 @@ class Outgoing(Transfer):
             return NO_INTEREST
         while True:
             try:
-                await asyncio.wait_for(self._free.acquire(), SILENCE)
+                async with asyncio.timeout(SILENCE):
+                    await self._free.acquire()
             except TimeoutError:
                 return NO_ANSWER
             if self._stopped:
@@ -338,7 +339,8 @@ class Incoming(Transfer):
             self.handle.publish(self._reply, b"", b"", b"")
             self._reply = b""
         try:
-            self._reply, chunk = await asyncio.wait_for(self._chunks.get(), SILENCE)
+            async with asyncio.timeout(SILENCE):
+                self._reply, chunk = await self._chunks.get()
         except TimeoutError:
             raise _Abandoned(f"nothing came for {SILENCE:.0f} seconds") from None
         if self._broken:

@@ -73,7 +73,8 @@ class Notifier:
         while not self._started.is_set():
             self.extend_timeout(START_PATIENCE_S)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._started.wait(), START_INTERVAL_S)
+                async with asyncio.timeout(START_INTERVAL_S):
+                    await self._started.wait()
         while self.watchdog_s:
             self.alive()
             await asyncio.sleep(self.watchdog_s / 2)

@@ -155,7 +155,8 @@ class ClaimRequests:
         expires = time.monotonic() + EXPIRY_SECONDS
         while True:
             try:
-                item = await asyncio.wait_for(self._waiting.get(), expires - time.monotonic())
+                async with asyncio.timeout(expires - time.monotonic()):
+                    item = await self._waiting.get()
                 await self._answer(item)
             except TimeoutError:
                 if self._directory is not None:

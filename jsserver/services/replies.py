@@ -28,11 +28,12 @@ class Replies:
             self._served.add(account)
             self._accounts[account].serve_requests(f"{self._inbox}*".encode())
         reply = self._inbox + token(8)
-        future = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
         self._waiting[reply] = future
         try:
             self._accounts[account].publish(subject.encode(), reply.encode(), headers, payload)
-            return await asyncio.wait_for(future, seconds)
+            async with asyncio.timeout(seconds):  # wait_for may pass over a cancellation
+                return await future
         finally:
             del self._waiting[reply]
 

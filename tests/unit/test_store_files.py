@@ -95,3 +95,22 @@ def test_what_is_lost_ends_where_a_sidecar_knows_the_next_block(directory: Path)
     s = PyStore(directory, **limits)
     assert s.lost()["msgs"] == [last]
     s.close()
+
+
+def test_a_copy_whose_number_has_zeros_before_it_is_no_block(directory: Path) -> None:
+    """It would be a second block with the number of the one that it was copied from."""
+    s = PyStore(directory, commit="manual")
+    s.append("a", b"x")
+    s.commit()
+    s.abandon()
+    copy = directory / "msgs" / "001.blk"
+    copy.write_bytes((directory / "msgs" / "1.blk").read_bytes())
+    s = PyStore(directory, commit="manual")
+    s.append("b", b"y")
+    s.commit()
+    s.close()
+    s = PyStore(directory, commit="manual")
+    assert s.state()["msgs"] == 2
+    assert s.lost()["damage"] == 0
+    assert copy.exists()
+    s.close()
