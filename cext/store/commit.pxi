@@ -382,7 +382,8 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
         c.queue.dirty = s
     s = c.queue.active.last
     while s != NULL and s.queue.active_at + IDLE_CLOSE <= now:
-        p = round_part(r, s) if not s.queue.busy and not s.queue.forming else NULL
+        # One with operations is not idle, it is just not dirty yet: what they are for may not be written before they are taken.
+        p = round_part(r, s) if not s.queue.busy and not s.queue.forming and s.queue.ops == NULL else NULL
         if p == NULL or not round_blocks(r, p, UINT64_MAX):
             due = now + IDLE_CLOSE
             break

@@ -11,14 +11,24 @@ TRUNCATE = 6
 STORE_ERROR = 3
 
 
+alive: list["Life"] = []
+"""With threads, which wait for their turns as long as it is not stopped."""
+
+
 class Life:
     """A stream with a consumer, over power cuts."""
 
     def __init__(
-        self, seed: int, sync_interval: int = 0, consumer: bool = True, **params: Any
+        self,
+        seed: int,
+        sync_interval: int = 0,
+        consumer: bool = True,
+        threads: bool = False,
+        **params: Any,
     ) -> None:
         self.disk = SimDisk(seed, bool(seed % 2))
         self.sync_interval = sync_interval
+        self.threads = threads
         self.with_consumer = consumer
         self.params = params
         self.now = 1_700_000_000 * SECOND
@@ -29,17 +39,21 @@ class Life:
     def start(self) -> None:
         self.env = TestEnv(now=self.now)
         self.env.listen(b"inbox")
-        self.disk.attach(self.env, self.sync_interval)
+        self.disk.attach(self.env, self.sync_interval, self.threads)
         params = stream_params(storage=FILE, allow_rollup=True, **self.params)
         self.stream = open_test_stream(self.env, params, b"/S")
         if self.with_consumer:
             self.consumer = self.stream.open_consumer(consumer_params(), b"/S/obs/C")
         self.stream.activate()
+        if self.threads:
+            alive.append(self)
 
     def stop(self) -> None:
         self.stream.close(False)
         self.now = self.env.now
         self.disk.detach(self.env)
+        if self.threads:
+            alive.remove(self)
 
     def cut(self, calls: int = 0) -> None:
         """After so many calls of what is staged."""

@@ -526,3 +526,19 @@ def test_a_purge_that_a_start_after_a_kill_shows_stays(seed: int, calls: int) ->
     life.cut()
     assert messages(life.stream) == live
     assert life.stream.state().last_seq >= last
+
+
+def test_what_follows_a_purge_stays_when_an_idle_group_ends_meanwhile(seed: int) -> None:
+    """The commit thread comes to close the group before it knows of the purge."""
+    life = Life(seed, consumer=False, threads=True)
+    for n in range(8):
+        life.publish()
+        life.commit()
+        life.env.advance(SECOND)
+        life.stream.purge(None, 0, 0)
+        life.publish(b"behind")
+        life.commit()
+        if n % 4 == 3:
+            life.cut()
+        assert [m[2] for m in messages(life.stream).values()] == [b"behind"]
+    life.stop()
