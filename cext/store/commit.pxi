@@ -340,7 +340,7 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
     cdef Store* back = NULL
     cdef Part* p
     cdef Op* fence
-    cdef int64_t due = INT64_MAX
+    cdef int64_t due
     r.n_parts = 0
     r.n_pieces = 0
     r.wrote = False
@@ -397,8 +397,8 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
         if c.queue.resting.head == c.queue.resting.last:
             q_signal(c, &c.chores)      # its time starts now
         s = c.queue.active.last
-    if c.queue.active.last != NULL:
-        due = min(due, c.queue.active.last.queue.active_at + IDLE_CLOSE)
+    else:
+        due = s.queue.active_at + IDLE_CLOSE if s != NULL else INT64_MAX
     if c.queue.unsynced != NULL:
         due = min(due, c.writing.synced_at + c.sync_interval)
     c.queue.due = due
