@@ -291,6 +291,7 @@ cdef struct StoreWriting:
     uint64_t trashed            # how many files and directories were taken away to be removed
     Bytes stuck                 # numbers of blocks, u64 each, whose files are still to be unlinked
     bint caches_gone            # index.db and the checkpoint were removed
+    bint caches_doubt           # some that are not there may come back by a power cut
     Extent extent               # what the last marker says
     uint64_t synced_first       # the first sequence that a marker names which was synced
     uint64_t kept_last          # the last sequence in the groups that were written whole

@@ -521,6 +521,7 @@ cdef int store_recover(Opening* o) noexcept nogil:
         free(o.sides)
         return <int> n
     reserve_read(s)
+    s.writing.caches_doubt = n > 0 and s.com.sync_interval > 0      # a kill may have come between their removal and its sync
     newest = nums[n - 1] if n else 0
     s.recovery.replaying = True
     rc = checkpoint_load(s, nums, <uint64_t> n)

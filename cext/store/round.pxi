@@ -19,13 +19,15 @@ cdef int caches_remove(Store* s) noexcept nogil:
     a = s.files.unlink(s.files.ctx, path)
     checkpoint_path(s, path, sizeof(path))
     b = s.files.unlink(s.files.ctx, path)
+    s.writing.caches_doubt = s.writing.caches_doubt or a == 0 or b == 0
     # A directory of that name is never read as a cache.
     if a != 0 and a != -ENOENT and a != -EISDIR:
         rc = a
     elif b != 0 and b != -ENOENT and b != -EISDIR:
         rc = b
-    elif a == 0 or b == 0:
+    elif s.writing.caches_doubt:
         rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
+        s.writing.caches_doubt = rc != 0
     s.writing.caches_gone = rc == 0
     return rc
 

@@ -31,6 +31,7 @@ FOUND = [
     ("batches, threads", 722840),  # what closed an idle group was missing with a batch's beginning
     ("threads", 727358),  # a hole in a compacted block swallowed the next blocks
     ("threads", 725072),  # the block that named the first sequence left before a damaged one
+    ("lazy batches", 720099),  # a checkpoint came back that a killed server had removed
 ]
 
 
