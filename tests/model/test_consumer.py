@@ -27,9 +27,9 @@ FILTERS = ((), (b"s.a",), (b"s.*",), (b"s.a", b"s.c.>"))
 ACKS = (b"", b"+ACK", b"+OK", b"+TERM", b"+TERM x", b"+TERM\t", b"-TERM", b"-TERM y", b"+NXT")
 NEXTS = (b"+NXT %d", b"-NXT %d", b'+NXT{"batch":%d}', b'+NXT {"batch":%d,"expires":9000000000}')
 NAKS = (
-    *((b"-NAK", 0), (b"-NAK x", 0), (b"-NAKed", 0), (b"-NAK {", 0), (b'-NAK {"delay":0}', 0)),
+    *((b"-NAK", 0), (b"-NAK x", 0), (b"-NAKed", 0), (b"-NAK {", 0), (b'-NAK {"delay":0}', 0.01)),
     *((b"-NAK 1s", 1), (b"-NAK7s", 7), (b'-NAK {"delay":1000000000}', 1)),
-    *((b'-NAK\t{"delay": 7000000000} ', 7), (b"-NAK -5s", 0)),
+    *((b'-NAK\t{"delay": 7000000000} ', 7), (b"-NAK -5s", 0.01)),
 )
 """Each with its delay, s."""
 LIMITS_OF_CONSUMERS = st.fixed_dictionaries(
@@ -85,6 +85,8 @@ class Model:
         for seq, entry in self.pending.items():
             if entry[2] is not None:
                 entry[2] += self.wait(entry[1]) - before[seq]
+        for seq in list(self.queue):
+            self.requeue(seq)
 
     def publish(self, subject):
         self.last += 1
@@ -172,9 +174,7 @@ class Model:
             self.requeue(seq)
 
     def progress(self, seq):
-        if seq in self.pending:
-            if seq in self.queue:
-                self.queue.remove(seq)
+        if seq in self.pending and seq not in self.queue:
             self.pending[seq][2] = self.now + self.wait(self.pending[seq][1])
 
     def requeue(self, seq):
@@ -193,8 +193,8 @@ class Model:
             self.expire()
 
     def expire(self):
-        for seq in sorted(
-            s for s, e in self.pending.items() if e[2] is not None and e[2] <= self.now
+        for _, seq in sorted(
+            (e[2], s) for s, e in self.pending.items() if e[2] is not None and e[2] <= self.now
         ):
             self.requeue(seq)
 
