@@ -142,7 +142,7 @@ cdef enum:
     TRASH_WAITS = 1             # something is to be removed
     TRASH_GOES = 2              # it is being removed
     TRASH_AGAIN = 3             # and more has come
-    TRASH_FROM = 1000        # bytes of a file
+    TRASH_FROM = 1048576        # bytes of a file; a smaller one goes at once
 
 
 cdef void trash_path(const Store* s, char* out, size_t cap) noexcept nogil:

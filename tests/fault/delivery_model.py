@@ -8,6 +8,7 @@ confirmed stays, the rest is as it was or as it is. Time passes for an ack when 
 import json
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -269,23 +270,23 @@ class History:
         nats-server."""
         return int(self.reply(seq).split(".")[6]) > self.floor_dseq
 
-    def nak(self) -> None:
+    def refuse(self, bodies: tuple[bytes, ...], then: Callable[[int], None]) -> None:
         seq = self.chosen()
         if seq:
             heard = self.heard(seq)
-            self.say(seq, NAKS)
+            self.say(seq, bodies)
             if heard:
-                self.call_again(seq)
+                then(seq)
             self.confirmed()
 
+    def nak(self) -> None:
+        self.refuse(NAKS, self.call_again)
+
     def later(self) -> None:
-        seq = self.chosen()
-        if seq:
-            heard = self.heard(seq)
-            self.say(seq, LATER)
-            if heard:
-                self.pending[seq].due = False
-            self.confirmed()
+        self.refuse(LATER, self.put_off)
+
+    def put_off(self, seq: int) -> None:
+        self.pending[seq].due = False
 
     def work(self) -> None:
         seq = self.chosen()

@@ -58,12 +58,17 @@ def test_everything_comes_back(tmp_path: Path) -> None:
         assert again.refused("STREAM.CREATE.B", {"name": "B", "subjects": ["a.b"]})[0] == 10065
 
 
+def make_many(directory: Path) -> None:
+    """So many streams that a start syncs them together."""
+    with ApiServer(directory) as api:
+        for n in range(TOGETHER):
+            api.stream(f"S{n}")
+
+
 def test_many_streams_are_synced_at_one_go_before_they_are_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ApiServer(tmp_path) as api:
-        for n in range(TOGETHER):
-            api.stream(f"S{n}")
+    make_many(tmp_path)
     opened: list[int] = []
     fresh = FakeAccount()
 
@@ -81,9 +86,7 @@ def test_many_streams_are_synced_at_one_go_before_they_are_served(
 def test_a_file_system_that_cannot_be_synced_leaves_it_to_each_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ApiServer(tmp_path) as api:
-        for n in range(TOGETHER):
-            api.stream(f"S{n}")
+    make_many(tmp_path)
 
     def sync(_: int) -> None:
         raise OSError(5, "Input/output error")
@@ -99,9 +102,7 @@ def test_what_opening_changed_may_be_synced_stream_by_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the second sync fails: what cannot be synced is offline, alone."""
-    with ApiServer(tmp_path) as api:
-        for n in range(TOGETHER):
-            api.stream(f"S{n}")
+    make_many(tmp_path)
     fresh = FakeAccount()
     each: list[str] = []
 
@@ -126,9 +127,7 @@ def test_what_opening_changed_may_be_synced_stream_by_stream(
 def test_a_stream_on_another_file_system_is_synced_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ApiServer(tmp_path) as api:
-        for n in range(TOGETHER):
-            api.stream(f"S{n}")
+    make_many(tmp_path)
     device = recovery._device
 
     def elsewhere(directory: str) -> int | None:
@@ -145,9 +144,7 @@ def test_a_stream_on_another_file_system_is_synced_by_itself(
 def test_few_streams_and_those_of_an_interval_are_not_synced_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ApiServer(tmp_path) as api:
-        for n in range(TOGETHER):
-            api.stream(f"S{n}")
+    make_many(tmp_path)
     synced: list[int] = []
     monkeypatch.setattr(recovery, "sync_file_system", synced.append)
     with ApiServer(tmp_path, sync_interval=1) as again:
