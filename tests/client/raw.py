@@ -143,6 +143,7 @@ class RawClient:
             if frame.verb in ("MSG", "HMSG"):
                 return frame
             assert frame.verb in ("PING", "PONG", "+OK", "INFO"), frame
+            self.answer([frame])
 
     def messages(self, count: int, timeout: float | None = None) -> list[Frame]:
         """The next `count` messages."""
@@ -154,7 +155,14 @@ class RawClient:
         self.send(b"PING\r\n")
         frames = self.until("PONG", timeout)
         assert frames[-1].verb == "PONG", f"the connection ended: {frames}"
+        self.answer(frames)
         return frames[:-1]
+
+    def answer(self, frames: list[Frame]) -> None:
+        """A PONG for each PING of the server among them, so that long tests stay connected."""
+        for frame in frames:
+            if frame.verb == "PING":
+                self.send(b"PONG\r\n")
 
     def quiet(self, seconds: float) -> list[Frame]:
         """The frames that come within a time."""
