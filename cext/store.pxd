@@ -96,7 +96,6 @@ cdef struct StoreState:
     uint64_t msgs
     uint64_t bytes
     uint64_t first_seq
-    int64_t first_ts        # 0: none
     uint64_t last_seq
     int64_t last_ts
     uint64_t num_subjects
@@ -179,6 +178,8 @@ cdef int store_truncate(Store* s, uint64_t seq, void (*before)(void* ctx) noexce
 cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil             # ST_NOT_FOUND
 # As where age removes it, out of its turn: its bytes are not looked at.
 cdef int store_expire(Store* s, uint64_t seq) noexcept nogil                         # ST_NOT_FOUND
+# All messages of a subject, of which there are few. Returns the number removed, or an error.
+cdef int64_t store_purge_subject(Store* s, Span subject) noexcept nogil
 # filter NULL: all. seq > 0: only below seq; keep > 0: leave the newest keep. Returns the number removed, or an error.
 cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil
 # Whether that takes no longer the more goes: everything does, or all but a few in the last block.
@@ -217,6 +218,8 @@ cdef bint store_is_synced(const Store* s) noexcept nogil
 
 # ---- reading (with the lock held) ----------------------------------------------------------------
 cdef void store_state(Store* s, StoreState* out) noexcept nogil
+# The time of the first message, which it may have to look at; 0: there is none.
+cdef int64_t store_first_time(Store* s) noexcept nogil
 cdef void store_lost(Store* s, Lost* out) noexcept nogil
 cdef void store_figures(Store* s, StoreFigures* out) noexcept nogil
 cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil              # ST_NOT_FOUND, ST_DAMAGED, ST_IO
@@ -260,6 +263,10 @@ cdef int store_ready(Store* s, const Filter* filter) noexcept nogil
 cdef Span store_subject(Store* s, uint64_t seq) noexcept nogil
 # Last sequence of one subject (wildcards allowed through the filter); 0 when none.
 cdef uint64_t store_last_of(Store* s, Span literal) noexcept nogil
+# Whether a stored message is the last one of its subject.
+cdef bint store_is_last(Store* s, uint64_t seq) noexcept nogil
+# A message is read or removed soon: what of the indexes knows it is brought into the processor's cache meanwhile.
+cdef void store_ahead(Store* s, uint64_t seq) noexcept nogil
 cdef uint64_t store_last_match(Store* s, const Filter* filter) noexcept nogil
 cdef uint64_t store_count_of(Store* s, Span literal) noexcept nogil
 # Back from a sequence over `keep` messages that match, in pieces: the sequence reached, 0 when there are not so many. In keep

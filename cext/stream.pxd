@@ -75,6 +75,8 @@ cdef uint64_t wheel_next(const Wheel* w) noexcept nogil
 # `wanted` is asked when something moves: what is not wanted is forgotten.
 cdef int wheel_take(Wheel* w, uint64_t upto, bint (*wanted)(void* ctx, uint64_t key) noexcept nogil, void* ctx,
                     uint32_t* work, uint64_t* key) noexcept nogil
+# The one that follows what was taken just now, 0 where that is not known at once.
+cdef uint64_t wheel_ahead(const Wheel* w) noexcept nogil
 # All are gone through, in the turns to come, and the present is this tick from now on. 0 | -1 no memory
 cdef int wheel_again(Wheel* w, uint64_t now) noexcept nogil
 cdef void wheel_free(Wheel* w) noexcept nogil

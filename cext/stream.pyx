@@ -17,7 +17,7 @@ from jsserver.cext.bytes cimport (
     json_next_element, json_next_member, json_open, json_text, json_uint, place_text, put_fraction, put_time, span,
     span_bytes, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_is_literal,
     subject_is_valid, subject_matches, table_hash, task_cancel, task_post, timer_cancel, timer_fn, timer_set,
-    tokens_cut, tokens_of, transform_copy, transform_free, transform_match, u64map_del, u64map_free, u64map_get,
+    tokens_cut, tokens_of, transform_copy, transform_free, transform_match, u64map_ahead, u64map_del, u64map_free, u64map_get,
     u64map_put,
 )
 from jsserver.cext.store cimport Damage as StoreDamage
@@ -26,14 +26,14 @@ from jsserver.cext.store cimport (
     DAMAGE_ASIDE, DAMAGE_BATCH, DAMAGE_BLOCK, DAMAGE_LOG, DAMAGE_MESSAGE, DAMAGE_RECORDS, DAMAGE_SEQUENCES,
     DAMAGE_TAIL, RM_AGE, ST_CLOSED, ST_DAMAGED, ST_FULL, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE,
     ST_UNKNOWN, ST_WAIT, Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Sweep, Wait,
-    committer_pause, filter_free, filter_init, filter_loosen, filter_matches, store_append_at, store_back,
+    committer_pause, filter_free, filter_init, filter_loosen, filter_matches, store_ahead, store_append_at, store_back,
     store_batch, store_batch_end, store_close, store_copy, store_count_of, store_count_some, store_deleted, store_durable_seq,
-    store_durable_ticket, store_error, store_expire, store_fits, store_halt, store_hold, store_hurry,
-    store_is_synced, store_last_match, store_last_of, store_last_per_subject, store_last_some, store_let,
+    store_durable_ticket, store_error, store_expire, store_first_time, store_fits, store_halt, store_hold,
+    store_hurry, store_is_last, store_is_synced, store_last_match, store_last_of, store_last_per_subject, store_last_some, store_let,
     store_listen, store_listen_damage, store_load, store_load_warm, store_lost, store_next_headed,
     store_next_intact, store_next_seq, store_next_some, store_open, store_pack, store_pending, store_pending_soon,
-    store_purge, store_purge_some, store_purges_at_once, store_ready, store_remove, store_seq_at, store_settle, store_size_of,
-    store_skip_at, store_state, store_stop, store_subject, store_ticket, store_torn_from, store_trim, store_truncate,
+    store_purge, store_purge_some, store_purge_subject, store_purges_at_once, store_ready, store_remove, store_seq_at,
+    store_settle, store_size_of, store_skip_at, store_state, store_stop, store_subject, store_ticket, store_torn_from, store_trim, store_truncate,
     store_unhurried, store_update, store_written, sweep_free, sweep_lasts, sweep_step, sweep_subjects, sweep_take, wait_cancel,
 )
 
@@ -44,6 +44,7 @@ from collections import namedtuple
 include "stream/text.pxi"
 include "stream/api.pxi"
 include "stream/fifo.pxi"
+include "stream/headers.pxi"
 include "stream/dedupe.pxi"
 include "stream/watch.pxi"
 include "stream/acks.pxi"

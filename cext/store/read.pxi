@@ -4,7 +4,6 @@ cdef void store_state(Store* s, StoreState* out) noexcept nogil:
     out.msgs = s.msgs
     out.bytes = s.bytes
     out.first_seq = s.first_seq
-    out.first_ts = first_time(s)
     out.last_seq = s.last_seq
     out.last_ts = s.last_ts
     out.num_subjects = s.x.n_subjects
@@ -264,6 +263,22 @@ cdef uint64_t store_last_of(Store* s, Span literal) noexcept nogil:
     if id == 0 or node_at(&s.x, id).count == 0:
         return 0
     return node_at(&s.x, id).last
+
+
+cdef bint store_is_last(Store* s, uint64_t seq) noexcept nogil:
+    cdef Block* b = block_of(s, seq)
+    cdef int64_t i = slot_of(b, seq) if b != NULL else -1
+    return i >= 0 and b.off[i] != 0 and node_at(&s.x, b.sid[i]).last == seq
+
+
+cdef void store_ahead(Store* s, uint64_t seq) noexcept nogil:
+    cdef Block* b = block_of(s, seq)
+    cdef int64_t i = slot_of(b, seq) if b != NULL else -1
+    if i >= 0 and b.off[i]:
+        if b.data != NULL:
+            st_prefetch(b.data + b.off[i] - 1)
+        if s.x.slots != NULL:
+            st_prefetch(&s.x.slots[node_at(&s.x, b.sid[i]).hash >> (32 - s.x.bits)])
 
 
 cdef uint64_t store_count_of(Store* s, Span literal) noexcept nogil:

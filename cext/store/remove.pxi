@@ -301,16 +301,50 @@ cdef int store_expire(Store* s, uint64_t seq) noexcept nogil:
         return ST_NOT_FOUND
     if s.io_errno:
         return ST_IO
-    # What goes at the head leaves no tombstone: the marker that says so needs a block to stand in.
-    if s.storage == STORE_FILE:
-        r = tail_for(s, REC_MIN, 0) if seq == s.first_seq else stage_tomb(s, b, seq, s.env.now)
-        if r < 0:
-            return r
-    take_out(s, b, <uint32_t> i, RM_AGE)
+    r = take_for_good(s, b, <uint32_t> i, RM_AGE)
+    if r < 0:
+        return r
     if s.empties != NULL or s.msgs == 0:
         reap(s)
     publish(s)
     return ST_OK
+
+
+cdef inline int take_for_good(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
+    """Removes a message without a look at its bytes. What goes at the head leaves no tombstone: the marker that says so needs a
+    block to stand in."""
+    cdef uint64_t seq = seq_at(b, i)
+    cdef int r = ST_OK
+    if s.storage == STORE_FILE:
+        r = tail_for(s, REC_MIN, 0) if seq == s.first_seq else stage_tomb(s, b, seq, s.env.now)
+    if r == ST_OK:
+        take_out(s, b, i, reason)
+    return r
+
+
+cdef int64_t store_purge_subject(Store* s, Span subject) noexcept nogil:
+    cdef uint32_t id = index_find(&s.x, subject), left = node_at(&s.x, id).count if id else 0
+    cdef int64_t gone = 0
+    cdef uint64_t seq
+    cdef Block* b
+    cdef int r = ST_OK
+    if s.stopped:
+        return ST_CLOSED
+    if s.io_errno:
+        return ST_IO
+    while left:
+        seq = node_at(&s.x, id).first
+        b = block_of(s, seq)
+        r = take_for_good(s, b, <uint32_t> slot_of(b, seq), RM_PURGE)
+        if r < 0:
+            break
+        left -= 1
+        gone += 1
+    if gone:
+        if s.empties != NULL or s.msgs == 0:
+            reap(s)
+        publish(s)
+    return gone if r == ST_OK else r
 
 
 cdef void slim_wanted(Store* s) noexcept nogil:
@@ -330,7 +364,7 @@ cdef void slim_wanted(Store* s) noexcept nogil:
 
 # ---- age -------------------------------------------------------------------------------------------------------------
 
-cdef int64_t first_time(Store* s) noexcept nogil:
+cdef int64_t store_first_time(Store* s) noexcept nogil:
     cdef Block* b
     cdef int64_t i
     if s.msgs == 0:
@@ -349,7 +383,7 @@ cdef void age_arm(Store* s) noexcept nogil:
     if s.limits.max_age <= 0 or s.msgs == 0 or s.stopped:
         timer_cancel(&s.env.timers, &s.age_timer)
         return
-    left = s.limits.max_age - elapsed(s.env.now, first_time(s))
+    left = s.limits.max_age - elapsed(s.env.now, store_first_time(s))
     timer_set(&s.env.timers, &s.age_timer, s.env.mono + max(left, <int64_t> 0))
 
 
@@ -379,7 +413,7 @@ cdef void floor_later(Store* s) noexcept nogil:
 
 
 cdef void age_trim(Store* s, uint32_t limit) noexcept nogil:
-    while s.msgs and s.limits.max_age > 0 and limit and elapsed(s.env.now, first_time(s)) >= s.limits.max_age:
+    while s.msgs and s.limits.max_age > 0 and limit and elapsed(s.env.now, store_first_time(s)) >= s.limits.max_age:
         take_seq(s, s.first_seq, RM_AGE)
         limit -= 1
     if s.empties != NULL or s.msgs == 0:

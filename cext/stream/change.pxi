@@ -47,6 +47,7 @@ cdef void remember_id(Stream* s, const Change* c) noexcept nogil:
 
 cdef int apply_message(Stream* s, const Change* c) noexcept nogil:
     cdef uint64_t before = store_last_of(s.store, c.subject) if s.cfg.republish != NULL else 0
+    cdef PubHeaders h
     cdef int rc
     s.newest_gone = False
     store_hold(s.store)         # what the message takes away is acked with it
@@ -56,12 +57,14 @@ cdef int apply_message(Stream* s, const Change* c) noexcept nogil:
             republish(s, c, before)
         remember_id(s, c)
         message_entered(s, c.subject, c.seq)
+        if s.timetable != NULL or s.cfg.allow_schedules:
+            read_headers(&h, c.header)
         if s.timetable != NULL:
-            timetable_stored(s, c)
+            timetable_stored(s, c, &h)
         if c.rollup:
             roll_up(s, c.subject, c.rollup, 0, 1)
-        if s.cfg.allow_schedules and c.header.n:
-            schedule_end(s, c.header)
+        if s.cfg.allow_schedules:
+            schedule_end(s, &h)
     store_let(s.store)
     if rc == ST_OK:
         stream_count_bytes(s)
@@ -69,6 +72,7 @@ cdef int apply_message(Stream* s, const Change* c) noexcept nogil:
 
 
 cdef int apply_skip(Stream* s, const Change* c) noexcept nogil:
+    cdef PubHeaders h
     cdef int rc
     store_hold(s.store)
     rc = store_skip_at(s.store, c.seq, c.ts)
@@ -81,7 +85,8 @@ cdef int apply_skip(Stream* s, const Change* c) noexcept nogil:
             roll_up(s, c.subject, c.rollup, 0, 0)
             stream_count_bytes(s)
         if s.cfg.allow_schedules and c.header.n:
-            schedule_end(s, c.header)
+            read_headers(&h, c.header)
+            schedule_end(s, &h)
             stream_count_bytes(s)
     store_let(s.store)
     return rc

@@ -130,14 +130,16 @@ cdef class StreamFace:
 
     def state(self):
         cdef StoreState st
+        cdef int64_t first = 0
         cdef bint open
         with nogil:
             open = self.enter()
             if open:
                 store_state(self.s.store, &st)
+                first = store_first_time(self.s.store)
             self.box.leave()
         self.check(open)
-        return StreamState(st.msgs, st.bytes, st.first_seq, st.first_ts, st.last_seq, st.last_ts, st.num_subjects,
+        return StreamState(st.msgs, st.bytes, st.first_seq, first, st.last_seq, st.last_ts, st.num_subjects,
                            st.num_deleted)
 
     def lost(self):

@@ -5,14 +5,6 @@
 # could not be stored is tried again if it was to come once.
 
 
-cdef struct Schedule:
-    # The headers that say what comes of one.
-    Span ttl
-    Span rollup
-    Span target
-    Span source
-
-
 # ---- checks ------------------------------------------------------------------------------------------------------------
 
 cdef bint is_subject(Span s) noexcept nogil:
@@ -26,13 +18,6 @@ cdef bint holds_subject(const Stream* s, Span subject) noexcept nogil:
         if subject_matches(s.cfg.subjects[i], subject):
             return True
     return False
-
-
-cdef void read_schedule(Schedule* x, Span header) noexcept nogil:
-    x.ttl = header_get(header, b"Nats-Schedule-TTL")
-    x.rollup = header_get(header, b"Nats-Schedule-Rollup")
-    x.target = header_get(header, b"Nats-Schedule-Target")
-    x.source = header_get(header, b"Nats-Schedule-Source")
 
 
 cdef const ApiError* schedule_wrong(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
@@ -122,16 +107,10 @@ cdef int publish_schedule(Stream* s, const Msg* m, const PubHeaders* h, const St
     return 1
 
 
-cdef void schedule_end(Stream* s, Span header) noexcept nogil:
+cdef void schedule_end(Stream* s, const PubHeaders* h) noexcept nogil:
     # What was stored ends a schedule: part of its change, as a rollup is.
-    cdef Span subject
-    cdef Filter f
-    if not span_eq(header_get(header, b"Nats-Schedule-Next"), span_c(b"purge")):
-        return
-    subject = header_get(header, b"Nats-Scheduler")
-    if is_subject(subject) and filter_init(&f, &subject, 1) == ST_OK:
-        store_purge(s.store, &f, 0, 0)
-        filter_free(&f)
+    if span_eq(h.schedule_next, span_c(b"purge")) and is_subject(h.scheduler):
+        store_purge_subject(s.store, h.scheduler)
 
 
 # ---- what is due -------------------------------------------------------------------------------------------------------
@@ -146,43 +125,50 @@ cdef int schedule_at(Timetable* t, uint64_t seq, int64_t due) noexcept nogil:
     return timetable_add(t, seq | SCHEDULED, due)
 
 
-cdef bint read_stored(Timetable* t, Span header, int64_t ts, const Zone** z, Pattern* p) noexcept nogil:
-    # When the schedule with this header is due after ts.
-    cdef Span name = header_get(header, b"Nats-Schedule-Time-Zone")
+cdef bint read_stored(Timetable* t, Span pattern, Span zone, int64_t ts, const Zone** z, Pattern* p) noexcept nogil:
+    # When the schedule with these headers is due after ts.
     z[0] = NULL
-    if name.p != NULL:
-        z[0] = zone_named(&t.zones, t.s.env.files, name)
+    if zone.p != NULL:
+        z[0] = zone_named(&t.zones, t.s.env.files, zone)
         if z[0] == NULL:
             return False
-    return read_pattern(header_get(header, b"Nats-Schedule"), z[0], ts, t.s.env.now, p)
+    return read_pattern(pattern, z[0], ts, t.s.env.now, p)
 
 
-cdef int schedule_note(Timetable* t, uint64_t seq, int64_t ts, Span header) noexcept nogil:
+cdef int schedule_note(Timetable* t, uint64_t seq, int64_t ts, const PubHeaders* h) noexcept nogil:
     # A message that is stored. 0 | -1 no memory
-    cdef Span next
     cdef Pattern p
     cdef const Zone* z
     cdef uint64_t of, was
     cdef int64_t due
-    if header_get(header, b"Nats-Schedule").n:
-        return schedule_at(t, seq, p.due) if read_stored(t, header, ts, &z, &p) else 0
-    next = header_get(header, b"Nats-Schedule-Next")
-    if next.n == 0 or not get_time(next, &due):
+    if h.schedule.n:
+        return schedule_at(t, seq, p.due) if read_stored(t, h.schedule, h.zone, ts, &z, &p) else 0
+    if h.schedule_next.n == 0 or not get_time(h.schedule_next, &due):
         return 0
-    of = store_last_of(t.s.store, header_get(header, b"Nats-Scheduler"))
+    of = store_last_of(t.s.store, h.scheduler)
     return schedule_at(t, of, due) if u64map_get(&t.due, of, &was) else 0
 
 
 cdef bint still_last(Stream* s, Span subject, uint64_t seq) noexcept nogil:
     # Nothing took the schedule's place. What a schedule published there does not.
-    cdef uint64_t last = store_last_of(s.store, subject)
     cdef Record r
-    return last == seq or (store_load(s.store, last, &r) == ST_OK and header_get(r.header, b"Nats-Scheduler").n != 0)
+    if store_is_last(s.store, seq):
+        return True
+    return (store_load(s.store, store_last_of(s.store, subject), &r) == ST_OK
+            and header_get(r.header, b"Nats-Scheduler").n != 0)
 
 
 cdef bint is_not_passed_on(Span line) noexcept nogil:
-    return (starts_with(line, b"Nats-Schedule") or starts_with(line, b"Nats-Expected-")
-            or starts_with(line, b"Nats-Msg-Id:") or starts_with(line, b"Nats-TTL:") or is_rollup(line))
+    cdef uint8_t c = line.p[5] if line.n > 5 and memcmp(line.p, b"Nats-", 5) == 0 else 0
+    if c == c'S':
+        return starts_with(line, b"Nats-Schedule")
+    if c == c'E':
+        return starts_with(line, b"Nats-Expected-")
+    if c == c'M':
+        return starts_with(line, b"Nats-Msg-Id:")
+    if c == c'T':
+        return starts_with(line, b"Nats-TTL:")
+    return c == c'R' and is_rollup(line)
 
 
 cdef uint32_t put_zone_time(uint8_t* p, const Zone* z, int64_t ns) noexcept nogil:
@@ -241,16 +227,14 @@ cdef void publish_product(Stream* s, Span subject, Span header, Span data) noexc
     draft_free(&d)
 
 
-cdef int schedule_make(Timetable* t, const Record* r, Pattern* p, const Zone* z) noexcept nogil:
+cdef int schedule_make(Timetable* t, const Record* r, const Schedule* x, Pattern* p, const Zone* z) noexcept nogil:
     # Copies what is to be published: subject, header and body. ST_OK or an error
     cdef Stream* s = t.s
-    cdef Schedule x
     cdef Record of = r[0]
     cdef uint8_t text[40]
     cdef Span next = span_c(b"purge")
     cdef uint64_t last
     cdef int rc
-    read_schedule(&x, r.header)
     if p.repeats:
         next = span(text, put_zone_time(text, z, p.due))
     last = store_last_of(s.store, x.source) if x.source.n else 0
@@ -262,7 +246,7 @@ cdef int schedule_make(Timetable* t, const Record* r, Pattern* p, const Zone* z)
             return rc
     t.subject.n = 0
     t.body.n = 0
-    return ST_NO_MEMORY if (product_header(&t.header, of.header, r.subject, next, &x) < 0
+    return ST_NO_MEMORY if (product_header(&t.header, of.header, r.subject, next, x) < 0
                             or add_span(&t.subject, x.target) < 0 or add_span(&t.body, of.data) < 0) else ST_OK
 
 
@@ -279,14 +263,18 @@ cdef int schedule_fire(Timetable* t, uint64_t seq) noexcept nogil:
     cdef Stream* s = t.s
     cdef uint64_t due
     cdef Record r
+    cdef Schedule x
     cdef Pattern p
     cdef const Zone* z
     cdef int rc
     if not u64map_get(&t.due, seq, &due) or <int64_t>due > s.env.now:
         return ST_OK                    # it is due at another time by now
     rc = store_load_warm(s.store, seq, &r, &t.wait)
-    if rc == ST_OK and still_last(s, r.subject, seq) and read_stored(t, r.header, <int64_t>due, &z, &p):
-        rc = schedule_make(t, &r, &p, z)
+    if rc == ST_OK:
+        read_schedule(&x, r.header)
+    if (rc == ST_OK and still_last(s, r.subject, seq)
+            and read_stored(t, x.pattern, x.zone, <int64_t>due, &z, &p)):
+        rc = schedule_make(t, &r, &x, &p, z)
         if rc == ST_OK and p.repeats and schedule_at(t, seq, p.due) < 0:
             rc = ST_NO_MEMORY
         if rc == ST_OK:

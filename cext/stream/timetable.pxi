@@ -73,17 +73,17 @@ cdef int timetable_add(Timetable* t, uint64_t key, int64_t due) noexcept nogil:
     return 0
 
 
-cdef int timetable_note(Timetable* t, uint64_t seq, int64_t ts, Span header) noexcept nogil:
+cdef int timetable_note(Timetable* t, uint64_t seq, int64_t ts, Span header, const PubHeaders* h) noexcept nogil:
     # A message that is stored. 0 | -1 no memory
-    if t.s.cfg.allow_ttl and ttl_note(t, seq, ts, header) < 0:
+    if t.s.cfg.allow_ttl and h.ttl.n and ttl_note(t, seq, ts, header, h.ttl) < 0:
         return -1
-    return schedule_note(t, seq, ts, header) if t.s.cfg.allow_schedules else 0
+    return schedule_note(t, seq, ts, h) if t.s.cfg.allow_schedules else 0
 
 
-cdef void timetable_stored(Stream* s, const Change* c) noexcept nogil:
+cdef void timetable_stored(Stream* s, const Change* c, const PubHeaders* h) noexcept nogil:
     # A message was stored just now. Without memory it is read again.
     cdef Timetable* t = s.timetable
-    if c.header.n and timetable_note(t, c.seq, c.ts, c.header) < 0:
+    if c.header.n and timetable_note(t, c.seq, c.ts, c.header, h) < 0:
         t.read_at = min(t.read_at, c.seq) if t.unread else c.seq
         t.unread = c.seq
         timetable_pause(t)
@@ -94,9 +94,14 @@ cdef void timetable_stored(Stream* s, const Change* c) noexcept nogil:
 
 cdef int timetable_due(Timetable* t, uint32_t* left) noexcept nogil:
     # What is to be done by now. ST_OK, or why there is no going on.
-    cdef uint64_t now = present(t), key
+    cdef uint64_t now = present(t), key, next
     cdef int rc = ST_OK
     while rc == ST_OK and wheel_take(&t.wheel, now, timetable_wants, t, left, &key) == 1:
+        next = wheel_ahead(&t.wheel)
+        if next:
+            store_ahead(t.s.store, key_seq(next))
+        if next & SCHEDULED:
+            u64map_ahead(&t.due, key_seq(next))
         if key & SCHEDULED:
             rc = schedule_fire(t, key_seq(key))
         else:
@@ -110,6 +115,7 @@ cdef int timetable_read(Timetable* t, uint32_t* left) noexcept nogil:
     # What was there before.
     cdef Stream* s = t.s
     cdef Record r
+    cdef PubHeaders h
     cdef int rc = ST_OK
     while rc == ST_OK and t.unread and left[0]:
         left[0] -= 1
@@ -118,8 +124,10 @@ cdef int timetable_read(Timetable* t, uint32_t* left) noexcept nogil:
             t.unread = 0
             break
         rc = store_load_warm(s.store, t.read_at, &r, &t.wait)
-        if rc == ST_OK and r.header.n and timetable_note(t, r.seq, r.ts, r.header) < 0:
-            rc = ST_NO_MEMORY
+        if rc == ST_OK and r.header.n:
+            read_headers(&h, r.header)
+            if timetable_note(t, r.seq, r.ts, r.header, &h) < 0:
+                rc = ST_NO_MEMORY
         rc = ST_OK if rc == ST_DAMAGED else rc
         t.read_at += rc == ST_OK
     return rc

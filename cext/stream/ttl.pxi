@@ -19,10 +19,9 @@ cdef bint get_ttl(Span text, int64_t* seconds) noexcept nogil:
     return True
 
 
-cdef int64_t ttl_of(Span header) noexcept nogil:
-    # Of a stored message, in seconds; -1: it never ages, 0: it has none.
+cdef int64_t ttl_seconds(Span text) noexcept nogil:
+    # Of a stored message's header; -1: it never ages, 0: it has none.
     cdef int64_t seconds
-    cdef Span text = header_get(header, b"Nats-TTL")
     return seconds if text.n and get_ttl(text, &seconds) else 0
 
 
@@ -72,9 +71,9 @@ cdef int header_with_ttl(Bytes* b, Span block, int64_t seconds) noexcept nogil:
 
 # ---- what is due -----------------------------------------------------------------------------------------------------
 
-cdef int ttl_note(Timetable* t, uint64_t seq, int64_t ts, Span header) noexcept nogil:
+cdef int ttl_note(Timetable* t, uint64_t seq, int64_t ts, Span header, Span ttl) noexcept nogil:
     # A message that is stored. 0 | -1 no memory
-    cdef int64_t seconds = ttl_of(header), due
+    cdef int64_t seconds = ttl_seconds(ttl), due
     if seconds <= 0:
         return 0
     due = ts + seconds * SECOND if ts < INT64_MAX - seconds * SECOND else INT64_MAX
@@ -143,7 +142,7 @@ cdef int age_due_now(Timetable* t, uint32_t* left) noexcept nogil:
         rc = store_load_warm(s.store, seq, &r, &t.wait)
         if rc == ST_DAMAGED:                    # its time is not known
             rc = ST_OK
-        elif rc == ST_OK and ttl_of(r.header) >= 0:
+        elif rc == ST_OK and ttl_seconds(header_get(r.header, b"Nats-TTL")) >= 0:
             if elapsed(s.env.now, r.ts) < s.cfg.max_age:
                 t.age_due = r.ts + s.cfg.max_age
                 break

@@ -181,6 +181,11 @@ cdef int wheel_take(Wheel* w, uint64_t upto, bint (*wanted)(void* ctx, uint64_t 
     return -1
 
 
+cdef uint64_t wheel_ahead(const Wheel* w) noexcept nogil:
+    cdef WheelChunk* ring = w.slots[w.now % WHEEL_SLOTS]
+    return ring_first(ring).key if ring != NULL else 0
+
+
 cdef int wheel_again(Wheel* w, uint64_t now) noexcept nogil:
     cdef WheelChunk** old
     if w.old != NULL or w.moving != NULL:

@@ -17,7 +17,7 @@ from jsserver.cext.store cimport (
     filter_free, filter_init, filter_loosen, filter_matches, keeper_turn, log_append, log_close, log_cut_head,
     log_cut_tail, log_end, log_open, log_rewrite, log_size, store_append_at, store_batch, store_batch_end,
     store_close, store_count_of, store_count_some, store_deleted, store_durable_seq, store_durable_ticket,
-    store_error, store_figures, store_last_match, store_last_of, store_last_per_subject, store_last_some,
+    store_error, store_figures, store_first_time, store_last_match, store_last_of, store_last_per_subject, store_last_some,
     store_listen, store_load, store_load_warm, store_lost, store_next_seq, store_next_some, store_open, store_pending,
     store_purge, store_remove, store_seq_at, store_skip_at, store_state, store_stop, store_ticket, store_trim,
     store_truncate, store_update, sweep_free, sweep_lasts, sweep_step, sweep_subjects, sweep_take,
@@ -383,10 +383,12 @@ cdef class PyStore:
 
     def state(self) -> dict:
         cdef StoreState t
+        cdef int64_t first
         self._enter()
         store_state(self.s, &t)
+        first = store_first_time(self.s)
         self._leave()
-        return {"msgs": t.msgs, "bytes": t.bytes, "first_seq": t.first_seq, "first_ts": t.first_ts, "last_seq": t.last_seq,
+        return {"msgs": t.msgs, "bytes": t.bytes, "first_seq": t.first_seq, "first_ts": first, "last_seq": t.last_seq,
                 "last_ts": t.last_ts, "num_subjects": t.num_subjects, "num_deleted": t.num_deleted}
 
     def lost(self) -> dict:
