@@ -278,6 +278,8 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
             q_unlock(c)
             commit_inline(c, 0)
             q_lock(c)
+            if must_sync(s):
+                continue                # what that wrote
         chores_cancel(c, s, &gone)
         # Whoever is busy with it may have staged something, which is waited for, too.
         if (drop or s.queue.forming or not c.queue.running

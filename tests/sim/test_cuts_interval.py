@@ -53,6 +53,24 @@ def test_with_an_interval_a_stop_syncs(seed: int) -> None:
     assert life.stream.lost().sequences == []
 
 
+def test_with_an_interval_a_stop_syncs_what_it_writes_itself(seed: int) -> None:
+    """Where all that was there before is synced."""
+    life = Life(seed, sync_interval=2 * SECOND, max_msgs=60)
+    for _ in range(2):
+        life.publish(bytes(9000))
+        life.commit()
+        life.env.advance(3 * SECOND)
+        life.commit()
+    for _ in range(6):
+        life.publish(bytes(9000))
+    live = messages(life.stream)
+    life.stop()
+    life.disk.cut()
+    life.start()
+    assert messages(life.stream) == live
+    assert life.stream.lost().sequences == []
+
+
 def test_with_an_interval_what_a_kill_left_is_synced_in_time(seed: int) -> None:
     life = Life(seed, sync_interval=2 * SECOND)
     for _ in range(6):
