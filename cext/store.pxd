@@ -159,8 +159,9 @@ cdef void store_close(Store* s, bint remove) noexcept nogil
 # The limits by number and bytes are in force when those of the subjects have been brought about.
 cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil
 cdef int store_trim(Store* s) noexcept nogil
-# What age has removed so far is not written at once: with this call's ticket it is.
-cdef int store_settle(Store* s) noexcept nogil
+# What age has removed so far is not written at once: with this call's ticket it is. synced: with a sync_interval, too, that
+# ticket comes after a sync.
+cdef int store_settle(Store* s, bint synced) noexcept nogil
 # Waits until what is staged is on disk, or failed (WITHOUT the lock). With a sync_interval: until it is written.
 cdef void store_written(Store* s) noexcept nogil
 

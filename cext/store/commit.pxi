@@ -373,6 +373,10 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
             back = s
         else:
             part_take(p)
+            if s.queue.sync_asked:
+                s.queue.sync_asked = False
+                unsynced_note(c, s)     # what only closed an idle group is not
+                r.sync = True
         round_end(r, p)
         list_front(&c.queue.active, s, now)
     while back != NULL:

@@ -181,12 +181,17 @@ cdef void store_listen_damage(Store* s, damaged_fn damaged) noexcept nogil:
     s.on_damaged = damaged
 
 
-cdef int store_settle(Store* s) noexcept nogil:
+cdef int store_settle(Store* s, bint synced) noexcept nogil:
     if s.stopped:
         return ST_CLOSED
     if s.io_errno:
         return ST_IO
-    return settle(s, False)
+    synced = synced and s.storage == STORE_FILE and s.com.sync_interval > 0
+    if synced:
+        q_lock(s.com)
+        s.queue.sync_asked = True
+        q_unlock(s.com)
+    return settle(s, synced)
 
 
 cdef int settle(Store* s, bint changed) noexcept nogil:

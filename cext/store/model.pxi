@@ -263,6 +263,7 @@ cdef struct StoreQueue:
     uint64_t uncut_seq          # up to there messages are durable as long as that truncation is not
     bint forming                # a batch is being made, or could not be: nothing is taken
     bint unsynced               # lazy mode: written since the last sync, or something waits for one
+    bint sync_asked             # lazy mode: the round that takes what is staged syncs
     Store* next_unsynced
     Store* next_syncing         # of those that a sync is of; meanwhile each may be unsynced again
     int64_t lost_since          # lazy mode: what was written from then on (wall clock) a sync may have lost; INT64_MAX: none

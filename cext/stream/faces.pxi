@@ -426,14 +426,14 @@ cdef class StreamFace:
         self.check(open)
         return rc == 0
 
-    def wait_durable(self) -> None:
+    def wait_durable(self, bint synced=False) -> None:
         cdef uint64_t ticket = 0
         cdef bint open
         with nogil:
             open = self.enter()
             if open:
                 self.flush()
-                store_settle(self.s.store)
+                store_settle(self.s.store, synced)
                 ticket = store_ticket(self.s.store)
             while open and store_durable_ticket(self.s.store) < ticket:
                 env_wait(self.box.env, &self.s.durable)

@@ -308,9 +308,9 @@ class StreamHandle(Protocol):
         """Publishes an answer to `reply` when the ticket is durable, or an error of this type if
         that fails. False when too many wait."""
 
-    def wait_durable(self) -> None:
+    def wait_durable(self, synced: bool = False) -> None:
         """Blocking. Returns when everything done so far to the stream and its consumers is as
-        durable as the sync setting promises."""
+        durable as the sync setting promises; `synced`: when it is on disk, whatever that says."""
 
     def take_in(
         self,

@@ -273,7 +273,7 @@ class Instances:
 
         if new != old:
             if stream.directory is not None and new.max_age != old.max_age:
-                handle.wait_durable()  # what is too old by now stays gone, whatever happens
+                handle.wait_durable(synced=True)  # what is too old by now stays gone
             self._replace(stream, wanted, apply, take_back)
         stream.assignment = wanted
 

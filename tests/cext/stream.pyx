@@ -331,10 +331,10 @@ cdef class TestEnv(EnvBox):
         return rc
 
     def settle(self, StreamFace face not None) -> None:
-        """What age removed belongs to the next group."""
+        """What age removed belongs to the next group, which is synced."""
         with nogil:
             env_lock(self.env)
-            store_settle(face.s.store)
+            store_settle(face.s.store, True)
             env_unlock(self.env)
 
     def stage(self, StreamFace face not None) -> None:

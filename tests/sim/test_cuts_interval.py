@@ -71,6 +71,29 @@ def test_with_an_interval_a_stop_syncs_what_it_writes_itself(seed: int) -> None:
     assert life.stream.lost().sequences == []
 
 
+@pytest.mark.parametrize("idle", [False, True])
+def test_with_an_interval_what_aged_does_not_come_back_by_another_age(
+    seed: int, idle: bool
+) -> None:
+    """The configuration is synced when it changes; so is what the one before took by then, also
+    where that was written when the stream was idle."""
+    life = Life(seed, sync_interval=10 * SECOND, max_age=12 * SECOND)
+    life.publish(bytes(300))
+    life.commit()
+    life.env.advance(10 * SECOND)
+    life.commit()  # and synced
+    life.env.advance(3 * SECOND)
+    if idle:
+        life.commit()
+    assert messages(life.stream) == {}
+    life.env.settle(life.stream)
+    life.commit()
+    life.update(max_age=0)
+    life.cut()
+    assert messages(life.stream) == {}
+    assert life.stream.lost().sequences == []
+
+
 def test_with_an_interval_what_a_kill_left_is_synced_in_time(seed: int) -> None:
     life = Life(seed, sync_interval=2 * SECOND)
     for _ in range(6):

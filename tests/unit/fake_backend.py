@@ -260,7 +260,7 @@ class FakeStream:
     def resume(self) -> None:
         raise AssertionError("nothing here fails")
 
-    def wait_durable(self) -> None:
+    def wait_durable(self, synced: bool = False) -> None:
         if self.fails:
             raise StoreError(self.fails)
         self.waits += 1
