@@ -152,8 +152,8 @@ async def _create(call: Call, request: ConsumerCreateRequest, name: str) -> Cons
         asked = consumers.for_source(request.config, stream.config, nuid.token(8))
         name = asked.name if name else name
         there = stream.consumers.get(name)
-        if there is not None and asked.sourcing and asked.durable_name:
-            _keep_start(asked, there.config)
+        if there is not None:
+            asked = _kept(asked, there.config)
         config = consumers.normalise(
             asked, stream.config, settings, account.limits, request.pedantic
         )
@@ -183,10 +183,14 @@ async def _create(call: Call, request: ConsumerCreateRequest, name: str) -> Cons
         return info
 
 
-def _keep_start(asked: ConsumerConfig, there: ConsumerConfig) -> None:
-    """Who asks for a consumer that is there goes on where that stands."""
-    asked.deliver_policy = there.deliver_policy
-    asked.opt_start_seq, asked.opt_start_time = there.opt_start_seq, there.opt_start_time
+def _kept(asked: ConsumerConfig, there: ConsumerConfig) -> ConsumerConfig:
+    """What is asked for of a consumer that is there: it stays paused or not, and a source's goes on
+    where it stands."""
+    asked = msgspec.structs.replace(asked, pause_until=there.pause_until)
+    if asked.sourcing and asked.durable_name:
+        asked.deliver_policy = there.deliver_policy
+        asked.opt_start_seq, asked.opt_start_time = there.opt_start_seq, there.opt_start_time
+    return asked
 
 
 def _is_heard(account: Account, consumer: Consumer, config: ConsumerConfig) -> bool:

@@ -435,10 +435,9 @@ def _updated(
     stream: StreamAssignment, change: PutConsumer, before: ConsumerAssignment
 ) -> ConsumerAssignment:
     """What a creation on an existing name makes of it: the same, or the update that it means."""
-    old = before.config
-    config = msgspec.structs.replace(change.config, pause_until=old.pause_until)
-    consumers.note_level(config)
-    if consumers.same(old, config):
+    old, config = before.config, change.config
+    asks_same = consumers.same(old, config)
+    if asks_same and (change.action == "create" or old.metadata == config.metadata):
         return before
     if change.action == "create":
         raise errcodes.CONSUMER_ALREADY_EXISTS()

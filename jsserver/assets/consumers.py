@@ -141,6 +141,7 @@ def normalise(
 
     With `pedantic`, a value that would be corrected is an error instead."""
     config = msgspec.structs.replace(request)
+    note_level(config)  # by what was asked for: nats-server counts a negative timeout
     _correct_negative(config, pedantic)
     if config.max_deliver == 0:
         config.max_deliver = -1
@@ -166,7 +167,6 @@ def normalise(
         config.priority_timeout = DEFAULT_PRIORITY_TIMEOUT
     if config.ack_policy == "flow_control" and not pedantic:
         config.flow_control, config.idle_heartbeat = True, goformat.SECOND
-    note_level(config)
     return config
 
 
@@ -174,7 +174,8 @@ def note_level(config: ConsumerConfig) -> None:
     """Puts the API level that a server needs for this consumer into its metadata."""
     level = 4 if config.ack_policy == "flow_control" else 0
     pauses = config.pause_until and not is_zero_time(config.pause_until)
-    if pauses or config.priority_policy != NO_PRIORITY or config.priority_groups:
+    grouped = config.priority_policy != NO_PRIORITY or config.priority_groups
+    if pauses or grouped or config.priority_timeout:
         level = max(level, 1)
     config.metadata = stored_metadata(config.metadata, level)
 

@@ -1154,6 +1154,32 @@ SCENARIOS: dict[str, list[Step]] = {
             for groups in (["a"], ["b"], ["a", "b"])
         ),
     ),
+    "priority timeouts below zero": [
+        *consumers_tried({"priority_timeout": -1}),
+        raw_consumer("CREATE.S.c", stream_name="S", pedantic=True, config={"priority_timeout": -1}),
+        *consumers_updated(
+            ({"durable_name": "c", "priority_timeout": -1}, {"durable_name": "c"}),
+            ({"durable_name": "c"}, {"durable_name": "c", "priority_timeout": -1}),
+            (
+                {"durable_name": "c", "priority_timeout": -1},
+                {"durable_name": "c", "priority_timeout": -2, "description": "d"},
+            ),
+            (
+                {"durable_name": "c", "pause_until": "2101-01-01T00:00:00Z"},
+                {"durable_name": "c", "priority_timeout": -1},
+            ),
+            (
+                {"durable_name": "c"},
+                {"durable_name": "c", "pause_until": "2101-01-01T00:00:00Z"},
+            ),
+        )[1:],
+        consumer("c", priority_timeout=-1, **LASTING),
+        *(
+            Ask("CONSUMER.PAUSE.S.c", {"pause_until": time})
+            for time in ("2101-01-01T00:00:00Z", "0001-01-01T00:00:00Z")
+        ),
+        Ask("CONSUMER.INFO.S.c"),
+    ],
     "workqueue": [
         create(retention="workqueue", subjects=["s.>"]),
         consumer("n"),
