@@ -50,6 +50,7 @@ class History:
     """One stream with one consumer that is pulled from; the kinds below say what else it is."""
 
     kind = "pull"
+    retention = "limits"
     settings: dict[str, Any] = {}  # noqa: RUF012
     more_steps: tuple[str, ...] = ()
 
@@ -83,7 +84,8 @@ class History:
             "filter_subjects": self.random.choice(FILTERS),
             "max_deliver": self.random.choice((-1, 2, 3)),
         } | self.settings
-        self.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+        stream = {"name": "S", "subjects": ["s.>"], "retention": self.retention}
+        self.api("STREAM.CREATE.S", stream)
         self.put()
 
     # asking the server
@@ -104,8 +106,8 @@ class History:
     def info(self) -> Any:
         return self.api("CONSUMER.INFO.S.c")
 
-    def listed(self) -> dict[int, Any]:
-        answer: Any = self.api("JSSERVER.CONSUMER.PENDING.S.c", {})
+    def listed(self, name: str = "c") -> dict[int, Any]:
+        answer: Any = self.api(f"JSSERVER.CONSUMER.PENDING.S.{name}", {})
         return {one["seq"]: one for one in answer.get("messages") or ()}
 
     def settled_list(self) -> dict[int, Any]:
@@ -395,4 +397,4 @@ class History:
                 if seq in self.pending and not self.pending[seq].due:
                     self.say(seq, (b"+ACK",))
                     self.acked(seq)
-            self.agree()
+                    self.agree()

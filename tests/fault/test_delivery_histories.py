@@ -1,7 +1,8 @@
 """Random histories of every kind of consumer, stopped and killed, against a plain model of it.
 
 What `test_consumer_histories` has not: pushes to a group, ack policy all, `+NXT`, max_deliver,
-expiry, filters that change, pauses, priority groups. Rounds of each kind and the seed come from the
+expiry, filters that change, pauses, priority groups; each also where acked messages go, which
+`retention_model` adds. Rounds of each kind and the seed come from the
 environment: `DELIVERY_ROUNDS` (1) and `DELIVERY_SEED` (1, shown).
 """
 
@@ -14,6 +15,7 @@ import pytest
 
 from tests.client.raw import Frame
 from tests.fault.delivery_model import HOUR, SECOND, SECONDS_TO_COME, STEPS_OF, SUBJECTS, History
+from tests.fault.retention_model import Interest, WorkQueue, on
 from tests.seeds import seed_of
 from tests.servers import Server, Servers
 
@@ -242,10 +244,14 @@ class Prioritized(History):
 
 
 KINDS = (History, AckAll, Push, Overflow, Pinned, Prioritized)
+KEPT = (
+    *(on(WorkQueue, kind) for kind in KINDS if kind is not AckAll),  # which work queues have not
+    *(on(Interest, kind) for kind in KINDS),
+)
 
 
 @pytest.mark.timeout(60 + 60 * ROUNDS)
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("kind", KINDS + KEPT, ids=lambda kind: kind.kind)
 def test_histories(servers: Servers, kind: type[History]) -> None:
     for seed in range(SEED, SEED + ROUNDS):
         print(f"DELIVERY_SEED={seed} DELIVERY_ROUNDS=1")
