@@ -1,6 +1,8 @@
 """Types of the Python face of the bytes layer."""
 
-from _typeshed import ReadableBuffer
+from collections.abc import Mapping, Sequence
+
+from _typeshed import ReadableBuffer, StrPath
 
 def hh64(key: bytes, data: bytes) -> int:
     """HighwayHash-64 of data under a key of 32 bytes; ValueError for a key of another length."""
@@ -12,6 +14,19 @@ def sha256(data: bytes) -> bytes: ...
 def sync_file_system(descriptor: int) -> None:
     """Blocking. Brings everything to disk that was written to the file system that a file is on;
     OSError, also when something could not be written since the descriptor was opened."""
+
+def make_directory_of(
+    path: StrPath, folders: Sequence[str], files: Mapping[str, bytes]
+) -> list[int]:
+    """Blocking. Makes a directory with empty folders and with files in it, and returns descriptors
+    of it and of the files, which are still to be synced; OSError: what was made stays."""
+
+def place_directory(path: StrPath, name: StrPath, parent: StrPath) -> int:
+    """Blocking. Gives a directory another name, and returns a descriptor of the directory `parent`
+    that this is in, which is still to be synced; OSError: it has the name it had."""
+
+def close_files(descriptors: list[int]) -> None:
+    """Blocking. Closes up to five descriptors."""
 
 def snappy(data: bytes) -> bytes:
     """The data as a stream of Snappy's chunks."""

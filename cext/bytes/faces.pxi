@@ -43,6 +43,64 @@ def py_sync_file_system(int descriptor) -> None:
         raise OSError(-rc, os.strerror(-rc))
 
 
+cdef bytes path_bytes(object path):
+    cdef bytes raw = os.fsencode(path)
+    if 0 in raw:
+        raise ValueError("embedded null byte")
+    return raw
+
+
+def py_make_directory_of(path, folders, files) -> list:
+    cdef list texts = [path_bytes(path)]
+    cdef NewDirectory d
+    cdef bytes text
+    cdef int rc
+    memset(&d, 0, sizeof(NewDirectory))
+    if len(folders) > NEW_PARTS or len(files) > NEW_PARTS:
+        raise ValueError(f"a new directory has at most {NEW_PARTS} folders and files")
+    d.path = <const char*><bytes>texts[0]
+    for name in folders:
+        text = path_bytes(f"{path}/{name}")
+        texts.append(text)
+        d.folders[d.n_folders] = text
+        d.n_folders += 1
+    for name, body in files.items():
+        text = path_bytes(f"{path}/{name}")
+        texts.append(text)
+        d.files[d.n_files] = text
+        d.bodies[d.n_files] = span_of(body)
+        d.n_files += 1
+    with nogil:
+        rc = directory_make(&d)
+    if rc < 0:
+        raise OSError(-rc, os.strerror(-rc))
+    return [d.opened[i] for i in range(d.n_opened)]
+
+
+def py_place_directory(path, name, parent) -> int:
+    cdef bytes whole = path_bytes(path), to = path_bytes(name), of = path_bytes(parent)
+    cdef const char* a = whole
+    cdef const char* b = to
+    cdef const char* c = of
+    cdef int fd
+    with nogil:
+        fd = directory_place(a, b, c)
+    if fd < 0:
+        raise OSError(-fd, os.strerror(-fd))
+    return fd
+
+
+def py_close_files(list descriptors not None) -> None:
+    cdef int opened[NEW_PARTS + 1]
+    cdef uint32_t n = len(descriptors), i
+    if n > NEW_PARTS + 1:
+        raise ValueError(f"at most {NEW_PARTS + 1} descriptors")
+    for i in range(n):
+        opened[i] = descriptors[i]
+    with nogil:
+        descriptors_close(opened, n)
+
+
 def py_snappy(bytes data not None) -> bytes:
     cdef const uint8_t* p = <const uint8_t*><const char*>data
     cdef size_t n = len(data), made
@@ -155,6 +213,9 @@ globals().update(
     highway_simd=py_highway_simd,
     sha256=py_sha256,
     sync_file_system=py_sync_file_system,
+    make_directory_of=py_make_directory_of,
+    place_directory=py_place_directory,
+    close_files=py_close_files,
     snappy=py_snappy,
     subject_matches=py_subject_matches,
     subject_covers=py_subject_covers,

@@ -1,6 +1,6 @@
 # Files as POSIX gives them: interrupted calls are repeated, short ones continued, errors are -errno.
 
-from posix.fcntl cimport F_SETFL, O_DIRECTORY, O_RDONLY, fcntl
+from posix.fcntl cimport F_SETFL, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_WRONLY, fcntl
 from posix.fcntl cimport open as c_open
 from posix.stat cimport S_ISDIR, fstat, mkdir, stat, struct_stat
 from posix.unistd cimport close as c_close
@@ -229,6 +229,69 @@ cdef void posix_warm(void* ctx, const uint8_t* p, size_t n) noexcept nogil:
 
 cdef void posix_cool(void* ctx, uint8_t* p, size_t n) noexcept nogil:
     madvise(p, n, MADV_DONTNEED)
+
+
+# ---- directories that appear as a whole --------------------------------------------------------------------
+
+cdef enum:
+    NEW_PARTS = 4               # folders, and files, of a directory that is made
+
+
+cdef struct NewDirectory:
+    # Its path, those of what stands in it, what the files hold; and descriptors of itself and of its files.
+    const char* path
+    const char* folders[NEW_PARTS]
+    uint32_t n_folders
+    const char* files[NEW_PARTS]
+    Span bodies[NEW_PARTS]
+    uint32_t n_files
+    int opened[NEW_PARTS + 1]
+    uint32_t n_opened
+
+
+cdef void descriptors_close(const int* opened, uint32_t n) noexcept nogil:
+    cdef uint32_t i
+    for i in range(n):
+        posix_close(NULL, opened[i])
+
+
+cdef int new_open(NewDirectory* d, const char* path, int flags) noexcept nogil:
+    cdef int fd = posix_open(NULL, path, flags, 0o600)
+    if fd >= 0:
+        d.opened[d.n_opened] = fd
+        d.n_opened += 1
+    return fd
+
+
+cdef int directory_make(NewDirectory* d) noexcept nogil:
+    # Nothing of it is synced. 0 | -errno: what was made stays, and nothing is open
+    cdef uint32_t i
+    cdef int64_t rc = posix_mkdir(NULL, d.path, 0o700)
+    for i in range(d.n_folders):
+        if rc >= 0:
+            rc = posix_mkdir(NULL, d.folders[i], 0o700)
+    if rc >= 0:
+        rc = new_open(d, d.path, O_RDONLY | O_DIRECTORY)
+    for i in range(d.n_files):
+        if rc >= 0:
+            rc = new_open(d, d.files[i], O_WRONLY | O_CREAT | O_EXCL)
+        if rc >= 0:
+            rc = posix_pwrite(NULL, <int>rc, d.bodies[i].p, d.bodies[i].n, 0)
+    if rc < 0:
+        descriptors_close(d.opened, d.n_opened)
+        d.n_opened = 0
+    return <int>min(rc, <int64_t>0)
+
+
+cdef int directory_place(const char* path, const char* name, const char* parent) noexcept nogil:
+    # Gives it another name. A descriptor of that one's directory, still to be synced | -errno: it keeps the old one
+    cdef int fd = posix_open(NULL, parent, O_RDONLY | O_DIRECTORY, 0)
+    cdef int rc = c_rename(path, name) if fd >= 0 else 0
+    if rc < 0:
+        rc = -errno
+        posix_close(NULL, fd)
+        return rc
+    return fd
 
 
 cdef void* pages_new(size_t n) noexcept nogil:

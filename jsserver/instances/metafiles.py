@@ -12,12 +12,12 @@ directory leaves its name in one step and is emptied afterwards. Names that star
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from jsserver.cext.bytes import sha256
+from jsserver.cext.bytes import close_files, make_directory_of, place_directory, sha256
 from jsserver.disk.directories import make_directory, sync_directory
 from jsserver.text import nuid
 
@@ -58,27 +58,40 @@ class MetaFiles:
         return self._hash64(key, body).to_bytes(8, "little").hex().encode()
 
     def create(
-        self, directory: Path, staging: Path, asset: str, body: bytes, folders: Iterable[str] = ()
+        self, directory: Path, staging: Path, asset: str, body: bytes, folders: Sequence[str] = ()
     ) -> None:
         """Makes the directory of a new asset, with empty folders in it; `staging` is a folder on
         the same file system."""
-        make_directory(directory.parent)
-        temporary = staging / f".new-{nuid.new()}"
-        temporary.mkdir(mode=0o700)
         try:
-            for folder in folders:
-                (temporary / folder).mkdir(mode=0o700)
-            self._write(temporary, asset, body)
-            temporary.rename(directory)
+            self._create(directory, staging, asset, body, folders)
+        except FileNotFoundError:  # it may be the first one there
+            make_directory(directory.parent)
+            self._create(directory, staging, asset, body, folders)
+
+    def _create(
+        self, directory: Path, staging: Path, asset: str, body: bytes, folders: Sequence[str]
+    ) -> None:
+        temporary = f"{staging}/.new-{nuid.new()}"
+        parent = os.path.dirname(directory)
+        contents = {INF: body, SUM: self.checksum(asset, body)}
+        opened: list[int] = []
+        try:
+            opened = make_directory_of(temporary, folders, contents)
+            self._syncs.all(*opened)
+            names = place_directory(temporary, directory, parent)
         except BaseException:
             erase(temporary)
             raise
+        finally:
+            close_files(opened)
         try:
-            self._sync_names(directory.parent)
+            self._syncs.all(names)
         except BaseException:
-            directory.rename(temporary)  # no start finds what was refused
+            os.rename(directory, temporary)  # no start finds what was refused
             erase(temporary)
             raise
+        finally:
+            os.close(names)
 
     def put(self, directory: Path, asset: str, body: bytes) -> None:
         """Writes the configuration of an asset that nobody knows yet."""
@@ -110,10 +123,6 @@ class MetaFiles:
                 file.flush()
                 descriptors.append(file.fileno())
             self._syncs.all(*descriptors)
-
-    def _sync_names(self, directory: Path) -> None:
-        with contextlib.ExitStack() as opened:
-            self._syncs.all(_opened(directory, opened))
 
     def read(self, directory: Path, asset: str) -> bytes:
         """The meta.inf of an asset, checked against its sum, with a broken update put right."""
@@ -226,7 +235,7 @@ def discard(directory: Path, staging: Path) -> Path:
     return trash
 
 
-def erase(directory: Path) -> None:
+def erase(directory: str | Path) -> None:
     """Removes a directory with everything in it."""
     import shutil  # costs a start some milliseconds, and few need it
 

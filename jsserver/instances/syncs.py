@@ -9,7 +9,7 @@ nothing that others have written.
 import errno
 import os
 from concurrent.futures import ThreadPoolExecutor, wait
-from threading import Event, Lock
+from threading import Lock
 
 from jsserver.cext.bytes import sync_file_system
 
@@ -23,7 +23,8 @@ class _Wait:
 
     def __init__(self, descriptors: tuple[int, ...]) -> None:
         self.descriptors = descriptors
-        self.event = Event()
+        self.turn = Lock()
+        self.turn.acquire()  # until it is synced, or its turn to sync
         self.done = False
         self.error: OSError | None = OSError(errno.ECANCELED, "the sync was broken off")
 
@@ -49,7 +50,7 @@ class Syncs:
             leads = not self._running
             self._running = True
         if not leads:
-            mine.event.wait()
+            mine.turn.acquire()
         if not mine.done:
             self._turn()
         if mine.error is not None:
@@ -68,11 +69,11 @@ class Syncs:
                 one.done = True
             with self._lock:
                 if self._waiting:
-                    self._waiting[0].event.set()
+                    self._waiting[0].turn.release()
                 else:
                     self._running = False
             for one in turn:
-                one.event.set()
+                one.turn.release()
 
     def _together(self, turn: list[_Wait]) -> bool:
         """Whether all of it was synced at one go."""
