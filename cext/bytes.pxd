@@ -390,6 +390,10 @@ cdef struct Outlet:
     void* ctx
     # Routes a message inside m.account. Returns the number of receivers that took it.
     int (*send)(void* ctx, const Msg* m) noexcept nogil
+    # Set by send where a client that took the message has so much to take already that it may soon be cut.
+    bint full
+    # Whether a client that would receive a message on this subject has half as much to take.
+    bint (*still_full)(void* ctx, void* account, Span subject) noexcept nogil
     # An internal subscription to messages of these kinds (HEARS_*, with or without LISTENS); returns a handle for
     # unsubscribe, NULL when memory ran out.
     void* (*subscribe)(void* ctx, void* account, Span subject, int hears, inbound_fn fn, void* target) noexcept nogil

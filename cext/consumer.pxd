@@ -125,6 +125,7 @@ cdef struct Pull:
     int64_t bytes           # left, where it gave max_bytes
     bint has_bytes
     bint no_wait
+    bint full               # whoever asked has too much to take already
     int64_t expires         # monotonic; 0: never
     int64_t heartbeat       # ns; 0: none
     int64_t last            # monotonic: last message or heartbeat, or its arrival
@@ -274,6 +275,8 @@ cdef struct Consumer:
     Pull* last
     uint32_t n_waiting
     uint32_t n_no_wait
+    uint32_t n_full
+    int64_t full_until      # mono: when those that are full are looked at again
     int64_t swept
     bint delivering         # a delivery is being sent: requests are not removed meanwhile
     uint64_t pin            # numbers the pins; 0: nobody is pinned

@@ -199,14 +199,18 @@ cdef bint send_message(Consumer* c, Msg* m, int64_t cost) noexcept nogil:
     while True:
         q = pull_for(c, cost) if c.cfg.priority <= PRIORITY_SORTED else pull_in_group(c, cost)
         if q == NULL:
+            if c.n_full:
+                pulls_wait_for_room(c)
             return False
         m.dest = span(q.reply, q.n_reply)
+        c.env.out.full = False
         c.delivering = True
         taken = send_pinned(c, m) if c.cfg.priority == PRIORITY_PINNED else c.env.out.send(c.env.out.ctx, m)
         c.delivering = False
         if taken < 0:
             return False
         if taken:
+            pull_fills(c, q)
             pull_served(c, q, cost)
             return True
         pull_remove(c, q)
@@ -366,6 +370,8 @@ cdef int deliver_step(Consumer* c) noexcept nogil:
         return STEP_WAIT
     if c.window and c.unconfirmed > c.window:
         stuck_note(c)
+        return STEP_WAIT
+    if c.n_full and all_are_full(c):
         return STEP_WAIT
     if c.pending.queue.head:
         return deliver_again(c)

@@ -157,6 +157,9 @@ cdef Pull* pull_in_group(Consumer* c, int64_t cost) noexcept nogil:
         turn = turn_of_pinned(c, q) if c.cfg.priority == PRIORITY_PINNED else turn_of_overflow(c, q)
         if q.expires and q.expires <= c.env.mono:
             pull_status(c, q, b"408 Request Timeout")
+        elif q.full:
+            q = after
+            continue
         elif turn == TURN_LATER:
             if after != NULL:
                 pull_unlink(c, q)
@@ -176,6 +179,8 @@ cdef Pull* pull_in_group(Consumer* c, int64_t cost) noexcept nogil:
                 pin_end(c)
         pull_remove(c, q)
         q = after
+    if c.n_full:
+        return NULL
     if c.n_no_wait:
         pulls_at_end(c)
     stuck_note(c)

@@ -2,6 +2,7 @@
 
 cdef enum:
     SWEEP_PAUSE = 1000000000            # between two sweeps of a full queue, ns
+    FULL_PAUSE = 1000000                # between two looks whether a client has room again, ns
     WRONG_ROOM = 200                    # of the text that says what is wrong with a request
 
 
@@ -127,6 +128,8 @@ cdef void pull_remove(Consumer* c, Pull* q) noexcept nogil:
     c.n_waiting -= 1
     if q.no_wait:
         c.n_no_wait -= 1
+    if q.full:
+        c.n_full -= 1
     c.last_activity = c.env.mono
     free(q)
 
@@ -157,6 +160,36 @@ cdef void pull_due(Timer* t, int64_t now) noexcept nogil:
         pulls_at_end(c)                         # also where max_ack_pending stops it: they had their chance
 
 
+# A server is often faster than whoever asked for a million messages: such a request stands aside until what was sent is taken,
+# instead of leading to the client's end as a slow consumer. Others are served meanwhile.
+
+cdef inline void pull_fills(Consumer* c, Pull* q) noexcept nogil:
+    # A message was sent to it.
+    if c.env.out.full and not q.full:
+        q.full = True
+        c.n_full += 1
+
+
+cdef void pulls_wait_for_room(Consumer* c) noexcept nogil:
+    timer_set(&c.env.timers, &c.wake, c.full_until)
+
+
+cdef bint all_are_full(Consumer* c) noexcept nogil:
+    # Whether nobody of those who ask has room by now; then delivery is woken to look again.
+    cdef Pull* q = c.first
+    if c.env.mono >= c.full_until:
+        c.full_until = c.env.mono + FULL_PAUSE
+        while q != NULL:
+            if q.full and not c.env.out.still_full(c.env.out.ctx, c.s.account, span(q.reply, q.n_reply)):
+                q.full = False
+                c.n_full -= 1
+            q = q.next
+    if c.n_full < c.n_waiting:
+        return False
+    pulls_wait_for_room(c)
+    return True
+
+
 cdef Pull* pull_for(Consumer* c, int64_t cost) noexcept nogil:
     # The request whose turn it is. One that has no room for the message ends here.
     cdef Pull* q = c.first
@@ -165,6 +198,9 @@ cdef Pull* pull_for(Consumer* c, int64_t cost) noexcept nogil:
         after = q.next
         if q.expires and q.expires <= c.env.mono:
             pull_status(c, q, b"408 Request Timeout")
+        elif q.full:
+            q = after
+            continue
         elif q.has_bytes and cost > q.bytes:
             pull_status(c, q, b"409 Message Size Exceeds MaxBytes")
         else:

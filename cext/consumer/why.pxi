@@ -22,6 +22,7 @@ cdef enum Reason:
     WAITS_OVERFLOW = 13                 # less is pending than the requests ask for
     WAITS_BACKOFF = 14                  # nothing is left but what is not acked, count; until: the first is due
     WAITS_MESSAGE = 15                  # nothing is left
+    WAITS_ROOM = 16                     # whoever asks has much to take already
 
 
 cdef struct Why:
@@ -72,6 +73,8 @@ cdef void consumer_why(Consumer* c, Why* w) noexcept nogil:
     elif c.window and c.unconfirmed > c.window:
         w.reason = WAITS_FLOW
         w.count = <uint64_t>c.unconfirmed
+    elif c.n_full and c.n_full == c.n_waiting:
+        w.reason = WAITS_ROOM
     elif c.pending.queue.head == 0 and stalled(c):
         w.reason = WAITS_ACKS
         w.count = c.pending.n

@@ -89,6 +89,11 @@ cdef Payload* shared_payload(Engine* e, const Msg* m) noexcept nogil:
     return e.shared
 
 
+cdef inline uint64_t full_pending(const Engine* e) noexcept nogil:
+    # Whoever has a choice sends to a client with more only when half of it is written.
+    return <uint64_t>(e.limits.max_pending // 4)
+
+
 cdef void slow_down(Engine* e, Client* c) noexcept nogil:
     # Much waits for c: whoever sends to it pauses.
     if not e.limits.stall:
@@ -181,6 +186,9 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
         note_response(c, m.reply)
     if s.max and s.delivered >= s.max:
         sub_drop(c, s)
-    if src != NULL and client_pending(c) > e.limits.much_pending:
-        slow_down(e, c)
+    if client_pending(c) > e.limits.much_pending:
+        if src != NULL:
+            slow_down(e, c)
+        elif client_pending(c) > full_pending(e):
+            e.env.out.full = True
     return 1

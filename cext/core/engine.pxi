@@ -87,6 +87,10 @@ cdef int64_t queued_for(const Sub* s) noexcept nogil:
     return -1 if s.closed or c == NULL else <int64_t>min(client_pending(c), <uint64_t>INT64_MAX)
 
 
+cdef bint outlet_still_full(void* ctx, void* account, Span subject) noexcept nogil:
+    return most_queued(<Account*>account, subject) > <int64_t>(full_pending(<Engine*>ctx) // 2)
+
+
 cdef void* outlet_watch(void* ctx, void* account, Span subject, Span group,
                         void (*fn)(void* target, bint active) noexcept nogil, void* target) noexcept nogil:
     cdef Account* a = <Account*>account
@@ -161,6 +165,7 @@ cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil:
     e.env.out.subscribe = outlet_subscribe
     e.env.out.unsubscribe = outlet_unsubscribe
     e.env.out.has_interest = outlet_has_interest
+    e.env.out.still_full = outlet_still_full
     e.env.out.watch = outlet_watch
     e.env.out.unwatch = outlet_unwatch
     e.env.out.event = outlet_event

@@ -44,6 +44,7 @@ _TEXTS = {
     "overflow": "less is pending than the requests that wait ask for",
     "backoff": "all is delivered, and {count} messages that are not acked are not due yet",
     "no_message": "all that is stored and matches is delivered",
+    "room": "whoever asks has not yet taken what was sent before",
 }
 _REASONS = tuple(_TEXTS)
 

@@ -76,6 +76,7 @@ cdef class TestEnv(EnvBox):
     cdef readonly list sent
     cdef readonly list events
     cdef readonly list clients          # (subject, queue group) pairs that a client listens on
+    cdef readonly set full              # subjects of clients that have too much to take
 
     def __cinit__(self, int64_t now=1_700_000_000_000_000_000, uint64_t seed=1):
         env_lock_init(&self.lock)
@@ -101,12 +102,14 @@ cdef class TestEnv(EnvBox):
         self.own.out.subscribe = test_subscribe
         self.own.out.unsubscribe = test_unsubscribe
         self.own.out.has_interest = test_has_interest
+        self.own.out.still_full = test_still_full
         self.own.out.watch = test_watch
         self.own.out.unwatch = test_unwatch
         self.own.out.event = test_event
         self.sent = []
         self.events = []
         self.clients = []
+        self.full = set()
 
     def __dealloc__(self):
         cdef TestSub* sub = self.subs
@@ -416,6 +419,8 @@ cdef int test_send(void* ctx, const Msg* m) noexcept nogil:
         n = sum(1 for subject, _ in box.clients if subject_matches(span_of(subject), m.dest))
         box.sent.append((dest, span_bytes(m.subject), span_bytes(m.reply), span_bytes(m.header), span_bytes(m.data)))
         n += box.route(m)
+        if dest in box.full:
+            box.own.out.full = True
     return n
 
 
@@ -465,6 +470,11 @@ cdef bint test_has_interest(void* ctx, void* account, Span subject) noexcept nog
                 return True
             sub = sub.next
         return any(subject_matches(span_of(s), subject) for s, _ in box.clients)
+
+
+cdef bint test_still_full(void* ctx, void* account, Span subject) noexcept nogil:
+    with gil:
+        return span_bytes(subject) in (<TestEnv>ctx).full
 
 
 cdef void* test_watch(void* ctx, void* account, Span subject, Span group,

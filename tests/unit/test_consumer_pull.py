@@ -328,3 +328,35 @@ def test_a_stream_does_not_take_its_own_deliveries(reply):
     assert (world.stream.state().last_seq, state.num_pending) == (2, 2)
     assert (state.num_waiting, state.num_ack_pending) == (0, 0)
     assert seqs(world.pull(b"5")) == [1, 2]
+
+
+def test_whoever_has_too_much_to_take_stands_aside(world):
+    c = world.consumer()
+    world.env.listen(b"slow")
+    world.env.full.add(b"slow")
+    world.fill(9)
+    assert len(world.pull(b"5", reply=b"slow")) == 1
+    assert c.waits().reason == 16
+    assert [m[0] for m in world.pull(b"3")] == [b"inbox"] * 3
+    world.env.advance(50 * MS)
+    assert world.env.take() == []
+    world.env.full.clear()
+    world.env.advance(1 * MS)
+    assert [m[0] for m in world.env.take()] == [b"slow"] * 4
+
+
+@pytest.mark.parametrize("policy", [1, 2, 3])
+def test_standing_aside_in_a_priority_group(world, policy):
+    world.consumer(priority_policy=policy, priority_groups=(b"A",), priority_timeout=SECOND)
+    world.env.listen(b"slow")
+    world.env.full.add(b"slow")
+    world.fill(3)
+    body = b'{"batch":5,"group":"A","no_wait":true,"expires":60000000000}'
+    assert seqs(world.pull(body, reply=b"slow")) == [1]
+    world.env.advance(20 * MS)
+    assert world.env.take() == []
+    world.env.full.clear()
+    world.env.advance(1 * MS)
+    came = world.env.take()
+    assert seqs(came) == [2, 3]
+    assert statuses(came) == ["404 No Messages"]
