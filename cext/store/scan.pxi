@@ -387,12 +387,16 @@ cdef uint64_t last_live(Store* s) noexcept nogil:
 
 cdef void note_torn(Scan* c, uint64_t start) noexcept nogil:
     """Of what is held, that before `start` has no marker that came with it, or all where a part is missing. Messages of a whole
-    group behind it say that a start dealt with that."""
+    group behind it say that a start dealt with that.
+
+    nats-server writes no markers: what stands before the first one may be its, unless the groups of a store that reserves its
+    sequences before it writes do not wait for their sync."""
     cdef Store* s = c.s
+    cdef bint own = c.marked or s.writing.extent.last > 0 or (s.writing.reserve_number > 0 and lazily(c))
     cdef uint32_t i
     for i in range(c.n_held):
         if c.held[i].at < start or c.unsure:
-            if s.recovery.torn == 0 and (c.marked or s.writing.extent.last):    # nats-server writes no markers
+            if s.recovery.torn == 0 and own:
                 s.recovery.torn = last_live(s)
                 s.recovery.torn = s.recovery.torn if s.recovery.torn else 1
         elif c.held[i].why == HELD_LOST or (c.held[i].why == 0 and st_get64(c.p + c.held[i].at + 4) & TOMB == 0):
@@ -428,12 +432,12 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
     c.group = m.group
     c.shut = m.flags & (MARK_SEALED | MARK_WHOLE) != 0
     c.sealed = m.flags & MARK_SEALED != 0
-    c.marked = True
     c.proven = m.durable >= c.at or m.flags & MARK_LAZY != 0
     c.whole = m.flags & (MARK_BATCH | MARK_OPEN) != 0 and batches_count(c.o)
     c.unit = c.at + r.size
     group_check(c, &m)
     note_torn(c, m.start)
+    c.marked = True
     rc = release(c)
     mark_close(c, &m)
     if not c.unsure:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.sim.disk import messages
 from tests.sim.life import DISKS, Life
-from tests.unit.stream_world import headers
+from tests.unit.stream_world import SECOND, headers
 
 
 @pytest.fixture(params=DISKS)
@@ -58,6 +58,32 @@ def test_a_rollup_is_served_with_what_it_removes_gone(
         life.kill()
         assert set(messages(life.stream)) == live & (old | {7})
         life.stop()
+
+
+@pytest.mark.parametrize("interval", [0, 2 * SECOND])
+def test_what_a_start_has_served_of_a_torn_first_group_no_later_one_removes(
+    seed: int, interval: int
+) -> None:
+    """The rollup is not the last message, and there is no marker before it. That the store is our
+    own, and the group torn, is known where sequences are reserved before anything is written."""
+    for calls in range(2, 8):
+        life = Life(seed, sync_interval=interval, consumer=False)
+        for size in [60, 60, 60]:
+            life.publish(bytes(size), b"s.a")
+        life.publish(bytes(9000), b"s.b", header=headers(Nats_Rollup="all"))
+        for size in [300, 9000, 700]:
+            life.publish(bytes(size), b"s.c")
+        life.cut(calls)
+        live = set(messages(life.stream))
+        if interval and 4 in live:
+            assert not live & {1, 2, 3}
+        if 6 in live:
+            life.stream.delete(6, False)
+        life.commit()
+        life.kill()
+        assert set(messages(life.stream)) == live - {6}
+        life.kill()
+        assert set(messages(life.stream)) == live - {6}
 
 
 def test_a_rollup_before_a_batch_that_goes_is_finished(seed: int) -> None:
