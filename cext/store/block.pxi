@@ -185,9 +185,8 @@ cdef uint32_t block_from(const Store* s, uint64_t seq) noexcept nogil:
     return lo
 
 
-cdef inline Block* block_of(Store* s, uint64_t seq) noexcept nogil:
-    """The block that accounts for a sequence, or NULL."""
-    cdef Block* b = s.memo_block
+cdef inline Block* block_near(const Store* s, uint64_t seq, Block** memo) noexcept nogil:
+    cdef Block* b = memo[0]
     cdef uint32_t i
     if b != NULL and b.base <= seq <= b.last:
         return b
@@ -197,8 +196,18 @@ cdef inline Block* block_of(Store* s, uint64_t seq) noexcept nogil:
     b = block_i(s, i)
     if b.base > seq:
         return NULL
-    s.memo_block = b
+    memo[0] = b
     return b
+
+
+cdef inline Block* block_of(Store* s, uint64_t seq) noexcept nogil:
+    """The block that accounts for a sequence, or NULL."""
+    return block_near(s, seq, &s.memo_block)
+
+
+cdef inline Block* block_along(Store* s, uint64_t seq) noexcept nogil:
+    """The same for the next message of a subject, which is often far from what is looked at otherwise."""
+    return block_near(s, seq, &s.memo_chain)
 
 
 cdef int blocks_reserve(Store* s) noexcept nogil:
@@ -236,6 +245,8 @@ cdef void blocks_take_out(Store* s, Block* b) noexcept nogil:
     s.n_blocks -= 1
     if s.memo_block == b:
         s.memo_block = NULL
+    if s.memo_chain == b:
+        s.memo_chain = NULL
 
 
 cdef Block* block_numbered(const Store* s, uint64_t num) noexcept nogil:

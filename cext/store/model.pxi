@@ -334,7 +334,8 @@ cdef struct Store:
     uint32_t n_blocks
     uint32_t cap_blocks
     Block* tail                 # the one appended to, NULL when the next append opens a new one
-    Block* memo_block
+    Block* memo_block           # found last: of a sequence, of the next message of a subject
+    Block* memo_chain
     Block* empties              # without live messages, to be looked at by reap()
     Block* stays                # looked at: their tombstones are still needed
     uint64_t next_num

@@ -236,6 +236,7 @@ cdef void block_forget(Store* s, Block* b) noexcept nogil:
     """The last of the list leaves it; its file stays as it is."""
     s.n_blocks -= 1
     s.memo_block = NULL
+    s.memo_chain = NULL
     block_free(b)
 
 

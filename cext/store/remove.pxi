@@ -2,6 +2,7 @@
 
 cdef enum:
     KEPT_MAX = 1000             # messages that stay, up to which a purge of all before them makes the index anew
+    PURGE_AHEAD = 16            # messages that a purge looks for before it removes them
 
 
 cdef uint64_t chain_next(Store* s, Block* b, uint32_t i, uint32_t id) noexcept nogil:
@@ -19,7 +20,7 @@ cdef uint64_t chain_next(Store* s, Block* b, uint32_t i, uint32_t id) noexcept n
             break
         seq += d
         if seq > b.last:
-            b = block_of(s, seq)
+            b = block_along(s, seq)
         k = slot_of(b, seq) if b != NULL else -1
         if k < 0:
             seq = scan_id(s, id, seq)
@@ -450,6 +451,7 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
     s.empties = NULL
     s.stays = NULL
     s.memo_block = NULL
+    s.memo_chain = NULL
     s.tail = NULL
     s.msgs = 0
     s.bytes = 0
@@ -558,6 +560,7 @@ cdef int purge_older(Store* s, uint32_t first) noexcept nogil:
     s.b0 += n
     s.n_blocks = 1
     s.memo_block = NULL
+    s.memo_chain = NULL
     s.empties = NULL
     s.stays = NULL
     for k in range(n):
@@ -595,30 +598,52 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
     return store_purge_some(s, filter, 0, seq if seq else s.last_seq + 1, total - keep)
 
 
+cdef uint32_t purge_look(Store* s, const Filter* filter, uint64_t at, uint64_t end, uint64_t most, uint64_t* out) noexcept nogil:
+    """The next messages that go. What of the indexes their removal needs is on its way into the processor's cache by then."""
+    cdef uint32_t n = 0, k, d
+    cdef int64_t i
+    cdef Block* b
+    while n < min(most, <uint64_t> PURGE_AHEAD):
+        at = store_next_seq(s, filter, at)
+        if at == 0 or at >= end:
+            break
+        out[n] = at
+        n += 1
+        b = block_of(s, at)
+        st_prefetch(node_at(&s.x, b.sid[slot_of(b, at)]))
+        at += 1
+    for k in range(n):
+        b = block_of(s, out[k])
+        i = slot_of(b, out[k])
+        st_prefetch(node_at(&s.x, node_at(&s.x, b.sid[i]).parent))
+        d = b.nxt[i]
+        b = block_along(s, out[k] + d) if d and d != FAR else NULL
+        i = slot_of(b, out[k] + d) if b != NULL else -1
+        if i >= 0:
+            st_prefetch(&b.off[i])
+    return n
+
+
 cdef int64_t store_purge_some(Store* s, const Filter* filter, uint64_t start, uint64_t end, uint64_t most) noexcept nogil:
     cdef uint64_t gone = 0, at = start
+    cdef uint64_t found[PURGE_AHEAD]
+    cdef uint32_t n = PURGE_AHEAD, i
     cdef Block* b
     cdef int r = ST_OK
     if s.stopped:
         return ST_CLOSED
     if s.io_errno:
         return ST_IO
-    # What goes at the head leaves no tombstones: the marker that says so needs a block to stand in.
-    if matches_all(filter) and s.storage == STORE_FILE and s.tail == NULL and tail_for(s, REC_MIN, 0) < 0:
-        return ST_NO_MEMORY
-    while gone < most:
-        at = store_next_seq(s, filter, at)
-        if at == 0 or at >= end:
-            break
-        if matches_all(filter) and at == s.first_seq:
-            take_seq(s, at, RM_PURGE)
-        else:
+    while r == ST_OK and gone < most and n == PURGE_AHEAD:
+        n = purge_look(s, filter, at, end, most - gone, found)
+        for i in range(n):
+            at = found[i]
             b = block_of(s, at)
-            r = entomb(s, b, <uint32_t> slot_of(b, at), RM_PURGE, NULL)
+            r = take_for_good(s, b, <uint32_t> slot_of(b, at), RM_PURGE)
             if r < 0:
                 break
-        gone += 1
-        at += 1
+            gone += 1
+            at += 1
     reap(s)
     if gone:
         publish(s)

@@ -94,6 +94,7 @@ cdef void cut_replay(Store* s, Block* b, const Cut* cut) noexcept nogil:
         b.base = cut.behind + 1
         b.last = cut.behind
     s.memo_block = NULL
+    s.memo_chain = NULL
     s.last_seq = cut.behind
     s.last_ts = cut.last_ts
     if s.msgs == 0:
@@ -353,6 +354,7 @@ cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* fence, Op* op) noe
     memcpy(op.blocks, s.blocks + s.b0 + first, op.n * sizeof(Block*))
     s.n_blocks = first
     s.memo_block = NULL
+    s.memo_chain = NULL
     chain_keep(&s.empties, s)
     chain_keep(&s.stays, s)
     s.announced = False
