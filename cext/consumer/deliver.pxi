@@ -2,6 +2,7 @@
 
 cdef enum:
     DELIVER_TURN = 256                  # messages a turn
+    EXPIRE_TURN = 1024
     ACK_WAIT_LEAST = 1000000            # ns: with less, a message would be redelivered without a pause
     ANSWER_PAUSE = 1000000              # ns between two looks whether an answer has gone out
     ACK_SUBJECT_ROOM = 1280
@@ -437,11 +438,11 @@ cdef void requeue_all(Consumer* c) noexcept nogil:
 
 
 cdef void ack_expired(Timer* t, int64_t now) noexcept nogil:
-    # What expired together is redelivered by sequence.
+    # What expired together is redelivered by sequence; what is more than a turn takes comes in the next one.
     cdef Consumer* c = <Consumer*>t.owner
-    cdef uint64_t seqs[1024]
+    cdef uint64_t seqs[EXPIRE_TURN]
     cdef uint32_t n = 0, k, i
-    while n < 1024:
+    while n < EXPIRE_TURN:
         i = pending_due(&c.pending, now)
         if i == 0:
             break
@@ -454,4 +455,6 @@ cdef void ack_expired(Timer* t, int64_t now) noexcept nogil:
         if i:
             requeue(c, i)
     ack_timer_set(c)
+    if c.ack_timer.pos and c.ack_timer.deadline <= now:
+        timer_set(&c.env.timers, &c.ack_timer, now + 1)
     wake_delivery(c)

@@ -48,6 +48,22 @@ cdef uint64_t count_hidden(Consumer* c) noexcept nogil:
     return n
 
 
+cdef void drop_below(Consumer* c, uint64_t start) noexcept nogil:
+    # Forgets what waits for acks of messages below a sequence, where nothing is left; the log hears of the floor.
+    cdef uint32_t i = c.pending.first
+    if i == 0 or entry_at(&c.pending, i).sseq >= start:
+        return
+    if entry_at(&c.pending, c.pending.last).sseq < start:
+        pending_free(&c.pending)
+        c.n_redelivered = 0
+    while c.pending.n and entry_at(&c.pending, c.pending.first).sseq < start:
+        i = c.pending.first
+        if entry_at(&c.pending, i).deliveries > 1:
+            c.n_redelivered -= 1
+        pending_remove(&c.pending, i)
+    floor_after(c, True)
+
+
 cdef void drop_vanished(Consumer* c, bint told) noexcept nogil:
     # Forgets what waits for acks of messages that are not stored any more; `told`: an advisory says so of each.
     cdef uint32_t i = c.pending.first, after
@@ -136,6 +152,8 @@ cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
         c.delivered_seq = c.next - 1
         log_passed(c)
     c.resume = max(c.resume, start)
+    if what == NULL or what.all:
+        drop_below(c, start)
     drop_vanished(c, what != NULL and not what.all)
     if start and c.pending.n == 0:
         c.floor_seq = max(c.floor_seq, c.delivered_seq)

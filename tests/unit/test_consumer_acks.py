@@ -245,6 +245,16 @@ def test_backoff_and_max_deliver(world):
     assert (s.num_ack_pending, s.num_redelivered) == (0, 1)
 
 
+def test_many_that_expire_together_leave_others_their_turns(world):
+    world.consumer(max_ack_pending=-1, ack_wait=SECOND)
+    world.fill(3000)
+    assert len(world.pull(b"3000")) == 3000
+    world.env.advance(SECOND)
+    assert seqs(world.pull(b"9000")) == [*range(1, 1025)]
+    world.env.advance(10)
+    assert seqs(world.env.take()) == [*range(1025, 3001)]
+
+
 def test_given_up_messages_stay_until_a_late_ack():
     w = World(retention=INTEREST)
     c = w.consumer(ack_wait=SECOND, max_deliver=1)

@@ -214,6 +214,27 @@ def test_where_a_purge_led_survives_a_kill(disk):
     assert (after.num_ack_pending, after.num_pending) == (0, 3)  # one came to settle it
 
 
+@pytest.mark.parametrize(("keep", "left"), [(3, [6, 7, 8]), (0, [])])
+def test_a_purge_of_what_is_not_acked_survives_a_kill(disk, keep, left):
+    w = disk.open()
+    w.fill(8)
+    got = w.pull(b"8")
+    w.ack(got[2])
+    for n in (1, 6):
+        w.ack(got[n], b"-NAK")
+    assert seqs(w.pull(b"2")) == [2, 7]
+    assert w.stream.purge(None, 0, keep) == 8 - keep
+    before = w.handles[0].state()
+    assert [one.seq for one in w.handles[0].pending(0, 100, 0)] == left
+    assert before.num_redelivered == (7 in left)
+    assert (before.floor_consumer, before.floor_stream) == ((5, 5) if left else (10, 8))
+    settled(w)
+    again = disk.open(disk.killed(w, "killed"))
+    after = again.handles[0].state()
+    assert after[:2] + after[3:5] == before[:2] + before[3:5]
+    assert (after.num_ack_pending, after.num_redelivered) == (len(left), before.num_redelivered)
+
+
 @pytest.mark.parametrize("policy", [ACK_NONE, ACK_ALL])
 def test_other_policies_survive(disk, policy):
     w = disk.open(consumers=({"ack_policy": policy},))
