@@ -146,6 +146,25 @@ def test_from_the_peer_and_killed(servers: Servers) -> None:
     assert look(server) == after
 
 
+def test_what_a_filter_purged_stays_gone_after_a_kill(servers: Servers) -> None:
+    """At the stream's head, too: nats-server knows nothing but tombstones."""
+    server = servers.under_test(jetstream=True)
+    with RawApp(server.port) as client:
+        client.api("STREAM.CREATE.P", {"name": "P", "subjects": ["P.*"]})
+        for i in range(10):
+            client.request(f"P.{i % 2}", b"%d" % i)
+        assert client.api("STREAM.PURGE.P", {"filter": "P.0"})["purged"] == 5
+    server.kill()
+    peer = servers.peer(jetstream=True)
+    peer.stop()
+    shutil.rmtree(peer.store)
+    shutil.copytree(server.store, peer.store)
+    peer.start()
+    with RawApp(peer.port) as client:
+        state = client.api("STREAM.INFO.P")["state"]
+    assert (state["messages"], state["first_seq"], state["last_seq"]) == (5, 2, 10)
+
+
 def test_an_index_that_does_not_fit(servers: Servers) -> None:
     """One that is damaged, or of earlier blocks, removes nothing."""
     peer = servers.peer(jetstream=True)
