@@ -219,8 +219,6 @@ cdef struct U64Map:
 cdef int u64map_put(U64Map* m, uint64_t key, uint64_t val) noexcept nogil      # 0 | -1 no memory
 cdef bint u64map_get(const U64Map* m, uint64_t key, uint64_t* val) noexcept nogil
 cdef bint u64map_del(U64Map* m, uint64_t key) noexcept nogil
-# It is asked for this key soon: brings the place into the processor's cache meanwhile.
-cdef void u64map_ahead(const U64Map* m, uint64_t key) noexcept nogil
 # The next of all pairs, `at` begins with 0; False: there is none. Nothing is put or deleted between the first and the last.
 cdef bint u64map_each(const U64Map* m, uint64_t* at, U64Pair* out) noexcept nogil
 cdef void u64map_free(U64Map* m) noexcept nogil

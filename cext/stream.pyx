@@ -17,7 +17,7 @@ from jsserver.cext.bytes cimport (
     json_next_element, json_next_member, json_open, json_text, json_uint, place_text, put_fraction, put_time, span,
     span_bytes, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_is_literal,
     subject_is_valid, subject_matches, table_hash, task_cancel, task_post, timer_cancel, timer_fn, timer_set,
-    tokens_cut, tokens_of, transform_copy, transform_free, transform_match, u64map_ahead, u64map_del, u64map_free, u64map_get,
+    tokens_cut, tokens_of, transform_copy, transform_free, transform_match, u64map_del, u64map_free, u64map_get,
     u64map_put,
 )
 from jsserver.cext.store cimport Damage as StoreDamage

@@ -4,7 +4,6 @@ cdef extern from "bytes/words.h" nogil:
     uint64_t load64(const uint8_t* p)
     uint32_t load32(const uint8_t* p)
     uint64_t mul_fold(uint64_t a, uint64_t b)
-    void prefetch(const void* p)
 
 
 # ---- HighwayHash-64 --------------------------------------------------------------------------------

@@ -125,14 +125,6 @@ cdef bint u64map_get(const U64Map* m, uint64_t key, uint64_t* val) noexcept nogi
     return False
 
 
-cdef void u64map_ahead(const U64Map* m, uint64_t key) noexcept nogil:
-    cdef uint32_t i
-    if m.n:
-        i = u64_slot(key, m.cap)
-        prefetch(&m.keys[i])
-        prefetch(&m.vals[i])
-
-
 cdef void u64_close(U64Map* m, uint32_t hole) noexcept nogil:
     # Whoever could stand at the hole moves there.
     cdef uint32_t i = hole, mask = m.cap - 1, home

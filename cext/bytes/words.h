@@ -12,8 +12,6 @@
 static inline uint64_t load64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 static inline uint32_t load32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 
-static inline void prefetch(const void *p) { __builtin_prefetch(p); }
-
 /* Both halves of the 128-bit product, folded. */
 static inline uint64_t mul_fold(uint64_t a, uint64_t b) {
     unsigned __int128 r = (unsigned __int128)a * b;

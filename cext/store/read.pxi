@@ -274,11 +274,14 @@ cdef bint store_is_last(Store* s, uint64_t seq) noexcept nogil:
 cdef void store_ahead(Store* s, uint64_t seq) noexcept nogil:
     cdef Block* b = block_of(s, seq)
     cdef int64_t i = slot_of(b, seq) if b != NULL else -1
+    cdef Node* n
     if i >= 0 and b.off[i]:
         if b.data != NULL:
             st_prefetch(b.data + b.off[i] - 1)
+        n = node_at(&s.x, b.sid[i])
+        st_prefetch(text_at(&s.x, n.text))
         if s.x.slots != NULL:
-            st_prefetch(&s.x.slots[node_at(&s.x, b.sid[i]).hash >> (32 - s.x.bits)])
+            st_prefetch(&s.x.slots[n.hash >> (32 - s.x.bits)])
 
 
 cdef uint64_t store_count_of(Store* s, Span literal) noexcept nogil:

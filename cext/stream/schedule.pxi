@@ -115,8 +115,13 @@ cdef void schedule_end(Stream* s, const PubHeaders* h) noexcept nogil:
 
 # ---- what is due -------------------------------------------------------------------------------------------------------
 
-cdef int schedule_at(Timetable* t, uint64_t seq, int64_t due) noexcept nogil:
+cdef int schedule_once(Timetable* t, uint64_t seq, int64_t due) noexcept nogil:
     # 0 | -1 no memory
+    return timetable_add(t, seq | ONCE, due)
+
+
+cdef int schedule_at(Timetable* t, uint64_t seq, int64_t due) noexcept nogil:
+    # One that repeats. 0 | -1 no memory
     cdef uint64_t was
     if u64map_get(&t.due, seq, &was) and was == <uint64_t>due:
         return 0
@@ -142,7 +147,9 @@ cdef int schedule_note(Timetable* t, uint64_t seq, int64_t ts, const PubHeaders*
     cdef uint64_t of, was
     cdef int64_t due
     if h.schedule.n:
-        return schedule_at(t, seq, p.due) if read_stored(t, h.schedule, h.zone, ts, &z, &p) else 0
+        if not read_stored(t, h.schedule, h.zone, ts, &z, &p):
+            return 0
+        return schedule_at(t, seq, p.due) if p.repeats else schedule_once(t, seq, p.due)
     if h.schedule_next.n == 0 or not get_time(h.schedule_next, &due):
         return 0
     of = store_last_of(t.s.store, h.scheduler)
@@ -253,21 +260,20 @@ cdef int schedule_make(Timetable* t, const Record* r, const Schedule* x, Pattern
 cdef int schedule_over(Timetable* t, uint64_t seq) noexcept nogil:
     # One that was to come once: what it published took it away, or could not be stored and comes again. ST_OK or an error
     if store_subject(t.s.store, seq).p == NULL:
-        u64map_del(&t.due, seq)
         return ST_OK
-    return ST_NO_MEMORY if schedule_at(t, seq, t.s.env.now + wheel_time(TIMETABLE_PAUSE)) < 0 else ST_OK
+    return ST_NO_MEMORY if schedule_once(t, seq, t.s.env.now + wheel_time(TIMETABLE_PAUSE)) < 0 else ST_OK
 
 
-cdef int schedule_fire(Timetable* t, uint64_t seq) noexcept nogil:
+cdef int schedule_fire(Timetable* t, uint64_t seq, bint once) noexcept nogil:
     # ST_OK, or why it is to be tried again.
     cdef Stream* s = t.s
-    cdef uint64_t due
+    cdef uint64_t due = 0
     cdef Record r
     cdef Schedule x
     cdef Pattern p
     cdef const Zone* z
     cdef int rc
-    if not u64map_get(&t.due, seq, &due) or <int64_t>due > s.env.now:
+    if not once and (not u64map_get(&t.due, seq, &due) or <int64_t>due > s.env.now):
         return ST_OK                    # it is due at another time by now
     rc = store_load_warm(s.store, seq, &r, &t.wait)
     if rc == ST_OK:
@@ -282,6 +288,7 @@ cdef int schedule_fire(Timetable* t, uint64_t seq) noexcept nogil:
                             span(t.header.data, <uint32_t>t.header.n), span(t.body.data, <uint32_t>t.body.n))
         return schedule_over(t, seq) if rc == ST_OK and not p.repeats else rc
     if rc == ST_OK or rc == ST_NOT_FOUND or rc == ST_DAMAGED:
-        u64map_del(&t.due, seq)
+        if not once:
+            u64map_del(&t.due, seq)
         return ST_OK
     return rc

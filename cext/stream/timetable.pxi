@@ -10,9 +10,11 @@ cdef enum:
     TIMETABLE_PAUSE = 8         # ticks until what could not be done is tried again
     TIMETABLE_SPARE = 4096      # keys that the wheel may have besides twice the messages
 
-# In the wheel, besides a sequence: nothing stands for this message when it is gone; it is a schedule.
+# In the wheel, besides a sequence: nothing stands for this message when it is gone; it is a schedule; one that comes a single
+# time, which is when the wheel says.
 cdef uint64_t BARE = <uint64_t>1 << 63
 cdef uint64_t SCHEDULED = <uint64_t>1 << 62
+cdef uint64_t ONCE = BARE | SCHEDULED
 
 
 cdef struct Timetable:
@@ -26,7 +28,7 @@ cdef struct Timetable:
     uint64_t aged               # all below it are gone, or never age
     int64_t age_due             # when the next one is too old; INT64_MAX: there is none
     Bytes subject
-    U64Map due                  # of the schedules: sequence -> when, in ns; a key of the wheel counts if it is due by then
+    U64Map due                  # of those that repeat: sequence -> when, in ns; a key of the wheel counts if it is due by then
     Zone* zones                 # that schedules have named
     Bytes header                # of what is published
     Bytes body
@@ -45,7 +47,7 @@ cdef bint timetable_wants(void* ctx, uint64_t key) noexcept nogil:
     cdef Timetable* t = <Timetable*>ctx
     if store_subject(t.s.store, key_seq(key)).p != NULL:
         return True
-    if key & SCHEDULED:
+    if key & ONCE == SCHEDULED:
         u64map_del(&t.due, key_seq(key))
     return False
 
@@ -100,10 +102,8 @@ cdef int timetable_due(Timetable* t, uint32_t* left) noexcept nogil:
         next = wheel_ahead(&t.wheel)
         if next:
             store_ahead(t.s.store, key_seq(next))
-        if next & SCHEDULED:
-            u64map_ahead(&t.due, key_seq(next))
         if key & SCHEDULED:
-            rc = schedule_fire(t, key_seq(key))
+            rc = schedule_fire(t, key_seq(key), key & ONCE == ONCE)
         else:
             rc = expire(t.s, key_seq(key), key & BARE != 0)
         if rc != ST_OK:

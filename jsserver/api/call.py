@@ -119,7 +119,6 @@ class Page(msgspec.Struct):
 
 
 def page(names: list[str], offset: int, limit: int) -> Page:
-    """The names from `offset` on, in byte order; offsets outside are moved inside."""
-    names.sort()  # by code points: in UTF-8 that is the order of the bytes
+    """The names, which are in order, from `offset` on; offsets outside are moved inside."""
     start = min(max(offset, 0), len(names))
     return Page(len(names), start, names[start : start + limit])

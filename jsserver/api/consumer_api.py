@@ -243,7 +243,7 @@ async def names(call: Call) -> ConsumerNames:
     """CONSUMER.NAMES."""
     request = call.optional(ConsumerPageRequest)
     stream = call.account.stream(call.args[0])
-    found = page([*stream.listed, *stream.offline], request.offset, NAMES_LIMIT)
+    found = page(sorted([*stream.listed, *stream.offline]), request.offset, NAMES_LIMIT)
     return ConsumerNames(
         total=found.total, offset=found.offset, limit=NAMES_LIMIT, consumers=found.names
     )
@@ -253,7 +253,7 @@ async def list_all(call: Call) -> ConsumerList:
     """CONSUMER.LIST."""
     request = call.optional(ConsumerPageRequest)
     stream = call.account.stream(call.args[0])
-    found = page([*stream.listed, *stream.offline], request.offset, LIST_LIMIT)
+    found = page(sorted([*stream.listed, *stream.offline]), request.offset, LIST_LIMIT)
     answer = ConsumerList(total=found.total, offset=found.offset, limit=LIST_LIMIT)
     for name in found.names:
         consumer = stream.consumers.get(name)

@@ -202,11 +202,12 @@ def _purge(stream: Stream, request: PurgeRequest) -> int:
 
 
 def _names(call: Call, subject: str) -> list[str]:
-    """All streams, offline ones too, or those that have a subject in common with a filter."""
+    """All streams, offline ones too, or those that have a subject in common with a filter: in
+    order."""
     account = call.account
-    if not subject:
-        return [*account.streams, *account.offline]
-    return [name for name, stream in account.streams.items() if _captures(stream.config, subject)]
+    if subject:
+        return [n for n in account.names if _captures(account.streams[n].config, subject)]
+    return sorted([*account.names, *account.offline]) if account.offline else account.names
 
 
 def _captures(config: StreamConfig, subject: str) -> bool:

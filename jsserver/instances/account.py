@@ -8,6 +8,7 @@ after another, while different streams do not wait for each other. What must hol
 
 import asyncio
 import logging
+from bisect import bisect_left, insort
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -53,6 +54,8 @@ class Account:
         self.intakes = Intakes(name, self.handle, shared, self.lock)
         self.streams: dict[str, Stream] = {}
         """Those that run. One that is being made or removed is not among them."""
+        self.names: list[str] = []
+        """Theirs, in the order of their bytes."""
         self.on_unwritten: Callable[[str, str], None] = lambda stream, reason: None
         """Takes a stream of which a start might find another configuration on disk, and why."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -96,23 +99,32 @@ class Account:
         so, nothing is done."""
         running = self.streams.get(name)
         if running is not None and (wanted is None or wanted.created != running.created):
-            del self.streams[name]
+            self._hide(name)
             try:
                 await self.shared.run(self.instances.remove, running)
             except BaseException:
-                self.streams[name] = running
+                self._show(running)
                 raise
             running = None
             self.intakes.end(name, True)
         if wanted is not None:
             now = await self.shared.run(self.instances.converge, running, wanted)
-            self.streams[name] = now
+            self._show(now)
             self.intakes.follow(now)
+
+    def _show(self, stream: Stream) -> None:
+        if stream.name not in self.streams:
+            insort(self.names, stream.name)  # by code points: in UTF-8 that is the order of bytes
+        self.streams[stream.name] = stream
+
+    def _hide(self, name: str) -> None:
+        del self.streams[name]
+        del self.names[bisect_left(self.names, name)]
 
     def adopt(self, stream: Stream) -> None:
         """Takes a stream that was opened with what is on disk, and serves it."""
         self.assignments.adopt(stream.assignment)
-        self.streams[stream.name] = stream
+        self._show(stream)
         stream.handle.activate(hold=bool(stream.offline))
         self.intakes.follow(stream)
 
@@ -121,6 +133,7 @@ class Account:
         await self.intakes.close()
         found = list(self.streams.values())
         self.streams.clear()
+        self.names.clear()
         await asyncio.gather(*(self.shared.run(self.instances.close, s) for s in found))
 
     async def _follow_consumer(self, stream: Stream, decision: ConsumerDecision) -> None:

@@ -204,13 +204,25 @@ def json_text(raw: bytes) -> str:
 def rfc3339_nano(ns: int) -> str:
     """A time as `2024-05-04T18:53:41.1234Z`: UTC, no trailing zeros in the fraction."""
     seconds, rest = divmod(ns, SECOND)
-    seconds = min(max(seconds, _FIRST_SECOND), _LAST_SECOND)
-    t = time.gmtime(seconds)
+    text = _shown.get(seconds) or _second(seconds)
+    return f"{text}.{rest:09d}".rstrip("0") + "Z" if rest else text + "Z"
+
+
+_shown: dict[int, str] = {}
+"""Whole seconds that were asked for: a list of streams has few, again and again."""
+_SHOWN_MOST = 1024
+
+
+def _second(seconds: int) -> str:
+    t = time.gmtime(min(max(seconds, _FIRST_SECOND), _LAST_SECOND))
     text = (
         f"{t.tm_year:04d}-{t.tm_mon:02d}-{t.tm_mday:02d}"
         f"T{t.tm_hour:02d}:{t.tm_min:02d}:{t.tm_sec:02d}"
     )
-    return f"{text}.{rest:09d}".rstrip("0") + "Z" if rest else text + "Z"
+    if len(_shown) >= _SHOWN_MOST:
+        _shown.clear()
+    _shown[seconds] = text
+    return text
 
 
 def _no_time(text: str) -> ValueError:
