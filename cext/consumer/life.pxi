@@ -356,12 +356,24 @@ cdef int change_filter(Consumer* c, const ConsumerConfig* cfg) noexcept nogil:
     return 0
 
 
+cdef bint same_waits(const ConsumerConfig* a, const ConsumerConfig* b) noexcept nogil:
+    cdef uint32_t i
+    if a.n_backoff != b.n_backoff or (a.n_backoff == 0 and a.ack_wait != b.ack_wait):
+        return False
+    for i in range(a.n_backoff):
+        if a.backoff[i] != b.backoff[i]:
+            return False
+    return a.max_deliver == b.max_deliver
+
+
 cdef void change_deadlines(Consumer* c, const ConsumerConfig* before) noexcept nogil:
     # By as much as the time for an ack got longer or shorter: what was asked to come later still does. What is to come again,
     # and did so as often as it now may, is given up.
     cdef uint32_t i = c.pending.first, after
     cdef int64_t longer
     cdef Pending* e
+    if same_waits(&c.cfg, before):
+        return
     while i:
         e = entry_at(&c.pending, i)
         after = e.next

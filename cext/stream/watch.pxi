@@ -345,7 +345,7 @@ cdef bint watched(WatchIndex* x, Span subject) noexcept nogil:
 # Nothing is kept of who needs a message: consumers know it, also after a crash. They are asked when one lets go.
 
 cdef enum:
-    SETTLE_TURN = 10000             # messages
+    SETTLE_TURN = 1000              # messages
 
 
 cdef bint stream_keeps_all(const Stream* s) noexcept nogil:
