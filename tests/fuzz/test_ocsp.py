@@ -15,6 +15,7 @@ tls = pytest.importorskip("jsserver.cext.tls", reason="the data plane is not bui
 ocsp = pytest.importorskip("jsserver.access.ocsp", reason="the data plane is not built here")
 
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "5"))
+pytestmark = pytest.mark.timeout(FUZZ_SECONDS + 300)
 
 
 def spoilt(data: bytes, rng: random.Random) -> bytes:

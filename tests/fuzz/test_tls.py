@@ -22,6 +22,7 @@ net = pytest.importorskip("tests.cext.net", reason="the data plane is not built 
 tls = pytest.importorskip("jsserver.cext.tls", reason="the data plane is not built here")
 
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "5"))
+pytestmark = pytest.mark.timeout(FUZZ_SECONDS + 300)
 TURNS = 60
 
 

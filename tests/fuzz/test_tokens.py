@@ -6,6 +6,7 @@ import os
 import random
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from tests.jwts import User as UserSigner
 from tests.nkeys import Signer
 
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "5"))
+pytestmark = pytest.mark.timeout(FUZZ_SECONDS + 300)
 SIGNERS = [Signer(PREFIX_OPERATOR), Signer(PREFIX_ACCOUNT)]
 HEAD = chunk(json.dumps(HEADER).encode())
 #: Names of members, so that what is made is something that is read.

@@ -39,6 +39,7 @@ from tests.websocket import (
 net = pytest.importorskip("tests.cext.net", reason="the data plane is not built here")
 
 FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "5"))
+pytestmark = pytest.mark.timeout(FUZZ_SECONDS + 300)
 SEED = int(os.environ.get("FUZZ_SEED", "0")) or time.time_ns()
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 SAID = [
