@@ -343,6 +343,10 @@ cdef int64_t store_first_time(Store* s) noexcept nogil:
         return 0
     if s.first_ts_seq != s.first_seq:
         b = block_of(s, s.first_seq)
+        if b != NULL and s.first_seq == b.base and b.first_ts:     # a list of many idle streams reads none
+            s.first_ts = b.first_ts
+            s.first_ts_seq = s.first_seq
+            return s.first_ts
         i = slot_of(b, s.first_seq) if b != NULL else -1
         s.first_ts = ts_of(b, <uint32_t> i) if i >= 0 else 0
         s.first_ts_seq = s.first_seq if i < 0 or block_data(b) != NULL else 0

@@ -97,3 +97,14 @@ def test_a_block_that_is_gone_is_an_error_and_not_a_wait(directory: Path) -> Non
         wait_load(s, 3)
     assert wait_load(s, COUNT)[0] == body(COUNT)
     s.close()
+
+
+def test_the_first_time_is_known_without_its_block(directory: Path) -> None:
+    """A list of thousands of streams asks for it under the lock."""
+    s = PyStore(directory)
+    block, aside = directory / "msgs" / "1.blk", directory / "1.blk"
+    block.rename(aside)
+    shown = s.state()["first_ts"]
+    aside.rename(block)
+    assert shown == s.load(1)[1]
+    s.close()
