@@ -37,5 +37,7 @@ class Disk:
     def killed(self, w, name):
         """A copy of the folder as it is now: what a killed server leaves."""
         self.now = w.env.now
-        shutil.copytree(self.folder, self.folder.parent / name)
+        # What a purge took away is being removed meanwhile.
+        trash = shutil.ignore_patterns(".del-store")
+        shutil.copytree(self.folder, self.folder.parent / name, ignore=trash)
         return self.folder.parent / name
