@@ -171,8 +171,7 @@ async def _create(call: Call, request: ConsumerCreateRequest, name: str) -> Cons
         consumer = stream.consumer(name)
         if decision.is_open:
             call.made = consumer.handle
-        if decision.before is None:
-            _tell_created(call, stream, consumer)
+        _tell_put(call, stream, consumer, made=decision.before is None)
         if config.sourcing:
             await call.shared.run(_reset, stream, consumer, 0)
         if not decision.is_open:
@@ -199,9 +198,11 @@ def _is_heard(account: Account, consumer: Consumer, config: ConsumerConfig) -> b
     return here != config.deliver_subject and account.handle.subject_interest(here.encode())
 
 
-def _tell_created(call: Call, stream: Stream, consumer: Consumer) -> None:
+def _tell_put(call: Call, stream: Stream, consumer: Consumer, *, made: bool) -> None:
+    """That it was made, and that it is paused: also of one that was there, as nats-server does."""
     account, name = call.account.name, consumer.name
-    call.advisories.consumer(account, stream.name, name, "create")
+    if made:
+        call.advisories.consumer(account, stream.name, name, "create")
     until = consumer.config.pause_until
     if consumers.pause_left(consumer.config, call.shared.clock()):
         call.advisories.pause(account, stream.name, name, True, until)

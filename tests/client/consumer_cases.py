@@ -15,6 +15,25 @@ def case(function: Case) -> Case:
     return function
 
 
+# pauses
+
+
+@case
+def pause_told_again(r: Recorder) -> None:
+    r.create()
+    told = r.inbox(f"$JS.EVENT.ADVISORY.CONSUMER.PAUSE.{r.stream}.C")
+    r.consumer(pause_until="2200-01-01T00:00:00Z")
+    r.hear(told)
+    r.consumer()
+    r.hear(told)
+    r.consumer(description="d")
+    r.hear(told)
+    r.api(f"CONSUMER.PAUSE.{r.stream}.C", {})
+    r.hear(told)
+    r.consumer(description="e")
+    r.silence(told)
+
+
 # pull requests
 
 
