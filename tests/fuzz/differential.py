@@ -27,6 +27,8 @@ class Side:
         self.client = RawApp(port, timeout=8)
         self.inboxes: dict[str, list[Frame]] = {}
         self.replies: dict[str, str] = {}
+        self.flows: list[str] = []
+        """Where requests of flow control are answered, in their order."""
         self.kept: set[str] = set()
 
     def close(self) -> None:
@@ -44,6 +46,8 @@ class Side:
             self.inboxes[frame.sid].append(frame)
             if frame.reply.startswith("$JS.ACK."):
                 self.replies[ACK_SUBJECT.sub(r"\1TIME\2", frame.reply)] = frame.reply
+            elif frame.reply.startswith("$JS.FC."):
+                self.flows.append(frame.reply)
 
     def gather(self) -> None:
         """Takes what the server has sent so far; its pings are answered by the way."""
@@ -77,6 +81,7 @@ class Side:
         self.client.sync()
         self.inboxes.clear()
         self.replies.clear()
+        self.flows.clear()
         self.kept.clear()
         self.listen(EVENTS)
 
@@ -107,6 +112,12 @@ class Side:
                 inbox = f"_INBOX.s.{self.client.last_sid + 1}"
                 self.listen(inbox)
                 self.client.publish(subject, payload.encode(), reply=inbox)
+            case ("big", subject, size):
+                self.client.publish(subject, b"p" * size)
+            case ("confirm", consumer, number, more):
+                asked = [reply for reply in self.flows if reply.split(".")[3] == consumer]
+                if number < len(asked):
+                    self.client.publish(asked[-1 - number] + more)
             case ("direct", stream, body):
                 inbox = f"_INBOX.d.{self.client.last_sid + 1}"
                 self.listen(inbox)

@@ -10,6 +10,7 @@ from pprint import pformat
 import pytest
 
 from tests.fuzz.differential import Side, difference, shortest, steady
+from tests.fuzz.flows import FlowMaker
 from tests.fuzz.sequences import Maker
 from tests.servers import Servers
 
@@ -19,13 +20,16 @@ STEPS = 50
 
 
 @pytest.mark.timeout(SECONDS + 300)
-def test_random_sequences(servers: Servers, peer_present: None) -> None:
+@pytest.mark.parametrize(("maker", "part"), [(Maker, 1), (FlowMaker, 0.3)], ids=["all", "flow"])
+def test_random_sequences(
+    servers: Servers, peer_present: None, maker: type[Maker], part: float
+) -> None:
     options = {"jetstream": True, "args": ["-n", "one"]}
     sides = [Side(servers.under_test(**options).port), Side(servers.peer(**options).port)]
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + SECONDS * part
     seed = SEED
     while seed == SEED or time.monotonic() < end:
-        steps = Maker(seed).steps(STEPS)
+        steps = maker(seed).steps(STEPS)
         if found := steady(sides, steps):
             steps = shortest(sides, steps)
             pytest.fail(f"seed {seed}:\n{pformat(steps)}\n{difference(sides, steps) or found}")
