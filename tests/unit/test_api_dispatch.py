@@ -222,7 +222,7 @@ def test_life_of_a_stream_and_its_consumer(api: ApiServer) -> None:
     api.stream("S")
     api.stream("S")
     api.consumer("S", "c", pause_until="2101-01-01T00:00:00Z")
-    api.consumer("S", "c", description="an update is not told")
+    api.consumer("S", "c", description="tells again that it is paused")
     api.ok("STREAM.UPDATE.S", {"name": "S", "description": "x"})
     api.ok("CONSUMER.PAUSE.S.c")
     api.ok("CONSUMER.PAUSE.S.c")
@@ -231,6 +231,7 @@ def test_life_of_a_stream_and_its_consumer(api: ApiServer) -> None:
     assert [s.removeprefix("$JS.EVENT.ADVISORY.") for s, _ in events] == [
         "STREAM.CREATED.S",
         "CONSUMER.CREATED.S.c",
+        "CONSUMER.PAUSE.S.c",
         "CONSUMER.PAUSE.S.c",
         "STREAM.UPDATED.S",
         "CONSUMER.PAUSE.S.c",
@@ -248,7 +249,7 @@ def test_life_of_a_stream_and_its_consumer(api: ApiServer) -> None:
         "delete",
         "delete",
     ]
-    assert [e["paused"] for s, e in events if "PAUSE" in s] == [True, False]
+    assert [e["paused"] for s, e in events if "PAUSE" in s] == [True, True, False]
 
 
 def test_audit(api: ApiServer) -> None:
