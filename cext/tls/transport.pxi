@@ -4,7 +4,7 @@ cdef enum:
     HANDSHAKE_RECORD = 22       # the first byte of a handshake
     HANDSHAKE_BYTES = 32768     # that it may take from the socket in a turn
     PIECE_MIN = 4096            # bytes that a record of their own costs less than to copy
-    WRITE_BATCH = 98304         # bytes of ciphertext that one call sends, at most
+    WRITE_BATCH = 114688        # bytes of ciphertext that one call sends, at most: more than what one read becomes
 
 
 cdef int link_send(Conn* c, Link* t) noexcept nogil:
