@@ -11,19 +11,26 @@ CHUNK = 64 << 10
 def backup(client: RawApp, stream: str, **asked: Any) -> tuple[dict[str, Any], bytes, Frame]:
     """The answer, the archive and the last message."""
     inbox = client.inbox()
-    sid = str(client.last_sid)
-    answer: Any = client.api(f"STREAM.SNAPSHOT.{stream}", {"deliver_subject": inbox, **asked})
-    assert "error" not in answer, answer
+    chunks = str(client.last_sid)
+    reply = client.inbox()
+    request = json.dumps({"deliver_subject": inbox, **asked}).encode()
+    client.publish(f"$JS.API.STREAM.SNAPSHOT.{stream}", request, reply=reply)
+    answer: Any = None
+    last: Frame | None = None
     archive = bytearray()
-    while True:
+    while answer is None or last is None:  # nats-server's first chunk may come before the answer
         frame = client.message()
-        assert frame.sid == sid
-        if not frame.payload:
-            client.send(f"UNSUB {sid}\r\n".encode())
-            return answer, bytes(archive), frame
-        archive += frame.payload
-        if frame.reply:
-            client.publish(frame.reply)
+        if frame.sid != chunks:
+            answer = json.loads(frame.payload)
+            assert "error" not in answer, answer
+        elif not frame.payload:
+            last = frame
+        else:
+            archive += frame.payload
+            if frame.reply:
+                client.publish(frame.reply)
+    client.send(f"UNSUB {chunks}\r\n".encode())
+    return answer, bytes(archive), last
 
 
 def restore(

@@ -56,12 +56,12 @@ MAIN = Account(
     ],
 )
 REVOKED = User(MAIN)
-REVOKING = Account(OPERATOR, revocations={"*": NOW - 500, REVOKED.public: NOW + 1000})
+REVOKING = Account(OPERATOR, revocations={"*": NOW - 500, REVOKED.public: NOW + 100_000})
 NO_BEARERS = Account(OPERATOR, limits={**ACCOUNT_LIMITS, "disallow_bearer": True})
 FULL = Account(OPERATOR, limits={**ACCOUNT_LIMITS, "conn": 0})
 FOREIGN, UNKNOWN = Account(FOREIGN_OPERATOR), Account(OPERATOR)
 EXPIRED, NOT_YET, SELF_MADE = Account(OPERATOR), Account(OPERATOR), Account(OPERATOR)
-EXPIRED.token, NOT_YET.token = EXPIRED.made(exp=NOW - 10), NOT_YET.made(nbf=NOW + 1000)
+EXPIRED.token, NOT_YET.token = EXPIRED.made(exp=NOW - 10), NOT_YET.made(nbf=NOW + 100_000)
 SELF_MADE.token = SELF_MADE.made(SELF_MADE)
 ACCOUNTS = [MAIN, REVOKING, NO_BEARERS, FULL, FOREIGN, EXPIRED, NOT_YET, SELF_MADE]
 
@@ -126,7 +126,7 @@ TOKENS: dict[str, Say] = {
     "by an unknown key in its name": by_token(User(MAIN, Signer(PREFIX_ACCOUNT), **UNLIMITED)),
     "expired": by_token(User(MAIN, claims={"exp": NOW - 10})),
     "expired long ago": by_token(User(MAIN, claims={"exp": 1})),
-    "to come": by_token(User(MAIN, claims={"nbf": NOW + 1000})),
+    "to come": by_token(User(MAIN, claims={"nbf": NOW + 100_000})),
     "an account's": by_token(MAIN.token, MAIN),
     "an operator's": by_token(OPERATOR.token, OPERATOR),
     "an activation": by_token(token(MAIN, MAIN.public, "activation", {"subject": "a"}), MAIN),
@@ -171,7 +171,7 @@ def test_tokens_that_let_in(operated: Pair) -> None:
         User(MAIN, src=["127.0.0.0/8"]),
     ):
         assert both(operated, by_token(user))[-1][0] == "PONG"
-    later = token(REVOKING, REVOKED.public, "user", UNLIMITED, iat=NOW + 1001)
+    later = token(REVOKING, REVOKED.public, "user", UNLIMITED, iat=NOW + 100_001)
     assert both(operated, by_token(later, REVOKED))[-1][0] == "PONG"
 
 
@@ -262,8 +262,8 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
         },
         "Authentication Failure",
     ),
-    "the user": ({"revocations": {"USER": NOW + 1000}}, "Credentials Revoked"),
-    "everybody": ({"revocations": {"*": NOW + 1000}}, "Credentials Revoked"),
+    "the user": ({"revocations": {"USER": NOW + 100_000}}, "Credentials Revoked"),
+    "everybody": ({"revocations": {"*": NOW + 100_000}}, "Credentials Revoked"),
     "bearers": ({"limits": {**ACCOUNT_LIMITS, "disallow_bearer": True}}, "Authentication Failure"),
     "room": ({"limits": {**ACCOUNT_LIMITS, "conn": 0}}, "Maximum Account Connections Exceeded"),
 }

@@ -54,7 +54,7 @@ MAIN = Account(
 )
 OLD = User(MAIN, claims={"iat": NOW - 1000})
 GONE = User(MAIN)
-REVOKING = Account(OPERATOR, revocations={"*": NOW - 500, GONE.public: NOW + 1000})
+REVOKING = Account(OPERATOR, revocations={"*": NOW - 500, GONE.public: NOW + 100_000})
 NO_BEARER = Account(OPERATOR, limits={**ACCOUNT_LIMITS, "disallow_bearer": True})
 SMALL = Account(OPERATOR, limits={**ACCOUNT_LIMITS, "conn": 1, "subs": 2, "payload": 50})
 DEFAULTS = Account(
@@ -67,7 +67,7 @@ SELF_MADE.token = SELF_MADE.made(SELF_MADE)
 OVER = Account(OPERATOR)
 OVER.token = OVER.made(exp=NOW - 10)
 NOT_YET = Account(OPERATOR)
-NOT_YET.token = NOT_YET.made(nbf=NOW + 1000)
+NOT_YET.token = NOT_YET.made(nbf=NOW + 100_000)
 UNKNOWN = Account(OPERATOR)
 ACCOUNTS = [MAIN, REVOKING, NO_BEARER, SMALL, DEFAULTS, SIGNED, FOREIGN, SELF_MADE, OVER, NOT_YET]
 
@@ -131,7 +131,7 @@ LET_IN = {
     "of the system": User(OPERATOR.sys),
     "a bearer": bearer(),
     "of another account with revocations": User(REVOKING),
-    "who expires later": User(MAIN, claims={"exp": NOW + 1000}),
+    "who expires later": User(MAIN, claims={"exp": NOW + 100_000}),
     "from here": User(MAIN, src=["10.0.0.0/8", "127.0.0.0/8"]),
     "from here as a text": User(MAIN, src="10.0.0.0/8,127.0.0.1/32"),
     "at this time": User(MAIN, times=[{"start": BEFORE, "end": HOUR}]),
@@ -161,7 +161,7 @@ REFUSED = {
     "of an account to come": User(NOT_YET),
     "in another's name": User(MAIN, Signer(PREFIX_ACCOUNT), **UNLIMITED),
     "expired": User(MAIN, claims={"exp": NOW - 10}),
-    "to come": User(MAIN, claims={"nbf": NOW + 1000}),
+    "to come": User(MAIN, claims={"nbf": NOW + 100_000}),
     "an account's token": brought(MAIN.token),
     "an operator's token": brought(OPERATOR.token),
     "an activation": brought(token(MAIN, MAIN.public, "activation", {"subject": "a"})),

@@ -65,7 +65,7 @@ CHANGES: dict[str, Callable[[Account, Account, list[User]], str]] = {
         OPERATOR, [a, b], f"resolver_pinned_accounts: [{a.public}]"
     ),
     "a user is revoked": lambda a, b, users: (
-        changed(b, revocations={users[1].public: NOW + 1000}) and configured(OPERATOR, [a, b])
+        changed(b, revocations={users[1].public: NOW + 100_000}) and configured(OPERATOR, [a, b])
     ),
     "default permissions": lambda a, b, users: (
         changed(b, default_permissions={"sub": {"deny": ["a", "i.>"]}, "pub": {"deny": ["b"]}})

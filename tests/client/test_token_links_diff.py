@@ -140,7 +140,7 @@ def test_imports_exports_and_activations(pair: list[Server]) -> None:
         said: list[object] = [talk.heard(), talk.asked()]
         # The exporter takes back what it exports, then a token; the importer what it imports.
         revoked = [
-            {**e, "revocations": {IMPORTER.public: NOW + 5}} if e.get("token_req") else e
+            {**e, "revocations": {IMPORTER.public: NOW + 100_000}} if e.get("token_req") else e
             for e in EXPORTS
         ]
         talk.update(EXPORTER.made(iat=NOW - 90, exports=EXPORTS[1:]))
@@ -188,7 +188,7 @@ def test_a_revocation_is_of_one_export(pair: list[Server]) -> None:
         talk = Conversation(server)
         heard = []
         for at, revoked in enumerate((None, IMPORTER.public, "*")):
-            more = {"revocations": {revoked: NOW + 1000}} if revoked else {}
+            more = {"revocations": {revoked: NOW + 100_000}} if revoked else {}
             changed = [exports[0], {**exports[1], **more}]
             talk.update(EXPORTER.made(iat=NOW - 60 + at, exports=changed))
             # nats-server's importers hear of it with their own next change

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cext.store import PyStore
-from tests.unit.records import TOMB, marker, record, records
+from tests.unit.records import TOMB, marker, record, records, written
 
 SECTOR = 512
 Fill = Callable[[random.Random], bytes]
@@ -179,7 +179,7 @@ def test_zeros_in_a_payload_are_not_taken_for_a_torn_group(
     store.commit()
     store.abandon()
     block = directory / "msgs" / "1.blk"
-    data = bytearray(block.read_bytes().rstrip(b"\0"))
+    data = bytearray(written(block.read_bytes()))
     found = [at for at, seq, _, _ in records(data) if seq == (6 if which == "last" else 4)]
     for at in (found[0] + 60, found[0] + 90, len(data) - 40, len(data) - 20):
         data[at] ^= 0x55
@@ -205,7 +205,7 @@ def test_a_sector_of_which_a_part_arrived_is_no_loss(directory: Path) -> None:
     store.commit()
     store.abandon()
     block = directory / "msgs" / "1.blk"
-    data = bytearray(block.read_bytes().rstrip(b"\0"))
+    data = bytearray(written(block.read_bytes()))
     found = [at for at, seq, _, _ in records(data) if seq == 4]
     end = found[0] // SECTOR * SECTOR + SECTOR
     data[found[0] + 10 : end] = bytes(end - found[0] - 10)
@@ -223,14 +223,14 @@ def test_what_arrived_behind_a_hole_stays_when_another_block_follows(directory: 
     store.append("k", b"first")
     store.commit()
     block = directory / "msgs" / "1.blk"
-    end = len(block.read_bytes().rstrip(b"\0"))
+    end = len(written(block.read_bytes()))
     store.append("k", b"x" * (2 * SECTOR - 20 - end - 31 - 104))
     store.commit()
     for data in (b"torn", b"arrived"):
         store.append("k", data)
     store.commit()
     store.abandon()
-    data = bytearray(block.read_bytes().rstrip(b"\0"))
+    data = bytearray(written(block.read_bytes()))
     found = {seq: (at, size) for at, seq, size, _ in records(data)}
     at = found[3][0]
     cut = at // SECTOR * SECTOR + SECTOR

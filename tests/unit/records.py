@@ -60,6 +60,12 @@ def records(data: bytes) -> list[tuple[int, int, int, bytes]]:
     return out
 
 
+def written(data: bytes) -> bytes:
+    """A block without the zeros behind its records, whose last byte may be one."""
+    at, _, size, _ = records(data)[-1]
+    return data[: at + size]
+
+
 def plain(*parts: bytes) -> Plain:
     made = Plain()
     made.extend(b"".join(parts))
