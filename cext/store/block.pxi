@@ -210,6 +210,12 @@ cdef inline Block* block_along(Store* s, uint64_t seq) noexcept nogil:
     return block_near(s, seq, &s.memo_chain)
 
 
+cdef inline void memos_forget(Store* s) noexcept nogil:
+    """Blocks leave the list."""
+    s.memo_block = NULL
+    s.memo_chain = NULL
+
+
 cdef int blocks_reserve(Store* s) noexcept nogil:
     cdef Block** p
     cdef uint32_t cap
@@ -243,10 +249,7 @@ cdef void blocks_take_out(Store* s, Block* b) noexcept nogil:
     else:
         memmove(s.blocks + s.b0 + i, s.blocks + s.b0 + i + 1, (s.n_blocks - i - 1) * sizeof(Block*))
     s.n_blocks -= 1
-    if s.memo_block == b:
-        s.memo_block = NULL
-    if s.memo_chain == b:
-        s.memo_chain = NULL
+    memos_forget(s)
 
 
 cdef Block* block_numbered(const Store* s, uint64_t num) noexcept nogil:

@@ -416,8 +416,7 @@ cdef int checkpoint_refuse(Store* s) noexcept nogil:
         block_free(block_i(s, i))
     s.n_blocks = 0
     s.b0 = 0
-    s.memo_block = NULL
-    s.memo_chain = NULL
+    memos_forget(s)
     index_free(&s.x)
     if s.map != NULL:
         pages_free(s.map, s.map_size)

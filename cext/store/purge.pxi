@@ -32,8 +32,7 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
     s.n_blocks = 0
     s.empties = NULL
     s.stays = NULL
-    s.memo_block = NULL
-    s.memo_chain = NULL
+    memos_forget(s)
     s.tail = NULL
     s.msgs = 0
     s.bytes = 0
@@ -141,8 +140,7 @@ cdef int purge_older(Store* s, uint32_t first) noexcept nogil:
     st_release(&s.shared.floor, seq)    # before the files are on their way out
     s.b0 += n
     s.n_blocks = 1
-    s.memo_block = NULL
-    s.memo_chain = NULL
+    memos_forget(s)
     s.empties = NULL
     s.stays = NULL
     for k in range(n):

@@ -235,8 +235,7 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
 cdef void block_forget(Store* s, Block* b) noexcept nogil:
     """The last of the list leaves it; its file stays as it is."""
     s.n_blocks -= 1
-    s.memo_block = NULL
-    s.memo_chain = NULL
+    memos_forget(s)
     block_free(b)
 
 

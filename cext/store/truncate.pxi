@@ -93,8 +93,7 @@ cdef void cut_replay(Store* s, Block* b, const Cut* cut) noexcept nogil:
     if b.n == 0:
         b.base = cut.behind + 1
         b.last = cut.behind
-    s.memo_block = NULL
-    s.memo_chain = NULL
+    memos_forget(s)
     s.last_seq = cut.behind
     s.last_ts = cut.last_ts
     if s.msgs == 0:
@@ -353,8 +352,7 @@ cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* fence, Op* op) noe
     op.n = s.n_blocks - first
     memcpy(op.blocks, s.blocks + s.b0 + first, op.n * sizeof(Block*))
     s.n_blocks = first
-    s.memo_block = NULL
-    s.memo_chain = NULL
+    memos_forget(s)
     chain_keep(&s.empties, s)
     chain_keep(&s.stays, s)
     s.announced = False

@@ -240,11 +240,16 @@ async def delete(call: Call) -> SuccessResponse:
     return SuccessResponse(success=True)
 
 
+def _names(stream: Stream) -> list[str]:
+    """A stream's consumers, offline ones too: in order."""
+    return sorted([*stream.listed, *stream.offline])
+
+
 async def names(call: Call) -> ConsumerNames:
     """CONSUMER.NAMES."""
     request = call.optional(ConsumerPageRequest)
     stream = call.account.stream(call.args[0])
-    found = page(sorted([*stream.listed, *stream.offline]), request.offset, NAMES_LIMIT)
+    found = page(_names(stream), request.offset, NAMES_LIMIT)
     return ConsumerNames(
         total=found.total, offset=found.offset, limit=NAMES_LIMIT, consumers=found.names
     )
@@ -254,7 +259,7 @@ async def list_all(call: Call) -> ConsumerList:
     """CONSUMER.LIST."""
     request = call.optional(ConsumerPageRequest)
     stream = call.account.stream(call.args[0])
-    found = page(sorted([*stream.listed, *stream.offline]), request.offset, LIST_LIMIT)
+    found = page(_names(stream), request.offset, LIST_LIMIT)
     answer = ConsumerList(total=found.total, offset=found.offset, limit=LIST_LIMIT)
     for name in found.names:
         consumer = stream.consumers.get(name)

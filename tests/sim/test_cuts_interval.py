@@ -40,17 +40,21 @@ def test_with_an_interval_a_block_goes_when_what_took_its_place_is_synced(seed: 
     assert set(messages(life.stream)) == {7, 8, 9}
 
 
-def test_with_an_interval_a_stop_syncs(seed: int) -> None:
-    life = Life(seed, sync_interval=2 * SECOND, max_msgs=60)
-    for _ in range(6):
-        life.publish(bytes(9000))
-    life.stream.delete(2, True)
+def survives_a_cut_after_a_stop(life: Life) -> None:
     live = messages(life.stream)
     life.stop()
     life.disk.cut()
     life.start()
     assert messages(life.stream) == live
     assert life.stream.lost().sequences == []
+
+
+def test_with_an_interval_a_stop_syncs(seed: int) -> None:
+    life = Life(seed, sync_interval=2 * SECOND, max_msgs=60)
+    for _ in range(6):
+        life.publish(bytes(9000))
+    life.stream.delete(2, True)
+    survives_a_cut_after_a_stop(life)
 
 
 def test_with_an_interval_a_stop_syncs_what_it_writes_itself(seed: int) -> None:
@@ -63,12 +67,7 @@ def test_with_an_interval_a_stop_syncs_what_it_writes_itself(seed: int) -> None:
         life.commit()
     for _ in range(6):
         life.publish(bytes(9000))
-    live = messages(life.stream)
-    life.stop()
-    life.disk.cut()
-    life.start()
-    assert messages(life.stream) == live
-    assert life.stream.lost().sequences == []
+    survives_a_cut_after_a_stop(life)
 
 
 @pytest.mark.parametrize("idle", [False, True])
