@@ -306,9 +306,10 @@ cdef int side_enter(Store* s, Block* b, uint8_t* p, size_t size) noexcept nogil:
 
 
 cdef int side_replay(Store* s, Block* b, const uint64_t* tombs, uint32_t n_tombs) noexcept nogil:
+    """What the sidecar of block b has, though it is whole, under no subject, is lost: nothing goes unsaid."""
     cdef Index* x = &s.x
     cdef uint32_t i = 0, k = 0, id
-    cdef uint64_t seq, size
+    cdef uint64_t seq, size, first = 0, last = 0, count = 0
     cdef Node* n
     while True:
         while k < n_tombs and tombs[2 * k + 1] <= i:
@@ -318,15 +319,25 @@ cdef int side_replay(Store* s, Block* b, const uint64_t* tombs, uint32_t n_tombs
                 s.last_seq = tombs[2 * k]
             k += 1
         if i >= b.n:
-            return ST_OK
+            break
         id = b.sid[i]
         if i + 16 < b.n and b.sid[i + 16] < x.n_nodes:
             st_prefetch(node_at(x, b.sid[i + 16]))
-        if b.off[i] == 0 or b.off[i] + REC_MIN > b.used + 1 or id >= x.n_nodes or (id and node_at(x, id).len == 0):
-            b.off[i] = 0
+        if b.off[i] == 0:
             i += 1
             continue
         seq = seq_at(b, i)
+        if id:
+            id = index_placed(x, id)
+            if id == 0 or b.off[i] + REC_MIN > b.used + 1:
+                b.off[i] = 0
+                if lost_add(s, seq, slot_size(b, i)):
+                    first = first if count else seq
+                    count += 1
+                    last = seq
+                i += 1
+                continue
+            b.sid[i] = id
         n = node_at(x, id)
         if n.count:
             link_after(s, b, n.last, seq)
@@ -345,6 +356,10 @@ cdef int side_replay(Store* s, Block* b, const uint64_t* tombs, uint32_t n_tombs
         s.bytes += size
         s.last_seq = seq
         i += 1
+    if count:
+        b.damaged = True
+        lost_place(s, DAMAGE_BLOCK, b.num, 0, b.used, first, last, count)
+    return ST_OK
 
 
 cdef void index_settle(Index* x) noexcept nogil:

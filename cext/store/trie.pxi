@@ -181,13 +181,24 @@ cdef int64_t index_intern(Index* x, Span s) noexcept nogil:
 
 
 cdef int index_place(Index* x, uint32_t id, Span s) noexcept nogil:
-    """Makes a reserved id the node of a subject, unless the text has one already."""
-    cdef uint32_t hash = st_hash(x.seed, s.p, s.n)
+    """Makes a reserved id the node of a subject, or one that stands for the node which has the text already."""
+    cdef uint32_t hash = st_hash(x.seed, s.p, s.n), there
     cdef int64_t got
-    if s.n == 0 or node_at(x, id).len or index_find_hashed(x, s.p, s.n, hash):
+    if s.n == 0 or node_at(x, id).len:
+        return ST_OK
+    there = index_find_hashed(x, s.p, s.n, hash)
+    if there:
+        node_at(x, id).next = there
         return ST_OK
     got = index_add(x, s, hash, id)
     return ST_OK if got >= 0 else <int> got
+
+
+cdef inline uint32_t index_placed(Index* x, uint32_t id) noexcept nogil:
+    """The node of the text that was placed under an id; 0: there is none."""
+    if id >= x.n_nodes:
+        return 0
+    return id if node_at(x, id).len else node_at(x, id).next
 
 
 # ---- removing ---------------------------------------------------------------------------------------------------

@@ -1,8 +1,11 @@
 """Sidecars and the dictionary of their subjects: what a start reads in place of blocks."""
 
+import random
+
 import pytest
 
 from tests.cext.store import PyStore
+from tests.seeds import seed_of
 
 
 @pytest.fixture
@@ -143,4 +146,58 @@ def test_a_dictionary_that_lost_words_is_begun_again(directory):
     side.write_bytes(late)  # as if the server had been killed before it was written again
     s = PyStore(directory, max_bytes=127_000, trim=False)
     assert (s.state(), s.subjects()) == want
+    s.close()
+
+
+def test_a_subject_that_had_two_ids_is_found_under_either(directory):
+    """It comes back under another id, then under the first: the dictionary has no news of that."""
+    s = PyStore(directory, max_bytes=127_000, trim=False, commit="manual")
+
+    def short_lived(first: str) -> int:
+        """One subject takes the next id and leaves; one stays in a block with a sidecar."""
+        short = s.append(first, b"x")
+        seq = s.append("again", b"%d" % short)
+        s.remove(short)
+        blocks = len(s.numbers())
+        while len(s.numbers()) == blocks:
+            s.append("stays", b"x" * 1000)
+            s.commit()
+        s.upkeep()
+        return seq
+
+    s.append("stays", b"x")
+    s.commit()
+    s.remove(short_lived("one"))
+    s.remove(short_lived("two"))
+    seq = short_lived("three")
+    want = (s.state(), s.subjects(), s.load(seq)[2::2])
+    s.abandon()
+    s = PyStore(directory, max_bytes=127_000, trim=False)
+    assert (s.state(), s.subjects(), s.load(seq)[2::2]) == want
+    assert s.figures()["damage"] == 0
+    s.close()
+
+
+def test_subjects_that_come_and_go_are_the_same_after_every_kill(directory):
+    """Ids wander between subjects; what a start reads from sidecars is what there was."""
+    rng = random.Random(seed_of("SIDECARS_SEED"))
+    s = PyStore(directory, max_bytes=127_000, trim=False, commit="manual")
+    live: dict[int, tuple[str, bytes]] = {}
+    for _ in range(25):
+        for _ in range(rng.randrange(300)):
+            subject, data = f"k.{rng.randrange(12)}", rng.randbytes(rng.randrange(2000))
+            live[s.append(subject, data)] = (subject, data)
+            while len(live) > rng.randrange(1, 60):
+                seq = rng.choice(list(live))
+                s.remove(seq)
+                del live[seq]
+            if rng.random() < 0.2:
+                s.commit()
+        s.commit()
+        s.upkeep()
+        s.abandon()
+        s = PyStore(directory, max_bytes=127_000, trim=False, commit="manual")
+        assert s.figures()["damage"] == 0
+        assert {seq: s.load(seq)[2::2] for seq in live} == live
+        assert s.state()["msgs"] == len(live)
     s.close()
