@@ -113,7 +113,7 @@ cdef int purge_older(Store* s, uint32_t first) noexcept nogil:
     """Everything before a live slot of the tail goes, by blocks: what stands before it in the tail is struck out, and the index
     made anew of the rest, whose ids nobody else reads there."""
     cdef Block* b = s.tail
-    cdef uint32_t n = s.n_blocks - 1, start = s.b0, i, k
+    cdef uint32_t n = s.n_blocks - 1, start = s.b0, head = b.head, i, k
     cdef uint64_t seq = seq_at(b, first)
     cdef Index fresh
     if index_of_kept(s, &fresh, first) < 0:
@@ -147,11 +147,15 @@ cdef int purge_older(Store* s, uint32_t first) noexcept nogil:
         block_leaves(s, s.blocks[start + k])
     lost_drop_below(s, seq)
     sweeps_again(s, UINT64_MAX)
+    if s.storage == STORE_FILE:
+        for i in range(head, first):        # where memory runs out, only the marker says so
+            if stage_tomb(s, b, seq_at(b, i), s.env.now) < 0:
+                break
     return ST_OK
 
 
 cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t keep) noexcept nogil:
-    cdef uint64_t total
+    cdef uint64_t total, end, before = s.last_seq + 1
     cdef int r
     if s.stopped:
         return ST_CLOSED
@@ -175,7 +179,10 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
             s.on_removed(s.ctx, 0, span(NULL, 0), RM_PURGE)
         publish(s)
         return <int64_t> (total - s.msgs)
-    return store_purge_some(s, filter, 0, seq if seq else s.last_seq + 1, total - keep)
+    end = seq if seq else before
+    while keep and before:
+        before = store_back(s, filter, before, &keep)
+    return store_purge_some(s, filter, 0, min(end, before), UINT64_MAX)
 
 
 cdef uint32_t purge_look(Store* s, const Filter* filter, uint64_t at, uint64_t end, uint64_t most, uint64_t* out) noexcept nogil:
@@ -209,6 +216,7 @@ cdef int64_t store_purge_some(Store* s, const Filter* filter, uint64_t start, ui
     cdef uint64_t found[PURGE_AHEAD]
     cdef uint32_t n = PURGE_AHEAD, i
     cdef Block* b
+    cdef bint whole
     cdef int r = ST_OK
     if s.stopped:
         return ST_CLOSED
@@ -219,7 +227,8 @@ cdef int64_t store_purge_some(Store* s, const Filter* filter, uint64_t start, ui
         for i in range(n):
             at = found[i]
             b = block_of(s, at)
-            r = take_for_good(s, b, <uint32_t> slot_of(b, at), RM_PURGE, matches_all(filter))
+            whole = matches_all(filter) and b.last < end and b != s.tail    # the block goes, too
+            r = take_for_good(s, b, <uint32_t> slot_of(b, at), RM_PURGE, whole)
             if r < 0:
                 break
             gone += 1

@@ -309,7 +309,8 @@ cdef int store_expire(Store* s, uint64_t seq) noexcept nogil:
 
 cdef inline int take_for_good(Store* s, Block* b, uint32_t i, int reason, bint marked) noexcept nogil:
     """Removes a message without a look at its bytes. marked: what goes at the head leaves no tombstone, and the marker that
-    says so needs a block to stand in; nats-server passes over that, and may show the message again if it runs after a kill."""
+    says so needs a block to stand in; nats-server passes over that, and may show the message again if it runs after a kill and
+    the message's block is still there."""
     cdef uint64_t seq = seq_at(b, i)
     cdef int r = ST_OK
     if s.storage == STORE_FILE:

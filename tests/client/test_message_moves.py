@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.raw import RawApp
+from tests.client.raw import RawApp, header_block
 from tests.servers import Server, Servers
 
 pytestmark = [pytest.mark.usefixtures("peer_present"), pytest.mark.timeout(120)]
@@ -146,14 +146,33 @@ def test_from_the_peer_and_killed(servers: Servers) -> None:
     assert look(server) == after
 
 
-def test_what_a_filter_purged_stays_gone_after_a_kill(servers: Servers) -> None:
-    """At the stream's head, too: nats-server knows nothing but tombstones."""
+@pytest.mark.parametrize(
+    ("messages", "request_of_purge", "first"),
+    [
+        (10, {"filter": "P.0"}, 2),
+        (10, {"seq": 6}, 6),
+        (10, {"keep": 4}, 7),
+        (3000, {"seq": 1000}, 1000),
+        (3000, {"keep": 1500}, 1501),
+        (10, None, 11),
+    ],
+)
+def test_what_was_purged_stays_gone_after_a_kill(
+    servers: Servers, messages: int, request_of_purge: dict[str, object] | None, first: int
+) -> None:
+    """At the stream's head, too: nats-server knows nothing but tombstones. None: a rollup."""
     server = servers.under_test(jetstream=True)
     with RawApp(server.port) as client:
-        client.api("STREAM.CREATE.P", {"name": "P", "subjects": ["P.*"]})
-        for i in range(10):
+        config = {"name": "P", "subjects": ["P.*"], "allow_rollup_hdrs": True}
+        client.api("STREAM.CREATE.P", config)
+        for i in range(messages):
             client.request(f"P.{i % 2}", b"%d" % i)
-        assert client.api("STREAM.PURGE.P", {"filter": "P.0"})["purged"] == 5
+        if request_of_purge is None:
+            client.request("P.0", b"all", header=header_block("Nats-Rollup: all"))
+        else:
+            client.api("STREAM.PURGE.P", request_of_purge)
+        before = client.api("STREAM.INFO.P")["state"]
+    assert before["first_seq"] == first
     server.kill()
     peer = servers.peer(jetstream=True)
     peer.stop()
@@ -162,7 +181,8 @@ def test_what_a_filter_purged_stays_gone_after_a_kill(servers: Servers) -> None:
     peer.start()
     with RawApp(peer.port) as client:
         state = client.api("STREAM.INFO.P")["state"]
-    assert (state["messages"], state["first_seq"], state["last_seq"]) == (5, 2, 10)
+    counts = ("messages", "bytes", "first_seq", "last_seq")
+    assert [state[name] for name in counts] == [before[name] for name in counts]
 
 
 def test_an_index_that_does_not_fit(servers: Servers) -> None:
