@@ -22,8 +22,9 @@ def reset(r: Recorder, body: object = None, name: str = "C") -> None:
     r.api(f"CONSUMER.RESET.{r.stream}.{name}", body)
 
 
-def reset_pushing(r: Recorder) -> None:
-    """Of a consumer that may have delivered again before the answer."""
+def reset_in_part(r: Recorder) -> None:
+    """Of a consumer that may have delivered again before the answer; and where nats-server's store
+    may tell once in a while what was delivered before."""
     answer = json.loads(r.client_request(f"$JS.API.CONSUMER.RESET.{r.stream}.C", b"").payload)
     r.note(answer["type"], answer["reset_seq"], answer["ack_floor"])
 
@@ -101,7 +102,7 @@ def reset_with_redeliveries(r: Recorder) -> None:
     r.consumer(ack_wait=500 * MS)
     r.fetch({"batch": 2}, 2)
     r.fetch({"batch": 2}, 2)
-    reset(r)
+    reset_in_part(r)
     r.info()
     r.fetch({"batch": 2}, 2)
 
@@ -114,7 +115,7 @@ def reset_of_a_push_consumer(r: Recorder) -> None:
     r.fill(3)
     got = r.hear(inbox, 3)
     r.ask(got[0].reply)
-    reset_pushing(r)
+    reset_in_part(r)
     got = r.hear(inbox, 2)
     r.ask(got[1].reply)
     r.info()
@@ -280,7 +281,7 @@ def flow_control_of_a_workqueue(r: Recorder) -> None:
     confirm(r, request.reply, "Nats-Last-Stream: 3", "Nats-Last-Consumer: 3")
     r.stored(1)
     r.info()
-    reset_pushing(r)
+    reset_in_part(r)
     r.hear(inbox)
     r.settled("num_ack_pending", 1)
     r.info()
