@@ -12,7 +12,7 @@ directory leaves its name in one step and is emptied afterwards. Names that star
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -124,19 +124,20 @@ class MetaFiles:
                 descriptors.append(file.fileno())
             self._syncs.all(*descriptors)
 
-    def read(self, directory: Path, asset: str) -> bytes:
-        """The meta.inf of an asset, checked against its sum, with a broken update put right."""
+    def read(self, directory: Path, asset: str, names: Collection[str]) -> bytes:
+        """The meta.inf of an asset, checked against its sum, with a broken update put right.
+
+        `names` are those in its directory."""
         try:
             body = _bytes(f"{directory}/{INF}")
         except OSError as error:
             raise DamagedMeta(f"{INF}: {error.strerror}") from None
         want = self.checksum(asset, body)
         if _content(f"{directory}/{SUM}") == want:
-            for name in (INF, SUM):
-                path = f"{directory}/{name}.tmp"
-                if os.access(path, os.F_OK):
+            for name in (f"{INF}.tmp", f"{SUM}.tmp"):
+                if name in names:
                     with contextlib.suppress(OSError):
-                        os.unlink(path)
+                        os.unlink(f"{directory}/{name}")
             return body
         if _content(f"{directory}/{SUM}.tmp") == want:
             (directory / f"{SUM}.tmp").rename(directory / SUM)
@@ -208,9 +209,9 @@ def place(staged: Path, directory: Path) -> None:
     sync_directory(directory.parent)
 
 
-def is_encrypted(directory: Path, body: bytes) -> bool:
-    """Whether this meta.inf is one that nats-server has encrypted."""
-    if not os.path.exists(f"{directory}/{KEY}"):
+def is_encrypted(names: Collection[str], body: bytes) -> bool:
+    """Whether this meta.inf, beside files of these names, is one that nats-server has encrypted."""
+    if KEY not in names:
         return False
     try:
         msgspec.json.decode(body)
@@ -242,10 +243,9 @@ def erase(directory: str | Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def leftovers(directory: Path) -> list[Path]:
-    """Directories that an interrupted creation or removal left here."""
-    with os.scandir(directory) as entries:
-        return [Path(e.path) for e in entries if e.name.startswith((".new-", ".del-"))]
+def leftovers(directory: Path, names: Collection[str]) -> list[Path]:
+    """Of the names in a directory, what an interrupted creation or removal left there."""
+    return [directory / name for name in names if name.startswith((".new-", ".del-"))]
 
 
 def private(path: str, flags: int) -> int:

@@ -8,6 +8,7 @@ coming up.
 import asyncio
 import logging
 import os
+from collections.abc import Collection
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -44,6 +45,10 @@ FEW = 16
 TOGETHER = 32
 """From so many streams on what they have is synced with all that is on the file system, not file by
 file: a killed server may have left what is not on disk."""
+
+NO_FOLDERS = 2
+"""Links of a directory without others in it, where the file system counts them, as most do; others
+say 1."""
 
 K = TypeVar("K", StoredStream, StoredConsumer)
 
@@ -94,7 +99,8 @@ def _check_consumers(account: Account, staged: Path, wanted: StreamAssignment) -
     for name in _subdirectories(staged / CONSUMERS):
         directory, asset = staged / CONSUMERS / name, f"{stream.config.name}/{name}"
         try:
-            stored, created = _read(shared, directory, asset, StoredConsumer)
+            names = os.listdir(directory)
+            stored, created = _read(shared, directory, asset, StoredConsumer, names)
             asked = ConsumerConfig(
                 **{f: getattr(stored, f) for f in ConsumerConfig.__struct_fields__}
             )
@@ -171,7 +177,7 @@ async def recover(account: Account) -> None:
     directory = account.directory
     if directory is None or not directory.is_dir():
         return
-    for leftover in await account.shared.run(metafiles.leftovers, directory):
+    for leftover in metafiles.leftovers(directory, await account.shared.run(os.listdir, directory)):
         account.shared.erase_later(leftover)
     names = await account.shared.run(_subdirectories, directory)
     together = len(names) >= TOGETHER and not account.shared.settings.sync_interval
@@ -226,6 +232,8 @@ def _sync_each(opened: dict[str, Stream | str]) -> None:
 
 def _subdirectories(directory: Path) -> list[str]:
     try:
+        if os.stat(directory).st_nlink == NO_FOLDERS:
+            return []
         with os.scandir(directory) as entries:
             return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
     except FileNotFoundError:
@@ -245,7 +253,8 @@ def _load_stream(
     disk, and whoever calls syncs it again."""
     instances = account.instances
     try:
-        stored, created = _read(account.shared, directory, name, StoredStream)
+        names = os.listdir(directory)
+        stored, created = _read(account.shared, directory, name, StoredStream, names)
         config = StreamConfig(**{f: getattr(stored, f) for f in StreamConfig.__struct_fields__})
         if config.name != name:
             raise _Offline(f"configuration of stream {goformat.quote(config.name)} found here")
@@ -255,7 +264,7 @@ def _load_stream(
         stream = instances.open(StreamAssignment(config, created), directory, together)
     except Exception as error:
         return _reason(error)
-    for leftover in metafiles.leftovers(directory):
+    for leftover in metafiles.leftovers(directory, names):
         metafiles.erase(leftover)
     for consumer in _subdirectories(directory / CONSUMERS):
         _load_consumer(account, stream, directory / CONSUMERS / consumer)
@@ -275,7 +284,8 @@ def _device(directory: str) -> int | None:
 def _load_consumer(account: Account, stream: Stream, directory: Path) -> None:
     name = directory.name
     try:
-        stored, created = _read(account.shared, directory, f"{stream.name}/{name}", StoredConsumer)
+        asset, names = f"{stream.name}/{name}", os.listdir(directory)
+        stored, created = _read(account.shared, directory, asset, StoredConsumer, names)
         config = ConsumerConfig(**{f: getattr(stored, f) for f in ConsumerConfig.__struct_fields__})
         wanted = new_consumer(name, config, created)
         opened = account.instances.open_consumer(stream, wanted, directory)
@@ -301,11 +311,13 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _read(shared: Shared, directory: Path, asset: str, kind: type[K]) -> tuple[K, int]:
-    """A stored configuration and when its asset was created."""
+def _read(
+    shared: Shared, directory: Path, asset: str, kind: type[K], names: Collection[str]
+) -> tuple[K, int]:
+    """A stored configuration and when its asset was created; `names` are those in its directory."""
     try:
-        body = shared.files.read(directory, asset)
-        if metafiles.is_encrypted(directory, body):
+        body = shared.files.read(directory, asset, names)
+        if metafiles.is_encrypted(names, body):
             raise _Offline("encryption is not supported by this server yet")
         stored = decode.parse(body, kind, strict=True)
         created = goformat.parse_rfc3339(stored.Created)

@@ -23,8 +23,13 @@ def asset(tmp_path: Path) -> Path:
     return directory
 
 
+def read(asset: Path, name: str = "S") -> bytes:
+    """The configuration that a start finds in an asset's directory."""
+    return FILES.read(asset, name, os.listdir(asset))
+
+
 def test_create_and_read(asset: Path) -> None:
-    assert FILES.read(asset, "S") == b'{"a":1}'
+    assert read(asset) == b'{"a":1}'
     assert sorted(p.name for p in asset.iterdir()) == ["meta.inf", "meta.sum"]
     assert len((asset / "meta.sum").read_bytes()) == 16
     assert os.stat(asset).st_mode & 0o777 == 0o700
@@ -58,12 +63,12 @@ def test_a_creation_that_fails_midway_leaves_nothing(
 
 def test_the_sum_belongs_to_the_name(asset: Path) -> None:
     with pytest.raises(DamagedMeta, match=r"meta\.sum is not the checksum"):
-        FILES.read(asset, "T")
+        read(asset, "T")
 
 
 def test_update_replaces_both_files(asset: Path) -> None:
     FILES.update(asset, "S", b'{"a":2}')
-    assert FILES.read(asset, "S") == b'{"a":2}'
+    assert read(asset) == b'{"a":2}'
     assert sorted(p.name for p in asset.iterdir()) == ["meta.inf", "meta.sum"]
 
 
@@ -77,7 +82,7 @@ def test_a_crash_at_any_rename_leaves_the_old_or_the_new(asset: Path) -> None:
         for name in ("meta.inf", "meta.sum")[:renames]:
             (asset / f"{name}.tmp").rename(asset / name)
         for _ in range(2):  # reading repairs, so that a second reading sees the same
-            assert FILES.read(asset, "S") == (new if renames else b'{"a":1}')
+            assert read(asset) == (new if renames else b'{"a":1}')
         assert sorted(p.name for p in asset.iterdir()) == ["meta.inf", "meta.sum"]
 
 
@@ -108,7 +113,7 @@ def test_an_update_that_fails_midway_leaves_the_old(
             want = b'{"a":1}'
     assert (want == b'{"a":2}') == (calls <= number)
     assert (asset / "meta.inf").read_bytes() == want
-    assert FILES.read(asset, "S") == want
+    assert read(asset) == want
     assert sorted(p.name for p in asset.iterdir()) == ["meta.inf", "meta.sum"]
 
 
@@ -116,16 +121,16 @@ def test_an_update_that_fails_midway_leaves_the_old(
 def test_damage_is_told_and_nothing_is_changed(asset: Path, damage: str) -> None:
     (asset / damage).write_bytes(b"garbage")
     with pytest.raises(DamagedMeta):
-        FILES.read(asset, "S")
+        read(asset)
     assert (asset / damage).read_bytes() == b"garbage"
     (asset / damage).unlink()
     with pytest.raises(DamagedMeta):
-        FILES.read(asset, "S")
+        read(asset)
 
 
 def test_discard_frees_the_name_at_once(asset: Path) -> None:
     trash = metafiles.discard(asset, asset.parent)
-    assert not asset.exists() and metafiles.leftovers(asset.parent) == [trash]
+    assert not asset.exists() and metafiles.leftovers(asset.parent, [trash.name, "S"]) == [trash]
     metafiles.erase(trash)
     assert list(asset.parent.iterdir()) == []
 
@@ -150,9 +155,7 @@ def test_checksum_is_the_one_on_disk() -> None:
     ("body", "encrypted"), [(b"{\x9c\x01random", True), (b"\x9c{}", True), (b'{"name":"S"}', False)]
 )
 def test_what_nats_server_has_encrypted_may_begin_as_json_does(
-    tmp_path: Path, body: bytes, encrypted: bool
+    body: bytes, encrypted: bool
 ) -> None:
-    (tmp_path / KEY).write_bytes(b"key")
-    assert is_encrypted(tmp_path, body) is encrypted
-    (tmp_path / KEY).unlink()
-    assert not is_encrypted(tmp_path, body)
+    assert is_encrypted(["meta.inf", KEY], body) is encrypted
+    assert not is_encrypted(["meta.inf"], body)
