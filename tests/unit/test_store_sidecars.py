@@ -183,21 +183,22 @@ def test_subjects_that_come_and_go_are_the_same_after_every_kill(directory):
     rng = random.Random(seed_of("SIDECARS_SEED"))
     s = PyStore(directory, max_bytes=127_000, trim=False, commit="manual")
     live: dict[int, tuple[str, bytes]] = {}
-    for _ in range(25):
-        for _ in range(rng.randrange(300)):
-            subject, data = f"k.{rng.randrange(12)}", rng.randbytes(rng.randrange(2000))
+    for _ in range(40):
+        for _ in range(rng.randrange(600)):
+            subject, data = f"k.{rng.randrange(6)}", rng.randbytes(rng.randrange(8000))
             live[s.append(subject, data)] = (subject, data)
-            while len(live) > rng.randrange(1, 60):
+            while len(live) > rng.randrange(1, 6):  # few, so that subjects leave
                 seq = rng.choice(list(live))
                 s.remove(seq)
                 del live[seq]
-            if rng.random() < 0.2:
+            if rng.random() < 0.3:
                 s.commit()
+                s.upkeep()
         s.commit()
         s.upkeep()
         s.abandon()
         s = PyStore(directory, max_bytes=127_000, trim=False, commit="manual")
         assert s.figures()["damage"] == 0
-        assert {seq: s.load(seq)[2::2] for seq in live} == live
         assert s.state()["msgs"] == len(live)
+        assert {seq: s.load(seq)[2::2] for seq in live} == live
     s.close()
