@@ -107,6 +107,7 @@ soak: build tools
 	REPLAY_HISTORIES=8000 REPLAY_OVERWRITES=2000000 $(BIN)/python -m pytest tests/fault/test_replay.py
 	REPLAY_ROUNDS=100 REPLAY_STREAMS=80 $(BIN)/python -m pytest tests/fault/test_replay_server.py
 	STORE_END_SECONDS=60 $(BIN)/python -m pytest tests/unit/test_store_end.py
+	for n in $$(seq 200); do $(BIN)/python -m pytest tests/unit/test_store_sidecars.py || exit 1; done
 	HISTORY_ROUNDS=200 $(BIN)/python -m pytest tests/fault/test_consumer_histories.py
 	DISK_FAILURE_ROUNDS=20 $(BIN)/python -m pytest tests/fault/test_disk_failure.py tests/fault/test_disk_full.py
 	POWERCUT_IMAGES=300 $(BIN)/python -m pytest tests/fault/test_powercut.py
