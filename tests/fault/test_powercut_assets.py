@@ -5,6 +5,7 @@ start would; some of them are served. The seed comes from the environment: `POWE
 shown).
 """
 
+import os
 import random
 import shutil
 import time
@@ -107,11 +108,11 @@ def whole(image: Path) -> set[str]:
     """The streams and consumers that a start would serve; AssertionError for half ones."""
     found = set()
     for stream in sorted(image.glob("jetstream/*/streams/[!.]*")):
-        FILES.read(stream, stream.name)
+        FILES.read(stream, stream.name, os.listdir(stream))
         found.add(stream.name)
         for consumer in sorted(stream.glob("obs/*")):
             asset = f"{stream.name}/{consumer.name}"
-            FILES.read(consumer, asset)
+            FILES.read(consumer, asset, os.listdir(consumer))
             found.add(asset)
     return found
 

@@ -301,10 +301,11 @@ class World:
             if stream.config.storage == "file":
                 directory = self.folder / "streams" / name
                 on_disk.add(directory)
-                assert files.read(directory, name) == encode_meta(stream)
+                assert files.read(directory, name, os.listdir(directory)) == encode_meta(stream)
                 for consumer in stream.consumers.values():
                     place = directory / "obs" / consumer.name
-                    assert files.read(place, f"{name}/{consumer.name}") == encode_meta(consumer)
+                    asset, names = f"{name}/{consumer.name}", os.listdir(place)
+                    assert files.read(place, asset, names) == encode_meta(consumer)
                 kept = directory / "obs"
                 found = {p.name for p in kept.iterdir()} if kept.exists() else set()
                 assert found == stream.consumers.keys()
