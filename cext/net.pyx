@@ -12,7 +12,7 @@ from posix.unistd cimport close, read, write
 
 from jsserver.cext.bytes cimport *
 from jsserver.cext.core cimport *
-from jsserver.cext.store cimport committer_poll
+from jsserver.cext.store cimport committer_hold, committer_let, committer_poll
 
 include "net/parser.pxi"
 include "net/transport.pxi"

@@ -321,6 +321,10 @@ cdef void committer_run(Committer* c) noexcept nogil                            
 # Reports finished groups to the stores' listeners (durable_fn). The driver calls it with the lock held whenever wake_fd
 # is readable, and may at any other time: it costs one load. With wake_fd -1 the thread takes the lock and does it itself.
 cdef void committer_poll(Committer* c) noexcept nogil
+# Around a piece of work under the lock: a store that it changes is put before the thread at its end, so that the changes
+# are one group, not as many as the thread is quick. No store is closed in between.
+cdef void committer_hold(Committer* c) noexcept nogil
+cdef void committer_let(Committer* c) noexcept nogil
 # A file whose room is given up (the file goes) when the disk is full: what is written then still gets through, and
 # EV_DISK_FULL asks for the file to be made again. Until committer_has_room says so nothing more is appended: ST_FULL.
 cdef int committer_ballast(Committer* c, Span path) noexcept nogil                   # 0 | -1 too long

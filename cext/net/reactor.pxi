@@ -107,12 +107,16 @@ cdef void settle(Reactor* r) noexcept nogil:
 cdef void take_arrivals(Reactor* r) noexcept nogil:
     cdef uint32_t i
     cdef Arrival* a
+    if r.net.committer != NULL:
+        committer_hold(r.net.committer)
     for i in range(r.n_arrivals):
         a = &r.arrivals[i]
         if a.head.kind == HEAD_CONN:
             conn_arrived(<Conn*>a.head.owner, a)
         else:
             accept_ready(<Listener*>a.head.owner)
+    if r.net.committer != NULL:
+        committer_let(r.net.committer)
 
 
 cdef void take_dirty(Reactor* r) noexcept nogil:

@@ -272,6 +272,7 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
     """Waits until no thread knows the store: what is staged is on disk, or failed. drop: it is not waited for."""
     cdef Committer* c = s.com
     cdef Block* gone = NULL
+    invariant(not s.held, "no store is closed within a turn's changes")
     q_lock(c)
     q_broadcast(c, &c.idle)     # to whoever waits for a round of this store
     while True:
@@ -300,6 +301,7 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
 cdef void store_written(Store* s) noexcept nogil:
     """Waits until what is staged is on disk, or failed."""
     cdef Committer* c = s.com
+    invariant(not s.held, "what a turn has staged is not waited for within it")
     if not c.queue.running:
         commit_inline(c, 0)
         tell_driver(c)      # whoever waits for the ticket hears of it

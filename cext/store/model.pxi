@@ -369,6 +369,8 @@ cdef struct Store:
     bint batch                  # one is being made
     bint announced              # what stands before the next batch says that it counts as a whole
     Store* next_slim            # stores with blocks to compact
+    Store* next_held
+    bint held                   # in its committer's list of those
     uint8_t* map                # a loaded checkpoint: index and arrays stand in it
     size_t map_size
     StoreRecovery recovery
@@ -448,10 +450,12 @@ cdef struct Committer:
     int64_t sync_interval
     int wake_fd
     uint64_t pool_size
-    Block* lru                  # under the engine lock, as the next four
+    Block* lru                  # under the engine lock, as the next six
     Block* lru_last
     uint32_t n_maps
     Store* slim
+    bint holding                # between committer_hold and committer_let
+    Store* held                 # chain by next_held: what changed meanwhile
     bint told_full
     CommitterShared shared
     char ballast[4096]          # a file that is given up when there is no room; empty: none

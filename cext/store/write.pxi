@@ -25,6 +25,28 @@ cdef void commit_wanted(Store* s) noexcept nogil:
         q_signal(c, &c.wake)
 
 
+cdef void committer_hold(Committer* c) noexcept nogil:
+    invariant(env_held(c.env) and not c.holding, "one turn at a time holds what it changes")
+    c.holding = True
+
+
+cdef void committer_let(Committer* c) noexcept nogil:
+    cdef Store* s
+    cdef bint wake = False
+    c.holding = False
+    if c.held == NULL:
+        return
+    q_lock(c)
+    while c.held != NULL:
+        s = c.held
+        c.held = s.next_held
+        s.held = False
+        wake = dirty_push(s) or wake
+    q_unlock(c)
+    if wake:
+        q_signal(c, &c.wake)
+
+
 cdef inline void publish(Store* s) noexcept nogil:
     """One more change, whose bytes the commit thread may take from now on."""
     invariant(s.stopped or env_held(s.env), "a store changes under the engine lock")
@@ -40,7 +62,12 @@ cdef inline void publish(Store* s) noexcept nogil:
     # Stored with a barrier: it must be seen before this side looks at `dirty`.
     st_store(&s.shared.ticket, s.shared.ticket + 1)
     if st_load(&s.shared.dirty) == 0:
-        commit_wanted(s)
+        if s.stopped or not s.com.holding:
+            commit_wanted(s)
+        elif not s.held:
+            s.held = True
+            s.next_held = s.com.held
+            s.com.held = s
 
 
 cdef void store_hold(Store* s) noexcept nogil:

@@ -13,10 +13,10 @@ from jsserver.cext.bytes cimport (
 from jsserver.cext.store cimport (
     Committer, Filter, Log, Lost, Record, Store, StoreConfig, StoreFigures, StoreState, Wait, DAMAGE_LOG, STORE_FILE,
     STORE_MEMORY, ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_ORDER, ST_TOO_LARGE, ST_WAIT,
-    LastLook, Sweep, commit_inline, committer_free, committer_new, committer_poll, committer_run, committer_stop,
-    filter_free, filter_init, filter_loosen, filter_matches, keeper_turn, log_append, log_close, log_cut_head,
-    log_cut_tail, log_end, log_open, log_rewrite, log_size, store_append_at, store_batch, store_batch_end,
-    store_close, store_count_of, store_count_some, store_deleted, store_durable_seq, store_durable_ticket,
+    LastLook, Sweep, commit_inline, committer_free, committer_hold, committer_let, committer_new, committer_poll,
+    committer_run, committer_stop, filter_free, filter_init, filter_loosen, filter_matches, keeper_turn, log_append,
+    log_close, log_cut_head, log_cut_tail, log_end, log_open, log_rewrite, log_size, store_append_at, store_batch,
+    store_batch_end, store_close, store_count_of, store_count_some, store_deleted, store_durable_seq, store_durable_ticket,
     store_error, store_figures, store_first_time, store_last_match, store_last_of, store_last_per_subject, store_last_some,
     store_listen, store_load, store_load_warm, store_lost, store_next_seq, store_next_some, store_open, store_pending,
     store_purge, store_remove, store_seq_at, store_skip_at, store_state, store_stop, store_ticket, store_trim,
@@ -320,6 +320,18 @@ cdef class PyStore:
         timer_run(&self.env.timers, self.env.mono, 10000)
         task_run(&self.env.tasks, 10000)
         committer_poll(self.com)
+        self._leave()
+
+    def hold(self) -> None:
+        """As a turn of the server does before its changes."""
+        self._enter()
+        committer_hold(self.com)
+        self._leave()
+
+    def let(self) -> None:
+        """And after them."""
+        self._enter()
+        committer_let(self.com)
         self._leave()
 
     def commit(self) -> None:

@@ -72,6 +72,25 @@ def test_every_group_ends_in_a_marker(directory):
     assert seqs[-1] == tomb and seqs.count(tomb) >= 4
 
 
+def test_the_changes_of_a_turn_are_one_group(directory):
+    s = PyStore(directory, commit="manual")
+    s.hold()
+    for i in range(3):
+        s.append("a", b"%d" % i)
+        s.commit()
+        assert s.durable_seq() == 0, "the group is not closed within the turn"
+    s.let()
+    s.commit()
+    assert s.durable_seq() == 3
+    tomb = 1 << 62
+    seqs = [r[1] for r in records(block(directory).read_bytes())]
+    assert seqs[-4:] == [1, 2, 3, tomb]
+    s.append("a", b"later")
+    s.commit()
+    assert s.durable_seq() == 4, "and what comes after it is one of its own"
+    s.close()
+
+
 def test_groups_of_every_size_share_pages(directory):
     """Small groups are written past the page cache, large ones through it, into the same pages."""
     sizes = [1, 3000, 100_000, 7, 5000, 65_400, 2, 70_000, 4000, 1, 1] * 3
