@@ -3,6 +3,12 @@
 cdef enum:
     SECOND = 1000000000
 
+cdef extern from *:
+    """
+    static inline uint32_t text_low_bit(uint64_t v) { return (uint32_t)__builtin_ctzll(v); }
+    """
+    uint32_t text_low_bit(uint64_t v) noexcept nogil
+
 cdef uint64_t ASCII_ZEROS = 0x3030303030303030
 
 cdef inline uint64_t eight_digits(uint64_t v) noexcept nogil:
@@ -15,22 +21,34 @@ cdef inline uint64_t eight_digits(uint64_t v) noexcept nogil:
     return y | x - y * 10 << 8
 
 
+cdef inline uint32_t put_digits(uint8_t* p, uint64_t digits) noexcept nogil:
+    # Eight of them as eight_digits gives them, without zeros in front. Two stores that overlap, where a loop would be guessed
+    # wrong: numbers in the subject of an ack differ in length.
+    cdef uint32_t lead = text_low_bit(digits | <uint64_t>1 << 63) >> 3, n = 8 - lead
+    cdef uint64_t x = (digits | ASCII_ZEROS) >> 8 * lead, rest
+    if n >= 4:
+        rest = x >> 8 * (n - 4)
+        memcpy(p, &x, 4)
+        memcpy(p + n - 4, &rest, 4)
+    elif n >= 2:
+        rest = x >> 8 * (n - 2)
+        memcpy(p, &x, 2)
+        memcpy(p + n - 2, &rest, 2)
+    else:
+        p[0] = <uint8_t>x
+    return n
+
+
 cdef uint32_t put_u64(uint8_t* p, uint64_t v) noexcept nogil:
     # Eight digits a step: the subject of an ack, of every message that is delivered, has forty.
     cdef uint64_t low[2]
     cdef uint64_t digits
-    cdef uint32_t n_low = 0, n = 8, i
+    cdef uint32_t n_low = 0, n
     while v >= 100000000:
         low[n_low] = eight_digits(v % 100000000)
         n_low += 1
         v = v // 100000000
-    digits = eight_digits(v)
-    while n > 1 and digits & 0xff == 0:
-        digits >>= 8
-        n -= 1
-    digits |= ASCII_ZEROS
-    for i in range(n):
-        p[i] = <uint8_t>(digits >> 8 * i)
+    n = put_digits(p, eight_digits(v))
     while n_low:
         n_low -= 1
         digits = low[n_low] | ASCII_ZEROS
