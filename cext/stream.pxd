@@ -270,6 +270,8 @@ cdef enum Rollup:
     ROLLUP_SUBJECT = 1          # the message replaces all of its subject
     ROLLUP_ALL = 2
 
+cdef struct PubHeaders
+
 cdef struct Change:
     # One change of a stream, as a value: what it does depends on nothing else but the stream.
     ChangeKind kind
@@ -286,6 +288,7 @@ cdef struct Change:
     Span data
     Span id                     # the window of deduplication remembers it
     const Filter* filter        # the subject of a purge, if it is compiled already
+    const PubHeaders* said      # what `header` says, if it was read already
 
 cdef struct Overlay
 cdef struct Batches

@@ -1,5 +1,7 @@
 # The control plane's view of the data plane. Each call takes the engine lock for a moment, without the GIL.
 
+cdef int64_t SLIM_WAIT = 10000000000    # ns
+
 
 cdef class DataPlane(PlaneView):
     """The data plane of one server: accounts, connections, and the threads that serve them.
@@ -301,7 +303,7 @@ cdef class DataPlane(PlaneView):
         self.m.max_payload = max_payload
         self.m.memory.max = max_memory
         self.m.storage.max = max_storage
-        self.committer = committer_new(self.env, sync_interval, self.m.net.reactors[0].wake)
+        self.committer = committer_new(self.env, sync_interval, SLIM_WAIT, self.m.net.reactors[0].wake)
         if self.committer == NULL:
             raise MemoryError
         if committer_ballast(self.committer, path) < 0:

@@ -324,7 +324,10 @@ cdef void ghosts_blame(Store* s, const Block* b) noexcept nogil:
             other.holding += 1
             if other.live_bytes * 2 < other.used or other.holding >= HOLDING_MAX:
                 other.wanted = True
-                slim_wanted(s)
+                if other.holding >= HOLDING_MAX:
+                    slim_wanted(s)
+                else:
+                    slim_soon(s)
 
 
 # ---- bytes ---------------------------------------------------------------------------------------------------

@@ -48,12 +48,13 @@ cdef struct Round:
     Store* unsynced             # lazy mode: the stores that the sync is of, by next_syncing
 
 
-cdef Committer* committer_new(Env* env, int64_t sync_interval, int wake_fd) noexcept nogil:
+cdef Committer* committer_new(Env* env, int64_t sync_interval, int64_t slim_wait, int wake_fd) noexcept nogil:
     cdef Committer* c = <Committer*> calloc(1, sizeof(Committer))
     if c == NULL:
         return NULL
     c.env = env
     c.sync_interval = sync_interval
+    c.slim_wait = slim_wait
     c.wake_fd = wake_fd
     c.writing.spare = -1
     c.queue.sync_fd = -1

@@ -84,6 +84,8 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     s.queue.lost_since = INT64_MAX
     s.age_timer.fn = age_fire
     s.age_timer.owner = s
+    s.slim_timer.fn = slim_fire
+    s.slim_timer.owner = s
     s.slim_task.fn = slim_memory
     s.slim_task.owner = s
     s.left_task.fn = leftovers_turn
@@ -221,6 +223,7 @@ cdef void store_stop(Store* s) noexcept nogil:
     s.stopped = True
     sweeps_close(&s.x)
     timer_cancel(&s.env.timers, &s.age_timer)
+    timer_cancel(&s.env.timers, &s.slim_timer)
     task_cancel(&s.env.tasks, &s.slim_task)
     task_cancel(&s.env.tasks, &s.left_task)
     if s.storage == STORE_MEMORY:

@@ -360,6 +360,7 @@ cdef struct Store:
     damaged_fn on_damaged
     void* ctx
     Timer age_timer
+    Timer slim_timer            # file storage: until sparse blocks are compacted
     Task slim_task              # memory storage: compaction in slices
     Task left_task              # gives back these
     Block* left_blocks          # by next_empty
@@ -448,6 +449,7 @@ cdef struct Committer:
     # append reads, stand apart from q and what is under it by the ballast's path.
     Env* env
     int64_t sync_interval
+    int64_t slim_wait
     int wake_fd
     uint64_t pool_size
     Block* lru                  # under the engine lock, as the next six

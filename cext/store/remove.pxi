@@ -133,7 +133,7 @@ cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
     if b.live == 0:
         empty_block(s, b)
     elif b.sealed and (b.live_bytes + b.needed) * 2 < b.used and b != block_i(s, 0):
-        slim_wanted(s)      # the first block is usually on its way out
+        slim_soon(s)        # the first block is usually on its way out
 
 
 cdef bint take_seq(Store* s, uint64_t seq, int reason) noexcept nogil:
@@ -320,15 +320,26 @@ cdef inline int take_for_good(Store* s, Block* b, uint32_t i, int reason, bint m
     return r
 
 
-cdef void slim_wanted(Store* s) noexcept nogil:
-    """Some block is worth compacting."""
-    cdef Committer* c = s.com
+cdef inline void slim_soon(Store* s) noexcept nogil:
+    """Some block is worth compacting, in its time."""
     if s.recovery.replaying or s.stopped:
         return
     if s.storage == STORE_MEMORY:
         if not s.slim_task.queued:
             task_post(&s.env.tasks, &s.slim_task)
-    elif not s.in_slim:
+    elif s.com.slim_wait == 0 or (s.slim_timer.pos == 0 and timer_set(&s.env.timers, &s.slim_timer,
+                                                                      s.env.mono + s.com.slim_wait) < 0):
+        slim_wanted(s)
+
+
+cdef void slim_fire(Timer* t, int64_t now) noexcept nogil:
+    slim_wanted(<Store*> t.owner)
+
+
+cdef void slim_wanted(Store* s) noexcept nogil:
+    """The maintenance thread is to compact the blocks that are worth it."""
+    cdef Committer* c = s.com
+    if not (s.in_slim or s.recovery.replaying or s.stopped):
         s.in_slim = True
         s.next_slim = c.slim
         c.slim = s

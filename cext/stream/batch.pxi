@@ -409,6 +409,7 @@ cdef void batch_change(Stream* s, const Msg* m, const PubHeaders* h, uint64_t se
     c.header = m.header
     c.data = m.data
     c.id = h.msg_id
+    c.said = NULL               # it may be kept
     c.keep = 0
     c.erase = False
     c.rollup = rollup_of(h.rollup) if h.rollup.n else ROLLUP_NONE

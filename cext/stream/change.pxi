@@ -47,6 +47,7 @@ cdef void remember_id(Stream* s, const Change* c) noexcept nogil:
 
 cdef int apply_message(Stream* s, const Change* c) noexcept nogil:
     cdef uint64_t before = store_last_of(s.store, c.subject) if s.cfg.republish != NULL else 0
+    cdef const PubHeaders* said = c.said
     cdef PubHeaders h
     cdef int rc
     s.newest_gone = False
@@ -57,14 +58,15 @@ cdef int apply_message(Stream* s, const Change* c) noexcept nogil:
             republish(s, c, before)
         remember_id(s, c)
         message_entered(s, c.subject, c.seq)
-        if s.timetable != NULL or s.cfg.allow_schedules:
+        if said == NULL and (s.timetable != NULL or s.cfg.allow_schedules):
             read_headers(&h, c.header)
+            said = &h
         if s.timetable != NULL:
-            timetable_stored(s, c, &h)
+            timetable_stored(s, c, said)
         if c.rollup:
             roll_up(s, c.subject, c.rollup, 0, 1)
         if s.cfg.allow_schedules:
-            schedule_end(s, &h)
+            schedule_end(s, said)
     store_let(s.store)
     if rc == ST_OK:
         stream_count_bytes(s)

@@ -240,6 +240,7 @@ cdef int publish_sized(Stream* s, const Msg* m, const PubHeaders* h, const Store
     c.header = m.header
     c.data = m.data
     c.id = h.msg_id
+    c.said = h
     c.keep = 0
     c.erase = False
     c.rollup = rollup_of(h.rollup) if h.rollup.n else ROLLUP_NONE
@@ -269,6 +270,7 @@ cdef int publish_longer(Stream* s, const Msg* m, const PubHeaders* h, const Stor
     else:
         longer.header = span(b.data, <uint32_t>b.n)
         c.header = longer.header
+        c.said = NULL
         if not (s.cfg.discard_new and check_discard_new(s, &longer, h, state)):
             publish_change(s, &longer, c)
     bytes_free(&b)

@@ -127,7 +127,8 @@ cdef class PyStore:
     cdef bint own_clock
 
     def __init__(self, directory=None, name="S", *, max_msgs=-1, max_bytes=-1, max_age=0, max_msgs_per=-1, trim=True,
-                 first_seq=0, retention=0, commit="thread", sync_interval=0, now=None, listen=True):
+                 first_seq=0, retention=0, commit="thread", sync_interval=0, slim_wait=0, now=None,
+                 listen=True):
         self.removed = []
         self.durable = []
         self.directory = b"" if directory is None else os.fsencode(directory)
@@ -141,7 +142,7 @@ cdef class PyStore:
         self.own_clock = now is not None
         self.env.now = now if now is not None else time.time_ns()
         self.env.mono = time.monotonic_ns() if now is None else now
-        self.com = committer_new(&self.env, sync_interval, -1)
+        self.com = committer_new(&self.env, sync_interval, slim_wait, -1)
         if self.com == NULL:
             raise MemoryError
         if commit == "thread" and self.directory:

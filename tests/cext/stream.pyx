@@ -262,7 +262,7 @@ cdef class TestEnv(EnvBox):
 
         held: it begins only with `release_commits`, as if the disk were slow.
         """
-        self.committer = committer_new(self.env, 0, -1)
+        self.committer = committer_new(self.env, 0, 0, -1)
         if self.committer == NULL:
             raise MemoryError()
         if not held:

@@ -99,7 +99,7 @@ cdef class SimDisk:
         self.d.synced_at = box.env.mono
         box.env.files = &self.files
         box.env.system = &self.system
-        box.committer = committer_new(box.env, sync_interval, 0 if threads else -1)
+        box.committer = committer_new(box.env, sync_interval, 0, 0 if threads else -1)
         if box.committer == NULL:
             raise MemoryError
         self.d.committer = box.committer

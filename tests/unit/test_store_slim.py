@@ -88,3 +88,31 @@ def test_damage_in_a_compacted_block_costs_nothing_of_later_ones(directory: Path
     assert s.lost()["msgs"] == [seqs[-1]]
     assert s.state()["msgs"] == 200 - len(seqs) + 1
     s.close()
+
+
+def test_a_sparse_block_waits_for_its_compaction(directory: Path) -> None:
+    """What loses message after message may soon be empty: then it was not copied for nothing."""
+    s = PyStore(directory, slim_wait=10, now=1000, **LIMITS)
+    for _ in range(4):
+        grow(s, directory)
+    second, third = (
+        [seq for _, seq, _, _ in records(path.read_bytes()) if not seq & TOMB]
+        for path in (directory / "msgs" / f"{number}.blk" for number in (2, 3))
+    )
+    for seq in third[:-1]:
+        s.remove(seq)
+    s.tick(1009)
+    s.commit()
+    s.upkeep()
+    paths = [directory / "msgs" / f"{number}.blk" for number in (2, 3)]
+    sizes = [path.stat().st_size for path in paths]
+    for seq in second:  # it is empty before it was looked at
+        s.remove(seq)
+    s.commit()
+    assert not paths[0].exists()
+    assert paths[1].stat().st_size == sizes[1]
+    s.tick(1010)
+    s.upkeep()
+    s.commit()
+    assert paths[1].stat().st_size < sizes[1] // 2
+    s.close()
