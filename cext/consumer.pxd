@@ -105,6 +105,7 @@ cdef struct PendingTable:
     uint32_t* heap
     uint32_t heap_n
     uint32_t heap_cap
+    int64_t later           # ns by which every deadline is later than its entry says
 
 
 # ---- pull requests -----------------------------------------------------------------------------------------

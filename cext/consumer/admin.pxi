@@ -30,13 +30,14 @@ cdef inline bint idle_for(const Consumer* c, const Pending* e, int64_t idle) noe
 cdef int list_one(Consumer* c, const Pending* e, Bytes* b) noexcept nogil:
     cdef Listed one
     cdef Span subject = store_subject(c.s.store, e.sseq)
+    cdef int64_t deadline = deadline_of(&c.pending, e)
     memset(&one, 0, sizeof(Listed))
     one.seq = e.sseq
     one.deliveries = e.deliveries
     one.sent = wall_time(c, e.sent)
     one.queued = e.place == AT_QUEUE
-    if (e.place == AT_TIMED or e.place == AT_HEAP) and e.deadline - c.env.mono < FOREVER // 2:
-        one.due = wall_time(c, e.deadline)
+    if (e.place == AT_TIMED or e.place == AT_HEAP) and deadline - c.env.mono < FOREVER // 2:
+        one.due = wall_time(c, deadline)
     one.n_subject = subject.n
     if bytes_add(b, &one, sizeof(Listed)) < 0:
         return -1

@@ -267,10 +267,11 @@ cdef void ack_timer_set(Consumer* c) noexcept nogil:
 cdef void start_waiting(Consumer* c, uint32_t i) noexcept nogil:
     # The time in which the ack must come starts now.
     cdef Pending* e = entry_at(&c.pending, i)
+    cdef int64_t deadline = c.env.mono + wait_of(c, e.deliveries)
     e.sent = c.env.mono
-    pending_schedule(&c.pending, i, c.env.mono + wait_of(c, e.deliveries), c.cfg.n_backoff == 0)
-    if c.ack_timer.pos == 0 or e.deadline < c.ack_timer.deadline:
-        timer_set(&c.env.timers, &c.ack_timer, e.deadline)
+    pending_schedule(&c.pending, i, deadline, c.cfg.n_backoff == 0)
+    if c.ack_timer.pos == 0 or deadline < c.ack_timer.deadline:
+        timer_set(&c.env.timers, &c.ack_timer, deadline)
 
 
 cdef int deliver_new(Consumer* c) noexcept nogil:

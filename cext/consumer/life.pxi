@@ -363,27 +363,38 @@ cdef bint same_waits(const ConsumerConfig* a, const ConsumerConfig* b) noexcept 
     for i in range(a.n_backoff):
         if a.backoff[i] != b.backoff[i]:
             return False
-    return a.max_deliver == b.max_deliver
+    return True
 
 
 cdef void change_deadlines(Consumer* c, const ConsumerConfig* before) noexcept nogil:
-    # By as much as the time for an ack got longer or shorter: what was asked to come later still does. What is to come again,
-    # and did so as often as it now may, is given up.
-    cdef uint32_t i = c.pending.first, after
+    # By as much as the time for an ack got longer or shorter: what was asked to come later still does.
+    cdef uint32_t i
     cdef int64_t longer
     cdef Pending* e
     if same_waits(&c.cfg, before):
         return
-    while i:
-        e = entry_at(&c.pending, i)
-        after = e.next
-        longer = wait_of(c, e.deliveries) - wait_by(before, e.deliveries)
-        if longer != 0 and (e.place == AT_TIMED or e.place == AT_HEAP):
-            pending_schedule(&c.pending, i, e.deadline + longer, c.cfg.n_backoff == 0)
-        elif e.place == AT_QUEUE and c.leads:
-            requeue(c, i)
-        i = after
+    if c.cfg.n_backoff == 0 and before.n_backoff == 0:
+        c.pending.later += wait_of(c, 1) - wait_by(before, 1)
+    else:
+        i = c.pending.first
+        while i:
+            e = entry_at(&c.pending, i)
+            longer = wait_of(c, e.deliveries) - wait_by(before, e.deliveries)
+            if longer != 0 and (e.place == AT_TIMED or e.place == AT_HEAP):
+                pending_schedule(&c.pending, i, deadline_of(&c.pending, e) + longer, c.cfg.n_backoff == 0)
+            i = e.next
     ack_timer_set(c)
+
+
+cdef void change_most(Consumer* c, const ConsumerConfig* before) noexcept nogil:
+    # What is to come again, and did so as often as it now may, is given up.
+    cdef uint32_t i = c.pending.queue.head, after
+    if c.cfg.max_deliver == before.max_deliver or not c.leads:
+        return
+    while i:
+        after = entry_at(&c.pending, i).qnext
+        requeue(c, i)
+        i = after
 
 
 cdef void info_when_counted(Consumer* c, ConsumerInfo* before) noexcept nogil:
@@ -427,6 +438,7 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
         c.held = True
         c.held_ticket = UINT64_MAX
         rc = watch_deliver_subject(c)
+    change_most(c, &last)
     change_deadlines(c, &last)
     free(old)
     if not c.bound:

@@ -1,6 +1,7 @@
 # What was delivered and not acked: a slab of entries found by sequence, linked in the order of first delivery, and
 # each in at most one of: the list of deadlines (all of one length, so in order), the heap of other deadlines, and the
-# queue of what is to be redelivered. Every step costs O(1), in the heap O(log n).
+# queue of what is to be redelivered. Every step costs O(1), in the heap O(log n). All deadlines move at once by `later`, which
+# entries do not have in theirs.
 
 cdef enum:
     PENDING_KEPT = 256              # an empty table larger than this gives its memory back
@@ -218,26 +219,31 @@ cdef void pending_schedule(PendingTable* t, uint32_t i, int64_t deadline, bint u
     # entry goes to the list, where it is found somewhat late.
     cdef Pending* e = entry_at(t, i)
     pending_unplace(t, i)
-    e.deadline = deadline
-    if uniform and (t.timed.tail == 0 or entry_at(t, t.timed.tail).deadline <= deadline):
+    e.deadline = deadline - t.later
+    if uniform and (t.timed.tail == 0 or entry_at(t, t.timed.tail).deadline <= e.deadline):
         list_append(t, &t.timed, i, AT_TIMED)
     elif heap_add(t, i) < 0:
         list_append(t, &t.timed, i, AT_TIMED)
 
 
+cdef inline int64_t deadline_of(const PendingTable* t, const Pending* e) noexcept nogil:
+    return e.deadline + t.later
+
+
 cdef int64_t pending_deadline(PendingTable* t) noexcept nogil:
+    # Of the first one; INT64_MAX: there is none.
     cdef int64_t first = INT64_MAX
     if t.timed.head:
-        first = entry_at(t, t.timed.head).deadline
-    if t.heap_n and entry_at(t, t.heap[0]).deadline < first:
-        first = entry_at(t, t.heap[0]).deadline
+        first = deadline_of(t, entry_at(t, t.timed.head))
+    if t.heap_n:
+        first = min(first, deadline_of(t, entry_at(t, t.heap[0])))
     return first
 
 
 cdef uint32_t pending_due(PendingTable* t, int64_t now) noexcept nogil:
     # An entry whose deadline passed, or 0.
-    if t.timed.head and entry_at(t, t.timed.head).deadline <= now:
+    if t.timed.head and deadline_of(t, entry_at(t, t.timed.head)) <= now:
         return t.timed.head
-    if t.heap_n and entry_at(t, t.heap[0]).deadline <= now:
+    if t.heap_n and deadline_of(t, entry_at(t, t.heap[0])) <= now:
         return t.heap[0]
     return 0

@@ -27,7 +27,7 @@ cdef bint get_sv(Span* s, int64_t* v) noexcept nogil:
 cdef int64_t sent_at(Consumer* c, const Pending* e) noexcept nogil:
     # When the entry would have been sent for its deadline to be the usual time later; wall clock, seconds. Rounded up:
     # nothing is redelivered too early. Never before 1970, however long the usual time is.
-    cdef int64_t deadline = e.deadline
+    cdef int64_t deadline = deadline_of(&c.pending, e)
     if e.place == AT_QUEUE:
         deadline = c.env.mono                   # due now
     return max(<int64_t>0, (c.env.now + (deadline - c.env.mono) - wait_of(c, e.deliveries) + SECOND - 1) // SECOND)

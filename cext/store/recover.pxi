@@ -161,6 +161,8 @@ cdef void tail_cut(Scan* c, int fd) noexcept nogil:
             return
         lost_place(c.s, DAMAGE_TAIL, c.b.num, c.end, n, 0, 0, 0)
     f.truncate(f.ctx, fd, <off_t> c.end)
+    if c.o.synced:      # or it is synced anyway: what is cut may not stand before a block that is written later
+        f.datasync(f.ctx, fd)
 
 
 cdef void zeros_cut(Store* s, Block* b, uint64_t size) noexcept nogil:

@@ -126,6 +126,13 @@ class Sim:
 
     def some_limits(self) -> dict[str, int]:
         pick = self.rng.choice
+        if self.world.kind.turnover:  # so that there are many blocks
+            return {
+                "max_msgs": pick([-1, 300]),
+                "max_bytes": 127_000,
+                "max_msgs_per_subject": pick([-1, -1, 5]),
+                "max_age": 0,
+            }
         return {
             "max_msgs": pick([-1, 60, 200, 10, 300]),
             "max_bytes": pick([-1, 127_000, 20_000, 60_000, 3_000]),
@@ -337,6 +344,20 @@ class Sim:
         for seq in seqs:
             self.stream.delete(seq, self.rng.random() < 0.6)
             self.snap(f"delete {seq}")
+
+    def come_and_go(self) -> None:
+        """Few messages are there at any time, of few subjects: those are often gone for a while."""
+        rng = self.rng
+        for _ in range(rng.choice([5, 40, 300])):
+            self.put(b"%s.%d" % (self.name, rng.randrange(6)), b"")
+            live = sorted(self.snaps[-1].live)
+            for seq in rng.sample(live, max(0, len(live) - rng.randrange(1, 6))):
+                self.stream.delete(seq, rng.random() < 0.2)
+                self.snap(f"delete {seq}")
+            if rng.random() < 0.2:
+                self.world.upkeep()
+            if self.world.disk.dead or self.world.troubled():
+                return
 
     def purge(self) -> None:
         kind = self.rng.choice(["all", "filter", "filter", "keep", "keep filter", "seq", "seq"])

@@ -33,8 +33,11 @@ class Kind:
     published: bool = False
     """Atomic and fast batches come as publishers send them."""
     sizes: tuple[int, ...] = (0, 5, 60, 300, 300, 2000, 9000)
+    turnover: bool = False
+    """Many messages come and go, so that blocks are sealed and subjects leave and come back."""
 
 
+MIDDLING = (60, 2000, 9000, 9000)
 LARGE = (0, 5, 60, 300, 300, 2000, 9000, 40_000)
 KINDS = {
     "synced": Kind(),
@@ -48,6 +51,9 @@ KINDS = {
     "published": Kind(memory=0.1, published=True),
     "published, threads": Kind(threads=True, published=True, sizes=LARGE),
     "published, lazy": Kind(sync_interval=2 * SECOND, published=True),
+    "turnover": Kind(turnover=True, sizes=MIDDLING),
+    "turnover, lazy": Kind(sync_interval=2 * SECOND, turnover=True, sizes=MIDDLING),
+    "turnover, threads": Kind(threads=True, turnover=True, sizes=MIDDLING),
 }
 
 
@@ -69,12 +75,14 @@ class World:
         self.update: tuple[Sim, dict[str, int]] | None = None
         self.env: TestEnv
         self.boot()
-        count = self.rng.choice([1, 1, 2, 8])
+        count = self.rng.choice([1, 1, 2, 8]) if not kind.turnover else 1
         self.streams = [Sim(self, f"S{i}", self.rng) for i in range(count)]
         for sim in self.streams:
             sim.create()
             sim.snap("create")
         self.steps = STEPS + BATCHES * kind.batches + PUBLISHED * kind.published
+        if kind.turnover:
+            self.steps = TURNOVER
         self.weights = [self.rng.choice([0.2, 1, 1, 3]) for _ in self.steps]
 
     # ---- lives ----
@@ -396,6 +404,17 @@ PUBLISHED: list[tuple[str, Callable[[World], None]]] = [
     ("atomic batch", lambda w: one_of(w).atomic()),
     ("atomic batch", lambda w: one_of(w).atomic()),
     ("fast batch", lambda w: one_of(w).fast()),
+]
+TURNOVER: list[tuple[str, Callable[[World], None]]] = [
+    *[("come and go", lambda w: one_of(w).come_and_go())] * 5,
+    ("delete", lambda w: one_of(w).delete()),
+    ("purge", lambda w: one_of(w).purge()),
+    ("update", lambda w: one_of(w).update()),
+    ("upkeep", World.upkeep),
+    ("wait", World.wait),
+    ("stop", World.restart),
+    ("kill", World.kill),
+    ("kill", World.kill),
 ]
 
 

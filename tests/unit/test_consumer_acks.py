@@ -314,6 +314,41 @@ def test_update_of_ack_wait_restarts_deadlines(world):
     assert seqs(world.env.take()) == [1]
 
 
+def test_deadlines_move_with_ack_wait_and_stay_in_order(world):
+    c = world.consumer(ack_wait=10 * SECOND)
+    world.fill(4)
+    world.pull(b"1")
+    c.update(consumer_params(ack_wait=4 * SECOND))
+    world.env.advance(SECOND)
+    _, later = world.pull(b"2")
+    world.ack(later, b"-NAK 2s")
+    c.update(consumer_params(ack_wait=20 * SECOND))
+    world.pull(b"1")
+    world.pull(b"10")
+    due = {}
+    for at in range(2, 30):
+        world.env.advance(SECOND)
+        due |= dict.fromkeys(seqs(world.env.take()), at)
+    assert due == {3: 19, 1: 20, 2: 21, 4: 21}
+
+
+def test_deadlines_move_to_a_backoff_and_back(world):
+    c = world.consumer(ack_wait=10 * SECOND)
+    world.fill(2)
+    world.pull(b"1")
+    c.update(consumer_params(ack_wait=15 * SECOND))
+    c.update(consumer_params(backoff=(3 * SECOND, 9 * SECOND), max_deliver=5))
+    world.env.advance(SECOND)
+    world.pull(b"1")
+    c.update(consumer_params(ack_wait=6 * SECOND, max_deliver=5))
+    world.pull(b"10")
+    due = {}
+    for at in range(2, 10):
+        world.env.advance(SECOND)
+        due |= dict.fromkeys(seqs(world.env.take()), at)
+    assert due == {1: 6, 2: 7}
+
+
 def test_an_update_of_max_deliver_gives_up_what_came_as_often(world):
     c = world.consumer()
     world.fill(3)
