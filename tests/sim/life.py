@@ -24,11 +24,14 @@ class Life:
         sync_interval: int = 0,
         consumer: bool = True,
         threads: bool = False,
+        together: bool = False,
         **params: Any,
     ) -> None:
+        """`together`: a start syncs all that it finds at one go."""
         self.disk = SimDisk(seed, bool(seed % 2))
         self.sync_interval = sync_interval
         self.threads = threads
+        self.together = together
         self.with_consumer = consumer
         self.params = params
         self.now = 1_700_000_000 * SECOND
@@ -41,7 +44,9 @@ class Life:
         self.env.listen(b"inbox")
         self.disk.attach(self.env, self.sync_interval, self.threads)
         params = stream_params(storage=FILE, allow_rollup=True, **self.params)
-        self.stream = open_test_stream(self.env, params, b"/S")
+        if self.together:
+            self.disk.sync()
+        self.stream = open_test_stream(self.env, params, b"/S", synced=self.together)
         if self.with_consumer:
             self.consumer = self.stream.open_consumer(consumer_params(), b"/S/obs/C")
         self.stream.activate()

@@ -71,6 +71,21 @@ def test_what_a_cut_left_of_a_group_is_not_reported_as_lost(seed: int) -> None:
         assert life.stream.lost().sequences == []
 
 
+def test_what_a_start_wrote_behind_a_torn_group_is_not_reported(seed: int) -> None:
+    """It is not synced where a start syncs all streams at one go, before it writes."""
+    life = Life(seed, together=True, max_msgs=60)
+    life.publish(bytes(60))
+    life.commit()
+    for number in range(3):
+        for size in (2000, 200, 9000, 9000):
+            life.publish(bytes(size), b"s.%d" % number)
+        life.cut(1 + seed % 3)
+        for _ in range(2):
+            life.publish(bytes(60))
+            life.cut(seed % 5)
+            assert life.stream.lost().sequences == []
+
+
 def test_what_aged_does_not_come_back_when_the_age_is_raised(seed: int) -> None:
     life = Life(seed, max_age=3 * SECOND)
     life.publish()
