@@ -1,5 +1,6 @@
 """Power cuts at moments that histories met: each for many disks, which keep different things."""
 
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -83,6 +84,22 @@ def test_what_a_start_wrote_behind_a_torn_group_is_not_reported(seed: int) -> No
         for _ in range(2):
             life.publish(bytes(60))
             life.cut(seed % 5)
+            assert life.stream.lost().sequences == []
+
+
+def test_what_a_start_cut_off_is_not_reported_when_a_later_block_is_there(seed: int) -> None:
+    """A torn block is not appended to: what comes next stands in a new one."""
+    rng = random.Random(seed)
+    life = Life(seed, together=True, max_msgs=60, max_msgs_per_subject=1)
+    life.publish(bytes(60))
+    life.commit()
+    for _ in range(3):
+        for _ in range(6):
+            life.publish(bytes(rng.choice([60, 300, 300, 2000, 9000])), b"s.%d" % rng.randrange(3))
+        life.cut(rng.choice([1, 2, 3, 4, 5]))
+        for _ in range(2):
+            life.publish(bytes(60), b"s.9")
+            life.cut(rng.choice([1, 2, 3, 4, 5, 6]))
             assert life.stream.lost().sequences == []
 
 
