@@ -8,6 +8,7 @@ asker's account alone. The others are for its own users (`operators.py`).
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 PENDING_MAX = 256
 """Requests that wait for an answer; more are dropped, as by a server that is too busy. Those of the
 system account's users are counted by themselves."""
+
+MAX_DURATION = (1 << 63) - 1
 
 
 class SubjectRules(Wire):
@@ -60,7 +63,10 @@ class UserInfo(Wire):
     user: str = always("")
     account: str = always("")
     account_name: str = always("")
+    user_name: str = ""
     permissions: PermissionRules | None = None
+    expires: int = 0
+    """ns from now; 0: never."""
 
 
 class Queue:
@@ -164,7 +170,7 @@ class System:
         _, _, request, payload = item.texts
         if subject == USER_INFO:
             who = self._server.inbox.admissions.get(item.cid)
-            user = _user(account, self._server.accounts.tag_of(account), who)
+            user = _user(account, self._server.accounts.tag_of(account), who, time.time_ns())
             return b"", encoded(Answer(server=self._server.identity.info(), data=user))
         if subject == SUBSCRIBERS:
             return b"", b"%d" % self._subscribers(self._account_of(item.cid, account), payload)
@@ -219,10 +225,12 @@ def _is_json(payload: bytes) -> bool:
     return True
 
 
-def _user(account: str, tag: str, who: Admission | None) -> UserInfo:
+def _user(account: str, tag: str, who: Admission | None, now: int) -> UserInfo:
     info = UserInfo(account=account, account_name=tag)
     if who is not None:
         info.user = who.user
+        info.user_name = who.name_tag
+        info.expires = min(max(0, who.ends * 10**9 - now), MAX_DURATION) if who.ends else 0
         info.permissions = None if who.rules is None else _rules(who.rules)
     return info
 

@@ -355,6 +355,22 @@ def test_who_am_i(pair: list[Server], who: str) -> None:
     assert shown[0] == shown[1]
 
 
+@pytest.mark.parametrize("ends", [NOW + 5000, NOW + (1 << 33)])
+def test_who_am_i_by_name_and_how_long(pair: list[Server], ends: int) -> None:
+    user = User(MAIN, claims={"name": "bob", "exp": ends})
+    shown, left = [], []
+    for server in pair:
+        with Client(server, user) as client:
+            client.send(b"SUB _INBOX.me 1\r\nPUB $SYS.REQ.USER.INFO _INBOX.me 0\r\n\r\n")
+            answer = client.sync() or [client.message()]
+            data = json.loads(answer[0].payload)["data"]
+            left.append(data.pop("expires") / 1e9)
+            shown.append((list(data), data))
+    assert shown[0] == shown[1]
+    assert shown[0][1]["user_name"] == "bob"
+    assert left[0] == pytest.approx(left[1], abs=5)
+
+
 def test_expiry_while_connected(pair: list[Server]) -> None:
     shown, spans = [], []
     for server in pair:
