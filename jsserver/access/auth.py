@@ -98,7 +98,7 @@ def without_asking(rules: Permissions | None) -> Permissions:
     """The permissions without leave to ask what the server asks an auth callout."""
     made = Permissions() if rules is None else Permissions(**vars(rules))
     publish = made.publish or SubjectPermission()
-    deny = [*(publish.deny or []), AUTH_REQUESTS]
+    deny = [*dict.fromkeys([*(publish.deny or []), AUTH_REQUESTS])]
     made.publish = SubjectPermission(allow=publish.allow, deny=deny)
     return made
 

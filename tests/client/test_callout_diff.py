@@ -1,5 +1,6 @@
 """Auth callouts: what they are asked, and what their answers make of it; of both servers alike."""
 
+import json
 import re
 import threading
 import time
@@ -284,6 +285,23 @@ def test_expiry_of_whom_a_callout_let_in(pair: Pair) -> None:
     assert shown[0] == shown[1] and len(shown[0]) == 2
 
 
+def who_am_i(server: Server, **login: object) -> tuple[dict[str, Any], float]:
+    """What the server says, and for how many seconds it is so; the user's key is new each time."""
+    with Client(server, **login) as client:
+        client.send(b"SUB _INBOX.me 1\r\nPUB $SYS.REQ.USER.INFO _INBOX.me 0\r\n\r\n")
+        answer = client.sync() or [client.message()]
+        data = json.loads(answer[0].payload)["data"]
+        data["user"] = re.sub("U[A-Z2-7]{55}", "a key", data["user"])
+        return data, data.pop("expires", 0) / 1e9
+
+
+def test_who_is_behind_an_answer(pair: Pair) -> None:
+    ANSWERS["named"] = lambda r: let_in(r, name="eve", exp=int(time.time()) + 1000)
+    (ours, lasts), (theirs, theirs_lasts) = (who_am_i(s, user="named") for s in pair.servers)
+    assert ours == theirs
+    assert lasts == pytest.approx(theirs_lasts, abs=5)
+
+
 def test_what_the_log_says(pair: Pair) -> None:
     said = []
     for server in pair.servers:
@@ -443,6 +461,14 @@ def test_callouts_of_accounts(operated: tuple[Pair, User], name: str) -> None:
     else:
         say = {"jwt": sentinel.token, "name": name}
         assert all(is_refused(outcome(server, say)) for server in pair.servers)
+
+
+@pytest.mark.parametrize("name", ["own", "target"])
+def test_who_is_behind_an_answer_in_an_account(operated: tuple[Pair, User], name: str) -> None:
+    pair, sentinel = operated
+    ours, theirs = (who_am_i(s, jwt=sentinel.token, name=name) for s in pair.servers)
+    assert ours[0] == theirs[0]
+    assert ours[1] == pytest.approx(theirs[1], abs=5)
 
 
 def test_silence_of_the_callout_of_an_account(operated: tuple[Pair, User]) -> None:
