@@ -95,7 +95,6 @@ def test_a_truncation_that_the_disk_refuses_takes_nothing(disk, op: str, after: 
     before = shown(w)[:2]
     w.env.fail(errno.EIO, op, after=after)
     truncate(w, 3)
-    cut = shown(w)[:2]
     w.env.inject(b"s.a", b"new", b"ack")
 
     def over() -> bool:
@@ -106,6 +105,6 @@ def test_a_truncation_that_the_disk_refuses_takes_nothing(disk, op: str, after: 
         mended(w)
         found = shown(w)[:2]
         # The publish may be of a group of its own, and that be the one that is refused.
-        assert found == before or (after and found == cut)
+        assert found == before or (after and found[1] == before[1][:3])
     else:
         assert w.stream.state().last_seq == 4
