@@ -18,6 +18,7 @@ cdef struct Opening:
     bint foreign                # the other server was here last: no cache of ours says what should be there
     bint synced                 # what is found is on disk, and others, or the interval, sync what is changed here
     bint doubt                  # what was written last may be gone
+    bint cut                    # something is cut off the block that is read
     bint sealed                 # the last block that was read says that another follows
     bint batches                # from here on there is a batch, or may be a part of one
     bint lazy                   # the last marker that was read is of a store that acks before it syncs
@@ -161,8 +162,7 @@ cdef void tail_cut(Scan* c, int fd) noexcept nogil:
             return
         lost_place(c.s, DAMAGE_TAIL, c.b.num, c.end, n, 0, 0, 0)
     f.truncate(f.ctx, fd, <off_t> c.end)
-    if c.o.synced:      # or it is synced anyway: what is cut may not stand before a block that is written later
-        f.datasync(f.ctx, fd)
+    c.o.cut = True
 
 
 cdef void zeros_cut(Store* s, Block* b, uint64_t size) noexcept nogil:
@@ -262,6 +262,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         snprintf(o.err, o.err_cap, "%s: cannot be opened (errno %d)", path, <int> -size)
         block_free(b)
         return ST_IO
+    o.cut = False
     b.fd = fd
     s.blocks[s.b0 + s.n_blocks] = b
     s.n_blocks += 1
@@ -281,9 +282,9 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         rc = empty_ends(o, b, fd, is_last)
     if rc < 0:
         return rc
-    if fd >= 0 and rc == 0 and (not o.synced or o.batches):
+    if fd >= 0 and rc == 0 and (not o.synced or o.batches or o.cut):
         # A killed server may have left what it had not synced, and it is served from now on. What is written behind a batch
-        # says that that is on disk.
+        # says that that is on disk. What was cut off may not stand before a later block.
         synced = f.datasync(f.ctx, fd)
         if synced < 0:
             snprintf(o.err, o.err_cap, "%s: cannot be synced (errno %d)", path, -synced)

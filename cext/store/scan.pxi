@@ -495,8 +495,7 @@ cdef void block_prove(const Scan* c, int fd) noexcept nogil:
         return
     b.used += MARKER
     b.written = b.used
-    if not c.o.synced or c.o.batches:   # the block is synced next
-        b.durable = b.used
+    b.durable = b.used
     b.open_group = False
 
 

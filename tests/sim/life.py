@@ -27,7 +27,8 @@ class Life:
         together: bool = False,
         **params: Any,
     ) -> None:
-        """`together`: a start syncs all that it finds at one go."""
+        """`together`: a start syncs all that it finds at one go, and all that it changed before the
+        stream is served."""
         self.disk = SimDisk(seed, bool(seed % 2))
         self.sync_interval = sync_interval
         self.threads = threads
@@ -40,16 +41,21 @@ class Life:
         self.start()
 
     def start(self) -> None:
+        self.open(self.together)
+        if self.together:
+            self.disk.sync()
+        self.stream.activate()
+
+    def open(self, together: bool) -> None:
         self.env = TestEnv(now=self.now)
         self.env.listen(b"inbox")
         self.disk.attach(self.env, self.sync_interval, self.threads)
         params = stream_params(storage=FILE, allow_rollup=True, **self.params)
-        if self.together:
+        if together:
             self.disk.sync()
-        self.stream = open_test_stream(self.env, params, b"/S", synced=self.together)
+        self.stream = open_test_stream(self.env, params, b"/S", synced=together)
         if self.with_consumer:
             self.consumer = self.stream.open_consumer(consumer_params(), b"/S/obs/C")
-        self.stream.activate()
         if self.threads:
             alive.append(self)
 
@@ -62,11 +68,21 @@ class Life:
 
     def cut(self, calls: int = 0) -> None:
         """After so many calls of what is staged."""
+        self.lose_power(calls)
+        self.start()
+
+    def cut_twice(self, calls: int = 0) -> None:
+        """And again before the start in between has synced what it changed."""
+        self.lose_power(calls)
+        self.open(together=True)
+        self.lose_power(0)
+        self.start()
+
+    def lose_power(self, calls: int) -> None:
         self.disk.cut_after(calls)
         self.commit()
         self.stop()
         self.disk.cut()
-        self.start()
 
     def kill(self, calls: int = 0) -> None:
         """A SIGKILL after so many calls of what is staged."""

@@ -72,31 +72,18 @@ def test_what_a_cut_left_of_a_group_is_not_reported_as_lost(seed: int) -> None:
         assert life.stream.lost().sequences == []
 
 
-def test_what_a_start_wrote_behind_a_torn_group_is_not_reported(seed: int) -> None:
-    """It is not synced where a start syncs all streams at one go, before it writes."""
-    life = Life(seed, together=True, max_msgs=60)
-    life.publish(bytes(60))
-    life.commit()
-    for number in range(3):
-        for size in (2000, 200, 9000, 9000):
-            life.publish(bytes(size), b"s.%d" % number)
-        life.cut(1 + seed % 3)
-        for _ in range(2):
-            life.publish(bytes(60))
-            life.cut(seed % 5)
-            assert life.stream.lost().sequences == []
-
-
-def test_what_a_start_cut_off_is_not_reported_when_a_later_block_is_there(seed: int) -> None:
-    """A torn block is not appended to: what comes next stands in a new one."""
-    rng = random.Random(seed)
-    life = Life(seed, together=True, max_msgs=60, max_msgs_per_subject=1)
+def test_what_a_start_left_of_a_torn_group_is_not_reported(seed: int) -> None:
+    """It is cut short itself, after it cut off an end that a later block may stand behind."""
+    rng = random.Random(2 * seed)
+    # Of disks that keep sectors whole: part of one may look as if somebody had changed a payload.
+    life = Life(2 * seed, together=True, max_msgs=60, max_msgs_per_subject=1)
     life.publish(bytes(60))
     life.commit()
     for _ in range(3):
         for _ in range(6):
             life.publish(bytes(rng.choice([60, 300, 300, 2000, 9000])), b"s.%d" % rng.randrange(3))
-        life.cut(rng.choice([1, 2, 3, 4, 5]))
+        life.cut_twice(rng.choice([1, 2, 3, 4, 5]))
+        assert life.stream.lost().sequences == []
         for _ in range(2):
             life.publish(bytes(60), b"s.9")
             life.cut(rng.choice([1, 2, 3, 4, 5, 6]))
