@@ -55,6 +55,10 @@ cdef inline void place_text(uint8_t** at, Span* s) noexcept nogil:
 
 # ---- numbers -------------------------------------------------------------------------------------
 
+cdef extern from "bytes/words.h" nogil:
+    uint32_t low_bit(uint64_t v) noexcept       # the number of the lowest bit that is set; one is
+
+
 # The order of two numbers, for qsort.
 cdef inline int compare_u64(const void* a, const void* b) noexcept nogil:
     cdef uint64_t x = (<const uint64_t*>a)[0], y = (<const uint64_t*>b)[0]

@@ -316,8 +316,8 @@ cdef void log_close(Log* l) noexcept nogil
 
 # ---- the commit thread --------------------------------------------------------------------------------
 # sync_interval: 0 = every group is synced before its acks; > 0 = acks after the write, synced at least this often (ns).
-# slim_wait: ns that a block which has become sparse waits for its compaction: what loses message after message is often empty
-# a moment later.
+# slim_wait: ns that a block which has become sparse waits for its compaction, 0: none. What loses message after message is
+# often empty a moment later.
 cdef Committer* committer_new(Env* env, int64_t sync_interval, int64_t slim_wait, int wake_fd) noexcept nogil
 cdef void committer_run(Committer* c) noexcept nogil                                 # the thread's body
 # Reports finished groups to the stores' listeners (durable_fn). The driver calls it with the lock held whenever wake_fd

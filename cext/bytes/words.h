@@ -1,4 +1,4 @@
-/* Little-endian words read in place, and the folded product that hashes of tables stand on. */
+/* Little-endian words read in place, bits of one, and the folded product that hashes of tables stand on. */
 
 #pragma once
 
@@ -11,6 +11,9 @@
 
 static inline uint64_t load64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 static inline uint32_t load32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
+
+/* The number of the lowest bit that is set; one is. */
+static inline uint32_t low_bit(uint64_t v) { return (uint32_t)__builtin_ctzll(v); }
 
 /* Both halves of the 128-bit product, folded. */
 static inline uint64_t mul_fold(uint64_t a, uint64_t b) {

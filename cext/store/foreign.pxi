@@ -136,7 +136,7 @@ cdef bint listed_leave(void* ctx, const IndexBlock* x) noexcept nogil:
         for n in range(x.map_bits // 64):
             word = st_get64(node + 8 + n * 8)
             while word:
-                if not leave(s, b, slot_of(b, base + n * 64 + st_low_bit(word))):
+                if not leave(s, b, slot_of(b, base + n * 64 + low_bit(word))):
                     return False
                 word &= word - 1
         node += 8 + x.map_bits // 8 + 2

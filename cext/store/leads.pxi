@@ -140,7 +140,7 @@ cdef int leads_make(Store* s, IdSet* c, uint64_t start) noexcept nogil:
             continue
         if left == 0:
             return 1
-        h.made += st_low_bit(bits)
+        h.made += low_bit(bits)
         id = <uint32_t> h.made
         if leads_push(h, id) < 0:
             leads_free(h)

@@ -11,7 +11,7 @@ from posix.types cimport off_t
 from jsserver.cext.bytes cimport (
     EV_DISK_FULL, Bytes, Cond, Env, Event, FileOps, HHState, Mutex, Span, StrMap, System, Task, Thread, Timer, Tokens,
     bytes_add, bytes_free, bytes_reserve, compare_u64, cond_free, cond_init, elapsed, env_clock, env_held, env_lock,
-    env_unlock, get_uv, has_empty_token, hh64, hh_final, hh_init, hh_update, invariant, is_star, mutex_free, mutex_init,
+    env_unlock, get_uv, has_empty_token, hh64, hh_final, hh_init, hh_update, invariant, is_star, low_bit, mutex_free, mutex_init,
     pages_free, pages_new, same_token, sha256, span, strmap_free, strmap_get, strmap_put, subject_is_literal, subject_matches,
     subjects_overlap, task_cancel, task_post, timer_cancel, timer_set, tokens_cut, tokens_of,
 )
@@ -33,7 +33,6 @@ cdef extern from * nogil:
         return __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     }
     static inline uint64_t st_add(uint64_t *p, uint64_t v) { return __atomic_add_fetch(p, v, __ATOMIC_SEQ_CST); }
-    static inline uint32_t st_low_bit(uint64_t v) { return (uint32_t)__builtin_ctzll(v); }
     static inline void st_prefetch(const void *p) { __builtin_prefetch(p); }
 
     static inline uint64_t st_get64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
@@ -149,7 +148,6 @@ cdef extern from * nogil:
     void st_release(uint64_t* p, uint64_t v)
     bint st_cas(uint64_t* p, uint64_t expected, uint64_t v)
     uint64_t st_add(uint64_t* p, uint64_t v)
-    uint32_t st_low_bit(uint64_t v)
     void st_prefetch(const void* p)
     uint64_t st_get64(const uint8_t* p)
     uint32_t st_get32(const uint8_t* p)

@@ -314,7 +314,7 @@ cdef uint64_t newest_of_set(Store* s, const IdSet* c) noexcept nogil:
         for w in range(64 if c.pages[k] != NULL else 0):
             bits = c.pages[k][w]
             while bits:
-                n = node_at(&s.x, k << 12 | w << 6 | st_low_bit(bits))
+                n = node_at(&s.x, k << 12 | w << 6 | low_bit(bits))
                 newest = max(newest, n.last if n.count else 0)
                 bits &= bits - 1
     return newest

@@ -119,7 +119,7 @@ cdef bint read_cron(Span s, Cron* c) noexcept nogil:
 cdef inline int64_t next_bit(uint64_t bits, int64_t start) noexcept nogil:
     # -1: none from there on
     bits = bits >> start << start
-    return wheel_low(bits) if bits else -1
+    return low_bit(bits) if bits else -1
 
 
 cdef bint day_fits(const Cron* c, const Civil* at) noexcept nogil:

@@ -3,12 +3,6 @@
 cdef enum:
     SECOND = 1000000000
 
-cdef extern from *:
-    """
-    static inline uint32_t text_low_bit(uint64_t v) { return (uint32_t)__builtin_ctzll(v); }
-    """
-    uint32_t text_low_bit(uint64_t v) noexcept nogil
-
 cdef uint64_t ASCII_ZEROS = 0x3030303030303030
 
 cdef inline uint64_t eight_digits(uint64_t v) noexcept nogil:
@@ -24,7 +18,7 @@ cdef inline uint64_t eight_digits(uint64_t v) noexcept nogil:
 cdef inline uint32_t put_digits(uint8_t* p, uint64_t digits) noexcept nogil:
     # Eight of them as eight_digits gives them, without zeros in front. Two stores that overlap, where a loop would be guessed
     # wrong: numbers in the subject of an ack differ in length.
-    cdef uint32_t lead = text_low_bit(digits | <uint64_t>1 << 63) >> 3, n = 8 - lead
+    cdef uint32_t lead = low_bit(digits | <uint64_t>1 << 63) >> 3, n = 8 - lead
     cdef uint64_t x = (digits | ASCII_ZEROS) >> 8 * lead, rest
     if n >= 4:
         rest = x >> 8 * (n - 4)

@@ -17,11 +17,9 @@ cdef uint64_t WHEEL_LAST_TICK = (<uint64_t>1 << 35) - 1      # the last one with
 
 cdef extern from *:
     """
-    static inline uint32_t wheel_low(uint64_t v) { return (uint32_t)__builtin_ctzll(v); }
     static inline uint32_t wheel_high(uint64_t v) { return 63 - (uint32_t)__builtin_clzll(v); }
     """
-    uint32_t wheel_low(uint64_t v) noexcept nogil       # the lowest bit that is set
-    uint32_t wheel_high(uint64_t v) noexcept nogil      # the highest
+    uint32_t wheel_high(uint64_t v) noexcept nogil      # the highest bit that is set
 
 
 cdef struct WheelItem:
@@ -123,7 +121,7 @@ cdef uint64_t wheel_next(const Wheel* w) noexcept nogil:
     if w.moving != NULL or w.old != NULL:
         return w.now
     level = lowest_level(w)
-    return slot_start(w, level, wheel_low(w.used[level])) if level >= 0 else UINT64_MAX
+    return slot_start(w, level, low_bit(w.used[level])) if level >= 0 else UINT64_MAX
 
 
 cdef int wheel_move(Wheel* w, bint (*wanted)(void* ctx, uint64_t key) noexcept nogil, void* ctx) noexcept nogil:
@@ -159,7 +157,7 @@ cdef int wheel_take(Wheel* w, uint64_t upto, bint (*wanted)(void* ctx, uint64_t 
                 return -1
             continue
         level = lowest_level(w)
-        slot = wheel_low(w.used[level]) if level >= 0 else 0
+        slot = low_bit(w.used[level]) if level >= 0 else 0
         start = slot_start(w, level, slot) if level >= 0 else UINT64_MAX
         if start > upto:
             w.now = max(w.now, upto)        # nothing lies in between: all stay where they are

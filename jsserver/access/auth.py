@@ -54,7 +54,7 @@ class Admission(NamedTuple):
     max_subscriptions: int = -1
     max_payload: int = -1
     lasts: float | None = None
-    ends: int = 0
+    expires: int = 0
     """When its token does, seconds since 1970; 0: never."""
     proof: Proof | None = None
     kind: str = "user"

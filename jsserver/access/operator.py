@@ -297,7 +297,7 @@ def admission_of(user: c.User, place: Place, now: float) -> Admission:
         max_subscriptions=c.limit_of(body.subs),
         max_payload=c.limit_of(body.payload),
         lasts=min(ends) if ends else None,
-        ends=user.exp,
+        expires=user.exp,
         issuer=user.iss if body.issuer_account else place.account,
         proof=Proof(
             subject=user.sub,

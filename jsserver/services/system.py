@@ -18,6 +18,7 @@ from jsserver.access.auth import Admission
 from jsserver.cext.bytes import subject_covers, subject_is_literal, subject_matches
 from jsserver.cext.engine import ConnNumbers, Item
 from jsserver.config.options import Permissions, SubjectPermission
+from jsserver.config.values import MAX_INT64
 from jsserver.services.answers import Answer, Failure, ServerFilter, encoded
 from jsserver.services.encodings import encoded_for
 from jsserver.services.subjects import OF_A_SERVER, OF_AN_ACCOUNT, SUBSCRIBERS, USER_INFO
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 PENDING_MAX = 256
 """Requests that wait for an answer; more are dropped, as by a server that is too busy. Those of the
 system account's users are counted by themselves."""
-
-MAX_DURATION = (1 << 63) - 1
 
 
 class SubjectRules(Wire):
@@ -230,7 +229,8 @@ def _user(account: str, tag: str, who: Admission | None, now: int) -> UserInfo:
     if who is not None:
         info.user = who.user
         info.user_name = who.name_tag
-        info.expires = min(max(0, who.ends * 10**9 - now), MAX_DURATION) if who.ends else 0
+        if who.expires:
+            info.expires = min(max(who.expires * 10**9 - now, 0), MAX_INT64)
         info.permissions = None if who.rules is None else _rules(who.rules)
     return info
 

@@ -12,7 +12,9 @@ from jsserver.cext.bytes cimport (
     subject_matches, task_run, timer_next, timer_run, timers_free,
 )
 from jsserver.cext.consumer cimport stream_handle
-from jsserver.cext.store cimport committer_free, committer_new, committer_poll, committer_run, committer_stop, store_settle
+from jsserver.cext.store cimport (
+    committer_free, committer_hold, committer_let, committer_new, committer_poll, committer_run, committer_stop, store_settle,
+)
 from jsserver.cext.stream cimport (
     BatchRoom, Change, EnvBox, Pattern, Purge, StreamFace, StreamPlace, Wheel, Zone, purge_begin, purge_free,
     purge_step, put_u64, read_pattern, stream_apply, stream_stage, stream_stage_apply, stream_stage_end, wheel_add,
@@ -279,6 +281,19 @@ cdef class TestEnv(EnvBox):
 
     def resume_commits(self) -> None:
         posix_system().unlock(NULL, &self.disk.hung)
+
+    def hold_commits(self) -> None:
+        """Until `let_commits` what changes is not put before the commit thread: it is of one group then."""
+        with nogil:
+            env_lock(self.env)
+            committer_hold(self.committer)
+            env_unlock(self.env)
+
+    def let_commits(self) -> None:
+        with nogil:
+            env_lock(self.env)
+            committer_let(self.committer)
+            env_unlock(self.env)
 
     def fail(self, int error, str op="datasync", int64_t after=0, int64_t times=1) -> None:
         """After some calls, so many of an operation on files fail with this errno."""

@@ -288,9 +288,7 @@ def test_expiry_of_whom_a_callout_let_in(pair: Pair) -> None:
 def who_am_i(server: Server, **login: object) -> tuple[dict[str, Any], float]:
     """What the server says, and for how many seconds it is so; the user's key is new each time."""
     with Client(server, **login) as client:
-        client.send(b"SUB _INBOX.me 1\r\nPUB $SYS.REQ.USER.INFO _INBOX.me 0\r\n\r\n")
-        answer = client.sync() or [client.message()]
-        data = json.loads(answer[0].payload)["data"]
+        data = json.loads(client.who_am_i("_INBOX.me").payload)["data"]
         data["user"] = re.sub("U[A-Z2-7]{55}", "a key", data["user"])
         return data, data.pop("expires", 0) / 1e9
 

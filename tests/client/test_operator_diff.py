@@ -348,10 +348,8 @@ def test_who_am_i(pair: list[Server], who: str) -> None:
     shown = []
     for server in pair:
         with Client(server, user) as client:
-            inbox = f"_INBOX.{user.public}"
-            client.send(f"SUB {inbox} 1\r\nPUB $SYS.REQ.USER.INFO {inbox} 0\r\n\r\n".encode())
-            answer = client.sync() or [client.message()]
-            shown.append(json.loads(answer[0].payload)["data"] if answer[0].payload else answer)
+            answer = client.who_am_i(f"_INBOX.{user.public}")
+            shown.append(json.loads(answer.payload)["data"] if answer.payload else answer)
     assert shown[0] == shown[1]
 
 
@@ -361,9 +359,7 @@ def test_who_am_i_by_name_and_how_long(pair: list[Server], ends: int) -> None:
     shown, left = [], []
     for server in pair:
         with Client(server, user) as client:
-            client.send(b"SUB _INBOX.me 1\r\nPUB $SYS.REQ.USER.INFO _INBOX.me 0\r\n\r\n")
-            answer = client.sync() or [client.message()]
-            data = json.loads(answer[0].payload)["data"]
+            data = json.loads(client.who_am_i("_INBOX.me").payload)["data"]
             left.append(data.pop("expires") / 1e9)
             shown.append((list(data), data))
     assert shown[0] == shown[1]

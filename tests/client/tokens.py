@@ -33,6 +33,12 @@ class Client(RawClient):
         """Without PING, which comes when the server likes."""
         return [frame for frame in super().until(verb, timeout) if frame.verb != "PING"]
 
+    def who_am_i(self, inbox: str) -> Frame:
+        """What the server says of it, or what comes instead."""
+        self.send(f"SUB {inbox} 1\r\nPUB $SYS.REQ.USER.INFO {inbox} 0\r\n\r\n".encode())
+        answer = self.sync() or [self.message()]
+        return answer[0]
+
     def shown(self) -> object:
         return [told(frame) for frame in self.said]
 

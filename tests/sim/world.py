@@ -80,9 +80,8 @@ class World:
         for sim in self.streams:
             sim.create()
             sim.snap("create")
-        self.steps = STEPS + BATCHES * kind.batches + PUBLISHED * kind.published
-        if kind.turnover:
-            self.steps = TURNOVER
+        usual = STEPS + BATCHES * kind.batches + PUBLISHED * kind.published
+        self.steps = TURNOVER if kind.turnover else usual
         self.weights = [self.rng.choice([0.2, 1, 1, 3]) for _ in self.steps]
 
     # ---- lives ----
