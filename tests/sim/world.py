@@ -286,8 +286,12 @@ class World:
         sim.stream.resume()
         sim.snap("healed")
         sim.synced = -1  # tickets begin anew
+        healed = sim.snaps[-1]
+        sim.acked = min(sim.acked, healed.last)
         for snap in sim.snaps[1:]:
-            snap.ticket = sim.snaps[-1].ticket
+            snap.ticket = healed.ticket
+            if snap.last > healed.last:  # acked, but a failed sync took it back
+                snap.what = f"lost {snap.what}"
 
     def trace(self) -> str:
         """What tells one history from another."""
