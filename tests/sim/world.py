@@ -287,10 +287,11 @@ class World:
         sim.snap("healed")
         sim.synced = -1  # tickets begin anew
         healed = sim.snaps[-1]
-        sim.acked = min(sim.acked, healed.last)
+        if self.doubt:
+            sim.acked = min(sim.acked, healed.last)
         for snap in sim.snaps[1:]:
             snap.ticket = healed.ticket
-            if snap.last > healed.last:  # acked, but a failed sync took it back
+            if self.doubt and snap.last > healed.last:  # a failed sync took back what was acked
                 snap.what = f"lost {snap.what}"
 
     def trace(self) -> str:
