@@ -85,6 +85,7 @@ cdef struct Pending:
     uint32_t qprev
     uint32_t heap_at
     int place
+    uint32_t change         # of the waits, after which its deadline was set
 
 cdef struct PendingList:
     uint32_t head
@@ -106,6 +107,8 @@ cdef struct PendingTable:
     uint32_t heap_n
     uint32_t heap_cap
     int64_t later           # ns by which every deadline is later than its entry says
+    uint32_t change         # how often the waits changed
+    uint32_t moved          # from this entry on, deadlines do not know the last change yet; 0: all do
 
 
 # ---- pull requests -----------------------------------------------------------------------------------------
@@ -164,6 +167,11 @@ cdef struct Consumers:
     # Hears of what the log took. Set while the consumers lead: what they followed is the word of another one.
     void (*on_records)(void* ctx, Span entry) noexcept nogil
     void* records_ctx
+
+cdef struct OldWaits:
+    # The configuration before a change of waits, while that goes through what is pending.
+    ConsumerConfig cfg
+    uint8_t* texts
 
 cdef struct DeadLetter
 cdef struct DeadList:
@@ -236,6 +244,8 @@ cdef struct Consumer:
     uint64_t reset_to       # where it was reset to ahead of its stream, until something is delivered; 0: it was not
     # what is not acked
     PendingTable pending
+    OldWaits* waits         # NULL: all is due as the configuration says
+    Task move
     uint64_t acked_to       # with ack policy all: everything up to here is acked, and taken out in turns; 0: is out
     uint64_t acked_dseq     # of that one
     Task acked

@@ -100,6 +100,8 @@ cdef void timers_prepare(Consumer* c) noexcept nogil:
     c.deliver.owner = c
     c.acked.fn = ack_turn
     c.acked.owner = c
+    c.move.fn = move_turn
+    c.move.owner = c
     c.count.fn = count_turn
     c.count.owner = c
     c.cold.task = &c.deliver
@@ -116,6 +118,7 @@ cdef void timers_prepare(Consumer* c) noexcept nogil:
 cdef void consumer_free(Consumer* c) noexcept nogil:
     count_stop(c)
     held_free(c)
+    deadlines_forget(c)
     pending_free(&c.pending)
     u64map_free(&c.exhausted)
     filter_free(&c.filter)
@@ -356,36 +359,6 @@ cdef int change_filter(Consumer* c, const ConsumerConfig* cfg) noexcept nogil:
     return 0
 
 
-cdef bint same_waits(const ConsumerConfig* a, const ConsumerConfig* b) noexcept nogil:
-    cdef uint32_t i
-    if a.n_backoff != b.n_backoff or (a.n_backoff == 0 and a.ack_wait != b.ack_wait):
-        return False
-    for i in range(a.n_backoff):
-        if a.backoff[i] != b.backoff[i]:
-            return False
-    return True
-
-
-cdef void change_deadlines(Consumer* c, const ConsumerConfig* before) noexcept nogil:
-    # By as much as the time for an ack got longer or shorter: what was asked to come later still does.
-    cdef uint32_t i
-    cdef int64_t longer
-    cdef Pending* e
-    if same_waits(&c.cfg, before):
-        return
-    if c.cfg.n_backoff == 0 and before.n_backoff == 0:
-        c.pending.later += wait_of(c, 1) - wait_by(before, 1)
-    else:
-        i = c.pending.first
-        while i:
-            e = entry_at(&c.pending, i)
-            longer = wait_of(c, e.deliveries) - wait_by(before, e.deliveries)
-            if longer != 0 and (e.place == AT_TIMED or e.place == AT_HEAP):
-                pending_schedule(&c.pending, i, deadline_of(&c.pending, e) + longer, c.cfg.n_backoff == 0)
-            i = e.next
-    ack_timer_set(c)
-
-
 cdef void change_most(Consumer* c, const ConsumerConfig* before) noexcept nogil:
     # What is to come again, and did so as often as it now may, is given up.
     cdef uint32_t i = c.pending.queue.head, after
@@ -420,6 +393,7 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
     if filters and change_filter(c, cfg) < 0:
         free(texts)
         return -1
+    deadlines_finish(c)
     new.pause_until = c.cfg.pause_until         # which only the request to pause changes
     if moved and c.watch != NULL:
         c.env.out.unwatch(c.env.out.ctx, c.watch)
@@ -439,8 +413,7 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
         c.held_ticket = UINT64_MAX
         rc = watch_deliver_subject(c)
     change_most(c, &last)
-    change_deadlines(c, &last)
-    free(old)
+    deadlines_move(c, &last, old)
     if not c.bound:
         gone_arm(c)
     if dead_changed(c) < 0:
@@ -455,6 +428,7 @@ cdef int consumer_take_config(Consumer* c, const ConsumerConfig* cfg) noexcept n
     cdef uint8_t* texts = consumer_config_take(&new, cfg)
     if texts == NULL:
         return -1
+    deadlines_finish(c)
     new.pause_until = c.cfg.pause_until
     free(c.texts)
     c.texts = texts

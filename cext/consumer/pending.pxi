@@ -196,6 +196,8 @@ cdef void pending_remove(PendingTable* t, uint32_t i) noexcept nogil:
     cdef Pending* e = entry_at(t, i)
     pending_unplace(t, i)
     u64map_del(&t.by_seq, e.sseq)
+    if t.moved == i:
+        t.moved = e.next
     if e.prev:
         entry_at(t, e.prev).next = e.next
     else:
@@ -220,6 +222,7 @@ cdef void pending_schedule(PendingTable* t, uint32_t i, int64_t deadline, bint u
     cdef Pending* e = entry_at(t, i)
     pending_unplace(t, i)
     e.deadline = deadline - t.later
+    e.change = t.change
     if uniform and (t.timed.tail == 0 or entry_at(t, t.timed.tail).deadline <= e.deadline):
         list_append(t, &t.timed, i, AT_TIMED)
     elif heap_add(t, i) < 0:

@@ -80,6 +80,7 @@ cdef int encode_redelivered(Consumer* c, Bytes* b) noexcept nogil:
 
 cdef int consumer_encode_state(Consumer* c, Bytes* b) noexcept nogil:
     cdef uint8_t head[2]
+    deadlines_finish(c)
     head[0] = STATE_MAGIC
     head[1] = STATE_VERSION
     if (bytes_add(b, head, 2) < 0 or add_uv(b, c.floor_dseq) < 0 or add_uv(b, c.floor_seq) < 0

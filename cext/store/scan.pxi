@@ -12,6 +12,7 @@ cdef enum:
     HELD_HOLE = 2               # in its place are bytes that say nothing
     HELD_GONE = 3               # a message that was removed: its erasure was torn
     HELD_TORN = 4               # a hole in a group that was never acked, as far as one can tell
+    HELD_HEAD = 5               # a message of which only the head can be believed
 
 cdef struct Held:
     uint64_t at
@@ -89,12 +90,12 @@ cdef int release(Scan* c) noexcept nogil:
             if seq > c.s.last_seq:
                 skip_to(c.s, c.b, seq)
             continue
+        if h.why == HELD_LOST or h.why == HELD_HEAD:
+            scan_lost(c, h)
+            continue
         record_parse(c.p + h.at, c.size - h.at, &r)
-        if h.why == HELD_LOST:
-            scan_lost(c, h, &r)
-        else:
-            hole_end(c, &r)
-            rc = scan_record(c, h.at, &r)
+        hole_end(c, r.raw_seq)
+        rc = scan_record(c, h.at, &r)
     c.n_held = 0
     return rc
 
@@ -132,9 +133,9 @@ cdef void hole_begin(Scan* c, const Held* h) noexcept nogil:
     s.recovery.hole.count = h.size // REC_MIN + (h.size % REC_MIN != 0)
 
 
-cdef void hole_end(Scan* c, const Parsed* r) noexcept nogil:
-    if c.s.recovery.hole.kind and r.seq > c.s.last_seq and not (r.raw_seq & TOMB):
-        hole_close(c.s, r.seq)
+cdef void hole_end(Scan* c, uint64_t raw_seq) noexcept nogil:
+    if c.s.recovery.hole.kind and not raw_seq & TOMB and raw_seq & ~ERASED > c.s.last_seq:
+        hole_close(c.s, raw_seq & ~ERASED)
 
 
 cdef void hole_close(Store* s, uint64_t next) noexcept nogil:
@@ -155,17 +156,18 @@ cdef void hole_close(Store* s, uint64_t next) noexcept nogil:
     memset(d, 0, sizeof(Damage))
 
 
-cdef void scan_lost(Scan* c, const Held* h, const Parsed* r) noexcept nogil:
+cdef void scan_lost(Scan* c, const Held* h) noexcept nogil:
     """A message that is known, and cannot be served."""
-    hole_end(c, r)
-    if r.seq == 0 or r.seq <= c.s.last_seq:
+    cdef uint64_t raw_seq = st_get64(c.p + h.at + 4), seq = raw_seq & ~(TOMB | ERASED)
+    hole_end(c, raw_seq)
+    if seq <= c.s.last_seq:
         return
     if c.b.n == 0 and c.b.last < c.b.base:
-        c.b.base = r.seq
-        c.b.last = r.seq - 1
-    skip_to(c.s, c.b, r.seq)
-    lost_add(c.s, r.seq, h.size)
-    lost_place(c.s, DAMAGE_RECORDS, c.b.num, h.at, h.size, r.seq, r.seq, 1)
+        c.b.base = seq
+        c.b.last = seq - 1
+    skip_to(c.s, c.b, seq)
+    lost_add(c.s, seq, h.size)
+    lost_place(c.s, DAMAGE_RECORDS, c.b.num, h.at, h.size, seq, seq, 1)
 
 
 cdef bint torn(const Scan* c) noexcept nogil:
@@ -260,6 +262,17 @@ cdef bint closing_torn(Scan* c) noexcept nogil:
     return next_good(c, c.at + 1) == c.size
 
 
+cdef int hold_heads(Scan* c, uint64_t end) noexcept nogil:
+    cdef uint64_t size
+    cdef int rc = ST_OK
+    while rc == ST_OK and c.at < end:
+        size = st_get32(c.p + c.at) & 0x7fffffff
+        rc = hold(c, size, HELD_HEAD)
+        c.at += size
+    c.end = c.at
+    return 1 if rc == ST_OK else rc
+
+
 cdef int scan_bad(Scan* c) noexcept nogil:
     """At bytes that are no record: 1 to go on, 0 at the end of what is good, or an error."""
     cdef uint64_t next
@@ -306,6 +319,8 @@ cdef int scan_bad(Scan* c) noexcept nogil:
     c.unsure = c.unsure or torn_group
     c.b.damaged = True
     c.blind = next == c.size
+    if not torn_group and heads_fit(c, next):
+        return hold_heads(c, next)
     rc = hold(c, next - c.at, HELD_TORN if torn_group and arrived_torn(c, next) else HELD_HOLE)
     c.at = next
     c.end = next
@@ -346,7 +361,7 @@ cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
         return
     while i and c.held[i - 1].at >= m.start:
         i -= 1
-        if c.held[i].why == HELD_HOLE or c.held[i].why == HELD_TORN:
+        if c.held[i].why in (HELD_HOLE, HELD_TORN, HELD_HEAD):
             return
         if c.held[i].why == HELD_GONE:
             erased = True

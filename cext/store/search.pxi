@@ -277,3 +277,44 @@ cdef bint erasure_torn(Scan* c) noexcept nogil:
             return False
         at += size
     return False
+
+
+cdef uint64_t seq_above(Scan* c, uint64_t at) noexcept nogil:
+    """A sequence that is higher than those of all messages before `at`, by what stands there. 0: nothing says one."""
+    cdef Parsed r
+    cdef Mark m
+    while at + REC_MIN <= c.size and good_at(c, at, &r):
+        if not r.raw_seq & TOMB:
+            return r.seq
+        if marker_read(c.p + at, &r, &m):
+            return m.extent.last + 1 if m.count and m.flags & MARK_WHOLE == 0 else 0
+        at += r.size
+    return 0
+
+
+cdef uint64_t seq_below(const Scan* c) noexcept nogil:
+    """The sequence of the last message before c.at. UINT64_MAX: bytes there do not say which they held."""
+    cdef uint32_t i = c.n_held
+    cdef uint64_t seq
+    while i:
+        i -= 1
+        if c.held[i].why == HELD_HOLE or c.held[i].why == HELD_TORN:
+            return UINT64_MAX
+        seq = st_get64(c.p + c.held[i].at + 4)
+        if not seq & TOMB:
+            return max(seq & ~ERASED, c.s.last_seq)
+    return c.s.last_seq
+
+
+cdef bint heads_fit(Scan* c, uint64_t end) noexcept nogil:
+    """Whether the bytes from c.at to `end` are messages by their lengths and sequences, which lie between those of their
+    neighbours. Where an erasure was torn they are: which of them was removed says a later block."""
+    cdef uint64_t at = c.at, size, seq, last = seq_below(c), bound = seq_above(c, end)
+    while at < end and at + REC_MIN <= c.size:
+        size = st_get32(c.p + at) & 0x7fffffff
+        seq = st_get64(c.p + at + 4) & ~ERASED
+        if size < REC_MIN or size > end - at or not last < seq < bound:
+            return False
+        last = seq
+        at += size
+    return at == end

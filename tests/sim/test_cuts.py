@@ -188,6 +188,27 @@ def test_a_torn_erasure_in_a_block_of_an_earlier_life_costs_no_removal(seed: int
     assert life.stream.lost().sequences == []
 
 
+def test_a_torn_erasure_at_the_head_of_a_block_costs_nothing_of_the_block_before(seed: int) -> None:
+    """That is gone, and what it had is known by nothing but this block's first record."""
+    life = Life(seed, max_msgs=60)  # blocks of 32,000 bytes
+    for _ in range(7):  # two in each block
+        life.publish(bytes(14_000))
+    life.stream.delete(3, False)
+    life.stream.delete(4, False)
+    for _ in range(3):
+        life.publish(bytes(14_000))
+    life.commit()
+    life.stream.delete(7, False)
+    life.stream.delete(8, False)
+    life.commit()  # with the fourth block the tombstones of the second one go
+    assert {b"2.blk", b"4.blk"}.isdisjoint(life.disk.names(b"/S/msgs"))
+    life.stream.delete(5, True)  # its tombstone stands in the last block
+    life.commit()
+    life.cut()
+    assert set(messages(life.stream)) == {1, 2, 6, 9, 10}
+    assert life.stream.lost().sequences == []
+
+
 @pytest.mark.parametrize("before", [False, True])
 def test_a_torn_erasure_in_a_block_that_could_not_be_synced_costs_no_removal(
     seed: int, before: bool

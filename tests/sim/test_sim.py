@@ -36,6 +36,7 @@ FOUND = [
     ("lazy threads", 902981),  # a later start finished a rollup of a first group that was torn
     ("lazy batches", 750722),  # what an age took was not synced before another age was in force
     ("lazy batches", 811305),  # a stop did not sync what it had written itself
+    ("turnover", 3007411),  # what a block that is gone had was taken for lost with a torn erasure
 ]
 
 
