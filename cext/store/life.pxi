@@ -65,6 +65,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     cdef Store* s = <Store*> calloc(1, sizeof(Store))
     cdef Opening o
     cdef uint64_t msgs, aged
+    cdef uint32_t i
     err[0] = 0
     if s == NULL or index_init(&s.x, env) < 0:
         if s != NULL:
@@ -142,6 +143,8 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
             settle(s, True)
         if s.empties != NULL:
             reap(s)
+        for i in range(s.n_blocks):
+            slim_look(s, block_i(s, i))
         env_unlock(env)
         # Of a group that spans blocks a power cut may leave the beginning, with deletes that bring what is left within the
         # limits, and take the end, which says what the limits had removed. Age removes that again.

@@ -132,8 +132,8 @@ cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
         node_prune(&s.x, id)
     if b.live == 0:
         empty_block(s, b)
-    elif b.sealed and (b.live_bytes + b.needed) * 2 < b.used and b != block_i(s, 0):
-        slim_soon(s)        # the first block is usually on its way out
+    else:
+        slim_look(s, b)
 
 
 cdef bint take_seq(Store* s, uint64_t seq, int reason) noexcept nogil:
@@ -330,6 +330,12 @@ cdef inline void slim_soon(Store* s) noexcept nogil:
     elif s.com.slim_wait == 0 or (s.slim_timer.pos == 0 and timer_set(&s.env.timers, &s.slim_timer,
                                                                       s.env.mono + s.com.slim_wait) < 0):
         slim_wanted(s)
+
+
+cdef inline void slim_look(Store* s, const Block* b) noexcept nogil:
+    """At a block that has less than before, or is the last one no more."""
+    if b.sealed and (b.live_bytes + b.needed) * 2 < b.used and b != block_i(s, 0):
+        slim_soon(s)        # the first block is usually on its way out
 
 
 cdef void slim_fire(Timer* t, int64_t now) noexcept nogil:

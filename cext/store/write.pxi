@@ -192,6 +192,8 @@ cdef void tail_set(Store* s, Block* b) noexcept nogil:
     """Into the list, in which blocks_reserve has made room."""
     s.next_num += 1
     stays_again(s)      # what was the last block may leave now
+    if s.n_blocks:
+        slim_look(s, block_i(s, s.n_blocks - 1))
     s.blocks[s.b0 + s.n_blocks] = b
     s.n_blocks += 1
     s.tail = b

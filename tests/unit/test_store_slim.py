@@ -116,3 +116,48 @@ def test_a_sparse_block_waits_for_its_compaction(directory: Path) -> None:
     s.commit()
     assert paths[1].stat().st_size < sizes[1] // 2
     s.close()
+
+
+def test_a_block_that_became_sparse_before_it_was_full_is_compacted(directory: Path) -> None:
+    s = PyStore(directory, slim_wait=10, now=1000, **LIMITS)
+    for _ in range(2):
+        grow(s, directory)
+    for _ in range(20):  # into the last block
+        s.append("k", bytes(1000))
+    for seq in range(s.state()["last_seq"] - 18, s.state()["last_seq"]):
+        s.remove(seq)
+    s.commit()
+    grow(s, directory)
+    sparse = directory / "msgs" / "2.blk"
+    size = sparse.stat().st_size
+    s.tick(1010)
+    s.upkeep()
+    s.commit()
+    assert sparse.stat().st_size < size - 15_000
+    s.close()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_block_that_waits_for_its_compaction_when_the_server_ends_is_compacted_after_the_start(
+    directory: Path, killed: bool
+) -> None:
+    s = PyStore(directory, slim_wait=10, now=1000, **LIMITS)
+    for _ in range(3):
+        grow(s, directory)
+    sparse = directory / "msgs" / "2.blk"
+    size = sparse.stat().st_size
+    for seq in [seq for _, seq, _, _ in records(sparse.read_bytes()) if not seq & TOMB][:-1]:
+        s.remove(seq)
+    s.commit()
+    if killed:
+        s.abandon()
+    else:
+        s.close()
+    s = PyStore(directory, slim_wait=10, now=2000, **LIMITS)
+    s.upkeep()
+    assert sparse.stat().st_size == size
+    s.tick(2010)
+    s.upkeep()
+    s.commit()
+    assert sparse.stat().st_size < size // 2
+    s.close()
