@@ -36,13 +36,25 @@ cdef void move_piece(Consumer* c, const ConsumerConfig* before, uint32_t most) n
     ack_timer_set(c)
 
 
+cdef void deadlines_shift(PendingTable* t, int64_t longer) noexcept nogil:
+    # All of them, whose order stays.
+    cdef uint32_t i = t.first
+    t.later += longer
+    if -FOREVER <= t.later <= FOREVER:
+        return
+    while i:                            # changes there and back by way of backoffs have added up
+        entry_at(t, i).deadline += t.later
+        i = entry_at(t, i).next
+    t.later = 0
+
+
 cdef void deadlines_move(Consumer* c, const ConsumerConfig* before, uint8_t* texts) noexcept nogil:
     # The configuration was `before` until now; its texts are freed when they are of no more use.
     if same_waits(&c.cfg, before):
         free(texts)
         return
     if c.cfg.n_backoff == 0 and before.n_backoff == 0:
-        c.pending.later += wait_of(c, 1) - wait_by(before, 1)
+        deadlines_shift(&c.pending, wait_of(c, 1) - wait_by(before, 1))
         ack_timer_set(c)
         free(texts)
         return

@@ -23,6 +23,7 @@ cdef struct Opening:
     bint batches                # from here on there is a batch, or may be a part of one
     bint lazy                   # the last marker that was read is of a store that acks before it syncs
     uint64_t vouched            # all blocks below this one are known to have been on disk
+    uint64_t unvouched          # no later one says that of this block
 
 
 cdef bint ends_with(const char* name, const char* suffix) noexcept nogil:

@@ -334,8 +334,9 @@ cdef inline void slim_soon(Store* s) noexcept nogil:
 
 cdef inline void slim_look(Store* s, const Block* b) noexcept nogil:
     """At a block that has less than before, or is the last one no more."""
-    if b.sealed and (b.live_bytes + b.needed) * 2 < b.used and b != block_i(s, 0):
-        slim_soon(s)        # the first block is usually on its way out
+    cdef bint first = b == block_i(s, 0)
+    if b.sealed and (b.live_bytes + b.needed) * (4 if first else 2) < b.used and not (first and s.storage == STORE_MEMORY):
+        slim_soon(s)
 
 
 cdef void slim_fire(Timer* t, int64_t now) noexcept nogil:

@@ -43,6 +43,7 @@ cdef struct Scan:
     Opening* o
     bint whole                  # the last marker says that what follows counts as a whole
     uint64_t unit               # where that begins
+    uint64_t marked_to          # the end of the last marker
     bint undone                 # it is not whole, and goes
     bint ends                   # what stands behind c.end was not synced, here and in later blocks, and goes
     uint64_t group              # the number of the last marker
@@ -124,6 +125,11 @@ cdef bint torn_aside(Scan* c, const Held* h) noexcept nogil:
 cdef void hole_begin(Scan* c, const Held* h) noexcept nogil:
     """Bytes that say nothing: which sequences they held shows the next message."""
     cdef Store* s = c.s
+    cdef Damage* d = &s.recovery.hole
+    if d.kind == DAMAGE_RECORDS and d.block == c.b.num and h.why == HELD_HOLE:
+        d.size += h.size                # no message stood between them
+        d.count += h.size // REC_MIN + (h.size % REC_MIN != 0)
+        return
     hole_close(s, s.last_seq + 1)
     s.recovery.hole.kind = DAMAGE_TAIL if h.why == HELD_TORN and torn_aside(c, h) else DAMAGE_RECORDS
     s.recovery.hole.block = c.b.num
@@ -262,17 +268,6 @@ cdef bint closing_torn(Scan* c) noexcept nogil:
     return next_good(c, c.at + 1) == c.size
 
 
-cdef int hold_heads(Scan* c, uint64_t end) noexcept nogil:
-    cdef uint64_t size
-    cdef int rc = ST_OK
-    while rc == ST_OK and c.at < end:
-        size = st_get32(c.p + c.at) & 0x7fffffff
-        rc = hold(c, size, HELD_HEAD)
-        c.at += size
-    c.end = c.at
-    return 1 if rc == ST_OK else rc
-
-
 cdef int scan_bad(Scan* c) noexcept nogil:
     """At bytes that are no record: 1 to go on, 0 at the end of what is good, or an error."""
     cdef uint64_t next
@@ -329,62 +324,6 @@ cdef int scan_bad(Scan* c) noexcept nogil:
 
 # ---- groups -------------------------------------------------------------------------------------------------------
 
-cdef bint lengths_try(Scan* c, Held* h, uint64_t missing) noexcept nogil:
-    """Whether one bit in the lengths that this record's checksum leaves out makes the digest fit; it then stays so."""
-    cdef uint8_t* p = c.p + h.at
-    cdef Parsed r
-    cdef uint64_t was, bit, start, n
-    cdef uint64_t places[2]
-    cdef uint32_t k
-    record_parse(p, c.size - h.at, &r)
-    was = record_mark(p, &r, h.at)
-    places[0] = 20 * 8
-    places[1] = (HEAD + <uint64_t> r.subject.n) * 8
-    for k in range(2 if r.headed else 1):
-        start = places[k]
-        n = 16 if k == 0 else 32
-        for bit in range(start, start + n):
-            p[bit >> 3] ^= <uint8_t> (1 << (bit & 7))
-            if record_parse(p, c.size - h.at, &r) and record_mark(p, &r, h.at) - was == missing:
-                return True
-            p[bit >> 3] ^= <uint8_t> (1 << (bit & 7))
-    return False
-
-
-cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
-    """What is held from m.start on is the marker's group: whether its lengths are what they were."""
-    cdef Parsed r
-    cdef uint64_t sum = 0
-    cdef uint32_t i = c.n_held, n = 0
-    cdef bint erased = False
-    if not m.flags & MARK_SUM:
-        return
-    while i and c.held[i - 1].at >= m.start:
-        i -= 1
-        if c.held[i].why in (HELD_HOLE, HELD_TORN, HELD_HEAD):
-            return
-        if c.held[i].why == HELD_GONE:
-            erased = True
-            n += 1
-            continue
-        record_parse(c.p + c.held[i].at, c.size - c.held[i].at, &r)
-        erased = erased or r.raw_seq & ERASED != 0
-        sum += record_mark(c.p + c.held[i].at, &r, c.held[i].at)
-        n += 1
-    if n != m.count or sum == m.digest:
-        return
-    for i in range(c.n_held - n, c.n_held):
-        if c.held[i].why == 0 and lengths_try(c, &c.held[i], m.digest - sum):
-            c.held[i].why = HELD_LOST
-            c.b.damaged = True
-            return
-    if erased:
-        return              # one that does not say what it was
-    c.b.damaged = True
-    for i in range(c.n_held - n, c.n_held):
-        c.held[i].why = HELD_LOST
-
-
 cdef uint64_t last_live(Store* s) noexcept nogil:
     """The last message that was entered and is there, 0: none."""
     cdef uint32_t k = s.n_blocks, i
@@ -432,8 +371,9 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
     """1 when this is a marker, 0 when not, or an error."""
     cdef Mark m
     cdef int rc
-    if not marker_read(c.p + c.at, r, &m):
+    if not marker_read(c.p + c.at, r, &m) or not c.marked_to <= m.start <= c.at:
         return 0
+    c.marked_to = c.at + r.size
     c.o.batches = c.o.batches or m.flags & (MARK_BATCH | MARK_OPEN) != 0
     if m.flags & MARK_OPEN and batches_count(c.o):
         rc = batch_closed(c, c.at + r.size)
@@ -490,6 +430,8 @@ cdef int scan_block(Scan* c) noexcept nogil:
     if rc >= 0 and (c.undone or c.whole and c.is_last and c.n_held):
         batch_drop(c)
     c.b.open_group = c.n_held > 0
+    order_check(c, 0, c.n_held, 0)
+    heads_doubt(c, 0, c.n_held)
     note_torn(c, UINT64_MAX)
     return min(release(c), 0) if rc >= 0 else rc
 

@@ -22,6 +22,7 @@ cdef struct Search:
     uint64_t doubtful           # likewise where nothing follows it
     uint64_t unlikely           # likewise where it would reach beyond the next one, or its sequence is far from the others
     uint64_t tries              # likewise in search of changed bits
+    uint64_t lengths            # values of lengths that may still be tried
     uint64_t sure_from          # from here on the next record that is beyond doubt
     uint64_t sure               # is this one
     uint64_t seq                # of some good record
@@ -43,6 +44,7 @@ cdef void search_begin(Scan* c) noexcept nogil:
     c.search.doubtful = c.search.work
     c.search.unlikely = c.search.work
     c.search.tries = c.search.work
+    c.search.lengths = c.size * 2 + (1 << 22)
     c.search.seq = c.s.last_seq
 
 
@@ -137,13 +139,25 @@ cdef uint64_t next_good(Scan* c, uint64_t at) noexcept nogil:
     return at
 
 
+cdef bint swallows(Scan* c, uint64_t at, uint64_t end) noexcept nogil:
+    """Whether a record of a damaged length, which would reach up to `end`, holds others that end there. What a payload
+    holds ends before, for its record's checksum follows."""
+    cdef uint64_t inside = next_good(c, at + 1)
+    cdef Parsed r
+    while inside < end and good_at(c, inside, &r):
+        inside += r.size
+        if inside == end:
+            return True
+    return False
+
+
 cdef uint64_t behind_bad(Scan* c, uint64_t at) noexcept nogil:
     """Where to go on behind bytes that are no record."""
     cdef Parsed r
     cdef uint64_t next
     if record_parse(c.p + at, c.size - at, &r) and at + r.size + REC_MIN <= c.size:
         next = at + r.size
-        if good_at(c, next, &r):        # its length is as it was
+        if good_at(c, next, &r) and not swallows(c, at, next):      # its length is as it was
             return next
     return next_good(c, at + 1)
 
@@ -262,59 +276,23 @@ cdef bint erasure_torn(Scan* c) noexcept nogil:
     """Whether the bytes at c.at are a message that is removed further on, behind which the next record or another such
     message follows: its length and its sequence are the same before and after it is overwritten, the rest is either."""
     cdef Search* k = &c.search
-    cdef uint64_t at = c.at, size, seq
+    cdef uint64_t at = c.at, size, seq, last, above
     cdef Parsed r
     if at < k.erased_to:
         return True
+    last = seq_below(c)
     while at + REC_MIN <= c.size:
         if at > c.at and good_at(c, at, &r):
+            above = seq_above(c, at)
+            if above and last >= above:
+                return False        # a sequence was changed
             k.erased_to = at
             return True
         size = st_get32(c.p + at) & 0x7fffffff
         seq = st_get64(c.p + at + 4) & ~ERASED
-        if (size < REC_MIN or size > c.size - at or seq & TOMB or seq == 0 or not removed_behind(k, seq, at + size)
-                or not paid(&k.work, size)):
-            return False
-        at += size
-    return False
-
-
-cdef uint64_t seq_above(Scan* c, uint64_t at) noexcept nogil:
-    """A sequence that is higher than those of all messages before `at`, by what stands there. 0: nothing says one."""
-    cdef Parsed r
-    cdef Mark m
-    while at + REC_MIN <= c.size and good_at(c, at, &r):
-        if not r.raw_seq & TOMB:
-            return r.seq
-        if marker_read(c.p + at, &r, &m):
-            return m.extent.last + 1 if m.count and m.flags & MARK_WHOLE == 0 else 0
-        at += r.size
-    return 0
-
-
-cdef uint64_t seq_below(const Scan* c) noexcept nogil:
-    """The sequence of the last message before c.at. UINT64_MAX: bytes there do not say which they held."""
-    cdef uint32_t i = c.n_held
-    cdef uint64_t seq
-    while i:
-        i -= 1
-        if c.held[i].why == HELD_HOLE or c.held[i].why == HELD_TORN:
-            return UINT64_MAX
-        seq = st_get64(c.p + c.held[i].at + 4)
-        if not seq & TOMB:
-            return max(seq & ~ERASED, c.s.last_seq)
-    return c.s.last_seq
-
-
-cdef bint heads_fit(Scan* c, uint64_t end) noexcept nogil:
-    """Whether the bytes from c.at to `end` are messages by their lengths and sequences, which lie between those of their
-    neighbours. Where an erasure was torn they are: which of them was removed says a later block."""
-    cdef uint64_t at = c.at, size, seq, last = seq_below(c), bound = seq_above(c, end)
-    while at < end and at + REC_MIN <= c.size:
-        size = st_get32(c.p + at) & 0x7fffffff
-        seq = st_get64(c.p + at + 4) & ~ERASED
-        if size < REC_MIN or size > end - at or not last < seq < bound:
+        if (size < REC_MIN or size > c.size - at or seq & TOMB or seq <= last or not removed_behind(k, seq, at + size)
+                or not paid(&k.work, size) or swallows(c, at, at + size)):
             return False
         last = seq
         at += size
-    return at == end
+    return False

@@ -26,19 +26,17 @@ cdef struct Slim:
 
 
 cdef bint slim_worth(const Store* s, Block* b) noexcept nogil:
-    """Not the last block, which says which sequence was the last; the first, which is usually on its way out, only when
-    its ghosts keep others."""
+    """Not the last block, which says which sequence was the last. The first one is usually on its way out: less of it has
+    to be alive, or its ghosts keep others."""
     cdef uint64_t framing = MARKER
     if not b.sealed or b.damaged or b.cut or b.stiff or b.compacting or b.fetching or b.region or b == block_i(s, s.n_blocks - 1):
         return False
     if b.wanted:
         return b.ghosts > 0
-    if b == block_i(s, 0):
-        return False
     tombs_needed(s, b)
     if b.framing > framing:
         framing = b.framing
-    return (b.live_bytes + b.needed + framing) * 2 < b.used
+    return (b.live_bytes + b.needed + framing) * (4 if b == block_i(s, 0) else 2) < b.used
 
 
 cdef bint slim_begin(Slim* m, Store* s, Block* b) noexcept nogil:

@@ -20,6 +20,8 @@ cdef int vouched_behind(Opening* o) noexcept nogil:
     cdef int64_t i = o.at + 1
     cdef int rc = o.nums[o.at] < o.vouched
     cdef Scan c
+    if o.nums[o.at] == o.unvouched:
+        return 0
     while rc == 0 and i < o.n:
         if o.nums[i] != o.nums[i - 1] + 1:
             rc = ST_NOT_FOUND
@@ -34,6 +36,8 @@ cdef int vouched_behind(Opening* o) noexcept nogil:
         if rc == 1:
             o.vouched = o.nums[i]
         i += 1
+    if rc == 0:
+        o.unvouched = o.nums[o.at]
     return rc
 
 

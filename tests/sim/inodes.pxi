@@ -210,13 +210,15 @@ cdef void sector_note(Bytes* sectors, uint64_t i) noexcept nogil:
         fatal("no memory")
 
 
-cdef void file_cut(Disk* d, Inode* f) noexcept nogil:
-    """What the power cut leaves of it: each sector that was not synced is there or not, or torn."""
+cdef void file_cut(Disk* d, Inode* f, bint again) noexcept nogil:
+    """What the power cut leaves of it: each sector that was not synced is there or not, or torn. again: what the last one
+    tore is still so."""
     cdef uint64_t mood = below(d, 4)
     cdef size_t size = f.disk.n, i, start, end, n
     cdef bint kept = mood == 1 or (mood > 1 and below(d, 2))
-    f.torn.n = 0
-    f.missing.n = 0
+    if not again:
+        f.torn.n = 0
+        f.missing.n = 0
     if kept:
         size = f.now.n
     elif mood > 1 and f.now.n > size:
@@ -346,7 +348,7 @@ cdef void killed(Disk* d) noexcept nogil:
     d.n_fds = 0
 
 
-cdef void power_cut(Disk* d) noexcept nogil:
+cdef void power_cut(Disk* d, bint again) noexcept nogil:
     """What is left is what everybody sees from now on."""
     cdef uint32_t i
     killed(d)
@@ -355,5 +357,5 @@ cdef void power_cut(Disk* d) noexcept nogil:
     d.used = 0
     for i in range(d.n_inodes):
         if not d.inodes[i].is_dir:
-            file_cut(d, &d.inodes[i])
+            file_cut(d, &d.inodes[i], again)
             d.used += <int64_t> d.inodes[i].now.n

@@ -157,9 +157,9 @@ cdef class SimDisk:
     def dead(self) -> bool:
         return self.d.dead
 
-    def cut(self) -> None:
-        """The power is there again, and what was not synced is there or not."""
-        power_cut(&self.d)
+    def cut(self, bint again=False) -> None:
+        """The power is there again, and what was not synced is there or not. again: in a start after the last one."""
+        power_cut(&self.d, again)
 
     def stop(self) -> None:
         """The process is killed: nothing is done from here on."""

@@ -30,6 +30,7 @@ FOUND = [
     ("threads", 709501),  # a rollup of a group that was torn was finished by a later start
     ("batches, threads", 701501),  # so was one before a batch that went
     ("batches, threads", 722840),  # what closed an idle group was missing with a batch's beginning
+    ("threads", 3200241),  # a second cut, in the start, forgot which sectors the first had torn
     ("threads", 727358),  # a hole in a compacted block swallowed the next blocks
     ("threads", 725072),  # the block that named the first sequence left before a damaged one
     ("lazy batches", 720099),  # a checkpoint came back that a killed server had removed

@@ -124,7 +124,7 @@ class World:
         if self.together and self.rng.random() < 0.3:
             self.disk.stop()
             self.end()
-            self.disk.cut()
+            self.disk.cut(again=True)
             self.boot()
             for sim in self.streams:
                 sim.open(killed)

@@ -128,3 +128,20 @@ def test_each_message_is_due_by_the_last_change(round):
             world.env.advance(max(end - world.env.mono, 0))
             came()
     assert world.env.mono > now
+
+
+def test_waits_of_centuries_that_come_and_go_leave_other_deadlines_as_they_are():
+    world = World()
+    c = world.consumer(ack_wait=SECOND)
+    world.fill(2)
+    long = 1 << 62
+    for _ in range(9):
+        c.update(consumer_params(backoff=(long,), ack_wait=long))
+        c.update(consumer_params(ack_wait=long))
+        c.update(consumer_params(ack_wait=SECOND))
+    never, soon = world.pull(b"2")
+    world.ack(never, b'-NAK {"delay": %d}' % long)
+    world.ack(soon, b'-NAK {"delay": %d}' % (2 * SECOND))
+    world.pull(b"9")
+    world.env.advance(2 * SECOND)
+    assert seqs(world.env.take()) == [2]

@@ -161,3 +161,26 @@ def test_a_block_that_waits_for_its_compaction_when_the_server_ends_is_compacted
     s.commit()
     assert sparse.stat().st_size < size // 2
     s.close()
+
+
+def test_the_first_block_is_compacted_when_little_of_it_is_left(directory: Path) -> None:
+    s = PyStore(directory, slim_wait=10, now=1000, **LIMITS)
+    for _ in range(2):
+        grow(s, directory)
+    first = directory / "msgs" / "1.blk"
+    size = first.stat().st_size
+    seqs = [seq for _, seq, _, _ in records(first.read_bytes()) if not seq & TOMB]
+    for seq in seqs[: len(seqs) * 2 // 3]:
+        s.remove(seq)
+    s.commit()
+    s.tick(1010)
+    s.upkeep()
+    assert first.stat().st_size == size
+    for seq in seqs[len(seqs) * 2 // 3 : -2]:
+        s.remove(seq)
+    s.commit()
+    s.tick(1020)
+    s.upkeep()
+    s.commit()
+    assert first.stat().st_size < size // 4
+    s.close()

@@ -1,0 +1,281 @@
+# What vouches for the heads of records and for what their checksums leave out: the sequences of their neighbours, and how many
+# records their group's marker counts, and their lengths.
+#
+# A record with a damaged place still has a head, its length and its sequence, and mostly these are as they were: where an
+# erasure was torn they always are. They are believed where they fit their neighbours and the group has as many records as its
+# marker says. Otherwise one of them may have swallowed others. Where a marker does not vouch for every byte of its group, records
+# that are whole may stand where they do not belong: their sequences do not ascend, and they count for bytes that say nothing.
+
+
+# ---- sequences ------------------------------------------------------------------------------------------------------
+
+cdef uint64_t seq_above(Scan* c, uint64_t at) noexcept nogil:
+    """A sequence that is higher than those of all messages before `at`, by what stands there. 0: nothing says one."""
+    cdef Parsed r
+    cdef Mark m
+    while at + REC_MIN <= c.size and good_at(c, at, &r):
+        if not r.raw_seq & TOMB:
+            return r.seq
+        if marker_read(c.p + at, &r, &m):
+            return m.extent.last + 1 if m.count and m.flags & MARK_WHOLE == 0 else 0
+        at += r.size
+    return 0
+
+
+cdef uint64_t seq_below(const Scan* c) noexcept nogil:
+    """The highest sequence that is known of the messages before c.at."""
+    cdef uint32_t i = c.n_held
+    cdef uint64_t seq
+    while i:
+        i -= 1
+        seq = st_get64(c.p + c.held[i].at + 4)
+        if not seq & TOMB and c.held[i].why != HELD_HOLE and c.held[i].why != HELD_TORN:
+            return max(seq & ~ERASED, c.s.last_seq)
+    return c.s.last_seq
+
+
+# ---- heads ----------------------------------------------------------------------------------------------------------
+
+cdef bint heads_fit(Scan* c, uint64_t end) noexcept nogil:
+    """Whether the bytes from c.at to `end` are messages by their lengths and sequences, which lie between those of their
+    neighbours."""
+    cdef uint64_t at = c.at, size, seq, last = seq_below(c), above = seq_above(c, end)
+    while at < end and at + REC_MIN <= c.size:
+        size = st_get32(c.p + at) & 0x7fffffff
+        seq = st_get64(c.p + at + 4) & ~ERASED
+        if size < REC_MIN or size > end - at or not last < seq < above:
+            return False
+        last = seq
+        at += size
+    return at == end
+
+
+cdef bint sequence_mend(Scan* c, uint64_t low, uint64_t high) noexcept nogil:
+    """Whether the bytes at c.at are a record but for its sequence, which lies between these; it then is as it was."""
+    cdef uint8_t* p = c.p + c.at
+    cdef uint64_t was = st_get64(p + 4), seq
+    cdef Parsed r
+    if not record_parse(p, c.size - c.at, &r):
+        return False
+    for seq in range(low, high):
+        if not paid(&c.search.tries, r.size):
+            break
+        st_put64(p + 4, seq)
+        record_parse(p, c.size - c.at, &r)
+        if record_good(c.b.key, p, &r):
+            return True
+    st_put64(p + 4, was)
+    return False
+
+
+cdef int hold_heads(Scan* c, uint64_t end) noexcept nogil:
+    """1, or an error."""
+    cdef uint64_t size, last = seq_below(c), above
+    cdef int rc = ST_OK
+    while rc == ST_OK and c.at < end:
+        size = st_get32(c.p + c.at) & 0x7fffffff
+        above = st_get64(c.p + c.at + size + 4) & ~ERASED if c.at + size < end else seq_above(c, end)
+        rc = hold(c, size, HELD_LOST if sequence_mend(c, last + 1, above) else HELD_HEAD)
+        last = st_get64(c.p + c.at + 4) & ~ERASED
+        c.at += size
+    c.end = c.at
+    return 1 if rc == ST_OK else rc
+
+
+cdef void held_join(Scan* c, uint32_t first, uint32_t n) noexcept nogil:
+    """In the place of these is one hole."""
+    cdef Held* h = &c.held[first]
+    h.size = c.held[first + n - 1].at + c.held[first + n - 1].size - h.at
+    h.why = HELD_HOLE
+    memmove(h + 1, h + n, <size_t> (c.n_held - first - n) * sizeof(Held))
+    c.n_held -= n - 1
+
+
+cdef void heads_doubt(Scan* c, uint32_t first, uint32_t end) noexcept nogil:
+    """No marker vouches for those of what is held from `first` to `end`: they say nothing."""
+    cdef uint32_t n
+    while first < end:
+        n = 0
+        while first + n < end and c.held[first + n].why == HELD_HEAD:
+            n += 1
+        if n:
+            held_join(c, first, n)
+            end -= n - 1
+        first += 1
+
+
+# ---- order ----------------------------------------------------------------------------------------------------------
+
+cdef uint64_t held_seq(const Scan* c, uint32_t i) noexcept nogil:
+    """The sequence of a message that is held; 0: it is none."""
+    cdef uint64_t seq
+    if c.held[i].why == HELD_HOLE or c.held[i].why == HELD_TORN:
+        return 0
+    seq = st_get64(c.p + c.held[i].at + 4)
+    return 0 if seq & TOMB else seq & ~ERASED
+
+
+cdef void misplaced(Scan* c, uint32_t first, uint32_t end, uint64_t low, uint64_t high) noexcept nogil:
+    """Messages from `first` to `end` whose sequences are within these are not of this place."""
+    cdef uint32_t i
+    for i in range(first, end):
+        if low <= held_seq(c, i) <= high and held_seq(c, i):
+            c.held[i].why = HELD_HOLE
+            c.b.damaged = True
+
+
+cdef bint cut_is_held(const Scan* c, uint32_t first, uint32_t end) noexcept nogil:
+    """Whether there is a record behind which sequences begin again."""
+    cdef Parsed r
+    cdef Cut cut
+    cdef uint32_t i
+    for i in range(first, end):
+        if (c.held[i].why == 0 and st_get64(c.p + c.held[i].at + 4) == TOMB
+                and record_parse(c.p + c.held[i].at, c.size - c.held[i].at, &r) and cut_read(c.p + c.held[i].at, &r, &cut)):
+            return True
+    return False
+
+
+cdef void order_check(Scan* c, uint32_t first, uint32_t end, uint64_t most) noexcept nogil:
+    """Sequences ascend, and of a group none is above that which its marker names, `most`, nor as low as those before it. Where
+    one falls back, the fewer are misplaced: those before that are higher, or those from there on that are lower. most: 0, if
+    there is no marker: then what is as low as those before may be there once more."""
+    cdef uint64_t seq, last = c.s.last_seq, floor = c.s.last_seq
+    cdef uint32_t i = first, k, higher, lower
+    if cut_is_held(c, first, end):
+        return
+    if most:
+        misplaced(c, first, end, most + 1, UINT64_MAX)
+        misplaced(c, first, end, 1, floor)
+    while i < end:
+        seq = held_seq(c, i)
+        if seq > last or seq <= floor:
+            last = max(last, seq)
+            i += 1
+            continue
+        higher = 0
+        lower = 0
+        for k in range(first, i):
+            higher += held_seq(c, k) >= seq
+        k = i
+        while k < end and held_seq(c, k) <= last:
+            lower += held_seq(c, k) > floor
+            k += 1
+        if not paid(&c.search.lengths, k - first):
+            return
+        if higher <= lower:
+            misplaced(c, first, i, seq, UINT64_MAX)
+            last = seq
+        else:
+            misplaced(c, i, k, floor + 1, last)
+        i = k if higher > lower else i + 1
+
+
+# ---- groups ---------------------------------------------------------------------------------------------------------
+
+cdef bint lengths_try(Scan* c, Held* h, uint64_t missing, bint every) noexcept nogil:
+    """Whether another value of one of the lengths that this record's checksum leaves out makes the digest fit; it then stays
+    so. Every value is tried, or those that differ in one bit. What misses a record that cannot be parsed misses all of it."""
+    cdef uint8_t* p = c.p + h.at
+    cdef Parsed r
+    cdef uint32_t sub = st_get16(p + 20), header, k, n
+    cdef uint64_t was, size = st_get32(p) & 0x7fffffff
+    cdef bint headed
+    was = record_mark(p, &r, h.at) if record_parse(p, c.size - h.at, &r) else 0
+    n = <uint32_t> min(size, <uint64_t> 0x10000) if every else 16
+    if every and not paid(&c.search.lengths, n + size):
+        return False
+    for k in range(n):
+        st_put16(p + 20, <uint16_t> (k if every else sub ^ <uint32_t> 1 << k))
+        if record_parse(p, c.size - h.at, &r) and record_mark(p, &r, h.at) - was == missing:
+            return True
+    st_put16(p + 20, <uint16_t> sub)
+    headed = st_get32(p) & HAS_HEADER != 0
+    if not headed or HEAD + <uint64_t> sub + 4 > size:
+        return False
+    header = st_get32(p + HEAD + sub)
+    n = <uint32_t> size if every else 32
+    for k in range(n):
+        st_put32(p + HEAD + sub, k if every else header ^ <uint32_t> 1 << k)
+        if record_parse(p, c.size - h.at, &r) and record_mark(p, &r, h.at) - was == missing:
+            return True
+    st_put32(p + HEAD + sub, header)
+    return False
+
+
+cdef bint lengths_mend(Scan* c, uint32_t first, uint64_t missing) noexcept nogil:
+    """Whether the lengths of one of what is held from `first` on were changed, by what its group's digest misses. That one
+    is not served."""
+    cdef uint32_t i
+    cdef int every
+    for every in range(2):
+        for i in range(first, c.n_held):
+            if lengths_try(c, &c.held[i], missing, every != 0):
+                c.held[i].why = HELD_LOST
+                c.b.damaged = True
+                return True
+    return False
+
+
+cdef struct GroupTally:
+    # Of what is held of a group.
+    uint32_t first
+    uint32_t n                  # records
+    uint32_t holes
+    uint64_t sum
+    bint gone                   # some do not say what they were
+    bint vague                  # some may not
+
+
+cdef GroupTally group_tally(const Scan* c, const Mark* m) noexcept nogil:
+    cdef GroupTally t
+    cdef Parsed r
+    cdef const Held* h
+    memset(&t, 0, sizeof(GroupTally))
+    t.first = c.n_held
+    while t.first and c.held[t.first - 1].at >= m.start:
+        t.first -= 1
+        h = &c.held[t.first]
+        if h.why == HELD_HOLE or h.why == HELD_TORN:
+            t.holes += 1
+            continue
+        t.n += 1
+        t.gone = t.gone or h.why == HELD_GONE
+        t.vague = t.vague or h.why == HELD_HEAD
+        if h.why != HELD_GONE and record_parse(c.p + h.at, c.size - h.at, &r):
+            t.vague = t.vague or r.raw_seq & ERASED != 0
+            t.sum += record_mark(c.p + h.at, &r, h.at)
+    return t
+
+
+cdef void holes_join(Scan* c, uint32_t first) noexcept nogil:
+    """From the first hole of what is held from there on to the last one all is one: between them stand records that are none."""
+    cdef uint32_t last = c.n_held - 1
+    while c.held[first].why != HELD_HOLE and c.held[first].why != HELD_TORN:
+        first += 1
+    while c.held[last].why != HELD_HOLE and c.held[last].why != HELD_TORN:
+        last -= 1
+    held_join(c, first, last - first + 1)
+
+
+cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
+    """What is held from m.start on is the marker's group: whether its records are as many, and their lengths what they were."""
+    cdef GroupTally t = group_tally(c, m)
+    cdef uint32_t i
+    cdef bint summed = m.flags & MARK_SUM != 0
+    if summed and t.n == m.count and t.sum == m.digest and t.holes == 0:
+        heads_doubt(c, 0, t.first)
+        return
+    order_check(c, 0, c.n_held, m.extent.last if m.count and m.flags & MARK_WHOLE == 0 else 0)
+    t = group_tally(c, m)
+    if summed and t.holes and t.n + t.holes > m.count:
+        holes_join(c, t.first)
+        t = group_tally(c, m)
+    if t.n != m.count:
+        heads_doubt(c, t.first, c.n_held)
+    elif summed and t.sum != m.digest and not t.gone:
+        if not lengths_mend(c, t.first, m.digest - t.sum) and not t.vague:
+            c.b.damaged = True
+            for i in range(t.first, c.n_held):
+                c.held[i].why = HELD_LOST
+    heads_doubt(c, 0, t.first)
