@@ -59,7 +59,7 @@ class Tls:
 
     def context(self) -> "SSLContext":
         """CredentialsError names the file that cannot be used."""
-        import ssl  # only here: the executable, whose server has no TLS yet, is built without
+        import ssl  # only here: few clients need it
 
         at = self.ca_file
         try:

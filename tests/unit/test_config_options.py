@@ -15,7 +15,8 @@ from jsserver.config.values import WITHOUT_EFFECT
 from jsserver.text.goformat import MINUTE, SECOND
 from jsserver.text.identity import PREFIX_USER, encode_public
 
-COMPATIBILITY = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+ROOT = Path(__file__).resolve().parents[2]
+COMPATIBILITY = ROOT / "docs" / "compatibility.md"
 
 
 class Files:
@@ -437,6 +438,20 @@ def test_options_without_effect_are_the_documented_ones() -> None:
     for module in ("server", "websocket"):  # else loaded with the first such block
         importlib.import_module(f"jsserver.config.{module}")
     assert sorted(named) == sorted(WITHOUT_EFFECT)
+
+
+def test_what_is_refused_as_not_built_is_documented() -> None:
+    section = COMPATIBILITY.read_text().split("## Not built yet")[1].split("\n## ")[0]
+    words = section.replace("`", "").lower()
+    refused = set()
+    for path in (ROOT / "jsserver" / "config").glob("*.py"):
+        calls = r"(?:unavailable|only_off|not_available|unbuilt_listener)\(\s*f?\"([^\"]+)\""
+        refused |= set(re.findall(calls, path.read_text()))
+    assert len(refused) > 12
+    for feature in refused:
+        name = re.sub(r"^the | (listener|option)$|option \{name\} of | \{name\}", "", feature)
+        for part in re.findall(r"[^()]+", name):
+            assert part.strip().lower() in words, feature
 
 
 def test_reactors(files: Files) -> None:
