@@ -153,7 +153,6 @@ cdef struct Consumers:
     Consumer* first
     uint32_t n
     Log* log
-    bint has_log
     uint32_t next_id
     Bytes lazy              # records that go to the log together
     Timer flush

@@ -268,7 +268,6 @@ cdef struct Client:
     uint64_t sent
     uint64_t chunks_sent
     bint awaited            # somebody who sends to it rests until less waits for it
-    uint32_t fan_out        # messages delivered since the last flush
     bint dirty              # linked in work.dirty
     Client* next_dirty
     int closing             # CloseReason; 0: open

@@ -28,8 +28,8 @@ cdef void note_too_deep(Engine* e, const Msg* m) noexcept nogil:
     memset(&ev, 0, sizeof(ev))
     ev.kind = EV_LOG
     ev.account = m.account
-    ev.text[0].n = <uint32_t>snprintf(text, sizeof(text), b"Dropped a message for '%.*s', which streams and consumers sent "
-                                      b"to each other more than %d times", <int>min(m.dest.n, <uint32_t>100),
+    ev.text[0].n = <uint32_t>snprintf(text, sizeof(text), b"Dropped a message for '%.*s', which accounts, streams and "
+                                      b"consumers handed on to each other more than %d times", <int>min(m.dest.n, <uint32_t>100),
                                       <const char*>m.dest.p, <int>MAX_DEPTH)
     ev.text[0].p = <const uint8_t*>text
     outlet_event(e, &ev)

@@ -84,7 +84,7 @@ cdef int ids_begin(Store* s, const Filter* f) noexcept nogil:
     fill.set = c
     fill.failed = False
     left = IDS_FIRST
-    index_each_few(x, f, idset_fill, &fill, &left)
+    index_each(x, f, idset_fill, &fill, &left)
     if not fill.failed and left == 0:
         c.n_msgs = 0
         c.covers = True

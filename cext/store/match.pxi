@@ -396,15 +396,10 @@ cdef int each_visit(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept no
     return 0
 
 
-cdef inline int index_each(Index* x, const Filter* f,
-                           int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil, void* ctx) noexcept nogil:
-    """Calls fn once for every subject that matches, until it returns other than 0. fn must not change the index."""
-    return index_each_few(x, f, fn, ctx, NULL)
-
-
-cdef int index_each_few(Index* x, const Filter* f, int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil, void* ctx,
+cdef int index_each(Index* x, const Filter* f, int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil, void* ctx,
                         uint64_t* left) noexcept nogil:
-    """The same, at most of so many nodes, if `left` is given: 0 when they were not enough."""
+    """Calls fn once for every subject that matches, until it returns other than 0. fn must not change the index. At most of so
+    many nodes, if `left` is given: 0 when they were not enough."""
     cdef Each e
     cdef uint32_t i
     cdef int r = 0
@@ -455,7 +450,7 @@ cdef uint64_t index_total(Index* x, const Filter* f, uint64_t* left) noexcept no
     if left == NULL and each_of_many(x, f, &r, total_one, &total):
         return total
     if f.overlap:
-        index_each_few(x, f, total_one, &total, left)
+        index_each(x, f, total_one, &total, left)
         return total
     for i in range(f.n):
         if walk(x, f.patterns[i], False, total_visit, &total, left) == WALKED_ENOUGH:

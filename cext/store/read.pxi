@@ -451,7 +451,7 @@ cdef bint store_pending_soon(Store* s, const Filter* filter, uint64_t start, uin
         memset(&later, 0, sizeof(later))
         later.s = s
         later.start = start
-        index_each_few(&s.x, filter, later_visit, &later, &left)
+        index_each(&s.x, filter, later_visit, &later, &left)
         n[0] = later.n
         return left != 0
     return store_count_some(s, filter, &at, s.last_seq + 1, n) != 1

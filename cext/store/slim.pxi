@@ -323,6 +323,33 @@ cdef void slim_free(Slim* m) noexcept nogil:
     bytes_free(&m.out)
 
 
+cdef void slim_map(Committer* c, Block* b) noexcept nogil:
+    """With the engine lock held, which is let go: maps a block's file. One that cannot be read stays as it is."""
+    cdef Store* s = b.store
+    cdef uint64_t size = 0
+    cdef uint8_t* p
+    q_lock(c)
+    b.pins += 1
+    s.queue.busy += 1
+    q_unlock(c)
+    env_unlock(c.env)
+    p = block_open(b, &size)
+    env_lock(c.env)
+    if p == NULL:
+        b.stiff = True
+    elif b.data == NULL and not b.dead and not s.stopped:
+        block_mapped(b, p, size)
+        p = NULL
+    env_unlock(c.env)
+    if p != NULL:
+        s.files.unmap(s.files.ctx, p, size)
+    q_lock(c)
+    unpin(c, b)
+    s.queue.busy -= 1
+    q_broadcast(c, &c.idle)
+    q_unlock(c)
+
+
 cdef bint keeper_slim(Committer* c) noexcept nogil:
     """Compacts one block; False when there is nothing to do. Without locks."""
     cdef Store* s
@@ -336,9 +363,12 @@ cdef bint keeper_slim(Committer* c) noexcept nogil:
         return False
     for i in range(s.n_blocks):
         b = block_i(s, i)
-        if slim_worth(s, b) and block_data(b) != NULL and b.data_cap == b.used:
+        if slim_worth(s, b) and (b.data == NULL or b.data_cap == b.used):
             break
         b = NULL
+    if b != NULL and b.data == NULL and not s.io_errno:
+        slim_map(c, b)
+        return True
     if b == NULL or s.io_errno or not slim_begin(&m, s, b):
         if b != NULL and not s.io_errno:
             slim_free(&m)

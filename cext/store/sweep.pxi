@@ -87,7 +87,7 @@ cdef void sweep_begin(Sweep* w) noexcept nogil:
     w.found.n = 0
     idset_free(w.seen)
     w.seen = NULL
-    index_each_few(&w.s.x, w.f, sweep_visit, w, &left)
+    index_each(&w.s.x, w.f, sweep_visit, w, &left)
     w.phase = SWEEP_SORTS
     if left:
         w.at = w.end

@@ -326,11 +326,17 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
 
 # ---- idle stores --------------------------------------------------------------------------------------------------------
 
+cdef bint rests(const Store* s) noexcept nogil:
+    """Whether pages of its tail are in the file and need not be in memory."""
+    cdef const Block* b = s.tail
+    return b != NULL and b.region and b.written == b.used and b.used >= PAGE and not s.shared.dirty
+
+
 cdef void keeper_rest(Committer* c) noexcept nogil:
     """With q held: the store that is idle longest keeps its tail in the file instead of in memory."""
     cdef Store* s = c.queue.resting.last
     cdef Block* b
-    cdef uint64_t whole
+    cdef uint64_t whole = 0, num = 0
     cdef FileOps* f
     cdef char path[4300]
     cdef int fd
@@ -342,15 +348,19 @@ cdef void keeper_rest(Committer* c) noexcept nogil:
     f = s.files
     env_lock(c.env)
     b = s.tail
-    if b != NULL and b.region and b.written == b.used and not s.shared.dirty:
-        whole = b.used & ~<uint64_t> (PAGE - 1)
+    if rests(s):
+        num = b.num
         block_path(s, b, ".blk", path, sizeof(path))
-        fd = f.open(f.ctx, path, O_RDONLY, 0) if whole else -1
-        if fd >= 0:
+    env_unlock(c.env)
+    fd = f.open(f.ctx, path, O_RDONLY, 0) if num else -1
+    if fd >= 0:
+        env_lock(c.env)
+        if s.tail == b and rests(s) and b.num == num:
+            whole = b.used & ~<uint64_t> (PAGE - 1)
             if f.map_over(f.ctx, b.data, fd, whole) == 0:
                 b.lean = whole
-            f.close(f.ctx, fd)
-    env_unlock(c.env)
+        env_unlock(c.env)
+        f.close(f.ctx, fd)
     q_lock(c)
     s.queue.busy -= 1
     q_broadcast(c, &c.idle)

@@ -156,6 +156,9 @@ class Varz(Wire, kw_only=True):
     disk_io_wait_stats: DiskWaits = always(DiskWaits())
     proxies: ProxiesVarz | None = None
     tls_cert_not_after: str = ""
+    # This server's own, where there are any.
+    dropped_nested: int = 0
+    dropped_requests: int = 0
 
 
 def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int) -> Varz:
@@ -223,6 +226,8 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         proxies=_proxies(o.trusted_proxies),
         slow_consumer_stats=PeerCounts(clients=stats["slow_clients"]),
         stale_connection_stats=PeerCounts(clients=stats["stale"]),
+        dropped_nested=stats["too_deep"],
+        dropped_requests=stats["forgotten"],
     )
 
 

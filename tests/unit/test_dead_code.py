@@ -46,17 +46,24 @@ C_FUNCTION = re.compile(
 )
 C_ENUM = re.compile(r"^cdef enum[^\n]*:\n((?:[ \t]+[^\n]*\n|\n)+)", re.MULTILINE)
 C_CONSTANT = re.compile(r"^\s+([A-Z]\w+)", re.MULTILINE)
+C_STRUCT = re.compile(r"^cdef struct [^\n]*:\n((?:[ \t]+[^\n]*\n|\n)+)", re.MULTILINE)
+C_FIELD = re.compile(r"^    [\w* ]*?[\s*](\w+)(?:\[\w+\])?\s*$", re.MULTILINE)
+C_TEXT = re.compile(r'"""(?:.|\n)*?"""')
 C_IMPORT = re.compile(r"cimport (?:\([^)]*\)|[^(\n]*)")
 WORD = re.compile(r"\w+")
 
 
+def bare(text: str) -> str:
+    return C_IMPORT.sub("", re.sub("#.*", "", C_TEXT.sub("", text)))
+
+
 def cython_sources() -> dict[Path, str]:
-    """Their texts without comments and without what they import."""
+    """Their texts without comments, docstrings, and what they import."""
     found = {}
     for suffix in (".pyx", ".pxd", ".pxi", ".h"):
         for path in sorted(CEXT.rglob(f"*{suffix}")):
             text = path.read_text()
-            found[path] = text if suffix == ".h" else C_IMPORT.sub("", re.sub("#.*", "", text))
+            found[path] = text if suffix == ".h" else bare(text)
     return found
 
 
@@ -73,6 +80,20 @@ def test_every_function_and_constant_of_the_data_plane_is_used() -> None:
     dead = {name for name in dead - called if not VOCABULARY.match(name)}
     assert not dead - SEAMS.keys(), f"defined and never used: {sorted(dead - SEAMS.keys())}"
     assert not SEAMS.keys() - dead, f"no longer to come: {sorted(SEAMS.keys() - dead)}"
+
+
+def test_every_field_of_a_struct_is_used() -> None:
+    sources = cython_sources()
+    uses = Counter(word for text in sources.values() for word in WORD.findall(text))
+    fields = Counter(
+        name
+        for text in sources.values()
+        for body in C_STRUCT.findall(text)
+        for name in C_FIELD.findall(body)
+    )
+    assert len(fields) > 500
+    dead = sorted(name for name, times in fields.items() if uses[name] <= times)
+    assert not dead, f"declared and never used: {dead}"
 
 
 @pytest.mark.parametrize("name", SEAMS)
