@@ -227,6 +227,8 @@ cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil         
 # The same for a reader that can wait: where the message is not in memory the answer is ST_WAIT, its sequence is in out.seq,
 # and w.task is posted when it is worth asking again (or when the store stops). With w NULL the disk is waited for.
 cdef int store_load_warm(Store* s, uint64_t seq, Record* out, Wait* w) noexcept nogil
+# Whether a message can be looked at without waiting for the disk, or is not there. If not, w is called when it can be.
+cdef bint store_warm(Store* s, uint64_t seq, Wait* w) noexcept nogil
 # First stored message with sequence >= from that matches (filter NULL: any). ST_NOT_FOUND when none. Where that one
 # cannot be read, its error, and its sequence in out.seq: whoever wants the next asks again from the sequence behind it.
 cdef int store_next_warm(Store* s, const Filter* filter, uint64_t start, Record* out, Wait* w) noexcept nogil

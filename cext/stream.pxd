@@ -252,6 +252,7 @@ cdef struct Dedupe:
     PatternLook* look       # what the first one waits for; NULL: nothing of its own
     Rolling* rolling        # what all wait for; NULL: nothing
     Task turn
+    Wait cold               # for what is to be read next
     Timer timer
 
 cdef struct DirectJob

@@ -36,7 +36,7 @@ from jsserver.cext.store cimport (
     store_purges_at_once, store_ready, store_remove, store_seq_at, store_settle, store_size_of, store_skip_at,
     store_state, store_stop, store_subject, store_ticket, store_torn_from, store_trim, store_truncate,
     store_unhurried, store_update, store_written, sweep_free, sweep_lasts, sweep_step, sweep_subjects, sweep_take,
-    wait_cancel,
+    store_warm, wait_cancel,
 )
 
 import os

@@ -397,7 +397,7 @@ cdef int each_visit(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept no
 
 
 cdef int index_each(Index* x, const Filter* f, int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil, void* ctx,
-                        uint64_t* left) noexcept nogil:
+                    uint64_t* left) noexcept nogil:
     """Calls fn once for every subject that matches, until it returns other than 0. fn must not change the index. At most of so
     many nodes, if `left` is given: 0 when they were not enough."""
     cdef Each e

@@ -102,6 +102,15 @@ cdef int store_load_warm(Store* s, uint64_t seq, Record* out, Wait* w) noexcept 
     return rc
 
 
+cdef bint store_warm(Store* s, uint64_t seq, Wait* w) noexcept nogil:
+    cdef Block* b = block_of(s, seq)
+    cdef int64_t i = slot_of(b, seq) if b != NULL else -1
+    if i < 0 or b.off[i] == 0 or block_warm(s, b, <uint32_t> i):
+        return True
+    wait_begin(s, b, w)
+    return False
+
+
 cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil:
     return store_load_warm(s, seq, out, NULL)
 

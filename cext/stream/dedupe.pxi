@@ -119,6 +119,7 @@ cdef void dedupe_cut(Stream* s, uint64_t seq) noexcept nogil:
 
 cdef void dedupe_free(Stream* s) noexcept nogil:
     timer_cancel(&s.env.timers, &s.dedupe.timer)
+    wait_cancel(&s.dedupe.cold)
     u64map_free(&s.dedupe.by_hash)
     fifo_free(&s.dedupe.ids)
     s.dedupe.n = 0
@@ -138,14 +139,23 @@ cdef struct WaitingHead:
     uint32_t n_data
 
 
+cdef uint64_t dedupe_next(Stream* s) noexcept nogil:
+    cdef Dedupe* d = &s.dedupe
+    if d.read_at == 0:
+        d.read_at = max(store_seq_at(s.store, s.env.now - s.cfg.window), <uint64_t>1)
+    return store_next_seq(s.store, NULL, d.read_at)
+
+
+cdef inline bint dedupe_cold(Stream* s) noexcept nogil:
+    # Whether the next of them are still on the disk. The turn comes when they are in memory.
+    return not store_warm(s.store, dedupe_next(s), &s.dedupe.cold)
+
+
 cdef void dedupe_piece(Stream* s) noexcept nogil:
     cdef Dedupe* d = &s.dedupe
     cdef Record r
     cdef Span id
-    cdef uint64_t seq, upto, old
-    if d.read_at == 0:
-        d.read_at = max(store_seq_at(s.store, s.env.now - s.cfg.window), <uint64_t>1)
-    seq = store_next_seq(s.store, NULL, d.read_at)
+    cdef uint64_t seq = dedupe_next(s), upto, old
     if seq == 0 or seq > d.unread:
         d.unread = 0
         return
@@ -292,6 +302,8 @@ cdef void dedupe_turn(Task* t) noexcept nogil:
         roll_up_piece(s)
         left = 0
     elif ids_wanted(s):
+        if dedupe_cold(s):
+            return
         dedupe_piece(s)
         left = 0
     elif s.dedupe.look != NULL:     # with it the turn has done enough
@@ -315,6 +327,7 @@ cdef void dedupe_finish(Stream* s) noexcept nogil:
         if not pattern_piece(s):
             publish_kept(s)
         roll_up_finish(s)
+    wait_cancel(&s.dedupe.cold)
     s.dedupe.reading = False
 
 
@@ -324,9 +337,10 @@ cdef bint publish_waits(Stream* s, const Msg* m, bint asks) noexcept nogil:
     if not d.reading:
         if not asks or not ids_unread(s) or s.staging != NULL:
             return False
-        dedupe_piece(s)
-        if not ids_unread(s):
-            return False
+        if not dedupe_cold(s):
+            dedupe_piece(s)
+            if not ids_unread(s):
+                return False
     d.asked = d.asked or asks
     if d.waiting.b.n - d.waiting.head > HELD_MAX or publish_keep(&d.waiting, m) < 0:
         d.reading = True
@@ -340,5 +354,7 @@ cdef bint publish_waits(Stream* s, const Msg* m, bint asks) noexcept nogil:
 cdef void dedupe_window_changed(Stream* s) noexcept nogil:
     if s.cfg.window <= 0:
         dedupe_free(s)
+        if s.dedupe.reading:
+            task_post(&s.env.tasks, &s.dedupe.turn)
     elif s.dedupe.n:
         timer_set(&s.env.timers, &s.dedupe.timer, s.env.mono)

@@ -388,13 +388,21 @@ cdef class StreamFace:
         return seq
 
     def delete(self, uint64_t seq, bint erase) -> bool:
-        cdef int rc = ST_CLOSED
+        cdef int rc = ST_WAIT
         cdef bint open
+        cdef Wait w
+        memset(&w, 0, sizeof(Wait))
         with nogil:
-            open = self.enter()
-            if open:
-                rc = stream_delete(self.s, seq, erase)
-            self.box.leave()
+            while rc == ST_WAIT:
+                open = self.enter()
+                if not open:
+                    rc = ST_CLOSED
+                elif store_warm(self.s.store, seq, &w):
+                    rc = stream_delete(self.s, seq, erase)
+                wait_cancel(&w)
+                self.box.leave()
+                if rc == ST_WAIT:               # its time, and what is erased, stand on the disk
+                    committer_pause(self.box.committer)
         self.check(open)
         if rc == ST_NOT_FOUND:
             return False

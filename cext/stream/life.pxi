@@ -77,6 +77,7 @@ cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfi
     s.dedupe.timer.owner = s
     s.dedupe.turn.fn = dedupe_turn
     s.dedupe.turn.owner = s
+    s.dedupe.cold.task = &s.dedupe.turn
     s.settle.fn = settle_turn
     s.settle.owner = s
     s.republish.fn = republish_turn
@@ -341,6 +342,7 @@ cdef Store* stream_give_store(Stream* s) noexcept nogil:
     batches_free(s)
     timetable_stop(s)
     timer_cancel(&s.env.timers, &s.dedupe.timer)
+    wait_cancel(&s.dedupe.cold)
     task_cancel(&s.env.tasks, &s.dedupe.turn)
     task_cancel(&s.env.tasks, &s.settle)
     task_cancel(&s.env.tasks, &s.republish)
@@ -387,6 +389,7 @@ cdef void stream_stop(Stream* s) noexcept nogil:
     batches_free(s)
     timetable_stop(s)
     timer_cancel(&s.env.timers, &s.dedupe.timer)
+    wait_cancel(&s.dedupe.cold)
     task_cancel(&s.env.tasks, &s.dedupe.turn)
     task_cancel(&s.env.tasks, &s.settle)
     task_cancel(&s.env.tasks, &s.republish)

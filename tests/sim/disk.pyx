@@ -16,7 +16,7 @@ from jsserver.cext.bytes cimport (
 from jsserver.cext.store cimport (
     ST_DAMAGED, ST_NOT_FOUND, ST_OK, Committer, Log, Record, Store, StoreState, commit_inline, committer_free, committer_new,
     committer_poll, committer_run, committer_stop, keeper_turn, log_append, log_cut_head, log_cut_tail, log_end, log_open,
-    store_durable_ticket, store_next_warm, store_state, store_ticket,
+    store_durable_seq, store_durable_ticket, store_next_warm, store_state, store_ticket,
 )
 from jsserver.cext.stream cimport EnvBox, StreamFace
 

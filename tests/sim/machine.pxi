@@ -287,6 +287,16 @@ def durable_ticket(StreamFace stream) -> int:
     return t
 
 
+def durable_seq(StreamFace stream) -> int:
+    """Messages up to this sequence are on disk. A group that is just written may have them, and not their tickets yet."""
+    cdef uint64_t seq = 0
+    with nogil:
+        if stream.box.enter() and stream.s != NULL and stream.s.store != NULL:
+            seq = store_durable_seq(stream.s.store)
+        stream.box.leave()
+    return seq
+
+
 def look(StreamFace stream) -> tuple:
     """The ticket of the last change, everything stored and whole, sequence -> (subject, header, data), and the last sequence;
     also of a stream that failed. OSError when the power is gone meanwhile."""

@@ -21,7 +21,7 @@ SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
 STATS = words(
     "connections total_connections in_msgs in_bytes out_msgs out_bytes slow_consumers slow_clients "
-    "stale stalls subscriptions active_accounts"
+    "stale stalls too_deep forgotten subscriptions active_accounts"
 )
 
 
