@@ -46,12 +46,13 @@ _TEXTS = {
     "no_message": "all that is stored and matches is delivered",
     "room": "whoever asks has not yet taken what was sent before",
 }
-_REASONS = tuple(_TEXTS)
+REASONS = tuple(_TEXTS)
+"""By the data plane's numbers (WAITS_*)."""
 
 
 def reason_of(wait: ConsumerWait) -> WaitReason:
     """Why a consumer delivers nothing, as answers and pages show it."""
-    reason = _REASONS[wait.reason]
+    reason = REASONS[wait.reason]
     return WaitReason(
         reason=reason,
         text=_TEXTS[reason].format(count=wait.number, seq=wait.seq),
