@@ -55,7 +55,8 @@ class Admission(NamedTuple):
     max_payload: int = -1
     lasts: float | None = None
     expires: int = 0
-    """When its token does, seconds since 1970; 0: never."""
+    """When its token does, or the time of day ends in which it may be there, seconds since 1970;
+    0: never."""
     proof: Proof | None = None
     kind: str = "user"
     """By what the user is known: user, nkey or jwt."""

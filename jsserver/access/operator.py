@@ -288,6 +288,7 @@ def admission_of(user: c.User, place: Place, now: float) -> Admission:
     # Timers of whole seconds, as nats-server's: they start when the user comes.
     ends = [float(user.exp - int(now))] if user.exp else []
     ends += [] if window is None else [window]
+    lasts = min(ends, default=None)
     return Admission(
         user=user.sub,
         kind="jwt",
@@ -296,8 +297,8 @@ def admission_of(user: c.User, place: Place, now: float) -> Admission:
         rules=place.rules if by_default else rules,
         max_subscriptions=c.limit_of(body.subs),
         max_payload=c.limit_of(body.payload),
-        lasts=min(ends) if ends else None,
-        expires=user.exp,
+        lasts=lasts,
+        expires=0 if lasts is None else int(now + lasts),
         issuer=user.iss if body.issuer_account else place.account,
         proof=Proof(
             subject=user.sub,

@@ -353,9 +353,14 @@ def test_who_am_i(pair: list[Server], who: str) -> None:
     assert shown[0] == shown[1]
 
 
-@pytest.mark.parametrize("ends", [NOW + 5000, NOW + (1 << 33)])
-def test_who_am_i_by_name_and_how_long(pair: list[Server], ends: int) -> None:
-    user = User(MAIN, claims={"name": "bob", "exp": ends})
+@pytest.mark.parametrize("ends", [NOW + 5000, NOW + (1 << 33), 0])
+@pytest.mark.parametrize("times", [[], [{"start": BEFORE, "end": HOUR}]])
+def test_who_am_i_by_name_and_how_long(
+    pair: list[Server], ends: int, times: list[dict[str, str]]
+) -> None:
+    if not ends and not times:
+        return
+    user = User(MAIN, claims={"name": "bob", "exp": ends}, times=times)
     shown, left = [], []
     for server in pair:
         with Client(server, user) as client:
