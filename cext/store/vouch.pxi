@@ -57,7 +57,7 @@ cdef bint sequence_mend(Scan* c, uint64_t low, uint64_t high) noexcept nogil:
     cdef Parsed r
     if not record_parse(p, c.size - c.at, &r):
         return False
-    for seq in range(low, high):
+    for seq in range(low, min(high, low + MEND_MAX)):
         if not paid(&c.search.tries, r.size):
             break
         st_put64(p + 4, seq)
@@ -115,13 +115,32 @@ cdef uint64_t held_seq(const Scan* c, uint32_t i) noexcept nogil:
     return 0 if seq & TOMB else seq & ~ERASED
 
 
-cdef void misplaced(Scan* c, uint32_t first, uint32_t end, uint64_t low, uint64_t high) noexcept nogil:
+cdef void too_low(Scan* c, uint32_t first, uint32_t end, uint64_t low, uint64_t high) noexcept nogil:
     """Messages from `first` to `end` whose sequences are within these are not of this place."""
     cdef uint32_t i
     for i in range(first, end):
-        if low <= held_seq(c, i) <= high and held_seq(c, i):
+        if held_seq(c, i) and low <= held_seq(c, i) <= high:
             c.held[i].why = HELD_HOLE
             c.b.damaged = True
+
+
+cdef void too_high(Scan* c, uint32_t first, uint32_t end, uint64_t above) noexcept nogil:
+    """Nor are those from that sequence on, and tombstones for such."""
+    cdef uint32_t i
+    for i in range(first, end):
+        if (c.held[i].why != HELD_HOLE and c.held[i].why != HELD_TORN
+                and st_get64(c.p + c.held[i].at + 4) & ~(TOMB | ERASED) >= above):
+            c.held[i].why = HELD_HOLE
+            c.b.damaged = True
+
+
+cdef uint64_t lowest(const Scan* c, uint32_t first, uint64_t above) noexcept nogil:
+    """The sequence of the first message that is held from `first` on, `above` if there is none."""
+    while first < c.n_held:
+        if held_seq(c, first):
+            return held_seq(c, first)
+        first += 1
+    return above
 
 
 cdef bint cut_is_held(const Scan* c, uint32_t first, uint32_t end) noexcept nogil:
@@ -145,8 +164,8 @@ cdef void order_check(Scan* c, uint32_t first, uint32_t end, uint64_t most) noex
     if cut_is_held(c, first, end):
         return
     if most:
-        misplaced(c, first, end, most + 1, UINT64_MAX)
-        misplaced(c, first, end, 1, floor)
+        too_high(c, first, end, most + 1)
+        too_low(c, first, end, 1, floor)
     while i < end:
         seq = held_seq(c, i)
         if seq > last or seq <= floor:
@@ -164,10 +183,10 @@ cdef void order_check(Scan* c, uint32_t first, uint32_t end, uint64_t most) noex
         if not paid(&c.search.lengths, k - first):
             return
         if higher <= lower:
-            misplaced(c, first, i, seq, UINT64_MAX)
+            too_high(c, first, i, seq)
             last = seq
         else:
-            misplaced(c, i, k, floor + 1, last)
+            too_low(c, i, k, floor + 1, last)
         i = k if higher > lower else i + 1
 
 
@@ -179,7 +198,7 @@ cdef bint lengths_try(Scan* c, Held* h, uint64_t missing, bint every) noexcept n
     cdef uint8_t* p = c.p + h.at
     cdef Parsed r
     cdef uint32_t sub = st_get16(p + 20), header, k, n
-    cdef uint64_t was, size = st_get32(p) & 0x7fffffff
+    cdef uint64_t was, size = h.size
     cdef bint headed
     was = record_mark(p, &r, h.at) if record_parse(p, c.size - h.at, &r) else 0
     n = <uint32_t> min(size, <uint64_t> 0x10000) if every else 16
@@ -264,7 +283,10 @@ cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
     cdef uint32_t i
     cdef bint summed = m.flags & MARK_SUM != 0
     if summed and t.n == m.count and t.sum == m.digest and t.holes == 0:
-        heads_doubt(c, 0, t.first)
+        if t.first:
+            too_high(c, 0, t.first, lowest(c, t.first, m.extent.last + 1 if m.count else UINT64_MAX))
+            order_check(c, 0, t.first, 0)
+            heads_doubt(c, 0, t.first)
         return
     order_check(c, 0, c.n_held, m.extent.last if m.count and m.flags & MARK_WHOLE == 0 else 0)
     t = group_tally(c, m)
@@ -273,7 +295,7 @@ cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
         t = group_tally(c, m)
     if t.n != m.count:
         heads_doubt(c, t.first, c.n_held)
-    elif summed and t.sum != m.digest and not t.gone:
+    elif summed and t.sum != m.digest and t.holes == 0 and not t.gone:
         if not lengths_mend(c, t.first, m.digest - t.sum) and not t.vague:
             c.b.damaged = True
             for i in range(t.first, c.n_held):

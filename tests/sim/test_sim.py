@@ -24,6 +24,7 @@ FOUND = [
     ("synced", 30003),  # the sync that follows one that failed says so once more
     ("lazy batches", 509998),  # a limit took at once what a cut brought back
     ("lazy threads", 3000101),  # a failed sync took back what was acked
+    ("lazy threads", 3501009),  # what came back stood where a later message had been, unsynced
     ("lazy threads", 403298),  # a store was noted for the next sync while another was of it
     ("lazy threads", 402050),  # a start could not use the sidecar of the block that it appended to
     ("batches, threads", 404244),  # a group that went took the purge before it along
