@@ -164,7 +164,7 @@ cdef inline uint32_t chunk_left(const Chunk* c) noexcept nogil:
     return c.end - c.start + (c.shared.n - c.shared_at if c.shared != NULL else 0)
 
 cdef enum CloseReason:
-    # 0 is open; CLOSE_REASONS (engine/plane.pxi) has their texts.
+    # 0 is open; CLOSE_REASONS (engine/codes.pxi) has their texts.
     CLOSE_CLIENT = 1
     CLOSE_AUTH_TIMEOUT
     CLOSE_AUTH_FAILURE

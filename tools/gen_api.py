@@ -78,7 +78,7 @@ def errcodes() -> str:
 
 
 def stream_errors() -> str:
-    """The text of cext/stream/errors.pxi."""
+    """The text of cext/stream/api.pxi."""
     sources = [p.read_text() for p in STREAM.glob("*.pxi") if p.name != "api.pxi"]
     used = {name for text in sources for name in re.findall(r"\bERR_([A-Z_]+)", text)}
     rows = [row for row in catalogue() if row[0] in used]

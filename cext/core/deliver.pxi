@@ -105,6 +105,57 @@ cdef void slow_down(Engine* e, Client* c) noexcept nogil:
     c.awaited = True
 
 
+cdef inline uint8_t* put_line(uint8_t* p, const Sub* s, const Msg* m, uint32_t hdr) noexcept nogil:
+    # The MSG or HMSG line; where it ends.
+    if hdr:
+        memcpy(p, b"HMSG ", 5)
+        p += 5
+    else:
+        memcpy(p, b"MSG ", 4)
+        p += 4
+    p = put_span(p, m.subject)
+    p[0] = c' '
+    p = put_span(p + 1, s.sid)
+    p[0] = c' '
+    p += 1
+    if m.reply.n:
+        p = put_span(p, m.reply)
+        p[0] = c' '
+        p += 1
+    if hdr:
+        p = put_number(p, hdr)
+        p[0] = c' '
+        p += 1
+    p = put_number(p, hdr + m.data.n)
+    p[0] = c'\r'
+    p[1] = c'\n'
+    return p + 2
+
+
+cdef inline void put_data(Client* c, Span data) noexcept nogil:
+    # A payload, and the end of its line.
+    cdef uint8_t* p
+    if c.tail.cap - c.tail.end >= data.n + 2:
+        p = chunk_data(c.tail) + c.tail.end
+        memcpy(p, data.p, data.n)
+        p[data.n] = c'\r'
+        p[data.n + 1] = c'\n'
+        client_commit(c, data.n + 2)
+    else:
+        client_write(c, data.p, data.n)
+        client_write(c, b"\r\n", 2)
+
+
+cdef inline void count_out(Engine* e, Client* c, Sub* s, Account* a, uint32_t total) noexcept nogil:
+    s.delivered += 1
+    c.out_msgs += 1
+    c.out_bytes += total
+    a.out_msgs += 1
+    a.out_bytes += total
+    e.stats.out_msgs += 1
+    e.stats.out_bytes += total
+
+
 cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
     # Writes one MSG or HMSG into the client's out buffer. 1: it took it.
     cdef Client* c = s.client
@@ -132,30 +183,7 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
     start = client_reserve(c, line)
     if start == NULL:
         return 0
-    p = start
-    if hdr:
-        memcpy(p, b"HMSG ", 5)
-        p += 5
-    else:
-        memcpy(p, b"MSG ", 4)
-        p += 4
-    p = put_span(p, m.subject)
-    p[0] = 32
-    p = put_span(p + 1, s.sid)
-    p[0] = 32
-    p += 1
-    if m.reply.n:
-        p = put_span(p, m.reply)
-        p[0] = 32
-        p += 1
-    if hdr:
-        p = put_number(p, hdr)
-        p[0] = 32
-        p += 1
-    p = put_number(p, total)
-    p[0] = 13
-    p[1] = 10
-    p += 2
+    p = put_line(start, s, m, hdr)
     if e.trace:
         trace_message(c, TRACE_OUT, b"HMSG" if hdr else b"MSG",
                       span(start + (5 if hdr else 4), <uint32_t>(p - start - (7 if hdr else 6))),
@@ -165,23 +193,10 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
         client_write(c, m.header.p, hdr)
     if shared != NULL:
         client_share(c, shared)
-    elif c.tail.cap - c.tail.end >= m.data.n + 2:
-        p = chunk_data(c.tail) + c.tail.end
-        memcpy(p, m.data.p, m.data.n)
-        p[m.data.n] = 13
-        p[m.data.n + 1] = 10
-        client_commit(c, m.data.n + 2)
     else:
-        client_write(c, m.data.p, m.data.n)
-        client_write(c, b"\r\n", 2)
+        put_data(c, m.data)
     client_mark_dirty(c)
-    s.delivered += 1
-    c.out_msgs += 1
-    c.out_bytes += total
-    (<Account*>m.account).out_msgs += 1
-    (<Account*>m.account).out_bytes += total
-    e.stats.out_msgs += 1
-    e.stats.out_bytes += total
+    count_out(e, c, s, <Account*>m.account, total)
     if c.responses and m.reply.n:
         note_response(c, m.reply)
     if s.max and s.delivered >= s.max:

@@ -60,18 +60,14 @@ cdef void store_dispose(Store* s) noexcept nogil:
     free(s)
 
 
-cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, char* err, size_t err_cap) noexcept nogil:
+cdef Store* store_new(Env* env, Committer* committer, const StoreConfig* cfg) noexcept nogil:
+    """Without messages, paths and files; NULL: no memory."""
     global next_store_id
     cdef Store* s = <Store*> calloc(1, sizeof(Store))
-    cdef Opening o
-    cdef uint64_t msgs, aged
-    cdef uint32_t i
-    err[0] = 0
     if s == NULL or index_init(&s.x, env) < 0:
         if s != NULL:
             index_free(&s.x)
         free(s)
-        snprintf(err, err_cap, "no memory for a store")
         return NULL
     s.id = st_add(&next_store_id, 1)
     s.env = env
@@ -93,31 +89,68 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     s.left_task.owner = s
     store_key(cfg.name, s.key)
     limits_of(&s.limits, cfg)
-    if cfg.storage == STORE_FILE:
-        if committer == NULL or cfg.directory.n == 0 or cfg.directory.n > 4000 or cfg.name.n > 500:
-            snprintf(err, err_cap, "file storage needs a committer, a directory of 1 to 4000 bytes and a name up to 500")
+    return s
+
+
+cdef bint store_read(Opening* o, const StoreConfig* cfg) noexcept nogil:
+    """Of one on disk, what its directory has; False, with a text in o.err unless memory ran out."""
+    cdef Store* s = o.s
+    if s.com == NULL or cfg.directory.n == 0 or cfg.directory.n > 4000 or cfg.name.n > 500:
+        snprintf(o.err, o.err_cap, "file storage needs a committer, a directory of 1 to 4000 bytes and a name up to 500")
+        return False
+    s.dir = <char*> calloc(cfg.directory.n + 1, 1)
+    s.msgs_dir = <char*> calloc(cfg.directory.n + 8, 1)
+    s.name = <char*> calloc(cfg.name.n + 1, 1)
+    if s.dir == NULL or s.msgs_dir == NULL or s.name == NULL:
+        return False
+    memcpy(s.name, cfg.name.p, cfg.name.n)
+    memcpy(s.dir, cfg.directory.p, cfg.directory.n)
+    snprintf(s.msgs_dir, cfg.directory.n + 8, "%s/msgs", s.dir)
+    o.synced = cfg.synced or s.com.sync_interval > 0
+    lazy_listen(s)
+    return store_recover(o) >= 0
+
+
+cdef void store_trimmed(Store* s, bint foreign) noexcept nogil:
+    """Of one on disk: what its limits do not allow goes with the first that is written. Where our own server stopped there is
+    nothing to be removed but by age."""
+    cdef uint64_t msgs, aged
+    cdef uint32_t i
+    env_lock(s.env)
+    msgs = s.msgs
+    if foreign:
+        foreign_leave(s)
+    aged = s.msgs
+    age_trim(s, 0xffffffffU)
+    aged -= s.msgs
+    limits_apply(s)
+    if s.msgs != msgs:
+        settle(s, True)
+    if s.empties != NULL:
+        reap(s)
+    for i in range(s.n_blocks):
+        slim_look(s, block_i(s, i))
+    env_unlock(s.env)
+    # Of a group that spans blocks a power cut may leave the beginning, with deletes that bring what is left within the
+    # limits, and take the end, which says what the limits had removed. Age removes that again.
+    if msgs - s.msgs > aged:
+        store_written(s)
+
+
+cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, char* err, size_t err_cap) noexcept nogil:
+    cdef Store* s = store_new(env, committer, cfg)
+    cdef Opening o
+    err[0] = 0
+    memset(&o, 0, sizeof(o))
+    o.s = s
+    o.err = err
+    o.err_cap = err_cap
+    if s == NULL or (cfg.storage == STORE_FILE and not store_read(&o, cfg)):
+        if err[0] == 0:
+            snprintf(err, err_cap, "no memory for a store")
+        if s != NULL:
             store_dispose(s)
-            return NULL
-        s.dir = <char*> calloc(cfg.directory.n + 1, 1)
-        s.msgs_dir = <char*> calloc(cfg.directory.n + 8, 1)
-        s.name = <char*> calloc(cfg.name.n + 1, 1)
-        if s.dir == NULL or s.msgs_dir == NULL or s.name == NULL:
-            store_dispose(s)
-            return NULL
-        memcpy(s.name, cfg.name.p, cfg.name.n)
-        memcpy(s.dir, cfg.directory.p, cfg.directory.n)
-        snprintf(s.msgs_dir, cfg.directory.n + 8, "%s/msgs", s.dir)
-        memset(&o, 0, sizeof(o))
-        o.s = s
-        o.err = err
-        o.err_cap = err_cap
-        o.synced = cfg.synced or committer.sync_interval > 0
-        lazy_listen(s)
-        if store_recover(&o) < 0:
-            if err[0] == 0:
-                snprintf(err, err_cap, "%s: no memory", s.dir)
-            store_dispose(s)
-            return NULL
+        return NULL
     if s.n_blocks == 0 and cfg.first_seq > 1 and s.last_seq == 0:
         s.last_seq = cfg.first_seq - 1
         s.first_seq = cfg.first_seq
@@ -130,26 +163,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
     s.durable_seq = s.last_seq
     s.queue.done_seq = s.last_seq
     if s.storage == STORE_FILE:
-        # The first of what is written. Where our own server stopped there is nothing to be removed but by age.
-        env_lock(env)
-        msgs = s.msgs
-        if o.foreign:
-            foreign_leave(s)
-        aged = s.msgs
-        age_trim(s, 0xffffffffU)
-        aged -= s.msgs
-        limits_apply(s)
-        if s.msgs != msgs:
-            settle(s, True)
-        if s.empties != NULL:
-            reap(s)
-        for i in range(s.n_blocks):
-            slim_look(s, block_i(s, i))
-        env_unlock(env)
-        # Of a group that spans blocks a power cut may leave the beginning, with deletes that bring what is left within the
-        # limits, and take the end, which says what the limits had removed. Age removes that again.
-        if msgs - s.msgs > aged:
-            store_written(s)
+        store_trimmed(s, o.foreign)
         lazy_open(s)
         sides_make(s)
     return s

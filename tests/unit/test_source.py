@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 80
 FOLDERS = ("jsserver", "cext", "tests", "bench", "packaging")
+FUNCTION = re.compile(r"\s*(?:cdef|def|cpdef)\s[^=]*?\b(\w+)\(")
 # Spelled in two halves, so that this file passes too.
 _HALVES = (("TO", "DO"), ("FIX", "ME"), ("X", "XX"))
 UNFINISHED = re.compile("|".join(rf"\b{first}{second}\b" for first, second in _HALVES))
@@ -52,7 +54,24 @@ def test_no_function_is_too_long() -> None:
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines > FUNCTION_LINES_MAX:
                     long[f"{name_of(path)}:{node.lineno} {node.name}"] = lines
+    for path in sources(".pyx", ".pxi"):
+        for name, lines in cython_functions(path.read_text()):
+            if lines > FUNCTION_LINES_MAX:
+                long[f"{name_of(path)} {name}"] = lines
     assert not long, f"functions of more than {FUNCTION_LINES_MAX} lines: {long}"
+
+
+def cython_functions(text: str) -> Iterator[tuple[str, int]]:
+    """Functions and methods, and how many lines each has."""
+    lines = [*text.splitlines(), "end"]
+    name, start, margin = "", 0, 0
+    for number, line in enumerate(lines):
+        indent = len(line) - len(line.lstrip())
+        if name and line.strip() and indent <= margin and not line.lstrip().startswith(")"):
+            yield name, len("\n".join(lines[start:number]).rstrip().splitlines())
+            name = ""
+        if found := FUNCTION.match(line):
+            name, start, margin = found[1], number, indent
 
 
 def test_every_module_says_what_it_is_for() -> None:
