@@ -22,15 +22,22 @@ cdef uint64_t seq_above(Scan* c, uint64_t at) noexcept nogil:
     return 0
 
 
+cdef uint64_t held_seq(const Scan* c, uint32_t i) noexcept nogil:
+    """The sequence of a message that is held; 0: it is none."""
+    cdef uint64_t seq
+    if c.held[i].why == HELD_HOLE or c.held[i].why == HELD_TORN:
+        return 0
+    seq = st_get64(c.p + c.held[i].at + 4)
+    return 0 if seq & TOMB else seq & ~ERASED
+
+
 cdef uint64_t seq_below(const Scan* c) noexcept nogil:
     """The highest sequence that is known of the messages before c.at."""
     cdef uint32_t i = c.n_held
-    cdef uint64_t seq
     while i:
         i -= 1
-        seq = st_get64(c.p + c.held[i].at + 4)
-        if not seq & TOMB and c.held[i].why != HELD_HOLE and c.held[i].why != HELD_TORN:
-            return max(seq & ~ERASED, c.s.last_seq)
+        if held_seq(c, i):
+            return max(held_seq(c, i), c.s.last_seq)
     return c.s.last_seq
 
 
@@ -105,15 +112,6 @@ cdef void heads_doubt(Scan* c, uint32_t first, uint32_t end) noexcept nogil:
 
 
 # ---- order ----------------------------------------------------------------------------------------------------------
-
-cdef uint64_t held_seq(const Scan* c, uint32_t i) noexcept nogil:
-    """The sequence of a message that is held; 0: it is none."""
-    cdef uint64_t seq
-    if c.held[i].why == HELD_HOLE or c.held[i].why == HELD_TORN:
-        return 0
-    seq = st_get64(c.p + c.held[i].at + 4)
-    return 0 if seq & TOMB else seq & ~ERASED
-
 
 cdef void too_low(Scan* c, uint32_t first, uint32_t end, uint64_t low, uint64_t high) noexcept nogil:
     """Messages from `first` to `end` whose sequences are within these are not of this place."""
