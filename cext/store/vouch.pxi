@@ -17,7 +17,7 @@ cdef uint64_t seq_above(Scan* c, uint64_t at) noexcept nogil:
         if not r.raw_seq & TOMB:
             return r.seq
         if marker_read(c.p + at, &r, &m):
-            return m.extent.last + 1 if m.count and m.flags & MARK_WHOLE == 0 else 0
+            return m.extent.last + 1 if m.extent.last else 0
         at += r.size
     return 0
 
@@ -286,6 +286,7 @@ cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
             order_check(c, 0, t.first, 0)
             heads_doubt(c, 0, t.first)
         return
+    # A block that both servers wrote to, and that was compacted, may have more than our markers knew of.
     order_check(c, 0, c.n_held, m.extent.last if m.count and m.flags & MARK_WHOLE == 0 else 0)
     t = group_tally(c, m)
     if summed and t.holes and t.n + t.holes > m.count:
