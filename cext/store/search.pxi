@@ -23,6 +23,7 @@ cdef struct Search:
     uint64_t unlikely           # likewise where it would reach beyond the next one, or its sequence is far from the others
     uint64_t tries              # likewise in search of changed bits
     uint64_t lengths            # values of lengths that may still be tried
+    uint64_t inside             # bytes of damaged records in which others may still be looked for
     uint64_t sure_from          # from here on the next record that is beyond doubt
     uint64_t sure               # is this one
     uint64_t seq                # of some good record
@@ -45,6 +46,7 @@ cdef void search_begin(Scan* c) noexcept nogil:
     c.search.unlikely = c.search.work
     c.search.tries = c.search.work
     c.search.lengths = c.size * 2 + (1 << 22)
+    c.search.inside = c.size * 16 + (1 << 22)
     c.search.seq = c.s.last_seq
 
 
@@ -139,15 +141,27 @@ cdef uint64_t next_good(Scan* c, uint64_t at) noexcept nogil:
     return at
 
 
+cdef bint leads_to(Scan* c, uint64_t at, uint64_t end) noexcept nogil:
+    """Whether what stands from here to `end` has the form of records."""
+    cdef Parsed r
+    while at < end:
+        if not record_parse(c.p + at, end - at, &r) or not plausible(c, &r) or not paid(&c.search.inside, 1):
+            return False
+        at += r.size
+    return True
+
+
 cdef bint swallows(Scan* c, uint64_t at, uint64_t end) noexcept nogil:
     """Whether a record of a damaged length, which would reach up to `end`, holds others that end there. What a payload
     holds ends before, for its record's checksum follows."""
-    cdef uint64_t inside = next_good(c, at + 1)
     cdef Parsed r
-    while inside < end and good_at(c, inside, &r):
-        inside += r.size
-        if inside == end:
+    if not paid(&c.search.inside, end - at):
+        return False
+    at += 1
+    while at + REC_MIN <= end:
+        if leads_to(c, at, end) and good_at(c, at, &r):
             return True
+        at += 1
     return False
 
 

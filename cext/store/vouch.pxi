@@ -99,16 +99,26 @@ cdef void held_join(Scan* c, uint32_t first, uint32_t n) noexcept nogil:
 
 
 cdef void heads_doubt(Scan* c, uint32_t first, uint32_t end) noexcept nogil:
-    """No marker vouches for those of what is held from `first` to `end`: they say nothing."""
-    cdef uint32_t n
-    while first < end:
-        n = 0
-        while first + n < end and c.held[first + n].why == HELD_HEAD:
-            n += 1
-        if n:
-            held_join(c, first, n)
-            end -= n - 1
+    """No marker vouches for those of what is held from `first` to `end`: they say nothing. Neighbours make one hole."""
+    cdef uint32_t i, to
+    cdef bint joins = False
+    while first < end and c.held[first].why != HELD_HEAD:
         first += 1
+    if first >= end:
+        return
+    to = first
+    for i in range(first, c.n_held):
+        if i < end and c.held[i].why == HELD_HEAD:
+            if joins:
+                c.held[to - 1].size += c.held[i].size
+                continue
+            joins = True
+            c.held[i].why = HELD_HOLE
+        else:
+            joins = False
+        c.held[to] = c.held[i]
+        to += 1
+    c.n_held = to
 
 
 # ---- order ----------------------------------------------------------------------------------------------------------

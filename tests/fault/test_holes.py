@@ -273,6 +273,32 @@ def test_thousands_of_holes_in_a_large_block_cost_seconds(
     store.close()
 
 
+@pytest.mark.slow
+def test_thousands_of_damaged_checksums_among_tombstones_cost_seconds(directory: Path) -> None:
+    """Also where hardly anywhere several whole records stand one behind the other."""
+    store = opened(directory)
+    for seq in range(1, 40_001):
+        store.append("k", b"%020d" % seq)
+        if seq % 2 == 0:
+            store.remove(seq - 1)
+        if seq % 1000 == 0:
+            store.commit()
+    data = stopped(store, directory)
+    places = [(at, seq) for at, seq, _, _ in records(bytes(data))]
+    for at, _ in places[::3]:
+        size = struct.unpack_from("<I", data, at)[0]
+        data[at + size - 3] ^= 0xFF
+    hurt = {seq for _, seq in places[::3] if seq < TOMB}
+    (directory / "msgs" / "1.blk").write_bytes(data)
+    started = time.monotonic()
+    store = opened(directory)
+    took = time.monotonic() - started
+    assert hurt.isdisjoint(served(store))
+    assert {seq for _, seq in places if seq < TOMB and seq % 2 == 0} - hurt <= served(store)
+    assert took < 15
+    store.close()
+
+
 def test_what_was_written_to_mislead_costs_no_hours(directory: Path) -> None:
     """Messages full of what looks like the beginnings of long records, damaged at their heads.
 
