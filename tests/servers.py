@@ -50,6 +50,11 @@ def die_with_parent() -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+#: Not with AddressSanitizer: another thread may hold its allocator's lock while this process forks, and
+#: the child would wait for it for ever.
+BEFORE_EXEC = None if "SANITIZE" in os.environ else die_with_parent
+
+
 class ServerFailed(Exception):
     """A server did not start, did not end in time, or broke; the text holds its log."""
 
@@ -138,7 +143,7 @@ class Server:
                 self._command_line(),
                 **streams,
                 env={**os.environ, **self.env},
-                preexec_fn=die_with_parent,
+                preexec_fn=BEFORE_EXEC,
             )
 
     def start(self, seconds: float = START_SECONDS) -> "Server":
