@@ -50,8 +50,8 @@ def die_with_parent() -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-#: Not with AddressSanitizer: another thread may hold its allocator's lock while this process forks, and
-#: the child would wait for it for ever.
+#: Not with AddressSanitizer: another thread may hold its allocator's lock while this process forks,
+#: and the child would wait for it for ever.
 BEFORE_EXEC = None if "SANITIZE" in os.environ else die_with_parent
 
 
