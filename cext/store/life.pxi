@@ -397,6 +397,8 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
         else:
             store_retreat(s)
         trash_end(s)
+        env_lock(s.env)         # whoever took it off the list of finished groups before is done with it
+        env_unlock(s.env)
     store_dispose(s)
 
 
