@@ -515,6 +515,15 @@ cdef void block_mapped(Block* b, uint8_t* p, uint64_t size) noexcept nogil:
             chore_wanted(s.com)
 
 
+cdef uint8_t* mapping_taken(Block* b, uint8_t* p, uint64_t size) noexcept nogil:
+    """With the engine lock held: the same of what was mapped without it, if the block still needs it; else it is returned, to be
+    unmapped."""
+    if b.data != NULL or b.dead or b.store.stopped:
+        return p
+    block_mapped(b, p, size)
+    return NULL
+
+
 cdef int block_map(Block* b) noexcept nogil:
     """Makes a sealed file block readable. Its bytes are looked at only through block_data."""
     cdef uint64_t size

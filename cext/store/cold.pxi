@@ -208,9 +208,8 @@ cdef void fetch_block(Committer* c) noexcept nogil:
     if on and data != NULL:
         fetch_pieces(s.files, data, size, pieces)
     env_lock(c.env)
-    if mapped != NULL and b.data == NULL and not b.dead and not s.stopped:
-        block_mapped(b, mapped, size)
-        mapped = NULL
+    if mapped != NULL:
+        mapped = mapping_taken(b, mapped, size)
     # Also where that failed: whoever reads then meets the error.
     b.warm |= pieces
     b.warm_at = c.env.mono

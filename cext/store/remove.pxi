@@ -332,10 +332,15 @@ cdef inline void slim_soon(Store* s) noexcept nogil:
         slim_wanted(s)
 
 
+cdef inline bint is_sparse(const Store* s, const Block* b, uint64_t kept) noexcept nogil:
+    """Whether a copy of what is kept of a block is worth it. The first block is usually on its way out: of that less is kept."""
+    return kept * (4 if b == block_i(<Store*> s, 0) else 2) < b.used
+
+
 cdef inline void slim_look(Store* s, const Block* b) noexcept nogil:
     """At a block that has less than before, or is the last one no more."""
-    cdef bint first = b == block_i(s, 0)
-    if b.sealed and (b.live_bytes + b.needed) * (4 if first else 2) < b.used and not (first and s.storage == STORE_MEMORY):
+    if (b.sealed and is_sparse(s, b, b.live_bytes + b.needed)
+            and not (s.storage == STORE_MEMORY and b == block_i(s, 0))):
         slim_soon(s)
 
 

@@ -50,6 +50,10 @@ cdef struct Scan:
     bint shut                   # nothing of the block stood behind that
 
 
+cdef inline bint is_hole(const Held* h) noexcept nogil:
+    return h.why == HELD_HOLE or h.why == HELD_TORN
+
+
 cdef bint all_zero(const uint8_t* p, uint64_t n) noexcept nogil:
     return n == 0 or (p[0] == 0 and memcmp(p, p + 1, n - 1) == 0)
 
@@ -82,7 +86,7 @@ cdef int release(Scan* c) noexcept nogil:
         h = &c.held[i]
         if rc < 0:
             break
-        if h.why == HELD_HOLE or h.why == HELD_TORN:
+        if is_hole(h):
             hole_begin(c, h)
             continue
         if h.why == HELD_GONE:
@@ -126,17 +130,18 @@ cdef void hole_begin(Scan* c, const Held* h) noexcept nogil:
     """Bytes that say nothing: which sequences they held shows the next message."""
     cdef Store* s = c.s
     cdef Damage* d = &s.recovery.hole
+    cdef uint64_t most = h.size // REC_MIN + (h.size % REC_MIN != 0)
     if d.kind == DAMAGE_RECORDS and d.block == c.b.num and h.why == HELD_HOLE:
         d.size += h.size                # no message stood between them
-        d.count += h.size // REC_MIN + (h.size % REC_MIN != 0)
+        d.count += most
         return
     hole_close(s, s.last_seq + 1)
-    s.recovery.hole.kind = DAMAGE_TAIL if h.why == HELD_TORN and torn_aside(c, h) else DAMAGE_RECORDS
-    s.recovery.hole.block = c.b.num
-    s.recovery.hole.at = h.at
-    s.recovery.hole.size = h.size
-    s.recovery.hole.first = s.last_seq + 1
-    s.recovery.hole.count = h.size // REC_MIN + (h.size % REC_MIN != 0)
+    d.kind = DAMAGE_TAIL if h.why == HELD_TORN and torn_aside(c, h) else DAMAGE_RECORDS
+    d.block = c.b.num
+    d.at = h.at
+    d.size = h.size
+    d.first = s.last_seq + 1
+    d.count = most
 
 
 cdef void hole_end(Scan* c, uint64_t raw_seq) noexcept nogil:

@@ -26,8 +26,7 @@ cdef struct Slim:
 
 
 cdef bint slim_worth(const Store* s, Block* b) noexcept nogil:
-    """Not the last block, which says which sequence was the last. The first one is usually on its way out: less of it has
-    to be alive, or its ghosts keep others."""
+    """Not the last block, which says which sequence was the last."""
     cdef uint64_t framing = MARKER
     if not b.sealed or b.damaged or b.cut or b.stiff or b.compacting or b.fetching or b.region or b == block_i(s, s.n_blocks - 1):
         return False
@@ -36,7 +35,7 @@ cdef bint slim_worth(const Store* s, Block* b) noexcept nogil:
     tombs_needed(s, b)
     if b.framing > framing:
         framing = b.framing
-    return (b.live_bytes + b.needed + framing) * (4 if b == block_i(s, 0) else 2) < b.used
+    return is_sparse(s, b, b.live_bytes + b.needed + framing)
 
 
 cdef bint slim_begin(Slim* m, Store* s, Block* b) noexcept nogil:
@@ -337,9 +336,8 @@ cdef void slim_map(Committer* c, Block* b) noexcept nogil:
     env_lock(c.env)
     if p == NULL:
         b.stiff = True
-    elif b.data == NULL and not b.dead and not s.stopped:
-        block_mapped(b, p, size)
-        p = NULL
+    else:
+        p = mapping_taken(b, p, size)
     env_unlock(c.env)
     if p != NULL:
         s.files.unmap(s.files.ctx, p, size)

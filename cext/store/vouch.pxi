@@ -25,7 +25,7 @@ cdef uint64_t seq_above(Scan* c, uint64_t at) noexcept nogil:
 cdef uint64_t held_seq(const Scan* c, uint32_t i) noexcept nogil:
     """The sequence of a message that is held; 0: it is none."""
     cdef uint64_t seq
-    if c.held[i].why == HELD_HOLE or c.held[i].why == HELD_TORN:
+    if is_hole(&c.held[i]):
         return 0
     seq = st_get64(c.p + c.held[i].at + 4)
     return 0 if seq & TOMB else seq & ~ERASED
@@ -89,15 +89,6 @@ cdef int hold_heads(Scan* c, uint64_t end) noexcept nogil:
     return 1 if rc == ST_OK else rc
 
 
-cdef void held_join(Scan* c, uint32_t first, uint32_t n) noexcept nogil:
-    """In the place of these is one hole."""
-    cdef Held* h = &c.held[first]
-    h.size = c.held[first + n - 1].at + c.held[first + n - 1].size - h.at
-    h.why = HELD_HOLE
-    memmove(h + 1, h + n, <size_t> (c.n_held - first - n) * sizeof(Held))
-    c.n_held -= n - 1
-
-
 cdef void heads_doubt(Scan* c, uint32_t first, uint32_t end) noexcept nogil:
     """No marker vouches for those of what is held from `first` to `end`: they say nothing. Neighbours make one hole."""
     cdef uint32_t i, to
@@ -136,8 +127,7 @@ cdef void too_high(Scan* c, uint32_t first, uint32_t end, uint64_t above) noexce
     """Nor are those from that sequence on, and tombstones for such."""
     cdef uint32_t i
     for i in range(first, end):
-        if (c.held[i].why != HELD_HOLE and c.held[i].why != HELD_TORN
-                and st_get64(c.p + c.held[i].at + 4) & ~(TOMB | ERASED) >= above):
+        if not is_hole(&c.held[i]) and st_get64(c.p + c.held[i].at + 4) & ~(TOMB | ERASED) >= above:
             c.held[i].why = HELD_HOLE
             c.b.damaged = True
 
@@ -263,7 +253,7 @@ cdef GroupTally group_tally(const Scan* c, const Mark* m) noexcept nogil:
     while t.first and c.held[t.first - 1].at >= m.start:
         t.first -= 1
         h = &c.held[t.first]
-        if h.why == HELD_HOLE or h.why == HELD_TORN:
+        if is_hole(h):
             t.holes += 1
             continue
         t.n += 1
@@ -278,11 +268,16 @@ cdef GroupTally group_tally(const Scan* c, const Mark* m) noexcept nogil:
 cdef void holes_join(Scan* c, uint32_t first) noexcept nogil:
     """From the first hole of what is held from there on to the last one all is one: between them stand records that are none."""
     cdef uint32_t last = c.n_held - 1
-    while c.held[first].why != HELD_HOLE and c.held[first].why != HELD_TORN:
+    cdef Held* hole
+    while not is_hole(&c.held[first]):
         first += 1
-    while c.held[last].why != HELD_HOLE and c.held[last].why != HELD_TORN:
+    while not is_hole(&c.held[last]):
         last -= 1
-    held_join(c, first, last - first + 1)
+    hole = &c.held[first]
+    hole.size = c.held[last].at + c.held[last].size - hole.at
+    hole.why = HELD_HOLE
+    memmove(hole + 1, &c.held[last + 1], <size_t> (c.n_held - last - 1) * sizeof(Held))
+    c.n_held -= last - first
 
 
 cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
