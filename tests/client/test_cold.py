@@ -1,24 +1,15 @@
 """What is asked of messages that are on the disk alone, after a start."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
 from tests.client.raw import RawApp
 from tests.servers import Server, Servers
+from tests.unit.test_store_cold import forget
 
 COUNT = 3000
 BODY = bytes(4000)
-
-
-def forget(folder: Path) -> None:
-    """Has the system let go of the blocks' pages."""
-    for path in folder.rglob("*.blk"):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def publish(client: RawApp, number: int) -> dict[str, object]:

@@ -1,10 +1,9 @@
 """Accounts that hand a message on to each other further than the server follows: it says so."""
 
 import json
-import urllib.request
-from typing import Any
 
 from tests.client.raw import RawApp
+from tests.client.tls import page
 from tests.servers import Server, Servers
 from tests.waiting import wait_until
 
@@ -25,12 +24,6 @@ def chain(length: int) -> str:
     return "accounts {\n" + "\n".join(blocks) + "\n}\n"
 
 
-def varz(server: Server) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{server.monitor_url}/varz", timeout=10) as answer:
-        found: dict[str, Any] = json.load(answer)
-        return found
-
-
 def login(server: Server, number: int) -> RawApp:
     options = {"user": f"u{number}", "pass": "p", "headers": True, "verbose": False}
     return RawApp(server.port, options=json.dumps(options).encode())
@@ -38,7 +31,7 @@ def login(server: Server, number: int) -> RawApp:
 
 def test_a_chain_that_is_too_long_is_cut_and_told(servers: Servers) -> None:
     server = servers.under_test(monitor=True, config=chain(LONG))
-    assert "dropped_nested" not in varz(server)
+    assert "dropped_nested" not in page(server, "/varz")
     with login(server, 0) as first:
         first.subscribe("ask")
         first.sync()
@@ -49,5 +42,5 @@ def test_a_chain_that_is_too_long_is_cut_and_told(servers: Servers) -> None:
         came = [frame.payload for frame in first.sync() if frame.verb in ("MSG", "HMSG")]
         assert 20 < len(came) < LONG - 1
         assert came == [b"%d" % n for n in range(1, len(came) + 1)]
-        assert varz(server)["dropped_nested"] == LONG - 1 - len(came)
+        assert page(server, "/varz")["dropped_nested"] == LONG - 1 - len(came)
     wait_until(lambda: "Dropped a message for 'ask'" in server.log(), "the log says so")

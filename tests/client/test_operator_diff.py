@@ -121,6 +121,7 @@ def old_user(**nats: object) -> User:
 
 HOUR = time.strftime("%H:%M:%S", time.localtime(NOW + 3600))
 BEFORE = time.strftime("%H:%M:%S", time.localtime(NOW - 3600))
+DAY = [{"start": BEFORE, "end": HOUR}]
 LONG_BEFORE = time.strftime("%H:%M:%S", time.localtime(NOW - 7200))
 
 LET_IN = {
@@ -353,13 +354,13 @@ def test_who_am_i(pair: list[Server], who: str) -> None:
     assert shown[0] == shown[1]
 
 
-@pytest.mark.parametrize("ends", [NOW + 5000, NOW + (1 << 33), 0])
-@pytest.mark.parametrize("times", [[], [{"start": BEFORE, "end": HOUR}]])
+@pytest.mark.parametrize(
+    "ends, times",
+    [(NOW + 5000, []), (NOW + (1 << 33), []), (NOW + 5000, DAY), (NOW + (1 << 33), DAY), (0, DAY)],
+)
 def test_who_am_i_by_name_and_how_long(
     pair: list[Server], ends: int, times: list[dict[str, str]]
 ) -> None:
-    if not ends and not times:
-        return
     user = User(MAIN, claims={"name": "bob", "exp": ends}, times=times)
     shown, left = [], []
     for server in pair:

@@ -18,7 +18,7 @@ def body(i: int) -> bytes:
 
 def forget(directory: Path) -> None:
     """Has the system let go of the files' pages."""
-    for path in (directory / "msgs").glob("*.blk"):
+    for path in directory.rglob("*.blk"):
         with path.open("rb") as f:
             os.fsync(f.fileno())
             os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
