@@ -24,6 +24,7 @@ cdef struct Sub:
     Client* client          # the connection it belongs to; NULL for the server's own
     inbound_fn fn           # the server's own: who takes the message
     int hears               # which kinds of messages reach it: bits of 1 << Kind
+    uint32_t origin         # the cluster that asks by it, whose own messages do not go there; 0: none is told
     void* target
     uint64_t delivered      # messages since SUB
     uint64_t max            # UNSUB max; 0: none
@@ -36,6 +37,7 @@ cdef struct Sub:
     uint64_t hash           # the rest is the sublist's: of the subject
     SubSet* home            # where it is, and its place there
     uint32_t place
+    uint32_t weight         # how many members of its queue group it stands for: a server's that asks for all of its own
     QueueName* group
     void* account           # Account*: of a subscription of the server's own, and of a shadow
     Sub* shadow             # a client's: the first of its shadows, by next; a shadow: whose it is
@@ -55,6 +57,7 @@ cdef struct QueueGroup:
     Span name               # borrowed from a member
     Sub** subs
     uint32_t n
+    uint64_t weight         # of all together
 
 cdef struct Match:
     Sub** plain
@@ -237,6 +240,7 @@ cdef struct Client:
     const Protocol* protocol
     int kind                # KIND_*: what its messages are
     int hears               # what its subscriptions hear
+    uint32_t origin         # the cluster at the other end of a leaf node's, by a number of this server's; 0: none is told
     Span address            # for log lines; its owner's, as are the options of CONNECT once they are accepted
     Span options
     int port
@@ -561,8 +565,7 @@ cdef void client_init(Client* c, Engine* e, Worklist* work, Account* a, uint64_t
 cdef bint client_join(Client* c, Account* a) noexcept nogil
 # The most bytes of a message that it may publish; -1: no limit.
 cdef int64_t client_max_payload(const Client* c) noexcept nogil
-# Removes subscriptions and buffers; the struct itself is its owner's.
-cdef void client_free(Client* c) noexcept nogil
+cdef void client_free(Client* c) noexcept nogil     # its subscriptions and buffers; the struct itself is its owner's
 cdef void client_close(Client* c, int reason) noexcept nogil
 cdef void client_write(Client* c, const void* p, size_t n) noexcept nogil
 cdef void client_error(Client* c, const char* text) noexcept nogil
@@ -577,9 +580,9 @@ cdef void client_drop_subs(Client* c) noexcept nogil
 cdef void client_restrict(Client* c, Permissions* perms) noexcept nogil
 # Protocol.deliver of clients: MSG and HMSG.
 cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
-# Verbs, after parsing; they answer -ERR themselves. client_publish may set closing.
+# Verbs, after parsing; they answer -ERR themselves. client_publish may set closing. A client's weight is 1, its origin 0.
 cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil
-cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexcept nogil
+cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid, uint32_t weight, uint32_t origin) noexcept nogil
 cdef void client_unsubscribe(Client* c, Span sid, uint64_t max) noexcept nogil
 cdef void chunk_release(Engine* e, Chunk* c) noexcept nogil
 

@@ -246,6 +246,7 @@ cdef void shadow_add(Sub* s, StreamImport* of, Span subject) noexcept nogil:
     shadow.target = of
     shadow.account = of.to
     shadow.hears = s.hears
+    shadow.weight = s.weight
     shadow.listens = True
     if sublist_insert(of.to.subs, shadow) != 0:
         sub_free(shadow)
@@ -289,7 +290,7 @@ cdef inline bint has_imports(const Sub* s) noexcept nogil:
 
 
 cdef inline int take_shadowed(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
-    return s.client.protocol.deliver(e, src, s, m) if s.client != NULL else s.fn(s.target, m)
+    return hand_over(e, src, s, m) if s.client != NULL else s.fn(s.target, m)
 
 
 cdef int shadow_deliver(Engine* e, Client* src, Sub* shadow, const Msg* m) noexcept nogil:

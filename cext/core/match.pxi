@@ -134,8 +134,10 @@ cdef int sort_groups(Sublist* l, Scratch* r) noexcept nogil:
             q.index = n
             r.groups[n].name = r.queued[i].queue
             r.groups[n].n = 0
+            r.groups[n].weight = 0
             n += 1
         r.groups[q.index].n += 1
+        r.groups[q.index].weight += r.queued[i].weight
     for i in range(n):
         g = &r.groups[i]
         g.subs = to

@@ -7,11 +7,18 @@ cdef enum:
     MAX_DEPTH = 24      # a route inside a route: streams, consumers and acks that lead to each other
 
 
+cdef inline int hand_over(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
+    # To a connection's subscription. A leaf node's cluster has what it sent, whichever way it asks.
+    if s.origin and src != NULL and src.origin == s.origin:
+        return 0
+    return s.client.protocol.deliver(e, src, s, m)
+
+
 cdef inline int deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
     if s.closed or not s.hears & (1 << m.kind):
         return 0
     if s.client != NULL:
-        return s.client.protocol.deliver(e, src, s, m)
+        return hand_over(e, src, s, m)
     if s.link:
         return link_deliver(e, src, s, m)
     return s.fn(s.target, m)
@@ -33,6 +40,18 @@ cdef void note_too_deep(Engine* e, const Msg* m) noexcept nogil:
                                       <const char*>m.dest.p, <int>MAX_DEPTH)
     ev.text[0].p = <const uint8_t*>text
     outlet_event(e, &ev)
+
+
+cdef inline uint32_t choose(Engine* e, const QueueGroup* g) noexcept nogil:
+    # A member of the group, each as likely as its weight says.
+    cdef uint64_t at = env_random(&e.env) % g.weight
+    cdef uint32_t k = 0
+    if g.weight == g.n:
+        return <uint32_t>at
+    while at >= g.subs[k].weight:
+        at -= g.subs[k].weight
+        k += 1
+    return k
 
 
 cdef bint is_for_several(const Match* found) noexcept nogil:
@@ -68,7 +87,7 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
         taken += deliver(e, src, found.plain[i], m)
     for i in range(found.n_groups):
         g = &found.groups[i]
-        k = <uint32_t>(env_random(&e.env) % g.n) if g.n > 1 else 0
+        k = choose(e, g) if g.n > 1 else 0
         for j in range(g.n):
             if deliver(e, src, g.subs[k], m):
                 taken += 1

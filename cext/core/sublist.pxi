@@ -139,6 +139,7 @@ cdef Sub* sub_new(Span subject, Span queue, Span sid) noexcept nogil:
     s.subject = sub_text(&text, subject)
     s.queue = sub_text(&text, queue)
     s.sid = sub_text(&text, sid)
+    s.weight = 1
     return s
 
 

@@ -229,7 +229,7 @@ cdef uint32_t count_tokens(Span s) noexcept nogil:
     return n
 
 
-cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexcept nogil:
+cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid, uint32_t weight, uint32_t origin) noexcept nogil:
     cdef Sub* s
     cdef Engine* e = c.engine
     if c.perms != NULL and not perms_can_subscribe(c.perms, subject, queue):
@@ -258,6 +258,8 @@ cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexce
             return
         s.client = c
         s.hears = c.hears
+        s.weight = weight
+        s.origin = origin
         s.listens = True
         s.filtered = c.perms != NULL and perms_must_filter(c.perms, subject, queue)
         if strmap_put(&c.subs, s.sid, s) != 0:

@@ -165,7 +165,7 @@ cdef void client_op(ClientConn* c, const Op* op) noexcept nogil:
     elif op.kind == OP_PONG:
         on_pong(&c.conn)
     elif op.kind == OP_SUB:
-        client_subscribe(b, op.subject, op.queue, op.sid)
+        client_subscribe(b, op.subject, op.queue, op.sid, 1, 0)
     elif op.kind == OP_UNSUB:
         client_unsubscribe(b, op.sid, op.max)
     elif op.kind == OP_CONNECT:

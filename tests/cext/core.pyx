@@ -29,10 +29,11 @@ cdef class PySublist:
     def __dealloc__(self):
         sublist_free(self.list)
 
-    def insert(self, bytes subject not None, bytes queue not None=b"") -> int:
+    def insert(self, bytes subject not None, bytes queue not None=b"", uint32_t weight=1) -> int:
         cdef Sub* s = sub_new(span_of(subject), span_of(queue), span_of(b""))
         if s == NULL:
             raise MemoryError
+        s.weight = weight
         if sublist_insert(self.list, s) < 0:
             sub_free(s)
             raise MemoryError
@@ -127,6 +128,11 @@ cdef class PyMatch:
             g = &self.match.groups[i]
             groups.append(((<const char*>g.name.p)[:g.name.n], [<size_t>g.subs[j].target for j in range(g.n)]))
         return plain, groups
+
+    def weights(self) -> dict:
+        """Of each group, by its name: what its members weigh together."""
+        cdef const QueueGroup* g = self.match.groups
+        return {(<const char*>g[i].name.p)[:g[i].name.n]: g[i].weight for i in range(self.match.n_groups)}
 
     def closed(self) -> list:
         """Numbers of the plain subscriptions that were removed since."""

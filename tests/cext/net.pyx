@@ -5,6 +5,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.errno cimport EAGAIN, ENOMEM
 from libc.stdint cimport SIZE_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdio cimport sscanf
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcpy, memset
 from posix.unistd cimport close
@@ -175,10 +176,25 @@ memory_transport.want = memory_want
 memory_transport.shutdown = memory_shutdown
 
 
-# ---- the protocol: `<subject` subscribes, `subject text` publishes, and so a message comes
+# ---- the protocol: `<subject queue weight origin` subscribes, with what there is of these; `subject text` publishes, and so
+# a message comes
 
 cdef void echo_greet(Client* b) noexcept nogil:
     client_write(b, b"hello\n", 6)
+
+
+cdef void echo_subscribe(Client* b, Span line) noexcept nogil:
+    cdef Span queue = span(NULL, 0)
+    cdef char text[64]
+    cdef char subject[64]
+    cdef char group[64]
+    cdef unsigned int weight = 1, origin = 0
+    cdef uint32_t n = min(line.n, <uint32_t>63)
+    memcpy(text, line.p, n)
+    text[n] = 0
+    if sscanf(text, b"%s %s %u %u", subject, group, &weight, &origin) > 1 and group[0] != c'-':
+        queue = span_c(group)
+    client_subscribe(b, span_c(subject), queue, line, weight, origin)
 
 
 cdef void echo_open(Client* b) noexcept nogil:
@@ -190,7 +206,7 @@ cdef size_t echo_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noexc
     cdef size_t at = 0, size
     cdef const uint8_t* end
     cdef const uint8_t* blank
-    cdef Span line, subject
+    cdef Span line
     cdef Span none = span(NULL, 0)
     while at < n and not conn_halted(<Conn*>b):
         end = <const uint8_t*>memchr(p + at, c'\n', n - at)
@@ -200,8 +216,7 @@ cdef size_t echo_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noexc
         line = span(p + at, <uint32_t>size)
         at += size + 1
         if size and line.p[0] == c'<':
-            subject = span(line.p + 1, line.n - 1)
-            client_subscribe(b, subject, none, subject)
+            echo_subscribe(b, span(line.p + 1, line.n - 1))
             continue
         blank = <const uint8_t*>memchr(line.p, c' ', size) if size else NULL
         if blank == NULL:
@@ -301,12 +316,13 @@ cdef class PyReactor:
     cdef const Protocol* protocol(self, str name) noexcept:
         return &client_protocol if name == "client" else &echo_protocol
 
-    def open(self, str protocol="client", str kind="client"):
-        """A connection in memory; its number."""
+    def open(self, str protocol="client", str kind="client", uint32_t origin=0):
+        """A connection in memory, of a cluster; its number."""
         cdef Conn* c = conn_new(&self.w.net, -1, TEST_KINDS[kind], self.protocol(protocol), &memory_transport)
         if c == NULL:
             raise MemoryError
         self.give_link(c)
+        c.base.origin = origin
         cid = c.base.cid
         if conn_join(c, NULL) != 0:
             raise MemoryError

@@ -16,7 +16,9 @@ from hypothesis.stateful import (
 
 from tests.cext.core import PyMatch, PySublist
 
-Found = tuple[set[int], dict[bytes, set[int]]]
+# Plain subscriptions; members of each group, and what they weigh.
+Found = tuple[set[int], dict[bytes, set[int]], dict[bytes, int]]
+Subs = dict[int, tuple[bytes, bytes, int]]
 
 
 def matches(pattern: bytes, subject: bytes) -> bool:
@@ -31,16 +33,18 @@ def matches(pattern: bytes, subject: bytes) -> bool:
     return len(want) == len(have)
 
 
-def expected(subs: dict[int, tuple[bytes, bytes]], subject: bytes) -> Found:
+def expected(subs: Subs, subject: bytes) -> Found:
     plain: set[int] = set()
     groups: dict[bytes, set[int]] = {}
-    for number, (pattern, queue) in subs.items():
+    weights: dict[bytes, int] = {}
+    for number, (pattern, queue, weight) in subs.items():
         if matches(pattern, subject):
             if queue:
                 groups.setdefault(queue, set()).add(number)
+                weights[queue] = weights.get(queue, 0) + weight
             else:
                 plain.add(number)
-    return plain, groups
+    return plain, groups, weights
 
 
 def found(match: PyMatch) -> Found:
@@ -51,7 +55,7 @@ def found(match: PyMatch) -> Found:
     assert len(set(names)) == len(names), "one group a queue name"
     for _, members in groups:
         assert len(set(members)) == len(members) > 0
-    return set(plain), {name: set(members) for name, members in groups}
+    return set(plain), {name: set(members) for name, members in groups}, match.weights()
 
 
 def dotted(tokens: Iterable[bytes], size: int) -> st.SearchStrategy[bytes]:
@@ -76,13 +80,19 @@ class SublistMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.list = PySublist()
-        self.subs: dict[int, tuple[bytes, bytes]] = {}
+        self.subs: Subs = {}
         self.in_use: list[tuple[PyMatch, Found]] = []
 
-    @rule(target=numbers, pattern=patterns, queue=queues, copies=st.integers(1, 9))
-    def insert(self, pattern: bytes, queue: bytes, copies: int) -> object:
-        new = [self.list.insert(pattern, queue) for _ in range(copies)]
-        self.subs.update({n: (pattern, queue) for n in new})
+    @rule(
+        target=numbers,
+        pattern=patterns,
+        queue=queues,
+        copies=st.integers(1, 9),
+        weight=st.sampled_from([1, 1, 2, 2**32 - 1]),
+    )
+    def insert(self, pattern: bytes, queue: bytes, copies: int, weight: int) -> object:
+        new = [self.list.insert(pattern, queue, weight) for _ in range(copies)]
+        self.subs.update({n: (pattern, queue, weight) for n in new})
         return multiple(*new)
 
     @rule(number=consumes(numbers))

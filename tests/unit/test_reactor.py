@@ -25,8 +25,8 @@ def open_client(r: PyReactor, kind: str = "client") -> int:
     return cid
 
 
-def open_echo(r: PyReactor, kind: str = "client") -> int:
-    cid = r.open("echo", kind)
+def open_echo(r: PyReactor, kind: str = "client", origin: int = 0) -> int:
+    cid = r.open("echo", kind, origin)
     r.turn()
     assert r.received(cid) == b"hello\n"
     return cid
@@ -92,6 +92,49 @@ def test_who_hears_whom(source: str, receiver: str) -> None:
     assert r.publish(b"x", b"2") == 1
     r.turn()
     assert r.received(b) == b"x 2\n"
+
+
+@pytest.mark.parametrize("weights", [(1, 1), (1, 9), (300, 100, 100), (2**32 - 1, 2**32 - 1)])
+def test_a_queue_group_is_shared_by_weight(weights: tuple[int, ...]) -> None:
+    r = PyReactor()
+    sends = open_client(r)
+    members = [open_echo(r, "router") for _ in weights]
+    for member, weight in zip(members, weights, strict=True):
+        say(r, member, b"<x q %d\n" % weight)
+    for _ in range(40):
+        say(r, sends, b"PUB x 1\r\n1\r\n" * 100)
+    shares = [r.received(member).count(b"x 1\n") / 4000 for member in members]
+    assert sum(shares) == 1
+    for share, weight in zip(shares, weights, strict=True):
+        assert abs(share - weight / sum(weights)) < 0.03
+
+
+def test_the_rest_of_a_queue_group_has_what_the_heaviest_leaves() -> None:
+    r = PyReactor()
+    sends, heavy, light = open_echo(r, "router"), open_echo(r, "router"), open_client(r)
+    say(r, heavy, b"<x q 1000\n")  # what comes from a route is not for it
+    say(r, light, b"SUB x q 1\r\n")
+    say(r, sends, b"x 1\n" * 50)
+    assert r.received(light).count(b"MSG") == 50
+    assert r.received(heavy) == b""
+
+
+def test_a_cluster_hears_nothing_of_its_own_again() -> None:
+    r = PyReactor()
+    leaf, other = open_echo(r, "leaf", origin=7), open_echo(r, "leaf", origin=8)
+    route, local = open_echo(r, "router"), open_echo(r)
+    say(r, route, b"<x - 1 7\n")  # somebody of the leaf's cluster asks by way of another server
+    say(r, local, b"<x\n")
+    say(r, leaf, b"x 1\n")
+    say(r, other, b"x 2\n")
+    assert r.publish(b"x", b"3") == 2
+    r.turn()
+    assert r.received(route) == b"x 2\nx 3\n"
+    assert r.received(local) == b"x 1\nx 2\nx 3\n"
+    say(r, route, b"<y q 1000 7\n")
+    say(r, local, b"<y q\n")
+    say(r, leaf, b"y 1\n" * 50)
+    assert (r.received(route), r.received(local)) == (b"", b"y 1\n" * 50)
 
 
 @pytest.mark.parametrize("piece", [1, 3, 1000])
