@@ -448,7 +448,7 @@ cdef inline void env_unlock(Env* e) noexcept nogil:
     pthread_mutex_unlock(&e.lock.held)
 
 cdef inline bint env_held(const Env* e) noexcept nogil:
-    """For assertions: whether this thread has the engine lock. True where they are left out."""
+    # For assertions: whether this thread has the engine lock. True where they are left out.
     return holder_here(&e.lock.holder)
 
 cdef struct Env:
@@ -467,14 +467,14 @@ cdef struct Env:
 cdef uint64_t env_random(Env* e) noexcept nogil
 
 cdef inline void env_wait(Env* e, Cond* c) noexcept nogil:
-    """Waits for c without the engine lock."""
+    # Waits for c without the engine lock.
     invariant(env_held(e), "who waits has the engine lock")
     lock_given(e)
     e.system.wait(e.system.ctx, c, &e.lock.held, INT64_MAX)
     lock_taken(e)
 
 cdef inline int64_t env_clock(Env* e) noexcept nogil:
-    """The monotonic clock as it is now, for threads that take no turns."""
+    # The monotonic clock as it is now, for threads that take no turns.
     return e.system.clock(e.system.ctx)
 
 

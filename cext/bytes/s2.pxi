@@ -25,17 +25,17 @@ cdef int s2_raise(int64_t rc) except -1:
 
 
 cdef int s2_length(const uint8_t* p, size_t n, uint32_t* length) noexcept nogil:
-    """The plain length that stands before a block's tags; how many bytes it takes, 0 when it is none."""
-    cdef Span s = span(p, <uint32_t> min(n, <size_t> 5))
+    # The plain length that stands before a block's tags; how many bytes it takes, 0 when it is none.
+    cdef Span s = span(p, <uint32_t>min(n, <size_t>5))
     cdef uint64_t value = 0
     if not get_uv(&s, &value) or value > 0xffffffffU:
         return 0
-    length[0] = <uint32_t> value
-    return <int> (s.p - p)
+    length[0] = <uint32_t>value
+    return <int>(s.p - p)
 
 
 cdef int s2_tags(const uint8_t* p, const uint8_t* end, uint8_t* out, size_t length) noexcept nogil:
-    """A block's tags into out[:length], behind which S2_SLACK bytes may be written. 0 or S2_CORRUPT."""
+    # A block's tags into out[:length], behind which S2_SLACK bytes may be written. 0 or S2_CORRUPT.
     cdef uint8_t* d = out
     cdef uint8_t* stop = out + length
     cdef size_t n, offset = 0, extra
@@ -48,18 +48,18 @@ cdef int s2_tags(const uint8_t* p, const uint8_t* end, uint8_t* out, size_t leng
             p += 1
             if n >= 60:
                 extra = n - 59
-                if <size_t> (end - p) < extra:
+                if <size_t>(end - p) < extra:
                     return S2_CORRUPT
                 n = p[0]
                 if extra > 1:
-                    n |= <size_t> p[1] << 8
+                    n |= <size_t>p[1] << 8
                 if extra > 2:
-                    n |= <size_t> p[2] << 16
+                    n |= <size_t>p[2] << 16
                 if extra > 3:
-                    n |= <size_t> p[3] << 24
+                    n |= <size_t>p[3] << 24
                 p += extra
             n += 1
-            if n > <size_t> (end - p) or n > <size_t> (stop - d):
+            if n > <size_t>(end - p) or n > <size_t>(stop - d):
                 return S2_CORRUPT
             if n <= 16 and end - p >= 16:
                 memcpy(d, p, 16)
@@ -72,39 +72,39 @@ cdef int s2_tags(const uint8_t* p, const uint8_t* end, uint8_t* out, size_t leng
             if end - p < 2:
                 return S2_CORRUPT
             n = (tag >> 2) & 7
-            extra = <size_t> (tag & 0xe0) << 3 | p[1]
+            extra = <size_t>(tag & 0xe0) << 3 | p[1]
             p += 2
             if extra:
                 offset = extra
             elif n == 5:                # the offset of the copy before
                 if end - p < 1:
                     return S2_CORRUPT
-                n = <size_t> p[0] + 4
+                n = <size_t>p[0] + 4
                 p += 1
             elif n == 6:
                 if end - p < 2:
                     return S2_CORRUPT
-                n = (<size_t> p[0] | <size_t> p[1] << 8) + 256
+                n = (<size_t>p[0] | <size_t>p[1] << 8) + 256
                 p += 2
             elif n == 7:
                 if end - p < 3:
                     return S2_CORRUPT
-                n = (<size_t> p[0] | <size_t> p[1] << 8 | <size_t> p[2] << 16) + 65536
+                n = (<size_t>p[0] | <size_t>p[1] << 8 | <size_t>p[2] << 16) + 65536
                 p += 3
             n += 4
         elif kind == 2:
             if end - p < 3:
                 return S2_CORRUPT
             n = (tag >> 2) + 1
-            offset = <size_t> p[1] | <size_t> p[2] << 8
+            offset = <size_t>p[1] | <size_t>p[2] << 8
             p += 3
         else:
             if end - p < 5:
                 return S2_CORRUPT
             n = (tag >> 2) + 1
-            offset = <size_t> p[1] | <size_t> p[2] << 8 | <size_t> p[3] << 16 | <size_t> p[4] << 24
+            offset = <size_t>p[1] | <size_t>p[2] << 8 | <size_t>p[3] << 16 | <size_t>p[4] << 24
             p += 5
-        if offset == 0 or offset > <size_t> (d - out) or n > <size_t> (stop - d):
+        if offset == 0 or offset > <size_t>(d - out) or n > <size_t>(stop - d):
             return S2_CORRUPT
         copy_back(d, offset, n)
         d += n
@@ -112,12 +112,12 @@ cdef int s2_tags(const uint8_t* p, const uint8_t* end, uint8_t* out, size_t leng
 
 
 cdef int s2_block(const uint8_t* p, size_t n, size_t most, Bytes* out) noexcept nogil:
-    """Appends a whole block's plain bytes, at most `most`."""
+    # Appends a whole block's plain bytes, at most `most`.
     cdef uint32_t length
     cdef int head = s2_length(p, n, &length)
     if head == 0 or length > most:
         return S2_CORRUPT
-    if bytes_reserve(out, <size_t> length + S2_SLACK) < 0:
+    if bytes_reserve(out, <size_t>length + S2_SLACK) < 0:
         return S2_NO_MEMORY
     if s2_tags(p + head, p + n, out.data + out.n, length) < 0:
         return S2_CORRUPT
@@ -126,13 +126,13 @@ cdef int s2_block(const uint8_t* p, size_t n, size_t most, Bytes* out) noexcept 
 
 
 cdef int64_t s2_chunk(bint* begun, const uint8_t* p, size_t n, Bytes* out) noexcept nogil:
-    """Appends what the chunk at p holds. Its size; 0: n bytes are not all of it; or an error."""
+    # Appends what the chunk at p holds. Its size; 0: n bytes are not all of it; or an error.
     cdef size_t size, before = out.n
     cdef uint32_t crc
     cdef int rc = 0
     if n < 4:
         return 0
-    size = <size_t> p[1] | <size_t> p[2] << 8 | <size_t> p[3] << 16
+    size = <size_t>p[1] | <size_t>p[2] << 8 | <size_t>p[3] << 16
     if p[0] == 0xff:
         if size != 6:
             return S2_CHUNK
@@ -158,17 +158,17 @@ cdef int64_t s2_chunk(bint* begun, const uint8_t* p, size_t n, Bytes* out) noexc
         if memcmp(&crc, p + 4, 4) != 0:
             out.n = before
             return S2_CHECKSUM
-    return <int64_t> (size + 4)
+    return <int64_t>(size + 4)
 
 
 cdef int s2_whole(const uint8_t* p, size_t n, size_t most, Bytes* out) noexcept nogil:
-    """Appends all that a whole stream holds, up to `most` bytes and a chunk."""
+    # Appends all that a whole stream holds, up to `most` bytes and a chunk.
     cdef bint begun = False
     cdef int64_t size
     while n:
         size = s2_chunk(&begun, p, n, out)
         if size <= 0:
-            return <int> size if size < 0 else S2_CUT
+            return <int>size if size < 0 else S2_CUT
         p += size
         n -= size
         if out.n > most:
@@ -190,7 +190,7 @@ def s2_decode(data):
         rc = s2_block(p, n, 256 << 20, &out)
     try:
         s2_raise(rc)
-        return (<const char*> out.data)[:out.n] if out.n else b""
+        return (<const char*>out.data)[:out.n] if out.n else b""
     finally:
         bytes_free(&out)
 
@@ -198,7 +198,7 @@ def s2_decode(data):
 def crc32c_of(data):
     """Both ways of computing a CRC-32C, which must agree: with the processor's instruction, and from tables."""
     cdef bytes b = bytes(data)
-    cdef const uint8_t* p = <const uint8_t*> <const char*> b
+    cdef const uint8_t* p = <const uint8_t*><const char*>b
     return crc32c(crc_fast, p, len(b)), crc32c(0, p, len(b))
 
 
@@ -229,7 +229,7 @@ cdef class S2Stream:
         if at:
             memmove(self.pending.data, self.pending.data + at, self.pending.n - at)
             self.pending.n -= at
-        return (<const char*> self.out.data)[:self.out.n] if self.out.n else b""
+        return (<const char*>self.out.data)[:self.out.n] if self.out.n else b""
 
     def finish(self):
         if self.pending.n:

@@ -49,7 +49,7 @@ cdef inline AckSlot* slot_of(Window* w, uint64_t n) noexcept nogil:
 
 
 cdef void window_advance(Window* w) noexcept nogil:
-    """Forgets what is done at the window's start."""
+    # Forgets what is done at the window's start.
     while w.base < w.unsent and slot_of(w, w.base).state == SLOT_ACKED:
         w.held -= slot_of(w, w.base).size
         w.base += 1
@@ -58,7 +58,7 @@ cdef void window_advance(Window* w) noexcept nogil:
 
 
 cdef uint8_t* window_room(Window* w, uint64_t size) noexcept nogil:
-    """Where a frame of that size may be written, NULL while the window is full."""
+    # Where a frame of that size may be written, NULL while the window is full.
     cdef uint64_t tail
     if w.next - w.base >= w.max_rows:
         return NULL
@@ -76,10 +76,10 @@ cdef uint8_t* window_room(Window* w, uint64_t size) noexcept nogil:
 
 
 cdef void window_take(Window* w, uint8_t* at, uint64_t size) noexcept nogil:
-    """The frame that was written where window_room said is the next row's."""
+    # The frame that was written where window_room said is the next row's.
     cdef AckSlot* slot = slot_of(w, w.next)
-    slot.at = <uint64_t> (at - w.ring)
-    slot.size = <uint32_t> size
+    slot.at = <uint64_t>(at - w.ring)
+    slot.size = <uint32_t>size
     slot.state = SLOT_NEW
     slot.sent_at = 0
     w.head = slot.at + size
@@ -88,7 +88,7 @@ cdef void window_take(Window* w, uint8_t* at, uint64_t size) noexcept nogil:
 
 
 cdef uint64_t window_to_send(Window* w, uint64_t limit, uint64_t* at) noexcept nogil:
-    """How many bytes of frames, one behind the other from `at` on, are to be sent."""
+    # How many bytes of frames, one behind the other from `at` on, are to be sent.
     cdef uint64_t n, size
     cdef AckSlot* slot
     if w.part == 0:
@@ -111,7 +111,7 @@ cdef uint64_t window_to_send(Window* w, uint64_t limit, uint64_t* at) noexcept n
 
 
 cdef void window_sent(Window* w, uint64_t size, int64_t now) noexcept nogil:
-    """That many of them are gone."""
+    # That many of them are gone.
     cdef AckSlot* slot
     while size:
         slot = slot_of(w, w.unsent)
@@ -127,8 +127,8 @@ cdef void window_sent(Window* w, uint64_t size, int64_t now) noexcept nogil:
 
 
 cdef uint64_t window_again(Window* w, int state, int64_t before) noexcept nogil:
-    """Rows of that state that were sent by then are to be sent again; how many. They may stand behind `unsent` too,
-    which has gone back to the first row when others were to be sent again."""
+    # Rows of that state that were sent by then are to be sent again; how many. They may stand behind `unsent` too,
+    # which has gone back to the first row when others were to be sent again.
     cdef uint64_t n, found = 0
     cdef AckSlot* slot
     for n in range(w.base, w.next):
@@ -156,7 +156,7 @@ cdef inline const uint8_t* json_blank(const uint8_t* p, const uint8_t* end) noex
 
 
 cdef const uint8_t* json_string(const uint8_t* p, const uint8_t* end, Span* text) noexcept nogil:
-    """Behind the string that starts at p, NULL if none does; escapes are left in."""
+    # Behind the string that starts at p, NULL if none does; escapes are left in.
     cdef const uint8_t* start = p + 1
     if p >= end or p[0] != c'"':
         return NULL
@@ -165,12 +165,12 @@ cdef const uint8_t* json_string(const uint8_t* p, const uint8_t* end, Span* text
         p += 2 if p[0] == c'\\' else 1
     if p >= end:
         return NULL
-    text[0] = span(start, <uint32_t> (p - start))
+    text[0] = span(start, <uint32_t>(p - start))
     return p + 1
 
 
 cdef const uint8_t* json_value(const uint8_t* p, const uint8_t* end, Span* value) noexcept nogil:
-    """Behind the value that starts at p: a string, a word, or anything between brackets."""
+    # Behind the value that starts at p: a string, a word, or anything between brackets.
     cdef const uint8_t* start = p
     cdef uint32_t depth = 0
     cdef Span text
@@ -191,12 +191,12 @@ cdef const uint8_t* json_value(const uint8_t* p, const uint8_t* end, Span* value
         p += 1
     if depth or p == start or p >= end:
         return NULL
-    value[0] = span(start, <uint32_t> (p - start))
+    value[0] = span(start, <uint32_t>(p - start))
     return p
 
 
 cdef bint puback_read(Span text, PubAck* ack) noexcept nogil:
-    """False for what is none."""
+    # False for what is none.
     cdef const uint8_t* end = text.p + text.n
     cdef const uint8_t* p = json_blank(text.p, end)
     cdef Span key, value
@@ -241,7 +241,7 @@ cdef int refused(Window* w, uint64_t n, Span said) noexcept nogil:
 
 
 cdef int answered(Window* w, uint64_t n, Span header, Span data) noexcept nogil:
-    """One message to a row's reply subject; one to a row that is done already says nothing new."""
+    # One message to a row's reply subject; one to a row that is done already says nothing new.
     cdef PubAck ack
     cdef AckSlot* slot
     if n < w.base or n >= w.next:
@@ -265,7 +265,7 @@ cdef int answered(Window* w, uint64_t n, Span header, Span data) noexcept nogil:
 
 
 cdef int64_t message_read(Window* w, Span inbox, Span line, Span behind) noexcept nogil:
-    """MSG or HMSG: how many bytes `behind` the line are its body, -1 if it is none, -2 no memory, -3 not all there."""
+    # MSG or HMSG: how many bytes `behind` the line are its body, -1 if it is none, -2 no memory, -3 not all there.
     cdef Span words[6]
     cdef uint64_t head = 0, total = 0, row = 0
     cdef bint with_head = line.p[0] == c'H'
@@ -278,28 +278,28 @@ cdef int64_t message_read(Window* w, Span inbox, Span line, Span behind) noexcep
         return -3
     if words[1].n > inbox.n and memcmp(words[1].p, inbox.p, inbox.n) == 0:
         if number_of(span(words[1].p + inbox.n, words[1].n - inbox.n), &row):
-            if answered(w, row, span(behind.p, <uint32_t> head), span(behind.p + head, <uint32_t> (total - head))) < 0:
+            if answered(w, row, span(behind.p, <uint32_t>head), span(behind.p + head, <uint32_t>(total - head))) < 0:
                 return -2
-    return <int64_t> total + 2
+    return <int64_t>total + 2
 
 
 cdef int64_t acks_parse(Window* w, Span inbox, const uint8_t* start, uint64_t size) noexcept nogil:
-    """How many bytes were understood; the rest needs more behind it. -1: not what a server says, -2: no memory."""
+    # How many bytes were understood; the rest needs more behind it. -1: not what a server says, -2: no memory.
     cdef const uint8_t* p = start
     cdef const uint8_t* end = start + size
     cdef const uint8_t* stop
     cdef int64_t body
     cdef Span line
     while p < end:
-        stop = <const uint8_t*> memchr(p, c'\n', end - p)
+        stop = <const uint8_t*>memchr(p, c'\n', end - p)
         if stop == NULL:
             break
-        line = span(p, <uint32_t> (stop - p))
+        line = span(p, <uint32_t>(stop - p))
         if line.n and p[line.n - 1] == c'\r':
             line.n -= 1
         stop += 1
         if (line.n > 4 and memcmp(p, b"MSG ", 4) == 0) or (line.n > 5 and memcmp(p, b"HMSG ", 5) == 0):
-            body = message_read(w, inbox, line, span(stop, <uint32_t> min(<uint64_t> (end - stop), <uint64_t> UINT32_MAX)))
+            body = message_read(w, inbox, line, span(stop, <uint32_t>min(<uint64_t>(end - stop), <uint64_t>UINT32_MAX)))
             if body == -3:
                 break
             if body < 0:
@@ -320,12 +320,12 @@ cdef int64_t acks_parse(Window* w, Span inbox, const uint8_t* start, uint64_t si
 
 
 cdef int window_received(Window* w, Span inbox, const uint8_t* data, uint64_t size) noexcept nogil:
-    """Whatever came from the server. -1: not what a server says, -2: no memory."""
+    # Whatever came from the server. -1: not what a server says, -2: no memory.
     cdef int64_t used
     if w.rest.n == 0:
         used = acks_parse(w, inbox, data, size)
         if used < 0:
-            return <int> used
+            return <int>used
         return -2 if bytes_add(&w.rest, data + used, size - used) < 0 else 0
     if w.rest.n > UNPARSED_BYTES:
         return -1
@@ -333,14 +333,14 @@ cdef int window_received(Window* w, Span inbox, const uint8_t* data, uint64_t si
         return -2
     used = acks_parse(w, inbox, w.rest.data, w.rest.n)
     if used < 0:
-        return <int> used
+        return <int>used
     w.rest.n -= used
     memmove(w.rest.data, w.rest.data + used, w.rest.n)
     return 0
 
 
 cdef void window_lost(Window* w) noexcept nogil:
-    """The connection is gone: everything that is not acked has to be sent on another one."""
+    # The connection is gone: everything that is not acked has to be sent on another one.
     w.part = 0
     w.pongs = 0
     w.pong_part = 0

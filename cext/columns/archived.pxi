@@ -8,11 +8,11 @@ cdef struct Values:
 
 
 cdef inline bint value_of(const Values* t, Py_ssize_t i, Span* out) noexcept nogil:
-    """The value of row i; False where the offsets lead out of the buffer."""
+    # The value of row i; False where the offsets lead out of the buffer.
     cdef int32_t start = t.at[i], end = t.at[i + 1]
-    if start < 0 or end < start or <size_t> end > t.n_bytes:
+    if start < 0 or end < start or <size_t>end > t.n_bytes:
         return False
-    out[0] = span(t.p + start, <uint32_t> (end - start))
+    out[0] = span(t.p + start, <uint32_t>(end - start))
     return True
 
 
@@ -53,13 +53,13 @@ cdef class Archived:
         self.values(&self.headers, headers, n)
         if headers[1] is not None:
             self.valid = self.view(headers[1], (self.offset + n + 7) // 8)
-        self.seqs = <const int64_t*> self.view(seq[1], (seq[0] + n) * 8) + <Py_ssize_t> seq[0]
-        self.micros = <const int64_t*> self.view(timestamp[1], (timestamp[0] + n) * 8) + <Py_ssize_t> timestamp[0]
-        self.nanos = <const int32_t*> self.view(ts_nanos[1], (ts_nanos[0] + n) * 4) + <Py_ssize_t> ts_nanos[0]
+        self.seqs = <const int64_t*>self.view(seq[1], (seq[0] + n) * 8) + <Py_ssize_t>seq[0]
+        self.micros = <const int64_t*>self.view(timestamp[1], (timestamp[0] + n) * 8) + <Py_ssize_t>timestamp[0]
+        self.nanos = <const int32_t*>self.view(ts_nanos[1], (ts_nanos[0] + n) * 4) + <Py_ssize_t>ts_nanos[0]
         self.patterns = [pattern.encode() for pattern in patterns]
         self.n_wanted = len(self.patterns)
         if self.n_wanted:
-            self.wanted = <Span*> malloc(self.n_wanted * sizeof(Span))
+            self.wanted = <Span*>malloc(self.n_wanted * sizeof(Span))
             if self.wanted == NULL:
                 raise MemoryError
             for i in range(self.n_wanted):
@@ -69,7 +69,7 @@ cdef class Archived:
         free(self.wanted)
 
     cdef const uint8_t* view(self, buffer, Py_ssize_t size) except? NULL:
-        """The buffer's first byte, the buffer held; ValueError where it is shorter than `size`."""
+        # The buffer's first byte, the buffer held; ValueError where it is shorter than `size`.
         cdef const uint8_t[::1] seen
         if size == 0:
             return &empty_buffer
@@ -82,13 +82,13 @@ cdef class Archived:
     cdef int values(self, Values* out, parts, Py_ssize_t n) except -1:
         cdef Py_ssize_t offset = parts[0]
         cdef Py_ssize_t size = len(parts[3]) if parts[3] is not None else 0
-        out.at = <const int32_t*> self.view(parts[2], (offset + n + 1) * 4) + offset
+        out.at = <const int32_t*>self.view(parts[2], (offset + n + 1) * 4) + offset
         out.p = self.view(parts[3], size) if size else &empty_buffer
         out.n_bytes = size
         return 0
 
     cdef inline bint chosen(self, Py_ssize_t i, Span subject) noexcept nogil:
-        cdef uint64_t seq = <uint64_t> self.seqs[i]
+        cdef uint64_t seq = <uint64_t>self.seqs[i]
         cdef int64_t ts = self.micros[i] * 1000 + self.nanos[i]
         cdef Py_ssize_t k
         if not self.first <= seq <= self.last or not self.since <= ts <= self.until:
@@ -99,7 +99,7 @@ cdef class Archived:
         return self.n_wanted == 0
 
     cdef int pour_rows(self, RowSet* r) noexcept nogil:
-        """1: all were poured, 0: `r` is full, -1: no memory, -2: offsets lead nowhere."""
+        # 1: all were poured, 0: `r` is full, -1: no memory, -2: offsets lead nowhere.
         cdef Span subject, header, data
         cdef Py_ssize_t i, bit
         while self.next < self.n:
@@ -114,7 +114,7 @@ cdef class Archived:
             if self.valid != NULL and not self.valid[bit >> 3] >> (bit & 7) & 1:
                 header.n = 0
             if self.chosen(i, subject):
-                if rows_add(r, subject, <uint64_t> self.seqs[i], self.micros[i] * 1000 + self.nanos[i], header, data) < 0:
+                if rows_add(r, subject, <uint64_t>self.seqs[i], self.micros[i] * 1000 + self.nanos[i], header, data) < 0:
                     return -1
             self.next += 1
         return 1

@@ -2,8 +2,8 @@
 #
 # Bytes are read into memory of our own, never mapped: a server may cut its files while they are read.
 
-cdef uint64_t REC_TOMB = <uint64_t> 1 << 62
-cdef uint64_t REC_ERASED = <uint64_t> 1 << 63
+cdef uint64_t REC_TOMB = <uint64_t>1 << 62
+cdef uint64_t REC_ERASED = <uint64_t>1 << 63
 cdef enum:
     REC_LEAST = 30
     PLAIN_MAX = 1 << 30         # no block comes near it
@@ -30,7 +30,7 @@ cdef class Plain:
         return self.b.n
 
     def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, self.b.data if self.b.data != NULL else &empty_buffer, <Py_ssize_t> self.b.n, 0, flags)
+        PyBuffer_FillInfo(view, self, self.b.data if self.b.data != NULL else &empty_buffer, <Py_ssize_t>self.b.n, 0, flags)
         self.shown += 1
 
     def __releasebuffer__(self, Py_buffer* view):
@@ -97,10 +97,10 @@ cdef class Plain:
             raise ValueError("this is no compressed block")
         if p.data[3] != 1:
             raise ValueError(f"the block is compressed with an unknown algorithm {p.data[3]}")
-        s = span(p.data + 4, <uint32_t> min(p.n - 4, <size_t> 9))
+        s = span(p.data + 4, <uint32_t>min(p.n - 4, <size_t>9))
         if not get_uv(&s, &length):
             raise ValueError("the compressed block is cut short")
-        at = <uint64_t> (s.p - p.data)
+        at = <uint64_t>(s.p - p.data)
         if p.n < at + 8:
             raise ValueError("the compressed block is cut short")
         if length <= 64 << 20 and bytes_reserve(&self.b, length + S2_SLACK) < 0:
@@ -117,11 +117,11 @@ def block_key(text):
     cdef bytes b = text.encode("utf-8", "surrogateescape")
     cdef uint64_t key[4]
     store_key(span_of(b), key)
-    return (<const char*> key)[:32]
+    return (<const char*>key)[:32]
 
 
 cdef uint64_t good_from(const uint64_t* key, const uint8_t* p, uint64_t size, uint64_t at) noexcept nogil:
-    """Where the next good record starts, size when there is none."""
+    # Where the next good record starts, size when there is none.
     cdef Parsed r
     while at + REC_LEAST <= size:
         if record_parse(p + at, size - at, &r) and record_good(key, p + at, &r):
@@ -131,7 +131,7 @@ cdef uint64_t good_from(const uint64_t* key, const uint8_t* p, uint64_t size, ui
 
 
 cdef int64_t ttl_nanos(Span text) noexcept nogil:
-    """What Nats-TTL asks for: seconds, or numbers with the units of Go's durations. 0: for ever, or not understood."""
+    # What Nats-TTL asks for: seconds, or numbers with the units of Go's durations. 0: for ever, or not understood.
     cdef uint32_t i = 0
     cdef double total = 0, value, scale
     cdef bint any
@@ -167,11 +167,11 @@ cdef int64_t ttl_nanos(Span text) noexcept nogil:
             i += 1
         else:
             return 0
-    return <int64_t> total if total < 9e18 else 0
+    return <int64_t>total if total < 9e18 else 0
 
 
 cdef inline bint ttl_over(const Parsed* r, int64_t now) noexcept nogil:
-    """Whether the message's own time to live has passed."""
+    # Whether the message's own time to live has passed.
     cdef Span text
     cdef int64_t life
     if r.header.n == 0:
@@ -195,7 +195,7 @@ cdef class Wanted:
 
     def __cinit__(self, *, first=0, last=UINT64_MAX, min_ts=INT64_MIN, max_ts=INT64_MAX, subjects=(), ttl_now=0):
         cdef list texts = [subject.encode() for subject in subjects]
-        cdef Span* spans = <Span*> calloc(len(texts) + 1, sizeof(Span))
+        cdef Span* spans = <Span*>calloc(len(texts) + 1, sizeof(Span))
         cdef Py_ssize_t i
         cdef int rc
         if spans == NULL:
@@ -207,7 +207,7 @@ cdef class Wanted:
         self.ttl_now = ttl_now
         for i in range(len(texts)):
             spans[i] = span_of(texts[i])
-        rc = filter_init(&self.filter, spans, <uint32_t> len(texts))
+        rc = filter_init(&self.filter, spans, <uint32_t>len(texts))
         free(spans)
         if rc < 0:
             raise MemoryError
@@ -236,9 +236,9 @@ cdef class BlockReader:
         self.plain = plain
         self.wanted = wanted
         self.gone = gone
-        self.runs = <const uint64_t*> <const char*> gone
+        self.runs = <const uint64_t*><const char*>gone
         self.n_runs = len(gone) // 8
-        memcpy(self.key, <const char*> key, 32)
+        memcpy(self.key, <const char*>key, 32)
 
     @property
     def offset(self):

@@ -10,33 +10,33 @@ cdef struct Line:
 
 
 cdef bint header_line(const uint8_t* p, const uint8_t* end, Line* line) noexcept nogil:
-    """The first line with a name in p..end."""
+    # The first line with a name in p..end.
     cdef const uint8_t* stop
     cdef const uint8_t* colon
     while p < end:
-        stop = <const uint8_t*> memchr(p, c'\n', end - p)
+        stop = <const uint8_t*>memchr(p, c'\n', end - p)
         line.rest = end if stop == NULL else stop + 1
         if stop == NULL:
             stop = end
         elif stop > p and (stop - 1)[0] == c'\r':
             stop -= 1
-        colon = <const uint8_t*> memchr(p, c':', stop - p) if stop > p else NULL
+        colon = <const uint8_t*>memchr(p, c':', stop - p) if stop > p else NULL
         if colon != NULL and colon > p:
-            line.name = span(p, <uint32_t> (colon - p))
+            line.name = span(p, <uint32_t>(colon - p))
             colon += 1
             while colon < stop and (colon[0] == c' ' or colon[0] == c'\t'):
                 colon += 1
             while stop > colon and ((stop - 1)[0] == c' ' or (stop - 1)[0] == c'\t'):
                 stop -= 1
-            line.value = span(colon, <uint32_t> (stop - colon))
+            line.value = span(colon, <uint32_t>(stop - colon))
             return True
         p = line.rest
     return False
 
 
 cdef inline const uint8_t* header_lines(Span block) noexcept nogil:
-    """Behind the first line of a block, or its end."""
-    cdef const uint8_t* p = <const uint8_t*> memchr(block.p, c'\n', block.n) if block.n else NULL
+    # Behind the first line of a block, or its end.
+    cdef const uint8_t* p = <const uint8_t*>memchr(block.p, c'\n', block.n) if block.n else NULL
     return block.p + block.n if p == NULL else p + 1
 
 
@@ -76,7 +76,7 @@ cdef void names_free(Names* s) noexcept nogil:
 
 
 cdef inline int offset_add(Bytes* b, uint64_t at) noexcept nogil:
-    cdef int32_t offset = <int32_t> at
+    cdef int32_t offset = <int32_t>at
     return bytes_add(b, &offset, 4)
 
 
@@ -99,7 +99,7 @@ cdef inline bint same_name(Span a, Span b) noexcept nogil:
 
 
 cdef int lines_read(Names* s, Span block) noexcept nogil:
-    """The block's lines into s.lines; how many."""
+    # The block's lines into s.lines; how many.
     cdef MapLine one
     cdef const uint8_t* p = header_lines(block)
     cdef uint32_t n = 0
@@ -110,22 +110,22 @@ cdef int lines_read(Names* s, Span block) noexcept nogil:
             return -1
         p = one.line.rest
         n += 1
-    return <int> n              # a line takes two bytes at least, a block has less than 2^32
+    return <int>n              # a line takes two bytes at least, a block has less than 2^32
 
 
 cdef int lines_chain(Names* s, uint32_t n) noexcept nogil:
-    """Links the lines that have the same name."""
-    cdef MapLine* lines = <MapLine*> s.lines.data
+    # Links the lines that have the same name.
+    cdef MapLine* lines = <MapLine*>s.lines.data
     cdef MapLine* first
     cdef uint32_t* table
     cdef size_t places = 64, at
     cdef uint32_t i
-    while places < 2 * <size_t> n:
+    while places < 2 * <size_t>n:
         places *= 2
     s.table.n = 0
     if bytes_reserve(&s.table, places * 4) < 0:
         return -1
-    table = <uint32_t*> s.table.data
+    table = <uint32_t*>s.table.data
     memset(table, 0, places * 4)
     for i in range(n):
         at = table_hash(lines[i].line.name.p, lines[i].line.name.n) & (places - 1)
@@ -141,12 +141,12 @@ cdef int lines_chain(Names* s, uint32_t n) noexcept nogil:
 
 
 cdef int map_add_many(Names* s, uint32_t n) noexcept nogil:
-    """map_add for the n lines in s.lines."""
+    # map_add for the n lines in s.lines.
     cdef MapLine* lines
     cdef uint32_t i, k
     if lines_chain(s, n) < 0:
         return -1
-    lines = <MapLine*> s.lines.data
+    lines = <MapLine*>s.lines.data
     for i in range(n):
         if lines[i].last == 0:
             continue
@@ -165,7 +165,7 @@ cdef bint has_many_lines(Span block) noexcept nogil:
     cdef const uint8_t* end = block.p + block.n
     cdef int n = 0
     while p < end and n <= LINES_FEW:
-        p = <const uint8_t*> memchr(p, c'\n', end - p)
+        p = <const uint8_t*>memchr(p, c'\n', end - p)
         if p == NULL:
             return False
         p += 1
@@ -174,7 +174,7 @@ cdef bint has_many_lines(Span block) noexcept nogil:
 
 
 cdef int map_add(Names* s, Span block) noexcept nogil:
-    """One row of a map: every name once, in order of its first line, with all its values."""
+    # One row of a map: every name once, in order of its first line, with all its values.
     cdef int n
     cdef Line line, other
     cdef const uint8_t* start = header_lines(block)
@@ -184,7 +184,7 @@ cdef int map_add(Names* s, Span block) noexcept nogil:
     cdef bint seen
     if has_many_lines(block):
         n = lines_read(s, block)
-        return -1 if n < 0 else map_add_many(s, <uint32_t> n)
+        return -1 if n < 0 else map_add_many(s, <uint32_t>n)
     while header_line(p, end, &line):
         seen = False
         q = start
@@ -207,7 +207,7 @@ cdef int map_add(Names* s, Span block) noexcept nogil:
 
 
 cdef int array_add(Names* s, Span block) noexcept nogil:
-    """One row of an array: the lines as they stand."""
+    # One row of an array: the lines as they stand.
     cdef Line line
     cdef const uint8_t* p = header_lines(block)
     while header_line(p, block.p + block.n, &line):

@@ -1,7 +1,7 @@
 # The caches beside the blocks that say which messages are live: nats-server's index.db, our checkpoint.jss.
 
 cdef int add_run(Bytes* out, uint64_t seq) noexcept nogil:
-    """A sequence that is higher than all before."""
+    # A sequence that is higher than all before.
     cdef uint64_t pair[2]
     if out.n:
         memcpy(pair, out.data + out.n - 16, 16)
@@ -28,7 +28,7 @@ cdef int add_bits(Bytes* out, uint64_t base, const uint8_t* bits, uint32_t n) no
 
 
 cdef bytes delete_map(const IndexBlock* b):
-    """The runs of a delete map."""
+    # The runs of a delete map.
     cdef size_t size = 8 + b.map_bits // 8 + 2
     cdef uint32_t i
     cdef uint64_t base
@@ -43,13 +43,13 @@ cdef bytes delete_map(const IndexBlock* b):
         for base, i in nodes:
             if add_bits(&runs, base, b.map + i * size + 8, b.map_bits) < 0:
                 raise MemoryError
-        return (<const char*> runs.data)[:runs.n] if runs.n else b""
+        return (<const char*>runs.data)[:runs.n] if runs.n else b""
     finally:
         bytes_free(&runs)
 
 
 cdef bint index_block(void* ctx, const IndexBlock* b) noexcept nogil:
-    return bytes_add(<Bytes*> ctx, b, sizeof(IndexBlock)) == 0
+    return bytes_add(<Bytes*>ctx, b, sizeof(IndexBlock)) == 0
 
 
 def index_db(data, bytes key not None):
@@ -69,7 +69,7 @@ def index_db(data, bytes key not None):
         raise ValueError("a key has 32 bytes")
     if len(view) == 0:
         return None
-    memcpy(words, <const char*> key, 32)
+    memcpy(words, <const char*>key, 32)
     memset(&found, 0, sizeof(found))
     try:
         if not index_db_read(&view[0], len(view), words, &head, index_block, &found):
@@ -79,7 +79,7 @@ def index_db(data, bytes key not None):
             blocks.append((b.num, b.size, b.first, b.first_ts, b.last, b.last_ts, b.deleted, delete_map(&b)))
     finally:
         bytes_free(&found)
-    return head.msgs, head.size, head.first, head.last, blocks, head.end_num, (<const char*> head.end)[:8]
+    return head.msgs, head.size, head.first, head.last, blocks, head.end_num, (<const char*>head.end)[:8]
 
 
 # ---- our checkpoint --------------------------------------------------------------------------------------------------
@@ -92,8 +92,8 @@ cdef struct Checked:
 
 
 cdef int checked_block(void* ctx, const CheckedBlock* b) noexcept nogil:
-    """Takes a block's figures, and its messages that left as runs over whatever lies between live ones."""
-    cdef Checked* c = <Checked*> ctx
+    # Takes a block's figures, and its messages that left as runs over whatever lies between live ones.
+    cdef Checked* c = <Checked*>ctx
     cdef uint64_t pair[2]
     cdef uint32_t i
     cdef bint open = False
@@ -138,13 +138,13 @@ def checkpoint(data, stream):
             raise MemoryError
         if n < 0:
             return None
-        for i in range(<size_t> n):
-            b = <CheckedBlock*> (c.blocks.data + i * sizeof(CheckedBlock))
+        for i in range(<size_t>n):
+            b = <CheckedBlock*>(c.blocks.data + i * sizeof(CheckedBlock))
             memcpy(&to, c.ends.data + i * sizeof(size_t), sizeof(size_t))
-            runs = (<const char*> c.runs.data)[at:to] if to > at else b""
+            runs = (<const char*>c.runs.data)[at:to] if to > at else b""
             out.append((b.num, b.size, b.base, b.last, b.first_ts, b.last_ts, b.live, b.live_bytes, runs))
             at = to
-        return last, out, (<const char*> &end)[:8]
+        return last, out, (<const char*>&end)[:8]
     finally:
         bytes_free(&c.blocks)
         bytes_free(&c.runs)

@@ -39,15 +39,15 @@ cdef class Offsets:
             self.t.r.offsets = self.view(offsets, (at + n + 1) * width)
         if data is not None:
             self.t.data = self.view(data, 0)
-            self.t.r.end = <uint64_t> self.views[self.n_views - 1].len
+            self.t.r.end = <uint64_t>self.views[self.n_views - 1].len
 
     cdef const uint8_t* view(self, source, uint64_t least) except? NULL:
         cdef Py_buffer* v = &self.views[self.n_views]
         PyObject_GetBuffer(source, v, PyBUF_SIMPLE)
         self.n_views += 1
-        if <uint64_t> v.len < least:
+        if <uint64_t>v.len < least:
             raise ValueError(f"an Arrow buffer of {v.len} bytes where {least} are needed")
-        return <const uint8_t*> v.buf
+        return <const uint8_t*>v.buf
 
     def __dealloc__(self):
         for i in range(self.n_views):
@@ -93,8 +93,8 @@ cdef class Outbox:
         self.w.max_rows = max_rows
         self.w.max_bytes = max_bytes
         self.w.capacity = max_bytes + max_payload + FRAME_EXTRA
-        self.w.slots = <AckSlot*> calloc(max_rows, sizeof(AckSlot))
-        self.w.ring = <uint8_t*> malloc(self.w.capacity)
+        self.w.slots = <AckSlot*>calloc(max_rows, sizeof(AckSlot))
+        self.w.ring = <uint8_t*>malloc(self.w.capacity)
         if self.w.slots == NULL or self.w.ring == NULL:
             raise MemoryError
 
@@ -176,7 +176,7 @@ cdef class Outbox:
                 bad = frame_make(&f, &self.head, &self.s, &self.c, i, self.w.next)
                 if bad == ROW_NO_MEMORY:
                     break
-                out[i] = <uint8_t> bad
+                out[i] = <uint8_t>bad
         if bad == ROW_NO_MEMORY:
             raise MemoryError
         return found
@@ -197,14 +197,14 @@ cdef class Outbox:
         if n == self.w.next:
             if self.row < self.s.n and frame_subject(&self.s, &self.c, self.row, &subject) == ROW_BROKEN:
                 return b""
-            return (<const char*> subject.p)[:subject.n] if subject.n else b""
+            return (<const char*>subject.p)[:subject.n] if subject.n else b""
         if not self.w.base <= n < self.w.next:
             return b""
         slot = slot_of(&self.w, n)
         p = self.w.ring + slot.at
         p += 5 if p[0] == c'H' else 4
-        stop = <const uint8_t*> memchr(p, c' ', slot.size - 5)
-        return (<const char*> p)[:stop - p] if stop != NULL else b""
+        stop = <const uint8_t*>memchr(p, c' ', slot.size - 5)
+        return (<const char*>p)[:stop - p] if stop != NULL else b""
 
     # ---- the wire --------------------------------------------------------------------------------------------
 
@@ -215,13 +215,13 @@ cdef class Outbox:
             return memoryview(b"PONG\r\n")[self.w.pong_part:]
         self.sending_pong = False
         size = window_to_send(&self.w, limit, &at)
-        return PyMemoryView_FromMemory(<char*> self.w.ring + at, <Py_ssize_t> size, PyBUF_READ) if size else None
+        return PyMemoryView_FromMemory(<char*>self.w.ring + at, <Py_ssize_t>size, PyBUF_READ) if size else None
 
     def sent(self, uint64_t size, int64_t now):
         if not self.sending_pong:
             window_sent(&self.w, size, now)
             return
-        self.w.pong_part += <uint32_t> size
+        self.w.pong_part += <uint32_t>size
         if self.w.pong_part >= 6:
             self.w.pong_part = 0
             self.w.pongs -= 1
@@ -231,10 +231,10 @@ cdef class Outbox:
         cdef int bad
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            if size > <uint64_t> view.len:
+            if size > <uint64_t>view.len:
                 raise ValueError("more than the buffer holds")
             with nogil:
-                bad = window_received(&self.w, self.c.inbox, <const uint8_t*> view.buf, size)
+                bad = window_received(&self.w, self.c.inbox, <const uint8_t*>view.buf, size)
         finally:
             PyBuffer_Release(&view)
         if bad == -2:
@@ -262,18 +262,18 @@ cdef class Outbox:
             memcpy(&n, self.w.refusals.data + at, 8)
             memcpy(&size, self.w.refusals.data + at + 8, 4)
             at += 12
-            out.append((n, (<const char*> self.w.refusals.data + at)[:size]))
+            out.append((n, (<const char*>self.w.refusals.data + at)[:size]))
             at += size
         self.w.refusals.n = 0
         return out
 
     @property
     def said(self):
-        return (<const char*> self.w.said.data)[:self.w.said.n] if self.w.said.n else b""
+        return (<const char*>self.w.said.data)[:self.w.said.n] if self.w.said.n else b""
 
     @property
     def left_out(self):
-        return [(<const char*> self.c.left_out[i].p)[:self.c.left_out[i].n]
+        return [(<const char*>self.c.left_out[i].p)[:self.c.left_out[i].n]
                 for i in range(self.c.n_left_out) if self.met >> i & 1]
 
     @property
@@ -282,7 +282,7 @@ cdef class Outbox:
 
     @property
     def crowded(self):
-        return (self.w.next - self.w.base) * 4 > <uint64_t> self.w.max_rows * 3 or self.w.held > self.w.max_bytes // 4 * 3
+        return (self.w.next - self.w.base) * 4 > <uint64_t>self.w.max_rows * 3 or self.w.held > self.w.max_bytes // 4 * 3
 
     @property
     def first_row(self):

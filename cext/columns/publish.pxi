@@ -93,15 +93,15 @@ cdef int range_at(const Ranges* r, uint64_t i, uint64_t* start, uint64_t* stop) 
     if r.valid != NULL and not r.valid[at >> 3] >> (at & 7) & 1:
         return RANGE_NULL
     if r.wide:
-        a = (<const int64_t*> r.offsets)[at]
-        b = (<const int64_t*> r.offsets)[at + 1]
+        a = (<const int64_t*>r.offsets)[at]
+        b = (<const int64_t*>r.offsets)[at + 1]
     else:
-        a = (<const int32_t*> r.offsets)[at]
-        b = (<const int32_t*> r.offsets)[at + 1]
-    if a < 0 or b < a or <uint64_t> b > r.end:
+        a = (<const int32_t*>r.offsets)[at]
+        b = (<const int32_t*>r.offsets)[at + 1]
+    if a < 0 or b < a or <uint64_t>b > r.end:
         return RANGE_BROKEN
-    start[0] = <uint64_t> a
-    stop[0] = <uint64_t> b
+    start[0] = <uint64_t>a
+    stop[0] = <uint64_t>b
     return RANGE_OK
 
 
@@ -111,15 +111,14 @@ cdef int text_at(const Texts* t, uint64_t i, Span* out) noexcept nogil:
     if found == RANGE_OK:
         if stop - start > UINT32_MAX:
             return RANGE_BROKEN
-        out[0] = span(t.data + start, <uint32_t> (stop - start))
+        out[0] = span(t.data + start, <uint32_t>(stop - start))
     return found
 
 
 cdef int check_subject(Span s, bint stored) noexcept nogil:
-    """Whether one can publish to it: tokens between dots, none of them empty or a wildcard.
-
-    `stored`: a server took it before, and servers take wildcards and whatever does not end a word of their protocol.
-    """
+    # Whether one can publish to it: tokens between dots, none of them empty or a wildcard.
+    #
+    # `stored`: a server took it before, and servers take wildcards and whatever does not end a word of their protocol.
     cdef uint32_t i, token = 0
     cdef uint8_t c
     if s.n == 0:
@@ -154,11 +153,11 @@ cdef inline int check_value(Span s) noexcept nogil:
 
 
 cdef inline uint32_t digits(uint64_t v, uint8_t* out) noexcept nogil:
-    """Writes a number, at most U64_DIGITS_MAX bytes; how many."""
+    # Writes a number, at most U64_DIGITS_MAX bytes; how many.
     cdef uint8_t text[U64_DIGITS_MAX]
     cdef uint32_t n = 0, i
     while True:
-        text[n] = <uint8_t> (c'0' + v % 10)
+        text[n] = <uint8_t>(c'0' + v % 10)
         n += 1
         v //= 10
         if v == 0:
@@ -174,14 +173,14 @@ cdef bint left_out(const Constants* c, Span name) noexcept nogil:
     cdef int i
     for i in range(c.n_left_out):
         if same_name(c.left_out[i], name):
-            c.met[0] |= <uint32_t> 1 << i
+            c.met[0] |= <uint32_t>1 << i
             return True
     return False
 
 
 cdef int line_add(Bytes* head, Span name, Span value) noexcept nogil:
     cdef uint8_t* p
-    if bytes_reserve(head, <size_t> name.n + value.n + 4) < 0:
+    if bytes_reserve(head, <size_t>name.n + value.n + 4) < 0:
         return ROW_NO_MEMORY
     p = head.data + head.n
     memcpy(p, name.p, name.n)
@@ -194,7 +193,7 @@ cdef int line_add(Bytes* head, Span name, Span value) noexcept nogil:
 
 
 cdef int entry_add(Bytes* head, const Sources* s, const Constants* c, uint64_t entry) noexcept nogil:
-    """The lines of one entry of a map or an array; a value that is null is an empty one."""
+    # The lines of one entry of a map or an array; a value that is null is an empty one.
     cdef Span name = span(NULL, 0), value
     cdef uint64_t i = entry, stop = entry + 1
     cdef int found = text_at(&s.names, entry, &name)
@@ -222,7 +221,7 @@ cdef int entry_add(Bytes* head, const Sources* s, const Constants* c, uint64_t e
 
 
 cdef int block_add(Bytes* head, Span block, const Constants* c) noexcept nogil:
-    """A block's lines as they stand, from the first to the empty one, without those that are left out."""
+    # A block's lines as they stand, from the first to the empty one, without those that are left out.
     cdef const uint8_t* p = block.p
     cdef const uint8_t* end = block.p + block.n
     cdef const uint8_t* stop
@@ -232,11 +231,11 @@ cdef int block_add(Bytes* head, Span block, const Constants* c) noexcept nogil:
         return ROW_HEADER_BLOCK
     end -= 2
     while p < end:
-        stop = <const uint8_t*> memchr(p, c'\n', end - p) + 1
+        stop = <const uint8_t*>memchr(p, c'\n', end - p) + 1
         if not first and stop - p == 2 and p[0] == c'\r':
             return ROW_HEADER_BLOCK                 # a server would stop reading here
-        colon = <const uint8_t*> memchr(p, c':', stop - p)
-        if first or colon == NULL or not left_out(c, span(p, <uint32_t> (colon - p))):
+        colon = <const uint8_t*>memchr(p, c':', stop - p)
+        if first or colon == NULL or not left_out(c, span(p, <uint32_t>(colon - p))):
             if bytes_add(head, p, stop - p) < 0:
                 return ROW_NO_MEMORY
         first = False
@@ -245,7 +244,7 @@ cdef int block_add(Bytes* head, Span block, const Constants* c) noexcept nogil:
 
 
 cdef int own_headers_add(Bytes* head, const Sources* s, const Constants* c, uint64_t i) noexcept nogil:
-    """The headers that the row brings."""
+    # The headers that the row brings.
     cdef uint64_t entry = 0, stop = 0
     cdef Span block = span(NULL, 0)
     cdef int found
@@ -277,7 +276,7 @@ cdef int start_block(Bytes* head) noexcept nogil:
 
 cdef int id_add(Bytes* head, const Constants* c, uint64_t row) noexcept nogil:
     cdef uint32_t n
-    if bytes_reserve(head, <size_t> c.id_prefix.n + U64_DIGITS_MAX + 16) < 0:
+    if bytes_reserve(head, <size_t>c.id_prefix.n + U64_DIGITS_MAX + 16) < 0:
         return -1
     memcpy(head.data + head.n, b"Nats-Msg-Id: ", 13)
     memcpy(head.data + head.n + 13, c.id_prefix.p, c.id_prefix.n)
@@ -289,7 +288,7 @@ cdef int id_add(Bytes* head, const Constants* c, uint64_t row) noexcept nogil:
 
 
 cdef int headers_make(Bytes* head, const Sources* s, const Constants* c, uint64_t i, uint64_t row) noexcept nogil:
-    """The block of row i, empty when it has no header; `row` is its number among all."""
+    # The block of row i, empty when it has no header; `row` is its number among all.
     cdef Span value = span(NULL, 0)
     cdef int found, k
     head.n = 0
@@ -341,7 +340,7 @@ cdef int frame_subject(const Sources* s, const Constants* c, uint64_t i, Span* s
 cdef int frame_make(
     Frame* f, Bytes* head, const Sources* s, const Constants* c, uint64_t i, uint64_t row
 ) noexcept nogil:
-    """The frame of row i of a batch; its reply subject and its id hold `row`."""
+    # The frame of row i of a batch; its reply subject and its id hold `row`.
     cdef Span subject = span(NULL, 0)
     cdef uint8_t* p = f.line
     cdef int bad = frame_subject(s, c, i, &subject)
@@ -353,10 +352,10 @@ cdef int frame_make(
     bad = headers_make(head, s, c, i, row)
     if bad != ROW_OK:
         return bad
-    if head.n > c.max_payload or <uint64_t> head.n + f.data.n > c.max_payload:
+    if head.n > c.max_payload or <uint64_t>head.n + f.data.n > c.max_payload:
         return ROW_TOO_LARGE
-    f.header = span(head.data, <uint32_t> head.n)
-    if <uint64_t> subject.n + c.inbox.n + 3 * U64_DIGITS_MAX + 16 > CONTROL_LINE_MAX:
+    f.header = span(head.data, <uint32_t>head.n)
+    if <uint64_t>subject.n + c.inbox.n + 3 * U64_DIGITS_MAX + 16 > CONTROL_LINE_MAX:
         return ROW_SUBJECT_LONG
     if head.n:
         memcpy(p, b"HPUB ", 5)
@@ -376,15 +375,15 @@ cdef int frame_make(
         p += digits(head.n, p)
         p[0] = c' '
         p += 1
-    p += digits(<uint64_t> head.n + f.data.n, p)
+    p += digits(<uint64_t>head.n + f.data.n, p)
     memcpy(p, b"\r\n", 2)
-    f.n_line = <uint32_t> (p - f.line) + 2
-    f.size = <uint64_t> f.n_line + head.n + f.data.n + 2
+    f.n_line = <uint32_t>(p - f.line) + 2
+    f.size = <uint64_t>f.n_line + head.n + f.data.n + 2
     return ROW_OK
 
 
 cdef void frame_write(const Frame* f, uint8_t* out) noexcept nogil:
-    """`out` has room for f.size bytes."""
+    # `out` has room for f.size bytes.
     memcpy(out, f.line, f.n_line)
     out += f.n_line
     memcpy(out, f.header.p, f.header.n)
@@ -396,7 +395,7 @@ cdef void frame_write(const Frame* f, uint8_t* out) noexcept nogil:
 # ---- what rows hold --------------------------------------------------------------------------------------------
 
 cdef int digest_add(const Texts* columns, int n_columns, uint64_t rows, uint64_t* total) noexcept nogil:
-    """Adds up a number a row; so the rows' order does not count."""
+    # Adds up a number a row; so the rows' order does not count.
     cdef uint64_t key[4]
     cdef uint64_t row, i
     cdef Span value
@@ -409,8 +408,8 @@ cdef int digest_add(const Texts* columns, int n_columns, uint64_t rows, uint64_t
             if found == RANGE_BROKEN:
                 return -1
             key[0] = row
-            key[1] = <uint64_t> k
-            key[2] = <uint64_t> (found == RANGE_NULL)
+            key[1] = <uint64_t>k
+            key[2] = <uint64_t>(found == RANGE_NULL)
             key[3] = 0
             row = hh64(key, value.p, value.n)
         total[0] += row

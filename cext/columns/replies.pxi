@@ -97,7 +97,7 @@ cdef inline bint number_of(Span s, uint64_t* out) noexcept nogil:
     if s.n == 0 or s.n > 19:
         return False
     for i in range(s.n):
-        digit = <uint32_t> s.p[i] - c'0'
+        digit = <uint32_t>s.p[i] - c'0'
         if digit > 9:                   # also what lies before '0': the difference has no sign
             return False
         value = value * 10 + digit
@@ -106,7 +106,7 @@ cdef inline bint number_of(Span s, uint64_t* out) noexcept nogil:
 
 
 cdef int64_t days_of(int64_t year, int64_t month, int64_t day) noexcept nogil:
-    """Days since 1970 of a date of the Gregorian calendar (civil_from_days turned round)."""
+    # Days since 1970 of a date of the Gregorian calendar (civil_from_days turned round).
     year -= 1 if month <= 2 else 0
     cdef int64_t era = (year if year >= 0 else year - 399) // 400
     cdef int64_t of_era = year - era * 400
@@ -115,7 +115,7 @@ cdef int64_t days_of(int64_t year, int64_t month, int64_t day) noexcept nogil:
 
 
 cdef bint second_of(const uint8_t* p, int64_t* ns) noexcept nogil:
-    """Nanoseconds since 1970 of 2006-01-02T15:04:05."""
+    # Nanoseconds since 1970 of 2006-01-02T15:04:05.
     cdef uint64_t v[6]
     if not (number_of(span(p, 4), &v[0]) and p[4] == c'-' and number_of(span(p + 5, 2), &v[1]) and p[7] == c'-'
             and number_of(span(p + 8, 2), &v[2]) and p[10] == c'T' and number_of(span(p + 11, 2), &v[3])
@@ -124,13 +124,13 @@ cdef bint second_of(const uint8_t* p, int64_t* ns) noexcept nogil:
         return False
     if not (1 <= v[1] <= 12 and 1 <= v[2] <= 31 and v[3] < 24 and v[4] < 60 and v[5] < 61 and 1678 <= v[0] <= 2261):
         return False
-    ns[0] = (days_of(<int64_t> v[0], <int64_t> v[1], <int64_t> v[2]) * 86400
-             + <int64_t> (v[3] * 3600 + v[4] * 60 + v[5])) * 1000000000
+    ns[0] = (days_of(<int64_t>v[0], <int64_t>v[1], <int64_t>v[2]) * 86400
+             + <int64_t>(v[3] * 3600 + v[4] * 60 + v[5])) * 1000000000
     return True
 
 
 cdef bint time_of(ReplyParser* r, Span s, int64_t* ns) noexcept nogil:
-    """Nanoseconds since 1970 of an RFC 3339 time in UTC."""
+    # Nanoseconds since 1970 of an RFC 3339 time in UTC.
     cdef int64_t fraction = 0
     cdef uint32_t i, digits
     if s.n < 20 or s.n > 30 or s.p[s.n - 1] != c'Z':
@@ -157,24 +157,24 @@ cdef bint time_of(ReplyParser* r, Span s, int64_t* ns) noexcept nogil:
 # ---- direct gets ---------------------------------------------------------------------------------------------------
 
 cdef inline bint line_off(Span* block, const char* name, uint32_t n_name, Span* value) noexcept nogil:
-    """Takes the last line off the block, if it is `name`: the block then ends before it."""
+    # Takes the last line off the block, if it is `name`: the block then ends before it.
     cdef const uint8_t* stop
     if block.n < 2 or block.p[block.n - 2] != c'\r' or block.p[block.n - 1] != c'\n':
         return False
-    stop = <const uint8_t*> memrchr(block.p, c'\n', block.n - 2)
+    stop = <const uint8_t*>memrchr(block.p, c'\n', block.n - 2)
     if stop == NULL:
         return False
-    value[0] = span(stop + 1, <uint32_t> (block.p + block.n - stop - 3))
+    value[0] = span(stop + 1, <uint32_t>(block.p + block.n - stop - 3))
     if not span_starts(value[0], name, n_name):
         return False
     value[0] = span(value.p + n_name, value.n - n_name)
-    block.n = <uint32_t> (stop + 1 - block.p)
+    block.n = <uint32_t>(stop + 1 - block.p)
     return True
 
 
 cdef Span block_closed(Span lines) noexcept nogil:
-    """The stored block again: the server's lines began where its blank line was. Empty when nothing was stored."""
-    cdef uint8_t* end = <uint8_t*> lines.p + lines.n
+    # The stored block again: the server's lines began where its blank line was. Empty when nothing was stored.
+    cdef uint8_t* end = <uint8_t*>lines.p + lines.n
     if lines.n <= 10:
         return span(lines.p, 0)
     end[0] = c'\r'
@@ -202,7 +202,7 @@ cdef bint where_of_direct(ReplyParser* r, Span header, Where* w) noexcept nogil:
 # ---- a consumer's deliveries ---------------------------------------------------------------------------------------
 
 cdef bint where_of_delivery(ReplyParser* r, Slot* s, const Incoming* m, Where* w) noexcept nogil:
-    # $JS.ACK.<stream>.<consumer>.<tries>.<seq>.<count>.<time>.<pending>, or with <domain>.<account> before the stream
+    # $JS.ACK.<stream>.<consumer>.<tries>.<seq>.<count>.<time>.<pending>, or with <domain>.<account>before the stream
     # and a token at the end.
     cdef Span part[12]
     cdef uint32_t n = 0, at = 0
@@ -220,7 +220,7 @@ cdef bint where_of_delivery(ReplyParser* r, Slot* s, const Incoming* m, Where* w
     if not (number_of(part[at], &w.seq) and number_of(part[at + 1], &count) and number_of(part[at + 2], &ts)
             and number_of(part[at + 3], &w.pending)):
         return False
-    w.ts = <int64_t> ts
+    w.ts = <int64_t>ts
     w.subject = m.subject
     w.header = m.header
     if r.headers_only:
@@ -234,7 +234,7 @@ cdef inline bint delivery_follows(Slot* s, uint64_t count) noexcept nogil:
 
 
 cdef bint size_off(Span* header) noexcept nogil:
-    """Without the Nats-Msg-Size that a headers_only consumer adds."""
+    # Without the Nats-Msg-Size that a headers_only consumer adds.
     cdef Span lines = header[0], value
     if lines.n < 14:
         return False
@@ -256,15 +256,15 @@ cdef bint matches_any(const ReplyParser* r, Span subject) noexcept nogil:
 
 
 cdef void status_taken(Slot* s, Span header) noexcept nogil:
-    """An answer's last message says why it is the last."""
-    cdef const uint8_t* stop = <const uint8_t*> memchr(header.p, c'\r', header.n)
+    # An answer's last message says why it is the last.
+    cdef const uint8_t* stop = <const uint8_t*>memchr(header.p, c'\r', header.n)
     cdef Span value
     cdef uint64_t code
-    cdef uint32_t n = <uint32_t> (stop - header.p) if stop != NULL else header.n
+    cdef uint32_t n = <uint32_t>(stop - header.p) if stop != NULL else header.n
     s.status = 500
     if n >= 12 and number_of(span(header.p + 9, 3), &code):
-        s.status = <int> code
-    s.n_text = min(max(n, 9) - 9, <uint32_t> sizeof(s.text))
+        s.status = <int>code
+    s.n_text = min(max(n, 9) - 9, <uint32_t>sizeof(s.text))
     memcpy(s.text, header.p + 9, s.n_text)
     value = header_get(header, b"Nats-Num-Pending")
     if not number_of(value, &s.pending) and s.status == 404:
@@ -280,7 +280,7 @@ cdef inline bint is_status(Span header) noexcept nogil:
 
 cdef int row_taken(ReplyParser* r, Slot* s, const Where* w, Span data) noexcept nogil:
     s.messages += 1
-    s.n_bytes += w.subject.n + <uint64_t> w.header.n + data.n
+    s.n_bytes += w.subject.n + <uint64_t>w.header.n + data.n
     s.pending = w.pending
     if w.seq <= s.seen:
         return REPLY_BAD_ACK if r.deliveries else REPLY_BAD_HEADER
@@ -329,16 +329,16 @@ cdef int incoming_taken(ReplyParser* r, const Incoming* m) noexcept nogil:
 # ---- lines ---------------------------------------------------------------------------------------------------------
 
 cdef int words_of(const uint8_t* p, const uint8_t* end, Span* words, int most) noexcept nogil:
-    """The words of a line, a blank between them, or -1 when there are more than `most`."""
+    # The words of a line, a blank between them, or -1 when there are more than `most`.
     cdef const uint8_t* stop
     cdef int n = 0
     while p < end:
         if n == most:
             return -1
-        stop = <const uint8_t*> memchr(p, c' ', end - p)
+        stop = <const uint8_t*>memchr(p, c' ', end - p)
         if stop == NULL:
             stop = end
-        words[n] = span(p, <uint32_t> (stop - p))
+        words[n] = span(p, <uint32_t>(stop - p))
         n += 1
         p = stop + 1
     return n
@@ -346,7 +346,7 @@ cdef int words_of(const uint8_t* p, const uint8_t* end, Span* words, int most) n
 
 cdef int message_parsed(ReplyParser* r, const uint8_t* p, const uint8_t* stop, const uint8_t* end, bint headed,
                         const uint8_t** rest) noexcept nogil:
-    """A message whose control line is p..stop (its CRLF excluded); the body starts behind that."""
+    # A message whose control line is p..stop (its CRLF excluded); the body starts behind that.
     cdef Span word[5]
     cdef Incoming m
     cdef uint64_t head = 0, total = 0
@@ -363,13 +363,13 @@ cdef int message_parsed(ReplyParser* r, const uint8_t* p, const uint8_t* stop, c
         return REPLY_BAD_SIZES
     if total > REPLY_MESSAGE_MAX:
         return REPLY_TOO_LONG
-    if <uint64_t> (end - body) < total + 2:
-        r.need = <size_t> (body - p) + 8 + total + 2
+    if <uint64_t>(end - body) < total + 2:
+        r.need = <size_t>(body - p) + 8 + total + 2
         return REPLY_MORE
     if body[total] != c'\r' or body[total + 1] != c'\n':
         return REPLY_BAD_END
-    m.header = span(body, <uint32_t> head)
-    m.data = span(body + head, <uint32_t> (total - head))
+    m.header = span(body, <uint32_t>head)
+    m.data = span(body + head, <uint32_t>(total - head))
     rc = incoming_taken(r, &m)
     if rc == REPLY_OK:
         rest[0] = body + total + 2
@@ -377,13 +377,13 @@ cdef int message_parsed(ReplyParser* r, const uint8_t* p, const uint8_t* stop, c
 
 
 cdef int line_parsed(ReplyParser* r, const uint8_t* p, const uint8_t* end, const uint8_t** rest) noexcept nogil:
-    cdef const uint8_t* stop = <const uint8_t*> memchr(p, c'\n', end - p) if end > p else NULL
+    cdef const uint8_t* stop = <const uint8_t*>memchr(p, c'\n', end - p) if end > p else NULL
     cdef Span line
     if stop == NULL:
         return REPLY_TOO_LONG if end - p > REPLY_LINE_MAX else REPLY_MORE
     if stop == p or (stop - 1)[0] != c'\r' or stop - p > REPLY_LINE_MAX:
         return REPLY_BAD_LINE
-    line = span(p, <uint32_t> (stop - p - 1))
+    line = span(p, <uint32_t>(stop - p - 1))
     if span_starts(line, b"HMSG ", 5):
         return message_parsed(r, p + 5, stop - 1, end, True, rest)
     if span_starts(line, b"MSG ", 4):
@@ -393,7 +393,7 @@ cdef int line_parsed(ReplyParser* r, const uint8_t* p, const uint8_t* end, const
         r.pings += 1
         return REPLY_OK
     if span_starts(line, b"-ERR", 4):
-        r.n_refusal = min(line.n, <uint32_t> sizeof(r.refusal))
+        r.n_refusal = min(line.n, <uint32_t>sizeof(r.refusal))
         memcpy(r.refusal, line.p, r.n_refusal)
         return REPLY_OK
     if span_starts(line, b"PONG", 4) or span_starts(line, b"INFO ", 5) or span_starts(line, b"+OK", 3):
@@ -402,7 +402,7 @@ cdef int line_parsed(ReplyParser* r, const uint8_t* p, const uint8_t* end, const
 
 
 cdef int replies_parse(ReplyParser* r) noexcept nogil:
-    """Takes what can be taken and keeps the rest; what stopped it."""
+    # Takes what can be taken and keeps the rest; what stopped it.
     cdef const uint8_t* p = r.data
     cdef const uint8_t* end = r.data + r.n
     cdef const uint8_t* rest = p
@@ -413,22 +413,22 @@ cdef int replies_parse(ReplyParser* r) noexcept nogil:
         if rc != REPLY_OK:
             break
         p = rest
-    r.n = <size_t> (end - p)
+    r.n = <size_t>(end - p)
     if p != r.data and r.n:
         memmove(r.data, p, r.n)
     return rc
 
 
 cdef int replies_room(ReplyParser* r) noexcept nogil:
-    """Makes room for the next bytes: for all of a message that has begun."""
+    # Makes room for the next bytes: for all of a message that has begun.
     cdef size_t want = max(r.need, r.n + REPLY_TAIL_MIN)
     cdef uint8_t* grown
     if want > r.cap:
-        grown = <uint8_t*> realloc(r.data, max(want, <size_t> REPLY_BUFFER))
+        grown = <uint8_t*>realloc(r.data, max(want, <size_t>REPLY_BUFFER))
         if grown == NULL:
             return -1
         r.data = grown
-        r.cap = max(want, <size_t> REPLY_BUFFER)
+        r.cap = max(want, <size_t>REPLY_BUFFER)
     return 0
 
 
@@ -455,12 +455,12 @@ cdef class Replies:
         self.r.deliveries = deliveries
         self.r.headers_only = headers_only
         if self.kept:
-            self.r.filters = <Span*> malloc(len(self.kept) * sizeof(Span))
+            self.r.filters = <Span*>malloc(len(self.kept) * sizeof(Span))
             if self.r.filters == NULL:
                 raise MemoryError
             for i in range(len(self.kept)):
                 self.r.filters[i] = span_of(self.kept[i])
-            self.r.n_filters = <uint32_t> len(self.kept)
+            self.r.n_filters = <uint32_t>len(self.kept)
         if replies_room(&self.r) < 0:
             raise MemoryError
 
@@ -469,7 +469,7 @@ cdef class Replies:
         free(self.r.filters)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, self.r.data + self.r.n, <Py_ssize_t> (self.r.cap - self.r.n), 0, flags)
+        PyBuffer_FillInfo(view, self, self.r.data + self.r.n, <Py_ssize_t>(self.r.cap - self.r.n), 0, flags)
         self.views += 1
 
     def __releasebuffer__(self, Py_buffer* view):
@@ -533,7 +533,7 @@ cdef class Replies:
             raise MemoryError
 
     cdef failed(self, int rc):
-        cdef bytes start = self.r.data[:<Py_ssize_t> min(self.r.n, <size_t> 120)]
+        cdef bytes start = self.r.data[:<Py_ssize_t>min(self.r.n, <size_t>120)]
         if rc == REPLY_NO_MEMORY:
             raise MemoryError
         raise ReplyError(f"{REPLY_ERRORS[rc]}: {start!r}")

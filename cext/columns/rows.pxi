@@ -57,7 +57,7 @@ cdef inline bint rows_full(const RowSet* r) noexcept nogil:
 
 
 cdef int32_t token_number(Span subject, uint32_t token) noexcept nogil:
-    """The number that stands in a token of the subject, or -1."""
+    # The number that stands in a token of the subject, or -1.
     cdef uint32_t i = 0
     cdef int64_t value = -1
     while token > 1 and i < subject.n:
@@ -73,7 +73,7 @@ cdef int32_t token_number(Span subject, uint32_t token) noexcept nogil:
         if value > INT32_MAX:
             return -1
         i += 1
-    return <int32_t> value
+    return <int32_t>value
 
 
 cdef inline int text_add(Bytes* at, Bytes* texts, Span text) noexcept nogil:
@@ -87,12 +87,12 @@ cdef inline int bit_add(Bytes* bits, uint32_t i, bint on) noexcept nogil:
     if i % 8 == 0 and bytes_add(bits, &zero, 1) < 0:
         return -1
     if on:
-        bits.data[i // 8] |= <uint8_t> (1 << i % 8)
+        bits.data[i // 8] |= <uint8_t>(1 << i % 8)
     return 0
 
 
 cdef inline bint says_nothing(Span header) noexcept nogil:
-    """A block without status and lines; the answer to a direct get does not tell it from none."""
+    # A block without status and lines; the answer to a direct get does not tell it from none.
     return header.n == 12 and memcmp(header.p, b"NATS/1.0\r\n\r\n", 12) == 0
 
 
@@ -113,7 +113,7 @@ cdef int headers_add(RowSet* r, Span header) noexcept nogil:
 
 
 cdef int rows_room(RowSet* r) noexcept nogil:
-    """Room for as much as the batch before had."""
+    # Room for as much as the batch before had.
     cdef size_t n = r.before.n
     cdef int wanted = r.columns
     if wanted & COLUMN_SEQ and bytes_reserve(&r.seq, n * 8) < 0:
@@ -135,9 +135,9 @@ cdef int rows_room(RowSet* r) noexcept nogil:
 
 
 cdef int rows_add(RowSet* r, Span subject, uint64_t seq, int64_t ts, Span header, Span data) noexcept nogil:
-    """One message; `ts` in nanoseconds since 1970, `header` the whole block or empty. -1: no memory."""
+    # One message; `ts` in nanoseconds since 1970, `header` the whole block or empty. -1: no memory.
     cdef int64_t micros = ts // 1000 - (1 if ts % 1000 < 0 else 0)
-    cdef int32_t nanos = <int32_t> (ts - micros * 1000), number
+    cdef int32_t nanos = <int32_t>(ts - micros * 1000), number
     cdef int wanted = r.columns
     if r.n == 0 and rows_room(r) < 0:
         return -1
@@ -158,7 +158,7 @@ cdef int rows_add(RowSet* r, Span subject, uint64_t seq, int64_t ts, Span header
         if bytes_add(&r.partition, &number, 4) < 0:
             return -1
     r.n += 1
-    r.n_bytes += subject.n + <uint64_t> header.n + data.n
+    r.n_bytes += subject.n + <uint64_t>header.n + data.n
     return 0
 
 
@@ -203,7 +203,7 @@ cdef class Buffer:
     cdef size_t n
 
     def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, self.p if self.p != NULL else &empty_buffer, <Py_ssize_t> self.n, 1, flags)
+        PyBuffer_FillInfo(view, self, self.p if self.p != NULL else &empty_buffer, <Py_ssize_t>self.n, 1, flags)
 
     def __len__(self):
         return self.n
@@ -221,19 +221,19 @@ cdef Buffer taken(Bytes* b):
 
 
 cdef Buffer offsets_taken(Bytes* b, uint64_t end):
-    """Offsets with the one behind the last."""
+    # Offsets with the one behind the last.
     if offset_add(b, end) < 0:
         raise MemoryError
     return taken(b)
 
 
 cdef tuple repeated(Span text, uint32_t n):
-    """Offsets and bytes of a column that has the same text in every row."""
+    # Offsets and bytes of a column that has the same text in every row.
     cdef Bytes at, texts
     cdef uint32_t i
     memset(&at, 0, sizeof(Bytes))
     memset(&texts, 0, sizeof(Bytes))
-    if bytes_reserve(&at, (<size_t> n + 1) * 4) < 0 or bytes_reserve(&texts, <size_t> n * text.n) < 0:
+    if bytes_reserve(&at, (<size_t>n + 1) * 4) < 0 or bytes_reserve(&texts, <size_t>n * text.n) < 0:
         bytes_free(&at)
         raise MemoryError
     for i in range(n):
@@ -244,7 +244,7 @@ cdef tuple repeated(Span text, uint32_t n):
 cdef Buffer zeroed(size_t n):
     cdef Buffer out = Buffer()
     if n:
-        out.p = <uint8_t*> calloc(n, 1)
+        out.p = <uint8_t*>calloc(n, 1)
         if out.p == NULL:
             raise MemoryError
     out.n = n
@@ -307,7 +307,7 @@ cdef class Rows:
         if r.columns & COLUMN_DATA:
             out["data"] = (offsets_taken(&r.data_at, r.datas.n), taken(&r.datas))
         if r.columns & COLUMN_PARTITION:
-            out["partition"] = (taken(&r.partition) if r.token else zeroed(<size_t> n * 4),)
+            out["partition"] = (taken(&r.partition) if r.token else zeroed(<size_t>n * 4),)
         rows_free(r)
         return n, out
 

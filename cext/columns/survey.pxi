@@ -6,7 +6,7 @@
 # message: 40 bytes, and its subject once.
 
 cdef uint32_t NO_REC = 0xffffffffU
-cdef int64_t CLOCK_SLACK = 600 * <int64_t> 1000000000      # how far a clock may have stepped back inside a block
+cdef int64_t CLOCK_SLACK = 600 * <int64_t>1000000000      # how far a clock may have stepped back inside a block
 
 cdef enum:
     SIDE_LONG = 65535           # of a message whose size stands in its record only
@@ -105,7 +105,7 @@ cdef class Survey:
         if len(key) != 32:
             raise ValueError("a key has 32 bytes")
         self.open(number)
-        memcpy(self.key, <const char*> key, 32)
+        memcpy(self.key, <const char*>key, 32)
         self.plain = plain
         self.pos = 0
 
@@ -142,7 +142,7 @@ cdef class Survey:
         return next
 
     cdef Surveyed* block(self) noexcept nogil:
-        return <Surveyed*> (self.blocks.data + self.blocks.n - sizeof(Surveyed))
+        return <Surveyed*>(self.blocks.data + self.blocks.n - sizeof(Surveyed))
 
     cdef int replay(self) noexcept nogil:
         cdef const uint8_t* p = self.plain.b.data
@@ -186,7 +186,7 @@ cdef class Survey:
     # ---- with every message kept -------------------------------------------------------------------------------
 
     cdef size_t find(self, uint64_t seq) noexcept nogil:
-        """The first message of that sequence or a higher one."""
+        # The first message of that sequence or a higher one.
         cdef size_t low = 0, high = self.n, mid
         while low < high:
             mid = (low + high) // 2
@@ -213,7 +213,7 @@ cdef class Survey:
         if self.lives and p.header.n:
             ttl = header_get(p.header, b"Nats-TTL")
             life = ttl_nanos(ttl) if ttl.p != NULL else 0
-        return self.place(p.seq, p.ts, p.size, <uint32_t> id, life)
+        return self.place(p.seq, p.ts, p.size, <uint32_t>id, life)
 
     cdef int place(self, uint64_t seq, int64_t ts, uint32_t size, uint32_t id, int64_t life) noexcept nogil:
         cdef Rec* r
@@ -228,10 +228,10 @@ cdef class Survey:
         r.next = NO_REC
         r.life = life
         if w.head == NO_REC:
-            w.head = <uint32_t> self.n
+            w.head = <uint32_t>self.n
         else:
-            self.recs[w.tail].next = <uint32_t> self.n
-        w.tail = <uint32_t> self.n
+            self.recs[w.tail].next = <uint32_t>self.n
+        w.tail = <uint32_t>self.n
         w.count += 1
         self.n += 1
         self.msgs += 1
@@ -239,14 +239,14 @@ cdef class Survey:
         return 0
 
     cdef int room(self) noexcept nogil:
-        """For one more message."""
+        # For one more message.
         cdef size_t cap
         cdef Rec* more
         if self.n >= NO_REC - 1:
             return -1
         if self.n == self.cap:
             cap = self.cap * 2 if self.cap else 4096
-            more = <Rec*> realloc(self.recs, cap * sizeof(Rec))
+            more = <Rec*>realloc(self.recs, cap * sizeof(Rec))
             if more == NULL:
                 return -1
             self.recs = more
@@ -254,9 +254,9 @@ cdef class Survey:
         return 0
 
     cdef void keep_subject(self, Word* w) noexcept nogil:
-        """The newest messages of one subject stay."""
+        # The newest messages of one subject stay.
         cdef uint32_t i = w.head
-        while self.limits.max_msgs_per > 0 and w.count > <uint64_t> self.limits.max_msgs_per and i != NO_REC:
+        while self.limits.max_msgs_per > 0 and w.count > <uint64_t>self.limits.max_msgs_per and i != NO_REC:
             self.leave(i)
             i = self.recs[i].next
         while i != NO_REC and self.recs[i].size == 0:
@@ -266,8 +266,8 @@ cdef class Survey:
     cdef void keep_count(self) noexcept nogil:
         cdef Limits* has = &self.limits
         while (has.trim and self.live_from < self.n
-               and ((has.max_msgs > 0 and self.msgs > <uint64_t> has.max_msgs)
-                    or (has.max_bytes > 0 and self.size > <uint64_t> has.max_bytes))):
+               and ((has.max_msgs > 0 and self.msgs > <uint64_t>has.max_msgs)
+                    or (has.max_bytes > 0 and self.size > <uint64_t>has.max_bytes))):
             self.leave(self.live_from)
             self.live_from += 1
 
@@ -282,14 +282,14 @@ cdef class Survey:
             self.keep_subject(&self.words[i])
 
     cdef int64_t word(self, Span subject) noexcept nogil:
-        """The number of a subject, -1 without memory."""
+        # The number of a subject, -1 without memory.
         cdef uint64_t hash = table_hash(subject.p, subject.n)
         cdef uint32_t cap, i
         cdef Word* w
         cdef Word* more
         if self.n_words * 2 >= self.n_slots and self.slots_grow() < 0:
             return -1
-        i = <uint32_t> hash & (self.n_slots - 1)
+        i = <uint32_t>hash & (self.n_slots - 1)
         while self.slots[i]:
             w = &self.words[self.slots[i] - 1]
             if w.hash == hash and w.n == subject.n and memcmp(self.texts.data + w.text, subject.p, w.n) == 0:
@@ -297,7 +297,7 @@ cdef class Survey:
             i = (i + 1) & (self.n_slots - 1)
         if self.n_words == self.cap_words:
             cap = self.cap_words * 2 if self.cap_words else 256
-            more = <Word*> realloc(self.words, <size_t> cap * sizeof(Word))
+            more = <Word*>realloc(self.words, <size_t>cap * sizeof(Word))
             if more == NULL:
                 return -1
             self.words = more
@@ -320,11 +320,11 @@ cdef class Survey:
         cdef uint32_t* slots
         if n == 0:
             return -1
-        slots = <uint32_t*> calloc(n, 4)
+        slots = <uint32_t*>calloc(n, 4)
         if slots == NULL:
             return -1
         for k in range(self.n_words):
-            i = <uint32_t> self.words[k].hash & (n - 1)
+            i = <uint32_t>self.words[k].hash & (n - 1)
             while slots[i]:
                 i = (i + 1) & (n - 1)
             slots[i] = k + 1
@@ -343,13 +343,13 @@ cdef class Survey:
         cdef int64_t n = -1
         if len(view):
             with nogil:
-                n = dict_words(&view[0], len(view), key, &self.dict, survey_word, <void*> self)
-        self.n_dict = <uint64_t> max(n, <int64_t> 0)
+                n = dict_words(&view[0], len(view), key, &self.dict, survey_word, <void*>self)
+        self.n_dict = <uint64_t>max(n, <int64_t>0)
         if n < 0:
             self.dict = 0
 
     cdef int meaning(self, uint32_t id, Span text) noexcept nogil:
-        """An id's subject; a later one replaces it."""
+        # An id's subject; a later one replaces it.
         cdef uint32_t zero = 0, word
         cdef int64_t at = self.word(text)
         if at < 0 or id > 1 << 28:
@@ -357,8 +357,8 @@ cdef class Survey:
         while self.ids.n // 4 <= id:
             if bytes_add(&self.ids, &zero, 4) < 0:
                 return -1
-        word = <uint32_t> at + 1
-        memcpy(self.ids.data + <size_t> id * 4, &word, 4)
+        word = <uint32_t>at + 1
+        memcpy(self.ids.data + <size_t>id * 4, &word, 4)
         return 0
 
     def sided(self, uint64_t number, bytes side not None, uint64_t size, bytes end not None, stream, Plain plain=None):
@@ -370,8 +370,8 @@ cdef class Survey:
         cdef int rc
         if len(end) != 8:
             return SIDE_NONE
-        memcpy(&last, <const char*> end, 8)
-        if (not self.dict or not side_view(<const uint8_t*> <const char*> side, len(side), span_of(name), size, last, &b)
+        memcpy(&last, <const char*>end, 8)
+        if (not self.dict or not side_view(<const uint8_t*><const char*>side, len(side), span_of(name), size, last, &b)
                 or b.dict != self.dict or b.needs > self.n_dict):
             return SIDE_NONE
         if plain is None:
@@ -428,12 +428,12 @@ cdef class Survey:
     cdef bint side_word(self, uint32_t id, uint32_t* word) noexcept nogil:
         if id == 0 or id >= self.ids.n // 4:
             return False
-        memcpy(word, self.ids.data + <size_t> id * 4, 4)
+        memcpy(word, self.ids.data + <size_t>id * 4, 4)
         word[0] -= 1
         return word[0] != NO_REC
 
     cdef int side_place(self, uint64_t seq, int64_t ts, uint32_t size, uint32_t word) noexcept nogil:
-        """A message that is live, or with size 0 one that is known to have left."""
+        # A message that is live, or with size 0 one that is known to have left.
         if size:
             return self.place(seq, ts, size, word, 0)
         if self.room() < 0:
@@ -495,17 +495,17 @@ cdef class Survey:
         cdef Surveyed* b
         cdef list out = []
         for i in range(self.blocks.n // sizeof(Surveyed)):
-            b = <Surveyed*> (self.blocks.data + i * sizeof(Surveyed))
+            b = <Surveyed*>(self.blocks.data + i * sizeof(Surveyed))
             out.append((b.number, b.first, b.last, b.min_ts, b.max_ts, b.end, b.lost))
         return out
 
 
 cdef int survey_word(void* ctx, uint32_t id, Span text) noexcept with gil:
-    return (<Survey> ctx).meaning(id, text)
+    return (<Survey>ctx).meaning(id, text)
 
 
 cdef uint32_t record_at(const Bytes* b, uint64_t at) noexcept nogil:
-    """The size of the record that stands there, erased or not."""
+    # The size of the record that stands there, erased or not.
     cdef uint32_t size = 0
     if at + 4 <= b.n:
         memcpy(&size, b.data + at, 4)
@@ -513,7 +513,7 @@ cdef uint32_t record_at(const Bytes* b, uint64_t at) noexcept nogil:
 
 
 cdef bint counts(const Limits* a) noexcept nogil:
-    """Whether limits ask for more than ages."""
+    # Whether limits ask for more than ages.
     return a.max_msgs_per > 0 or (a.trim and (a.max_msgs > 0 or a.max_bytes > 0))
 
 
@@ -524,7 +524,7 @@ def record_kinds(Plain plain not None, bytes key not None):
     cdef Parsed r
     if len(key) != 32:
         raise ValueError("a key has 32 bytes")
-    memcpy(words, <const char*> key, 32)
+    memcpy(words, <const char*>key, 32)
     while record_parse(plain.b.data + at, plain.b.n - at, &r) and record_good(words, plain.b.data + at, &r):
         n += 1
         marks += is_marker(plain.b.data + at, &r)

@@ -336,7 +336,7 @@ cdef class ConsumerHandle:
             self.stream.forget(self)
 
     cdef object final_state(self):
-        """Closes, and returns what write_states takes for nats-server; None when it has it already."""
+        # Closes, and returns what write_states takes for nats-server; None when it has it already.
         cdef Bytes b
         cdef int64_t time
         cdef bint fresh = False

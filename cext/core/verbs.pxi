@@ -28,7 +28,7 @@ cdef size_t put_quoted(uint8_t* out, size_t cap, Span s) noexcept nogil:
         else:
             memcpy(out + n, s.p + at, size)
             n += size
-        at += max(size, <uint32_t> 1)
+        at += max(size, <uint32_t>1)
     out[n] = 34
     return n + 1
 

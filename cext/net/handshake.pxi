@@ -148,7 +148,7 @@ cdef void refuse_stranger(Conn* c) noexcept nogil:
 cdef inline void first_rtt(Conn* c) noexcept nogil:
     # As long as it took from INFO to CONNECT, until there is a PONG.
     if c.base.rtt == 0:
-        c.base.rtt = max(c.base.engine.env.mono - c.ping_sent, <int64_t> 1)
+        c.base.rtt = max(c.base.engine.env.mono - c.ping_sent, <int64_t>1)
         c.ping_sent = 0
 
 

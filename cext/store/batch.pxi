@@ -65,11 +65,10 @@ cdef void store_batch_end(Store* s, bint whole) noexcept nogil:
 # ---- the commit thread ------------------------------------------------------------------------------------------------
 
 cdef int batch_announce(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogil:
-    """Where the part's first batch begins in this block: what stands before it is written, and a marker that says that what
-    follows counts as a whole; both are synced before anything of the batch is written. 0 or -errno.
-
-    A store that syncs each group says so with every marker from then on: for its next batches this is done.
-    """
+    # Where the part's first batch begins in this block: what stands before it is written, and a marker that says that what
+    # follows counts as a whole; both are synced before anything of the batch is written. 0 or -errno.
+    #
+    # A store that syncs each group says so with every marker from then on: for its next batches this is done.
     cdef const Op* op = batch_in(p, piece.b) if not p.begun else NULL
     cdef Block* b = piece.b
     cdef int rc
@@ -91,12 +90,12 @@ cdef int batch_announce(Committer* c, Round* r, Part* p, Piece* piece) noexcept 
 # ---- opening ---------------------------------------------------------------------------------------------------------
 
 cdef bint batches_count(const Opening* o) noexcept nogil:
-    """Whether what is not whole is what a crash left. After a clean stop it would be damage."""
+    # Whether what is not whole is what a crash left. After a clean stop it would be damage.
     return not o.foreign and o.s.recovery.stale == NULL
 
 
 cdef int batch_closed(Scan* c, uint64_t at) noexcept nogil:
-    """Whether a group that goes on in the next block, behind `at` in this one, came to its end. 1, 0 or an error."""
+    # Whether a group that goes on in the next block, behind `at` in this one, came to its end. 1, 0 or an error.
     cdef Opening* o = c.o
     cdef int64_t i = o.at + 1
     cdef int rc = 2
@@ -115,8 +114,8 @@ cdef int batch_closed(Scan* c, uint64_t at) noexcept nogil:
 
 
 cdef int ahead_read(Opening* o, uint64_t num, Scan* c) noexcept nogil:
-    """The bytes of a block whose turn has not come, to be looked at until ahead_free: 1; 0: it has none;
-    ST_NOT_FOUND: it has no file; or another error."""
+    # The bytes of a block whose turn has not come, to be looked at until ahead_free: 1; 0: it has none;
+    # ST_NOT_FOUND: it has no file; or another error.
     cdef Store* s = o.s
     cdef FileOps* f = s.files
     cdef char path[4300]
@@ -136,8 +135,8 @@ cdef int ahead_read(Opening* o, uint64_t num, Scan* c) noexcept nogil:
     elif n <= 0:
         rc = ST_IO if n < 0 else 0
     else:
-        c.size = <uint64_t> n
-        c.p = <uint8_t*> pages_new(c.size)
+        c.size = <uint64_t>n
+        c.p = <uint8_t*>pages_new(c.size)
         if c.p != NULL:
             rc = 1 if f.pread(f.ctx, fd, c.p, c.size, 0) == n else ST_IO
     if rc == ST_IO:
@@ -156,7 +155,7 @@ cdef void ahead_free(Scan* c) noexcept nogil:
 
 
 cdef int block_closes(Opening* o, uint64_t num, bint newest) noexcept nogil:
-    """Whether the group that goes on at this block's start ends in it: 1; 0: it is not whole; 2: it goes on; or an error."""
+    # Whether the group that goes on at this block's start ends in it: 1; 0: it is not whole; 2: it goes on; or an error.
     cdef Scan c
     cdef int rc = ahead_read(o, num, &c)
     if rc == ST_NOT_FOUND:
@@ -170,7 +169,7 @@ cdef int block_closes(Opening* o, uint64_t num, bint newest) noexcept nogil:
 
 
 cdef int scan_closes(Scan* c, bint newest) noexcept nogil:
-    """The same of its bytes. What follows a bad place shows whether that is damage."""
+    # The same of its bytes. What follows a bad place shows whether that is damage.
     cdef Parsed r
     cdef Mark m
     cdef int rc
@@ -184,7 +183,7 @@ cdef int scan_closes(Scan* c, bint newest) noexcept nogil:
 
 
 cdef void batch_drop(Scan* c) noexcept nogil:
-    """What is held is of a group that is not whole: the block ends before it."""
+    # What is held is of a group that is not whole: the block ends before it.
     c.undone = True
     c.is_last = True
     while c.n_held and c.held[c.n_held - 1].at >= c.unit:
@@ -193,8 +192,8 @@ cdef void batch_drop(Scan* c) noexcept nogil:
 
 
 cdef int rest_undo(Opening* o, Scan* c, int fd) noexcept nogil:
-    """Puts aside what stands behind the end of what is kept, what later blocks have first; 0 or an error. Where there is no
-    room to keep it, it goes all the same: nobody has an ack for it, or none that a power cut leaves."""
+    # Puts aside what stands behind the end of what is kept, what later blocks have first; 0 or an error. Where there is no
+    # room to keep it, it goes all the same: nobody has an ack for it, or none that a power cut leaves.
     cdef Store* s = o.s
     cdef FileOps* f = s.files
     cdef uint64_t n = tail_size(c)
@@ -204,9 +203,9 @@ cdef int rest_undo(Opening* o, Scan* c, int fd) noexcept nogil:
     cdef int rc = 0
     while i > o.at and rc == 0:
         # The sidecar first: one without its block says that the block is missing.
-        snprintf(path, sizeof(path), "%s/%llu.jsx", s.msgs_dir, <unsigned long long> o.nums[i])
+        snprintf(path, sizeof(path), "%s/%llu.jsx", s.msgs_dir, <unsigned long long>o.nums[i])
         rc = f.unlink(f.ctx, path)
-        snprintf(path, sizeof(path), "%s/%llu.blk", s.msgs_dir, <unsigned long long> o.nums[i])
+        snprintf(path, sizeof(path), "%s/%llu.blk", s.msgs_dir, <unsigned long long>o.nums[i])
         tail_path(s, o.nums[i], aside, sizeof(aside))
         rc = f.rename(f.ctx, path, aside) if rc == 0 or rc == -ENOENT else rc
         rc = rc if rc != -ENOENT else 0
@@ -216,11 +215,11 @@ cdef int rest_undo(Opening* o, Scan* c, int fd) noexcept nogil:
     tail_path(s, c.b.num, aside, sizeof(aside))
     if rc == 0 and n and file_write(f, aside, c.p + c.end, n) < 0:
         f.unlink(f.ctx, aside)
-    rc = f.truncate(f.ctx, fd, <off_t> c.end) if rc == 0 else rc
+    rc = f.truncate(f.ctx, fd, <off_t>c.end) if rc == 0 else rc
     rc = f.datasync(f.ctx, fd) if rc == 0 else rc
     if rc < 0:
         snprintf(o.err, o.err_cap, "block %llu: what was not finished behind its end cannot be put aside (errno %d)",
-                 <unsigned long long> c.b.num, -rc)
+                 <unsigned long long>c.b.num, -rc)
         return ST_IO
     lost_place(s, DAMAGE_BATCH if c.undone else DAMAGE_TAIL, c.b.num, c.end, n, 0, 0, 0)
     o.ended = True

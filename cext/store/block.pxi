@@ -2,7 +2,7 @@
 # and the list of them by sequence.
 
 cdef inline uint64_t page_up(uint64_t n) noexcept nogil:
-    return (n + PAGE - 1) & ~<uint64_t> (PAGE - 1)
+    return (n + PAGE - 1) & ~<uint64_t>(PAGE - 1)
 
 
 # ---- slots ------------------------------------------------------------------------------------------------
@@ -12,14 +12,14 @@ cdef inline uint64_t seq_at(const Block* b, uint32_t i) noexcept nogil:
 
 
 cdef inline uint32_t slot_from(const Block* b, uint64_t seq) noexcept nogil:
-    """The first slot whose sequence is >= seq; b.n when none."""
+    # The first slot whose sequence is >= seq; b.n when none.
     cdef uint64_t d
     cdef uint32_t lo = 0, hi = b.n, mid
     if seq <= b.base:
         return 0
     d = seq - b.base
     if b.rel == NULL:
-        return <uint32_t> d if d < b.n else b.n
+        return <uint32_t>d if d < b.n else b.n
     while lo < hi:
         mid = (lo + hi) >> 1
         if b.rel[mid] < d:
@@ -30,7 +30,7 @@ cdef inline uint32_t slot_from(const Block* b, uint64_t seq) noexcept nogil:
 
 
 cdef inline int64_t slot_of(const Block* b, uint64_t seq) noexcept nogil:
-    """The slot of exactly this sequence, -1 when there is none."""
+    # The slot of exactly this sequence, -1 when there is none.
     cdef uint32_t i
     if seq < b.base:
         return -1
@@ -52,8 +52,8 @@ cdef void arrays_free(Block* b) noexcept nogil:
 
 
 cdef int arrays_grow(Block* b, uint32_t cap) noexcept nogil:
-    """Moves the arrays to room for cap slots."""
-    cdef size_t size = <size_t> cap * 14
+    # Moves the arrays to room for cap slots.
+    cdef size_t size = <size_t>cap * 14
     cdef uint8_t* p
     cdef size_t mapped = 0
     cdef uint32_t* off
@@ -62,15 +62,15 @@ cdef int arrays_grow(Block* b, uint32_t cap) noexcept nogil:
     cdef uint16_t* lens
     if cap > SLOTS_SMALL:
         mapped = page_up(size)
-        p = <uint8_t*> pages_new(mapped)
+        p = <uint8_t*>pages_new(mapped)
     else:
-        p = <uint8_t*> malloc(size)
+        p = <uint8_t*>malloc(size)
     if p == NULL:
         return ST_NO_MEMORY
-    off = <uint32_t*> p
+    off = <uint32_t*>p
     sid = off + cap
     nxt = sid + cap
-    lens = <uint16_t*> (nxt + cap)
+    lens = <uint16_t*>(nxt + cap)
     memcpy(off, b.off, b.n * 4)
     memcpy(sid, b.sid, b.n * 4)
     memcpy(nxt, b.nxt, b.n * 4)
@@ -91,22 +91,22 @@ cdef int rel_grow(Block* b, uint32_t need) noexcept nogil:
     cdef uint32_t* p
     if need <= b.cap_rel:
         return ST_OK
-    p = <uint32_t*> realloc(b.rel if b.cap_rel else NULL, <size_t> cap * 4)
+    p = <uint32_t*>realloc(b.rel if b.cap_rel else NULL, <size_t>cap * 4)
     if p == NULL:
         return ST_NO_MEMORY
     if b.cap_rel == 0 and b.rel != NULL:
-        memcpy(p, b.rel, <size_t> b.n * 4)      # it stood in a file
+        memcpy(p, b.rel, <size_t>b.n * 4)      # it stood in a file
     b.rel = p
     b.cap_rel = cap
     return ST_OK
 
 
 cdef int block_sparse(Block* b) noexcept nogil:
-    """From a slot for every sequence to a slot for every message."""
+    # From a slot for every sequence to a slot for every message.
     cdef uint32_t i
     if b.rel != NULL:
         return ST_OK
-    if rel_grow(b, max(b.n + 1, <uint32_t> 16)) < 0:
+    if rel_grow(b, max(b.n + 1, <uint32_t>16)) < 0:
         return ST_NO_MEMORY
     for i in range(b.n):
         b.rel[i] = i
@@ -114,7 +114,7 @@ cdef int block_sparse(Block* b) noexcept nogil:
 
 
 cdef int block_room(Block* b, uint64_t seq) noexcept nogil:
-    """Makes sure that slot_add for this sequence cannot fail. 1: the block cannot hold it, take a new one."""
+    # Makes sure that slot_add for this sequence cannot fail. 1: the block cannot hold it, take a new one.
     cdef uint64_t gap = seq - b.base - b.n if b.rel == NULL else 0
     cdef uint64_t need, cap
     if seq - b.base >= FAR:
@@ -124,25 +124,25 @@ cdef int block_room(Block* b, uint64_t seq) noexcept nogil:
             return ST_NO_MEMORY
         gap = 0
     need = b.n + gap + 1
-    if b.rel != NULL and rel_grow(b, <uint32_t> need) < 0:
+    if b.rel != NULL and rel_grow(b, <uint32_t>need) < 0:
         return ST_NO_MEMORY
     if need > b.cap:
-        cap = max(<uint64_t> b.cap * 4, <uint64_t> 16)
+        cap = max(<uint64_t>b.cap * 4, <uint64_t>16)
         while cap < need:
             cap *= 4
         if cap > SLOTS_SMALL:
             cap = max(b.data_cap // REC_MIN + 1, need + need // 2)
         if cap >= FAR:
             return 1
-        return arrays_grow(b, <uint32_t> cap)
+        return arrays_grow(b, <uint32_t>cap)
     return ST_OK
 
 
 cdef inline uint32_t slot_add(Block* b, uint64_t seq, uint32_t off, uint32_t sid, uint64_t counted) noexcept nogil:
-    """After block_room: the slot of the block's newest message."""
+    # After block_room: the slot of the block's newest message.
     cdef uint32_t i = b.n, at
     if b.rel == NULL:
-        at = <uint32_t> (seq - b.base)
+        at = <uint32_t>(seq - b.base)
         while i < at:
             b.off[i] = 0
             b.sid[i] = 0
@@ -150,11 +150,11 @@ cdef inline uint32_t slot_add(Block* b, uint64_t seq, uint32_t off, uint32_t sid
             b.len[i] = 0
             i += 1
     else:
-        b.rel[i] = <uint32_t> (seq - b.base)
+        b.rel[i] = <uint32_t>(seq - b.base)
     b.off[i] = off + 1
     b.sid[i] = sid
     b.nxt[i] = 0
-    b.len[i] = <uint16_t> counted if counted < 65535 else 65535
+    b.len[i] = <uint16_t>counted if counted < 65535 else 65535
     b.n = i + 1
     b.last = seq
     b.live += 1
@@ -169,7 +169,7 @@ cdef inline Block* block_i(const Store* s, uint32_t i) noexcept nogil:
 
 
 cdef uint32_t block_from(const Store* s, uint64_t seq) noexcept nogil:
-    """Index of the first block that reaches up to seq; n_blocks when none."""
+    # Index of the first block that reaches up to seq; n_blocks when none.
     cdef uint32_t lo = 0, hi = s.n_blocks, mid
     if hi and block_i(s, hi - 1).base <= seq and block_i(s, hi - 1).last >= seq:
         lo = hi - 1
@@ -201,17 +201,17 @@ cdef inline Block* block_near(const Store* s, uint64_t seq, Block** memo) noexce
 
 
 cdef inline Block* block_of(Store* s, uint64_t seq) noexcept nogil:
-    """The block that accounts for a sequence, or NULL."""
+    # The block that accounts for a sequence, or NULL.
     return block_near(s, seq, &s.memo_block)
 
 
 cdef inline Block* block_along(Store* s, uint64_t seq) noexcept nogil:
-    """The same for the next message of a subject, which is often far from what is looked at otherwise."""
+    # The same for the next message of a subject, which is often far from what is looked at otherwise.
     return block_near(s, seq, &s.memo_chain)
 
 
 cdef inline void memos_forget(Store* s) noexcept nogil:
-    """Blocks leave the list."""
+    # Blocks leave the list.
     s.memo_block = NULL
     s.memo_chain = NULL
 
@@ -225,8 +225,8 @@ cdef int blocks_reserve(Store* s) noexcept nogil:
         memmove(s.blocks, s.blocks + s.b0, s.n_blocks * sizeof(Block*))
         s.b0 = 0
         return ST_OK
-    cap = max(s.cap_blocks * 2, <uint32_t> 2)
-    p = <Block**> realloc(s.blocks, cap * sizeof(Block*))
+    cap = max(s.cap_blocks * 2, <uint32_t>2)
+    p = <Block**>realloc(s.blocks, cap * sizeof(Block*))
     if p == NULL:
         return ST_NO_MEMORY
     s.blocks = p
@@ -253,7 +253,7 @@ cdef void blocks_take_out(Store* s, Block* b) noexcept nogil:
 
 
 cdef Block* block_numbered(const Store* s, uint64_t num) noexcept nogil:
-    """The block of that file, NULL when it has left."""
+    # The block of that file, NULL when it has left.
     cdef uint32_t lo = 0, hi = s.n_blocks, mid
     while lo < hi:
         mid = (lo + hi) >> 1
@@ -270,7 +270,7 @@ cdef Block* block_numbered(const Store* s, uint64_t num) noexcept nogil:
 # block counts its ghosts, which a compaction or its end makes zero, and whose ghosts its tombstones are for.
 
 cdef uint32_t hold_from(const Block* b, uint64_t num) noexcept nogil:
-    """Index of the first of b's holds for a block of that number or a higher one."""
+    # Index of the first of b's holds for a block of that number or a higher one.
     cdef uint32_t lo = 0, hi = b.n_holds, mid
     while lo < hi:
         mid = (lo + hi) >> 1
@@ -282,12 +282,12 @@ cdef uint32_t hold_from(const Block* b, uint64_t num) noexcept nogil:
 
 
 cdef int hold_add(Block* b, uint64_t num, uint64_t n) noexcept nogil:
-    """Counts tombstones of b for ghosts of another block."""
+    # Counts tombstones of b for ghosts of another block.
     cdef uint32_t lo = hold_from(b, num)
     cdef Hold* more
     if lo == b.n_holds or b.holds[lo].num != num:
         if b.n_holds == b.cap_holds:
-            more = <Hold*> realloc(b.holds, (<size_t> b.cap_holds * 2 + 2) * sizeof(Hold))
+            more = <Hold*>realloc(b.holds, (<size_t>b.cap_holds * 2 + 2) * sizeof(Hold))
             if more == NULL:
                 return ST_NO_MEMORY
             b.holds = more
@@ -302,20 +302,20 @@ cdef int hold_add(Block* b, uint64_t num, uint64_t n) noexcept nogil:
 
 
 cdef bint tombs_needed(const Store* s, Block* b) noexcept nogil:
-    """Whether a replay would bring messages back without this block's tombstones; counts their bytes."""
+    # Whether a replay would bring messages back without this block's tombstones; counts their bytes.
     cdef uint32_t i
     cdef const Block* other
     b.needed = 0
     for i in range(b.n_holds):
         other = block_numbered(s, b.holds[i].num)
         if other != NULL and other.ghosts:
-            b.needed += min(b.holds[i].count, <uint64_t> other.ghosts) * REC_MIN
+            b.needed += min(b.holds[i].count, <uint64_t>other.ghosts) * REC_MIN
     return b.needed > 0
 
 
 cdef void ghosts_blame(Store* s, const Block* b) noexcept nogil:
-    """An empty block stays because of its tombstones: those whose ghosts they are for are compacted, if they are sparse
-    or keep several."""
+    # An empty block stays because of its tombstones: those whose ghosts they are for are compacted, if they are sparse
+    # or keep several.
     cdef uint32_t i
     cdef Block* other
     for i in range(b.n_holds):
@@ -333,15 +333,15 @@ cdef void ghosts_blame(Store* s, const Block* b) noexcept nogil:
 # ---- bytes ---------------------------------------------------------------------------------------------------
 
 cdef Block* block_new(Store* s, uint64_t num, uint64_t base) noexcept nogil:
-    cdef Block* b = <Block*> calloc(1, sizeof(Block))
+    cdef Block* b = <Block*>calloc(1, sizeof(Block))
     cdef char text[600]
     if b == NULL:
         return NULL
     b.store = s
     b.num = num
     if s.storage == STORE_FILE:
-        snprintf(text, sizeof(text), "%s-%llu", s.name, <unsigned long long> num)
-        store_key(span(text, <uint32_t> strlen(text)), b.key)
+        snprintf(text, sizeof(text), "%s-%llu", s.name, <unsigned long long>num)
+        store_key(span(text, <uint32_t>strlen(text)), b.key)
     b.base = base
     b.last = base - 1
     b.fd = -1
@@ -350,22 +350,22 @@ cdef Block* block_new(Store* s, uint64_t num, uint64_t base) noexcept nogil:
 
 
 cdef uint8_t* region_new(Store* s, uint64_t cap) noexcept nogil:
-    """An anonymous region, a recycled one when the size is the usual."""
+    # An anonymous region, a recycled one when the size is the usual.
     cdef Committer* c = s.com
     cdef uint8_t* p = NULL
     if c != NULL and s.storage == STORE_FILE and cap == c.pool_size:
         q_lock(c)
         if c.queue.n_pool:
             c.queue.n_pool -= 1
-            p = <uint8_t*> c.queue.pool[c.queue.n_pool]
+            p = <uint8_t*>c.queue.pool[c.queue.n_pool]
         q_unlock(c)
         if p != NULL:
             return p
-    return <uint8_t*> pages_new(cap)
+    return <uint8_t*>pages_new(cap)
 
 
 cdef void region_free(Store* s, uint8_t* p, uint64_t cap, bint lean) noexcept nogil:
-    """Recycled regions keep old bytes: everything in a block is written before it is read."""
+    # Recycled regions keep old bytes: everything in a block is written before it is read.
     cdef Committer* c = s.com
     if c != NULL and s.storage == STORE_FILE and cap == c.pool_size and not lean:
         q_lock(c)
@@ -412,7 +412,7 @@ cdef void lru_push(Committer* c, Block* b) noexcept nogil:
 
 
 cdef void block_fd_close(Block* b) noexcept nogil:
-    """Its descriptor, if it is open, and what is known of its file's last page."""
+    # Its descriptor, if it is open, and what is known of its file's last page.
     cdef FileOps* f = b.store.files
     if b.fd >= 0:
         f.close(f.ctx, b.fd)
@@ -423,7 +423,7 @@ cdef void block_fd_close(Block* b) noexcept nogil:
 
 
 cdef void block_free(Block* b) noexcept nogil:
-    """Its memory; the file stays."""
+    # Its memory; the file stays.
     cdef Store* s = b.store
     arrays_free(b)
     if b.cap_rel:
@@ -439,25 +439,25 @@ cdef void block_free(Block* b) noexcept nogil:
 
 
 cdef int file_write(FileOps* f, const char* path, const uint8_t* p, uint64_t n) noexcept nogil:
-    """A file of these bytes alone, not synced. 0 or -errno."""
+    # A file of these bytes alone, not synced. 0 or -errno.
     cdef int fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
     cdef int64_t rc
     if fd < 0:
         return fd
     rc = f.pwrite(f.ctx, fd, p, n, 0)
     f.close(f.ctx, fd)
-    return <int> min(rc, <int64_t> 0)
+    return <int>min(rc, <int64_t>0)
 
 
 cdef int file_fresh(FileOps* f, const char* path) noexcept nogil:
-    """Before a cache is written there, without a sync: of a file that an earlier attempt left, a power cut could bring back
-    what it had, under the name that the new one gets. 0 or -errno."""
+    # Before a cache is written there, without a sync: of a file that an earlier attempt left, a power cut could bring back
+    # what it had, under the name that the new one gets. 0 or -errno.
     cdef int rc = f.unlink(f.ctx, path)
     return rc if rc != -ENOENT else 0
 
 
 cdef void block_path(const Store* s, const Block* b, const char* suffix, char* out, size_t cap) noexcept nogil:
-    snprintf(out, cap, "%s/%llu%s", s.msgs_dir, <unsigned long long> b.num, suffix)
+    snprintf(out, cap, "%s/%llu%s", s.msgs_dir, <unsigned long long>b.num, suffix)
 
 
 cdef enum:
@@ -465,7 +465,7 @@ cdef enum:
 
 
 cdef void trail_drop(Store* s, const Block* b) noexcept nogil:
-    """Reading on from one block into the next: the former's pages stay with the system alone, not with the process."""
+    # Reading on from one block into the next: the former's pages stay with the system alone, not with the process.
     cdef uint32_t i = block_from(s, b.base)
     cdef Block* before = block_i(s, i - 1) if i else NULL
     if before != NULL and before.in_lru:
@@ -473,7 +473,7 @@ cdef void trail_drop(Store* s, const Block* b) noexcept nogil:
 
 
 cdef inline void behind_drop(Block* b, uint64_t start, uint64_t end) noexcept nogil:
-    """The same within a block, when a record reaches into another piece of it: the pieces before the one it starts in."""
+    # The same within a block, when a record reaches into another piece of it: the pieces before the one it starts in.
     cdef FileOps* f = b.store.files
     cdef uint64_t piece = start // PIECE
     if piece and end // PIECE != piece:
@@ -481,7 +481,7 @@ cdef inline void behind_drop(Block* b, uint64_t start, uint64_t end) noexcept no
 
 
 cdef uint8_t* block_open(const Block* b, uint64_t* mapped) noexcept nogil:
-    """Maps a sealed block's file; NULL when it cannot be read."""
+    # Maps a sealed block's file; NULL when it cannot be read.
     cdef Store* s = b.store
     cdef char path[4200]
     cdef uint8_t* p
@@ -495,16 +495,16 @@ cdef uint8_t* block_open(const Block* b, uint64_t* mapped) noexcept nogil:
             s.files.close(s.files.ctx, fd)
         return NULL
     # Of a file that is gone or shorter than it was the rest reads as zeros: damage.
-    size = max(size, <int64_t> b.used)
-    s.files.map(s.files.ctx, max(fd, -1), <size_t> size, False, &p)
+    size = max(size, <int64_t>b.used)
+    s.files.map(s.files.ctx, max(fd, -1), <size_t>size, False, &p)
     if fd >= 0:
         s.files.close(s.files.ctx, fd)
-    mapped[0] = <uint64_t> size
+    mapped[0] = <uint64_t>size
     return p
 
 
 cdef void block_mapped(Block* b, uint8_t* p, uint64_t size) noexcept nogil:
-    """The block's bytes are read there from now on."""
+    # The block's bytes are read there from now on.
     cdef Store* s = b.store
     b.data = p
     b.data_cap = size
@@ -516,8 +516,8 @@ cdef void block_mapped(Block* b, uint8_t* p, uint64_t size) noexcept nogil:
 
 
 cdef uint8_t* mapping_taken(Block* b, uint8_t* p, uint64_t size) noexcept nogil:
-    """With the engine lock held: the same of what was mapped without it, if the block still needs it; else it is returned, to be
-    unmapped."""
+    # With the engine lock held: the same of what was mapped without it, if the block still needs it; else it is returned, to be
+    # unmapped.
     if b.data != NULL or b.dead or b.store.stopped:
         return p
     block_mapped(b, p, size)
@@ -525,7 +525,7 @@ cdef uint8_t* mapping_taken(Block* b, uint8_t* p, uint64_t size) noexcept nogil:
 
 
 cdef int block_map(Block* b) noexcept nogil:
-    """Makes a sealed file block readable. Its bytes are looked at only through block_data."""
+    # Makes a sealed file block readable. Its bytes are looked at only through block_data.
     cdef uint64_t size
     cdef uint8_t* p = block_open(b, &size)
     if p == NULL:
@@ -537,34 +537,33 @@ cdef int block_map(Block* b) noexcept nogil:
 
 
 cdef void block_unmap(Block* b) noexcept nogil:
-    """Ends the mapping of its file."""
+    # Ends the mapping of its file.
     cdef FileOps* f = b.store.files
     f.unmap(f.ctx, b.data, b.data_cap)
     b.data = NULL
 
 
 cdef uint8_t* file_read(FileOps* f, const char* path, uint64_t* size) noexcept nogil:
-    """A whole file in memory of its own, to be given back by pages_free; NULL when it is empty or cannot be read.
-
-    Caches are read so: what is checked is what is used, whatever becomes of the file meanwhile.
-    """
+    # A whole file in memory of its own, to be given back by pages_free; NULL when it is empty or cannot be read.
+    #
+    # Caches are read so: what is checked is what is used, whatever becomes of the file meanwhile.
     cdef int fd = f.open(f.ctx, path, O_RDONLY, 0)
     cdef int64_t n
     cdef uint8_t* p
     if fd < 0:
         return NULL
     n = f.size(f.ctx, fd)
-    p = <uint8_t*> pages_new(<size_t> n) if n > 0 else NULL
-    if p != NULL and f.pread(f.ctx, fd, p, <size_t> n, 0) != n:
-        pages_free(p, <size_t> n)
+    p = <uint8_t*>pages_new(<size_t>n) if n > 0 else NULL
+    if p != NULL and f.pread(f.ctx, fd, p, <size_t>n, 0) != n:
+        pages_free(p, <size_t>n)
         p = NULL
     f.close(f.ctx, fd)
-    size[0] = <uint64_t> max(n, <int64_t> 0)
+    size[0] = <uint64_t>max(n, <int64_t>0)
     return p
 
 
 cdef inline const uint8_t* block_data(Block* b) noexcept nogil:
-    """The block's bytes, NULL when they cannot be read."""
+    # The block's bytes, NULL when they cannot be read.
     cdef Committer* c
     if b.data == NULL:
         if b.store.storage == STORE_MEMORY or block_map(b) < 0:
@@ -578,7 +577,7 @@ cdef inline const uint8_t* block_data(Block* b) noexcept nogil:
 
 
 cdef uint64_t slot_size(Block* b, uint32_t i) noexcept nogil:
-    """What a message counts in the state's bytes."""
+    # What a message counts in the state's bytes.
     cdef const uint8_t* p
     cdef uint32_t size
     if b.len[i] != 65535:

@@ -68,7 +68,7 @@ cdef void checkpoint_path(const Store* s, char* out, size_t cap) noexcept nogil:
 
 cdef void out_write(Out* o, const void* p, size_t n) noexcept nogil:
     if o.rc >= 0:
-        o.rc = o.f.pwrite(o.f.ctx, o.fd, p, n, <off_t> o.at)
+        o.rc = o.f.pwrite(o.f.ctx, o.fd, p, n, <off_t>o.at)
     o.at += n
 
 
@@ -93,10 +93,10 @@ cdef void out_put(Out* o, const void* p, size_t n) noexcept nogil:
     cdef size_t pad = (8 - n % 8) % 8
     if o.rc < 0 or n == 0:
         return
-    hh_update(&o.hash, <const uint8_t*> p, n)
+    hh_update(&o.hash, <const uint8_t*>p, n)
     out_add(o, p, n)
     if pad:
-        hh_update(&o.hash, <const uint8_t*> &zero, pad)
+        hh_update(&o.hash, <const uint8_t*>&zero, pad)
         out_add(o, &zero, pad)
 
 
@@ -121,16 +121,16 @@ cdef void check_block(Out* o, Block* b) noexcept nogil:
     c.n_holds = b.n_holds
     out_put(o, &c, sizeof(c))
     if b.rel != NULL:
-        out_put(o, b.rel, <size_t> b.n * 4)
-    out_put(o, b.nxt, <size_t> b.n * 4)
-    out_put(o, b.off, <size_t> b.n * 4)
-    out_put(o, b.sid, <size_t> b.n * 4)
-    out_put(o, b.len, <size_t> b.n * 2)
+        out_put(o, b.rel, <size_t>b.n * 4)
+    out_put(o, b.nxt, <size_t>b.n * 4)
+    out_put(o, b.off, <size_t>b.n * 4)
+    out_put(o, b.sid, <size_t>b.n * 4)
+    out_put(o, b.len, <size_t>b.n * 2)
     out_put(o, b.holds, b.n_holds * sizeof(Hold))
 
 
 cdef uint64_t file_end(Store* s, const Block* b, uint64_t* size) noexcept nogil:
-    """The last 8 bytes of a block's file, and its size; 0 when it cannot be read."""
+    # The last 8 bytes of a block's file, and its size; 0 when it cannot be read.
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef uint64_t end = 0
@@ -142,14 +142,14 @@ cdef uint64_t file_end(Store* s, const Block* b, uint64_t* size) noexcept nogil:
     if fd < 0:
         return 0
     n = f.size(f.ctx, fd)
-    if n >= 8 and f.pread(f.ctx, fd, &end, 8, <off_t> (n - 8)) == 8:
-        size[0] = <uint64_t> n
+    if n >= 8 and f.pread(f.ctx, fd, &end, 8, <off_t>(n - 8)) == 8:
+        size[0] = <uint64_t>n
     f.close(f.ctx, fd)
     return end
 
 
 cdef void checkpoint_write(Store* s) noexcept nogil:
-    """At a clean stop, when nobody else knows the store. Failing only costs the next start its time."""
+    # At a clean stop, when nobody else knows the store. Failing only costs the next start its time.
     cdef Out o
     cdef CheckHead h
     cdef Index* x = &s.x
@@ -170,7 +170,7 @@ cdef void checkpoint_write(Store* s) noexcept nogil:
     snprintf(temp, sizeof(temp), "%s.tmp", path)
     memset(&o, 0, sizeof(o))
     o.f = f
-    o.room = <uint8_t*> malloc(OUT_GATHERED)
+    o.room = <uint8_t*>malloc(OUT_GATHERED)
     o.fd = file_fresh(f, temp) if o.room != NULL else -ENOMEM
     o.fd = f.open(f.ctx, temp, O_RDWR | O_CREAT | O_TRUNC, 0o600) if o.fd == 0 else o.fd
     if o.fd < 0:
@@ -196,7 +196,7 @@ cdef void checkpoint_write(Store* s) noexcept nogil:
     h.index = x[0]
     out_put(&o, &h, sizeof(h))
     if x.slots != NULL:
-        out_put(&o, x.slots, <size_t> 8 << x.bits)
+        out_put(&o, x.slots, <size_t>8 << x.bits)
     for i in range(x.n_chunks):
         out_put(&o, x.nodes[i], sizeof(Node) * (min(x.n_nodes, x.cap_first) if x.n_chunks == 1 else NODES))
     for i in range(x.n_texts):
@@ -204,7 +204,7 @@ cdef void checkpoint_write(Store* s) noexcept nogil:
     for i in range(s.n_blocks):
         check_block(&o, block_i(s, i))
     if s.lost != NULL:
-        out_put(&o, s.lost.seqs, <size_t> s.lost.n * 8)
+        out_put(&o, s.lost.seqs, <size_t>s.lost.n * 8)
     hash = hh_final(&o.hash)
     out_add(&o, &hash, 8)
     out_flush(&o)
@@ -225,22 +225,22 @@ cdef struct In:
 
 
 cdef void* in_take(In* r, uint64_t n) noexcept nogil:
-    """The next n bytes, NULL when there are not that many."""
+    # The next n bytes, NULL when there are not that many.
     cdef uint8_t* p = r.p + r.at
     if n > r.end - r.at:
         return NULL
-    r.at = min(r.end, r.at + ((n + 7) & ~<uint64_t> 7))
+    r.at = min(r.end, r.at + ((n + 7) & ~<uint64_t>7))
     return p
 
 
 cdef int check_index(Store* s, In* r, const Index* old) noexcept nogil:
-    """Sets the index up over the mapping; small ones are copied, since their first chunks still grow in place."""
+    # Sets the index up over the mapping; small ones are copied, since their first chunks still grow in place.
     cdef Index* x = &s.x
     cdef uint32_t i, n
     cdef bint small = old.n_chunks == 1 and old.n_texts == 1
     cdef void* p
-    cdef Node** nodes = <Node**> calloc(old.n_chunks + 1, sizeof(Node*))
-    cdef uint8_t** texts = <uint8_t**> calloc(old.n_texts + 1, sizeof(uint8_t*))
+    cdef Node** nodes = <Node**>calloc(old.n_chunks + 1, sizeof(Node*))
+    cdef uint8_t** texts = <uint8_t**>calloc(old.n_texts + 1, sizeof(uint8_t*))
     if nodes == NULL or texts == NULL:
         free(nodes)
         free(texts)
@@ -259,29 +259,29 @@ cdef int check_index(Store* s, In* r, const Index* old) noexcept nogil:
     x.n_chunks = 0
     x.n_texts = 0
     if old.slots != NULL:
-        x.slots = <uint64_t*> in_take(r, <uint64_t> 8 << old.bits)
+        x.slots = <uint64_t*>in_take(r, <uint64_t>8 << old.bits)
         if x.slots == NULL:
             return ST_DAMAGED
     for i in range(old.n_chunks):
         n = min(old.n_nodes, old.cap_first) if old.n_chunks == 1 else NODES
-        p = in_take(r, <uint64_t> n * sizeof(Node))
+        p = in_take(r, <uint64_t>n * sizeof(Node))
         if p == NULL:
             return ST_DAMAGED
-        x.nodes[i] = <Node*> p
+        x.nodes[i] = <Node*>p
         if old.n_chunks == 1:
-            x.nodes[i] = <Node*> malloc(old.cap_first * sizeof(Node))
+            x.nodes[i] = <Node*>malloc(old.cap_first * sizeof(Node))
             if x.nodes[i] == NULL:
                 return ST_NO_MEMORY
-            memcpy(x.nodes[i], p, <size_t> n * sizeof(Node))
+            memcpy(x.nodes[i], p, <size_t>n * sizeof(Node))
         x.n_chunks += 1
     for i in range(old.n_texts):
         n = old.text_used if i + 1 == old.n_texts else TEXT_CHUNK
         p = in_take(r, n)
         if p == NULL:
             return ST_DAMAGED
-        x.texts[i] = <uint8_t*> p
+        x.texts[i] = <uint8_t*>p
         if i + 1 == old.n_texts:    # it is filled further
-            x.texts[i] = <uint8_t*> malloc(old.cap_text0 if old.n_texts == 1 else TEXT_CHUNK)
+            x.texts[i] = <uint8_t*>malloc(old.cap_text0 if old.n_texts == 1 else TEXT_CHUNK)
             if x.texts[i] == NULL:
                 return ST_NO_MEMORY
             memcpy(x.texts[i], p, n)
@@ -290,8 +290,8 @@ cdef int check_index(Store* s, In* r, const Index* old) noexcept nogil:
 
 
 cdef int check_load_block(Store* s, In* r, uint64_t num) noexcept nogil:
-    """One block, if its file is what it was. 0 or ST_DAMAGED, ST_NO_MEMORY."""
-    cdef CheckBlock* c = <CheckBlock*> in_take(r, sizeof(CheckBlock))
+    # One block, if its file is what it was. 0 or ST_DAMAGED, ST_NO_MEMORY.
+    cdef CheckBlock* c = <CheckBlock*>in_take(r, sizeof(CheckBlock))
     cdef Block* b
     cdef Hold* holds
     cdef FileOps* f = s.files
@@ -323,12 +323,12 @@ cdef int check_load_block(Store* s, In* r, uint64_t num) noexcept nogil:
     b.written = c.size
     b.durable = c.size
     if c.sparse:
-        b.rel = <uint32_t*> in_take(r, <uint64_t> c.n * 4)
-    b.nxt = <uint32_t*> in_take(r, <uint64_t> c.n * 4)
-    b.off = <uint32_t*> in_take(r, <uint64_t> c.n * 4)
-    b.sid = <uint32_t*> in_take(r, <uint64_t> c.n * 4)
-    b.len = <uint16_t*> in_take(r, <uint64_t> c.n * 2)
-    holds = <Hold*> in_take(r, c.n_holds * sizeof(Hold))
+        b.rel = <uint32_t*>in_take(r, <uint64_t>c.n * 4)
+    b.nxt = <uint32_t*>in_take(r, <uint64_t>c.n * 4)
+    b.off = <uint32_t*>in_take(r, <uint64_t>c.n * 4)
+    b.sid = <uint32_t*>in_take(r, <uint64_t>c.n * 4)
+    b.len = <uint16_t*>in_take(r, <uint64_t>c.n * 2)
+    holds = <Hold*>in_take(r, c.n_holds * sizeof(Hold))
     if holds == NULL or b.len == NULL or b.sid == NULL or b.off == NULL or b.nxt == NULL:
         return ST_DAMAGED
     for i in range(c.n_holds):
@@ -340,13 +340,13 @@ cdef int check_load_block(Store* s, In* r, uint64_t num) noexcept nogil:
         return ST_DAMAGED
     size = f.size(f.ctx, fd)
     b.fd = fd
-    if size < 0 or <uint64_t> size != c.size:
+    if size < 0 or <uint64_t>size != c.size:
         return ST_DAMAGED
     return ST_OK
 
 
 cdef int checkpoint_load(Store* s, const uint64_t* nums, uint64_t n) noexcept nogil:
-    """1: everything is entered; 0: there is none that fits; or an error."""
+    # 1: everything is entered; 0: there is none that fits; or an error.
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef CheckHead h
@@ -376,9 +376,9 @@ cdef int checkpoint_load(Store* s, const uint64_t* nums, uint64_t n) noexcept no
         if rc == ST_OK:
             rc = check_load_block(s, &r, nums[k])
             if rc == ST_OK and k + 1 < n:
-                block_fd_close(block_i(s, <uint32_t> k))
+                block_fd_close(block_i(s, <uint32_t>k))
     if rc == ST_OK:
-        lost = <const uint64_t*> in_take(&r, h.lost * 8)
+        lost = <const uint64_t*>in_take(&r, h.lost * 8)
         for k in range(h.lost if lost != NULL else 0):
             lost_add(s, lost[k], h.lost_bytes // h.lost + (k < h.lost_bytes % h.lost))
     if rc == ST_OK and file_end(s, block_i(s, s.n_blocks - 1), &end) != h.end:
@@ -401,8 +401,8 @@ cdef int checkpoint_load(Store* s, const uint64_t* nums, uint64_t n) noexcept no
 
 
 cdef int checkpoint_stale(Store* s) noexcept nogil:
-    """It is whole and does not fit: what it knows is still true of what was there. It is read anew, since its pages were
-    used."""
+    # It is whole and does not fit: what it knows is still true of what was there. It is read anew, since its pages were
+    # used.
     cdef char path[4300]
     checkpoint_path(s, path, sizeof(path))
     s.recovery.stale = file_read(s.files, path, &s.recovery.stale_size)
@@ -410,7 +410,7 @@ cdef int checkpoint_stale(Store* s) noexcept nogil:
 
 
 cdef int checkpoint_refuse(Store* s) noexcept nogil:
-    """Back to an empty store. 0, or ST_NO_MEMORY."""
+    # Back to an empty store. 0, or ST_NO_MEMORY.
     cdef uint32_t i
     for i in range(s.n_blocks):
         block_free(block_i(s, i))
@@ -427,7 +427,7 @@ cdef int checkpoint_refuse(Store* s) noexcept nogil:
 cdef int64_t checkpoint_blocks(const uint8_t* p, uint64_t size, Span name, uint64_t* end, uint64_t* last_seq,
                                int (*visit)(void* ctx, const CheckedBlock* b) noexcept nogil, void* ctx) noexcept nogil:
     cdef uint64_t key[4]
-    cdef CheckHead* h = <CheckHead*> p
+    cdef CheckHead* h = <CheckHead*>p
     cdef CheckBlock* c
     cdef CheckedBlock out
     cdef In r
@@ -436,20 +436,20 @@ cdef int64_t checkpoint_blocks(const uint8_t* p, uint64_t size, Span name, uint6
     store_key(name, key)
     if size < sizeof(CheckHead) + 8 or h.magic != CHECK_MAGIC or h.index.n_texts == 0 or h.index.n_chunks == 0:
         return ST_DAMAGED
-    if st_get64(p + size - 8) != hh64(key, p, <size_t> size - 8):
+    if st_get64(p + size - 8) != hh64(key, p, <size_t>size - 8):
         return ST_DAMAGED
-    r.p = <uint8_t*> p
+    r.p = <uint8_t*>p
     r.at = 0
     r.end = size - 8
     in_take(&r, sizeof(CheckHead))
     if h.index.slots != NULL:
-        in_take(&r, <uint64_t> 8 << h.index.bits)
+        in_take(&r, <uint64_t>8 << h.index.bits)
     for i in range(h.index.n_chunks):
         in_take(&r, sizeof(Node) * (min(h.index.n_nodes, h.index.cap_first) if h.index.n_chunks == 1 else NODES))
     for i in range(h.index.n_texts):
         in_take(&r, h.index.text_used if i + 1 == h.index.n_texts else TEXT_CHUNK)
     for k in range(h.n_blocks):
-        c = <CheckBlock*> in_take(&r, sizeof(CheckBlock))
+        c = <CheckBlock*>in_take(&r, sizeof(CheckBlock))
         if c == NULL:
             return ST_DAMAGED
         out.num = c.num
@@ -461,15 +461,15 @@ cdef int64_t checkpoint_blocks(const uint8_t* p, uint64_t size, Span name, uint6
         out.live_bytes = c.live_bytes
         out.live = c.live
         out.n = c.n
-        out.rel = <const uint32_t*> in_take(&r, <uint64_t> c.n * 4) if c.sparse else NULL
-        in_take(&r, <uint64_t> c.n * 4)
-        out.off = <const uint32_t*> in_take(&r, <uint64_t> c.n * 4)
-        in_take(&r, <uint64_t> c.n * 4)
-        if (in_take(&r, <uint64_t> c.n * 2) == NULL or in_take(&r, c.n_holds * sizeof(Hold)) == NULL or out.off == NULL
+        out.rel = <const uint32_t*>in_take(&r, <uint64_t>c.n * 4) if c.sparse else NULL
+        in_take(&r, <uint64_t>c.n * 4)
+        out.off = <const uint32_t*>in_take(&r, <uint64_t>c.n * 4)
+        in_take(&r, <uint64_t>c.n * 4)
+        if (in_take(&r, <uint64_t>c.n * 2) == NULL or in_take(&r, c.n_holds * sizeof(Hold)) == NULL or out.off == NULL
                 or (c.sparse and out.rel == NULL)):
             return ST_DAMAGED
         if visit(ctx, &out) != 0:
-            return <int64_t> k + 1
+            return <int64_t>k + 1
     end[0] = h.end
     last_seq[0] = h.last_seq
-    return <int64_t> h.n_blocks
+    return <int64_t>h.n_blocks

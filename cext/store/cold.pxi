@@ -12,7 +12,7 @@ cdef int64_t WARM_FOR = 1000000000  # ns
 
 
 cdef inline uint64_t pieces_of(const Block* b, uint32_t i) noexcept nogil:
-    """The pieces in which slot i's record stands, a bit each."""
+    # The pieces in which slot i's record stands, a bit each.
     cdef uint64_t start = b.off[i] - 1
     cdef uint64_t end = b.used
     cdef uint64_t last
@@ -21,24 +21,24 @@ cdef inline uint64_t pieces_of(const Block* b, uint32_t i) noexcept nogil:
     elif i + 1 < b.n and b.off[i + 1]:
         end = b.off[i + 1] - 1
     start //= PIECE
-    last = (max(end, <uint64_t> 1) - 1) // PIECE
+    last = (max(end, <uint64_t>1) - 1) // PIECE
     if start >= PIECES:
         return 0
-    last = min(last, <uint64_t> (PIECES - 1)) - start
-    return (((<uint64_t> 2) << last) - 1) << start
+    last = min(last, <uint64_t>(PIECES - 1)) - start
+    return (((<uint64_t>2) << last) - 1) << start
 
 
 cdef bint piece_there(Block* b, uint64_t piece) noexcept nogil:
-    """Whether this piece of the mapping is in memory; true of what lies behind its end."""
+    # Whether this piece of the mapping is in memory; true of what lies behind its end.
     cdef FileOps* f = b.store.files
     cdef uint64_t start = piece * PIECE
     if start >= b.data_cap:
         return True
-    return f.resident(f.ctx, b.data + start, min(b.data_cap - start, <uint64_t> PIECE))
+    return f.resident(f.ctx, b.data + start, min(b.data_cap - start, <uint64_t>PIECE))
 
 
 cdef void fetch_queue(Committer* c, Block* b) noexcept nogil:
-    """With q held."""
+    # With q held.
     b.next_fetch = NULL
     if c.queue.fetches == NULL:
         c.queue.fetches = b
@@ -48,7 +48,7 @@ cdef void fetch_queue(Committer* c, Block* b) noexcept nogil:
 
 
 cdef void fetch_ask(Committer* c, Block* b, uint64_t pieces) noexcept nogil:
-    """With the engine lock held."""
+    # With the engine lock held.
     b.asked |= pieces
     if b.fetching:
         return
@@ -61,7 +61,7 @@ cdef void fetch_ask(Committer* c, Block* b, uint64_t pieces) noexcept nogil:
 
 
 cdef void fetch_ahead(Committer* c, Store* s, Block* b, uint64_t piece) noexcept nogil:
-    """The piece behind that one is wanted next by whoever reads on."""
+    # The piece behind that one is wanted next by whoever reads on.
     cdef uint32_t at
     if (piece + 1) * PIECE >= b.used:
         at = block_from(s, b.last) + 1
@@ -71,14 +71,14 @@ cdef void fetch_ahead(Committer* c, Store* s, Block* b, uint64_t piece) noexcept
         piece = 0
     else:
         piece += 1
-    if b.region or b.compacting or piece >= PIECES or b.warm & <uint64_t> 1 << piece:
+    if b.region or b.compacting or piece >= PIECES or b.warm & <uint64_t>1 << piece:
         return
     if b.data == NULL or not piece_there(b, piece):
-        fetch_ask(c, b, <uint64_t> 1 << piece)
+        fetch_ask(c, b, <uint64_t>1 << piece)
 
 
 cdef bint block_warm(Store* s, Block* b, uint32_t i) noexcept nogil:
-    """Whether slot i's record can be read without waiting for the disk; if not, it is being fetched."""
+    # Whether slot i's record can be read without waiting for the disk; if not, it is being fetched.
     cdef Committer* c = s.com
     cdef uint64_t pieces, missing, piece
     if b.region or s.storage == STORE_MEMORY or not c.fetcher_runs or b.compacting:
@@ -94,7 +94,7 @@ cdef bint block_warm(Store* s, Block* b, uint32_t i) noexcept nogil:
     piece = 0
     while b.data != NULL and missing >> piece:
         if missing >> piece & 1 and piece_there(b, piece):
-            b.warm |= <uint64_t> 1 << piece
+            b.warm |= <uint64_t>1 << piece
             fetch_ahead(c, s, b, piece)
         piece += 1
         if piece == PIECES:
@@ -126,7 +126,7 @@ cdef void wait_cancel(Wait* w) noexcept nogil:
 
 
 cdef bint waits_end(Store* s, const Block* b) noexcept nogil:
-    """With the engine lock held: whoever waits for that block, or for any (NULL), is called. Whether there was one."""
+    # With the engine lock held: whoever waits for that block, or for any (NULL), is called. Whether there was one.
     cdef bint any = False
     cdef Wait* w = s.waits
     cdef Wait* after
@@ -141,7 +141,7 @@ cdef bint waits_end(Store* s, const Block* b) noexcept nogil:
 
 
 cdef void fetches_cancel(Committer* c, Store* s, Block** gone) noexcept nogil:
-    """With q held throughout: nobody reads that store any more. gone: as unpin_later."""
+    # With q held throughout: nobody reads that store any more. gone: as unpin_later.
     cdef Block* b = c.queue.fetches
     cdef Block* after
     c.queue.fetches = NULL
@@ -163,7 +163,7 @@ cdef void committer_pause(Committer* c) noexcept nogil:
 # ---- the thread ---------------------------------------------------------------------------------------------------------
 
 cdef void* fetcher_main(void* arg) noexcept nogil:
-    cdef Committer* c = <Committer*> arg
+    cdef Committer* c = <Committer*>arg
     q_lock(c)
     while not c.queue.stopping or c.queue.fetches != NULL:
         if c.queue.fetches == NULL:
@@ -178,13 +178,13 @@ cdef void fetch_pieces(FileOps* f, const uint8_t* data, uint64_t size, uint64_t 
     cdef uint64_t start = 0
     while pieces and start < size:
         if pieces & 1:
-            f.warm(f.ctx, data + start, min(size - start, <uint64_t> PIECE))
+            f.warm(f.ctx, data + start, min(size - start, <uint64_t>PIECE))
         pieces >>= 1
         start += PIECE
 
 
 cdef void fetch_block(Committer* c) noexcept nogil:
-    """With q held, which is let go meanwhile: maps what waits longest, and brings its pieces into memory."""
+    # With q held, which is let go meanwhile: maps what waits longest, and brings its pieces into memory.
     cdef Block* b = c.queue.fetches
     cdef Store* s = b.store
     cdef const uint8_t* data

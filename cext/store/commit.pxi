@@ -49,7 +49,7 @@ cdef struct Round:
 
 
 cdef Committer* committer_new(Env* env, int64_t sync_interval, int64_t slim_wait, int wake_fd) noexcept nogil:
-    cdef Committer* c = <Committer*> calloc(1, sizeof(Committer))
+    cdef Committer* c = <Committer*>calloc(1, sizeof(Committer))
     if c == NULL:
         return NULL
     c.env = env
@@ -71,7 +71,7 @@ cdef Committer* committer_new(Env* env, int64_t sync_interval, int64_t slim_wait
 
 
 cdef void committer_free(Committer* c) noexcept nogil:
-    """After its thread has ended and every store is closed."""
+    # After its thread has ended and every store is closed.
     cdef uint32_t i
     if c.queue.sync_fd >= 0:
         c.env.files.close(c.env.files.ctx, c.queue.sync_fd)
@@ -87,7 +87,7 @@ cdef void committer_free(Committer* c) noexcept nogil:
 
 
 cdef void committer_stop(Committer* c) noexcept nogil:
-    """Lets the thread end when everything staged is written. Stores may still be closed afterwards."""
+    # Lets the thread end when everything staged is written. Stores may still be closed afterwards.
     q_lock(c)
     c.queue.stopping = True
     q_broadcast(c, &c.wake)
@@ -142,7 +142,7 @@ cdef void committer_run(Committer* c) noexcept nogil:
 
 
 cdef void tell_driver(Committer* c) noexcept nogil:
-    """Without q, which whoever wakes will want: there are results. Where there is no driver, does its part."""
+    # Without q, which whoever wakes will want: there are results. Where there is no driver, does its part.
     if c.wake_fd >= 0:
         c.env.system.notify(c.env.system.ctx, c.wake_fd)
     else:
@@ -152,7 +152,7 @@ cdef void tell_driver(Committer* c) noexcept nogil:
 
 
 cdef void commit_inline(Committer* c, int64_t now) noexcept nogil:
-    """Without a thread: the caller writes what is staged (a store that is closed after the thread has ended)."""
+    # Without a thread: the caller writes what is staged (a store that is closed after the thread has ended).
     cdef Round r
     memset(&r, 0, sizeof(r))
     q_lock(c)
@@ -182,7 +182,7 @@ cdef void round_free(Round* r) noexcept nogil:
 cdef Part* round_part(Round* r, Store* s) noexcept nogil:
     cdef Part* parts
     if r.n_parts == r.cap_parts:
-        parts = <Part*> realloc(r.parts, (r.cap_parts * 2 + 8) * sizeof(Part))
+        parts = <Part*>realloc(r.parts, (r.cap_parts * 2 + 8) * sizeof(Part))
         if parts == NULL:
             return NULL
         r.parts = parts
@@ -196,12 +196,12 @@ cdef Part* round_part(Round* r, Store* s) noexcept nogil:
 
 
 cdef bint round_blocks(Round* r, Part* p, uint64_t last) noexcept nogil:
-    """The blocks up to that number."""
+    # The blocks up to that number.
     cdef Block* b = p.s.queue.out
     cdef Piece* pieces
     while b != NULL and b.num <= last:
         if r.n_pieces == r.cap_pieces:
-            pieces = <Piece*> realloc(r.pieces, (r.cap_pieces * 2 + 8) * sizeof(Piece))
+            pieces = <Piece*>realloc(r.pieces, (r.cap_pieces * 2 + 8) * sizeof(Piece))
             if pieces == NULL:
                 return False
             r.pieces = pieces
@@ -254,7 +254,7 @@ cdef void ops_look(Part* p) noexcept nogil:
 
 
 cdef void part_take(Part* p) noexcept nogil:
-    """All that its store has staged."""
+    # All that its store has staged.
     cdef Store* s = p.s
     cdef Log* g = s.queue.logs
     st_store(&s.shared.dirty, 0)
@@ -276,7 +276,7 @@ cdef void part_take(Part* p) noexcept nogil:
 
 
 cdef Op* fence_of(const Store* s) noexcept nogil:
-    """The first one, NULL when there is none."""
+    # The first one, NULL when there is none.
     cdef Op* op = s.queue.ops
     while op != NULL and op.kind != OP_FENCE:
         op = op.next
@@ -284,7 +284,7 @@ cdef Op* fence_of(const Store* s) noexcept nogil:
 
 
 cdef void part_take_before(Part* p, Op* fence) noexcept nogil:
-    """What its store has staged before a fence; the rest is for the next round."""
+    # What its store has staged before a fence; the rest is for the next round.
     cdef Op* op = p.s.queue.ops
     p.ticket = fence.size
     p.seq = fence.seq
@@ -298,7 +298,7 @@ cdef void part_take_before(Part* p, Op* fence) noexcept nogil:
 
 
 cdef const Op* batch_in(const Part* p, const Block* b) noexcept nogil:
-    """The first batch that begins in that block, NULL when there is none."""
+    # The first batch that begins in that block, NULL when there is none.
     cdef const Op* op = p.ops if p.batch else NULL
     while op != NULL and (op.kind != OP_BATCH or op.block != b):
         op = op.next
@@ -306,8 +306,8 @@ cdef const Op* batch_in(const Part* p, const Block* b) noexcept nogil:
 
 
 cdef bint marker_place(Store* s, Block* b, uint64_t first, bint close, bint closing, uint64_t* end) noexcept nogil:
-    """Reserves the place of the marker behind what the block has; False: nothing is to be written. closing: it says that
-    another block follows."""
+    # Reserves the place of the marker behind what the block has; False: nothing is to be written. closing: it says that
+    # another block follows.
     cdef uint64_t start = b.written
     # What an idle group's end names is not synced: whoever waits for a change waits for a marker that is.
     cdef uint64_t known = s.writing.extent.first if close else s.writing.synced_first
@@ -320,7 +320,7 @@ cdef bint marker_place(Store* s, Block* b, uint64_t first, bint close, bint clos
 
 
 cdef void round_end(Round* r, Part* p) noexcept nogil:
-    """With q held: what comes from here on is for the next round. So a batch, during which nothing is taken, is of one."""
+    # With q held: what comes from here on is for the next round. So a batch, during which nothing is taken, is of one.
     cdef bint inside = p.s.writing.whole and not p.close, more = False
     cdef uint32_t i = p.piece + p.n, last = i
     cdef Piece* piece
@@ -336,7 +336,7 @@ cdef void round_end(Round* r, Part* p) noexcept nogil:
 
 
 cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
-    """With q held: what all dirty stores have, and whose groups are to be closed."""
+    # With q held: what all dirty stores have, and whose groups are to be closed.
     cdef Store* s
     cdef Store* back = NULL
     cdef Part* p
@@ -412,7 +412,7 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
 # ---- the results --------------------------------------------------------------------------------------------------
 
 cdef void store_tell(Committer* c, Store* s, int err) noexcept nogil:
-    """With q held: committer_poll hears of this store. What has failed stays so, whatever is still written."""
+    # With q held: committer_poll hears of this store. What has failed stays so, whatever is still written.
     if err:
         s.queue.done_errno = err
         s.queue.lost_since = min(s.queue.lost_since, c.queue.synced_wall)
@@ -423,14 +423,14 @@ cdef void store_tell(Committer* c, Store* s, int err) noexcept nogil:
 
 
 cdef uint64_t kept_seq(const Store* s) noexcept nogil:
-    """With q held, when a group failed: up to where the groups before it hold all messages. They may hold some that came while
-    they were written. These are acked: to refuse what stays would lose what it pushed out."""
+    # With q held, when a group failed: up to where the groups before it hold all messages. They may hold some that came while
+    # they were written. These are acked: to refuse what stays would lose what it pushed out.
     cdef uint64_t seq = min(s.writing.kept_last, st_load(&s.shared.shown_seq))
     return min(seq, s.queue.cut_seq) if s.queue.done_ticket < s.queue.cut_ticket else seq
 
 
 cdef bint round_done(Committer* c, Round* r) noexcept nogil:
-    """With q held: puts the results where committer_poll finds them; whether there are any."""
+    # With q held: puts the results where committer_poll finds them; whether there are any.
     cdef uint32_t i
     cdef Part* p
     cdef Store* s
@@ -459,7 +459,7 @@ cdef bint round_done(Committer* c, Round* r) noexcept nogil:
 
 
 cdef void block_done(Committer* c, Store* s, Block* b) noexcept nogil:
-    """With q held: a sealed block leaves the list of those to write; the maintenance thread makes its sidecar."""
+    # With q held: a sealed block leaves the list of those to write; the maintenance thread makes its sidecar.
     s.queue.out = b.next_out
     if s.queue.out == NULL:
         s.queue.out_tail = NULL
@@ -469,7 +469,7 @@ cdef void block_done(Committer* c, Store* s, Block* b) noexcept nogil:
 
 
 cdef void committer_poll(Committer* c) noexcept nogil:
-    """Reports finished groups to the stores' listeners. With the engine lock held."""
+    # Reports finished groups to the stores' listeners. With the engine lock held.
     cdef Store* s
     cdef uint64_t seq, ticket
     cdef int err

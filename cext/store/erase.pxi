@@ -1,11 +1,11 @@
 # Overwriting a removed record in its block's file, when its tombstone is on disk (commit thread).
 
 cdef bint end_again(Store* s, Block* b) noexcept nogil:
-    """Writes the marker that closed a block once more, whose file is open: a sync of it that failed, such as that for its
-    sidecar, took it for written."""
+    # Writes the marker that closed a block once more, whose file is open: a sync of it that failed, such as that for its
+    # sidecar, took it for written.
     cdef FileOps* f = s.files
     cdef uint8_t mark[MARKER]
-    cdef off_t at = <off_t> (b.written - MARKER)
+    cdef off_t at = <off_t>(b.written - MARKER)
     cdef Parsed r
     if not b.ended:
         return True         # the start synced it
@@ -14,11 +14,10 @@ cdef bint end_again(Store* s, Block* b) noexcept nogil:
 
 
 cdef void block_erase(Store* s, const Op* op) noexcept nogil:
-    """Overwrites a removed record by noise of the same length that every reader takes for an erased one.
-
-    Its tombstone is on disk by now, so a torn write here costs nothing. Where the block was compacted since, something
-    else stands there, and the record was left out or is erased by a request of its own.
-    """
+    # Overwrites a removed record by noise of the same length that every reader takes for an erased one.
+    #
+    # Its tombstone is on disk by now, so a torn write here costs nothing. Where the block was compacted since, something
+    # else stands there, and the record was left out or is erased by a request of its own.
     cdef FileOps* f = s.files
     cdef Block* b = op.block
     cdef uint64_t off = op.off, size = op.size, mark
@@ -27,7 +26,7 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
     cdef Parsed r
     if size < REC_MIN or b.gone or not b.created:      # never written: a purge took it
         return
-    p = <uint8_t*> malloc(size)
+    p = <uint8_t*>malloc(size)
     if p == NULL or block_fd(s, b, s.msgs_dir, &made) < 0 or not block_direct(s.com, b, False):
         free(p)
         return
@@ -36,19 +35,19 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
     # a torn group, of which nothing takes anything away. Without it the record stays, until the block is compacted or goes.
     if b.closed and not b.proven:
         b.proven = end_again(s, b) and sync_said(s, f.datasync(f.ctx, b.fd)) == 0
-    if ((b.proven or not b.closed) and f.pread(f.ctx, b.fd, p, size, <off_t> off) == <int64_t> size
+    if ((b.proven or not b.closed) and f.pread(f.ctx, b.fd, p, size, <off_t>off) == <int64_t>size
             and record_parse(p, size, &r) and r.size == size and r.raw_seq == op.seq and record_good(b.key, p, &r)):
         mark = record_mark(p, &r, off)
         s.env.system.random(s.env.system.ctx, p + HEAD, size - HEAD)
         if size >= REC_MIN + 8:
             st_put64(p + HEAD, mark)
-        st_put32(p, <uint32_t> size)
+        st_put32(p, <uint32_t>size)
         st_put64(p + 4, (st_get64(p + 4) & ~(TOMB | ERASED)) | ERASED)
         st_put64(p + 12, 0)
         st_put16(p + 20, 0)
         record_parse(p, size, &r)
         st_put64(p + size - 8, record_hash(b.key, p, &r))
-        f.pwrite(f.ctx, b.fd, p, size, <off_t> off)
+        f.pwrite(f.ctx, b.fd, p, size, <off_t>off)
     free(p)
     if opened:
         block_fd_close(b)

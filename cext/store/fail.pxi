@@ -8,14 +8,14 @@ cdef inline bint is_full(int64_t rc) noexcept nogil:
 
 
 cdef bint ballast_give(Committer* c, int64_t rc) noexcept nogil:
-    """Whether a write that failed for want of room may be tried again, because the ballast was given up for it."""
+    # Whether a write that failed for want of room may be tried again, because the ballast was given up for it.
     cdef FileOps* f = c.env.files
     if not is_full(rc) or c.ballast[0] == 0 or st_load(&c.shared.full):
         return False
     if f.unlink(f.ctx, c.ballast) < 0:
         return False
     sync_parent(f, c.ballast)       # what was freed can be used from here on
-    st_store(&c.shared.full, <uint64_t> -rc)
+    st_store(&c.shared.full, <uint64_t>-rc)
     st_store(&c.shared.done_flag, 1)
     return True
 
@@ -34,7 +34,7 @@ cdef void committer_has_room(Committer* c) noexcept nogil:
 
 
 cdef void tell_full(Committer* c) noexcept nogil:
-    """With the engine lock held: the control plane hears once that nothing more is stored, and makes the ballast again."""
+    # With the engine lock held: the control plane hears once that nothing more is stored, and makes the ballast again.
     cdef Event e
     cdef uint64_t error = st_load(&c.shared.full)
     if error == 0 or c.told_full or c.env.out.event == NULL:
@@ -42,15 +42,15 @@ cdef void tell_full(Committer* c) noexcept nogil:
     c.told_full = True
     memset(&e, 0, sizeof(e))
     e.kind = EV_DISK_FULL
-    e.num[0] = <int64_t> error
+    e.num[0] = <int64_t>error
     c.env.out.event(c.env.out.ctx, &e)
 
 
 # ---- no descriptors ----------------------------------------------------------------------------------------------
 
 cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
-    """Whether an open that failed for want of descriptors may be tried again: what this round has written is synced
-    and closed, and so is every other file that can be opened again."""
+    # Whether an open that failed for want of descriptors may be tried again: what this round has written is synced
+    # and closed, and so is every other file that can be opened again.
     cdef FileOps* f = c.env.files
     cdef Part* p
     cdef Store* s
@@ -93,12 +93,12 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
 
 
 cdef bint may_again(Committer* c, Round* r, int64_t rc) noexcept nogil:
-    """Whether a step of a round that failed may be tried again: there are descriptors or there is room now."""
+    # Whether a step of a round that failed may be tried again: there are descriptors or there is room now.
     return rc < 0 and (fds_give(c, r, rc) or trash_give(c, rc) or ballast_give(c, rc))
 
 
 cdef int msgs_sync(Committer* c, Round* r, Store* s) noexcept nogil:
-    """The folder of the blocks; 0 or -errno."""
+    # The folder of the blocks; 0 or -errno.
     cdef int rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
     if may_again(c, r, rc):
         rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)
@@ -112,7 +112,7 @@ cdef void spare_give(Committer* c) noexcept nogil:
 
 
 cdef void spare_take(Committer* c) noexcept nogil:
-    """One descriptor that the commit thread has for itself, whoever takes all others."""
+    # One descriptor that the commit thread has for itself, whoever takes all others.
     if c.writing.spare < 0:
         c.writing.spare = c.env.files.open(c.env.files.ctx, "/dev/null", O_RDONLY, 0)
 
@@ -120,13 +120,13 @@ cdef void spare_take(Committer* c) noexcept nogil:
 # ---- the way back ----------------------------------------------------------------------------------------------------
 
 cdef int cut_sync(FileOps* f, int fd) noexcept nogil:
-    """0 or -errno. The first sync may tell of what was written and is cut off by now."""
+    # 0 or -errno. The first sync may tell of what was written and is cut off by now.
     cdef int rc = f.datasync(f.ctx, fd)
     return f.datasync(f.ctx, fd) if rc < 0 else rc
 
 
 cdef int block_cut(Store* s, Block* b, bint* unlinked) noexcept nogil:
-    """0 or -errno."""
+    # 0 or -errno.
     cdef FileOps* f = s.files
     cdef char path[4200]
     cdef int rc
@@ -139,24 +139,24 @@ cdef int block_cut(Store* s, Block* b, bint* unlinked) noexcept nogil:
         unlinked[0] = True
         return 0 if rc == -ENOENT else rc
     rc = block_fd(s, b, s.msgs_dir, unlinked)
-    rc = f.truncate(f.ctx, b.fd, <off_t> b.durable) if rc == 0 else rc
+    rc = f.truncate(f.ctx, b.fd, <off_t>b.durable) if rc == 0 else rc
     rc = cut_sync(f, b.fd) if rc == 0 else rc
     block_fd_close(b)
     return rc
 
 
 cdef int log_cut(Log* g) noexcept nogil:
-    """0 or -errno."""
+    # 0 or -errno.
     cdef FileOps* f = g.store.files
     cdef int rc = log_fd(g)
-    rc = f.truncate(f.ctx, g.writing.fd, <off_t> g.writing.durable) if rc == 0 else rc
+    rc = f.truncate(f.ctx, g.writing.fd, <off_t>g.writing.durable) if rc == 0 else rc
     rc = cut_sync(f, g.writing.fd) if rc == 0 else rc
     log_fd_close(g)
     return rc
 
 
 cdef int blocks_undo(Store* s, Block* b, bint* unlinked) noexcept nogil:
-    """Of a chain by next_out those of which nothing is durable: their files go. 0 or -errno."""
+    # Of a chain by next_out those of which nothing is durable: their files go. 0 or -errno.
     cdef int rc = 0
     while b != NULL and rc == 0:
         rc = block_cut(s, b, unlinked) if b.durable == 0 else 0
@@ -212,5 +212,5 @@ cdef void store_halt(Store* s, int64_t error) noexcept nogil:
 
 cdef int64_t store_error(const Store* s) noexcept nogil:
     if s.io_errno == 0 and s.storage == STORE_FILE:
-        return <int64_t> st_load(&s.com.shared.full)
+        return <int64_t>st_load(&s.com.shared.full)
     return s.io_errno

@@ -11,19 +11,19 @@ cdef struct Take:
 
 
 cdef uint64_t take_uv(Take* t) noexcept nogil:
-    cdef Span s = span(t.p, <uint32_t> min(t.n, <uint64_t> 10))
+    cdef Span s = span(t.p, <uint32_t>min(t.n, <uint64_t>10))
     cdef uint64_t value = 0
     if not get_uv(&s, &value):
         t.bad = True
         return 0
-    t.n -= <uint64_t> (s.p - t.p)
+    t.n -= <uint64_t>(s.p - t.p)
     t.p = s.p
     return value
 
 
 cdef int64_t take_sv(Take* t) noexcept nogil:
     cdef uint64_t v = take_uv(t)
-    return <int64_t> (v >> 1) ^ -<int64_t> (v & 1)
+    return <int64_t>(v >> 1) ^ -<int64_t>(v & 1)
 
 
 cdef const uint8_t* take_bytes(Take* t, uint64_t n) noexcept nogil:
@@ -36,7 +36,7 @@ cdef const uint8_t* take_bytes(Take* t, uint64_t n) noexcept nogil:
 
 
 cdef void take_subject(Take* t, int version) noexcept nogil:
-    """A subject, how many messages it has, its first block and its last."""
+    # A subject, how many messages it has, its first block and its last.
     cdef uint64_t total
     take_bytes(t, take_uv(t))
     total = take_uv(t)
@@ -46,14 +46,14 @@ cdef void take_subject(Take* t, int version) noexcept nogil:
 
 
 cdef void take_map(Take* t, IndexBlock* b) noexcept nogil:
-    """The delete map of a block: bitmaps of so many sequences each, in no order that counts."""
+    # The delete map of a block: bitmaps of so many sequences each, in no order that counts.
     cdef const uint8_t* head = take_bytes(t, 10)
     if head == NULL or head[0] != 22 or head[1] not in (1, 2):
         t.bad = True
         return
     b.map_bits = 2048 if head[1] == 2 else 4096
     b.map_nodes = st_get32(head + 2)
-    b.map = take_bytes(t, <uint64_t> b.map_nodes * (8 + b.map_bits // 8 + 2))
+    b.map = take_bytes(t, <uint64_t>b.map_nodes * (8 + b.map_bits // 8 + 2))
 
 
 cdef bint index_db_read(const uint8_t* p, uint64_t n, const uint64_t* key, IndexDb* head, index_block_fn visit,
@@ -109,18 +109,18 @@ cdef bint index_db_read(const uint8_t* p, uint64_t n, const uint64_t* key, Index
 # ---- at the start, after nats-server ---------------------------------------------------------------------------------
 
 cdef bint leave(Store* s, Block* b, int64_t i) noexcept nogil:
-    """As where a limit of ours removes it."""
+    # As where a limit of ours removes it.
     if i < 0 or b.off[i] == 0:
         return True
-    if seq_at(b, <uint32_t> i) != s.first_seq and stage_tomb(s, b, seq_at(b, <uint32_t> i), s.env.now) < 0:
+    if seq_at(b, <uint32_t>i) != s.first_seq and stage_tomb(s, b, seq_at(b, <uint32_t>i), s.env.now) < 0:
         return False
-    take_out(s, b, <uint32_t> i, RM_LIMIT)
+    take_out(s, b, <uint32_t>i, RM_LIMIT)
     return True
 
 
 cdef bint listed_leave(void* ctx, const IndexBlock* x) noexcept nogil:
-    """Removes what a block of the index.db leaves out."""
-    cdef Store* s = <Store*> ctx
+    # Removes what a block of the index.db leaves out.
+    cdef Store* s = <Store*>ctx
     cdef Block* b = block_numbered(s, x.num)
     cdef const uint8_t* node = x.map
     cdef uint64_t base, word
@@ -144,7 +144,7 @@ cdef bint listed_leave(void* ctx, const IndexBlock* x) noexcept nogil:
 
 
 cdef void foreign_leave(Store* s) noexcept nogil:
-    """What nats-server's index.db leaves out leaves. It counts where nats-server goes by it: if it fits the last block."""
+    # What nats-server's index.db leaves out leaves. It counts where nats-server goes by it: if it fits the last block.
     cdef IndexDb head
     cdef char path[4300]
     cdef uint64_t size
@@ -175,30 +175,30 @@ cdef struct Ghosts:
 
 
 cdef void tombs_note(Ghosts* g, Block* b) noexcept nogil:
-    """Notes the tombstones of this block for messages of g's."""
+    # Notes the tombstones of this block for messages of g's.
     cdef uint64_t size, at = 0, i
     cdef uint8_t* p = block_open(b, &size)      # the file, because the markers do not stand in a region
     cdef Parsed r
     while p != NULL and at < size and record_parse(p + at, size - at, &r):
         if r.raw_seq & TOMB and g.b.base <= r.seq < g.s.first_seq and r.seq <= g.b.last:
             i = r.seq - g.b.base
-            g.buried[i // 64] |= <uint64_t> 1 << (i % 64)
+            g.buried[i // 64] |= <uint64_t>1 << (i % 64)
         at += r.size
     if p != NULL:
         g.s.files.unmap(g.s.files.ctx, p, size)
 
 
 cdef bint would_fit(const Store* s, const Parsed* r) noexcept nogil:
-    """Whether the limits but for age would let this message stay beside what is live."""
+    # Whether the limits but for age would let this message stay beside what is live.
     if not s.limits.trim:
         return True
-    return ((s.limits.max_msgs <= 0 or s.msgs < <uint64_t> s.limits.max_msgs)
-            and (s.limits.max_bytes <= 0 or s.bytes + r.size <= <uint64_t> s.limits.max_bytes))
+    return ((s.limits.max_msgs <= 0 or s.msgs < <uint64_t>s.limits.max_msgs)
+            and (s.limits.max_bytes <= 0 or s.bytes + r.size <= <uint64_t>s.limits.max_bytes))
 
 
 cdef int ghosts_visit(Ghosts* g, bint bury) noexcept nogil:
-    """Looks whether one of them would fit, or gives every one a tombstone: otherwise the next would have the room. What is
-    too old by now does not count."""
+    # Looks whether one of them would fit, or gives every one a tombstone: otherwise the next would have the room. What is
+    # too old by now does not count.
     cdef Store* s = g.s
     cdef uint64_t size, at = 0, i
     cdef uint8_t* p = block_open(g.b, &size)
@@ -220,12 +220,12 @@ cdef int ghosts_visit(Ghosts* g, bint bury) noexcept nogil:
 
 
 cdef bint ghosts_take(Ghosts* g) noexcept nogil:
-    """Reads which of the block's messages have tombstones; False where that would take too much memory."""
+    # Reads which of the block's messages have tombstones; False where that would take too much memory.
     cdef uint32_t i, at
     cdef Block* b
     if g.b.last - g.b.base > 0xffffffffU:
         return False
-    g.buried = <uint64_t*> calloc((g.b.last - g.b.base) // 64 + 1, 8)
+    g.buried = <uint64_t*>calloc((g.b.last - g.b.base) // 64 + 1, 8)
     if g.buried == NULL:
         return False
     for i in range(g.s.n_blocks):
@@ -237,8 +237,8 @@ cdef bint ghosts_take(Ghosts* g) noexcept nogil:
 
 
 cdef void heads_bury(Store* s) noexcept nogil:
-    """Gives tombstones to what left at the head by a limit, if nats-server, which knows the limits alone, would show any of it
-    again. Nobody else knows the store any more."""
+    # Gives tombstones to what left at the head by a limit, if nats-server, which knows the limits alone, would show any of it
+    # again. Nobody else knows the store any more.
     cdef Ghosts g
     cdef uint32_t i, n = 0
     cdef bint fits = False

@@ -10,19 +10,19 @@ cdef int idset_put(IdSet* c, uint32_t id, bint on) noexcept nogil:
     cdef uint32_t k = id >> 12, cap
     cdef uint64_t** pages
     cdef uint64_t* word
-    cdef uint64_t bit = <uint64_t> 1 << (id & 63)
-    if on == <bint> st_has(c.pages, c.n_pages, id):
+    cdef uint64_t bit = <uint64_t>1 << (id & 63)
+    if on == <bint>st_has(c.pages, c.n_pages, id):
         return 0
     if k >= c.n_pages:
         cap = max(k + 1, c.n_pages * 2)
-        pages = <uint64_t**> realloc(c.pages, cap * sizeof(uint64_t*))
+        pages = <uint64_t**>realloc(c.pages, cap * sizeof(uint64_t*))
         if pages == NULL:
             return -1
         memset(pages + c.n_pages, 0, (cap - c.n_pages) * sizeof(uint64_t*))
         c.pages = pages
         c.n_pages = cap
     if c.pages[k] == NULL:
-        c.pages[k] = <uint64_t*> calloc(64, 8)
+        c.pages[k] = <uint64_t*>calloc(64, 8)
         if c.pages[k] == NULL:
             return -1
     if on and c.leads.a != NULL and leads_push(&c.leads, id) < 0:
@@ -39,7 +39,7 @@ cdef struct IdFill:
 
 
 cdef int idset_fill(void* ctx, Index* x, uint32_t id) noexcept nogil:
-    cdef IdFill* fill = <IdFill*> ctx
+    cdef IdFill* fill = <IdFill*>ctx
     fill.set.n_msgs += node_at(x, id).count
     if idset_put(fill.set, id, True) < 0:
         fill.failed = True
@@ -48,7 +48,7 @@ cdef int idset_fill(void* ctx, Index* x, uint32_t id) noexcept nogil:
 
 
 cdef int ids_births(Store* s, const Filter* f, IdSet* c) noexcept nogil:
-    """1: it has to be made anew."""
+    # 1: it has to be made anew.
     cdef Index* x = &s.x
     cdef uint32_t id
     cdef bint on
@@ -66,13 +66,13 @@ cdef int ids_births(Store* s, const Filter* f, IdSet* c) noexcept nogil:
 
 
 cdef int ids_begin(Store* s, const Filter* f) noexcept nogil:
-    """A new set, with what is found along the patterns if that is a piece of work."""
+    # A new set, with what is found along the patterns if that is a piece of work.
     cdef Index* x = &s.x
-    cdef IdSet* c = <IdSet*> calloc(1, sizeof(IdSet))
+    cdef IdSet* c = <IdSet*>calloc(1, sizeof(IdSet))
     cdef IdFill fill
     cdef uint64_t left = IDS_FIRST
-    idset_free(<IdSet*> f.cache)
-    (<Filter*> f).cache = c
+    idset_free(<IdSet*>f.cache)
+    (<Filter*>f).cache = c
     if c == NULL:
         return ST_NO_MEMORY
     c.store = s.id
@@ -94,7 +94,7 @@ cdef int ids_begin(Store* s, const Filter* f) noexcept nogil:
 
 
 cdef int ids_numbers(Store* s, const Filter* f, IdSet* c) noexcept nogil:
-    """A piece of the numbers."""
+    # A piece of the numbers.
     cdef Index* x = &s.x
     cdef uint32_t left = IDS_NODES, cost = matcher_cost(&c.matcher, f), id
     cdef Node* n
@@ -116,35 +116,35 @@ cdef int ids_numbers(Store* s, const Filter* f, IdSet* c) noexcept nogil:
 
 
 cdef int ids_step(Store* s, const Filter* f, IdSet** out) noexcept nogil:
-    """A piece of the way to the numbers that a filter (not one of everything) matches now: 1, or ST_OK with them in `out`."""
+    # A piece of the way to the numbers that a filter (not one of everything) matches now: 1, or ST_OK with them in `out`.
     cdef Index* x = &s.x
     cdef IdSet* c
     cdef int rc = ST_OK
     if x.born == NULL:
-        x.born = <uint32_t*> calloc(BORN, 4)
+        x.born = <uint32_t*>calloc(BORN, 4)
         if x.born == NULL:
             return ST_NO_MEMORY
         x.births += BORN + 1    # whatever was cached before this ring is out of date
-    c = <IdSet*> f.cache
+    c = <IdSet*>f.cache
     if c == NULL or c.store != s.id or x.births - c.births > BORN:
         rc = 1
     elif c.births < x.births:
         rc = ids_births(s, f, c)
     if rc == 1:
         rc = ids_begin(s, f)
-        c = <IdSet*> f.cache
+        c = <IdSet*>f.cache
     elif rc == ST_OK and c.at < c.end:
         rc = ids_numbers(s, f, c)
     if rc < 0:
-        idset_free(<IdSet*> f.cache)
-        (<Filter*> f).cache = NULL
+        idset_free(<IdSet*>f.cache)
+        (<Filter*>f).cache = NULL
         return rc
     out[0] = c
     return 1 if c.at < c.end else ST_OK
 
 
 cdef IdSet* filter_ids(Store* s, const Filter* f) noexcept nogil:
-    """All of it at once; NULL when memory ran out."""
+    # All of it at once; NULL when memory ran out.
     cdef IdSet* c = NULL
     cdef int rc = 1
     while rc == 1:
@@ -156,4 +156,4 @@ cdef int store_ready(Store* s, const Filter* filter) noexcept nogil:
     cdef IdSet* c
     if matches_all(filter) or filter.literal:
         return ST_OK
-    return max(ids_step(s, filter, &c), <int> ST_OK)
+    return max(ids_step(s, filter, &c), <int>ST_OK)

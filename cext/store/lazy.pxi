@@ -10,7 +10,7 @@ cdef enum:
 
 
 cdef uint64_t op_weight(const Op* op) noexcept nogil:
-    """Bytes of the files that go with it."""
+    # Bytes of the files that go with it.
     cdef uint64_t n = 0
     cdef uint32_t i
     if op.kind == OP_DROP:
@@ -22,7 +22,7 @@ cdef uint64_t op_weight(const Op* op) noexcept nogil:
 
 
 cdef bint waits_for_sync(const Committer* c, const Round* r, const Store* s, Op* op) noexcept nogil:
-    """Whether this is for later."""
+    # Whether this is for later.
     if c.sync_interval <= 0:
         return False
     if op.kind == OP_ERASE:
@@ -43,7 +43,7 @@ cdef void later_add(Store* s, Op* op) noexcept nogil:
 
 
 cdef void later_finish(Committer* c, Store* s, int err) noexcept nogil:
-    """After a sync, or when the store failed: what has waited for it, in order; but erasures that no marker speaks for."""
+    # After a sync, or when the store failed: what has waited for it, in order; but erasures that no marker speaks for.
     cdef Op* op = s.writing.later
     cdef Op* after
     s.writing.later = NULL
@@ -61,7 +61,7 @@ cdef void later_finish(Committer* c, Store* s, int err) noexcept nogil:
 
 
 cdef void later_moot(Committer* c, Store* s) noexcept nogil:
-    """After a purge, which is on disk: all that waits is of files that went with it."""
+    # After a purge, which is on disk: all that waits is of files that went with it.
     s.writing.vouched = UINT64_MAX
     later_finish(c, s, 0)
     s.writing.vouched = 0
@@ -69,7 +69,7 @@ cdef void later_moot(Committer* c, Store* s) noexcept nogil:
 
 
 cdef void erasures_forget(Store* s, Block* b) noexcept nogil:
-    """Those that wait to be made in a block that goes."""
+    # Those that wait to be made in a block that goes.
     cdef Op* op = s.writing.later
     cdef Op* after
     if b.erasures == 0:
@@ -88,7 +88,7 @@ cdef void erasures_forget(Store* s, Block* b) noexcept nogil:
 
 
 cdef void unsynced_note(Committer* c, Store* s) noexcept nogil:
-    """With q held: the next sync is for this store too."""
+    # With q held: the next sync is for this store too.
     if not s.queue.unsynced:
         s.queue.unsynced = True
         s.queue.next_unsynced = c.queue.unsynced
@@ -97,7 +97,7 @@ cdef void unsynced_note(Committer* c, Store* s) noexcept nogil:
 
 
 cdef void lazy_note(Committer* c, Round* r, const Part* p) noexcept nogil:
-    """What this part has written is to be synced some time."""
+    # What this part has written is to be synced some time.
     cdef const Op* op = p.ops
     cdef bint wrote = p.logs or p.s.writing.later != NULL
     cdef uint32_t k
@@ -115,7 +115,7 @@ cdef void lazy_note(Committer* c, Round* r, const Part* p) noexcept nogil:
 
 
 cdef void lazy_round(Committer* c, Round* r, int64_t now) noexcept nogil:
-    """Syncs what this round and those before have written, if it is time."""
+    # Syncs what this round and those before have written, if it is time.
     cdef uint32_t i
     cdef bint any
     for i in range(r.n_parts):
@@ -131,7 +131,7 @@ cdef void lazy_round(Committer* c, Round* r, int64_t now) noexcept nogil:
 
 
 cdef void synced_all(Store* s) noexcept nogil:
-    """With q held: all that was written is on disk. A marker says so when the store is idle again."""
+    # With q held: all that was written is on disk. A marker says so when the store is idle again.
     cdef Block* b = s.queue.out
     s.writing.vouched = s.writing.marked
     s.writing.syncs += 1
@@ -145,7 +145,7 @@ cdef void synced_all(Store* s) noexcept nogil:
 
 
 cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
-    """Everything on the file system at once. What was written since the last time may be lost after an error."""
+    # Everything on the file system at once. What was written since the last time may be lost after an error.
     cdef FileOps* f = c.env.files
     cdef Store* first
     cdef Store* s
@@ -192,7 +192,7 @@ cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
 
 
 cdef void lazy_end(Committer* c, Round* r) noexcept nogil:
-    """The end of a round with a sync: what has waited for that, also in stores of which the round wrote nothing."""
+    # The end of a round with a sync: what has waited for that, also in stores of which the round wrote nothing.
     cdef Store* s = r.unsynced
     cdef Store* after
     while s != NULL:
@@ -212,9 +212,9 @@ cdef void lazy_end(Committer* c, Round* r) noexcept nogil:
 
 
 cdef int sync_said(Store* s, int rc) noexcept nogil:
-    """What a sync of files with messages said, by whichever thread; without q. In lazy mode one that failed may have lost what
-    was written since the last one of all, and no later one of the same files says so again. So none counts (syncs_count) until
-    the commit thread has told all stores that it concerns: it syncs at once."""
+    # What a sync of files with messages said, by whichever thread; without q. In lazy mode one that failed may have lost what
+    # was written since the last one of all, and no later one of the same files says so again. So none counts (syncs_count) until
+    # the commit thread has told all stores that it concerns: it syncs at once.
     cdef Committer* c = s.com
     if rc < 0 and c.sync_interval > 0:
         q_lock(c)
@@ -230,7 +230,7 @@ cdef int sync_said(Store* s, int rc) noexcept nogil:
 
 
 cdef bint syncs_count(Store* s) noexcept nogil:
-    """In lazy mode, after syncs that did not fail: whether what they are of was not lost before."""
+    # In lazy mode, after syncs that did not fail: whether what they are of was not lost before.
     cdef Committer* c = s.com
     cdef bint ok
     q_lock(c)
@@ -240,30 +240,30 @@ cdef bint syncs_count(Store* s) noexcept nogil:
 
 
 cdef int file_again(FileOps* f, const char* path, int64_t since) noexcept nogil:
-    """Writes what a file has once more, if it was written since then. 0 or -errno."""
+    # Writes what a file has once more, if it was written since then. 0 or -errno.
     cdef int fd = f.open(f.ctx, path, O_RDWR, 0)
     cdef int64_t rc = fd, n = 0, at = 0
     cdef uint8_t* p
     if fd < 0:
         return fd if fd != -ENOENT else 0
-    p = <uint8_t*> malloc(LOG_COPY)
+    p = <uint8_t*>malloc(LOG_COPY)
     rc = f.time(f.ctx, fd) if p != NULL else -ENOMEM
     n = f.size(f.ctx, fd) if rc >= since else 0
     while at < n and rc >= 0:
-        rc = f.pread(f.ctx, fd, p, <size_t> min(n - at, <int64_t> LOG_COPY), <off_t> at)
+        rc = f.pread(f.ctx, fd, p, <size_t>min(n - at, <int64_t>LOG_COPY), <off_t>at)
         if rc == 0:
             break
         if rc > 0:
-            rc = f.pwrite(f.ctx, fd, p, <size_t> rc, <off_t> at)
+            rc = f.pwrite(f.ctx, fd, p, <size_t>rc, <off_t>at)
             at += LOG_COPY
     free(p)
     f.close(f.ctx, fd)
-    return <int> min(rc, n, <int64_t> 0)
+    return <int>min(rc, n, <int64_t>0)
 
 
 cdef int unsynced_again(Store* s) noexcept nogil:
-    """After a sync that failed the system takes for written what it had, though it may not be, and no later sync writes it. What
-    it still reads is written again, so that the next one does. 0 or -errno."""
+    # After a sync that failed the system takes for written what it had, though it may not be, and no later sync writes it. What
+    # it still reads is written again, so that the next one does. 0 or -errno.
     cdef FileOps* f = s.files
     cdef int64_t since = s.queue.lost_since
     cdef char path[4400]
@@ -290,8 +290,8 @@ cdef int unsynced_again(Store* s) noexcept nogil:
 
 
 cdef int lazy_listen(Store* s) noexcept nogil:
-    """The descriptor that is synced, or -errno. It is opened before anything is written: it may be another thread's sync, of a
-    block for its sidecar, that finds that what was written is lost, and the next one of all hears of it."""
+    # The descriptor that is synced, or -errno. It is opened before anything is written: it may be another thread's sync, of a
+    # block for its sidecar, that finds that what was written is lost, and the next one of all hears of it.
     cdef Committer* c = s.com
     cdef FileOps* f = s.files
     cdef int fd, kept
@@ -314,7 +314,7 @@ cdef int lazy_listen(Store* s) noexcept nogil:
 
 
 cdef void lazy_open(Store* s) noexcept nogil:
-    """A store that was opened: what a killed server left is synced when the time has come."""
+    # A store that was opened: what a killed server left is synced when the time has come.
     cdef Committer* c = s.com
     if c.sync_interval <= 0:
         return

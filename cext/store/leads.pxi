@@ -17,12 +17,12 @@ cdef void leads_free(Leads* h) noexcept nogil:
 
 
 cdef int leads_room(Leads* h) noexcept nogil:
-    """For one more."""
+    # For one more.
     cdef uint32_t cap = h.cap * 2 if h.cap else 16
     cdef Lead* a
     if h.n < h.cap:
         return 0
-    a = <Lead*> realloc(h.a, cap * sizeof(Lead))
+    a = <Lead*>realloc(h.a, cap * sizeof(Lead))
     if a == NULL:
         return -1
     h.a = a
@@ -31,7 +31,7 @@ cdef int leads_room(Leads* h) noexcept nogil:
 
 
 cdef int leads_push(Leads* h, uint32_t id) noexcept nogil:
-    """One more subject, behind the heap."""
+    # One more subject, behind the heap.
     if leads_room(h) < 0:
         return -1
     h.a[h.n].id = id
@@ -57,7 +57,7 @@ cdef void leads_down(Leads* h, uint32_t i) noexcept nogil:
 
 
 cdef void leads_in(Leads* h, uint32_t k, uint64_t seq) noexcept nogil:
-    """Takes one from behind the heap into it."""
+    # Takes one from behind the heap into it.
     cdef Lead e = h.a[k]
     cdef uint32_t i = h.n_heap, up
     e.seq = seq
@@ -73,7 +73,7 @@ cdef void leads_in(Leads* h, uint32_t k, uint64_t seq) noexcept nogil:
 
 
 cdef void leads_out(Leads* h) noexcept nogil:
-    """Puts the first one behind the heap."""
+    # Puts the first one behind the heap.
     cdef Lead e = h.a[0]
     h.n_heap -= 1
     h.a[0] = h.a[h.n_heap]
@@ -82,7 +82,7 @@ cdef void leads_out(Leads* h) noexcept nogil:
 
 
 cdef uint64_t lead_next(Store* s, Lead* e, uint64_t start) noexcept nogil:
-    """The first message from `start` on of a subject that had the one of the lead; 0 when there is none."""
+    # The first message from `start` on of a subject that had the one of the lead; 0 when there is none.
     cdef Node* n = node_at(&s.x, e.id)
     cdef uint64_t seq = e.seq
     cdef uint32_t steps
@@ -97,7 +97,7 @@ cdef uint64_t lead_next(Store* s, Lead* e, uint64_t start) noexcept nogil:
         i = slot_of(b, seq) if b != NULL else -1
         if i < 0 or b.sid[i] != e.id:
             break
-        seq = chain_next(s, b, <uint32_t> i, e.id)
+        seq = chain_next(s, b, <uint32_t>i, e.id)
         if seq == 0 or seq >= start:
             return seq
     return next_of_id(s, e.id, start)
@@ -114,12 +114,12 @@ cdef void leads_begin(Store* s, Leads* h, uint64_t start) noexcept nogil:
 
 
 cdef inline uint32_t lead_cost(const Store* s, uint32_t id) noexcept nogil:
-    """What looking for a subject's next message counts of a piece: its chain may be walked."""
-    return 1 + min(node_at(&s.x, id).count, <uint32_t> 1024) // 8
+    # What looking for a subject's next message counts of a piece: its chain may be walked.
+    return 1 + min(node_at(&s.x, id).count, <uint32_t>1024) // 8
 
 
 cdef int leads_make(Store* s, IdSet* c, uint64_t start) noexcept nogil:
-    """A piece of the heap's making: 1, ST_OK when it is made, ST_NO_MEMORY. Who is born meanwhile may be in it twice."""
+    # A piece of the heap's making: 1, ST_OK when it is made, ST_NO_MEMORY. Who is born meanwhile may be in it twice.
     cdef Leads* h = &c.leads
     cdef uint32_t left = LEADS_TURN, id
     cdef uint64_t bits, seq
@@ -141,7 +141,7 @@ cdef int leads_make(Store* s, IdSet* c, uint64_t start) noexcept nogil:
         if left == 0:
             return 1
         h.made += low_bit(bits)
-        id = <uint32_t> h.made
+        id = <uint32_t>h.made
         if leads_push(h, id) < 0:
             leads_free(h)
             return ST_NO_MEMORY
@@ -160,7 +160,7 @@ cdef bint lead_lives(Store* s, const Lead* e) noexcept nogil:
 
 
 cdef bint leads_newer(Store* s, IdSet* c, uint64_t start, uint32_t* left) noexcept nogil:
-    """Those that had no more may have newer ones: a piece of the look for them; whether it came to its end."""
+    # Those that had no more may have newer ones: a piece of the look for them; whether it came to its end.
     cdef Leads* h = &c.leads
     cdef uint64_t seq
     cdef uint32_t id
@@ -183,8 +183,8 @@ cdef bint leads_newer(Store* s, IdSet* c, uint64_t start, uint32_t* left) noexce
 
 
 cdef int leads_next(Store* s, IdSet* c, uint64_t* start, uint64_t* seq) noexcept nogil:
-    """A piece of the search for the set's first message from `start` on: 1, `start` may have moved on; ST_OK: it, or 0;
-    ST_NO_MEMORY."""
+    # A piece of the search for the set's first message from `start` on: 1, `start` may have moved on; ST_OK: it, or 0;
+    # ST_NO_MEMORY.
     cdef Leads* h = &c.leads
     cdef uint32_t left = LEADS_TURN, id
     cdef uint64_t next
@@ -218,14 +218,14 @@ cdef int leads_next(Store* s, IdSet* c, uint64_t* start, uint64_t* seq) noexcept
 
 
 cdef uint64_t scan_set(Store* s, IdSet* c, uint64_t* start, uint64_t* limit) noexcept nogil:
-    """Looks at the slots from `start` on, at most `limit`; these become what is left to look at."""
+    # Looks at the slots from `start` on, at most `limit`; these become what is left to look at.
     cdef uint32_t bi = block_from(s, max(start[0], s.first_seq)), i, end, hit
     cdef Block* b
     while bi < s.n_blocks:
         b = block_i(s, bi)
         if b.live:
             i = max(slot_from(b, start[0]), b.head)
-            end = <uint32_t> min(<uint64_t> b.n, i + limit[0])
+            end = <uint32_t>min(<uint64_t>b.n, i + limit[0])
             hit = st_find_set(c.pages, c.n_pages, b.sid, b.off, i, end)
             limit[0] -= hit - i
             if hit < end:
@@ -238,7 +238,7 @@ cdef uint64_t scan_set(Store* s, IdSet* c, uint64_t* start, uint64_t* limit) noe
 
 
 cdef bint next_of_set(Store* s, IdSet* c, uint64_t* start, uint64_t* seq) noexcept nogil:
-    """A piece of the search; True: it ends, with the sequence or 0."""
+    # A piece of the search; True: it ends, with the sequence or 0.
     cdef Leads* h = &c.leads
     cdef uint64_t given = NEAR, piece, left, cost
     cdef int rc
@@ -247,9 +247,9 @@ cdef bint next_of_set(Store* s, IdSet* c, uint64_t* start, uint64_t* seq) noexce
         seq[0] = scan_set(s, c, start, &left)
         return True
     if not h.on:
-        cost = NEAR + <uint64_t> c.n_ids * LEAD_SLOTS + (c.n_msgs * CHAIN_SLOTS if start[0] > s.first_seq else 0)
+        cost = NEAR + <uint64_t>c.n_ids * LEAD_SLOTS + (c.n_msgs * CHAIN_SLOTS if start[0] > s.first_seq else 0)
         given += cost - h.looked if cost > h.looked else 0
-        piece = min(given, <uint64_t> SCAN_SLOTS)
+        piece = min(given, <uint64_t>SCAN_SLOTS)
         left = piece
         seq[0] = scan_set(s, c, start, &left)
         if piece - left > NEAR:

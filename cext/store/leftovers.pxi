@@ -14,7 +14,7 @@ cdef void leftover_block(Store* s, Block* b) noexcept nogil:
 
 
 cdef void index_replace(Store* s, const Index* fresh) noexcept nogil:
-    cdef Leftover* one = <Leftover*> malloc(sizeof(Leftover)) if s.x.n_chunks + s.x.n_texts > LEFTOVER_TURN else NULL
+    cdef Leftover* one = <Leftover*>malloc(sizeof(Leftover)) if s.x.n_chunks + s.x.n_texts > LEFTOVER_TURN else NULL
     if one == NULL:
         index_free(&s.x)
     else:
@@ -27,7 +27,7 @@ cdef void index_replace(Store* s, const Index* fresh) noexcept nogil:
 
 
 cdef bint leftovers_piece(Store* s, uint32_t left) noexcept nogil:
-    """Whether there is more."""
+    # Whether there is more.
     cdef Leftover* one
     cdef Block* b
     cdef void* p
@@ -35,7 +35,7 @@ cdef bint leftovers_piece(Store* s, uint32_t left) noexcept nogil:
         b = s.left_blocks
         s.left_blocks = b.next_empty
         block_free(b)
-        left -= min(left, <uint32_t> LEFTOVER_BLOCK)
+        left -= min(left, <uint32_t>LEFTOVER_BLOCK)
     while left and s.left_indexes != NULL:
         one = s.left_indexes
         left -= 1
@@ -56,7 +56,7 @@ cdef bint leftovers_piece(Store* s, uint32_t left) noexcept nogil:
 
 
 cdef void leftovers_turn(Task* t) noexcept nogil:
-    cdef Store* s = <Store*> t.owner
+    cdef Store* s = <Store*>t.owner
     if leftovers_piece(s, LEFTOVER_TURN):
         task_post(&s.env.tasks, t)
 

@@ -4,12 +4,12 @@ cdef uint64_t next_store_id = 0
 
 
 cdef uint64_t block_size_of(const StoreConfig* cfg) noexcept nogil:
-    """Bytes a block: as nats-server sizes them, but for limits by count, whose message size is not known here."""
+    # Bytes a block: as nats-server sizes them, but for limits by count, whose message size is not known here.
     cdef uint64_t b
     if cfg.storage == STORE_MEMORY:
         return MEMORY_BLOCK
     if cfg.max_bytes > 0 or cfg.max_msgs > 0:
-        b = <uint64_t> cfg.max_bytes if cfg.max_bytes > 0 else min(<uint64_t> cfg.max_msgs, <uint64_t> 1 << 32) * 512
+        b = <uint64_t>cfg.max_bytes if cfg.max_bytes > 0 else min(<uint64_t>cfg.max_msgs, <uint64_t>1 << 32) * 512
         b = (b // 4 + 1 + 99) // 100 * 100
         if b <= 32000:
             return 32000
@@ -28,7 +28,7 @@ cdef void limits_of(Limits* to, const StoreConfig* cfg) noexcept nogil:
 
 
 cdef void store_dispose(Store* s) noexcept nogil:
-    """Frees everything; no thread may know the store any more."""
+    # Frees everything; no thread may know the store any more.
     cdef uint32_t i
     cdef Block* b
     cdef Log* log
@@ -61,9 +61,9 @@ cdef void store_dispose(Store* s) noexcept nogil:
 
 
 cdef Store* store_new(Env* env, Committer* committer, const StoreConfig* cfg) noexcept nogil:
-    """Without messages, paths and files; NULL: no memory."""
+    # Without messages, paths and files; NULL: no memory.
     global next_store_id
-    cdef Store* s = <Store*> calloc(1, sizeof(Store))
+    cdef Store* s = <Store*>calloc(1, sizeof(Store))
     if s == NULL or index_init(&s.x, env) < 0:
         if s != NULL:
             index_free(&s.x)
@@ -93,14 +93,14 @@ cdef Store* store_new(Env* env, Committer* committer, const StoreConfig* cfg) no
 
 
 cdef bint store_read(Opening* o, const StoreConfig* cfg) noexcept nogil:
-    """Of one on disk, what its directory has; False, with a text in o.err unless memory ran out."""
+    # Of one on disk, what its directory has; False, with a text in o.err unless memory ran out.
     cdef Store* s = o.s
     if s.com == NULL or cfg.directory.n == 0 or cfg.directory.n > 4000 or cfg.name.n > 500:
         snprintf(o.err, o.err_cap, "file storage needs a committer, a directory of 1 to 4000 bytes and a name up to 500")
         return False
-    s.dir = <char*> calloc(cfg.directory.n + 1, 1)
-    s.msgs_dir = <char*> calloc(cfg.directory.n + 8, 1)
-    s.name = <char*> calloc(cfg.name.n + 1, 1)
+    s.dir = <char*>calloc(cfg.directory.n + 1, 1)
+    s.msgs_dir = <char*>calloc(cfg.directory.n + 8, 1)
+    s.name = <char*>calloc(cfg.name.n + 1, 1)
     if s.dir == NULL or s.msgs_dir == NULL or s.name == NULL:
         return False
     memcpy(s.name, cfg.name.p, cfg.name.n)
@@ -112,8 +112,8 @@ cdef bint store_read(Opening* o, const StoreConfig* cfg) noexcept nogil:
 
 
 cdef void store_trimmed(Store* s, bint foreign) noexcept nogil:
-    """Of one on disk: what its limits do not allow goes with the first that is written. Where our own server stopped there is
-    nothing to be removed but by age."""
+    # Of one on disk: what its limits do not allow goes with the first that is written. Where our own server stopped there is
+    # nothing to be removed but by age.
     cdef uint64_t msgs, aged
     cdef uint32_t i
     env_lock(s.env)
@@ -170,7 +170,7 @@ cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, c
 
 
 cdef void sides_make(Store* s) noexcept nogil:
-    """Queues every sealed block that has no sidecar yet."""
+    # Queues every sealed block that has no sidecar yet.
     cdef uint32_t i
     cdef Block* b
     q_lock(s.com)
@@ -187,7 +187,7 @@ cdef void store_listen(Store* s, removed_fn removed, durable_fn durable, void* c
     s.ctx = ctx
     if durable != NULL and s.io_errno and s.storage == STORE_FILE:      # a group failed before there was a listener
         q_lock(s.com)
-        store_tell(s.com, s, <int> s.io_errno)
+        store_tell(s.com, s, <int>s.io_errno)
         st_store(&s.com.shared.done_flag, 1)
         q_unlock(s.com)
         if s.com.wake_fd >= 0:
@@ -214,7 +214,7 @@ cdef int store_settle(Store* s, bint synced) noexcept nogil:
 
 
 cdef int settle(Store* s, bint changed) noexcept nogil:
-    """Has a marker say what is gone, if that or anything else changed since the last ticket."""
+    # Has a marker say what is gone, if that or anything else changed since the last ticket.
     if s.storage == STORE_FILE and s.n_blocks and (changed or s.first_seq != s.shown_first):
         if s.tail == NULL and tail_for(s, REC_MIN, 0) < 0:
             return ST_NO_MEMORY
@@ -223,7 +223,7 @@ cdef int settle(Store* s, bint changed) noexcept nogil:
 
 
 cdef void limits_apply(Store* s) noexcept nogil:
-    """Brings everything stored within the limits."""
+    # Brings everything stored within the limits.
     if s.limits.max_msgs_per > 0:
         subjects_begin(s)
         while trim_subjects(s):
@@ -257,7 +257,7 @@ cdef void store_stop(Store* s) noexcept nogil:
 
 
 cdef void block_undo(Store* s, Block* b) noexcept nogil:
-    """A block that was to leave with a group that is not written: what of it is not durable is still to be cut off."""
+    # A block that was to leave with a group that is not written: what of it is not durable is still to be cut off.
     out_remove(s, b)
     if b.closed:
         block_free(b)
@@ -284,12 +284,12 @@ cdef void ops_discard(Store* s) noexcept nogil:
 
 
 cdef bint must_sync(const Store* s) noexcept nogil:
-    """With q held, of a store that is closed: whether a sync is still wanted."""
+    # With q held, of a store that is closed: whether a sync is still wanted.
     return s.queue.unsynced and s.queue.done_errno == 0
 
 
 cdef void store_detach(Store* s, bint drop) noexcept nogil:
-    """Waits until no thread knows the store: what is staged is on disk, or failed. drop: it is not waited for."""
+    # Waits until no thread knows the store: what is staged is on disk, or failed. drop: it is not waited for.
     cdef Committer* c = s.com
     cdef Block* gone = NULL
     invariant(not s.held, "no store is closed within a turn's changes")
@@ -319,7 +319,7 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
 
 
 cdef void store_written(Store* s) noexcept nogil:
-    """Waits until what is staged is on disk, or failed."""
+    # Waits until what is staged is on disk, or failed.
     cdef Committer* c = s.com
     invariant(not s.held, "what a turn has staged is not waited for within it")
     if not c.queue.running:
@@ -332,7 +332,7 @@ cdef void store_written(Store* s) noexcept nogil:
 
 
 cdef void store_unqueue(Committer* c, Store* s) noexcept nogil:
-    """With q held: off every list of stores."""
+    # With q held: off every list of stores.
     cdef Store** at = &c.queue.dirty
     while at[0] != NULL and at[0] != s:
         at = &at[0].queue.next_dirty
@@ -354,8 +354,8 @@ cdef void store_unqueue(Committer* c, Store* s) noexcept nogil:
 
 
 cdef void chores_cancel(Committer* c, Store* s, Block** gone) noexcept nogil:
-    """With q held throughout: its blocks off every list of what is to be done. Those that nothing holds any more are added to
-    the ones that are to be freed without q."""
+    # With q held throughout: its blocks off every list of what is to be done. Those that nothing holds any more are added to
+    # the ones that are to be freed without q.
     cdef Block** side = &c.queue.sides
     cdef Block* b
     zeros_cancel(c, s, NULL, gone)
@@ -403,7 +403,7 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
 
 
 cdef void tail_close(Store* s) noexcept nogil:
-    """At a clean stop the last group is closed and the file cut to its size."""
+    # At a clean stop the last group is closed and the file cut to its size.
     cdef Round r
     cdef Part p
     cdef Piece piece
@@ -422,7 +422,7 @@ cdef void tail_close(Store* s) noexcept nogil:
     piece.due = marker_place(s, b, p.first, True, False, &piece.end)
     r.pieces = &piece
     if piece_write(s.com, &r, &p, &piece, False) == 0 and block_fd(s, b, s.msgs_dir, &p.sync_dir) == 0:
-        f.truncate(f.ctx, b.fd, <off_t> b.written)
+        f.truncate(f.ctx, b.fd, <off_t>b.written)
         f.datasync(f.ctx, b.fd)
     free(r.scratch)
 

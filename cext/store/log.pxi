@@ -14,7 +14,7 @@ cdef enum:
 cdef uint64_t log_hash(const Store* s, Span entry) noexcept nogil:
     cdef HHState h
     hh_init(&h, s.key)
-    hh_update(&h, <const uint8_t*> &entry.n, 4)
+    hh_update(&h, <const uint8_t*>&entry.n, 4)
     hh_update(&h, entry.p, entry.n)
     return hh_final(&h)
 
@@ -31,7 +31,7 @@ cdef int log_frame(const Store* s, Bytes* out, Span entry) noexcept nogil:
 
 
 cdef bint entry_at(const Store* s, const uint8_t* p, uint64_t left, Span* entry) noexcept nogil:
-    """Whether a whole entry stands at p."""
+    # Whether a whole entry stands at p.
     if left < LOG_HEAD:
         return False
     entry[0] = span(p + LOG_HEAD, st_get32(p))
@@ -39,17 +39,17 @@ cdef bint entry_at(const Store* s, const uint8_t* p, uint64_t left, Span* entry)
 
 
 cdef bint entry_mend(const Store* s, uint8_t* p, uint64_t left, uint64_t* work, Span* entry) noexcept nogil:
-    """Whether it is one but for a single bit, which is then changed."""
+    # Whether it is one but for a single bit, which is then changed.
     cdef uint64_t bit, n = 32, cost
     cdef uint8_t mask
     if left < LOG_HEAD:
         return False
     if st_get32(p) <= left - LOG_HEAD:
-        n = (LOG_HEAD + <uint64_t> st_get32(p)) * 8
+        n = (LOG_HEAD + <uint64_t>st_get32(p)) * 8
     for bit in range(n):
-        mask = <uint8_t> (1 << (bit & 7))
+        mask = <uint8_t>(1 << (bit & 7))
         p[bit >> 3] ^= mask
-        cost = min(<uint64_t> st_get32(p), left)
+        cost = min(<uint64_t>st_get32(p), left)
         if work[0] < cost:
             p[bit >> 3] ^= mask
             return False
@@ -61,7 +61,7 @@ cdef bint entry_mend(const Store* s, uint8_t* p, uint64_t left, uint64_t* work, 
 
 
 cdef uint64_t entry_next(const Store* s, const uint8_t* p, uint64_t at, uint64_t size, uint64_t* work) noexcept nogil:
-    """Where the next whole entry starts; size when there is none."""
+    # Where the next whole entry starts; size when there is none.
     cdef Span entry
     cdef uint64_t n
     while at + LOG_HEAD < size:
@@ -77,7 +77,7 @@ cdef uint64_t entry_next(const Store* s, const uint8_t* p, uint64_t at, uint64_t
 
 
 cdef int log_aside(Log* log, const uint8_t* p, uint64_t n) noexcept nogil:
-    """Keeps what is cut off the log beside it. 0 or -errno."""
+    # Keeps what is cut off the log beside it. 0 or -errno.
     cdef char path[4300]
     snprintf(path, sizeof(path), "%s.damaged", log.path)
     return file_write(log.store.files, path, p, n)
@@ -85,7 +85,7 @@ cdef int log_aside(Log* log, const uint8_t* p, uint64_t n) noexcept nogil:
 
 cdef int64_t log_walk(Log* log, uint8_t* p, uint64_t size, int (*replay)(void* ctx, Span entry) noexcept nogil,
                       void* ctx) noexcept nogil:
-    """Shows every whole entry, and an empty one for what cannot be read; where the log goes on, or an error."""
+    # Shows every whole entry, and an empty one for what cannot be read; where the log goes on, or an error.
     cdef Store* s = log.store
     cdef Span entry
     cdef uint64_t at = 0, next, work = size * 32 + (1 << 26)
@@ -93,7 +93,7 @@ cdef int64_t log_walk(Log* log, uint8_t* p, uint64_t size, int (*replay)(void* c
     while at < size:
         if not entry_at(s, p + at, size - at, &entry):
             if all_zero(p + at, size - at):
-                return <int64_t> at
+                return <int64_t>at
             if not entry_mend(s, p + at, size - at, &work, &entry):
                 next = entry_next(s, p, at + 1, size, &work)
                 lost_place(s, DAMAGE_LOG, 0, at, next - at, 0, 0, 0)
@@ -101,34 +101,34 @@ cdef int64_t log_walk(Log* log, uint8_t* p, uint64_t size, int (*replay)(void* c
                     replay(ctx, span(NULL, 0))
                 if next == size:
                     rc = log_aside(log, p + at, size - at)
-                    return <int64_t> at if rc == 0 else rc
+                    return <int64_t>at if rc == 0 else rc
                 at = next
                 continue
             lost_place(s, DAMAGE_LOG, 0, at, LOG_HEAD + entry.n, 0, 0, 0)
         if replay != NULL and replay(ctx, entry) != 0:
             lost_place(s, DAMAGE_LOG, 0, at, LOG_HEAD + entry.n, 0, 0, 0)
         at += LOG_HEAD + entry.n
-    return <int64_t> at
+    return <int64_t>at
 
 
 cdef int64_t log_replay(Log* log, int (*replay)(void* ctx, Span entry) noexcept nogil, void* ctx) noexcept nogil:
-    """Shows every whole entry; the bytes that stay, or an error."""
+    # Shows every whole entry; the bytes that stay, or an error.
     cdef FileOps* f = log.store.files
     cdef int64_t size = f.size(f.ctx, log.writing.fd), rc
     cdef uint8_t* p
     if size <= 0:
         return size
-    p = <uint8_t*> malloc(<size_t> size)
+    p = <uint8_t*>malloc(<size_t>size)
     if p == NULL:
         return ST_NO_MEMORY
-    rc = f.pread(f.ctx, log.writing.fd, p, <size_t> size, 0)
-    rc = log_walk(log, p, <uint64_t> size, replay, ctx) if rc == size else (rc if rc < 0 else -EIO)
+    rc = f.pread(f.ctx, log.writing.fd, p, <size_t>size, 0)
+    rc = log_walk(log, p, <uint64_t>size, replay, ctx) if rc == size else (rc if rc < 0 else -EIO)
     free(p)
     return rc
 
 
 cdef int log_fd(Log* log) noexcept nogil:
-    """0 or -errno. Idle logs are closed, as idle blocks are."""
+    # 0 or -errno. Idle logs are closed, as idle blocks are.
     if log.writing.fd < 0:
         log.writing.fd = log.store.files.open(log.store.files.ctx, log.path, O_RDWR | O_CREAT, 0o600)
     return min(log.writing.fd, 0)
@@ -150,14 +150,14 @@ cdef void log_free(Log* log) noexcept nogil:
 
 cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noexcept nogil, void* ctx,
                    char* err, size_t err_cap) noexcept nogil:
-    cdef Log* log = <Log*> calloc(1, sizeof(Log))
+    cdef Log* log = <Log*>calloc(1, sizeof(Log))
     cdef FileOps* f = s.files
     cdef int64_t found, size
     if log == NULL:
         snprintf(err, err_cap, "no memory for a log")
         return NULL
     log.store = s
-    log.path = <char*> calloc(path.n + 1, 1)
+    log.path = <char*>calloc(path.n + 1, 1)
     log.writing.fd = -1
     if log.path == NULL or s.storage == STORE_MEMORY:
         snprintf(err, err_cap, "a log needs file storage")
@@ -168,17 +168,17 @@ cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noe
     found = f.size(f.ctx, log.writing.fd) if log.writing.fd >= 0 else log.writing.fd
     size = log_replay(log, replay, ctx) if log.writing.fd >= 0 else log.writing.fd
     if size < 0:
-        snprintf(err, err_cap, "%s: cannot be opened or read (%d)", log.path, <int> -size)
+        snprintf(err, err_cap, "%s: cannot be opened or read (%d)", log.path, <int>-size)
         log_free(log)
         return NULL
-    f.truncate(f.ctx, log.writing.fd, <off_t> size)
+    f.truncate(f.ctx, log.writing.fd, <off_t>size)
     # Its name is on disk before anything is written. After a kill that may not be so: not of a file that was replaced.
     if found <= 0 or s.map == NULL:
         sync_parent(f, log.path)
     log_fd_close(log)
-    log.writing.written = <uint64_t> size
-    log.writing.durable = <uint64_t> size
-    log.end = <uint64_t> size
+    log.writing.written = <uint64_t>size
+    log.writing.durable = <uint64_t>size
+    log.end = <uint64_t>size
     q_lock(s.com)
     log.queue.next = s.queue.logs
     s.queue.logs = log
@@ -226,14 +226,14 @@ cdef void log_follows(Log* log) noexcept nogil:
 
 
 cdef void log_change(Log* log, Op* op) noexcept nogil:
-    """With q held: the file is changed before what is staged, of which only what comes behind the change is left."""
+    # With q held: the file is changed before what is staged, of which only what comes behind the change is left.
     op.log = log
     log.queue.dirty = log.queue.staged.n > 0
     ops_add(log.store, op)
 
 
 cdef int log_rewrite(Log* log, Span entries) noexcept nogil:
-    """The log becomes this one entry, which must say what all earlier ones said; later ones follow it."""
+    # The log becomes this one entry, which must say what all earlier ones said; later ones follow it.
     cdef Store* s = log.store
     cdef Op* op
     cdef int rc = log_takes(log)
@@ -256,7 +256,7 @@ cdef int log_rewrite(Log* log, Span entries) noexcept nogil:
 
 
 cdef int log_cut_tail(Log* log, uint64_t at) noexcept nogil:
-    """What stands in the file is cut before anything more is written, what is staged at once."""
+    # What stands in the file is cut before anything more is written, what is staged at once.
     cdef Store* s = log.store
     cdef uint64_t start
     cdef Op* op = NULL
@@ -282,7 +282,7 @@ cdef int log_cut_tail(Log* log, uint64_t at) noexcept nogil:
 
 
 cdef int log_cut_head(Log* log, uint64_t at) noexcept nogil:
-    """The file is written again without its head."""
+    # The file is written again without its head.
     cdef Store* s = log.store
     cdef uint64_t start
     cdef Op* op
@@ -314,7 +314,7 @@ cdef uint64_t log_size(const Log* log) noexcept nogil:
 
 
 cdef void log_close(Log* log) noexcept nogil:
-    """What was appended is still written; the log itself must not be used any more."""
+    # What was appended is still written; the log itself must not be used any more.
     commit_wanted(log.store)
 
 
@@ -324,20 +324,20 @@ cdef int log_write(Log* log, const Bytes* b) noexcept nogil:
     cdef FileOps* f = log.store.files
     cdef int64_t rc = log_fd(log)
     if rc == 0:
-        rc = min(f.pwrite(f.ctx, log.writing.fd, b.data, b.n, <off_t> log.writing.written), <int64_t> 0)
+        rc = min(f.pwrite(f.ctx, log.writing.fd, b.data, b.n, <off_t>log.writing.written), <int64_t>0)
     if rc < 0:
-        return <int> rc
+        return <int>rc
     log.writing.written += b.n
     log.writing.wrote = True
     return 0
 
 
 cdef int log_shorten(Log* log, uint64_t size) noexcept nogil:
-    """Cuts the file, and has that on disk: what is written next must not stand before what was cut. 0 or -errno."""
+    # Cuts the file, and has that on disk: what is written next must not stand before what was cut. 0 or -errno.
     cdef FileOps* f = log.store.files
     cdef int rc = log_fd(log)
     if rc == 0:
-        rc = f.truncate(f.ctx, log.writing.fd, <off_t> size)
+        rc = f.truncate(f.ctx, log.writing.fd, <off_t>size)
     if rc < 0:
         return rc
     log.writing.written = size
@@ -346,7 +346,7 @@ cdef int log_shorten(Log* log, uint64_t size) noexcept nogil:
 
 
 cdef int log_copy(Log* log, int to, uint64_t at, uint64_t end) noexcept nogil:
-    """[at, end) of the file to the start of another one. 0 or -errno."""
+    # [at, end) of the file to the start of another one. 0 or -errno.
     cdef FileOps* f = log.store.files
     cdef uint64_t start = at, n
     cdef int64_t rc = 0
@@ -354,24 +354,24 @@ cdef int log_copy(Log* log, int to, uint64_t at, uint64_t end) noexcept nogil:
     if at == end:
         return 0
     rc = log_fd(log)
-    p = <uint8_t*> malloc(LOG_COPY)
+    p = <uint8_t*>malloc(LOG_COPY)
     if p == NULL:
         return -ENOMEM
     while at < end and rc >= 0:
-        n = min(end - at, <uint64_t> LOG_COPY)
-        rc = f.pread(f.ctx, log.writing.fd, p, n, <off_t> at)
-        if rc >= 0 and <uint64_t> rc != n:
+        n = min(end - at, <uint64_t>LOG_COPY)
+        rc = f.pread(f.ctx, log.writing.fd, p, n, <off_t>at)
+        if rc >= 0 and <uint64_t>rc != n:
             rc = -EIO
         if rc >= 0:
-            rc = f.pwrite(f.ctx, to, p, n, <off_t> (at - start))
+            rc = f.pwrite(f.ctx, to, p, n, <off_t>(at - start))
         at += n
     free(p)
-    return <int> min(rc, <int64_t> 0)
+    return <int>min(rc, <int64_t>0)
 
 
 cdef int log_restart(Op* op) noexcept nogil:
-    """The log becomes what stands in it from one position to another, and the op's bytes. Where only a tail goes the file
-    is cut, otherwise a new one is written beside it and renamed over it. 0 or -errno: it may be tried again."""
+    # The log becomes what stands in it from one position to another, and the op's bytes. Where only a tail goes the file
+    # is cut, otherwise a new one is written beside it and renamed over it. 0 or -errno: it may be tried again.
     cdef Log* log = op.log
     cdef FileOps* f = log.store.files
     cdef uint64_t end = min(max(op.size, log.writing.base) - log.writing.base, log.writing.written)
@@ -387,14 +387,14 @@ cdef int log_restart(Op* op) noexcept nogil:
         return fd
     rc = log_copy(log, fd, at, end)
     if rc == 0 and op.bytes.n:
-        rc = min(f.pwrite(f.ctx, fd, op.bytes.data, op.bytes.n, <off_t> (end - at)), <int64_t> 0)
+        rc = min(f.pwrite(f.ctx, fd, op.bytes.data, op.bytes.n, <off_t>(end - at)), <int64_t>0)
     if rc == 0:
         rc = f.datasync(f.ctx, fd)
     if rc == 0:
         rc = f.rename(f.ctx, path, log.path)
     if rc < 0:
         f.close(f.ctx, fd)
-        return <int> rc
+        return <int>rc
     log_fd_close(log)
     log.writing.fd = fd
     log.writing.base = op.off

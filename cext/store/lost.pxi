@@ -15,7 +15,7 @@ cdef struct LostList:
 
 cdef LostList* lost_list(Store* s) noexcept nogil:
     if s.lost == NULL:
-        s.lost = <LostList*> calloc(1, sizeof(LostList))
+        s.lost = <LostList*>calloc(1, sizeof(LostList))
     return s.lost
 
 
@@ -27,7 +27,7 @@ cdef void lost_free(Store* s) noexcept nogil:
 
 
 cdef uint32_t lost_find(const LostList* t, uint64_t seq) noexcept nogil:
-    """Where a sequence stands, or would."""
+    # Where a sequence stands, or would.
     cdef uint32_t lo = 0, hi = t.n, mid
     while lo < hi:
         mid = (lo + hi) >> 1
@@ -39,7 +39,7 @@ cdef uint32_t lost_find(const LostList* t, uint64_t seq) noexcept nogil:
 
 
 cdef bint lost_add(Store* s, uint64_t seq, uint64_t bytes) noexcept nogil:
-    """A message that cannot be served; whether that is news."""
+    # A message that cannot be served; whether that is news.
     cdef LostList* t = lost_list(s)
     cdef uint32_t i, cap
     cdef uint64_t* more
@@ -50,12 +50,12 @@ cdef bint lost_add(Store* s, uint64_t seq, uint64_t bytes) noexcept nogil:
         return False
     if t.n == t.cap:
         cap = t.cap * 2 + 16
-        more = <uint64_t*> realloc(t.seqs, <size_t> cap * 8)
+        more = <uint64_t*>realloc(t.seqs, <size_t>cap * 8)
         if more == NULL:
             return False
         t.seqs = more
         t.cap = cap
-    memmove(t.seqs + i + 1, t.seqs + i, <size_t> (t.n - i) * 8)
+    memmove(t.seqs + i + 1, t.seqs + i, <size_t>(t.n - i) * 8)
     t.seqs[i] = seq
     t.n += 1
     t.bytes += bytes
@@ -63,12 +63,12 @@ cdef bint lost_add(Store* s, uint64_t seq, uint64_t bytes) noexcept nogil:
 
 
 cdef void lost_drop(Store* s, uint64_t seq) noexcept nogil:
-    """It was removed on request: nobody misses it."""
+    # It was removed on request: nobody misses it.
     cdef LostList* t = s.lost
     cdef uint32_t i = lost_find(t, seq)
     if i < t.n and t.seqs[i] == seq:
         t.n -= 1
-        memmove(t.seqs + i, t.seqs + i + 1, <size_t> (t.n - i) * 8)
+        memmove(t.seqs + i, t.seqs + i + 1, <size_t>(t.n - i) * 8)
 
 
 cdef void lost_drop_below(Store* s, uint64_t seq) noexcept nogil:
@@ -76,12 +76,12 @@ cdef void lost_drop_below(Store* s, uint64_t seq) noexcept nogil:
     cdef uint32_t i = lost_find(t, seq) if t != NULL else 0
     if i:
         t.n -= i
-        memmove(t.seqs, t.seqs + i, <size_t> t.n * 8)
+        memmove(t.seqs, t.seqs + i, <size_t>t.n * 8)
 
 
 cdef void lost_place(Store* s, DamageKind kind, uint64_t block, uint64_t at, uint64_t size, uint64_t first,
                      uint64_t last, uint64_t count) noexcept nogil:
-    """A place where something is damaged, and the messages that it costs."""
+    # A place where something is damaged, and the messages that it costs.
     cdef LostList* t = lost_list(s)
     cdef Damage d
     s.damage += 1
@@ -100,7 +100,7 @@ cdef void lost_place(Store* s, DamageKind kind, uint64_t block, uint64_t at, uin
 
 
 cdef void slot_damaged(Store* s, Block* b, uint32_t i) noexcept nogil:
-    """A message whose record does not fit what is known of it; it stays listed, and is not served."""
+    # A message whose record does not fit what is known of it; it stays listed, and is not served.
     cdef uint64_t seq = seq_at(b, i), size = b.len[i]
     if lost_add(s, seq, size):
         lost_place(s, DAMAGE_MESSAGE, b.num, b.off[i] - 1, size, seq, seq, 1)

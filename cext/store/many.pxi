@@ -12,7 +12,7 @@ cdef void shapes_free(Shapes* h) noexcept nogil:
 
 
 cdef uint32_t shape_of(Span pattern, uint8_t* out) noexcept nogil:
-    """Its length, the number of tokens."""
+    # Its length, the number of tokens.
     cdef uint32_t i, n = 0, start = 0
     for i in range(pattern.n + 1):
         if i < pattern.n and pattern.p[i] != c'.':
@@ -26,11 +26,11 @@ cdef uint32_t shape_of(Span pattern, uint8_t* out) noexcept nogil:
 
 
 cdef int shapes_init(Shapes* h, const Filter* f) noexcept nogil:
-    """Of the patterns with wildcards; 0 | ST_NO_MEMORY."""
+    # Of the patterns with wildcards; 0 | ST_NO_MEMORY.
     cdef uint32_t i
     cdef Span shape
     memset(h, 0, sizeof(Shapes))
-    h.room = <uint8_t*> malloc(65536 + 2)
+    h.room = <uint8_t*>malloc(65536 + 2)
     if h.room == NULL:
         return ST_NO_MEMORY
     shape.p = h.room
@@ -45,7 +45,7 @@ cdef int shapes_init(Shapes* h, const Filter* f) noexcept nogil:
 
 
 cdef bint shape_fits(Shapes* h, const uint8_t* shape, uint32_t n_shape, Span s) noexcept nogil:
-    """Whether one of the patterns of a shape matches."""
+    # Whether one of the patterns of a shape matches.
     cdef uint32_t k, at = 0, end, n = 0
     cdef const uint8_t* dot
     for k in range(n_shape):
@@ -59,8 +59,8 @@ cdef bint shape_fits(Shapes* h, const uint8_t* shape, uint32_t n_shape, Span s) 
             n += 1
             if shape[k] == c'>':
                 return strmap_get(&h.texts, span(h.room, n)) != NULL
-        dot = <const uint8_t*> memchr(s.p + at, c'.', s.n - at) if at < s.n else NULL
-        end = <uint32_t> (dot - s.p) if dot != NULL else s.n
+        dot = <const uint8_t*>memchr(s.p + at, c'.', s.n - at) if at < s.n else NULL
+        end = <uint32_t>(dot - s.p) if dot != NULL else s.n
         if shape[k] == c'.':
             memcpy(h.room + n, s.p + at, end - at)
             n += end - at
@@ -85,9 +85,9 @@ cdef int walk_past(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept nog
 
 
 cdef bint walks_far(Index* x, const Filter* f, uint32_t n_shapes) noexcept nogil:
-    """Whether to walk the patterns takes more steps than to look at every subject."""
+    # Whether to walk the patterns takes more steps than to look at every subject.
     cdef uint32_t i
-    cdef uint64_t left = <uint64_t> x.n_subjects * n_shapes
+    cdef uint64_t left = <uint64_t>x.n_subjects * n_shapes
     for i in range(f.n_literals, f.n):
         if walk(x, f.patterns[i], False, walk_past, NULL, &left) == WALKED_ENOUGH:
             return True
@@ -96,7 +96,7 @@ cdef bint walks_far(Index* x, const Filter* f, uint32_t n_shapes) noexcept nogil
 
 cdef int look_at_all(Index* x, const Filter* f, Shapes* h,
                      int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil, void* ctx) noexcept nogil:
-    """As index_each, by a look at every subject."""
+    # As index_each, by a look at every subject.
     cdef uint32_t id = 0
     cdef int r
     while True:
@@ -112,7 +112,7 @@ cdef int look_at_all(Index* x, const Filter* f, Shapes* h,
 
 cdef bint each_of_many(Index* x, const Filter* f, int* r,
                        int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil, void* ctx) noexcept nogil:
-    """index_each for a filter for which that is better, with its result in r; False: it is not."""
+    # index_each for a filter for which that is better, with its result in r; False: it is not.
     cdef Shapes h
     if f.n - f.n_literals < MANY or f.loose or shapes_init(&h, f) < 0:
         return False
@@ -127,7 +127,7 @@ cdef bint each_of_many(Index* x, const Filter* f, int* r,
 # ---- one subject after another -----------------------------------------------------------------------------------------
 
 cdef int matcher_init(Matcher* m, const Filter* f) noexcept nogil:
-    """0 | ST_NO_MEMORY"""
+    # 0 | ST_NO_MEMORY
     if m.shaped or matches_all(f) or f.loose or f.n - f.n_literals < MANY:
         return ST_OK
     if shapes_init(&m.shapes, f) < 0:
@@ -143,14 +143,14 @@ cdef void matcher_free(Matcher* m) noexcept nogil:
 
 
 cdef uint32_t matcher_cost(const Matcher* m, const Filter* f) noexcept nogil:
-    """Of one subject, in looks."""
+    # Of one subject, in looks.
     if matches_all(f):
         return 1
     return 1 + (m.shapes.known.n if m.shaped else f.n - (0 if f.loose else f.n_literals))
 
 
 cdef bint loose_matches(Span pattern, Span subject) noexcept nogil:
-    """subject_matches for a pattern that is_loose."""
+    # subject_matches for a pattern that is_loose.
     cdef Tokens p = tokens_of(pattern)
     cdef Tokens t = tokens_of(subject)
     while not p.last:

@@ -34,9 +34,9 @@ cdef struct IdSet:
 
 
 cdef int compare_patterns(const void* a, const void* b) noexcept nogil:
-    """Literal ones first, by their bytes."""
-    cdef const Span* x = <const Span*> a
-    cdef const Span* y = <const Span*> b
+    # Literal ones first, by their bytes.
+    cdef const Span* x = <const Span*>a
+    cdef const Span* y = <const Span*>b
     cdef bint wild = not subject_is_literal(x[0])
     if wild != (not subject_is_literal(y[0])):
         return 1 if wild else -1
@@ -46,7 +46,7 @@ cdef int compare_patterns(const void* a, const void* b) noexcept nogil:
 
 
 cdef bint patterns_overlap(const Filter* f) noexcept nogil:
-    """Whether a subject may match two; of so many that it takes long to tell, that is assumed."""
+    # Whether a subject may match two; of so many that it takes long to tell, that is assumed.
     cdef uint32_t i, k
     if f.n - f.n_literals > 256:
         return True
@@ -65,15 +65,15 @@ cdef int filter_init(Filter* f, const Span* patterns, uint32_t n) noexcept nogil
     f.all = n == 0
     if n == 0:
         return ST_OK
-    f.patterns = <Span*> calloc(n, sizeof(Span))
+    f.patterns = <Span*>calloc(n, sizeof(Span))
     if f.patterns == NULL:
         return ST_NO_MEMORY
     for i in range(n):
-        f.patterns[i].p = <const uint8_t*> malloc(patterns[i].n + 1)
+        f.patterns[i].p = <const uint8_t*>malloc(patterns[i].n + 1)
         if f.patterns[i].p == NULL:
             filter_free(f)
             return ST_NO_MEMORY
-        memcpy(<void*> f.patterns[i].p, patterns[i].p, patterns[i].n)
+        memcpy(<void*>f.patterns[i].p, patterns[i].p, patterns[i].n)
         f.patterns[i].n = patterns[i].n
         f.n = i + 1
         if patterns[i].n == 1 and patterns[i].p[0] == c'>':
@@ -101,14 +101,14 @@ cdef void idset_free(IdSet* c) noexcept nogil:
 cdef void filter_free(Filter* f) noexcept nogil:
     cdef uint32_t i
     for i in range(f.n):
-        free(<void*> f.patterns[i].p)
+        free(<void*>f.patterns[i].p)
     free(f.patterns)
-    idset_free(<IdSet*> f.cache)
+    idset_free(<IdSet*>f.cache)
     memset(f, 0, sizeof(Filter))
 
 
 cdef inline bint is_loose(Span p) noexcept nogil:
-    """Whether the last token ends with a wildcard and is none."""
+    # Whether the last token ends with a wildcard and is none.
     return p.n > 1 and (p.p[p.n - 1] == c'*' or p.p[p.n - 1] == c'>') and p.p[p.n - 2] != c'.'
 
 
@@ -128,14 +128,14 @@ cdef void filter_loosen(Filter* f) noexcept nogil:
 
 
 cdef bint is_listed(const Filter* f, Span subject) noexcept nogil:
-    """Whether a subject is one of the literal patterns."""
+    # Whether a subject is one of the literal patterns.
     cdef uint32_t i, lo = 0, hi = f.n_literals
     cdef Span* p
     cdef int order
     while lo < hi:
         i = (lo + hi) >> 1
         p = &f.patterns[i]
-        order = <int> (p.n > subject.n) - <int> (p.n < subject.n)
+        order = <int>(p.n > subject.n) - <int>(p.n < subject.n)
         if order == 0:
             order = memcmp(p.p, subject.p, subject.n)
             if order == 0:
@@ -169,7 +169,7 @@ cdef bint kid_fits(Index* x, uint32_t kid, uint32_t start, const uint8_t* tok, u
 
 
 cdef uint32_t child_of(Index* x, uint32_t id, Span tok) noexcept nogil:
-    """The child of a node to which a token leads, 0 when there is none."""
+    # The child of a node to which a token leads, 0 when there is none.
     cdef Node* n = node_at(x, id)
     cdef uint32_t start = edge_start(x, id), end = start + tok.n
     cdef uint32_t kid = n.kid, tried = 0
@@ -183,7 +183,7 @@ cdef uint32_t child_of(Index* x, uint32_t id, Span tok) noexcept nogil:
     if kid == 0 or tok.n == 0 or end > 65535:
         return 0
     if end > sizeof(near):
-        text = <uint8_t*> malloc(end)
+        text = <uint8_t*>malloc(end)
     if text == NULL:        # one by one then
         while kid and not kid_fits(x, kid, start, tok.p, tok.n):
             kid = node_at(x, kid).next
@@ -207,9 +207,9 @@ cdef struct Walk:
 
 
 cdef inline void walk_to(Walk* w, uint32_t at) noexcept nogil:
-    cdef const uint8_t* dot = <const uint8_t*> memchr(w.pat.p + at, c'.', w.pat.n - at) if at < w.pat.n else NULL
+    cdef const uint8_t* dot = <const uint8_t*>memchr(w.pat.p + at, c'.', w.pat.n - at) if at < w.pat.n else NULL
     w.at = at
-    w.end = <uint32_t> (dot - w.pat.p) if dot != NULL else w.pat.n
+    w.end = <uint32_t>(dot - w.pat.p) if dot != NULL else w.pat.n
 
 
 cdef inline bint walk_star(const Walk* w) noexcept nogil:
@@ -217,7 +217,7 @@ cdef inline bint walk_star(const Walk* w) noexcept nogil:
 
 
 cdef inline bint walk_many(const Walk* w) noexcept nogil:
-    """Whether more than one child may match."""
+    # Whether more than one child may match.
     return walk_star(w) or (w.loose and w.end == w.pat.n)
 
 
@@ -226,14 +226,14 @@ cdef inline bint walk_tail(const Walk* w) noexcept nogil:
 
 
 cdef inline uint32_t walk_first(Walk* w, Index* x, uint32_t id) noexcept nogil:
-    """The first child below a node that may match."""
+    # The first child below a node that may match.
     if walk_many(w):
         return node_at(x, id).kid
     return child_of(x, id, span(w.pat.p + w.at, w.end - w.at))
 
 
 cdef uint32_t loose_edge(const Walk* w, const uint8_t* tok, uint32_t n, bint last) noexcept nogil:
-    """As walk_edge, of a token and a pattern's last one, `x*` or `x>`."""
+    # As walk_edge, of a token and a pattern's last one, `x*` or `x>`.
     cdef uint32_t begin = w.end - w.at - 1
     if n < begin or memcmp(tok, w.pat.p + w.at, begin) != 0:
         return 0
@@ -243,8 +243,8 @@ cdef uint32_t loose_edge(const Walk* w, const uint8_t* tok, uint32_t n, bint las
 
 
 cdef uint32_t walk_edge(Walk* w, Index* x, uint32_t id, uint32_t start) noexcept nogil:
-    """What a node adds to its parent's text, against the pattern: which of VISIT_* it matches; WALK_ON, with the walk
-    behind the edge, where more is to match; or 0."""
+    # What a node adds to its parent's text, against the pattern: which of VISIT_* it matches; WALK_ON, with the walk
+    # behind the edge, where more is to match; or 0.
     cdef Node* n = node_at(x, id)
     cdef const uint8_t* p = text_at(x, n.text)
     cdef uint32_t from_ = w.at, end = n.stem, what
@@ -275,7 +275,7 @@ cdef uint32_t walk_edge(Walk* w, Index* x, uint32_t id, uint32_t start) noexcept
 
 
 cdef void walk_back(Walk* w, Index* x, uint32_t id, uint32_t start) noexcept nogil:
-    """From behind a node's edge to before it: as many tokens of the pattern as the edge has."""
+    # From behind a node's edge to before it: as many tokens of the pattern as the edge has.
     cdef Node* n = node_at(x, id)
     cdef const uint8_t* p = text_at(x, n.text)
     cdef uint32_t end = n.stem, at = w.at
@@ -290,8 +290,8 @@ cdef void walk_back(Walk* w, Index* x, uint32_t id, uint32_t start) noexcept nog
 
 
 cdef int walk(Index* x, Span pat, bint loose, visit_fn fn, void* ctx, uint64_t* left) noexcept nogil:
-    """Visits what a pattern (not of everything) matches, at most every node once. `left`, if given, are the steps that
-    it may still take: WALKED_ENOUGH when they do not suffice."""
+    # Visits what a pattern (not of everything) matches, at most every node once. `left`, if given, are the steps that
+    # it may still take: WALKED_ENOUGH when they do not suffice.
     cdef Walk w
     cdef uint32_t id = 0, kid, what
     cdef int r
@@ -329,7 +329,7 @@ cdef int walk(Index* x, Span pat, bint loose, visit_fn fn, void* ctx, uint64_t* 
 
 
 cdef inline uint32_t next_below(Index* x, uint32_t root, uint32_t id) noexcept nogil:
-    """Pre-order over what stands below root; start with id = root; 0 at the end."""
+    # Pre-order over what stands below root; start with id = root; 0 at the end.
     cdef Node* n = node_at(x, id)
     if n.kid:
         return n.kid
@@ -351,7 +351,7 @@ cdef struct Each:
 
 
 cdef bint each_again(Each* e, Index* x, uint32_t id) noexcept nogil:
-    """Whether an earlier pattern has shown it already."""
+    # Whether an earlier pattern has shown it already.
     cdef uint32_t i
     if e.seen != NULL:
         if st_has(e.seen.pages, e.seen.n_pages, id):
@@ -373,7 +373,7 @@ cdef inline int each_one(Each* e, Index* x, uint32_t id) noexcept nogil:
 
 
 cdef int each_visit(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept nogil:
-    cdef Each* e = <Each*> ctx
+    cdef Each* e = <Each*>ctx
     cdef uint32_t root = id
     cdef int r
     if what & VISIT_IT and node_at(x, id).count:
@@ -398,8 +398,8 @@ cdef int each_visit(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept no
 
 cdef int index_each(Index* x, const Filter* f, int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil, void* ctx,
                     uint64_t* left) noexcept nogil:
-    """Calls fn once for every subject that matches, until it returns other than 0. fn must not change the index. At most of so
-    many nodes, if `left` is given: 0 when they were not enough."""
+    # Calls fn once for every subject that matches, until it returns other than 0. fn must not change the index. At most of so
+    # many nodes, if `left` is given: 0 when they were not enough.
     cdef Each e
     cdef uint32_t i
     cdef int r = 0
@@ -419,7 +419,7 @@ cdef int index_each(Index* x, const Filter* f, int (*fn)(void* ctx, Index* x, ui
     if left == NULL and each_of_many(x, f, &r, fn, ctx):
         return r
     if f.overlap:
-        e.seen = <IdSet*> calloc(1, sizeof(IdSet))
+        e.seen = <IdSet*>calloc(1, sizeof(IdSet))
     for i in range(f.n):
         e.which = i
         r = walk(x, f.patterns[i], f.loose, each_visit, &e, left)
@@ -431,17 +431,17 @@ cdef int index_each(Index* x, const Filter* f, int (*fn)(void* ctx, Index* x, ui
 
 cdef int total_visit(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept nogil:
     cdef Node* n = node_at(x, id)
-    (<uint64_t*> ctx)[0] += (n.count if what & VISIT_IT else 0) + (n.total - n.count if what & VISIT_BELOW else 0)
+    (<uint64_t*>ctx)[0] += (n.count if what & VISIT_IT else 0) + (n.total - n.count if what & VISIT_BELOW else 0)
     return 0
 
 
 cdef int total_one(void* ctx, Index* x, uint32_t id) noexcept nogil:
-    (<uint64_t*> ctx)[0] += node_at(x, id).count
+    (<uint64_t*>ctx)[0] += node_at(x, id).count
     return 0
 
 
 cdef uint64_t index_total(Index* x, const Filter* f, uint64_t* left) noexcept nogil:
-    """Messages of all subjects that match. `left`, if given, are the nodes that may be looked at: 0 when they are not enough."""
+    # Messages of all subjects that match. `left`, if given, are the nodes that may be looked at: 0 when they are not enough.
     cdef uint64_t total = 0
     cdef uint32_t i
     cdef int r = 0

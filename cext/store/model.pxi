@@ -25,8 +25,8 @@ cdef enum:
     FEW_IDS = 4096              # subjects that are asked one by one for their last message
     HOLDING_MAX = 8             # empty blocks that one block's ghosts may keep
 
-cdef uint64_t TOMB = <uint64_t> 1 << 62
-cdef uint64_t ERASED = <uint64_t> 1 << 63
+cdef uint64_t TOMB = <uint64_t>1 << 62
+cdef uint64_t ERASED = <uint64_t>1 << 63
 cdef uint32_t FAR = 0xffffffffU
 cdef uint32_t HAS_HEADER = 0x80000000
 

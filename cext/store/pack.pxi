@@ -7,20 +7,20 @@ cdef enum:
 
 
 cdef int record_add(Bytes* b, const uint64_t* key, uint64_t seq, int64_t ts, Span subject, Span header, Span data) noexcept nogil:
-    """A record with its checksum at the end of b; ST_NO_MEMORY: b is as it was."""
+    # A record with its checksum at the end of b; ST_NO_MEMORY: b is as it was.
     cdef uint64_t size = record_size(subject, header, data)
     cdef uint8_t* p
     cdef Parsed r
     if size > REC_MAX:
         return ST_TOO_LARGE
-    if bytes_reserve(b, <size_t> size) < 0:
+    if bytes_reserve(b, <size_t>size) < 0:
         return ST_NO_MEMORY
     p = b.data + b.n
-    record_write(p, <uint32_t> size, seq, ts, subject, header, data)
+    record_write(p, <uint32_t>size, seq, ts, subject, header, data)
     if not record_parse(p, size, &r):
         return ST_TOO_LARGE
     st_put64(p + size - 8, record_hash(key, p, &r))
-    b.n += <size_t> size
+    b.n += <size_t>size
     return ST_OK
 
 

@@ -55,14 +55,14 @@ cdef void subjects_begin(Store* s) noexcept nogil:
 
 
 cdef bint trim_subjects(Store* s) noexcept nogil:
-    """A piece of the way through the subjects; False at the end."""
+    # A piece of the way through the subjects; False at the end.
     cdef uint64_t msgs = s.msgs
     cdef uint32_t nodes = TURN_SLOTS
     while s.trim_at < min(s.trim_end, s.x.n_nodes):
         if nodes == 0 or msgs - s.msgs >= TURN_MSGS:
             return True
         nodes -= 1
-        if node_at(&s.x, s.trim_at).count > <uint64_t> s.limits.max_msgs_per:
+        if node_at(&s.x, s.trim_at).count > <uint64_t>s.limits.max_msgs_per:
             if keep_subject(s, s.trim_at, TURN_MSGS):
                 return True
         s.trim_at += 1
@@ -72,7 +72,7 @@ cdef bint trim_subjects(Store* s) noexcept nogil:
 # ---- where a purge ends ------------------------------------------------------------------------------------------------
 
 cdef uint64_t back_along(Store* s, uint32_t id, uint64_t before, uint64_t* keep) noexcept nogil:
-    """store_back for one subject."""
+    # store_back for one subject.
     cdef uint32_t left = TURN_MSGS
     while keep[0] and left and before:
         before = scan_id_back(s, id, before)

@@ -6,9 +6,9 @@ cdef enum:
 
 
 cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
-    """Everything goes at once; first > last_seq + 1 moves the sequences on. The commit thread replaces the directory."""
-    cdef Block** old = <Block**> malloc((s.n_blocks + 1) * sizeof(Block*))
-    cdef Op* op = <Op*> calloc(1, sizeof(Op))
+    # Everything goes at once; first > last_seq + 1 moves the sequences on. The commit thread replaces the directory.
+    cdef Block** old = <Block**>malloc((s.n_blocks + 1) * sizeof(Block*))
+    cdef Op* op = <Op*>calloc(1, sizeof(Op))
     cdef Block* tail = NULL
     cdef uint32_t n = s.n_blocks, i
     cdef uint64_t last = max(s.last_seq, first - 1 if first else 0)
@@ -68,8 +68,8 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
 
 
 cdef uint32_t kept_from(const Store* s, uint64_t seq, uint64_t keep) noexcept nogil:
-    """The slot of the tail from which on messages stay where the newest `keep` do, or those from a sequence on. Its n where
-    none does, where not all of them stand in the tail, or where there are more than KEPT_MAX."""
+    # The slot of the tail from which on messages stay where the newest `keep` do, or those from a sequence on. Its n where
+    # none does, where not all of them stand in the tail, or where there are more than KEPT_MAX.
     cdef const Block* b = s.tail
     cdef uint32_t i = b.n, first = b.n
     cdef uint64_t left = keep if keep else KEPT_MAX
@@ -98,7 +98,7 @@ cdef bint store_purges_at_once(const Store* s, const Filter* filter, uint64_t se
 
 
 cdef int index_of_kept(Store* s, Index* x, uint32_t first) noexcept nogil:
-    """An index with the subjects of the tail's messages from this slot on, none counted yet."""
+    # An index with the subjects of the tail's messages from this slot on, none counted yet.
     cdef Block* b = s.tail
     cdef uint32_t i
     if index_init(x, s.env) < 0:
@@ -110,8 +110,8 @@ cdef int index_of_kept(Store* s, Index* x, uint32_t first) noexcept nogil:
 
 
 cdef int purge_older(Store* s, uint32_t first) noexcept nogil:
-    """Everything before a live slot of the tail goes, by blocks: what stands before it in the tail is struck out, and the index
-    made anew of the rest, whose ids nobody else reads there."""
+    # Everything before a live slot of the tail goes, by blocks: what stands before it in the tail is struck out, and the index
+    # made anew of the rest, whose ids nobody else reads there.
     cdef Block* b = s.tail
     cdef uint32_t n = s.n_blocks - 1, start = s.b0, head = b.head, i, k
     cdef uint64_t seq = seq_at(b, first)
@@ -122,11 +122,11 @@ cdef int purge_older(Store* s, uint32_t first) noexcept nogil:
     b.ghosts += b.live
     b.live = 0
     b.live_bytes = 0
-    memset(b.off, 0, <size_t> first * 4)
+    memset(b.off, 0, <size_t>first * 4)
     b.head = first
     for i in range(first, b.n):
         if b.off[i]:
-            b.sid[i] = <uint32_t> index_intern(&fresh, node_text(&s.x, b.sid[i]))   # it is there
+            b.sid[i] = <uint32_t>index_intern(&fresh, node_text(&s.x, b.sid[i]))   # it is there
             index_count(&fresh, b.sid[i], seq_at(b, i))
             b.live += 1
             b.live_bytes += slot_size(b, i)
@@ -168,7 +168,7 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
             return r
         if total and s.on_removed != NULL:
             s.on_removed(s.ctx, 0, span(NULL, 0), RM_PURGE)
-        return <int64_t> total
+        return <int64_t>total
     if keep >= total:
         return 0
     if store_purges_at_once(s, filter, seq, keep):
@@ -178,7 +178,7 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
         if s.on_removed != NULL:
             s.on_removed(s.ctx, 0, span(NULL, 0), RM_PURGE)
         publish(s)
-        return <int64_t> (total - s.msgs)
+        return <int64_t>(total - s.msgs)
     end = seq if seq else before
     while keep and before:
         before = store_back(s, filter, before, &keep)
@@ -186,11 +186,11 @@ cdef int64_t store_purge(Store* s, const Filter* filter, uint64_t seq, uint64_t 
 
 
 cdef uint32_t purge_look(Store* s, const Filter* filter, uint64_t at, uint64_t end, uint64_t most, uint64_t* out) noexcept nogil:
-    """The next messages that go. What of the indexes their removal needs is on its way into the processor's cache by then."""
+    # The next messages that go. What of the indexes their removal needs is on its way into the processor's cache by then.
     cdef uint32_t n = 0, k, d
     cdef int64_t i
     cdef Block* b
-    while n < min(most, <uint64_t> PURGE_AHEAD):
+    while n < min(most, <uint64_t>PURGE_AHEAD):
         at = store_next_seq(s, filter, at)
         if at == 0 or at >= end:
             break
@@ -228,7 +228,7 @@ cdef int64_t store_purge_some(Store* s, const Filter* filter, uint64_t start, ui
             at = found[i]
             b = block_of(s, at)
             whole = matches_all(filter) and b.last < end and b != s.tail    # the block goes, too
-            r = take_for_good(s, b, <uint32_t> slot_of(b, at), RM_PURGE, whole)
+            r = take_for_good(s, b, <uint32_t>slot_of(b, at), RM_PURGE, whole)
             if r < 0:
                 break
             gone += 1
@@ -236,7 +236,7 @@ cdef int64_t store_purge_some(Store* s, const Filter* filter, uint64_t start, ui
     reap(s)
     if gone:
         publish(s)
-    return <int64_t> gone if r == ST_OK else r
+    return <int64_t>gone if r == ST_OK else r
 
 
 cdef int64_t store_purge_subject(Store* s, Span subject) noexcept nogil:
@@ -252,7 +252,7 @@ cdef int64_t store_purge_subject(Store* s, Span subject) noexcept nogil:
     while left:
         seq = node_at(&s.x, id).first
         b = block_of(s, seq)
-        r = take_for_good(s, b, <uint32_t> slot_of(b, seq), RM_PURGE, False)
+        r = take_for_good(s, b, <uint32_t>slot_of(b, seq), RM_PURGE, False)
         if r < 0:
             break
         left -= 1

@@ -40,8 +40,8 @@ cdef Span store_subject(Store* s, uint64_t seq) noexcept nogil:
 
 
 cdef bint slot_fits(Store* s, Block* b, uint32_t i, const uint8_t* bytes, Parsed* r) noexcept nogil:
-    """Whether the record of that slot stands in the block's bytes. Its checksum leaves the lengths out, so these are compared
-    with what the index knows of the subject, and with where a header ends."""
+    # Whether the record of that slot stands in the block's bytes. Its checksum leaves the lengths out, so these are compared
+    # with what the index knows of the subject, and with where a header ends.
     cdef const Node* node = node_at(&s.x, b.sid[i])
     cdef uint64_t at = b.off[i] - 1, used = st_load(&b.used)
     cdef const uint8_t* p = bytes + at
@@ -52,7 +52,7 @@ cdef bint slot_fits(Store* s, Block* b, uint32_t i, const uint8_t* bytes, Parsed
 
 
 cdef bint header_vouched(Block* b, const uint8_t* bytes, uint64_t at) noexcept nogil:
-    """Of a record whose header does not show its end: whether the group's marker says that its lengths are right."""
+    # Of a record whose header does not show its end: whether the group's marker says that its lengths are right.
     if b.region:
         return True
     if b.vouched == 0:
@@ -61,7 +61,7 @@ cdef bint header_vouched(Block* b, const uint8_t* bytes, uint64_t at) noexcept n
 
 
 cdef inline bint slot_ours(const Block* b, uint32_t i) noexcept nogil:
-    """Whether the slot's record stands in memory as it was staged, not in a file."""
+    # Whether the slot's record stands in memory as it was staged, not in a file.
     return b.region and b.off[i] > b.lean
 
 
@@ -90,22 +90,22 @@ cdef int store_load_warm(Store* s, uint64_t seq, Record* out, Wait* w) noexcept 
     cdef int rc
     if i < 0 or b.off[i] == 0:
         return ST_NOT_FOUND
-    if w != NULL and not block_warm(s, b, <uint32_t> i):
+    if w != NULL and not block_warm(s, b, <uint32_t>i):
         wait_begin(s, b, w)
         out.seq = seq
         return ST_WAIT
     if i == 0:
         trail_drop(s, b)                # readers side by side find the next block mapped
-    rc = slot_load(s, b, <uint32_t> i, out)
+    rc = slot_load(s, b, <uint32_t>i, out)
     if rc == ST_OK and b.in_lru:
-        behind_drop(b, b.off[i] - 1, <uint64_t> (out.data.p + out.data.n - b.data))
+        behind_drop(b, b.off[i] - 1, <uint64_t>(out.data.p + out.data.n - b.data))
     return rc
 
 
 cdef bint store_warm(Store* s, uint64_t seq, Wait* w) noexcept nogil:
     cdef Block* b = block_of(s, seq)
     cdef int64_t i = slot_of(b, seq) if b != NULL else -1
-    if i < 0 or b.off[i] == 0 or block_warm(s, b, <uint32_t> i):
+    if i < 0 or b.off[i] == 0 or block_warm(s, b, <uint32_t>i):
         return True
     wait_begin(s, b, w)
     return False
@@ -179,7 +179,7 @@ cdef uint64_t next_any(Store* s, uint64_t start) noexcept nogil:
 
 
 cdef uint64_t next_of_id(Store* s, uint32_t id, uint64_t start) noexcept nogil:
-    """The first message of a subject from a sequence on: along its chain if it is sparse, else by scanning."""
+    # The first message of a subject from a sequence on: along its chain if it is sparse, else by scanning.
     cdef Node* n = node_at(&s.x, id)
     cdef uint64_t seq, steps
     cdef Block* b
@@ -193,20 +193,20 @@ cdef uint64_t next_of_id(Store* s, uint32_t id, uint64_t start) noexcept nogil:
     b = block_of(s, start - 1)      # a consumer asks right behind the message it had
     i = slot_of(b, start - 1) if b != NULL else -1
     if i >= 0 and b.sid[i] == id:
-        return chain_next(s, b, <uint32_t> i, id)
-    if <uint64_t> n.count * 128 > n.last - n.first:
+        return chain_next(s, b, <uint32_t>i, id)
+    if <uint64_t>n.count * 128 > n.last - n.first:
         return scan_id(s, id, start)
     seq = n.first
     steps = n.count
     while seq and seq < start and steps:
         b = block_of(s, seq)
-        seq = chain_next(s, b, <uint32_t> slot_of(b, seq), id)
+        seq = chain_next(s, b, <uint32_t>slot_of(b, seq), id)
         steps -= 1
     return seq
 
 
 cdef uint64_t next_by_text(Store* s, const Filter* filter, uint64_t* start, uint64_t tries) noexcept nogil:
-    """Without a set of ids: looks at the subjects of `tries` messages. Start becomes what is not looked at, 0 at the end."""
+    # Without a set of ids: looks at the subjects of `tries` messages. Start becomes what is not looked at, 0 at the end.
     cdef uint64_t seq = next_any(s, start[0])
     while seq and tries:
         if filter_matches(filter, store_subject(s, seq)):
@@ -220,10 +220,10 @@ cdef uint64_t next_by_text(Store* s, const Filter* filter, uint64_t* start, uint
 
 
 cdef inline bint asked_first(const Filter* f) noexcept nogil:
-    """Whether this is one of a filter's first questions: the set of what it matches may never pay."""
+    # Whether this is one of a filter's first questions: the set of what it matches may never pay.
     if f.cache != NULL or f.asked >= FEW_ASKS:
         return False
-    (<Filter*> f).asked += 1
+    (<Filter*>f).asked += 1
     return True
 
 
@@ -299,7 +299,7 @@ cdef uint64_t store_count_of(Store* s, Span literal) noexcept nogil:
 
 
 cdef uint64_t last_by_text(Store* s, const Filter* filter, uint32_t tries) noexcept nogil:
-    """The newest of the last messages, at most `tries`, that matches (NULL: any); 0 when none does."""
+    # The newest of the last messages, at most `tries`, that matches (NULL: any); 0 when none does.
     cdef uint32_t bi = s.n_blocks, i
     cdef Block* b
     while bi and s.msgs:
@@ -330,7 +330,7 @@ cdef uint64_t newest_of_set(Store* s, const IdSet* c) noexcept nogil:
 
 
 cdef uint64_t back_of_set(Store* s, const IdSet* c, uint64_t* before, uint64_t down_to, uint32_t* limit) noexcept nogil:
-    """Looks at the slots back from below `before`, at most `limit`, to `down_to`; these become what is left to look at."""
+    # Looks at the slots back from below `before`, at most `limit`, to `down_to`; these become what is left to look at.
     cdef uint32_t bi = min(block_from(s, before[0]) + 1, s.n_blocks), i
     cdef Block* b
     while bi:
@@ -423,8 +423,8 @@ cdef struct Later:
 
 
 cdef int later_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
-    """Counts the messages of a subject from a sequence on, along its chain."""
-    cdef Later* later = <Later*> ctx
+    # Counts the messages of a subject from a sequence on, along its chain.
+    cdef Later* later = <Later*>ctx
     cdef Node* n = node_at(x, id)
     cdef Block* b
     cdef uint64_t seq
@@ -435,7 +435,7 @@ cdef int later_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
     while seq:
         later.n += 1
         b = block_of(later.s, seq)
-        seq = chain_next(later.s, b, <uint32_t> slot_of(b, seq), id)
+        seq = chain_next(later.s, b, <uint32_t>slot_of(b, seq), id)
     return 0
 
 
@@ -512,7 +512,7 @@ cdef int store_count_some(Store* s, const Filter* filter, uint64_t* at, uint64_t
             k = min(k, i + left)
             left -= k - i
         else:
-            left -= min(left, <uint32_t> 64)
+            left -= min(left, <uint32_t>64)
         if i < k:
             n[0] += tally(&t, b, i, k)
         if k < b.n:

@@ -28,21 +28,21 @@ cdef struct Mark:
     Extent extent
 
 cdef void store_key(Span name, uint64_t* key) noexcept nogil:
-    """The key of a text's checksums: its SHA-256."""
-    sha256(name.p, name.n, <uint8_t*> key)
+    # The key of a text's checksums: its SHA-256.
+    sha256(name.p, name.n, <uint8_t*>key)
 
 
 cdef inline uint64_t record_size(Span subject, Span header, Span data) noexcept nogil:
-    return <uint64_t> REC_MIN + subject.n + data.n + (4 + <uint64_t> header.n if header.n else 0)
+    return <uint64_t>REC_MIN + subject.n + data.n + (4 + <uint64_t>header.n if header.n else 0)
 
 
 cdef inline void record_write(uint8_t* p, uint32_t size, uint64_t seq, int64_t ts, Span subject, Span header,
                               Span data) noexcept nogil:
-    """Everything but the checksum."""
+    # Everything but the checksum.
     st_put32(p, size | HAS_HEADER if header.n else size)
     st_put64(p + 4, seq)
-    st_put64(p + 12, <uint64_t> ts)
-    st_put16(p + 20, <uint16_t> subject.n)
+    st_put64(p + 12, <uint64_t>ts)
+    st_put16(p + 20, <uint16_t>subject.n)
     p += HEAD
     memcpy(p, subject.p, subject.n)
     p += subject.n
@@ -55,7 +55,7 @@ cdef inline void record_write(uint8_t* p, uint32_t size, uint64_t seq, int64_t t
 
 
 cdef bint record_parse(const uint8_t* p, uint64_t left, Parsed* r) noexcept nogil:
-    """Whether a record of sane lengths starts here."""
+    # Whether a record of sane lengths starts here.
     cdef uint32_t head, sub, hdr = 0, at
     if left < REC_MIN:
         return False
@@ -75,7 +75,7 @@ cdef bint record_parse(const uint8_t* p, uint64_t left, Parsed* r) noexcept nogi
             return False
     r.raw_seq = st_get64(p + 4)
     r.seq = r.raw_seq & ~(TOMB | ERASED)
-    r.ts = <int64_t> st_get64(p + 12)
+    r.ts = <int64_t>st_get64(p + 12)
     r.subject = span(p + HEAD, sub)
     r.header = span(p + at, hdr)
     r.data = span(p + at + hdr, r.size - 8 - at - hdr)
@@ -83,7 +83,7 @@ cdef bint record_parse(const uint8_t* p, uint64_t left, Parsed* r) noexcept nogi
 
 
 cdef uint64_t record_hash(const uint64_t* key, const uint8_t* p, const Parsed* r) noexcept nogil:
-    """Over bytes 4..19, subject, header and payload: the lengths between them are left out."""
+    # Over bytes 4..19, subject, header and payload: the lengths between them are left out.
     cdef HHState h
     hh_init(&h, key)
     hh_update(&h, p + 4, 16)
@@ -96,8 +96,8 @@ cdef uint64_t record_hash(const uint64_t* key, const uint8_t* p, const Parsed* r
 
 
 cdef bint header_ends(const Parsed* r) noexcept nogil:
-    """Whether the header's first blank line is its end, as the protocol has it."""
-    cdef const uint8_t* end = <const uint8_t*> memmem(r.header.p, r.header.n, b"\r\n\r\n", 4)
+    # Whether the header's first blank line is its end, as the protocol has it.
+    cdef const uint8_t* end = <const uint8_t*>memmem(r.header.p, r.header.n, b"\r\n\r\n", 4)
     return end != NULL and end + 4 == r.header.p + r.header.n
 
 
@@ -106,20 +106,19 @@ cdef inline bint record_good(const uint64_t* key, const uint8_t* p, const Parsed
 
 
 cdef uint64_t record_mark(const uint8_t* p, const Parsed* r, uint64_t at) noexcept nogil:
-    """A record's part of its group's digest: over its lengths, its place in the block and its checksum.
-
-    An erased record counts as what it was, which it says where there is room: so its group's digest still fits.
-    """
+    # A record's part of its group's digest: over its lengths, its place in the block and its checksum.
+    #
+    # An erased record counts as what it was, which it says where there is room: so its group's digest still fits.
     if r.raw_seq & ERASED and r.size >= REC_MIN + 8 and not r.raw_seq & TOMB:
         return st_get64(p + HEAD)
     return st_mark(st_get64(p + r.size - 8), st_get32(p), r.subject.n, r.header.n, at)
 
 
 cdef void bare_write(const uint64_t* key, uint8_t* p, uint64_t raw_seq, int64_t ts) noexcept nogil:
-    """A record without subject and payload: 30 bytes, checksum included."""
+    # A record without subject and payload: 30 bytes, checksum included.
     st_put32(p, REC_MIN)
     st_put64(p + 4, raw_seq)
-    st_put64(p + 12, <uint64_t> ts)
+    st_put64(p + 12, <uint64_t>ts)
     st_put16(p + 20, 0)
     st_put64(p + 22, hh64(key, p + 4, 16))
 
@@ -138,13 +137,13 @@ cdef void marker_write(const uint64_t* key, uint8_t* p, const Mark* m) noexcept 
     st_put32(p + 66, m.flags)
     st_put64(p + 70, m.extent.first)
     st_put64(p + 78, m.extent.last)
-    st_put64(p + 86, <uint64_t> m.extent.last_ts)
+    st_put64(p + 86, <uint64_t>m.extent.last_ts)
     record_parse(p, MARKER, &r)
     st_put64(p + MARKER - 8, record_hash(key, p, &r))
 
 
 cdef bint marker_read(const uint8_t* p, const Parsed* r, Mark* m) noexcept nogil:
-    """Whether this record (its checksum checked) is one of our markers."""
+    # Whether this record (its checksum checked) is one of our markers.
     memset(&m.extent, 0, sizeof(Extent))
     if r.raw_seq != TOMB or (r.size != MARKER and r.size != MARKER_SHORT) or st_get64(p + 22) != MARKER_MAGIC:
         return False
@@ -157,12 +156,12 @@ cdef bint marker_read(const uint8_t* p, const Parsed* r, Mark* m) noexcept nogil
     if r.size == MARKER:
         m.extent.first = st_get64(p + 70)
         m.extent.last = st_get64(p + 78)
-        m.extent.last_ts = <int64_t> st_get64(p + 86)
+        m.extent.last_ts = <int64_t>st_get64(p + 86)
     return True
 
 
 cdef inline void extent_join(Extent* a, const Extent* b) noexcept nogil:
-    """What is known after both."""
+    # What is known after both.
     a.first = max(a.first, b.first)
     if b.last >= a.last:
         a.last = b.last
@@ -181,19 +180,19 @@ cdef bint is_marker(const uint8_t* p, const Parsed* r) noexcept nogil:
 
 
 cdef bint header_explains(const uint8_t* p, uint64_t at, const Parsed* r, uint64_t missing) noexcept nogil:
-    """Whether one changed bit in the length of this record's header is what its group's digest misses."""
+    # Whether one changed bit in the length of this record's header is what its group's digest misses.
     cdef uint64_t was = record_mark(p, r, at)
     cdef uint32_t bit
     for bit in range(32):
-        if st_mark(st_get64(p + r.size - 8), st_get32(p), r.subject.n, r.header.n ^ (<uint32_t> 1 << bit), at) - was == missing:
+        if st_mark(st_get64(p + r.size - 8), st_get32(p), r.subject.n, r.header.n ^ (<uint32_t>1 << bit), at) - was == missing:
             return True
     return False
 
 
 cdef bint groups_fit(const uint64_t* key, const uint8_t* p, uint64_t size, uint64_t wanted, bint strict) noexcept nogil:
-    """Whether the lengths in a block's bytes are what they were when their groups were closed: of the record at `wanted`,
-    UINT64_MAX: of all. Where no marker says anything, they are; one record does not suffer from another's damage. Strict:
-    also of groups with erased records, which need not say what they were."""
+    # Whether the lengths in a block's bytes are what they were when their groups were closed: of the record at `wanted`,
+    # UINT64_MAX: of all. Where no marker says anything, they are; one record does not suffer from another's damage. Strict:
+    # also of groups with erased records, which need not say what they were.
     cdef Parsed r
     cdef Parsed w
     cdef Mark m

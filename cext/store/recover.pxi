@@ -32,27 +32,27 @@ cdef bint ends_with(const char* name, const char* suffix) noexcept nogil:
 
 
 cdef uint64_t file_number(const char* name, const char* suffix) noexcept nogil:
-    """N of a name made of N, as it is written without zeros before it, and the suffix; else 0."""
+    # N of a name made of N, as it is written without zeros before it, and the suffix; else 0.
     cdef uint64_t n = 0
     cdef size_t i = 0
     while c'0' <= name[i] <= c'9' and i < 18:
-        n = n * 10 + <uint64_t> (name[i] - c'0')
+        n = n * 10 + <uint64_t>(name[i] - c'0')
         i += 1
     return n if name[0] != c'0' and i and strcmp(name + i, suffix) == 0 else 0
 
 
 cdef const char* name_after(const Bytes* names, const char* name) noexcept nogil:
-    """The name behind this one, NULL: the first, in what FileOps.names gave; NULL at the end."""
+    # The name behind this one, NULL: the first, in what FileOps.names gave; NULL at the end.
     cdef const uint8_t* at = names.data
     if name != NULL:
-        at = <const uint8_t*> name + strlen(name) + 1
-    return <const char*> at if at != NULL and at < names.data + names.n else NULL
+        at = <const uint8_t*>name + strlen(name) + 1
+    return <const char*>at if at != NULL and at < names.data + names.n else NULL
 
 
 cdef int number_add(uint64_t** list, uint64_t* n, uint64_t num) noexcept nogil:
     cdef uint64_t* more
     if n[0] % 64 == 0:
-        more = <uint64_t*> realloc(list[0], (n[0] + 64) * 8)
+        more = <uint64_t*>realloc(list[0], (n[0] + 64) * 8)
         if more == NULL:
             return ST_NO_MEMORY
         list[0] = more
@@ -82,7 +82,7 @@ cdef int list_entry(Opening* o, const char* name, uint64_t** out, uint64_t* n) n
 
 
 cdef int64_t list_blocks(Opening* o, uint64_t** out) noexcept nogil:
-    """The block numbers in the directory, ascending; left-overs of rewrites are removed."""
+    # The block numbers in the directory, ascending; left-overs of rewrites are removed.
     cdef Store* s = o.s
     cdef Bytes names
     cdef const char* name
@@ -106,13 +106,13 @@ cdef int64_t list_blocks(Opening* o, uint64_t** out) noexcept nogil:
         return rc
     if n:
         qsort(out[0], n, 8, compare_u64)
-    return <int64_t> n
+    return <int64_t>n
 
 
 cdef int sides_join(Opening* o, uint64_t** nums, int64_t* n) noexcept nogil:
-    """Adds the blocks that only a sidecar knows."""
-    cdef uint64_t count = <uint64_t> n[0], k, was = <uint64_t> n[0]
-    cdef uint64_t* list = <uint64_t*> malloc((count + o.n_sides + 1) * 8)
+    # Adds the blocks that only a sidecar knows.
+    cdef uint64_t count = <uint64_t>n[0], k, was = <uint64_t>n[0]
+    cdef uint64_t* list = <uint64_t*>malloc((count + o.n_sides + 1) * 8)
     if list == NULL:
         return ST_NO_MEMORY
     if count:
@@ -124,27 +124,27 @@ cdef int sides_join(Opening* o, uint64_t** nums, int64_t* n) noexcept nogil:
             list[count] = o.sides[k]
             count += 1
     qsort(list, count, 8, compare_u64)
-    n[0] = <int64_t> count
+    n[0] = <int64_t>count
     return ST_OK
 
 
 # ---- blocks --------------------------------------------------------------------------------------------------------
 
 cdef int block_aside(Store* s, const Block* b) noexcept nogil:
-    """A file without a single record of this stream keeps its bytes under another name. 0 or -errno."""
+    # A file without a single record of this stream keeps its bytes under another name. 0 or -errno.
     cdef char path[4300]
     cdef char aside[4300]
     block_path(s, b, ".blk", path, sizeof(path))
-    snprintf(aside, sizeof(aside), "%s/damaged-%llu.blk", s.msgs_dir, <unsigned long long> b.num)
+    snprintf(aside, sizeof(aside), "%s/damaged-%llu.blk", s.msgs_dir, <unsigned long long>b.num)
     return s.files.rename(s.files.ctx, path, aside)
 
 
 cdef void tail_path(const Store* s, uint64_t num, char* out, size_t cap) noexcept nogil:
-    snprintf(out, cap, "%s/damaged-%llu.tail", s.msgs_dir, <unsigned long long> num)
+    snprintf(out, cap, "%s/damaged-%llu.tail", s.msgs_dir, <unsigned long long>num)
 
 
 cdef uint64_t tail_size(const Scan* c) noexcept nogil:
-    """Bytes behind what is good, but for zeros."""
+    # Bytes behind what is good, but for zeros.
     cdef uint64_t n = c.size - c.end
     while n and c.p[c.end + n - 1] == 0:
         n -= 1
@@ -152,7 +152,7 @@ cdef uint64_t tail_size(const Scan* c) noexcept nogil:
 
 
 cdef void tail_cut(Scan* c, int fd) noexcept nogil:
-    """Cuts a group that was never finished; what it had is put aside."""
+    # Cuts a group that was never finished; what it had is put aside.
     cdef FileOps* f = c.s.files
     cdef char aside[4300]
     cdef uint64_t n = tail_size(c)
@@ -162,40 +162,40 @@ cdef void tail_cut(Scan* c, int fd) noexcept nogil:
             c.b.damaged = True      # then it stays where it is
             return
         lost_place(c.s, DAMAGE_TAIL, c.b.num, c.end, n, 0, 0, 0)
-    f.truncate(f.ctx, fd, <off_t> c.end)
+    f.truncate(f.ctx, fd, <off_t>c.end)
     c.o.cut = True
 
 
 cdef void zeros_cut(Store* s, Block* b, uint64_t size) noexcept nogil:
-    """A block that is not appended to again ends where its records do: it can be compacted, and no other reader takes the
-    zeros that were written ahead in it for damage."""
+    # A block that is not appended to again ends where its records do: it can be compacted, and no other reader takes the
+    # zeros that were written ahead in it for damage.
     if b.used and b.used < size and not b.damaged:
-        s.files.truncate(s.files.ctx, b.fd, <off_t> b.used)
+        s.files.truncate(s.files.ctx, b.fd, <off_t>b.used)
 
 
 cdef bint ends_sealed(FileOps* f, const Block* b, int fd) noexcept nogil:
-    """Whether a block's last marker says that another block follows."""
+    # Whether a block's last marker says that another block follows.
     cdef uint8_t line[MARKER]
     cdef Parsed r
     cdef Mark m
-    if b.used < MARKER or f.pread(f.ctx, fd, line, MARKER, <off_t> (b.used - MARKER)) != MARKER:
+    if b.used < MARKER or f.pread(f.ctx, fd, line, MARKER, <off_t>(b.used - MARKER)) != MARKER:
         return False
     return (record_parse(line, MARKER, &r) and marker_read(line, &r, &m) and record_good(b.key, line, &r)
             and m.flags & MARK_SEALED != 0)
 
 
 cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) noexcept nogil:
-    """Reads a block's file from its first byte and enters what it holds."""
+    # Reads a block's file from its first byte and enters what it holds.
     cdef Store* s = o.s
     cdef Scan c
     cdef int rc = s.files.map(s.files.ctx, fd, size, True, &b.data)
     b.data_cap = size
     if rc < 0:
-        snprintf(o.err, o.err_cap, "block %llu: cannot be mapped (errno %d)", <unsigned long long> b.num, -rc)
+        snprintf(o.err, o.err_cap, "block %llu: cannot be mapped (errno %d)", <unsigned long long>b.num, -rc)
         return ST_IO
     if size >= 4 and memcmp(b.data, b"cmp", 3) == 0 and b.data[3] <= 2:
         snprintf(o.err, o.err_cap, "%s/%llu.blk: compressed blocks are not supported", s.msgs_dir,
-                 <unsigned long long> b.num)
+                 <unsigned long long>b.num)
         return ST_IO
     memset(&c, 0, sizeof(c))
     c.s = s
@@ -210,7 +210,7 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
     free(c.held)
     free(c.search.removals)
     if rc < 0:
-        snprintf(o.err, o.err_cap, "block %llu: no memory for its index", <unsigned long long> b.num)
+        snprintf(o.err, o.err_cap, "block %llu: no memory for its index", <unsigned long long>b.num)
         return rc
     b.used = c.end
     b.written = c.end
@@ -236,14 +236,14 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
 
 
 cdef void block_forget(Store* s, Block* b) noexcept nogil:
-    """The last of the list leaves it; its file stays as it is."""
+    # The last of the list leaves it; its file stays as it is.
     s.n_blocks -= 1
     memos_forget(s)
     block_free(b)
 
 
 cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexcept nogil:
-    """Enters one block, from its sidecar or its bytes."""
+    # Enters one block, from its sidecar or its bytes.
     cdef Store* s = o.s
     cdef FileOps* f = s.files
     cdef Block* b
@@ -260,7 +260,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
     fd = f.open(f.ctx, path, O_RDWR, 0)
     size = f.size(f.ctx, fd) if fd >= 0 else fd
     if size < 0 and fd != -ENOENT:
-        snprintf(o.err, o.err_cap, "%s: cannot be opened (errno %d)", path, <int> -size)
+        snprintf(o.err, o.err_cap, "%s: cannot be opened (errno %d)", path, <int>-size)
         block_free(b)
         return ST_IO
     o.cut = False
@@ -268,7 +268,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
     s.blocks[s.b0 + s.n_blocks] = b
     s.n_blocks += 1
     if sided:
-        rc = side_load(s, b, fd, <uint64_t> max(size, <int64_t> 0), not o.foreign)
+        rc = side_load(s, b, fd, <uint64_t>max(size, <int64_t>0), not o.foreign)
     if rc == 1:
         b.written = b.used
         b.durable = b.used
@@ -278,7 +278,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         s.recovery.torn = 0
         return ST_OK
     if rc == 0 and size > 0:
-        rc = block_scan(o, b, fd, <uint64_t> size, is_last)
+        rc = block_scan(o, b, fd, <uint64_t>size, is_last)
     elif rc == 0 and size == 0:
         rc = empty_ends(o, b, fd, is_last)
     if rc < 0:
@@ -296,19 +296,19 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         if block_aside(s, b) < 0:
             snprintf(o.err, o.err_cap, "%s: damaged, and cannot be put aside", path)
             return ST_IO
-        lost_place(s, DAMAGE_ASIDE, num, 0, <uint64_t> size, 0, 0, 0)
+        lost_place(s, DAMAGE_ASIDE, num, 0, <uint64_t>size, 0, 0, 0)
         hole_wide(s)
         o.doubt = True
         block_forget(s, b)
     elif not is_last and not o.ended and b.data != NULL:
-        zeros_cut(s, b, <uint64_t> size)
+        zeros_cut(s, b, <uint64_t>size)
         block_unmap(b)
         block_fd_close(b)
     return ST_OK
 
 
 cdef void hole_wide(Store* s) noexcept nogil:
-    """A whole block is gone: whatever is missing up to the next message was in it."""
+    # A whole block is gone: whatever is missing up to the next message was in it.
     memset(&s.recovery.hole, 0, sizeof(Damage))
     s.recovery.hole.kind = DAMAGE_BLOCK
     s.recovery.hole.first = s.last_seq + 1
@@ -316,7 +316,7 @@ cdef void hole_wide(Store* s) noexcept nogil:
 
 
 cdef bint tail_verify(Store* s, Block* b, const uint8_t* p) noexcept nogil:
-    """Whether every message of a block that a checkpoint knows is in its bytes as it was."""
+    # Whether every message of a block that a checkpoint knows is in its bytes as it was.
     cdef uint32_t i = st_first_live(b.off, b.head, b.n)
     cdef Parsed r
     while i < b.n:
@@ -328,7 +328,7 @@ cdef bint tail_verify(Store* s, Block* b, const uint8_t* p) noexcept nogil:
 
 
 cdef bint has_side(const Store* s, const Block* b) noexcept nogil:
-    """Whether a sidecar says what the block has, though a dictionary that is too short may have kept this start from using it."""
+    # Whether a sidecar says what the block has, though a dictionary that is too short may have kept this start from using it.
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef int fd
@@ -340,7 +340,7 @@ cdef bint has_side(const Store* s, const Block* b) noexcept nogil:
 
 
 cdef int tail_reopen(Store* s, Block* b) noexcept nogil:
-    """A last block with room in it is appended to again: 1, or 0 when it must not be, or an error."""
+    # A last block with room in it is appended to again: 1, or 0 when it must not be, or an error.
     cdef uint64_t cap = page_up(s.block_size + SLACK)
     cdef uint8_t* region
     if b.damaged or has_side(s, b) or b.fd < 0 or b.used + SLACK > s.block_size:
@@ -348,7 +348,7 @@ cdef int tail_reopen(Store* s, Block* b) noexcept nogil:
     region = region_new(s, cap)
     if region == NULL:
         return ST_NO_MEMORY
-    if s.files.pread(s.files.ctx, b.fd, region, b.used, 0) != <int64_t> b.used:
+    if s.files.pread(s.files.ctx, b.fd, region, b.used, 0) != <int64_t>b.used:
         region_free(s, region, cap, False)
         return ST_IO
     if not tail_verify(s, b, region):
@@ -366,7 +366,7 @@ cdef int tail_reopen(Store* s, Block* b) noexcept nogil:
 
 
 cdef int tail_recover(Store* s) noexcept nogil:
-    """The last block is appended to again if there is room in it; all others are sealed."""
+    # The last block is appended to again if there is room in it; all others are sealed.
     cdef uint32_t i
     cdef Block* b
     cdef int rc
@@ -392,7 +392,7 @@ cdef int tail_recover(Store* s) noexcept nogil:
 # ---- what is missing -------------------------------------------------------------------------------------------------
 
 cdef uint64_t suspect_check(Store* s, Block* b) noexcept nogil:
-    """A block whose file is not what its sidecar knows: what is not in it is lost. The number of such messages."""
+    # A block whose file is not what its sidecar knows: what is not in it is lost. The number of such messages.
     cdef const uint8_t* p = block_data(b)
     cdef uint64_t first = 0, last = 0, count = 0, seq, size
     cdef uint32_t i = st_first_live(b.off, b.head, b.n)
@@ -447,8 +447,8 @@ cdef void suspects_check(Store* s) noexcept nogil:
 
 
 cdef int check_missing(void* ctx, const CheckedBlock* c) noexcept nogil:
-    """What a block had when the server stopped and is not there any more."""
-    cdef Store* s = <Store*> ctx
+    # What a block had when the server stopped and is not there any more.
+    cdef Store* s = <Store*>ctx
     cdef Block* b
     cdef uint64_t seq, first = 0, last = 0, count = 0
     cdef int64_t k
@@ -459,7 +459,7 @@ cdef int check_missing(void* ctx, const CheckedBlock* c) noexcept nogil:
         seq = c.base + (c.rel[i] if c.rel != NULL else i)
         b = block_of(s, seq)
         k = slot_of(b, seq) if b != NULL else -1
-        if (k < 0 or b.off[k] == 0) and lost_add(s, seq, c.live_bytes // max(c.live, <uint32_t> 1)):
+        if (k < 0 or b.off[k] == 0) and lost_add(s, seq, c.live_bytes // max(c.live, <uint32_t>1)):
             first = first if count else seq
             last = seq
             count += 1
@@ -469,7 +469,7 @@ cdef int check_missing(void* ctx, const CheckedBlock* c) noexcept nogil:
 
 
 cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n, uint64_t newest) noexcept nogil:
-    """Every block in order, from its sidecar or its bytes; newest: the number of the last one that has a file."""
+    # Every block in order, from its sidecar or its bytes; newest: the number of the last one that has a file.
     cdef Store* s = o.s
     cdef int rc = dict_load(s)
     cdef bint sided = rc == 1
@@ -490,7 +490,7 @@ cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n, uint64_t new
     if s.recovery.dict_short:
         dict_drop(s)
         for i in range(s.n_blocks):
-            block_i(s, <uint32_t> i).sided = False
+            block_i(s, <uint32_t>i).sided = False
     if rc >= 0 and (not o.synced or o.batches):
         rc = s.files.sync_dir(s.files.ctx, s.msgs_dir)      # likewise of their names
         if rc < 0:
@@ -523,12 +523,12 @@ cdef int store_recover(Opening* o) noexcept nogil:
     n = list_blocks(o, &nums)
     if n < 0:
         free(o.sides)
-        return <int> n
+        return <int>n
     reserve_read(s)
     s.writing.caches_doubt = n > 0 and s.com.sync_interval > 0      # a kill may have come between their removal and its sync
     newest = nums[n - 1] if n else 0
     s.recovery.replaying = True
-    rc = checkpoint_load(s, nums, <uint64_t> n)
+    rc = checkpoint_load(s, nums, <uint64_t>n)
     if rc == 0 and not o.foreign:
         rc = sides_join(o, &nums, &n)
     if rc == 0:

@@ -2,7 +2,7 @@
 
 
 cdef uint64_t chain_next(Store* s, Block* b, uint32_t i, uint32_t id) noexcept nogil:
-    """The subject's first live message after a slot of it, 0 when there is none."""
+    # The subject's first live message after a slot of it, 0 when there is none.
     cdef uint64_t start = seq_at(b, i), seq = start
     cdef uint32_t* link = &b.nxt[i]
     cdef uint32_t d
@@ -24,12 +24,12 @@ cdef uint64_t chain_next(Store* s, Block* b, uint32_t i, uint32_t id) noexcept n
         if b.off[k]:
             break
     if seq and seq - start != link[0]:
-        link[0] = <uint32_t> min(seq - start, <uint64_t> FAR)       # the next walk does not pass what is gone
+        link[0] = <uint32_t>min(seq - start, <uint64_t>FAR)       # the next walk does not pass what is gone
     return seq
 
 
 cdef uint64_t scan_id(Store* s, uint32_t id, uint64_t start) noexcept nogil:
-    """The first live message of an id from a sequence on, by looking at the id arrays."""
+    # The first live message of an id from a sequence on, by looking at the id arrays.
     cdef uint32_t bi = block_from(s, start), i
     cdef uint64_t last = node_at(&s.x, id).last
     cdef Block* b
@@ -47,7 +47,7 @@ cdef uint64_t scan_id(Store* s, uint32_t id, uint64_t start) noexcept nogil:
 
 
 cdef uint64_t scan_id_back(Store* s, uint32_t id, uint64_t before) noexcept nogil:
-    """The last live message of an id below a sequence, 0 when there is none."""
+    # The last live message of an id below a sequence, 0 when there is none.
     cdef uint32_t bi = block_from(s, before), i
     cdef Block* b
     if bi == s.n_blocks:
@@ -66,24 +66,24 @@ cdef uint64_t scan_id_back(Store* s, uint32_t id, uint64_t before) noexcept nogi
 
 
 cdef uint64_t prev_of(Store* s, uint32_t id, uint64_t before) noexcept nogil:
-    """The subject's newest live message below `before`, by its chain when that is short."""
+    # The subject's newest live message below `before`, by its chain when that is short.
     cdef Node* n = node_at(&s.x, id)
     cdef uint64_t seq = n.first, next
     cdef Block* b
     if n.first >= before:
         return 0
-    if <uint64_t> n.count * 128 > before - n.first:
+    if <uint64_t>n.count * 128 > before - n.first:
         return scan_id_back(s, id, before)
     while True:
         b = block_of(s, seq)
-        next = chain_next(s, b, <uint32_t> slot_of(b, seq), id)
+        next = chain_next(s, b, <uint32_t>slot_of(b, seq), id)
         if next == 0 or next >= before:
             return seq
         seq = next
 
 
 cdef void first_forward(Store* s) noexcept nogil:
-    """Finds the first live message again."""
+    # Finds the first live message again.
     cdef uint32_t bi = 0
     cdef Block* b
     s.first_seq = s.last_seq + 1
@@ -98,7 +98,7 @@ cdef void first_forward(Store* s) noexcept nogil:
 
 
 cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
-    """One live message leaves every index; its bytes stay where they are."""
+    # One live message leaves every index; its bytes stay where they are.
     cdef uint64_t seq = seq_at(b, i), size = slot_size(b, i)
     cdef uint32_t id = b.sid[i]
     cdef Node* n = node_at(&s.x, id)
@@ -141,7 +141,7 @@ cdef bint take_seq(Store* s, uint64_t seq, int reason) noexcept nogil:
     cdef int64_t i = slot_of(b, seq) if b != NULL else -1
     if i < 0 or b.off[i] == 0:
         return False
-    take_out(s, b, <uint32_t> i, reason)
+    take_out(s, b, <uint32_t>i, reason)
     return True
 
 
@@ -152,7 +152,7 @@ cdef void block_drop(Store* s, Block* b) noexcept nogil:
 
 
 cdef void block_leaves(Store* s, Block* b) noexcept nogil:
-    """A block that is not among the store's any more; its file goes after the next group is on disk."""
+    # A block that is not among the store's any more; its file goes after the next group is on disk.
     if s.storage == STORE_MEMORY:
         leftover_block(s, b)
         return
@@ -164,7 +164,7 @@ cdef void block_leaves(Store* s, Block* b) noexcept nogil:
 
 
 cdef void stays_again(Store* s) noexcept nogil:
-    """Something changed: the blocks that could not leave are looked at again."""
+    # Something changed: the blocks that could not leave are looked at again.
     cdef Block* b
     while s.stays != NULL:
         b = s.stays
@@ -174,8 +174,8 @@ cdef void stays_again(Store* s) noexcept nogil:
 
 
 cdef void reap(Store* s) noexcept nogil:
-    """Drops blocks that hold nothing any more, neither messages nor tombstones that are still needed. Never the last
-    with any bytes: it says which sequence was the last. Nor, where that is damaged, the last whole one: it names the first."""
+    # Drops blocks that hold nothing any more, neither messages nor tombstones that are still needed. Never the last
+    # with any bytes: it says which sequence was the last. Nor, where that is damaged, the last whole one: it names the first.
     cdef Block* b
     cdef Block* last
     cdef Block* whole
@@ -208,7 +208,7 @@ cdef void reap(Store* s) noexcept nogil:
 
 
 cdef void tail_shed(Store* s) noexcept nogil:
-    """When nothing is left, a well-filled tail gives way to a new one that holds only the last sequence."""
+    # When nothing is left, a well-filled tail gives way to a new one that holds only the last sequence.
     cdef Block* b = s.tail
     if s.storage == STORE_MEMORY:
         s.tail = NULL
@@ -224,23 +224,23 @@ cdef void tail_shed(Store* s) noexcept nogil:
 
 
 cdef int64_t ts_of(Block* b, uint32_t i) noexcept nogil:
-    """A message's time; for a damaged record that of its block's first, of one that cannot be read now, of its last: none is
-    let go for its age before its time."""
+    # A message's time; for a damaged record that of its block's first, of one that cannot be read now, of its last: none is
+    # let go for its age before its time.
     cdef const uint8_t* p = block_data(b)
     cdef uint64_t at = b.off[i] - 1
     cdef int64_t ts
     cdef Parsed r
     if p == NULL:
         return b.last_ts
-    ts = <int64_t> st_get64(p + at + 12)
+    ts = <int64_t>st_get64(p + at + 12)
     if slot_ours(b, i) or b.first_ts <= ts <= b.last_ts:
         return ts
     return ts if record_parse(p + at, b.used - at, &r) and record_good(b.key, p + at, &r) else b.first_ts
 
 
 cdef int entomb(Store* s, Block* b, uint32_t i, int reason, Op* after) noexcept nogil:
-    """Removes a message so that it stays removed after a restart; `after` is done when the tombstone is on disk, and
-    before the removal counts as durable. It stays the caller's where the result is an error."""
+    # Removes a message so that it stays removed after a restart; `after` is done when the tombstone is on disk, and
+    # before the removal counts as durable. It stays the caller's where the result is an error.
     cdef uint64_t seq = seq_at(b, i)
     cdef int r
     if s.storage == STORE_FILE:
@@ -270,14 +270,14 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil:
     if s.io_errno:
         return ST_IO
     at = b.off[i] - 1
-    p = <uint8_t*> block_data(b)
-    if erase and slot_load(s, b, <uint32_t> i, &whole) == ST_OK:     # what is damaged does not say how long it is
+    p = <uint8_t*>block_data(b)
+    if erase and slot_load(s, b, <uint32_t>i, &whole) == ST_OK:     # what is damaged does not say how long it is
         size = st_get32(p + at) & 0x7fffffff
     if size and s.storage == STORE_FILE and not b.damaged:
         op = op_new(OP_ERASE, b, at, size, seq)
         if op == NULL:
             return ST_NO_MEMORY
-    r = entomb(s, b, <uint32_t> i, RM_DELETE, op)
+    r = entomb(s, b, <uint32_t>i, RM_DELETE, op)
     if r < 0:
         free(op)
         return r
@@ -298,7 +298,7 @@ cdef int store_expire(Store* s, uint64_t seq) noexcept nogil:
         return ST_NOT_FOUND
     if s.io_errno:
         return ST_IO
-    r = take_for_good(s, b, <uint32_t> i, RM_AGE, True)
+    r = take_for_good(s, b, <uint32_t>i, RM_AGE, True)
     if r < 0:
         return r
     if s.empties != NULL or s.msgs == 0:
@@ -308,9 +308,9 @@ cdef int store_expire(Store* s, uint64_t seq) noexcept nogil:
 
 
 cdef inline int take_for_good(Store* s, Block* b, uint32_t i, int reason, bint marked) noexcept nogil:
-    """Removes a message without a look at its bytes. marked: what goes at the head leaves no tombstone, and the marker that
-    says so needs a block to stand in; nats-server passes over that, and may show the message again if it runs after a kill and
-    the message's block is still there."""
+    # Removes a message without a look at its bytes. marked: what goes at the head leaves no tombstone, and the marker that
+    # says so needs a block to stand in; nats-server passes over that, and may show the message again if it runs after a kill and
+    # the message's block is still there.
     cdef uint64_t seq = seq_at(b, i)
     cdef int r = ST_OK
     if s.storage == STORE_FILE:
@@ -321,7 +321,7 @@ cdef inline int take_for_good(Store* s, Block* b, uint32_t i, int reason, bint m
 
 
 cdef inline void slim_soon(Store* s) noexcept nogil:
-    """Some block is worth compacting, in its time."""
+    # Some block is worth compacting, in its time.
     if s.recovery.replaying or s.stopped:
         return
     if s.storage == STORE_MEMORY:
@@ -333,23 +333,23 @@ cdef inline void slim_soon(Store* s) noexcept nogil:
 
 
 cdef inline bint is_sparse(const Store* s, const Block* b, uint64_t kept) noexcept nogil:
-    """Whether a copy of what is kept of a block is worth it. The first block is usually on its way out: of that less is kept."""
-    return kept * (4 if b == block_i(<Store*> s, 0) else 2) < b.used
+    # Whether a copy of what is kept of a block is worth it. The first block is usually on its way out: of that less is kept.
+    return kept * (4 if b == block_i(<Store*>s, 0) else 2) < b.used
 
 
 cdef inline void slim_look(Store* s, const Block* b) noexcept nogil:
-    """At a block that has less than before, or is the last one no more."""
+    # At a block that has less than before, or is the last one no more.
     if (b.sealed and is_sparse(s, b, b.live_bytes + b.needed)
             and not (s.storage == STORE_MEMORY and b == block_i(s, 0))):
         slim_soon(s)
 
 
 cdef void slim_fire(Timer* t, int64_t now) noexcept nogil:
-    slim_wanted(<Store*> t.owner)
+    slim_wanted(<Store*>t.owner)
 
 
 cdef void slim_wanted(Store* s) noexcept nogil:
-    """The maintenance thread is to compact the blocks that are worth it."""
+    # The maintenance thread is to compact the blocks that are worth it.
     cdef Committer* c = s.com
     if not (s.in_slim or s.recovery.replaying or s.stopped):
         s.in_slim = True
@@ -372,32 +372,32 @@ cdef int64_t store_first_time(Store* s) noexcept nogil:
             s.first_ts_seq = s.first_seq
             return s.first_ts
         i = slot_of(b, s.first_seq) if b != NULL else -1
-        s.first_ts = ts_of(b, <uint32_t> i) if i >= 0 else 0
+        s.first_ts = ts_of(b, <uint32_t>i) if i >= 0 else 0
         s.first_ts_seq = s.first_seq if i < 0 or block_data(b) != NULL else 0
     return s.first_ts
 
 
 cdef void age_arm(Store* s) noexcept nogil:
-    """Sets the timer to the first message's end."""
+    # Sets the timer to the first message's end.
     cdef int64_t left
     if s.limits.max_age <= 0 or s.msgs == 0 or s.stopped:
         timer_cancel(&s.env.timers, &s.age_timer)
         return
     left = s.limits.max_age - elapsed(s.env.now, store_first_time(s))
-    timer_set(&s.env.timers, &s.age_timer, s.env.mono + max(left, <int64_t> 0))
+    timer_set(&s.env.timers, &s.age_timer, s.env.mono + max(left, <int64_t>0))
 
 
 cdef void age_fire(Timer* t, int64_t now) noexcept nogil:
-    """At most 2,000 messages a turn; what is left is due at once again."""
-    cdef Store* s = <Store*> t.owner
+    # At most 2,000 messages a turn; what is left is due at once again.
+    cdef Store* s = <Store*>t.owner
     age_trim(s, 2000)
     floor_later(s)
     age_arm(s)
 
 
 cdef void floor_later(Store* s) noexcept nogil:
-    """After what only aged: its end is written with the next group, at the latest when the store has been idle for a
-    moment. A restart before would find it too old again."""
+    # After what only aged: its end is written with the next group, at the latest when the store has been idle for a
+    # moment. A restart before would find it too old again.
     cdef Committer* c = s.com
     cdef int64_t now
     if s.storage == STORE_MEMORY:

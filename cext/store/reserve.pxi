@@ -24,7 +24,7 @@ cdef void reserve_read(Store* s) noexcept nogil:
     p = file_read(s.files, path, &size)
     if p == NULL:
         return
-    while at + RESERVE_LINE <= min(size, <uint64_t> 2 * RESERVE_LINE):
+    while at + RESERVE_LINE <= min(size, <uint64_t>2 * RESERVE_LINE):
         if (st_get64(p + at) == RESERVE_MAGIC and st_get64(p + at + 24) == hh64(s.key, p + at, 24)
                 and st_get64(p + at + 8) > s.writing.reserve_number):
             s.writing.reserve_number = st_get64(p + at + 8)
@@ -34,18 +34,18 @@ cdef void reserve_read(Store* s) noexcept nogil:
 
 
 cdef int reserve_keep(Store* s, const Block* b) noexcept nogil:
-    """That what b may hold is reserved: 0 or -errno."""
+    # That what b may hold is reserved: 0 or -errno.
     cdef uint64_t need = max(b.base + s.block_size // REC_MIN, st_load(&s.shared.shown_seq) + 1)
     return reserve_write(s, need + RESERVE_STEP) if need > s.writing.reserved else 0
 
 
 cdef int reserve_before(Committer* c, Store* s, const Block* b) noexcept nogil:
-    """Before b is written to (commit thread). A store that syncs each group reserves its first sequences behind it."""
+    # Before b is written to (commit thread). A store that syncs each group reserves its first sequences behind it.
     return 0 if s.writing.reserve_number == 0 and c.sync_interval <= 0 else reserve_keep(s, b)
 
 
 cdef int reserve_behind(Committer* c, Round* r, const Part* p) noexcept nogil:
-    """Before the acks of a group that is on disk: 0 or -errno."""
+    # Before the acks of a group that is on disk: 0 or -errno.
     cdef const Block* b
     cdef uint32_t i
     cdef int rc
@@ -60,7 +60,7 @@ cdef int reserve_behind(Committer* c, Round* r, const Part* p) noexcept nogil:
 
 
 cdef int reserve_write(Store* s, uint64_t upto) noexcept nogil:
-    """0 or -errno."""
+    # 0 or -errno.
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef uint8_t line[RESERVE_LINE]
@@ -74,13 +74,13 @@ cdef int reserve_write(Store* s, uint64_t upto) noexcept nogil:
     st_put64(line + 8, s.writing.reserve_number + 1)
     st_put64(line + 16, upto)
     st_put64(line + 24, hh64(s.key, line, 24))
-    rc = f.pwrite(f.ctx, fd, line, RESERVE_LINE, <off_t> ((s.writing.reserve_number + 1) % 2 * RESERVE_LINE))
+    rc = f.pwrite(f.ctx, fd, line, RESERVE_LINE, <off_t>((s.writing.reserve_number + 1) % 2 * RESERVE_LINE))
     rc = f.datasync(f.ctx, fd) if rc >= 0 else rc
     f.close(f.ctx, fd)
     if rc >= 0 and s.writing.reserve_number == 0:
         rc = f.sync_dir(f.ctx, s.dir)
     if rc < 0:
-        return <int> rc
+        return <int>rc
     s.writing.reserve_number += 1
     s.writing.reserved = upto
     return 0

@@ -7,7 +7,7 @@ cdef enum:
 
 
 cdef int caches_remove(Store* s) noexcept nogil:
-    """nats-server's index.db and our checkpoint describe the blocks as they were: gone before a block changes. 0 or -errno."""
+    # nats-server's index.db and our checkpoint describe the blocks as they were: gone before a block changes. 0 or -errno.
     cdef char path[4200]
     cdef int a, b, rc = 0
     # What nats-server knows of TTLs and schedules up to some sequence; it reads them anew.
@@ -33,11 +33,11 @@ cdef int caches_remove(Store* s) noexcept nogil:
 
 
 cdef int block_fd(Store* s, Block* b, const char* dir, bint* made) noexcept nogil:
-    """0 or -errno; made: the file is new in its directory."""
+    # 0 or -errno; made: the file is new in its directory.
     cdef char path[4200]
     if b.fd >= 0:
         return 0
-    snprintf(path, sizeof(path), "%s/%llu.blk", dir, <unsigned long long> b.num)
+    snprintf(path, sizeof(path), "%s/%llu.blk", dir, <unsigned long long>b.num)
     b.fd = s.files.open(s.files.ctx, path, O_RDWR | (0 if b.created else O_CREAT), 0o600)
     b.direct = False
     if b.fd < 0:
@@ -49,7 +49,7 @@ cdef int block_fd(Store* s, Block* b, const char* dir, bint* made) noexcept nogi
 
 
 cdef bint block_direct(Committer* c, Block* b, bint on) noexcept nogil:
-    """Whether writes to the block's file now go past the page cache, or through it, as wanted."""
+    # Whether writes to the block's file now go past the page cache, or through it, as wanted.
     if b.direct == on:
         return True
     if on and c.writing.no_direct:
@@ -62,21 +62,21 @@ cdef bint block_direct(Committer* c, Block* b, bint on) noexcept nogil:
 
 
 cdef bint page_ready(Committer* c, Block* b, uint64_t at, uint64_t n) noexcept nogil:
-    """Has the first n bytes of the file's page `at` in b.page. Not from the region: markers do not stand there."""
+    # Has the first n bytes of the file's page `at` in b.page. Not from the region: markers do not stand there.
     cdef FileOps* f = b.store.files
     if b.page == NULL:
-        b.page = <uint8_t*> malloc(PAGE)
+        b.page = <uint8_t*>malloc(PAGE)
     if b.page == NULL:
         return False
     if n == 0 or b.page_at == at:
         return True
-    return block_direct(c, b, False) and f.pread(f.ctx, b.fd, b.page, n, <off_t> at) == <int64_t> n
+    return block_direct(c, b, False) and f.pread(f.ctx, b.fd, b.page, n, <off_t>at) == <int64_t>n
 
 
 cdef int direct_write(Committer* c, Block* b, uint8_t* p, uint64_t first, uint64_t start, uint64_t end) noexcept nogil:
-    """[start, end) of the file, which stand in p as the page `first` goes on, past the page cache. That costs half the
-    processor time: whole pages, the first with what it held before, the last filled with zeros. 0 or -errno, -EINVAL
-    where it cannot be done."""
+    # [start, end) of the file, which stand in p as the page `first` goes on, past the page cache. That costs half the
+    # processor time: whole pages, the first with what it held before, the last filled with zeros. 0 or -errno, -EINVAL
+    # where it cannot be done.
     cdef FileOps* f = b.store.files
     cdef uint64_t behind = page_up(end)
     cdef int64_t rc
@@ -85,25 +85,25 @@ cdef int direct_write(Committer* c, Block* b, uint8_t* p, uint64_t first, uint64
     memcpy(p, b.page, start - first)
     memset(p + (end - first), 0, behind - end)
     b.page_at = UINT64_MAX
-    rc = f.pwrite(f.ctx, b.fd, p, behind - first, <off_t> first)
+    rc = f.pwrite(f.ctx, b.fd, p, behind - first, <off_t>first)
     if rc == -EINVAL:
         c.writing.no_direct = True
     if rc < 0:
-        return <int> rc
+        return <int>rc
     b.page_at = behind - PAGE
     memcpy(b.page, p + (b.page_at - first), PAGE)
     return 0
 
 
 cdef int group_write(Committer* c, Round* r, Block* b, uint64_t start, uint64_t end, const uint8_t* mark) noexcept nogil:
-    """[start, end) of the region and the marker into the file; 0 or -errno."""
+    # [start, end) of the region and the marker into the file; 0 or -errno.
     cdef FileOps* f = b.store.files
-    cdef uint64_t first = start & ~<uint64_t> (PAGE - 1)
+    cdef uint64_t first = start & ~<uint64_t>(PAGE - 1)
     cdef bint small
     cdef uint8_t* p = NULL
     cdef int64_t rc
     if r.scratch == NULL:
-        r.scratch = <uint8_t*> aligned_alloc(PAGE, SCRATCH + 4 * PAGE)
+        r.scratch = <uint8_t*>aligned_alloc(PAGE, SCRATCH + 4 * PAGE)
     small = end - start <= SCRATCH and r.scratch != NULL
     if small:
         p = r.scratch + (start - first)
@@ -112,21 +112,21 @@ cdef int group_write(Committer* c, Round* r, Block* b, uint64_t start, uint64_t 
     if small and end > start and r.n_pieces <= SYNC_EACH and c.sync_interval <= 0:
         rc = direct_write(c, b, r.scratch, first, start, end + MARKER)
         if rc != -EINVAL:
-            return <int> rc
+            return <int>rc
     block_direct(c, b, False)
     b.page_at = UINT64_MAX
     if small:
-        rc = f.pwrite(f.ctx, b.fd, p, end - start + MARKER, <off_t> start)
+        rc = f.pwrite(f.ctx, b.fd, p, end - start + MARKER, <off_t>start)
     else:
-        rc = f.pwrite(f.ctx, b.fd, b.data + start, end - start, <off_t> start)
+        rc = f.pwrite(f.ctx, b.fd, b.data + start, end - start, <off_t>start)
         if rc >= 0:
-            rc = f.pwrite(f.ctx, b.fd, mark, MARKER, <off_t> end)
-    return <int> min(rc, <int64_t> 0)
+            rc = f.pwrite(f.ctx, b.fd, mark, MARKER, <off_t>end)
+    return <int>min(rc, <int64_t>0)
 
 
 cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t first, uint32_t flags,
                      uint8_t* mark) noexcept nogil:
-    """Puts the checksums into the records [start, end) of the region and makes the marker."""
+    # Puts the checksums into the records [start, end) of the region and makes the marker.
     cdef Parsed r
     cdef Mark m
     cdef Cut cut
@@ -168,12 +168,11 @@ cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t 
 
 
 cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing) noexcept nogil:
-    """Writes what the block has staged, and its marker; 0 or -errno. closing: the last one, it says that another block
-    follows.
-
-    Only the last block's marker says what is gone by now: what took it away may stand there. That of another one says what
-    was when the block was full; what closes it comes behind the next one's, which may have set that back.
-    """
+    # Writes what the block has staged, and its marker; 0 or -errno. closing: the last one, it says that another block
+    # follows.
+    #
+    # Only the last block's marker says what is gone by now: what took it away may stand there. That of another one says what
+    # was when the block was full; what closes it comes behind the next one's, which may have set that back.
     cdef Store* s = p.s
     cdef Block* b = piece.b
     cdef uint64_t start = b.written, end = piece.end
@@ -197,7 +196,7 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
 
 
 cdef int piece_ready(Committer* c, Round* r, Part* p, Block* b, uint64_t first) noexcept nogil:
-    """Before a block's file is written to; 0 or -errno."""
+    # Before a block's file is written to; 0 or -errno.
     cdef Store* s = p.s
     cdef int rc = reserve_before(c, s, b)
     if rc == 0 and first > s.writing.extent.first and not s.writing.caches_gone:
@@ -211,7 +210,7 @@ cdef int piece_ready(Committer* c, Round* r, Part* p, Block* b, uint64_t first) 
 
 
 cdef int group_put(Committer* c, Round* r, Block* b, uint64_t end, uint64_t first, uint32_t flags) noexcept nogil:
-    """Writes what the block has staged up to `end`, and there its marker; 0 or -errno."""
+    # Writes what the block has staged up to `end`, and there its marker; 0 or -errno.
     cdef uint8_t mark[MARKER]
     cdef int rc
     group_seal(b.store, b, b.written, end, first, flags, mark)
@@ -225,7 +224,7 @@ cdef int group_put(Committer* c, Round* r, Block* b, uint64_t end, uint64_t firs
 
 
 cdef int piece_sync(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogil:
-    """Before the next block is written: that may say what the messages in this one take away. 0 or -errno."""
+    # Before the next block is written: that may say what the messages in this one take away. 0 or -errno.
     cdef int rc
     if not piece.wrote or piece.synced:
         return 0
@@ -242,7 +241,7 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
     cdef Log* g
     cdef uint32_t i
     cdef int rc
-    p.err = <int> s.queue.done_errno
+    p.err = <int>s.queue.done_errno
     if p.err:
         return
     if not s.writing.caches_gone and not p.close:
@@ -277,7 +276,7 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
 
 
 cdef bint logs_follow(const Part* p) noexcept nogil:
-    """Whether a log says what became of messages, which a power cut could bring back."""
+    # Whether a log says what became of messages, which a power cut could bring back.
     cdef const Op* op = p.ops
     cdef const Log* g = p.first_log if p.logs else NULL
     while op != NULL:
@@ -303,7 +302,7 @@ cdef void ops_start(Committer* c, Round* r, Part* p, bint logs) noexcept nogil:
 
 
 cdef int op_start(Store* s, Op* op) noexcept nogil:
-    """A purge before the group's records, what changes logs behind them. 0 or -errno."""
+    # A purge before the group's records, what changes logs behind them. 0 or -errno.
     if op.kind == OP_PURGE:
         return purge_switch(s, op.block)
     if op.kind == OP_LOG:
@@ -314,7 +313,7 @@ cdef int op_start(Store* s, Op* op) noexcept nogil:
 
 
 cdef void round_write(Committer* c, Round* r, int64_t now) noexcept nogil:
-    """Everything on disk, or the reason why not in each part's err."""
+    # Everything on disk, or the reason why not in each part's err.
     cdef uint32_t i
     cdef Part* p
     for i in range(r.n_parts):
@@ -337,7 +336,7 @@ cdef void round_write(Committer* c, Round* r, int64_t now) noexcept nogil:
 
 
 cdef void round_sync(Committer* c, Round* r) noexcept nogil:
-    """Few files: each in turn. Many: one call for the file system."""
+    # Few files: each in turn. Many: one call for the file system.
     cdef uint32_t n = 0, i, k
     cdef int fd = -1, rc
     cdef Part* p
@@ -373,7 +372,7 @@ cdef void round_sync(Committer* c, Round* r) noexcept nogil:
 # ---- after the sync -----------------------------------------------------------------------------------------------------
 
 cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nogil:
-    """What may only happen once the group is on disk: closing sealed files, unlinking, erasing."""
+    # What may only happen once the group is on disk: closing sealed files, unlinking, erasing.
     cdef Store* s = p.s
     cdef Op* op
     cdef Block* b
@@ -419,7 +418,7 @@ cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nog
 
 
 cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogil:
-    """A sealed block whose bytes are all on disk: closed by a last empty marker and cut to its size."""
+    # A sealed block whose bytes are all on disk: closed by a last empty marker and cut to its size.
     cdef Block* b = piece.b
     cdef FileOps* f = p.s.files
     if b.written == 0:
@@ -435,7 +434,7 @@ cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept no
     if b.opens:
         sync_said(p.s, f.datasync(f.ctx, b.fd))     # whatever becomes of the blocks behind it, it is known that there was more
     ahead_wait(c, b, UINT64_MAX)
-    f.truncate(f.ctx, b.fd, <off_t> b.written)
+    f.truncate(f.ctx, b.fd, <off_t>b.written)
     block_fd_close(b)
     b.closed = True
     b.ended = True
@@ -475,7 +474,7 @@ cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
 
 
 cdef bint unlinks_sync(Store* s) noexcept nogil:
-    """Whether no file that was to go is there or comes back by a power cut. What could not be unlinked is tried again."""
+    # Whether no file that was to go is there or comes back by a power cut. What could not be unlinked is tried again.
     cdef Bytes left = s.writing.stuck
     cdef uint64_t num
     cdef size_t at = 0
@@ -499,10 +498,10 @@ cdef void num_unlink(Store* s, uint64_t num, uint64_t size) noexcept nogil:
     cdef char path[4200]
     cdef int rc
     # The sidecar first: one without its block says that the block is missing.
-    snprintf(path, sizeof(path), "%s/%llu.jsx", s.msgs_dir, <unsigned long long> num)
+    snprintf(path, sizeof(path), "%s/%llu.jsx", s.msgs_dir, <unsigned long long>num)
     rc = f.unlink(f.ctx, path)
     if rc == 0 or rc == -ENOENT:
-        snprintf(path, sizeof(path), "%s/%llu.blk", s.msgs_dir, <unsigned long long> num)
+        snprintf(path, sizeof(path), "%s/%llu.blk", s.msgs_dir, <unsigned long long>num)
         rc = 0 if size >= TRASH_FROM and trash_put(s, path) else f.unlink(f.ctx, path)
     s.writing.unlinked = True
     if rc < 0 and rc != -ENOENT:
@@ -515,7 +514,7 @@ cdef void block_unlink(Store* s, Block* b) noexcept nogil:
 
 
 cdef void block_leave(Committer* c, Block* b, int err) noexcept nogil:
-    """A block that its store let go of. After an error the store is opened again from files that still have it."""
+    # A block that its store let go of. After an error the store is opened again from files that still have it.
     cdef Store* s = b.store
     erasures_forget(s, b)
     if err == 0 or b.closed:
@@ -529,7 +528,7 @@ cdef void block_leave(Committer* c, Block* b, int err) noexcept nogil:
 
 
 cdef void block_release(Committer* c, Block* b) noexcept nogil:
-    """Frees a block that has left the store, at once or when the last pin goes."""
+    # Frees a block that has left the store, at once or when the last pin goes.
     cdef bint now
     q_lock(c)
     b.dead = True

@@ -63,7 +63,7 @@ cdef int hold(Scan* c, uint64_t size, int why) noexcept nogil:
     cdef Held* more
     if c.n_held == c.cap_held:
         cap = c.cap_held * 2 + 64
-        more = <Held*> realloc(c.held, <size_t> cap * sizeof(Held))
+        more = <Held*>realloc(c.held, <size_t>cap * sizeof(Held))
         if more == NULL:
             return ST_NO_MEMORY
         c.held = more
@@ -76,7 +76,7 @@ cdef int hold(Scan* c, uint64_t size, int why) noexcept nogil:
 
 
 cdef int release(Scan* c) noexcept nogil:
-    """What is held is entered."""
+    # What is held is entered.
     cdef Parsed r
     cdef Held* h
     cdef uint64_t seq
@@ -108,13 +108,13 @@ cdef int release(Scan* c) noexcept nogil:
 # ---- damage -------------------------------------------------------------------------------------------------------
 
 cdef bint torn_aside(Scan* c, const Held* h) noexcept nogil:
-    """Puts the bytes of a hole in the last block aside. Later starts, for which another block is the last, find them there:
-    whether it is one that a crash left."""
+    # Puts the bytes of a hole in the last block aside. Later starts, for which another block is the last, find them there:
+    # whether it is one that a crash left.
     cdef FileOps* f = c.s.files
     cdef char path[4300]
     cdef int fd
-    snprintf(path, sizeof(path), "%s/damaged-%llu-%llu.tail", c.s.msgs_dir, <unsigned long long> c.b.num,
-             <unsigned long long> h.at)
+    snprintf(path, sizeof(path), "%s/damaged-%llu-%llu.tail", c.s.msgs_dir, <unsigned long long>c.b.num,
+             <unsigned long long>h.at)
     fd = f.open(f.ctx, path, O_RDWR, 0)
     if fd >= 0 or not c.is_last:
         if fd >= 0:
@@ -127,7 +127,7 @@ cdef bint torn_aside(Scan* c, const Held* h) noexcept nogil:
 
 
 cdef void hole_begin(Scan* c, const Held* h) noexcept nogil:
-    """Bytes that say nothing: which sequences they held shows the next message."""
+    # Bytes that say nothing: which sequences they held shows the next message.
     cdef Store* s = c.s
     cdef Damage* d = &s.recovery.hole
     cdef uint64_t most = h.size // REC_MIN + (h.size % REC_MIN != 0)
@@ -150,12 +150,12 @@ cdef void hole_end(Scan* c, uint64_t raw_seq) noexcept nogil:
 
 
 cdef void hole_close(Store* s, uint64_t next) noexcept nogil:
-    """The first message behind a hole has the sequence `next`."""
+    # The first message behind a hole has the sequence `next`.
     cdef Damage* d = &s.recovery.hole
     cdef uint64_t seq, n
     if d.kind == 0:
         return
-    n = min(next - d.first, min(d.count, <uint64_t> GAP_MAX))       # behind what fits, sequences were left out
+    n = min(next - d.first, min(d.count, <uint64_t>GAP_MAX))       # behind what fits, sequences were left out
     d.count = n
     if n == 0:
         d.first = 0
@@ -168,7 +168,7 @@ cdef void hole_close(Store* s, uint64_t next) noexcept nogil:
 
 
 cdef void scan_lost(Scan* c, const Held* h) noexcept nogil:
-    """A message that is known, and cannot be served."""
+    # A message that is known, and cannot be served.
     cdef uint64_t raw_seq = st_get64(c.p + h.at + 4), seq = raw_seq & ~(TOMB | ERASED)
     hole_end(c, raw_seq)
     if seq <= c.s.last_seq:
@@ -182,10 +182,10 @@ cdef void scan_lost(Scan* c, const Held* h) noexcept nogil:
 
 
 cdef bint torn(const Scan* c) noexcept nogil:
-    """Whether a crash leaves a last block so: its end stands where a write can end, at a page's, or is zeros that were
-    there before."""
-    return c.size % PAGE == 0 or all_zero(c.p + max(c.at, c.size - min(c.size, <uint64_t> 64)),
-                                          c.size - max(c.at, c.size - min(c.size, <uint64_t> 64)))
+    # Whether a crash leaves a last block so: its end stands where a write can end, at a page's, or is zeros that were
+    # there before.
+    return c.size % PAGE == 0 or all_zero(c.p + max(c.at, c.size - min(c.size, <uint64_t>64)),
+                                          c.size - max(c.at, c.size - min(c.size, <uint64_t>64)))
 
 
 cdef uint64_t sector_end(const Scan* c, uint64_t at) noexcept nogil:
@@ -193,7 +193,7 @@ cdef uint64_t sector_end(const Scan* c, uint64_t at) noexcept nogil:
 
 
 cdef bint lacks_sector(const Scan* c, uint64_t end) noexcept nogil:
-    """Whether all of some sector between c.at and `end` is zeros."""
+    # Whether all of some sector between c.at and `end` is zeros.
     cdef uint64_t at = (c.at + SECTOR - 1) // SECTOR * SECTOR
     while at < end and sector_end(c, at) <= end:
         if all_zero(c.p + at, sector_end(c, at) - at):
@@ -203,14 +203,14 @@ cdef bint lacks_sector(const Scan* c, uint64_t end) noexcept nogil:
 
 
 cdef bint zeros_from(const Scan* c, uint64_t at) noexcept nogil:
-    """Whether zeros stand here up to the end of the sector, of which there is more than chance puts there."""
+    # Whether zeros stand here up to the end of the sector, of which there is more than chance puts there.
     cdef uint64_t end = sector_end(c, at)
     return at + 4 <= end and all_zero(c.p + at, end - at)
 
 
 cdef bint lacks_part(const Scan* c, uint64_t end) noexcept nogil:
-    """Whether a record between c.at and `end` has zeros up to the end of a sector in place of its head, or where its time,
-    subject or header or its checksum ends, where no record has any: that sector did not arrive whole."""
+    # Whether a record between c.at and `end` has zeros up to the end of a sector in place of its head, or where its time,
+    # subject or header or its checksum ends, where no record has any: that sector did not arrive whole.
     cdef uint64_t at = c.at, size, sub, header
     while at < end:
         if zeros_from(c, at):
@@ -232,7 +232,7 @@ cdef bint lacks_part(const Scan* c, uint64_t end) noexcept nogil:
 
 
 cdef bint marker_spoiled(const Scan* c) noexcept nogil:
-    """Whether the block ends with a marker whose bytes are all there, and were changed later. A power cut leaves zeros of it."""
+    # Whether the block ends with a marker whose bytes are all there, and were changed later. A power cut leaves zeros of it.
     cdef const uint8_t* p
     cdef uint64_t end = c.size, cut
     cdef Parsed r
@@ -242,23 +242,23 @@ cdef bint marker_spoiled(const Scan* c) noexcept nogil:
         return False
     p = c.p + end - MARKER
     cut = sector_end(c, end - MARKER)
-    if (<int> (st_get32(p) == MARKER) + <int> (st_get64(p + 4) == TOMB) + <int> (st_get64(p + HEAD) == MARKER_MAGIC) < 2
+    if (<int>(st_get32(p) == MARKER) + <int>(st_get64(p + 4) == TOMB) + <int>(st_get64(p + HEAD) == MARKER_MAGIC) < 2
             or cut < end and cut >= 4 and st_get32(c.p + cut - 4) == 0):
         return False
     return not (record_parse(p, MARKER, &r) and record_good(c.b.key, p, &r))
 
 
 cdef bint arrived_torn(const Scan* c, uint64_t end) noexcept nogil:
-    """Whether the bytes from c.at to `end` are as a power cut leaves what was to be appended: parts of it are zeros."""
+    # Whether the bytes from c.at to `end` are as a power cut leaves what was to be appended: parts of it are zeros.
     return not c.search.spoiled and (lacks_sector(c, end) or lacks_part(c, end))
 
 
 cdef bint closing_torn(Scan* c) noexcept nogil:
-    """Whether the bytes at c.at are what a power cut left of the marker that closed a block before another, which is not
-    synced. They follow a marker, and one sector of them is missing, or zeros stand to the end; of a group there would be more,
-    or a record that arrived."""
+    # Whether the bytes at c.at are what a power cut left of the marker that closed a block before another, which is not
+    # synced. They follow a marker, and one sector of them is missing, or zeros stand to the end; of a group there would be more,
+    # or a record that arrived.
     cdef const uint8_t* p = c.p + c.at
-    cdef uint64_t left = c.size - c.at, first = min(SECTOR - c.at % SECTOR, left), there = min(first, <uint64_t> MARKER)
+    cdef uint64_t left = c.size - c.at, first = min(SECTOR - c.at % SECTOR, left), there = min(first, <uint64_t>MARKER)
     cdef uint8_t head[12]
     if c.is_last or not c.marked or c.n_held:
         return False
@@ -268,13 +268,13 @@ cdef bint closing_torn(Scan* c) noexcept nogil:
         there -= 1
     st_put32(head, MARKER)
     st_put64(head + 4, TOMB)
-    if there == MARKER or memcmp(p, head, min(there, <uint64_t> 12)):
+    if there == MARKER or memcmp(p, head, min(there, <uint64_t>12)):
         return False
     return next_good(c, c.at + 1) == c.size
 
 
 cdef int scan_bad(Scan* c) noexcept nogil:
-    """At bytes that are no record: 1 to go on, 0 at the end of what is good, or an error."""
+    # At bytes that are no record: 1 to go on, 0 at the end of what is good, or an error.
     cdef uint64_t next
     cdef Parsed r
     cdef bint torn_group
@@ -330,7 +330,7 @@ cdef int scan_bad(Scan* c) noexcept nogil:
 # ---- groups -------------------------------------------------------------------------------------------------------
 
 cdef uint64_t last_live(Store* s) noexcept nogil:
-    """The last message that was entered and is there, 0: none."""
+    # The last message that was entered and is there, 0: none.
     cdef uint32_t k = s.n_blocks, i
     cdef Block* b
     while k:
@@ -345,11 +345,11 @@ cdef uint64_t last_live(Store* s) noexcept nogil:
 
 
 cdef void note_torn(Scan* c, uint64_t start) noexcept nogil:
-    """Of what is held, that before `start` has no marker that came with it, or all where a part is missing. Messages of a whole
-    group behind it say that a start dealt with that.
-
-    nats-server writes no markers: what stands before the first one may be its, unless the groups of a store that reserves its
-    sequences before it writes do not wait for their sync."""
+    # Of what is held, that before `start` has no marker that came with it, or all where a part is missing. Messages of a whole
+    # group behind it say that a start dealt with that.
+    #
+    # nats-server writes no markers: what stands before the first one may be its, unless the groups of a store that reserves its
+    # sequences before it writes do not wait for their sync.
     cdef Store* s = c.s
     cdef bint own = c.marked or s.writing.extent.last > 0 or (s.writing.reserve_number > 0 and lazily(c))
     cdef uint32_t i
@@ -364,8 +364,8 @@ cdef void note_torn(Scan* c, uint64_t start) noexcept nogil:
 
 
 cdef void mark_close(Scan* c, const Mark* m) noexcept nogil:
-    """The marker behind a hole says which message was the last in it. That of no records may be newer than the next block, and so
-    may that of a compacted block, which has all that its markers said."""
+    # The marker behind a hole says which message was the last in it. That of no records may be newer than the next block, and so
+    # may that of a compacted block, which has all that its markers said.
     cdef const Damage* d = &c.s.recovery.hole
     if m.count and m.flags & MARK_WHOLE == 0 and d.kind and d.kind != DAMAGE_BLOCK and m.extent.last >= d.first:
         hole_close(c.s, m.extent.last + 1)
@@ -373,7 +373,7 @@ cdef void mark_close(Scan* c, const Mark* m) noexcept nogil:
 
 
 cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
-    """1 when this is a marker, 0 when not, or an error."""
+    # 1 when this is a marker, 0 when not, or an error.
     cdef Mark m
     cdef int rc
     if not marker_read(c.p + c.at, r, &m) or not c.marked_to <= m.start <= c.at:
@@ -442,17 +442,17 @@ cdef int scan_block(Scan* c) noexcept nogil:
 
 
 cdef void block_prove(const Scan* c, int fd) noexcept nogil:
-    """What is kept of a block is known to be whole from here on: whatever a power cut tears later, behind it or of what is
-    erased in it, is not taken for a part of its last group. Where there is no room for the marker it stays as it is, and so
-    does a block of nats-server's that is not written to."""
+    # What is kept of a block is known to be whole from here on: whatever a power cut tears later, behind it or of what is
+    # erased in it, is not taken for a part of its last group. Where there is no room for the marker it stays as it is, and so
+    # does a block of nats-server's that is not written to.
     cdef Store* s = c.s
     cdef Block* b = c.b
     cdef uint8_t mark[MARKER]
     if c.good == 0 or c.proven or b.damaged or not (c.marked or c.is_last):
         return
     group_seal(s, b, b.used, b.used, 0, 0 if c.is_last else MARK_SEALED, mark)
-    if s.files.pwrite(s.files.ctx, fd, mark, MARKER, <off_t> b.used) < 0:
-        s.files.truncate(s.files.ctx, fd, <off_t> b.used)
+    if s.files.pwrite(s.files.ctx, fd, mark, MARKER, <off_t>b.used) < 0:
+        s.files.truncate(s.files.ctx, fd, <off_t>b.used)
         s.writing.group -= c.is_last
         return
     b.used += MARKER
@@ -491,15 +491,15 @@ cdef int scan_record(Scan* c, uint64_t at, const Parsed* r) noexcept nogil:
         b.last = r.seq - 1
     id = index_intern(&s.x, r.subject)
     if id < 0:
-        return <int> id
+        return <int>id
     if block_room(b, r.seq) != ST_OK:
         return ST_NO_MEMORY
-    count_in(s, b, r.seq, r.ts, <uint32_t> at, <uint32_t> id, r.size)
+    count_in(s, b, r.seq, r.ts, <uint32_t>at, <uint32_t>id, r.size)
     return ST_OK
 
 
 cdef int replay_tomb(Store* s, Block* b, uint64_t seq) noexcept nogil:
-    """A tombstone in b: its message leaves."""
+    # A tombstone in b: its message leaves.
     cdef Block* of = block_of(s, seq)
     b.tombs += 1
     if of != NULL and of != b and hold_add(b, of.num, 1) < 0:
@@ -510,7 +510,7 @@ cdef int replay_tomb(Store* s, Block* b, uint64_t seq) noexcept nogil:
 
 
 cdef void replay_extent(Store* s) noexcept nogil:
-    """All goes that is below the first sequence which the markers name."""
+    # All goes that is below the first sequence which the markers name.
     cdef uint64_t first = s.writing.extent.first
     while s.msgs and s.first_seq < first:
         take_seq(s, s.first_seq, RM_LIMIT)
@@ -519,7 +519,7 @@ cdef void replay_extent(Store* s) noexcept nogil:
 
 
 cdef void skip_to(Store* s, Block* b, uint64_t seq) noexcept nogil:
-    """A sequence that is used and has no message."""
+    # A sequence that is used and has no message.
     if b.n == 0 and b.last < b.base:
         b.base = max(b.base, s.last_seq + 1)
     b.last = max(b.last, seq)

@@ -51,7 +51,7 @@ cdef void search_begin(Scan* c) noexcept nogil:
 
 
 cdef bint paid(uint64_t* purse, uint64_t bytes) noexcept nogil:
-    """Whether there is so much left of a budget, which is then spent."""
+    # Whether there is so much left of a budget, which is then spent.
     if purse[0] < bytes:
         return False
     purse[0] -= bytes
@@ -61,7 +61,7 @@ cdef bint paid(uint64_t* purse, uint64_t bytes) noexcept nogil:
 # ---- the next record ------------------------------------------------------------------------------------------------
 
 cdef bint plausible(const Scan* c, const Parsed* r) noexcept nogil:
-    """Whether what was parsed has the form of a record of this block."""
+    # Whether what was parsed has the form of a record of this block.
     if r.raw_seq & (TOMB | ERASED) and (r.subject.n or r.headed):
         return False
     if r.raw_seq & TOMB and r.size > SHORT or r.seq == 0 and r.raw_seq != TOMB:
@@ -70,7 +70,7 @@ cdef bint plausible(const Scan* c, const Parsed* r) noexcept nogil:
 
 
 cdef bint followed(const Scan* c, uint64_t at) noexcept nogil:
-    """Whether that is so here, and of what seems to stand behind it, or nothing does."""
+    # Whether that is so here, and of what seems to stand behind it, or nothing does.
     cdef Parsed r
     cdef int i
     for i in range(FOLLOWED):
@@ -85,16 +85,16 @@ cdef bint followed(const Scan* c, uint64_t at) noexcept nogil:
 
 
 cdef inline bint fits_or_costs(Scan* c, uint64_t at, const Parsed* r, uint64_t* purse) noexcept nogil:
-    """Whether the checksum of what was parsed here fits; hashing what does not is paid for."""
+    # Whether the checksum of what was parsed here fits; hashing what does not is paid for.
     if record_good(c.b.key, c.p + at, r):
         c.search.seq = r.seq if r.seq else c.search.seq
         return True
-    purse[0] -= min(purse[0], <uint64_t> r.size)
+    purse[0] -= min(purse[0], <uint64_t>r.size)
     return False
 
 
 cdef bint good_at(Scan* c, uint64_t at, Parsed* r) noexcept nogil:
-    """Whether a good record stands where one should."""
+    # Whether a good record stands where one should.
     cdef uint64_t* purse = &c.search.work
     if not record_parse(c.p + at, c.size - at, r):
         return False
@@ -106,8 +106,8 @@ cdef bint good_at(Scan* c, uint64_t at, Parsed* r) noexcept nogil:
 
 
 cdef bint found_at(Scan* c, uint64_t at, uint64_t sure) noexcept nogil:
-    """Whether a good record stands where anything may: one that others follow, or a marker. With `sure`, where the next of
-    those begins, whether it is any other; what reaches beyond that is hardly one."""
+    # Whether a good record stands where anything may: one that others follow, or a marker. With `sure`, where the next of
+    # those begins, whether it is any other; what reaches beyond that is hardly one.
     cdef uint64_t* purse = &c.search.work
     cdef Parsed r
     cdef bint marker
@@ -127,7 +127,7 @@ cdef bint found_at(Scan* c, uint64_t at, uint64_t sure) noexcept nogil:
 
 
 cdef uint64_t next_good(Scan* c, uint64_t at) noexcept nogil:
-    """Where the next record starts whose checksum fits; size when there is none."""
+    # Where the next record starts whose checksum fits; size when there is none.
     cdef Search* k = &c.search
     if not k.sure_from <= at <= k.sure:
         k.sure_from = at
@@ -142,7 +142,7 @@ cdef uint64_t next_good(Scan* c, uint64_t at) noexcept nogil:
 
 
 cdef bint leads_to(Scan* c, uint64_t at, uint64_t end) noexcept nogil:
-    """Whether what stands from here to `end` has the form of records."""
+    # Whether what stands from here to `end` has the form of records.
     cdef Parsed r
     while at < end:
         if not record_parse(c.p + at, end - at, &r) or not plausible(c, &r) or not paid(&c.search.inside, 1):
@@ -152,8 +152,8 @@ cdef bint leads_to(Scan* c, uint64_t at, uint64_t end) noexcept nogil:
 
 
 cdef bint swallows(Scan* c, uint64_t at, uint64_t end) noexcept nogil:
-    """Whether a record of a damaged length, which would reach up to `end`, holds others that end there. What a payload
-    holds ends before, for its record's checksum follows."""
+    # Whether a record of a damaged length, which would reach up to `end`, holds others that end there. What a payload
+    # holds ends before, for its record's checksum follows.
     cdef Parsed r
     if not paid(&c.search.inside, end - at):
         return False
@@ -166,7 +166,7 @@ cdef bint swallows(Scan* c, uint64_t at, uint64_t end) noexcept nogil:
 
 
 cdef uint64_t behind_bad(Scan* c, uint64_t at) noexcept nogil:
-    """Where to go on behind bytes that are no record."""
+    # Where to go on behind bytes that are no record.
     cdef Parsed r
     cdef uint64_t next
     if record_parse(c.p + at, c.size - at, &r) and at + r.size + REC_MIN <= c.size:
@@ -179,9 +179,9 @@ cdef uint64_t behind_bad(Scan* c, uint64_t at) noexcept nogil:
 # ---- a changed bit --------------------------------------------------------------------------------------------------
 
 cdef bint bit_try(Scan* c, uint64_t bit, Parsed* r) noexcept nogil:
-    """Whether the bytes at c.at are a good record with that bit changed; it then stays so."""
+    # Whether the bytes at c.at are a good record with that bit changed; it then stays so.
     cdef uint8_t* p = c.p + c.at + (bit >> 3)
-    cdef uint8_t mask = <uint8_t> (1 << (bit & 7))
+    cdef uint8_t mask = <uint8_t>(1 << (bit & 7))
     p[0] ^= mask
     # With another length, what follows has to fit it. Tombstones and markers are short: each of them is searched.
     if (record_parse(c.p + c.at, c.size - c.at, r) and (bit >= 32 or followed(c, c.at))
@@ -192,14 +192,14 @@ cdef bint bit_try(Scan* c, uint64_t bit, Parsed* r) noexcept nogil:
 
 
 cdef bint mend(Scan* c, Parsed* r) noexcept nogil:
-    """Whether the bytes at c.at are a record but for one bit; r: as it was."""
+    # Whether the bytes at c.at are a record but for one bit; r: as it was.
     cdef uint64_t bit, size = st_get32(c.p + c.at) & 0x7fffffff
     for bit in range(32):
         if bit_try(c, bit, r):
             return True
     if size < REC_MIN or size > c.size - c.at:
         return False
-    for bit in range(32, min(size, <uint64_t> MEND_MAX) * 8):
+    for bit in range(32, min(size, <uint64_t>MEND_MAX) * 8):
         if size > SHORT and size > c.search.tries:
             return False
         if bit_try(c, bit, r):
@@ -210,8 +210,8 @@ cdef bint mend(Scan* c, Parsed* r) noexcept nogil:
 # ---- what stands further on -----------------------------------------------------------------------------------------
 
 cdef int compare_removals(const void* a, const void* b) noexcept nogil:
-    cdef const Removal* x = <const Removal*> a
-    cdef const Removal* y = <const Removal*> b
+    cdef const Removal* x = <const Removal*>a
+    cdef const Removal* y = <const Removal*>b
     if x.seq != y.seq:
         return -1 if x.seq < y.seq else 1
     return -1 if x.at < y.at else x.at > y.at
@@ -221,7 +221,7 @@ cdef int removal_add(Search* k, uint64_t seq, uint64_t at) noexcept nogil:
     cdef uint32_t cap = k.cap_removals * 2 + 64
     cdef Removal* more
     if k.n_removals == k.cap_removals:
-        more = <Removal*> realloc(k.removals, <size_t> cap * sizeof(Removal))
+        more = <Removal*>realloc(k.removals, <size_t>cap * sizeof(Removal))
         if more == NULL:
             return ST_NO_MEMORY
         k.removals = more
@@ -233,7 +233,7 @@ cdef int removal_add(Search* k, uint64_t seq, uint64_t at) noexcept nogil:
 
 
 cdef int survey(Scan* c) noexcept nogil:
-    """At the first damaged place: what the rest of the block says of its own bytes."""
+    # At the first damaged place: what the rest of the block says of its own bytes.
     cdef Search* k = &c.search
     cdef uint64_t at = c.at
     cdef Parsed r
@@ -263,7 +263,7 @@ cdef int survey(Scan* c) noexcept nogil:
 
 
 cdef bint removed_behind(const Search* k, uint64_t seq, uint64_t at) noexcept nogil:
-    """Whether a tombstone from `at` on says that this message was removed."""
+    # Whether a tombstone from `at` on says that this message was removed.
     cdef uint32_t lo = 0, hi = k.n_removals, mid
     while lo < hi:
         mid = (lo + hi) >> 1
@@ -275,20 +275,20 @@ cdef bint removed_behind(const Search* k, uint64_t seq, uint64_t at) noexcept no
 
 
 cdef bint unfinished(const Scan* c, uint64_t at) noexcept nogil:
-    """Whether no marker from `at` on says that the bytes at c.at were on disk before something else was written."""
+    # Whether no marker from `at` on says that the bytes at c.at were on disk before something else was written.
     return c.search.durable <= c.at and c.search.lazy_at < at
 
 
 cdef bint last_group(const Scan* c) noexcept nogil:
-    """Whether c.at is in the last group that has a marker, or behind it. What closed an idle group before counts to it: that
-    is on disk with it."""
+    # Whether c.at is in the last group that has a marker, or behind it. What closed an idle group before counts to it: that
+    # is on disk with it.
     cdef const Search* k = &c.search
     return k.started <= c.at or (k.durable <= c.at and (k.started - c.at) % MARKER == 0)
 
 
 cdef bint erasure_torn(Scan* c) noexcept nogil:
-    """Whether the bytes at c.at are a message that is removed further on, behind which the next record or another such
-    message follows: its length and its sequence are the same before and after it is overwritten, the rest is either."""
+    # Whether the bytes at c.at are a message that is removed further on, behind which the next record or another such
+    # message follows: its length and its sequence are the same before and after it is overwritten, the rest is either.
     cdef Search* k = &c.search
     cdef uint64_t at = c.at, size, seq, last, above
     cdef Parsed r

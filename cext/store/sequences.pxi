@@ -1,29 +1,29 @@
 # Where a store goes on that was opened: its last sequence, whatever is gone.
 
 cdef bint stands_behind(const Store* s, uint64_t num) noexcept nogil:
-    """Whether the block before this one is there. If it was emptied and removed, nothing else may say which sequences it had."""
+    # Whether the block before this one is there. If it was emptied and removed, nothing else may say which sequences it had.
     cdef uint32_t i
     for i in range(s.n_blocks):
-        if block_i(<Store*> s, i).num + 1 == num:
+        if block_i(<Store*>s, i).num + 1 == num:
             return True
     return num == 1
 
 
 cdef bint says_nothing(const Store* s) noexcept nogil:
-    """Whether no block has any record."""
+    # Whether no block has any record.
     cdef uint32_t i
     for i in range(s.n_blocks):
-        if block_i(<Store*> s, i).used:
+        if block_i(<Store*>s, i).used:
             return False
     return True
 
 
 cdef void sequences_restore(Opening* o) noexcept nogil:
-    """The last sequence does not fall back, whatever is gone: from the checkpoint, the holes, sequence.jsr and the markers."""
+    # The last sequence does not fall back, whatever is gone: from the checkpoint, the holes, sequence.jsr and the markers.
     cdef Store* s = o.s
     cdef StoreRecovery* r = &s.recovery
     cdef Damage* d = &r.hole
-    cdef Span name = span(s.name, <uint32_t> strlen(s.name))
+    cdef Span name = span(s.name, <uint32_t>strlen(s.name))
     cdef uint64_t end, last = 0, was
     if r.stale != NULL and not o.foreign:
         if checkpoint_blocks(r.stale, r.stale_size, name, &end, &last, check_missing, s) > 0:

@@ -45,11 +45,11 @@ cdef struct Side:
 # ---- writing (maintenance thread) ------------------------------------------------------------------------------
 
 cdef int side_word(Side* w, uint32_t id, Span subject) noexcept nogil:
-    """Adds the meaning of an id unless the dictionary has it."""
+    # Adds the meaning of an id unless the dictionary has it.
     cdef Store* s = w.s
-    cdef uint64_t hash = (<uint64_t> st_hash(0x5bd1e995, subject.p, subject.n) << 32
+    cdef uint64_t hash = (<uint64_t>st_hash(0x5bd1e995, subject.p, subject.n) << 32
                           | st_hash(0x27d4eb2f165667c5, subject.p, subject.n)) | 1
-    cdef uint16_t n = <uint16_t> subject.n
+    cdef uint16_t n = <uint16_t>subject.n
     if id == 0:
         return 0
     if known_room(s, id) < 0:
@@ -64,7 +64,7 @@ cdef int side_word(Side* w, uint32_t id, Span subject) noexcept nogil:
 
 
 cdef int side_walk(Side* w) noexcept nogil:
-    """Takes the block's records in file order. The engine may remove messages meanwhile: they are then in or not."""
+    # Takes the block's records in file order. The engine may remove messages meanwhile: they are then in or not.
     cdef Parsed r
     cdef Block* b = w.b
     cdef uint64_t at = 0
@@ -88,8 +88,8 @@ cdef int side_walk(Side* w) noexcept nogil:
             if i >= 0 and b.off[i] == at + 1:
                 if side_word(w, b.sid[i], r.subject) < 0:
                     return -1
-                w.off[i] = <uint32_t> at + 1
-                slot = <uint32_t> i + 1
+                w.off[i] = <uint32_t>at + 1
+                slot = <uint32_t>i + 1
             else:
                 w.head.ghosts += 1
         elif r.size > REC_MIN:
@@ -122,10 +122,10 @@ cdef int side_save(Side* w) noexcept nogil:
     w.head.sparse = b.rel != NULL
     rc = bytes_add(&out, &w.head, sizeof(SideHead))
     if b.rel != NULL:
-        rc |= bytes_add(&out, b.rel, <size_t> b.n * 4)
-    rc |= bytes_add(&out, w.off, <size_t> b.n * 4)
-    rc |= bytes_add(&out, b.sid, <size_t> b.n * 4)
-    rc |= bytes_add(&out, b.len, <size_t> b.n * 2)
+        rc |= bytes_add(&out, b.rel, <size_t>b.n * 4)
+    rc |= bytes_add(&out, w.off, <size_t>b.n * 4)
+    rc |= bytes_add(&out, b.sid, <size_t>b.n * 4)
+    rc |= bytes_add(&out, b.len, <size_t>b.n * 2)
     rc |= bytes_add(&out, &zero, (8 - out.n % 8) % 8)
     rc |= bytes_add(&out, w.tombs.data, w.tombs.n)
     if rc == 0:
@@ -145,7 +145,7 @@ cdef int side_save(Side* w) noexcept nogil:
 
 
 cdef void side_build(Block* b) noexcept nogil:
-    """Writes a sealed block's sidecar. Its arrays stay as long as the block is pinned, and only `off` changes."""
+    # Writes a sealed block's sidecar. Its arrays stay as long as the block is pinned, and only `off` changes.
     cdef Store* s = b.store
     cdef FileOps* f = s.files
     cdef Side w
@@ -163,12 +163,12 @@ cdef void side_build(Block* b) noexcept nogil:
     if fd < 0:
         return
     size = f.size(f.ctx, fd)
-    w.size = <uint64_t> size
+    w.size = <uint64_t>size
     # The marker that closed the block, and where its file ends, are not synced: were they gone, the block would look damaged.
     if size > REC_MIN and sync_said(s, f.datasync(f.ctx, fd)) == 0:
-        f.map(f.ctx, fd, <size_t> size, False, &w.p)
+        f.map(f.ctx, fd, <size_t>size, False, &w.p)
     f.close(f.ctx, fd)
-    w.off = <uint32_t*> calloc(b.n, 4)
+    w.off = <uint32_t*>calloc(b.n, 4)
     if w.p != NULL and w.off != NULL:
         if side_walk(&w) == 0 and removals_wait(s.com, s) and dict_append(s, &w) == 0:
             side_save(&w)
@@ -189,22 +189,22 @@ cdef bint side_whole(const uint64_t* key, const uint8_t* p, uint64_t size) noexc
     if size < sizeof(SideHead) + 8:
         return False
     memcpy(&h, p, sizeof(SideHead))
-    need = sizeof(SideHead) + <uint64_t> h.n * (14 if h.sparse else 10)
-    need = ((need + 7) & ~<uint64_t> 7) + <uint64_t> h.tombs * 16 + 8
+    need = sizeof(SideHead) + <uint64_t>h.n * (14 if h.sparse else 10)
+    need = ((need + 7) & ~<uint64_t>7) + <uint64_t>h.tombs * 16 + 8
     return h.magic == SIDE_MAGIC and need == size and st_get64(p + size - 8) == hh64(key, p, size - 8)
 
 
 cdef bint side_fits(const uint64_t* key, const uint8_t* p, uint64_t size, uint64_t file_size,
                     uint64_t file_end) noexcept nogil:
-    """Whether a sidecar is whole and its block's file is what it was."""
-    cdef const SideHead* h = <const SideHead*> p
+    # Whether a sidecar is whole and its block's file is what it was.
+    cdef const SideHead* h = <const SideHead*>p
     return side_whole(key, p, size) and h.size == file_size and h.end == file_end
 
 
 cdef bint side_view(const uint8_t* p, uint64_t size, Span name, uint64_t file_size, uint64_t file_end,
                     SideBlock* out) noexcept nogil:
     cdef uint64_t key[4]
-    cdef const SideHead* h = <const SideHead*> p
+    cdef const SideHead* h = <const SideHead*>p
     cdef const uint8_t* at = p + sizeof(SideHead)
     store_key(name, key)
     if not side_fits(key, p, size, file_size, file_end):
@@ -218,21 +218,20 @@ cdef bint side_view(const uint8_t* p, uint64_t size, Span name, uint64_t file_si
     out.n = h.n
     out.tombs = h.tombs
     out.extent = h.extent
-    out.rel = <const uint32_t*> at if h.sparse else NULL
-    at += <size_t> h.n * 4 if h.sparse else 0
-    out.off = <const uint32_t*> at
+    out.rel = <const uint32_t*>at if h.sparse else NULL
+    at += <size_t>h.n * 4 if h.sparse else 0
+    out.off = <const uint32_t*>at
     out.sid = out.off + h.n
-    out.len = <const uint16_t*> (out.sid + h.n)
-    at = <const uint8_t*> (out.len + h.n)
-    out.tomb = <const uint64_t*> (p + (((at - p) + 7) & ~<size_t> 7))
+    out.len = <const uint16_t*>(out.sid + h.n)
+    at = <const uint8_t*>(out.len + h.n)
+    out.tomb = <const uint64_t*>(p + (((at - p) + 7) & ~<size_t>7))
     return True
 
 
 cdef int side_load(Store* s, Block* b, int block_file, uint64_t file_size, bint suspects) noexcept nogil:
-    """1: the block was entered from its sidecar; 0: there is none that fits; or an error.
-
-    With suspects also where its file is gone or not what it was: what is missing is then known.
-    """
+    # 1: the block was entered from its sidecar; 0: there is none that fits; or an error.
+    #
+    # With suspects also where its file is gone or not what it was: what is missing is then known.
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef uint8_t end[8]
@@ -240,14 +239,14 @@ cdef int side_load(Store* s, Block* b, int block_file, uint64_t file_size, bint 
     cdef uint64_t size
     cdef uint8_t* p
     cdef const SideHead* h
-    cdef bint fits = file_size >= REC_MIN and f.pread(f.ctx, block_file, end, 8, <off_t> (file_size - 8)) == 8
+    cdef bint fits = file_size >= REC_MIN and f.pread(f.ctx, block_file, end, 8, <off_t>(file_size - 8)) == 8
     if not fits and not suspects:
         return 0
     block_path(s, b, ".jsx", path, sizeof(path))
     p = file_read(f, path, &size)
     if p == NULL:
         return 0
-    h = <const SideHead*> p
+    h = <const SideHead*>p
     if not side_whole(s.key, p, size) or h.num != b.num or h.dict != s.keeping.dict:
         pass
     elif h.needs > s.keeping.dict_total:
@@ -256,19 +255,19 @@ cdef int side_load(Store* s, Block* b, int block_file, uint64_t file_size, bint 
         b.suspect = not (fits and h.size == file_size and h.end == st_get64(end))
         if not b.suspect or suspects:
             b.used = h.size
-            rc = side_enter(s, b, p, <size_t> size)
+            rc = side_enter(s, b, p, <size_t>size)
             if b.arrays == p:
                 return rc   # the memory is the block's
-    pages_free(p, <size_t> size)
+    pages_free(p, <size_t>size)
     return rc
 
 
 cdef int side_enter(Store* s, Block* b, uint8_t* p, size_t size) noexcept nogil:
-    """Replays a block from its sidecar, whose arrays become the block's."""
+    # Replays a block from its sidecar, whose arrays become the block's.
     cdef SideHead h
     cdef uint8_t* at = p + sizeof(SideHead)
     memcpy(&h, p, sizeof(SideHead))
-    b.nxt_own = <uint32_t*> calloc(h.n, 4)
+    b.nxt_own = <uint32_t*>calloc(h.n, 4)
     if b.nxt_own == NULL:
         return ST_NO_MEMORY
     hole_close(s, max(h.base, s.recovery.hole.first))
@@ -276,15 +275,15 @@ cdef int side_enter(Store* s, Block* b, uint8_t* p, size_t size) noexcept nogil:
     b.arrays_size = size
     b.nxt = b.nxt_own
     if h.sparse:
-        b.rel = <uint32_t*> at      # cap_rel 0: not malloc'ed
-        at += <size_t> h.n * 4
-    b.off = <uint32_t*> at
-    at += <size_t> h.n * 4
-    b.sid = <uint32_t*> at
-    at += <size_t> h.n * 4
-    b.len = <uint16_t*> at
-    at += <size_t> h.n * 2
-    at = p + (((at - p) + 7) & ~<size_t> 7)
+        b.rel = <uint32_t*>at      # cap_rel 0: not malloc'ed
+        at += <size_t>h.n * 4
+    b.off = <uint32_t*>at
+    at += <size_t>h.n * 4
+    b.sid = <uint32_t*>at
+    at += <size_t>h.n * 4
+    b.len = <uint16_t*>at
+    at += <size_t>h.n * 2
+    at = p + (((at - p) + 7) & ~<size_t>7)
     b.n = h.n
     b.cap = h.n
     b.base = h.base
@@ -295,7 +294,7 @@ cdef int side_enter(Store* s, Block* b, uint8_t* p, size_t size) noexcept nogil:
     b.sided = True
     s.writing.group = max(s.writing.group, h.group)
     extent_join(&s.writing.extent, &h.extent)
-    if side_replay(s, b, <const uint64_t*> at, h.tombs) < 0:
+    if side_replay(s, b, <const uint64_t*>at, h.tombs) < 0:
         return ST_NO_MEMORY
     if h.last > s.last_seq:
         s.last_seq = h.last
@@ -306,7 +305,7 @@ cdef int side_enter(Store* s, Block* b, uint8_t* p, size_t size) noexcept nogil:
 
 
 cdef int side_replay(Store* s, Block* b, const uint64_t* tombs, uint32_t n_tombs) noexcept nogil:
-    """What the sidecar of block b has, though it is whole, under no subject, is lost: nothing goes unsaid."""
+    # What the sidecar of block b has, though it is whole, under no subject, is lost: nothing goes unsaid.
     cdef Index* x = &s.x
     cdef uint32_t i = 0, k = 0, id
     cdef uint64_t seq, size, first = 0, last = 0, count = 0
@@ -363,7 +362,7 @@ cdef int side_replay(Store* s, Block* b, const uint64_t* tombs, uint32_t n_tombs
 
 
 cdef void index_settle(Index* x) noexcept nogil:
-    """After a recovery from sidecars: subjects without messages go, unused ids become free, totals are summed up."""
+    # After a recovery from sidecars: subjects without messages go, unused ids become free, totals are summed up.
     cdef uint32_t id
     cdef Node* n
     for id in range(1, x.n_nodes):

@@ -26,7 +26,7 @@ cdef struct Slim:
 
 
 cdef bint slim_worth(const Store* s, Block* b) noexcept nogil:
-    """Not the last block, which says which sequence was the last."""
+    # Not the last block, which says which sequence was the last.
     cdef uint64_t framing = MARKER
     if not b.sealed or b.damaged or b.cut or b.stiff or b.compacting or b.fetching or b.region or b == block_i(s, s.n_blocks - 1):
         return False
@@ -39,14 +39,14 @@ cdef bint slim_worth(const Store* s, Block* b) noexcept nogil:
 
 
 cdef bint slim_begin(Slim* m, Store* s, Block* b) noexcept nogil:
-    """With the engine lock held: what is to be known of the other blocks."""
+    # With the engine lock held: what is to be known of the other blocks.
     cdef uint32_t i
     cdef Block* other
     memset(m, 0, sizeof(Slim))
     m.s = s
     m.b = b
-    m.haunted = <Haunted*> malloc((s.n_blocks + 1) * sizeof(Haunted))
-    m.off = <uint32_t*> calloc(b.n + 1, 4)
+    m.haunted = <Haunted*>malloc((s.n_blocks + 1) * sizeof(Haunted))
+    m.off = <uint32_t*>calloc(b.n + 1, 4)
     if m.haunted == NULL or m.off == NULL:
         return False
     for i in range(s.n_blocks):
@@ -62,7 +62,7 @@ cdef bint slim_begin(Slim* m, Store* s, Block* b) noexcept nogil:
 
 
 cdef uint64_t slim_haunted(const Slim* m, uint64_t seq) noexcept nogil:
-    """The number of the block for whose ghost this tombstone may be, 0 when there is none."""
+    # The number of the block for whose ghost this tombstone may be, 0 when there is none.
     cdef uint32_t lo = 0, hi = m.n_haunted, mid
     while lo < hi:
         mid = (lo + hi) >> 1
@@ -82,7 +82,7 @@ cdef int slim_keep(Slim* m, uint64_t at, const Parsed* r) noexcept nogil:
 
 
 cdef int slim_copy(Slim* m) noexcept nogil:
-    """Collects what stays. Messages that are removed meanwhile may be in the copy: their slots say so."""
+    # Collects what stays. Messages that are removed meanwhile may be in the copy: their slots say so.
     cdef Parsed r
     cdef Block* b = m.b
     cdef uint64_t at = 0, num
@@ -104,7 +104,7 @@ cdef int slim_copy(Slim* m) noexcept nogil:
         elif not r.raw_seq & ERASED and r.seq:
             i = slot_of(b, r.seq)
             if i >= 0 and b.off[i] == at + 1:
-                m.off[i] = <uint32_t> m.out.n + 1
+                m.off[i] = <uint32_t>m.out.n + 1
                 if slim_keep(m, at, &r) < 0:
                     return -1
         at += r.size
@@ -115,7 +115,7 @@ cdef int slim_copy(Slim* m) noexcept nogil:
 
 
 cdef int slim_write(Slim* m) noexcept nogil:
-    """The copy, closed by a marker over all of it, on disk under its temporary name."""
+    # The copy, closed by a marker over all of it, on disk under its temporary name.
     cdef FileOps* f = m.s.files
     cdef Mark mark
     cdef uint8_t end[MARKER]
@@ -144,7 +144,7 @@ cdef int slim_write(Slim* m) noexcept nogil:
 
 
 cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
-    """The commit thread's part: the new file takes the old one's name, unless the block is gone."""
+    # The commit thread's part: the new file takes the old one's name, unless the block is gone.
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef char temp[4300]
@@ -166,7 +166,7 @@ cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
 
 
 cdef bint op_take_back(Store* s, Op* op) noexcept nogil:
-    """With q held: whether no round has taken the request; then none will."""
+    # With q held: whether no round has taken the request; then none will.
     cdef Op** at = &s.queue.ops
     cdef Op* last = NULL
     while at[0] != NULL and at[0] != op:
@@ -182,10 +182,10 @@ cdef bint op_take_back(Store* s, Op* op) noexcept nogil:
 
 
 cdef bint slim_swap(Committer* c, Slim* m) noexcept nogil:
-    """Has the commit thread rename the copy; whether it did."""
+    # Has the commit thread rename the copy; whether it did.
     cdef Store* s = m.s
     cdef uint64_t answer = 0
-    cdef Op* op = <Op*> calloc(1, sizeof(Op))
+    cdef Op* op = <Op*>calloc(1, sizeof(Op))
     if op == NULL:
         return False
     op.kind = OP_SWAP
@@ -202,20 +202,20 @@ cdef bint slim_swap(Committer* c, Slim* m) noexcept nogil:
 
 
 cdef int block_thin(Block* b) noexcept nogil:
-    """Arrays with a slot for each live message only. With the engine lock held."""
+    # Arrays with a slot for each live message only. With the engine lock held.
     cdef uint32_t i, k = 0
-    cdef uint32_t* rel = <uint32_t*> malloc((b.live + 1) * 4)
-    cdef uint32_t* off = <uint32_t*> malloc(<size_t> (b.live + 1) * 14)
+    cdef uint32_t* rel = <uint32_t*>malloc((b.live + 1) * 4)
+    cdef uint32_t* off = <uint32_t*>malloc(<size_t>(b.live + 1) * 14)
     cdef uint32_t* sid = off + b.live
     cdef uint32_t* nxt = sid + b.live
-    cdef uint16_t* lens = <uint16_t*> (nxt + b.live)
+    cdef uint16_t* lens = <uint16_t*>(nxt + b.live)
     if rel == NULL or off == NULL:
         free(rel)
         free(off)
         return ST_NO_MEMORY
     for i in range(b.n):
         if b.off[i]:
-            rel[k] = <uint32_t> (seq_at(b, i) - b.base)
+            rel[k] = <uint32_t>(seq_at(b, i) - b.base)
             off[k] = b.off[i]
             sid[k] = b.sid[i]
             nxt[k] = b.nxt[i]
@@ -238,7 +238,7 @@ cdef int block_thin(Block* b) noexcept nogil:
 
 
 cdef void slim_enter(Committer* c, Slim* m) noexcept nogil:
-    """Under the engine lock, after the rename: the offsets change over."""
+    # Under the engine lock, after the rename: the offsets change over.
     cdef Block* b = m.b
     cdef Block* empty
     cdef uint32_t i
@@ -266,7 +266,7 @@ cdef void slim_enter(Committer* c, Slim* m) noexcept nogil:
     b.framing = b.used - min(b.used, b.live_bytes + b.needed)
     b.wanted = False
     b.sided = False
-    if <uint64_t> b.live * 4 < b.n:
+    if <uint64_t>b.live * 4 < b.n:
         block_thin(b)
     if b.live == 0:
         empty_block(m.s, b)
@@ -279,7 +279,7 @@ cdef void slim_enter(Committer* c, Slim* m) noexcept nogil:
 
 
 cdef void slim_block(Committer* c, Slim* m) noexcept nogil:
-    """Without locks; the block is pinned and mapped, the store busy."""
+    # Without locks; the block is pinned and mapped, the store busy.
     cdef Store* s = m.s
     cdef Block* b = m.b
     cdef uint8_t* old = NULL
@@ -323,7 +323,7 @@ cdef void slim_free(Slim* m) noexcept nogil:
 
 
 cdef void slim_map(Committer* c, Block* b) noexcept nogil:
-    """With the engine lock held, which is let go: maps a block's file. One that cannot be read stays as it is."""
+    # With the engine lock held, which is let go: maps a block's file. One that cannot be read stays as it is.
     cdef Store* s = b.store
     cdef uint64_t size = 0
     cdef uint8_t* p
@@ -349,7 +349,7 @@ cdef void slim_map(Committer* c, Block* b) noexcept nogil:
 
 
 cdef bint keeper_slim(Committer* c) noexcept nogil:
-    """Compacts one block; False when there is nothing to do. Without locks."""
+    # Compacts one block; False when there is nothing to do. Without locks.
     cdef Store* s
     cdef Slim m
     cdef Block* b = NULL
@@ -388,7 +388,7 @@ cdef bint keeper_slim(Committer* c) noexcept nogil:
 # ---- memory storage -------------------------------------------------------------------------------------------------
 
 cdef void slim_region(Store* s, Block* b) noexcept nogil:
-    """Copies the live records of a memory block together; at most half a block."""
+    # Copies the live records of a memory block together; at most half a block.
     cdef uint64_t size = 0, at = 0, cap
     cdef uint32_t i, n
     cdef uint8_t* p
@@ -396,26 +396,26 @@ cdef void slim_region(Store* s, Block* b) noexcept nogil:
         if b.off[i]:
             size += st_get32(b.data + b.off[i] - 1) & 0x7fffffff
     cap = page_up(size + 1)
-    p = <uint8_t*> pages_new(cap)
+    p = <uint8_t*>pages_new(cap)
     if p == NULL:
         return
     for i in range(b.head, b.n):
         if b.off[i]:
             n = st_get32(b.data + b.off[i] - 1) & 0x7fffffff
             memcpy(p + at, b.data + b.off[i] - 1, n)
-            b.off[i] = <uint32_t> at + 1
+            b.off[i] = <uint32_t>at + 1
             at += n
     pages_free(b.data, b.data_cap)
     b.data = p
     b.data_cap = cap
     b.used = at
-    if <uint64_t> b.live * 4 < b.n:
+    if <uint64_t>b.live * 4 < b.n:
         block_thin(b)
 
 
 cdef void slim_memory(Task* t) noexcept nogil:
-    """One block a turn."""
-    cdef Store* s = <Store*> t.owner
+    # One block a turn.
+    cdef Store* s = <Store*>t.owner
     cdef Block* b
     cdef uint32_t i
     for i in range(1, s.n_blocks):

@@ -46,7 +46,7 @@ cdef struct Sweep:
 # ---- life ------------------------------------------------------------------------------------------------------------
 
 cdef Sweep* sweep_new(Store* s, const Filter* f, bint lasts, uint64_t upto, uint64_t most) noexcept nogil:
-    cdef Sweep* w = <Sweep*> calloc(1, sizeof(Sweep))
+    cdef Sweep* w = <Sweep*>calloc(1, sizeof(Sweep))
     if w == NULL:
         return NULL
     w.f = f
@@ -71,15 +71,15 @@ cdef Sweep* sweep_lasts(Store* s, const Filter* filter, uint64_t upto, uint64_t 
 
 
 cdef inline size_t sweep_size(const Sweep* w) noexcept nogil:
-    """Bytes that all subjects would take."""
+    # Bytes that all subjects would take.
     cdef const Index* x = &w.s.x
     if w.lasts:
-        return <size_t> x.n_subjects * 8 + 8
-    return <size_t> x.n_subjects * 12 + <size_t> x.n_texts * TEXT_CHUNK
+        return <size_t>x.n_subjects * 8 + 8
+    return <size_t>x.n_subjects * 12 + <size_t>x.n_texts * TEXT_CHUNK
 
 
 cdef void sweep_begin(Sweep* w) noexcept nogil:
-    """Along the patterns, if that is a piece of work. From now on changes are taken as they were before."""
+    # Along the patterns, if that is a piece of work. From now on changes are taken as they were before.
     cdef uint64_t left = SWEEP_FIRST
     w.at = 0
     w.end = w.s.x.n_nodes
@@ -101,7 +101,7 @@ cdef void sweep_begin(Sweep* w) noexcept nogil:
 
 
 cdef void sweep_leave(Sweep* w) noexcept nogil:
-    """Nothing that changes is of importance any more."""
+    # Nothing that changes is of importance any more.
     cdef Sweep** at
     if w.s == NULL:
         return
@@ -132,12 +132,12 @@ cdef void sweep_free(Sweep* w) noexcept nogil:
 # ---- what happens meanwhile ------------------------------------------------------------------------------------------
 
 cdef void sweeps_touch(Index* x, uint32_t id) noexcept nogil:
-    """A subject's messages are about to change."""
+    # A subject's messages are about to change.
     cdef Sweep* w = x.sweeps
     while w != NULL:
         if w.at <= id < w.end and not (w.seen != NULL and st_has(w.seen.pages, w.seen.n_pages, id)):
             if w.seen == NULL:
-                w.seen = <IdSet*> calloc(1, sizeof(IdSet))
+                w.seen = <IdSet*>calloc(1, sizeof(IdSet))
             if w.seen == NULL or idset_put(w.seen, id, True) < 0:
                 w.failed = True
             elif node_at(x, id).count and matcher_wants(&w.matcher, w.f, node_text(x, id)):
@@ -146,7 +146,7 @@ cdef void sweeps_touch(Index* x, uint32_t id) noexcept nogil:
 
 
 cdef void sweeps_empty(Index* x) noexcept nogil:
-    """Everything goes at once: that is the moment of which the answers are."""
+    # Everything goes at once: that is the moment of which the answers are.
     cdef Sweep* w
     while x.sweeps != NULL:
         w = x.sweeps
@@ -163,7 +163,7 @@ cdef void sweeps_close(Index* x) noexcept nogil:
 
 
 cdef void sweeps_again(Store* s, uint64_t seq) noexcept nogil:
-    """All behind a sequence is gone."""
+    # All behind a sequence is gone.
     cdef Sweep* w = s.x.sweeps
     while w != NULL:
         w.upto = min(w.upto, seq)
@@ -174,7 +174,7 @@ cdef void sweeps_again(Store* s, uint64_t seq) noexcept nogil:
 # ---- what is found ---------------------------------------------------------------------------------------------------
 
 cdef int sweep_show(Sweep* w, Index* x, uint32_t id) noexcept nogil:
-    """Other than 0: that is enough."""
+    # Other than 0: that is enough.
     cdef Node* n = node_at(x, id)
     cdef Span text
     cdef uint64_t seq = n.last, count = n.count
@@ -197,11 +197,11 @@ cdef int sweep_show(Sweep* w, Index* x, uint32_t id) noexcept nogil:
 
 
 cdef int sweep_visit(void* ctx, Index* x, uint32_t id) noexcept nogil:
-    return sweep_show(<Sweep*> ctx, x, id)
+    return sweep_show(<Sweep*>ctx, x, id)
 
 
 cdef bint sweep_numbers(Sweep* w) noexcept nogil:
-    """By number; whether it is at the end."""
+    # By number; whether it is at the end.
     cdef Index* x = &w.s.x
     cdef uint32_t cost = matcher_cost(&w.matcher, w.f), left = SWEEP_NODES, id
     while w.at < w.end and left > 0:
@@ -228,19 +228,19 @@ cdef int sort_begin(Sweep* w) noexcept nogil:
     cdef Merge* m = &w.merge
     memset(m, 0, sizeof(Merge))
     if w.n > RUN:
-        m.dst = <uint64_t*> malloc(w.n * 8)
+        m.dst = <uint64_t*>malloc(w.n * 8)
         if m.dst == NULL:
             return ST_NO_MEMORY
-    m.src = <uint64_t*> w.found.data
+    m.src = <uint64_t*>w.found.data
     return ST_OK
 
 
 cdef bint sort_runs(Sweep* w) noexcept nogil:
-    """A piece of the first pass, after which runs are sorted."""
+    # A piece of the first pass, after which runs are sorted.
     cdef Merge* m = &w.merge
     cdef uint64_t left = SWEEP_SORTED // 4, n
     while m.to < w.n and left:
-        n = min(w.n - m.to, <uint64_t> RUN)
+        n = min(w.n - m.to, <uint64_t>RUN)
         qsort(m.src + m.to, n, 8, compare_u64)
         m.to += n
         left -= min(left, n)
@@ -248,7 +248,7 @@ cdef bint sort_runs(Sweep* w) noexcept nogil:
 
 
 cdef bint sort_merges(Sweep* w) noexcept nogil:
-    """A piece of a later pass; whether all of it is in order."""
+    # A piece of a later pass; whether all of it is in order.
     cdef Merge* m = &w.merge
     cdef uint64_t left = SWEEP_SORTED
     cdef uint64_t* p
@@ -257,7 +257,7 @@ cdef bint sort_merges(Sweep* w) noexcept nogil:
             p = m.src
             m.src = m.dst
             m.dst = p
-            w.found.data = <uint8_t*> m.src
+            w.found.data = <uint8_t*>m.src
             w.found.cap = w.n * 8
             m.width *= 2
             m.to = 0
@@ -279,7 +279,7 @@ cdef bint sort_merges(Sweep* w) noexcept nogil:
 
 
 cdef bint sort_step(Sweep* w) noexcept nogil:
-    """Whether it is done. A loose filter without memory may have shown a subject again: it is left out here."""
+    # Whether it is done. A loose filter without memory may have shown a subject again: it is left out here.
     cdef Merge* m = &w.merge
     cdef uint64_t i, n = 0
     if m.width == 0:
@@ -332,7 +332,7 @@ cdef int64_t store_last_per_subject(Store* s, const Filter* filter, uint64_t upt
         rc = sweep_step(w)
     n = rc
     if rc == ST_OK:
-        n = <int64_t> sweep_take(w, &found)
-        out[0] = <uint64_t*> found.data
+        n = <int64_t>sweep_take(w, &found)
+        out[0] = <uint64_t*>found.data
     sweep_free(w)
     return n

@@ -2,7 +2,7 @@
 # half done.
 
 cdef void tree_remove(FileOps* f, const char* path) noexcept nogil:
-    """A directory of plain files."""
+    # A directory of plain files.
     cdef char full[4400]
     cdef Bytes names
     cdef const char* name = NULL
@@ -18,7 +18,7 @@ cdef void tree_remove(FileOps* f, const char* path) noexcept nogil:
 
 
 cdef uint64_t any_block(FileOps* f, const char* path) noexcept nogil:
-    """The number of a block in that directory, 0 when there is none."""
+    # The number of a block in that directory, 0 when there is none.
     cdef Bytes names
     cdef const char* name
     cdef uint64_t num = 0
@@ -33,7 +33,7 @@ cdef uint64_t any_block(FileOps* f, const char* path) noexcept nogil:
 
 
 cdef bint purge_whole(Store* s, const char* fresh) noexcept nogil:
-    """Whether the directory that a purge made has its block, and that says which sequence was the last."""
+    # Whether the directory that a purge made has its block, and that says which sequence was the last.
     cdef uint64_t num = any_block(s.files, fresh)
     cdef uint64_t key[4]
     cdef char path[4300]
@@ -43,21 +43,21 @@ cdef bint purge_whole(Store* s, const char* fresh) noexcept nogil:
     cdef int fd
     if num == 0:
         return False
-    snprintf(path, sizeof(path), "%s/%llu.blk", fresh, <unsigned long long> num)
+    snprintf(path, sizeof(path), "%s/%llu.blk", fresh, <unsigned long long>num)
     fd = s.files.open(s.files.ctx, path, O_RDONLY, 0)
     if fd < 0:
         return False
     n = s.files.pread(s.files.ctx, fd, first, REC_MIN, 0)
     s.files.close(s.files.ctx, fd)
-    snprintf(path, sizeof(path), "%s-%llu", s.name, <unsigned long long> num)
-    store_key(span(path, <uint32_t> strlen(path)), key)
+    snprintf(path, sizeof(path), "%s-%llu", s.name, <unsigned long long>num)
+    store_key(span(path, <uint32_t>strlen(path)), key)
     return n == REC_MIN and record_parse(first, REC_MIN, &r) and record_good(key, first, &r) and r.raw_seq & TOMB != 0
 
 
 cdef int finish_purge(Store* s) noexcept nogil:
-    """After a crash in the middle of a purge: where msgs has blocks, these are the old ones or already the new one; where it
-    has none, the new directory takes its place when it is whole, else the old one. The purge was not answered yet.
-    0 or -errno."""
+    # After a crash in the middle of a purge: where msgs has blocks, these are the old ones or already the new one; where it
+    # has none, the new directory takes its place when it is whole, else the old one. The purge was not answered yet.
+    # 0 or -errno.
     cdef char fresh[4200]
     cdef char old[4200]
     cdef const char* chosen = NULL
@@ -86,11 +86,10 @@ cdef int finish_purge(Store* s) noexcept nogil:
 
 
 cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
-    """Replaces the msgs directory by one that holds only the last sequence. 0 or -errno, with the old one in its place.
-
-    Whatever of this a power cut leaves, finish_purge finds one of the two whole: the new one is on disk with its name
-    before msgs changes, and what an earlier purge left is gone by then.
-    """
+    # Replaces the msgs directory by one that holds only the last sequence. 0 or -errno, with the old one in its place.
+    #
+    # Whatever of this a power cut leaves, finish_purge finds one of the two whole: the new one is on disk with its name
+    # before msgs changes, and what an earlier purge left is gone by then.
     cdef FileOps* f = s.files
     cdef char fresh[4200]
     cdef char old[4200]
@@ -105,8 +104,8 @@ cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
     rc = f.mkdir(f.ctx, fresh, 0o700)
     rc = block_fd(s, tail, fresh, &made) if rc == 0 else rc
     if rc == 0:
-        bare_write(tail.key, first, st_get64(tail.data + 4), <int64_t> st_get64(tail.data + 12))
-        rc = <int> min(f.pwrite(f.ctx, tail.fd, first, REC_MIN, 0), <int64_t> 0)
+        bare_write(tail.key, first, st_get64(tail.data + 4), <int64_t>st_get64(tail.data + 12))
+        rc = <int>min(f.pwrite(f.ctx, tail.fd, first, REC_MIN, 0), <int64_t>0)
     rc = f.datasync(f.ctx, tail.fd) if rc == 0 else rc
     rc = f.sync_dir(f.ctx, fresh) if rc == 0 else rc
     rc = f.sync_dir(f.ctx, s.dir) if rc == 0 else rc
@@ -122,7 +121,7 @@ cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
 
 
 cdef void purge_undo(Store* s, Block* tail, const char* fresh, const char* old) noexcept nogil:
-    """A purge that failed is refused: nothing is removed, as far as the disk still does what it is asked to."""
+    # A purge that failed is refused: nothing is removed, as far as the disk still does what it is asked to.
     cdef FileOps* f = s.files
     block_fd_close(tail)
     tail.created = False
@@ -150,8 +149,8 @@ cdef void trash_path(const Store* s, char* out, size_t cap) noexcept nogil:
 
 
 cdef bint trash_put(Store* s, const char* path) noexcept nogil:
-    """A file, or a directory of plain files, is gone under its name, as after unlink or rmdir. False: it is still there, and
-    has to go at once: where there is no room, or no maintenance thread, or that does not know the store yet or any more."""
+    # A file, or a directory of plain files, is gone under its name, as after unlink or rmdir. False: it is still there, and
+    # has to go at once: where there is no room, or no maintenance thread, or that does not know the store yet or any more.
     cdef Committer* c = s.com
     cdef char trash[4200]
     cdef char to[4300]
@@ -160,7 +159,7 @@ cdef bint trash_put(Store* s, const char* path) noexcept nogil:
         return False
     trash_path(s, trash, sizeof(trash))
     s.writing.trashed += 1
-    snprintf(to, sizeof(to), "%s/%llu", trash, <unsigned long long> s.writing.trashed)
+    snprintf(to, sizeof(to), "%s/%llu", trash, <unsigned long long>s.writing.trashed)
     rc = s.files.rename(s.files.ctx, path, to)
     if rc == -ENOENT:
         s.files.mkdir(s.files.ctx, trash, 0o700)
@@ -177,7 +176,7 @@ cdef bint trash_put(Store* s, const char* path) noexcept nogil:
 
 
 cdef void trash_queue(Committer* c, Store* s) noexcept nogil:
-    """With q held."""
+    # With q held.
     s.queue.trash = TRASH_WAITS
     s.queue.next_trash = c.queue.trash
     c.queue.trash = s
@@ -185,7 +184,7 @@ cdef void trash_queue(Committer* c, Store* s) noexcept nogil:
 
 
 cdef void trash_unlist(Committer* c, Store* s) noexcept nogil:
-    """With q held: nobody begins with it."""
+    # With q held: nobody begins with it.
     cdef Store** at = &c.queue.trash
     while at[0] != NULL and at[0] != s:
         at = &at[0].queue.next_trash
@@ -212,7 +211,7 @@ cdef void trash_empty(Store* s) noexcept nogil:
 
 
 cdef void trash_go(Committer* c) noexcept nogil:
-    """With q held, which is let go meanwhile: of the first of the list."""
+    # With q held, which is let go meanwhile: of the first of the list.
     cdef Store* s = c.queue.trash
     c.queue.trash = s.queue.next_trash
     s.queue.trash = TRASH_GOES
@@ -231,7 +230,7 @@ cdef void trash_go(Committer* c) noexcept nogil:
 
 
 cdef bint trash_give(Committer* c, int64_t rc) noexcept nogil:
-    """The commit thread, when there is no room: whether there is more now."""
+    # The commit thread, when there is no room: whether there is more now.
     cdef bint any = False
     if rc != -ENOSPC:
         return False
@@ -247,7 +246,7 @@ cdef bint trash_give(Committer* c, int64_t rc) noexcept nogil:
 
 
 cdef void trash_end(Store* s) noexcept nogil:
-    """When no thread knows the store any more."""
+    # When no thread knows the store any more.
     cdef char trash[4200]
     if s.writing.trashed:
         trash_empty(s)

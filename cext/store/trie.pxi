@@ -11,18 +11,18 @@
 # so `a.>` is answered in O(depth).
 
 cdef inline uint32_t token_end(const uint8_t* p, uint32_t n, uint32_t at) noexcept nogil:
-    """Where the token that starts at `at` ends. An empty first token counts as part of the next one: no node but the
-    root has an empty text."""
-    cdef uint32_t start = max(at, <uint32_t> 1)
+    # Where the token that starts at `at` ends. An empty first token counts as part of the next one: no node but the
+    # root has an empty text.
+    cdef uint32_t start = max(at, <uint32_t>1)
     cdef const uint8_t* dot
     if start >= n:
         return n
-    dot = <const uint8_t*> memchr(p + start, c'.', n - start)
-    return <uint32_t> (dot - p) if dot != NULL else n
+    dot = <const uint8_t*>memchr(p + start, c'.', n - start)
+    return <uint32_t>(dot - p) if dot != NULL else n
 
 
 cdef inline uint32_t edge_start(const Index* x, uint32_t parent) noexcept nogil:
-    return <uint32_t> node_at(x, parent).len + 1 if parent else 0
+    return <uint32_t>node_at(x, parent).len + 1 if parent else 0
 
 
 # ---- stems and siblings -----------------------------------------------------------------------------------------
@@ -46,11 +46,11 @@ cdef void stem_del(Index* x, uint32_t id) noexcept nogil:
 
 
 cdef void kid_add(Index* x, uint32_t parent, uint32_t id) noexcept nogil:
-    """Makes a node a child, its stem ending with the first token below the parent. After slots_room(2)."""
+    # Makes a node a child, its stem ending with the first token below the parent. After slots_room(2).
     cdef Node* n = node_at(x, id)
     cdef Node* up = node_at(x, parent)
     n.parent = parent
-    n.stem = <uint16_t> token_end(text_at(x, n.text), n.len, edge_start(x, parent))
+    n.stem = <uint16_t>token_end(text_at(x, n.text), n.len, edge_start(x, parent))
     n.prev = 0
     n.next = up.kid
     if up.kid:
@@ -61,7 +61,7 @@ cdef void kid_add(Index* x, uint32_t parent, uint32_t id) noexcept nogil:
 
 
 cdef void kid_replace(Index* x, uint32_t id, uint32_t by) noexcept nogil:
-    """Puts another node in one's place below its parent. The table is the caller's."""
+    # Puts another node in one's place below its parent. The table is the caller's.
     cdef Node* n = node_at(x, id)
     cdef Node* to = node_at(x, by)
     to.parent = n.parent
@@ -89,7 +89,7 @@ cdef void kid_del(Index* x, uint32_t id) noexcept nogil:
 # ---- adding -----------------------------------------------------------------------------------------------------
 
 cdef uint32_t edge_common(const uint8_t* text, uint32_t len, Span s, uint32_t stem) noexcept nogil:
-    """Up to where a text and a subject, which have the stem in common, are the same in whole tokens."""
+    # Up to where a text and a subject, which have the stem in common, are the same in whole tokens.
     cdef uint32_t i = stem + st_common(text + stem, s.p + stem, min(len, s.n) - stem)
     if (i == len or text[i] == c'.') and (i == s.n or s.p[i] == c'.'):
         return i
@@ -101,7 +101,7 @@ cdef uint32_t edge_common(const uint8_t* text, uint32_t len, Span s, uint32_t st
 
 
 cdef void edge_split(Index* x, uint32_t id, uint32_t mid) noexcept nogil:
-    """Puts a node, whose text is the beginning of another's and ends in its edge, between that and its parent."""
+    # Puts a node, whose text is the beginning of another's and ends in its edge, between that and its parent.
     cdef Node* n = node_at(x, id)
     cdef Node* m = node_at(x, mid)
     stem_del(x, id)
@@ -111,14 +111,14 @@ cdef void edge_split(Index* x, uint32_t id, uint32_t mid) noexcept nogil:
     slots_add(x, m.hash, mid)
     stem_add(x, mid)
     n.parent = mid
-    n.stem = <uint16_t> token_end(text_at(x, n.text), n.len, <uint32_t> m.len + 1)
+    n.stem = <uint16_t>token_end(text_at(x, n.text), n.len, <uint32_t>m.len + 1)
     n.prev = 0
     n.next = 0
     stem_add(x, id)
 
 
 cdef int64_t index_add(Index* x, Span s, uint32_t hash, uint32_t reserved) noexcept nogil:
-    """The node of a subject that has none by that hash yet, of a reserved id if that is not 0. Hashes each byte once."""
+    # The node of a subject that has none by that hash yet, of a reserved id if that is not 0. Hashes each byte once.
     cdef uint32_t parent = 0, at = 0, end, kid, cut = 0
     cdef int64_t id, mid = 0
     cdef StPrefix prefix
@@ -143,22 +143,22 @@ cdef int64_t index_add(Index* x, Span s, uint32_t hash, uint32_t reserved) noexc
     id = node_make(x, reserved, s.p, s.n, hash)
     if id < 0 or kid == 0:
         if id > 0:
-            kid_add(x, parent, <uint32_t> id)
+            kid_add(x, parent, <uint32_t>id)
         return id
     if cut == s.n:
-        edge_split(x, kid, <uint32_t> id)
+        edge_split(x, kid, <uint32_t>id)
         return id
     mid = node_make(x, 0, s.p, cut, st_hash_next(x.seed, &prefix, s.p, cut))
     if mid < 0:
-        node_drop(x, <uint32_t> id)
+        node_drop(x, <uint32_t>id)
         return mid
-    edge_split(x, kid, <uint32_t> mid)
-    kid_add(x, <uint32_t> mid, <uint32_t> id)
+    edge_split(x, kid, <uint32_t>mid)
+    kid_add(x, <uint32_t>mid, <uint32_t>id)
     return id
 
 
 cdef int64_t index_intern(Index* x, Span s) noexcept nogil:
-    """The node of a subject, added when there is none; ST_NO_MEMORY, ST_TOO_LARGE."""
+    # The node of a subject, added when there is none; ST_NO_MEMORY, ST_TOO_LARGE.
     cdef uint32_t hash
     cdef int64_t id
     cdef Node* m
@@ -176,12 +176,12 @@ cdef int64_t index_intern(Index* x, Span s) noexcept nogil:
         id = index_add(x, s, hash, 0)
         if id < 0:
             return id
-    x.memo = <uint32_t> id
+    x.memo = <uint32_t>id
     return id
 
 
 cdef int index_place(Index* x, uint32_t id, Span s) noexcept nogil:
-    """Makes a reserved id the node of a subject, or one that stands for the node which has the text already."""
+    # Makes a reserved id the node of a subject, or one that stands for the node which has the text already.
     cdef uint32_t hash = st_hash(x.seed, s.p, s.n), there
     cdef int64_t got
     if s.n == 0 or node_at(x, id).len:
@@ -191,11 +191,11 @@ cdef int index_place(Index* x, uint32_t id, Span s) noexcept nogil:
         node_at(x, id).next = there
         return ST_OK
     got = index_add(x, s, hash, id)
-    return ST_OK if got >= 0 else <int> got
+    return ST_OK if got >= 0 else <int>got
 
 
 cdef inline uint32_t index_placed(Index* x, uint32_t id) noexcept nogil:
-    """The node of the text that was placed under an id; 0: there is none."""
+    # The node of the text that was placed under an id; 0: there is none.
     if id >= x.n_nodes:
         return 0
     return id if node_at(x, id).len else node_at(x, id).next
@@ -204,7 +204,7 @@ cdef inline uint32_t index_placed(Index* x, uint32_t id) noexcept nogil:
 # ---- removing ---------------------------------------------------------------------------------------------------
 
 cdef void node_prune(Index* x, uint32_t id) noexcept nogil:
-    """Removes a node without messages, unless subjects part there: its only child takes its place. So with its parents."""
+    # Removes a node without messages, unless subjects part there: its only child takes its place. So with its parents.
     cdef Node* n
     cdef uint32_t up, kid = 0
     while id and kid == 0:
@@ -228,7 +228,7 @@ cdef void node_prune(Index* x, uint32_t id) noexcept nogil:
 # ---- counting ---------------------------------------------------------------------------------------------------
 
 cdef inline void index_up(Index* x, uint32_t id, int64_t by) noexcept nogil:
-    """Adds to the totals of a node and all above it."""
+    # Adds to the totals of a node and all above it.
     cdef Node* n
     while True:
         n = node_at(x, id)
@@ -239,7 +239,7 @@ cdef inline void index_up(Index* x, uint32_t id, int64_t by) noexcept nogil:
 
 
 cdef inline void index_count(Index* x, uint32_t id, uint64_t seq) noexcept nogil:
-    """One more message of a subject, the newest. Its link from the one before is the caller's."""
+    # One more message of a subject, the newest. Its link from the one before is the caller's.
     cdef Node* n = node_at(x, id)
     if x.sweeps != NULL:
         sweeps_touch(x, id)

@@ -29,7 +29,7 @@ cdef struct Cut:
 
 
 cdef bint cut_read(const uint8_t* p, const Parsed* r, Cut* cut) noexcept nogil:
-    """Whether this record, which is whole, is a cut."""
+    # Whether this record, which is whole, is a cut.
     if r.raw_seq != TOMB or r.size != CUT_SIZE or st_get64(p + HEAD) != CUT_MAGIC:
         return False
     cut.num = st_get64(p + HEAD + 8)
@@ -41,7 +41,7 @@ cdef bint cut_read(const uint8_t* p, const Parsed* r, Cut* cut) noexcept nogil:
 
 
 cdef bint cut_digest(const uint64_t* key, const uint8_t* p, uint64_t size, uint64_t* sum) noexcept nogil:
-    """Over T's bytes; key: their checksums are looked at. False: they are no records."""
+    # Over T's bytes; key: their checksums are looked at. False: they are no records.
     cdef Parsed r
     cdef uint64_t at = 0
     sum[0] = 0
@@ -54,13 +54,13 @@ cdef bint cut_digest(const uint64_t* key, const uint8_t* p, uint64_t size, uint6
 
 
 cdef bint cut_whole(const uint8_t* p, uint64_t size, const Block* b, const Cut* cut) noexcept nogil:
-    """Whether all that T was made of is in its bytes."""
+    # Whether all that T was made of is in its bytes.
     cdef uint64_t sum
     return cut.end <= size and cut_digest(b.key, p, cut.end, &sum) and sum == cut.digest
 
 
 cdef void cut_extent(const Cut* cut, Extent* e) noexcept nogil:
-    """What is known of the stream behind a cut."""
+    # What is known of the stream behind a cut.
     e.first = min(e.first, cut.behind + 1)
     e.last = cut.behind
     e.last_ts = cut.last_ts
@@ -69,8 +69,8 @@ cdef void cut_extent(const Cut* cut, Extent* e) noexcept nogil:
 # ---- a replay ---------------------------------------------------------------------------------------------------
 
 cdef void cut_replay(Store* s, Block* b, const Cut* cut) noexcept nogil:
-    """The cut record stands in b, the last block so far. Where nothing is left of what it cut away nothing changes, but what
-    blocks before it say of the stream's end, which may be newer than they are, counts no more."""
+    # The cut record stands in b, the last block so far. Where nothing is left of what it cut away nothing changes, but what
+    # blocks before it say of the stream's end, which may be newer than they are, counts no more.
     cdef uint32_t i = 0, k
     cdef Block* old
     b.cut = True
@@ -102,7 +102,7 @@ cdef void cut_replay(Store* s, Block* b, const Cut* cut) noexcept nogil:
 
 
 cdef void cut_finish(Store* s) noexcept nogil:
-    """At the end of a recovery, with the cut on disk: the files of what it cut away go."""
+    # At the end of a recovery, with the cut on disk: the files of what it cut away go.
     cdef Block* b
     while s.recovery.void_blocks != NULL:
         b = s.recovery.void_blocks
@@ -120,7 +120,7 @@ cdef void lost_cut(Store* s, uint64_t behind) noexcept nogil:
 # ---- the new block -----------------------------------------------------------------------------------------------
 
 cdef uint64_t cut_size(const Block* b, uint64_t seq) noexcept nogil:
-    """Bytes of a block's messages up to seq."""
+    # Bytes of a block's messages up to seq.
     cdef uint64_t size = 0
     cdef uint32_t i
     for i in range(b.n):
@@ -130,7 +130,7 @@ cdef uint64_t cut_size(const Block* b, uint64_t seq) noexcept nogil:
 
 
 cdef bint loses_tombs(const Store* s, const Block* b, uint32_t first) noexcept nogil:
-    """Whether a block from that index on has tombstones that are needed for b."""
+    # Whether a block from that index on has tombstones that are needed for b.
     cdef uint32_t i, k
     cdef const Block* other
     for i in range(first, s.n_blocks if b.ghosts else first):
@@ -142,7 +142,7 @@ cdef bint loses_tombs(const Store* s, const Block* b, uint32_t first) noexcept n
 
 
 cdef int cut_tombs(Block* to, Block* b) noexcept nogil:
-    """Tombstones for all that left b: which of them stood where cannot be read from a block that is being written."""
+    # Tombstones for all that left b: which of them stood where cannot be read from a block that is being written.
     cdef Span none = span(NULL, 0)
     cdef uint32_t i
     if hold_add(to, b.num, b.n - b.live) < 0:
@@ -155,7 +155,7 @@ cdef int cut_tombs(Block* to, Block* b) noexcept nogil:
 
 
 cdef int cut_copy(Store* s, Block* to, Block* b, uint64_t seq) noexcept nogil:
-    """Copies the messages of b up to seq, and what is known of them."""
+    # Copies the messages of b up to seq, and what is known of them.
     cdef Record r
     cdef uint32_t i, at, k
     cdef int rc
@@ -167,7 +167,7 @@ cdef int cut_copy(Store* s, Block* to, Block* b, uint64_t seq) noexcept nogil:
             continue        # it is listed as lost, and cannot be served from T either
         if rc < 0 or block_room(to, r.seq) != ST_OK:
             return ST_IO if rc < 0 else ST_NO_MEMORY
-        at = stage(to, <uint32_t> record_size(r.subject, r.header, r.data), r.seq, r.ts, r.subject, r.header, r.data)
+        at = stage(to, <uint32_t>record_size(r.subject, r.header, r.data), r.seq, r.ts, r.subject, r.header, r.data)
         to.first_ts = r.ts if to.n == 0 else to.first_ts
         to.last_ts = max(to.last_ts, r.ts)
         k = slot_add(to, r.seq, at, b.sid[i], slot_size(b, i))
@@ -176,7 +176,7 @@ cdef int cut_copy(Store* s, Block* to, Block* b, uint64_t seq) noexcept nogil:
 
 
 cdef int64_t newest_time(Store* s, uint64_t seq) noexcept nogil:
-    """The time of the newest message up to seq; as it was where there is none, but for a stream that begins again."""
+    # The time of the newest message up to seq; as it was where there is none, but for a stream that begins again.
     cdef uint32_t bi = min(block_from(s, seq) + 1, s.n_blocks), i
     cdef Block* b
     while bi:
@@ -191,7 +191,7 @@ cdef int64_t newest_time(Store* s, uint64_t seq) noexcept nogil:
 
 
 cdef int cut_make(Store* s, uint64_t seq, int64_t ts, uint32_t first, Block** out) noexcept nogil:
-    """T, not in the list yet: it takes the place of the blocks from that index on. ts: of the newest message left."""
+    # T, not in the list yet: it takes the place of the blocks from that index on. ts: of the newest message left.
     cdef Block* b = block_i(s, first) if first < s.n_blocks else NULL
     cdef uint64_t num = b.num if b != NULL else s.next_num
     cdef uint64_t behind = min(seq, b.base - 1) if b != NULL else seq
@@ -209,7 +209,7 @@ cdef int cut_make(Store* s, uint64_t seq, int64_t ts, uint32_t first, Block** ou
         size += cut_size(b, seq)
     for i in range(first if s.storage == STORE_FILE else 0):
         b = block_i(s, i)
-        size += <uint64_t> (b.n - b.live) * REC_MIN if loses_tombs(s, b, first) else 0
+        size += <uint64_t>(b.n - b.live) * REC_MIN if loses_tombs(s, b, first) else 0
     to = tail_make(s, size, behind + 1)
     if to == NULL:
         return ST_NO_MEMORY
@@ -246,7 +246,7 @@ cdef int cut_make(Store* s, uint64_t seq, int64_t ts, uint32_t first, Block** ou
 # ---- truncating --------------------------------------------------------------------------------------------------
 
 cdef void chain_keep(Block** chain, const Store* s) noexcept nogil:
-    """Of a chain by next_empty: the blocks that stay in the store."""
+    # Of a chain by next_empty: the blocks that stay in the store.
     cdef Block* b
     while chain[0] != NULL:
         b = chain[0]
@@ -257,8 +257,8 @@ cdef void chain_keep(Block** chain, const Store* s) noexcept nogil:
 
 
 cdef void messages_cut(Store* s, uint32_t first, uint64_t seq) noexcept nogil:
-    """All behind seq leave the indexes, then what could not be copied. The first sequence does not move up meanwhile: a
-    marker would say that all below it are gone, before the cut is written."""
+    # All behind seq leave the indexes, then what could not be copied. The first sequence does not move up meanwhile: a
+    # marker would say that all below it are gone, before the cut is written.
     cdef uint32_t bi, i
     cdef uint64_t at, size
     cdef Block* b
@@ -282,7 +282,7 @@ cdef void messages_cut(Store* s, uint32_t first, uint64_t seq) noexcept nogil:
 
 
 cdef Op* fence_new(Store* s) noexcept nogil:
-    """A fence, and behind it an op for what each log has staged by then. NULL: no memory"""
+    # A fence, and behind it an op for what each log has staged by then. NULL: no memory
     cdef Op* fence = op_new(OP_FENCE, NULL, 0, 0, 0)
     cdef Op* op = fence
     cdef Log* g
@@ -310,7 +310,7 @@ cdef void ops_free(Op* op) noexcept nogil:
 
 
 cdef void fence_put(Store* s, Op* fence) noexcept nogil:
-    """With q held: what is staged, in the logs too, stands before it."""
+    # With q held: what is staged, in the logs too, stands before it.
     cdef Op* op = fence.next
     cdef Op* after
     fence.next = NULL
@@ -331,7 +331,7 @@ cdef void fence_put(Store* s, Op* fence) noexcept nogil:
 
 
 cdef void fences_lift(Store* s) noexcept nogil:
-    """With q held: nothing waits any more for what was to be on disk first."""
+    # With q held: nothing waits any more for what was to be on disk first.
     cdef Op** at = &s.queue.ops
     cdef Op* op
     s.queue.ops_tail = NULL
@@ -346,8 +346,8 @@ cdef void fences_lift(Store* s) noexcept nogil:
 
 
 cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* fence, Op* op) noexcept nogil:
-    """T takes the place of the blocks from that index on, in the list and before the commit thread, which still writes
-    what they have."""
+    # T takes the place of the blocks from that index on, in the list and before the commit thread, which still writes
+    # what they have.
     cdef uint32_t i
     op.n = s.n_blocks - first
     memcpy(op.blocks, s.blocks + s.b0 + first, op.n * sizeof(Block*))
@@ -417,7 +417,7 @@ cdef int store_truncate(Store* s, uint64_t seq, void (*before)(void* ctx) noexce
     op = op_new(OP_CUT, NULL, 0, 0, seq)
     if op == NULL:
         return ST_NO_MEMORY
-    op.blocks = <Block**> malloc((s.n_blocks - first + 1) * sizeof(Block*))
+    op.blocks = <Block**>malloc((s.n_blocks - first + 1) * sizeof(Block*))
     rc = blocks_reserve(s) if op.blocks != NULL else ST_NO_MEMORY
     ts = newest_time(s, seq)
     rc = cut_make(s, seq, ts, first, &to) if rc == ST_OK else rc

@@ -11,12 +11,12 @@
 
 
 cdef bint lazily(const Scan* c) noexcept nogil:
-    """Whether what has no marker of its own may be of a store that acks before it syncs."""
+    # Whether what has no marker of its own may be of a store that acks before it syncs.
     return c.o.lazy or c.s.com.sync_interval > 0
 
 
 cdef int vouched_behind(Opening* o) noexcept nogil:
-    """Whether later blocks say that all of the one that is read was on disk: 1, 0 or an error."""
+    # Whether later blocks say that all of the one that is read was on disk: 1, 0 or an error.
     cdef int64_t i = o.at + 1
     cdef int rc = o.nums[o.at] < o.vouched
     cdef Scan c
@@ -42,7 +42,7 @@ cdef int vouched_behind(Opening* o) noexcept nogil:
 
 
 cdef int unsynced(Scan* c) noexcept nogil:
-    """Whether the bytes at c.at, which cannot be read, may not have been on disk: 1, 0 or an error."""
+    # Whether the bytes at c.at, which cannot be read, may not have been on disk: 1, 0 or an error.
     cdef Search* k = &c.search
     cdef int rc
     if not batches_count(c.o) or k.durable > c.at:
@@ -54,7 +54,7 @@ cdef int unsynced(Scan* c) noexcept nogil:
 
 
 cdef bint removal_follows(Scan* c) noexcept nogil:
-    """Of a message at c.at whose removal stands further on: whether all is good up to there, so that it will be kept too."""
+    # Of a message at c.at whose removal stands further on: whether all is good up to there, so that it will be kept too.
     cdef uint64_t at = c.at + (st_get32(c.p + c.at) & 0x7fffffff), seq = st_get64(c.p + c.at + 4) & ~ERASED
     cdef Parsed r
     while at + REC_MIN <= c.size and good_at(c, at, &r):
@@ -65,7 +65,7 @@ cdef bint removal_follows(Scan* c) noexcept nogil:
 
 
 cdef bint group_follows(const Scan* c, uint64_t group) noexcept nogil:
-    """Whether a block's first group is the one behind that number, or the marker of an earlier one stands in its place."""
+    # Whether a block's first group is the one behind that number, or the marker of an earlier one stands in its place.
     cdef uint64_t at = 0
     cdef Parsed r
     cdef Mark m
@@ -77,7 +77,7 @@ cdef bint group_follows(const Scan* c, uint64_t group) noexcept nogil:
 
 
 cdef int next_follows(Opening* o, uint64_t group) noexcept nogil:
-    """Whether the next block goes on behind the group of that number: 1, 0 or an error."""
+    # Whether the next block goes on behind the group of that number: 1, 0 or an error.
     cdef int64_t i = o.at + 1
     cdef int rc
     cdef bint there
@@ -95,7 +95,7 @@ cdef int next_follows(Opening* o, uint64_t group) noexcept nogil:
 
 
 cdef int ends_early(Scan* c) noexcept nogil:
-    """Whether the block lacks its end, which was not synced, and others follow: 1, 0 or an error."""
+    # Whether the block lacks its end, which was not synced, and others follow: 1, 0 or an error.
     cdef int rc
     if c.is_last or c.shut or c.b.damaged or not batches_count(c.o) or not lazily(c):
         return 0
@@ -108,7 +108,7 @@ cdef int ends_early(Scan* c) noexcept nogil:
 
 
 cdef int empty_ends(Opening* o, Block* b, int fd, bint is_last) noexcept nogil:
-    """Of a block without a byte: 0, or an error."""
+    # Of a block without a byte: 0, or an error.
     cdef Scan c
     cdef int rc
     memset(&c, 0, sizeof(c))
@@ -121,7 +121,7 @@ cdef int empty_ends(Opening* o, Block* b, int fd, bint is_last) noexcept nogil:
 
 
 cdef void empty_leaves(Store* s) noexcept nogil:
-    """Last blocks without a byte go, and their numbers are given again: one between others would look as if it had lost all."""
+    # Last blocks without a byte go, and their numbers are given again: one between others would look as if it had lost all.
     cdef Block* b = block_i(s, s.n_blocks - 1) if s.n_blocks and s.com.sync_interval > 0 else NULL
     cdef char path[4300]
     while b != NULL and b.used == 0 and b.n == 0 and not b.damaged:

@@ -11,7 +11,7 @@ cdef enum:
 
 
 cdef void* keeper_main(void* arg) noexcept nogil:
-    cdef Committer* c = <Committer*> arg
+    cdef Committer* c = <Committer*>arg
     cdef int64_t due
     q_lock(c)
     while not c.queue.stopping or c.queue.zeros != NULL:
@@ -26,12 +26,12 @@ cdef void* keeper_main(void* arg) noexcept nogil:
 
 
 cdef int64_t rest_due(const Committer* c) noexcept nogil:
-    """With q held: when the store that is idle longest becomes lean."""
+    # With q held: when the store that is idle longest becomes lean.
     return c.queue.resting.last.queue.active_at + IDLE_LEAN if c.queue.resting.last != NULL else INT64_MAX
 
 
 cdef void keeper_turn(Committer* c) noexcept nogil:
-    """Everything that is due, without a thread."""
+    # Everything that is due, without a thread.
     q_lock(c)
     while (c.queue.zeros != NULL or c.queue.trash != NULL or c.queue.sides != NULL or c.queue.chore
            or rest_due(c) <= env_clock(c.env)):
@@ -40,7 +40,7 @@ cdef void keeper_turn(Committer* c) noexcept nogil:
 
 
 cdef void keeper_some(Committer* c) noexcept nogil:
-    """With q held, which is let go meanwhile: the most urgent thing."""
+    # With q held, which is let go meanwhile: the most urgent thing.
     if c.queue.zeros != NULL:
         keeper_zero(c)
     elif c.queue.trash != NULL:
@@ -66,7 +66,7 @@ cdef void chore_wanted(Committer* c) noexcept nogil:
 
 
 cdef void unpin(Committer* c, Block* b) noexcept nogil:
-    """With q held: frees a block that has left when this was the last pin."""
+    # With q held: frees a block that has left when this was the last pin.
     b.pins -= 1
     if b.gone and b.pins == 0:
         q_unlock(c)
@@ -75,7 +75,7 @@ cdef void unpin(Committer* c, Block* b) noexcept nogil:
 
 
 cdef void unpin_later(Block* b, Block** gone) noexcept nogil:
-    """As unpin, but q is held throughout: a block to be freed is put in a chain, for blocks_free."""
+    # As unpin, but q is held throughout: a block to be freed is put in a chain, for blocks_free.
     b.pins -= 1
     if b.gone and b.pins == 0:
         b.next_side = gone[0]
@@ -83,7 +83,7 @@ cdef void unpin_later(Block* b, Block** gone) noexcept nogil:
 
 
 cdef void blocks_free(Block* b) noexcept nogil:
-    """Without q: a chain of unpin_later."""
+    # Without q: a chain of unpin_later.
     cdef Block* after
     while b != NULL:
         after = b.next_side
@@ -94,8 +94,8 @@ cdef void blocks_free(Block* b) noexcept nogil:
 # ---- before a file leaves out what was removed -------------------------------------------------------------------------
 
 cdef bint removals_wait(Committer* c, Store* s) noexcept nogil:
-    """Waits until everything that was removed so far stays gone whatever happens: what says so, or what took its place, is on
-    disk. Without locks, the store busy; False when it cannot be had."""
+    # Waits until everything that was removed so far stays gone whatever happens: what says so, or what took its place, is on
+    # disk. Without locks, the store busy; False when it cannot be had.
     cdef uint64_t ticket, last, closed
     cdef uint32_t i
     cdef bint done
@@ -120,8 +120,8 @@ cdef bint removals_wait(Committer* c, Store* s) noexcept nogil:
 
 
 cdef bint later_sync(Committer* c, Store* s, uint64_t closed, uint64_t last) noexcept nogil:
-    """In lazy mode: syncs all blocks up to `last`, as far as they may not be on disk, also those that have left and whose files
-    wait to go: a hole in one would end the stream there. Nothing is written any more to those up to `closed`."""
+    # In lazy mode: syncs all blocks up to `last`, as far as they may not be on disk, also those that have left and whose files
+    # wait to go: a hole in one would end the stream there. Nothing is written any more to those up to `closed`.
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef uint64_t num = s.keeping.synced + 1
@@ -135,7 +135,7 @@ cdef bint later_sync(Committer* c, Store* s, uint64_t closed, uint64_t last) noe
         f.close(f.ctx, fd)
         num = last + 1
     while num <= last and ok:
-        snprintf(path, sizeof(path), "%s/%llu.blk", s.msgs_dir, <unsigned long long> num)
+        snprintf(path, sizeof(path), "%s/%llu.blk", s.msgs_dir, <unsigned long long>num)
         fd = f.open(f.ctx, path, O_RDONLY, 0)
         ok = fd >= 0 or fd == -ENOENT       # gone, or nothing of it is written
         if fd >= 0:
@@ -151,7 +151,7 @@ cdef bint later_sync(Committer* c, Store* s, uint64_t closed, uint64_t last) noe
 # ---- sealed blocks -------------------------------------------------------------------------------------------------
 
 cdef void side_queue(Committer* c, Block* b) noexcept nogil:
-    """With q held: the block's sidecar is to be written."""
+    # With q held: the block's sidecar is to be written.
     if b.cut or b.siding:
         return
     b.siding = True
@@ -162,7 +162,7 @@ cdef void side_queue(Committer* c, Block* b) noexcept nogil:
 
 
 cdef int side_place(Committer* c, Block* b, const char* temp, const char* path) noexcept nogil:
-    """Gives a sidecar its name, unless its block has left meanwhile: one without its block says that the block is missing."""
+    # Gives a sidecar its name, unless its block has left meanwhile: one without its block says that the block is missing.
     cdef FileOps* f = b.store.files
     cdef bint dead
     cdef int rc
@@ -182,7 +182,7 @@ cdef int side_place(Committer* c, Block* b, const char* temp, const char* path) 
 
 
 cdef void placing_wait(Committer* c, const Store* s) noexcept nogil:
-    """The commit thread, before files of blocks that have left go: no sidecar of this store is just getting its name."""
+    # The commit thread, before files of blocks that have left go: no sidecar of this store is just getting its name.
     q_lock(c)
     while c.queue.placing == s:
         q_wait(c, &c.idle, INT64_MAX)
@@ -190,7 +190,7 @@ cdef void placing_wait(Committer* c, const Store* s) noexcept nogil:
 
 
 cdef void keeper_side(Committer* c) noexcept nogil:
-    """A sealed block's region is no longer needed, its file is read from now on; then its sidecar."""
+    # A sealed block's region is no longer needed, its file is read from now on; then its sidecar.
     cdef Block* b = c.queue.sides
     cdef Store* s = b.store
     cdef bint dead = b.dead
@@ -218,7 +218,7 @@ cdef void keeper_side(Committer* c) noexcept nogil:
 
 
 cdef void keeper_unmap(Committer* c) noexcept nogil:
-    """Unmaps the sealed blocks that were read longest ago."""
+    # Unmaps the sealed blocks that were read longest ago.
     cdef FileOps* f = c.env.files
     cdef Block* b
     cdef uint8_t* p
@@ -241,16 +241,16 @@ cdef void keeper_unmap(Committer* c) noexcept nogil:
 # ---- zeros ahead of use ----------------------------------------------------------------------------------------------
 
 cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
-    """After a group: a well-used tail gets zeros written ahead, so that its commits change no file size and no extent."""
+    # After a group: a well-used tail gets zeros written ahead, so that its commits change no file size and no extent.
     cdef uint64_t end = b.store.block_size + SLACK
     if b.written < AHEAD_FROM:
         return
     q_lock(c)
-    if b.sealed or b.zeroing or b.zeroed >= end or b.zeroed > b.written + min(b.written, <uint64_t> ZERO_AHEAD_MAX) // 2:
+    if b.sealed or b.zeroing or b.zeroed >= end or b.zeroed > b.written + min(b.written, <uint64_t>ZERO_AHEAD_MAX) // 2:
         q_unlock(c)
         return
     b.zero_from = page_up(max(b.zeroed, b.written + AHEAD_FROM))
-    b.zero_to = min(b.zero_from + min(b.written, <uint64_t> ZERO_AHEAD_MAX), page_up(end))
+    b.zero_to = min(b.zero_from + min(b.written, <uint64_t>ZERO_AHEAD_MAX), page_up(end))
     if b.zero_from < b.zero_to and not c.queue.stopping:
         b.zeroing = True
         b.pins += 1
@@ -261,7 +261,7 @@ cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
 
 
 cdef void ahead_wait(Committer* c, Block* b, uint64_t end) noexcept nogil:
-    """The commit thread must not write where zeros are being written."""
+    # The commit thread must not write where zeros are being written.
     cdef Block* gone = NULL
     if not b.zeroing or end <= b.zero_from:
         return
@@ -274,7 +274,7 @@ cdef void ahead_wait(Committer* c, Block* b, uint64_t end) noexcept nogil:
 
 
 cdef void zeros_cancel(Committer* c, Store* s, Block* b, Block** gone) noexcept nogil:
-    """With q held throughout: a block, or all of a store, need no zeros any more. gone: as unpin_later."""
+    # With q held throughout: a block, or all of a store, need no zeros any more. gone: as unpin_later.
     cdef Block** at = &c.queue.zeros
     cdef Block* z
     while at[0] != NULL:
@@ -299,7 +299,7 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
     c.queue.zeros = b.next_zero
     s.queue.busy += 1
     q_unlock(c)
-    zeros = <uint8_t*> aligned_alloc(PAGE, AHEAD_STEP)
+    zeros = <uint8_t*>aligned_alloc(PAGE, AHEAD_STEP)
     block_path(s, b, ".blk", path, sizeof(path))
     if zeros != NULL and not b.dead:
         memset(zeros, 0, AHEAD_STEP)
@@ -308,10 +308,10 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
         if fd >= 0:
             f.direct(f.ctx, fd, True)
     while fd >= 0 and at < b.zero_to:
-        rc = f.pwrite(f.ctx, fd, zeros, min(b.zero_to - at, <uint64_t> AHEAD_STEP), <off_t> at)
+        rc = f.pwrite(f.ctx, fd, zeros, min(b.zero_to - at, <uint64_t>AHEAD_STEP), <off_t>at)
         if rc < 0:
             break
-        at += <uint64_t> rc
+        at += <uint64_t>rc
     if fd >= 0:
         f.datasync(f.ctx, fd)
         f.close(f.ctx, fd)
@@ -327,13 +327,13 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
 # ---- idle stores --------------------------------------------------------------------------------------------------------
 
 cdef bint rests(const Store* s) noexcept nogil:
-    """Whether pages of its tail are in the file and need not be in memory."""
+    # Whether pages of its tail are in the file and need not be in memory.
     cdef const Block* b = s.tail
     return b != NULL and b.region and b.written == b.used and b.used >= PAGE and not s.shared.dirty
 
 
 cdef void keeper_rest(Committer* c) noexcept nogil:
-    """With q held: the store that is idle longest keeps its tail in the file instead of in memory."""
+    # With q held: the store that is idle longest keeps its tail in the file instead of in memory.
     cdef Store* s = c.queue.resting.last
     cdef Block* b
     cdef uint64_t whole = 0, num = 0
@@ -356,7 +356,7 @@ cdef void keeper_rest(Committer* c) noexcept nogil:
     if fd >= 0:
         env_lock(c.env)
         if s.tail == b and rests(s) and b.num == num:
-            whole = b.used & ~<uint64_t> (PAGE - 1)
+            whole = b.used & ~<uint64_t>(PAGE - 1)
             if f.map_over(f.ctx, b.data, fd, whole) == 0:
                 b.lean = whole
         env_unlock(c.env)

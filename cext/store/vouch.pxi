@@ -10,7 +10,7 @@
 # ---- sequences ------------------------------------------------------------------------------------------------------
 
 cdef uint64_t seq_above(Scan* c, uint64_t at) noexcept nogil:
-    """A sequence that is higher than those of all messages before `at`, by what stands there. 0: nothing says one."""
+    # A sequence that is higher than those of all messages before `at`, by what stands there. 0: nothing says one.
     cdef Parsed r
     cdef Mark m
     while at + REC_MIN <= c.size and good_at(c, at, &r):
@@ -23,7 +23,7 @@ cdef uint64_t seq_above(Scan* c, uint64_t at) noexcept nogil:
 
 
 cdef uint64_t held_seq(const Scan* c, uint32_t i) noexcept nogil:
-    """The sequence of a message that is held; 0: it is none."""
+    # The sequence of a message that is held; 0: it is none.
     cdef uint64_t seq
     if is_hole(&c.held[i]):
         return 0
@@ -32,7 +32,7 @@ cdef uint64_t held_seq(const Scan* c, uint32_t i) noexcept nogil:
 
 
 cdef uint64_t seq_below(const Scan* c) noexcept nogil:
-    """The highest sequence that is known of the messages before c.at."""
+    # The highest sequence that is known of the messages before c.at.
     cdef uint32_t i = c.n_held
     while i:
         i -= 1
@@ -44,8 +44,8 @@ cdef uint64_t seq_below(const Scan* c) noexcept nogil:
 # ---- heads ----------------------------------------------------------------------------------------------------------
 
 cdef bint heads_fit(Scan* c, uint64_t end) noexcept nogil:
-    """Whether the bytes from c.at to `end` are messages by their lengths and sequences, which lie between those of their
-    neighbours."""
+    # Whether the bytes from c.at to `end` are messages by their lengths and sequences, which lie between those of their
+    # neighbours.
     cdef uint64_t at = c.at, size, seq, last = seq_below(c), above = seq_above(c, end)
     while at < end and at + REC_MIN <= c.size:
         size = st_get32(c.p + at) & 0x7fffffff
@@ -58,7 +58,7 @@ cdef bint heads_fit(Scan* c, uint64_t end) noexcept nogil:
 
 
 cdef bint sequence_mend(Scan* c, uint64_t low, uint64_t high) noexcept nogil:
-    """Whether the bytes at c.at are a record but for its sequence, which lies between these; it then is as it was."""
+    # Whether the bytes at c.at are a record but for its sequence, which lies between these; it then is as it was.
     cdef uint8_t* p = c.p + c.at
     cdef uint64_t was = st_get64(p + 4), seq
     cdef Parsed r
@@ -76,7 +76,7 @@ cdef bint sequence_mend(Scan* c, uint64_t low, uint64_t high) noexcept nogil:
 
 
 cdef int hold_heads(Scan* c, uint64_t end) noexcept nogil:
-    """1, or an error."""
+    # 1, or an error.
     cdef uint64_t size, last = seq_below(c), above
     cdef int rc = ST_OK
     while rc == ST_OK and c.at < end:
@@ -90,7 +90,7 @@ cdef int hold_heads(Scan* c, uint64_t end) noexcept nogil:
 
 
 cdef void heads_doubt(Scan* c, uint32_t first, uint32_t end) noexcept nogil:
-    """No marker vouches for those of what is held from `first` to `end`: they say nothing. Neighbours make one hole."""
+    # No marker vouches for those of what is held from `first` to `end`: they say nothing. Neighbours make one hole.
     cdef uint32_t i, to
     cdef bint joins = False
     while first < end and c.held[first].why != HELD_HEAD:
@@ -115,7 +115,7 @@ cdef void heads_doubt(Scan* c, uint32_t first, uint32_t end) noexcept nogil:
 # ---- order ----------------------------------------------------------------------------------------------------------
 
 cdef void too_low(Scan* c, uint32_t first, uint32_t end, uint64_t low, uint64_t high) noexcept nogil:
-    """Messages from `first` to `end` whose sequences are within these are not of this place."""
+    # Messages from `first` to `end` whose sequences are within these are not of this place.
     cdef uint32_t i
     for i in range(first, end):
         if held_seq(c, i) and low <= held_seq(c, i) <= high:
@@ -124,7 +124,7 @@ cdef void too_low(Scan* c, uint32_t first, uint32_t end, uint64_t low, uint64_t 
 
 
 cdef void too_high(Scan* c, uint32_t first, uint32_t end, uint64_t above) noexcept nogil:
-    """Nor are those from that sequence on, and tombstones for such."""
+    # Nor are those from that sequence on, and tombstones for such.
     cdef uint32_t i
     for i in range(first, end):
         if not is_hole(&c.held[i]) and st_get64(c.p + c.held[i].at + 4) & ~(TOMB | ERASED) >= above:
@@ -133,7 +133,7 @@ cdef void too_high(Scan* c, uint32_t first, uint32_t end, uint64_t above) noexce
 
 
 cdef uint64_t lowest(const Scan* c, uint32_t first, uint64_t above) noexcept nogil:
-    """The sequence of the first message that is held from `first` on, `above` if there is none."""
+    # The sequence of the first message that is held from `first` on, `above` if there is none.
     while first < c.n_held:
         if held_seq(c, first):
             return held_seq(c, first)
@@ -142,7 +142,7 @@ cdef uint64_t lowest(const Scan* c, uint32_t first, uint64_t above) noexcept nog
 
 
 cdef bint cut_is_held(const Scan* c, uint32_t first, uint32_t end) noexcept nogil:
-    """Whether there is a record behind which sequences begin again."""
+    # Whether there is a record behind which sequences begin again.
     cdef Parsed r
     cdef Cut cut
     cdef uint32_t i
@@ -154,9 +154,9 @@ cdef bint cut_is_held(const Scan* c, uint32_t first, uint32_t end) noexcept nogi
 
 
 cdef void order_check(Scan* c, uint32_t first, uint32_t end, uint64_t most) noexcept nogil:
-    """Sequences ascend, and of a group none is above that which its marker names, `most`, nor as low as those before it. Where
-    one falls back, the fewer are misplaced: those before that are higher, or those from there on that are lower. most: 0, if
-    there is no marker: then what is as low as those before may be there once more."""
+    # Sequences ascend, and of a group none is above that which its marker names, `most`, nor as low as those before it. Where
+    # one falls back, the fewer are misplaced: those before that are higher, or those from there on that are lower. most: 0, if
+    # there is no marker: then what is as low as those before may be there once more.
     cdef uint64_t seq, last = c.s.last_seq, floor = c.s.last_seq
     cdef uint32_t i = first, k, higher, lower
     if cut_is_held(c, first, end):
@@ -191,29 +191,29 @@ cdef void order_check(Scan* c, uint32_t first, uint32_t end, uint64_t most) noex
 # ---- groups ---------------------------------------------------------------------------------------------------------
 
 cdef bint lengths_try(Scan* c, Held* h, uint64_t missing, bint every) noexcept nogil:
-    """Whether another value of one of the lengths that this record's checksum leaves out makes the digest fit; it then stays
-    so. Every value is tried, or those that differ in one bit. What misses a record that cannot be parsed misses all of it."""
+    # Whether another value of one of the lengths that this record's checksum leaves out makes the digest fit; it then stays
+    # so. Every value is tried, or those that differ in one bit. What misses a record that cannot be parsed misses all of it.
     cdef uint8_t* p = c.p + h.at
     cdef Parsed r
     cdef uint32_t sub = st_get16(p + 20), header, k, n
     cdef uint64_t was, size = h.size
     cdef bint headed
     was = record_mark(p, &r, h.at) if record_parse(p, c.size - h.at, &r) else 0
-    n = <uint32_t> min(size, <uint64_t> 0x10000) if every else 16
+    n = <uint32_t>min(size, <uint64_t>0x10000) if every else 16
     if every and not paid(&c.search.lengths, n + size):
         return False
     for k in range(n):
-        st_put16(p + 20, <uint16_t> (k if every else sub ^ <uint32_t> 1 << k))
+        st_put16(p + 20, <uint16_t>(k if every else sub ^ <uint32_t>1 << k))
         if record_parse(p, c.size - h.at, &r) and record_mark(p, &r, h.at) - was == missing:
             return True
-    st_put16(p + 20, <uint16_t> sub)
+    st_put16(p + 20, <uint16_t>sub)
     headed = st_get32(p) & HAS_HEADER != 0
-    if not headed or HEAD + <uint64_t> sub + 4 > size:
+    if not headed or HEAD + <uint64_t>sub + 4 > size:
         return False
     header = st_get32(p + HEAD + sub)
-    n = <uint32_t> size if every else 32
+    n = <uint32_t>size if every else 32
     for k in range(n):
-        st_put32(p + HEAD + sub, k if every else header ^ <uint32_t> 1 << k)
+        st_put32(p + HEAD + sub, k if every else header ^ <uint32_t>1 << k)
         if record_parse(p, c.size - h.at, &r) and record_mark(p, &r, h.at) - was == missing:
             return True
     st_put32(p + HEAD + sub, header)
@@ -221,8 +221,8 @@ cdef bint lengths_try(Scan* c, Held* h, uint64_t missing, bint every) noexcept n
 
 
 cdef bint lengths_mend(Scan* c, uint32_t first, uint64_t missing) noexcept nogil:
-    """Whether the lengths of one of what is held from `first` on were changed, by what its group's digest misses. That one
-    is not served."""
+    # Whether the lengths of one of what is held from `first` on were changed, by what its group's digest misses. That one
+    # is not served.
     cdef uint32_t i
     cdef int every
     for every in range(2):
@@ -266,7 +266,7 @@ cdef GroupTally group_tally(const Scan* c, const Mark* m) noexcept nogil:
 
 
 cdef void holes_join(Scan* c, uint32_t first) noexcept nogil:
-    """From the first hole of what is held from there on to the last one all is one: between them stand records that are none."""
+    # From the first hole of what is held from there on to the last one all is one: between them stand records that are none.
     cdef uint32_t last = c.n_held - 1
     cdef Held* hole
     while not is_hole(&c.held[first]):
@@ -276,12 +276,12 @@ cdef void holes_join(Scan* c, uint32_t first) noexcept nogil:
     hole = &c.held[first]
     hole.size = c.held[last].at + c.held[last].size - hole.at
     hole.why = HELD_HOLE
-    memmove(hole + 1, &c.held[last + 1], <size_t> (c.n_held - last - 1) * sizeof(Held))
+    memmove(hole + 1, &c.held[last + 1], <size_t>(c.n_held - last - 1) * sizeof(Held))
     c.n_held -= last - first
 
 
 cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
-    """What is held from m.start on is the marker's group: whether its records are as many, and their lengths what they were."""
+    # What is held from m.start on is the marker's group: whether its records are as many, and their lengths what they were.
     cdef GroupTally t = group_tally(c, m)
     cdef uint32_t i
     cdef bint summed = m.flags & MARK_SUM != 0

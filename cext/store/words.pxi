@@ -27,10 +27,10 @@ cdef int known_room(Store* s, uint32_t id) noexcept nogil:
     if id < s.keeping.n_known:
         return 0
     cap = max(id + 1, s.keeping.n_known * 2)
-    p = <uint64_t*> realloc(s.keeping.known, <size_t> cap * 8)
+    p = <uint64_t*>realloc(s.keeping.known, <size_t>cap * 8)
     if p == NULL:
         return -1
-    memset(p + s.keeping.n_known, 0, <size_t> (cap - s.keeping.n_known) * 8)
+    memset(p + s.keeping.n_known, 0, <size_t>(cap - s.keeping.n_known) * 8)
     s.keeping.known = p
     s.keeping.n_known = cap
     return 0
@@ -38,19 +38,19 @@ cdef int known_room(Store* s, uint32_t id) noexcept nogil:
 
 cdef uint64_t dict_hash(const uint64_t* key, uint64_t dict, uint64_t numbers, const uint8_t* p,
                         uint64_t n) noexcept nogil:
-    """The checksum of a chunk whose first 8 bytes are `numbers`."""
+    # The checksum of a chunk whose first 8 bytes are `numbers`.
     cdef HHState h
     cdef uint64_t head[2]
     head[0] = dict
     head[1] = numbers
     hh_init(&h, key)
-    hh_update(&h, <const uint8_t*> head, 16)
+    hh_update(&h, <const uint8_t*>head, 16)
     hh_update(&h, p, n)
     return hh_final(&h)
 
 
 cdef void dict_drop(Store* s) noexcept nogil:
-    """Words may be missing from the dictionary: the next sidecar begins another, and those so far mean nothing then."""
+    # Words may be missing from the dictionary: the next sidecar begins another, and those so far mean nothing then.
     s.keeping.dict = 0
     s.keeping.n_known = 0
     free(s.keeping.known)
@@ -89,22 +89,22 @@ cdef int dict_append(Store* s, Side* w) noexcept nogil:
 
 
 cdef int dict_put(Store* s, int fd, Bytes* entries, uint32_t n, uint64_t* at) noexcept nogil:
-    """Writes a chunk of n entries at a place of the file, which becomes the one behind it; the entries are used up."""
+    # Writes a chunk of n entries at a place of the file, which becomes the one behind it; the entries are used up.
     cdef FileOps* f = s.files
     cdef uint64_t head[2]
     cdef int64_t rc
-    head[0] = entries.n | <uint64_t> n << 32
+    head[0] = entries.n | <uint64_t>n << 32
     head[1] = dict_hash(s.key, s.keeping.dict, head[0], entries.data, entries.n)
-    rc = f.pwrite(f.ctx, fd, head, 16, <off_t> at[0])
+    rc = f.pwrite(f.ctx, fd, head, 16, <off_t>at[0])
     if rc >= 0:
-        rc = f.pwrite(f.ctx, fd, entries.data, entries.n, <off_t> (at[0] + 16))
+        rc = f.pwrite(f.ctx, fd, entries.data, entries.n, <off_t>(at[0] + 16))
     at[0] += 16 + entries.n
     entries.n = 0
     return 0 if rc >= 0 else -1
 
 
 cdef int dict_rewrite(Store* s, int fd, const Word* words, uint64_t n, const uint64_t* latest, uint64_t* size) noexcept nogil:
-    """Writes a dictionary with the entries that are not void, and says how many are left out."""
+    # Writes a dictionary with the entries that are not void, and says how many are left out.
     cdef FileOps* f = s.files
     cdef uint64_t head[2]
     cdef uint64_t k, left = s.keeping.dict_total
@@ -139,7 +139,7 @@ cdef int dict_rewrite(Store* s, int fd, const Word* words, uint64_t n, const uin
 
 
 cdef void dict_compact(Store* s) noexcept nogil:
-    """Leaves out what is void. What fails leaves the dictionary as it is, and is tried again when that is larger."""
+    # Leaves out what is void. What fails leaves the dictionary as it is, and is tried again when that is larger.
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef char temp[4400]
@@ -155,21 +155,21 @@ cdef void dict_compact(Store* s) noexcept nogil:
     dict_path(s, path, sizeof(path))
     snprintf(temp, sizeof(temp), "%s.tmp", path)
     p = file_read(f, path, &size)
-    mapped = <size_t> size
+    mapped = <size_t>size
     if p == NULL:
         return
     if size >= 16 and st_get64(p) == DICT_MAGIC and st_get64(p + 8) == s.keeping.dict:
         n = dict_parse(s.key, p, size, &words, &good)
-    if n > 0 and words_count(words, <uint64_t> n) == s.keeping.dict_total:
-        for k in range(<uint64_t> n):
+    if n > 0 and words_count(words, <uint64_t>n) == s.keeping.dict_total:
+        for k in range(<uint64_t>n):
             top = max(top, words[k].id)
-        latest = <uint64_t*> calloc(<size_t> top + 1, 8)
+        latest = <uint64_t*>calloc(<size_t>top + 1, 8)
     if latest != NULL:
-        for k in range(<uint64_t> n):
+        for k in range(<uint64_t>n):
             latest[words[k].id] = k + 1 if words[k].id else 0
         fd = f.open(f.ctx, temp, O_RDWR | O_CREAT | O_TRUNC, 0o600)
         if fd >= 0:
-            rc = dict_rewrite(s, fd, words, <uint64_t> n, latest, &size)
+            rc = dict_rewrite(s, fd, words, <uint64_t>n, latest, &size)
             f.close(f.ctx, fd)
         if rc == 0 and f.rename(f.ctx, temp, path) >= 0:
             s.keeping.dict_size = size
@@ -182,7 +182,7 @@ cdef void dict_compact(Store* s) noexcept nogil:
 
 
 cdef void dict_check(Store* s) noexcept nogil:
-    """Before a sidecar is made: whether the dictionary is what was written, and not mostly void."""
+    # Before a sidecar is made: whether the dictionary is what was written, and not mostly void.
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef int64_t size = -1
@@ -194,9 +194,9 @@ cdef void dict_check(Store* s) noexcept nogil:
     if fd >= 0:
         size = f.size(f.ctx, fd)
         f.close(f.ctx, fd)
-    if size < 0 or <uint64_t> size != s.keeping.dict_size:
+    if size < 0 or <uint64_t>size != s.keeping.dict_size:
         dict_drop(s)
-    elif s.keeping.dict_size > max(<uint64_t> DICT_ROOM, s.keeping.dict_limit):
+    elif s.keeping.dict_size > max(<uint64_t>DICT_ROOM, s.keeping.dict_limit):
         dict_compact(s)
 
 
@@ -209,7 +209,7 @@ cdef struct Word:
 
 
 cdef int64_t dict_parse(const uint64_t* key, const uint8_t* p, uint64_t size, Word** out, uint64_t* good) noexcept nogil:
-    """The entries of all whole chunks, in order; their number, or ST_NO_MEMORY. `good`: the bytes they take."""
+    # The entries of all whole chunks, in order; their number, or ST_NO_MEMORY. `good`: the bytes they take.
     cdef uint64_t at = 16, n = 0, cap = 0, end, bytes
     cdef uint32_t count, i
     cdef Word* words = NULL
@@ -220,12 +220,12 @@ cdef int64_t dict_parse(const uint64_t* key, const uint8_t* p, uint64_t size, Wo
         bytes = st_get32(p + at)
         count = st_get32(p + at + 4)
         end = at + 16 + bytes
-        if (end > size or <uint64_t> count * 6 > bytes
+        if (end > size or <uint64_t>count * 6 > bytes
                 or st_get64(p + at + 8) != dict_hash(key, st_get64(p + 8), st_get64(p + at), p + at + 16, bytes)):
             break
         if n + count > cap:
             cap = (n + count) * 2
-            more = <Word*> realloc(words, cap * sizeof(Word))
+            more = <Word*>realloc(words, cap * sizeof(Word))
             if more == NULL:
                 free(words)
                 return ST_NO_MEMORY
@@ -243,11 +243,11 @@ cdef int64_t dict_parse(const uint64_t* key, const uint8_t* p, uint64_t size, Wo
         n += count
         good[0] = at
     out[0] = words
-    return <int64_t> n
+    return <int64_t>n
 
 
 cdef uint64_t words_count(const Word* words, uint64_t n) noexcept nogil:
-    """Entries, with those that were left out."""
+    # Entries, with those that were left out.
     cdef uint64_t k, count = 0
     for k in range(n):
         count += st_get64(words[k].text) if words[k].id == 0 and words[k].len == 8 else 1
@@ -270,25 +270,25 @@ cdef int64_t dict_words(const uint8_t* p, uint64_t size, Span name, uint64_t* di
             n = ST_NO_MEMORY
             break
     if n > 0:
-        n = <int64_t> words_count(words, <uint64_t> n)
+        n = <int64_t>words_count(words, <uint64_t>n)
     free(words)
     return n
 
 
 cdef int dict_place(Store* s, const Word* words, uint64_t n) noexcept nogil:
-    """Gives every subject its id again: shorter ones first, so that a prefix stands before what is below it; of several
-    ids for one subject, and of several subjects for one id, the latest."""
+    # Gives every subject its id again: shorter ones first, so that a prefix stands before what is below it; of several
+    # ids for one subject, and of several subjects for one id, the latest.
     cdef uint32_t top = 0, len, id
     cdef uint64_t k, total = 0
     cdef uint64_t* latest
     cdef uint64_t* order
-    cdef uint64_t* starts = <uint64_t*> calloc(65537, 8)
+    cdef uint64_t* starts = <uint64_t*>calloc(65537, 8)
     cdef Index* x = &s.x
     cdef int rc = ST_OK
     for k in range(n):
         top = max(top, words[k].id)
-    latest = <uint64_t*> calloc(<size_t> top + 1, 8)
-    order = <uint64_t*> malloc((n + 1) * 8)
+    latest = <uint64_t*>calloc(<size_t>top + 1, 8)
+    order = <uint64_t*>malloc((n + 1) * 8)
     if starts == NULL or latest == NULL or order == NULL or top > (1 << 28) or index_reserve(x, top) < 0:
         free(starts)
         free(latest)
@@ -323,7 +323,7 @@ cdef int dict_place(Store* s, const Word* words, uint64_t n) noexcept nogil:
 
 
 cdef int dict_load(Store* s) noexcept nogil:
-    """1 when there is a dictionary (sidecars may be used), 0 when not, or an error."""
+    # 1 when there is a dictionary (sidecars may be used), 0 when not, or an error.
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef int rc
@@ -336,12 +336,12 @@ cdef int dict_load(Store* s) noexcept nogil:
     if p == NULL:
         return 0
     if size < 16 or st_get64(p) != DICT_MAGIC:
-        pages_free(p, <size_t> size)
+        pages_free(p, <size_t>size)
         return 0
     s.keeping.dict = st_get64(p + 8)
     n = dict_parse(s.key, p, size, &words, &s.keeping.dict_size)
-    s.keeping.dict_total = words_count(words, <uint64_t> n) if n > 0 else 0
-    rc = dict_place(s, words, <uint64_t> n) if n > 0 else <int> n
+    s.keeping.dict_total = words_count(words, <uint64_t>n) if n > 0 else 0
+    rc = dict_place(s, words, <uint64_t>n) if n > 0 else <int>n
     free(words)
-    pages_free(p, <size_t> size)
+    pages_free(p, <size_t>size)
     return 1 if rc == ST_OK else rc

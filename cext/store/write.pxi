@@ -1,7 +1,7 @@
 # Appending, and the tail block that is appended to: what the engine does under its lock. Nothing here waits for a file.
 
 cdef inline bint dirty_push(Store* s) noexcept nogil:
-    """With q held: puts the store before the commit thread; whether that is to be woken."""
+    # With q held: puts the store before the commit thread; whether that is to be woken.
     cdef Committer* c = s.com
     cdef bint wake
     if s.shared.dirty:
@@ -15,7 +15,7 @@ cdef inline bint dirty_push(Store* s) noexcept nogil:
 
 
 cdef void commit_wanted(Store* s) noexcept nogil:
-    """Puts the store before the commit thread, waking it if it sleeps."""
+    # Puts the store before the commit thread, waking it if it sleeps.
     cdef Committer* c = s.com
     cdef bint wake
     q_lock(c)
@@ -48,7 +48,7 @@ cdef void committer_let(Committer* c) noexcept nogil:
 
 
 cdef inline void publish(Store* s) noexcept nogil:
-    """One more change, whose bytes the commit thread may take from now on."""
+    # One more change, whose bytes the commit thread may take from now on.
     invariant(s.stopped or env_held(s.env), "a store changes under the engine lock")
     if s.holding:
         s.late = True
@@ -91,7 +91,7 @@ cdef void store_hurry(Store* s) noexcept nogil:
 
 
 cdef Op* op_new(OpKind kind, Block* b, uint64_t off, uint64_t size, uint64_t seq) noexcept nogil:
-    cdef Op* op = <Op*> calloc(1, sizeof(Op))
+    cdef Op* op = <Op*>calloc(1, sizeof(Op))
     if op != NULL:
         op.kind = kind
         op.block = b
@@ -102,8 +102,8 @@ cdef Op* op_new(OpKind kind, Block* b, uint64_t off, uint64_t size, uint64_t seq
 
 
 cdef void op_push(Store* s, OpKind kind, Block* b, uint64_t off, uint64_t size, uint64_t seq) noexcept nogil:
-    """What follows from a change that was made: where it cannot be noted the files no longer follow, and the store
-    takes nothing more."""
+    # What follows from a change that was made: where it cannot be noted the files no longer follow, and the store
+    # takes nothing more.
     cdef Op* op = op_new(kind, b, off, size, seq)
     if op == NULL:
         s.io_errno = ENOMEM
@@ -121,7 +121,7 @@ cdef inline void ops_add(Store* s, Op* op) noexcept nogil:
 
 
 cdef void op_stage(Store* s, Op* op) noexcept nogil:
-    """For a round that something else asks for."""
+    # For a round that something else asks for.
     q_lock(s.com)
     ops_add(s, op)
     q_unlock(s.com)
@@ -136,7 +136,7 @@ cdef void op_queue(Store* s, Op* op) noexcept nogil:
 # ---- the tail block -----------------------------------------------------------------------------------------
 
 cdef void empty_block(Store* s, Block* b) noexcept nogil:
-    """Remembers a block without live messages for reap()."""
+    # Remembers a block without live messages for reap().
     if not b.in_empties and b != s.tail:
         b.in_empties = True
         b.next_empty = s.empties
@@ -144,7 +144,7 @@ cdef void empty_block(Store* s, Block* b) noexcept nogil:
 
 
 cdef void tail_seal(Store* s) noexcept nogil:
-    """No more appends to the tail; the commit thread closes its file when everything is written."""
+    # No more appends to the tail; the commit thread closes its file when everything is written.
     cdef Block* b = s.tail
     if b == NULL:
         return
@@ -161,7 +161,7 @@ cdef void tail_seal(Store* s) noexcept nogil:
 
 
 cdef Block* tail_make(Store* s, uint64_t size, uint64_t base) noexcept nogil:
-    """A block with a region for a record of that size, not in the list yet."""
+    # A block with a region for a record of that size, not in the list yet.
     cdef Block* b = block_new(s, s.next_num, base)
     if b == NULL:
         return NULL
@@ -175,7 +175,7 @@ cdef Block* tail_make(Store* s, uint64_t size, uint64_t base) noexcept nogil:
 
 
 cdef int tail_open(Store* s, uint64_t size, uint64_t base) noexcept nogil:
-    """A new last block with room for a record of that size."""
+    # A new last block with room for a record of that size.
     cdef Block* b
     if blocks_reserve(s) < 0:
         return ST_NO_MEMORY
@@ -189,7 +189,7 @@ cdef int tail_open(Store* s, uint64_t size, uint64_t base) noexcept nogil:
 
 
 cdef void tail_set(Store* s, Block* b) noexcept nogil:
-    """Into the list, in which blocks_reserve has made room."""
+    # Into the list, in which blocks_reserve has made room.
     s.next_num += 1
     stays_again(s)      # what was the last block may leave now
     if s.n_blocks:
@@ -210,7 +210,7 @@ cdef void out_push(Store* s, Block* b) noexcept nogil:
 
 
 cdef int tail_for(Store* s, uint64_t size, uint64_t seq) noexcept nogil:
-    """Makes the tail ready for a record; seq 0: one that gets no slot."""
+    # Makes the tail ready for a record; seq 0: one that gets no slot.
     cdef uint64_t used
     cdef int r
     cdef bint fresh = False
@@ -230,20 +230,19 @@ cdef int tail_for(Store* s, uint64_t size, uint64_t seq) noexcept nogil:
 
 cdef inline uint32_t stage(Block* b, uint32_t size, uint64_t seq, int64_t ts, Span subject, Span header,
                            Span data) noexcept nogil:
-    """Copies a record in and makes it visible to the commit thread; its checksum is added by that.
-
-    The commit thread may reserve the place first, for a marker; then the record is written again behind it.
-    """
+    # Copies a record in and makes it visible to the commit thread; its checksum is added by that.
+    #
+    # The commit thread may reserve the place first, for a marker; then the record is written again behind it.
     cdef uint64_t at
     while True:
         at = st_load(&b.used)
         record_write(b.data + at, size, seq, ts, subject, header, data)
         if st_cas(&b.used, at, at + size):
-            return <uint32_t> at
+            return <uint32_t>at
 
 
 cdef void stage_bare(Store* s, uint64_t raw_seq, int64_t ts) noexcept nogil:
-    """A tombstone or skip record; tail_for must have made room. File storage only."""
+    # A tombstone or skip record; tail_for must have made room. File storage only.
     cdef Span none = span(NULL, 0)
     stage(s.tail, REC_MIN, raw_seq, ts, none, none, none)
     if raw_seq & TOMB:
@@ -251,7 +250,7 @@ cdef void stage_bare(Store* s, uint64_t raw_seq, int64_t ts) noexcept nogil:
 
 
 cdef int stage_tomb(Store* s, const Block* b, uint64_t seq, int64_t ts) noexcept nogil:
-    """Says that a message of that block is gone. File storage only."""
+    # Says that a message of that block is gone. File storage only.
     cdef int r = tail_for(s, REC_MIN, 0)
     if r < 0 or (b != s.tail and hold_add(s.tail, b.num, 1) < 0):
         return ST_NO_MEMORY
@@ -263,7 +262,7 @@ cdef int stage_tomb(Store* s, const Block* b, uint64_t seq, int64_t ts) noexcept
 
 cdef uint64_t store_size_of(Store* s, Span subject, Span header, Span data) noexcept nogil:
     if s.storage == STORE_MEMORY:
-        return <uint64_t> subject.n + header.n + data.n + 16
+        return <uint64_t>subject.n + header.n + data.n + 16
     return record_size(subject, header, data)
 
 
@@ -276,7 +275,7 @@ cdef int store_fits(Span subject, Span header, Span data) noexcept nogil:
 
 
 cdef inline void link_after(Store* s, Block* b, uint64_t prev, uint64_t seq) noexcept nogil:
-    """Notes at a subject's message `prev` that `seq` is its next."""
+    # Notes at a subject's message `prev` that `seq` is its next.
     cdef Block* pb = b if prev >= b.base else block_of(s, prev)
     cdef int64_t i
     cdef uint64_t d = seq - prev
@@ -284,12 +283,12 @@ cdef inline void link_after(Store* s, Block* b, uint64_t prev, uint64_t seq) noe
         return
     i = slot_of(pb, prev)
     if i >= 0:
-        pb.nxt[i] = <uint32_t> d if d < FAR else FAR
+        pb.nxt[i] = <uint32_t>d if d < FAR else FAR
 
 
 cdef inline void count_in(Store* s, Block* b, uint64_t seq, int64_t ts, uint32_t off, uint32_t id,
                           uint64_t counted) noexcept nogil:
-    """Enters a message that stands in the block into every index."""
+    # Enters a message that stands in the block into every index.
     cdef Node* n = node_at(&s.x, id)
     if b.n == 0 or b.first_ts == 0:
         b.first_ts = ts
@@ -331,17 +330,17 @@ cdef int store_append_at(Store* s, uint64_t seq, int64_t ts, Span subject, Span 
         return r
     id = index_intern(&s.x, subject)
     if id < 0:
-        return <int> id
-    at = stage(s.tail, <uint32_t> size, seq, ts, subject, header, data)
-    count_in(s, s.tail, seq, ts, at, <uint32_t> id,
-             size if s.storage == STORE_FILE else <uint64_t> subject.n + header.n + data.n + 16)
-    keep_limits(s, <uint32_t> id)
+        return <int>id
+    at = stage(s.tail, <uint32_t>size, seq, ts, subject, header, data)
+    count_in(s, s.tail, seq, ts, at, <uint32_t>id,
+             size if s.storage == STORE_FILE else <uint64_t>subject.n + header.n + data.n + 16)
+    keep_limits(s, <uint32_t>id)
     publish(s)      # last: who is told of the message's durability may rely on that of what it removed
     return ST_OK
 
 
 cdef inline void keep_limits(Store* s, uint32_t id) noexcept nogil:
-    """After an append to that subject."""
+    # After an append to that subject.
     cdef uint64_t most = APPEND_TRIMS if s.trimming else UINT64_MAX
     if s.limits.max_msgs_per > 0:
         keep_subject(s, id, most)
@@ -354,19 +353,19 @@ cdef inline void keep_limits(Store* s, uint32_t id) noexcept nogil:
 
 cdef inline void trim_head(Store* s, uint64_t most) noexcept nogil:
     if s.limits.trim:
-        while s.msgs and most and ((s.limits.max_msgs > 0 and s.msgs > <uint64_t> s.limits.max_msgs)
-                                   or (s.limits.max_bytes > 0 and s.bytes > <uint64_t> s.limits.max_bytes)):
+        while s.msgs and most and ((s.limits.max_msgs > 0 and s.msgs > <uint64_t>s.limits.max_msgs)
+                                   or (s.limits.max_bytes > 0 and s.bytes > <uint64_t>s.limits.max_bytes)):
             take_seq(s, s.first_seq, RM_LIMIT)
             most -= 1
 
 
 cdef inline bint keep_subject(Store* s, uint32_t id, uint64_t most) noexcept nogil:
-    """A subject's oldest messages leave: at the head of the stream by its first sequence, elsewhere by tombstones. Whether
-    it still has too many after that, but for want of memory."""
+    # A subject's oldest messages leave: at the head of the stream by its first sequence, elsewhere by tombstones. Whether
+    # it still has too many after that, but for want of memory.
     cdef uint64_t seq
     cdef Block* b
     cdef int64_t i
-    while node_at(&s.x, id).count > <uint64_t> s.limits.max_msgs_per:
+    while node_at(&s.x, id).count > <uint64_t>s.limits.max_msgs_per:
         if most == 0:
             return True
         most -= 1
@@ -375,7 +374,7 @@ cdef inline bint keep_subject(Store* s, uint32_t id, uint64_t most) noexcept nog
         i = slot_of(b, seq) if b != NULL else -1
         if i < 0 or (s.storage == STORE_FILE and seq != s.first_seq and stage_tomb(s, b, seq, s.env.now) < 0):
             return False    # the next message tries again
-        take_out(s, b, <uint32_t> i, RM_LIMIT)
+        take_out(s, b, <uint32_t>i, RM_LIMIT)
     return False
 
 

@@ -261,7 +261,7 @@ cdef class StreamFace:
         return p.gone
 
     cdef bint read(self, Asked asked, const Filter* f, uint64_t seq, Copied* c, int* rc) noexcept nogil:
-        """Copies a message, c zeroed before; a disk is waited for without the lock. False: the stream is closed."""
+        # Copies a message, c zeroed before; a disk is waited for without the lock. False: the stream is closed.
         cdef Record r
         cdef Wait w
         cdef LastLook look

@@ -467,7 +467,7 @@ cdef struct SourceLook:
 
 cdef uint64_t sourced_from(Span value, Span head, Span tail) noexcept nogil:
     # The origin's sequence that Nats-Stream-Source tells of this source; 0: it is another's. What servers before 2.10 wrote
-    # names nothing but the stream: "<name> <sequence>", or the ack subject.
+    # names nothing but the stream: "<name><sequence>", or the ack subject.
     cdef Delivery d
     cdef Span name = span(head.p, head.n - 1)
     cdef uint32_t n = 0

@@ -21,7 +21,7 @@ cdef class PyLead:
         self.entries = entries
 
     cdef void hear(self, bint on) noexcept:
-        """What was gathered before goes where it went until now."""
+        # What was gathered before goes where it went until now.
         cdef Consumers* k = consumers_of(self.stream.s)
         cdef void* entries = <void*>self.entries
         with nogil:

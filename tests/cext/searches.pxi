@@ -40,12 +40,12 @@ cdef class PySweep:
         count = sweep_take(self.w, &b)
         try:
             if self.lasts:
-                return [(<uint64_t*> b.data)[i] for i in range(count)]
+                return [(<uint64_t*>b.data)[i] for i in range(count)]
             found = {}
             while at < b.n:
                 memcpy(&of, b.data + at, sizeof(of))
                 memcpy(&n, b.data + at + 8, sizeof(n))
-                text = (<const char*> b.data)[at + 12:at + 12 + n]
+                text = (<const char*>b.data)[at + 12:at + 12 + n]
                 assert text not in found
                 found[text.decode("utf-8", "surrogateescape")] = of
                 at += 12 + n

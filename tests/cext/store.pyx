@@ -29,7 +29,7 @@ import time
 
 
 cdef uint64_t next_of(Store* s) noexcept nogil:
-    """The sequence behind the last one."""
+    # The sequence behind the last one.
     cdef StoreState state
     store_state(s, &state)
     return state.last_seq + 1
@@ -37,7 +37,7 @@ cdef uint64_t next_of(Store* s) noexcept nogil:
 
 cdef bytes face_bytes(object s):
     if isinstance(s, str):
-        return (<str> s).encode("utf-8", "surrogateescape")
+        return (<str>s).encode("utf-8", "surrogateescape")
     return bytes(s)
 
 
@@ -54,7 +54,7 @@ cdef int64_t face_result(int64_t rc, int64_t number=0) except -1:
     if rc >= 0:
         return rc
     if rc == ST_IO:
-        raise OSError(<int> number, f"the store's files fail: {os.strerror(<int> number)}")
+        raise OSError(<int>number, f"the store's files fail: {os.strerror(<int>number)}")
     if rc == ST_DAMAGED:
         raise ValueError("the record is damaged")
     raise type(ERRORS[rc])(*ERRORS[rc].args)
@@ -62,17 +62,17 @@ cdef int64_t face_result(int64_t rc, int64_t number=0) except -1:
 
 cdef void note_removed(void* ctx, uint64_t seq, Span subject, int reason) noexcept nogil:
     with gil:
-        (<PyStore> ctx).removed.append((seq, span_bytes(subject).decode("utf-8", "surrogateescape"), reason))
+        (<PyStore>ctx).removed.append((seq, span_bytes(subject).decode("utf-8", "surrogateescape"), reason))
 
 
 cdef void count_wake(Task* t) noexcept nogil:
     with gil:
-        (<PyStore> t.owner).wakes += 1
+        (<PyStore>t.owner).wakes += 1
 
 
 cdef void note_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexcept nogil:
     with gil:
-        (<PyStore> ctx).durable.append((seq, ticket, error))
+        (<PyStore>ctx).durable.append((seq, ticket, error))
 
 
 cdef class PyFilter:
@@ -82,13 +82,13 @@ cdef class PyFilter:
 
     def __init__(self, patterns=()):
         cdef list texts = [face_bytes(p) for p in ([patterns] if isinstance(patterns, (str, bytes)) else patterns)]
-        cdef Span* spans = <Span*> malloc((len(texts) + 1) * sizeof(Span))
+        cdef Span* spans = <Span*>malloc((len(texts) + 1) * sizeof(Span))
         cdef int rc
         if spans == NULL:
             raise MemoryError
         for i, t in enumerate(texts):
             spans[i] = span_of(t)
-        rc = filter_init(&self.f, spans, <uint32_t> len(texts))
+        rc = filter_init(&self.f, spans, <uint32_t>len(texts))
         free(spans)
         face_result(rc)
         self.made = True
@@ -177,10 +177,10 @@ cdef class PyStore:
         if self.s == NULL:
             raise OSError(err.decode("utf-8", "replace"))
         if listen:
-            store_listen(self.s, note_removed, note_durable, <void*> self)
+            store_listen(self.s, note_removed, note_durable, <void*>self)
 
     cdef int _enter(self) except -1:
-        """Takes the engine lock, with the clock set."""
+        # Takes the engine lock, with the clock set.
         if self.s == NULL:
             raise RuntimeError("the store is closed")
         with nogil:
@@ -384,7 +384,7 @@ cdef class PyStore:
         """A message's data, or None: it is being fetched, and `wakes` counts one more when it is there."""
         cdef Record r
         self.cold.task = &self.wake
-        self.wake.owner = <void*> self
+        self.wake.owner = <void*>self
         self.wake.fn = count_wake
         self._enter()
         rc = store_load_warm(self.s, seq, &r, &self.cold)
@@ -411,7 +411,7 @@ cdef class PyStore:
         self._enter()
         store_lost(self.s, &t)
         out = {"msgs": [t.seqs[i] for i in range(t.n)], "bytes": t.bytes, "damage": t.damage,
-               "places": [(<int> t.places[i].kind, t.places[i].block, t.places[i].at, t.places[i].size, t.places[i].first,
+               "places": [(<int>t.places[i].kind, t.places[i].block, t.places[i].at, t.places[i].size, t.places[i].first,
                            t.places[i].last, t.places[i].count) for i in range(t.n_places)]}
         self._leave()
         return out
@@ -473,7 +473,7 @@ cdef class PyStore:
         return PySweep(self, patterns).result()
 
     def deleted(self, uint64_t start=1, uint64_t cap=1 << 20) -> list:
-        cdef uint64_t* out = <uint64_t*> malloc(cap * 8)
+        cdef uint64_t* out = <uint64_t*>malloc(cap * 8)
         if out == NULL:
             raise MemoryError
         self._enter()
@@ -546,7 +546,7 @@ cdef class PyStore:
 
 cdef int64_t load_run(Env* env, Committer* com, Store* s, Span p, uint64_t count, uint64_t subjects, uint32_t size,
                       uint64_t start, uint64_t batch, char* subject, int* rc) noexcept nogil:
-    cdef uint8_t* data = <uint8_t*> malloc(size + 8)
+    cdef uint8_t* data = <uint8_t*>malloc(size + 8)
     cdef uint64_t i = 0, n, number
     cdef uint32_t at = 0, len
     cdef int64_t spent = 0, since
@@ -563,10 +563,10 @@ cdef int64_t load_run(Env* env, Committer* com, Store* s, Span p, uint64_t count
             len = p.n
             memcpy(subject, p.p, at)
             if at < p.n:
-                put = snprintf(subject + at, 32, "%llu", <unsigned long long> ((start + i) * 2654435761ULL % subjects))
+                put = snprintf(subject + at, 32, "%llu", <unsigned long long>((start + i) * 2654435761ULL % subjects))
                 memcpy(subject + at + put, p.p + at + 1, p.n - at - 1)
                 len = p.n - 1 + put
-            memset(data, 97 + <int> (i % 26), size)
+            memset(data, 97 + <int>(i % 26), size)
             number = start + i
             memcpy(data, &number, sizeof(number))
             rc[0] = store_append_at(s, next_of(s), env.now, span(subject, len), span(NULL, 0), span(data, size))

@@ -17,13 +17,13 @@ cdef enum:
 
 
 cdef bint is_on(Disk* d) noexcept nogil:
-    """Each call begins so: whether there is power. Who looks sees what memory holds all the same."""
+    # Each call begins so: whether there is power. Who looks sees what memory holds all the same.
     turn_point(d)
     return not d.dead or d.calm
 
 
 cdef int begin(Disk* d, int call) noexcept nogil:
-    """Each call that changes something goes on so: 0, or what it fails with."""
+    # Each call that changes something goes on so: 0, or what it fails with.
     if d.calm:
         return 0
     if d.dead:
@@ -50,14 +50,14 @@ cdef int faulty(Disk* d, int call) noexcept nogil:
 
 
 cdef Inode* file_of(Disk* d, int fd) noexcept nogil:
-    cdef uint32_t i = <uint32_t> (fd - FIRST_FD)
+    cdef uint32_t i = <uint32_t>(fd - FIRST_FD)
     if fd < FIRST_FD or i >= d.n_fds or d.fds[i].inode == 0:
         return NULL
     return inode_at(d, d.fds[i].inode)
 
 
 cdef uint32_t lookup(Disk* d, const char* path, uint32_t* folder, char* last) noexcept nogil:
-    """The inode of a path, 0 when there is none; its directory (0: neither is there) and its last part."""
+    # The inode of a path, 0 when there is none; its directory (0: neither is there) and its last part.
     cdef const char* end
     cdef size_t n
     cdef Name* name
@@ -70,7 +70,7 @@ cdef uint32_t lookup(Disk* d, const char* path, uint32_t* folder, char* last) no
         if path[0] == 0:
             return at
         end = strchr(path, c'/')
-        n = <size_t> (end - path) if end != NULL else strlen(path)
+        n = <size_t>(end - path) if end != NULL else strlen(path)
         if n >= NAME_MAX:
             fatal("a name is too long")
         memcpy(last, path, n)
@@ -85,7 +85,7 @@ cdef uint32_t lookup(Disk* d, const char* path, uint32_t* folder, char* last) no
 
 
 cdef int sim_open(void* ctx, const char* path, int flags, int mode) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef char last[NAME_MAX]
     cdef uint32_t folder, i, inode
     cdef Open* more
@@ -111,7 +111,7 @@ cdef int sim_open(void* ctx, const char* path, int flags, int mode) noexcept nog
             break
     else:
         i = d.n_fds
-        more = <Open*> realloc(d.fds, (<size_t> d.n_fds + 1) * sizeof(Open))
+        more = <Open*>realloc(d.fds, (<size_t>d.n_fds + 1) * sizeof(Open))
         if more == NULL:
             fatal("no memory")
         d.fds = more
@@ -120,11 +120,11 @@ cdef int sim_open(void* ctx, const char* path, int flags, int mode) noexcept nog
     d.fds[i].direct = False
     d.fds[i].failed = 0
     d.fds[i].any_failed = 0
-    return FIRST_FD + <int> i
+    return FIRST_FD + <int>i
 
 
 cdef int sim_close(void* ctx, int fd) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     if not is_on(d):
         return -EIO
     if file_of(d, fd) == NULL:
@@ -134,7 +134,7 @@ cdef int sim_close(void* ctx, int fd) noexcept nogil:
 
 
 cdef void mappings_refresh(Disk* d, Inode* f) noexcept nogil:
-    """Shared mappings show what the file has become."""
+    # Shared mappings show what the file has become.
     cdef uint32_t k
     cdef Mapping* m
     cdef size_t n
@@ -149,20 +149,20 @@ cdef void mappings_refresh(Disk* d, Inode* f) noexcept nogil:
 
 
 cdef int64_t sim_pwrite(void* ctx, int fd, const void* p, size_t n, off_t off) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef Inode* f
-    cdef size_t start = <size_t> off, whole = n
+    cdef size_t start = <size_t>off, whole = n
     cdef int rc
     if not is_on(d):
         return -EIO
     f = file_of(d, fd)
     if f == NULL or f.is_dir:
         return -EBADF
-    if d.fds[fd - FIRST_FD].direct and (off % DIRECT_PAGE or n % DIRECT_PAGE or <size_t> p % DIRECT_PAGE):
+    if d.fds[fd - FIRST_FD].direct and (off % DIRECT_PAGE or n % DIRECT_PAGE or <size_t>p % DIRECT_PAGE):
         return -EINVAL
     rc = begin(d, CALL_WRITE)
     d.writes += 1
-    if rc == 0 and start + n > f.now.n and d.used + <int64_t> (start + n - f.now.n) > d.room:
+    if rc == 0 and start + n > f.now.n and d.used + <int64_t>(start + n - f.now.n) > d.room:
         rc = -ENOSPC
     if rc < 0:
         n = below(d, n + 1)     # some of it was written, of a process that was killed whole pages
@@ -177,13 +177,13 @@ cdef int64_t sim_pwrite(void* ctx, int fd, const void* p, size_t n, off_t off) n
         mark(f, start, start + n)
         f.time = d.env.now
         mappings_refresh(d, f)
-    return rc if rc < 0 else <int64_t> whole
+    return rc if rc < 0 else <int64_t>whole
 
 
 cdef int64_t sim_pread(void* ctx, int fd, void* p, size_t n, off_t off) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef Inode* f
-    cdef size_t start = <size_t> off
+    cdef size_t start = <size_t>off
     cdef int rc
     if not is_on(d):
         return -EIO
@@ -196,7 +196,7 @@ cdef int64_t sim_pread(void* ctx, int fd, void* p, size_t n, off_t off) noexcept
     n = min(n, f.now.n - start) if start < f.now.n else 0
     if n:
         memcpy(p, f.now.data + start, n)
-    return <int64_t> n
+    return <int64_t>n
 
 
 cdef int sync_file(Disk* d, uint32_t inode) noexcept nogil:
@@ -216,7 +216,7 @@ cdef int sync_file(Disk* d, uint32_t inode) noexcept nogil:
 
 
 cdef int told(int* failed, int rc) noexcept nogil:
-    """What a sync says: that it failed, or that an earlier one did elsewhere."""
+    # What a sync says: that it failed, or that an earlier one did elsewhere.
     if rc == 0:
         rc = -failed[0]
     failed[0] = 0
@@ -224,7 +224,7 @@ cdef int told(int* failed, int rc) noexcept nogil:
 
 
 cdef int sim_datasync(void* ctx, int fd) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     if not is_on(d):
         return -EIO
     if file_of(d, fd) == NULL:
@@ -233,7 +233,7 @@ cdef int sim_datasync(void* ctx, int fd) noexcept nogil:
 
 
 cdef bint failures_untold(const Disk* d) noexcept nogil:
-    """Whether a sync failed of which one who has a file open has not heard yet."""
+    # Whether a sync failed of which one who has a file open has not heard yet.
     cdef uint32_t i
     for i in range(d.n_fds):
         if d.fds[i].inode and (d.fds[i].failed or d.fds[i].any_failed):
@@ -242,7 +242,7 @@ cdef bint failures_untold(const Disk* d) noexcept nogil:
 
 
 cdef int sim_sync_all(void* ctx, int fd) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef uint32_t i
     cdef int rc
     if not is_on(d):
@@ -266,7 +266,7 @@ cdef int sim_sync_all(void* ctx, int fd) noexcept nogil:
 
 
 cdef int sim_sync_dir(void* ctx, const char* path) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef char last[NAME_MAX]
     cdef uint32_t folder, inode
     if not is_on(d):
@@ -280,7 +280,7 @@ cdef int sim_sync_dir(void* ctx, const char* path) noexcept nogil:
 
 
 cdef int sim_truncate(void* ctx, int fd, off_t n) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef Inode* f
     cdef int rc
     if not is_on(d):
@@ -291,23 +291,23 @@ cdef int sim_truncate(void* ctx, int fd, off_t n) noexcept nogil:
     rc = begin(d, CALL_TRUNCATE)
     if rc < 0:
         return rc
-    file_resize(d, f, <size_t> n)
+    file_resize(d, f, <size_t>n)
     f.time = d.env.now
     mappings_refresh(d, f)
     return 0
 
 
 cdef int64_t sim_size(void* ctx, int fd) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef Inode* f
     if not is_on(d):
         return -EIO
     f = file_of(d, fd)
-    return <int64_t> f.now.n if f != NULL else -EBADF
+    return <int64_t>f.now.n if f != NULL else -EBADF
 
 
 cdef int64_t sim_time(void* ctx, int fd) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef Inode* f
     if not is_on(d):
         return -EIO
@@ -316,7 +316,7 @@ cdef int64_t sim_time(void* ctx, int fd) noexcept nogil:
 
 
 cdef int sim_set_time(void* ctx, int fd, int64_t time) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef Inode* f
     if not is_on(d):
         return -EIO
@@ -328,7 +328,7 @@ cdef int sim_set_time(void* ctx, int fd, int64_t time) noexcept nogil:
 
 
 cdef int sim_direct(void* ctx, int fd, bint on) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     if not is_on(d):
         return -EIO
     if file_of(d, fd) == NULL:
@@ -338,7 +338,7 @@ cdef int sim_direct(void* ctx, int fd, bint on) noexcept nogil:
 
 
 cdef int sim_rename(void* ctx, const char* a, const char* b) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef char last_a[NAME_MAX]
     cdef char last_b[NAME_MAX]
     cdef uint32_t folder_a, folder_b, inode, over
@@ -372,7 +372,7 @@ cdef bint empty(Disk* d, uint32_t folder) noexcept nogil:
 
 
 cdef int sim_unlink(void* ctx, const char* path) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef char last[NAME_MAX]
     cdef uint32_t folder, inode
     cdef int rc
@@ -392,7 +392,7 @@ cdef int sim_unlink(void* ctx, const char* path) noexcept nogil:
 
 
 cdef int sim_mkdir(void* ctx, const char* path, int mode) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef char last[NAME_MAX]
     cdef uint32_t folder
     cdef int rc
@@ -411,7 +411,7 @@ cdef int sim_mkdir(void* ctx, const char* path, int mode) noexcept nogil:
 
 
 cdef int sim_rmdir(void* ctx, const char* path) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef char last[NAME_MAX]
     cdef uint32_t folder, inode
     cdef int rc
@@ -433,7 +433,7 @@ cdef int sim_rmdir(void* ctx, const char* path) noexcept nogil:
 
 
 cdef int sim_is_dir(void* ctx, const char* path) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef char last[NAME_MAX]
     cdef uint32_t folder, inode
     if not is_on(d):
@@ -443,7 +443,7 @@ cdef int sim_is_dir(void* ctx, const char* path) noexcept nogil:
 
 
 cdef int sim_names(void* ctx, const char* path, Bytes* names) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef char last[NAME_MAX]
     cdef uint32_t folder, inode, i
     if not is_on(d):
@@ -462,7 +462,7 @@ cdef int sim_names(void* ctx, const char* path, Bytes* names) noexcept nogil:
 # ---- mappings: copies in memory ------------------------------------------------------------------------------------
 
 cdef int sim_map(void* ctx, int fd, size_t n, bint own, uint8_t** out) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef Inode* f = NULL
     cdef Mapping* more
     cdef uint8_t* p
@@ -475,9 +475,9 @@ cdef int sim_map(void* ctx, int fd, size_t n, bint own, uint8_t** out) noexcept 
             return -EBADF
     if n == 0:
         return -EINVAL
-    p = <uint8_t*> pages_new(n)
+    p = <uint8_t*>pages_new(n)
     if d.n_maps == d.cap_maps:
-        more = <Mapping*> realloc(d.maps, (<size_t> d.cap_maps * 2 + 16) * sizeof(Mapping))
+        more = <Mapping*>realloc(d.maps, (<size_t>d.cap_maps * 2 + 16) * sizeof(Mapping))
         if more == NULL:
             fatal("no memory")
         d.maps = more
@@ -495,11 +495,11 @@ cdef int sim_map(void* ctx, int fd, size_t n, bint own, uint8_t** out) noexcept 
 
 cdef int sim_map_over(void* ctx, uint8_t* p, int fd, size_t n) noexcept nogil:
     cdef int64_t rc = sim_pread(ctx, fd, p, n, 0)
-    return <int> min(rc, <int64_t> 0)
+    return <int>min(rc, <int64_t>0)
 
 
 cdef void sim_unmap(void* ctx, uint8_t* p, size_t n) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef uint32_t i
     for i in range(d.n_maps):
         if d.maps[i].p == p:
@@ -516,10 +516,10 @@ cdef void sim_cool(void* ctx, uint8_t* p, size_t n) noexcept nogil:
 
 
 cdef bint sim_resident(void* ctx, const uint8_t* p, size_t n) noexcept nogil:
-    """With threads something may have to be fetched."""
-    cdef Disk* d = <Disk*> ctx
+    # With threads something may have to be fetched.
+    cdef Disk* d = <Disk*>ctx
     return not d.n_turns or below(d, 2)
 
 
 cdef void sim_warm(void* ctx, const uint8_t* p, size_t n) noexcept nogil:
-    turn_point(<Disk*> ctx)
+    turn_point(<Disk*>ctx)

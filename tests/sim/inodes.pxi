@@ -102,7 +102,7 @@ cdef uint64_t present_seed = 0      # told when all ends
 
 
 cdef void fatal(const char* text) noexcept nogil:
-    fprintf(stderr, "simulated disk, seed %llu: %s\n", <unsigned long long> present_seed, text)
+    fprintf(stderr, "simulated disk, seed %llu: %s\n", <unsigned long long>present_seed, text)
     abort()
 
 
@@ -113,7 +113,7 @@ cdef Inode* inode_at(Disk* d, uint32_t i) noexcept nogil:
 cdef uint32_t inode_new(Disk* d, bint is_dir) noexcept nogil:
     cdef Inode* more
     if d.n_inodes == d.cap_inodes:
-        more = <Inode*> realloc(d.inodes, (<size_t> d.cap_inodes * 2 + 32) * sizeof(Inode))
+        more = <Inode*>realloc(d.inodes, (<size_t>d.cap_inodes * 2 + 32) * sizeof(Inode))
         if more == NULL:
             fatal("no memory")
         d.inodes = more
@@ -127,7 +127,7 @@ cdef uint32_t inode_new(Disk* d, bint is_dir) noexcept nogil:
 # ---- bytes ----------------------------------------------------------------------------------------------------
 
 cdef void resize(Bytes* b, size_t n) noexcept nogil:
-    """Zeros behind what was there."""
+    # Zeros behind what was there.
     if n > b.n:
         if bytes_reserve(b, n - b.n) < 0:
             fatal("no memory")
@@ -136,11 +136,11 @@ cdef void resize(Bytes* b, size_t n) noexcept nogil:
 
 
 cdef void mark(Inode* f, size_t start, size_t end) noexcept nogil:
-    """The sectors of these bytes are dirty."""
+    # The sectors of these bytes are dirty.
     cdef size_t cap = (end + SECTOR - 1) // SECTOR, i
     cdef uint8_t* more
     if cap > f.cap_sectors:
-        more = <uint8_t*> realloc(f.sectors, cap * 2)
+        more = <uint8_t*>realloc(f.sectors, cap * 2)
         if more == NULL:
             fatal("no memory")
         memset(more + f.cap_sectors, 0, cap * 2 - f.cap_sectors)
@@ -153,7 +153,7 @@ cdef void mark(Inode* f, size_t start, size_t end) noexcept nogil:
 
 
 cdef void file_resize(Disk* d, Inode* f, size_t n) noexcept nogil:
-    d.used += <int64_t> n - <int64_t> f.now.n
+    d.used += <int64_t>n - <int64_t>f.now.n
     if n < f.now.n:
         mark(f, n, max(f.now.n, f.disk.n))
     else:
@@ -162,7 +162,7 @@ cdef void file_resize(Disk* d, Inode* f, size_t n) noexcept nogil:
 
 
 cdef void sector_settle(Inode* f, size_t i) noexcept nogil:
-    """A dirty sector reaches the disk."""
+    # A dirty sector reaches the disk.
     cdef size_t start = i * SECTOR, end = min(start + SECTOR, f.now.n)
     if f.sectors[i] != DIRTY:
         return
@@ -181,8 +181,8 @@ cdef void file_settle(Inode* f) noexcept nogil:
 
 
 cdef void file_lose(Disk* d, uint32_t inode, int error) noexcept nogil:
-    """A sync failed: the system takes the pages for clean, whether they are on disk or not. Whoever else has the file open hears
-    of it when he syncs."""
+    # A sync failed: the system takes the pages for clean, whether they are on disk or not. Whoever else has the file open hears
+    # of it when he syncs.
     cdef Inode* f = inode_at(d, inode)
     cdef size_t i, start, end
     cdef uint32_t k
@@ -211,8 +211,8 @@ cdef void sector_note(Bytes* sectors, uint64_t i) noexcept nogil:
 
 
 cdef void file_cut(Disk* d, Inode* f, bint again) noexcept nogil:
-    """What the power cut leaves of it: each sector that was not synced is there or not, or torn. again: what the last one
-    tore is still so."""
+    # What the power cut leaves of it: each sector that was not synced is there or not, or torn. again: what the last one
+    # tore is still so.
     cdef uint64_t mood = below(d, 4)
     cdef size_t size = f.disk.n, i, start, end, n
     cdef bint kept = mood == 1 or (mood > 1 and below(d, 2))
@@ -258,7 +258,7 @@ cdef Name* names_find(Names* t, uint32_t folder, const char* text) noexcept nogi
 cdef void names_push(Names* t, const Name* name) noexcept nogil:
     cdef Name* more
     if t.n == t.cap:
-        more = <Name*> realloc(t.a, (<size_t> t.cap * 2 + 16) * sizeof(Name))
+        more = <Name*>realloc(t.a, (<size_t>t.cap * 2 + 16) * sizeof(Name))
         if more == NULL:
             fatal("no memory")
         t.a = more
@@ -280,7 +280,7 @@ cdef void names_apply(Names* t, const Name* change) noexcept nogil:
 
 
 cdef void name_set(Disk* d, uint32_t folder, const char* text, uint32_t inode) noexcept nogil:
-    """Part of the present change."""
+    # Part of the present change.
     cdef Name name
     memset(&name, 0, sizeof(name))
     name.folder = folder
@@ -294,7 +294,7 @@ cdef void name_set(Disk* d, uint32_t folder, const char* text, uint32_t inode) n
 
 
 cdef void names_settle(Disk* d, uint32_t folder, uint32_t upto) noexcept nogil:
-    """Changes up to that number reach the disk; folder 0: all, else of a loose disk those in it only."""
+    # Changes up to that number reach the disk; folder 0: all, else of a loose disk those in it only.
     cdef uint32_t i, n = 0
     for i in range(d.pending.n):
         if d.pending.a[i].change <= upto and (folder == 0 or not d.loose or d.pending.a[i].folder == folder):
@@ -306,15 +306,15 @@ cdef void names_settle(Disk* d, uint32_t folder, uint32_t upto) noexcept nogil:
 
 
 cdef void names_cut(Disk* d) noexcept nogil:
-    """A beginning of the changes is there: of all, or of a loose disk, in each directory by itself."""
+    # A beginning of the changes is there: of all, or of a loose disk, in each directory by itself.
     cdef uint32_t i, last = d.change, first
     first = d.pending.a[0].change if d.pending.n else last
     if d.loose:
         for i in range(1, d.n_inodes + 1):
             if inode_at(d, i).is_dir:
-                names_settle(d, i, first - 1 + <uint32_t> below(d, last - first + 2))
+                names_settle(d, i, first - 1 + <uint32_t>below(d, last - first + 2))
     else:
-        names_settle(d, 0, first - 1 + <uint32_t> below(d, last - first + 2))
+        names_settle(d, 0, first - 1 + <uint32_t>below(d, last - first + 2))
     d.pending.n = 0
     d.now.n = 0
     for i in range(d.disk.n):
@@ -322,7 +322,7 @@ cdef void names_cut(Disk* d) noexcept nogil:
 
 
 cdef void background(Disk* d) noexcept nogil:
-    """Now and then something reaches the disk by itself."""
+    # Now and then something reaches the disk by itself.
     cdef uint32_t i
     cdef Inode* f
     cdef size_t k
@@ -340,7 +340,7 @@ cdef void background(Disk* d) noexcept nogil:
 
 
 cdef void killed(Disk* d) noexcept nogil:
-    """The process is gone; what it wrote is there, synced or not."""
+    # The process is gone; what it wrote is there, synced or not.
     d.dead = False
     d.cut_after = -1
     d.room = INT64_MAX
@@ -349,7 +349,7 @@ cdef void killed(Disk* d) noexcept nogil:
 
 
 cdef void power_cut(Disk* d, bint again) noexcept nogil:
-    """What is left is what everybody sees from now on."""
+    # What is left is what everybody sees from now on.
     cdef uint32_t i
     killed(d)
     d.doubtful = False
@@ -358,4 +358,4 @@ cdef void power_cut(Disk* d, bint again) noexcept nogil:
     for i in range(d.n_inodes):
         if not d.inodes[i].is_dir:
             file_cut(d, &d.inodes[i], again)
-            d.used += <int64_t> d.inodes[i].now.n
+            d.used += <int64_t>d.inodes[i].now.n

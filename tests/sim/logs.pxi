@@ -3,7 +3,7 @@
 cdef int note_entry(void* ctx, Span entry) noexcept nogil:
     with gil:
         if entry.n:
-            (<list> ctx).append(span_bytes(entry))
+            (<list>ctx).append(span_bytes(entry))
     return 0
 
 
@@ -17,7 +17,7 @@ cdef class SimLog:
         cdef char err[512]
         self.stream = stream
         self.replayed = []
-        self.log = log_open(stream.s.store, span_of(path), note_entry, <void*> self.replayed, err, sizeof(err))
+        self.log = log_open(stream.s.store, span_of(path), note_entry, <void*>self.replayed, err, sizeof(err))
         if self.log == NULL:
             raise OSError(err.decode("utf-8", "replace"))
 

@@ -1,17 +1,17 @@
 # Clock and random bytes of the simulated environment, and its face.
 
 cdef int64_t sim_clock(void* ctx) noexcept nogil:
-    return (<Disk*> ctx).env.mono
+    return (<Disk*>ctx).env.mono
 
 
 cdef int64_t sim_wall(void* ctx) noexcept nogil:
-    return (<Disk*> ctx).env.now
+    return (<Disk*>ctx).env.now
 
 
 cdef void sim_random(void* ctx, void* p, size_t n) noexcept nogil:
     cdef size_t i
     for i in range(n):
-        (<uint8_t*> p)[i] = <uint8_t> rand(<Disk*> ctx)
+        (<uint8_t*>p)[i] = <uint8_t>rand(<Disk*>ctx)
 
 
 cdef object CALLS = ("write", "sync", "open", "truncate", "rename", "unlink", "mkdir", "read")
@@ -223,7 +223,7 @@ cdef class SimDisk:
         memset(&b, 0, sizeof(b))
         sim_names(&self.d, path, &b)
         try:
-            return sorted((<const char*> b.data)[:b.n].split(b"\0")[:-1])
+            return sorted((<const char*>b.data)[:b.n].split(b"\0")[:-1])
         finally:
             bytes_free(&b)
 
@@ -246,7 +246,7 @@ cdef class SimDisk:
 
     def read(self, bytes path not None) -> bytes:
         cdef Inode* f = self.inode(path)
-        return (<const char*> f.now.data)[:f.now.n]
+        return (<const char*>f.now.data)[:f.now.n]
 
     def torn(self, bytes path not None, uint64_t at, uint64_t size) -> bool:
         """Whether the last power cut left a sector of these bytes in part, or of one that it left out they are so few that
@@ -256,7 +256,7 @@ cdef class SimDisk:
 
 
 cdef bint sectors_meet(const Bytes* sectors, uint64_t start, uint64_t end, uint64_t most) noexcept nogil:
-    """Whether some of the bytes from start to end, and not more than `most`, are in one of the sectors."""
+    # Whether some of the bytes from start to end, and not more than `most`, are in one of the sectors.
     cdef uint64_t i, first, last
     cdef size_t k = 0
     while k < sectors.n:
@@ -300,7 +300,7 @@ def durable_seq(StreamFace stream) -> int:
 def look(StreamFace stream) -> tuple:
     """The ticket of the last change, everything stored and whole, sequence -> (subject, header, data), and the last sequence;
     also of a stream that failed. OSError when the power is gone meanwhile."""
-    cdef Disk* d = <Disk*> stream.box.env.files.ctx
+    cdef Disk* d = <Disk*>stream.box.env.files.ctx
     cdef Store* s = stream.s.store if stream.s != NULL else NULL
     cdef StoreState state
     cdef Record r

@@ -77,11 +77,11 @@ cdef bint may_go_on(const Disk* d, int i) noexcept nogil:
 
 
 cdef int next_turn(Disk* d) noexcept nogil:
-    """Whose turn it is. Where everybody waits, time passes."""
+    # Whose turn it is. Where everybody waits, time passes.
     cdef int may[TURNS]
     cdef int i, n
     cdef int64_t due
-    i = <int> below(d, <uint64_t> d.n_turns)
+    i = <int>below(d, <uint64_t>d.n_turns)
     if d.turns[i].doing == WAITS and below(d, 100) == 0:
         d.turns[i].deadline = 0         # woken for nothing
     while True:
@@ -94,14 +94,14 @@ cdef int next_turn(Disk* d) noexcept nogil:
             elif d.turns[i].doing == WAITS:
                 due = min(due, d.turns[i].deadline)
         if n:
-            return may[below(d, <uint64_t> n)]
+            return may[below(d, <uint64_t>n)]
         for i in range(d.n_turns):
             if d.turns[i].doing == RESTS:
                 return i
         if due == INT64_MAX or due <= d.env.mono:
             for i in range(d.n_turns):
-                fprintf(stderr, "thread %d: doing %d, mutex %p, owned %p, cond %p\n", i, <int> d.turns[i].doing,
-                        <void*> d.turns[i].mutex, <void*> d.turns[i].owned, <void*> d.turns[i].cond)
+                fprintf(stderr, "thread %d: doing %d, mutex %p, owned %p, cond %p\n", i, <int>d.turns[i].doing,
+                        <void*>d.turns[i].mutex, <void*>d.turns[i].owned, <void*>d.turns[i].cond)
             fprintf(stderr, "holder %d\n", d.holder)
             fatal("every thread waits for another")
         d.env.now += due - d.env.mono
@@ -118,7 +118,7 @@ cdef void turn_begins(Disk* d, int me) noexcept nogil:
 
 
 cdef void turn_ends(Disk* d) noexcept nogil:
-    """Whoever's turn is next goes on; back when it is this thread's again."""
+    # Whoever's turn is next goes on; back when it is this thread's again.
     cdef int me = d.turn, to
     cdef PyThreadState* python = NULL
     if d.holder < 0 and me != COMMITS:
@@ -144,13 +144,13 @@ cdef void turn_awaited(Turn* t) noexcept nogil:
 
 
 cdef void turn_point(Disk* d) noexcept nogil:
-    """Here another thread may go on."""
+    # Here another thread may go on.
     if d.n_turns and not d.calm and below(d, d.pace) == 0:
         turn_ends(d)
 
 
 cdef void* turn_main(void* arg) noexcept nogil:
-    cdef Turn* t = <Turn*> arg
+    cdef Turn* t = <Turn*>arg
     cdef Disk* d = t.d
     turn_awaited(t)
     turn_begins(d, d.turn)
@@ -162,7 +162,7 @@ cdef void* turn_main(void* arg) noexcept nogil:
 
 
 cdef void turns_begin(Disk* d) noexcept nogil:
-    """The calling thread is the first, and it is its turn."""
+    # The calling thread is the first, and it is its turn.
     d.n_turns = 1
     d.turn = DRIVER
     d.holder = -1
@@ -187,7 +187,7 @@ cdef void turns_end(Disk* d) noexcept nogil:
 # ---- what the system's table has of threads ------------------------------------------------------------------------
 
 cdef int sim_start(void* ctx, Thread* t, void* (*main)(void* arg) noexcept nogil, void* arg) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef int i = d.n_turns
     if i == 0:
         return EAGAIN           # one thread only
@@ -196,7 +196,7 @@ cdef int sim_start(void* ctx, Thread* t, void* (*main)(void* arg) noexcept nogil
     turn_new(d, i)
     d.turns[i].main = main
     d.turns[i].arg = arg
-    t[0] = <Thread> i
+    t[0] = <Thread>i
     if pthread_create(&d.turns[i].thread, NULL, turn_main, &d.turns[i]) != 0:
         fatal("no thread")
     d.n_turns += 1
@@ -205,17 +205,17 @@ cdef int sim_start(void* ctx, Thread* t, void* (*main)(void* arg) noexcept nogil
 
 
 cdef void sim_join(void* ctx, Thread t) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     if d.n_turns == 0:
         fatal("there is one thread only")
     d.turns[d.turn].doing = JOINS
-    d.turns[d.turn].joins = <int> t
+    d.turns[d.turn].joins = <int>t
     turn_ends(d)
-    pthread_join(d.turns[<int> t].thread, NULL)
+    pthread_join(d.turns[<int>t].thread, NULL)
 
 
 cdef void sim_lock(void* ctx, Mutex* m) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef Turn* t
     if d.n_turns == 0:
         return
@@ -230,7 +230,7 @@ cdef void sim_lock(void* ctx, Mutex* m) noexcept nogil:
 
 
 cdef void sim_unlock(void* ctx, Mutex* m) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     if d.n_turns == 0:
         return
     d.turns[d.turn].owned = NULL
@@ -238,7 +238,7 @@ cdef void sim_unlock(void* ctx, Mutex* m) noexcept nogil:
 
 
 cdef void sim_wait(void* ctx, Cond* c, Mutex* m, int64_t deadline) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef Turn* t
     if d.n_turns == 0:
         fatal("the only thread waits for another")
@@ -254,7 +254,7 @@ cdef void sim_wait(void* ctx, Cond* c, Mutex* m, int64_t deadline) noexcept nogi
 
 
 cdef void sim_broadcast(void* ctx, Cond* c) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     cdef int i
     for i in range(d.n_turns):
         if d.turns[i].doing == WAITS and d.turns[i].cond == c:
@@ -262,8 +262,8 @@ cdef void sim_broadcast(void* ctx, Cond* c) noexcept nogil:
 
 
 cdef void sim_signal(void* ctx, Cond* c) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
-    cdef int i, k, first = <int> below(d, <uint64_t> d.n_turns)
+    cdef Disk* d = <Disk*>ctx
+    cdef int i, k, first = <int>below(d, <uint64_t>d.n_turns)
     for k in range(d.n_turns):
         i = (first + k) % d.n_turns
         if d.turns[i].doing == WAITS and d.turns[i].cond == c:
@@ -272,7 +272,7 @@ cdef void sim_signal(void* ctx, Cond* c) noexcept nogil:
 
 
 cdef void sim_notify(void* ctx, int eventfd) noexcept nogil:
-    cdef Disk* d = <Disk*> ctx
+    cdef Disk* d = <Disk*>ctx
     d.rung = True
     sim_broadcast(d, &d.bell)
 
@@ -280,12 +280,12 @@ cdef void sim_notify(void* ctx, int eventfd) noexcept nogil:
 # ---- threads of our own: what a reactor and the server do ------------------------------------------------------------
 
 cdef void* commit_main(void* arg) noexcept nogil:
-    committer_run(<Committer*> arg)
+    committer_run(<Committer*>arg)
     return NULL
 
 
 cdef void engine_turn(Disk* d) noexcept nogil:
-    """What finished groups lead to."""
+    # What finished groups lead to.
     env_lock(d.env)
     committer_poll(d.committer)
     task_run(&d.env.tasks, 100000)
@@ -293,7 +293,7 @@ cdef void engine_turn(Disk* d) noexcept nogil:
 
 
 cdef void* reactor_main(void* arg) noexcept nogil:
-    cdef Disk* d = <Disk*> arg
+    cdef Disk* d = <Disk*>arg
     while not d.leaving:
         if not d.rung:
             sim_wait(d, &d.bell, NULL, INT64_MAX)
@@ -305,7 +305,7 @@ cdef void* reactor_main(void* arg) noexcept nogil:
 
 
 cdef void rest(Disk* d) noexcept nogil:
-    """Until the others have done all that is due by now."""
+    # Until the others have done all that is due by now.
     cdef int i
     for i in range(2):
         d.turns[d.turn].doing = RESTS

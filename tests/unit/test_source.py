@@ -15,6 +15,9 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 80
 FOLDERS = ("jsserver", "cext", "tests", "bench", "packaging")
 FUNCTION = re.compile(r"\s*(?:cdef|def|cpdef)\s[^=]*?\b(\w+)\(")
+C_FUNCTION = re.compile(r"\s*cdef (?!class|extern).*\(")
+DECLARED = re.compile(r"\s*(?:cdef|def|cpdef|class)\b")
+LOOSE_CAST = re.compile(r"<(?:const |unsigned )*[A-Za-z_]\w*(?: [a-z]+)*\**> [\w(&*]")
 # Spelled in two halves, so that this file passes too.
 _HALVES = (("TO", "DO"), ("FIX", "ME"), ("X", "XX"))
 UNFINISHED = re.compile("|".join(rf"\b{first}{second}\b" for first, second in _HALVES))
@@ -72,6 +75,22 @@ def cython_functions(text: str) -> Iterator[tuple[str, int]]:
             name = ""
         if found := FUNCTION.match(line):
             name, start, margin = found[1], number, indent
+
+
+def test_functions_in_c_are_documented_by_comments() -> None:
+    """What Python sees has docstrings; and a cast stands next to what it casts."""
+    found = []
+    for path in sources(".pyx", ".pxi", ".pxd"):
+        declared, before = "", ""
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if DECLARED.match(line):
+                declared = line
+            if before.endswith(":") and '"""' in line and C_FUNCTION.match(declared):
+                found.append(f"{name_of(path)}:{number}: a docstring")
+            if m := LOOSE_CAST.search(line):
+                found.append(f"{name_of(path)}:{number}: {m[0]!r}")
+            before = line
+    assert not found, "\n".join(found)
 
 
 def test_every_module_says_what_it_is_for() -> None:
