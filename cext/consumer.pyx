@@ -14,7 +14,7 @@ from jsserver.cext.bytes cimport (
     HEARS_REQUESTS, JSON_ARRAY, JSON_NULL, JSON_NUMBER, JSON_OBJECT, JSON_STRING, KIND_JETSTREAM, Bytes, Event, FileOps, JsonItem,
     JsonReader, Msg, Span, Task, Timer, U64Map, U64Pair, bytes_add, bytes_free, bytes_reserve, compare_u64, env_held,
     env_random, get_uv, header_get, hh64, inbound_fn, invariant, json_at_end, json_bool, json_enter_object,
-    json_key_is, json_next_member, json_open, json_text, place_text, put_uv, span, span_c, span_eq, span_of, strmap_del,
+    json_key_is, json_next_member, json_open, json_text, place_text, put_u64, put_uv, span, span_c, span_eq, span_of, strmap_del,
     strmap_free, strmap_get, strmap_put, subject_matches, task_cancel, task_post, timer_cancel, timer_set, u64map_del,
     u64map_each, u64map_free, u64map_get, u64map_put,
 )
@@ -30,7 +30,7 @@ from jsserver.cext.store cimport (
 )
 from jsserver.cext.stream cimport (
     RETAIN_INTEREST, EnvBox, IntakeFace, Stream, StreamConfig, StreamPlace, Watcher, add_span, add_text, add_u64,
-    get_duration, get_u64, level_too_high, put_duration, put_u64, read_int, store_config, stream_activate,
+    get_duration, get_u64, level_too_high, put_duration, read_int, store_config, stream_activate,
     stream_answer, stream_answer_rest, stream_free, stream_give_store, stream_halt, stream_hidden, stream_keeps_all,
     stream_new, stream_purge, stream_release, stream_resume, stream_settle, stream_stop,
     stream_unwatch, stream_watch, trimmed,

@@ -10,8 +10,6 @@ from jsserver.cext.store cimport Committer, Filter, LastLook, Record, Store, Sto
 
 # ---- numbers, times and requests in texts ---------------------------------------------------------------
 
-# Decimal digits of v at p (at most 20); returns how many.
-cdef uint32_t put_u64(uint8_t* p, uint64_t v) noexcept nogil
 # False unless s is 1 to 20 digits that fit.
 cdef bint get_u64(Span s, uint64_t* v) noexcept nogil
 cdef Span trimmed(Span s) noexcept nogil

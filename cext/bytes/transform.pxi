@@ -55,15 +55,8 @@ cdef bint draft_grow(Draft* d, size_t more) noexcept nogil:
 # ---- numbers -------------------------------------------------------------------------------------------
 
 cdef void draft_number(Draft* d, uint64_t v) noexcept nogil:
-    cdef uint8_t text[20]
-    cdef uint32_t at = 20
-    while True:
-        at -= 1
-        text[at] = <uint8_t>(48 + v % 10)
-        v //= 10
-        if v == 0:
-            break
-    draft_add(d, text + at, 20 - at)
+    cdef uint8_t text[U64_DIGITS_MAX]
+    draft_add(d, text, put_u64(text, v))
 
 
 @cython.overflowcheck(False)

@@ -18,7 +18,6 @@ cdef enum:
     ADDED_MAX = 8
     LEFT_OUT_MAX = 32
     CONTROL_LINE_MAX = 4096     # the server's max_control_line when nothing else is configured
-    U64_DIGITS_MAX = 20
 
 cdef enum:
     ROW_OK = 0
@@ -152,21 +151,6 @@ cdef inline int check_value(Span s) noexcept nogil:
     return ROW_OK
 
 
-cdef inline uint32_t digits(uint64_t v, uint8_t* out) noexcept nogil:
-    # Writes a number, at most U64_DIGITS_MAX bytes; how many.
-    cdef uint8_t text[U64_DIGITS_MAX]
-    cdef uint32_t n = 0, i
-    while True:
-        text[n] = <uint8_t>(c'0' + v % 10)
-        n += 1
-        v //= 10
-        if v == 0:
-            break
-    for i in range(n):
-        out[i] = text[n - 1 - i]
-    return n
-
-
 # ---- a row's header block --------------------------------------------------------------------------------------
 
 cdef bint left_out(const Constants* c, Span name) noexcept nogil:
@@ -281,7 +265,7 @@ cdef int id_add(Bytes* head, const Constants* c, uint64_t row) noexcept nogil:
     memcpy(head.data + head.n, b"Nats-Msg-Id: ", 13)
     memcpy(head.data + head.n + 13, c.id_prefix.p, c.id_prefix.n)
     n = 13 + c.id_prefix.n
-    n += digits(row, head.data + head.n + n)
+    n += put_u64(head.data + head.n + n, row)
     memcpy(head.data + head.n + n, b"\r\n", 2)
     head.n += n + 2
     return 0
@@ -368,14 +352,14 @@ cdef int frame_make(
     p[0] = c' '
     memcpy(p + 1, c.inbox.p, c.inbox.n)
     p += 1 + c.inbox.n
-    p += digits(row, p)
+    p += put_u64(p, row)
     p[0] = c' '
     p += 1
     if head.n:
-        p += digits(head.n, p)
+        p += put_u64(p, head.n)
         p[0] = c' '
         p += 1
-    p += digits(<uint64_t>head.n + f.data.n, p)
+    p += put_u64(p, <uint64_t>head.n + f.data.n)
     memcpy(p, b"\r\n", 2)
     f.n_line = <uint32_t>(p - f.line) + 2
     f.size = <uint64_t>f.n_line + head.n + f.data.n + 2

@@ -16,20 +16,6 @@ cdef inline uint8_t* put_span(uint8_t* p, Span s) noexcept nogil:
     return p + s.n
 
 
-cdef inline uint8_t* put_number(uint8_t* p, uint32_t v) noexcept nogil:
-    cdef uint32_t digits = 1, i
-    cdef uint64_t above = 10
-    while v >= above:
-        above *= 10
-        digits += 1
-    i = digits
-    while i:
-        i -= 1
-        p[i] = <uint8_t>(48 + v % 10)
-        v //= 10
-    return p + digits
-
-
 cdef void note_response(Client* c, Span reply) noexcept nogil:
     # allow_responses: what c was asked with a reply, it may answer, so often and so long. To be asked again with a reply that
     # is open counts as an answer to it, as in nats-server; the time goes on.
@@ -123,10 +109,10 @@ cdef inline uint8_t* put_line(uint8_t* p, const Sub* s, const Msg* m, uint32_t h
         p[0] = c' '
         p += 1
     if hdr:
-        p = put_number(p, hdr)
+        p += put_u64(p, hdr)
         p[0] = c' '
         p += 1
-    p = put_number(p, hdr + m.data.n)
+    p += put_u64(p, hdr + m.data.n)
     p[0] = c'\r'
     p[1] = c'\n'
     return p + 2

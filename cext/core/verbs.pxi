@@ -91,9 +91,11 @@ cdef void no_responders(Client* c, Span subject, Span reply) noexcept nogil:
         p[0] = 32
         p = put_span(p + 1, s.sid)
         p[0] = 32
-        p = put_number(p + 1, 32 + subject.n)
+        p += 1
+        p += put_u64(p, 32 + subject.n)
         p[0] = 32
-        p = put_number(p + 1, 32 + subject.n)
+        p += 1
+        p += put_u64(p, 32 + subject.n)
         memcpy(p, b"\r\nNATS/1.0 503\r\nNats-Subject: ", 30)
         p = put_span(p + 30, subject)
         memcpy(p, b"\r\n\r\n\r\n", 6)

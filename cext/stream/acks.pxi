@@ -117,7 +117,7 @@ cdef int publish_failed_with(Stream* s, const Msg* m, const ApiError* error, Spa
 
 
 cdef int publish_failed_seq(Stream* s, const Msg* m, uint64_t last) noexcept nogil:
-    cdef uint8_t digits[20]
+    cdef uint8_t digits[U64_DIGITS_MAX]
     return publish_failed_with(s, m, &ERR_STREAM_WRONG_LAST_SEQUENCE, span(digits, put_u64(digits, last)))
 
 

@@ -45,7 +45,7 @@ cdef int64_t atomic_size_max(const Stream* s) noexcept nogil:
 
 
 cdef int too_many_messages(Stream* s, const Msg* m) noexcept nogil:
-    cdef uint8_t digits[20]
+    cdef uint8_t digits[U64_DIGITS_MAX]
     return publish_failed_with(s, m, &ERR_ATOMIC_PUBLISH_TOO_LARGE_BATCH,
                                span(digits, put_u64(digits, <uint64_t>atomic_size_max(s))))
 

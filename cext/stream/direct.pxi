@@ -66,7 +66,7 @@ cdef int add_header(Bytes* b, const char* name, Span value) noexcept nogil:
 
 
 cdef int add_header_u64(Bytes* b, const char* name, uint64_t value) noexcept nogil:
-    cdef uint8_t digits[20]
+    cdef uint8_t digits[U64_DIGITS_MAX]
     return add_header(b, name, span(digits, put_u64(digits, value)))
 
 

@@ -3,53 +3,6 @@
 cdef enum:
     SECOND = 1000000000
 
-cdef uint64_t ASCII_ZEROS = 0x3030303030303030
-
-cdef inline uint64_t eight_digits(uint64_t v) noexcept nogil:
-    # v, below 10^8, as eight digits of a byte each, the first in the lowest byte: pairs of halves are divided side by side in
-    # one register, by multiplying with 1/100 and 1/10.
-    cdef uint64_t x = v // 10000 | v % 10000 << 32
-    cdef uint64_t y = x * 10486 >> 20 & <uint64_t>0x7f0000007f
-    x = y | x - y * 100 << 16
-    y = x * 103 >> 10 & <uint64_t>0xf000f000f000f
-    return y | x - y * 10 << 8
-
-
-cdef inline uint32_t put_digits(uint8_t* p, uint64_t digits) noexcept nogil:
-    # Eight of them as eight_digits gives them, without zeros in front. Two stores that overlap, where a loop would be guessed
-    # wrong: numbers in the subject of an ack differ in length.
-    cdef uint32_t lead = low_bit(digits | <uint64_t>1 << 63) >> 3, n = 8 - lead
-    cdef uint64_t x = (digits | ASCII_ZEROS) >> 8 * lead, rest
-    if n >= 4:
-        rest = x >> 8 * (n - 4)
-        memcpy(p, &x, 4)
-        memcpy(p + n - 4, &rest, 4)
-    elif n >= 2:
-        rest = x >> 8 * (n - 2)
-        memcpy(p, &x, 2)
-        memcpy(p + n - 2, &rest, 2)
-    else:
-        p[0] = <uint8_t>x
-    return n
-
-
-cdef uint32_t put_u64(uint8_t* p, uint64_t v) noexcept nogil:
-    # Eight digits a step: the subject of an ack, of every message that is delivered, has forty.
-    cdef uint64_t low[2]
-    cdef uint64_t digits
-    cdef uint32_t n_low = 0, n
-    while v >= 100000000:
-        low[n_low] = eight_digits(v % 100000000)
-        n_low += 1
-        v = v // 100000000
-    n = put_digits(p, eight_digits(v))
-    while n_low:
-        n_low -= 1
-        digits = low[n_low] | ASCII_ZEROS
-        memcpy(p + n, &digits, 8)
-        n += 8
-    return n
-
 
 cdef bint get_u64(Span s, uint64_t* v) noexcept nogil:
     cdef uint64_t x = 0, d
@@ -309,7 +262,7 @@ cdef int add_span(Bytes* b, Span s) noexcept nogil:
 
 
 cdef int add_u64(Bytes* b, uint64_t v) noexcept nogil:
-    cdef uint8_t digits[20]
+    cdef uint8_t digits[U64_DIGITS_MAX]
     return bytes_add(b, digits, put_u64(digits, v))
 
 

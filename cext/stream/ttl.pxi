@@ -63,7 +63,7 @@ cdef bint too_short(const Stream* s, int64_t seconds) noexcept nogil:
 
 cdef int header_with_ttl(Bytes* b, Span block, int64_t seconds) noexcept nogil:
     # 0 | -1 no memory
-    cdef uint8_t digits[20]
+    cdef uint8_t digits[U64_DIGITS_MAX]
     return -1 if (header_without(b, block, is_ttl) < 0
                   or header_line(b, b"Nats-TTL", span(digits, put_u64(digits, <uint64_t>seconds))) < 0
                   or add_text(b, b"\r\n") < 0) else 0

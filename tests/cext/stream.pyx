@@ -8,7 +8,7 @@ from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
     KIND_CLIENT, LISTENS, Bytes, Env, EnvLock, Event, FileOps, Msg, Mutex, Span, bytes_add, bytes_free, env_lock, env_lock_init,
-    env_unlock, inbound_fn, mutex_free, mutex_init, posix_files, posix_system, span, span_bytes, span_eq, span_of,
+    env_unlock, inbound_fn, mutex_free, mutex_init, posix_files, posix_system, put_u64, span, span_bytes, span_eq, span_of,
     subject_matches, task_run, timer_next, timer_run, timers_free,
 )
 from jsserver.cext.consumer cimport stream_handle
@@ -17,7 +17,7 @@ from jsserver.cext.store cimport (
 )
 from jsserver.cext.stream cimport (
     BatchRoom, Change, EnvBox, Pattern, Purge, StreamFace, StreamPlace, Wheel, Zone, purge_begin, purge_free,
-    purge_step, put_u64, read_pattern, stream_apply, stream_stage, stream_stage_apply, stream_stage_end, wheel_add,
+    purge_step, read_pattern, stream_apply, stream_stage, stream_stage_apply, stream_stage_end, wheel_add,
     wheel_again, wheel_free, wheel_next, wheel_take, zone_named, zone_offset, zones_free,
 )
 
