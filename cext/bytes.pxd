@@ -241,6 +241,19 @@ cdef void* strmap_get(StrMap* m, Span key) noexcept nogil
 cdef void* strmap_del(StrMap* m, Span key) noexcept nogil
 cdef void strmap_free(StrMap* m) noexcept nogil
 
+cdef struct Place:
+    uint64_t hash
+    void* item                  # NULL: free
+
+cdef struct Table:
+    # Open addressing by given hashes, linear probing, backward-shift deletion.
+    Place* a
+    uint32_t cap
+    uint32_t n
+
+cdef int table_add(Table* t, uint64_t hash, void* item) noexcept nogil         # 0 | -1 no memory
+cdef void table_remove(Table* t, uint64_t hash, void* item) noexcept nogil     # which is there
+
 cdef struct Bytes:
     # A growable buffer. data moves when it grows.
     uint8_t* data

@@ -1,6 +1,5 @@
 """Routing: sublists, permissions, clients' verbs, and the way out that the layers below are handed."""
 
-cimport cython
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc

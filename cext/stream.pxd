@@ -3,7 +3,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from jsserver.cext.bytes cimport (
-    Bytes, Cond, Draft, Env, FileOps, JsonItem, Msg, Span, StrMap, Task, Timer, Transform, U64Map, Usage, WholeSecond,
+    Bytes, Cond, Draft, Env, FileOps, JsonItem, Msg, PatternNode, PatternTrie, Span, StrMap, Task, Timer, Transform, U64Map,
+    Usage, WholeSecond,
 )
 from jsserver.cext.store cimport Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Wait
 
@@ -117,30 +118,19 @@ cdef struct SpotItem:
     Watcher* w
     uint32_t entry          # which of its entries this is
 
-cdef struct Node
-
 cdef struct Spot:
     SpotItem* items
     uint32_t n
     uint32_t cap
-    Node* node              # where in the trie; NULL for literals and for all
+    PatternNode* node       # of a pattern with wildcards
     Span literal            # of literals: the pattern, for its removal
-
-cdef struct Node:
-    # One token of the wildcard patterns.
-    StrMap children
-    Node* star
-    Spot* here              # patterns that end here
-    Spot* full              # patterns that end here with >
-    Node* parent
-    Span token              # owned; the name in the parent's children ("*": the parent's star)
 
 cdef struct WatchIndex:
     Watcher* first
     uint32_t n
     Spot* all               # watchers of every message
     StrMap literals         # pattern -> Spot*
-    Node* root              # wildcard patterns
+    PatternTrie wild         # of Spots
 
 
 # ---- the stream -------------------------------------------------------------------------------------------

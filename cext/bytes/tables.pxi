@@ -334,3 +334,62 @@ cdef int bytes_reserve(Bytes* b, size_t more) noexcept nogil:
 cdef void bytes_free(Bytes* b) noexcept nogil:
     free(b.data)
     memset(b, 0, sizeof(Bytes))
+
+
+# ---- pointers by given hashes --------------------------------------------------------------------------
+
+cdef inline void table_place(Table* t, uint64_t hash, void* item) noexcept nogil:
+    cdef uint32_t i = <uint32_t>hash & (t.cap - 1)
+    while t.a[i].item != NULL:
+        i = (i + 1) & (t.cap - 1)
+    t.a[i].hash = hash
+    t.a[i].item = item
+
+
+cdef int table_resize(Table* t, uint32_t cap) noexcept nogil:
+    cdef Table to
+    cdef uint32_t i
+    to.a = <Place*>calloc(cap, sizeof(Place))
+    if to.a == NULL:
+        return -1
+    to.cap = cap
+    to.n = t.n
+    for i in range(t.cap):
+        if t.a[i].item != NULL:
+            table_place(&to, t.a[i].hash, t.a[i].item)
+    free(t.a)
+    t[0] = to
+    return 0
+
+
+cdef int table_add(Table* t, uint64_t hash, void* item) noexcept nogil:
+    if t.cap == 0 or table_full(t.n, t.cap):
+        if t.cap >= TABLE_MAX or table_resize(t, t.cap * 2 if t.cap else TABLE_MIN) < 0:
+            return -1
+    table_place(t, hash, item)
+    t.n += 1
+    return 0
+
+
+@cython.overflowcheck(False)
+cdef void table_remove(Table* t, uint64_t hash, void* item) noexcept nogil:
+    cdef uint32_t mask = t.cap - 1
+    cdef uint32_t hole = <uint32_t>hash & mask
+    cdef uint32_t i
+    while t.a[hole].item != item:
+        hole = (hole + 1) & mask
+    i = hole
+    while True:
+        i = (i + 1) & mask
+        if t.a[i].item == NULL:
+            break
+        if ((i - <uint32_t>t.a[i].hash) & mask) >= ((i - hole) & mask):
+            t.a[hole] = t.a[i]
+            hole = i
+    t.a[hole].item = NULL
+    t.n -= 1
+    if t.n == 0:
+        free(t.a)
+        memset(t, 0, sizeof(Table))
+    elif table_sparse(t.n, t.cap):
+        table_resize(t, t.cap // 2)      # without memory it stays large

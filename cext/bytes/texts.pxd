@@ -59,6 +59,35 @@ cdef bint subject_covers(Span outer, Span inner) noexcept nogil
 cdef bint subjects_overlap(Span a, Span b) noexcept nogil
 
 
+# ---- patterns --------------------------------------------------------------------------------------
+
+ctypedef int (*pattern_fn)(void* ctx, void* kept) noexcept nogil
+
+cdef struct PatternNode:
+    PatternNode* parent     # NULL: the root
+    PatternNode* star       # the child `*`
+    void* here              # what is kept for the pattern that ends with this token
+    void* tail              # and for that which goes on with > alone
+    uint32_t n_edges        # literal children
+    uint32_t n_token        # bytes that follow the node; the star's and root's have none
+
+cdef struct PatternTrie:
+    # One thing for each of many subjects with wildcards. All edges share one table, so that a node is small and needs none
+    # of its own. Zeroed before the first pattern, and not moved behind it.
+    Table edges
+    PatternNode root
+    uint32_t n              # other nodes
+
+# Where what is kept for a pattern stands or is to stand, and the node of that; NULL: no memory. As soon as nothing stands
+# there the node is pruned: it and what is above it go, as far as nothing hangs on them.
+cdef void** patterns_place(PatternTrie* x, Span pattern, PatternNode** node) noexcept nogil
+cdef void patterns_prune(PatternTrie* x, PatternNode* node) noexcept nogil
+# Calls fn with what is kept for each pattern that matches a subject without empty tokens, until it returns other than 0; and
+# returns that. fn changes no pattern.
+cdef int patterns_match(const PatternTrie* x, Span subject, pattern_fn fn, void* ctx) noexcept nogil
+cdef void patterns_each(const PatternTrie* x, pattern_fn fn, void* ctx) noexcept nogil
+
+
 # ---- headers ---------------------------------------------------------------------------------------
 
 # The value of the first line `name: value` in a header block, blanks before it skipped; .p NULL if absent.

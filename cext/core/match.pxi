@@ -35,12 +35,19 @@ cdef void* grown(Sublist* l, void* p, uint32_t* cap, uint64_t need, size_t item)
     return q
 
 
-cdef int take_set(Sublist* l, Scratch* r, SubSet* set) noexcept nogil:
+cdef struct Taking:
+    Sublist* list
+    Scratch* into
+
+
+cdef int take_set(void* taking, void* kept) noexcept nogil:
+    # 0 | -1 no memory
+    cdef Sublist* subs = (<Taking*>taking).list
+    cdef Scratch* r = (<Taking*>taking).into
+    cdef SubSet* set = <SubSet*>kept
     cdef void* p
-    if set == NULL:
-        return 0
     if set.plain.n > r.cap_plain - r.n_plain:
-        p = grown(l, r.plain, &r.cap_plain, <uint64_t>r.n_plain + set.plain.n, sizeof(Sub*))
+        p = grown(subs, r.plain, &r.cap_plain, <uint64_t>r.n_plain + set.plain.n, sizeof(Sub*))
         if p == NULL:
             return -1
         r.plain = <Sub**>p
@@ -48,68 +55,13 @@ cdef int take_set(Sublist* l, Scratch* r, SubSet* set) noexcept nogil:
         memcpy(r.plain + r.n_plain, vec_subs(&set.plain), set.plain.n * sizeof(Sub*))
         r.n_plain += set.plain.n
     if set.queued.n > r.cap_queued - r.n_queued:
-        p = grown(l, r.queued, &r.cap_queued, <uint64_t>r.n_queued + set.queued.n, 2 * sizeof(Sub*))
+        p = grown(subs, r.queued, &r.cap_queued, <uint64_t>r.n_queued + set.queued.n, 2 * sizeof(Sub*))
         if p == NULL:
             return -1
         r.queued = <Sub**>p
     if set.queued.n:
         memcpy(r.queued + r.n_queued, vec_subs(&set.queued), set.queued.n * sizeof(Sub*))
         r.n_queued += set.queued.n
-    return 0
-
-
-cdef int levels_reserve(Sublist* l, Finder* f, uint64_t need) noexcept nogil:
-    cdef uint32_t cap = f.cap_level
-    cdef void* p
-    if need <= cap:
-        return 0
-    p = grown(l, f.level, &cap, need, sizeof(TrieNode*))
-    if p == NULL:
-        return -1
-    f.level = <TrieNode**>p
-    p = grown(l, f.below, &cap, need, sizeof(TrieNode*))
-    if p == NULL:
-        return -1
-    f.below = <TrieNode**>p
-    f.cap_level = cap
-    return 0
-
-
-cdef int take_wild(Sublist* l, Scratch* r, Span subject) noexcept nogil:
-    # Goes down the trie token by token with all the nodes that match so far.
-    cdef Finder* f = &l.finder
-    cdef Tokens t = tokens_of(subject)
-    cdef uint64_t token_hash
-    cdef uint32_t i, n = 1, n_below
-    cdef TrieNode* at
-    if levels_reserve(l, f, 1) < 0:
-        return -1
-    f.level[0] = &l.root
-    while n:
-        token_hash = table_hash(t.p, t.n)
-        n_below = 0
-        if levels_reserve(l, f, 2 * <uint64_t>n) < 0:
-            return -1
-        for i in range(n):
-            at = f.level[i]
-            if take_set(l, r, at.tail) < 0:
-                return -1
-            if at.star != NULL:
-                f.below[n_below] = at.star
-                n_below += 1
-            at = edge_find(&l.edges, at, &t, token_hash)
-            if at != NULL:
-                f.below[n_below] = at
-                n_below += 1
-        f.level, f.below = f.below, f.level
-        n = n_below
-        if t.last:
-            break
-        tokens_cut(&t)
-    if t.last:
-        for i in range(n):
-            if take_set(l, r, f.level[i].here) < 0:
-                return -1
     return 0
 
 
@@ -152,12 +104,16 @@ cdef int sort_groups(Sublist* l, Scratch* r) noexcept nogil:
 
 
 cdef int gather(Sublist* l, Scratch* r, Span subject, uint64_t hash) noexcept nogil:
+    cdef SubSet* literal = literal_find(&l.literals, subject, hash)
+    cdef Taking taking
     r.n_plain = 0
     r.n_queued = 0
     r.match.n_groups = 0
-    if take_set(l, r, literal_find(&l.literals, subject, hash)) < 0:
+    taking.list = l
+    taking.into = r
+    if literal != NULL and take_set(&taking, literal) < 0:
         return -1
-    if (l.edges.n or l.root.star != NULL or l.root.tail != NULL) and take_wild(l, r, subject) < 0:
+    if patterns_match(&l.patterns, subject, take_set, &taking) < 0:
         return -1
     if r.n_queued and sort_groups(l, r) < 0:
         return -1
@@ -457,8 +413,6 @@ cdef void finder_free(Sublist* l) noexcept nogil:
         r = f.idle
         f.idle = r.next
         scratch_free(l, r)
-    list_free(l, f.level)
-    list_free(l, f.below)
     memset(f, 0, sizeof(Finder))
 
 

@@ -1,16 +1,9 @@
-# Which subscriptions a subject has. Literal ones live in a hash table by their whole subject, wildcard
-# ones in a trie of tokens; match.pxi gathers and caches results. What a result may still name when it is
-# removed (subscriptions, results) is kept until sublist_gc.
-#
-#      literals: hash(subject) ─► SubSet            root ── "orders" ── *(star) ── "new"
-#      edges:    hash(parent, token) ─► TrieNode                │  tail: SubSet of orders.>
-#                                                               └─ here: none
-#
-# All edges of the trie share one table, so that a node is small and needs no table of its own.
+# Which subscriptions a subject has. Literal ones live in a hash table by their whole subject, those with
+# wildcards among the patterns of `bytes`; match.pxi gathers and caches results. What a result may still name
+# when it is removed (subscriptions, results) is kept until sublist_gc.
 
 cdef enum:
-    VEC_MAX = 0x40000000        # elements of a vector or slots of a table
-    TABLE_MIN = 16
+    VEC_MAX = 0x40000000        # elements of a vector
     CACHE_WAYS = 4
 
 
@@ -24,31 +17,13 @@ cdef struct SubSet:
     # The subscriptions of one pattern.
     SubVec plain
     SubVec queued
-    TrieNode* node              # NULL: a literal's
+    PatternNode* node           # NULL: a literal's
 
 cdef struct QueueName:
     # A queue group's name, shared by its members; stamp and index are match.pxi's scribbles.
     uint64_t stamp
     uint32_t index
     uint32_t members
-
-cdef struct Place:
-    uint64_t hash
-    void* item                  # NULL: free
-
-cdef struct Table:
-    # Open addressing by given hashes, linear probing, backward-shift deletion.
-    Place* a
-    uint32_t cap
-    uint32_t n
-
-cdef struct TrieNode:
-    TrieNode* parent            # NULL: the root
-    TrieNode* star              # the child `*`
-    SubSet* here                # patterns that end with this token
-    SubSet* tail                # patterns that go on with > alone
-    uint32_t n_edges            # literal children
-    uint32_t n_token            # bytes that follow the node; the star's and root's have none
 
 # Of match.pxi: a remembered result, a set of the cache, a result in the making, and all of them.
 
@@ -92,18 +67,14 @@ cdef struct Finder:
     Scratch* busy           # in use until gc
     uint32_t n_idle
     uint64_t stamp          # of the gathering under way, for QueueName
-    TrieNode** level        # nodes reached by the tokens so far, and the next token's
-    TrieNode** below
-    uint32_t cap_level
 
 cdef struct Sublist:
     Table literals
-    Table edges
-    TrieNode root
+    PatternTrie patterns
     StrMap queues               # name -> QueueName
     uint64_t generation         # of the wildcard patterns: older results in the cache are stale
     uint64_t n_subs
-    uint64_t blocks             # allocations it holds now, subscriptions aside
+    uint64_t blocks             # allocations it holds now, but subscriptions, tables and nodes of patterns
     uint64_t inserts
     uint64_t removes
     uint64_t matches
@@ -203,64 +174,7 @@ cdef void vec_remove(Sublist* l, SubVec* v, Sub* s) noexcept nogil:
         vec_resize(l, v, v.cap // 2)        # without memory it stays large
 
 
-# ---- tables --------------------------------------------------------------------------------------------
-
-cdef inline void table_place(Table* t, uint64_t hash, void* item) noexcept nogil:
-    cdef uint32_t i = <uint32_t>hash & (t.cap - 1)
-    while t.a[i].item != NULL:
-        i = (i + 1) & (t.cap - 1)
-    t.a[i].hash = hash
-    t.a[i].item = item
-
-
-cdef int table_resize(Sublist* l, Table* t, uint32_t cap) noexcept nogil:
-    cdef Table to
-    cdef uint32_t i
-    to.a = <Place*>list_alloc(l, cap * sizeof(Place))
-    if to.a == NULL:
-        return -1
-    to.cap = cap
-    to.n = t.n
-    for i in range(t.cap):
-        if t.a[i].item != NULL:
-            table_place(&to, t.a[i].hash, t.a[i].item)
-    list_free(l, t.a)
-    t[0] = to
-    return 0
-
-
-cdef int table_add(Sublist* l, Table* t, uint64_t hash, void* item) noexcept nogil:
-    if t.cap == 0 or t.n >= t.cap - t.cap // 4:
-        if t.cap >= VEC_MAX or table_resize(l, t, t.cap * 2 if t.cap else TABLE_MIN) < 0:
-            return -1
-    table_place(t, hash, item)
-    t.n += 1
-    return 0
-
-
-@cython.overflowcheck(False)
-cdef void table_remove(Sublist* l, Table* t, uint64_t hash, void* item) noexcept nogil:
-    cdef uint32_t mask = t.cap - 1
-    cdef uint32_t hole = <uint32_t>hash & mask
-    cdef uint32_t i
-    while t.a[hole].item != item:
-        hole = (hole + 1) & mask
-    i = hole
-    while True:
-        i = (i + 1) & mask
-        if t.a[i].item == NULL:
-            break
-        if ((i - <uint32_t>t.a[i].hash) & mask) >= ((i - hole) & mask):
-            t.a[hole] = t.a[i]
-            hole = i
-    t.a[hole].item = NULL
-    t.n -= 1
-    if t.n == 0:
-        list_free(l, t.a)
-        memset(t, 0, sizeof(Table))
-    elif t.cap > TABLE_MIN and t.n < t.cap // 8:
-        table_resize(l, t, t.cap // 2)      # without memory it stays large
-
+# ---- literals ------------------------------------------------------------------------------------------
 
 cdef inline SubSet* literal_find(const Table* t, Span subject, uint64_t hash) noexcept nogil:
     # A set is never empty, so any of its subscriptions tells its subject.
@@ -280,107 +194,29 @@ cdef inline SubSet* literal_find(const Table* t, Span subject, uint64_t hash) no
     return NULL
 
 
-@cython.overflowcheck(False)
-cdef inline uint64_t edge_hash(const TrieNode* parent, uint64_t token_hash) noexcept nogil:
-    cdef uint64_t z = (token_hash + <uint64_t><size_t>parent) * 0x9e3779b97f4a7c15ULL
-    return z ^ (z >> 32)
-
-
-cdef inline TrieNode* edge_find(const Table* t, const TrieNode* parent, const Tokens* token,
-                                uint64_t token_hash) noexcept nogil:
-    cdef uint64_t hash
-    cdef uint32_t i
-    cdef TrieNode* node
-    if parent.n_edges == 0:
-        return NULL
-    hash = edge_hash(parent, token_hash)
-    i = <uint32_t>hash & (t.cap - 1)
-    while t.a[i].item != NULL:
-        node = <TrieNode*>t.a[i].item
-        if (t.a[i].hash == hash and node.parent == parent and node.n_token == token.n
-                and memcmp(<uint8_t*>node + sizeof(TrieNode), token.p, token.n) == 0):
-            return node
-        i = (i + 1) & (t.cap - 1)
-    return NULL
-
-
-# ---- the trie ------------------------------------------------------------------------------------------
-
-cdef TrieNode* trie_step(Sublist* l, TrieNode* at, const Tokens* t) noexcept nogil:
-    # The child of `at` for the token, made if it is missing. NULL: no memory.
-    cdef TrieNode* child
-    cdef uint64_t token_hash
-    cdef bint star = is_star(t)
-    if star:
-        token_hash = 0
-        child = at.star
-    else:
-        token_hash = table_hash(t.p, t.n)
-        child = edge_find(&l.edges, at, t, token_hash)
-    if child != NULL:
-        return child
-    child = <TrieNode*>list_alloc(l, sizeof(TrieNode) + (0 if star else t.n))
-    if child == NULL:
-        return NULL
-    child.parent = at
-    if star:
-        at.star = child
-        return child
-    if table_add(l, &l.edges, edge_hash(at, token_hash), child) < 0:
-        list_free(l, child)
-        return NULL
-    child.n_token = t.n
-    if t.n:
-        memcpy(<uint8_t*>child + sizeof(TrieNode), t.p, t.n)
-    at.n_edges += 1
-    return child
-
-
-cdef void trie_prune(Sublist* l, TrieNode* at) noexcept nogil:
-    # Frees `at` and what is above it, as far as nothing hangs on it.
-    cdef TrieNode* parent
-    while at.parent != NULL and at.here == NULL and at.tail == NULL and at.star == NULL and at.n_edges == 0:
-        parent = at.parent
-        if parent.star == at:
-            parent.star = NULL
-        else:
-            table_remove(l, &l.edges,
-                         edge_hash(parent, table_hash(<uint8_t*>at + sizeof(TrieNode), at.n_token)), at)
-            parent.n_edges -= 1
-        list_free(l, at)
-        at = parent
-
+# ---- the sets of patterns ------------------------------------------------------------------------------
 
 cdef SubSet* wild_set(Sublist* l, Span pattern) noexcept nogil:
     # The set of a pattern, made if it is missing. NULL: no memory, and nothing has changed.
-    cdef Tokens t = tokens_of(pattern)
-    cdef TrieNode* at = &l.root
-    cdef TrieNode* child
-    cdef SubSet** set
-    while not is_tail(&t):
-        child = trie_step(l, at, &t)
-        if child == NULL:
-            trie_prune(l, at)
-            return NULL
-        at = child
-        if t.last:
-            break
-        tokens_cut(&t)
-    set = &at.tail if is_tail(&t) else &at.here
-    if set[0] == NULL:
-        set[0] = <SubSet*>list_alloc(l, sizeof(SubSet))
-        if set[0] == NULL:
-            trie_prune(l, at)
-            return NULL
-        set[0].node = at
-    return set[0]
+    cdef PatternNode* at
+    cdef void** place = patterns_place(&l.patterns, pattern, &at)
+    cdef SubSet* set
+    if place == NULL or place[0] != NULL:
+        return <SubSet*>place[0] if place != NULL else NULL
+    set = <SubSet*>list_alloc(l, sizeof(SubSet))
+    if set == NULL:
+        patterns_prune(&l.patterns, at)
+        return NULL
+    set.node = at
+    place[0] = set
+    return set
 
 
 cdef SubSet* literal_set(Sublist* l, Span subject, uint64_t hash) noexcept nogil:
     cdef SubSet* set = literal_find(&l.literals, subject, hash)
     if set == NULL:
         set = <SubSet*>list_alloc(l, sizeof(SubSet))
-        if set != NULL and table_add(l, &l.literals, hash, set) < 0:
+        if set != NULL and table_add(&l.literals, hash, set) < 0:
             list_free(l, set)
             return NULL
     return set
@@ -388,18 +224,18 @@ cdef SubSet* literal_set(Sublist* l, Span subject, uint64_t hash) noexcept nogil
 
 cdef void set_prune(Sublist* l, SubSet* set, uint64_t hash) noexcept nogil:
     # Frees a set that has become empty, and its place.
-    cdef TrieNode* at = set.node
+    cdef PatternNode* at = set.node
     if set.plain.n or set.queued.n:
         return
     if at == NULL:
-        table_remove(l, &l.literals, hash, set)
+        table_remove(&l.literals, hash, set)
     elif at.tail == set:
         at.tail = NULL
     else:
         at.here = NULL
     list_free(l, set)
     if at != NULL:
-        trie_prune(l, at)
+        patterns_prune(&l.patterns, at)
 
 
 # ---- queue names ---------------------------------------------------------------------------------------
@@ -561,33 +397,36 @@ cdef void sublist_free(Sublist* l) noexcept nogil:
 
 # ---- looking at all of it ------------------------------------------------------------------------------
 
-cdef void set_each(SubSet* set, void (*fn)(void* ctx, Sub* s) noexcept nogil, void* ctx) noexcept nogil:
+cdef struct Each:
+    void (*fn)(void* ctx, Sub* s) noexcept nogil
+    void* ctx
+
+
+cdef int set_each(void* each, void* kept) noexcept nogil:
+    cdef const Each* e = <const Each*>each
+    cdef SubSet* set = <SubSet*>kept
     cdef uint32_t i
-    if set == NULL:
-        return
     for i in range(set.plain.n):
-        fn(ctx, vec_subs(&set.plain)[i])
+        e.fn(e.ctx, vec_subs(&set.plain)[i])
     for i in range(set.queued.n):
-        fn(ctx, vec_subs(&set.queued)[i])
+        e.fn(e.ctx, vec_subs(&set.queued)[i])
+    return 0
 
 
 cdef void sublist_each(Sublist* l, void (*fn)(void* ctx, Sub* s) noexcept nogil, void* ctx) noexcept nogil:
-    # Every node is the root, an edge's, or reached from one of these by stars alone.
     cdef uint32_t i
-    cdef TrieNode* at
+    cdef Each each
+    each.fn = fn
+    each.ctx = ctx
     for i in range(l.literals.cap):
-        set_each(<SubSet*>l.literals.a[i].item, fn, ctx)
-    for i in range(l.edges.cap + 1):
-        at = &l.root if i == l.edges.cap else <TrieNode*>l.edges.a[i].item
-        while at != NULL:
-            set_each(at.here, fn, ctx)
-            set_each(at.tail, fn, ctx)
-            at = at.star
+        if l.literals.a[i].item != NULL:
+            set_each(&each, l.literals.a[i].item)
+    patterns_each(&l.patterns, set_each, &each)
 
 
 cdef void sublist_stats(Sublist* l, SublistStats* out) noexcept nogil:
     out.subs = l.n_subs
-    out.blocks = l.blocks
+    out.blocks = l.blocks + l.patterns.n + (l.literals.cap != 0) + (l.patterns.edges.cap != 0)
     out.cached_bytes = l.finder.cached_bytes
     out.inserts = l.inserts
     out.removes = l.removes

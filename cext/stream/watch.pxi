@@ -1,10 +1,5 @@
 # Who wants to know of which messages, found by the message's subject in time of the matching watchers:
-# a list of those that want all, a table of literal patterns, and a trie of the others.
-#
-#       root ── "orders" ── "*" ── "new"      orders.*.new
-#                  └─────── ">"               orders.>     (full)
-
-ctypedef void (*spot_fn)(Spot* spot, void* ctx) noexcept nogil
+# a list of those that want all, a table of literal subjects, and the patterns.
 
 
 # ---- one pattern's watchers -------------------------------------------------------------------------------
@@ -34,7 +29,7 @@ cdef void spot_remove(Spot* spot, uint32_t slot) noexcept nogil:
         spot.items[slot].w.entries[spot.items[slot].entry].slot = slot
 
 
-cdef Spot* spot_new(Node* node) noexcept nogil:
+cdef Spot* spot_new(PatternNode* node) noexcept nogil:
     cdef Spot* spot = <Spot*>calloc(1, sizeof(Spot))
     if spot != NULL:
         spot.node = node
@@ -48,110 +43,17 @@ cdef void spot_free(Spot* spot) noexcept nogil:
         free(spot)
 
 
-# ---- the trie ------------------------------------------------------------------------------------------------
-
-cdef Node* node_child(Node* parent, const Tokens* t) noexcept nogil:
-    # The child for a pattern's token, made if it is not there.
-    cdef Span token = span(t.p, t.n)
-    cdef Node* node = parent.star if is_star(t) else <Node*>strmap_get(&parent.children, token)
-    if node != NULL:
-        return node
-    node = <Node*>calloc(1, sizeof(Node))
-    if node == NULL:
-        return NULL
-    node.parent = parent
-    node.token.p = <const uint8_t*>malloc(token.n + 1)
-    if node.token.p == NULL:
-        free(node)
-        return NULL
-    memcpy(<void*>node.token.p, token.p, token.n)
-    node.token.n = token.n
-    if is_star(t):
-        parent.star = node
-    elif strmap_put(&parent.children, token, node) < 0:
-        free(<void*>node.token.p)
-        free(node)
-        return NULL
-    return node
-
-
-cdef void node_prune(Node* node) noexcept nogil:
-    # Frees the nodes from here up that hold nothing any more.
-    cdef Node* parent
-    while node != NULL and node.here == NULL and node.full == NULL and node.star == NULL and node.children.n == 0:
-        parent = node.parent
-        if parent == NULL:
-            return                          # the root stays
-        if node == parent.star:
-            parent.star = NULL
-        else:
-            strmap_del(&parent.children, node.token)
-        strmap_free(&node.children)
-        free(<void*>node.token.p)
-        free(node)
-        node = parent
-
-
-cdef Spot* trie_spot(WatchIndex* x, Span pattern) noexcept nogil:
-    cdef Tokens t = tokens_of(pattern)
-    cdef Node* node
-    cdef Node* child
-    cdef Spot** place
-    if x.root == NULL:
-        x.root = <Node*>calloc(1, sizeof(Node))
-        if x.root == NULL:
-            return NULL
-    node = x.root
-    while True:
-        if is_tail(&t):
-            place = &node.full
-            break
-        child = node_child(node, &t)
-        if child == NULL:
-            node_prune(node)
-            return NULL
-        node = child
-        if t.last:
-            place = &node.here
-            break
-        tokens_cut(&t)
-    if place[0] == NULL:
-        place[0] = spot_new(node)
-        if place[0] == NULL:
-            node_prune(node)
-    return place[0]
-
-
-cdef void trie_match(Node* node, Span rest, spot_fn fn, void* ctx) noexcept nogil:
-    # What matches the tokens that follow the node's own. Depth is bounded by the longest pattern.
-    cdef Tokens t = tokens_of(rest)
-    cdef Node* child
-    if node.full != NULL:
-        fn(node.full, ctx)
-    if node.star != NULL:
-        if not t.last:
-            trie_match(node.star, span(t.rest, t.n_rest), fn, ctx)
-        elif node.star.here != NULL:
-            fn(node.star.here, ctx)
-    if node.children.n:
-        child = <Node*>strmap_get(&node.children, span(t.p, t.n))
-        if child != NULL:
-            if not t.last:
-                trie_match(child, span(t.rest, t.n_rest), fn, ctx)
-            elif child.here != NULL:
-                fn(child.here, ctx)
-
-
-cdef void watch_match(WatchIndex* x, Span subject, spot_fn fn, void* ctx) noexcept nogil:
+cdef int watch_match(WatchIndex* x, Span subject, pattern_fn fn, void* ctx) noexcept nogil:
+    # Calls fn with each matching Spot, until it returns other than 0; and returns that.
     cdef Spot* spot
-    if x.all != NULL:
-        fn(x.all, ctx)
-    if x.literals.n:
+    cdef int rc = fn(ctx, x.all) if x.all != NULL else 0
+    if rc == 0 and x.literals.n:
         spot = <Spot*>strmap_get(&x.literals, subject)
         if spot != NULL:
-            fn(spot, ctx)
-    if x.root != NULL:
-        trie_match(x.root, subject, fn, ctx)
+            rc = fn(ctx, spot)
+    if rc == 0 and (x.wild.n or x.wild.root.tail != NULL):
+        rc = patterns_match(&x.wild, subject, fn, ctx)
+    return rc
 
 
 # ---- attaching and detaching -----------------------------------------------------------------------------------
@@ -172,22 +74,35 @@ cdef Spot* literal_spot(WatchIndex* x, Span pattern) noexcept nogil:
     return spot
 
 
+cdef Spot* wild_spot(WatchIndex* x, Span pattern) noexcept nogil:
+    cdef PatternNode* node
+    cdef void** place = patterns_place(&x.wild, pattern, &node)
+    if place == NULL:
+        return NULL
+    if place[0] == NULL:
+        place[0] = spot_new(node)
+    if place[0] == NULL:
+        patterns_prune(&x.wild, node)
+        return NULL
+    return <Spot*>place[0]
+
+
 cdef void spot_drop(WatchIndex* x, Spot* spot) noexcept nogil:
     # Frees a pattern that nobody watches any more.
-    cdef Node* node = spot.node
+    cdef PatternNode* node = spot.node
     if spot.n:
         return
     if spot == x.all:
         x.all = NULL
     elif node == NULL:
         strmap_del(&x.literals, spot.literal)
-    elif node.full == spot:
-        node.full = NULL
+    elif node.tail == spot:
+        node.tail = NULL
     else:
         node.here = NULL
     spot_free(spot)
     if node != NULL:
-        node_prune(node)
+        patterns_prune(&x.wild, node)
 
 
 cdef Spot* watch_spot(WatchIndex* x, const Filter* f, uint32_t i) noexcept nogil:
@@ -197,7 +112,7 @@ cdef Spot* watch_spot(WatchIndex* x, const Filter* f, uint32_t i) noexcept nogil
         return x.all
     if subject_is_literal(f.patterns[i]):
         return literal_spot(x, f.patterns[i])
-    return trie_spot(x, f.patterns[i])
+    return wild_spot(x, f.patterns[i])
 
 
 cdef int stream_watch(Stream* s, Watcher* w) noexcept nogil:
@@ -249,11 +164,7 @@ cdef void stream_unwatch(Stream* s, Watcher* w) noexcept nogil:
 
 
 cdef void watch_free(WatchIndex* x) noexcept nogil:
-    # With nobody attached only the root is left.
-    if x.root != NULL:
-        strmap_free(&x.root.children)
-        free(x.root)
-        x.root = NULL
+    # Nobody is attached.
     strmap_free(&x.literals)
 
 
@@ -266,8 +177,9 @@ cdef struct Telling:
     bint needed
 
 
-cdef void tell_stored(Spot* spot, void* ctx) noexcept nogil:
+cdef int tell_stored(void* ctx, void* kept) noexcept nogil:
     cdef Telling* t = <Telling*>ctx
+    cdef Spot* spot = <Spot*>kept
     cdef uint32_t i
     cdef Watcher* w
     for i in range(spot.n):
@@ -276,10 +188,12 @@ cdef void tell_stored(Spot* spot, void* ctx) noexcept nogil:
             continue
         w.seen = t.seq
         w.stored(w, t.seq)
+    return 0
 
 
-cdef void tell_removed(Spot* spot, void* ctx) noexcept nogil:
+cdef int tell_removed(void* ctx, void* kept) noexcept nogil:
     cdef Telling* t = <Telling*>ctx
+    cdef Spot* spot = <Spot*>kept
     cdef uint32_t i
     cdef Watcher* w
     for i in range(spot.n):
@@ -289,22 +203,24 @@ cdef void tell_removed(Spot* spot, void* ctx) noexcept nogil:
                 continue
             w.gone = t.seq
         w.removed(w, t.seq, t.reason)
+    return 0
 
 
-cdef void ask_needs(Spot* spot, void* ctx) noexcept nogil:
+cdef int ask_needs(void* ctx, void* kept) noexcept nogil:
     # Up to the first that needs it, which is then the first to be asked: it often needs the next one too.
     cdef Telling* t = <Telling*>ctx
+    cdef Spot* spot = <Spot*>kept
     cdef SpotItem item
     cdef uint32_t i
     t.wanted = True
     for i in range(spot.n):
-        if t.needed:
-            return
         item = spot.items[i]
         if item.w.needs(item.w, t.seq):
             t.needed = True
             spot_place(spot, i, spot.items[0])
             spot_place(spot, 0, item)
+            return 1
+    return 0
 
 
 cdef inline void spot_place(Spot* spot, uint32_t slot, SpotItem item) noexcept nogil:
@@ -330,15 +246,13 @@ cdef uint64_t stream_hidden(Stream* s, const Filter* filter, uint64_t start) noe
     return store_pending(s.store, filter, max(start, s.shown + 1)) if s.shown < s.entered else 0
 
 
-cdef void count_spot(Spot* spot, void* ctx) noexcept nogil:
-    (<uint32_t*>ctx)[0] += spot.n
+cdef int is_there(void* ctx, void* kept) noexcept nogil:
+    return 1
 
 
 cdef bint watched(WatchIndex* x, Span subject) noexcept nogil:
     # Whether anybody's filter matches.
-    cdef uint32_t n = 0
-    watch_match(x, subject, count_spot, &n)
-    return n > 0
+    return watch_match(x, subject, is_there, NULL) != 0
 
 
 # ---- interest retention ----------------------------------------------------------------------------------------------

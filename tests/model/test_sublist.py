@@ -332,6 +332,16 @@ def test_patterns_whose_nodes_double_at_every_token() -> None:
     assert lst.match(b".".join([b"t"] * (depth + 1))).read() == ([], [])
 
 
+def test_patterns_with_a_literal_beside_each_star() -> None:
+    """As many nodes that part, one below the other, as a line of the protocol has room for."""
+    lst = PySublist()
+    depth = 2000
+    numbers = [lst.insert(b"*." * stars + b"t") for stars in range(depth)]
+    all_stars = lst.insert(b".".join([b"*"] * depth))
+    assert set(lst.match(b".".join([b"t"] * depth)).read()[0]) == {numbers[-1], all_stars}
+    assert set(lst.match(b".".join([b"x"] * depth)).read()[0]) == {all_stars}
+
+
 @pytest.mark.parametrize("kind", [b"literal.%d", b"wild.%d.*", b"wild.%d.>", b"%d.*.x.*.y"])
 def test_memory_returns(kind: bytes) -> None:
     lst = PySublist()

@@ -1,0 +1,132 @@
+# Patterns: subjects with wildcards, found by the literal subjects that they match, in a trie of tokens.
+#
+#      edges: hash(parent, token) ─► PatternNode        root ── "orders" ── *(star) ── "new"
+#                                                                  │ tail: of orders.>   └─ here: of orders.*.new
+
+cdef inline const uint8_t* node_token(const PatternNode* at) noexcept nogil:
+    return <const uint8_t*>at + sizeof(PatternNode)
+
+
+@cython.overflowcheck(False)
+cdef inline uint64_t edge_hash(const PatternNode* parent, uint64_t token_hash) noexcept nogil:
+    cdef uint64_t z = (token_hash + <uint64_t><size_t>parent) * 0x9e3779b97f4a7c15ULL
+    return z ^ (z >> 32)
+
+
+cdef inline PatternNode* edge_find(const Table* t, const PatternNode* parent, const Tokens* token,
+                                   uint64_t token_hash) noexcept nogil:
+    cdef uint64_t hash = edge_hash(parent, token_hash)
+    cdef uint32_t i = <uint32_t>hash & (t.cap - 1)
+    cdef PatternNode* node
+    while t.a[i].item != NULL:
+        node = <PatternNode*>t.a[i].item
+        if (t.a[i].hash == hash and node.parent == parent and node.n_token == token.n
+                and memcmp(node_token(node), token.p, token.n) == 0):
+            return node
+        i = (i + 1) & (t.cap - 1)
+    return NULL
+
+
+cdef PatternNode* node_step(PatternTrie* x, PatternNode* at, const Tokens* t) noexcept nogil:
+    # The child of `at` for the token, made if it is missing. NULL: no memory.
+    cdef PatternNode* child = at.star
+    cdef uint64_t token_hash = 0
+    cdef bint star = is_star(t)
+    if not star:
+        token_hash = table_hash(t.p, t.n)
+        child = edge_find(&x.edges, at, t, token_hash) if at.n_edges else NULL
+    if child != NULL:
+        return child
+    child = <PatternNode*>calloc(1, sizeof(PatternNode) + (0 if star else t.n))
+    if child == NULL:
+        return NULL
+    child.parent = at
+    if star:
+        at.star = child
+    elif table_add(&x.edges, edge_hash(at, token_hash), child) < 0:
+        free(child)
+        return NULL
+    else:
+        child.n_token = t.n
+        if t.n:
+            memcpy(<uint8_t*>node_token(child), t.p, t.n)
+        at.n_edges += 1
+    x.n += 1
+    return child
+
+
+cdef void patterns_prune(PatternTrie* x, PatternNode* at) noexcept nogil:
+    cdef PatternNode* parent
+    while at.parent != NULL and at.here == NULL and at.tail == NULL and at.star == NULL and at.n_edges == 0:
+        parent = at.parent
+        if parent.star == at:
+            parent.star = NULL
+        else:
+            table_remove(&x.edges, edge_hash(parent, table_hash(node_token(at), at.n_token)), at)
+            parent.n_edges -= 1
+        free(at)
+        x.n -= 1
+        at = parent
+
+
+cdef void** patterns_place(PatternTrie* x, Span pattern, PatternNode** node) noexcept nogil:
+    cdef Tokens t = tokens_of(pattern)
+    cdef PatternNode* at = &x.root
+    cdef PatternNode* child
+    while not is_tail(&t):
+        child = node_step(x, at, &t)
+        if child == NULL:
+            patterns_prune(x, at)
+            return NULL
+        at = child
+        if t.last:
+            break
+        tokens_cut(&t)
+    node[0] = at
+    return &at.tail if is_tail(&t) else &at.here
+
+
+cdef int match_from(const PatternTrie* x, const PatternNode* at, Tokens t, pattern_fn fn, void* ctx) noexcept nogil:
+    # What matches the tokens behind t, which has led to this node. It calls itself where a literal has a star beside it, and so
+    # is no deeper than the patterns are many.
+    cdef const PatternNode* child
+    cdef int rc
+    while not t.last:
+        tokens_cut(&t)
+        if at.tail != NULL:
+            rc = fn(ctx, at.tail)
+            if rc != 0:
+                return rc
+        child = edge_find(&x.edges, at, &t, table_hash(t.p, t.n)) if at.n_edges else NULL
+        if child == NULL:
+            child = at.star
+        elif at.star != NULL:
+            rc = match_from(x, at.star, t, fn, ctx)
+            if rc != 0:
+                return rc
+        if child == NULL:
+            return 0
+        at = child
+    return fn(ctx, at.here) if at.here != NULL else 0
+
+
+cdef int patterns_match(const PatternTrie* x, Span subject, pattern_fn fn, void* ctx) noexcept nogil:
+    cdef Tokens t
+    t.rest = subject.p
+    t.n_rest = subject.n
+    t.last = False
+    return match_from(x, &x.root, t, fn, ctx)
+
+
+cdef void patterns_each(const PatternTrie* x, pattern_fn fn, void* ctx) noexcept nogil:
+    # Every node is the root, an edge's, or reached from one of these by stars alone.
+    cdef uint32_t i
+    cdef const PatternNode* at
+    for i in range(x.edges.cap + 1):
+        at = &x.root if i == x.edges.cap else <const PatternNode*>x.edges.a[i].item
+        while at != NULL:
+            if at.here != NULL:
+                fn(ctx, at.here)
+            if at.tail != NULL:
+                fn(ctx, at.tail)
+            at = at.star
