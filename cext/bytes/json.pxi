@@ -6,7 +6,7 @@ cdef enum:
 
 
 cdef inline void json_blanks(JsonReader* r) noexcept nogil:
-    while r.p < r.end and (r.p[0] == 32 or r.p[0] == 10 or r.p[0] == 13 or r.p[0] == 9):
+    while r.p < r.end and (r.p[0] == c' ' or r.p[0] == c'\n' or r.p[0] == c'\r' or r.p[0] == c'\t'):
         r.p += 1
 
 
@@ -23,16 +23,16 @@ cdef bint json_enter(JsonReader* r, uint8_t opening) noexcept nogil:
         return False
     r.p += 1
     r.first = True
-    r.close = 125 if opening == 123 else 93
+    r.close = c'}' if opening == c'{' else c']'
     return True
 
 
 cdef bint json_enter_object(JsonReader* r) noexcept nogil:
-    return json_enter(r, 123)
+    return json_enter(r, c'{')
 
 
 cdef bint json_enter_array(JsonReader* r) noexcept nogil:
-    return json_enter(r, 91)
+    return json_enter(r, c'[')
 
 
 cdef bint json_string(JsonReader* r, JsonItem* it) noexcept nogil:
@@ -43,20 +43,20 @@ cdef bint json_string(JsonReader* r, JsonItem* it) noexcept nogil:
     start = r.p
     it.escaped = False
     while r.p < r.end:
-        if r.p[0] == 34:
+        if r.p[0] == c'"':
             it.kind = JSON_STRING
             it.text.p = start
             it.text.n = <uint32_t>(r.p - start)
             r.p += 1
             return True
-        if r.p[0] < 32:
+        if r.p[0] < c' ':
             return False
-        if r.p[0] == 92:
+        if r.p[0] == c'\\':
             it.escaped = True
             r.p += 1
             if r.p == r.end:
                 return False
-            if r.p[0] == 117:
+            if r.p[0] == c'u':
                 for i in range(1, 5):
                     if r.end - r.p <= <ssize_t>i or hex_value(r.p[i]) < 0:
                         return False
@@ -68,37 +68,37 @@ cdef bint json_string(JsonReader* r, JsonItem* it) noexcept nogil:
 
 
 cdef inline int hex_value(uint8_t ch) noexcept nogil:
-    if 48 <= ch <= 57:
-        return ch - 48
+    if c'0' <= ch <= c'9':
+        return ch - c'0'
     ch |= 32
-    if 97 <= ch <= 102:
-        return ch - 87
+    if c'a' <= ch <= c'f':
+        return ch - c'a' + 10
     return -1
 
 
 cdef bint json_number(JsonReader* r, JsonItem* it) noexcept nogil:
     cdef const uint8_t* start = r.p
     cdef const uint8_t* digits
-    if r.p[0] == 45:
+    if r.p[0] == c'-':
         r.p += 1
     digits = r.p
-    while r.p < r.end and 48 <= r.p[0] <= 57:
+    while r.p < r.end and c'0' <= r.p[0] <= c'9':
         r.p += 1
-    if r.p == digits or (digits[0] == 48 and r.p - digits > 1):
+    if r.p == digits or (digits[0] == c'0' and r.p - digits > 1):
         return False
-    if r.p < r.end and r.p[0] == 46:
+    if r.p < r.end and r.p[0] == c'.':
         r.p += 1
         digits = r.p
-        while r.p < r.end and 48 <= r.p[0] <= 57:
+        while r.p < r.end and c'0' <= r.p[0] <= c'9':
             r.p += 1
         if r.p == digits:
             return False
-    if r.p < r.end and (r.p[0] | 32) == 101:
+    if r.p < r.end and (r.p[0] | 32) == c'e':
         r.p += 1
-        if r.p < r.end and (r.p[0] == 43 or r.p[0] == 45):
+        if r.p < r.end and (r.p[0] == c'+' or r.p[0] == c'-'):
             r.p += 1
         digits = r.p
-        while r.p < r.end and 48 <= r.p[0] <= 57:
+        while r.p < r.end and c'0' <= r.p[0] <= c'9':
             r.p += 1
         if r.p == digits:
             return False
@@ -125,10 +125,10 @@ cdef bint json_nested(JsonReader* r, JsonItem* it) noexcept nogil:
     cdef uint8_t closes[JSON_DEPTH_MAX]
     cdef int depth = 0
     cdef int rc
-    it.kind = JSON_OBJECT if r.p[0] == 123 else JSON_ARRAY
+    it.kind = JSON_OBJECT if r.p[0] == c'{' else JSON_ARRAY
     it.text.p = r.p
     while True:
-        if inner.p[0] == 123 or inner.p[0] == 91:
+        if inner.p[0] == c'{' or inner.p[0] == c'[':
             if depth == JSON_DEPTH_MAX:
                 return False
             json_enter(&inner, inner.p[0])
@@ -136,7 +136,7 @@ cdef bint json_nested(JsonReader* r, JsonItem* it) noexcept nogil:
             depth += 1
         elif not json_scalar(&inner, &val):
             return False
-        rc = json_lead(&inner, &key if inner.close == 125 else NULL)
+        rc = json_lead(&inner, &key if inner.close == c'}' else NULL)
         while rc == 0:
             depth -= 1
             if depth == 0:
@@ -145,7 +145,7 @@ cdef bint json_nested(JsonReader* r, JsonItem* it) noexcept nogil:
                 return True
             inner.close = closes[depth - 1]
             inner.first = False
-            rc = json_lead(&inner, &key if inner.close == 125 else NULL)
+            rc = json_lead(&inner, &key if inner.close == c'}' else NULL)
         if rc < 0:
             return False
 
@@ -153,13 +153,13 @@ cdef bint json_nested(JsonReader* r, JsonItem* it) noexcept nogil:
 cdef bint json_scalar(JsonReader* r, JsonItem* it) noexcept nogil:
     # At the first byte of a string, number or word.
     it.escaped = False
-    if r.p[0] == 34:
+    if r.p[0] == c'"':
         return json_string(r, it)
-    if r.p[0] == 116:
+    if r.p[0] == c't':
         return json_word(r, it, b"true", 4, JSON_TRUE)
-    if r.p[0] == 102:
+    if r.p[0] == c'f':
         return json_word(r, it, b"false", 5, JSON_FALSE)
-    if r.p[0] == 110:
+    if r.p[0] == c'n':
         return json_word(r, it, b"null", 4, JSON_NULL)
     return json_number(r, it)
 
@@ -173,7 +173,7 @@ cdef int json_lead(JsonReader* r, JsonItem* key) noexcept nogil:
         r.p += 1
         return 0
     if not r.first:
-        if r.p[0] != 44:
+        if r.p[0] != c',':
             return -1
         r.p += 1
         json_blanks(r)
@@ -181,10 +181,10 @@ cdef int json_lead(JsonReader* r, JsonItem* key) noexcept nogil:
             return -1
     r.first = False
     if key != NULL:
-        if r.p[0] != 34 or not json_string(r, key):
+        if r.p[0] != c'"' or not json_string(r, key):
             return -1
         json_blanks(r)
-        if r.p == r.end or r.p[0] != 58:
+        if r.p == r.end or r.p[0] != c':':
             return -1
         r.p += 1
         json_blanks(r)
@@ -197,7 +197,7 @@ cdef int json_step(JsonReader* r, JsonItem* key, JsonItem* val) noexcept nogil:
     if rc <= 0:
         return rc
     val.escaped = False
-    if r.p[0] == 123 or r.p[0] == 91:
+    if r.p[0] == c'{' or r.p[0] == c'[':
         return 1 if json_nested(r, val) else -1
     return 1 if json_scalar(r, val) else -1
 
@@ -226,7 +226,7 @@ cdef bint json_key_is(const JsonItem* key, const char* name) noexcept nogil:
     for i in range(n):
         a = key.text.p[i]
         b = <uint8_t>name[i]
-        if 65 <= a <= 90:
+        if c'A' <= a <= c'Z':
             a |= 32
         if a != b:
             return False
@@ -246,15 +246,15 @@ cdef bint json_int(const JsonItem* it, int64_t* out) noexcept nogil:
     cdef bint negative = False
     if it.kind != JSON_NUMBER:
         return False
-    if it.text.p[0] == 45:
+    if it.text.p[0] == c'-':
         negative = True
         i = 1
     while i < it.text.n:
-        if it.text.p[i] < 48 or it.text.p[i] > 57:
+        if it.text.p[i] < c'0' or it.text.p[i] > c'9':
             return False
         if v > <uint64_t>INT64_MAX // 10:
             return False
-        v = v * 10 + (it.text.p[i] - 48)
+        v = v * 10 + (it.text.p[i] - c'0')
         i += 1
     if v > <uint64_t>INT64_MAX + (1 if negative else 0):
         return False
@@ -269,9 +269,9 @@ cdef bint json_uint(const JsonItem* it, uint64_t* out) noexcept nogil:
     if it.kind != JSON_NUMBER:
         return False
     for i in range(it.text.n):
-        if it.text.p[i] < 48 or it.text.p[i] > 57:
+        if it.text.p[i] < c'0' or it.text.p[i] > c'9':
             return False
-        d = it.text.p[i] - 48
+        d = it.text.p[i] - c'0'
         if v > (<uint64_t>-1 - d) // 10:
             return False
         v = v * 10 + d
@@ -290,23 +290,23 @@ cdef int json_text(const JsonItem* it, uint8_t* out, uint32_t cap) noexcept nogi
         if n + 4 > cap:
             if n + <uint32_t>(end - p) > cap or it.escaped:
                 return -1
-        if p[0] != 92:
+        if p[0] != c'\\':
             out[n] = p[0]
             n += 1
             p += 1
             continue
         p += 1
-        if p[0] != 117:
-            if p[0] == 98:
+        if p[0] != c'u':
+            if p[0] == c'b':
                 out[n] = 8
-            elif p[0] == 102:
-                out[n] = 12
-            elif p[0] == 110:
-                out[n] = 10
-            elif p[0] == 114:
-                out[n] = 13
-            elif p[0] == 116:
-                out[n] = 9
+            elif p[0] == c'f':
+                out[n] = c'\f'
+            elif p[0] == c'n':
+                out[n] = c'\n'
+            elif p[0] == c'r':
+                out[n] = c'\r'
+            elif p[0] == c't':
+                out[n] = c'\t'
             else:
                 out[n] = p[0]
             n += 1
@@ -314,7 +314,7 @@ cdef int json_text(const JsonItem* it, uint8_t* out, uint32_t cap) noexcept nogi
             continue
         code = hex4(p + 1)
         p += 5
-        if 0xD800 <= code < 0xDC00 and end - p >= 6 and p[0] == 92 and p[1] == 117:
+        if 0xD800 <= code < 0xDC00 and end - p >= 6 and p[0] == c'\\' and p[1] == c'u':
             low = hex4(p + 2)
             if 0xDC00 <= low < 0xE000:
                 code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)

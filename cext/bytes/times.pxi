@@ -9,14 +9,14 @@ cdef uint32_t put_fraction(uint8_t* p, uint64_t v, uint32_t width) noexcept nogi
         width -= 1
     p[0] = c'.'
     for i in range(width, 0, -1):
-        p[i] = <uint8_t>(48 + v % 10)
+        p[i] = <uint8_t>(c'0' + v % 10)
         v = v // 10
     return width + 1
 
 
 cdef inline uint32_t put_two(uint8_t* p, int64_t v, uint8_t mark) noexcept nogil:
-    p[0] = <uint8_t>(48 + v // 10 % 10)
-    p[1] = <uint8_t>(48 + v % 10)
+    p[0] = <uint8_t>(c'0' + v // 10 % 10)
+    p[1] = <uint8_t>(c'0' + v % 10)
     p[2] = mark
     return 3
 
@@ -36,8 +36,8 @@ cdef void put_second(uint8_t* p, int64_t seconds) noexcept nogil:
     mp = (5 * doy + 2) // 153
     m = mp + 3 if mp < 10 else mp - 9
     y = yoe + era * 400 + (1 if m <= 2 else 0)
-    p[0] = <uint8_t>(48 + y // 1000 % 10)
-    p[1] = <uint8_t>(48 + y // 100 % 10)
+    p[0] = <uint8_t>(c'0' + y // 1000 % 10)
+    p[1] = <uint8_t>(c'0' + y // 100 % 10)
     n = 2 + put_two(p + 2, y % 100, 45)
     n += put_two(p + n, m, 45)
     n += put_two(p + n, doy - (153 * mp + 2) // 5 + 1, 84)

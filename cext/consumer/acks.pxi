@@ -354,7 +354,7 @@ cdef uint64_t take_number(Span* s) noexcept nogil:
         if s.p[i] < c'0' or s.p[i] > c'9' or i >= 19:
             good = False
         else:
-            v = v * 10 + (s.p[i] - 48)
+            v = v * 10 + (s.p[i] - c'0')
         i += 1
     good = good and i > 0
     if i < s.n:

@@ -89,7 +89,7 @@ cdef void drop_vanished(Consumer* c, bint told) noexcept nogil:
 
 
 cdef inline bint ends_full(Span pattern) noexcept nogil:
-    return pattern.n > 0 and pattern.p[pattern.n - 1] == 62 and (pattern.n == 1 or pattern.p[pattern.n - 2] == 46)
+    return pattern.n > 0 and pattern.p[pattern.n - 1] == c'>' and (pattern.n == 1 or pattern.p[pattern.n - 2] == c'.')
 
 
 cdef bint covers(Span a, Span b) noexcept nogil:

@@ -25,7 +25,7 @@ cdef void json_put_text(Draft* d, Span s) noexcept nogil:
             draft_byte(d, b"btn fr"[ch - 8])
         elif size == 3 and ch == 0xe2 and s.p[at + 1] == 0x80 and s.p[at + 2] | 1 == 0xa9:
             draft_add(d, b"\\u2028" if s.p[at + 2] == 0xa8 else b"\\u2029", 6)
-        elif ch < 32 or ch == c'<' or ch == c'>' or ch == c'&':
+        elif ch < c' ' or ch == c'<' or ch == c'>' or ch == c'&':
             escape[4] = hexdigits[ch >> 4]
             escape[5] = hexdigits[ch & 15]
             draft_add(d, escape, 6)

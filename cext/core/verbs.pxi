@@ -11,17 +11,17 @@ cdef size_t put_quoted(uint8_t* out, size_t cap, Span s) noexcept nogil:
     cdef size_t n = 1
     cdef uint32_t at = 0, size
     cdef uint8_t ch
-    out[0] = 34
+    out[0] = c'"'
     while at < s.n and n + 6 <= cap:
         ch = s.p[at]
         size = rune_size(s.p + at, s.n - at)
-        if ch == 34 or ch == 92:
-            out[n] = 92
+        if ch == c'"' or ch == c'\\':
+            out[n] = c'\\'
             out[n + 1] = ch
             n += 2
-        elif ch < 32 or ch == 127 or size == 0:
-            out[n] = 92
-            out[n + 1] = 120
+        elif ch < c' ' or ch == 127 or size == 0:
+            out[n] = c'\\'
+            out[n + 1] = c'x'
             out[n + 2] = hexdigits[ch >> 4]
             out[n + 3] = hexdigits[ch & 15]
             n += 4
@@ -29,7 +29,7 @@ cdef size_t put_quoted(uint8_t* out, size_t cap, Span s) noexcept nogil:
             memcpy(out + n, s.p + at, size)
             n += size
         at += max(size, <uint32_t>1)
-    out[n] = 34
+    out[n] = c'"'
     return n + 1
 
 
@@ -43,7 +43,7 @@ cdef void violation(Client* c, const char* what, Span subject, Span queue, Span 
     n = 26
     memcpy(text + n, what, strlen(what))
     n += strlen(what)
-    text[n] = 32
+    text[n] = c' '
     n += 1
     n += put_quoted(text + n, QUOTED_MAX, subject)
     if queue.n:
@@ -88,12 +88,12 @@ cdef void no_responders(Client* c, Span subject, Span reply) noexcept nogil:
         p = start
         memcpy(p, b"HMSG ", 5)
         p = put_span(p + 5, reply)
-        p[0] = 32
+        p[0] = c' '
         p = put_span(p + 1, s.sid)
-        p[0] = 32
+        p[0] = c' '
         p += 1
         p += put_u64(p, 32 + subject.n)
-        p[0] = 32
+        p[0] = c' '
         p += 1
         p += put_u64(p, 32 + subject.n)
         memcpy(p, b"\r\nNATS/1.0 503\r\nNats-Subject: ", 30)
@@ -226,7 +226,7 @@ cdef void client_drop_subs(Client* c) noexcept nogil:
 cdef uint32_t count_tokens(Span s) noexcept nogil:
     cdef uint32_t i, n = 1
     for i in range(s.n):
-        if s.p[i] == 46:
+        if s.p[i] == c'.':
             n += 1
     return n
 

@@ -5,8 +5,8 @@ cdef inline int64_t look_size(const uint8_t** at, const uint8_t* end) noexcept n
     # A number of one to nine digits, behind which at stands then; -1: there is none.
     cdef const uint8_t* p = at[0]
     cdef int64_t v = 0
-    while p < end and p - at[0] < 9 and 48 <= p[0] <= 57:
-        v = v * 10 + (p[0] - 48)
+    while p < end and p - at[0] < 9 and c'0' <= p[0] <= c'9':
+        v = v * 10 + (p[0] - c'0')
         p += 1
     if p == at[0]:
         return -1
@@ -24,19 +24,19 @@ cdef uint32_t client_look(const uint8_t* p, size_t n, Ahead* ahead, uint32_t mos
     cdef int64_t size
     while found < most and end - p > 4 and memcmp(p, b"PUB ", 4) == 0:
         q = p + 4
-        while q < end and q[0] > 32:
+        while q < end and q[0] > c' ':
             q += 1
-        if q == p + 4 or q == end or q[0] != 32:
+        if q == p + 4 or q == end or q[0] != c' ':
             break
         ahead[found].n_subject = <uint32_t>(q - p - 4)
         ahead[found].n_reply = 0
         q += 1
         reply = q
         size = look_size(&q, end)
-        if q < end and q[0] != 13:
-            while q < end and q[0] > 32:
+        if q < end and q[0] != c'\r':
+            while q < end and q[0] > c' ':
                 q += 1
-            if q == reply or q == end or q[0] != 32:
+            if q == reply or q == end or q[0] != c' ':
                 break
             ahead[found].n_reply = <uint32_t>(q - reply)
             q += 1

@@ -7,7 +7,7 @@ cdef inline uint8_t upper(uint8_t ch) noexcept nogil:
 
 
 cdef inline bint is_blank(uint8_t ch) noexcept nogil:
-    return ch == 32 or ch == 9
+    return ch == c' ' or ch == c'\t'
 
 
 cdef int verb_of(const uint8_t* p, size_t n, size_t* used) noexcept nogil:
@@ -17,39 +17,39 @@ cdef int verb_of(const uint8_t* p, size_t n, size_t* used) noexcept nogil:
     cdef size_t length, i
     cdef int kind
     cdef uint8_t first = upper(p[0])
-    if first == 80:                                            # P
+    if first == c'P':
         if n < 2:
             return PARSE_MORE
-        if upper(p[1]) == 85:
+        if upper(p[1]) == c'U':
             want = b"PUB"
             kind = OP_PUB
-        elif upper(p[1]) == 73:
+        elif upper(p[1]) == c'I':
             want = b"PING"
             kind = OP_PING
-        elif upper(p[1]) == 79:
+        elif upper(p[1]) == c'O':
             want = b"PONG"
             kind = OP_PONG
         else:
             return PARSE_UNKNOWN
-    elif first == 72:
+    elif first == c'H':
         want = b"HPUB"
         kind = OP_PUB
-    elif first == 83:
+    elif first == c'S':
         want = b"SUB"
         kind = OP_SUB
-    elif first == 85:
+    elif first == c'U':
         want = b"UNSUB"
         kind = OP_UNSUB
-    elif first == 67:
+    elif first == c'C':
         want = b"CONNECT"
         kind = OP_CONNECT
-    elif first == 73:
+    elif first == c'I':
         want = b"INFO"
         kind = OP_INFO
-    elif p[0] == 43:
+    elif p[0] == c'+':
         want = b"+OK"
         kind = OP_OK
-    elif p[0] == 45:
+    elif p[0] == c'-':
         want = b"-ERR"
         kind = OP_ERR
     else:
@@ -92,9 +92,9 @@ cdef int64_t parse_size(Span s) noexcept nogil:
     if s.n == 0 or s.n > 9:
         return -1
     for i in range(s.n):
-        if s.p[i] < 48 or s.p[i] > 57:
+        if s.p[i] < c'0' or s.p[i] > c'9':
             return -1
-        v = v * 10 + (s.p[i] - 48)
+        v = v * 10 + (s.p[i] - c'0')
     return v
 
 
@@ -127,11 +127,11 @@ cdef int take_payload(Parser* ps, Op* op, int64_t total, int64_t hdr, const uint
         return PARSE_PAYLOAD
     if n < line_size + <size_t>total + 2:
         # Wrong bytes behind a payload that is there are told at once.
-        if n > line_size + <size_t>total and p[line_size + <size_t>total] != 13:
+        if n > line_size + <size_t>total and p[line_size + <size_t>total] != c'\r':
             return PARSE_UNKNOWN
         ps.need = line_size + <size_t>total + 2
         return PARSE_MORE
-    if p[line_size + <size_t>total] != 13 or p[line_size + <size_t>total + 1] != 10:
+    if p[line_size + <size_t>total] != c'\r' or p[line_size + <size_t>total + 1] != c'\n':
         return PARSE_UNKNOWN
     op.header.p = p + line_size
     op.header.n = <uint32_t>hdr
@@ -184,7 +184,7 @@ cdef int parse(Parser* ps, const uint8_t* p, size_t n, Op* op) noexcept nogil:
         return PARSE_UNKNOWN
     if ps.scanned < used:
         ps.scanned = used
-    eol = <const uint8_t*>memchr(p + ps.scanned, 10, n - ps.scanned)
+    eol = <const uint8_t*>memchr(p + ps.scanned, c'\n', n - ps.scanned)
     start = used
     while start < n and is_blank(p[start]):
         start += 1
@@ -196,7 +196,7 @@ cdef int parse(Parser* ps, const uint8_t* p, size_t n, Op* op) noexcept nogil:
     end = eol - p
     line_size = end + 1
     ps.scanned = end
-    if end > start and p[end - 1] == 13:
+    if end > start and p[end - 1] == c'\r':
         end -= 1
     if start > end:
         start = end
@@ -210,7 +210,7 @@ cdef int parse(Parser* ps, const uint8_t* p, size_t n, Op* op) noexcept nogil:
     if <int64_t>(end - start) > ps.max_line:
         return PARSE_LINE
     if kind == OP_PUB:
-        op.has_header = upper(p[0]) == 72
+        op.has_header = upper(p[0]) == c'H'
         kind = parse_pub(ps, op, p, n, line_size)
         if kind != PARSE_MORE:
             ps.scanned = 0

@@ -81,7 +81,7 @@ cdef void proxy_source(Conn* c, int family, const void* ip, uint16_t port) noexc
 # ---- version 1: a line
 
 cdef inline bint proxy_blank(uint8_t ch) noexcept nogil:
-    return ch == 32 or 9 <= ch <= 13
+    return ch == c' ' or c'\t' <= ch <= c'\r'
 
 
 cdef int proxy_port(const char* text) noexcept nogil:
@@ -89,9 +89,9 @@ cdef int proxy_port(const char* text) noexcept nogil:
     cdef int v = 0
     cdef size_t i = 0
     while text[i]:
-        if not 48 <= text[i] <= 57:
+        if not c'0' <= text[i] <= c'9':
             return -1
-        v = v * 10 + (text[i] - 48)
+        v = v * 10 + (text[i] - c'0')
         if v > 65535:
             return -1
         i += 1

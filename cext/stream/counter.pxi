@@ -43,12 +43,12 @@ cdef void add_digits(uint8_t* to, Span a, Span b) noexcept nogil:
     # a + b, where a has no fewer digits, into one more than a has.
     cdef uint32_t i, carry = 0, x
     for i in range(a.n):
-        x = a.p[a.n - 1 - i] - 48 + carry
+        x = a.p[a.n - 1 - i] - c'0' + carry
         if i < b.n:
-            x += b.p[b.n - 1 - i] - 48
-        to[a.n - i] = <uint8_t>(48 + x % 10)
+            x += b.p[b.n - 1 - i] - c'0'
+        to[a.n - i] = <uint8_t>(c'0' + x % 10)
         carry = x // 10
-    to[0] = <uint8_t>(48 + carry)
+    to[0] = <uint8_t>(c'0' + carry)
 
 
 cdef void take_digits(uint8_t* to, Span a, Span b) noexcept nogil:
@@ -56,12 +56,12 @@ cdef void take_digits(uint8_t* to, Span a, Span b) noexcept nogil:
     cdef uint32_t i
     cdef int x, borrow = 0
     for i in range(a.n):
-        x = a.p[a.n - 1 - i] - 48 - borrow
+        x = a.p[a.n - 1 - i] - c'0' - borrow
         if i < b.n:
-            x -= b.p[b.n - 1 - i] - 48
+            x -= b.p[b.n - 1 - i] - c'0'
         borrow = x < 0
-        to[a.n - i] = <uint8_t>(48 + x + 10 * borrow)
-    to[0] = 48
+        to[a.n - i] = <uint8_t>(c'0' + x + 10 * borrow)
+    to[0] = c'0'
 
 
 cdef int add_sum(Bytes* out, Number a, Number b) noexcept nogil:
@@ -81,9 +81,9 @@ cdef int add_sum(Bytes* out, Number a, Number b) noexcept nogil:
         add_digits(p + 1, a.digits, b.digits)
     else:
         take_digits(p + 1, a.digits, b.digits)
-    while zeros + 1 < n and p[1 + zeros] == 48:
+    while zeros + 1 < n and p[1 + zeros] == c'0':
         zeros += 1
-    if a.negative and p[1 + zeros] != 48:
+    if a.negative and p[1 + zeros] != c'0':
         p[0] = c'-'
         memmove(p + 1, p + 1 + zeros, n - zeros)
         out.n += n - zeros + 1

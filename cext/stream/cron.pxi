@@ -14,7 +14,7 @@ cdef struct Cron:
 
 
 cdef inline bint is_space(uint8_t c) noexcept nogil:
-    return c == c' ' or 9 <= c <= 13
+    return c == c' ' or c'\t' <= c <= c'\r'
 
 
 cdef bint cron_number(Span s, uint64_t* v) noexcept nogil:

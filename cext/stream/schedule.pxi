@@ -190,11 +190,11 @@ cdef uint32_t put_zone_time(uint8_t* p, const Zone* z, int64_t ns) noexcept nogi
         return n
     p[n - 1] = c'-' if offset < 0 else c'+'             # instead of Z
     offset = (-offset if offset < 0 else offset) // 60
-    p[n] = <uint8_t>(48 + offset // 600)
-    p[n + 1] = <uint8_t>(48 + offset // 60 % 10)
+    p[n] = <uint8_t>(c'0' + offset // 600)
+    p[n + 1] = <uint8_t>(c'0' + offset // 60 % 10)
     p[n + 2] = c':'
-    p[n + 3] = <uint8_t>(48 + offset % 60 // 10)
-    p[n + 4] = <uint8_t>(48 + offset % 10)
+    p[n + 3] = <uint8_t>(c'0' + offset % 60 // 10)
+    p[n + 4] = <uint8_t>(c'0' + offset % 10)
     return n + 5
 
 

@@ -12,7 +12,7 @@ cdef bint get_u64(Span s, uint64_t* v) noexcept nogil:
     for i in range(s.n):
         if s.p[i] < c'0' or s.p[i] > c'9':
             return False
-        d = s.p[i] - 48
+        d = s.p[i] - c'0'
         if x > (UINT64_MAX - d) // 10:
             return False
         x = x * 10 + d
@@ -96,7 +96,7 @@ cdef bint get_duration(Span s, int64_t* ns) noexcept nogil:
         while s.n and c'0' <= s.p[0] <= c'9':
             if whole > (INT64_MAX - 9) // 10:
                 return False
-            whole = whole * 10 + (s.p[0] - 48)
+            whole = whole * 10 + (s.p[0] - c'0')
             digits = True
             s.p += 1
             s.n -= 1
@@ -105,7 +105,7 @@ cdef bint get_duration(Span s, int64_t* ns) noexcept nogil:
             s.n -= 1
             while s.n and c'0' <= s.p[0] <= c'9':
                 scale = scale / 10
-                fraction = fraction + scale * (s.p[0] - 48)
+                fraction = fraction + scale * (s.p[0] - c'0')
                 digits = True
                 s.p += 1
                 s.n -= 1
@@ -184,7 +184,7 @@ cdef bint get_digits(Span* s, uint32_t width, int64_t* v) noexcept nogil:
     for i in range(width):
         if s.p[i] < c'0' or s.p[i] > c'9':
             return False
-        x = x * 10 + (s.p[i] - 48)
+        x = x * 10 + (s.p[i] - c'0')
     s.p += width
     s.n -= width
     v[0] = x
@@ -228,7 +228,7 @@ cdef bint get_time(Span s, int64_t* ns) noexcept nogil:
         if not s.n or s.p[0] < c'0' or s.p[0] > c'9':
             return False
         while s.n and c'0' <= s.p[0] <= c'9':
-            fraction += unit * (s.p[0] - 48)
+            fraction += unit * (s.p[0] - c'0')
             unit = unit // 10
             s.p += 1
             s.n -= 1

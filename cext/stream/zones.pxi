@@ -54,7 +54,7 @@ cdef bint rule_number(Span* s, int64_t* v) noexcept nogil:
     cdef uint32_t n = 0
     v[0] = 0
     while n < s.n and n < 4 and c'0' <= s.p[n] <= c'9':
-        v[0] = v[0] * 10 + (s.p[n] - 48)
+        v[0] = v[0] * 10 + (s.p[n] - c'0')
         n += 1
     s.p += n
     s.n -= n
