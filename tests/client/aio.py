@@ -34,6 +34,19 @@ def asynchronous(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, No
     return ordinary
 
 
+class Flushing(Client):
+    """Its flush() covers what was subscribed and published before.
+
+    nats-py writes the PING at once and the rest soon after. By the first PONG all of it is
+    written, and the second PING comes behind it: where each connection has a thread of its own at
+    the server, a message from another one could otherwise be faster than the SUB.
+    """
+
+    async def flush(self, timeout: int = 10) -> None:
+        await super().flush(timeout)
+        await super().flush(timeout)
+
+
 @contextlib.asynccontextmanager
 async def connected(server: Server, **options: Any) -> AsyncIterator[Client]:
     """A nats-py connection that reconnects fast and is closed at the end of the block."""
@@ -43,7 +56,8 @@ async def connected(server: Server, **options: Any) -> AsyncIterator[Client]:
         "connect_timeout": 10,
         "error_cb": _silent,
     }
-    client = await nats.connect(server.url, **(settings | options))
+    client = Flushing()
+    await client.connect(server.url, **(settings | options))
     try:
         yield client
     finally:
