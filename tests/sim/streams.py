@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Set
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jsserver.cext.consumer import ConsumerHandle, StreamHandle
+from jsserver.cext.consumer import StreamHandle
 from jsserver.cext.stream import StoreError
 from tests.cext.stream import open_test_stream
 from tests.sim.disk import durable_seq, durable_ticket, look, messages
+from tests.sim.notes import Message, Reader, Snap, Wrong
 from tests.unit.stream_world import (
     ACK_ALL,
     ACK_EXPLICIT,
@@ -30,65 +30,6 @@ if TYPE_CHECKING:
 
 MS = 1_000_000
 ACK_WAIT = 30 * SECOND
-
-Message = tuple[bytes, bytes, bytes]
-
-
-class Wrong(AssertionError):
-    """What was found after a seed's last step."""
-
-
-@dataclass
-class Snap:
-    """What a stream held after something was done, and the ticket of that."""
-
-    what: str
-    at: int
-    ticket: int
-    live: dict[int, Message]
-    last: int
-    passed: dict[int, Message] = field(default_factory=dict)
-    """What it stored and a limit took at once."""
-    acked_at: int = -1
-    """When it was known to be acked, where that does not wait for the sync."""
-
-
-@dataclass
-class Reader:
-    """A consumer, and what of its acks was asked and confirmed."""
-
-    name: bytes
-    filter: bytes
-    acks_all: bool = False
-    """Whether an ack is one of everything delivered before."""
-    in_memory: bool = False
-    handle: ConsumerHandle | None = None
-    asked: set[int] = field(default_factory=set)
-    confirmed: set[int] = field(default_factory=set)
-    kept: set[int] = field(default_factory=set)
-    """Those of the confirmed that a power cut leaves."""
-    open: dict[int, bytes] = field(default_factory=dict)
-    """Delivered and not acked: sequence -> where its ack goes."""
-    delivered: set[int] = field(default_factory=set)
-    got: list[int] = field(default_factory=list)
-    """What came since this was emptied."""
-
-    def acked_by(self, seq: int) -> set[int]:
-        """What an ack of that message stands for."""
-        return {s for s in self.delivered if s <= seq} if self.acks_all else {seq}
-
-    def begins(self, last: int, killed: bool = False) -> None:
-        """In a new life, whose stream ends there: what comes behind has the sequences again."""
-        if self.in_memory:
-            last = 0
-        self.open = {}
-        self.asked = {seq for seq in self.asked if seq <= last}
-        self.confirmed = {seq for seq in self.confirmed if seq <= last}
-        self.kept = self.kept & self.confirmed if killed else set(self.confirmed)
-        self.delivered = {seq for seq in self.delivered if seq <= last}
-
-    def wants(self, subject: bytes) -> bool:
-        return not self.filter or subject.split(b".")[1] == self.filter.split(b".")[1]
 
 
 class Sim:
@@ -479,6 +420,7 @@ class Sim:
         due = known.live.keys() - gone
         if not self.world.kind.sync_interval:
             due |= self.promised.keys() - gone
+        due -= self.pushed_out(known, live)
         if self.world.doubt or any(snap.what.endswith("update") for snap in self.snaps[1:]):
             due = set()  # limits that are new apply to what was there before them
         for seq in due:
@@ -490,6 +432,18 @@ class Sim:
         for reader in self.readers if self.world.doubt else []:
             reader.confirmed = set()  # of the consumers' log nothing is known either
             reader.kept = set()
+
+    def pushed_out(self, known: Snap, live: dict[int, Message]) -> set[int]:
+        """What newer messages take away where deletes before them are gone.
+
+        A group that was torn keeps its messages, but not what it removed. A message makes room
+        before its rollup does.
+        """
+        newer = sum(seq > known.last for seq in live)
+        over = len(known.live) + newer - self.limits["max_msgs"]
+        if newer == 0 or self.limits["max_msgs"] <= 0:
+            return set()
+        return set(sorted(known.live)[: max(0, over)])
 
     def check_kill(self, acked: int) -> None:
         """What was acked, up to that ticket, is there, and as little synced as it was."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from jsserver.cext.stream import StoreError, StreamClosed
 from tests.cext.stream import TestEnv
 from tests.sim.disk import SimDisk, name_seed
-from tests.sim.streams import MS, Sim, Wrong
+from tests.sim.notes import Wrong
+from tests.sim.streams import MS, Sim
 from tests.unit.stream_world import SECOND
 
 EIO, ENOSPC = 5, 28
