@@ -30,11 +30,11 @@ cdef inline PatternNode* edge_find(const Table* t, const PatternNode* parent, co
 cdef PatternNode* node_step(PatternTrie* x, PatternNode* at, const Tokens* t) noexcept nogil:
     # The child of `at` for the token, made if it is missing. NULL: no memory.
     cdef PatternNode* child = at.star
-    cdef uint64_t token_hash = 0
+    cdef uint64_t hash = 0
     cdef bint star = is_star(t)
     if not star:
-        token_hash = table_hash(t.p, t.n)
-        child = edge_find(&x.edges, at, t, token_hash) if at.n_edges else NULL
+        hash = table_hash(t.p, t.n)
+        child = edge_find(&x.edges, at, t, hash) if at.n_edges else NULL
     if child != NULL:
         return child
     child = <PatternNode*>calloc(1, sizeof(PatternNode) + (0 if star else t.n))
@@ -43,7 +43,7 @@ cdef PatternNode* node_step(PatternTrie* x, PatternNode* at, const Tokens* t) no
     child.parent = at
     if star:
         at.star = child
-    elif table_add(&x.edges, edge_hash(at, token_hash), child) < 0:
+    elif table_add(&x.edges, edge_hash(at, hash), child) < 0:
         free(child)
         return NULL
     else:
@@ -86,36 +86,73 @@ cdef void** patterns_place(PatternTrie* x, Span pattern, PatternNode** node) noe
     return &at.tail if is_tail(&t) else &at.here
 
 
-cdef int match_from(const PatternTrie* x, const PatternNode* at, Tokens t, pattern_fn fn, void* ctx) noexcept nogil:
-    # What matches the tokens behind t, which has led to this node. It calls itself where a literal has a star beside it, and so
-    # is no deeper than the patterns are many.
+cdef enum:
+    STEPS_KEPT = 8
+
+cdef struct Step:
+    const uint8_t* rest     # what the token was cut from
+    Tokens t
+    uint64_t hash
+
+cdef struct Matching:
+    const PatternTrie* x
+    pattern_fn fn
+    void* ctx
+    Step steps[STEPS_KEPT]  # by the token's number: all nodes of a level go on with the same one, and it may be long
+
+
+cdef inline uint64_t step(Matching* m, Tokens* t, uint32_t number) noexcept nogil:
+    # Goes on to the token of this number, whose hash is returned.
+    cdef Step* s = &m.steps[number % STEPS_KEPT]
+    if s.rest == t.rest:
+        t[0] = s.t
+        return s.hash
+    s.rest = t.rest
+    tokens_cut(t)
+    s.t = t[0]
+    s.hash = table_hash(t.p, t.n)
+    return s.hash
+
+
+cdef int match_from(Matching* m, const PatternNode* at, Tokens t, uint32_t number) noexcept nogil:
+    # What matches the tokens behind t, which has led to this node; the next one has this number. It calls itself where a literal
+    # has a star beside it, and so is no deeper than the patterns are many.
     cdef const PatternNode* child
+    cdef uint64_t hash
     cdef int rc
     while not t.last:
-        tokens_cut(&t)
+        hash = step(m, &t, number)
+        child = edge_find(&m.x.edges, at, &t, hash) if at.n_edges else NULL
+        number += 1
         if at.tail != NULL:
-            rc = fn(ctx, at.tail)
+            rc = m.fn(m.ctx, at.tail)
             if rc != 0:
                 return rc
-        child = edge_find(&x.edges, at, &t, table_hash(t.p, t.n)) if at.n_edges else NULL
         if child == NULL:
             child = at.star
         elif at.star != NULL:
-            rc = match_from(x, at.star, t, fn, ctx)
+            rc = match_from(m, at.star, t, number)
             if rc != 0:
                 return rc
         if child == NULL:
             return 0
         at = child
-    return fn(ctx, at.here) if at.here != NULL else 0
+    return m.fn(m.ctx, at.here) if at.here != NULL else 0
 
 
 cdef int patterns_match(const PatternTrie* x, Span subject, pattern_fn fn, void* ctx) noexcept nogil:
+    cdef Matching m
     cdef Tokens t
+    cdef int i
+    m.x = x
+    m.fn = fn
+    m.ctx = ctx
+    for i in range(STEPS_KEPT):
+        m.steps[i].rest = <const uint8_t*>&m    # where no subject is
     t.rest = subject.p
     t.n_rest = subject.n
     t.last = False
-    return match_from(x, &x.root, t, fn, ctx)
+    return match_from(&m, &x.root, t, 0)
 
 
 cdef void patterns_each(const PatternTrie* x, pattern_fn fn, void* ctx) noexcept nogil:

@@ -1,5 +1,6 @@
 """The sublist against a plain matcher, with insertions, removals, matches and gc in any order."""
 
+import time
 from collections.abc import Iterable
 
 import pytest
@@ -330,6 +331,24 @@ def test_patterns_whose_nodes_double_at_every_token() -> None:
     }
     assert set(lst.match(b".".join([b"t"] * depth)).read()[0]) == numbers
     assert lst.match(b".".join([b"t"] * (depth + 1))).read() == ([], [])
+
+
+def test_a_long_token_costs_once_what_it_is_long() -> None:
+    """Of many nodes that could go on with it, none reads all of it again."""
+    lst = PySublist()
+    depth = 13
+    for n in range(2**depth):
+        parted = b".".join(b"*" if n >> i & 1 else b"t" for i in range(depth))
+        lst.insert(parted + b".other")
+    stem = b".".join([b"t"] * depth)
+    took = []
+    for token in (b"x", b"x" * 60_000):
+        start = time.perf_counter()
+        for n in range(20):
+            assert lst.match(stem + b".%d%s" % (n, token)).read() == ([], [])
+            lst.gc()
+        took.append(time.perf_counter() - start)
+    assert took[1] < 10 * took[0], "read by each node it costs a hundred times as much"
 
 
 def test_patterns_with_a_literal_beside_each_star() -> None:
