@@ -130,7 +130,7 @@ cdef struct WatchIndex:
     uint32_t n
     Spot* all               # watchers of every message
     StrMap literals         # pattern -> Spot*
-    PatternTrie wild         # of Spots
+    PatternTrie wild        # of Spots
 
 
 # ---- the stream -------------------------------------------------------------------------------------------

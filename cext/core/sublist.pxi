@@ -200,16 +200,15 @@ cdef SubSet* wild_set(Sublist* l, Span pattern) noexcept nogil:
     # The set of a pattern, made if it is missing. NULL: no memory, and nothing has changed.
     cdef PatternNode* at
     cdef void** place = patterns_place(&l.patterns, pattern, &at)
-    cdef SubSet* set
-    if place == NULL or place[0] != NULL:
-        return <SubSet*>place[0] if place != NULL else NULL
-    set = <SubSet*>list_alloc(l, sizeof(SubSet))
-    if set == NULL:
-        patterns_prune(&l.patterns, at)
+    if place == NULL:
         return NULL
-    set.node = at
-    place[0] = set
-    return set
+    if place[0] == NULL:
+        place[0] = list_alloc(l, sizeof(SubSet))
+        if place[0] == NULL:
+            patterns_prune(&l.patterns, at)
+            return NULL
+        (<SubSet*>place[0]).node = at
+    return <SubSet*>place[0]
 
 
 cdef SubSet* literal_set(Sublist* l, Span subject, uint64_t hash) noexcept nogil:

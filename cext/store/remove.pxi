@@ -334,7 +334,7 @@ cdef inline void slim_soon(Store* s) noexcept nogil:
 
 cdef inline bint is_sparse(const Store* s, const Block* b, uint64_t kept) noexcept nogil:
     # Whether a copy of what is kept of a block is worth it. The first block is usually on its way out: of that less is kept.
-    return kept * (4 if b == block_i(<Store*>s, 0) else 2) < b.used
+    return kept * (4 if b == block_i(s, 0) else 2) < b.used
 
 
 cdef inline void slim_look(Store* s, const Block* b) noexcept nogil:

@@ -7,7 +7,7 @@ cdef enum:
 cdef bint get_u64(Span s, uint64_t* v) noexcept nogil:
     cdef uint64_t x = 0, d
     cdef uint32_t i
-    if s.n == 0 or s.n > 20:
+    if s.n == 0 or s.n > U64_DIGITS_MAX:
         return False
     for i in range(s.n):
         if s.p[i] < c'0' or s.p[i] > c'9':
