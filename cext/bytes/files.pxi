@@ -192,7 +192,7 @@ cdef int posix_is_dir(void* ctx, const char* path) noexcept nogil:
 
 cdef int posix_names(void* ctx, const char* path, Bytes* names) noexcept nogil:
     cdef DIR* d = opendir(path)
-    cdef const char* name
+    cdef const char* name = NULL
     cdef int rc
     if d == NULL:
         return -errno

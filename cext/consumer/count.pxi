@@ -19,7 +19,9 @@ cdef inline bint placing(const Consumer* c) noexcept nogil:
 
 
 cdef inline const Filter* filter_of(const Consumer* c) noexcept nogil:
-    return NULL if c.filter.all else &c.filter
+    if c.filter.all:
+        return NULL
+    return &c.filter
 
 
 cdef bint is_counted(const Consumer* c, uint64_t seq) noexcept nogil:

@@ -496,7 +496,7 @@ cdef class PyStore:
     def numbers(self) -> list:
         """Of the files that its blocks are in."""
         folder = os.path.join(os.fsdecode(self.directory), "msgs")
-        return sorted(int(name[:-4]) for name in os.listdir(folder) if name.endswith(".blk"))
+        return sorted(int(name.removesuffix(".blk")) for name in os.listdir(folder) if name.endswith(".blk"))
 
     # ---- end ----
 

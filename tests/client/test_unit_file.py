@@ -63,6 +63,11 @@ def test_setting(service: dict[str, list[str]], key: str, value: str) -> None:
     assert service[key] == [value]
 
 
+def test_it_stands_beside_the_unit_of_nats_server_and_never_in_its_place() -> None:
+    assert "Alias" not in settings()["Install"]
+    assert settings()["Unit"]["Conflicts"] == ["nats-server.service"]
+
+
 def test_a_lame_duck_has_the_time_to_finish(service: dict[str, list[str]]) -> None:
     assert int(service["TimeoutStopSec"][0]) > LAME_DUCK_SECONDS
 

@@ -223,7 +223,7 @@ cdef class SimDisk:
         memset(&b, 0, sizeof(b))
         sim_names(&self.d, path, &b)
         try:
-            return sorted((<const char*>b.data)[:b.n].split(b"\0")[:-1])
+            return sorted(name for name in (<const char*>b.data)[:b.n].split(b"\0") if name)
         finally:
             bytes_free(&b)
 
