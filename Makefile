@@ -26,7 +26,7 @@ export PIP_NO_INPUT := 1
 export NATS_SERVER ?= $(CURDIR)/$(PEER)
 
 .PHONY: help build run check test soak test-main test-checked checked-build tsan threads-build binary \
-	peer try-peer bench lint tools clean distclean
+	peer try-peer bench lint tools tools-spark clean distclean
 
 help:
 	@echo 'make build          .venv/bin/jsserver (and nats-server, an alias)'
@@ -37,6 +37,7 @@ help:
 	@echo 'make tsan           a server of four reactors under load, built with ThreadSanitizer'
 	@echo 'make soak           long forms of tests that look for rare faults'
 	@echo 'make lint           ruff, mypy, cython-lint'
+	@echo 'make tools          what the tests of the server need (tools-spark: and those of the pipeline; Java)'
 	@echo 'make binary         dist/jsserver (one file) and dist/jsserver-dir/ (one folder)'
 	@echo 'make peer           .peer/nats-server $(PEER_VERSION), for comparison; needs Go'
 	@echo 'make bench          both servers side by side; writes bench/RESULTS.md'
@@ -66,20 +67,27 @@ $(STAMPS)/bytecode: $(STAMPS)/install $(PY_SOURCES)
 	$(BIN)/python -m compileall -q jsserver
 	@touch $@
 
-# PySpark is built from its source package, a minute or two; it needs Java.
+# What the tests of the server need.
 $(STAMPS)/tools: $(STAMPS)/install pyproject.toml
-	@sh packaging/prepare spark >/dev/null
 	$(PIP) install $(PINNED) --group test
+	@touch $@
+
+# PySpark is built from its source package, a minute or two; it needs Java.
+$(STAMPS)/tools-spark: $(STAMPS)/tools
+	@sh packaging/prepare spark >/dev/null
+	$(PIP) install $(PINNED) --group test-spark
 	NO_EXTENSIONS=1 $(PIP) install $(PINNED) --no-build-isolation -e '.[spark]'
 	@touch $@
 
 tools: $(STAMPS)/tools
 
+tools-spark: $(STAMPS)/tools-spark
+
 run: build
 	@mkdir -p data
 	exec $(BIN)/jsserver -js -sd data -a 127.0.0.1 -p 4222
 
-lint: build tools
+lint: build tools-spark
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint $(filter %.pyx %.pxd %.pxi,$(CEXT_SOURCES))
@@ -96,12 +104,12 @@ test:
 	@$(MAKE) --no-print-directory test-checked
 
 # The executables first: they have tests of their own, which skip where there are none.
-test-main: build tools binary try-peer
+test-main: build tools-spark binary try-peer
 	$(BIN)/python -m pytest
 
 # Long forms of tests that `make test` runs for seconds.
 soak: export SEEDS = random
-soak: build tools
+soak: build tools-spark
 	CHURN_SECONDS=60 REACTOR_SECONDS=60 $(MAKE) --no-print-directory tsan
 	DAMAGE_FLIPS=3000 $(BIN)/python -m pytest tests/fault/test_damage.py
 	REPLAY_HISTORIES=8000 REPLAY_OVERWRITES=2000000 $(BIN)/python -m pytest tests/fault/test_replay.py
@@ -144,7 +152,7 @@ CHECKED_TESTS := $(wildcard tests/unit/test_bytes*.py tests/unit/test_store*.py 
 
 # Without capture by descriptors: reports of the sanitizers go to the terminal even where they end
 # the process.
-test-checked: checked-build try-peer
+test-checked: checked-build tools-spark try-peer
 	cd $(CHECKED_TREE) && $(CHECKED_ENV) LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" \
 		PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
 		UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1 \

@@ -1,4 +1,4 @@
-"""docs/operating.md installs a service by commands that work, below another root, without systemd."""
+"""docs/operating.md installs a service by commands that work, below another root."""
 
 import os
 import re
