@@ -94,9 +94,10 @@ lint: build tools-spark
 
 # --- tests -------------------------------------------------------------------------------------
 
-# What a change meets before each commit: rules, types, and the layers by themselves.
+# What a change meets before each commit: rules, types, the layers by themselves, and thirty histories of each
+# kind on the simulated disk.
 check: build tools
-	$(BIN)/python -m pytest -n 2 -m 'not slow' tests/unit tests/model
+	SIM_SEEDS=30 $(BIN)/python -m pytest -n 2 -m 'not slow' tests/unit tests/model tests/sim/test_sim.py
 
 # The tests mostly wait; meanwhile the build with checks uses what they leave of the processor.
 test:
