@@ -28,7 +28,7 @@ from jsserver.config.options import Options
 from jsserver.process import priority
 from jsserver.process.logs import Logger
 from jsserver.process.sockets import bound_port, host_port, open_listener
-from jsserver.services.subjects import API, OBJECTS, SYSTEM, of_the_system_account
+from jsserver.services.subjects import API, OBJECTS, SYSTEM, is_plain_subject, of_the_system_account
 from jsserver.text.goformat import byte_size, quote, split_address
 from jsserver.text.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
 
@@ -283,8 +283,15 @@ class Front:
         is none."""
         if not self.options.system:
             return ()
-        is_system = account == self.options.system
-        return of_the_system_account(self.id) if is_system else SYSTEM
+        if account == self.options.system:
+            return of_the_system_account(self.id)
+        if not is_plain_subject(account):
+            self.log.warn(
+                f"Account {quote(account)} is offered none of {', '.join(SYSTEM)}, and has no"
+                " events: its name cannot be part of a subject"
+            )
+            return ()
+        return SYSTEM
 
     def limit(self) -> None:
         """Holds clients to what the options say, and whoever comes from now on to a login."""

@@ -9,7 +9,6 @@ from jsserver.config.authorization import (
     names_of,
     read_default_permissions,
     read_users,
-    valid_subject,
 )
 from jsserver.config.mappings import read_mappings
 from jsserver.config.options import GLOBAL_ACCOUNT, Account, AssetLimits
@@ -41,12 +40,11 @@ NAME_MAX = 255
 
 
 def is_account_name(name: str) -> bool:
-    """Whether the name can stand in subjects, in a line of the log, and for a folder."""
+    """Whether the name can stand for a folder, and in a line of the log."""
     return (
-        valid_subject(name)
-        and not set(name) & set('/\\"')
-        and not set(name.split(".")) & {"*", ">"}
-        and name.isprintable()
+        name not in ("", ".", "..")
+        and "/" not in name
+        and name.replace("\t", " ").isprintable()
         and len(name.encode("utf-8", "surrogatepass")) <= NAME_MAX
     )
 
@@ -187,8 +185,9 @@ def _new(options: Any, name: str, value: Value, taken: _Names) -> Account:
     if not is_account_name(name):
         raise OptionError(
             value,
-            f"the name of account {quote(name[:NAME_MAX])} cannot be used: it has to be a subject "
-            f"without wildcards, slashes and quotes, of at most {NAME_MAX} bytes",
+            f"the name of account {quote(name[:NAME_MAX])} cannot be used, as its streams have a "
+            f"folder of that name: no slashes, no control characters, at most {NAME_MAX} bytes, "
+            'and neither "", "." nor ".."',
         )
     if name in taken.accounts:
         raise OptionError(value, f"Duplicate Account Entry: {name}")

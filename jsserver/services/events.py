@@ -22,6 +22,7 @@ from jsserver.monitor.accountz import Data, Moved
 from jsserver.monitor.process import ProcessUsage
 from jsserver.services.answers import ServerInfo, encoded
 from jsserver.services.operators import Stats
+from jsserver.services.subjects import is_plain_subject
 from jsserver.text import nuid
 from jsserver.text.goformat import rfc3339_nano
 from jsserver.wire.types import Wire, always
@@ -303,7 +304,8 @@ class Events:
         )
 
     def _wanted(self, subject: str) -> bool:
-        return self._system.subject_interest(subject.encode())
+        # The name of an account may have blanks or wildcards, which no client takes in a subject.
+        return is_plain_subject(subject) and self._system.subject_interest(subject.encode())
 
     def _publish(self, subject: str, event: msgspec.Struct) -> None:
         self._system.publish(subject.encode(), b"", b"", encoded(event))

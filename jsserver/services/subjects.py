@@ -5,6 +5,8 @@ them before a client can connect, so that requests wait for the control plane wh
 yet.
 """
 
+from jsserver.cext.bytes import subject_is_literal, subject_is_valid
+
 API = "$JS.API.>"
 OBJECTS = "$OBJ.>"
 USER_INFO = "$SYS.REQ.USER.INFO"
@@ -22,6 +24,13 @@ SERVER_PAGES = (
 )
 SERVER_CONTROLS = ("KICK", "LDM", "RELOAD")
 ACCOUNT_PAGES = ("CONNZ", "SUBSZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS")
+
+
+def is_plain_subject(text: str) -> bool:
+    """Whether messages can be sent to this subject; so it can be a part of others too, as the name
+    of an account is in `$SYS.ACCOUNT.A.CONNECT`. Nothing with a blank, an empty token or a wildcard
+    can."""
+    return subject_is_valid(text) and subject_is_literal(text)
 
 
 def of_the_system_account(server_id: str) -> list[str]:

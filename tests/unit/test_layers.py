@@ -144,7 +144,8 @@ PARTS = {
     },
     "services.events": {
         *("access.certificates", "access.clients", "access.refusal", "api", "config", "monitor"),
-        *("services.answers", "services.operators", "text.goformat", "text.nuid", "wire"),
+        *("services.answers", "services.operators", "services.subjects", "text.goformat"),
+        *("text.nuid", "wire"),
     },
     "services.claims": {
         *("access.accounts", "access.operator", "access.refusal", "access.resolvers", "jwt"),
