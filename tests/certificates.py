@@ -76,7 +76,7 @@ class Authority:
         self.cert, self.made = made.cert, made.made
 
     def _builder(
-        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, days: float
     ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
         return (
@@ -113,7 +113,7 @@ class Authority:
         emails: tuple[str, ...] = (),
         uris: tuple[str, ...] = (),
         ips: tuple[str, ...] = (),
-        days: int = 30,
+        days: float = 30,
         name: str = "",
         responder: str = "",
         must_staple: bool = False,

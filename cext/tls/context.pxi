@@ -129,6 +129,14 @@ cdef int use_authorities(SSL_CTX* x, bytes authorities) except -1:
     return 0
 
 
+cdef void make_full(SSL_CTX* x) noexcept:
+    # No session is resumed: every handshake shows the client's certificates and has them verified at that time. OpenSSL
+    # believes a resumed session whatever has expired since, and also one that was made where no certificate is asked for
+    # (monitoring, with the same context).
+    SSL_CTX_set_options(x, SSL_OP_NO_TICKET)
+    SSL_CTX_set_num_tickets(x, 0)
+
+
 cdef SSL_CTX* make_certificate(bytes chain, bytes key, bytes authorities, bint verify, int min_version, bytes ciphers,
                                bytes groups) except NULL:
     cdef SSL_CTX* x = SSL_CTX_new(TLS_server_method())
@@ -141,7 +149,7 @@ cdef SSL_CTX* make_certificate(bytes chain, bytes key, bytes authorities, bint v
                             | SSL_OP_PRIORITIZE_CHACHA | SSL_OP_IGNORE_UNEXPECTED_EOF)
         SSL_CTX_set_security_level(x, 1)
         SSL_CTX_set_min_proto_version(x, min_version)
-        # Sessions are the clients' to keep, in tickets that end with the context.
+        # Sessions are the clients' to keep, in tickets that end with the context; with `verify` there are none.
         SSL_CTX_set_session_cache_mode(x, SSL_SESS_CACHE_OFF)
         SSL_CTX_set_session_id_context(x, b"jsserver", 8)
         SSL_CTX_set_num_tickets(x, 1)
@@ -159,18 +167,13 @@ cdef SSL_CTX* make_certificate(bytes chain, bytes key, bytes authorities, bint v
             if not authorities and SSL_CTX_set_default_verify_paths(x) != 1:
                 raise ContextError("the system's certificate authorities cannot be read")
             SSL_CTX_set_verify(x, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL)
+            make_full(x)
         SSL_CTX_set_tlsext_servername_callback(x, choose_certificate)
         SSL_CTX_set_tlsext_status_cb(x, staple_status)
     except BaseException:
         SSL_CTX_free(x)
         raise
     return x
-
-
-cdef void make_full(SSL_CTX* x) noexcept:
-    # Every handshake shows the client's certificates: no session is resumed.
-    SSL_CTX_set_options(x, SSL_OP_NO_TICKET)
-    SSL_CTX_set_num_tickets(x, 0)
 
 
 def has_group(str name):
@@ -227,8 +230,6 @@ cdef class SecurityContext:
         for chain, key in pairs:
             x.certificates[x.n_certificates] = make_certificate(chain, key, authorities, verify, min_version,
                                                                 ciphers.encode(), groups.encode())
-            if x.inquires:
-                make_full(x.certificates[x.n_certificates])
             x.n_certificates += 1
         if pins is not None:
             x.pinned = True

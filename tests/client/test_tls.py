@@ -217,19 +217,6 @@ def test_only_pinned_certificates(start: Start, site: Site) -> None:
     server.wait_log("TLS handshake error: certificate not pinned")
 
 
-def test_sessions_are_resumed(servers: Servers, site: Site) -> None:
-    server = servers.under_test(config=site.config(site.verifying), monitor=True)
-    context = site.authority.client_context(site.client)
-    with TlsClient(server.port, context) as client:
-        client.login()
-        session = client.tls.session
-    with TlsClient(server.port, context, session=session) as client:
-        assert client.tls.session_reused
-        client.login()
-        (shown,) = page(server, "/connz?auth=1")["connections"]
-        assert shown["tls_peer_certs"][0]["spki_sha256"] == site.client.pin
-
-
 def test_too_many_handshakes_in_a_second(start: Start, site: Site) -> None:
     server = start(config=site.config("connection_rate_limit: 3"))
     context = site.authority.client_context()

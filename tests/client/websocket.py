@@ -62,11 +62,14 @@ class WsClient(RawClient):
         timeout: float = 10.0,
         receive_buffer: int = 0,
         context: ssl.SSLContext | None = None,
+        session: ssl.SSLSession | None = None,
     ) -> None:
         port = server if isinstance(server, int) else websocket_port(server)
         super().__init__(port, timeout=timeout, receive_buffer=receive_buffer)
         if context is not None:
-            self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+            self.socket = context.wrap_socket(
+                self.socket, server_hostname="localhost", session=session
+            )
         self.deflate = deflate
         self.masked = masked
         self.frames = Frames()
