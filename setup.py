@@ -25,7 +25,18 @@ def switch(name: str) -> bool:
 # bytes and store alone); each includes the parts in its folder.
 LAYERS = [
     name
-    for name in ("bytes", "store", "stream", "consumer", "core", "net", "tls", "engine", "columns")
+    for name in (
+        "bytes",
+        "store",
+        "stream",
+        "consumer",
+        "core",
+        "net",
+        "tls",
+        "engine",
+        "columns",
+        "language",
+    )
     if Path(f"cext/{name}.pyx").exists() and not switch("NO_EXTENSIONS")
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jsserver import TYPE_CHECKING
+from jsserver.cext.language import Value
 from jsserver.config.authorization import (
     adopt,
     is_public,
@@ -13,7 +14,6 @@ from jsserver.config.authorization import (
 from jsserver.config.mappings import read_mappings
 from jsserver.config.options import GLOBAL_ACCOUNT, Account, AssetLimits
 from jsserver.config.sharing import read_exports, read_imports
-from jsserver.config.value import Value
 from jsserver.config.values import (
     OptionError,
     Problems,

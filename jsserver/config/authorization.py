@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jsserver import TYPE_CHECKING
+from jsserver.cext.language import Value, plain_subjects
 from jsserver.config.options import (
     GLOBAL_ACCOUNT,
     AuthCallout,
@@ -12,7 +13,6 @@ from jsserver.config.options import (
     SubjectPermission,
     User,
 )
-from jsserver.config.value import Value
 from jsserver.config.values import (
     OptionError,
     Problems,
@@ -63,6 +63,9 @@ def _rules(value: Value, queues: bool) -> list[str] | None:
     if isinstance(value.data, str):
         rules = [value.data]
     elif isinstance(value.data, list):
+        plain = plain_subjects(value.data)
+        if plain is not None:
+            return plain or None
         rules = []
         for item in value.data:
             if not isinstance(item.data, str):

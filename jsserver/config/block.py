@@ -28,10 +28,26 @@ class Block(SimpleNamespace):
 
     def __init__(self, **given: Any) -> None:
         kind = type(self)
-        names = [name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())]
-        if unknown := given.keys() - set(names):
-            raise TypeError(f"{kind.__name__} has no such option: {', '.join(sorted(unknown))}")
-        for name in names:
-            default = getattr(kind, name)
-            given.setdefault(name, default.make() if isinstance(default, _Each) else default)
-        super().__init__(**given)
+        plain, made = _DEFAULTS.get(kind) or _learn(kind)
+        mine = self.__dict__
+        mine.update(plain)
+        if given:
+            if unknown := given.keys() - plain.keys():
+                raise TypeError(f"{kind.__name__} has no such option: {', '.join(sorted(unknown))}")
+            mine.update(given)
+        for name, make in made:
+            if name not in given:
+                mine[name] = make()
+
+
+_DEFAULTS: dict[type[Block], tuple[dict[str, Any], list[tuple[str, Callable[[], object]]]]] = {}
+"""Of each kind of block that was made: the defaults, in the order of the options, and of which
+every block has one of its own."""
+
+
+def _learn(kind: type[Block]) -> tuple[dict[str, Any], list[tuple[str, Callable[[], object]]]]:
+    names = [name for base in kind.__mro__ for name in vars(base).get("__annotations__", ())]
+    plain = {name: getattr(kind, name) for name in names}
+    made = [(name, each.make) for name, each in plain.items() if isinstance(each, _Each)]
+    _DEFAULTS[kind] = plain, made
+    return plain, made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jsserver import TYPE_CHECKING
+from jsserver.cext.language import Value
 from jsserver.config.options import (
     DEFAULT_REQUEST_QUEUE_LIMIT,
     JetStreamLimits,
@@ -10,7 +11,6 @@ from jsserver.config.options import (
     Options,
 )
 from jsserver.config.options import JetStream as JetStreamOptions
-from jsserver.config.value import Value
 from jsserver.config.values import (
     OptionError,
     Problems,

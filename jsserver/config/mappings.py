@@ -6,8 +6,8 @@ import re
 
 from jsserver import TYPE_CHECKING
 from jsserver.cext.bytes import SubjectTransform, subject_is_valid
+from jsserver.cext.language import Value
 from jsserver.config.options import Destination, Mapping
-from jsserver.config.value import Value
 from jsserver.config.values import OptionError, Problems, as_map, as_text
 from jsserver.text.goformat import quote
 from jsserver.text.transforms import INVALID_SUBJECT, TransformError, parse_mapping, with_places

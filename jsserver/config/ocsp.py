@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from jsserver.cext.language import Value
 from jsserver.config.options import Ocsp, OcspCache, OcspPeer, Options, Tls
-from jsserver.config.value import Value
 from jsserver.config.values import OptionError, Problems, type_name
 from jsserver.text.goformat import SECOND, parse_duration, quote
 

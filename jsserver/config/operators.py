@@ -6,10 +6,10 @@ import os
 import re
 
 from jsserver import NATS_VERSION, TYPE_CHECKING
+from jsserver.cext.language import Value
 from jsserver.config import ConfigError
 from jsserver.config.authorization import is_public
 from jsserver.config.options import Options, OutgoingTls, Resolver
-from jsserver.config.value import Value
 from jsserver.config.values import (
     OptionError,
     Problems,

@@ -12,11 +12,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from jsserver import TYPE_CHECKING
-from jsserver.cext.bytes import sha256
+from jsserver.cext.language import Malformed, Tree, Value, digest_of
 from jsserver.config import ConfigError
-from jsserver.config.items import Item, Kind
-from jsserver.config.lexer import Lexer
-from jsserver.config.value import Value
 from jsserver.text.goformat import json_string, whole_number
 
 if TYPE_CHECKING:
@@ -31,7 +28,8 @@ _UNPAIRED = re.compile("[\ud800-\udfff]")
 
 
 class _Parser:
-    """Builds the tree of one text; `including` is how many files are being read around it."""
+    """Decides what the items of one text stand for that say more than themselves; `including` is
+    how many files are being read around it."""
 
     def __init__(
         self,
@@ -44,106 +42,74 @@ class _Parser:
         self.environment = environment
         self.including = including
         self.resolving = resolving
-        self.root: dict[str, Value] = {}
-        self.contexts: list[dict[str, Value] | list[Value]] = [self.root]
-        self.keys: list[Item] = []
 
-    def parse(self, text: str) -> dict[str, Value]:
-        last = None
-        for item in Lexer(text):
-            if item.kind is Kind.EOF:
-                dangling = last is not None and last.kind is Kind.KEY and last.text != "}"
-                if dangling or len(self.contexts) > 1:
-                    raise self._invalid(item)
-                break
-            self._take(item)
-            last = item
-        return self.root
+    def parse(self, text: bytes) -> dict[str, Value]:
+        tree = Tree(text, self.file)
+        try:
+            while (item := tree.advance()) is not None:
+                self._take(tree, *item)
+        except Malformed as error:
+            raise ConfigError(str(error)) from None
+        return tree.root
 
-    def _invalid(self, item: Item) -> ConfigError:
-        return ConfigError(f"config is invalid ({self.file}:{item.line}:{item.column})")
+    def _take(self, tree: Tree, kind: str, text: str) -> None:
+        match kind:
+            case "integer":
+                tree.set(_integer(text))
+            case "float":
+                tree.set(float(text))
+            case "datetime":
+                tree.set(_datetime(text))
+            case "variable":
+                tree.set(self._variable(tree, text))
+            case "include":
+                self._include(tree, text)
 
-    def _take(self, item: Item) -> None:
-        match item.kind:
-            case Kind.KEY:
-                self.keys.append(item)
-            case Kind.MAP_START:
-                self.contexts.append({})
-            case Kind.ARRAY_START:
-                self.contexts.append([])
-            case Kind.MAP_END | Kind.ARRAY_END:
-                self._set(item, self.contexts.pop())
-            case Kind.STRING:
-                self._set(item, item.text)
-            case Kind.BOOL:
-                self._set(item, item.text in ("true", "yes", "on"))
-            case Kind.INTEGER:
-                self._set(item, _integer(item.text))
-            case Kind.FLOAT:
-                self._set(item, float(item.text))
-            case Kind.DATETIME:
-                self._set(item, _datetime(item.text))
-            case Kind.VARIABLE:
-                self._set(item, self._variable(item))
-            case Kind.INCLUDE:
-                self._include(item)
-
-    def _set(self, item: Item, data: Any) -> None:
-        context = self.contexts[-1]
-        if isinstance(context, list):
-            context.append(Value(data, item.line, item.column, self.file))
-            return
-        if not self.keys:
-            raise self._invalid(item)
-        key = self.keys.pop()
-        context[key.text] = Value(data, key.line, key.column, self.file)
-
-    def _variable(self, item: Item) -> Any:
-        name = item.text
-        for context in reversed(self.contexts):
+    def _variable(self, tree: Tree, name: str) -> Any:
+        for context in reversed(tree.contexts):
             if isinstance(context, dict) and name in context:
                 found = context[name]
                 found.used = True
                 return found.data
-        where = f"variable reference for '{name}' on line {item.line}"
+        where = f"variable reference for '{name}' on line {tree.line}"
         if name in self.resolving:
             raise ConfigError(f"{where} could not be parsed: variable reference cycle for '{name}'")
         text = self.environment.get(name)
         if text is not None:
             inner = _Parser(self.file, self.environment, self.including, (*self.resolving, name))
             try:
-                value = inner.parse(f"{name}={text}").get(name)
+                value = inner.parse(_encoded(f"{name}={text}")).get(name)
             except ConfigError as error:
                 raise ConfigError(f"{where} could not be parsed: {error}") from None
             if value is not None:
-                _place(value, item, self.file)
+                _place(value, tree)
                 return value.data
         elif name.startswith("2a$"):
             return "$" + name
         raise ConfigError(f"{where} can not be found")
 
-    def _include(self, item: Item) -> None:
-        path = os.path.normpath(os.path.join(os.path.dirname(self.file), item.text.lstrip("/")))
+    def _include(self, tree: Tree, name: str) -> None:
+        path = os.path.normpath(os.path.join(os.path.dirname(self.file), name.lstrip("/")))
         if self.including >= MAX_INCLUDE_DEPTH:
             raise ConfigError(
-                f"error parsing include file '{item.text}', "
+                f"error parsing include file '{name}', "
                 f"files include each other more than {MAX_INCLUDE_DEPTH} deep"
             )
         try:
             values = _Parser(path, self.environment, self.including + 1).parse(_read(path))
         except ConfigError as error:
-            raise ConfigError(f"error parsing include file '{item.text}', {error}") from None
-        context = self.contexts[-1]
+            raise ConfigError(f"error parsing include file '{name}', {error}") from None
+        context = tree.contexts[-1]
         if isinstance(context, dict):
             context.update(values)
 
 
-def _place(value: Value, item: Item, file: str) -> None:
+def _place(value: Value, tree: Tree) -> None:
     """Gives what came from the environment the place where it was asked for."""
-    value.line, value.column, value.file = item.line, item.column, file
+    value.line, value.column, value.file = tree.line, tree.column, tree.file
     if isinstance(value.data, (dict, list)):
         for inner in value.data.values() if isinstance(value.data, dict) else value.data:
-            _place(inner, item, file)
+            _place(inner, tree)
 
 
 def _integer(text: str) -> int:
@@ -167,38 +133,39 @@ def _datetime(text: str) -> datetime:
         raise ConfigError(f"expected Zulu formatted DateTime, but got '{text}'") from None
 
 
-def _read(path: str) -> str:
+def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read().decode("utf-8", "surrogateescape")
+            return file.read()
     except IsADirectoryError:
         raise ConfigError(f"read {path}: is a directory") from None
     except OSError as error:
         raise ConfigError(f"open {path}: {(error.strerror or str(error)).lower()}") from None
 
 
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
 def parse_file(path: str, environment: Mapping[str, str] | None = None) -> Value:
     """The map of a configuration file; ConfigError if it cannot be read or is not one."""
-    return parse_text(_read(path), path, environment)
+    return _parse(_read(path), path, environment)
 
 
 def parse_text(text: str, file: str = "", environment: Mapping[str, str] | None = None) -> Value:
     """The map of a configuration given as text; includes are looked for beside `file`."""
+    return _parse(_encoded(text), file, environment)
+
+
+def _parse(text: bytes, file: str, environment: Mapping[str, str] | None) -> Value:
     parser = _Parser(file, os.environ if environment is None else environment, 0)
     return Value(parser.parse(text), file=file)
 
 
 def _json(data: Any) -> str:
-    """Compact JSON with sorted keys, in the forms that Go gives numbers and times."""
-    if isinstance(data, dict):
-        items = (f"{_json(key)}:{_json(data[key].data)}" for key in sorted(data))
-        return "{" + ",".join(items) + "}"
-    if isinstance(data, list):
-        return "[" + ",".join(_json(value.data) for value in data) + "]"
+    """JSON of what is rare in a configuration, in the forms that Go gives numbers and times."""
     if isinstance(data, str):
         return _json_text(data)
-    if isinstance(data, bool):
-        return "true" if data else "false"
     if isinstance(data, float):
         return _json_float(data)
     if isinstance(data, datetime):
@@ -223,6 +190,9 @@ def _json_float(value: float) -> str:
 
 
 def digest(root: Value) -> str:
-    """`sha256:<hex>` of a configuration: of its compact JSON with sorted keys and a newline."""
-    raw = _json(root.data).encode() + b"\n"
-    return "sha256:" + sha256(raw).hex()
+    """`sha256:<hex>` of a configuration: of its compact JSON with sorted keys and a newline.
+    ConfigError where variables have put maps into maps without an end in sight."""
+    try:
+        return "sha256:" + digest_of(root, _json).hex()
+    except RecursionError:
+        raise ConfigError("variables nest maps and arrays too deeply") from None

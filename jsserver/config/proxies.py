@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jsserver import TYPE_CHECKING
+from jsserver.cext.language import Value
 from jsserver.config import ConfigError
-from jsserver.config.value import Value
 from jsserver.config.values import OptionError, Problems, Reader, as_text, read_block, type_name
 from jsserver.text.goformat import quote
 from jsserver.text.identity import decode_public

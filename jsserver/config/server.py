@@ -1,12 +1,12 @@
 """Reads the options of a configuration's top level."""
 
+from jsserver.cext.language import Value
 from jsserver.config import options as defaults
 from jsserver.config.accounts import read_accounts
 from jsserver.config.authorization import read_authorization
 from jsserver.config.jetstream import read_jetstream, read_store_dir
 from jsserver.config.mappings import read_mappings
 from jsserver.config.options import Options
-from jsserver.config.value import Value
 from jsserver.config.values import (
     OptionError,
     Problems,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from jsserver import TYPE_CHECKING
+from jsserver.cext.language import Value
 from jsserver.config.options import (
     Account,
     Latency,
@@ -13,7 +14,6 @@ from jsserver.config.options import (
     StreamExport,
     StreamImport,
 )
-from jsserver.config.value import Value
 from jsserver.config.values import (
     OptionError,
     Problems,

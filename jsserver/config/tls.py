@@ -7,10 +7,10 @@ import re
 import stat
 
 from jsserver import TYPE_CHECKING
+from jsserver.cext.language import Value
 from jsserver.config import ConfigError
 from jsserver.config.options import DEFAULT_TLS_TIMEOUT, TLS_12, TLS_13, Options, Tls, Websocket
 from jsserver.config.suites import CURVES, DEFAULT_CURVES, DEFAULT_SUITES, INSECURE, SUITES
-from jsserver.config.value import Value
 from jsserver.config.values import (
     OptionError,
     Problems,

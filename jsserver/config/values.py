@@ -12,7 +12,7 @@ from datetime import datetime
 from types import SimpleNamespace
 
 from jsserver import TYPE_CHECKING
-from jsserver.config.value import Value
+from jsserver.cext.language import Value
 from jsserver.text.goformat import (
     MAX_DURATION,
     SECOND,
@@ -147,7 +147,7 @@ def read_block(
 ) -> None:
     """Reads the entries of a map by name, in any letter case; every problem is collected."""
     for key, value in entries.items():
-        reader = readers.get(key.lower())
+        reader = readers.get(key) or readers.get(key.lower())
         if reader is None:
             if not value.used:
                 problems.error(value, f'unknown field "{key}"')

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from jsserver.cext.language import Value
 from jsserver.config import ConfigError
 from jsserver.config.options import Authorization, Options, Websocket
 from jsserver.config.tls import read_tls
-from jsserver.config.value import Value
 from jsserver.config.values import (
     OptionError,
     Problems,

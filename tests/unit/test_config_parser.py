@@ -1,5 +1,7 @@
 """The configuration language: values, places, errors, variables, includes and the digest."""
 
+import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jsserver.cext.language import MAX_NESTING
 from jsserver.config import ConfigError
-from jsserver.config.cursor import MAX_NESTING
 from jsserver.config.parser import digest, parse_file, parse_text
 
 
@@ -169,6 +171,13 @@ def test_places_are_those_of_keys_and_of_items() -> None:
     assert root.data["c"].data["d"].place == "x.conf:4:5"
 
 
+def test_places_behind_text_of_several_lines() -> None:
+    text = 'a="x\ny\\tz\n"\nb=(\n1\n)\nc=[d,\n"e\\n\nf", g\n]'
+    root = parse_text(text, "f").data
+    assert [root[key].place for key in "abc"] == ["f:1:0", "f:4:1", "f:7:1"]
+    assert [item.place for item in root["c"].data] == ["f:7:4", "f:9:2", "f:9:5"]
+
+
 def test_columns_count_bytes() -> None:
     assert parse_text("\né=1;b=2", "f").data["b"].place == "f:2:6"
 
@@ -251,6 +260,28 @@ def test_variables_do_not_reach_into_included_files(tmp_path: Path) -> None:
         parse_file(str(main), {})
 
 
+# Long texts.
+
+
+def test_another_thread_goes_on_while_a_long_text_is_read() -> None:
+    text = "a=[\n" + "x\n" * 2_000_000 + "]"
+    reader = threading.Thread(target=lambda: digest(parse_text(text, "x.conf")))
+    reader.start()
+    turns = 0
+    while reader.is_alive():
+        time.sleep(0.001)
+        turns += 1
+    assert turns > 20
+
+
+def test_lines_are_counted_once_however_long_they_are() -> None:
+    text = "a=[" + "x ," * 1_000_000 + "]"
+    began = time.process_time()
+    root = parse_text(text, "x.conf")
+    assert root.data["a"].data[-1].place == f"x.conf:1:{len(text) - 4}"
+    assert time.process_time() - began < 20
+
+
 # The digest.
 
 
@@ -261,6 +292,13 @@ def test_digest() -> None:
     assert digest(parse_text("b=2;a=1")) == digest(parse_text('{"a": 1, "b": 2}'))
     assert digest(parse_text("a=1.0")) == digest(parse_text("a=1"))
     assert digest(parse_text("a='<&>'")) != digest(parse_text("a='<&'"))
+
+
+def test_maps_that_variables_nest_too_deeply_are_refused() -> None:
+    lines = [f"m{i} = {{ x: $m{i - 1} }}" for i in range(1, 20_000)]
+    root = parse_text("m0 = {}\n" + "\n".join(lines), "x.conf", {})
+    with pytest.raises(ConfigError, match="variables nest maps and arrays too deeply"):
+        digest(root)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ LAYERS = {
     "tls": {"bytes", "core", "net"},
     "engine": {"bytes", "store", "stream", "consumer", "core", "net"},
     "columns": {"bytes", "store"},
+    "language": {"bytes"},
 }
 #: Part of the control plane -> what it may know of the rest of it, and does know; a part may know
 #: itself. A part is a package, or a module of one where it says `package.module`. Each knows only
@@ -348,14 +349,15 @@ def test_packages_of_the_first_part_of_a_start_load_nothing_by_themselves() -> N
         assert len(tree.body) == 1 and ast.get_docstring(tree), package
 
 
-def test_columns_are_for_the_pipeline_alone() -> None:
+@pytest.mark.parametrize(("layer", "user"), [("columns", "spark"), ("language", "config")])
+def test_layers_beside_the_message_path_have_one_user(layer: str, user: str) -> None:
     users = {
         package_of(module)
         for module, path in MODULES.items()
         for target, _ in imported(module, path)
-        if target.startswith("jsserver.cext.columns")
+        if target.startswith(f"jsserver.cext.{layer}")
     }
-    assert users == {"spark"}
+    assert users == {user}
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
