@@ -266,6 +266,9 @@ def _serve(flags: dict[str, Any]) -> int:
     # takes ssl where it can: a server needs nothing of either, and each takes a tenth of the start.
     for unneeded in ("typing_extensions", "ssl"):
         sys.modules.setdefault(unneeded, None)  # type: ignore[arg-type]
+    # What a start makes stays: to look for garbage in it would take a twentieth of the start, and
+    # half of one with a long configuration. The server switches it on when it serves.
+    gc.disable()
     # Not before it is needed: --version and --signal do without.
     from jsserver.config import ConfigError
     from jsserver.config.load import check_file, load
@@ -281,9 +284,6 @@ def _serve(flags: dict[str, Any]) -> int:
     for warning in loaded.warnings:
         _say(sys.stderr, warning)
     _fill_standard_streams()
-    # What a start makes stays: to look for garbage in it would take a twentieth of the start. The
-    # server switches it on when it serves.
-    gc.disable()
     from jsserver.start import run
 
     code: int = run(loaded.options, loaded.without_effect)
