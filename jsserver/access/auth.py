@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from jsserver.access.clients import CLIENT_OVER_TCP, HIDDEN, Connect
@@ -135,6 +136,31 @@ class Known(NamedTuple):
     admission: Admission
 
 
+class _Users:
+    """Users by what they are known by. What lets one in is made when it is first asked for, once:
+    a start does not wait for the permissions of those who never come."""
+
+    def __init__(self, users: dict[str, User], know: Callable[[User], Known]) -> None:
+        self._users = users
+        self._know = know
+        self._known: dict[str, Known] = {}
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def get(self, name: str) -> Known | None:
+        known = self._known.get(name)
+        if known is None and (user := self._users.get(name)) is not None:
+            known = self._known.setdefault(name, self._know(user))
+        return known
+
+    def user(self, name: str) -> User | None:
+        return self._users.get(name)
+
+    def items(self) -> Iterable[tuple[str, User]]:
+        return self._users.items()
+
+
 def _check_proxy(of: User | Authorization, connect: Connect) -> None:
     if of.proxy_required and not connect.proxy:
         raise ProxyRequired
@@ -159,8 +185,8 @@ class Authenticator:
         self._single = options.authorization
         self._callout = options.authorization.callout
         users = options.users
-        self._users = {u.name: self._known(u) for u in users if u.name}
-        self._nkeys = {u.nkey: self._known(u) for u in users if u.nkey}
+        self._users = _Users({u.name: u for u in users if u.name}, self._known)
+        self._nkeys = _Users({u.nkey: u for u in users if u.nkey}, self._known)
         self.by_certificate = options.tls is not None and options.tls.map and bool(self._users)
         """Whether a certificate says who somebody is."""
         self._guest = self._guest_of(options)
@@ -175,8 +201,8 @@ class Authenticator:
         """As whom those come in who prove nothing."""
         name = options.no_auth_user
         if name:
-            known = self._users.get(name) or self._nkeys[name]
-            return known if self.fits(known.user) else None
+            known = self._users.get(name) or self._nkeys.get(name)
+            return known if known is not None and self.fits(known.user) else None
         if options.only_system_users:
             return Known(User(), self._admission(f"nats-{token(8)}", GLOBAL_ACCOUNT, None))
         if not options.auth_required:
@@ -189,8 +215,8 @@ class Authenticator:
             return True
         if not self._users:
             return is_bcrypt(self._single.password) or is_bcrypt(self._single.token)
-        known = self._users.get(connect.user or "")
-        return is_bcrypt(self._dummy if known is None else known.user.password)
+        user = self._users.user(connect.user or "")
+        return is_bcrypt(self._dummy if user is None else user.password)
 
     def admit(self, connect: Connect, nonce: str) -> Admission | None:
         """Lets the connection in, or None; Refused where it is wrong who has passed it on. `nonce`
@@ -226,14 +252,21 @@ class Authenticator:
         return bool(said or (self._nkeys and connect.nkey))
 
     def known(self, name: str, kind: str) -> Known | None:
-        """The user of a name, or of an nkey (`kind`)."""
+        """The user of a name, or of an nkey (`kind`), and what lets it in."""
         if not self.alone:
             return (self._nkeys if kind == "nkey" else self._users).get(name)
+        user = self.user(name, kind)
+        return None if user is None else self._known(user)
+
+    def user(self, name: str, kind: str) -> User | None:
+        """The user of a name, or of an nkey (`kind`)."""
+        if not self.alone:
+            return (self._nkeys if kind == "nkey" else self._users).user(name)
         single = self._single
         if kind == "nkey" or not name or name != single.username:
             return None
         needs = single.proxy_required
-        return self._known(User(name=name, password=single.password, proxy_required=needs))
+        return User(name=name, password=single.password, proxy_required=needs)
 
     @property
     def token(self) -> str:
@@ -271,7 +304,7 @@ class Authenticator:
         found = read_secured(secured)
         if found is None or not found.certificates:
             return None
-        names = (name for name, known in self._users.items() if self.fits(known.user))
+        names = (name for name, user in self._users.items() if self.fits(user))
         return mapped_user(found.certificates[0], names)
 
     def delegates(self, connect: Connect, admission: Admission | None) -> bool:

@@ -54,15 +54,12 @@ class Staying:
         """Whether passwords of some are slow to compare."""
         self._alike = before.by_certificate == now.by_certificate and _named_alike(before, now)
 
-    def unchanged(self, admission: Admission) -> Admission | None:
-        """What stands for an admission now, where nothing has changed for whom it lets in."""
+    def unchanged(self, admission: Admission) -> bool:
+        """Whether nothing has changed for whom an admission lets in."""
         if not self._alike or admission.proof is not None:
-            return None
-        before = self.before.known(admission.user, admission.kind)
-        now = self._now.known(admission.user, admission.kind)
-        if before is None or now is None or before.user != now.user:
-            return None
-        return now.admission
+            return False
+        before = self.before.user(admission.user, admission.kind)
+        return before is not None and before == self._now.user(admission.user, admission.kind)
 
     def judge(self, present: Present) -> Stays | int:
         """What becomes of a connection: it stays, or the reason to close it."""
@@ -131,15 +128,15 @@ class Staying:
 
     def _password_before(self, present: Present) -> str | None:
         """What the password fitted; None: nothing."""
-        known = self.before.known(*_identity(present))
-        return None if known is None or present.admission is None else known.user.password
+        user = self.before.user(*_identity(present))
+        return None if user is None or present.admission is None else user.password
 
     def _to_compare(self, present: Present) -> tuple[str, str] | None:
         """What is stored now, where it is another than before, and what was given."""
         name, kind = _identity(present)
         if name:
-            known = self._now.known(name, kind)
-            stored = "" if known is None else known.user.password
+            user = self._now.user(name, kind)
+            stored = "" if user is None else user.password
             before, given = self._password_before(present), present.options.password
         else:
             stored, before = self._now.token, self.before.token
