@@ -60,6 +60,13 @@ cdef struct BatchDiff:
     StrMap sums                         # counter -> one more than where its last message stands
 
 
+cdef struct BatchMade:
+    # What is stored in place of what came: a sum and headers; freed with made_free.
+    Bytes body
+    Bytes header
+    const Record* before                # the counter's last message, if it is of the same batch
+
+
 # ---- open ones -------------------------------------------------------------------------------------------------------
 
 cdef inline Span batch_id(const OpenBatch* b) noexcept nogil:
@@ -311,9 +318,8 @@ cdef Judged judge_rollup(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders
     return JUDGED_GOOD
 
 
-cdef Judged judge_headers(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders* h, uint64_t last,
-                          uint64_t* seq) noexcept nogil:
-    cdef Judged how
+cdef Judged judge_claims(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders* h, uint64_t* seq) noexcept nogil:
+    # What headers say of the message alone.
     cdef int64_t ttl = 0
     cdef bint timed = h.ttl.n and (not get_ttl(h.ttl, &ttl) or ttl != 0)
     if h.incr.n and check_increment(s, m, h):
@@ -324,11 +330,12 @@ cdef Judged judge_headers(Stream* s, BatchDiff* d, const Msg* m, const PubHeader
         return refused(publish_failed(s, m, &ERR_MESSAGE_TTL_DISABLED))
     if timed and not get_ttl(h.ttl, &ttl):
         return refused(publish_failed(s, m, &ERR_MESSAGE_TTL_INVALID))
-    if h.msg_id.n:
-        how = judge_id(s, d, m, h.msg_id, seq)
-        if how != JUDGED_GOOD:
-            return how
-    how = judge_sequences(s, d, m, h, last)
+    return judge_id(s, d, m, h.msg_id, seq) if h.msg_id.n else JUDGED_GOOD
+
+
+cdef Judged judge_order(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders* h, uint64_t last) noexcept nogil:
+    # What headers say of other messages.
+    cdef Judged how = judge_sequences(s, d, m, h, last)
     if how != JUDGED_GOOD:
         return how
     if check_schedule(s, m, h):
@@ -348,54 +355,85 @@ cdef Judged judge_room(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders* 
     return JUDGED_GOOD
 
 
-cdef Judged judge(Stream* s, BatchDiff* d, const Msg* m, PubHeaders* h, const StoreState* state,
-                  uint64_t* seq) noexcept nogil:
-    # Whether a message may be stored with those of its batch before it, which d tells; d then has it, too. seq: of a duplicate
-    # the sequence that its id had, if it is stored. state: before the batch.
+cdef inline bint batch_makes(const Stream* s) noexcept nogil:
+    # Whether messages may be stored as others than they came.
+    return s.cfg.allow_counter or s.cfg.allow_schedules or s.cfg.marker_ttl > 0
+
+
+cdef Judged made_sizes(Stream* s, const Msg* m) noexcept nogil:
+    # Of what is stored in place of what came.
+    if s.cfg.max_msg_size >= 0 and <int64_t>m.header.n + m.data.n > s.cfg.max_msg_size:
+        return refused(publish_failed(s, m, &ERR_STREAM_MESSAGE_EXCEEDS_MAXIMUM))
+    if m.header.n > 65535:
+        return refused(publish_failed(s, m, &ERR_STREAM_HEADER_EXCEEDS_MAXIMUM))
+    return JUDGED_GOOD
+
+
+cdef Judged make_sum(Stream* s, Msg* m, const PubHeaders* h, BatchMade* made) noexcept nogil:
+    cdef const ApiError* error = counter_sum(s, m, h, made.before, &made.body, &made.header)
+    if error != NULL:
+        return refused(publish_failed(s, m, error))
+    m.data = span(made.body.data, <uint32_t>made.body.n)
+    if made.header.n:
+        m.header = span(made.header.data, <uint32_t>made.header.n)
+    return made_sizes(s, m)
+
+
+cdef Judged make_header(Stream* s, Msg* m, const PubHeaders* h, BatchMade* made) noexcept nogil:
+    # A schedule that is the only one, a life as long as a marker's.
+    cdef bint rolled = h.schedule.n and header_get(m.header, b"Nats-Rollup").n == 0
+    cdef int64_t ttl
+    cdef int rc
+    if rolled:
+        rc = header_rolled(&made.header, m.header)
+    elif h.ttl.n and get_ttl(h.ttl, &ttl) and too_short(s, ttl):
+        rc = header_with_ttl(&made.header, m.header, s.cfg.marker_ttl // SECOND)
+    else:
+        return JUDGED_GOOD
+    if rc < 0:
+        return refused(publish_failed(s, m, &ERR_INSUFFICIENT_RESOURCES))
+    m.header = span(made.header.data, <uint32_t>made.header.n)
+    return made_sizes(s, m) if rolled else JUDGED_GOOD
+
+
+cdef void made_free(BatchMade* made) noexcept nogil:
+    bytes_free(&made.body)
+    bytes_free(&made.header)
+
+
+cdef Judged judge(Stream* s, BatchDiff* d, Msg* m, PubHeaders* h, const StoreState* state, uint64_t* seq,
+                  BatchMade* made) noexcept nogil:
+    # Whether a message may be stored with those of its batch before it, which d tells; d then has it, too, and m is what is
+    # stored, with texts in `made` until the next one (NULL: as it came). seq: of a duplicate the sequence that its id had, if
+    # it is stored. state: before the batch.
     cdef Judged how = JUDGED_GOOD
     cdef int rc = store_fits(m.subject, m.header, m.data)
+    cdef bint asks = m.header.n and not asks_nothing(h)
+    if made != NULL:
+        made.body.n = 0
+        made.header.n = 0
     if rc != ST_OK:
         return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(rc)))
     if h.schedule.n and h.rollup.n == 0 and s.cfg.allow_schedules:
         h.rollup = span_c(b"sub")               # there is one on a subject
     if m.header.n > 65535:
         return refused(publish_failed(s, m, &ERR_STREAM_HEADER_EXCEEDS_MAXIMUM))
-    if m.header.n and not asks_nothing(h):
-        how = judge_headers(s, d, m, h, state.last_seq + d.n, seq)
+    if asks:
+        how = judge_claims(s, d, m, h, seq)
+    if how == JUDGED_GOOD and s.cfg.allow_counter:
+        how = make_sum(s, m, h, made)
+    if how == JUDGED_GOOD and asks:
+        how = judge_order(s, d, m, h, state.last_seq + d.n)
+    if how == JUDGED_GOOD and asks and made != NULL and not s.cfg.allow_counter:
+        how = make_header(s, m, h, made)
     if how != JUDGED_GOOD:
         return how
-    if s.cfg.allow_counter and h.incr.n == 0:
-        return refused(publish_failed(s, m, &ERR_MESSAGE_INCR_MISSING))
     d.n += 1
     d.msgs += 1
     d.bytes += <int64_t>store_size_of(s.store, m.subject, m.header, m.data)
     if d.by_subject and strmap_put(&d.subjects, m.subject, <void*><size_t>(diff_count(d, m.subject) + 1)) < 0:
         return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY)))
     return judge_room(s, d, m, h, state) if s.cfg.discard_new else JUDGED_GOOD
-
-
-cdef inline bint batch_makes(const Stream* s) noexcept nogil:
-    # Whether messages may be stored as others than they came.
-    return s.cfg.allow_counter or s.cfg.allow_schedules or s.cfg.marker_ttl > 0
-
-
-cdef Judged batch_make(Stream* s, Msg* m, PubHeaders* h, const Record* before, Bytes* body, Bytes* header) noexcept nogil:
-    # What passed becomes what is stored: a sum, a schedule that is the only one, a life as long as a marker's. The texts last
-    # as long as the two buffers, which are emptied here. before: the counter's last message, if it is of the same batch.
-    cdef const ApiError* error = NULL
-    cdef int64_t ttl
-    body.n = 0
-    header.n = 0
-    if s.cfg.allow_counter:
-        error = counter_sum(s, m, h, before, body, header)
-        m.data = span(body.data, <uint32_t>body.n)
-    elif h.schedule.n and header_get(m.header, b"Nats-Rollup").n == 0:
-        error = &ERR_INSUFFICIENT_RESOURCES if header_rolled(header, m.header) < 0 else NULL
-    elif h.ttl.n and get_ttl(h.ttl, &ttl) and too_short(s, ttl):
-        error = &ERR_INSUFFICIENT_RESOURCES if header_with_ttl(header, m.header, s.cfg.marker_ttl // SECOND) < 0 else NULL
-    if header.n:
-        m.header = span(header.data, <uint32_t>header.n)
-    return JUDGED_GOOD if error == NULL else refused(publish_failed(s, m, error))
 
 
 cdef void batch_change(Stream* s, const Msg* m, const PubHeaders* h, uint64_t seq, Change* c) noexcept nogil:

@@ -8,7 +8,7 @@ cdef struct AtomicBatch:
     OpenBatch open
     Bytes changes               # Staged, as they came; those of the store's making are filled in at the commit
     size_t newest               # where the last one stands
-    bint by_subject             # a message asks for what was stored on a subject
+    bint by_subject             # a message asks for what was stored on a subject, as a schedule does
 
 
 cdef void atomic_close(AtomicBatch* b) noexcept nogil:
@@ -100,7 +100,7 @@ cdef int atomic_stage(AtomicBatch* b, const Msg* m, const PubHeaders* h, bint re
         rc = ST_NO_MEMORY
     bytes_free(&header)
     b.newest = was
-    b.by_subject = b.by_subject or h.subject_seq.n or h.rollup.n
+    b.by_subject = b.by_subject or h.subject_seq.n or h.rollup.n or h.schedule.n
     room.bytes += b.changes.n - was
     return rc
 
@@ -186,27 +186,91 @@ cdef int atomic_mark_last(AtomicBatch* b) noexcept nogil:
     return rc
 
 
-cdef Judged atomic_make(Stream* s, BatchDiff* d, Msg* m, PubHeaders* h, const Bytes* made, Bytes* body,
-                        Bytes* header) noexcept nogil:
-    # As it will be stored, and added to `made` next.
-    cdef size_t place = <size_t>strmap_get(&d.sums, m.subject) if s.cfg.allow_counter else 0
+cdef struct AtomicLook:
+    # A batch at its commit; freed with atomic_look_free.
+    BatchDiff diff
+    BatchMade made
+    bint makes                  # messages may be stored as others than they came, or
+    bint renames                # under other subjects: then
+    Bytes all                   # has what is stored
+    uint64_t size               # what that takes
+
+
+cdef void atomic_look_free(AtomicLook* look) noexcept nogil:
+    diff_free(&look.diff)
+    made_free(&look.made)
+    bytes_free(&look.all)
+
+
+cdef Judged atomic_make(Stream* s, AtomicLook* look, Msg* m, PubHeaders* h, const StoreState* state) noexcept nogil:
+    # As it will be stored, and added to look.all next.
+    cdef size_t place = <size_t>strmap_get(&look.diff.sums, m.subject) if s.cfg.allow_counter else 0
     cdef Staged head
     cdef Change c
     cdef Record before
     cdef Span none
+    cdef uint64_t seq
+    cdef Judged how
     if place:
-        staged_at(made, place - 1, &head, &none, &c)
+        staged_at(&look.all, place - 1, &head, &none, &c)
         before.header = c.header
         before.data = c.data
-    if s.cfg.allow_counter and strmap_put(&d.sums, m.subject, <void*>(made.n + 1)) < 0:
+        look.made.before = &before
+    how = judge(s, &look.diff, m, h, state, &seq, &look.made if look.makes else NULL)
+    look.made.before = NULL
+    if (how == JUDGED_GOOD and s.cfg.allow_counter
+            and strmap_put(&look.diff.sums, m.subject, <void*>(look.all.n + 1)) < 0):
         return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY)))
-    return batch_make(s, m, h, &before if place else NULL, body, header)
+    return how
+
+
+cdef Judged atomic_judge_one(AtomicBatch* b, AtomicLook* look, size_t at, Staged* head, Msg* m, PubHeaders* h,
+                             const StoreState* state) noexcept nogil:
+    # Checks the message that stands at a place of the batch, and fills in what it is to be.
+    cdef Stream* s = b.open.s
+    cdef Change c
+    cdef Judged how
+    if h.last_msg_id.n:
+        return refused(publish_failed_with(s, m, &ERR_ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH,
+                                           span_c(b"Nats-Expected-Last-Msg-Id")))
+    how = atomic_make(s, look, m, h, state)
+    if how != JUDGED_GOOD:
+        return how
+    batch_change(s, m, h, state.last_seq + look.diff.n, &c)
+    if c.kind == CHANGE_MESSAGE:
+        look.size += store_size_of(s.store, c.subject, c.header, c.data)
+    if not (look.makes or look.renames):
+        head.kind = c.kind
+        head.rollup = c.rollup
+        head.seq = c.seq
+        head.ts = c.ts
+        memcpy(b.changes.data + at, head, sizeof(Staged))
+        return JUDGED_GOOD
+    if look.all.n + sizeof(Staged) + <size_t>c.subject.n + c.header.n + c.data.n + c.id.n > STAGED_MAX:
+        return refused(publish_failed_with(s, m, &ERR_ATOMIC_PUBLISH_TOO_LARGE_BATCH, span_c(b"no room for its bytes")))
+    if staged_put(&look.all, span(NULL, 0), &c, head.plain, span(NULL, 0)) < 0:
+        return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY)))
+    return JUDGED_GOOD
+
+
+cdef Judged atomic_judge_named(AtomicBatch* b, AtomicLook* look, size_t at, Staged* head, Msg* m, PubHeaders* h,
+                               const StoreState* state) noexcept nogil:
+    # Under the subject that the stream as it is now stores it under.
+    cdef Draft d
+    cdef Judged how
+    draft_open(&d)
+    if stream_rename(b.open.s, &m.subject, &d) < 0:
+        how = refused(publish_failed_as(b.open.s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_TOO_LARGE)))
+    else:
+        how = atomic_judge_one(b, look, at, head, m, h, state)
+    draft_free(&d)
+    return how
 
 
 cdef Judged atomic_judge(AtomicBatch* b, const Msg* m, StoreState* state, uint64_t* size) noexcept nogil:
     # Checks all, and fills in what they are to be. size: bytes that they will take
     cdef Stream* s = b.open.s
-    cdef BatchDiff d
+    cdef AtomicLook look
     cdef PubHeaders h
     cdef Staged head
     cdef Change c
@@ -214,18 +278,13 @@ cdef Judged atomic_judge(AtomicBatch* b, const Msg* m, StoreState* state, uint64
     cdef Msg one
     cdef Judged how = JUDGED_GOOD
     cdef size_t at = 0, next
-    cdef uint64_t seq
-    cdef Bytes made, body, header
-    cdef bint makes = batch_makes(s)
-    memset(&made, 0, sizeof(Bytes))
-    memset(&body, 0, sizeof(Bytes))
-    memset(&header, 0, sizeof(Bytes))
-    memset(&d, 0, sizeof(BatchDiff))
+    memset(&look, 0, sizeof(AtomicLook))
     memset(&h, 0, sizeof(PubHeaders))
     memset(&one, 0, sizeof(Msg))
-    d.by_subject = b.by_subject or s.cfg.discard_new_per
+    look.diff.by_subject = b.by_subject or s.cfg.discard_new_per
+    look.makes = batch_makes(s)
+    look.renames = s.cfg.transform != NULL
     one.reply = m.reply
-    size[0] = 0
     while at < b.changes.n and how == JUDGED_GOOD:
         next = staged_at(&b.changes, at, &head, &reply, &c)
         one.subject = c.subject
@@ -233,40 +292,22 @@ cdef Judged atomic_judge(AtomicBatch* b, const Msg* m, StoreState* state, uint64
         one.data = c.data
         if not head.plain:
             read_headers(&h, c.header)
-            if h.last_msg_id.n:
-                how = refused(publish_failed_with(s, m, &ERR_ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH,
-                                                  span_c(b"Nats-Expected-Last-Msg-Id")))
-                break
-        how = judge(s, &d, &one, &h, state, &seq)
-        if how == JUDGED_GOOD and makes:
-            how = atomic_make(s, &d, &one, &h, &made, &body, &header)
-        if how == JUDGED_GOOD:
-            batch_change(s, &one, &h, state.last_seq + d.n, &c)
-            head.kind = c.kind
-            head.rollup = c.rollup
-            head.seq = c.seq
-            head.ts = c.ts
-            if not makes:
-                memcpy(b.changes.data + at, &head, sizeof(Staged))
-            elif staged_put(&made, span(NULL, 0), &c, head.plain, span(NULL, 0)) < 0:
-                how = refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY)))
-            if c.kind == CHANGE_MESSAGE:
-                size[0] += store_size_of(s.store, c.subject, c.header, c.data)
-        if not head.plain:
-            memset(&h, 0, sizeof(PubHeaders))
+        if look.renames:
+            how = atomic_judge_named(b, &look, at, &head, &one, &h, state)
+        else:
+            how = atomic_judge_one(b, &look, at, &head, &one, &h, state)
+        memset(&h, 0, sizeof(PubHeaders))
         at = next
-    if makes and how == JUDGED_GOOD:
-        s.cfg.batch_room.bytes += made.n - b.changes.n
+    size[0] = look.size
+    state.last_seq += look.diff.n
+    if (look.makes or look.renames) and how == JUDGED_GOOD:
+        s.cfg.batch_room.bytes += look.all.n - b.changes.n
         bytes_free(&b.changes)
-        b.changes = made
-    else:
-        bytes_free(&made)
-    bytes_free(&body)
-    bytes_free(&header)
-    diff_free(&d)
+        b.changes = look.all
+        memset(&look.all, 0, sizeof(Bytes))
+    atomic_look_free(&look)
     if how == JUDGED_DUPLICATE:
         return refused(publish_failed(s, m, &ERR_ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE))
-    state.last_seq += d.n
     return how
 
 

@@ -261,22 +261,22 @@ cdef void fast_refused(Stream* s, Span reply) noexcept nogil:
 
 # ---- a message that comes --------------------------------------------------------------------------------------------
 
-cdef bint imported_reply(const Msg* m, Span* said, uint8_t* room, uint32_t n) noexcept nogil:
+cdef Span imported_reply(const Msg* m, uint8_t* room, uint32_t n) noexcept nogil:
     # The reply that a publisher gave who came by an import, where it is of a fast batch: those who ask are told of with it.
+    # Empty: it is none
     cdef JsonReader r
     cdef JsonItem key, val
-    cdef int found
+    cdef Span said = span(NULL, 0)
     if m.reply.n < 4 or memcmp(m.reply.p, b"_R_.", 4) != 0:
-        return False
+        return said
     json_open(&r, header_get(m.header, b"Nats-Request-Info"))
     if not json_enter_object(&r):
-        return False
+        return said
     while json_next_member(&r, &key, &val) == 1:
         if json_key_is(&key, b"reply") and val.kind == JSON_STRING:
-            found = json_text(&val, room, n)
-            said[0] = span(room, <uint32_t>max(found, 0))
-            return ends_fast(said[0])
-    return False
+            said = span(room, <uint32_t>max(json_text(&val, room, n), 0))
+            break
+    return said if ends_fast(said) else span(NULL, 0)
 
 
 cdef void fast_ping(Stream* s, FastBatch* b, const FastReply* f, Span reply) noexcept nogil:
@@ -336,46 +336,52 @@ cdef int fast_store(Stream* s, FastBatch* b, const FastReply* f, const Msg* m, c
     # As it came, but where the stream makes something else of it.
     cdef Msg one
     cdef PubHeaders h
-    cdef Bytes body, header
+    cdef BatchMade made
     cdef int rc
     if not batch_makes(s):
-        return fast_store_made(s, b, f, <Msg*>m, <PubHeaders*>asked, NULL, NULL)
-    memset(&body, 0, sizeof(Bytes))
-    memset(&header, 0, sizeof(Bytes))
+        return fast_store_made(s, b, f, <Msg*>m, <PubHeaders*>asked, NULL)
+    memset(&made, 0, sizeof(BatchMade))
     one = m[0]
     h = asked[0]
-    rc = fast_store_made(s, b, f, &one, &h, &body, &header)
-    bytes_free(&body)
-    bytes_free(&header)
+    rc = fast_store_made(s, b, f, &one, &h, &made)
+    made_free(&made)
     return rc
 
 
-cdef int fast_store_made(Stream* s, FastBatch* b, const FastReply* f, Msg* m, PubHeaders* h, Bytes* body,
-                         Bytes* header) noexcept nogil:
-    cdef StoreState state
+cdef Judged fast_judge(Stream* s, FastBatch* b, const FastReply* f, Msg* m, PubHeaders* h, const StoreState* state,
+                       uint64_t* seq, BatchMade* made) noexcept nogil:
     cdef BatchDiff d
+    cdef Span last_id = span(s.last_id.data, <uint32_t>s.last_id.n)
+    cdef uint64_t size
+    cdef Judged how
+    memset(&d, 0, sizeof(BatchDiff))
+    d.by_subject = s.cfg.discard_new_per
+    if s.staging != NULL and s.staging.n:
+        last_id = span(s.staging.last_id.data, <uint32_t>s.staging.last_id.n)
+    # the first one of a batch that is to have no gaps is refused as any publish is
+    s.batches.judged = 0 if b.open.last == 1 and not b.gap_ok else f.number
+    how = judge(s, &d, m, h, state, seq, made)
+    if how == JUDGED_GOOD and h.last_msg_id.n and not span_eq(h.last_msg_id, last_id):
+        how = refused(publish_failed_with(s, m, &ERR_STREAM_WRONG_LAST_MSG_ID, last_id))
+    if how == JUDGED_GOOD:
+        size = <uint64_t>d.bytes
+        if over(s.cfg.account_usage, size if s.staging == NULL else staged_more(s.staging, size)):
+            how = refused(publish_failed(s, m, &ERR_ACCOUNT_RESOURCES_EXCEEDED))
+    s.batches.judged = 0
+    diff_free(&d)
+    return how
+
+
+cdef int fast_store_made(Stream* s, FastBatch* b, const FastReply* f, Msg* m, PubHeaders* h, BatchMade* made) noexcept nogil:
+    cdef StoreState state
     cdef Change c
-    cdef Span last_id
     cdef uint64_t seq = 0
     cdef Judged how
     cdef int rc
-    memset(&d, 0, sizeof(BatchDiff))
-    d.by_subject = s.cfg.discard_new_per
     store_state(s.store, &state)
-    last_id = span(s.last_id.data, <uint32_t>s.last_id.n)
     if s.staging != NULL:
         overlay_state(s.staging, &state)
-        if s.staging.n:
-            last_id = span(s.staging.last_id.data, <uint32_t>s.staging.last_id.n)
-    # the first one of a batch that is to have no gaps is refused as any publish is
-    s.batches.judged = 0 if b.open.last == 1 and not b.gap_ok else f.number
-    how = judge(s, &d, m, h, &state, &seq)
-    if how == JUDGED_GOOD and h.last_msg_id.n and not span_eq(h.last_msg_id, last_id):
-        how = refused(publish_failed_with(s, m, &ERR_STREAM_WRONG_LAST_MSG_ID, last_id))
-    if how == JUDGED_GOOD and batch_makes(s):
-        how = batch_make(s, m, h, NULL, body, header)
-    s.batches.judged = 0
-    diff_free(&d)
+    how = fast_judge(s, b, f, m, h, &state, &seq, made)
     if how != JUDGED_GOOD:
         fast_not_stored(s, b, f, m, how, seq)
         return 1

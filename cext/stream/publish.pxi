@@ -326,15 +326,6 @@ cdef int publish_rewritten(Stream* s, const Msg* m) noexcept nogil:
     return rc
 
 
-cdef int publish_imported(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
-    # It came from another account.
-    cdef uint8_t room[IMPORTED_REPLY]
-    cdef Span said
-    if imported_reply(m, &said, room, IMPORTED_REPLY):
-        return publish_fast(s, m, said)
-    return publish_atomic(s, m, h) if h.batch.n else publish_rewritten(s, m)
-
-
 cdef inline bint ends_fast(Span reply) noexcept nogil:
     return reply.n > 4 and memcmp(reply.p + reply.n - 4, b".$FI", 4) == 0
 
@@ -345,24 +336,21 @@ cdef int stream_rename(Stream* s, Span* subject, Draft* d) noexcept nogil:
     return -1 if d.failed else 0
 
 
-cdef int publish_renamed(Stream* s, const Msg* m) noexcept nogil:
+cdef int publish_renamed(Stream* s, const Msg* m, const PubHeaders* h, Span fast) noexcept nogil:
+    # Under the subject that it is stored under.
     cdef Msg renamed = m[0]
     cdef Draft d
+    cdef int rc = 1
     draft_open(&d)
     if stream_rename(s, &renamed.subject, &d) < 0:
         publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_TOO_LARGE))
     else:
-        publish_named(s, &renamed)
+        rc = publish_named(s, &renamed, h, fast)
     draft_free(&d)
-    return 1
+    return rc
 
 
 cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil:
-    return publish_renamed(s, m) if s.cfg.transform != NULL else publish_named(s, m)
-
-
-cdef int publish_named(Stream* s, const Msg* m) noexcept nogil:
-    # Under the subject that it is stored under.
     cdef bint asks = s.dedupe.unread != 0 and m.header.n and header_get(m.header, b"Nats-Msg-Id").n
     cdef int rc
     if (asks or s.dedupe.reading) and publish_waits(s, m, asks):
@@ -372,22 +360,31 @@ cdef int publish_named(Stream* s, const Msg* m) noexcept nogil:
 
 
 cdef int publish_now(Stream* s, const Msg* m) noexcept nogil:
+    cdef uint8_t room[IMPORTED_REPLY]
     cdef PubHeaders h
+    cdef Span fast = span(NULL, 0)
     if s.failed or s.halted:
         return publish_down(s, m)
     if m.reply.n and ends_fast(m.reply):
-        return publish_fast(s, m, m.reply)
-    if m.header.n == 0:
+        fast = m.reply
+    elif m.header.n == 0:
         memset(&h, 0, sizeof(PubHeaders))
-        return publish_checked(s, m, &h)
-    read_headers(&h, m.header)
-    if h.request_info:
-        return publish_imported(s, m, &h)
-    if h.batch.n:
-        return publish_atomic(s, m, &h)
-    if has_status(m.header):
+    else:
+        read_headers(&h, m.header)
+        if h.request_info:              # it came from another account
+            fast = imported_reply(m, room, IMPORTED_REPLY)
+        if h.batch.n and fast.n == 0:
+            return publish_atomic(s, m, &h)         # renamed at the commit
+    return publish_renamed(s, m, &h, fast) if s.cfg.transform != NULL else publish_named(s, m, &h, fast)
+
+
+cdef int publish_named(Stream* s, const Msg* m, const PubHeaders* h, Span fast) noexcept nogil:
+    # h: not looked at in a fast batch, whose reply is the last argument
+    if fast.n:
+        return publish_fast(s, m, fast)
+    if m.header.n and (h.request_info or has_status(m.header)):
         return publish_rewritten(s, m)
-    return publish_checked(s, m, &h)
+    return publish_checked(s, m, h)
 
 
 cdef int publish_inbound(void* target, const Msg* m) noexcept nogil:

@@ -301,6 +301,51 @@ def atomic_limits_new_per_subject(r: Recorder, storage: str) -> None:
     contents(r)
 
 
+#: One of them is wrong on any stream that allows nothing.
+OTHER_WRONGS = (
+    *("Nats-Expected-Last-Sequence: 9", "Nats-Expected-Last-Subject-Sequence: 9"),
+    *("Nats-Expected-Stream: OTHER", "Nats-TTL: 5", "Nats-Msg-Id: x", f"{WHICH}x"),
+    *("Nats-Schedule: @at 2099-01-01T00:00:00Z", "Nats-Scheduler: x", "Nats-Rollup: zz"),
+    *("Nats-Incr: x", "Nats-Incr: 1", "Nats-Expected-Last-Msg-Id: x"),
+)
+
+
+def count(r: Recorder, id: str, *more: tuple[str, ...]) -> None:
+    """An atomic batch of messages to one counter, each with these header lines."""
+    for number, lines in enumerate(more, 1):
+        ends = ("Nats-Batch-Commit: 1",) if number == len(more) else ()
+        where = (f"Nats-Batch-Id: {id}", f"Nats-Batch-Sequence: {number}")
+        r.store("a", b"", *where, *ends, *lines)
+
+
+@case
+def atomic_counters(r: Recorder, storage: str) -> None:
+    make(r, storage, allow_msg_counter=True, max_msg_size=100)
+    count(r, "one", ("Nats-Incr: 5",), ("Nats-Incr: -7",), ("Nats-Incr: 0",))
+    digits = "Nats-Incr: " + "9" * 23
+    count(r, "much", (digits,))
+    count(r, "much", ("Nats-Incr: 1",), (digits,))
+    count(r, "more", (digits, "A: b"))
+    count(r, "grows", ("Nats-Incr: " + "9" * 8,))
+    count(r, "grows", ("Nats-Incr: " + "9" * 8,), ("Nats-Incr: " + "9" * 9,))
+    for line in OTHER_WRONGS:
+        count(r, "wrong", (line,))
+        count(r, "wrong", ("Nats-Incr: 1", line))
+        count(r, "wrong", ("Nats-Incr: 1",), (line,))
+    contents(r)
+
+
+@case
+def atomic_schedules_and_sizes(r: Recorder, storage: str) -> None:
+    make(r, storage, allow_msg_schedules=True, allow_rollup_hdrs=True)
+    plan = ("Nats-Schedule: @at 2099-01-01T00:00:00Z", f"Nats-Schedule-Target: {r.stream}.t")
+    put(r, "one", 1, *plan)
+    put(r, "one", 2, *plan, subject="b", commit="1")
+    put(r, "one", 1, *plan)
+    put(r, "one", 2, *plan, commit="1")
+    contents(r)
+
+
 @case
 def atomic_switched_off(r: Recorder, storage: str) -> None:
     make(r, storage)

@@ -1,6 +1,14 @@
 """Fast batches, whose every answer must be the same on two servers (ADR-50)."""
 
-from tests.client.batch_cases import ON_SUBJECT, WHICH, Case, contents, make, of_each_storage
+from tests.client.batch_cases import (
+    ON_SUBJECT,
+    OTHER_WRONGS,
+    WHICH,
+    Case,
+    contents,
+    make,
+    of_each_storage,
+)
 from tests.client.recorder import Recorder
 
 CASES: list[Case] = []
@@ -17,12 +25,12 @@ class Fast:
         self.heard = r.inbox(f"{self.prefix}.>")
 
     def send(
-        self, number: int, op: int = 1, *lines: str, subject: str = "a", data: bytes = b""
+        self, number: int, op: int = 1, *lines: str, subject: str = "a", data: bytes | None = None
     ) -> None:
         header = ("NATS/1.0\r\n" + "".join(f"{line}\r\n" for line in lines) + "\r\n").encode()
         self.r.publish(
             f"{self.r.stream}.{subject}",
-            data or f"{self.id} {number}".encode(),
+            f"{self.id} {number}".encode() if data is None else data,
             reply=f"{self.prefix}.{self.id}.{self.flow}.{self.gap}.{number}.{op}.$FI",
             header=header if lines else b"",
         )
@@ -365,3 +373,33 @@ def fast_without_acks(r: Recorder, storage: str) -> None:
     f.send(8)
     f.hear(2)
     f.quiet()
+
+
+@case
+def fast_counters(r: Recorder, storage: str) -> None:
+    make(r, storage, allow_msg_counter=True, max_msg_size=60)
+    digits = "Nats-Incr: " + "9" * 23
+    for gap in ("ok", "fail"):
+        f = Fast(r, f"one-{gap}", 1, gap)
+        f.send(1, 0, "Nats-Incr: 5", data=b"")
+        f.hear(2)
+        f.send(2, 1, digits, data=b"")
+        f.hear(1 if gap == "ok" else 2)
+        if gap == "ok":
+            f.send(3, 2, "Nats-Incr: -2", data=b"")
+            f.hear()
+        f = Fast(r, f"two-{gap}", 1, gap)
+        f.send(1, 2, digits, data=b"")
+        f.hear(2 if gap == "ok" else 1)
+        f.quiet()
+    contents(r)
+    f = Fast(r, "wrong", 1, "ok")
+    f.send(1, 0, "Nats-Incr: 5", data=b"")
+    f.hear(2)
+    number = 1
+    for line in OTHER_WRONGS:
+        for lines in ((line,), ("Nats-Incr: 1", line)):
+            number += 1
+            f.send(number, 1, *lines, data=b"")
+            f.hear()
+    contents(r)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.raw import RawApp
+from tests.client.raw import RawApp, header_block
 from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -191,6 +191,34 @@ def test_limits_of_an_account(servers: Servers, case: str) -> None:
         shown.append(seen)
     assert shown[0] == shown[1]
     assert any("error" in str(answer) for answer in shown[0]) or case == "nothing"
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+@pytest.mark.parametrize("way", ["plain", "atomic", "fast"])
+def test_a_sum_that_does_not_fit_the_account(servers: Servers, kind: str, way: str) -> None:
+    """The increment as it is sent does, and what was stored before the limit stays."""
+    limits = "{ max_file: 600, max_mem: 600 }"
+    digits = "9" * 300
+    batch = ("Nats-Batch-Id: x", "Nats-Batch-Sequence: 1", "Nats-Batch-Commit: 1")
+    shown = []
+    for server in pair(servers, limits):
+        seen: list[object] = []
+        with log_in(server, "a") as app:
+            config = {"allow_msg_counter": True, "allow_atomic": True, "allow_batched": True}
+            seen.append(ask(app, *stream("P", storage=kind, **config)))
+            for name in ("Nats-Incr: 1", f"Nats-Incr: {digits}", "Nats-Incr: 1"):
+                header = header_block(name, *(batch if way == "atomic" else ()))
+                heard = app.inbox()
+                prefix = f"{heard}.{len(seen)}.1.fail.1.2.$FI" if way == "fast" else heard
+                if way == "fast":
+                    app.subscribe(f"{heard}.>")
+                app.publish("P", b"", header=header, reply=prefix)
+                seen.append(told(app.message().payload))
+                app.sync()
+            seen.append(ask(app, "$JS.API.STREAM.INFO.P"))
+        shown.append(seen)
+    assert shown[0] == shown[1]
+    assert "10002" in str(shown[0])
 
 
 ENDPOINTS = (

@@ -194,6 +194,18 @@ def transformed_in_atomic_batches(r: Recorder) -> None:
 
 
 @case
+def transform_that_changes_in_an_open_batch(r: Recorder) -> None:
+    r.create(allow_atomic=True)
+    made = [transform(r, "S.*", to) for to in ("one.$1", "two.$1", "x")]
+    for number, one in enumerate((*made[:2], {}, made[2]), 1):
+        put(r, "all", number, subject="a")
+        change(r, allow_atomic=True, **one)
+    expect = "Nats-Expected-Last-Subject-Sequence: 0"
+    put(r, "all", 5, expect, subject="b.c", commit="1")
+    contents(r)
+
+
+@case
 def transformed_in_fast_batches(r: Recorder) -> None:
     r.create(
         allow_batched=True,
