@@ -308,6 +308,7 @@ cdef void zones_free(Zone** zones) noexcept nogil
 cdef struct Pattern:
     bint repeats
     int64_t due                 # ns
+    int64_t every               # ns; 0: not in equal steps
 
 # When a schedule's pattern is due the next time after ts (ns). What should have been several times before now is once, and
 # goes on from now. z: NULL where none is named. False: it is no pattern.

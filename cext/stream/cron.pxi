@@ -215,6 +215,7 @@ cdef bint read_pattern(Span s, const Zone* z, int64_t ts, int64_t now, Pattern* 
     cdef Cron c
     cdef int64_t ns, next
     to.repeats = True
+    to.every = 0
     if starts_with(s, b"@at "):
         to.repeats = False
         return z == NULL and get_time(behind(s, 4), &to.due)
@@ -222,6 +223,7 @@ cdef bint read_pattern(Span s, const Zone* z, int64_t ts, int64_t now, Pattern* 
         if z != NULL or not get_duration(behind(s, 7), &ns) or ns < SECOND:
             return False
         ns = min(ns, <int64_t>1 << 61)
+        to.every = ns
         to.due = nearest_second(ts) * SECOND + ns
         if to.due < now:
             to.due = nearest_second(now) * SECOND + ns
@@ -234,3 +236,15 @@ cdef bint read_pattern(Span s, const Zone* z, int64_t ts, int64_t now, Pattern* 
         return False
     to.due = next * SECOND
     return True
+
+
+cdef bint read_pattern_after(Span s, const Zone* z, int64_t ts, int64_t after, Pattern* to) noexcept nogil:
+    # When it is due the first time after both, counted from ts. False: it is no pattern.
+    if not read_pattern(s, z, ts, ts, to):
+        return False
+    if not to.repeats or to.due > after:
+        return True
+    if to.every:
+        to.due += ((after - to.due) // to.every + 1) * to.every
+        return True
+    return read_pattern(s, z, after, after, to)

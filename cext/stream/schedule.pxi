@@ -1,8 +1,9 @@
 # Schedules (ADR-51): a message that says when a copy of it, or of another subject's last message, is published into the stream.
 # It holds its subject: with a newer message there, or when it is gone for whatever reason, it is over.
 #
-# What it publishes goes through the checks of a publish and names the next time in a header, so a start finds where it was. What
-# could not be stored is tried again if it was to come once.
+# What it publishes goes through the checks of a publish and names the next time in a header, so a start finds where it was. Where
+# that message is gone, the time of the stream's last message tells: what was due by then has run, as its message would be later;
+# what was due since was missed, and runs once. What could not be stored is tried again if it was to come once.
 
 
 # ---- checks ------------------------------------------------------------------------------------------------------------
@@ -130,14 +131,10 @@ cdef int schedule_at(Timetable* t, uint64_t seq, int64_t due) noexcept nogil:
     return timetable_add(t, seq | SCHEDULED, due)
 
 
-cdef bint read_stored(Timetable* t, Span pattern, Span zone, int64_t ts, const Zone** z, Pattern* p) noexcept nogil:
-    # When the schedule with these headers is due after ts.
-    z[0] = NULL
-    if zone.p != NULL:
-        z[0] = zone_named(&t.zones, t.s.env.files, zone)
-        if z[0] == NULL:
-            return False
-    return read_pattern(pattern, z[0], ts, t.s.env.now, p)
+cdef bint stored_zone(Timetable* t, Span zone, const Zone** z) noexcept nogil:
+    # The zone that a schedule's headers name. False: there is no such zone.
+    z[0] = zone_named(&t.zones, t.s.env.files, zone) if zone.p != NULL else NULL
+    return zone.p == NULL or z[0] != NULL
 
 
 cdef int schedule_note(Timetable* t, uint64_t seq, int64_t ts, const PubHeaders* h) noexcept nogil:
@@ -147,7 +144,8 @@ cdef int schedule_note(Timetable* t, uint64_t seq, int64_t ts, const PubHeaders*
     cdef uint64_t of, was
     cdef int64_t due
     if h.schedule.n:
-        if not read_stored(t, h.schedule, h.zone, ts, &z, &p):
+        # What it published last follows, where that is still there, and says more.
+        if not stored_zone(t, h.zone, &z) or not read_pattern_after(h.schedule, z, ts, t.ran, &p):
             return 0
         return schedule_at(t, seq, p.due) if p.repeats else schedule_once(t, seq, p.due)
     if h.schedule_next.n == 0 or not get_time(h.schedule_next, &due):
@@ -279,7 +277,7 @@ cdef int schedule_fire(Timetable* t, uint64_t seq, bint once) noexcept nogil:
     if rc == ST_OK:
         read_schedule(&x, r.header)
     if (rc == ST_OK and still_last(s, r.subject, seq)
-            and read_stored(t, x.pattern, x.zone, <int64_t>due, &z, &p)):
+            and stored_zone(t, x.zone, &z) and read_pattern(x.pattern, z, <int64_t>due, s.env.now, &p)):
         rc = schedule_make(t, &r, &x, &p, z)
         if rc == ST_OK and p.repeats and schedule_at(t, seq, p.due) < 0:
             rc = ST_NO_MEMORY

@@ -28,6 +28,7 @@ cdef struct Timetable:
     uint64_t aged               # all below it are gone, or never age
     int64_t age_due             # when the next one is too old; INT64_MAX: there is none
     Bytes subject
+    int64_t ran                 # schedules that were due by then have run
     U64Map due                  # of those that repeat: sequence -> when, in ns; a key of the wheel counts if it is due by then
     Zone* zones                 # that schedules have named
     Bytes header                # of what is published
@@ -178,8 +179,8 @@ cdef void timetable_turn(Task* task) noexcept nogil:
 
 # ---- life --------------------------------------------------------------------------------------------------------------
 
-cdef void timetable_again(Stream* s) noexcept nogil:
-    # All that is stored is looked at anew.
+cdef void timetable_again(Stream* s, bint served) noexcept nogil:
+    # All that is stored is looked at anew. served: until now the stream did what was due
     cdef Timetable* t = s.timetable
     cdef StoreState state
     if t == NULL:
@@ -188,6 +189,7 @@ cdef void timetable_again(Stream* s) noexcept nogil:
     u64map_free(&t.due)
     t.wheel.now = present(t)
     store_state(s.store, &state)
+    t.ran = s.env.now if served else state.last_ts
     t.read_at = 1
     t.unread = state.last_seq if state.msgs else 0
     t.aged = 1
@@ -210,7 +212,7 @@ cdef int timetable_start(Stream* s) noexcept nogil:
     t.turn.owner = t
     t.wait.task = &t.turn
     s.timetable = t
-    timetable_again(s)
+    timetable_again(s, s.active)
     return 0
 
 
@@ -235,7 +237,7 @@ cdef void timetable_updated(Stream* s, const StreamConfig* old) noexcept nogil:
     # More may be allowed, and max_age may be another.
     cdef Timetable* t = s.timetable
     if (s.cfg.allow_ttl and not old.allow_ttl) or (s.cfg.allow_schedules and not old.allow_schedules):
-        timetable_again(s)
+        timetable_again(s, True)
     elif t != NULL:
         t.aged = 1
         task_post(&s.env.tasks, &t.turn)

@@ -55,7 +55,7 @@ cdef int apply_truncate(Stream* s, const Change* c) noexcept nogil:
         return rc
     s.entered = c.seq
     s.newest_gone = False
-    timetable_again(s)
+    timetable_again(s, False)
     s.settle_wanted = 0 if s.settle_wanted > c.seq else s.settle_wanted
     s.settle_all = 0 if s.settle_all > c.seq else s.settle_all
     dedupe_cut(s, c.seq)

@@ -223,6 +223,37 @@ def test_without_interest_it_goes_on() -> None:
     assert len(products(w)) == 1
 
 
+@pytest.mark.parametrize("pattern", ["@every 15s", "*/15 * * * * *"])
+@pytest.mark.parametrize("served", [0, 35])
+def test_a_run_that_falls_into_downtime_comes_once_at_the_start(
+    tmp_path: Path, pattern: str, served: int
+) -> None:
+    """Also the first one, and where what was published before is gone."""
+    w = World(active=False)
+    w.stream.close(False)
+    env = w.env
+    env.start_commits()
+    made = {"allow_schedules": True, "allow_rollup": True, "storage": FILE}
+    w = World(env, bytes(tmp_path), **made)
+    w.publish(b"s.plan", b"", plan(pattern))
+    env.advance(served * SECOND)
+    assert len(products(w)) == served // 15
+    w.stream.purge(b"s.out", 0, 0)
+    w.stream.wait_durable()
+    w.stream.close(False)
+    w = World(env, bytes(tmp_path), **made)
+    env.advance(SECOND)
+    assert products(w) == []  # nothing was due meanwhile
+    w.stream.wait_durable()
+    w.stream.close(False)
+    env.set_now(env.now + 200 * SECOND)
+    w = World(env, bytes(tmp_path), **made)
+    env.advance(SECOND)
+    assert len(products(w)) == 1
+    w.stream.wait_durable()
+    w.stream.close(False)
+
+
 def test_after_a_restart_each_goes_on_where_it_was(tmp_path: Path) -> None:
     w = World(active=False)
     w.stream.close(False)
