@@ -28,7 +28,7 @@ cdef const ApiError* schedule_wrong(Stream* s, const Msg* m, const PubHeaders* h
     cdef Pattern p
     cdef int64_t seconds
     if not s.cfg.allow_schedules or s.timetable == NULL:
-        return &ERR_MESSAGE_SCHEDULES_DISABLED if h.schedule.n or not zone_name_good(h.zone) else NULL
+        return &ERR_MESSAGE_SCHEDULES_DISABLED if h.schedule.n or not zone_exists(s.env.files, h.zone) else NULL
     if h.zone.p != NULL:
         z = zone_named(&s.timetable.zones, s.env.files, h.zone)
         if z == NULL:

@@ -313,6 +313,14 @@ cdef const Zone* zone_named(Zone** zones, FileOps* f, Span name) noexcept nogil:
     return z
 
 
+cdef bint zone_exists(FileOps* f, Span name) noexcept nogil:
+    # Whether there is a zone of this name, which is not kept.
+    cdef Zone* zones = NULL
+    cdef bint found = zone_named(&zones, f, name) != NULL
+    zones_free(&zones)
+    return found
+
+
 # ---- what clocks show --------------------------------------------------------------------------------------------------
 
 cdef int64_t rule_offset(const Zone* z, int64_t t, int64_t* until) noexcept nogil:

@@ -436,6 +436,8 @@ def schedule_not_allowed(r: Recorder) -> None:
     for pattern in ("@every 5h", "x", "", "@at 2099-01-01T00:00:00Z"):
         r.store("plan", b"x", *planned(pattern, f"{name}.out"))
         r.store("plan", b"x", *planned(pattern, "other", "Nats-Schedule-Time-Zone: /"))
+    for zone in ("UTC", "Europe/Berlin", "X/Y", "Europe", "utc", "x" * 300, "", "/", "+01:00"):
+        r.store("plan", b"x", f"Nats-Schedule-Time-Zone: {zone}")
     r.store("plan", b"x", "Nats-Schedule-TTL: x", "Nats-Schedule-Target: other")
     r.store("plan", b"x", "Nats-Scheduler: x")
     r.store("plan", b"x", "Nats-Schedule-Next: purge", f"Nats-Scheduler: {name}.x")
