@@ -69,20 +69,26 @@ class Answer(NamedTuple):
     unused: int
     """Messages that a pull request asked for and did not get."""
     status: int
-    """The code of the header that ended the answer; 0: it is under way."""
+    """The code of the header that ended the answer; 0: it is under way; 421: another stream gave
+    the answer, of which nothing was taken."""
     text: str
-    """The status in the server's words."""
+    """The status in the server's words, or the other stream's name."""
 
 class Replies:
     """What a server sends, parsed into rows: `recv_into` it, then `feed` the size.
 
-    Takes the answers to batched direct gets, with `deliveries` what a consumer delivers, with
-    `headers_only` without the header that such a consumer adds. Rows of subjects that none of
-    `filters` matches are left out. An answer is told by its subscription (`sid`).
+    Takes the answers of `stream` to batched direct gets, with `deliveries` what a consumer
+    delivers, with `headers_only` without the header that such a consumer adds. Rows of subjects
+    that none of `filters` matches are left out. An answer is told by its subscription (`sid`).
     """
 
     def __init__(
-        self, *, deliveries: bool = False, headers_only: bool = False, filters: Iterable[str] = ()
+        self,
+        *,
+        stream: str = "",
+        deliveries: bool = False,
+        headers_only: bool = False,
+        filters: Iterable[str] = (),
     ) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     @property

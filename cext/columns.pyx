@@ -13,8 +13,9 @@ from posix.unistd cimport pread
 from collections import namedtuple
 
 from jsserver.cext.bytes cimport (
-    S2_CHUNK_MAX, S2_SLACK, U64_DIGITS_MAX, Bytes, Span, Tokens, bytes_add, bytes_free, bytes_reserve, elapsed, get_uv,
-    header_get, hh64, put_u64, s2_raise, s2_whole, span, span_of, span_starts, subject_matches, table_hash, tokens_cut, tokens_of,
+    S2_CHUNK_MAX, S2_SLACK, U64_DIGITS_MAX, Bytes, Span, Tokens, bytes_add, bytes_free, bytes_reserve, elapsed,
+    get_uv, header_get, hh64, put_u64, s2_raise, s2_whole, span, span_eq, span_of, span_starts, subject_matches,
+    table_hash, tokens_cut, tokens_of,
 )
 from jsserver.cext.store cimport (
     CheckedBlock, Extent, Filter, IndexBlock, IndexDb, Limits, Parsed, SideBlock, checkpoint_blocks, dict_words, extent_of,

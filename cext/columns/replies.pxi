@@ -2,7 +2,8 @@
 #
 # Bytes are received straight into the parser's buffer; what is not parsed yet stays in it. An answer is known by the
 # subscription it comes to. A direct get's message has the stored header block with the server's lines at its end; these
-# are taken off from the end, so that stored lines of the same names stay.
+# are taken off from the end, so that stored lines of the same names stay. A stream's mirrors answer its direct gets too:
+# of their answers nothing is taken.
 
 cdef enum:
     REPLY_LINE_MAX = 1 << 20            # an INFO with many URLs is long; nothing else is
@@ -10,6 +11,7 @@ cdef enum:
     REPLY_BUFFER = 1 << 20
     REPLY_TAIL_MIN = 256 << 10          # less room than this is made more before the next bytes
     REPLY_SLOTS = 2
+    REPLY_MISDIRECTED = 421             # the status of an answer that another stream gave
 
 cdef enum ReplyRc:
     REPLY_OK = 1
@@ -48,6 +50,7 @@ cdef struct Incoming:
 
 cdef struct Where:
     # Which message of the stream it is.
+    Span stream                         # of a direct get
     Span subject
     uint64_t seq
     uint64_t pending
@@ -79,8 +82,9 @@ cdef struct ReplyParser:
     size_t need                         # bytes that the message at the start has in all, where known
     bint deliveries                     # of a consumer, else answers to direct gets
     bint headers_only
-    uint32_t n_filters
-    Span* filters                       # rows of other subjects are left out
+    Span stream                         # whose direct gets count
+    bint filtered
+    Filter filter                       # rows of other subjects are left out
     Slot slots[REPLY_SLOTS]
     uint64_t pings
     uint32_t n_refusal
@@ -183,7 +187,7 @@ cdef Span block_closed(Span lines) noexcept nogil:
 
 
 cdef bint where_of_direct(ReplyParser* r, Span header, Where* w) noexcept nogil:
-    cdef Span value, time, name
+    cdef Span value, time
     if header.n < 14 or header.p[header.n - 2] != c'\r' or header.p[header.n - 1] != c'\n':
         return False
     header.n -= 2
@@ -193,7 +197,7 @@ cdef bint where_of_direct(ReplyParser* r, Span header, Where* w) noexcept nogil:
         return False
     if not (line_off(&header, b"Nats-Time-Stamp: ", 17, &time) and line_off(&header, b"Nats-Sequence: ", 15, &value)
             and number_of(value, &w.seq) and line_off(&header, b"Nats-Subject: ", 14, &w.subject)
-            and line_off(&header, b"Nats-Stream: ", 13, &name) and time_of(r, time, &w.ts)):
+            and line_off(&header, b"Nats-Stream: ", 13, &w.stream) and time_of(r, time, &w.ts)):
         return False
     w.header = block_closed(header)
     return True
@@ -247,14 +251,6 @@ cdef bint size_off(Span* header) noexcept nogil:
 
 # ---- messages ------------------------------------------------------------------------------------------------------
 
-cdef bint matches_any(const ReplyParser* r, Span subject) noexcept nogil:
-    cdef uint32_t i
-    for i in range(r.n_filters):
-        if subject_matches(r.filters[i], subject):
-            return True
-    return r.n_filters == 0
-
-
 cdef void status_taken(Slot* s, Span header) noexcept nogil:
     # An answer's last message says why it is the last.
     cdef const uint8_t* stop = <const uint8_t*>memchr(header.p, c'\r', header.n)
@@ -285,7 +281,7 @@ cdef int row_taken(ReplyParser* r, Slot* s, const Where* w, Span data) noexcept 
     if w.seq <= s.seen:
         return REPLY_BAD_ACK if r.deliveries else REPLY_BAD_HEADER
     s.seen = w.seq
-    if w.seq <= s.after or w.seq > s.last or (r.n_filters and not matches_any(r, w.subject)):
+    if w.seq <= s.after or w.seq > s.last or (r.filtered and not filter_matches(&r.filter, w.subject)):
         return REPLY_OK
     if s.rows.n >= s.rows.max_rows or s.rows.n_bytes >= BYTES_MAX:
         return REPLY_TOO_MANY
@@ -295,6 +291,11 @@ cdef int row_taken(ReplyParser* r, Slot* s, const Where* w, Span data) noexcept 
 cdef int direct_taken(ReplyParser* r, Slot* s, const Incoming* m) noexcept nogil:
     cdef Where w
     if where_of_direct(r, m.header, &w):
+        if not span_eq(w.stream, r.stream):
+            s.status = REPLY_MISDIRECTED
+            s.n_text = min(w.stream.n, <uint32_t>sizeof(s.text))
+            memcpy(s.text, w.stream.p, s.n_text)
+            return REPLY_OK
         return row_taken(r, s, &w, m.data)
     if not is_status(m.header):
         return REPLY_BAD_HEADER
@@ -448,25 +449,37 @@ cdef class Replies:
     cdef Py_ssize_t views
     cdef readonly bint full
 
-    def __cinit__(self, *, bint deliveries=False, bint headers_only=False, filters=()):
-        cdef Py_ssize_t i
-        self.kept = [f.encode() for f in filters]
+    def __cinit__(self, *, str stream="", bint deliveries=False, bint headers_only=False, filters=()):
+        cdef bytes name = stream.encode()
+        self.kept = [name, *(f.encode() for f in filters)]
         self.owners = [None] * REPLY_SLOTS
+        self.r.stream = span_of(name)
         self.r.deliveries = deliveries
         self.r.headers_only = headers_only
-        if self.kept:
-            self.r.filters = <Span*>malloc(len(self.kept) * sizeof(Span))
-            if self.r.filters == NULL:
-                raise MemoryError
-            for i in range(len(self.kept)):
-                self.r.filters[i] = span_of(self.kept[i])
-            self.r.n_filters = <uint32_t>len(self.kept)
+        self.take_filters(self.kept[1:])
         if replies_room(&self.r) < 0:
             raise MemoryError
 
+    cdef take_filters(self, list filters):
+        cdef Span* patterns
+        cdef Py_ssize_t i
+        cdef int rc
+        if not filters:
+            return
+        patterns = <Span*>malloc(len(filters) * sizeof(Span))
+        if patterns == NULL:
+            raise MemoryError
+        for i in range(len(filters)):
+            patterns[i] = span_of(filters[i])
+        rc = filter_init(&self.r.filter, patterns, <uint32_t>len(filters))
+        free(patterns)
+        if rc < 0:
+            raise MemoryError
+        self.r.filtered = True
+
     def __dealloc__(self):
         free(self.r.data)
-        free(self.r.filters)
+        filter_free(&self.r.filter)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.r.data + self.r.n, <Py_ssize_t>(self.r.cap - self.r.n), 0, flags)

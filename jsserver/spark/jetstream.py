@@ -93,6 +93,16 @@ class StreamInfo(msgspec.Struct, frozen=True):
         return self.config.name
 
 
+class Stored(msgspec.Struct, frozen=True):
+    """A message as its stream's leader shows it; `ts` in ns since 1970."""
+
+    seq: int
+    ts: int
+    subject: str
+    header: bytes
+    data: bytes
+
+
 class Entry(msgspec.Struct, frozen=True):
     """A key's value in a bucket, and the revision to name when it is replaced."""
 
@@ -208,6 +218,29 @@ class JetStream:
             offset += len(found)
             if not found or offset >= answer["total"]:
                 return
+
+    def message_from(self, stream: str, seq: int, subject: str = ">") -> Stored | None:
+        """The first message at or behind `seq` on a subject, from the stream's leader."""
+        return self._message(stream, {"seq": seq, "next_by_subj": subject})
+
+    def message_at(self, stream: str, seq: int) -> Stored | None:
+        """The message of that sequence, from the stream's leader."""
+        return self._message(stream, {"seq": seq})
+
+    def _message(self, stream: str, body: dict[str, object]) -> Stored | None:
+        try:
+            found = self.api(f"STREAM.MSG.GET.{stream}", body)["message"]
+        except ApiError as error:
+            if error.code == NOT_FOUND:
+                return None
+            raise
+        return Stored(
+            int(found["seq"]),
+            parse_rfc3339(found["time"]),
+            found["subject"],
+            base64.b64decode(found.get("hdrs", "")),
+            base64.b64decode(found.get("data", "")),
+        )
 
     # ---- a bucket (ADR-8) ----------------------------------------------------------------------
 

@@ -86,7 +86,7 @@ def feed(replies: Replies, data: bytes) -> None:
 
 
 def parsed(chunks: list[bytes], **kind: Any) -> tuple[list[dict[str, Any]], Replies]:
-    replies, made = Replies(**kind), batches()
+    replies, made = Replies(stream="S", **kind), batches()
     replies.expect(0, SID, made.rows, 0, LAST)
     for chunk in chunks:
         feed(replies, chunk)
@@ -94,6 +94,14 @@ def parsed(chunks: list[bytes], **kind: Any) -> tuple[list[dict[str, Any]], Repl
 
 
 STORED = b"NATS/1.0\r\nA: b\r\nNats-Sequence: 9\r\nNats-Num-Pending: 1\r\n\r\n"
+
+
+def test_what_another_stream_answers_is_no_row() -> None:
+    data = direct(4).replace(b"Nats-Stream: S\r\n", b"Nats-Stream: T\r\n") + direct(5)
+    rows, replies = parsed([data])
+    assert rows == []
+    answer = replies.answer(0)
+    assert (answer.messages, answer.status, answer.text) == (0, 421, "T")
 
 
 def test_direct_messages_become_rows_with_their_stored_headers() -> None:
@@ -169,7 +177,7 @@ def test_senseless_bytes_are_an_error_or_wait_for_more(
     """Nothing else can come of them, whatever they replace."""
     good = delivery(1, 1, header=STORED) if deliveries else direct(1, stored=STORED)
     data = good[:at] + noise + good[at + cut :]
-    replies, made = Replies(deliveries=deliveries), batches()
+    replies, made = Replies(stream="S", deliveries=deliveries), batches()
     replies.expect(0, SID, made.rows, 0, LAST)
     try:
         feed(replies, data)
@@ -215,7 +223,7 @@ def test_messages_of_other_subscriptions_are_passed_over() -> None:
 
 
 def test_rows_outside_the_range_or_of_other_subjects_are_left_out() -> None:
-    replies, made = Replies(filters=("a.*",)), batches()
+    replies, made = Replies(stream="S", filters=("a.*",)), batches()
     replies.expect(0, SID, made.rows, 2, 5)
     feed(replies, b"".join(direct(i, subject="c.b" if i == 4 else "a.b") for i in range(1, 8)))
     assert [row["seq"] for row in rows_of(made)] == [3, 5]
@@ -223,7 +231,7 @@ def test_rows_outside_the_range_or_of_other_subjects_are_left_out() -> None:
 
 
 def test_an_answer_leaves_to_the_next_what_has_not_come() -> None:
-    replies, made = Replies(), batches()
+    replies, made = Replies(stream="S"), batches()
     replies.expect(0, SID, made.rows, 0, LAST)
     feed(replies, direct(1) + direct(5))
     assert replies.ends_before(0, 4) == 6  # 5 is there already
@@ -233,7 +241,7 @@ def test_an_answer_leaves_to_the_next_what_has_not_come() -> None:
 
 
 def test_more_rows_than_asked_for_are_an_error() -> None:
-    replies, made = Replies(), batches(batchRows="2")
+    replies, made = Replies(stream="S"), batches(batchRows="2")
     replies.expect(0, SID, made.rows, 0, LAST)
     with pytest.raises(ReplyError, match="more messages"):
         feed(replies, direct(1) + direct(2) + direct(3))
@@ -247,7 +255,7 @@ def test_a_message_larger_than_the_buffer_finds_room() -> None:
 
 
 def test_the_buffer_is_not_moved_while_somebody_looks_at_it() -> None:
-    replies = Replies()
+    replies = Replies(stream="S")
     with memoryview(replies), pytest.raises(BufferError):
         replies.feed(0)
     with pytest.raises(ValueError, match="do not fit"):

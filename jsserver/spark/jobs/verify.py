@@ -25,7 +25,9 @@ from jsserver.spark.options import ConnectionOptions, SourceOptions, option, tex
 
 TEXT = """\
 Compares the archive below ROOT with its stream: the SHA-256 of each file, and each row's sequence,
-subject, time, headers and payload with the message's.
+subject, time, headers and payload with the message's. The archive was read by direct gets, where
+the stream allows them; this asks the stream itself, through a consumer, or message by message where
+a consumer would remove messages.
 
 Messages that the stream no longer holds are no difference; they are counted. What the stream holds
 behind the archive's last sequence is not archived yet, and no difference either."""
@@ -123,7 +125,7 @@ class Task(msgspec.Struct, frozen=True):
             if wrong and place.size(part.file.name) != part.file.size:
                 return out
             rows = reader.read_file(place, part.file, COLUMNS, part.first, part.last)
-        live = fetch(self.source, self.source.stream, part.first, part.last, READ)
+        live = fetch(self.source, self.source.stream, part.first, part.last, READ, own=True)
         try:
             compare(rows, live, part.last, out)
         except ArchiveError as error:

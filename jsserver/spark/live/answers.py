@@ -16,6 +16,10 @@ class Interrupted(NatsError):
     passes = True
 
 
+class Misdirected(NatsError):
+    """Another stream answers the direct gets of this one, as its mirrors may."""
+
+
 class Answers:
     """Requests whose answers fill rows, over a connection that does nothing else meanwhile."""
 

@@ -10,11 +10,12 @@ import pyarrow as pa
 from jsserver.cext.columns import Answer, Replies
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import JetStream
-from jsserver.spark.live.answers import SLOTS, Answers, Interrupted
+from jsserver.spark.live.answers import SLOTS, Answers, Interrupted, Misdirected
 from jsserver.spark.live.fetch_range import Range
 
 END_OF_BATCH = 204
 NOT_FOUND = 404
+MISDIRECTED = 421
 UNAVAILABLE = 503
 FILL = 0.8
 """Of fetchBytes: what a request is expected to bring, so that few are cut short by it."""
@@ -35,7 +36,7 @@ class DirectReader:
     """Two requests under way; a batch of rows for each, in order of sequence.
 
     Where the second starts is a guess, right for streams without holes. What it brings twice is
-    left out, what it jumped over is asked for again.
+    left out, what it jumped over is asked for again. Misdirected when a mirror answers.
     """
 
     def __init__(self, api: JetStream, wanted: Range, here: tuple[str, ...]) -> None:
@@ -43,7 +44,7 @@ class DirectReader:
         self._api = api
         self._wanted = wanted
         self._next_by = wanted.filters[0] if len(wanted.filters) == 1 and not here else ""
-        self._answers = Answers(api, Replies(filters=here))
+        self._answers = Answers(api, Replies(stream=wanted.stream, filters=here))
         self._flight: deque[_Request] = deque()
         self._free = list(range(SLOTS))
         self._batches = [wanted.batches() for _ in range(SLOTS)]
@@ -118,6 +119,10 @@ class DirectReader:
         wanted = self._wanted
         if answer.status == UNAVAILABLE:
             raise Interrupted(f"nobody answers direct gets of stream {wanted.info.name!r}")
+        if answer.status == MISDIRECTED:
+            raise Misdirected(
+                f"stream {answer.text!r} answers direct gets of stream {wanted.info.name!r}"
+            )
         if answer.status not in (END_OF_BATCH, NOT_FOUND):
             raise NatsError(
                 f"direct get of stream {wanted.info.name!r} from sequence {request.start}:"

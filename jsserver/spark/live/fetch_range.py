@@ -39,6 +39,8 @@ class Range:
         """Whether the range starts with whatever comes first when it is read."""
         self.done = first - 1
         """Everything up to here was given out, or is not there."""
+        self.own = False
+        """Whether the stream itself is asked, and no direct get."""
         self.filters: tuple[str, ...] = ()
         self.info: StreamInfo
         self._control: JetStream | None = None

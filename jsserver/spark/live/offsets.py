@@ -10,13 +10,11 @@ from jsserver.spark.errors import DataLossError, NatsError, OptionError
 from jsserver.spark.jetstream import JetStream, StreamInfo, is_fence
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.positions import EARLIEST, LATEST
-from jsserver.text import nuid
-from jsserver.text.goformat import SECOND, rfc3339_nano
+from jsserver.text.goformat import rfc3339_nano
 
 SequenceAt: TypeAlias = Callable[[JetStream, StreamInfo, int], int | None]
 """From a time to the first sequence at or after it."""
 
-_INACTIVE_SECONDS = 30
 _BUCKETS = ("KV_", "OBJ_")
 """How names of the streams start that hold buckets and object stores (ADR-8, ADR-20)."""
 
@@ -219,37 +217,25 @@ def sequence_at(js: JetStream, info: StreamInfo, nanos: int) -> int | None:
     if info.config.allow_direct:
         body = json.dumps({"start_time": rfc3339_nano(nanos)}).encode()
         answer = js.request(f"{js.prefix}.DIRECT.GET.{info.name}", body)
-        if answer.status[0] == 404:
-            return None
+        by = re.findall(rb"\r\nNats-Stream: ([^\r]*)\r\n", answer.header)
         found = re.findall(rb"\r\nNats-Sequence: (\d+)\r\n", answer.header)
-        if not found:
-            raise NatsError(f"direct get of stream {info.name!r} by time: {answer.status[1]}")
-        return int(found[-1])
-    return _consumer_at(js, info, nanos)
+        if found and by and by[-1] == info.name.encode():
+            return int(found[-1])
+    # No direct gets, or a mirror or a replica that lags answered.
+    return _searched(js, info, nanos)
 
 
-def _consumer_at(js: JetStream, info: StreamInfo, nanos: int) -> int | None:
-    """Where a consumer that starts at that time would start."""
-    if info.config.retention != "limits":
-        raise NatsError(
-            f"stream {info.name!r} has retention {info.config.retention!r}: no consumer may look"
-            " for a time in it. Set its allow_direct, or start by sequence"
-        )
-    name = f"spark-{nuid.new()}"
-    config = {
-        "name": name,
-        "deliver_policy": "by_start_time",
-        "opt_start_time": rfc3339_nano(nanos),
-        "ack_policy": "none",
-        "replay_policy": "instant",
-        "inactive_threshold": _INACTIVE_SECONDS * SECOND,
-        "num_replicas": 1,
-        "mem_storage": True,
-        "headers_only": True,
-    }
-    made = js.api(
-        f"CONSUMER.CREATE.{info.name}.{name}",
-        {"stream_name": info.name, "config": config, "action": "create"},
-    )
-    js.api(f"CONSUMER.DELETE.{info.name}.{name}")
-    return int(made["delivered"]["stream_seq"]) + 1 if made["num_pending"] else None
+def _searched(js: JetStream, info: StreamInfo, nanos: int) -> int | None:
+    """The same from the stream itself, by halves."""
+    found = None
+    low, high = info.state.first_seq, info.state.last_seq + 1
+    while low < high:
+        middle = (low + high) // 2
+        message = js.message_from(info.name, middle)
+        if message is None:
+            high = middle
+        elif message.ts >= nanos:
+            found, high = message.seq, middle
+        else:
+            low = message.seq + 1
+    return found
