@@ -16,7 +16,7 @@ from jsserver.cext.bytes import (
     subject_is_valid,
     subjects_overlap,
 )
-from jsserver.config.block import Block, each
+from jsserver.config.block import Block
 from jsserver.config.options import (
     Account,
     Export,
@@ -78,28 +78,75 @@ class StreamRoute(Block):
     back: Transform | None = None
 
 
-class _Shared(Block):
+class _Exports:
+    """What an account exports of one kind, by subject, in the order in which it was said."""
+
+    def __init__(self) -> None:
+        self.by_subject: dict[str, Any] = {}
+        self._patterns: dict[str, Any] = {}
+
+    def add(self, export: Any) -> None:
+        self.by_subject[export.subject] = export
+        if not subject_is_literal(export.subject):
+            self._patterns[export.subject] = export
+
+    def get(self, subject: str) -> Any:
+        """The export by which a subject may be imported: of its very name, or the first that has
+        it."""
+        if (export := self.by_subject.get(subject)) is not None:
+            return export
+        return next((e for s, e in self._patterns.items() if subject_covers(s, subject)), None)
+
+
+class _Routes:
+    """What an account imports of one kind, in order."""
+
+    def __init__(self) -> None:
+        self.all: list[Any] = []
+        self._literal: dict[str, list[Any]] = {}
+        self._patterns: list[tuple[str, Any]] = []
+
+    def add(self, route: Any, named: str) -> None:
+        """`named`: the subjects by which the search for cycles comes upon it."""
+        self.all.append(route)
+        if subject_is_literal(named):
+            self._literal.setdefault(named, []).append(route)
+        else:
+            self._patterns.append((named, route))
+
+    def meeting(self, subject: str) -> Iterator[Any]:
+        """Those of which a name has subjects in common with this one."""
+        if subject_is_literal(subject):
+            yield from self._literal.get(subject, ())
+        else:
+            for named, routes in self._literal.items():
+                if subjects_overlap(subject, named):
+                    yield from routes
+        for named, route in self._patterns:
+            if subjects_overlap(subject, named):
+                yield route
+
+
+class _Shared:
     """One account's."""
 
-    stream_exports: dict[str, StreamExport] = each(dict)
-    service_exports: dict[str, ServiceExport] = each(dict)
-    streams: list[StreamRoute] = each(list)
-    services: list[ServiceRoute] = each(list)
+    def __init__(self) -> None:
+        self.stream_exports = _Exports()
+        self.service_exports = _Exports()
+        self.streams = _Routes()
+        self.services = _Routes()
+        self.heard: set[tuple[str, str]] = set()
+        """Exporters and subjects of the streams."""
+        self.asked: dict[tuple[str, str], str] = {}
+        """Subjects of the services, by exporter and local subject."""
 
 
-def _export_of(exports: Any, subject: str) -> Any:
-    """The export by which a subject may be imported: of its very name, or the first that has it."""
-    if subject in exports:
-        return exports[subject]
-    return next((e for s, e in exports.items() if subject_covers(s, subject)), None)
-
-
-def _approves(exports: Any, account: str, wanted: Import) -> bool:
-    export = _export_of(exports, wanted.subject) if subject_is_valid(wanted.subject) else None
+def _approves(exports: _Exports, account: str, wanted: Import) -> bool:
+    export = exports.get(wanted.subject) if subject_is_valid(wanted.subject) else None
     if export is None:
         return False
     if export.token_position:
-        tokens = [] if wanted.subject in exports else wanted.subject.split(".")
+        tokens = [] if wanted.subject in exports.by_subject else wanted.subject.split(".")
         at = export.token_position
         return 0 < at <= len(tokens) and bool(tokens[at - 1] == account)
     if export.needs_token:
@@ -114,15 +161,18 @@ class Sharing:
         self._accounts: dict[str, _Shared] = {}
 
     def _of(self, account: str) -> _Shared:
-        return self._accounts.setdefault(account, _Shared())
+        shared = self._accounts.get(account)
+        if shared is None:
+            shared = self._accounts[account] = _Shared()
+        return shared
 
     def services(self, account: str) -> Sequence[ServiceRoute]:
         """What it imports."""
-        return self._of(account).services
+        return self._of(account).services.all
 
     def streams(self, account: str) -> Sequence[StreamRoute]:
         """What it imports."""
-        return self._of(account).streams
+        return self._of(account).streams.all
 
     def routes(self, account: str) -> Sequence[ServiceRoute | StreamRoute]:
         """What it imports of both."""
@@ -130,23 +180,23 @@ class Sharing:
 
     def stream_exports(self, account: str) -> Sequence[StreamExport]:
         """What others may hear of it."""
-        return list(self._of(account).stream_exports.values())
+        return list(self._of(account).stream_exports.by_subject.values())
 
     def service_exports(self, account: str) -> Sequence[ServiceExport]:
         """What others may ask of it."""
-        return list(self._of(account).service_exports.values())
+        return list(self._of(account).service_exports.by_subject.values())
 
     # ---- exports
 
     def export_stream(self, account: str, export: StreamExport) -> None:
         """LinkError where the token is none of the subject's wildcards."""
         self._check_position(export)
-        self._of(account).stream_exports[export.subject] = export
+        self._of(account).stream_exports.add(export)
 
     def export_service(self, account: str, export: ServiceExport) -> None:
         """As `export_stream`."""
         self._check_position(export)
-        self._of(account).service_exports[export.subject] = export
+        self._of(account).service_exports.add(export)
 
     def _check_position(self, export: Export) -> None:
         if at := export.token_position:
@@ -162,7 +212,7 @@ class Sharing:
         exports = self._of(account).service_exports
         if not subject_is_valid(subject) or not subject_is_literal(subject):
             raise LinkError(_BAD_PUBLISH)
-        if _export_of(exports, subject) is not None:
+        if exports.get(subject) is not None:
             raise LinkError(_BAD_PUBLISH)
         if not export.once:
             raise LinkError("bad service response type")
@@ -191,10 +241,11 @@ class Sharing:
             except TransformError as error:
                 raise LinkError(f"failed to create mapping transform for {what}: {error}") from None
             route.local = with_wildcards(local)
-        ours = self._of(account).streams
-        if any((r.exporter, r.subject) == (wanted.account, subject) for r in ours):
+        ours = self._of(account)
+        if (wanted.account, subject) in ours.heard:
             raise LinkError("stream import already exists")
-        ours.append(route)
+        ours.heard.add((wanted.account, subject))
+        ours.streams.add(route, route.local)
 
     def import_service(self, account: str, wanted: ServiceImport) -> None:
         """LinkError where it may not ask that, or asks for it already."""
@@ -207,12 +258,13 @@ class Sharing:
         is_pattern = not subject_is_literal(subject)
         start = with_wildcards(local) if is_pattern else local
         self._search(account, wanted.account, start, self._services_like)
-        for route in self._of(account).services:
-            if (route.exporter, route.local) == (wanted.account, local):
-                other = ServiceImport(account=route.exporter, subject=route.subject)
-                raise LinkError(duplicate(local, other))
+        ours = self._of(account)
+        if (other := ours.asked.get((wanted.account, local))) is not None:
+            raise LinkError(
+                duplicate(local, ServiceImport(account=wanted.account, subject=other))
+            )
         route = ServiceRoute(exporter=wanted.account, local=local, subject=subject)
-        route.export = _export_of(theirs.service_exports, subject)
+        route.export = theirs.service_exports.get(subject)
         route.share = wanted.share
         if is_pattern and subject != local:
             route.subject = with_wildcards(subject)
@@ -223,26 +275,25 @@ class Sharing:
                 what = f"service import subject from {quote(local)} to {quote(route.subject)}"
                 raise LinkError(f"failed to create mapping transform for {what}: {error}") from None
             route.local = start
-        self._of(account).services.append(route)
+        ours.asked.setdefault((route.exporter, route.local), route.subject)
+        ours.services.add(route, route.subject)
 
     # ---- cycles
 
     def _services_like(self, account: str, subject: str) -> Iterator[tuple[str, str]]:
         """Where a request goes on from an account: the next one, and the subject there."""
-        for route in self._of(account).services:
-            if subjects_overlap(subject, route.subject):
-                local = route.local
-                yield route.exporter, local if subject_covers(subject, local) else subject
+        for route in self._of(account).services.meeting(subject):
+            local = route.local
+            yield route.exporter, local if subject_covers(subject, local) else subject
 
     def _streams_like(self, account: str, subject: str) -> Iterator[tuple[str, str]]:
         """Where what an account exports comes from."""
         shared = self._of(account)
-        if not any(subject_covers(export, subject) for export in shared.stream_exports):
+        if not shared.streams.all or shared.stream_exports.get(subject) is None:
             return
-        for route in shared.streams:
-            if subjects_overlap(subject, route.local):
-                local = route.local
-                yield route.exporter, local if subject_covers(subject, local) else subject
+        for route in shared.streams.meeting(subject):
+            local = route.local
+            yield route.exporter, local if subject_covers(subject, local) else subject
 
     def _search(
         self,

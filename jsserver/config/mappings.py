@@ -10,7 +10,13 @@ from jsserver.cext.language import Value
 from jsserver.config.options import Destination, Mapping
 from jsserver.config.values import OptionError, Problems, as_map, as_text
 from jsserver.text.goformat import quote
-from jsserver.text.transforms import INVALID_SUBJECT, TransformError, parse_mapping, with_places
+from jsserver.text.transforms import (
+    INVALID_SUBJECT,
+    Transform,
+    TransformError,
+    parse_mapping,
+    with_places,
+)
 
 if TYPE_CHECKING:
     from typing import Any
@@ -27,53 +33,62 @@ class MappingError(Exception):
 
 def weighed(mapping: Mapping) -> list[tuple[SubjectTransform, int]]:
     """The transforms of a mapping, each with the draws from 0 to 99 below which it is chosen;
-    MappingError."""
-    return [(_transform(mapping.source, subject), upto) for subject, upto in draws(mapping)]
+    MappingError. They are made once, for the check and for the account."""
+    try:
+        made: list[tuple[SubjectTransform, int]] = mapping.made
+    except AttributeError:
+        made = [(transform.compiled(), upto) for _, transform, upto in _drawn(mapping)]
+        mapping.made = made
+    return made
 
 
 def draws(mapping: Mapping) -> list[tuple[str, int]]:
     """The destinations of a mapping, each with the draws from 0 to 99 below which it is chosen;
-    MappingError.
+    MappingError."""
+    return [(destination, upto) for destination, _, upto in _drawn(mapping)]
 
-    What the weights leave over stays where it is, unless the source is a destination itself: then
-    it is lost. Destinations for a cluster are checked and not chosen, as there is none.
-    """
+
+def _drawn(mapping: Mapping) -> list[tuple[str, Transform, int]]:
+    """What the weights leave over stays where it is, unless the source is a destination itself:
+    then it is lost. Destinations for a cluster are checked and not chosen, as there is none."""
     if not subject_is_valid(mapping.source):
         raise MappingError(INVALID_SUBJECT)
-    seen: set[str] = set()
+    seen: dict[str, Transform] = {}
     totals: dict[str, int] = {}
     chosen: list[tuple[int, str]] = []
     for d in mapping.destinations:
         if d.subject in seen:
             raise MappingError(f"duplicate entry for {quote(d.subject)}")
-        seen.add(d.subject)
         if d.weight > ALL:
             raise MappingError("individual weights need to be <= 100")
         totals[d.cluster] = totals.get(d.cluster, 0) + d.weight
         if totals[d.cluster] > ALL:
             raise MappingError("total weight needs to be <= 100")
-        _transform(mapping.source, d.subject)
+        seen[d.subject] = _transform(mapping.source, d.subject)
         if not d.cluster:
             chosen.append((d.weight, d.subject))
     total = totals.get("", 0)
     if total != ALL and mapping.source not in seen:
-        chosen.append((ALL - total, with_places(mapping.source)))
+        rest = with_places(mapping.source)
+        if rest not in seen:
+            seen[rest] = _transform(mapping.source, rest)
+        chosen.append((ALL - total, rest))
     upto = 0
     found = []
     for weight, destination in sorted(chosen):
         upto += weight
-        found.append((destination, upto))
+        found.append((destination, seen[destination], upto))
     return found
 
 
-def _transform(source: str, destination: str) -> SubjectTransform:
+def _transform(source: str, destination: str) -> Transform:
     try:
         transform = parse_mapping(source, destination)
     except TransformError as error:
         raise MappingError(str(error)) from None
     if transform is None:
         raise MappingError(INVALID_SUBJECT)
-    return transform.compiled()
+    return transform
 
 
 # ---- the configuration

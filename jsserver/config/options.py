@@ -212,7 +212,10 @@ class Destination(Block):
 
 
 class Mapping(Block):
-    """Another subject for what an account's clients publish to those that `source` matches."""
+    """Another subject for what an account's clients publish to those that `source` matches. `made`
+    is what was made of it, once it was, and no option."""
+
+    __slots__ = ("made",)
 
     source: str = ""
     destinations: list[Destination] = each(list)

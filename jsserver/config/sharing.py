@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from jsserver import TYPE_CHECKING
 from jsserver.cext.language import Value
@@ -201,7 +202,13 @@ def _source(value: Value, what: str, problems: Problems) -> dict[str, str]:
     return found
 
 
-def _read_import(account: Account, value: Value, problems: Problems) -> None:
+def _read_import(
+    taken: dict[tuple[str, str], ServiceImport],
+    account: Account,
+    value: Value,
+    problems: Problems,
+) -> None:
+    """`taken`: the services that are imported already, by exporter and local subject."""
     item = _Item(value, "Import", _IMPORT, problems)
     stream, service = item.get("stream"), item.get("service")
     prefix, to, trace = item.get("prefix"), item.get("to"), item.get("allow_trace")
@@ -220,9 +227,9 @@ def _read_import(account: Account, value: Value, problems: Problems) -> None:
         if trace is not None:
             raise OptionError(trace, "Detected allow_trace directive on a non-stream")
         one = ServiceImport(to=named, share=shared, **_source(service, "Service", problems))
-        for other in account.service_imports:
-            if (other.account, other.to or other.subject) == (one.account, one.to or one.subject):
-                raise OptionError(value, "D" + duplicate(one.to or one.subject, other)[1:])
+        other = taken.setdefault((one.account, one.to or one.subject), one)
+        if other is not one:
+            raise OptionError(value, "D" + duplicate(one.to or one.subject, other)[1:])
         account.service_imports.append(one)
 
 
@@ -251,4 +258,5 @@ def read_exports(account: Account, value: Value, problems: Problems) -> None:
 
 def read_imports(account: Account, value: Value, problems: Problems) -> None:
     """Reads a list of imports into the account."""
-    _read_each(_read_import, "Imports", account, value, problems)
+    taken = {(i.account, i.to or i.subject): i for i in account.service_imports}
+    _read_each(partial(_read_import, taken), "Imports", account, value, problems)

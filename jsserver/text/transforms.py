@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from functools import lru_cache
 
 from jsserver.cext.bytes import SubjectTransform, subject_is_valid
 
@@ -35,6 +36,9 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 MOST_PLACES = 256
 """Wildcards and functions of a destination at most: each costs whoever applies it time."""
+TOKENS_KEPT, TOKEN_KEPT = 256, 64
+"""As many calls of functions are read once, of as many characters each: thousands of mappings have
+the same."""
 INVALID_SUBJECT = "invalid subject"
 _DESTINATION = "invalid mapping destination: "
 _UNKNOWN = "unknown function"
@@ -100,10 +104,17 @@ def _arguments(function: str, token: str) -> list[str] | None:
 
 def _call_of(token: str) -> tuple[str, list[str]] | None:
     """The function that a token calls, and its arguments."""
+    return (_kept_call if len(token) <= TOKEN_KEPT else _read_call)(token)
+
+
+def _read_call(token: str) -> tuple[str, list[str]] | None:
     for function in _FUNCTIONS:
         if (arguments := _arguments(function, token)) is not None:
             return function, arguments
     return None
+
+
+_kept_call = lru_cache(TOKENS_KEPT)(_read_call)
 
 
 def _is_call(token: str) -> bool:
@@ -128,6 +139,8 @@ def _raw(text: str) -> bytes:
 def _function(token: str) -> Part | None:
     """What a token of the destination stands for, with the numbers of wildcards that it uses; None
     where it stands for itself."""
+    if token[:1] not in ("$", "{"):
+        return None
     if len(token) > 1 and token[0] == "$":
         digits = token[1:]
         if not _NUMBER.fullmatch(digits) or len(digits) > 20 or int(digits) not in _INT64:
@@ -242,9 +255,11 @@ def parse(source: str, destination: str, *, reversible: bool = False) -> Transfo
 
 
 def _check_tokens(destination: str) -> None:
-    for at, token in enumerate(tokens := destination.split(".") if destination else []):
-        if ">" in tokens[:at]:
+    ended = False
+    for token in destination.split(".") if destination else ():
+        if ended:
             raise _wrong(_INVALID, token)
+        ended = token == ">"
         if _is_call(token):
             call = _call_of(token)
             if call is None or call[0] in _UNKNOWN_TO_MAPPINGS:
