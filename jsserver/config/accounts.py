@@ -11,9 +11,7 @@ from jsserver.config.authorization import (
     read_default_permissions,
     read_users,
 )
-from jsserver.config.mappings import read_mappings
 from jsserver.config.options import GLOBAL_ACCOUNT, Account, AssetLimits
-from jsserver.config.sharing import read_exports, read_imports
 from jsserver.config.values import (
     OptionError,
     Problems,
@@ -154,6 +152,25 @@ def _read_nkey(account: Account, value: Value, problems: Problems) -> None:
         raise OptionError(value, f"Not a valid public nkey for an account: {quote(account.nkey)}")
 
 
+def read_mappings(target: Any, value: Value, problems: Problems) -> None:
+    """Reads the block into `target.mappings`."""
+    from jsserver.config.mappings import read_mappings as read  # most do without
+
+    read(target, value, problems)
+
+
+def _read_exports(account: Account, value: Value, problems: Problems) -> None:
+    from jsserver.config.sharing import read_exports  # most do without
+
+    read_exports(account, value, problems)
+
+
+def _read_imports(account: Account, value: Value, problems: Problems) -> None:
+    from jsserver.config.sharing import read_imports
+
+    read_imports(account, value, problems)
+
+
 _TRACE = unavailable("message tracing to a subject")
 _ACCOUNT: dict[str, Reader] = {
     "nkey": _read_nkey,
@@ -163,8 +180,8 @@ _ACCOUNT: dict[str, Reader] = {
     "limits": _read_limits,
     "mappings": read_mappings,
     "maps": read_mappings,
-    "exports": read_exports,
-    "imports": read_imports,
+    "exports": _read_exports,
+    "imports": _read_imports,
     # What nats-server has and this server has not yet.
     "msg_trace": _TRACE,
     "trace_dest": _TRACE,

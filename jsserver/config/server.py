@@ -2,10 +2,9 @@
 
 from jsserver.cext.language import Value
 from jsserver.config import options as defaults
-from jsserver.config.accounts import read_accounts
+from jsserver.config.accounts import read_accounts, read_mappings
 from jsserver.config.authorization import read_authorization
 from jsserver.config.jetstream import read_jetstream, read_store_dir
-from jsserver.config.mappings import read_mappings
 from jsserver.config.options import Options
 from jsserver.config.values import (
     OptionError,
