@@ -5,8 +5,8 @@ pages of monitoring. So a start opens this first, and loads what those need, whi
 while clients are served already; what they ask of the control plane waits for it. For that reason
 nothing here imports asyncio, msgspec or typing.
 
-Where the control plane has to do something before a client may come, which is to recover streams
-and to check passwords, it opens the client port itself once it can.
+Where the control plane has to do something before a client may come, which is to recover streams,
+to check passwords and to write of what clients do, it opens the client port itself once it can.
 """
 
 from __future__ import annotations
@@ -242,6 +242,7 @@ class Front:
         o = self.options
         alone = (
             not o.asks_everybody
+            and not (o.debug or o.trace)  # whose lines the control plane writes
             and not self._responders_first
             and (
                 self.storage is None

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+
+# That of hmac, without hmac: it loads all of OpenSSL, which the first login would wait for.
+from _operator import _compare_digest
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from jsserver.access.clients import CLIENT_OVER_TCP, HIDDEN, Connect
 from jsserver.access.proxies import Proxies
 from jsserver.access.refusal import ProxyRequired
+from jsserver.cext.bytes import sha256
 from jsserver.cext.engine import PermissionSet
 from jsserver.config.options import (
     GLOBAL_ACCOUNT,
@@ -79,7 +83,7 @@ def is_bcrypt(password: str) -> bool:
 def password_fits(stored: str, given: str) -> bool:
     """Compares with a stored password: plain in constant time, or hashed by slow bcrypt."""
     if is_bcrypt(stored):
-        import bcrypt  # loaded when the first hashed password is checked
+        import bcrypt  # which is loaded by then
 
         try:
             # Go's bcrypt knows 2x and 2y as spellings of 2b; passwords beyond 72 bytes never
@@ -88,12 +92,9 @@ def password_fits(stored: str, given: str) -> bool:
             return len(given.encode()) <= 72 and bcrypt.checkpw(given.encode(), hashed)
         except ValueError:
             return False
-    import hmac  # loads OpenSSL: only where there are passwords
-    from hashlib import sha256
-
     # Of digests: how long it takes must not tell how long the password is.
-    digests = (sha256(text.encode("utf-8", "surrogatepass")).digest() for text in (stored, given))
-    return hmac.compare_digest(*digests)
+    digests = (sha256(text.encode("utf-8", "surrogatepass")) for text in (stored, given))
+    return _compare_digest(*digests)
 
 
 def without_asking(rules: Permissions | None) -> Permissions:
@@ -196,6 +197,19 @@ class Authenticator:
         single = self._single.password, self._single.token
         self.has_hashes = bool(self._dummy) or any(map(is_bcrypt, single))
         """Whether something stored is a hash."""
+        self._load()
+
+    def _load(self) -> None:
+        """Brings what logins need, so that the first one does not wait for it."""
+        if self.has_hashes:
+            import bcrypt  # noqa: F401
+        if self._nkeys:
+            from jsserver.text import nkeys
+
+            nkeys.prepare()
+        if self.by_certificate:
+            import jsserver.access.certificates
+            import jsserver.access.mapping  # noqa: F401
 
     def _guest_of(self, options: Options) -> Known | None:
         """As whom those come in who prove nothing."""

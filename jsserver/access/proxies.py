@@ -18,6 +18,10 @@ class Proxies:
 
     def __init__(self, keys: list[str]) -> None:
         self._keys = [(key, decode_public(key)[1]) for key in keys]
+        if keys:
+            from jsserver.text import nkeys
+
+            nkeys.prepare()
 
     def looks_at(self, sig: str | None) -> bool:
         """Whether there is a signature to be checked."""

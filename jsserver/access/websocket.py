@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import ipaddress
 import re
 import time
@@ -344,6 +345,4 @@ def _forwarded(head: Head) -> str:
 
 
 def _sha1(data: bytes) -> bytes:
-    import hashlib  # loads OpenSSL: only where somebody comes through WebSocket
-
     return hashlib.sha1(data, usedforsecurity=False).digest()

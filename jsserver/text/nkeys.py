@@ -1,6 +1,6 @@
 """Signatures of nkeys (Ed25519), by which users and tokens prove who they are, and boxes of xkeys.
 
-PyNaCl is loaded with the first signature: most servers check none.
+PyNaCl is loaded with the first signature, or by `prepare`: most servers check none.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ import binascii
 
 from jsserver.text.identity import PREFIX_CURVE, decode_public, encode_public
 
-__all__ = ["BoxPair", "SigningPair", "decode_public", "decode_signature", "verify"]
+__all__ = ["BoxPair", "SigningPair", "decode_public", "decode_signature", "prepare", "verify"]
 
 SIGNATURE_BYTES = 64
 _BOX_VERSION = b"xkv1"
 _BOX_NONCE = 24
 _SIGNATURE_TEXT = 88
 """Characters of a signature at most, padded."""
+
+
+def prepare() -> None:
+    """Loads what signatures need, so that the first one does not wait for it."""
+    import nacl.signing  # noqa: F401
 
 
 def decode_signature(text: str) -> bytes:
