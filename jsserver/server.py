@@ -391,8 +391,8 @@ async def serve(front: Front, listening: bool) -> int:
         log.fatal(explained(e))
         await server.close()
         return 1
-    # The start's objects live as long as the server: collections need not look at them again.
-    gc.collect()
+    # The start's objects live as long as the server: collections need not look at them, not even
+    # once, which the first clients would wait for. What of them is garbage is a few kilobytes.
     gc.freeze()
     gc.enable()
     await server.stopped.wait()
