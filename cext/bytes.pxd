@@ -464,6 +464,11 @@ cdef inline bint env_held(const Env* e) noexcept nogil:
     # For assertions: whether this thread has the engine lock. True where they are left out.
     return holder_here(&e.lock.holder)
 
+cdef struct Secrets:
+    # Random bytes of the system that nobody has used.
+    uint8_t raw[512]
+    uint32_t n
+
 cdef struct Env:
     # One an engine: the only way from a layer to the outside. Everything below is used only under `lock`, but for
     # `files` and `system`.
@@ -476,8 +481,20 @@ cdef struct Env:
     System* system
     Outlet out
     uint64_t random       # state of env_random
+    Secrets secrets
 
-cdef uint64_t env_random(Env* e) noexcept nogil
+cdef uint64_t env_random(Env* e) noexcept nogil             # for choice and jitter; who sees some can compute all others
+cdef uint64_t env_secret(Env* e) noexcept nogil             # for what nobody may guess
+cdef void env_token(Env* e, uint8_t* p, uint32_t n) noexcept nogil      # n digits in base 62, likewise
+
+cdef extern from * nogil:
+    """
+    static inline uint8_t base62(uint32_t v)
+    {
+        return (uint8_t)"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"[v];
+    }
+    """
+    uint8_t base62(uint32_t v) noexcept         # a digit
 
 cdef inline void env_wait(Env* e, Cond* c) noexcept nogil:
     # Waits for c without the engine lock.

@@ -200,9 +200,34 @@ cdef uint64_t table_hash(const uint8_t* p, size_t n) noexcept nogil:
 
 @cython.overflowcheck(False)
 cdef uint64_t env_random(Env* e) noexcept nogil:
-    # SplitMix64 (Steele, Lea, Flood 2014): for jitter and choice, not for secrets.
+    # SplitMix64 (Steele, Lea, Flood 2014).
     e.random += 0x9e3779b97f4a7c15ULL
     cdef uint64_t z = e.random
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL
     return z ^ (z >> 31)
+
+
+cdef const uint8_t* take_secrets(Env* e, uint32_t n) noexcept nogil:
+    # n bytes, at most as many as are kept; they hold until the next call.
+    cdef Secrets* s = &e.secrets
+    invariant(env_held(e), "secrets are taken under the engine lock")
+    if s.n < n:
+        e.system.random(e.system.ctx, s.raw, sizeof(s.raw))
+        s.n = sizeof(s.raw)
+    s.n -= n
+    return s.raw + s.n
+
+
+cdef uint64_t env_secret(Env* e) noexcept nogil:
+    return load64(take_secrets(e, 8))
+
+
+cdef void env_token(Env* e, uint8_t* p, uint32_t n) noexcept nogil:
+    cdef uint32_t i = 0
+    cdef uint8_t drawn
+    while i < n:
+        drawn = take_secrets(e, 1)[0]
+        if drawn < 248:         # four times 62: each digit is as likely as any other
+            p[i] = base62(drawn % 62)
+            i += 1

@@ -2,7 +2,10 @@
 
 cdef extern from * nogil:
     """
+    #include <errno.h>
     #include <pthread.h>
+    #include <stdio.h>
+    #include <stdlib.h>
     #include <sys/random.h>
     #include <time.h>
     #include <unistd.h>
@@ -25,9 +28,15 @@ cdef extern from * nogil:
         pthread_cond_timedwait(c, m, &t);
     }
     static void system_random(void *p, size_t n) {
-        if (getrandom(p, n, 0) != (ssize_t)n) {
-            uint64_t v = (uint64_t)system_clock(CLOCK_MONOTONIC) * 0x9e3779b97f4a7c15ULL;
-            for (size_t i = 0; i < n; i++) ((uint8_t *)p)[i] = (uint8_t)(v >> (8 * (i & 7)));
+        uint8_t *to = p;
+        while (n > 0) {
+            ssize_t got = getrandom(to, n, 0);
+            if (got < 0 && errno != EINTR) {
+                /* Nothing else is as good, and ids that can be guessed let strangers in. */
+                perror("jsserver: the system gives no random bytes");
+                abort();
+            }
+            if (got > 0) { to += got; n -= (size_t)got; }
         }
     }
     """

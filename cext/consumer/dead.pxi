@@ -186,9 +186,7 @@ cdef int dead_header(Consumer* c, const DeadLetter* d, const Record* r, Bytes* b
 
 cdef int dead_reply(Consumer* c, DeadLetter* d, Bytes* b) noexcept nogil:
     # Where the answer comes to: dead_inbound listens. 0 | -1 no memory
-    cdef int k
-    for k in range(DEAD_TOKEN):
-        d.token[k] = BASE62[env_random(c.env) % 62]
+    env_token(c.env, d.token, DEAD_TOKEN)
     if (add_text(b, DEAD_PREFIX) < 0 or add_span(b, c.s.cfg.name) < 0 or add_text(b, b".") < 0
             or add_span(b, c.cfg.name) < 0 or add_text(b, b".") < 0 or add_u64(b, d.seq) < 0 or add_text(b, b".") < 0):
         return -1

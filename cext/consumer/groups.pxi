@@ -64,12 +64,10 @@ cdef void pin_arm(Consumer* c) noexcept nogil:
 
 cdef void pin_take(Consumer* c, Pull* q) noexcept nogil:
     # From now on messages go to whoever sent this request, and asks with the id that they bring.
-    cdef int i
     c.pins += 1
     c.pin = c.pins
     c.pin_ts = c.env.now
-    for i in range(PIN_SIZE):
-        c.pin_id[i] = BASE62[env_random(c.env) % 62]
+    env_token(c.env, c.pin_id, PIN_SIZE)
     c.n_pin_group = q.n_group
     memcpy(c.pin_group, q.group, q.n_group)
     q.pin = c.pin

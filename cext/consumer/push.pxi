@@ -5,9 +5,6 @@ cdef enum:
     FLOW_WINDOW_MAX = 32 << 20
 
 
-cdef const char* BASE62 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-
 # ---- interest ------------------------------------------------------------------------------------------------
 
 cdef void bound_changed(void* target, bint bound) noexcept nogil:
@@ -54,9 +51,7 @@ cdef uint32_t put_flow_subject(Consumer* c, uint8_t* p) noexcept nogil:
 
 cdef void flow_ask(Consumer* c) noexcept nogil:
     cdef uint8_t reply[ACK_SUBJECT_ROOM]
-    cdef int i
-    for i in range(4):
-        c.flow_id[i] = BASE62[env_random(c.env) % 62]
+    env_token(c.env, c.flow_id, sizeof(c.flow_id))
     c.asked = c.unconfirmed
     c.asking = True
     send_status(c, c.cfg.deliver_subject, span(reply, put_flow_subject(c, reply)),

@@ -4,44 +4,57 @@
 cdef enum:
     RESPONSES_MAX = 262144          # of one import; beyond it the oldest is forgotten
     REPLY_PREFIX = 10               # `_R_.` and six characters
-    REPLY_DIGITS = 6                # of an id, after one more dot
-    REPLY_SIZE = 17
-    TRACKED_SIZE = 28               # with `.<server>.T` behind
+    REPLY_DIGITS = 10               # of an id, after one more dot: too many to guess one of RESPONSES_MAX
+    REPLY_SIZE = 21
+    TRACKED_SIZE = 32               # with `.<server>.T` behind
+    HALF_IDS = 916132832            # 62 ** 5
     SWEEP_PIECE = 1024
     SWEEP_PIECE_NS = 5000000
     SWEEP_AGAIN_NS = 500000000      # from the end of a sweep to the next one
-
-
-cdef const char* BASE62 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 cdef inline uint64_t response_hash(const Account* to, Span reply) noexcept nogil:
     return table_hash(reply.p, reply.n) ^ (<uint64_t>to.id << 32)
 
 
-cdef void put_base62(uint8_t* p, uint64_t v) noexcept nogil:
+cdef uint8_t digit_of[256]
+
+for _digit in range(256):
+    digit_of[_digit] = 62       # none
+for _digit in range(62):
+    digit_of[base62(_digit)] = _digit
+
+
+cdef inline void half_put(uint8_t* p, uint32_t v) noexcept nogil:
+    # The last digit first.
     cdef uint32_t i
-    for i in range(REPLY_DIGITS):
-        p[i] = BASE62[v % 62]
+    for i in range(REPLY_DIGITS // 2):
+        p[i] = base62(v % 62)
         v //= 62
+
+
+cdef inline void reply_put(uint8_t* p, uint64_t id) noexcept nogil:
+    # As halves of 32 bits, whose digits cost less.
+    half_put(p, <uint32_t>(id % HALF_IDS))
+    half_put(p + REPLY_DIGITS // 2, <uint32_t>(id // HALF_IDS))
+
+
+cdef inline uint64_t reply_draw(Env* e) noexcept nogil:
+    # A 32-bit number for each half, scaled to what its digits hold.
+    cdef uint64_t drawn = env_secret(e), half = HALF_IDS
+    return (((drawn >> 32) * half) >> 32) * half + ((<uint64_t><uint32_t>drawn * half) >> 32)
 
 
 cdef uint64_t reply_id(Span subject) noexcept nogil:
     # The id in a reply subject; 0: it is none.
-    cdef uint64_t id = 0, digit
+    cdef uint64_t id = 0
     cdef uint32_t i
-    cdef uint8_t ch
+    cdef uint8_t digit
     if subject.n < REPLY_SIZE or (subject.n > REPLY_SIZE and subject.p[REPLY_SIZE] != c'.'):
         return 0
     for i in range(REPLY_DIGITS):
-        ch = subject.p[REPLY_SIZE - 1 - i]
-        if c'0' <= ch <= c'9':
-            digit = ch - c'0'
-        elif c'A' <= ch <= c'Z':
-            digit = ch - c'A' + 10
-        elif c'a' <= ch <= c'z':
-            digit = ch - c'a' + 36
-        else:
+        digit = digit_of[subject.p[REPLY_SIZE - 1 - i]]
+        if digit == 62:
             return 0
         id = id * 62 + digit
     return id
@@ -154,7 +167,7 @@ cdef int answer_here(Account* a) noexcept nogil:
     if a.answers:
         return 0
     memcpy(a.reply_prefix, b"_R_.", 4)
-    put_base62(a.reply_prefix + 4, env_random(&a.engine.env))
+    env_token(&a.engine.env, a.reply_prefix + 4, REPLY_PREFIX - 4)
     memcpy(pattern, a.reply_prefix, REPLY_PREFIX)
     memcpy(pattern + REPLY_PREFIX, b".>", 2)
     s = account_serve(a, span(pattern, REPLY_PREFIX + 2), HEARS_ALL | LISTENS, NULL)
@@ -181,7 +194,7 @@ cdef Response* response_new(ServiceImport* of, Account* at, Account* to, Span re
     if r == NULL:
         return NULL
     while r.id == 0 or u64map_get(&e.responses.by_id, r.id, &scrap):
-        r.id = env_random(&e.env) % <uint64_t>56800235584       # 62 ** 6
+        r.id = reply_draw(&e.env)
     if u64map_put(&e.responses.by_id, r.id, <uint64_t>r) != 0:
         free(r)
         return NULL
@@ -205,7 +218,7 @@ cdef uint32_t response_subject(const Response* r, uint8_t* text) noexcept nogil:
     # What answers go to; at most TRACKED_SIZE bytes.
     memcpy(text, r.at.reply_prefix, REPLY_PREFIX)
     text[REPLY_PREFIX] = c'.'
-    put_base62(text + REPLY_PREFIX + 1, r.id)
+    reply_put(text + REPLY_PREFIX + 1, r.id)
     if r.report.n == 0:
         return REPLY_SIZE
     text[REPLY_SIZE] = c'.'

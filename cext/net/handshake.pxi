@@ -39,7 +39,8 @@ cdef void make_nonce(ClientConn* c) noexcept nogil:
     cdef Env* env = &c.conn.base.engine.env
     cdef uint8_t raw[NONCE_BYTES]
     cdef uint32_t bits = 0, n_bits = 0, i
-    env.system.random(env.system.ctx, raw, NONCE_BYTES)
+    for i in range(NONCE_BYTES):
+        raw[i] = <uint8_t>env_secret(env)
     c.n_nonce = 0
     for i in range(NONCE_BYTES):
         bits = bits << 8 | raw[i]

@@ -291,11 +291,44 @@ cdef class PyFiles:
 
 
 cdef class PyRandom:
-    """The environment's random numbers."""
+    """The environment's random numbers; what the system gives is read from `raw`, from its beginning."""
     cdef Env env
+    cdef EnvLock lock
+    cdef System system
+    cdef bytes raw
+    cdef size_t at
+    cdef readonly int asked         # how often the system was
 
-    def __init__(self, uint64_t seed):
+    def __init__(self, uint64_t seed, bytes raw not None=b""):
+        self.raw = raw
         self.env.random = seed
+        self.env.lock = &self.lock
+        self.env.system = &self.system
+        env_lock_init(&self.lock)
+        self.system.clock = posix_system().clock
+        self.system.random = random_of
+        self.system.ctx = <void*>self
 
     def next(self) -> int:
         return env_random(&self.env)
+
+    def secret(self) -> int:
+        env_lock(&self.env)
+        drawn = env_secret(&self.env)
+        env_unlock(&self.env)
+        return drawn
+
+    def token(self, uint32_t n) -> bytes:
+        cdef bytearray made = bytearray(n)
+        env_lock(&self.env)
+        env_token(&self.env, <uint8_t*><char*>made, n)
+        env_unlock(&self.env)
+        return bytes(made)
+
+
+cdef void random_of(void* ctx, void* p, size_t n) noexcept nogil:
+    with gil:
+        owner = <PyRandom>ctx
+        memcpy(p, <const char*>owner.raw + owner.at, n)
+        owner.at += n
+        owner.asked += 1

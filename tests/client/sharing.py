@@ -9,7 +9,7 @@ from tests.client.raw import Frame, RawApp
 from tests.servers import Server
 
 OPTIONS = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
-_REPLY = re.compile(r"_R_\.\w{6}\.\w{6}(\.\w{8}\.T)?")
+_REPLY = re.compile(r"_R_\.\w{6}\.\w{6,10}(\.\w{8}\.T)?")
 _VARYING = re.compile(r'"(rtt|id|start)":("[^"]*"|\d+)')
 
 

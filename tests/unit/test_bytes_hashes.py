@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsserver.cext import bytes as jb
+from jsserver.text.nuid import ALPHABET
 from tests.cext import bytes as tb
 
 KEY = bytes(range(32))
@@ -123,3 +124,17 @@ def test_random_follows_splitmix64() -> None:
     r = tb.PyRandom(1234567)
     want = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
     assert [r.next() for _ in want] == want
+
+
+def test_secrets_are_the_systems_random_bytes_and_asked_for_in_pieces() -> None:
+    raw = b"".join(hashlib.sha256(b"%d" % i).digest() for i in range(64))
+    r = tb.PyRandom(1, raw)
+    secrets = [r.secret() for _ in range(128)]
+    assert r.asked == 2  # for 1,024 bytes
+    whole = [int.from_bytes(raw[at : at + 8], "little") for at in range(0, 1024, 8)]
+    assert sorted(secrets) == sorted(whole)
+    assert len(set(secrets)) == 128
+    drawn = sorted(byte % 62 for byte in raw[1024:1536] if byte < 248)
+    token = r.token(len(drawn))
+    assert sorted(ALPHABET.index(chr(ch)) for ch in token) == drawn
+    assert r.asked == 3

@@ -70,7 +70,9 @@ class Plane:
     """A running data plane with a listener."""
 
     def __init__(self, **limits):
+        earliest = time.monotonic_ns()
         self.plane = DataPlane()
+        self.made = earliest, time.monotonic_ns()  # between these
         self.plane.configure(PlaneConfig(**{**LIMITS, **limits}))
         self.plane.set_info(b'INFO {"max_payload":', b',"client_id":', b"} \r\n")
         self.listener = open_listener("127.0.0.1", 0)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from jsserver.text import nuid
 from jsserver.text.identity import (
     PREFIX_CURVE,
     PREFIX_SERVER,
@@ -78,3 +79,11 @@ def test_signatures_come_in_both_forms_of_base64() -> None:
         assert decode_signature(text) == raw
     for text in ("", "!", "A" * 85, "A" * 1000, "\N{SNOWMAN}" * 86, base64.b64encode(raw[:-1])):
         assert decode_signature(str(text)) == b""
+
+
+def test_an_id_says_nothing_of_the_next_one() -> None:
+    """Transfers and events have such ids: who hears one must not find others by counting on."""
+    ids = [nuid.new() for _ in range(1000)]
+    assert {len(i) for i in ids} == {22}
+    assert set("".join(ids)) == set(nuid.ALPHABET)
+    assert len({i[:8] for i in ids}) == len({i[-8:] for i in ids}) == 1000

@@ -416,6 +416,23 @@ def test_store_stream_and_consumer_reach_the_system_only_through_their_environme
     assert not past, "\n".join(past)
 
 
+#: What draws numbers that can be computed from others: jitter, samples, receivers, destinations.
+DRAWING = {
+    *("bytes/hash.pxi", "bytes/transform.pxi", "consumer/acks.pxi", "core/mappings.pxi"),
+    *("core/reports.pxi", "core/router.pxi", "net/handshake.pxi"),
+}
+
+
+def test_ids_are_not_made_of_numbers_that_can_be_guessed() -> None:
+    """Subjects, tokens and nonces come from env_secret and env_token."""
+    used = {
+        str(path.relative_to(CEXT))
+        for path in CEXT.rglob("*.pxi")
+        if re.search(r"\benv_random\(", path.read_text())
+    }
+    assert used == DRAWING
+
+
 @pytest.mark.parametrize(
     "text",
     [

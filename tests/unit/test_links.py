@@ -3,8 +3,9 @@
 import pytest
 
 from jsserver.cext.engine import ServiceLink, StreamLink
+from jsserver.text.nuid import ALPHABET
 from jsserver.text.transforms import parse
-from tests.unit.test_dataplane import guarded, joined  # noqa: F401
+from tests.unit.test_dataplane import Plane, guarded, joined  # noqa: F401
 
 HOUR = 3600 * 10**9
 
@@ -171,3 +172,32 @@ def test_all_of_two_accounts(both):
     second.send(b"PUB %s 1\r\nr\r\n" % reply)
     second.until_pong()
     assert first.until_pong().count(b"\r\nr\r\n") == 1
+
+
+def splitmix(state):
+    """What follows a state of SplitMix64."""
+    z = state + 0x9E3779B97F4A7C15 & 2**64 - 1
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & 2**64 - 1
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & 2**64 - 1
+    return z ^ z >> 31
+
+
+def test_replies_cannot_be_computed_from_the_time_of_the_start():
+    """Whoever knows how reply subjects are made, and when the server started, finds no state of
+    SplitMix64 that the numbers in them follow from."""
+    for _ in range(50):
+        plane = Plane(auth_required=True)
+        earliest, latest = plane.made
+        if latest - earliest < 1_000_000:  # else it had to wait for the processor
+            break
+        plane.stop()
+    a, b = plane.account("A"), plane.account("B")
+    asked, asks = joined(plane, "A"), joined(plane, "B")
+    b.link([service(a)], [])
+    _, prefix, _ = requested(asked, asks).decode().split(".")
+    plane.stop()
+    number = sum(ALPHABET.index(ch) * 62**place for place, ch in enumerate(prefix))
+    for before in range(4):  # numbers that were drawn for other things
+        for start in range(earliest | 1, latest + 2, 2):
+            state = start + before * 0x9E3779B97F4A7C15 & 2**64 - 1
+            assert splitmix(state) % 62 ** len(prefix) != number
