@@ -58,7 +58,6 @@ class StreamState(msgspec.Struct, frozen=True):
     first_seq: int
     last_seq: int
     num_deleted: int = 0
-    num_subjects: int = 0
 
 
 class StreamConfig(msgspec.Struct, frozen=True):
@@ -74,8 +73,6 @@ class StreamConfig(msgspec.Struct, frozen=True):
 
     description: str = ""
     num_replicas: int = 1
-    max_msgs: int = -1
-    max_bytes: int = -1
     max_msgs_per_subject: int = -1
 
 

@@ -339,35 +339,6 @@ def test_the_earliest_is_what_comes_first_when_it_is_read(
     assert seqs_of(reader, splits) == []
 
 
-def test_a_subjects_limit_excuses_only_what_newer_messages_replaced(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
-    def read(name: str, more: int) -> list[int]:
-        """From sequence 1 on, which is gone when it is read."""
-        site.fill(name, 30)
-        reader = site.reader(stream=name, startingOffsets="1")
-        splits = reader.partitions()
-        if more:
-            site.fill(name, more)
-        else:
-            site.purge(name, 10)
-        return seqs_of(reader, splits)
-
-    site.create("keptfive", max_msgs_per_subject=15)
-    assert read("keptfive", 20) == list(range(6, 31))
-    assert "newer messages of their subjects took their place" in caplog.text
-    losses: list[tuple[dict[str, int], int]] = [
-        ({"max_msgs_per_subject": 100_000, "max_msgs": 40}, 20),  # the other limit did it
-        ({"max_msgs_per_subject": 15, "max_msgs": 40}, 20),
-        ({"max_msgs_per_subject": 15, "max_bytes": 2000}, 20),
-        ({"max_msgs_per_subject": 11}, 0),  # ten of a subject, purged
-    ]
-    for i, (config, more) in enumerate(losses):
-        site.create(f"keptloss{i}", **config)
-        with pytest.raises(DataLossError, match="but 1 was to be read"):
-            read(f"keptloss{i}", more)
-
-
 def test_a_stream_made_anew_after_planning_is_another_one(site: Site) -> None:
     site.create("anew")
     site.fill("anew", 5)

@@ -404,7 +404,7 @@ def _main(argv: Sequence[str]) -> int:
     if given.json:
         command.say_json(result)
     else:
-        command.say(_told(result))
+        command.say(told(result))
     if result.lost and given.fail_on_data_loss:
         return command.DIFFERENT
     return command.DONE if result.complete else command.INTERRUPTED
@@ -433,13 +433,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _told(result: ArchiveResult) -> str:
+def told(result: ArchiveResult) -> str:
     rate = result.rows / result.seconds if result.seconds else 0.0
     share = f", {100 * result.size / result.bytes:.0f} % of the messages" if result.bytes else ""
     return (
         f"{result.stream}: {result.rows:,} rows in {result.files} files,"
         f" {amount(result.size)}{share}, {result.seconds:.1f} s, {rate:,.0f} rows/s; the archive"
         f" covers sequences {result.first:,} to {result.last:,}"
+        + (f"; {result.missing:,} of the new ones have no message" if result.missing else "")
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from jsserver.cext.bytes import subject_covers
+from jsserver.cext.bytes import subject_covers, subject_is_literal
 from jsserver.spark.batches import Batches
 from jsserver.spark.errors import DataLossError
 from jsserver.spark.jetstream import NOT_FOUND, ApiError, JetStream, StreamInfo
@@ -48,7 +48,7 @@ class Range:
     def open(self, info: StreamInfo) -> None:
         """Before each attempt: the stream as it is now. DataLossError."""
         self.info = info
-        self.filters = needed_filters(self.options.filter_subjects, info)
+        self.filters = needed_filters(self.options.filter_subjects)
         if self.created and info.created != self.created:
             self._lost(
                 f"stream {self.stream!r} was deleted and made anew since the read was planned"
@@ -87,7 +87,8 @@ class Range:
 
     def check_gap(self) -> None:
         """Behind `done` sequences are missing: they were deleted singly, or retention took them."""
-        if self._is_bucket(self.info) or self.earliest or not self.options.fail_on_data_loss:
+        bucket = self.info.config.max_msgs_per_subject == 1
+        if bucket or self.earliest or not self.options.fail_on_data_loss:
             return
         self._judge_start(self.control().stream_info(self.stream))
 
@@ -118,11 +119,13 @@ class Range:
 
     def _judge_start(self, info: StreamInfo) -> None:
         first = info.state.first_seq
-        if first <= self.done + 1 or self._is_bucket(info):
+        if first <= self.done + 1:
             return
         what = f"stream {self.stream!r} begins at sequence {first}, but {self.done + 1} was"
         if self.earliest:
             log.warning("%s first when the read was planned", what)
+        elif info.config.max_msgs_per_subject == 1:
+            log.warning("%s to be read: only the newest of a subject is kept", what)
         elif self._may_compact(info):
             log.warning("%s to be read: newer messages of their subjects took their place", what)
         else:
@@ -136,52 +139,32 @@ class Range:
             raise DataLossError(f"{what} (failOnDataLoss=false reads what is there)")
         log.warning("%s; reading what is there", what)
 
-    def _is_bucket(self, info: StreamInfo) -> bool:
-        """Whether only the newest message of a subject counts."""
-        return info.config.max_msgs_per_subject == 1
-
     def _may_compact(self, info: StreamInfo) -> bool:
-        """Whether all that is missing may have given way to newer messages of its subjects.
+        """Whether all that is missing has given way to newer messages of its subjects, or would
+        have by now: there are as many of each as the stream keeps.
 
-        Then there are as many of a subject as the stream keeps, and no other limit is reached.
+        What subjects the missing messages had nobody knows, unless filters without wildcards name
+        them.
         """
-        config, state = info.config, info.state
-        kept = config.max_msgs_per_subject
-        if kept <= 0 or state.messages < kept:
+        kept = info.config.max_msgs_per_subject
+        if kept <= 0 or not self.filters or not all(map(subject_is_literal, self.filters)):
             return False
-        mean = state.bytes / state.messages
-        if 0 < config.max_msgs <= state.messages or 0 < config.max_bytes < state.bytes + mean:
-            return False
-        if state.messages > state.num_subjects * (kept - 1) and not self.filters:
-            return True
-        return any(self._is_full(subject, kept) for subject in self.filters or (">",))
+        return all(self._count(subject) >= kept for subject in self.filters)
 
-    def _is_full(self, pattern: str, kept: int) -> bool:
-        """Whether there are `kept` messages of one of the subjects."""
-        offset = 0
-        while True:
-            body = {"subjects_filter": pattern, "offset": offset}
-            answer = self.control().api(f"STREAM.INFO.{self.stream}", body)
-            found = answer["state"].get("subjects") or {}
-            if any(count >= kept for count in found.values()):
-                return True
-            offset += len(found)
-            if not found or offset >= answer.get("total", 0):
-                return False
+    def _count(self, subject: str) -> int:
+        """Messages of one subject."""
+        answer = self.control().api(f"STREAM.INFO.{self.stream}", {"subjects_filter": subject})
+        return int((answer["state"].get("subjects") or {}).get(subject, 0))
 
 
-def needed_filters(filters: tuple[str, ...], info: StreamInfo) -> tuple[str, ...]:
-    """Without those that another one covers; none when they let everything through."""
-    needed = [
+def needed_filters(filters: tuple[str, ...]) -> tuple[str, ...]:
+    """Without those that another one covers; none when one lets everything through.
+
+    What a stream takes now says nothing of what it holds: its subjects may have changed.
+    """
+    needed = tuple(
         one
         for one in dict.fromkeys(filters)
         if not any(other != one and subject_covers(other, one) for other in filters)
-    ]
-    subjects = info.config.subjects
-    if subjects and all(
-        any(subject_covers(one, subject) for one in needed) for subject in subjects
-    ):
-        sourced = info.raw["config"].get("sources") or info.raw["config"].get("mirror")
-        if not sourced:
-            return ()
-    return () if needed == [">"] else tuple(needed)
+    )
+    return () if needed == (">",) else needed

@@ -21,6 +21,8 @@ class Place:
     In the end of a batch: `seq_bytes`, the mean bytes a sequence, sizes its splits. `first` is
     where the query begins to read the stream: a batch that starts there, and is written again,
     begins there too, whatever comes first by then. `earliest`: that was simply what came first.
+    `missing`: sequences that the query passed over since it began, for they had no message when
+    their batch was planned.
     """
 
     created: int
@@ -28,6 +30,7 @@ class Place:
     seq_bytes: int = 0
     first: int = 0
     earliest: bool = False
+    missing: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Offset:
                 streams[name]["first"] = place.first
             if place.earliest:
                 streams[name]["earliest"] = True
+            if place.missing:
+                streams[name]["missing"] = place.missing
         return {"v": VERSION, "streams": streams}
 
     def first_of(self, name: str, end: Place) -> int:
@@ -69,6 +74,15 @@ class Offset:
         return self.places.keys() == start.places.keys() and all(
             place.created == start.places[name].created and place.seq >= start.places[name].seq
             for name, place in self.places.items()
+        )
+
+    def counted(self, missing: Mapping[str, int]) -> "Offset":
+        """With so many more sequences of streams that have no message."""
+        return Offset(
+            {
+                name: replace(place, missing=place.missing + missing.get(name, 0))
+                for name, place in self.places.items()
+            }
         )
 
     def limited(self, start: "Offset", *, rows: int = 0, size: int = 0) -> "Offset":
@@ -116,6 +130,7 @@ def _place(given: Mapping[str, Any]) -> Place:
         int(given.get("size", 0)),
         int(given.get("first", 0)),
         bool(given.get("earliest", False)),
+        int(given.get("missing", 0)),
     )
 
 
@@ -161,9 +176,9 @@ def _next_place(before: Place | None, info: StreamInfo, last: int, options: Sour
             f"stream {info.name!r} ends at sequence {state.last_seq}, but was read up to"
             f" {before.seq}",
         )
-        return Place(info.created, state.last_seq, size)
+        return Place(info.created, state.last_seq, size, missing=before.missing)
     if before.seq != before.first - 1:
-        return Place(info.created, max(last, before.seq), size)
+        return Place(info.created, max(last, before.seq), size, missing=before.missing)
     first = max(before.first, state.first_seq) if before.earliest else before.first
     return Place(info.created, max(last, first - 1), size, first, before.earliest)
 

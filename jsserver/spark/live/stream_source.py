@@ -1,6 +1,8 @@
 """Structured Streaming's side of a live server: offsets, limits and lag, from a cache of states."""
 
+import logging
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,14 +16,18 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from jsserver.spark.errors import OptionError
+from jsserver.spark.errors import NatsError, OptionError
+from jsserver.spark.jetstream import StreamInfo
 from jsserver.spark.live.batch_source import fetch_split
+from jsserver.spark.live.missing import missing_in
 from jsserver.spark.live.offsets import check_names, first_sequences
 from jsserver.spark.live.progress import Offset, Place, advance, read_offset
 from jsserver.spark.live.states import States
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.positions import LATEST
 from jsserver.spark.splits import Span, Split, splits_of
+
+log = logging.getLogger(__name__)
 
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
@@ -91,8 +97,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         if not isinstance(limit, ReadAllAvailable) and self._too_few(end.rows_since(begun)):
             return start
-        self._ended = end
+        self._ended = end = end.counted(self._missing(begun, end, infos))
         return end.write()
+
+    def _missing(self, begun: Offset, end: Offset, infos: Sequence[StreamInfo]) -> dict[str, int]:
+        """How many sequences between have no message, by stream, as far as that can be told."""
+        missing = {}
+        for info in infos:
+            place = end.places.get(info.name)
+            if place is None:
+                continue
+            first, last = begun.first_of(info.name, place), place.seq
+            try:
+                found = self._states.server.ask_once(
+                    partial(missing_in, info=info, first=first, last=last)
+                )
+            except NatsError as error:  # it is only told: no batch fails for it
+                log.warning("messages of stream %r are not counted: %s", info.name, error)
+                found = None
+            if found:
+                missing[info.name] = found
+                log.warning(
+                    "stream %r has no message for %d of the sequences %d to %d",
+                    *(info.name, found, first, last),
+                )
+        return missing
 
     def _too_few(self, rows: int) -> bool:
         """Whether to wait for more, by minOffsetsPerTrigger and maxTriggerDelay."""
