@@ -163,9 +163,22 @@ class Offsets:
         children: int = 0,
     ) -> None: ...
 
-def rows_digest(n: int, columns: Sequence[Offsets]) -> int:
-    """What n rows of some columns (to 8) hold, whatever their order: digests of parts add up to
-    that of the whole, modulo 2^64. ValueError where an array's offsets are not in order."""
+def rows_digest(n: int, columns: Sequence[Offsets], first_row: int | None = None) -> int:
+    """What n rows of some columns (to 8) hold, whatever their order; with `first_row`, the number
+    of the first one, in their order. Digests of parts add up to that of the whole, modulo 2^64.
+    ValueError where an array's offsets are not in order."""
+
+class Double(NamedTuple):
+    """A row that a stream had already, by its id."""
+
+    row: int
+    stream: str
+    seq: int
+    """Where the stream has it."""
+    size: int
+    """Of the payload of this row, in bytes."""
+    start: bytes
+    """Of that payload, up to 4,096 bytes."""
 
 class Outbox:
     """Rows under way as PUB and HPUB frames; sans I/O.
@@ -255,6 +268,10 @@ class Outbox:
 
         Bounded: of very many the last ones are not told.
         """
+
+    def doubles(self) -> list[Double]:
+        """Some of the rows that were acked as duplicates since the last call: the first eight, then
+        the 16th, the 32nd and so on."""
 
     @property
     def left_out(self) -> list[bytes]:

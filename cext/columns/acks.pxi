@@ -12,6 +12,9 @@ cdef enum:
 cdef enum:
     REFUSALS_BYTES = 256 << 10  # of those that are told; the others only keep their state
     UNPARSED_BYTES = 128 << 20  # above any max_payload
+    DOUBLES_ALL = 8             # so many duplicates are told one by one, then the 16th, the 32nd ...
+    DOUBLE_START = 4096         # bytes of its payload
+    DOUBLES_BYTES = 256 << 10
 
 
 cdef struct AckSlot:
@@ -39,6 +42,7 @@ cdef struct Window:
     uint64_t acked
     uint64_t duplicates
     uint64_t last_seq
+    Bytes doubled               # some of the rows that the stream had already: Doubled, stream, payload's start
     Bytes refusals              # row u64, size u32, what the server said
     Bytes said                  # the text of its -ERR
     Bytes rest                  # received and not parsed yet
@@ -147,6 +151,16 @@ cdef struct PubAck:
     bint duplicate
     bint has_seq
     uint64_t seq
+    Span stream
+
+
+cdef struct Doubled:
+    # A row that a stream had already, in the stream's words at `seq`.
+    uint64_t row
+    uint64_t seq
+    uint64_t size               # of its payload
+    uint32_t n_stream
+    uint32_t n_start
 
 
 cdef inline const uint8_t* json_blank(const uint8_t* p, const uint8_t* end) noexcept nogil:
@@ -221,6 +235,8 @@ cdef bint puback_read(Span text, PubAck* ack) noexcept nogil:
                 if not c'0' <= value.p[i] <= c'9':
                     break
                 ack.seq = ack.seq * 10 + (value.p[i] - c'0')
+        elif key.n == 6 and memcmp(key.p, b"stream", 6) == 0:
+            ack.stream = span(value.p + 1, value.n - 2) if value.n > 2 and value.p[0] == c'"' else span(value.p, 0)
         elif key.n == 5 and memcmp(key.p, b"error", 5) == 0:
             ack.error = True
         elif key.n == 9 and memcmp(key.p, b"duplicate", 9) == 0:
@@ -238,6 +254,43 @@ cdef int refused(Window* w, uint64_t n, Span said) noexcept nogil:
     if bytes_add(&w.refusals, &n, 8) < 0 or bytes_add(&w.refusals, &said.n, 4) < 0:
         return -1
     return bytes_add(&w.refusals, said.p, said.n)
+
+
+cdef Span payload_of(Window* w, const AckSlot* slot) noexcept nogil:
+    # Of the frame that the slot holds, which was made by frame_write.
+    cdef const uint8_t* p = w.ring + slot.at
+    cdef const uint8_t* stop = <const uint8_t*>memchr(p, c'\r', slot.size)
+    cdef Span words[6]
+    cdef uint64_t head = 0, total = 0
+    cdef int n
+    if stop == NULL:
+        return span(p, 0)
+    n = words_of(p, stop, words, 6)
+    if n < 4 or not number_of(words[n - 1], &total) or (p[0] == c'H' and not number_of(words[n - 2], &head)):
+        return span(p, 0)
+    if head > total or <uint64_t>(stop + 2 - p) + total > slot.size:
+        return span(p, 0)
+    return span(stop + 2 + head, <uint32_t>(total - head))
+
+
+cdef int doubled(Window* w, uint64_t n, const PubAck* ack) noexcept nogil:
+    # Row n is acked as one that the stream has already: the first few are told, and ever fewer of those behind.
+    cdef Doubled d
+    cdef Span data
+    w.duplicates += 1
+    if w.duplicates > DOUBLES_ALL and w.duplicates & (w.duplicates - 1):
+        return 0
+    data = payload_of(w, slot_of(w, n))
+    d.row = n
+    d.seq = ack.seq
+    d.size = data.n
+    d.n_stream = ack.stream.n
+    d.n_start = min(data.n, <uint32_t>DOUBLE_START)
+    if w.doubled.n + sizeof(Doubled) + d.n_stream + d.n_start > DOUBLES_BYTES:
+        return 0
+    if bytes_add(&w.doubled, &d, sizeof(Doubled)) < 0 or bytes_add(&w.doubled, ack.stream.p, d.n_stream) < 0:
+        return -1
+    return bytes_add(&w.doubled, data.p, d.n_start)
 
 
 cdef int answered(Window* w, uint64_t n, Span header, Span data) noexcept nogil:
@@ -258,10 +311,9 @@ cdef int answered(Window* w, uint64_t n, Span header, Span data) noexcept nogil:
         return refused(w, n, data)
     slot.state = SLOT_ACKED
     w.acked += 1
-    w.duplicates += ack.duplicate
     if ack.seq > w.last_seq:
         w.last_seq = ack.seq
-    return 0
+    return doubled(w, n, &ack) if ack.duplicate else 0
 
 
 cdef int64_t message_read(Window* w, Span inbox, Span line, Span behind) noexcept nogil:
@@ -354,6 +406,7 @@ cdef void window_lost(Window* w) noexcept nogil:
 cdef void window_free(Window* w) noexcept nogil:
     free(w.slots)
     free(w.ring)
+    bytes_free(&w.doubled)
     bytes_free(&w.refusals)
     bytes_free(&w.said)
     bytes_free(&w.rest)

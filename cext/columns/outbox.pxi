@@ -19,6 +19,9 @@ ROW_FAULTS = {
 HEADER_LAYOUTS = {"grouped": HEADERS_GROUPED, "pairs": HEADERS_PAIRS, "block": HEADERS_BLOCK}
 
 
+Double = namedtuple("Double", "row stream seq size start")
+
+
 cdef class Offsets:
     # The buffers of an Arrow array with offsets: texts, or lists.
     cdef Texts t
@@ -267,6 +270,20 @@ cdef class Outbox:
         self.w.refusals.n = 0
         return out
 
+    def doubles(self):
+        cdef Doubled d
+        cdef uint64_t at = 0
+        cdef list out = []
+        cdef const char* p
+        while at < self.w.doubled.n:
+            memcpy(&d, self.w.doubled.data + at, sizeof(Doubled))
+            p = <const char*>self.w.doubled.data + at + sizeof(Doubled)
+            at += sizeof(Doubled) + d.n_stream + d.n_start
+            out.append(Double(d.row, p[:d.n_stream].decode(errors="replace"), d.seq, d.size,
+                              p[d.n_stream:d.n_stream + d.n_start]))
+        self.w.doubled.n = 0
+        return out
+
     @property
     def said(self):
         return (<const char*>self.w.said.data)[:self.w.said.n] if self.w.said.n else b""
@@ -309,9 +326,10 @@ cdef class Outbox:
         return self.w.last_seq
 
 
-def rows_digest(uint64_t n, columns):
+def rows_digest(uint64_t n, columns, first_row=None):
     cdef Texts texts[ADDED_MAX]
-    cdef uint64_t total = 0
+    cdef uint64_t total = 0, first = 0 if first_row is None else first_row
+    cdef bint ordered = first_row is not None
     cdef int k = 0, bad
     cdef Offsets column
     if len(columns) > ADDED_MAX:
@@ -321,7 +339,7 @@ def rows_digest(uint64_t n, columns):
         texts[k] = column.t
         k += 1
     with nogil:
-        bad = digest_add(texts, k, n, &total)
+        bad = digest_add(texts, k, n, ordered, first, &total)
     if bad:
         raise ValueError("the offsets of an Arrow column are not in order")
     return total

@@ -378,14 +378,17 @@ cdef void frame_write(const Frame* f, uint8_t* out) noexcept nogil:
 
 # ---- what rows hold --------------------------------------------------------------------------------------------
 
-cdef int digest_add(const Texts* columns, int n_columns, uint64_t rows, uint64_t* total) noexcept nogil:
-    # Adds up a number a row; so the rows' order does not count.
+cdef int digest_add(
+    const Texts* columns, int n_columns, uint64_t rows, bint ordered, uint64_t first_row, uint64_t* total
+) noexcept nogil:
+    # Adds up a number a row; so the rows' order does not count, unless they are `ordered`: then a row's number is part
+    # of what it is.
     cdef uint64_t key[4]
     cdef uint64_t row, i
     cdef Span value
     cdef int k, found
     for i in range(rows):
-        row = 0
+        row = first_row + i if ordered else 0
         for k in range(n_columns):
             value = span(NULL, 0)
             found = text_at(&columns[k], i, &value)

@@ -265,7 +265,7 @@ class SinkOptions(ConnectionOptions):
     stream: str = option("stream", text)
     sink_id: str = option("sinkId", text)
     run_id: str = option("runId", text)
-    id_column: str = option("idColumn", text)
+    id_column: tuple[str, ...] = option("idColumn", texts, ())
     max_inflight: int = option("maxInflight", count(1, 1 << 20), 4096)
     max_inflight_bytes: int = option("maxInflightBytes", size(1 << 10), 8 << 20)
     ack_timeout: float = option("ackTimeout", seconds, 10.0)

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.options import SinkOptions
+from jsserver.spark.write.publisher import Publisher
 from jsserver.spark.write.sink import BATCH_ID, QUERY_ID, RUN_ID, BatchSink, StreamSink, Written
 from jsserver.text.goformat import SECOND
 from tests.servers import Server
@@ -46,7 +48,10 @@ class Query:
         self.run = run
 
     def sink(self, rows: pa.RecordBatch) -> StreamSink:
-        return StreamSink(options(self.given), schema_of(rows), False)
+        """Of the query's run: every run tries each batch once."""
+        sink = StreamSink(options(self.given), schema_of(rows), False)
+        sink._writer.attempt = self.run
+        return sink
 
     def write(
         self, batch: int, rows: pa.RecordBatch, partition: int = 0, attempt: int = 0
@@ -90,6 +95,24 @@ class running:
 
     def __exit__(self, *exc: object) -> None:
         TaskContext._taskContext = None
+
+
+class Torn(Exception):
+    """A task that was killed."""
+
+
+def torn_after(patch: pytest.MonkeyPatch, count: int) -> None:
+    """Tasks are killed when so many rows were published, all of which are stored then."""
+    publish = Publisher.publish
+
+    def some(self: Publisher, rows: pa.RecordBatch) -> None:
+        left = count - self.rows
+        publish(self, rows.slice(0, left))
+        if left <= len(rows):
+            self.flush()
+            raise Torn
+
+    patch.setattr(Publisher, "publish", some)
 
 
 def options(given: dict[str, str]) -> SinkOptions:
@@ -151,8 +174,28 @@ def write_batch(server: Server, rows: pa.RecordBatch, overwrite: bool = False, *
     sink = BatchSink(
         options({"servers": server.url, "retries": "1", **given}), schema_of(rows), overwrite
     )
-    with running(Task(3)):
+    with running(Task()):
         message = pickle.loads(pickle.dumps(sink)).write(iter([rows]))
     message = pickle.loads(pickle.dumps(message))
     sink.commit([message])
     return message
+
+
+def write_parts(
+    server: Server, parts: list[pa.RecordBatch], torn: int | None = None, **given: str
+) -> list[Written]:
+    """A batch write of several tasks, one after the other; what they did.
+
+    The last one is `torn` after so many of its rows.
+    """
+    sink = BatchSink(
+        options({"servers": server.url, "retries": "1", **given}), schema_of(parts[0]), False
+    )
+    messages = []
+    for partition, rows in enumerate(parts):
+        with running(Task(partition)), pytest.MonkeyPatch.context() as patch:
+            if torn is not None and partition == len(parts) - 1:
+                torn_after(patch, torn)
+            messages.append(pickle.loads(pickle.dumps(sink)).write(iter([rows])))
+    sink.commit(messages)
+    return messages

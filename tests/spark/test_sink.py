@@ -59,11 +59,12 @@ def test_a_batch_write_without_ids_adds_rows_every_time(server: Server, js: JetS
 def test_a_run_that_is_repeated_adds_nothing(server: Server, js: JetStream) -> None:
     given = {"subject": "S.x", "stream": "S", "sinkId": "a.b", "runId": "2026-11-21"}
     assert write_batch(server, ROWS, **given).duplicates == 0
-    assert write_batch(server, ROWS, **given).duplicates == 10
+    assert write_batch(server, ROWS, **given).skipped
+    assert write_batch(server, ROWS, fence="false", **given).duplicates == 10
     write_batch(server, ROWS, **{**given, "runId": "2026-11-22"})
     rows = stored(js)
     assert len(rows) == 20
-    wanted = "NATS/1.0\r\nNats-Msg-Id: a.b-2026-11-21-3-9\r\nNats-Expected-Stream: S\r\n\r\n"
+    wanted = "NATS/1.0\r\nNats-Msg-Id: a.b-2026-11-21-0-9\r\nNats-Expected-Stream: S\r\n\r\n"
     assert rows[9] == ("S.x", wanted, "9")
 
 
@@ -207,7 +208,7 @@ def test_every_stream_of_many_subjects_is_found(server: Server, js: JetStream) -
     with pytest.raises(NoStream, match=r"no stream takes the subject 't\.x\.b'"):
         write_batch(server, rows, sinkId="s", runId="2")
     with pytest.raises(NatsError, match="no stream 'NONE'"):
-        write_batch(server, ROWS, sinkId="s", runId="1", stream="NONE", subject="S.x")
+        write_batch(server, ROWS, sinkId="s", runId="3", stream="NONE", subject="S.x")
 
 
 # ---- all or nothing ----------------------------------------------------------------------------
@@ -218,13 +219,13 @@ def test_atomic_batches_are_stored_whole(servers: Servers) -> None:
     js = connected(server)
     create(js, "S", allow_atomic=True)
     rows = rows_of(data=[str(i) for i in range(2500)])
-    given = {"subject": "S.x", "atomic": "true", "sinkId": "s", "runId": "1"}
+    given = {"subject": "S.x", "atomic": "true", "sinkId": "s", "runId": "1", "fence": "false"}
     for duplicates in (0, 2500):
         message = write_batch(server, rows, **given)
         assert (message.rows, message.duplicates) == (2500, duplicates)
         assert js.stream_info("S").state.messages == 2500
     assert payloads(js) == [str(i) for i in range(2500)]
-    assert "Nats-Msg-Id: s-1-3-2499\r\n" in stored(js)[2499][1]
+    assert "Nats-Msg-Id: s-1-0-2499\r\n" in stored(js)[2499][1]
     # One bad row: the 1,000 before its batch are there, of its own batch none is.
     rows = rows_of(data=["x"] * 1500, expected_last_subject_seq=[None] * 1400 + [1] + [None] * 99)
     with pytest.raises(PublishError, match="wrong last sequence"):

@@ -19,12 +19,14 @@ from tests.spark.sink_world import (
     ROWS,
     Query,
     Task,
+    Torn,
     create,
     emptied,
     payloads,
     rows_of,
     running,
     stored,
+    torn_after,
 )
 from tests.waiting import call_at_sleep
 
@@ -70,9 +72,14 @@ def test_a_repeated_task_and_a_speculative_copy_add_nothing(server: Server, js: 
     assert js.stream_info("S").state.messages == 20
 
 
-def test_a_torn_batch_is_completed_by_its_replay(server: Server, js: JetStream) -> None:
+def test_a_torn_batch_is_completed_by_its_replay(
+    server: Server, js: JetStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     query = Query(server)
-    query.write(0, ROWS.slice(0, 4))
+    with monkeypatch.context() as patch:
+        torn_after(patch, 4)
+        with pytest.raises(Torn):
+            query.write(0, ROWS)
     query.sink(ROWS).abort([None], 0)
     restarted = Query(server, run="r2")
     assert restarted.run_batch(0, ROWS).duplicates == 4

@@ -305,6 +305,34 @@ def test_every_row_is_sent_and_acked_once_whatever_the_order(
     assert (acked, out.last_seq) == (len(sizes), len(sizes))
 
 
+def test_some_rows_that_were_there_already_are_told_with_their_payloads() -> None:
+    out = outbox(subject=b"a", lines=b"H: v\r\n")
+    data = [b"%d" % i * (1 if i < 9 else 9000) for i in range(40)]
+    outgoing.load(out, rows_of(data=pa.array(data, pa.binary())))
+    assert out.fill(1 << 30) == 0
+    taken(out)
+    for i in range(40):
+        said = ack(i, f'{{"stream":"S", "seq": {i + 100}, "duplicate": {str(i != 3).lower()}}}')
+        assert out.received(said, len(said))
+    doubles = out.doubles()
+    assert [one.row for one in doubles] == [0, 1, 2, 4, 5, 6, 7, 8, 16, 32]
+    for one in doubles:
+        payload = data[one.row]
+        assert (one.stream, one.seq) == ("S", one.row + 100)
+        assert (one.size, one.start) == (len(payload), payload[:4096])
+    assert out.doubles() == []
+
+
+def test_digests_add_up_and_know_the_order_where_they_are_asked_to() -> None:
+    rows = rows_of(data=[str(i) for i in range(50)], subject=["a"] * 50)
+    turned = rows.take(pa.array(range(49, -1, -1)))
+    assert outgoing.digest(rows) == outgoing.digest(turned)
+    assert outgoing.digest(rows, 0) != outgoing.digest(turned, 0) != outgoing.digest(rows)
+    assert outgoing.digest(rows, 0) != outgoing.digest(rows, 1)
+    parts = outgoing.digest(rows.slice(0, 20), 7) + outgoing.digest(rows.slice(20), 27)
+    assert parts % (1 << 64) == outgoing.digest(rows, 7)
+
+
 def test_what_is_not_acked_is_sent_again_after_a_lost_connection() -> None:
     out = outbox()
     outgoing.load(out, rows_of(subject=["a", "b", "c"]))

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from jsserver.spark.errors import NatsError
 from jsserver.spark.options import SinkOptions
+from jsserver.spark.write.doubles import Doubles
 from jsserver.spark.write.publisher import Publisher, backoff
 from jsserver.spark.write.refusals import NotAcked, PublishError
 
@@ -29,13 +30,20 @@ class AtomicPublisher:
     """
 
     def __init__(
-        self, options: SinkOptions, name: str, *, id_prefix: str | None = None, subject: str = ""
+        self,
+        options: SinkOptions,
+        name: str,
+        *,
+        id_prefix: str | None = None,
+        subject: str = "",
+        doubles: Doubles | None = None,
     ) -> None:
         self._options = options
         self._once = replace(options, retries=0)
         self._name = name
         self._id_prefix = id_prefix
         self._subject = subject
+        self._doubles = doubles
         self._waiting: list[pa.RecordBatch] = []
         self._first = 0
         self.rows = 0
@@ -111,6 +119,7 @@ class AtomicPublisher:
                 subject=self._subject,
                 first_row=self._first,
                 batch=secrets.token_hex(16),
+                doubles=self._doubles,
             )
         except NatsError as error:
             text = f"rows {self._first} to {self.rows - 1}: {error}"

@@ -4,21 +4,35 @@ Message ids keep a batch that is written again from being stored twice, as long 
 remember them; a batch that was finished is not written again at all, however late it comes. One
 that was begun and not finished is refused when it comes so late that ids do not help. What the
 last finished batches held is kept too: a batch that comes again with other rows, as from a
-checkpoint out of a backup, would lose them.
+checkpoint out of a backup, would lose them. Where ids are made of partition and row, what each
+partition holds is noted before any of it is written: a batch that comes again cut otherwise is
+refused.
 """
 
 import time
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import TypeVar
 
 import msgspec
+from msgspec import structs
 
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import NO_SUCH_STREAM, ApiError, JetStream
+from jsserver.spark.patience import Patience
+
+WAIT_SECONDS = 600.0
+"""How long a task waits for those before it to note their rows, after another attempt."""
 
 
 class FenceError(NatsError):
-    """Another query writes under the same sinkId."""
+    """Another query writes under the same sinkId, or the same one writes other rows."""
+
+
+class NotAgreed(NatsError):
+    """Tasks before this one have not noted yet what they hold."""
+
+    passes = True
 
 
 KEPT = 100
@@ -47,7 +61,25 @@ class Mark(msgspec.Struct, frozen=True):
 
 def finished(batch: int, rows: int, digests: Iterable[int]) -> Finished:
     """A batch of so many rows; `digests` are those of its parts."""
-    return Finished(batch, rows, f"{sum(digests) % _DIGESTS:016x}")
+    return Finished(batch, rows, hex_digest(digests))
+
+
+def hex_digest(digests: Iterable[int]) -> str:
+    """Of digests that add up."""
+    return f"{sum(digests) % _DIGESTS:016x}"
+
+
+def check_same_run(mark: Mark, again: Finished, sink_id: str) -> None:
+    """FenceError when a finished run of a batch write comes again with other rows."""
+    if again in mark.finished:
+        return
+    before = mark.finished[-1].rows if mark.finished else 0
+    raise FenceError(
+        f"sinkId {sink_id!r}: run {mark.query!r} was finished with {before} rows, and comes again"
+        f" with {again.rows}, of which some are others. Nothing was written now: give what is to be"
+        " written beside it a runId of its own; or give rows ids by the option idColumn, and leave"
+        " runId out: then those are added that the streams do not remember"
+    )
 
 
 def check_same(mark: Mark, again: Finished, bucket: str, sink_id: str) -> None:
@@ -79,6 +111,15 @@ def check_same(mark: Mark, again: Finished, bucket: str, sink_id: str) -> None:
     )
 
 
+class Part(msgspec.Struct, frozen=True, array_like=True):
+    """What one partition of a batch holds: how many rows, which in what order, and in which attempt
+    that was said last."""
+
+    rows: int
+    digest: str
+    attempt: str
+
+
 class Begun(msgspec.Struct, frozen=True):
     """The batch that is being written: `at` in seconds since 1970."""
 
@@ -87,6 +128,12 @@ class Begun(msgspec.Struct, frozen=True):
     at: float
     run: str
     """The query's run; every restart is another."""
+    attempt: str = ""
+    """To write the batch: all tasks of one have the same partitions."""
+    parts: dict[int, Part] = {}
+    """By partition, where ids are made of partition and row."""
+    refused: str = ""
+    """The attempt that came with other rows."""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -102,14 +149,20 @@ _BEGIN_TRIES = 5
 
 
 class Fence:
-    """One sink's keys: its mark, and the batch that was begun. NatsError names bucket and key."""
+    """One sink's keys: its mark, and the batch that was begun. NatsError names bucket and key.
 
-    def __init__(self, js: JetStream, bucket: str, sink_id: str) -> None:
+    Every run of a batch write has keys of its own, as if it were a query with one batch.
+    """
+
+    def __init__(self, js: JetStream, bucket: str, sink_id: str, run_id: str = "") -> None:
         self._js = js
         self._bucket = bucket
         self._sink_id = sink_id
-        self._key = f"fence.{sink_id}"
-        self._begun_key = f"begun.{sink_id}"
+        keys = ("fence", "begun", sink_id)
+        if run_id:
+            keys = ("run", "running", f"{sink_id}.{sha256(run_id.encode()).hexdigest()[:16]}")
+        self._key = f"{keys[0]}.{keys[2]}"
+        self._begun_key = f"{keys[1]}.{keys[2]}"
 
     def read(self) -> Seen:
         return Seen(*self._get(self._key, Mark))
@@ -173,10 +226,75 @@ class Fence:
                 return
             if revision == 0:
                 self._ensure_bucket(replicas)
-            value = msgspec.json.encode(mine)
-            if self._js.bucket_put(self._bucket, self._begun_key, value, revision) is not None:
+            if self._put_begun(mine, revision):
                 return
-        raise FenceError(
+        raise self._other_begins(mine)
+
+    def agree(self, mine: Begun, partition: int, rows: int, digest: str) -> None:
+        """Notes what a partition holds, before any of it is written.
+
+        FenceError when an attempt before had other rows there: their ids would be the same. While
+        partitions in front of this one were noted by an attempt before and not yet by this one, it
+        waits: they may show that everything is cut otherwise.
+        """
+        waiting = Patience(WAIT_SECONDS)
+        while True:
+            found, revision = self._get(self._begun_key, Begun)
+            if found is None or (found.query, found.batch) != (mine.query, mine.batch):
+                raise self._other_begins(mine)
+            known = found.parts.get(partition)
+            if known is not None and (known.rows, known.digest) != (rows, digest):
+                self._refuse(found, mine, revision)
+                raise self._other_rows(mine, partition, known, rows)
+            if found.refused == mine.attempt:
+                raise self._other_rows(mine, partition, None, rows)
+            if known is not None and known.attempt == mine.attempt:
+                return
+            if known is None and any(
+                other < partition and part.attempt != mine.attempt
+                for other, part in found.parts.items()
+            ):
+                waiting.wait(NotAgreed(f"{self._what(mine)}: tasks before this one are not noted"))
+                continue
+            parts = {**found.parts, partition: Part(rows, digest, mine.attempt)}
+            if self._put_begun(structs.replace(found, parts=parts), revision):
+                return
+
+    def _put_begun(self, begun: Begun, revision: int) -> bool:
+        value = msgspec.json.encode(begun)
+        return self._js.bucket_put(self._bucket, self._begun_key, value, revision) is not None
+
+    def _refuse(self, found: Begun, mine: Begun, revision: int) -> None:
+        """Tells the attempt's other tasks; those that hear it late hear it at the commit."""
+        self._put_begun(structs.replace(found, refused=mine.attempt), revision)
+
+    def check_parts(self, mine: Begun, partitions: int) -> None:
+        """FenceError when an attempt before had more partitions than were written now."""
+        found, _ = self._get(self._begun_key, Begun)
+        if found is not None and (found.query, found.batch) == (mine.query, mine.batch):
+            last = max(found.parts, default=-1)
+            if last >= partitions:
+                raise self._other_rows(mine, last, found.parts[last], 0)
+
+    def _what(self, mine: Begun) -> str:
+        if self._begun_key.startswith("running."):
+            return f"sinkId {self._sink_id!r}: run {mine.query!r}"
+        return f"sinkId {self._sink_id!r}: batch {mine.batch} of query {mine.query}"
+
+    def _other_rows(self, mine: Begun, partition: int, known: Part | None, rows: int) -> FenceError:
+        which = "some partition"
+        if known is not None:
+            which = f"partition {partition} ({known.rows} rows, and {rows} rows now)"
+        return FenceError(
+            f"{self._what(mine)} was begun with other rows in {which}: message ids name partition"
+            " and row, so some rows would be lost, and others stored twice. Write it as it was cut"
+            " before (the same input in the same order, as many cores, the same minPartitions,"
+            " splitBytes and spark.sql.files.maxPartitionBytes); or give rows ids of their own by"
+            " the option idColumn, and write under another sinkId what is not stored yet"
+        )
+
+    def _other_begins(self, mine: Begun) -> FenceError:
+        return FenceError(
             f"sinkId {self._sink_id!r}: other writers begin batches in bucket {self._bucket!r}"
             f" while batch {mine.batch} of query {mine.query} is written"
         )

@@ -47,12 +47,13 @@ def load(out: Outbox, rows: pa.RecordBatch) -> None:
     )
 
 
-def digest(rows: pa.RecordBatch) -> int:
-    """What the rows are, in 64 bits: by their ids, or else by subjects and payloads."""
+def digest(rows: pa.RecordBatch, first_row: int | None = None) -> int:
+    """What the rows are, in 64 bits: by their ids, or else by subjects and payloads. With
+    `first_row`, the number of the first one, also in which order."""
     given = rows.schema.names
     chosen = ["msg_id"] if "msg_id" in given else ["subject", "stream", "data"]
     columns = [texts(name, rows.column(name)) for name in chosen if name in given]
-    return rows_digest(rows.num_rows, columns)
+    return rows_digest(rows.num_rows, columns, first_row)
 
 
 def texts(name: str, array: pa.Array) -> Offsets:

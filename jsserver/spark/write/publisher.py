@@ -14,6 +14,7 @@ from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import Unreachable, connect, failure
 from jsserver.spark.options import SinkOptions
 from jsserver.spark.write import outgoing
+from jsserver.spark.write.doubles import Doubles
 from jsserver.spark.write.refusals import BadRow, NotAcked, PublishError, refusal
 
 FILL_BYTES = 64 << 10
@@ -43,8 +44,9 @@ class Publisher:
     from the rows' own, unless they are to stay `exact`; so are subjects then: a server stores some
     that nobody should publish to.
 
-    `first_row`: the number of the first row. `batch`: the rows are one atomic batch of that id,
-    numbered by the column batch_sequence; see atomic.py.
+    `doubles` looks at some of the rows that were there already. `first_row`: the number of the
+    first row. `batch`: the rows are one atomic batch of that id, numbered by the column
+    batch_sequence; see atomic.py.
 
     PublishError, or another NatsError, ends the publisher's use.
     """
@@ -60,9 +62,11 @@ class Publisher:
         exact: bool = False,
         first_row: int = 0,
         batch: str = "",
+        doubles: Doubles | None = None,
     ) -> None:
         self._options = options
         self._name = name
+        self._doubles = doubles
         self._inbox = new_inbox()
         self._failed: NatsError | None = None
         self._piece: memoryview | None = None
@@ -241,6 +245,9 @@ class Publisher:
     # ---- when something does not work ------------------------------------------------------------
 
     def _settle(self) -> None:
+        doubles = self._out.doubles()
+        if self._doubles is not None:
+            self._doubles.check(doubles)
         for row, said in self._out.refusals():
             error = refusal(row, self._subject(row), said)
             if not error.passes:
