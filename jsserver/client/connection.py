@@ -25,6 +25,10 @@ class ConnectionFailed(Exception):
     """The server refused, went away or did not answer in time; the text is for the user."""
 
 
+class TimedOut(ConnectionFailed):
+    """Nothing came in time."""
+
+
 class Refused(ConnectionFailed):
     """The server said -ERR: asking again will not help."""
 
@@ -170,7 +174,7 @@ class Connection:
         try:
             size = self.socket.recv_into(view)
         except TimeoutError:
-            raise ConnectionFailed(f"{self.url}: nothing came for {self.timeout:g} s") from None
+            raise TimedOut(f"{self.url}: nothing came for {self.timeout:g} s") from None
         except OSError as error:
             raise ConnectionFailed(f"receiving from {self.url}: {error}") from None
         if size == 0:

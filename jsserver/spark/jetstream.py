@@ -22,6 +22,7 @@ from jsserver.text.goformat import SECOND, parse_rfc3339
 
 FENCE = "finished batches of sinks of jsserver spark"
 """The description of a fence's bucket, whatever its name."""
+API_PREFIX = "$JS.API"
 NO_SUCH_STREAM = 10059
 NOT_FOUND = 10037
 """No message found."""
@@ -280,7 +281,10 @@ class JetStream:
     def bucket_put(self, bucket: str, key: str, value: bytes, revision: int) -> int | None:
         """Replaces what stands at `revision` (0: nothing); None when another writer was faster."""
         header = f"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {revision}\r\n\r\n".encode()
-        answer = msgspec.json.decode(self.request(f"$KV.{bucket}.{key}", value, header).data)
+        subject = f"$KV.{bucket}.{key}"
+        if self.prefix != API_PREFIX:
+            subject = f"{self.prefix}.{subject}"  # there, and not into a bucket of that name here
+        answer = msgspec.json.decode(self.request(subject, value, header).data)
         error = answer.get("error")
         if error is None:
             return int(answer["seq"])
@@ -293,7 +297,7 @@ class JetStream:
 def api_prefix(options: ConnectionOptions) -> str:
     if options.js_domain:
         return f"$JS.{options.js_domain}.API"
-    return options.api_prefix.rstrip(".") or "$JS.API"
+    return options.api_prefix.rstrip(".") or API_PREFIX
 
 
 def is_fence(info: StreamInfo) -> bool:

@@ -7,7 +7,7 @@ import msgspec
 import pyarrow as pa
 
 from jsserver.cext.columns import Answer, Replies
-from jsserver.client.connection import ConnectionFailed
+from jsserver.client.connection import ConnectionFailed, TimedOut
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.live.answers import Answers, Interrupted
@@ -45,7 +45,11 @@ class ConsumerReader:
             came = 0
             while pending and wanted.done < wanted.last:
                 self._keep_asking(pending)
-                self._answers.receive()
+                try:
+                    self._answers.receive()
+                except TimedOut:
+                    wanted.fell_silent(came)
+                    raise
                 answer = self._answers.of(_SLOT)
                 self._asked -= answer.messages - came
                 came = answer.messages

@@ -8,6 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from jsserver.cext.columns import Answer, Replies
+from jsserver.client.connection import TimedOut
 from jsserver.spark.errors import NatsError
 from jsserver.spark.jetstream import JetStream
 from jsserver.spark.live.answers import SLOTS, Answers, Interrupted, Misdirected
@@ -112,7 +113,11 @@ class DirectReader:
             answer = self._answers.of(request.slot)
             if answer.status:
                 return answer
-            self._answers.receive()
+            try:
+                self._answers.receive()
+            except TimedOut:
+                self._wanted.fell_silent(self._answers.of(request.slot).messages)
+                raise
 
     def _judge(self, request: _Request, answer: Answer) -> None:
         """Takes note of what an answer brought; NatsError when it says what it must not."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from jsserver.cext.bytes import subject_covers, subject_is_literal
 from jsserver.spark.batches import Batches
-from jsserver.spark.errors import DataLossError
+from jsserver.spark.errors import DataLossError, NatsError
 from jsserver.spark.jetstream import NOT_FOUND, ApiError, JetStream, StreamInfo
 from jsserver.spark.live.answers import Interrupted
 from jsserver.spark.options import SourceOptions
@@ -39,6 +39,7 @@ class Range:
         """Whether the range starts with whatever comes first when it is read."""
         self.done = first - 1
         """Everything up to here was given out, or is not there."""
+        self._singles = 0
         self.own = False
         """Whether the stream itself is asked, and no direct get."""
         self.filters: tuple[str, ...] = ()
@@ -82,6 +83,17 @@ class Range:
 
     def reached(self, seq: int) -> None:
         self.done = max(self.done, min(seq, self.last))
+
+    def fell_silent(self, messages: int) -> None:
+        """Behind so many messages nothing came in time. NatsError when that was a single one, and
+        not for the first time."""
+        self._singles += messages == 1
+        if self._singles > 1:
+            raise NatsError(
+                f"one answer came of several: stream {self.stream!r} is read by requests that many"
+                " messages answer. Where JetStream's API is imported from another account, its"
+                " export needs `response: stream`"
+            )
 
     # ---- what is missing -----------------------------------------------------------------------
 
