@@ -17,3 +17,9 @@ API_LEVEL = 4
 def called_as_jsserver() -> bool:
     """Whether the program was started under its own name, not in nats-server's place."""
     return os.path.basename(sys.argv[0]) == "jsserver"
+
+
+def program() -> str:
+    """What messages call the program: scripts and client suites look for nats-server's name, and
+    who calls it by its own reads that."""
+    return "jsserver" if called_as_jsserver() else "nats-server"

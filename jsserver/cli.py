@@ -10,16 +10,13 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
-from jsserver import NATS_VERSION, TYPE_CHECKING, called_as_jsserver
+from jsserver import NATS_VERSION, TYPE_CHECKING, program
 from jsserver.text.flags import FlagError, UnknownFlag, parse, parse_bool, parse_int
 
 if TYPE_CHECKING:
     from typing import Any, TextIO
 
     from jsserver.text.flags import Parser
-
-PROGRAM = "nats-server"
-"""The name in messages: scripts and client suites look for it, whatever the file is called."""
 
 # Flags that set one option; no value, 0 or "" leave it alone. A switch sets it either way.
 _OPTIONS: dict[str, tuple[Parser, str]] = {
@@ -108,13 +105,14 @@ _PARSERS: dict[str, Parser] = {
     **_UNAVAILABLE,
 }
 
-_COMMANDS = ("version", "help", "bench", "consumer", "spark")
+_COMMANDS = ("version", "help", "bench", "check", "consumer", "spark")
 
 SPARK_NEEDS = ("pyspark", "pyarrow", "numpy")
 
 _USAGE = """
 Usage: {program} [options]
        {program} version | help | bench
+       {program} check -c <file> [--json]
        {program} consumer waits | pending | release | redrive
        {program} spark archive | replay | verify | compact | expire | report | check
 
@@ -126,7 +124,8 @@ Server options:
     -m, --http_port <port>           Port for monitoring over HTTP (default: off)
     -ms, --https_port <port>         Port for monitoring over HTTPS (default: off)
     -c, --config <file>              Configuration file
-    -t                               Check the configuration file and exit
+    -t                               Check the configuration file and exit (check looks at the
+                                     store too)
     -sl, --signal <signal>[=<pid>]   Signal a running server: ldm, stop, quit, term, reopen, reload;
                                      <pid> is a process id or a file that holds one
         --client_advertise <host>    Address to announce to clients
@@ -167,8 +166,8 @@ Common options:
 
 
 def usage() -> str:
-    """The help text, with the name that the program was called by."""
-    return _USAGE.format(program="jsserver" if called_as_jsserver() else PROGRAM)
+    """The help text."""
+    return _USAGE.format(program=program())
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
@@ -196,6 +195,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return consumers.main(arguments[1:])
     if arguments[:1] == ["spark"]:
         return _spark(arguments[1:])
+    if arguments[:1] == ["check"]:
+        from jsserver import check
+
+        return check.main(arguments[1:], _further)
     try:
         pairs, rest = parse(arguments, _PARSERS)
     except FlagError as error:
@@ -208,11 +211,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = rest[0].lower() if rest else ""
     try:
         if flags.get("v") or flags.get("version"):
-            _say(sys.stdout, f"{PROGRAM}: v{NATS_VERSION}")
+            _say(sys.stdout, f"{program()}: v{NATS_VERSION}")
         elif flags.get("h") or flags.get("help"):
             _say(sys.stdout, usage())
         elif command == "version":
-            _say(sys.stdout, f"{PROGRAM}: v{NATS_VERSION}")
+            _say(sys.stdout, f"{program()}: v{NATS_VERSION}")
         elif command == "help":
             _say(sys.stdout, usage())
         elif command:
@@ -222,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             return _serve(flags)
     except CommandError as error:
-        _say(sys.stderr, f"{PROGRAM}: {error}")
+        _say(sys.stderr, f"{program()}: {error}")
         return 1
     return 0
 
@@ -243,7 +246,7 @@ def _spark(arguments: Sequence[str]) -> int:
         _say(sys.stdout, f"{spark.usage()}\n{needs}")
         return 0
     if missing:
-        _say(sys.stderr, f"{PROGRAM}: {needs}")
+        _say(sys.stderr, f"{program()}: {needs}")
         return 2
     code: int = spark.main(arguments)
     return code
@@ -259,8 +262,7 @@ def _serve(flags: dict[str, Any]) -> int:
         _signal(signal)
         return 0
     path = flags.get("config") or flags.get("c") or ""
-    check = flags.get("t", False)
-    if check and not path:
+    if flags.get("t") and not path:
         raise CommandError("must specify [-c, --config] option to check configuration file syntax")
     # msgspec would rather have typing_extensions, where that is installed, than typing, and asyncio
     # takes ssl where it can: a server needs nothing of either, and each takes a tenth of the start.
@@ -271,12 +273,17 @@ def _serve(flags: dict[str, Any]) -> int:
     gc.disable()
     # Not before it is needed: --version and --signal do without.
     from jsserver.config import ConfigError
-    from jsserver.config.load import check_file, load
+    from jsserver.config.load import check, load
 
     try:
-        if check:
-            digest = check_file(path)
-            _say(sys.stderr, f"{PROGRAM}: configuration file {path} is valid ({digest})")
+        if flags.get("t"):
+            from jsserver.config.advice import warnings
+
+            loaded = check(path, option_flags(flags))
+            for line in loaded.without_effect + warnings(loaded.options):
+                _say(sys.stderr, line)
+            digest = loaded.options.config_digest
+            _say(sys.stderr, f"{program()}: configuration file {path} is valid ({digest})")
             return 0
         loaded = load(path, option_flags(flags))
     except ConfigError as error:
@@ -288,6 +295,14 @@ def _serve(flags: dict[str, Any]) -> int:
 
     code: int = run(loaded.options, loaded.without_effect)
     return code
+
+
+def _further(arguments: Sequence[str]) -> dict[str, Any]:
+    """What the flags of a server set; FlagError."""
+    pairs, rest = parse(arguments, _PARSERS)
+    if rest:
+        raise FlagError(f"unrecognized argument: {rest[0]}")
+    return option_flags(dict(pairs))
 
 
 def _fill_standard_streams() -> None:
@@ -316,7 +331,7 @@ def _signal(command: str) -> None:
     from jsserver.process.signalling import SignalError, send
 
     try:
-        send(command, os.path.basename(sys.argv[0]) or PROGRAM)
+        send(command, os.path.basename(sys.argv[0]) or program())
     except SignalError as error:
         raise CommandError(str(error)) from None
 

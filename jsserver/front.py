@@ -23,13 +23,13 @@ from jsserver.access import info
 from jsserver.access.accounts import Accounts
 from jsserver.access.configured import Configured, shared_by
 from jsserver.cext.engine import DataPlane, PlaneConfig, WebsocketConfig
-from jsserver.config import ConfigError
+from jsserver.config import ConfigError, advice
 from jsserver.config.options import Options
 from jsserver.process import priority
 from jsserver.process.logs import Logger
 from jsserver.process.sockets import bound_port, host_port, open_listener
 from jsserver.services.subjects import API, OBJECTS, SYSTEM, is_plain_subject, of_the_system_account
-from jsserver.text.goformat import byte_size, quote, split_address
+from jsserver.text.goformat import quote, split_address
 from jsserver.text.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
 
 if TYPE_CHECKING:
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from jsserver.disk.storage import Storage
     from jsserver.process.runfiles import PortsFile
     from jsserver.text.nkeys import BoxPair, SigningPair
-
-MAX_PAYLOAD_RECOMMENDED = 8 << 20
-"""Bytes; above it the log warns, as nats-server does."""
 
 ANY_HOST = "0.0.0.0"
 
@@ -90,7 +87,9 @@ class Front:
     """Everything of a server that clients meet; open() and close() frame its life."""
 
     def __init__(self, options: Options, log: Logger) -> None:
-        """StartError where JetStream cannot have its directory."""
+        """StartError where nothing can be started so, or JetStream cannot have its directory."""
+        if reason := advice.refusal(options):
+            raise StartError(reason)
         self.options = options
         self.log = log
         self.id = public_key(PREFIX_SERVER)
@@ -136,8 +135,6 @@ class Front:
         from jsserver.disk.storedir import StoreDirError
 
         accounts = self.options.jetstream_accounts
-        if self.options.system in accounts:
-            raise StartError("Not allowed to enable JetStream on the system account")
         try:
             storage = Storage(self.options, self.plane, self.log)
         except StoreDirError as e:
@@ -167,17 +164,14 @@ class Front:
         log.info(f"  ID:       {self.id}")
         if o.operators.claims:
             self._announce_operators()
-        if o.auth_required:
-            self._warn_of_passwords()
+        for line in advice.of_passwords(o):
+            log.warn(line)
         if o.config_file:
             log.info(f"Using configuration file: {o.config_file} ({o.config_digest})")
         for line in without_effect:
             log.warn(line)
-        if o.max_payload > MAX_PAYLOAD_RECOMMENDED:
-            log.warn(
-                f"Maximum payloads over {byte_size(MAX_PAYLOAD_RECOMMENDED)} are generally"
-                " discouraged and could lead to poor performance"
-            )
+        for line in advice.of_payloads(o):
+            log.warn(line)
         if o.pid_file and (reason := self._write_pid()):
             raise StartError(f"Could not write pidfile: {reason}")
 
@@ -216,17 +210,8 @@ class Front:
             log.info(f"  Operator: {quote(claims.name)}")
             log.info(f"  Issued  : {at(claims.iat)}")
             log.info(f"  Expires : {at(claims.exp) if claims.exp else 'Never'}")
-        if not o.system_account:
-            log.warn("Trusted Operators should utilize a System Account")
-
-    def _warn_of_passwords(self) -> None:
-        from jsserver.access.auth import is_bcrypt
-
-        o = self.options
-        stored = [o.authorization.password, o.authorization.token]
-        stored += [user.password for user in o.users]
-        if any(p and not is_bcrypt(p) for p in stored):
-            self.log.warn("Plaintext passwords detected, use nkeys or bcrypt")
+        for line in advice.of_operators(o):
+            log.warn(line)
 
     def open(self) -> bool:
         """Starts the data plane, and listens if the control plane has nothing to do before;
@@ -334,13 +319,6 @@ class Front:
         """Opens the ports, that of monitoring first; StartError if one cannot be had, ConfigError
         if it cannot be secured."""
         o = self.options
-        if o.http_port and o.https_port:
-            raise StartError(
-                "Can't start monitoring: can't specify both HTTP "
-                f"({o.http_port}) and HTTPs ({o.https_port}) ports"
-            )
-        if o.https_port and o.tls is None:
-            raise StartError("Can't start monitoring: TLS cert and key required for HTTPS")
         if o.http_port or o.https_port:
             self.monitor, self.http_port = self._open(
                 o.http_host, o.http_port or o.https_port, "Can't start monitoring on {}"
@@ -362,10 +340,8 @@ class Front:
             self.log.info(
                 f"TLS {'required' if o.tls_required else 'available'} for client connections"
             )
-            if o.tls.first_only:
-                self.log.warn(
-                    'Clients that are not using "TLS Handshake First" option will fail to connect'
-                )
+            for line in advice.of_handshakes(o):
+                self.log.warn(line)
         self.log.info("Server is ready")
         if o.ports_file_dir:
             self._write_ports()
@@ -419,8 +395,8 @@ class Front:
         self.plane.listen_websocket(listener.fileno(), self._take_websocket(by))
         where = host_port(host, self.websocket_port)
         self.log.info(f"Listening for websocket clients on {self._websocket_scheme}://{where}")
-        if block.tls is None:
-            self.log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
+        for line in advice.of_websocket(self.options):
+            self.log.warn(line)
 
     def _websocket_config(self) -> WebsocketConfig:
         from jsserver.config.websocket import patience_of  # which has been loaded where it is set

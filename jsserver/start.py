@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from jsserver import program
 from jsserver.config.options import Options
 from jsserver.front import SIGNALS, Front, StartError, explained
 from jsserver.process.logs import LogError, Logger
@@ -29,7 +30,7 @@ def run(options: Options, without_effect: Sequence[str] = ()) -> int:
             max_files=options.log_max_num,
         )
     except LogError as e:
-        sys.stderr.write(f"nats-server: {e}\n")
+        sys.stderr.write(f"{program()}: {e}\n")
         return 1
     code = _serve(options, log, without_effect)
     log.close()

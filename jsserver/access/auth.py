@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 # That of hmac, without hmac: it loads all of OpenSSL, which the first login would wait for.
 from _operator import _compare_digest
 from collections.abc import Callable, Iterable
@@ -23,6 +21,7 @@ from jsserver.config.options import (
     User,
 )
 from jsserver.text.nuid import token
+from jsserver.text.passwords import is_bcrypt
 
 AUTH_REQUESTS = "$SYS.REQ.USER.AUTH"
 """What an auth callout is asked on, in its account."""
@@ -31,7 +30,6 @@ _MOST = (1 << 31) - 1
 """Answers that may be allowed to one question; more are as many as one likes."""
 _LONGEST = 1e9
 """Seconds that an answer may take; more is as long as one likes."""
-_BCRYPT = re.compile(r"^\$2[abxy]\$\d{2}\$")
 
 
 class Proof(NamedTuple):
@@ -74,10 +72,6 @@ class Admission(NamedTuple):
     """What people call the user."""
     shows_token: bool = False
     """Whether it brought a token that is no secret, as it lets nobody in without a signature."""
-
-
-def is_bcrypt(password: str) -> bool:
-    return _BCRYPT.match(password) is not None
 
 
 def password_fits(stored: str, given: str) -> bool:
@@ -216,7 +210,10 @@ class Authenticator:
         name = options.no_auth_user
         if name:
             known = self._users.get(name) or self._nkeys.get(name)
-            return known if known is not None and self.fits(known.user) else None
+            # To be nobody is to know no password, and of a hash nobody knows the password.
+            if known is None or is_bcrypt(known.user.password):
+                return None
+            return known if self.fits(known.user) else None
         if options.only_system_users:
             return Known(User(), self._admission(f"nats-{token(8)}", GLOBAL_ACCOUNT, None))
         if not options.auth_required:

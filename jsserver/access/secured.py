@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from jsserver.access.certificates import certificate_ends, has_to_be_stapled
 from jsserver.cext.tls import SecurityContext
 from jsserver.config import ConfigError
 from jsserver.config.options import Options, Tls
 from jsserver.config.tls import readable_by_others, security_context
 from jsserver.config.websocket import patience_of
-from jsserver.process.logs import Logger
 from jsserver.text.goformat import SECOND
+
+
+class Warned(Protocol):
+    """A log, or what stands for one."""
+
+    def warn(self, text: str) -> None:
+        """A line that warns."""
+
 
 Staples = dict[bytes, tuple[bytes, int]]
 """OCSP responses in DER, and until when they hold (ns since the epoch), by the SHA-256 of their
@@ -36,7 +45,7 @@ class Secured:
         self.staples = staples
 
 
-def secured(options: Options, staples: Staples, log: Logger) -> Secured:
+def secured(options: Options, staples: Staples, log: Warned) -> Secured:
     """ConfigError where the files, or the options, do not go together."""
     own, through = options.tls, options.websocket.tls
     clients = websocket = None
@@ -54,7 +63,7 @@ def secured(options: Options, staples: Staples, log: Logger) -> Secured:
 
 
 def _context(
-    options: Options, tls: Tls, staples: Staples, log: Logger, *, optional: bool
+    options: Options, tls: Tls, staples: Staples, log: Warned, *, optional: bool
 ) -> SecurityContext:
     if tls.inquires and not tls.verify:
         raise ConfigError(

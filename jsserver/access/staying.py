@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import NamedTuple
 
-from jsserver.access.auth import Admission, Authenticator, is_bcrypt, password_fits
+from jsserver.access.auth import Admission, Authenticator, password_fits
 from jsserver.access.clients import CLOSE_CODES, HIDDEN, Connect
 from jsserver.config.options import GLOBAL_ACCOUNT
+from jsserver.text.passwords import is_bcrypt
 
 MOVED = CLOSE_CODES["Client Closed"]
 """The reason to close connections whose user is gone or in another account now: without a word, as

@@ -48,12 +48,17 @@ def read_file(path: str) -> Loaded:
     )
 
 
-def check_file(path: str) -> str:
-    """What `-t` does: the file's digest, or ConfigError; warnings count as errors."""
-    loaded = read_file(path)
+def check(path: str, flags: Mapping[str, Any]) -> Loaded:
+    """What `load` gives for a start, which would not refuse it; ConfigError. What `load` warns of
+    counts as an error, as with nats-server."""
+    from jsserver.config.advice import refusal
+
+    loaded = load(path, flags)
     if loaded.warnings:
         raise ConfigError("".join(f"{line}\n" for line in loaded.warnings))
-    return loaded.options.config_digest
+    if reason := refusal(loaded.options):
+        raise ConfigError(reason)
+    return loaded
 
 
 def load(path: str, flags: Mapping[str, Any]) -> Loaded:

@@ -7,7 +7,7 @@ import os
 from jsserver import API_LEVEL, TYPE_CHECKING
 from jsserver.config.options import AUTOMATIC, AssetLimits, Options
 from jsserver.disk.ballast import Ballast
-from jsserver.disk.storedir import StoreDir, memory_of_machine
+from jsserver.disk.storedir import WITHIN, StoreDir, free, is_within_store, memory_of_machine
 from jsserver.process.logs import Logger
 from jsserver.text.goformat import byte_size
 
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from jsserver.cext.engine import DataPlane
 
 
+def limits_of(options: Options, directory: str | os.PathLike[str]) -> tuple[int, int]:
+    """Bytes of memory, and of the directory's file system, that streams may take; OSError."""
+    js = options.jetstream
+    memory = memory_of_machine() // 4 * 3 if js.max_memory == AUTOMATIC else js.max_memory
+    store = free(directory) // 4 * 3 if js.max_store == AUTOMATIC else js.max_store
+    return memory, store
+
+
 class Storage:
     """The store directory of a server with its ballast, and the limits in bytes."""
 
@@ -24,6 +32,7 @@ class Storage:
         """Takes the directory and gives the data plane what it needs; StoreDirError."""
         js = options.jetstream
         self._plane = plane
+        self._configured = options.store_dir
         self.directory = StoreDir(options.store_dir, options.port)
         self.domain = js.domain
         self.ballast = Ballast(self.directory.path)
@@ -31,12 +40,7 @@ class Storage:
             self.ballast.make()
         except OSError as e:
             log.warn(f"No room for a ballast in {self.directory.path}: {e.strerror}")
-        self.max_memory = js.max_memory
-        if self.max_memory == AUTOMATIC:
-            self.max_memory = memory_of_machine() // 4 * 3
-        self.max_store = js.max_store
-        if self.max_store == AUTOMATIC:
-            self.max_store = self.directory.free() // 4 * 3
+        self.max_memory, self.max_store = limits_of(options, self.directory.path)
         plane.open_store(
             sync_interval=js.sync_interval or 0,
             domain=js.domain.encode(),
@@ -51,9 +55,10 @@ class Storage:
         self.max_memory, self.max_store = max_memory, max_store
         self._plane.limit_store(max_memory, max_store)
 
-    def lacks(self, accounts: Iterable[AssetLimits], max_memory: int, max_store: int) -> str:
-        """What there would not be enough of, with these maxima, for what accounts are granted;
-        "": nothing."""
+    @staticmethod
+    def lacks(accounts: Iterable[AssetLimits], max_memory: int, max_store: int) -> str:
+        """What there would not be enough of, with these maxima, for what accounts are granted; "":
+        nothing."""
         granted = list(accounts)
         for what, code, wanted, there_is in (
             ("memory", 10028, [a.max_memory for a in granted], max_memory),
@@ -68,6 +73,8 @@ class Storage:
         log.info("Starting JetStream")
         if self.directory.temporary:
             log.warn("Temporary storage directory used, data could be lost on system reboot")
+        if is_within_store(self._configured):
+            log.warn(WITHIN.format(self._configured))
         log.info("---------------- JETSTREAM ----------------")
         log.info(f"  Max Memory:      {byte_size(self.max_memory)}")
         log.info(f"  Max Storage:     {byte_size(self.max_store)}")

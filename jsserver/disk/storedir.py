@@ -5,6 +5,12 @@ import os
 from jsserver.cext.store import lock_directory
 from jsserver.disk.directories import make_directory
 
+LOCK = ".jsserver.lock"
+"""The file whose lock keeps other servers off."""
+
+
+OTHER = "another server"
+
 
 class StoreDirError(Exception):
     """The store directory cannot be used; the text says why."""
@@ -27,11 +33,11 @@ class StoreDir:
         self.temporary = not configured
         self._disposable = False
         if configured:
-            self._take(os.path.join(configured, "jetstream"))
+            self._take(store_path(configured))
             return
         from jsserver.text import nuid  # which few need
 
-        shared = os.path.join(_temporary_root(), "jetstream")
+        shared = store_path("")
         own = f"{shared}-{port if port > 0 else nuid.new()}"
         if not os.path.exists(own):
             try:
@@ -58,14 +64,9 @@ class StoreDir:
         try:
             self._lock = lock_directory(path)
         except BlockingIOError as e:
-            raise InUse(f'store directory "{path}" is in use by another server') from e
+            raise InUse(f'store directory "{path}" is in use by {user_of(path) or OTHER}') from e
         except OSError as e:
             raise StoreDirError(f"cannot lock store directory: {e}") from e
-
-    def free(self) -> int:
-        """Bytes that may still be written on its file system."""
-        status = os.statvfs(self.path)
-        return status.f_bavail * status.f_frsize
 
     def close(self) -> None:
         if self._disposable:
@@ -75,10 +76,52 @@ class StoreDir:
         os.close(self._lock)
 
 
+def user_of(path: str) -> str:
+    """Who has locked a store directory, in words; "": nobody has."""
+    try:
+        inode = os.stat(os.path.join(path, LOCK)).st_ino
+        with open("/proc/locks", encoding="ascii") as file:
+            rows = [line.split() for line in file]
+    except OSError:
+        return ""
+    for row in rows:  # 1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF
+        if len(row) > 5 and row[1] == "FLOCK" and row[5].rpartition(":")[2] == str(inode):
+            return f"another server (pid {row[4]})"
+    return ""
+
+
+def store_path(configured: str) -> str:
+    """Where the data lies, of what `store_dir` says."""
+    return os.path.join(configured or _temporary_root(), "jetstream")
+
+
+WITHIN = (
+    "store_dir {} holds streams itself, which are not served: the data lies in a folder jetstream"
+    " below store_dir, so name the folder above"
+)
+"""The warning where `store_dir` names what lies in it."""
+
+
+def is_within_store(configured: str) -> bool:
+    """Whether `store_dir` is a folder of accounts, as its contents say: nothing in it is found, as
+    it is looked for one folder below."""
+    try:
+        with os.scandir(configured) as entries:
+            return any(os.path.isdir(os.path.join(e.path, "streams")) for e in entries)
+    except OSError:
+        return False
+
+
 def _temporary_root() -> str:
     import tempfile  # costs a start some milliseconds, and few need it
 
     return os.path.join(tempfile.gettempdir(), "nats")
+
+
+def free(directory: str | os.PathLike[str]) -> int:
+    """Bytes that may still be written on its file system."""
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize
 
 
 def memory_of_machine() -> int:

@@ -128,21 +128,31 @@ class MetaFiles:
         """The meta.inf of an asset, checked against its sum, with a broken update put right.
 
         `names` are those in its directory."""
+        body, sum_of_it = self._checked(directory, asset)
+        if sum_of_it != SUM:
+            (directory / sum_of_it).rename(directory / SUM)
+            sync_directory(directory)
+            return body
+        for name in (f"{INF}.tmp", f"{SUM}.tmp"):
+            if name in names:
+                with contextlib.suppress(OSError):
+                    os.unlink(f"{directory}/{name}")
+        return body
+
+    def look(self, directory: Path, asset: str, names: Collection[str]) -> bytes:
+        """The same, and everything stays as it is."""
+        return self._checked(directory, asset)[0]
+
+    def _checked(self, directory: Path, asset: str) -> tuple[bytes, str]:
+        """The meta.inf of an asset, and the file that holds its sum; DamagedMeta."""
         try:
             body = _bytes(f"{directory}/{INF}")
         except OSError as error:
             raise DamagedMeta(f"{INF}: {error.strerror}") from None
         want = self.checksum(asset, body)
-        if _content(f"{directory}/{SUM}") == want:
-            for name in (f"{INF}.tmp", f"{SUM}.tmp"):
-                if name in names:
-                    with contextlib.suppress(OSError):
-                        os.unlink(f"{directory}/{name}")
-            return body
-        if _content(f"{directory}/{SUM}.tmp") == want:
-            (directory / f"{SUM}.tmp").rename(directory / SUM)
-            sync_directory(directory)
-            return body
+        for name in (SUM, f"{SUM}.tmp"):
+            if _content(f"{directory}/{name}") == want:
+                return body, name
         raise DamagedMeta(f"{SUM} is not the checksum of {INF}")
 
 

@@ -8,7 +8,7 @@ coming up.
 import asyncio
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -30,11 +30,10 @@ from jsserver.wire import decode, errcodes
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import ConsumerConfig, StoredConsumer, StoredStream, StreamConfig
 
-from . import damage, metafiles
+from . import damage, metafiles, params
 from .account import Account
 from .backend import StoreError
 from .running import CONSUMERS, MESSAGES, Stream, encode_meta
-from .shared import Shared
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +50,8 @@ NO_FOLDERS = 2
 say 1."""
 
 K = TypeVar("K", StoredStream, StoredConsumer)
+ReadMeta = Callable[[Path, str, Collection[str]], bytes]
+"""The meta.inf of a directory, of this asset, with these names in it; DamagedMeta."""
 
 
 class _Offline(Exception):
@@ -100,7 +101,7 @@ def _check_consumers(account: Account, staged: Path, wanted: StreamAssignment) -
         directory, asset = staged / CONSUMERS / name, f"{stream.config.name}/{name}"
         try:
             names = os.listdir(directory)
-            stored, created = _read(shared, directory, asset, StoredConsumer, names)
+            stored, created = _read(shared.files.read, directory, asset, StoredConsumer, names)
             asked = ConsumerConfig(
                 **{f: getattr(stored, f) for f in ConsumerConfig.__struct_fields__}
             )
@@ -254,12 +255,7 @@ def _load_stream(
     instances = account.instances
     try:
         names = os.listdir(directory)
-        stored, created = _read(account.shared, directory, name, StoredStream, names)
-        config = StreamConfig(**{f: getattr(stored, f) for f in StreamConfig.__struct_fields__})
-        if config.name != name:
-            raise _Offline(f"configuration of stream {goformat.quote(config.name)} found here")
-        streams.check_first_seq(config)
-        unsupported.check_stream(config)
+        config, created = _read_stream(account.shared.files.read, directory, name, names)
         together = synced is not None and _device(f"{directory}/{MESSAGES}") == synced
         stream = instances.open(StreamAssignment(config, created), directory, together)
     except Exception as error:
@@ -271,6 +267,39 @@ def _load_stream(
     for line in damage.lines(stream.handle.lost()):
         log.warning("Stream '%s > %s': %s", account.name, name, line)
     return stream
+
+
+def _read_stream(
+    read: ReadMeta, directory: Path, name: str, names: Collection[str]
+) -> tuple[StreamConfig, int]:
+    """The configuration of a directory's stream, and when it was created."""
+    stored, created = _read(read, directory, name, StoredStream, names)
+    config = StreamConfig(**{f: getattr(stored, f) for f in StreamConfig.__struct_fields__})
+    if config.name != name:
+        raise _Offline(f"configuration of stream {goformat.quote(config.name)} found here")
+    streams.check_first_seq(config)
+    unsupported.check_stream(config)
+    return config, created
+
+
+def survey(directory: Path, read: ReadMeta) -> Iterator[tuple[str, str]]:
+    """Each stream of a folder of streams, and each of its consumers (`stream > consumer`), with why
+    it would be offline ("": it would not). Only configurations are looked at, and nothing is
+    changed."""
+    for name in _subdirectories(directory):
+        folder = directory / name
+        try:
+            params.of_stream(_read_stream(read, folder, name, os.listdir(folder))[0])
+        except Exception as error:
+            yield name, _reason(error)
+            continue
+        yield name, ""
+        for consumer in _subdirectories(folder / CONSUMERS):
+            place, asset = folder / CONSUMERS / consumer, f"{name}/{consumer}"
+            try:
+                _read(read, place, asset, StoredConsumer, os.listdir(place))
+            except Exception as error:
+                yield f"{name} > {consumer}", _reason(error)
 
 
 def _device(directory: str) -> int | None:
@@ -285,7 +314,7 @@ def _load_consumer(account: Account, stream: Stream, directory: Path) -> None:
     name = directory.name
     try:
         asset, names = f"{stream.name}/{name}", os.listdir(directory)
-        stored, created = _read(account.shared, directory, asset, StoredConsumer, names)
+        stored, created = _read(account.shared.files.read, directory, asset, StoredConsumer, names)
         config = ConsumerConfig(**{f: getattr(stored, f) for f in ConsumerConfig.__struct_fields__})
         wanted = new_consumer(name, config, created)
         opened = account.instances.open_consumer(stream, wanted, directory)
@@ -312,11 +341,11 @@ def _reason(error: Exception) -> str:
 
 
 def _read(
-    shared: Shared, directory: Path, asset: str, kind: type[K], names: Collection[str]
+    read: ReadMeta, directory: Path, asset: str, kind: type[K], names: Collection[str]
 ) -> tuple[K, int]:
     """A stored configuration and when its asset was created; `names` are those in its directory."""
     try:
-        body = shared.files.read(directory, asset, names)
+        body = read(directory, asset, names)
         if metafiles.is_encrypted(names, body):
             raise _Offline("encryption is not supported by this server yet")
         stored = decode.parse(body, kind, strict=True)

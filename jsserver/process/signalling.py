@@ -4,6 +4,8 @@ import errno
 import os
 import signal
 
+from jsserver.text.goformat import quote
+
 SIGNALS = {
     "stop": signal.SIGKILL,
     "quit": signal.SIGINT,
@@ -51,13 +53,16 @@ def _resolve(target: str, program: str) -> list[int]:
             lines = "".join(f"\n{pid}" for pid in pids)
             raise SignalError(f"multiple {program} processes running:{lines}")
         return pids
+    wrong = f"invalid pid: {target}"
     try:
         with open(target, encoding="utf-8", errors="replace") as file:
             target = file.read().strip()
-    except OSError:
-        pass  # Then it is the number itself.
+    except OSError as error:  # Then it is the number itself.
+        wrong += f": no process id, nor a file with one ({(error.strerror or str(error)).lower()})"
+    else:
+        wrong += f": the file holds no process id, but {quote(target[:80])}"
     if not (target.isascii() and target.isdigit()) or int(target) == 0:
-        raise SignalError(f"invalid pid: {target}")
+        raise SignalError(wrong)
     return [int(target)]
 
 

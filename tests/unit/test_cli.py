@@ -117,7 +117,10 @@ def test_unreadable_flags_show_the_usage(
         (["-n", "a b"], "server name cannot contain spaces"),
         (["-p", "70000"], "port 70000 is not between 0 and 65535, nor -1"),
         (["-sl", "foo"], 'unknown signal "foo"'),
-        (["-sl", "stop=abc"], "invalid pid: abc"),
+        (
+            ["-sl", "stop=abc"],
+            "invalid pid: abc: no process id, nor a file with one (no such file or directory)",
+        ),
         (["-sl", "stop="], "invalid pid: "),
         (["-sl", "reload=99999999"], '\nsignal "reload" 99999999: no such process'),
     ],

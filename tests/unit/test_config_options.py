@@ -9,7 +9,7 @@ import pytest
 
 from jsserver.config import ConfigError
 from jsserver.config.accounts import is_account_name
-from jsserver.config.load import check_file, load, read_file
+from jsserver.config.load import check, load, read_file
 from jsserver.config.options import AUTOMATIC, AssetLimits, Options, Permissions, SubjectPermission
 from jsserver.config.values import WITHOUT_EFFECT
 from jsserver.text.goformat import MINUTE, SECOND
@@ -45,7 +45,7 @@ class Files:
     def check(self, text: str) -> str:
         self.path.write_text(text)
         with pytest.raises(ConfigError) as caught:
-            check_file(str(self.path))
+            check(str(self.path), {})
         return str(caught.value).replace(str(self.path), "F")
 
 
@@ -370,7 +370,7 @@ def test_what_is_not_built_is_refused(files: Files, text: str, what: str) -> Non
 )
 def test_what_cannot_be_set_together(files: Files, text: str, message: str) -> None:
     assert files.refused(text) == message
-    assert check_file(str(files.path)).startswith("sha256:")
+    assert files.check(text) == message
 
 
 def test_no_auth_user_that_exists(files: Files) -> None:

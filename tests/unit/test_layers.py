@@ -35,6 +35,7 @@ PARTS = {
     "text.nkeys": {"text.identity"},
     "text.http": set(),
     "text.nuid": set(),
+    "text.passwords": set(),
     "text.s2": set(),
     "text.transforms": set(),
     "text.urls": {"text.goformat"},
@@ -43,11 +44,14 @@ PARTS = {
     "process.notify": set(),
     "process.priority": {"process.libc"},
     "process.procs": {"process.libc"},
-    "process.signalling": set(),
+    "process.signalling": {"text.goformat"},
     "process.sockets": set(),
     "process.runfiles": {"process.sockets"},
     "jwt": {"text.goformat", "text.identity", "text.nkeys"},
-    "config": {"jwt", "text.goformat", "text.identity", "text.transforms", "text.urls"},
+    "config": {
+        *("jwt", "text.goformat", "text.identity", "text.passwords", "text.transforms"),
+        "text.urls",
+    },
     "disk.ballast": set(),
     "disk.directories": set(),
     "disk.storedir": {"disk.directories", "text.nuid"},
@@ -70,10 +74,10 @@ PARTS = {
     "access.proxies": {"access.refusal", "text.identity", "text.nkeys"},
     "access.auth": {
         *("access.certificates", "access.clients", "access.mapping", "access.proxies"),
-        *("access.refusal", "config", "text.nkeys", "text.nuid"),
+        *("access.refusal", "config", "text.nkeys", "text.nuid", "text.passwords"),
     },
-    "access.secured": {"access.certificates", "config", "process.logs", "text.goformat"},
-    "access.staying": {"access.auth", "access.clients", "config"},
+    "access.secured": {"access.certificates", "config", "text.goformat"},
+    "access.staying": {"access.auth", "access.clients", "config", "text.passwords"},
     "access.operator": {
         *("access.auth", "access.clients", "access.proxies", "access.refusal", "config", "jwt"),
         *("text.goformat", "text.identity", "text.nkeys"),
@@ -177,7 +181,7 @@ PARTS = {
     },
     "services.reload": {"services.reloading"},
     "front": {
-        *("access.accounts", "access.auth", "access.certificates", "access.configured"),
+        *("access.accounts", "access.certificates", "access.configured"),
         *("access.info", "access.secured", "config", "disk.storage"),
         *("disk.storedir", "process.logs", "process.priority", "process.runfiles"),
         *("process.sockets", "services.subjects", "text.goformat", "text.identity"),
@@ -191,12 +195,19 @@ PARTS = {
         *("services.events", "services.inbox", "services.jetstream", "services.system"),
     },
     "start": {"config", "front", "process.logs", "server"},
+    "check": {
+        *("access.secured", "config", "disk.storage", "disk.storedir", "instances"),
+        *("process.sockets", "text.flags"),
+    },
     "client.credentials": set(),
     "client.connection": {"client.credentials"},
     "admin": {"client.connection", "client.credentials"},
     "bench": {"client.connection", "process.procs"},
     "spark": {"client.connection", "client.credentials", "text.goformat", "text.nuid"},
-    "cli": {"admin", "bench", "config", "process.signalling", "spark", "start", "text.flags"},
+    "cli": {
+        *("admin", "bench", "check", "config", "process.signalling", "spark", "start"),
+        "text.flags",
+    },
 }
 #: Who may name the types of what stands on it.
 TYPES = {
