@@ -9,12 +9,14 @@ switches is a tree of its own: no switch rebuilds what is there.
 """
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 
 def switch(name: str) -> bool:
@@ -124,7 +126,24 @@ if LAYERS and "--inplace" in sys.argv:
         extensions.append(extension(name, str(source), source.parent.rglob("*.pxi")))
         generated.append(source.with_suffix(".c"))
 
+
+
+class Packed(build_py):
+    """Packages say what commit they are of."""
+
+    def run(self) -> None:
+        super().run()
+        path = Path(self.build_lib, "jsserver", "__init__.py")
+        if self.editable_mode or not path.exists():
+            return
+        command = ["git", "rev-parse", "HEAD"]
+        found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        unset = 'BUILT_FROM = ""'
+        path.write_text(path.read_text().replace(unset, f'BUILT_FROM = "{found}"', 1))
+
+
 setup(
+    cmdclass={"build_py": Packed},
     ext_modules=cythonize(
         extensions,
         compiler_directives=directives,

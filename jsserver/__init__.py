@@ -23,3 +23,40 @@ def program() -> str:
     """What messages call the program: scripts and client suites look for nats-server's name, and
     who calls it by its own reads that."""
     return "jsserver" if called_as_jsserver() else "nats-server"
+
+
+BUILT_FROM = ""
+"""A commit: what setup.py writes into packages; in a checkout, which moves on, it is empty."""
+SHORT, _WHOLE = 7, 40
+"""Hexadecimal digits of a commit: those that are shown, and all."""
+
+
+def commit(root: str = "") -> str:
+    """The first digits of the commit that this is; "" where nobody knows. `root` is the folder of
+    the checkout."""
+    found = BUILT_FROM or _head(root or os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return found[:SHORT]
+
+
+def _head(root: str) -> str:
+    """The commit that is checked out, without the help of git, which may not be there."""
+    git = os.path.join(root, ".git")
+    head = _text(git, "HEAD")
+    if not head.startswith("ref: "):
+        return _whole(head)
+    name = head.removeprefix("ref: ")
+    packed = _text(git, "packed-refs").splitlines()
+    rows = (line.partition(" ") for line in packed)
+    return _whole(_text(git, name)) or next((_whole(h) for h, _, ref in rows if ref == name), "")
+
+
+def _whole(text: str) -> str:
+    return text if len(text) == _WHOLE and not text.strip("0123456789abcdef") else ""
+
+
+def _text(folder: str, name: str) -> str:
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
-from jsserver import NATS_VERSION, TYPE_CHECKING, program
+from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, commit, program
 from jsserver.text.flags import FlagError, UnknownFlag, parse, parse_bool, parse_int
 
 if TYPE_CHECKING:
@@ -170,6 +170,13 @@ def usage() -> str:
     return _USAGE.format(program=program())
 
 
+def _versions() -> str:
+    """First what scripts look for in nats-server's place, then the version of its own."""
+    built = commit()
+    own = f"jsserver: v{__version__}" + (f" ({built})" if built else "")
+    return f"nats-server: v{NATS_VERSION}\n{own}"
+
+
 def _nearest(word: str, known: Iterable[str]) -> str:
     """The known word that was probably meant; "" when none is near."""
     import difflib  # only after a mistake
@@ -211,11 +218,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = rest[0].lower() if rest else ""
     try:
         if flags.get("v") or flags.get("version"):
-            _say(sys.stdout, f"{program()}: v{NATS_VERSION}")
+            _say(sys.stdout, _versions())
         elif flags.get("h") or flags.get("help"):
             _say(sys.stdout, usage())
         elif command == "version":
-            _say(sys.stdout, f"{program()}: v{NATS_VERSION}")
+            _say(sys.stdout, _versions())
         elif command == "help":
             _say(sys.stdout, usage())
         elif command:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, called_as_jsserver
+from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, called_as_jsserver, commit
 from jsserver.access import info
 from jsserver.access.accounts import Accounts
 from jsserver.access.configured import Configured, shared_by
@@ -157,7 +157,8 @@ class Front:
         else:
             log.info("Starting nats-server")
             log.info(f"  Version:  {NATS_VERSION}")
-        log.info("  Git:      [not set]")
+            log.info(f"  jsserver: {__version__}")
+        log.info(f"  Git:      [{commit() or 'not set'}]")
         log.info(f"  Name:     {self.name}")
         if self.storage is not None:
             log.info(f"  Node:     {short_hash(self.name)}")

@@ -9,7 +9,7 @@ from posixpath import normpath
 
 import msgspec
 
-from jsserver import NATS_VERSION
+from jsserver import NATS_VERSION, __version__, commit
 from jsserver.monitor import accountz, connz, healthz, insides, jsz, standalone, subsz, varz
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.http import TEXT, Request, Response
@@ -105,10 +105,12 @@ class Pages:
 
         base = html.escape(self._base)
         links = "\n".join(f'<li><a href="{base}/{p}">{name}</a> /{p}</li>' for p, name in LINKS)
+        versions = f"jsserver v{__version__} {commit()}".rstrip()
         body = (
             '<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8">'
             f"<title>{html.escape(self._server.name)}</title></head>\n<body>\n"
             f"<h1>{html.escape(self._server.name)}</h1>\n<p>v{NATS_VERSION}</p>\n"
+            f"<p>{versions}</p>\n"
             f"<ul>\n{links}\n</ul>\n</body>\n</html>\n"
         )
         return Response(content_type=HTML, body=body.encode("utf-8", "replace"))

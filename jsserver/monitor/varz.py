@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from jsserver import NATS_VERSION
+from jsserver import NATS_VERSION, __version__, commit
 from jsserver.access.info import GO
 from jsserver.config.options import DEFAULT_TLS_TIMEOUT
 from jsserver.monitor.jsz import JetStreamVarz, jetstream_varz
@@ -89,6 +89,9 @@ class Varz(Wire, kw_only=True):
     server_name: str
     version: str = always(NATS_VERSION)
     proto: int = always(1)
+    git_commit: str = ""
+    jsserver: str = always(__version__)
+    """The version of this program; `version` is that of the nats-server in whose place it runs."""
     go: str = always(GO)
     host: str
     port: int
@@ -169,6 +172,7 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
     return Varz(
         server_id=server.id,
         server_name=server.name,
+        git_commit=commit(),
         host=o.host,
         port=server.port,
         auth_required=server.auth_required,

@@ -443,6 +443,15 @@ def test_differences_of_the_check(text: str, theirs: int, message: str, capsys: 
 # Flags.
 
 
+@pytest.mark.parametrize("arguments", ["-v", "--version", "version", "-p 5 version"])
+def test_versions(arguments: str, capsys: Output) -> None:
+    """Scripts look at the first line; the second one is of this program."""
+    code, out, err = ours(capsys, *arguments.split())
+    first, second = out.splitlines(keepends=True)
+    assert (code, first, err) == peer(*arguments.split())
+    assert second.startswith("jsserver: v")
+
+
 @pytest.mark.parametrize("target", ["abc", "nope.pid"])
 def test_a_pid_that_is_none_is_told_with_the_reason(target: str, capsys: Output) -> None:
     code, out, err = peer("-sl", f"stop={target}")
@@ -453,7 +462,7 @@ def test_a_pid_that_is_none_is_told_with_the_reason(target: str, capsys: Output)
 @pytest.mark.parametrize(
     "arguments",
     [
-        "-v", "--version", "version", "-p 5 version", "foo", "-T false", "-p 5 foo", "-- -p", "-",
+        "foo", "-T false", "-p 5 foo", "-- -p", "-",
         "-t", "-c nope.conf", "-t -c nope.conf", "-t -c .", "--signal=foo=1",
         "-sl reload=99999999", "-c bad.conf",
         "-c unknown.conf -p 5",

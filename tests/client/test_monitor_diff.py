@@ -30,8 +30,13 @@ VOLATILE_TOTALS = frozenset(
     ("subscriptions", "in_bytes", "in_client_bytes", "out_bytes", "out_client_bytes")
 )
 #: What one of the two does not have: here services are offered without imports, and acks wait for
-#: the disk.
-ABSENT = frozenset(("imports", "exports", "sync_interval", "sync_always", "compress_ok", "strict"))
+#: the disk. The version of this program is its own.
+ABSENT = frozenset(
+    (
+        *("imports", "exports", "sync_interval", "sync_always", "compress_ok", "strict"),
+        *("jsserver", "git_commit"),
+    )
+)
 
 CONFIG = """
 http_base_path: "/base"

@@ -1,6 +1,7 @@
 """The command line: flags in Go's syntax, outputs, streams and exit codes, signals."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jsserver import __version__, commit
 from jsserver.cli import main, option_flags, usage
 from jsserver.process import signalling
 from jsserver.text.flags import FlagError, parse, parse_bool, parse_int
@@ -79,7 +81,23 @@ def test_flags_become_options() -> None:
 @pytest.mark.parametrize("arguments", [["-v"], ["--version"], ["version"], ["-v", "-c", "nope"]])
 def test_version(arguments: list[str], capsys: Output) -> None:
     assert main(arguments) == 0
-    assert capsys.readouterr() == ("nats-server: v2.14.5\n", "")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "nats-server: v2.14.5"
+    assert re.fullmatch(rf"jsserver: v{re.escape(__version__)}( \([0-9a-f]{{7}}\))?", second)
+
+
+def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
+    (tmp_path / ".git/refs/heads").mkdir(parents=True)
+    head, packed = tmp_path / ".git/HEAD", tmp_path / ".git/packed-refs"
+    assert commit(str(tmp_path)) == ""
+    head.write_text("ref: refs/heads/main\n")
+    assert commit(str(tmp_path)) == ""
+    packed.write_text(f"# pack-refs\n{'a' * 40} refs/heads/other\n{'b' * 40} refs/heads/main\n")
+    assert commit(str(tmp_path)) == "b" * 7
+    (tmp_path / ".git/refs/heads/main").write_text(f"{'c' * 40}\n")
+    assert commit(str(tmp_path)) == "c" * 7
+    head.write_text(f"{'d' * 40}\n")
+    assert commit(str(tmp_path)) == "d" * 7
 
 
 @pytest.mark.parametrize("arguments", [["-h"], ["--help"], ["help"], ["-p", "5", "help"]])

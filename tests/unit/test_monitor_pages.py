@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jsserver import NATS_VERSION, __version__, commit
 from jsserver.config.options import Options
 from jsserver.instances.backend import StoreError
 
@@ -18,14 +19,14 @@ CONN = words(
     "in_bytes out_bytes subscriptions name lang version"
 )
 VARZ = words(
-    "server_id server_name version proto go host port max_connections ping_interval ping_max "
-    "http_host http_port http_base_path https_port auth_timeout max_control_line max_payload "
-    "max_pending cluster gateway leaf mqtt websocket jetstream tls_timeout write_deadline start "
-    "now uptime mem cores gomaxprocs cpu connections total_connections routes remotes leafnodes "
-    "in_msgs in_bytes in_client_msgs in_client_bytes out_msgs out_bytes out_client_msgs "
-    "out_client_bytes slow_consumers stale_connections stalled_clients subscriptions "
-    "http_req_stats config_load_time config_digest feature_flags system_account "
-    "slow_consumer_stats stale_connection_stats disk_io_wait_stats"
+    "server_id server_name version proto jsserver go host port max_connections ping_interval "
+    "ping_max http_host http_port http_base_path https_port auth_timeout max_control_line "
+    "max_payload max_pending cluster gateway leaf mqtt websocket jetstream tls_timeout "
+    "write_deadline start now uptime mem cores gomaxprocs cpu connections total_connections "
+    "routes remotes leafnodes in_msgs in_bytes in_client_msgs in_client_bytes out_msgs "
+    "out_bytes out_client_msgs out_client_bytes slow_consumers stale_connections "
+    "stalled_clients subscriptions http_req_stats config_load_time config_digest feature_flags "
+    "system_account slow_consumer_stats stale_connection_stats disk_io_wait_stats"
 )
 
 
@@ -110,7 +111,10 @@ def test_stacks_of_the_threads(server: FakeServer) -> None:
 def test_varz_keys_and_values(server: FakeServer) -> None:
     server.plane.counters.update(in_msgs=5, out_bytes=70, slow_clients=2, stale=3)
     page = server.page("/varz")
-    assert list(page) == VARZ
+    assert [key for key in page if key != "git_commit"] == VARZ
+    assert (page["version"], page["jsserver"]) == (NATS_VERSION, __version__)
+    assert page.get("git_commit", "") == commit()
+    assert f"jsserver v{__version__}" in server.get("/").body.decode()
     assert page["in_msgs"] == page["in_client_msgs"] == 5
     assert page["out_client_bytes"] == 70
     assert page["slow_consumer_stats"]["clients"] == 2
