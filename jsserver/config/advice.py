@@ -29,6 +29,7 @@ def refusal(options: Options) -> str:
 def warnings(options: Options) -> list[str]:
     """What the log of a start warns of, in its order."""
     found = [*of_operators(options), *of_passwords(options), *of_payloads(options)]
+    found += of_domains(options)
     return [*found, *of_websocket(options), *of_handshakes(options)]
 
 
@@ -64,6 +65,14 @@ def of_passwords(options: Options) -> Iterator[str]:
                 f"Nobody comes in as the no_auth_user {quote(name)}, whose password is a hash:"
                 " remove the password"
             )
+
+
+def of_domains(options: Options) -> Iterator[str]:
+    if options.default_domains:
+        yield (
+            "The option `default_js_domain` is a temporary backwards compatibility measure and "
+            "will be removed"
+        )
 
 
 def of_payloads(options: Options) -> Iterator[str]:

@@ -84,6 +84,10 @@ def load(path: str, flags: Mapping[str, Any]) -> Loaded:
         from jsserver.config.tls import from_flags
 
         from_flags(options)
+    if options.default_domains:
+        from jsserver.config.domains import apply_default_domains  # few servers have any
+
+        apply_default_domains(options)
     validate(options)
     return loaded
 

@@ -479,11 +479,14 @@ class Options(Block):
     lame_duck_grace_period: int = 10 * SECOND
     no_header_support: bool = False
     reactors: int = DEFAULT_REACTORS
+    disable_sublist_cache: bool = False
 
     authorization: Authorization = each(Authorization)
     accounts: list[Account] = each(list)
     mappings: list[Mapping] = each(list)
     """Those of the global account."""
+    default_domains: dict[str, str] = each(dict)
+    """`default_js_domain`: the domains that requests of accounts without JetStream go to."""
     no_auth_user: str = ""
     system_account: str = ""
     no_system_account: bool = False

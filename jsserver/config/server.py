@@ -25,11 +25,17 @@ from jsserver.config.values import (
     text,
     type_name,
     unavailable,
-    unbuilt_listener,
+    unavailable_block,
 )
-from jsserver.text.goformat import SECOND, duration, parse_duration
+from jsserver.text.goformat import SECOND, duration, parse_duration, quote
 
 _MAX_INT32 = (1 << 31) - 1
+_ACK_FORMAT = "js_ack_fc_v2"
+_FEATURES = {
+    _ACK_FORMAT: "acks have the form that all clients know",
+    "js_raft_delete_range": "there are no clusters",
+}
+"""nats-server's, which are all off unless they are set; and what they would be for."""
 
 
 def _read_server_name(options: Options, value: Value, problems: Problems) -> None:
@@ -134,6 +140,30 @@ def _read_write_timeout(options: Options, value: Value, problems: Problems) -> N
         raise OptionError(value, not_available("the write_timeout policy 'retry'"))
 
 
+def _read_feature_flags(options: Options, value: Value, problems: Problems) -> None:
+    if not isinstance(value.data, dict):
+        kind = type_name(value)
+        raise OptionError(value, f"error parsing feature flags: unsupported type {kind}")
+    for name, entry in value.data.items():
+        if not isinstance(entry.data, bool):
+            what = f"error parsing feature flag {quote(name)}: expected bool"
+            raise OptionError(entry, f"{what}, got {type_name(entry)}")
+        why = _FEATURES.get(name, "there is no such flag")
+        if entry.data and name == _ACK_FORMAT:
+            raise OptionError(entry, not_available(f"feature_flags ({name})"))
+        if entry.data or name not in _FEATURES:
+            problems.without_effect.append(
+                f"{entry.place}: feature flag {quote(name)} has no effect: {why}"
+            )
+
+
+def _read_default_domains(options: Options, value: Value, problems: Problems) -> None:
+    if not isinstance(value.data, dict):
+        kind = type_name(value)
+        raise OptionError(value, f"error default_js_domain config: unsupported type {kind}")
+    options.default_domains = {name: as_text(entry) for name, entry in value.data.items()}
+
+
 def _read_system_account(options: Options, value: Value, problems: Problems) -> None:
     if not isinstance(value.data, str):
         raise OptionError(value, "system account name must be a string")
@@ -182,16 +212,12 @@ _CONNECT_ERROR_REPORTS = 3600
 _RECONNECT_ERROR_REPORTS = 1
 _NO_LINKS = "there are no routes, gateways or leafnodes to report on"
 _NO_SYSTEM = flag("no_system_account")
-_SUBLIST_CACHE = ignored(
+_SUBLIST_CACHE = inert(
     "disable_sublist_cache",
     flag("disable_sublist_cache"),
-    False,
     "the cache of the subject index is part of it",
 )
-_LEAFNODES = unbuilt_listener(
-    "the leafnode listener",
-    {"listen", "host", "net", "port", "advertise", "no_advertise", "compression"},
-)
+_LEAFNODES = unavailable_block("the leafnode listener")
 
 _OPERATORS = (
     *("operator", "operators", "root", "roots", "root_operator", "root_operators", "trusted"),
@@ -298,17 +324,17 @@ READERS: dict[str, Reader] = {
     "remote_syslog": unavailable("logging to syslog"),
     "prof_port": unavailable("the profiling port"),
     "prof_block_rate": unavailable("the profiling port"),
-    "feature_flags": unavailable("the feature_flags option"),
-    "default_js_domain": unavailable("the default_js_domain option"),
+    "feature_flags": _read_feature_flags,
+    "default_js_domain": _read_default_domains,
     "ocsp": _read_ocsp,
     "ocsp_cache": _read_ocsp_cache,
     "mappings": read_mappings,
     "maps": read_mappings,
-    "cluster": unavailable("clustering"),
-    "gateway": unavailable("the gateway listener"),
+    "cluster": unavailable_block("clustering"),
+    "gateway": unavailable_block("the gateway listener"),
     "leafnodes": _LEAFNODES,
     "leaf": _LEAFNODES,
     "websocket": _read_websocket,
     "ws": _read_websocket,
-    "mqtt": unavailable("the mqtt listener"),
+    "mqtt": unavailable_block("the mqtt listener"),
 }

@@ -7,7 +7,7 @@ raises OptionError for a value that cannot be used. Names of types in messages (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import SimpleNamespace
 
@@ -280,14 +280,12 @@ def ignored(attribute: str, reader: Reader, default: Any, reason: str) -> Reader
     return read
 
 
-def unbuilt_listener(feature: str, harmless: Set[str]) -> Reader:
-    """The block of a listener that is not built yet. One that only says where to listen is passed
-    over with a warning, as many configurations have it; what dials or secures is refused."""
+def unavailable_block(feature: str) -> Reader:
+    """A block of nats-server for something that is not built yet: one that is empty asks for
+    nothing."""
 
     def read(target: Any, value: Value, problems: Problems) -> None:
-        if isinstance(value.data, dict) and {key.lower() for key in value.data} <= harmless:
-            problems.without_effect.append(f"{value.place}: {not_available(feature)}")
-        else:
+        if value.data != {}:
             raise OptionError(value, not_available(feature))
 
     return read

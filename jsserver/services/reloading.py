@@ -26,6 +26,7 @@ from jsserver.access.websocket import CLIENT_OVER_WEBSOCKET
 from jsserver.cext.engine import ConnNumbers, Item
 from jsserver.config import ConfigError
 from jsserver.config.load import load
+from jsserver.config.naming import unchangeable
 from jsserver.config.options import GLOBAL_ACCOUNT, Account, Options
 from jsserver.config.reload import difference, take
 from jsserver.process.logs import LogError, Sink
@@ -105,8 +106,8 @@ class Reloading:
         has = (jetstream.max_memory, jetstream.max_store) if jetstream else (0, 0)
         refused, told = difference(old, new, memory=has[0], store=has[1])
         if refused:
-            lines = [f"config reload not supported for {name}" for name in refused]
-            raise ReloadError("\n".join(lines))
+            found = unchangeable(refused, old.config_file, old, new)
+            raise ReloadError("\n".join(f"config reload not supported for {it}" for it in found))
         self._check_jetstream(new)
         websocket = None
         if server.inbox.websockets is not None:

@@ -111,6 +111,16 @@ def test_values(value: str, capsys: Output) -> None:
 
 
 FILES = [
+    "feature_flags {}",
+    "feature_flags {js_ack_fc_v2: false, nope: true}",
+    "feature_flags: 5",
+    "feature_flags {js_ack_fc_v2: 5}",
+    "default_js_domain {}",
+    "default_js_domain: 5",
+    "leafnodes {}",
+    "cluster {}",
+    "mqtt {}",
+    "write_timeout: default",
     "port: 1234\n",
     '{"port": 1234, "debug": true}',
     "{port: 1234\ndebug: true}\ntrace: true",
@@ -500,6 +510,10 @@ def test_unreadable_flags(arguments: str, capsys: Output) -> None:
         "no_auth_user: x\naccounts {A {}}",
         "jetstream {domain: 'a.b'}",
         "jetstream {domain: 'a b'}",
+        "default_js_domain: {X: d}",
+        "default_js_domain: {A: 'a b'}\naccounts {A {}}",
+        "default_js_domain: {A: d}\naccounts {A {jetstream: enabled}}\njetstream: enabled",
+        "default_js_domain: {$SYS: d}",
     ],
 )
 def test_what_cannot_be_set_together(text: str, capsys: Output) -> None:

@@ -59,7 +59,7 @@ def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
     server = servers.under_test(
         config="""
             lame_duck_duration: "3m"
-            leafnodes { listen: "127.0.0.1:-1" }
+            disable_sublist_cache: true
             websocket { port: -1, no_tls: true, advertise: "x:1" }
             jetstream { max_buffered_msgs: 5, limits { max_ha_assets: 1, batch { max_msgs: 9 } } }
             max_payload: 9MB
@@ -69,7 +69,7 @@ def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
     warnings = [line for line in server.log().splitlines() if "[WRN]" in line]
     for words in (
         '"lame_duck_duration" has no effect',
-        "the leafnode listener is not available",
+        '"disable_sublist_cache" has no effect',
         '"advertise" has no effect',
         "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!",
         '"max_buffered_msgs" has no effect',

@@ -329,10 +329,10 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
     [
         ("accounts {A {trace_dest: x}}", "message tracing to a subject"),
         ("cluster {name: x}", "clustering"),
-        ("gateway {}", "the gateway listener"),
+        ("gateway {name: A}", "the gateway listener"),
         ("leafnodes {remotes: [{url: x}]}", "the leafnode listener"),
         ("leafnodes {listen: 7422, tls {cert_file: x}}", "the leafnode listener"),
-        ("mqtt {}", "the mqtt listener"),
+        ("mqtt {port: 1883}", "the mqtt listener"),
         ("syslog: true", "logging to syslog"),
         ("jetstream {key: x}", "JetStream encryption at rest"),
         ("write_timeout: retry", "the write_timeout policy 'retry'"),
@@ -445,11 +445,11 @@ def test_what_is_refused_as_not_built_is_documented() -> None:
     words = section.replace("`", "").lower()
     refused = set()
     for path in (ROOT / "jsserver" / "config").glob("*.py"):
-        calls = r"(?:unavailable|only_off|not_available|unbuilt_listener)\(\s*f?\"([^\"]+)\""
+        calls = r"(?:unavailable|only_off|not_available|unavailable_block)\(\s*f?\"([^\"]+)\""
         refused |= set(re.findall(calls, path.read_text()))
     assert len(refused) > 12
     for feature in refused:
-        name = re.sub(r"^the | (listener|option)$|option \{name\} of | \{name\}", "", feature)
+        name = re.sub(r"^the | (listener|option)$|option \{name\} of | \(?\{name\}\)?", "", feature)
         for part in re.findall(r"[^()]+", name):
             assert part.strip().lower() in words, feature
 
