@@ -51,16 +51,10 @@ def has_object(body: bytes) -> bool:
 
 def is_empty(body: bytes) -> bool:
     """Whether the body is empty or an empty JSON object."""
-    if not body or body == b"{}":
-        return True
-    if not has_object(body):
-        return False
-    try:
-        return bool(_parse_json(body) == {})
-    except Unreadable:
-        return False
+    return not body or _EMPTY.fullmatch(body) is not None
 
 
+_EMPTY = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 _COLON = re.compile(rb"(?i)\\u003a")
 _ESCAPE = re.compile(
     rb"(?i)\\(?:ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|(ud[89a-f][0-9a-f]{2})|.)", re.DOTALL
@@ -74,29 +68,33 @@ def _without_halves(body: bytes) -> bytes:
 
 
 class _Members(dict[str, Any]):
-    """An object that may name a key twice: its items are the members in their order."""
+    """An object that may name a key twice: its items are the members in their order, where two
+    objects of one name are one with the members of both."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        self._pairs = pairs
+        super().__init__()
+        self._pairs: list[tuple[str, Any]] = []
+        self._places: dict[str, int] = {}
+        for key, value in pairs:
+            self._take(key, value)
 
     def items(self) -> Any:
         return self._pairs
 
-
-def _merged(pairs: list[tuple[str, Any]]) -> _Members:
-    """The members of an object, where two objects of one name are one with the members of both."""
-    out: list[tuple[str, Any]] = []
-    places: dict[str, int] = {}
-    for key, value in pairs:
-        place = places.get(key.lower())
-        before = None if place is None else out[place][1]
-        if place is not None and isinstance(before, _Members) and isinstance(value, _Members):
-            out[place] = (key, _merged([*before.items(), *value.items()]))
-        else:
-            places[key.lower()] = len(out)
-            out.append((key, value))
-    return _Members(out)
+    def _take(self, key: str, value: Any) -> None:
+        place = self._places.get(key.lower())
+        if place is not None and isinstance(value, _Members):
+            named, before = self._pairs[place]
+            if isinstance(before, _Members):
+                for inner in value._pairs:
+                    before._take(*inner)
+                self._pairs[place] = (key, before)
+                del self[named]
+                self[key] = before
+                return
+        self._places[key.lower()] = len(self._pairs)
+        self._pairs.append((key, value))
+        self[key] = value
 
 
 def _parse_json(body: bytes) -> Any:
@@ -107,7 +105,7 @@ def _parse_json(body: bytes) -> Any:
             return value
         import json  # costs a start some milliseconds, and few need it
 
-        return json.loads(body, object_pairs_hook=_merged)
+        return json.loads(body, object_pairs_hook=_Members)
     except UnicodeDecodeError:
         return _parse_json(body.decode("utf-8", "replace").encode())
     except msgspec.DecodeError as error:
