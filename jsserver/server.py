@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from jsserver.config import ConfigError
 from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.front import SIGNALS, Front, StartError, explained
 from jsserver.monitor.closed import ClosedConnections
-from jsserver.process import priority
+from jsserver.process import garbage, priority
 from jsserver.process.notify import Notifier
 from jsserver.services.answers import Identity
 from jsserver.services.inbox import Finished, Inbox
@@ -391,10 +390,7 @@ async def serve(front: Front, listening: bool) -> int:
         log.fatal(explained(e))
         await server.close()
         return 1
-    # The start's objects live as long as the server: collections need not look at them, not even
-    # once, which the first clients would wait for. What of them is garbage is a few kilobytes.
-    gc.freeze()
-    gc.enable()
+    garbage.begin()
     await server.stopped.wait()
     await server.stop()
     return 0

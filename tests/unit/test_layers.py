@@ -39,6 +39,7 @@ PARTS = {
     "text.s2": set(),
     "text.transforms": set(),
     "text.urls": {"text.goformat"},
+    "process.garbage": set(),
     "process.libc": set(),
     "process.logs": {"text.goformat"},
     "process.notify": set(),
@@ -190,7 +191,8 @@ PARTS = {
     "server": {
         *("access.auth", "access.clients", "access.responses"),
         *("access.websocket", "config", "front", "jwt", "monitor", "process.notify"),
-        *("process.priority", "process.procs", "services.answers", "services.delegates"),
+        *("process.garbage", "process.priority", "process.procs", "services.answers"),
+        "services.delegates",
         *("services.peers", "services.reload", "services.stapling"),
         *("services.events", "services.inbox", "services.jetstream", "services.system"),
     },
