@@ -1,6 +1,6 @@
 """Types of the Python face of the bytes layer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from _typeshed import ReadableBuffer, StrPath
 
@@ -45,6 +45,33 @@ def subject_is_valid(subject: str | bytes) -> bool:
 
 def subject_is_literal(subject: str | bytes) -> bool:
     """Whether no token is a wildcard."""
+
+class SearchLimit(Exception):
+    """A search among patterns took all the steps that it was given."""
+
+def first_overlap(patterns: Sequence[str | bytes], end: int, steps: int) -> tuple[int, int] | None:
+    """The numbers of the first pattern before `end` that overlaps with a later one, and of the
+    first of those. A pattern with an empty token overlaps with none. The GIL is let go meanwhile.
+
+    SearchLimit: that takes more than `steps` looks at a token."""
+
+def first_covered(patterns: Sequence[str | bytes], end: int, steps: int) -> int | None:
+    """The number of the first pattern before `end` that another one covers; as above."""
+
+def any_overlap(patterns: Iterable[str | bytes], pattern: str | bytes) -> bool:
+    """Whether one of the patterns overlaps with this one."""
+
+class PatternIndex:
+    """Patterns in a trie of tokens, which finds those that overlap with others. One that was added
+    twice is there until it was removed twice; one with an empty token never is. For one thread."""
+
+    def add(self, patterns: Iterable[str | bytes]) -> None: ...
+    def remove(self, patterns: Sequence[str | bytes]) -> None:
+        """Takes back an `add`; KeyError if there was none."""
+
+    def meets(self, patterns: Iterable[str | bytes], steps: int) -> bool:
+        """Whether one of these overlaps with one that is there. A literal costs a look for each of
+        its tokens, a `*` one for each that may stand there. SearchLimit: more than `steps`."""
 
 class SubjectTransform:
     """What becomes of the subjects that its source matches, by the parts that

@@ -140,6 +140,124 @@ def py_subject_is_literal(subject) -> bool:
     return subject_is_literal(span_of(s))
 
 
+# ---- patterns that meet ----------------------------------------------------------------------------------
+
+class SearchLimit(Exception):
+    pass
+
+
+cdef class _Spans:
+    # Texts as spans, for as long as this lives.
+    cdef list kept
+    cdef Span* a
+    cdef uint32_t n
+
+    def __cinit__(self, texts):
+        cdef uint32_t i
+        self.kept = [text_bytes(text) for text in texts]
+        if len(self.kept) >= OVERLAP_MEMORY:
+            raise OverflowError("too many texts")
+        self.n = len(self.kept)
+        self.a = <Span*>malloc(max(self.n, <uint32_t>1) * sizeof(Span))
+        if self.a == NULL:
+            raise MemoryError
+        for i in range(self.n):
+            self.a[i] = span_of(<bytes>self.kept[i])
+
+    def __dealloc__(self):
+        free(self.a)
+
+
+cdef object number_found(uint32_t found):
+    if found == OVERLAP_NONE:
+        return None
+    if found == OVERLAP_MEMORY:
+        raise MemoryError
+    if found == OVERLAP_LIMIT:
+        raise SearchLimit("too many wildcards stand beside each other")
+    return found
+
+
+def py_first_overlap(patterns, uint32_t end, uint64_t steps) -> tuple | None:
+    cdef _Spans spans = _Spans(patterns)
+    cdef MeetTrie x
+    cdef FirstMeeting first
+    memset(&x, 0, sizeof(MeetTrie))
+    x.steps = steps
+    with nogil:
+        first = meet_first(&x, spans.a, spans.n, end)
+        meet_free(&x)
+    return None if number_found(first.a) is None else (first.a, first.b)
+
+
+def py_first_covered(patterns, uint32_t end, uint64_t steps) -> int | None:
+    cdef _Spans spans = _Spans(patterns)
+    cdef MeetTrie x
+    cdef uint32_t found
+    memset(&x, 0, sizeof(MeetTrie))
+    x.steps = steps
+    with nogil:
+        found = meet_first_covered(&x, spans.a, spans.n, end)
+        meet_free(&x)
+    return number_found(found)
+
+
+def py_any_overlap(patterns, pattern) -> bool:
+    cdef bytes one = text_bytes(pattern), other
+    cdef Span span = span_of(one)
+    for text in patterns:
+        other = text_bytes(text)
+        if subjects_overlap(span_of(other), span):
+            return True
+    return False
+
+
+cdef class PatternIndex:
+    cdef MeetTrie x
+
+    def __dealloc__(self):
+        meet_free(&self.x)
+
+    def add(self, patterns):
+        cdef _Spans spans = _Spans(patterns)
+        cdef uint32_t i, done
+        cdef int rc
+        for i in range(spans.n):
+            rc = meet_split(&self.x, spans.a[i])
+            if rc > 0:
+                rc = meet_add(&self.x, 0)
+            if rc < 0:
+                for done in range(i):
+                    if meet_split(&self.x, spans.a[done]) > 0:
+                        meet_remove(&self.x)
+                raise MemoryError
+
+    def remove(self, patterns):
+        cdef _Spans spans = _Spans(patterns)
+        cdef uint32_t i
+        cdef int rc
+        for i in range(spans.n):
+            rc = meet_split(&self.x, spans.a[i])
+            if rc < 0:
+                raise MemoryError
+            if rc and not meet_remove(&self.x):
+                raise KeyError(patterns[i])
+
+    def meets(self, patterns, uint64_t steps) -> bool:
+        cdef _Spans spans = _Spans(patterns)
+        cdef uint32_t i, found = OVERLAP_NONE
+        cdef int rc
+        self.x.steps = steps
+        for i in range(spans.n):
+            rc = meet_split(&self.x, spans.a[i])
+            if rc == 0:
+                continue
+            found = OVERLAP_MEMORY if rc < 0 else meet_search(&self.x, OVERLAPPING, True)
+            if found != OVERLAP_NONE:
+                break
+        return number_found(found) is not None
+
+
 # ---- transforms ----------------------------------------------------------------------------------------
 
 _PARTS = {
@@ -217,6 +335,9 @@ globals().update(
     place_directory=py_place_directory,
     close_files=py_close_files,
     snappy=py_snappy,
+    first_overlap=py_first_overlap,
+    first_covered=py_first_covered,
+    any_overlap=py_any_overlap,
     subject_matches=py_subject_matches,
     subject_covers=py_subject_covers,
     subjects_overlap=py_subjects_overlap,

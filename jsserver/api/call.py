@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import msgspec
 
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from .transfers import Transfers
     from .uploads import Uploads
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
+
+LARGE = 16 * 1024
+"""Bytes of a body that is read and checked beside the event loop."""
 
 
 class Call:
@@ -74,23 +79,30 @@ class Call:
         if waits:
             await self.shared.run(_settle, waits)
 
-    def request(self, kind: type[T]) -> T:
+    async def work(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Calls what takes a time that grows with the body: of a large one beside the loop, so that
+        nobody else waits for it."""
+        if len(self.body) < LARGE:
+            return function(*args, **kwargs)
+        return await self.shared.compute(function, *args, **kwargs)
+
+    async def request(self, kind: type[T]) -> T:
         """The body; an empty one is a request with nothing set."""
-        return decode.decode(self.body, kind, self.shared.settings.strict)
+        return await self.work(decode.decode, self.body, kind, self.shared.settings.strict)
 
-    def loosely(self, kind: type[T]) -> T:
+    async def loosely(self, kind: type[T]) -> T:
         """What the type knows of a body that holds more."""
-        return decode.decode(self.body, kind, strict=False)
+        return await self.work(decode.decode, self.body, kind, strict=False)
 
-    def required(self, kind: type[T]) -> T:
+    async def required(self, kind: type[T]) -> T:
         """A body that must not be empty."""
         if decode.is_empty(self.body):
             raise errcodes.BAD_REQUEST()
-        return self.request(kind)
+        return await self.request(kind)
 
-    def optional(self, kind: type[T]) -> T:
+    async def optional(self, kind: type[T]) -> T:
         """A body that counts only if it is an object."""
-        return self.request(kind) if decode.has_object(self.body) else kind()
+        return await self.request(kind) if decode.has_object(self.body) else kind()
 
     def no_body(self) -> None:
         """Raises if there is a body."""

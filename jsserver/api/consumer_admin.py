@@ -100,7 +100,7 @@ async def waits(call: Call) -> ConsumerWaits:
 
 async def pending(call: Call) -> ConsumerPending:
     """What was delivered and is not acked, by sequence."""
-    request = call.request(ConsumerPendingRequest)
+    request = await call.request(ConsumerPendingRequest)
     stream = call.account.stream(call.args[0])
     consumer = stream.consumer(call.args[1])
     limit = min(max(request.limit, 0) or PAGE, PAGE)
@@ -147,7 +147,7 @@ def _released(request: ConsumerReleaseRequest, consumer: Consumer, deliver: str)
 
 async def release(call: Call) -> ConsumerReleased:
     """Messages that are not acked are delivered again now, to whoever asks or listens."""
-    request = call.request(ConsumerReleaseRequest)
+    request = await call.request(ConsumerReleaseRequest)
     stream = call.account.stream(call.args[0])
     consumer = stream.consumer(call.args[1])
     seqs = await call.shared.run(_released, request, consumer, "")
@@ -156,7 +156,7 @@ async def release(call: Call) -> ConsumerReleased:
 
 async def claim(call: Call) -> ConsumerReleased:
     """As `release`, of a pull consumer and to one subject."""
-    request = call.request(ConsumerClaimRequest)
+    request = await call.request(ConsumerClaimRequest)
     stream = call.account.stream(call.args[0])
     consumer = stream.consumer(call.args[1])
     if not request.deliver:

@@ -99,7 +99,12 @@ def _position(consumer_seq: int, stream_seq: int, ts: int) -> SequenceInfo:
 
 async def create(call: Call) -> ConsumerInfo:
     """CONSUMER.CREATE.<stream>[.<consumer>[.<filter>]]."""
-    request = call.request(ConsumerCreateRequest)
+    async with call.account.lock(call.args[0]):  # already while the body is read: to keep the order
+        return await _create(call)
+
+
+async def _create(call: Call) -> ConsumerInfo:
+    request = await call.request(ConsumerCreateRequest)
     stream, *rest = call.args
     if stream != request.stream_name:
         raise errcodes.STREAM_MISMATCH()
@@ -108,7 +113,7 @@ async def create(call: Call) -> ConsumerInfo:
         _check_separators(config.name)
         if config.durable_name:
             raise errcodes.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME()
-        return await _create(call, request, config.name)
+        return await _put(call, request, config.name)
     name = rest[0]
     _check_separators(name)
     if config.durable_name and config.durable_name != name:
@@ -119,12 +124,17 @@ async def create(call: Call) -> ConsumerInfo:
         if ".".join(rest[1:]) != config.filter_subject:
             raise errcodes.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH()
     config.name = name
-    return await _create(call, request, name)
+    return await _put(call, request, name)
 
 
 async def create_durable(call: Call) -> ConsumerInfo:
     """CONSUMER.DURABLE.CREATE.<stream>.<consumer>."""
-    request = call.request(ConsumerCreateRequest)
+    async with call.account.lock(call.args[0]):
+        return await _create_durable(call)
+
+
+async def _create_durable(call: Call) -> ConsumerInfo:
+    request = await call.request(ConsumerCreateRequest)
     stream, name = call.args
     if stream != request.stream_name:
         raise errcodes.STREAM_MISMATCH()
@@ -134,7 +144,7 @@ async def create_durable(call: Call) -> ConsumerInfo:
     if request.config.durable_name != name:
         raise errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
     request.config.name = name
-    return await _create(call, request, name)
+    return await _put(call, request, name)
 
 
 def _check_separators(name: str) -> None:
@@ -142,44 +152,50 @@ def _check_separators(name: str) -> None:
         raise errcodes.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS()
 
 
-async def _create(call: Call, request: ConsumerCreateRequest, name: str) -> ConsumerInfo:
-    """Creates or updates; an empty name is filled in here."""
+async def _put(call: Call, request: ConsumerCreateRequest, name: str) -> ConsumerInfo:
+    """Creates or updates; an empty name is filled in here. The stream's lock is held."""
     if request.config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
-    account, settings = call.account, call.shared.settings
-    async with account.lock(request.stream_name):
-        stream = account.stream(request.stream_name)
-        asked = consumers.for_source(request.config, stream.config, nuid.token(8))
-        name = asked.name if name else name
-        there = stream.consumers.get(name)
-        if there is not None:
-            asked = _kept(asked, there.config)
-        config = consumers.normalise(
-            asked, stream.config, settings, account.limits, request.pedantic
-        )
-        consumers.check(config, stream.config, settings, account.limits)
-        name = name or _free_name(stream)
-        change = PutConsumer(
-            stream=stream.name,
-            name=name,
-            config=config,
-            created=call.shared.clock(),
-            action=request.action,
-            heard=there is not None and _is_heard(account, there, config),
-        )
-        decision = await account.change_consumer(change)
-        consumer = stream.consumer(name)
-        if decision.is_open:
-            call.made = consumer.handle
-        _tell_put(call, stream, consumer, made=decision.before is None)
-        if config.sourcing:
-            await call.shared.run(_reset, stream, consumer, 0)
-        if not decision.is_open:
-            await _counted(call, consumer)
-        changed = decision.is_open and not config.sourcing
-        info = consumer_info(call.shared, stream, consumer, changed=changed)
-        call.shows(stream)
-        return info
+    account = call.account
+    stream = account.stream(request.stream_name)
+    asked = consumers.for_source(request.config, stream.config, nuid.token(8))
+    name = asked.name if name else name
+    there = stream.consumers.get(name)
+    if there is not None:
+        asked = _kept(asked, there.config)
+    config = await call.work(_checked, account, stream, asked, request.pedantic)
+    name = name or _free_name(stream)
+    change = PutConsumer(
+        stream=stream.name,
+        name=name,
+        config=config,
+        created=call.shared.clock(),
+        action=request.action,
+        heard=there is not None and _is_heard(account, there, config),
+    )
+    decision = await account.change_consumer(change)
+    consumer = stream.consumer(name)
+    if decision.is_open:
+        call.made = consumer.handle
+    _tell_put(call, stream, consumer, made=decision.before is None)
+    if config.sourcing:
+        await call.shared.run(_reset, stream, consumer, 0)
+    if not decision.is_open:
+        await _counted(call, consumer)
+    changed = decision.is_open and not config.sourcing
+    info = consumer_info(call.shared, stream, consumer, changed=changed)
+    call.shows(stream)
+    return info
+
+
+def _checked(
+    account: Account, stream: Stream, asked: ConsumerConfig, pedantic: bool
+) -> ConsumerConfig:
+    """The configuration that was asked for with its defaults, or ApiError."""
+    settings, limits = account.shared.settings, account.limits
+    config = consumers.normalise(asked, stream.config, settings, limits, pedantic)
+    consumers.check(config, stream.config, settings, limits)
+    return config
 
 
 def _kept(asked: ConsumerConfig, there: ConsumerConfig) -> ConsumerConfig:
@@ -247,7 +263,7 @@ def _names(stream: Stream) -> list[str]:
 
 async def names(call: Call) -> ConsumerNames:
     """CONSUMER.NAMES."""
-    request = call.optional(ConsumerPageRequest)
+    request = await call.optional(ConsumerPageRequest)
     stream = call.account.stream(call.args[0])
     found = page(_names(stream), request.offset, NAMES_LIMIT)
     return ConsumerNames(
@@ -257,7 +273,7 @@ async def names(call: Call) -> ConsumerNames:
 
 async def list_all(call: Call) -> ConsumerList:
     """CONSUMER.LIST."""
-    request = call.optional(ConsumerPageRequest)
+    request = await call.optional(ConsumerPageRequest)
     stream = call.account.stream(call.args[0])
     found = page(_names(stream), request.offset, LIST_LIMIT)
     answer = ConsumerList(total=found.total, offset=found.offset, limit=LIST_LIMIT)
@@ -275,7 +291,7 @@ async def list_all(call: Call) -> ConsumerList:
 
 async def pause(call: Call) -> ConsumerPauseResponse:
     """CONSUMER.PAUSE: until a time, or no longer."""
-    request = call.optional(ConsumerPauseRequest)
+    request = await call.optional(ConsumerPauseRequest)
     account = call.account
     async with account.lock(call.args[0]):
         stream = account.stream(call.args[0])
@@ -299,7 +315,7 @@ def _pause_end(text: str) -> str:
 
 async def reset(call: Call) -> ConsumerResetResponse:
     """CONSUMER.RESET: what was delivered is forgotten."""
-    seq = call.loosely(ConsumerResetRequest).seq
+    seq = (await call.loosely(ConsumerResetRequest)).seq
     async with call.account.lock(call.args[0]):
         stream = call.account.stream(call.args[0])
         consumer = stream.consumer(call.args[1])
@@ -319,7 +335,7 @@ def _reset(stream: Stream, consumer: Consumer, seq: int) -> int:
 
 async def unpin(call: Call) -> Response:
     """CONSUMER.UNPIN: whoever is pinned in a group is so no longer."""
-    group = call.loosely(ConsumerUnpinRequest).group
+    group = (await call.loosely(ConsumerUnpinRequest)).group
     if not group:
         raise errcodes.INVALID_JSON(err="consumer group not specified")
     if not consumers.is_group_name(group):

@@ -12,7 +12,7 @@ from .responses import MessageGetResponse, StoredMessage, SuccessResponse
 
 async def get(call: Call) -> MessageGetResponse:
     """STREAM.MSG.GET: by sequence, time, or last or next of a subject."""
-    request = call.required(MessageGetRequest)
+    request = await call.required(MessageGetRequest)
     last, following = request.last_by_subj, request.next_by_subj
     if (
         request.batch > 0
@@ -52,7 +52,7 @@ def _find(stream: Stream, request: MessageGetRequest) -> Message | None:
 
 async def delete(call: Call) -> SuccessResponse:
     """STREAM.MSG.DELETE: unlinks a message, and unless asked otherwise overwrites its bytes."""
-    request = call.required(MessageDeleteRequest)
+    request = await call.required(MessageDeleteRequest)
     name = call.args[0]
     async with call.account.lock(name):
         stream = call.account.stream(name)

@@ -76,7 +76,7 @@ async def serve(call: Call) -> Response:
     """A request to the bucket that its subject names."""
     try:
         bucket = buckets.bucket_of(call.account, call.args[0])
-        request = call.request(ObjectRequest)
+        request = await call.request(ObjectRequest)
         action = request.action or _meant(request)
         _check_fields(request, action)
         if action == "list":

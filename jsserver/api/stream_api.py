@@ -4,10 +4,11 @@ import logging
 
 import msgspec
 
-from jsserver.assets import streams
+from jsserver.assets import sources, streams
 from jsserver.assets.assignments import CreateStream, DeleteStream, UpdateStream
 from jsserver.cext.bytes import subject_is_valid, subjects_overlap
 from jsserver.instances.account import Account
+from jsserver.instances.intakes import MANY
 from jsserver.instances.running import Stream
 from jsserver.text import goformat
 from jsserver.wire import errcodes
@@ -82,6 +83,13 @@ def stream_info(account: Account, stream: Stream, listed: bool = False) -> Strea
     )
 
 
+async def described(account: Account, stream: Stream) -> StreamInfo:
+    """As `stream_info`: of a stream with many sources beside the event loop."""
+    if sources.weight(stream.config) < MANY:
+        return stream_info(account, stream)
+    return await account.shared.compute(stream_info, account, stream)
+
+
 def normalised(account: Account, config: StreamConfig, pedantic: bool = False) -> StreamConfig:
     """A configuration that was asked for, with its defaults, or ApiError."""
     return streams.normalise(
@@ -95,24 +103,28 @@ def normalised(account: Account, config: StreamConfig, pedantic: bool = False) -
 
 async def create(call: Call) -> StreamInfo:
     """STREAM.CREATE: makes a stream, or finds that it is there already as wanted."""
-    request = call.request(StreamConfigRequest)
+    async with call.account.lock(call.args[0]):  # already while the body is read: to keep the order
+        return await _create(call)
+
+
+async def _create(call: Call) -> StreamInfo:
+    request = await call.request(StreamConfigRequest)
     account = call.account
     name = call.args[0]
     streams.check_create(name, request)
     assignments = account.assignments
     assignments.check_counts(request)
-    if name not in assignments.streams and call.loosely(StorageRequest).storage:
+    if name not in assignments.streams and (await call.loosely(StorageRequest)).storage:
         assignments.check_room(request, None)  # the default of who names none comes later
-    config = normalised(account, request, request.pedantic)
+    config = await call.work(normalised, account, request, request.pedantic)
     if config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
-    async with account.lock(name):
-        decision = await account.change_stream(CreateStream(config, call.shared.clock()))
-        stream = account.stream(name)
-        info = stream_info(call.account, stream)
-        call.shows(stream)
-        if decision.is_open:  # told after the look: the stream itself may capture what is told
-            call.advisories.stream(account.name, name, "create")
+    decision = await account.change_stream(CreateStream(config, call.shared.clock()))
+    stream = account.stream(name)
+    info = await described(call.account, stream)
+    call.shows(stream)
+    if decision.is_open:  # told after the look: the stream itself may capture what is told
+        call.advisories.stream(account.name, name, "create")
     info.domain = ""
     info.did_create = True
     return info
@@ -120,26 +132,30 @@ async def create(call: Call) -> StreamInfo:
 
 async def update(call: Call) -> StreamInfo:
     """STREAM.UPDATE: replaces the whole configuration."""
-    request = call.request(StreamConfigRequest)
+    async with call.account.lock(call.args[0]):
+        return await _update(call)
+
+
+async def _update(call: Call) -> StreamInfo:
+    request = await call.request(StreamConfigRequest)
     account = call.account
-    config = normalised(account, request, request.pedantic)
+    config = await call.work(normalised, account, request, request.pedantic)
     name = call.args[0]
     if name != config.name:
         raise errcodes.STREAM_MISMATCH()
-    async with account.lock(name):
-        await account.change_stream(UpdateStream(config))
-        stream = account.stream(name)
-        answer = stream_info(call.account, stream)
-        call.shows(stream)
-        call.advisories.stream(account.name, name, "modify")
-        return answer
+    await account.change_stream(UpdateStream(config))
+    stream = account.stream(name)
+    answer = await described(call.account, stream)
+    call.shows(stream)
+    call.advisories.stream(account.name, name, "modify")
+    return answer
 
 
 async def info(call: Call) -> StreamInfo:
     """STREAM.INFO, with deleted sequences or counts per subject on request."""
-    request = call.optional(StreamInfoRequest)
+    request = await call.optional(StreamInfoRequest)
     stream = call.account.stream(call.args[0])
-    answer = stream_info(call.account, stream)
+    answer = await described(call.account, stream)
     answer.cluster = ClusterInfo(leader=call.shared.settings.server_name)
     answer.total = answer.offset = answer.limit = 0
     assert answer.state is not None
@@ -176,7 +192,7 @@ async def delete(call: Call) -> SuccessResponse:
 
 async def purge(call: Call) -> PurgeResponse:
     """STREAM.PURGE: everything, or by subject, sequence and number to keep."""
-    request = call.optional(PurgeRequest)
+    request = await call.optional(PurgeRequest)
     name = call.args[0]
     if request.seq and request.keep:
         raise errcodes.BAD_REQUEST()
@@ -228,7 +244,7 @@ def _meets(own: list[str], tokens: list[str]) -> bool:
 
 async def names(call: Call) -> StreamNames:
     """STREAM.NAMES."""
-    request = call.optional(StreamPageRequest)
+    request = await call.optional(StreamPageRequest)
     found = page(_names(call, request.subject), request.offset, NAMES_LIMIT)
     return StreamNames(
         total=found.total, offset=found.offset, limit=NAMES_LIMIT, streams=found.names or None
@@ -237,7 +253,7 @@ async def names(call: Call) -> StreamNames:
 
 async def list_all(call: Call) -> StreamList:
     """STREAM.LIST."""
-    request = call.optional(StreamPageRequest)
+    request = await call.optional(StreamPageRequest)
     account = call.account
     found = page(_names(call, request.subject), request.offset, LIST_LIMIT)
     answer = StreamList(total=found.total, offset=found.offset, limit=LIST_LIMIT)

@@ -76,7 +76,7 @@ async def snapshot(call: Call) -> SnapshotResponse:
     """STREAM.SNAPSHOT: the archive follows the answer."""
     from jsserver.instances.archive import Snapshot  # few ask for one
 
-    request = call.required(SnapshotRequest)
+    request = await call.required(SnapshotRequest)
     account = call.account
     stream = account.stream(call.args[0])
     deliver = request.deliver_subject
@@ -112,12 +112,12 @@ def _check(stream: Stream) -> None:
 
 async def restore(call: Call) -> RestoreResponse:
     """STREAM.RESTORE: the archive comes in on the subject that is answered."""
-    request = call.required(RestoreRequest)
+    request = await call.required(RestoreRequest)
     account, name = call.account, call.args[0]
     if not request.config.name:
         request.config.name = name
     streams.check_names(name, request.config)
-    config = normalised(account, request.config)
+    config = await call.work(normalised, account, request.config)
     if config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
     account.assignments.check_counts(config)

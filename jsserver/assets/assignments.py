@@ -17,7 +17,7 @@ from jsserver.wire.types import ConsumerAction, ConsumerConfig, StreamConfig
 
 from . import consumers, sources, streams, unsupported
 from .limits import AccountLimits, Reservations, ServerSettings, check_room
-from .patterns import PatternIndex
+from .patterns import PatternIndex, check_tokens
 
 # ---- changes -------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class StreamAssignment:
         self.consumers: dict[str, ConsumerAssignment] = {}
         self.offline: dict[str, str] = {}
         """Consumers on disk that are not served, and why."""
-        self.filters: PatternIndex[str] = PatternIndex()
+        self.filters = PatternIndex()
         """Of a workqueue stream: what its consumers want."""
 
     def updated(self, config: StreamConfig) -> "StreamAssignment":
@@ -133,21 +133,23 @@ class StreamAssignment:
     def claim(self, consumer: ConsumerAssignment) -> None:
         """Notes what a consumer of a workqueue stream wants."""
         if self.config.retention == "workqueue" and not consumers.is_of_source(consumer.config):
-            for subject in consumers.wanted(consumer.config):
-                self.filters.add(subject, consumer.name)
+            self.filters.add(consumers.wanted(consumer.config))
 
     def release(self, consumer: ConsumerAssignment) -> None:
         """Takes back `claim`."""
         if self.config.retention == "workqueue" and not consumers.is_of_source(consumer.config):
-            for subject in consumers.wanted(consumer.config):
-                self.filters.remove(subject, consumer.name)
+            self.filters.remove(consumers.wanted(consumer.config))
 
     def check_unique(self, name: str, config: ConsumerConfig) -> None:
         """Raises if another consumer of a workqueue stream wants the same."""
         if self.config.retention != "workqueue" or consumers.is_of_source(config):
             return
         subjects = consumers.wanted(config)
-        if any(o != name for f in subjects for o in self.filters.overlapping(f)):
+        check_tokens(subjects)
+        there = self.consumers.get(name)
+        claims = there is not None and not consumers.is_of_source(there.config)
+        own = consumers.wanted(there.config) if there is not None and claims else ()
+        if self.filters.meets(subjects, own):
             if not consumers.filters(config):
                 raise errcodes.CONSUMER_WQ_MULTIPLE_UNFILTERED()
             raise errcodes.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
@@ -196,7 +198,7 @@ class Assignments:
         self.limits = limits
         self._settings = settings
         self._server = server
-        self._subjects: PatternIndex[str] = PatternIndex()
+        self._subjects = PatternIndex()
 
     def stream(self, name: str) -> StreamAssignment:
         """The stream of this name, or ApiError."""
@@ -266,10 +268,10 @@ class Assignments:
         check_room(config, old, self.limits, self.reserved, self._server, self._settings)
 
     def _check_overlap(self, config: StreamConfig) -> None:
-        for subject in config.subjects:
-            for owner in self._subjects.overlapping(subject):
-                if owner != config.name:
-                    raise errcodes.STREAM_SUBJECT_OVERLAP()
+        check_tokens(config.subjects)
+        there = self.config_of(config.name)
+        if self._subjects.meets(config.subjects, there.subjects if there is not None else ()):
+            raise errcodes.STREAM_SUBJECT_OVERLAP()
 
     # ---- streams ---------------------------------------------------------------------------------
 
@@ -337,13 +339,11 @@ class Assignments:
 
     def _claim(self, stream: StreamAssignment | None) -> None:
         if stream is not None:
-            for subject in stream.config.subjects:
-                self._subjects.add(subject, stream.config.name)
+            self._subjects.add(stream.config.subjects)
 
     def _release(self, stream: StreamAssignment | None) -> None:
         if stream is not None:
-            for subject in stream.config.subjects:
-                self._subjects.remove(subject, stream.config.name)
+            self._subjects.remove(stream.config.subjects)
 
     def _reserve(self, was: _Some, now: _Some) -> None:
         for reserved in (self.reserved, self._server):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from jsserver.cext.bytes import (
-    subject_covers,
+    any_overlap,
     subject_is_literal,
     subject_is_valid,
 )
@@ -18,8 +18,8 @@ from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import NO_PRIORITY, ConsumerConfig, StreamConfig
 
+from . import patterns
 from .limits import AccountLimits, ServerSettings
-from .patterns import PatternIndex
 from .streams import (
     MAX_DESCRIPTION,
     MAX_METADATA,
@@ -302,7 +302,7 @@ def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise errcodes.CONSUMER_DELIVER_TO_WILDCARDS()
     if not subject_is_valid(target):
         raise errcodes.CONSUMER_INVALID_DELIVER_SUBJECT()
-    if any(subject_covers(subject, target) for subject in stream.subjects):
+    if any_overlap(stream.subjects, target):
         raise errcodes.CONSUMER_DELIVER_CYCLE()
     if config.max_waiting != 0:
         raise errcodes.CONSUMER_PUSH_MAX_WAITING()
@@ -349,17 +349,11 @@ def _check_filters(config: ConsumerConfig) -> None:
     wanted = filters(config)
     if "" in wanted:
         raise errcodes.CONSUMER_EMPTY_FILTER()
-    index: PatternIndex[int] = PatternIndex()
-    for number, subject in enumerate(wanted):
-        if subject_is_valid(subject):
-            index.add(subject, number)
-    for number, subject in enumerate(wanted):
-        if not subject_is_valid(subject):
-            raise errcodes.STREAM_INVALID_CONFIG(err="invalid subject")
-        for at in index.overlapping(subject):
-            other = wanted[at]
-            if at != number and (subject_covers(subject, other) or subject_covers(other, subject)):
-                raise errcodes.CONSUMER_OVERLAPPING_SUBJECT_FILTERS()
+    end = next((at for at, s in enumerate(wanted) if not subject_is_valid(s)), len(wanted))
+    if patterns.first_covered(wanted, end) is not None:
+        raise errcodes.CONSUMER_OVERLAPPING_SUBJECT_FILTERS()
+    if end < len(wanted):
+        raise errcodes.STREAM_INVALID_CONFIG(err="invalid subject")
 
 
 def _check_start(config: ConsumerConfig) -> None:
@@ -446,9 +440,7 @@ def _check_dead_letters(config: ConsumerConfig, stream: StreamConfig) -> None:
         wrong = "may not begin with $"
     elif config.ack_policy != "explicit":
         wrong = "requires explicit ack"
-    elif any(subject_covers(s, target) for s in stream.subjects) and any(
-        subject_covers(f, target) for f in wanted(config)
-    ):
+    elif any_overlap(stream.subjects, target) and any_overlap(wanted(config), target):
         wrong = "forms a cycle: the consumer itself would be sent what is stored there"
     if wrong:
         raise errcodes.STREAM_INVALID_CONFIG(err=f"{DEAD_LETTERS} {wrong}")

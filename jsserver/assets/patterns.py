@@ -1,76 +1,78 @@
-"""An index of patterns that finds those that overlap with another: some subject matches both."""
+"""Questions about many patterns at once, each answered within a bound.
 
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+Whoever asks more than that is told so: some sets of wildcards can only be compared each with each.
+"""
 
-V = TypeVar("V")
+from collections.abc import Sequence
+
+from jsserver.cext import bytes as cext
+from jsserver.wire import errcodes
+from jsserver.wire.errors import ApiError
+
+MOST_LOOKS = 1 << 26
+"""At a token, while patterns are compared with each other: about a second, beside the loop."""
+MOST_LOOKS_AT_ONCE = 1 << 21
+"""As above, while they are compared with an index on the event loop: about 20 milliseconds."""
+MOST_TOKENS = 1 << 18
+"""Of all patterns that come into an index together: about 50 milliseconds on the event loop."""
 
 
-class _Node(Generic[V]):
-    __slots__ = ("children", "owners")
+def _too_many() -> ApiError:
+    return errcodes.STREAM_INVALID_CONFIG(
+        err="subjects have too many wildcards to be compared with each other"
+    )
+
+
+def first_overlap(patterns: Sequence[str], end: int) -> tuple[int, int] | None:
+    """The numbers of the first pattern before `end` that overlaps with a later one, and of the
+    first of those; ApiError if that takes too long."""
+    try:
+        return cext.first_overlap(patterns, end, MOST_LOOKS)
+    except cext.SearchLimit:
+        raise _too_many() from None
+
+
+def first_covered(patterns: Sequence[str], end: int) -> int | None:
+    """The number of the first pattern before `end` that another one covers; as above."""
+    try:
+        return cext.first_covered(patterns, end, MOST_LOOKS)
+    except cext.SearchLimit:
+        raise _too_many() from None
+
+
+def check_tokens(patterns: Sequence[str]) -> None:
+    """Raises ApiError for patterns that an index would take too long to take in or to forget."""
+    if len(patterns) + sum(p.count(".") for p in patterns) > MOST_TOKENS:
+        raise errcodes.STREAM_INVALID_CONFIG(
+            err=f"subjects have more than {MOST_TOKENS} tokens together"
+        )
+
+
+class PatternIndex:
+    """The patterns that some owners claim, which do not overlap with each other's. On the event
+    loop."""
 
     def __init__(self) -> None:
-        self.children: dict[str, _Node[V]] = {}
-        self.owners: list[V] = []
+        self._index = cext.PatternIndex()
 
+    def add(self, patterns: Sequence[str]) -> None:
+        """An owner claims these. The same ones may be claimed twice."""
+        self._index.add(patterns)
 
-class PatternIndex(Generic[V]):
-    """Patterns with their owners, in a trie of tokens.
+    def remove(self, patterns: Sequence[str]) -> None:
+        """Takes back an `add`; KeyError if there was none."""
+        self._index.remove(patterns)
 
-    Adding and removing cost O(tokens). A search follows only the branches that can meet the given
-    pattern, so that a literal one costs O(tokens) where the index holds literals.
-    """
-
-    def __init__(self) -> None:
-        self._root: _Node[V] = _Node()
-
-    def add(self, pattern: str, owner: V) -> None:
-        """Adds a pattern; the same one may be added for several owners."""
-        node = self._root
-        for token in pattern.split("."):
-            node = node.children.setdefault(token, _Node())
-        node.owners.append(owner)
-
-    def remove(self, pattern: str, owner: V) -> None:
-        """Takes back an `add`; KeyError or ValueError if there was none."""
-        path = [self._root]
-        tokens = pattern.split(".")
-        for token in tokens:
-            path.append(path[-1].children[token])
-        path[-1].owners.remove(owner)
-        for node, token in zip(reversed(path[:-1]), reversed(tokens), strict=True):
-            child = node.children[token]
-            if child.children or child.owners:
-                return
-            del node.children[token]
-
-    def overlapping(self, pattern: str) -> Iterator[V]:
-        """Owners of the patterns that overlap with `pattern`, one for each such pattern."""
-        tokens = pattern.split(".")
-        todo = [(self._root, 0)]
-        while todo:
-            node, at = todo.pop()
-            if at == len(tokens):
-                yield from node.owners
-                continue
-            token = tokens[at]
-            if token == ">":
-                yield from self._below(node)
-                continue
-            tail = node.children.get(">")
-            if tail is not None:
-                yield from tail.owners
-            if token == "*":
-                todo.extend((n, at + 1) for t, n in node.children.items() if t != ">")
-                continue
-            for next_token in (token, "*"):
-                child = node.children.get(next_token)
-                if child is not None:
-                    todo.append((child, at + 1))
-
-    def _below(self, node: _Node[V]) -> Iterator[V]:
-        todo = list(node.children.values())
-        while todo:
-            node = todo.pop()
-            yield from node.owners
-            todo.extend(node.children.values())
+    def meets(self, patterns: Sequence[str], own: Sequence[str] = ()) -> bool:
+        """Whether one of these overlaps with one that is claimed, but for those that the owner has
+        claimed before; ApiError if that takes too long."""
+        fresh = list(set(patterns).difference(own)) if own else patterns
+        if not fresh:
+            return False
+        self._index.remove(own)  # they would be looked at in vain
+        try:
+            return self._index.meets(fresh, MOST_LOOKS_AT_ONCE)
+        except cext.SearchLimit:
+            raise _too_many() from None
+        finally:
+            self._index.add(own)

@@ -4,12 +4,12 @@ The order of the checks and their texts are nats-server 2.14's. A source is know
 filter and transforms: that stands in the header `Nats-Stream-Source` of every message it brought.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
 
 from jsserver.cext.bytes import (
-    subject_covers,
     subject_is_literal,
     subject_is_valid,
     subjects_overlap,
@@ -18,7 +18,7 @@ from jsserver.text import goformat, transforms
 from jsserver.text.identity import short_hash
 from jsserver.text.transforms import TransformError
 from jsserver.wire import errcodes
-from jsserver.wire.errors import ErrorTemplate
+from jsserver.wire.errors import ApiError, ErrorTemplate
 from jsserver.wire.types import (
     ConsumerConfig,
     ConsumerCreateRequest,
@@ -27,6 +27,7 @@ from jsserver.wire.types import (
     SubjectTransform,
 )
 
+from . import patterns
 from .names import is_valid_name
 
 API = "$JS.API"
@@ -44,6 +45,11 @@ _invalid = errcodes.STREAM_INVALID_CONFIG
 def of_stream(config: StreamConfig) -> list[StreamSource]:
     """What a stream reads from: its mirror, or its sources."""
     return [config.mirror] if config.mirror is not None else config.sources
+
+
+def weight(config: StreamConfig) -> int:
+    """How much there is to what a stream reads from: sources, and their transforms."""
+    return sum(1 + len(source.subject_transforms) for source in of_stream(config))
 
 
 # ---- identity ------------------------------------------------------------------------------------
@@ -80,12 +86,21 @@ def identity(source: StreamSource) -> str:
 # ---- consumers -----------------------------------------------------------------------------------
 
 
-def consumer_name(config: StreamConfig, source: StreamSource, account: str, domain: str) -> str:
-    """The name of the consumer that a mirror or source asks for."""
+def repeated(config: StreamConfig) -> set[str]:
+    """The names of streams that several sources read."""
+    counts = Counter(source.name for source in config.sources)
+    return {name for name, count in counts.items() if count > 1}
+
+
+def consumer_name(
+    config: StreamConfig, source: StreamSource, account: str, domain: str, alone: bool
+) -> str:
+    """The name of the consumer that a mirror or source asks for; `alone`: no other source reads a
+    stream of its stream's name."""
     stable = short_hash(" ".join([config.name, account, *([domain] if domain else [])]))
     if config.mirror is not None:
         return f"JS_MIRROR_{stable}"
-    if sum(other.name == source.name for other in config.sources) > 1:
+    if not alone:
         stable += f" {identity(source)}"
     return f"JS_SRC_{short_hash(stable)}"
 
@@ -108,12 +123,14 @@ def api_subject(source: StreamSource, request: str) -> str:
 def consumer_request(
     config: StreamConfig,
     source: StreamSource,
+    name: str,
     account: str,
     domain: str,
     deliver: str,
     start: ConsumerConfig,
 ) -> tuple[str, ConsumerCreateRequest]:
-    """The request for the consumer of a mirror or source; `start` says where it starts."""
+    """The request for the consumer of this name that a mirror or source asks for; `start` says
+    where it starts."""
     mirror = config.mirror is not None
     kind = "mirror" if mirror else "src"
     metadata = {f"_nats.{kind}.acc": account}
@@ -124,7 +141,7 @@ def consumer_request(
     alone = wanted[0] if len(wanted) == 1 else source.filter_subject
     asked = msgspec.structs.replace(
         start,
-        name=consumer_name(config, source, account, domain),
+        name=name,
         deliver_subject=deliver,
         ack_policy="none",
         ack_wait=ACK_WAIT,
@@ -193,14 +210,15 @@ def _check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
             raise error()
     if config.subject_delete_marker_ttl:
         raise _invalid(err="subject delete markers forbidden on mirrors")
-    for transform in mirror.subject_transforms:
-        check_transforms(
-            [transform],
-            errcodes.MIRROR_INVALID_SUBJECT_FILTER,
-            errcodes.MIRROR_INVALID_TRANSFORM_DESTINATION,
-        )
-        if _meets(transform, mirror.subject_transforms):
-            raise errcodes.MIRROR_OVERLAPPING_SUBJECT_FILTERS()
+    wrong, end = _wrong_transform(
+        mirror.subject_transforms,
+        errcodes.MIRROR_INVALID_SUBJECT_FILTER,
+        errcodes.MIRROR_INVALID_TRANSFORM_DESTINATION,
+    )
+    if patterns.first_overlap([t.src for t in mirror.subject_transforms], end) is not None:
+        raise errcodes.MIRROR_OVERLAPPING_SUBJECT_FILTERS()
+    if wrong is not None:
+        raise wrong
     if mirror.external is None and not is_valid_name(mirror.name):
         raise errcodes.MIRROR_INVALID_STREAM_NAME()
 
@@ -224,7 +242,7 @@ def _check_sources(config: StreamConfig, find: Find) -> None:
             errcodes.SOURCE_INVALID_SUBJECT_FILTER,
             errcodes.SOURCE_INVALID_TRANSFORM_DESTINATION,
         )
-        if any(_is_within(transform, mapped) for transform in mapped):
+        if patterns.first_covered([t.src for t in mapped], len(mapped)) is not None:
             raise errcodes.SOURCE_OVERLAPPING_SUBJECT_FILTERS()
         if not _consumer_is_valid(source):
             raise errcodes.SOURCE_DURABLE_CONSUMER_CFG_INVALID()
@@ -251,27 +269,26 @@ def check_transforms(
     given: list[SubjectTransform], source: ErrorTemplate, destination: ErrorTemplate
 ) -> None:
     """Raises one of these errors for a transform that is none."""
-    for transform in given:
+    wrong, _ = _wrong_transform(given, source, destination)
+    if wrong is not None:
+        raise wrong
+
+
+def _wrong_transform(
+    given: list[SubjectTransform], source: ErrorTemplate, destination: ErrorTemplate
+) -> tuple[ApiError | None, int]:
+    """The error of the first transform that is none, and its number; None and how many there are,
+    if all are."""
+    for at, transform in enumerate(given):
         try:
             transforms.check_source(transform.src)
         except TransformError as error:
-            raise source(err=str(error)) from None
+            return source(err=str(error)), at
         try:
             transforms.parse_mapping(transform.src, transform.dest)
         except TransformError as error:
-            raise destination(err=str(error)) from None
-
-
-def _meets(transform: SubjectTransform, given: list[SubjectTransform]) -> bool:
-    """Whether some subject is another's of them, too."""
-    others = (other for other in given if other is not transform)
-    return any(subjects_overlap(transform.src, other.src) for other in others)
-
-
-def _is_within(transform: SubjectTransform, given: list[SubjectTransform]) -> bool:
-    """Whether all its subjects are another's of them, too."""
-    others = (other for other in given if other is not transform)
-    return any(subject_covers(other.src, transform.src) for other in others)
+            return destination(err=str(error)), at
+    return None, len(given)
 
 
 def _check_origin(

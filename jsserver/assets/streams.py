@@ -7,13 +7,19 @@ from collections.abc import Iterable
 
 import msgspec
 
-from jsserver.cext.bytes import subject_covers, subject_is_valid, subjects_overlap
+from jsserver.cext.bytes import (
+    any_overlap,
+    subject_covers,
+    subject_is_valid,
+    subjects_overlap,
+)
 from jsserver.text import goformat, transforms
 from jsserver.text.transforms import TransformError
 from jsserver.wire import errcodes
+from jsserver.wire.errors import ApiError
 from jsserver.wire.types import StreamConfig
 
-from . import sources
+from . import patterns, sources
 from .limits import AccountLimits, ServerSettings
 from .names import is_valid_name
 
@@ -40,6 +46,8 @@ REQUIRED_LEVEL = "_nats.req.level"
 DYNAMIC_KEYS = ("_nats.ver", "_nats.level")
 """Metadata of responses only."""
 SERVER_KEYS = (REQUIRED_LEVEL, *DYNAMIC_KEYS)
+_OF_SERVER = "$*>"
+"""What a subject begins with that may overlap with one of the server's own."""
 
 _invalid = errcodes.STREAM_INVALID_CONFIG
 
@@ -213,16 +221,29 @@ def _check_delete_markers(config: StreamConfig, pedantic: bool) -> None:
 
 
 def _check_subjects(config: StreamConfig) -> None:
-    for at, subject in enumerate(config.subjects):
-        if not subject_is_valid(subject):
-            raise _invalid(err="invalid subject")
-        for other in config.subjects[:at]:
-            if subjects_overlap(subject, other):
-                raise _invalid(
-                    err=f"subject {goformat.quote(other)} overlaps with {goformat.quote(subject)}"
-                )
-        if not config.no_ack:
-            _check_reserved(subject)
+    subjects = config.subjects
+    wrong: ApiError | None = None
+    end = len(subjects)
+    for at, subject in enumerate(subjects):
+        wrong = _wrong_with(subject, config.no_ack)
+        if wrong is not None:
+            end = at
+            break
+    found = patterns.first_overlap(subjects, end)
+    if found is not None:
+        one, other = (goformat.quote(subjects[at]) for at in found)
+        raise _invalid(err=f"subject {one} overlaps with {other}")
+    if wrong is not None:
+        raise wrong
+
+
+def _wrong_with(subject: str, no_ack: bool) -> ApiError | None:
+    """Why a stream may not have this subject; None: it may."""
+    if not subject_is_valid(subject):
+        return _invalid(err="invalid subject")
+    if not no_ack and subject[0] in _OF_SERVER:
+        return _reserved(subject)
+    return None
 
 
 def _check_transform(config: StreamConfig) -> None:
@@ -248,7 +269,7 @@ def _check_republish(config: StreamConfig, pedantic: bool) -> None:
             raise errcodes.PEDANTIC(err="implicit republish based on subject transform")
         source = destination = transform.dest
     config.republish = msgspec.structs.replace(republish, src=source, dest=destination)
-    if any(subjects_overlap(destination, subject) for subject in config.subjects):
+    if any_overlap(config.subjects, destination):
         raise _invalid(err="stream configuration for republish destination forms a cycle")
     try:
         transforms.parse(source, destination)
@@ -257,16 +278,17 @@ def _check_republish(config: StreamConfig, pedantic: bool) -> None:
         raise _invalid(err=f"stream configuration for {what}") from None
 
 
-def _check_reserved(subject: str) -> None:
-    """Subjects of the server's own, whose answers a PubAck would get in the way of."""
+def _reserved(subject: str) -> ApiError | None:
+    """The error of subjects of the server's own, whose answers a PubAck would get in the way of."""
     if subject == ">":
-        raise _invalid(err="capturing all subjects requires no-ack to be true")
+        return _invalid(err="capturing all subjects requires no-ack to be true")
     if any(subjects_overlap(subject, own) for own in ("$JS.>", "$JSC.>", "$NRG.>")) and (
         not subject_covers("$JS.EVENT.>", subject)
     ):
-        raise _invalid(err="subjects that overlap with jetstream api require no-ack to be true")
+        return _invalid(err="subjects that overlap with jetstream api require no-ack to be true")
     if subjects_overlap(subject, "$SYS.>") and not subject_covers("$SYS.ACCOUNT.>", subject):
-        raise _invalid(err="subjects that overlap with system api require no-ack to be true")
+        return _invalid(err="subjects that overlap with system api require no-ack to be true")
+    return None
 
 
 def _check_placement(config: StreamConfig) -> None:

@@ -106,11 +106,11 @@ class Account:
                 self._show(running)
                 raise
             running = None
-            self.intakes.end(name, True)
+            await self.intakes.remove(name)
         if wanted is not None:
             now = await self.shared.run(self.instances.converge, running, wanted)
             self._show(now)
-            self.intakes.follow(now)
+            await self.intakes.follow_many(now)
 
     def _show(self, stream: Stream) -> None:
         if stream.name not in self.streams:

@@ -14,7 +14,8 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
@@ -29,8 +30,12 @@ from .backend import AccountHandle, IntakeState, StoreError, StreamClosed
 from .positions import Positions
 from .running import Stream
 from .shared import Shared
+from .turns import spread
 
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 ANSWER_SECONDS = 30.0
 TOLD_SECONDS = 10.0
@@ -44,6 +49,9 @@ KEEP_SECONDS = 5.0
 """Between two looks whether positions are to be written down."""
 HIGHEST_SEQUENCE = 1 << 61
 """That an origin may be told of: files hold sequences below twice as much."""
+MANY = 64
+"""Sources of a stream and their transforms, from which on the event loop does not look at all of
+them at once."""
 SILENCE_SECONDS = sources.SILENCE / goformat.SECOND
 LEVEL = b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n"
 OLD_SERVER = (errcodes.REQUIRED_API_LEVEL().body.err_code, 10025)
@@ -91,7 +99,9 @@ class Intake:
         shared: Shared,
         stream: Stream,
         source: StreamSource,
+        alone: bool,
     ) -> None:
+        """`alone`: no other source of the stream reads a stream of this name."""
         self.account = account
         self.source = source
         self.id = next(_ids)
@@ -100,8 +110,9 @@ class Intake:
         self._shared = shared
         self._stream = stream
         self._consumer = sources.consumer_name(
-            stream.config, source, account, shared.settings.domain
+            stream.config, source, account, shared.settings.domain, alone
         )
+        self.key = sources.identity(source)
         self._head, self._tail = (part.encode() for part in sources.header_parts(source))
         mapped = source.subject_transforms
         parsed = [transforms.parse_mapping(t.src, t.dest) for t in mapped]
@@ -119,18 +130,23 @@ class Intake:
         """When something came; 0: never."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._stopped = False
 
     @property
     def parts(self) -> tuple[bytes, bytes]:
         """What its messages are known by."""
         return self._head, self._tail
 
-    def start(self, position: Awaitable[int]) -> None:
-        """Begins behind the origin's sequence that is awaited."""
-        self._task = asyncio.get_running_loop().create_task(self._run(position))
+    def start(self, position: int) -> None:
+        """Begins behind this sequence of the origin, unless it was stopped."""
+        if not self._stopped:
+            self.position = position
+            self._learned = True
+            self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
         """Takes nothing in any more."""
+        self._stopped = True
         if self._task is not None:
             self._task.cancel()
         self._look()
@@ -170,12 +186,11 @@ class Intake:
 
     # ---- its life --------------------------------------------------------------------------------
 
-    async def _run(self, position: Awaitable[int]) -> None:
+    async def _run(self) -> None:
         fails = 0
-        self.position = await position
-        self._learned = True
         await asyncio.sleep(_jitter())
         while True:
+            await self._shared.turns.come()
             asked = time.monotonic()
             self._wake.clear()
             self._error, self._asked = None, True
@@ -268,6 +283,7 @@ class Intake:
         subject, request = sources.consumer_request(
             self._stream.config,
             self.source,
+            self._consumer,
             self.account,
             self._shared.settings.domain,
             deliver,
@@ -367,26 +383,63 @@ class Intakes:
         self._kept: dict[str, dict[str, int]] = {}
         """Positions that are written down."""
         self._keeper: asyncio.Task[None] | None = None
+        self._beginning: set[asyncio.Task[None]] = set()
 
     def follow(self, stream: Stream) -> None:
         """A stream that is served, new or with another configuration."""
-        wanted = {sources.identity(s): s for s in sources.of_stream(stream.config)}
+        for intake in self._place(stream, self._made(stream)):
+            self._end(intake, True)
+
+    async def follow_many(self, stream: Stream) -> None:
+        """As `follow`, of a stream that may have thousands of sources; its lock is held."""
+        if sources.weight(stream.config) < MANY:
+            self.follow(stream)
+        else:
+            made = await self._shared.compute(self._made, stream)
+            async for intake in spread(self._place(stream, made)):
+                self._end(intake, True)
+
+    def _made(self, stream: Stream) -> dict[str, Intake]:
+        """All that the stream is to have, of which some run. In any thread."""
         running = self._of.get(stream.name, {})
-        for key in [key for key in running if key not in wanted]:
-            self._end(running.pop(key), True)
-        new = [source for key, source in wanted.items() if key not in running]
-        if new:
-            self._of[stream.name], self._streams[stream.name] = running, stream
-            begun = [Intake(self._account, self._handle, self._shared, stream, s) for s in new]
-            found = asyncio.ensure_future(_positions(self._shared, stream, begun))
-            for at, intake in enumerate(begun):
-                running[sources.identity(intake.source)] = intake
-                intake.start(_nth(found, at))
+        repeated = sources.repeated(stream.config)
+        wanted = {sources.identity(s): s for s in sources.of_stream(stream.config)}
+        return {
+            key: running.get(key)
+            or Intake(
+                self._account,
+                self._handle,
+                self._shared,
+                stream,
+                source,
+                source.name not in repeated,
+            )
+            for key, source in wanted.items()
+        }
+
+    def _place(self, stream: Stream, made: dict[str, Intake]) -> list[Intake]:
+        """Those of a stream are these from now on, and the new ones begin. What ran before and is
+        to end."""
+        running = self._of.get(stream.name, {})
+        begun = [intake for key, intake in made.items() if key not in running]
+        ended = [intake for key, intake in running.items() if key not in made]
+        if made:
+            self._of[stream.name], self._streams[stream.name] = made, stream
+        else:
+            self._forget(stream.name)
+        if begun:
+            beginning = asyncio.get_running_loop().create_task(self._begin(stream, begun))
+            self._beginning.add(beginning)
+            beginning.add_done_callback(self._beginning.discard)
             if self._keeper is None:
                 self._keeper = asyncio.get_running_loop().create_task(self._keep())
-        if not running:
-            self._forget(stream.name)
         self._wake_waiting(stream.name)
+        return ended
+
+    async def _begin(self, stream: Stream, begun: list[Intake]) -> None:
+        found = await _positions(self._shared, stream, begun)
+        async for intake, position in spread(zip(begun, found, strict=True)):
+            intake.start(position)
 
     def _wake_waiting(self, origin: str) -> None:
         """What waits for a stream of this account looks whether it is there now."""
@@ -401,14 +454,23 @@ class Intakes:
             self._end(intake, removed)
         self._forget(stream)
 
-    def _forget(self, stream: str) -> None:
-        for known in (self._of, self._streams, self._kept):
-            known.pop(stream, None)
+    async def remove(self, stream: str) -> None:
+        """As `end`, of a stream that is removed and may have thousands of sources; its lock is
+        held."""
+        async for intake in spread(self._forget(stream).values()):
+            self._end(intake, True)
+
+    def _forget(self, stream: str) -> dict[str, Intake]:
+        self._streams.pop(stream, None)
+        self._kept.pop(stream, None)
+        return self._of.pop(stream, {})
 
     async def close(self) -> None:
         """Ends all, and writes down how far they came."""
         if self._keeper is not None:
             self._keeper.cancel()
+        for beginning in self._beginning:
+            beginning.cancel()
         for intakes in self._of.values():
             for intake in intakes.values():
                 self._end(intake, False)
@@ -424,28 +486,23 @@ class Intakes:
     async def _write(self) -> None:
         """Writes down the positions of sources that are not what is written."""
         for name, stream in list(self._streams.items()):
-            if self._unwritten(name, stream) is None:
+            if await self._unwritten(name, stream) is None:
                 continue
             async with self._lock(name):  # nobody takes its place, or opens it again, meanwhile
-                now = self._unwritten(name, stream)
+                now = await self._unwritten(name, stream)
                 if now is not None and await self._shared.run(positions.write, stream, now):
                     self._kept[name] = now.origins
 
-    def _unwritten(self, name: str, stream: Stream) -> Positions | None:
+    async def _unwritten(self, name: str, stream: Stream) -> Positions | None:
         """How far a stream's sources are; None: there is nothing to write down."""
         if self._streams.get(name) is not stream:
             return None
         if stream.config.mirror is not None or stream.directory is None:
             return None
-        try:
-            last = stream.handle.state().last_seq  # first: what is behind it may count, too
-        except StoreError:
-            return None
-        reached = {key: intake.reached() for key, intake in self._of[name].items()}
-        now = {key: seq for key, seq in reached.items() if seq is not None}
-        if len(now) < len(reached) or now == self._kept.get(name, {}):
-            return None
-        return Positions(stream_seq=last, origins=now)
+        intakes = list(self._of[name].values())
+        work = self._shared.compute if len(intakes) >= MANY else _at_once
+        now = await work(_reached, stream, intakes)
+        return now if now is not None and now.origins != self._kept.get(name, {}) else None
 
     def failed(self, name: str) -> None:
         """What a stream has taken in may be refused with the rest that its disk did not take: all
@@ -471,6 +528,25 @@ class Intakes:
             intake.drop_consumer()
 
 
+async def _at_once(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    return function(*args, **kwargs)
+
+
+def _reached(stream: Stream, intakes: list[Intake]) -> Positions | None:
+    """How far these are in a stream; None: of one that is not known yet. In any thread."""
+    try:
+        last = stream.handle.state().last_seq  # first: what is behind it may count, too
+    except StoreError:
+        return None
+    now: dict[str, int] = {}
+    for intake in intakes:
+        seq = intake.reached()
+        if seq is None:
+            return None
+        now[intake.key] = seq
+    return Positions(stream_seq=last, origins=now)
+
+
 async def _positions(shared: Shared, stream: Stream, intakes: list[Intake]) -> list[int]:
     """How far the origins of sources were taken in, by what is stored and written down. A disk that
     fails is waited for."""
@@ -494,14 +570,10 @@ def _find(stream: Stream, intakes: list[Intake]) -> list[int]:
         kept = positions.read(stream.directory)
         if kept.stream_seq > handle.state().last_seq:  # of messages that are lost
             kept = Positions()
-        names = [sources.identity(intake.source) for intake in intakes]
+        names = [intake.key for intake in intakes]
         behind = kept.stream_seq if all(name in kept.origins for name in names) else 0
         stored = handle.sourced([intake.parts for intake in intakes], behind)
         return [
             max(last, kept.origins.get(name, 0)) for last, name in zip(stored, names, strict=True)
         ]
     return [0] * len(intakes)
-
-
-async def _nth(positions: asyncio.Future[list[int]], at: int) -> int:
-    return (await asyncio.shield(positions))[at]

@@ -14,6 +14,7 @@ from . import metafiles
 from .asking import Asking
 from .backend import Accounts
 from .metafiles import MetaFiles
+from .turns import Turns
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,15 +40,23 @@ class Shared:
         self.clock = clock
         self.reserved = Reservations()
         self.asking = Asking()
+        self.turns = Turns()
         self.full = ""
         """Why nothing is stored in any stream on disk at the moment."""
         self._threads = ThreadPoolExecutor(WORKERS, thread_name_prefix="api")
+        self._large = ThreadPoolExecutor(1, thread_name_prefix="large")
         self._erasing: set[Future[None]] = set()
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls something that may block, in a worker thread."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, partial(function, *args, **kwargs))
+
+    async def compute(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Calls something that keeps the processor for long, in a thread where one of these runs at
+        a time: of many that run Python at once each would take the GIL from the event loop."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._large, partial(function, *args, **kwargs))
 
     def erase_later(self, directory: Path) -> None:
         """Removes a directory that nobody sees any more, without waiting for it; in any thread."""
@@ -59,4 +68,5 @@ class Shared:
         """Waits for what is being erased and ends the threads."""
         await asyncio.gather(*map(asyncio.wrap_future, list(self._erasing)))
         self._threads.shutdown(wait=False)
+        self._large.shutdown(wait=False)
         self.files.close()

@@ -4,9 +4,8 @@ changes, twice, and after an end between any two steps of one."""
 import asyncio
 import os
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -31,6 +30,7 @@ from jsserver.assets.assignments import (
     UpdateStream,
 )
 from jsserver.assets.limits import AccountLimits, Reservations, ServerSettings
+from jsserver.assets.patterns import PatternIndex
 from jsserver.cext.bytes import subjects_overlap
 from jsserver.instances import metafiles
 from jsserver.instances.account import Account
@@ -127,14 +127,26 @@ def contents(assignments: Assignments) -> dict[str, object]:
     }
 
 
+def claimed(index: PatternIndex, subject: str) -> int:
+    """How often a subject is claimed; -1: something else is that overlaps with it."""
+    count = 0
+    with suppress(KeyError):
+        while True:
+            index.remove([subject])
+            count += 1
+    other = index.meets([subject])
+    index.add([subject] * count)
+    return -1 if other and not count else count
+
+
 def claims(assignments: Assignments) -> object:
     """All that is counted and claimed, as others see it."""
     reserved = assignments.reserved
     return (
         (reserved.streams, reserved.consumers, reserved.memory, reserved.storage),
-        {s: Counter(assignments._subjects.overlapping(s)) for s in SUBJECTS},
+        {s: claimed(assignments._subjects, s) for s in SUBJECTS},
         {
-            name: {s: Counter(stream.filters.overlapping(s)) for s in SUBJECTS}
+            name: {s: claimed(stream.filters, s) for s in SUBJECTS}
             for name, stream in assignments.streams.items()
         },
     )

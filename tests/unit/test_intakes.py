@@ -81,7 +81,7 @@ def test_a_stream_that_is_removed_while_another_is_written(
 
     def source() -> Any:
         ended = {"stop": lambda: None, "drop_consumer": lambda: None}
-        return SimpleNamespace(reached=lambda: 7, **ended)
+        return SimpleNamespace(key="O > >", reached=lambda: 7, **ended)
 
     monkeypatch.setattr(positions, "write", write)
     shared = cast(Shared, SimpleNamespace(run=run_here))
