@@ -1,0 +1,116 @@
+"""No answer shows or confirms what is not on disk: while syncs do not return, nothing is heard."""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client.raw import Frame, RawApp
+from tests.fault.faulty import Faults
+from tests.servers import Server, servers_in
+
+HELD_SECONDS = 1.0
+ANSWER_SECONDS = 30.0
+STREAM = {"name": "S", "subjects": ["s.>"], "allow_direct": True}
+LATE = b"not on disk"
+CONSUMER = {"durable_name": "c", "ack_policy": "explicit"}
+Body = dict[str, Any] | None
+
+#: Request -> its body, and what of a message that waits for its sync the answer shows.
+SHOWS: dict[str, tuple[Body, bytes]] = {
+    "STREAM.INFO.S": (None, b'"messages":4'),
+    "STREAM.LIST": (None, b'"messages":4'),
+    "STREAM.MSG.GET.S last": ({"last_by_subj": "s.1"}, b64encode(LATE)),
+    "STREAM.MSG.GET.S seq": ({"seq": 4}, b64encode(LATE)),
+    "CONSUMER.INFO.S.c": (None, b'"num_pending":4'),
+    "CONSUMER.LIST.S": (None, b'"num_pending":4'),
+    "DIRECT.GET.S": ({"last_by_subj": "s.1"}, LATE),
+    "DIRECT.GET.S.s.1": (None, LATE),
+}
+#: Request -> its body. Each changes something itself.
+CHANGES: dict[str, Body] = {
+    "STREAM.CREATE.T": {"name": "T", "subjects": ["t"]},
+    "STREAM.UPDATE.S": {**STREAM, "max_msgs": 100},
+    "STREAM.DELETE.S": None,
+    "STREAM.MSG.DELETE.S": {"seq": 2},
+    "STREAM.MSG.DELETE.S unerased": {"seq": 2, "no_erase": True},
+    "STREAM.PURGE.S": None,
+    "STREAM.PURGE.S some": {"filter": "s.1"},
+    "STREAM.PURGE.S keep": {"keep": 1},
+    "CONSUMER.CREATE.S.d": {
+        "stream_name": "S",
+        "config": {"durable_name": "d", "ack_policy": "explicit"},
+    },
+    "CONSUMER.CREATE.S.c": {"stream_name": "S", "config": {**CONSUMER, "description": "new"}},
+    "CONSUMER.DELETE.S.c": None,
+    "CONSUMER.RESET.S.c": None,
+}
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Faults]]:
+    folder = tmp_path_factory.mktemp("held")
+    faults = Faults(folder, "/jetstream/")
+    with servers_in(folder) as servers:
+        yield servers.under_test(jetstream=True, env=faults.env), faults
+
+
+def begin(app: RawApp) -> None:
+    """The stream with a consumer and three messages, on disk."""
+    for name in ("S", "T"):
+        app.api(f"STREAM.DELETE.{name}")
+    assert "error" not in app.api("STREAM.CREATE.S", STREAM)
+    made = app.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": CONSUMER})
+    assert "error" not in made, made
+    for n in range(3):
+        assert json.loads(app.request(f"s.{n}", b"x").payload)["seq"] == n + 1
+
+
+def held_back(app: RawApp, faults: Faults, requests: dict[str, bytes]) -> list[Frame]:
+    """The answers to requests, none of which comes while syncs do not return."""
+    faults.fail("sync", 0, times=1 << 30, held=True)
+    try:
+        for subject, data in requests.items():
+            app.publish(subject, data, reply=app.inbox())
+        early = [frame for frame in app.quiet(HELD_SECONDS) if frame.verb in ("MSG", "HMSG")]
+        assert early == []
+        assert faults.seen("sync") > 0, "the library does not reach what the server calls"
+    finally:
+        faults.mend()
+    return app.messages(len(requests))
+
+
+def encoded(body: Body) -> bytes:
+    return b"" if body is None else json.dumps(body).encode()
+
+
+@pytest.mark.parametrize("asked", SHOWS)
+def test_an_answer_waits_for_what_it_shows(held: tuple[Server, Faults], asked: str) -> None:
+    server, faults = held
+    body, shown = SHOWS[asked]
+    with RawApp(server.port, timeout=ANSWER_SECONDS) as app:
+        begin(app)
+        subject = f"$JS.API.{asked.partition(' ')[0]}"
+        answers = held_back(app, faults, {"s.1": LATE, subject: encoded(body)})
+        assert any(shown in answer.payload for answer in answers), answers
+
+
+@pytest.mark.parametrize("asked", CHANGES)
+def test_an_answer_waits_for_what_it_changes(held: tuple[Server, Faults], asked: str) -> None:
+    server, faults = held
+    with RawApp(server.port, timeout=ANSWER_SECONDS) as app:
+        begin(app)
+        subject = f"$JS.API.{asked.partition(' ')[0]}"
+        (answer,) = held_back(app, faults, {subject: encoded(CHANGES[asked])})
+        assert b'"error"' not in answer.payload, answer
+
+
+def test_publishes_and_acks_wait_for_the_disk(held: tuple[Server, Faults]) -> None:
+    server, faults = held
+    with RawApp(server.port, timeout=ANSWER_SECONDS) as app:
+        begin(app)
+        delivery = app.request("$JS.API.CONSUMER.MSG.NEXT.S.c", b"1")
+        held_back(app, faults, {"s.1": b"one more", delivery.reply: b"+ACK"})
