@@ -3,7 +3,6 @@
 import json
 from base64 import b64encode
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
