@@ -1,15 +1,20 @@
 """No answer shows or confirms what is not on disk: while syncs do not return, nothing is heard."""
 
+import errno
 import json
 from base64 import b64encode
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.client.raw import Frame, RawApp
+from tests.client.tokens import Client, configured
 from tests.fault.faulty import Faults
-from tests.servers import Server, servers_in
+from tests.jwts import Account, Operator, User
+from tests.servers import Server, Servers, servers_in
+from tests.waiting import wait_until
 
 HELD_SECONDS = 1.0
 ANSWER_SECONDS = 30.0
@@ -57,11 +62,11 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Fau
         yield servers.under_test(jetstream=True, env=faults.env), faults
 
 
-def begin(app: RawApp) -> None:
+def begin(app: RawApp, **config: object) -> None:
     """The stream with a consumer and three messages, on disk."""
     for name in ("S", "T"):
         app.api(f"STREAM.DELETE.{name}")
-    assert "error" not in app.api("STREAM.CREATE.S", STREAM)
+    assert "error" not in app.api("STREAM.CREATE.S", STREAM | config)
     made = app.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": CONSUMER})
     assert "error" not in made, made
     for n in range(3):
@@ -113,3 +118,49 @@ def test_publishes_and_acks_wait_for_the_disk(held: tuple[Server, Faults]) -> No
         begin(app)
         delivery = app.request("$JS.API.CONSUMER.MSG.NEXT.S.c", b"1")
         held_back(app, faults, {"s.1": b"one more", delivery.reply: b"+ACK"})
+
+
+def test_what_goes_with_a_consumer_is_gone_for_good(held: tuple[Server, Faults]) -> None:
+    """Messages that only this consumer wanted: their removal is on disk when it is answered."""
+    server, faults = held
+    faults.aim("/msgs/")
+    try:
+        with RawApp(server.port, timeout=ANSWER_SECONDS) as app:
+            begin(app, retention="interest")
+            (answer,) = held_back(app, faults, {"$JS.API.CONSUMER.DELETE.S.c": b""})
+            assert b'"success":true' in answer.payload
+            assert app.api("STREAM.INFO.S")["state"]["messages"] == 0
+    finally:
+        faults.aim("/jetstream/")
+
+
+def test_the_token_of_an_account_is_on_disk_when_its_update_is_answered(
+    servers: Servers, tmp_path: Path
+) -> None:
+    operator = Operator()
+    faults = Faults(tmp_path, "/tokens/")
+    resolver = f"resolver: {{ dir: '{tmp_path / 'tokens'}', type: full }}"
+    config = configured(operator, []).replace("resolver: MEMORY", resolver)
+    server = servers.under_test(config=config, env=faults.env)
+    account = Account(operator)
+    with Client(server, User(operator.sys)) as client:
+        faults.fail("sync", 0, times=1 << 30, held=True)
+        try:
+            data = account.token.encode()
+            client.send(b"SUB in 1\r\nPUB $SYS.REQ.CLAIMS.UPDATE in %d\r\n" % len(data))
+            client.send(data + b"\r\n")
+            wait_until(lambda: faults.seen("sync") > 0, "the token is written")
+            early = [frame for frame in client.quiet(HELD_SECONDS) if frame.verb == "MSG"]
+            assert early == []
+        finally:
+            faults.mend()
+        assert b"jwt updated" in client.message(ANSWER_SECONDS).payload
+        stored = tmp_path / "tokens" / f"{account.public}.jwt"
+        assert stored.read_text() == account.token
+        # Its bytes are synced before its name: a power cut leaves no empty token.
+        faults.fail("sync", errno.EIO, times=1)
+        other = Account(operator)
+        data = other.token.encode()
+        client.send(b"PUB $SYS.REQ.CLAIMS.UPDATE in %d\r\n" % len(data) + data + b"\r\n")
+        assert b"jwt updated" not in client.message(ANSWER_SECONDS).payload
+        assert not (tmp_path / "tokens" / f"{other.public}.jwt").exists()
