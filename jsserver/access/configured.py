@@ -6,11 +6,19 @@ from collections.abc import Sequence
 
 from jsserver import TYPE_CHECKING
 from jsserver.access.accounts import Accounts
+from jsserver.config.block import Block, each
 from jsserver.config.options import GLOBAL_ACCOUNT, Mapping, Options
 
 if TYPE_CHECKING:
     from jsserver.access.links import Links, Wanted
     from jsserver.config.links import Sharing
+
+
+class Shared(Block):
+    """What accounts share (None: nothing), and what they import, ready to be compared."""
+
+    sharing: Sharing | None = None
+    imports: Wanted = each(dict)
 
 
 class Configured:
@@ -23,13 +31,12 @@ class Configured:
         """What accounts share; None: nothing."""
         self._mapped: dict[str, Sequence[Mapping]] = {}
 
-    def narrow(self, options: Options, sharing: Sharing | None) -> None:
-        """No account imports any more what it does not import by these options and what their
-        accounts share."""
+    def narrow(self, shared: Shared) -> None:
+        """No account imports any more what it does not import by this."""
         if self._links is not None:
-            self._links.narrow(_imports(options, sharing))
+            self._links.narrow(shared.imports)
 
-    def follow(self, options: Options, sharing: Sharing | None) -> None:
+    def follow(self, options: Options, shared: Shared) -> None:
         """The accounts are from now on as these options have them, and share this. Those that are
         in them no more are open still."""
         self._map(GLOBAL_ACCOUNT, options.mappings)
@@ -40,14 +47,13 @@ class Configured:
             self._map(account.name, account.mappings)
         if options.system:
             self._accounts.open(options.system)
-        self.sharing = sharing
-        imports = _imports(options, sharing)
-        if imports and self._links is None:
+        self.sharing = shared.sharing
+        if shared.imports and self._links is None:
             from jsserver.access.links import Links  # a server without them starts without it
 
             self._links = Links(self._accounts)
         if self._links is not None:
-            self._links.follow(imports)
+            self._links.follow(shared.imports)
 
     def close(self, name: str) -> None:
         """Ends an account, whose streams were closed before."""
@@ -64,18 +70,13 @@ class Configured:
         self._mapped[name] = mappings
 
 
-def shared_by(options: Options) -> Sharing | None:
-    """What the accounts of a configuration share; None: nothing."""
+def shared_by(options: Options) -> Shared:
+    """What the accounts of a configuration share. From any thread."""
     if not any(account.imports or account.exports for account in options.accounts):
-        return None
-    from jsserver.config.links import share  # a server without it starts without it
+        return Shared()
+    from jsserver.access.links import keyed  # a server without it starts without it
+    from jsserver.config.links import share
 
     sharing, _ = share(options.accounts)
-    return sharing
-
-
-def _imports(options: Options, sharing: Sharing | None) -> Wanted:
-    if sharing is None:
-        return {}
-    importers = [account.name for account in options.accounts if account.imports]
-    return {name: sharing.routes(name) for name in importers}
+    names = [account.name for account in options.accounts if account.imports]
+    return Shared(sharing=sharing, imports={name: keyed(sharing.routes(name)) for name in names})

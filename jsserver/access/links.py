@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from jsserver.access.accounts import Accounts
 from jsserver.cext.engine import ServiceLink, StreamLink
@@ -12,8 +12,15 @@ _FOREVER = (1 << 62) - 1
 """ns; a threshold that no reply passes."""
 
 Route = ServiceRoute | StreamRoute
-Wanted = Mapping[str, Sequence[Route]]
+Imports = Mapping[tuple[object, ...], Route]
+"""What an account is to import, in order, by what two imports are the same by."""
+Wanted = Mapping[str, Imports]
 """What accounts are to import, by their names; those that are not named nothing."""
+
+
+def keyed(routes: Iterable[Route]) -> Imports:
+    """Routes as they can be compared with others."""
+    return {_key(route): route for route in routes}
 
 
 class Links:
@@ -22,16 +29,15 @@ class Links:
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
         self._exports: dict[tuple[str, str], int] = {}
-        self._linked: dict[str, Sequence[Route]] = {}
+        self._linked: dict[str, Imports] = {}
         """What each account imports."""
 
     def narrow(self, wanted: Wanted) -> None:
         """No account imports any more what is not wanted."""
-        for name, routes in list(self._linked.items()):
-            keys = {_key(route) for route in wanted.get(name, ())}
-            kept = [route for route in routes if _key(route) in keys]
-            if len(kept) < len(routes):
-                self._link(name, kept)
+        for name, imports in list(self._linked.items()):
+            coming = wanted.get(name, {})
+            if not imports.keys() <= coming.keys():
+                self._link(name, {key: imports[key] for key in imports if key in coming})
 
     def follow(self, wanted: Wanted) -> None:
         """Accounts import from now on what is wanted, and those that they import from are open.
@@ -40,17 +46,18 @@ class Links:
         there were and some of those that come.
         """
         self.narrow(wanted)
-        for name, routes in wanted.items():
-            if list(map(_key, routes)) != list(map(_key, self._linked.get(name, ()))):
-                self._link(name, routes)
+        for name, imports in wanted.items():
+            if list(imports) != list(self._linked.get(name, ())):
+                self._link(name, imports)
 
-    def _link(self, account: str, routes: Sequence[Route]) -> None:
+    def _link(self, account: str, imports: Imports) -> None:
+        routes = imports.values()
         self._accounts[account].link(
             [self._service(route) for route in routes if isinstance(route, ServiceRoute)],
             [self._stream(route) for route in routes if isinstance(route, StreamRoute)],
         )
-        if routes:
-            self._linked[account] = routes
+        if imports:
+            self._linked[account] = imports
         else:
             self._linked.pop(account, None)
 

@@ -4,7 +4,7 @@ shown at the login. Nothing is asked of clients again.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from typing import NamedTuple
 
 from jsserver.access.auth import Admission, Authenticator, password_fits
@@ -36,23 +36,31 @@ class Stays(NamedTuple):
     admission: Admission | None
 
 
-class Staying:
-    """Judges connections that the authenticator `before` let in by what `now` would make of them.
+class Slow(NamedTuple):
+    """What has to be computed before there is a verdict: whether a stored hash is that of a
+    password, which takes tens of milliseconds."""
 
-    Slow hashes are looked at in advance, wherever there is time: `hashes` tells which, `compute`
-    does it.
-    """
+    stored: str
+    given: str
+
+
+class _NotComputed(Exception):
+    def __init__(self, slow: Slow) -> None:
+        super().__init__()
+        self.slow = slow
+
+
+class Staying:
+    """Judges connections that the authenticator `before` let in by what `now` makes of them."""
 
     def __init__(self, before: Authenticator, now: Authenticator, accounts: Container[str]) -> None:
         """`accounts`: those that there are now."""
         self.before = before
         self._now = now
         self._accounts = accounts
-        self._hashed: dict[tuple[str, str], bool] = {}
+        self._hashed: dict[Slow, bool] = {}
         self.matters = before.required or now.required
         """Whether anybody has to prove anything, before or now."""
-        self.has_hashes = now.has_hashes
-        """Whether passwords of some are slow to compare."""
         self._alike = before.by_certificate == now.by_certificate and _named_alike(before, now)
 
     def unchanged(self, admission: Admission) -> bool:
@@ -62,8 +70,19 @@ class Staying:
         before = self.before.user(admission.user, admission.kind)
         return before is not None and before == self._now.user(admission.user, admission.kind)
 
-    def judge(self, present: Present) -> Stays | int:
-        """What becomes of a connection: it stays, or the reason to close it."""
+    def judge(self, present: Present) -> Stays | Slow | int:
+        """What becomes of a connection: it stays, or the reason to close it; or what `compute` has
+        to find out before that is known."""
+        try:
+            return self._judge(present)
+        except _NotComputed as missing:
+            return missing.slow
+
+    def compute(self, slow: Slow) -> None:
+        """Takes tens of milliseconds; from any thread."""
+        self._hashed[slow] = password_fits(*slow)
+
+    def _judge(self, present: Present) -> Stays | int:
         now, admission = self._now, present.admission
         if admission is not None and admission.proof is not None:  # an auth callout let it in
             return Stays(admission) if present.account in self._accounts else MOVED
@@ -88,16 +107,6 @@ class Staying:
         if known.user.proxy_required and not _proxy_of(present):
             return NEEDS_PROXY
         return _as_before(present, known.admission)
-
-    def hashes(self, present: Present) -> Iterator[tuple[str, str]]:
-        """Pairs of a hash and a password that judge() would have to compare."""
-        pair = self._to_compare(present)
-        if pair is not None and is_bcrypt(pair[0]) and pair not in self._hashed:
-            yield pair
-
-    def compute(self, pair: tuple[str, str]) -> None:
-        """Takes tens of milliseconds; from any thread."""
-        self._hashed[pair] = password_fits(*pair)
 
     def _was_checked(self, admission: Admission | None) -> bool:
         """Whether it has proven something: a password, a signature, a certificate that stands for
@@ -132,23 +141,15 @@ class Staying:
         user = self.before.user(*_identity(present))
         return None if user is None or present.admission is None else user.password
 
-    def _to_compare(self, present: Present) -> tuple[str, str] | None:
-        """What is stored now, where it is another than before, and what was given."""
-        name, kind = _identity(present)
-        if name:
-            user = self._now.user(name, kind)
-            stored = "" if user is None else user.password
-            before, given = self._password_before(present), present.options.password
-        else:
-            stored, before = self._now.token, self.before.token
-            given = present.options.auth_token
-        return None if stored == before else (stored, given or "")
-
     def _fits(self, stored: str, before: str | None, given: str | None) -> bool:
-        pair = stored, given or ""
-        if stored == before or pair in self._hashed:
-            return stored == before or self._hashed[pair]
-        return password_fits(*pair)
+        if stored == before:
+            return True
+        slow = Slow(stored, given or "")
+        if not is_bcrypt(stored):
+            return password_fits(*slow)
+        if slow not in self._hashed:
+            raise _NotComputed(slow)
+        return self._hashed[slow]
 
 
 def _proxy_of(present: Present) -> str:

@@ -5,23 +5,25 @@ changes anything. What concerns logins, users, permissions and what accounts sha
 one turn of the event loop, so that nobody is let in meanwhile, and in this order: new logins are
 those of the new configuration; what accounts shared and do not share any more ends; who may not
 stay is cut, and who stays may what is allowed now; only then comes what is shared anew. So no
-message goes where neither of both configurations would let it go.
+message goes where neither of both configurations would let it go. Whose password has to be compared
+with a hash first, which takes long, waits for that as it was: nobody else's end waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from jsserver.access.auth import Authenticator
 from jsserver.access.certificates import read_secured
 from jsserver.access.clients import CLOSE_CODES, Connect, decode_connect
-from jsserver.access.configured import shared_by
-from jsserver.access.staying import MOVED, Present, Staying, Stays
+from jsserver.access.configured import Shared, shared_by
+from jsserver.access.staying import MOVED, Present, Slow, Staying, Stays
 from jsserver.access.websocket import CLIENT_OVER_WEBSOCKET
 from jsserver.cext.engine import ConnNumbers, Item
 from jsserver.config import ConfigError
@@ -33,18 +35,18 @@ from jsserver.process.logs import LogError, Sink
 
 if TYPE_CHECKING:
     from jsserver.access.secured import Secured
-    from jsserver.config.links import Sharing
     from jsserver.server import Server
     from jsserver.services.stapling import Stapled
-
-ROUNDS = 3
-"""How often slow hashes are computed in advance for those who came meanwhile."""
 
 TOO_MANY = CLOSE_CODES["Maximum Connections Exceeded"]
 TOO_MANY_OF_ACCOUNT = CLOSE_CODES["Maximum Account Connections Exceeded"]
 TOO_MANY_SUBSCRIPTIONS = CLOSE_CODES["Maximum Subscriptions Exceeded"]
 NOT_TRUSTED = CLOSE_CODES["Proxy Not Trusted"]
 HANDSHAKE = CLOSE_CODES["TLS Handshake Failure"]
+
+
+Pending = dict[int, tuple[Staying, Slow]]
+"""What has to be computed before it is known what becomes of some connections, by their ids."""
 
 
 class ReloadError(Exception):
@@ -62,8 +64,21 @@ class _Next(NamedTuple):
     """Where the log goes, if that is elsewhere."""
     logins: Authenticator
     websocket_logins: Authenticator | None
-    sharing: Sharing | None
+    shared: Shared
     """What accounts share."""
+
+
+class _Read(NamedTuple):
+    """What a file says now, and what was made of it beside the event loop; nothing where options
+    are refused."""
+
+    options: Options
+    notes: list[str]
+    refused: list[str]
+    told: list[str]
+    logins: Authenticator | None = None
+    websocket_logins: Authenticator | None = None
+    shared: Shared | None = None
 
 
 class Reloading:
@@ -77,11 +92,13 @@ class Reloading:
         server, options = self._server, self._server.options
         coming = await self._checked()
         stayings = self._stayings(coming)
-        await self._compute_hashes(stayings)
         pins_before = _pins(options)
         await server.take_peers(coming.options)
-        self._switch(coming, stayings)
+        pending = self._switch(coming, stayings)
         server.attend_staples(coming.stapled)
+        while pending:
+            await self._compute(pending)
+            pending = self._judge(stayings, pending)
         await self._follow()
         pins = _pins(options)
         changed = {way: pins[way] if pins[way] != pins_before[way] else None for way in pins}
@@ -97,23 +114,16 @@ class Reloading:
         server, old = self._server, self._server.options
         if not old.config_file:
             raise ReloadError("can only reload config when a file is provided using -c or --config")
-        try:
-            loaded = await asyncio.to_thread(load, old.config_file, old.flags)
-        except ConfigError as error:
-            raise ReloadError(str(error).strip()) from None
-        new = loaded.options
         jetstream = server.jetstream
         has = (jetstream.max_memory, jetstream.max_store) if jetstream else (0, 0)
-        refused, told = difference(old, new, memory=has[0], store=has[1])
-        if refused:
-            found = unchangeable(refused, old.config_file, old, new)
-            raise ReloadError("\n".join(f"config reload not supported for {it}" for it in found))
+        try:
+            read = await asyncio.to_thread(self._read, has)
+        except ConfigError as error:
+            raise ReloadError(str(error).strip()) from None
+        new = read.options
+        if read.logins is None or read.shared is None:
+            raise ReloadError("\n".join(read.refused))
         self._check_jetstream(new)
-        websocket = None
-        if server.inbox.websockets is not None:
-            websocket = Authenticator(new.through_websocket, CLIENT_OVER_WEBSOCKET)
-        logins = Authenticator(new)
-        sharing = await asyncio.to_thread(shared_by, new)
         try:
             stapled = await server.learn_staples(new)
             staples = dict(one.staple for one in stapled)
@@ -121,9 +131,39 @@ class Reloading:
             sink = server.log.open(new.log_file) if new.log_file != old.log_file else None
         except (ConfigError, LogError) as error:
             raise ReloadError(str(error).strip()) from None
-        for line in [*loaded.warnings, *loaded.without_effect]:
+        for line in read.notes:
             server.log.warn(line)
-        return _Next(new, told, secured, stapled, sink, logins, websocket, sharing)
+        return _Next(
+            options=new,
+            told=read.told,
+            secured=secured,
+            stapled=stapled,
+            sink=sink,
+            logins=read.logins,
+            websocket_logins=read.websocket_logins,
+            shared=read.shared,
+        )
+
+    def _read(self, has: tuple[int, int]) -> _Read:
+        """In a thread, as it takes long where there are many users; ConfigError. `has`: bytes of
+        memory and of store that JetStream has now."""
+        server, old = self._server, self._server.options
+        gc.disable()  # what is read stays: to look for garbage in it would double the time
+        try:
+            loaded = load(old.config_file, old.flags)
+            new, notes = loaded.options, [*loaded.warnings, *loaded.without_effect]
+            differs = difference(old, new, memory=has[0], store=has[1])
+            if differs.refused:
+                found = unchangeable(differs.refused, old.config_file, old, new)
+                lines = [f"config reload not supported for {option}" for option in found]
+                return _Read(new, notes, lines, [])
+            through = None
+            if server.inbox.websockets is not None:
+                through = Authenticator(new.through_websocket, CLIENT_OVER_WEBSOCKET)
+            logins, shared = Authenticator(new), shared_by(new)
+            return _Read(new, notes, [], differs.told, logins, through, shared)
+        finally:
+            gc.enable()
 
     def _check_jetstream(self, new: Options) -> None:
         storage, jetstream = self._server.front.storage, self._server.jetstream
@@ -173,26 +213,27 @@ class Reloading:
             account = accounts.name_of(numbers.account)
             yield cid, staying, Present(options, admission, account, secured)
 
-    async def _compute_hashes(self, stayings: dict[bool, Staying]) -> None:
-        """Of passwords that are stored in another way now."""
-        if not any(staying.has_hashes for staying in stayings.values()):
-            return
-        for _ in range(ROUNDS):
-            wanted = [
-                partial(staying.compute, pair)
-                for _, staying, present in self._present(stayings)
-                for pair in staying.hashes(present)
-            ]
-            if not wanted:
-                return
-            await asyncio.gather(*map(self._server.inbox.compute, wanted))
+    async def _compute(self, pending: Pending) -> None:
+        """Compares passwords with hashes that are stored since the switch."""
+        works = [partial(staying.compute, slow) for staying, slow in set(pending.values())]
+        await asyncio.gather(*map(self._server.inbox.compute, works))
 
-    def _judge(self, stayings: dict[bool, Staying]) -> None:
-        """Cuts who may not stay, and lets the others do what is allowed now."""
+    def _judge(
+        self, stayings: dict[bool, Staying], among: Container[int] | None = None
+    ) -> Pending:
+        """Cuts who may not stay, and lets the others do what is allowed now. `among`: looks at
+        these connections alone. What has to be computed first, by connection: until then it may
+        do what it could."""
         plane, admissions = self._server.plane, self._server.inbox.admissions
         gone = 0
+        pending: Pending = {}
         for cid, staying, present in self._present(stayings):
+            if among is not None and cid not in among:
+                continue
             verdict = staying.judge(present)
+            if isinstance(verdict, Slow):
+                pending[cid] = (staying, verdict)
+                continue
             if isinstance(verdict, Stays):
                 had, has = present.admission, verdict.admission
                 if (had and had.rules) != (has and has.rules):
@@ -209,6 +250,7 @@ class Reloading:
                 plane.close_connection(cid, verdict, b"Authorization Violation")
         if gone:
             self._server.log.info(f"Disconnect {gone} clients that are not authorized any more")
+        return pending
 
     def _prune(self, before: Options) -> None:
         """Cuts whoever is too many where there may be less than before: the youngest of the server,
@@ -268,8 +310,10 @@ class Reloading:
 
     # ---- the change
 
-    def _switch(self, coming: _Next, stayings: dict[bool, Staying]) -> None:
-        """Clients, users and accounts are held to what the file says. Nothing here waits."""
+    def _switch(self, coming: _Next, stayings: dict[bool, Staying]) -> Pending:
+        """Clients, users and accounts are held to what the file says. Nothing here waits: whose
+        password has to be compared with a hash is returned, by connection."""
+        pending: Pending = {}
         server, options = self._server, self._server.options
         front = server.front
         before = Options(**vars(options))
@@ -280,12 +324,13 @@ class Reloading:
         if options.asks_everybody:
             front.limit()  # from here on nobody is let in without being asked
         if not options.operators.enabled:
-            self._change_users(coming, stayings)
+            pending = self._change_users(coming, stayings)
         self._cut_proxied(set(before.trusted_proxies) - set(options.trusted_proxies))
         self._prune(before)
         front.renew(coming.secured)
         front.write_files(before)
         server.watch_system()
+        return pending
 
     def _choose_log(self, sink: Sink | None) -> None:
         log, options = self._server.log, self._server.options
@@ -298,18 +343,19 @@ class Reloading:
         if sink is not None:
             log.switch(sink)
 
-    def _change_users(self, coming: _Next, stayings: dict[bool, Staying]) -> None:
+    def _change_users(self, coming: _Next, stayings: dict[bool, Staying]) -> Pending:
         front, inbox, options = self._server.front, self._server.inbox, self._server.options
         inbox.authenticator = coming.logins
         if inbox.websockets is not None and coming.websocket_logins is not None:
             inbox.websockets.take(options.websocket, coming.websocket_logins)
-        front.configured.narrow(options, coming.sharing)
-        self._judge(stayings)
+        front.configured.narrow(coming.shared)
+        pending = self._judge(stayings)
         there = set(front.accounts)
-        front.configured.follow(options, coming.sharing)
+        front.configured.follow(options, coming.shared)
         for name in front.accounts:
             if name not in there:
                 front.offer_services(name)
+        return pending
 
     async def _follow(self) -> None:
         """What takes its time: streams, and accounts of operator mode."""

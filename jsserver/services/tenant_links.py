@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping as Named
 
 from jsserver.access.accounts import Accounts
-from jsserver.access.links import Links
+from jsserver.access.links import Links, keyed
 from jsserver.access.operator import Tenant
 from jsserver.config import options as o
 from jsserver.config.links import LinkError, Sharing
@@ -96,7 +96,7 @@ class TenantLinks:
                 self._import(sharing, tenant.name, wanted, told[tenant.name], now, ends)
         self.sharing = sharing
         self._links.follow(
-            {t.name: sharing.routes(t.name) for t in tenants if t.claims.nats.imports}
+            {t.name: keyed(sharing.routes(t.name)) for t in tenants if t.claims.nats.imports}
         )
         for name, said in told.items():
             for text in sorted(said - self._told.get(name, set())):

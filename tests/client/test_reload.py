@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import bcrypt
 import pytest
 
 from tests.client.raw import RawClient
@@ -215,6 +216,29 @@ def test_users_of_before_are_gone_where_a_token_takes_their_place(servers: Serve
 def users(*names: str, password: str = "x") -> str:
     rows = [f"{{ user: {name}, password: {password} }}" for name in names]
     return f"authorization {{ users: [{', '.join(rows)}] }}"
+
+
+def test_a_removed_user_is_out_before_slow_hashes_are_computed(servers: Servers) -> None:
+    def config(password: str, *more: str) -> str:
+        rows = [f"{{ user: kept, password: '{password}' }}", *more]
+        return f"authorization {{ users: [{', '.join(rows)}] }}"
+
+    slow = bcrypt.hashpw(b"x", bcrypt.gensalt(14)).decode()  # a second, or several
+    server = servers.under_test(config=config("x", "{ user: gone, password: x }"))
+    with login(server, "kept") as kept, login(server, "gone") as gone:
+        rewrite(server, config(slow))
+        os.kill(server.pid, signal.SIGHUP)
+        assert gone.until("EOF")[-1].verb == "EOF"
+        assert DONE not in server.log()
+        wait_until(lambda: DONE in server.log(), DONE)
+        kept.sync()
+
+
+def test_who_does_not_know_the_new_hash_is_out(servers: Servers) -> None:
+    server = servers.under_test(config=users("a", password="y"))
+    with login(server, "a", "y") as client:
+        reload(server, users("a", password=HASHED))  # of "x"
+        assert client.heard()[-1].verb == "EOF"
 
 
 def test_the_last_of_many_signals_is_obeyed(servers: Servers) -> None:
