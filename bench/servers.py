@@ -132,7 +132,8 @@ class Server:
         spent = 0
         for pid in process_tree(self.pid):
             for task in Path(f"/proc/{pid}/task").iterdir():
-                spent += int((task / "schedstat").read_text().split()[0])
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended
+                    spent += int((task / "schedstat").read_text().split()[0])
         return spent / 1e9
 
     def reset_peak(self) -> None:
