@@ -141,6 +141,10 @@ def _function(token: str) -> Part | None:
     where it stands for itself."""
     if token[:1] not in ("$", "{"):
         return None
+    return (_kept_function if len(token) <= TOKEN_KEPT else _read_function)(token)
+
+
+def _read_function(token: str) -> Part | None:
     if len(token) > 1 and token[0] == "$":
         digits = token[1:]
         if not _NUMBER.fullmatch(digits) or len(digits) > 20 or int(digits) not in _INT64:
@@ -177,6 +181,9 @@ def _function(token: str) -> Part | None:
     return function, _number(arguments[1], token, _INT32), b"", (index,)
 
 
+_kept_function = lru_cache(TOKENS_KEPT)(_read_function)
+
+
 # ---- transforms
 
 
@@ -195,10 +202,11 @@ def _places(part: Part, token: str, stars: list[int], is_literal: bool) -> tuple
         if kind not in ("partition", "random"):
             raise _wrong(_OUT_OF_RANGE, token)
         return ()
+    most = len(stars)
     for number in numbers:
-        if number > len(stars):
+        if number > most:
             raise TransformError(f"{_DESTINATION}{_OUT_OF_RANGE} in {token}: [{number}]")
-    return tuple(stars[number - 1] if number > 0 else 0 for number in numbers)
+    return tuple([stars[number - 1] if number > 0 else 0 for number in numbers])
 
 
 def _joined(parts: list[Part | str]) -> list[Part]:
@@ -229,7 +237,7 @@ def parse(source: str, destination: str, *, reversible: bool = False) -> Transfo
     if not destination:
         return None
     sources, destinations = _tokens(source or ">"), _tokens(destination)
-    stars = [at for at, token in enumerate(sources) if token == "*"]
+    stars = [at for at, token in enumerate(sources) if token == "*"] if "*" in sources else []
     rest = sources[-1] == ">"
     if "*" in destinations or rest != (destinations[-1] == ">"):
         raise TransformError(INVALID_SUBJECT)
