@@ -1,6 +1,7 @@
 """Where the executable starts: the command line of jsserver, and a check of the bundle itself.
 
-`jsserver --import-check` imports every module that was bundled and prints what failed as JSON.
+`jsserver --import-check [MODULE ...]` imports every module of ours that was bundled, and others
+that are named, and prints what failed as JSON.
 """
 
 import sys
@@ -20,7 +21,7 @@ def bundled(tree: dict, folder: str, prefix: str) -> list[str]:
     return names
 
 
-def import_check() -> int:
+def import_check(others: list[str]) -> int:
     import importlib
     import json
     import os
@@ -30,7 +31,7 @@ def import_check() -> int:
     folder = os.path.join(sys._MEIPASS, "jsserver")
     names = sorted(bundled(get_pyz_toc_tree()["jsserver"], folder, "jsserver."))
     failed = {}
-    for name in names:
+    for name in [*names, *others]:
         if name.endswith("__main__"):
             continue
         try:
@@ -42,8 +43,8 @@ def import_check() -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--import-check"]:
-        sys.exit(import_check())
+    if sys.argv[1:2] == ["--import-check"]:
+        sys.exit(import_check(sys.argv[2:]))
     from jsserver.process import procs
 
     procs.join_launcher()
