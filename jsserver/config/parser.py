@@ -149,15 +149,11 @@ def _encoded(text: str) -> bytes:
 
 def parse_file(path: str, environment: Mapping[str, str] | None = None) -> Value:
     """The map of a configuration file; ConfigError if it cannot be read or is not one."""
-    return _parse(_read(path), path, environment)
+    return parse_bytes(_read(path), path, environment)
 
 
-def parse_text(text: str, file: str = "", environment: Mapping[str, str] | None = None) -> Value:
-    """The map of a configuration given as text; includes are looked for beside `file`."""
-    return _parse(_encoded(text), file, environment)
-
-
-def _parse(text: bytes, file: str, environment: Mapping[str, str] | None) -> Value:
+def parse_bytes(text: bytes, file: str, environment: Mapping[str, str] | None) -> Value:
+    """The map of a configuration given as UTF-8; includes are looked for beside `file`."""
     parser = _Parser(file, os.environ if environment is None else environment, 0)
     return Value(parser.parse(text), file=file)
 

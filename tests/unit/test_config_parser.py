@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsserver.cext.language import MAX_NESTING
+from jsserver.cext.language import MAX_NESTING, Value
 from jsserver.config import ConfigError
-from jsserver.config.parser import digest, parse_file, parse_text
+from jsserver.config.parser import digest, parse_bytes, parse_file
+
+
+def parse_text(text: str, file: str = "", environment: Mapping[str, str] | None = None) -> Value:
+    return parse_bytes(text.encode("utf-8", "surrogateescape"), file, environment)
 
 
 def parse(text: str, **environment: str) -> Any:
