@@ -20,6 +20,7 @@ from jsserver.disk.storage import Storage, limits_of
 from jsserver.disk.storedir import WITHIN, is_within_store, store_path, user_of
 from jsserver.process.sockets import open_listener
 from jsserver.text.flags import FlagError
+from jsserver.text.goformat import failure
 
 FINE, WRONG, USAGE, OFFLINE = range(4)
 """Exit codes: a server would start and serve all streams; it would not start; the command line
@@ -153,7 +154,7 @@ def _attempt(step: Callable[[Options, Report], None], options: Options, report: 
     try:
         step(options, report)
     except OSError as error:
-        report.errors.append(f"{error.filename or 'the system'}: {error.strerror or error}")
+        report.errors.append(failure(error))
 
 
 def examine(path: str, flags: dict[str, object]) -> Report:

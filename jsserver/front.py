@@ -29,7 +29,7 @@ from jsserver.process import priority
 from jsserver.process.logs import Logger
 from jsserver.process.sockets import bound_port, host_port, open_listener
 from jsserver.services.subjects import API, OBJECTS, SYSTEM, is_plain_subject, of_the_system_account
-from jsserver.text.goformat import quote, split_address
+from jsserver.text.goformat import failure, quote, split_address
 from jsserver.text.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from jsserver.text.nkeys import BoxPair, SigningPair
 
 ANY_HOST = "0.0.0.0"
+FILES_MIN = 64
+"""Open files without which there is no room for clients and streams."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGUSR2)
 """Those that the server takes; they wait until its event loop is there."""
@@ -53,7 +55,9 @@ class StartError(Exception):
 
 def explained(error: BaseException | None, message: str = "") -> str:
     """One line for the operator: why a start failed, or what should never happen and where."""
-    if isinstance(error, StartError | ConfigError | OSError):
+    if isinstance(error, OSError):
+        return failure(error)
+    if isinstance(error, StartError | ConfigError):
         return str(error)
     if error is None:
         return f"Internal error: {message}"
@@ -309,6 +313,11 @@ class Front:
     def _allow_files(self) -> None:
         """As many open files as the machine lets this process have: connections and blocks."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if 0 <= hard < FILES_MIN:
+            raise StartError(
+                f"The limit of open files is {hard}, and a server needs {FILES_MIN} (ulimit -n, or"
+                " LimitNOFILE= of a unit)"
+            )
         if soft == hard:
             return
         try:

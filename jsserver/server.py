@@ -318,18 +318,18 @@ class Server:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # what came during the start comes now
 
     def _trapped(self, text: str) -> None:
-        self.log.debug(f'Trapped "{text}" signal')
+        self.log.info(f'Trapped "{text}" signal')
         self.stopped.set()
 
     def _reopen(self) -> None:
-        self.log.debug('Trapped "user defined signal 1" signal')
+        self.log.info('Trapped "user defined signal 1" signal')
         self.log.reopen()
 
     def _unavailable(self, text: str, what: str) -> None:
         self.log.error(f'Trapped "{text}" signal, but {what} is not available in this version')
 
     def _hang_up(self) -> None:
-        self.log.debug('Trapped "hangup" signal')
+        self.log.info('Trapped "hangup" signal')
         self.reload.ask()
 
     def watch_system(self) -> None:

@@ -4,7 +4,7 @@ from libc.errno cimport EDQUOT, EINVAL, EIO, EISDIR, EMFILE, ENFILE, ENOENT, ENO
 from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport bsearch, calloc, free, malloc, qsort, realloc
-from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strcmp, strlen
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strcmp, strerror, strlen
 from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, O_TRUNC
 from posix.types cimport off_t
 

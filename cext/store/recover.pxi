@@ -93,7 +93,7 @@ cdef int64_t list_blocks(Opening* o, uint64_t** out) noexcept nogil:
     rc = s.files.names(s.files.ctx, s.msgs_dir, &names)
     if rc < 0:
         bytes_free(&names)
-        snprintf(o.err, o.err_cap, "%s: cannot be read (errno %d)", s.msgs_dir, -rc)
+        snprintf(o.err, o.err_cap, "%s: cannot be read: %s", s.msgs_dir, strerror(-rc))
         return ST_IO
     name = name_after(&names, NULL)
     while name != NULL and rc == ST_OK:
@@ -191,7 +191,7 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
     cdef int rc = s.files.map(s.files.ctx, fd, size, True, &b.data)
     b.data_cap = size
     if rc < 0:
-        snprintf(o.err, o.err_cap, "block %llu: cannot be mapped (errno %d)", <unsigned long long>b.num, -rc)
+        snprintf(o.err, o.err_cap, "block %llu: cannot be mapped: %s", <unsigned long long>b.num, strerror(-rc))
         return ST_IO
     if size >= 4 and memcmp(b.data, b"cmp", 3) == 0 and b.data[3] <= 2:
         snprintf(o.err, o.err_cap, "%s/%llu.blk: compressed blocks are not supported", s.msgs_dir,
@@ -260,7 +260,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
     fd = f.open(f.ctx, path, O_RDWR, 0)
     size = f.size(f.ctx, fd) if fd >= 0 else fd
     if size < 0 and fd != -ENOENT:
-        snprintf(o.err, o.err_cap, "%s: cannot be opened (errno %d)", path, <int>-size)
+        snprintf(o.err, o.err_cap, "%s: cannot be opened: %s", path, strerror(<int>-size))
         block_free(b)
         return ST_IO
     o.cut = False
@@ -288,7 +288,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         # says that that is on disk. What was cut off may not stand before a later block.
         synced = f.datasync(f.ctx, fd)
         if synced < 0:
-            snprintf(o.err, o.err_cap, "%s: cannot be synced (errno %d)", path, -synced)
+            snprintf(o.err, o.err_cap, "%s: cannot be synced: %s", path, strerror(-synced))
             return ST_IO
     if fd < 0:
         block_forget(s, b)

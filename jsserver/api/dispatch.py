@@ -48,6 +48,7 @@ from .account_purge import AccountPurge
 from .advisories import AUDIT, Advisories, ClientInfo
 from .buckets import ObjectResponse
 from .call import Call
+from .invalid import InvalidRequests
 from .levels import required_level
 from .queue import RequestQueue
 from .responses import (
@@ -315,6 +316,7 @@ class Dispatcher:
         self._system_account = system_account
         self.accounts: dict[str, Account] = {}
         self.advisories = Advisories(shared, system_account)
+        self._invalid = InvalidRequests()
         self._client_info = client_info or (lambda connection: None)
         self.transfers = Transfers(shared, self.advisories)
         self._account_purge = AccountPurge(shared, self.advisories, self.accounts, directory)
@@ -535,7 +537,7 @@ class Dispatcher:
                 raise errcodes.NOT_ENABLED_FOR_ACCOUNT()
             return await endpoint.handler(call)
         except ApiError as error:
-            refused = error
+            refused = self._invalid.seen(request.account, request.subject, error)
         except StreamClosed:
             refused = errcodes.STREAM_NOT_FOUND()
         except ConsumerClosed:

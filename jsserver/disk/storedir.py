@@ -4,6 +4,7 @@ import os
 
 from jsserver.cext.store import lock_directory
 from jsserver.disk.directories import make_directory
+from jsserver.text.goformat import failure
 
 LOCK = ".jsserver.lock"
 """The file whose lock keeps other servers off."""
@@ -66,7 +67,7 @@ class StoreDir:
         except BlockingIOError as e:
             raise InUse(f'store directory "{path}" is in use by {user_of(path) or OTHER}') from e
         except OSError as e:
-            raise StoreDirError(f"cannot lock store directory: {e}") from e
+            raise StoreDirError(f"cannot lock store directory: {failure(e)}") from e
 
     def close(self) -> None:
         if self._disposable:

@@ -7,6 +7,7 @@ after another, while different streams do not wait for each other. What must hol
 """
 
 import asyncio
+import errno
 import logging
 from bisect import bisect_left, insort
 from collections.abc import Awaitable, Callable
@@ -56,6 +57,8 @@ class Account:
         """Those that run. One that is being made or removed is not among them."""
         self.names: list[str] = []
         """Theirs, in the order of their bytes."""
+        self.on_no_room: Callable[[str], None] = lambda reason: None
+        """Takes why something could not be made, where there is no room for it."""
         self.on_unwritten: Callable[[str, str], None] = lambda stream, reason: None
         """Takes a stream of which a start might find another configuration on disk, and why."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -163,8 +166,14 @@ class Account:
             running = self.streams.get(stream)
             if running is not None and running.unwritten_assets():
                 self.on_unwritten(stream, _reason(error))
+            if isinstance(error, OSError) and error.errno in NO_ROOM:
+                self.on_no_room(_reason(error))
             raise _refusal(decision, error) from error
         self.assignments.settle(decision)
+
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk, or a user's part of it, that is full."""
 
 
 def _refusal(decision: StreamDecision | ConsumerDecision, error: Exception) -> ApiError:
@@ -199,5 +208,8 @@ def _not_created(template: ErrorTemplate, asset: str, name: str, error: Exceptio
     A name that no file can have (a NUL in it) fails like a disk that takes none."""
     if not isinstance(error, (OSError, StoreError, ValueError)):
         raise error
-    log.error("Error creating store for %s %s: %s", asset, goformat.quote(name), error)
-    return template(err=f"error creating store for {asset}")
+    reason = _reason(error)
+    told = goformat.failure(error) if isinstance(error, OSError) else reason
+    log.error("Error creating store for %s %s: %s", asset, goformat.quote(name), told)
+    full = isinstance(error, OSError) and error.errno in NO_ROOM
+    return template(err=f"error creating store for {asset}" + (f": {reason}" if full else ""))

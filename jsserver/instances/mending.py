@@ -24,14 +24,16 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 """Between two looks whether the disk works again."""
 PROBE_BYTES = 4096
+ROOM_BYTES = 128 << 10
+"""More than a new stream takes."""
 
 
-def probe(directory: Path) -> None:
-    """A small write that reaches the disk; OSError if it does not."""
+def probe(directory: Path, size: int = PROBE_BYTES) -> None:
+    """A write that reaches the disk; OSError if it does not."""
     path = directory / ".jsserver.probe"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.pwrite(fd, bytes(PROBE_BYTES), 0)
+        os.pwrite(fd, bytes(size), 0)
         os.fsync(fd)
     finally:
         os.close(fd)
@@ -69,6 +71,13 @@ class Mender:
         """There is no room for what is to be stored, and the ballast was given up."""
         self._shared.full = f"writing to disk failed: {os.strerror(error)}"
         self._start(("", ""), self._wait_for_room())
+
+    def no_room(self, account: Account, reason: str) -> None:
+        """Something could not be made in the account's directory, as the disk is full. The data
+        plane may still have room in the files that it has."""
+        if not self._shared.full and account.directory is not None:
+            self._shared.full = f"cannot make streams and consumers: {reason}"
+            self._start(("", "room"), self._wait_to_make(account.directory.parent))
 
     def _start(self, key: tuple[str, str], work: Coroutine[None, None, None]) -> None:
         before = self._tasks.get(key)
@@ -153,6 +162,21 @@ class Mender:
         self._shared.full = ""
         self._has_room()
         log.warning("There is room on disk again")
+
+
+    async def _wait_to_make(self, directory: Path) -> None:
+        full = self._shared.full
+        log.error("%s", full)
+        while self._shared.full == full:
+            await asyncio.sleep(RETRY_SECONDS)
+            try:
+                await self._shared.run(probe, directory, ROOM_BYTES)
+            except OSError as failure:
+                log.debug("No room in %s: %s", directory, failure)
+                continue
+            if self._shared.full == full:
+                self._shared.full = ""
+                log.warning("There is room for streams and consumers again")
 
 
 async def _after(before: asyncio.Task[None] | None, work: Coroutine[None, None, None]) -> None:

@@ -199,7 +199,7 @@ async def recover(account: Account) -> None:
         if isinstance(found, Stream):
             account.adopt(found)
         else:
-            log.warning("Stream '%s > %s' is offline: %s", account.name, name, found)
+            log.error("Stream '%s > %s' is offline: %s", account.name, name, found)
             account.offline[name] = found
         if n % FEW == 0:
             await asyncio.sleep(0)  # others have their turn
@@ -264,8 +264,8 @@ def _load_stream(
         metafiles.erase(leftover)
     for consumer in _subdirectories(directory / CONSUMERS):
         _load_consumer(account, stream, directory / CONSUMERS / consumer)
-    for line in damage.lines(stream.handle.lost()):
-        log.warning("Stream '%s > %s': %s", account.name, name, line)
+    for level, line in damage.lines(stream.handle.lost()):
+        log.log(level, "Stream '%s > %s': %s", account.name, name, line)
     return stream
 
 
@@ -324,7 +324,7 @@ def _load_consumer(account: Account, stream: Stream, directory: Path) -> None:
         stream.assignment.consumers[name] = wanted
         stream.consumers[name] = opened
         return
-    log.warning("Consumer '%s > %s > %s' is offline: %s", account.name, stream.name, name, reason)
+    log.error("Consumer '%s > %s > %s' is offline: %s", account.name, stream.name, name, reason)
     stream.offline[name] = reason
 
 
@@ -336,7 +336,7 @@ def _reason(error: Exception) -> str:
         case _Offline() | StoreError() | TransformError():
             return str(error)
         case OSError():
-            return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            return goformat.failure(error)
     return f"{type(error).__name__}: {error}"
 
 

@@ -129,7 +129,8 @@ def _judge(server: Server, wanted: Wanted) -> Verdict:
 def _judge_stream(account: Account, wanted: Wanted) -> Verdict:
     names = {"account": wanted.account, "stream": wanted.stream}
     if wanted.stream in account.offline:
-        return Verdict(503, [_stream_error(account.name, wanted.stream)])
+        reason = account.offline[wanted.stream]
+        return Verdict(503, [_stream_error(account.name, wanted.stream, reason)])
     stream = account.streams.get(wanted.stream)
     if stream is None:
         text = f"JetStream stream {quote(wanted.stream)} not found on account "
@@ -137,10 +138,11 @@ def _judge_stream(account: Account, wanted: Wanted) -> Verdict:
     if stream.failing:
         return Verdict(503, [_failing(account.name, stream)])
     if not wanted.consumer:
-        errors = [_consumer_error(account.name, stream.name, c) for c in list(stream.offline)]
+        errors = [*_consumers_offline(account.name, stream)]
         return Verdict(503 if errors else 200, errors)
     if wanted.consumer in stream.offline:
-        return Verdict(503, [_consumer_error(account.name, stream.name, wanted.consumer)])
+        reason = stream.offline[wanted.consumer]
+        return Verdict(503, [_consumer_error(account.name, stream.name, wanted.consumer, reason)])
     if wanted.consumer not in stream.consumers:
         text = (
             f"JetStream consumer {quote(wanted.consumer)} not found for stream "
@@ -157,9 +159,10 @@ def _failing(account: str, stream: Stream) -> HealthError:
 
 def _unwell(account: Account) -> list[HealthError]:
     """What was on disk and cannot be served, and what cannot be written."""
-    errors = [_stream_error(account.name, name) for name in list(account.offline)]
+    offline = list(account.offline.items())
+    errors = [_stream_error(account.name, name, reason) for name, reason in offline]
     for stream in list(account.streams.values()):
-        errors += [_consumer_error(account.name, stream.name, c) for c in list(stream.offline)]
+        errors += _consumers_offline(account.name, stream)
         if stream.failing:
             errors.append(_failing(account.name, stream))
     return errors
@@ -186,13 +189,19 @@ def _stream_lost(account: str, stream: str, lost: int) -> HealthError:
     return HealthError(type="STREAM", account=account, stream=stream, error=clean(text))
 
 
-def _stream_error(account: str, stream: str) -> HealthError:
-    text = f"JetStream stream '{account} > {stream}' could not be recovered"
+def _consumers_offline(account: str, stream: Stream) -> list[HealthError]:
+    offline = list(stream.offline.items())
+    return [_consumer_error(account, stream.name, name, reason) for name, reason in offline]
+
+
+def _stream_error(account: str, stream: str, reason: str) -> HealthError:
+    text = f"JetStream stream '{account} > {stream}' could not be recovered: {reason}"
     return HealthError(type="STREAM", account=account, stream=stream, error=clean(text))
 
 
-def _consumer_error(account: str, stream: str, consumer: str) -> HealthError:
-    text = f"JetStream consumer '{account} > {stream} > {consumer}' could not be recovered"
+def _consumer_error(account: str, stream: str, consumer: str, reason: str) -> HealthError:
+    which = f"{account} > {stream} > {consumer}"
+    text = f"JetStream consumer '{which}' could not be recovered: {reason}"
     return HealthError(
         type="CONSUMER", account=account, stream=stream, consumer=consumer, error=clean(text)
     )

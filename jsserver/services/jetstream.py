@@ -146,6 +146,7 @@ class JetStream:
     async def _add(self, name: str, limits: AccountLimits) -> None:
         account = Account(name, self.shared, Path(self.store.path) / name, limits)
         account.on_unwritten = partial(self.mender.stream_unwritten, account)
+        account.on_no_room = partial(self.mender.no_room, account)
         await self.dispatcher.add_account(account)
 
     async def configure(self, name: str, limits: AccountLimits | None) -> None:

@@ -4,6 +4,7 @@ All times and durations are integers in nanoseconds; times count from the Unix e
 """
 
 import codecs
+import os
 import time
 
 MICROSECOND = 1_000
@@ -160,6 +161,12 @@ def parse_duration(text: str) -> int:
         if total > MAX_DURATION + (text[0] == "-"):
             raise ValueError(invalid)
     return -total if text[0] == "-" else total
+
+
+def failure(error: OSError) -> str:
+    """What the system said, and of which file, without the number that Python puts before it."""
+    reason = error.strerror or str(error)
+    return f"{os.fsdecode(error.filename)}: {reason}" if error.filename else reason
 
 
 def quote(text: str | bytes) -> str:

@@ -14,6 +14,7 @@ from nats.js.errors import APIError
 
 from jsserver.config.options import Options
 from tests.client.aio import asynchronous, connected
+from tests.client.raw import RawApp
 from tests.servers import Server, Servers, command_of_peer, command_under_test
 from tests.waiting import wait_until
 
@@ -198,3 +199,42 @@ async def test_a_stream_that_is_offline_shows_in_the_health(
         assert fetch(server, "/healthz?js-server-only=true") == (200, {"status": "ok"})
     finally:
         server.kill()
+
+
+ROW = re.compile(r"^\| `\[(ERR|WRN|INF)\]` \| (.*?) \|", re.MULTILINE)
+
+
+def test_lines_of_the_log_have_the_level_that_the_page_says(servers: Servers) -> None:
+    rows = ROW.findall(PAGE.read_text())
+    levels = {words: level for level, cell in rows for words in re.findall(r"`([^`]+)`", cell)}
+    config = 'lame_duck_duration: "3m"\n'
+    server = servers.under_test(jetstream=True, monitor=True, config=config)
+    streams = server.store / "jetstream" / "$G" / "streams"
+    with RawApp(server.port) as app:
+        for name in "SD":
+            app.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [name]})
+        for _ in range(10):
+            app.request("D", bytes(1000))
+        app.request("$JS.API.STREAM.CREATE.X", b"{")
+    server.stop()
+    (streams / "S" / "meta.sum").write_text("0" * 16)
+    block = next((streams / "D" / "msgs").glob("*.blk"))
+    block.write_bytes(block.read_bytes()[:3000] + b"?" * 200 + block.read_bytes()[3200:])
+    logged = server.log()
+    server.start()
+    assert fetch(server, "/healthz")[0] == 503
+    (server.folder / "server.conf").write_text("max_pending: 5\n")
+    assert server.process is not None
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_log("Failed to reload")
+    logged += server.log()
+    seen = set()
+    for line in logged.splitlines():
+        for words, level in levels.items():
+            if words in line:
+                assert f"[{level}]" in line, line
+                seen.add(words)
+    assert seen >= {
+        *("is offline", "are damaged", "lost messages", "Failed to reload server configuration"),
+        *("has no effect", "Invalid JetStream request", "Healthcheck failed"),
+    }

@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -258,3 +259,19 @@ def test_a_configured_directory_stays_locked(servers: Servers) -> None:
     )
     with pytest.raises(ServerFailed, match="in use by another server"):
         again.start()
+
+
+def test_failures_are_told_in_words(tmp_path: Path) -> None:
+    command = [*command_under_test(), "-a", "127.0.0.1", "-p", "-1"]
+    few = ["prlimit", "--nofile=40:40", *command]
+    failed = subprocess.run(few, capture_output=True, text=True, timeout=30, check=False)
+    assert failed.returncode == 1
+    assert "The limit of open files is 40, and a server needs 64" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    folder = tmp_path / "store" / "jetstream"
+    folder.mkdir(parents=True)
+    (folder / ".jsserver.lock").mkdir()
+    words = [*command, "-js", "-sd", str(tmp_path / "store")]
+    failed = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert failed.returncode == 1 and "[Errno" not in failed.stderr
+    assert f"cannot lock store directory: {folder}/.jsserver.lock: Is a directory" in failed.stderr

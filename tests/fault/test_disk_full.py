@@ -93,6 +93,29 @@ def test_a_full_disk(servers: Servers, small_disk: Path) -> None:
         wait_until(lambda: publish(app, "S.a") == "", "it goes on")
 
 
+def test_creations_on_a_full_disk(servers: Servers, small_disk: Path) -> None:
+    server = start(servers, small_disk)
+    with RawApp(server.port) as app:
+        assert "error" not in app.api("STREAM.CREATE.S", {"name": "S", "subjects": ["S.>"]})
+        other = small_disk / "other"
+        with pytest.raises(OSError, match="No space left"), open(other, "wb", buffering=0) as f:
+            while True:
+                f.write(bytes(4096))
+        refused = app.api("STREAM.CREATE.T", {"name": "T", "subjects": ["T.>"]})
+        assert refused["error"]["description"] == (  # type: ignore[index]
+            "error creating store for stream: No space left on device"
+        )
+        status, page = health(server)
+        assert status == 503
+        assert json.loads(page)["error"] == (
+            "JetStream cannot make streams and consumers: No space left on device"
+        )
+        other.unlink()
+        wait_until(lambda: health(server)[0] == 200, "the health page is content again")
+        assert "error" not in app.api("STREAM.CREATE.T", {"name": "T", "subjects": ["T.>"]})
+    assert "[Errno" not in server.log()
+
+
 def test_a_disk_that_others_fill(servers: Servers, small_disk: Path) -> None:
     server = start(servers, small_disk)
     with RawApp(server.port) as app:

@@ -55,7 +55,7 @@ PARTS = {
     },
     "disk.ballast": set(),
     "disk.directories": set(),
-    "disk.storedir": {"disk.directories", "text.nuid"},
+    "disk.storedir": {"disk.directories", "text.goformat", "text.nuid"},
     "disk.storage": {
         *("config", "disk.ballast", "disk.storedir", "process.logs", "text.goformat"),
     },
@@ -199,7 +199,7 @@ PARTS = {
     "start": {"config", "front", "process.logs", "server"},
     "check": {
         *("access.secured", "config", "disk.storage", "disk.storedir", "instances"),
-        *("process.sockets", "text.flags"),
+        *("process.sockets", "text.flags", "text.goformat"),
     },
     "client.credentials": set(),
     "client.connection": {"client.credentials"},

@@ -475,9 +475,9 @@ def test_healthz_before_and_after_service(server: FakeServer) -> None:
             "account=$G&stream=GONE",
             503,
             "STREAM",
-            "JetStream stream '$G > GONE' could not be recovered",
+            "JetStream stream '$G > GONE' could not be recovered: damaged",
         ),
-        ("", 503, "STREAM", "JetStream stream '$G > GONE' could not be recovered"),
+        ("", 503, "STREAM", "JetStream stream '$G > GONE' could not be recovered: damaged"),
     ],
 )
 def test_healthz_failures(api: ApiServer, query: str, status: int, kind: str, text: str) -> None:
