@@ -2,10 +2,14 @@
 
 import asyncio
 import errno
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from jsserver.instances import mending
 from jsserver.instances.account import Account
 from jsserver.instances.mending import Mender
 from jsserver.instances.shared import Shared
@@ -67,3 +71,30 @@ def test_a_stream_that_fails_while_it_is_made_comes_back(tmp_path: Path) -> None
 def test_one_that_is_not_made_after_all_is_nothing_to_mend(tmp_path: Path) -> None:
     stream = asyncio.run(failed_while_it_is_made(tmp_path, False))
     assert stream.handle.calls == []
+
+
+async def tries_on_a_flapping_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When a stream is brought back whose disk fails again each time right after."""
+    monkeypatch.setattr(mending, "RETRY_SECONDS", 0.05)
+    place = Place()
+    config = SimpleNamespace(mirror=None)
+    stream = SimpleNamespace(handle=Handle(), config=config, directory=tmp_path, failing="")
+    place.streams["S"] = stream
+    shared = SimpleNamespace(run=run_here, full="")
+    mender = Mender(cast(Shared, shared), lambda: None, lambda: None)
+    times: list[float] = []
+    for _ in range(4):
+        mender.stream_failed(cast(Account, place), "S", errno.EIO)
+        async with asyncio.timeout(5):
+            while mender._tasks:
+                await asyncio.sleep(0.001)
+        times.append(asyncio.get_running_loop().time())
+    return times
+
+
+def test_what_fails_again_at_once_is_not_tried_in_a_tight_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = asyncio.run(tries_on_a_flapping_disk(tmp_path, monkeypatch))
+    pauses = [later - before for before, later in itertools.pairwise(times)]
+    assert min(pauses) >= 0.05
