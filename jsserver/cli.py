@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
-from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, commit, program
+from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, called_as_jsserver, commit, program
 from jsserver.text.flags import FlagError, UnknownFlag, parse, parse_bool, parse_int
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ _ACTIONS: dict[str, Parser] = {
     "help": parse_bool,
     "v": parse_bool,
     "version": parse_bool,
+    "help_tls": parse_bool,
 }
 
 # Flags of nats-server for what is not built yet: refused unless they turn it off.
@@ -87,7 +88,6 @@ _UNAVAILABLE: dict[str, Parser] = {
     "syslog": parse_bool,
     "r": str,
     "remote_syslog": str,
-    "help_tls": parse_bool,
     "routes": str,
     "cluster": str,
     "cluster_listen": str,
@@ -161,7 +161,26 @@ TLS options:
 
 Common options:
     -h, --help                       Show this text
+        --help_tls                   Show how to set up TLS
     -v, --version                    Show the version
+"""
+
+
+_TLS_USAGE = """
+TLS in a configuration file (docs/operating.md and docs/security.md say more):
+
+    tls {
+        cert_file: "/etc/jsserver/server.pem"   # certificate, and those up to the authority
+        key_file:  "/etc/jsserver/server.key"   # its private key, readable by the server alone
+        ca_file:   "/etc/jsserver/clients.pem"  # authorities of clients' certificates
+        verify:    true                         # clients must have certificates
+    }
+
+verify_and_map: true takes users from their certificates, timeout: seconds bounds handshakes,
+handshake_first: true begins with one, min_version, cipher_suites and curve_preferences narrow what
+is used, pinned_certs names keys that may come.
+
+On the command line: --tls --tlscert FILE --tlskey FILE, --tlsverify and --tlscacert FILE.
 """
 
 
@@ -212,7 +231,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(sys.stderr, str(error))
         if isinstance(error, UnknownFlag) and (near := _nearest(error.name, _PARSERS)):
             _say(sys.stderr, f"did you mean -{near}?")
-        _say(sys.stdout, usage())
+        if called_as_jsserver():
+            _say(sys.stderr, "jsserver --help shows all flags")
+            return 2
+        _say(sys.stdout, usage())  # as nats-server does, with its exit code
         return 0
     flags = dict(pairs)
     command = rest[0].lower() if rest else ""
@@ -221,6 +243,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _say(sys.stdout, _versions())
         elif flags.get("h") or flags.get("help"):
             _say(sys.stdout, usage())
+        elif flags.get("help_tls"):
+            _say(sys.stdout, _TLS_USAGE)
         elif command == "version":
             _say(sys.stdout, _versions())
         elif command == "help":
@@ -245,8 +269,8 @@ def _spark(arguments: Sequence[str]) -> int:
 
     missing = [name for name in SPARK_NEEDS if importlib.util.find_spec(name) is None]
     needs = (
-        f"the jobs of Spark need {', '.join(missing)}, not installed here: install this package"
-        " with its extra, jsserver[spark]"
+        f"the jobs of Spark need {', '.join(missing)}, not installed here: install the extra spark"
+        " of this package, in a checkout with pip install '.[spark]'"
     )
     asked = not arguments or bool({"-h", "--help", "help"} & set(arguments))
     if missing and asked:

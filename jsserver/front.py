@@ -175,7 +175,7 @@ class Front:
             log.info(f"Using configuration file: {o.config_file} ({o.config_digest})")
         for line in without_effect:
             log.warn(line)
-        for line in (*advice.of_payloads(o), *advice.of_domains(o)):
+        for line in (*advice.of_payloads(o), *advice.of_domains(o), *advice.of_store(o)):
             log.warn(line)
         if o.pid_file and (reason := self._write_pid()):
             raise StartError(f"Could not write pidfile: {reason}")

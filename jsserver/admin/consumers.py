@@ -179,6 +179,43 @@ COMMANDS: dict[str, Callable[[Api, argparse.Namespace], int]] = {
 }
 
 
+def add_login(made: argparse.ArgumentParser) -> None:
+    """The flags that say which server, and who asks."""
+    made.add_argument("-s", "--server", default="nats://127.0.0.1:4222", help="URL of the server")
+    made.add_argument("--user", default="", help="name to log in with")
+    made.add_argument("--password", default="", help="its password")
+    made.add_argument("--token", default="", help="a token to log in with")
+    made.add_argument("--nkey", default="", help="a file with the seed of an nkey")
+    made.add_argument("--creds", default="", help="a .creds file")
+    made.add_argument("--tlsca", default="", help="authorities of the server's certificate, in PEM")
+    made.add_argument("--tlscert", default="", help="the client's certificate")
+    made.add_argument("--tlskey", default="", help="its private key")
+
+
+def login_of(options: argparse.Namespace) -> tuple[Credentials, Tls]:
+    """What those flags say; CredentialsError."""
+    if options.creds:
+        credentials = read_credentials_file(options.creds)
+    else:
+        credentials = Credentials(
+            user=options.user,
+            password=options.password,
+            token=options.token,
+            nkey_seed=_seed(options.nkey),
+        )
+    return credentials, Tls(options.tlsca, options.tlscert, options.tlskey)
+
+
+def _seed(path: str) -> str:
+    if not path:
+        return ""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError as error:
+        raise CredentialsError(f"{path}: {error.strerror}") from None
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     lines = "\n".join(
@@ -190,28 +227,31 @@ def parser() -> argparse.ArgumentParser:
         description=f"Looks after a consumer of a running server.\n\ncommands:\n{lines}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("command", choices=COMMANDS)
-    made.add_argument("stream")
-    made.add_argument("consumer")
-    made.add_argument("seqs", type=int, nargs="*", help="release: these sequences")
-    made.add_argument("-s", "--server", default="nats://127.0.0.1:4222", help="URL of the server")
-    made.add_argument("--creds", default="", help="a .creds file")
-    made.add_argument("--tlsca", default="", help="authorities of the server's certificate, in PEM")
-    made.add_argument("--tlscert", default="", help="the client's certificate")
-    made.add_argument("--tlskey", default="", help="its private key")
+    made.add_argument("command", choices=COMMANDS, help="what to do with it")
+    made.add_argument("stream", help="name of the stream")
+    made.add_argument("consumer", help="name of the consumer")
+    made.add_argument("seqs", type=int, nargs="*", default=[], help="release: these")
+    add_login(made)
     made.add_argument("--idle", type=float, default=0, help="seconds since the last delivery")
     made.add_argument("--limit", type=int, default=-1, help="messages at most, default all")
     made.add_argument("--subject", default="", help="redrive: dead letters on this subject")
-    made.add_argument("--reason", default="", choices=("", "max_deliver", "terminated"))
+    made.add_argument(
+        "--reason",
+        default="",
+        choices=("max_deliver", "terminated"),
+        help="redrive: what died so, default all",
+    )
     return made
 
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the command; the process's exit code."""
+    if not arguments:
+        parser().print_help(sys.stderr)
+        return 2
     options = parser().parse_args(arguments)
     try:
-        credentials = read_credentials_file(options.creds) if options.creds else Credentials()
-        tls = Tls(options.tlsca, options.tlscert, options.tlskey)
+        credentials, tls = login_of(options)
         with Connection(
             options.server, name="jsserver consumer", credentials=credentials, tls=tls, timeout=10
         ) as connection:

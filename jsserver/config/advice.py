@@ -29,7 +29,7 @@ def refusal(options: Options) -> str:
 def warnings(options: Options) -> list[str]:
     """What the log of a start warns of, in its order."""
     found = [*of_operators(options), *of_passwords(options), *of_payloads(options)]
-    found += of_domains(options)
+    found += [*of_domains(options), *of_store(options)]
     return [*found, *of_websocket(options), *of_handshakes(options)]
 
 
@@ -72,6 +72,14 @@ def of_domains(options: Options) -> Iterator[str]:
         yield (
             "The option `default_js_domain` is a temporary backwards compatibility measure and "
             "will be removed"
+        )
+
+
+def of_store(options: Options) -> Iterator[str]:
+    if options.store_dir and not options.jetstream.enabled:
+        yield (
+            f"store_dir {quote(options.store_dir)} is not used, as JetStream is off: switch it on "
+            "with -js, or with a jetstream block"
         )
 
 

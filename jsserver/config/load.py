@@ -13,6 +13,9 @@ from jsserver.text.goformat import duration, quote, split_address
 if TYPE_CHECKING:
     from typing import Any
 
+    from jsserver.cext.language import Value
+    from jsserver.config.values import Problems
+
 _MAX_PORT = 65535
 
 
@@ -40,12 +43,23 @@ def read_file(path: str) -> Loaded:
         problems.warnings.append(f"{path}: config has no values or is empty")
     options = Options(config_file=path)
     read_block(options, root.data, READERS, problems)
+    _warn_of_two_places(root.data, problems)
     if problems.errors:
         raise ConfigError("".join(f"{line}\n" for line in problems.warnings + problems.errors))
     options.config_digest = digest(root)
     return Loaded(
         options=options, warnings=problems.warnings, without_effect=problems.without_effect
     )
+
+
+def _warn_of_two_places(entries: Mapping[str, Value], problems: Problems) -> None:
+    """Of `listen` and `port` the one that comes later says where clients connect."""
+    by_name = {key.lower(): value for key, value in entries.items()}
+    if "listen" in by_name and "port" in by_name:
+        later = max(by_name["listen"], by_name["port"], key=lambda value: value.line)
+        problems.without_effect.append(
+            f'{later.place}: "listen" and "port" both say where clients connect: this one counts'
+        )
 
 
 def check(path: str, flags: Mapping[str, Any]) -> Loaded:

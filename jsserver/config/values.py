@@ -79,10 +79,15 @@ def shown(value: Value) -> str:
     return str(data)
 
 
+_WANTED = {str: "a text", bool: "true or false", int: "a whole number", dict: "a block"}
+
+
 def _expect(value: Value, kind: type, name: str) -> Any:
     if type(value.data) is not kind:
         raise OptionError(
-            value, f"interface conversion: interface {{}} is {type_name(value)}, not {name}"
+            value,
+            f"interface conversion: interface {{}} is {type_name(value)}, not {name}"
+            f" ({_WANTED[kind]} is wanted here)",
         )
     return value.data
 

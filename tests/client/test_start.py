@@ -275,3 +275,18 @@ def test_failures_are_told_in_words(tmp_path: Path) -> None:
     failed = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert failed.returncode == 1 and "[Errno" not in failed.stderr
     assert f"cannot lock store directory: {folder}/.jsserver.lock: Is a directory" in failed.stderr
+
+
+def test_traps_of_the_store_directory(servers: Servers) -> None:
+    server = servers.under_test(jetstream=True)
+    with RawApp(server.port) as app:
+        app.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+        app.request("s", b"x")
+    server.restart()
+    server.wait_log("Restored 1 streams with 1 messages in ")
+    second = Server(command_under_test(), servers.base / "second")
+    second.args = ["-js", "-sd", str(server.store)]
+    with pytest.raises(ServerFailed, match=rf"in use by another server \(pid {server.pid}\)"):
+        second.start()
+    inside = servers.under_test(args=["-js", "-sd", str(server.store / "jetstream")])
+    inside.wait_log("holds streams itself, which are not served")

@@ -54,7 +54,7 @@ def test_a_good_machine_has_no_problems() -> None:
     [
         ({"python": "3.10.2"}, "Python 3.10.2 is too old"),
         ({"python": "3.12.1"}, "set PYSPARK_PYTHON"),
-        ({"packages": {**GOOD.packages, "pyarrow": ""}}, "install the extra jsserver[spark]"),
+        ({"packages": {**GOOD.packages, "pyarrow": ""}}, "install this package's extra spark"),
         ({"packages": {**GOOD.packages, "pyspark": "4.0.1"}}, "pyspark 4.0.1 is too old"),
         ({"packages": {**GOOD.packages, "pyarrow": "18.1.0"}}, "pyarrow 18.1.0 is too old"),
         ({"packages": {**GOOD.packages, "pyarrow": "25.0"}}, "install the same version"),
@@ -129,7 +129,7 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert cli.main(["spark", "archive"]) == 2
     err = capsys.readouterr().err
-    assert "jsserver[spark]" in err and err.count("\n") == 1
+    assert ".[spark]" in err and err.count("\n") == 1
     for words in (["--help"], ["archive", "--help"]):
         assert cli.main(["spark", *words]) == 0
         out, err = capsys.readouterr()

@@ -86,6 +86,32 @@ def test_version(arguments: list[str], capsys: Output) -> None:
     assert re.fullmatch(rf"jsserver: v{re.escape(__version__)}( \([0-9a-f]{{7}}\))?", second)
 
 
+def test_a_wrong_flag_is_told_in_two_lines_where_nobody_looks_for_a_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/jsserver"])
+    assert main(["-bogus"]) == 2
+    said = "flag provided but not defined: -bogus\njsserver --help shows all flags\n"
+    assert capsys.readouterr() == ("", said)
+
+
+def test_help_about_tls(capsys: Output) -> None:
+    assert main(["-help_tls"]) == main(["--help_tls"]) == 0
+    out, err = capsys.readouterr()
+    assert all(f"{name}: " in out for name in ("cert_file", "key_file", "ca_file", "verify"))
+    assert err == ""
+
+
+def test_a_consumer_command_without_words_shows_its_help(capsys: Output) -> None:
+    assert main(["consumer"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "waits" in err and "--password" in err
+    with pytest.raises(SystemExit):
+        main(["consumer", "waits"])
+    err = capsys.readouterr().err
+    assert "stream, consumer" in err and "seqs\n" not in err and "{,max" not in err
+
+
 def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
     (tmp_path / ".git/refs/heads").mkdir(parents=True)
     head, packed = tmp_path / ".git/HEAD", tmp_path / ".git/packed-refs"

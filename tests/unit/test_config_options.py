@@ -9,6 +9,7 @@ import pytest
 
 from jsserver.config import ConfigError
 from jsserver.config.accounts import is_account_name
+from jsserver.config.advice import warnings
 from jsserver.config.load import check, load, read_file
 from jsserver.config.options import AUTOMATIC, AssetLimits, Options, Permissions, SubjectPermission
 from jsserver.config.values import WITHOUT_EFFECT
@@ -240,18 +241,23 @@ def test_users_and_permissions(files: Files) -> None:
     assert users[3].connection_types == ["STANDARD"]
 
 
-CONVERSION = "interface conversion: interface {{}} is {}, not {}"
+
+def mismatch(found: str, wanted: str) -> str:
+    kinds = {"int64": "a whole number", "string": "a text", "bool": "true or false"}
+    words = f"interface conversion: interface {{}} is {found}, not {wanted}"
+    return f"{words} ({kinds[wanted]} is wanted here)"
+
 
 PROBLEMS = [
     ("foo: 1", ['1:0: unknown field "foo"']),
     (
         "\nFoo: 1\nport: x",
-        ['2:1: unknown field "Foo"', "3:1: " + CONVERSION.format("string", "int64")],
+        ['2:1: unknown field "Foo"', "3:1: " + mismatch("string", "int64")],
     ),
-    ("host: 5", ["1:0: " + CONVERSION.format("int64", "string")]),
-    ("debug: [a]", ["1:0: " + CONVERSION.format("[]interface {}", "bool")]),
-    ("port: 1.5", ["1:0: " + CONVERSION.format("float64", "int64")]),
-    ("port {}", ["1:0: " + CONVERSION.format("map[string]interface {}", "int64")]),
+    ("host: 5", ["1:0: " + mismatch("int64", "string")]),
+    ("debug: [a]", ["1:0: " + mismatch("[]interface {}", "bool")]),
+    ("port: 1.5", ["1:0: " + mismatch("float64", "int64")]),
+    ("port {}", ["1:0: " + mismatch("map[string]interface {}", "int64")]),
     ('listen: "x"', ['1:0: could not parse address string "x"']),
     ('listen: "x:y"', ['1:0: could not parse port "y"']),
     ("listen: true", ["1:0: expected port or host:port, got bool"]),
@@ -269,7 +275,7 @@ PROBLEMS = [
         [
             '1:0: invalid use of field "ping_interval": '
             "ping_interval should be converted to a duration",
-            "2:1: " + CONVERSION.format("string", "int64"),
+            "2:1: " + mismatch("string", "int64"),
         ],
     ),
     ('lame_duck_duration: "5s"', ["1:0: invalid lame_duck_duration of 5s, minimum is 30 seconds"]),
@@ -452,6 +458,26 @@ def test_what_is_refused_as_not_built_is_documented() -> None:
         name = re.sub(r"^the | (listener|option)$|option \{name\} of | \(?\{name\}\)?", "", feature)
         for part in re.findall(r"[^()]+", name):
             assert part.strip().lower() in words, feature
+
+
+def test_two_places_that_say_where_clients_connect(files: Files) -> None:
+    files.path.write_text("port: 1\nlisten: '127.0.0.1:2'\n")
+    loaded = read_file(str(files.path))
+    assert loaded.options.port == 2
+    assert [line.partition(".conf:")[2] for line in loaded.without_effect] == [
+        '2:1: "listen" and "port" both say where clients connect: this one counts'
+    ]
+
+
+def test_a_value_of_another_kind_is_told_in_words(files: Files) -> None:
+    (line,) = files.problems("max_payload: many")
+    assert line.endswith("(a whole number is wanted here)")
+
+
+def test_a_store_directory_without_jetstream_is_warned_about(files: Files) -> None:
+    (line,) = warnings(files.read("store_dir: /data"))
+    assert line.startswith('store_dir "/data" is not used, as JetStream is off')
+    assert not warnings(files.read("store_dir: /data\njetstream: enabled"))
 
 
 def test_reactors(files: Files) -> None:

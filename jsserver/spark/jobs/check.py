@@ -138,7 +138,8 @@ def machine_problems(one: Machine) -> list[str]:
     for name, least in NEEDED.items():
         version = one.packages.get(name, "")
         if not version:
-            wrong.append(f"{one.where}: {name} is not installed: install the extra jsserver[spark]")
+            hint = "install this package's extra spark"
+            wrong.append(f"{one.where}: {name} is not installed: {hint}")
         elif numbers(version) < least:
             needed = ".".join(map(str, least))
             wrong.append(f"{one.where}: {name} {version} is too old, {needed} is needed")
@@ -215,7 +216,7 @@ def _look_at_spark(found: Checked, master: str) -> None:
         said = [line.strip() for line in str(error).splitlines() if "Error" in line] or [str(error)]
         found.problems.append(
             f"a job at {found.spark_master} failed: {said[-1][:300]} (do the executors have this"
-            " Python with jsserver[spark]? see PYSPARK_PYTHON)"
+            " Python with the extra spark? see PYSPARK_PYTHON)"
         )
     finally:
         session.stop()
