@@ -100,6 +100,31 @@ def test_a_block_that_is_lost(
 
 
 @pytest.mark.parametrize("kind", ["peer", "under_test"])
+@pytest.mark.parametrize("which", ["first", "middle", "last"])
+def test_a_block_that_is_cut_at_the_end_of_a_record(
+    servers: Servers, tmp_path: Path, kind: str, which: str
+) -> None:
+    """By whoever copied the files: every record in it is good, and some are missing."""
+    site = Site(getattr(servers, kind)(jetstream=True))
+    site.create("S", max_bytes=120_000)  # in blocks of 32,000
+    site.fill("S", 800, 100)
+    site.server.stop()
+    (blocks,) = site.server.store.glob("jetstream/$G/streams/S/msgs")
+    numbers = sorted(int(path.stem) for path in blocks.glob("*.blk"))
+    number = {"first": numbers[0], "middle": numbers[len(numbers) // 2], "last": numbers[-1]}[which]
+    block = blocks / f"{number}.blk"
+    whole = read(options(site.server.store))[0]
+    ends, data = [0], block.read_bytes()
+    while size := int.from_bytes(data[ends[-1] : ends[-1] + 4], "little") & 0x7FFFFFFF:
+        ends.append(ends[-1] + size)
+    block.write_bytes(data[: ends[-8]])
+    with pytest.raises(NatsError, match=rf"{number}\.blk is damaged .* ends behind sequence \d+,"):
+        read(options(site.server.store))
+    found = read(options(site.server.store, mode="PERMISSIVE"))[0]
+    assert found.items() < whole.items() and len(found) >= len(whole) - 8
+
+
+@pytest.mark.parametrize("kind", ["peer", "under_test"])
 @pytest.mark.parametrize("kill", [False, True], ids=["stop", "kill"])
 def test_after_a_purge_of_everything(
     servers: Servers, tmp_path: Path, kind: str, kill: bool

@@ -45,6 +45,18 @@ class BlockPart(NamedTuple):
     last: int
     gone: bytes
 
+    @property
+    def last_live(self) -> int:
+        """The last message that is not gone."""
+        last = self.last
+        for at in range(len(self.gone) - 16, -1, -16):
+            run = (int.from_bytes(self.gone[i : i + 8], "little") for i in (at, at + 8))
+            start, stop = run
+            if stop < last:
+                break
+            last = min(last, start - 1)
+        return last
+
 
 @dataclass
 class Split(InputPartition):
@@ -78,6 +90,17 @@ class Found:
     """Behind the last good record of a block that may be growing."""
 
     source: str = "blocks"
+    last_seq: int = 0
+    """Of a replay: the highest sequence in the blocks."""
+
+
+class Claim(NamedTuple):
+    """What a cache says that does not fit the blocks beside it."""
+
+    cache: str
+    last_seq: int
+    blocks: dict[int, int]
+    """The last messages of blocks, by number, where nothing was removed since."""
 
 
 @dataclass(frozen=True)
@@ -132,9 +155,11 @@ def from_index(
 
 
 def _from_caches(
-    files: StreamFiles, numbers: list[int], plain: Plain, permissive: bool
+    files: StreamFiles, numbers: list[int], plain: Plain, permissive: bool, claims: list[Claim]
 ) -> Found | None:
-    """Damaged when a block is gone that a cache knows, and nothing but a loss explains it."""
+    """What a valid cache says; what others say is added to `claims`.
+
+    Damaged when a block is gone that a cache knows, and nothing but a loss explains it."""
 
     def gone(number: int, cache: str) -> None:
         what = f"it is gone, and {cache} says that it has messages"
@@ -154,11 +179,17 @@ def _from_caches(
         found = from_index(body, files.name, numbers, end, gone) if end is not None else None
         if found is not None:
             return found
-    return None if files.encrypted else _from_checkpoint(files, numbers, gone)
+        known = index_db(body, block_key(files.name))
+        if known is not None and known[5] == numbers[-1]:
+            claims.append(Claim("index.db", known[3], {}))
+    return None if files.encrypted else _from_checkpoint(files, numbers, gone, claims)
 
 
 def _from_checkpoint(
-    files: StreamFiles, numbers: list[int], gone: Callable[[int, str], None]
+    files: StreamFiles,
+    numbers: list[int],
+    gone: Callable[[int, str], None],
+    claims: list[Claim],
 ) -> Found | None:
     """What our checkpoint says; it is replaced whole, never changed, so it can be mapped."""
     try:
@@ -170,7 +201,11 @@ def _from_checkpoint(
         with files.block(numbers[-1]).open("rb") as last:
             last.seek(-8, 2)
             end = last.read()
-        if found is None or end != found[2]:
+        if found is None:
+            return None
+        if end != found[2]:
+            if found[1] and found[1][-1][0] == numbers[-1]:
+                claims.append(Claim("checkpoint.jss", found[0], {}))
             return None
         if [block[0] for block in found[1]] != numbers:
             absent = [b[0] for b in found[1] if b[6] and b[0] not in set(numbers)]
@@ -178,6 +213,8 @@ def _from_checkpoint(
                 gone(absent[-1], "checkpoint.jss")
             return None
         if any(files.size(block[0]) != block[1] for block in found[1]):
+            held = {b[0]: BlockPart(b[0], b[2], b[3], b[8]).last_live for b in found[1] if b[6]}
+            claims.append(Claim("checkpoint.jss", found[0], held))
             return None
     except (OSError, ValueError):
         return None
@@ -232,7 +269,7 @@ def survey(
             part = _runs_between(runs, first, upto)
             if not _covers(part, first, upto):
                 found.append(Live(number, first, upto, min_ts, max_ts, part))
-    return Found(found, ignored)
+    return Found(found, ignored, last_seq=replayed.last_seq)
 
 
 def _look_between(before: tuple[int, int], behind: tuple[int, int], runs: "numpy.ndarray") -> None:
@@ -404,9 +441,11 @@ def plan_directory(options: StoreOptions, location: Location, bounds_for: "Bound
     numbers = files.numbers()
     plain = Plain()
     permissive = options.mode == "PERMISSIVE"
-    found = _from_caches(files, numbers, plain, permissive)
+    claims: list[Claim] = []
+    found = _from_caches(files, numbers, plain, permissive, claims)
     if found is None:
         found = _surveyed(files, numbers, plain, permissive)
+        _check_claims(files, numbers, found, claims, permissive)
     bounds = aged(bounds, files.config)
     parts, sizes = [], []
     for block in kept(found.blocks, bounds):
@@ -430,6 +469,24 @@ def plan_directory(options: StoreOptions, location: Location, bounds_for: "Bound
         found.tail_bytes_ignored,
         found.source,
     )
+
+
+def _check_claims(
+    files: StreamFiles, numbers: list[int], found: Found, claims: list[Claim], permissive: bool
+) -> None:
+    """Damaged when a block ends before what a cache says that it holds."""
+    there = {b.number: BlockPart(b.number, b.first, b.last, b.gone).last_live for b in found.blocks}
+    for claim in claims:
+        ends = [(number, there.get(number, 0), last) for number, last in claim.blocks.items()]
+        for number, last, held in (*ends, (numbers[-1], found.last_seq, claim.last_seq)):
+            if held > last:
+                what = (
+                    f"it ends behind sequence {last}, and {claim.cache} says that it holds messages"
+                    f" up to {held}: it was cut off"
+                )
+                if not permissive:
+                    raise Damaged(files.block(number), files.size(number), what)
+                log.warning("%s: %s", files.block(number), what)
 
 
 BoundsFor = Callable[[str], Bounds]

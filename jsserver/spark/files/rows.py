@@ -74,11 +74,29 @@ def rows_of(
             yield batches.take()
             continue
         if end != WALK_BAD or reader.last_seq >= last:
-            break  # behind the last message that planning saw, a block may be growing
+            # Behind the last message that planning saw, a block may be growing.
+            _check_end(options, part, bounds.last, reader, name)
+            break
         if options.mode != "PERMISSIVE":
             raise Damaged(name, reader.offset)
         at = reader.offset
         log.warning("%s: %d bytes at offset %d are lost", name, reader.skip(), at)
+
+
+def _check_end(
+    options: StoreOptions, part: BlockPart, asked: int, reader: BlockReader, name: str
+) -> None:
+    """Damaged when a block ends before the last message that planning knows in it."""
+    held = part.last_live
+    if asked < held or reader.last_seq >= held:
+        return
+    what = (
+        f"it ends behind sequence {reader.last_seq}, and is to hold messages up to {held}: it was"
+        " cut off, or they were removed while it was read"
+    )
+    if options.mode != "PERMISSIVE":
+        raise Damaged(name, reader.offset, what)
+    log.warning("%s: %s", name, what)
 
 
 def _lost(options: StoreOptions, what: str) -> None:
