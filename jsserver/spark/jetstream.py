@@ -157,6 +157,8 @@ def _advice(error: str) -> str:
     """Which option to change, where that can be told."""
     if "Authorization Violation" in error or "Authentication" in error:
         return " (see the options user, password, token, credentialsFile and nkeySeedFile)"
+    if "EOF occurred" in error or "_REQUIRED" in error:
+        return " (the server may want a client's certificate: options tls.certFile and tls.keyFile)"
     if "TLS" in error or "certificate" in error:
         return " (see the options tls.caFile, tls.certFile, tls.keyFile and tls.verify)"
     if "cannot connect" in error:

@@ -15,6 +15,8 @@ LATEST = -1
 _MAX = (1 << 63) - 1
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_SECONDS = (1_000_000_000, 100_000_000_000)
+"""Milliseconds that are as good as certainly meant as seconds: those of 2001 and later."""
 _FRACTION = re.compile(r"(?<=:\d\d)[.,](\d{1,9})\d*")
 
 
@@ -92,6 +94,11 @@ def nanos_at(text: str, option: str) -> int:
             f"option {option!r} is {text!r}: must be milliseconds since 1970 or an ISO 8601 time"
             " such as 2026-11-21T10:00:00Z"
         ) from None
+    if text.isdigit() and _SECONDS[0] * MILLISECOND <= nanos < _SECONDS[1] * MILLISECOND:
+        raise OptionError(
+            f"option {option!r} is {text!r}: as milliseconds that is a day of 1970 to 1973. Seconds"
+            f" are {text}000 milliseconds; a time can also be written as 2026-11-21T10:00:00Z"
+        )
     if not 0 <= nanos <= _MAX:
         raise OptionError(f"option {option!r} is {text!r}: must be a time from 1970 to 2262")
     return nanos

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jsserver.spark.errors import NatsError
+from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.jobs import replay as replay_job
 from jsserver.spark.jobs import replaying
 from jsserver.spark.jobs.replay import ReplayOptions, replay
@@ -198,6 +198,24 @@ def test_bounds_subjects_and_a_prefix(js_server: Server, tmp_path: Path) -> None
     wanted = [i for i in range(21, 31) if i % 4 in (1, 2)]
     assert result.rows == len(wanted)
     assert everything(js_server, "PART") == [Msg(f"copy.S.{i % 4}", b"", b"%d" % i) for i in wanted]
+
+
+@pytest.mark.parametrize("prefix", ["dup", "dup.", "dup.of"])
+def test_a_prefix_is_tokens_of_their_own(js_server: Server, tmp_path: Path, prefix: str) -> None:
+    by_hand(tmp_path, [Row(1, NOON, "S.a", b"", b"x")])
+    name = f"PREFIX{len(prefix)}"
+    replayed(js_server, "S", tmp_path, to=name, subject_prefix=prefix, create=True)
+    tokens = prefix.rstrip(".")
+    assert everything(js_server, name) == [Msg(f"{tokens}.S.a", b"", b"x")]
+    assert info(js_server, name).config.subjects == (f"{tokens}.S.>",)
+    api(js_server, f"STREAM.DELETE.{name}")
+
+
+@pytest.mark.parametrize("prefix", ["a b", "a.>", "*", "a..b", "."])
+def test_a_prefix_that_is_none_is_refused(js_server: Server, tmp_path: Path, prefix: str) -> None:
+    by_hand(tmp_path, [Row(1, NOON, "S.a", b"", b"x")])
+    with pytest.raises(OptionError, match="--subject-prefix"):
+        replayed(js_server, "S", tmp_path, to="NONE", subject_prefix=prefix)
 
 
 def test_a_target_with_other_messages_is_refused(js_server: Server, tmp_path: Path) -> None:

@@ -228,6 +228,22 @@ def test_expire_takes_days_away_and_the_archiver_goes_on(tmp_path: Path) -> None
     assert manifest.load(place, "S") == longer
 
 
+def test_the_only_stream_need_not_be_named(tmp_path: Path) -> None:
+    for name in ("compact", "expire"):
+        root = tmp_path / name
+        place = Place(str(root))
+        archive = new_archive(place)
+        for day in range(3):
+            archive = add(place, archive, [Row(day + 1, NOON + day * DAY_NS)], day + 1)
+        words = ["--before", "2024-10-05"] if name == "expire" else []
+        code, out, err = done(job(name, str(root), *words))
+        assert (code, err) == (0, "") and out.startswith("S: ")
+        new_archive(place, "T")
+        add(place, new_archive(place, "T"), [Row(1, NOON, "T.a")], 1)
+        code, _, err = done(job(name, str(root), *words))
+        assert code == 2 and "'stream' is missing: archived are S, T" in err
+
+
 def test_the_commands(tmp_path: Path) -> None:
     small_files(tmp_path)
     words = (str(tmp_path), "--stream", "S")

@@ -68,6 +68,20 @@ def test_a_run_that_is_repeated_adds_nothing(server: Server, js: JetStream) -> N
     assert rows[9] == ("S.x", wanted, "9")
 
 
+def test_a_copied_rollup_removes_nothing(
+    server: Server, js: JetStream, caplog: pytest.LogCaptureFixture
+) -> None:
+    create(js, "ROLL", allow_rollup_hdrs=True)
+    for i, header in enumerate(["sub", "all", None]):
+        headers = None if header is None else [("Nats-Rollup", [header]), ("A", ["b"])]
+        kind = pa.map_(pa.string(), pa.list_(pa.string()))
+        rows = rows_of(data=[str(i)], headers=pa.array([headers], kind))
+        write_batch(server, rows, subject="ROLL.x")
+    assert payloads(js, "ROLL") == ["0", "1", "2"]
+    assert "NATS/1.0\r\nA: b\r\n\r\n" in stored(js, "ROLL")[0][1]
+    assert "Nats-Rollup" in caplog.text and "would remove messages" in caplog.text
+
+
 def test_ids_of_a_column_hold_in_any_order(server: Server, js: JetStream) -> None:
     rows = rows_of(data=["a", "b", "c"], order=[7, 8, 9])
     for picked in ([0, 1, 2], [2, 0, 1]):

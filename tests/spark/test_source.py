@@ -4,6 +4,7 @@ import datetime
 import itertools
 import pickle
 import time
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from jsserver.spark.live.fetch_consumer import ConsumerReader
 from jsserver.spark.live.fetch_direct import DirectReader
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.splits import Span, Split, splits_of
+from tests.client.tls import Site as Certificates
 from tests.servers import Servers
 from tests.spark.site import Site, header_of, payload_of, seqs_of, table_of
 
@@ -255,6 +257,8 @@ def test_offsets_bound_a_read(orders: Site, options: dict[str, str], seqs: Any) 
         ({"startingOffsets": str(1 << 63)}, "must be a sequence"),
         ({"startingTimestamp": "yesterday"}, "ISO 8601"),
         ({"startingTimestamp": "9" * 30}, "from 1970 to 2262"),
+        ({"startingTimestamp": "1789300000"}, "Seconds are 1789300000000 milliseconds"),
+        ({"startingOffsetsByTimestamp": '{"orders": 1789300000}'}, "Seconds are 1789300000000"),
         ({"startingTimestamp": "1969-12-31T23:59:59Z"}, "from 1970 to 2262"),
         ({"startingTimestamp": "5", "startingOffsetsByTimestamp": "{}"}, "exclude each other"),
         ({"startingOffsets": "earliest", "startingOffsetsByTimestamp": '{"orders": 1}'}, "exclude"),
@@ -410,6 +414,19 @@ def test_refused_users_are_told_which_options_to_change(servers: Servers) -> Non
         assert "secret" not in str(caught.value) and "wrong" not in str(caught.value)
     given = {"servers": site.url, "stream": "S", "tls.caFile": "/nowhere.pem"}
     with pytest.raises(NatsError, match=r"TLS|nowhere.pem"):
+        list(fetch(SourceOptions.read(given, "a test"), "S", 1, 2))
+
+
+@pytest.mark.parametrize("kind", ["under_test", "peer"])
+def test_a_missing_client_certificate_names_its_options(
+    servers: Servers, peer_present: None, tmp_path: Path, kind: str
+) -> None:
+    certificates = Certificates(tmp_path)
+    config = certificates.config(certificates.verifying)
+    server = getattr(servers, kind)(jetstream=True, config=config)
+    url = server.url.replace("127.0.0.1", "localhost")
+    given = {"servers": url, "stream": "S", "tls.caFile": str(certificates.authority.cert)}
+    with pytest.raises(NatsError, match=r"options tls\.certFile and tls\.keyFile"):
         list(fetch(SourceOptions.read(given, "a test"), "S", 1, 2))
 
 

@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from jsserver.spark.errors import NatsError
+from jsserver.spark.archive import layout
+from jsserver.spark.archive.layout import Place
+from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.jobs.progress import Progress
 from jsserver.spark.options import Options
 from jsserver.spark.positions import nanos_at
@@ -125,6 +127,15 @@ def day(text: str) -> str:
 def time_of(name: str, text: str, otherwise: int) -> int:
     """Nanoseconds since 1970 of an option, if it is given. OptionError."""
     return nanos_at(text, name) if text else otherwise
+
+
+def only_stream(root: str) -> str:
+    """The stream that is archived there, where it is the only one. OptionError."""
+    there = layout.streams_in(Place(root)) if root else []
+    if len(there) == 1:
+        return there[0]
+    archived = f": archived are {', '.join(there)}" if there else ""
+    raise OptionError(f"option 'stream' is missing{archived}")
 
 
 def read_options(kind: type[_T], given: argparse.Namespace, what: str) -> _T:

@@ -14,7 +14,6 @@ from jsserver.spark.archive import layout, manifest, reader
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive, ArchiveError, FileEntry
 from jsserver.spark.archive.writer import READ, Limits, publish_drafts, write_range
-from jsserver.spark.errors import OptionError
 from jsserver.spark.jobs import command
 from jsserver.spark.jobs.progress import Progress, amount
 from jsserver.spark.jobs.runner import Runner, running
@@ -36,10 +35,6 @@ class CompactOptions(Options):
     stream: str = option("stream", text)
     flush_rows: int = option("flushRows", count(), 1_000_000)
     flush_bytes: int = option("flushBytes", size(1 << 10, 1 << 30), 128 << 20)
-
-    def check(self) -> None:
-        if not self.stream:
-            raise OptionError("option 'stream' is missing: the stream that was archived")
 
 
 class CompactResult(msgspec.Struct):
@@ -121,7 +116,7 @@ def compact(
     """Merges files of days before `before` (default: today, UTC). ArchiveError."""
     started = time.monotonic()
     place = Place(root)
-    name = options.stream
+    name = options.stream or command.only_stream(root)
     manifest.require(place, name)
     result = CompactResult(name, str(place))
     run = uuid.uuid4().hex
@@ -189,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     given = _parser().parse_args(argv)
     options = command.read_options(CompactOptions, given, "jsserver spark compact")
-    with command.progress(f"compacting {options.stream}") as progress:
+    with command.progress(f"compacting {options.stream or given.root}") as progress:
         result = compact(
             options,
             given.root,

@@ -62,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str]) -> int:
     given = _parser().parse_args(argv)
-    result = expire(given.root, given.stream, given.before)
+    stream = given.stream or command.only_stream(given.root)
+    result = expire(given.root, stream, given.before)
     if given.json:
         command.say_json(result)
     else:
@@ -76,7 +77,9 @@ def _main(argv: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = command.parser("expire", TEXT)
     parser.add_argument("root", metavar="ROOT")
-    parser.add_argument("--stream", required=True, help="the stream that was archived")
+    parser.add_argument(
+        "--stream", default="", help="the stream that was archived (default: the only one)"
+    )
     parser.add_argument("--before", type=command.day, required=True, help="a day, YYYY-MM-DD")
     return parser
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jsserver.cext.bytes import subject_is_literal, subject_is_valid
 from jsserver.spark.archive import manifest
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.reader import first_since
@@ -89,9 +90,10 @@ def replay(
     """Publishes an archive into stream `to` (default: the archived name). NatsError.
 
     `first`, `last`: bounds of the sequences. `headers`: exact, or plain (without those that act).
-    `mark` adds `Nats-Replay-Source: <stream>/<seq>`. `create` makes the target as the archived
-    stream was configured, unless it is there. `skip_unpublishable`: passes over messages whose
-    subject, headers or size nobody can publish.
+    `subject_prefix`: tokens that are put before each subject. `mark` adds `Nats-Replay-Source:
+    <stream>/<seq>`. `create` makes the target as the archived stream was configured, unless it is
+    there. `skip_unpublishable`: passes over messages whose subject, headers or size nobody can
+    publish.
     """
     place = Place(root)
     archive = manifest.require(place, options.stream)
@@ -101,7 +103,7 @@ def replay(
         first=max(first, archive.first),
         last=min(last or archive.last, archive.last),
         subjects=options.filter_subjects,
-        prefix=subject_prefix,
+        prefix=_prefix(subject_prefix),
         plain=headers == "plain",
         ids=ids,
         mark=mark,
@@ -120,6 +122,14 @@ def replay(
         skip=skip_unpublishable,
     )
     return run.run(paced=options.replay_mode == "original", create=create)
+
+
+def _prefix(given: str) -> str:
+    """With the dot that the subjects follow; OptionError where it cannot be their start."""
+    tokens = given.removesuffix(".")
+    if given and not (subject_is_valid(tokens) and subject_is_literal(tokens)):
+        raise OptionError(f"--subject-prefix {given!r}: must be tokens of a subject, such as copy")
+    return f"{tokens}." if tokens else ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -166,7 +176,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--create", action="store_true", help="make the target, as archived")
     parser.add_argument("--from-seq", type=command.natural, default=0, help="the first sequence")
     parser.add_argument("--until-seq", type=command.natural, default=0, help="the last sequence")
-    parser.add_argument("--subject-prefix", default="", help="put before each subject")
+    parser.add_argument("--subject-prefix", default="", help="tokens before each subject")
     parser.add_argument(
         "--headers",
         choices=("exact", "plain"),

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from jsserver.spark.archive import layout, manifest
+from jsserver.spark.archive import manifest
 from jsserver.spark.archive.layout import Place
 from jsserver.spark.archive.manifest import Archive
 from jsserver.spark.archive.reader import read_files
 from jsserver.spark.archive.writer import READ
-from jsserver.spark.errors import OptionError
 from jsserver.spark.jetstream import JetStream, StreamInfo
 from jsserver.spark.jobs import command
 from jsserver.spark.jobs.page import page
@@ -114,7 +113,7 @@ def report(
 ) -> Report:
     """Adds up an archive (`root`), a stream (no root), or both (`live`). NatsError."""
     started = time.monotonic()
-    options = dataclasses.replace(options, stream=options.stream or _only_stream(root))
+    options = dataclasses.replace(options, stream=options.stream or command.only_stream(root))
     archive = manifest.require(Place(root), options.stream) if root else None
     info = _info(options) if live or archive is None else None
     parts = list(_parts(root, archive, info))
@@ -139,15 +138,6 @@ def report(
             told(part.last - part.first + 1)
     made.seconds = time.monotonic() - started
     return made
-
-
-def _only_stream(root: str) -> str:
-    """The stream that is archived there, where it is the only one. OptionError."""
-    there = layout.streams_in(Place(root)) if root else []
-    if len(there) == 1:
-        return there[0]
-    archived = f"; archived are {', '.join(there)}" if there else ""
-    raise OptionError(f"option 'stream' is missing: the stream to report on{archived}")
 
 
 def _info(options: ReportOptions) -> StreamInfo:

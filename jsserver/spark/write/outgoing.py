@@ -19,6 +19,9 @@ ADDED = {
 BATCH = {"batch_sequence": b"Nats-Batch-Sequence", "batch_commit": b"Nats-Batch-Commit"}
 """Columns of an atomic batch (ADR-50)."""
 
+NEVER = (b"Nats-Batch-Id", b"Nats-Rollup")
+"""Headers of rows that are not sent: a copied rollup would remove what the target holds."""
+
 COLUMNS = ("subject", "data", "headers", "headers_raw", *ADDED)
 
 Headers = tuple[str, Offsets | None, Offsets | None, Offsets | None, Offsets]

@@ -77,7 +77,7 @@ class Publisher:
         self._connection = self._first_connection()
         hidden = [name.encode() for name in left_out]
         if not exact:
-            own = [*outgoing.ADDED.values(), *outgoing.BATCH.values(), b"Nats-Batch-Id"]
+            own = [*outgoing.ADDED.values(), *outgoing.BATCH.values(), *outgoing.NEVER]
             hidden += [name for name in own if name not in hidden]
         lines = f"Nats-Expected-Stream: {options.stream}\r\n" if options.stream else ""
         lines += f"Nats-Batch-Id: {batch}\r\n" if batch else ""

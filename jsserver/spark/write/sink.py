@@ -457,7 +457,7 @@ def _warn_of_headers(messages: Iterable[Written]) -> None:
     if names:
         log.warning(
             "headers %s of the rows are left out: columns and options stand for them (msg_id, ttl,"
-            " stream, ...)",
+            " stream, ...), or they would remove messages",
             ", ".join(sorted(names)),
         )
 
