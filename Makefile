@@ -118,6 +118,7 @@ soak: build tools-spark
 	STORE_END_SECONDS=60 $(BIN)/python -m pytest tests/unit/test_store_end.py
 	for n in $$(seq 200); do $(BIN)/python -m pytest tests/unit/test_store_sidecars.py || exit 1; done
 	HISTORY_ROUNDS=200 $(BIN)/python -m pytest tests/fault/test_consumer_histories.py
+	PIPELINE_HISTORIES=150 $(BIN)/python -m pytest tests/spark/test_histories.py
 	DISK_FAILURE_ROUNDS=20 $(BIN)/python -m pytest tests/fault/test_disk_failure.py tests/fault/test_disk_full.py
 	POWERCUT_IMAGES=300 $(BIN)/python -m pytest tests/fault/test_powercut.py
 	SIM_SEEDS=10000 SIM_FIRST=$$(date +%s)000000 $(BIN)/python -m pytest tests/sim

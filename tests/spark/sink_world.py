@@ -159,7 +159,7 @@ def stored(js: JetStream, name: str = "S") -> list[tuple[str, str, str]]:
     """Subject, header block and payload of all messages."""
     found = []
     state = js.stream_info(name).state
-    for seq in range(state.first_seq, state.last_seq + 1):
+    for seq in range(max(state.first_seq, 1), state.last_seq + 1):
         message = js.api(f"STREAM.MSG.GET.{name}", {"seq": seq})["message"]
         parts = [base64.b64decode(message.get(key, "")).decode() for key in ("hdrs", "data")]
         found.append((message["subject"], parts[0], parts[1]))

@@ -35,6 +35,8 @@ def hot(site: Site, name: str, count: int = 2 * KEPT) -> None:
 def expired(site: Site, name: str) -> None:
     cold(site, name)
     wait_until(lambda: site.info(name).state.messages == 0, "the messages are expired")
+    config = site.info(name).raw["config"] | {"max_age": 3600 * SECOND}
+    site.js.api(f"STREAM.UPDATE.{name}", config)
     hot(site, name)
 
 
