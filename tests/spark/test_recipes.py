@@ -1,6 +1,8 @@
-"""The guide's recipes for lake tables, run as they stand there."""
+"""The guide's recipes, run as they stand there."""
 
+import json
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from jsserver.spark.jobs.main import main
+from jsserver.text.goformat import SECOND
 from tests.servers import Servers
 from tests.spark.site import Site
 
@@ -17,12 +20,16 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 MESSAGES = 200
 
 
-def recipe(name: str) -> dict[str, Any]:
-    """What the recipe's code defines."""
+def recipe_text(name: str) -> str:
     found = re.search(rf"<!-- recipe: {name} -->\n```python\n(.*?)```", GUIDE.read_text(), re.S)
     assert found, f"the guide has no recipe {name}"
+    return found[1]
+
+
+def recipe(name: str) -> dict[str, Any]:
+    """What the recipe's code defines."""
     names: dict[str, Any] = {}
-    exec(found[1], names)
+    exec(recipe_text(name), names)
     return names
 
 
@@ -52,6 +59,48 @@ def test_a_query_fills_a_delta_table_once(
         table = DeltaTable(str(tmp_path / "table")).to_pyarrow_table()
         assert sorted(table.column("seq").to_pylist()) == list(range(1, expected + 1))
         filled.fill("S", 50)
+
+
+def test_a_query_in_mode_update_writes_its_batches_once(
+    spark: SparkSession, filled: Site, tmp_path: Path
+) -> None:
+    filled.create("totals", duplicate_window=600 * SECOND)
+    write = recipe("update")["into_totals"](filled.server.url)
+    read = spark.readStream.format("nats").option("servers", filled.server.url)
+    read = read.option("stream", "S").option("startingOffsets", "earliest")
+    totals = read.option("maxOffsetsPerTrigger", "150").load().groupBy("subject").count()
+
+    def twice(frame: Any, batch: int) -> None:
+        write(frame, batch)
+        write(frame, batch)  # as a restarted query would
+
+    query = totals.writeStream.outputMode("update").foreachBatch(twice).trigger(availableNow=True)
+    query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    rows = filled.read(stream="totals").to_pylist()
+    assert [row["subject"] for row in rows].count("totals.S.0") == 2
+    last = {row["subject"]: json.loads(row["data"])["count"] for row in rows}
+    assert (len(rows), sum(last.values())) == (6, MESSAGES)
+
+
+def test_a_thread_writes_with_an_active_session(spark: SparkSession, filled: Site) -> None:
+    filled.create("threads")
+    rows = spark.createDataFrame([("threads.x", b"a")], "subject string, data binary")
+    outcomes: list[str] = []
+
+    def write(line: str) -> None:
+        exec(line, {"spark": spark})
+        writer = rows.write.format("nats").mode("append").option("servers", filled.server.url)
+        try:
+            writer.save()
+            outcomes.append("saved")
+        except Exception as error:
+            outcomes.append(str(error))
+
+    for line in ("", recipe_text("thread")):
+        thread = threading.Thread(target=write, args=(line,))
+        thread.start()
+        thread.join()
+    assert "DATA_SOURCE_NOT_FOUND" in outcomes[0] and outcomes[1] == "saved"
 
 
 def test_an_archive_becomes_an_iceberg_table(filled: Site, tmp_path: Path) -> None:
