@@ -50,9 +50,10 @@ class Asker:
         data = self.connection.socket.recv(1 << 20)
         if not data:
             raise BenchError("the server closed a connection")
-        at = data.find(b'"error":')
-        if at >= 0:
-            raise BenchError(f"a request was refused: {data[at : at + 200]!r}")
+        for sign in (b'"error":', b"NATS/1.0 503"):
+            at = data.find(sign)
+            if at >= 0:
+                raise BenchError(f"a request was refused: {data[at : at + 200]!r}")
         if b"PING\r\n" in data:
             self.connection.socket.sendall(b"PONG\r\n")
         data = self.tail + data
