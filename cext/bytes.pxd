@@ -118,6 +118,13 @@ cdef enum Hears:
     LISTENS = 0x80          # it counts as interest, as a client's does; the server's own services do not
     SHARES = 0x100          # of all such subscriptions of a subject one takes each message
     IMPORTS = 0x200         # what its account imports reaches it, too, as a client's
+    ANSWERS = 0x400         # of requests to the control plane, on a literal subject: it has each first, and returns Answered
+
+cdef enum Answered:
+    LEFT = 0                # the control plane has the request, as if nobody had looked at it
+    ANSWERED = 1
+    LEFT_ALONE = 2          # likewise left, and nothing else of its connection is read before it is answered there: what is
+    #                         usually answered at once would have to go there, too, for as long as there is more
 
 cdef struct Msg:
     # A message on its way in or out. All spans are borrowed for the duration of the call.
@@ -128,6 +135,7 @@ cdef struct Msg:
     Span data
     uint64_t cid    # the connection it came from; 0 for the server's own
     int kind        # KIND_*
+    bint behind     # the control plane has requests of this connection: what it asks comes behind them
     void* account
 
 
@@ -393,6 +401,12 @@ cdef struct Usage:
     int64_t used
     int64_t max
     int64_t told            # mono: when the log last said that the server's streams hold more; 0: never
+
+cdef struct Requests:
+    # Those to the API that an account's streams answered themselves, as far as they count.
+    int64_t total
+    int64_t errors          # of them
+    int64_t inflight        # besides: they are carried out, and their answers wait for the disk
 
 cdef struct Event:
     int kind

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes, Draft, Env, Msg, Span, StrMap, Timer, Transform, U64Map, Usage, inbound_fn
+from jsserver.cext.bytes cimport Bytes, Draft, Env, Msg, Requests, Span, StrMap, Timer, Transform, U64Map, Usage, inbound_fn
 
 
 # ---- subscriptions -------------------------------------------------------------------------------
@@ -263,6 +263,7 @@ cdef struct Client:
     StrMap subs             # sid -> Sub*
     Sub* first_sub
     uint32_t n_subs
+    uint32_t asking         # what its requests count that the control plane has
     # the way out: what the connection has not taken yet, and how much came in and went out since it opened. Whoever writes to
     # the peer does so without the engine lock and alone counts what is sent.
     Chunk* head
@@ -276,10 +277,7 @@ cdef struct Client:
     Client* next_dirty
     int closing             # CloseReason; 0: open
     Client* next_closing
-    uint64_t in_msgs
-    uint64_t in_bytes
-    uint64_t out_msgs
-    uint64_t out_bytes
+    uint64_t in_msgs, in_bytes, out_msgs, out_bytes
     # who it is
     bint websocket          # it comes through WebSocket
     int64_t started         # wall ns
@@ -324,8 +322,10 @@ cdef struct Account:
     Sublist* subs
     Sub* served             # subscriptions that end with it: of the control plane's
     StrMap watches          # subject -> Watch*
+    StrMap early            # subject -> Sub*: what answers requests before the control plane has them
     Usage memory            # what its streams hold, by the kind of storage
     Usage storage
+    Requests requests       # that its streams answered
     bint system             # it is the server's system account
     bint renames            # what its clients publish may go to another subject, by one of these:
     Mappings* mappings      # owned; NULL: none
@@ -342,10 +342,7 @@ cdef struct Account:
     int64_t max_members     # the limits of these, -1: none
     int64_t max_subscriptions
     int64_t max_payload
-    uint64_t in_msgs
-    uint64_t in_bytes
-    uint64_t out_msgs
-    uint64_t out_bytes
+    uint64_t in_msgs, in_bytes, out_msgs, out_bytes
 
 # ---- imports: what passes from one account to another ------------------------------------------------
 
@@ -490,10 +487,7 @@ cdef struct EngineLimits:
     uint64_t much_pending       # whoever sends to a client with more rests
 
 cdef struct EngineStats:
-    uint64_t in_msgs
-    uint64_t in_bytes
-    uint64_t out_msgs
-    uint64_t out_bytes
+    uint64_t in_msgs, in_bytes, out_msgs, out_bytes
     uint64_t slow_consumers
     uint64_t slow_clients
     uint64_t stale
@@ -522,6 +516,7 @@ cdef struct Engine:
     int64_t too_deep_again  # mono: when the log may tell of the next one that was too deep
     int pace                # Pace: what became of what was delivered last
     uint32_t asked          # what requests count that went to the inbox from whoever publishes now
+    bint alone              # nothing else of theirs is to be read before these are answered
     bint trace
     bint debug
     const Msg* sharing      # the message under way, if several connections may take its payload

@@ -83,6 +83,14 @@ class AccountUsage(NamedTuple):
     memory: int
     storage: int
 
+class AnsweredRequests(NamedTuple):
+    """Requests of the API that an account's streams answered themselves, and those whose answers
+    wait for the disk."""
+
+    total: int
+    errors: int
+    inflight: int
+
 class AccountTraffic(NamedTuple):
     """Clients of an account, its subscriptions, and what its clients have moved: `in` is what they
     sent."""
@@ -182,6 +190,7 @@ class AccountHandle:
         self, directory: str | None, params: Any, synced: bool = False
     ) -> StreamHandle: ...
     def usage(self) -> AccountUsage: ...
+    def requests(self) -> AnsweredRequests: ...
     def set_limits(self, max_memory: int, max_storage: int) -> None: ...
     def traffic(self) -> AccountTraffic: ...
     def sublist(self) -> dict[str, float]: ...

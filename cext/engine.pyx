@@ -22,6 +22,8 @@ from collections import namedtuple
 
 #: Bytes that an account's streams hold.
 AccountUsage = namedtuple("AccountUsage", "memory storage")
+#: Requests of the API that an account's streams answered themselves, and those whose answers wait for the disk.
+AnsweredRequests = namedtuple("AnsweredRequests", "total errors inflight")
 #: Clients of an account, its subscriptions, and what its clients have moved: `in` is what they sent.
 AccountTraffic = namedtuple("AccountTraffic", "clients subscriptions in_msgs in_bytes out_msgs out_bytes")
 

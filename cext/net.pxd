@@ -242,10 +242,10 @@ cdef struct Conn:
     int auth
     bint paused             # for the control plane
     int stalled             # FOR_RECEIVER | FOR_ANSWERS | FOR_ROOM; the input waits
+    bint alone              # FOR_ANSWERS until all of its requests are answered
     bint tiring             # it is to rest for room when its input of this turn is worked through
     Conn* next_resting      # while FOR_ROOM
     bint relieving          # what is written to it now may end the rest of others
-    uint32_t asking         # its requests that the control plane has
     # the way out of bytes, the reactor's alone
     Chunk* out              # what it writes
     Chunk* out_tail
@@ -570,9 +570,11 @@ cdef inline void conn_pace(Conn* c) noexcept nogil:
             c.tiring = True
         e.pace = PACE_FREE
     if e.asked:
-        c.asking += e.asked
+        c.base.asking += e.asked
+        c.alone = c.alone or e.alone
         e.asked = 0
-        if c.asking >= ASKING_MAX:
+        e.alone = False
+        if c.alone or c.base.asking >= ASKING_MAX:
             c.stalled |= FOR_ANSWERS
             conn_events(c)
 

@@ -3,8 +3,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from jsserver.cext.bytes cimport (
-    Bytes, Cond, Draft, Env, FileOps, JsonItem, Msg, PatternNode, PatternTrie, Span, StrMap, Task, Timer, Transform, U64Map,
-    Usage, WholeSecond,
+    Bytes, Cond, Draft, Env, FileOps, JsonItem, Msg, PatternNode, PatternTrie, Requests, Span, StrMap, Task, Timer, Transform,
+    U64Map, Usage, WholeSecond,
 )
 from jsserver.cext.store cimport Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Wait
 
@@ -140,6 +140,7 @@ cdef enum HeldKind:
     HELD_GET = 1            # of a direct get
     HELD_API = 2
     HELD_PUBLISH = 3        # of a publish
+    HELD_DELETE = 4         # of the API, that a message is deleted
 
 cdef enum:
     RETAIN_LIMITS = 0
@@ -196,6 +197,7 @@ cdef struct StreamConfig:
     int64_t max_payload     # the server's
     Usage* account_usage    # NULL: not counted
     Usage* server_usage
+    Requests* requests      # NULL: not counted
     BatchRoom* batch_room
 
 cdef struct Stream
@@ -324,6 +326,8 @@ cdef struct Stream:
     uint32_t n_subs
     void* direct[2]
     void* origin_direct[2]
+    void* asked[2]          # likewise of requests for single messages
+    int64_t deleting        # of these, deletions that wait for durability
     Intake* intakes
     bint active
     bint purging            # the store's removals are part of a purge
@@ -445,6 +449,7 @@ cdef struct StreamPlace:
     int64_t max_payload
     Usage* account_usage
     Usage* server_usage
+    Requests* requests
     BatchRoom* batch_room
     bint synced                 # as in StoreConfig
 

@@ -8,14 +8,14 @@ from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strerror, strl
 from posix.fcntl cimport O_RDONLY
 
 from jsserver.cext.bytes cimport (
-    EV_BATCH_GONE, EV_INTAKE, EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, IMPORTS, JSON_NULL, JSON_OBJECT, JSON_STRING,
-    LISTENS, SHARES, U64_DIGITS_MAX,
+    ANSWERED, ANSWERS, EV_BATCH_GONE, EV_INTAKE, EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, IMPORTS, JSON_FALSE,
+    JSON_NULL, JSON_OBJECT, JSON_STRING, JSON_TRUE, LEFT, LEFT_ALONE, LISTENS, SHARES, U64_DIGITS_MAX,
     Bytes, Draft, Env, Event, FileOps, JsonItem, JsonReader, Msg, PatternNode, Span, SubjectTransform, Task, Timer, Transform,
     bytes_add, bytes_free, bytes_reserve, cond_free, cond_init, draft_add, draft_free, draft_number, draft_open, draft_span,
     elapsed, env_held, env_lock, env_unlock, env_wait, header_get, invariant,
     json_at_end, json_bool, json_enter_array, json_enter_object, json_int, json_key_is,
     json_next_element, json_next_member, json_open, json_text, json_uint, low_bit, pattern_fn, patterns_match,
-    patterns_place, patterns_prune, place_text, put_fraction, put_time, put_u64,
+    patterns_place, patterns_prune, place_text, put_fraction, put_time, put_u64, rune_size,
     span, span_bytes, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_is_literal,
     subject_is_valid, subject_matches, table_hash, task_cancel, task_post, timer_cancel, timer_fn, timer_set,
     transform_copy, transform_free, transform_match, u64map_del, u64map_free, u64map_get,
@@ -71,6 +71,7 @@ include "stream/batch_atomic.pxi"
 include "stream/batch_fast.pxi"
 include "stream/direct_request.pxi"
 include "stream/direct.pxi"
+include "stream/messages.pxi"
 include "stream/intake.pxi"
 include "stream/life.pxi"
 include "stream/values.pxi"

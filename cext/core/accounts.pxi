@@ -68,6 +68,7 @@ cdef void account_end(Account* a) noexcept nogil:
 cdef void account_free(Account* a) noexcept nogil:
     sublist_free(a.subs)
     strmap_free(&a.watches)
+    strmap_free(&a.early)
     mappings_free(a.mappings)
     free(<void*>a.domain.p)
     free(a)
@@ -144,7 +145,7 @@ cdef Sub* own_subscribe(Account* a, Span subject, int hears, inbound_fn fn, void
     s.target = target
     s.account = a
     s.listens = hears & LISTENS != 0
-    if sublist_insert(a.subs, s) != 0:
+    if (strmap_put(&a.early, s.subject, s) if hears & ANSWERS else sublist_insert(a.subs, s)) != 0:
         sub_free(s)
         return NULL
     account_hold(a)
@@ -157,6 +158,12 @@ cdef Sub* own_subscribe(Account* a, Span subject, int hears, inbound_fn fn, void
 
 cdef void own_unsubscribe(Sub* s) noexcept nogil:
     cdef Account* a = <Account*>s.account
+    if s.hears & ANSWERS:
+        if strmap_get(&a.early, s.subject) == s:        # else another one has taken its place
+            strmap_del(&a.early, s.subject)
+        sub_free(s)
+        account_release(a)
+        return
     shadows_drop(s)
     sublist_remove(a.subs, s)
     if s.listens:

@@ -54,12 +54,21 @@ cdef int inbox_put(Inbox* b, int kind, uint64_t cid, const Span* texts, uint32_t
 
 cdef int request_in(void* target, const Msg* m) noexcept nogil:
     # The inbound handler of `$JS.API.>`. Direct gets and requests for the next message are answered by
-    # streams and consumers themselves; where none does, nobody is to count as a responder.
+    # streams and consumers themselves; where none does, nobody is to count as a responder. So are others that streams
+    # understand, unless the control plane has requests of the same connection, whose order stays.
     cdef Account* a = <Account*>target
+    cdef const Sub* first
+    cdef int answered = LEFT
     cdef Span texts[4]
     cdef int64_t nums[2]
     if span_starts(m.dest, b"$JS.API.DIRECT.GET", 18) or span_starts(m.dest, b"$JS.API.CONSUMER.MSG.NEXT.", 26):
         return 0
+    if a.early.n and not m.behind:
+        first = <const Sub*>strmap_get(&a.early, m.dest)
+        if first != NULL:
+            answered = first.fn(first.target, m)
+        if answered == ANSWERED:
+            return 1
     texts[0] = m.dest
     texts[1] = m.reply
     texts[2] = m.header
@@ -68,4 +77,5 @@ cdef int request_in(void* target, const Msg* m) noexcept nogil:
     nums[1] = 1 + ((<int64_t>m.header.n + m.data.n) >> REQUEST_PIECE)
     if inbox_put(&a.engine.inbox, IN_REQUEST, m.cid, texts, 4, nums, 2) == 0 and m.cid:
         a.engine.asked += <uint32_t>nums[1]
+        a.engine.alone = answered == LEFT_ALONE
     return 1

@@ -169,6 +169,7 @@ cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span d
     m.data = data
     m.cid = c.cid
     m.kind = c.kind
+    m.behind = c.asking > 0
     m.account = c.account
     if header.n and asks_for_dry_run(header, &dest):
         taken = dry_run(c, &m, dest)

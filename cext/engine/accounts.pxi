@@ -336,6 +336,7 @@ cdef class AccountHandle:
         place.account_hash = span_of(self.hash)
         place.max_payload = self.plane.m.max_payload
         place.batch_room = &self.plane.m.batches
+        place.requests = &self.a.requests
         if directory is None:
             place.account_usage = &self.a.memory
             place.server_usage = &self.plane.m.memory
@@ -358,6 +359,19 @@ cdef class AccountHandle:
             env_unlock(self.plane.env)
         self.plane.check(open)
         return AccountUsage(memory=memory, storage=storage)
+
+    def requests(self):
+        """Requests of the API that its streams answered themselves, so far."""
+        cdef Requests r
+        cdef bint open
+        memset(&r, 0, sizeof(r))
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                r = self.a.requests
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+        return AnsweredRequests(r.total, r.errors, r.inflight)
 
     def set_limits(self, int64_t max_memory, int64_t max_storage):
         """The most bytes the account's streams may hold; -1: no limit."""

@@ -256,8 +256,9 @@ cdef void conn_unpause(Conn* c) noexcept nogil:
 
 cdef void conn_answered(Conn* c, uint32_t n) noexcept nogil:
     # The control plane is done with n of its requests.
-    c.asking -= min(n, c.asking)
-    if c.stalled & FOR_ANSWERS and c.asking <= ASKING_MAX // 2:
+    c.base.asking -= min(n, c.base.asking)
+    if c.stalled & FOR_ANSWERS and c.base.asking <= (0 if c.alone else ASKING_MAX // 2):
+        c.alone = False
         c.stalled &= ~FOR_ANSWERS
         task_post(&c.reactor.tasks, &c.resume)
 

@@ -282,6 +282,19 @@ cdef int stream_hold(Stream* s, uint64_t ticket, Span reply, Span data, Span typ
     return hold(s, ticket, HELD_API, reply, span(NULL, 0), data, type)
 
 
+cdef void count_request(Stream* s, bint failed) noexcept nogil:
+    # One that the stream answered itself.
+    if s.cfg.requests != NULL:
+        s.cfg.requests.total += 1
+        s.cfg.requests.errors += failed
+
+
+cdef void count_deleting(Stream* s, int64_t more) noexcept nogil:
+    s.deleting += more
+    if s.cfg.requests != NULL:
+        s.cfg.requests.inflight += more
+
+
 cdef void send_failed(Stream* s, const HeldHead* h, Span reply, Span type) noexcept nogil:
     # What the answer would have shown is not stored. A double ack says nothing then: its sender will ask again.
     cdef Bytes b
@@ -349,6 +362,9 @@ cdef void release_answers(Stream* s, uint64_t upto, int error) noexcept nogil:
         if p != NULL:                           # else there is no answer, and whoever waits asks again
             memcpy(p, s.answers.b.data + s.answers.head + sizeof(HeldHead), n)
         fifo_drop(&s.answers, sizeof(HeldHead) + n)
+        if h.kind == HELD_DELETE:
+            count_deleting(s, -1)
+            count_request(s, error != 0)
         if p != NULL:
             send_held(s, &h, p, error)
         if p != room:

@@ -11,6 +11,8 @@ cdef extern from *:
         {400, 10002, "resource limits exceeded for account"};
     static const ApiError ERR_INSUFFICIENT_RESOURCES =
         {503, 10023, "insufficient resources"};
+    static const ApiError ERR_NO_MESSAGE_FOUND =
+        {404, 10037, "no message found"};
     static const ApiError ERR_STREAM_MESSAGE_EXCEEDS_MAXIMUM =
         {400, 10054, "message size exceeds maximum allowed"};
     static const ApiError ERR_STREAM_NOT_MATCH =
@@ -98,6 +100,7 @@ cdef extern from *:
         const char* text
     const ApiError ERR_ACCOUNT_RESOURCES_EXCEEDED
     const ApiError ERR_INSUFFICIENT_RESOURCES
+    const ApiError ERR_NO_MESSAGE_FOUND
     const ApiError ERR_STREAM_MESSAGE_EXCEEDS_MAXIMUM
     const ApiError ERR_STREAM_NOT_MATCH
     const ApiError ERR_STREAM_WRONG_LAST_MSG_ID

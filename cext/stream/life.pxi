@@ -249,8 +249,9 @@ cdef int stream_activate(Stream* s) noexcept nogil:
     if s.subs == NULL:
         return -1
     s.n_subs = s.cfg.n_subjects
-    if s.cfg.allow_direct and subscribe_direct(s, s.cfg.name, s.direct) < 0:
+    if subscribe_messages(s) < 0 or (s.cfg.allow_direct and subscribe_direct(s, s.cfg.name, s.direct) < 0):
         unsubscribe_all(s.env, s.subs, s.n_subs)
+        unsubscribe_all(s.env, s.asked, 2)
         free(s.subs)
         s.subs = NULL
         s.n_subs = 0
@@ -382,6 +383,7 @@ cdef void stream_stop(Stream* s) noexcept nogil:
         unsubscribe_all(s.env, s.subs, s.n_subs)
     unsubscribe_all(s.env, s.direct, 2)
     unsubscribe_all(s.env, s.origin_direct, 2)
+    unsubscribe_all(s.env, s.asked, 2)
     intakes_free(s)
     s.n_subs = 0
     s.active = False
@@ -399,6 +401,7 @@ cdef void stream_stop(Stream* s) noexcept nogil:
     add_used(s.cfg.account_usage, -s.counted)
     add_used(s.cfg.server_usage, -s.counted)
     s.counted = 0
+    count_deleting(s, -s.deleting)
     s.env.system.broadcast(s.env.system.ctx, &s.durable)
 
 

@@ -173,5 +173,6 @@ cdef int fill_place(StreamConfig* c, StreamFace face) except -1:
     c.max_payload = face.place.max_payload
     c.account_usage = face.place.account_usage
     c.server_usage = face.place.server_usage
+    c.requests = face.place.requests
     c.batch_room = face.place.batch_room
     return 0

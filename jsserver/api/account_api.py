@@ -15,6 +15,7 @@ async def info(call: Call) -> AccountInfo:
     """INFO: usage, limits and request counts."""
     account = call.account
     usage = account.handle.usage()
+    requests = account.requests()
     used = TierInfo(
         memory=usage.memory,
         storage=usage.storage,
@@ -38,8 +39,8 @@ async def info(call: Call) -> AccountInfo:
         domain=call.shared.settings.domain,
         api=ApiStats(
             level=API_LEVEL,
-            total=account.stats.total,
-            errors=account.stats.errors,
-            inflight=account.stats.inflight - 1,
+            total=requests.total,
+            errors=requests.errors,
+            inflight=requests.inflight - 1,
         ),
     )

@@ -47,6 +47,9 @@ class Account:
         self.directory = directory / "streams" if directory is not None else None
         self.limits = limits
         self.stats = RequestStats()
+        """Of the requests that the control plane works on."""
+        self._answered = self.handle.requests()
+        """What the data plane had answered before: an account may have JetStream again."""
         self.assignments = Assignments(limits, shared.settings, shared.reserved)
         self.reserved = self.assignments.reserved
         self.offline = self.assignments.offline
@@ -67,6 +70,15 @@ class Account:
         """What the account may use from now on; what it has stays."""
         self.limits = self.assignments.limits = limits
         self.handle.set_limits(limits.max_memory, limits.max_storage)
+
+    def requests(self) -> RequestStats:
+        """Of all its requests, whichever plane answers them."""
+        now, before = self.handle.requests(), self._answered
+        stats = RequestStats()
+        stats.total = self.stats.total + now.total - before.total
+        stats.errors = self.stats.errors + now.errors - before.errors
+        stats.inflight = self.stats.inflight + now.inflight
+        return stats
 
     def lock(self, stream: str) -> asyncio.Lock:
         """Serialises changes to a stream, whether it exists or not."""

@@ -22,6 +22,7 @@ from jsserver.cext.consumer import ConsumerState as ConsumerState
 from jsserver.cext.consumer import ConsumerWait as ConsumerWait
 from jsserver.cext.consumer import PendingMessage as PendingMessage
 from jsserver.cext.engine import AccountUsage as AccountUsage
+from jsserver.cext.engine import AnsweredRequests as AnsweredRequests
 from jsserver.cext.engine import PlaneClosed as PlaneClosed
 from jsserver.cext.stream import IntakeState as IntakeState
 from jsserver.cext.stream import Lost as Lost
@@ -373,6 +374,9 @@ class AccountHandle(Protocol):
 
     def usage(self) -> AccountUsage:
         """What its streams hold."""
+
+    def requests(self) -> AnsweredRequests:
+        """What its streams have answered of the API, since the account is there."""
 
     def set_limits(self, max_memory: int, max_storage: int) -> None:
         """The most that its streams may hold, checked at each publish."""

@@ -186,9 +186,10 @@ def add_stats(into: JetStreamStats, dispatcher: Dispatcher) -> None:
         into.memory += usage.memory
         into.storage += usage.storage
         into.accounts += 1
-        api.total += account.stats.total
-        api.errors += account.stats.errors
-        api.inflight += account.stats.inflight
+        requests = account.requests()
+        api.total += requests.total
+        api.errors += requests.errors
+        api.inflight += requests.inflight
     into.reserved_memory = shared.reserved.memory
     into.reserved_storage = shared.reserved.storage
     into.api = api
@@ -251,7 +252,7 @@ def _account(
     dispatcher: Dispatcher, account: Account, wanted: Wanted, leader: str
 ) -> AccountDetail:
     usage = account.handle.usage()
-    stats = account.stats
+    stats = account.requests()
     limits = OF_TIERS if account.limits.tiers else account.limits
     detail = AccountDetail(
         name=account.name,

@@ -11,6 +11,7 @@ from jsserver.cext.bytes import subject_covers
 from jsserver.instances import backend
 from jsserver.instances.backend import (
     AccountUsage,
+    AnsweredRequests,
     ConsumerParams,
     ConsumerState,
     ConsumerWait,
@@ -310,6 +311,9 @@ class FakeAccount:
             if stream.closed is None:
                 held[stream.params.storage] += stream.state().bytes
         return AccountUsage(memory=held[Storage.MEMORY], storage=held[Storage.FILE])
+
+    def requests(self) -> AnsweredRequests:
+        return AnsweredRequests(total=0, errors=0, inflight=0)
 
     def set_limits(self, max_memory: int, max_storage: int) -> None:
         self.limits = (max_memory, max_storage)
