@@ -62,9 +62,10 @@ $(STAMPS)/extensions: $(STAMPS)/install setup.py $(CEXT_SOURCES)
 	BUILD_JOBS=$(JOBS) $(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
 	@touch $@
 
-# Compiled at build, so that a start does not do it, also where nothing may be written later.
+# Compiled at build, so that a start does not do it, also where nothing may be written later. The folder
+# jsserver/cext is a link, which compileall passes over.
 $(STAMPS)/bytecode: $(STAMPS)/install $(PY_SOURCES)
-	$(BIN)/python -m compileall -q jsserver
+	$(BIN)/python -m compileall -q jsserver cext
 	@touch $@
 
 # What the tests of the server need.

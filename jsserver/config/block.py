@@ -32,8 +32,9 @@ class Block(SimpleNamespace):
         mine = self.__dict__
         mine.update(plain)
         if given:
-            if unknown := given.keys() - plain.keys():
-                raise TypeError(f"{kind.__name__} has no such option: {', '.join(sorted(unknown))}")
+            if not given.keys() <= plain.keys():
+                unknown = ", ".join(sorted(given.keys() - plain.keys()))
+                raise TypeError(f"{kind.__name__} has no such option: {unknown}")
             mine.update(given)
         for name, make in made:
             if name not in given:

@@ -53,6 +53,10 @@ def _drawn(mapping: Mapping) -> list[tuple[str, Transform, int]]:
     then it is lost. Destinations for a cluster are checked and not chosen, as there is none."""
     if not subject_is_valid(mapping.source):
         raise MappingError(INVALID_SUBJECT)
+    if len(mapping.destinations) == 1:
+        only = mapping.destinations[0]
+        if only.weight == ALL and not only.cluster:
+            return [(only.subject, _transform(mapping.source, only.subject), ALL)]
     seen: dict[str, Transform] = {}
     totals: dict[str, int] = {}
     chosen: list[tuple[int, str]] = []

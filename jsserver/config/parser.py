@@ -24,7 +24,6 @@ MAX_INCLUDE_DEPTH = 100
 
 _POWERS = "kmgtpe"
 _INT64 = 1 << 63
-_UNPAIRED = re.compile("[\ud800-\udfff]")
 
 
 class _Parser:
@@ -171,7 +170,7 @@ def _json(data: Any) -> str:
 
 def _json_text(text: str) -> str:
     """A JSON string; what is no Unicode character is written as the escape \\ufffd."""
-    parts = (json_string(part)[1:-1] for part in _UNPAIRED.split(text))
+    parts = (json_string(part)[1:-1] for part in re.split("[\ud800-\udfff]", text))
     return '"' + "\\ufffd".join(parts) + '"'
 
 
