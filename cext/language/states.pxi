@@ -485,10 +485,10 @@ cdef State step(Lexer* x) noexcept nogil:
 
 
 cdef bint next_item(Lexer* x) noexcept nogil:
-    # False: the text is wrong, as `error` says. Behind FOUND_EOF comes nothing.
+    # False: the text is wrong, as `error` says. Behind FOUND_EOF comes nothing else.
     if x.found == FOUND_STRING:
         x.escaped = False       # whose parts were taken
-    x.found = FOUND_NOTHING
+    x.found = FOUND_EOF if x.state == ENDED else FOUND_NOTHING
     while x.found == FOUND_NOTHING:
         x.state = step(x)
         if x.error != NULL:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsserver.cext.language import MAX_NESTING, Value
+from jsserver.cext.language import MAX_NESTING, Malformed, Tree, Value
 from jsserver.config import ConfigError
 from jsserver.config.parser import digest, parse_bytes, parse_file
 
@@ -263,6 +263,17 @@ def test_variables_do_not_reach_into_included_files(tmp_path: Path) -> None:
     main.write_text("X=1\ninclude b.conf")
     with pytest.raises(ConfigError, match="variable reference for 'X' on line 1 can not be found"):
         parse_file(str(main), {})
+
+
+def test_a_text_that_has_ended_stays_so() -> None:
+    tree = Tree(b"a=1k", "x.conf")
+    assert tree.advance() == ("integer", "1k")
+    tree.set(1000)
+    assert (tree.advance(), tree.advance()) == (None, None)
+    wrong = Tree(b"=", "x.conf")
+    for _ in range(2):
+        with pytest.raises(Malformed):
+            wrong.advance()
 
 
 # Long texts.
