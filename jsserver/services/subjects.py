@@ -18,6 +18,8 @@ SYSTEM = (USER_INFO, *CONNECTIONS, STATISTICS)
 OF_A_SERVER = "$SYS.REQ.SERVER."
 OF_AN_ACCOUNT = "$SYS.REQ.ACCOUNT."
 SUBSCRIBERS = "$SYS.DEBUG.SUBSCRIBERS"
+SUBSCRIBERS_OF = "$SYS.REQ.ACCOUNT.NSUBS"
+"""The same of any account, which servers ask each other."""
 SERVER_PAGES = (
     *("VARZ", "CONNZ", "ROUTEZ", "GATEWAYZ", "LEAFZ", "SUBSZ", "ACCOUNTZ", "JSZ", "HEALTHZ"),
     *("STATSZ", "IDZ", "RAFTZ", "IPQUEUESZ", "EXPVARZ", "PROFILEZ"),
@@ -38,4 +40,4 @@ def of_the_system_account(server_id: str) -> list[str]:
     asked = [f"{OF_A_SERVER}PING.{page}" for page in SERVER_PAGES]
     asked += [f"{OF_A_SERVER}{server_id}.{page}" for page in (*SERVER_PAGES, *SERVER_CONTROLS)]
     asked += [f"{OF_AN_ACCOUNT}*.{page}" for page in ACCOUNT_PAGES]
-    return [USER_INFO, SUBSCRIBERS, f"{OF_A_SERVER}PING", *asked]
+    return [USER_INFO, SUBSCRIBERS, SUBSCRIBERS_OF, f"{OF_A_SERVER}PING", *asked]

@@ -8,6 +8,7 @@ asker's account alone. The others are for its own users (`operators.py`).
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -21,7 +22,13 @@ from jsserver.config.options import Permissions, SubjectPermission
 from jsserver.config.values import MAX_INT64
 from jsserver.services.answers import Answer, Failure, ServerFilter, encoded
 from jsserver.services.encodings import encoded_for
-from jsserver.services.subjects import OF_A_SERVER, OF_AN_ACCOUNT, SUBSCRIBERS, USER_INFO
+from jsserver.services.subjects import (
+    OF_A_SERVER,
+    OF_AN_ACCOUNT,
+    SUBSCRIBERS,
+    SUBSCRIBERS_OF,
+    USER_INFO,
+)
 from jsserver.wire.decode import Unreadable, parse
 from jsserver.wire.types import Wire, always
 
@@ -66,6 +73,14 @@ class UserInfo(Wire):
     permissions: PermissionRules | None = None
     expires: int = 0
     """ns from now; 0: never."""
+
+
+class AskedSubscribers(msgspec.Struct):
+    """Which account's subscriptions are counted; the queue group is base64, as Go writes bytes."""
+
+    acc: str = ""
+    subject: str = ""
+    queue: str = ""
 
 
 class Queue:
@@ -173,6 +188,8 @@ class System:
             return b"", encoded(Answer(server=self._server.identity.info(), data=user))
         if subject == SUBSCRIBERS:
             return b"", b"%d" % self._subscribers(self._account_of(item.cid, account), payload)
+        if subject == SUBSCRIBERS_OF:
+            return b"", self._subscribers_of(payload)
         if self._pages is None:
             from jsserver.services.operators import Operators  # with it comes monitoring
 
@@ -193,6 +210,19 @@ class System:
         if item is None:
             return otherwise
         return self._server.accounts.name_of(ConnNumbers(*item.numbers).account)
+
+    def _subscribers_of(self, payload: bytes) -> bytes:
+        """How many subscriptions to a subject an account has that has clients here; nothing where
+        it has none, or the request cannot be read."""
+        try:
+            asked = parse(payload, AskedSubscribers, strict=False)
+            queue = base64.b64decode(asked.queue, validate=True)
+        except (Unreadable, ValueError):
+            return b""
+        accounts = self._server.accounts
+        if asked.acc not in accounts or not accounts[asked.acc].traffic().clients:
+            return b""
+        return b"%d" % self._subscribers(asked.acc, asked.subject.encode() + b" " + queue)
 
     def _subscribers(self, account: str, payload: bytes) -> int:
         """How many subscriptions clients of the account have to a subject, or within a pattern; of

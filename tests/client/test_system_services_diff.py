@@ -67,6 +67,27 @@ def ask(app: RawApp, subject: str, body: bytes, header: bytes = b"") -> list[obj
     return [answer.header.replace(name.encode(), b"<id>"), shape(told)]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"x", b"{}", b'{"acc":"NOPE","subject":"foo.x"}', b'{"acc":"A"}'),
+        *(b'{"acc":"A","subject":"foo.x"}', b'{"acc":"A","subject":"foo.>"}'),
+        *(b'{"acc":"B","subject":"foo.y"}', b'{"acc":"A","subject":">"}'),
+        *(b'{"acc":"A","subject":"foo.x","queue":"cQ=="}', b'{"acc":"A","subject":"bar"}'),
+        b'{"acc":"A","subject":"foo.x","queue":"eA=="}',
+        b'{"acc":"A","subject":"foo.x","queue":5}',
+    ],
+)
+def test_subscribers_of_an_account(asked: list[tuple[Server, RawApp]], body: bytes) -> None:
+    found = []
+    for _, app in asked:
+        try:
+            found.append(app.request("$SYS.REQ.ACCOUNT.NSUBS", body, timeout=0.6).payload)
+        except TimedOut:
+            found.append(b"nothing")
+    assert found[0] == found[1]
+
+
 SERVER_PAGES = (
     *("", ".VARZ", ".CONNZ", ".ROUTEZ", ".GATEWAYZ", ".LEAFZ", ".SUBSZ", ".ACCOUNTZ", ".JSZ"),
     *(".HEALTHZ", ".STATSZ", ".IDZ", ".RAFTZ", ".NOPEZ", ".KICK"),
