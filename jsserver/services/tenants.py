@@ -192,6 +192,10 @@ class Tenants:
         left_out = [f"allow_trace of {quote(x.subject)}" for x in shared if x.allow_trace]
         if body.trace is not None:
             left_out.append(f"trace to {quote(body.trace.dest)}")
+        if body.limits.leaf > 0:
+            left_out.append(f"limit of {body.limits.leaf} leafnodes")
+        if body.cluster_traffic not in ("", "system"):
+            left_out.append(f"cluster traffic {quote(body.cluster_traffic)}")
         for what in left_out:
             self._log.warn(
                 f"Account [{label}] is served without its {what}, "

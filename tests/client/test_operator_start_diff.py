@@ -156,3 +156,13 @@ def test_jetstream_of_tokens(servers: Servers) -> None:
         for user, count in ((storing, 2), (tiered, 1)):
             assert len(asked(server, user, "STREAM.NAMES")["streams"]) == count
     assert said[0] == said[1]
+
+
+def test_claims_without_effect_are_told(servers: Servers) -> None:
+    limited = Account(OPERATOR, limits={**ACCOUNT_LIMITS, "leaf": 3}, cluster_traffic="owner")
+    plain = Account(OPERATOR, cluster_traffic="system")
+    server = servers.under_test(config=configured(OPERATOR, [limited, plain]))
+    assert all(is_in(both([server] * 2, User(account))) for account in (limited, plain))
+    told = [line for line in server.log().splitlines() if "is served without its" in line]
+    assert len(told) == 2 and all(limited.public in line for line in told)
+    assert "limit of 3 leafnodes" in told[0] and 'cluster traffic "owner"' in told[1]
