@@ -6,7 +6,7 @@
 `durability` leaves out, one by one, each call that waits for the disk or syncs a file. `edges`
 changes comparisons by one, and swaps `and` and `or`, at places drawn by the seed. Each mutant runs
 in a copy of the tree; the quick tests go first and the first failure ends its run. The exit code is
-1 where a mutant survives.
+1 where a mutant survives, 2 where the tests fail as it is.
 """
 
 import argparse
@@ -95,11 +95,28 @@ def copied(folder: Path) -> Path:
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            ignored = shutil.ignore_patterns("*.c", "*.html", "__pycache__")
+            ignored = shutil.ignore_patterns("*.html", "__pycache__")
             shutil.copytree(source, folder / name, symlinks=True, ignore=ignored)
         else:
             shutil.copy(source, folder / name)
     return folder
+
+
+def failing(tree: Path, tests: tuple[tuple[str, ...], ...]) -> str:
+    """The first test that fails in a tree, empty where none does."""
+    env = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    for words in tests:
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", *words]
+        try:
+            done = subprocess.run(
+                command, cwd=tree, env=env, capture_output=True, text=True, timeout=SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            return "a test that did not end"
+        if done.returncode:
+            failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+            return failed[0] if failed else done.stdout[-300:]
+    return ""
 
 
 def noticed(tree: Path, mutant: Mutant, tests: tuple[tuple[str, ...], ...]) -> str:
@@ -109,20 +126,8 @@ def noticed(tree: Path, mutant: Mutant, tests: tuple[tuple[str, ...], ...]) -> s
     whole = "".join(lines)
     lines[mutant.number - 1] = f"{mutant.after}\n"
     target.write_text("".join(lines))
-    env = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        for words in tests:
-            command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", *words]
-            try:
-                done = subprocess.run(
-                    command, cwd=tree, env=env, capture_output=True, text=True, timeout=SECONDS
-                )
-            except subprocess.TimeoutExpired:
-                return "a test that did not end"
-            if done.returncode:
-                failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-                return failed[0] if failed else done.stdout[-300:]
-        return ""
+        return failing(tree, tests)
     finally:
         target.write_text(whole)
 
@@ -155,6 +160,9 @@ def main() -> int:
     survivors = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = copied(Path(folder))
+        if broken := failing(tree, tests):
+            print(f"the tests fail without any change: {broken}", file=sys.stderr)
+            return 2
         for mutant in mutants:
             killer = noticed(tree, mutant, tests)
             print(f"{'killed by ' + killer if killer else 'SURVIVES'}: {mutant}", flush=True)
