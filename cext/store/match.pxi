@@ -33,13 +33,13 @@ cdef struct IdSet:
     Leads leads
 
 
+cdef enum:
+    COMPARED_MOST = 1 << 18     # pairs of a filter's patterns, which takes some milliseconds
+
+
 cdef int compare_patterns(const void* a, const void* b) noexcept nogil:
-    # Literal ones first, by their bytes.
     cdef const Span* x = <const Span*>a
     cdef const Span* y = <const Span*>b
-    cdef bint wild = not subject_is_literal(x[0])
-    if wild != (not subject_is_literal(y[0])):
-        return 1 if wild else -1
     if x.n != y.n:
         return 1 if x.n > y.n else -1
     return memcmp(x.p, y.p, x.n)
@@ -48,11 +48,12 @@ cdef int compare_patterns(const void* a, const void* b) noexcept nogil:
 cdef bint patterns_overlap(const Filter* f) noexcept nogil:
     # Whether a subject may match two; of so many that it takes long to tell, that is assumed.
     cdef uint32_t i, k
-    if f.n - f.n_literals > 256:
+    for i in range(1, f.n_literals):
+        if compare_patterns(&f.patterns[i - 1], &f.patterns[i]) == 0:
+            return True
+    if <uint64_t>(f.n - f.n_literals) * f.n > COMPARED_MOST:
         return True
     for i in range(f.n):
-        if i + 1 < f.n_literals and compare_patterns(&f.patterns[i], &f.patterns[i + 1]) == 0:
-            return True
         for k in range(max(f.n_literals, i + 1), f.n):
             if subjects_overlap(f.patterns[i], f.patterns[k]):
                 return True
@@ -60,7 +61,8 @@ cdef bint patterns_overlap(const Filter* f) noexcept nogil:
 
 
 cdef int filter_init(Filter* f, const Span* patterns, uint32_t n) noexcept nogil:
-    cdef uint32_t i
+    cdef uint32_t i, at, wild = n
+    cdef bint literal
     memset(f, 0, sizeof(Filter))
     f.all = n == 0
     if n == 0:
@@ -68,19 +70,24 @@ cdef int filter_init(Filter* f, const Span* patterns, uint32_t n) noexcept nogil
     f.patterns = <Span*>calloc(n, sizeof(Span))
     if f.patterns == NULL:
         return ST_NO_MEMORY
-    for i in range(n):
-        f.patterns[i].p = <const uint8_t*>malloc(patterns[i].n + 1)
-        if f.patterns[i].p == NULL:
+    f.n = n
+    for i in range(n):      # literal ones from the front, others from the end
+        literal = subject_is_literal(patterns[i])
+        at = f.n_literals if literal else wild - 1
+        f.patterns[at].p = <const uint8_t*>malloc(patterns[i].n + 1)
+        if f.patterns[at].p == NULL:
             filter_free(f)
             return ST_NO_MEMORY
-        memcpy(<void*>f.patterns[i].p, patterns[i].p, patterns[i].n)
-        f.patterns[i].n = patterns[i].n
-        f.n = i + 1
+        memcpy(<void*>f.patterns[at].p, patterns[i].p, patterns[i].n)
+        f.patterns[at].n = patterns[i].n
+        if literal:
+            f.n_literals += 1
+        else:
+            wild -= 1
         if patterns[i].n == 1 and patterns[i].p[0] == c'>':
             f.all = True
-    qsort(f.patterns, n, sizeof(Span), compare_patterns)
-    while f.n_literals < n and subject_is_literal(f.patterns[f.n_literals]):
-        f.n_literals += 1
+    qsort(f.patterns, f.n_literals, sizeof(Span), compare_patterns)
+    qsort(f.patterns + f.n_literals, n - f.n_literals, sizeof(Span), compare_patterns)
     f.literal = n == 1 and f.n_literals == 1
     f.overlap = patterns_overlap(f)
     return ST_OK

@@ -196,6 +196,10 @@ BODIES = {
 
 CONSUMERS: dict[str, tuple[dict[str, Any], int]] = {
     "literal filters": ({"filter_subjects": [f"a.{n}" for n in range(60_000)]}, 0),
+    "filters with and without wildcards": (
+        {"filter_subjects": [f"a.{n}" for n in range(60_000)] + [f"a.*.{n}" for n in range(256)]},
+        0,
+    ),
     "crossing filters": ({"filter_subjects": filled(crossing)}, 0),
     "filters that cover": ({"filter_subjects": [*filled(crossing), "a.>"][-20_000:]}, 10138),
     "backoff": ({"ack_policy": "explicit", "backoff": [1000] * 200_000}, 0),
