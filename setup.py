@@ -127,7 +127,6 @@ if LAYERS and "--inplace" in sys.argv:
         generated.append(source.with_suffix(".c"))
 
 
-
 class Packed(build_py):
     """Packages say what commit they are of."""
 

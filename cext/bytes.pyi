@@ -69,6 +69,10 @@ class PatternIndex:
     def remove(self, patterns: Sequence[str | bytes]) -> None:
         """Takes back an `add`; KeyError if there was none."""
 
+    def first_covering(self, pattern: str | bytes) -> int | None:
+        """How many patterns were added before the first one that covers this one; of an index from
+        which none was removed."""
+
     def meets(self, patterns: Iterable[str | bytes], steps: int) -> bool:
         """Whether one of these overlaps with one that is there. A literal costs a look for each of
         its tokens, a `*` one for each that may stand there. SearchLimit: more than `steps`."""

@@ -214,6 +214,7 @@ def py_any_overlap(patterns, pattern) -> bool:
 
 cdef class PatternIndex:
     cdef MeetTrie x
+    cdef uint32_t n         # patterns that were added
 
     def __dealloc__(self):
         meet_free(&self.x)
@@ -225,12 +226,13 @@ cdef class PatternIndex:
         for i in range(spans.n):
             rc = meet_split(&self.x, spans.a[i])
             if rc > 0:
-                rc = meet_add(&self.x, 0)
+                rc = meet_add(&self.x, self.n + i)
             if rc < 0:
                 for done in range(i):
                     if meet_split(&self.x, spans.a[done]) > 0:
                         meet_remove(&self.x)
                 raise MemoryError
+        self.n += spans.n
 
     def remove(self, patterns):
         cdef _Spans spans = _Spans(patterns)
@@ -242,6 +244,14 @@ cdef class PatternIndex:
                 raise MemoryError
             if rc and not meet_remove(&self.x):
                 raise KeyError(patterns[i])
+
+    def first_covering(self, pattern) -> int | None:
+        cdef bytes one = text_bytes(pattern)
+        cdef int rc = meet_split(&self.x, span_of(one))
+        self.x.steps = UINT64_MAX
+        if rc == 0:
+            return None
+        return number_found(OVERLAP_MEMORY if rc < 0 else meet_search(&self.x, COVERING, False))
 
     def meets(self, patterns, uint64_t steps) -> bool:
         cdef _Spans spans = _Spans(patterns)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from jsserver import TYPE_CHECKING
 from jsserver.cext.bytes import (
+    PatternIndex,
     subject_covers,
     subject_is_literal,
     subject_is_valid,
@@ -83,19 +84,22 @@ class _Exports:
 
     def __init__(self) -> None:
         self.by_subject: dict[str, Any] = {}
-        self._patterns: dict[str, Any] = {}
+        self._patterns: list[str] = []
+        self._index = PatternIndex()
 
     def add(self, export: Any) -> None:
         self.by_subject[export.subject] = export
         if not subject_is_literal(export.subject):
-            self._patterns[export.subject] = export
+            self._patterns.append(export.subject)
+            self._index.add([export.subject])
 
     def get(self, subject: str) -> Any:
         """The export by which a subject may be imported: of its very name, or the first that has
         it."""
         if (export := self.by_subject.get(subject)) is not None:
             return export
-        return next((e for s, e in self._patterns.items() if subject_covers(s, subject)), None)
+        found = self._index.first_covering(subject)
+        return None if found is None else self.by_subject[self._patterns[found]]
 
 
 class _Routes:
@@ -260,9 +264,7 @@ class Sharing:
         self._search(account, wanted.account, start, self._services_like)
         ours = self._of(account)
         if (other := ours.asked.get((wanted.account, local))) is not None:
-            raise LinkError(
-                duplicate(local, ServiceImport(account=wanted.account, subject=other))
-            )
+            raise LinkError(duplicate(local, ServiceImport(account=wanted.account, subject=other)))
         route = ServiceRoute(exporter=wanted.account, local=local, subject=subject)
         route.export = theirs.service_exports.get(subject)
         route.share = wanted.share

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -313,14 +315,49 @@ def _authorization(body: AccountBody) -> list[Issue]:
     return found
 
 
+class _Tree:
+    """Different subjects by their tokens: those that contain another one are found without a look
+    at each."""
+
+    def __init__(self, subjects: Iterable[str]) -> None:
+        self._root = _Branch()
+        for number, subject in enumerate(subjects):
+            branch = self._root
+            for token in subject.split("."):
+                branch = branch.next.setdefault(token, _Branch())
+            branch.ends = (number, subject)
+
+    def containing(self, subject: str) -> list[str]:
+        """Those that `is_contained` says it is within, in their order."""
+        found: set[tuple[int, str]] = set()
+        branches = [self._root]
+        for token in subject.split("."):
+            tails = [branch.next[">"].ends for branch in branches if ">" in branch.next]
+            found.update(tail for tail in tails if tail is not None)
+            follow = {token, "*"}
+            branches = [b.next[t] for b in branches for t in follow if t in b.next]
+        found.update(branch.ends for branch in branches if branch.ends is not None)
+        return [other for _, other in sorted(found)]
+
+
+class _Branch:
+    __slots__ = ("ends", "next")
+
+    def __init__(self) -> None:
+        self.next: dict[str, _Branch] = {}
+        self.ends: tuple[int, str] | None = None
+
+
 def _exports(exports: list[Export]) -> list[Issue]:
     found = [issue for export in exports for issue in _export(export)]
     for kind in ("service", "stream"):
         subjects = [e.subject for e in exports if (e.type == "service") == (kind == "service")]
+        counts = Counter(subjects)
+        tree = _Tree(counts)
         within: dict[str, str] = {}
-        for at, subject in enumerate(subjects):
-            for other_at, other in enumerate(subjects):
-                if at != other_at and is_contained(subject, other):
+        for subject in subjects:
+            for other in tree.containing(subject):
+                if other != subject or counts[subject] > 1:
                     within.setdefault(other, subject)
         found += [
             Issue(f"{kind} export subject {quote(other)} already exports {quote(subject)}")

@@ -118,3 +118,15 @@ def test_a_pattern_with_very_many_tokens() -> None:
     assert index.meets([long]) and not index.meets([f"{long}.y"])
     index.remove([long])
     assert not index.meets([">"])
+
+
+def test_the_first_that_covers() -> None:
+    chance = random.Random(2)
+    for _ in range(2000):
+        some = [any_pattern(chance) for _ in range(chance.randint(1, 8))]
+        index = cext.PatternIndex()
+        index.add(some)
+        pattern = any_pattern(chance)
+        covering = [at for at, one in enumerate(some) if subject_covers(one, pattern)]
+        if all("" not in one.split(".") for one in [*some, pattern]):
+            assert index.first_covering(pattern) == next(iter(covering), None), (some, pattern)

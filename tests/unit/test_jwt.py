@@ -385,3 +385,23 @@ def test_placeholders_become_a_bounded_number_of_subjects() -> None:
 def test_issuers_have_the_right_prefix() -> None:
     assert {k[0] for k in (OPERATOR.public, ACCOUNT.public, USER.public)} == {"O", "A", "U"}
     assert Signer(PREFIX_OPERATOR).public[0] == "O" and Signer(PREFIX_USER).public[0] == "U"
+
+
+def test_many_exports_are_looked_at_in_time_of_their_number() -> None:
+    def exported(*subjects: str) -> list[dict[str, object]]:
+        return [{"name": "e", "type": "stream", "subject": subject} for subject in subjects]
+
+    limits = jwts.ACCOUNT_LIMITS
+    many = [f"a.{n}.>" if n % 2 else f"a.{n}.*.b" for n in range(5000)]
+    began = time.process_time()
+    assert not issues_of(read("account", limits=limits, exports=exported(*many)), NOW)
+    more = read("account", limits=limits, exports=exported(*many, "a.7.x"))
+    told = [i.text for i in issues_of(more, NOW)]
+    assert told == ['stream export subject "a.7.>" already exports "a.7.x"']
+    assert time.process_time() - began < 5
+    twice = read("account", limits=limits, exports=exported("a.b", "a.b", "c.>", "c.*"))
+    assert sorted(issue.text for issue in issues_of(twice, NOW)) == [
+        'stream export subject "a.b" already exports "a.b"',
+        'stream export subject "c.*" already exports "c.>"',
+        'stream export subject "c.>" already exports "c.*"',
+    ]
