@@ -83,11 +83,11 @@ def stream_info(account: Account, stream: Stream, listed: bool = False) -> Strea
     )
 
 
-async def described(account: Account, stream: Stream) -> StreamInfo:
+async def described(account: Account, stream: Stream, listed: bool = False) -> StreamInfo:
     """As `stream_info`: of a stream with many sources beside the event loop."""
     if sources.weight(stream.config) < MANY:
-        return stream_info(account, stream)
-    return await account.shared.compute(stream_info, account, stream)
+        return stream_info(account, stream, listed)
+    return await account.shared.compute(stream_info, account, stream, listed)
 
 
 def normalised(account: Account, config: StreamConfig, pedantic: bool = False) -> StreamConfig:
@@ -259,8 +259,8 @@ async def list_all(call: Call) -> StreamList:
     answer = StreamList(total=found.total, offset=found.offset, limit=LIST_LIMIT)
     for name in found.names:
         if name in account.streams:
-            answer.streams.append(stream_info(call.account, account.streams[name], listed=True))
-        else:
+            answer.streams.append(await described(account, account.streams[name], listed=True))
+        elif name in account.offline:
             answer.missing = [*(answer.missing or ()), name]
             answer.offline = {**(answer.offline or {}), name: account.offline[name]}
     await call.settle(account.streams[name] for name in found.names if name in account.streams)
