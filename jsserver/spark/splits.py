@@ -1,10 +1,14 @@
 """How a read is cut into tasks: a pure function of sequences and sizes."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import InputPartition
+
+SMALL_BYTES = 256 << 10
+"""What a stream weighs at least in a task: it has a connection of its own."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,39 @@ class Split(InputPartition):
         return Split, (self.stream, self.created, self.first, self.last, self.earliest)
 
 
-def splits_of(spans: Sequence[Span], split_bytes: int, min_partitions: int) -> list[Split]:
-    """Splits of about `split_bytes`, at least `min_partitions` where there are as many sequences.
+@dataclass(frozen=True)
+class Bundle(InputPartition):
+    """What one task reads, one after the other: a task costs more than a small stream."""
+
+    splits: tuple[Split, ...]
+
+
+def tasks_of(spans: Sequence[Span], split_bytes: int, min_partitions: int) -> list[Split | Bundle]:
+    """Splits of about `split_bytes`, small ones of neighbouring streams together; at least
+    `min_partitions` tasks where there are as many sequences.
 
     Never an empty list: where there is nothing to read, one split says so.
     """
+    sizes = {span.stream: span.bytes for span in spans}
+    splits = splits_of(spans, split_bytes, min_partitions)
+    counts = Counter(split.stream for split in splits)
+    spare = len(splits) - min_partitions
+    tasks: list[list[Split]] = []
+    held = 0.0
+    for split in splits:
+        size = max(sizes.get(split.stream, 0.0) / counts[split.stream], SMALL_BYTES)
+        if tasks and spare > 0 and held + size <= split_bytes:
+            tasks[-1].append(split)
+            held += size
+            spare -= 1
+        else:
+            tasks.append([split])
+            held = size
+    return [task[0] if len(task) == 1 else Bundle(tuple(task)) for task in tasks]
+
+
+def splits_of(spans: Sequence[Span], split_bytes: int, min_partitions: int) -> list[Split]:
+    """Every stream's splits; never none."""
     full = [span for span in spans if span.width]
     counts = [max(math.ceil(span.bytes / split_bytes), 1) for span in full]
     missing = min_partitions - sum(counts)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from jsserver.spark.errors import DataLossError, NatsError, OptionError
@@ -17,7 +18,7 @@ from jsserver.spark.live.fetch import fetch
 from jsserver.spark.live.fetch_consumer import ConsumerReader
 from jsserver.spark.live.fetch_direct import DirectReader
 from jsserver.spark.options import SourceOptions
-from jsserver.spark.splits import Span, Split, splits_of
+from jsserver.spark.splits import Bundle, Span, Split, splits_of, tasks_of
 from tests.client.tls import Site as Certificates
 from tests.servers import Servers
 from tests.spark.site import Site, header_of, payload_of, seqs_of, table_of
@@ -505,6 +506,40 @@ def test_splits_are_even_small_and_never_none() -> None:
     assert len(splits_of([Span("S", 1, 5, 6, 1.0)], 1 << 20, 9)) == 2
     assert splits_of([Span("S", 1, 5, 4, 1.0)], 1 << 20, 9) == [Split("S", 1, 1, 0)]
     assert splits_of([], 1, 1) == [Split("", 0, 1, 0)]
+
+
+def test_small_streams_share_tasks() -> None:
+    small = [Span(f"S{i}", 1, 1, 10, 100.0) for i in range(200)]
+    tasks = tasks_of(small, 32 << 20, 1)
+    assert [len(task.splits) for task in tasks if isinstance(task, Bundle)] == [128, 72]
+    assert [split.stream for task in tasks for split in splits_in(task)] == [
+        s.stream for s in small
+    ]
+    assert len(tasks_of(small, 32 << 20, 8)) == 8
+    assert len(tasks_of(small, 32 << 20, 200)) == len(tasks_of(small, 1 << 16, 1)) == 200
+    large = Span("L", 1, 1, 1000, 1 << 20)
+    tasks = tasks_of([small[0], large, small[1]], 32 << 20, 1)
+    assert [split.stream for task in tasks for split in splits_in(task)].count("L") == 32
+    assert len(tasks) <= 33 and tasks_of([], 1, 1) == [Split("", 0, 1, 0)]
+
+
+def splits_in(task: InputPartition) -> tuple[Split, ...]:
+    assert isinstance(task, Split | Bundle)
+    return task.splits if isinstance(task, Bundle) else (task,)
+
+
+def test_many_small_streams_are_read_by_few_tasks(site: Site) -> None:
+    names = [f"tiny{i}" for i in range(20)]
+    for name in names:
+        site.create(name)
+        site.fill(name, 3)
+    reader = site.reader(streams=",".join(names))
+    assert len(reader.partitions()) == 1
+    rows = table_of(reader, reader.partitions()).to_pylist()
+    assert [(row["stream"], row["seq"]) for row in rows] == [
+        (n, i) for n in names for i in (1, 2, 3)
+    ]
+    assert len(site.reader(streams=",".join(names), minPartitions="4").partitions()) == 4
 
 
 def test_partitions_are_shared_out_by_size() -> None:

@@ -17,7 +17,7 @@ from jsserver.spark.live.offsets import (
 )
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.positions import EARLIEST
-from jsserver.spark.splits import Span, Split, splits_of
+from jsserver.spark.splits import Bundle, Span, Split, tasks_of
 
 _STREAMING_ONLY = (
     "maxOffsetsPerTrigger",
@@ -55,16 +55,23 @@ class BatchReader(DataSourceReader):
             ]
         finally:
             js.close()
-        return list(splits_of(spans, options.split_bytes, options.min_partitions))
+        return list(tasks_of(spans, options.split_bytes, options.min_partitions))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The split's rows, in order of sequence."""
-        assert isinstance(partition, Split)
-        return fetch_split(self._options, partition)
+        """The rows of the task's splits, in order of sequence."""
+        return fetch_task(self._options, partition)
 
 
-def fetch_split(options: SourceOptions, split: Split) -> Iterator[pa.RecordBatch]:
-    """What one task reads. A task that is repeated must read what it read before."""
+def fetch_task(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
+    """What one task reads."""
+    assert isinstance(task, Split | Bundle)
+    splits = task.splits if isinstance(task, Bundle) else (task,)
+    for split in splits:
+        yield from _fetch_split(options, split)
+
+
+def _fetch_split(options: SourceOptions, split: Split) -> Iterator[pa.RecordBatch]:
+    """A task that is repeated must read what it read before."""
     task = TaskContext.get()
     again = task is not None and task.attemptNumber() > 0
     return fetch(

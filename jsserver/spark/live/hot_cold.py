@@ -16,7 +16,7 @@ from jsserver.spark.jetstream import JetStream, StreamInfo
 from jsserver.spark.live.batch_source import BatchReader, seq_bytes
 from jsserver.spark.live.offsets import end_sequences, first_sequences, sequence_at, streams_of
 from jsserver.spark.positions import EARLIEST
-from jsserver.spark.splits import Span, splits_of
+from jsserver.spark.splits import Span, tasks_of
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class HotColdReader(BatchReader):
         if cold and not any(span.width for span in hot):
             return cold
         fewest = max(options.min_partitions - len(cold), 1)
-        return [*cold, *splits_of(hot, options.split_bytes, fewest)]
+        return [*cold, *tasks_of(hot, options.split_bytes, fewest)]
 
     def _cold(self, place: Place, archive: Archive, first: int, last: int) -> list[ColdSplit]:
         found = splits(archive, place.uri, first, last, self._options.split_bytes)

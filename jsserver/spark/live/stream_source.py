@@ -18,14 +18,14 @@ from pyspark.sql.streaming.datasource import (
 
 from jsserver.spark.errors import NatsError, OptionError
 from jsserver.spark.jetstream import StreamInfo
-from jsserver.spark.live.batch_source import fetch_split
+from jsserver.spark.live.batch_source import fetch_task
 from jsserver.spark.live.missing import missing_in
 from jsserver.spark.live.offsets import check_names, first_sequences
 from jsserver.spark.live.progress import Offset, Place, advance, read_offset
 from jsserver.spark.live.states import States
 from jsserver.spark.options import SourceOptions
 from jsserver.spark.positions import LATEST
-from jsserver.spark.splits import Span, Split, splits_of
+from jsserver.spark.splits import Span, tasks_of
 
 log = logging.getLogger(__name__)
 
@@ -165,12 +165,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             for name, place in ended.places.items()
         ]
-        return splits_of(spans, self._options.split_bytes, self._options.min_partitions)
+        return tasks_of(spans, self._options.split_bytes, self._options.min_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The split's rows, in order of sequence."""
-        assert isinstance(partition, Split)
-        return fetch_split(self._options, partition)
+        """The rows of the task's splits, in order of sequence."""
+        return fetch_task(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: the checkpoint owns the progress."""
