@@ -302,6 +302,19 @@ def test_a_server_that_stays_away_ends_a_commit(
         query.commit(0, written)
 
 
+def test_a_bucket_made_by_hand_has_to_say_what_it_is_for(server: Server, js: JetStream) -> None:
+    """Else a pattern that names it reads what the sink writes there."""
+    js.bucket_ensure("byhand", 1)
+    config = js.stream_info("KV_byhand").raw["config"]
+    js.api("STREAM.UPDATE.KV_byhand", config | {"description": "mine"})
+    query = Query(server, sinkId="handmade", fenceBucket="byhand")
+    with pytest.raises(NatsError, match=r"nats stream edit KV_byhand --description \"finished"):
+        query.write(0, ROWS)
+    assert js.stream_info("S").state.messages == 0
+    js.api("STREAM.UPDATE.KV_byhand", config)
+    assert query.run_batch(0, ROWS).rows == 10
+
+
 def test_a_sink_outside_of_a_task_says_so(server: Server, js: JetStream) -> None:
     with pytest.raises(NatsError, match="tasks only"):
         Query(server).sink(ROWS).write(iter([ROWS]))

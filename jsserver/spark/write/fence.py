@@ -18,7 +18,7 @@ import msgspec
 from msgspec import structs
 
 from jsserver.spark.errors import NatsError
-from jsserver.spark.jetstream import NO_SUCH_STREAM, ApiError, JetStream
+from jsserver.spark.jetstream import FENCE, NO_SUCH_STREAM, ApiError, JetStream, is_fence
 from jsserver.spark.patience import Patience
 
 WAIT_SECONDS = 600.0
@@ -327,8 +327,15 @@ class Fence:
 
     def _ensure_bucket(self, replicas: int) -> None:
         try:
-            self._js.stream_info(f"KV_{self._bucket}")
+            info = self._js.stream_info(f"KV_{self._bucket}")
         except ApiError as error:
             if error.code != NO_SUCH_STREAM:
                 raise
             self._js.bucket_ensure(self._bucket, replicas)
+            return
+        if not is_fence(info):
+            raise NatsError(
+                f"bucket {self._bucket!r} (option fenceBucket) was made for something else, or by"
+                " hand: a query that reads streams by a pattern would read its own marks in it. Say"
+                f' what it is for: `nats stream edit {info.name} --description "{FENCE}"`'
+            )
