@@ -69,6 +69,9 @@ class PatternIndex:
         fresh = list(set(patterns).difference(own)) if own else patterns
         if not fresh:
             return False
+        text = "".join((*own, *fresh))
+        if "*" not in text and ">" not in text:
+            own = ()  # different literal ones do not meet
         self._index.remove(own)  # they would be looked at in vain
         try:
             return self._index.meets(fresh, MOST_LOOKS_AT_ONCE)

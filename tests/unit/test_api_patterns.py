@@ -80,6 +80,7 @@ def test_an_index_leaves_out_what_the_owner_claims() -> None:
     assert not index.meets(["a.b"], ["a.*", "b"])
     assert index.meets(["a.b", "c"], ["a.*", "b"])
     assert index.meets(["a.b"])
+    assert not index.meets(["b", "d"], ["b"]) and index.meets(["d", "c"], ["b"])
     index.remove(["a.*", "b"])
     index.remove(["c"])
     assert not index.meets([">"])
