@@ -24,6 +24,8 @@ MAX_INCLUDE_DEPTH = 100
 
 _POWERS = "kmgtpe"
 _INT64 = 1 << 63
+_BROKEN_OFF = re.compile(r"on line (\d+): '(?:Expected an? (?:map|array|top-level) value )")
+_NUMBER_AND_MORE = re.compile(rb"[\s:=,\[{][-+]?\d[^\s,;\]}'\"#]*[A-Za-z_$/]")
 
 
 class _Parser:
@@ -48,7 +50,7 @@ class _Parser:
             while (item := tree.advance()) is not None:
                 self._take(tree, *item)
         except Malformed as error:
-            raise ConfigError(str(error)) from None
+            raise ConfigError(str(error) + _hint(str(error), text)) from None
         return tree.root
 
     def _take(self, tree: Tree, kind: str, text: str) -> None:
@@ -144,6 +146,17 @@ def _read(path: str) -> bytes:
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
+
+
+def _hint(message: str, text: bytes) -> str:
+    """What may be behind an error of the language: a text that was read as a number up to where
+    that ends, as `4e2abc` is; "": something else."""
+    place = _BROKEN_OFF.search(message)
+    number = int(place[1]) if place else 0
+    line = b"".join(text.split(b"\n")[number - 1 : number])
+    if not number or not _NUMBER_AND_MORE.search(line):
+        return ""
+    return " (a value that begins like a number is read as one: put quotes around a text)"
 
 
 def parse_file(path: str, environment: Mapping[str, str] | None = None) -> Value:

@@ -56,7 +56,11 @@ def ours(capsys: Output, *arguments: str) -> tuple[int, str, str]:
 
 
 VALID = ": configuration file "
-WANTED = re.compile(r" \((a text|true or false|a whole number|a block) is wanted here\)$", re.M)
+WANTED = re.compile(
+    r" \((a text|true or false|a whole number|a block) is wanted here\)$"
+    r"| \(a value that begins like a number is read as one: put quotes around a text\)$",
+    re.MULTILINE,
+)
 """What this server says more."""
 
 

@@ -474,6 +474,22 @@ def test_a_value_of_another_kind_is_told_in_words(files: Files) -> None:
     assert line.endswith("(a whole number is wanted here)")
 
 
+@pytest.mark.parametrize(
+    ("text", "hinted"),
+    [
+        ("authorization { user: a, password: 4e2abc }", True),
+        ("port: 1\npassword = 4e2abc\n", True),
+        ("users: [4e2abc]", True),
+        ("authorization { user: a, password: abc def }", False),
+        ("foo = bar baz", False),
+        ("port: 5 x", False),
+    ],
+)
+def test_a_text_that_begins_like_a_number(files: Files, text: str, hinted: bool) -> None:
+    (line,) = files.problems(text)
+    assert ("put quotes around a text" in line) == hinted
+
+
 def test_a_store_directory_without_jetstream_is_warned_about(files: Files) -> None:
     (line,) = warnings(files.read("store_dir: /data"))
     assert line.startswith('store_dir "/data" is not used, as JetStream is off')

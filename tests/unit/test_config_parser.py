@@ -100,6 +100,7 @@ def test_values(text: str, expected: dict[str, Any]) -> None:
 
 
 LINE = "Parse error on line {}: '{}'"
+QUOTES = " (a value that begins like a number is read as one: put quotes around a text)"
 TOP_END = "Expected a top-level value to end with a new line, comment or EOF, but got '{}' instead."
 ARRAY_END = (
     'Expected an array value terminator "," or an array terminator "]", but got \'{}\' instead.'
@@ -112,8 +113,8 @@ ERRORS = [
     ("foo=bar baz", LINE.format(1, TOP_END.format("b"))),
     ("=1", LINE.format(1, "Unexpected key separator '='")),
     ("a=\n", LINE.format(2, "Expected value but found new line")),
-    ("a=2m30s", LINE.format(1, TOP_END.format("3"))),
-    ("a=1.5m", LINE.format(1, TOP_END.format("m"))),
+    ("a=2m30s", LINE.format(1, TOP_END.format("3")) + QUOTES),
+    ("a=1.5m", LINE.format(1, TOP_END.format("m")) + QUOTES),
     ("a=[1,2]", LINE.format(1, ARRAY_END.format("\0"))),
     ("a=[x,,y]", LINE.format(1, "Unexpected array value terminator ','.")),
     ("a={b=1 c=2}", LINE.format(1, MAP_END.format("c"))),
