@@ -406,8 +406,9 @@ cdef int stream_stage_apply(Stream* s, uint64_t n) noexcept nogil
 cdef void stream_stage_end(Stream* s, bint apply) noexcept nogil
 # Removed messages, or ST_*. As store_purge; no pattern: all.
 cdef int64_t stream_purge(Stream* s, Span pattern, uint64_t seq, uint64_t keep) noexcept nogil
-# The same in pieces, where it takes long: purge_step until there is no more. The pattern must live as long.
-cdef void purge_begin(Purge* p, Stream* s, Span pattern, uint64_t seq, uint64_t keep) noexcept nogil
+# The same in pieces, where it takes long: purge_step until there is no more. The pattern must live as long. `short`: nothing
+# is done where it takes more than one piece, as `more` says then; it is not to be stepped.
+cdef void purge_begin(Purge* p, Stream* s, Span pattern, uint64_t seq, uint64_t keep, bint short) noexcept nogil
 cdef void purge_step(Purge* p) noexcept nogil
 cdef void purge_free(Purge* p) noexcept nogil
 cdef int stream_delete(Stream* s, uint64_t seq, bint erase) noexcept nogil

@@ -136,18 +136,15 @@ def _look_at_streams(options: Options, path: Path, report: Report) -> None:
     from jsserver.instances.recovery import survey
 
     files = MetaFiles(hh64)
-    try:
-        for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
-            account = folder.name
-            found = list(survey(folder / "streams", files.look))
-            names = {asset for asset, _ in found if " > " not in asset}
-            report.streams += len(names)
-            if not options.operators.enabled and account not in options.jetstream_accounts:
-                why = "the configuration has no such account with JetStream"
-                found = [(name, why) for name in sorted(names)]
-            report.offline += [(account, asset, why) for asset, why in found if why]
-    finally:
-        files.close()
+    for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
+        account = folder.name
+        found = list(survey(folder / "streams", files.look))
+        names = {asset for asset, _ in found if " > " not in asset}
+        report.streams += len(names)
+        if not options.operators.enabled and account not in options.jetstream_accounts:
+            why = "the configuration has no such account with JetStream"
+            found = [(name, why) for name in sorted(names)]
+        report.offline += [(account, asset, why) for asset, why in found if why]
 
 
 def _attempt(step: Callable[[Options, Report], None], options: Options, report: Report) -> None:

@@ -238,7 +238,8 @@ cdef class StreamFace:
             free(places)
             bytes_free(&b)
 
-    def purge(self, filter, uint64_t seq, uint64_t keep) -> int:
+    def purge(self, filter, uint64_t seq, uint64_t keep, bint short=False):
+        """How many messages went. short: None, and nothing was done, where it takes more than one piece."""
         cdef Span pattern = span(NULL, 0) if filter is None else span_of(filter)
         cdef Purge p
         cdef Stream* s
@@ -248,15 +249,17 @@ cdef class StreamFace:
             open = self.enter()
             s = self.s
             if open:
-                purge_begin(&p, s, pattern, seq, keep)
+                purge_begin(&p, s, pattern, seq, keep, short)
             self.box.leave()
-            while open and p.more:      # others have their turns
+            while open and p.more and not short:    # others have their turns
                 open = self.enter() and self.s == s
                 if open:
                     purge_step(&p)
                 self.box.leave()
             purge_free(&p)
         self.check(open)
+        if p.more and short:
+            return None
         self.changed(p.gone)
         return p.gone
 
@@ -416,6 +419,22 @@ cdef class StreamFace:
             open = self.enter()
             if open:
                 ticket = stream_unsettled(self.s, seq)
+            self.box.leave()
+        self.check(open)
+        return ticket
+
+    def changed_ticket(self) -> int:
+        """What wait_durable would wait for now: 0, or a ticket for `answer`."""
+        cdef uint64_t ticket = 0
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            if open:
+                self.flush()
+                store_settle(self.s.store, False)
+                ticket = store_ticket(self.s.store)
+                if ticket <= store_durable_ticket(self.s.store):
+                    ticket = 0
             self.box.leave()
         self.check(open)
         return ticket

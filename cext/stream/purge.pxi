@@ -4,7 +4,7 @@
 cdef enum:
     PURGE_PIECE = 1000                  # messages
 
-cdef void purge_begin(Purge* p, Stream* s, Span pattern, uint64_t seq, uint64_t keep) noexcept nogil:
+cdef void purge_begin(Purge* p, Stream* s, Span pattern, uint64_t seq, uint64_t keep, bint short) noexcept nogil:
     cdef StoreState state
     cdef uint64_t total
     memset(p, 0, sizeof(Purge))
@@ -20,6 +20,9 @@ cdef void purge_begin(Purge* p, Stream* s, Span pattern, uint64_t seq, uint64_t 
         total = state.msgs
     if total <= PURGE_PIECE or store_purges_at_once(s.store, purge_filter(p), seq, keep):
         p.gone = stream_purge(s, pattern, seq, keep)
+        return
+    if short:
+        p.more = True
         return
     p.keep = keep
     p.end = min(seq, state.last_seq + 1) if seq else state.last_seq + 1

@@ -20,7 +20,7 @@ cdef int roll_up_in_pieces(Stream* s, const Msg* m, const Change* c) noexcept no
         free(r)
         return store_refused(s, m, rc)
     s.dedupe.rolling = r
-    purge_begin(&r.purge, s, r.subject, r.seq, 0)
+    purge_begin(&r.purge, s, r.subject, r.seq, 0, False)
     s.dedupe.reading = True
     task_post(&s.env.tasks, &s.dedupe.turn)
     return 1

@@ -8,6 +8,7 @@ from jsserver.assets.assignments import DeleteStream
 from jsserver.instances import metafiles
 from jsserver.instances.account import Account
 from jsserver.instances.backend import StoreError
+from jsserver.instances.rounds import alone
 from jsserver.instances.shared import Shared
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
@@ -79,4 +80,4 @@ class AccountPurge:
 
     def _erase(self, directory: Path) -> None:
         if directory.is_dir():
-            self._shared.erase_later(metafiles.discard(directory, directory.parent))
+            self._shared.erase_later(alone(metafiles.discard(directory, directory.parent)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import msgspec
@@ -32,8 +33,8 @@ class Call:
     """A decoded subject, a body, and what a handler works with."""
 
     __slots__ = (
-        *("account", "advisories", "after", "args", "body", "client", "connection", "made"),
-        *("objects", "shared", "shown", "transfers"),
+        *("account", "advisories", "after", "args", "aside", "body", "client", "connection"),
+        *("done", "made", "objects", "shared", "shown", "transfers"),
     )
 
     def __init__(
@@ -47,6 +48,7 @@ class Call:
         body: bytes,
         client: Callable[[], ClientInfo | None],
         connection: int,
+        aside: AbstractContextManager[None],
     ) -> None:
         self.shared = shared
         self.advisories = advisories
@@ -56,11 +58,16 @@ class Call:
         self.client = client
         """Tells the connection that asks."""
         self.connection = connection
+        self.aside = aside
+        """While it waits in this, others of the connection have their turn."""
         self.args = args
         """The tokens after the endpoint's name."""
         self.body = body
         self.shown: tuple[StreamHandle, int] | None = None
         """What the answer shows and the ticket that it waits for."""
+        self.done = False
+        """Whether what it waits for is a change that the answer tells, which is never refused for
+        want of room for answers that wait."""
         self.made: ConsumerHandle | None = None
         """A consumer, new or changed, that delivers nothing before the answer."""
         self.after: Callable[[], None] | None = None
@@ -72,6 +79,12 @@ class Call:
         ticket = stream.handle.unsettled(seq)
         if ticket:
             self.shown = (stream.handle, ticket)
+
+    def changed(self, stream: Stream) -> None:
+        """The answer tells a change of the stream: it is held back until that is durable."""
+        ticket = stream.handle.changed_ticket()
+        if ticket:
+            self.shown, self.done = (stream.handle, ticket), True
 
     async def settle(self, streams: Iterable[Stream]) -> None:
         """As `shows`, of many streams: returns when all that they hold is durable."""

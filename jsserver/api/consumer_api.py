@@ -99,7 +99,11 @@ def _position(consumer_seq: int, stream_seq: int, ts: int) -> SequenceInfo:
 
 async def create(call: Call) -> ConsumerInfo:
     """CONSUMER.CREATE.<stream>[.<consumer>[.<filter>]]."""
-    async with call.account.lock(call.args[0]):  # already while the body is read: to keep the order
+    account, (stream, *rest) = call.account, call.args
+    lock = account.lock(stream, call.connection)  # of one whose name stands in the body, or is new
+    if rest:
+        lock = account.consumer_lock(stream, rest[0], call.connection)
+    async with lock:  # already while the body is read: to keep the order
         return await _create(call)
 
 
@@ -129,7 +133,7 @@ async def _create(call: Call) -> ConsumerInfo:
 
 async def create_durable(call: Call) -> ConsumerInfo:
     """CONSUMER.DURABLE.CREATE.<stream>.<consumer>."""
-    async with call.account.lock(call.args[0]):
+    async with call.account.consumer_lock(call.args[0], call.args[1], call.connection):
         return await _create_durable(call)
 
 
@@ -173,7 +177,7 @@ async def _put(call: Call, request: ConsumerCreateRequest, name: str) -> Consume
         action=request.action,
         heard=there is not None and _is_heard(account, there, config),
     )
-    decision = await account.change_consumer(change)
+    decision = await account.change_consumer(change, call.aside)
     consumer = stream.consumer(name)
     if decision.is_open:
         call.made = consumer.handle
@@ -237,6 +241,7 @@ def _free_name(stream: Stream) -> str:
 async def info(call: Call) -> ConsumerInfo:
     """CONSUMER.INFO."""
     call.no_body()
+    await call.account.look(call.connection, call.args[0])
     stream = call.account.stream(call.args[0])
     consumer = await _counted(call, stream.consumer(call.args[1]))
     answer = consumer_info(call.shared, stream, consumer)
@@ -248,10 +253,10 @@ async def delete(call: Call) -> SuccessResponse:
     """CONSUMER.DELETE."""
     call.no_body()
     account = call.account
-    async with account.lock(call.args[0]):
+    async with account.consumer_lock(call.args[0], call.args[1], call.connection):
         stream = account.stream(call.args[0])
         consumer = stream.consumer(call.args[1])
-        await account.change_consumer(DeleteConsumer(stream.name, consumer.name))
+        await account.change_consumer(DeleteConsumer(stream.name, consumer.name), call.aside)
         call.advisories.consumer(account.name, stream.name, consumer.name, "delete")
     return SuccessResponse(success=True)
 
@@ -264,6 +269,7 @@ def _names(stream: Stream) -> list[str]:
 async def names(call: Call) -> ConsumerNames:
     """CONSUMER.NAMES."""
     request = await call.optional(ConsumerPageRequest)
+    await call.account.look(call.connection, call.args[0])
     stream = call.account.stream(call.args[0])
     found = page(_names(stream), request.offset, NAMES_LIMIT)
     return ConsumerNames(
@@ -274,6 +280,7 @@ async def names(call: Call) -> ConsumerNames:
 async def list_all(call: Call) -> ConsumerList:
     """CONSUMER.LIST."""
     request = await call.optional(ConsumerPageRequest)
+    await call.account.look(call.connection, call.args[0])
     stream = call.account.stream(call.args[0])
     found = page(_names(stream), request.offset, LIST_LIMIT)
     answer = ConsumerList(total=found.total, offset=found.offset, limit=LIST_LIMIT)
@@ -293,12 +300,12 @@ async def pause(call: Call) -> ConsumerPauseResponse:
     """CONSUMER.PAUSE: until a time, or no longer."""
     request = await call.optional(ConsumerPauseRequest)
     account = call.account
-    async with account.lock(call.args[0]):
+    async with account.consumer_lock(call.args[0], call.args[1], call.connection):
         stream = account.stream(call.args[0])
         consumer = stream.consumer(call.args[1])
         until = _pause_end(request.pause_until)
         before = consumer.config.pause_until
-        await account.change_consumer(PauseConsumer(stream.name, consumer.name, until))
+        await account.change_consumer(PauseConsumer(stream.name, consumer.name, until), call.aside)
         remaining = consumers.pause_left(consumer.config, call.shared.clock())
         shown = until or goformat.ZERO_TIME
         if until != before:
@@ -316,7 +323,7 @@ def _pause_end(text: str) -> str:
 async def reset(call: Call) -> ConsumerResetResponse:
     """CONSUMER.RESET: what was delivered is forgotten."""
     seq = (await call.loosely(ConsumerResetRequest)).seq
-    async with call.account.lock(call.args[0]):
+    async with call.account.consumer_lock(call.args[0], call.args[1], call.connection):
         stream = call.account.stream(call.args[0])
         consumer = stream.consumer(call.args[1])
         consumers.check_reset(consumer.config, seq, stream.handle.at_time)

@@ -5,7 +5,8 @@ Subjects that are no endpoint get silence: `$JS.API.>` is one service, and clien
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -34,36 +35,15 @@ from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 
-from . import (
-    account_api,
-    buckets,
-    consumer_admin,
-    consumer_api,
-    messages,
-    objects,
-    stream_api,
-    transfers,
-)
+from . import buckets
 from .account_purge import AccountPurge
 from .advisories import AUDIT, Advisories, ClientInfo
-from .buckets import ObjectResponse
 from .call import Call
+from .endpoints import OBJECTS, PURGE_ACCOUNT, Endpoint, find, of_system
 from .invalid import InvalidRequests
 from .levels import required_level
 from .queue import RequestQueue
-from .responses import (
-    TYPE_PREFIX,
-    AccountPurgeResponse,
-    ConsumerList,
-    ConsumerNames,
-    ConsumerPauseResponse,
-    ConsumerResetResponse,
-    PurgeResponse,
-    Response,
-    RestoreResponse,
-    StreamList,
-    StreamNames,
-)
+from .responses import TYPE_PREFIX, Response
 from .transfers import Transfers
 from .uploads import Uploads
 
@@ -74,10 +54,11 @@ PREFIX = "$JS.API."
 IN_PROGRESS = 2 * WORKERS
 """Requests of all connections; who waits for WORKERS of its own does not keep others waiting."""
 
+ASIDE = 1024
+"""Requests that wait for a round, beside those IN_PROGRESS."""
+
 INFLIGHT_SECONDS = 0.005
 """How often is looked whether the requests of an account that goes are finished."""
-
-Handler = Callable[[Call], Awaitable[Response]]
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -93,190 +74,20 @@ class Request(msgspec.Struct, frozen=True):
     """What it counts of what a connection may ask at once."""
 
 
-class Endpoint(msgspec.Struct, frozen=True):
-    """What serves a subject."""
-
-    name: str
-    answer: str
-    """The type of the answer, after TYPE_PREFIX."""
-    handler: Handler
-    empty: Callable[[], Response] = Response
-    """The body of an error."""
-    least: int = 1
-    """Tokens after the name."""
-    most: int = 1
-    info: bool = False
-    """Whether it waits in the queue of lower priority."""
-    audited: bool = True
-    """Whether success counts and is told to listeners."""
-    errors_audited: bool = True
-    """Whether errors are."""
-
-
-async def _not_clustered(call: Call) -> Response:
-    raise errcodes.CLUSTER_REQUIRED()
-
-
-async def _nothing_there(call: Call) -> Response:
-    raise errcodes.NOT_ENABLED_FOR_ACCOUNT()
-
-
-def _paged() -> Response:
-    return Response(total=0, offset=0, limit=0)
-
-
-def _not_paused() -> Response:
-    return ConsumerPauseResponse(pause_until=goformat.ZERO_TIME)
-
-
-ENDPOINTS: dict[str, Endpoint] = {
-    endpoint.name: endpoint
-    for endpoint in (
-        Endpoint("INFO", "account_info_response", account_api.info, least=0, most=0, info=True),
-        Endpoint("STREAM.CREATE", "stream_create_response", stream_api.create),
-        Endpoint("STREAM.UPDATE", "stream_update_response", stream_api.update),
-        Endpoint("STREAM.INFO", "stream_info_response", stream_api.info, _paged, info=True),
-        Endpoint("STREAM.DELETE", "stream_delete_response", stream_api.delete),
-        Endpoint("STREAM.PURGE", "stream_purge_response", stream_api.purge, PurgeResponse),
-        Endpoint(
-            "STREAM.NAMES",
-            "stream_names_response",
-            stream_api.names,
-            StreamNames,
-            least=0,
-            most=0,
-            info=True,
-        ),
-        Endpoint(
-            "STREAM.LIST",
-            "stream_list_response",
-            stream_api.list_all,
-            StreamList,
-            least=0,
-            most=0,
-            info=True,
-        ),
-        Endpoint("STREAM.SNAPSHOT", "stream_snapshot_response", transfers.snapshot),
-        Endpoint("STREAM.RESTORE", "stream_restore_response", transfers.restore, RestoreResponse),
-        Endpoint("STREAM.MSG.GET", "stream_msg_get_response", messages.get, audited=False),
-        Endpoint("STREAM.MSG.DELETE", "stream_msg_delete_response", messages.delete),
-        Endpoint("STREAM.LEADER.STEPDOWN", "stream_leader_stepdown_response", _not_clustered),
-        Endpoint("STREAM.PEER.REMOVE", "stream_remove_peer_response", _not_clustered),
-        Endpoint("CONSUMER.CREATE", "consumer_create_response", consumer_api.create, most=1 << 20),
-        Endpoint(
-            "CONSUMER.DURABLE.CREATE",
-            "consumer_create_response",
-            consumer_api.create_durable,
-            least=2,
-            most=2,
-        ),
-        Endpoint(
-            "CONSUMER.INFO",
-            "consumer_info_response",
-            consumer_api.info,
-            least=2,
-            most=2,
-            info=True,
-        ),
-        Endpoint(
-            "CONSUMER.DELETE", "consumer_delete_response", consumer_api.delete, least=2, most=2
-        ),
-        Endpoint(
-            "CONSUMER.NAMES",
-            "consumer_names_response",
-            consumer_api.names,
-            ConsumerNames,
-            info=True,
-        ),
-        Endpoint(
-            "CONSUMER.LIST",
-            "consumer_list_response",
-            consumer_api.list_all,
-            ConsumerList,
-            info=True,
-        ),
-        Endpoint(
-            "CONSUMER.PAUSE",
-            "consumer_pause_response",
-            consumer_api.pause,
-            _not_paused,
-            least=2,
-            most=2,
-        ),
-        Endpoint(
-            "CONSUMER.RESET",
-            "consumer_reset_response",
-            consumer_api.reset,
-            ConsumerResetResponse,
-            least=2,
-            most=2,
-            audited=False,
-            errors_audited=False,
-        ),
-        Endpoint("CONSUMER.UNPIN", "consumer_unpin_response", consumer_api.unpin, least=2, most=2),
-        Endpoint(
-            "CONSUMER.LEADER.STEPDOWN",
-            "consumer_leader_stepdown_response",
-            _not_clustered,
-            least=2,
-            most=2,
-        ),
-        *(
-            Endpoint(
-                f"JSSERVER.CONSUMER.{verb}",
-                f"jsserver_consumer_{verb.lower()}_response",
-                handler,
-                least=2,
-                most=2,
-                info=verb in ("WAITS", "PENDING"),
-            )
-            for verb, handler in consumer_admin.HANDLERS.items()
-        ),
-    )
-}
-
-
-NOTHING_THERE = Endpoint("", "system_response", _nothing_there)
-"""What answers in the system account, which has no JetStream; INFO aside."""
-OBJECTS = Endpoint(
-    *("$OBJ", "jsserver_object_response", objects.serve, ObjectResponse),
-    audited=False,
-    errors_audited=False,
-)
-"""What answers requests to buckets of objects."""
-OF_THE_CLUSTER = ("META", "SERVER", "ACCOUNT")
-"""First tokens of requests to a cluster's leader; where there is no cluster nobody answers."""
-PURGE_ACCOUNT = Endpoint(
-    "ACCOUNT.PURGE", "account_purge_response", _nothing_there, AccountPurgeResponse
-)
-"""The one that is also answered alone, in the system account, by `AccountPurge`."""
-
-
-def _of_system(subject: str) -> tuple[Endpoint, list[str]] | None:
-    """As find(), of a request in the system account."""
-    if subject == "INFO":
-        return find(subject)
-    if subject.startswith(f"{PURGE_ACCOUNT.name}."):
-        args = subject.split(".")[2:]
-        return (PURGE_ACCOUNT, args) if len(args) == 1 and args[0] else None
-    return None if subject.split(".")[0] in OF_THE_CLUSTER else (NOTHING_THERE, [])
-
-
-def find(subject: str) -> tuple[Endpoint, list[str]] | None:
-    """The endpoint of a subject after the prefix, and the tokens that follow its name."""
-    tokens = subject.split(".")
-    for length in (3, 2, 1):
-        endpoint = ENDPOINTS.get(".".join(tokens[:length]))
-        if endpoint is not None:
-            args = tokens[length:]
-            if endpoint.least <= len(args) <= endpoint.most and all(args[:2]):
-                return endpoint, args
-            return None
-    return None
-
-
 def _encoded(response: Response) -> bytes:
     return goformat.escape_json(msgspec.json.encode(response))
+
+
+def _refusal(error: ApiError | StoreError) -> ApiError:
+    """What is answered where the data plane could not do its work."""
+    match error:
+        case ApiError():
+            return error
+        case StreamClosed():
+            return errcodes.STREAM_NOT_FOUND()
+        case ConsumerClosed():
+            return errcodes.CONSUMER_NOT_FOUND()
+    return errcodes.STREAM_STORE_FAILED(err=str(error))
 
 
 class _Served(msgspec.Struct, frozen=True):
@@ -287,6 +98,8 @@ class _Served(msgspec.Struct, frozen=True):
     type: str
     shown: tuple[StreamHandle, int] | None = None
     """What the answer shows and the ticket that it waits for."""
+    done: bool = False
+    """Whether that is a change, which the answer tells."""
     made: ConsumerHandle | None = None
     """A consumer, new or changed, that delivers nothing before the answer."""
     after: Callable[[], None] | None = None
@@ -329,6 +142,7 @@ class Dispatcher:
             limits.request_queue_limit, limits.info_queue_limit, WORKERS
         )
         self._running = 0
+        self._waiting_aside = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
         self._closed = False
@@ -405,9 +219,29 @@ class Dispatcher:
             self.advisories.limit_reached(len(dropped))
             for one in dropped:
                 self._finished(one.connection, one.cost)
+        self._go_on()
+
+    def _go_on(self) -> None:
         if self._queue and self._running < IN_PROGRESS:
             self._running += 1
             self._start(self._work())
+
+    @contextmanager
+    def _aside(self, connection: int) -> Iterator[None]:
+        """A request of this connection waits, and needs no thread meanwhile: others begin."""
+        if self._waiting_aside >= ASIDE:
+            yield
+            return
+        self._waiting_aside += 1
+        self._running -= 1
+        self._queue.done(connection)
+        self._go_on()
+        try:
+            yield
+        finally:
+            self._waiting_aside -= 1
+            self._running += 1
+            self._queue.again(connection)
 
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -423,7 +257,7 @@ class Dispatcher:
                     served = await self._serve(request)
                     if served is not None:
                         if request.reply:
-                            self._reply(request, served)
+                            await self._reply(request, served)
                         served.begin()
                         self._audit(request, served)
                 finally:
@@ -433,8 +267,8 @@ class Dispatcher:
         finally:
             self._running -= 1
 
-    def _reply(self, request: Request, served: _Served) -> None:
-        """Answers, at once or when what the answer shows is durable."""
+    async def _reply(self, request: Request, served: _Served) -> None:
+        """Answers, at once or when what the answer shows or tells is durable."""
         if request.account not in self.shared.accounts:
             return  # it was removed meanwhile
         response = served.response
@@ -443,9 +277,14 @@ class Dispatcher:
             try:
                 if handle.answer(ticket, request.reply, response, served.type.encode()):
                     return
-            except StoreError:
-                pass  # closed meanwhile
-            response = _encoded(Response(type=served.type, error=errcodes.CLUSTER_NOT_AVAIL().body))
+                if not served.done:
+                    raise errcodes.CLUSTER_NOT_AVAIL()
+                await self.shared.run(handle.wait_durable)
+            except (ApiError, StoreError) as error:
+                # A stream that was closed meanwhile still exists where the server stops.
+                closed = isinstance(error, StreamClosed)
+                refused = errcodes.CLUSTER_NOT_AVAIL() if closed else _refusal(error)
+                response = _encoded(Response(type=served.type, error=refused.body))
         self.shared.accounts[request.account].publish(request.reply, b"", b"", response)
 
     def _route(self, request: Request) -> tuple[Endpoint, list[str]] | None:
@@ -456,7 +295,7 @@ class Dispatcher:
         if not subject.startswith(PREFIX):
             return None
         if request.account == self._system_account:
-            return _of_system(subject[len(PREFIX) :])
+            return of_system(subject[len(PREFIX) :])
         return find(subject[len(PREFIX) :])
 
     async def handle(self, request: Request) -> bytes | None:
@@ -488,6 +327,7 @@ class Dispatcher:
                 request.payload,
                 partial(self._asker, request),
                 request.connection,
+                self._aside(request.connection),
             )
         try:
             answer = await self._answer(endpoint, args, call, request)
@@ -503,7 +343,9 @@ class Dispatcher:
         served = _Served(_encoded(answer), counted, answer.type)
         if call is None:
             return served
-        return structs.replace(served, shown=call.shown, made=call.made, after=call.after)
+        return structs.replace(
+            served, shown=call.shown, done=call.done, made=call.made, after=call.after
+        )
 
     def _audit(self, request: Request, served: _Served) -> None:
         """Tells listeners of a request and its answer."""
@@ -538,12 +380,8 @@ class Dispatcher:
             return await endpoint.handler(call)
         except ApiError as error:
             refused = self._invalid.seen(request.account, request.subject, error)
-        except StreamClosed:
-            refused = errcodes.STREAM_NOT_FOUND()
-        except ConsumerClosed:
-            refused = errcodes.CONSUMER_NOT_FOUND()
         except StoreError as error:
-            refused = errcodes.STREAM_STORE_FAILED(err=str(error))
+            refused = _refusal(error)
         except Exception:
             log.exception("JetStream API request on %r failed", request.subject)
             refused = errcodes.STREAM_GENERAL(err="internal error, see the server's log")
@@ -581,7 +419,7 @@ class Dispatcher:
         account = self.accounts.get(event.account)
         if account is None:
             return
-        async with account.lock(event.stream):
+        async with account.consumer_lock(event.stream, event.consumer):
             stream = account.streams.get(event.stream)
             consumer = stream.consumers.get(event.consumer) if stream is not None else None
             if stream is None or consumer is None or consumer.handle.id != event.id:

@@ -17,7 +17,7 @@ class RequestQueue(Generic[T]):
         self._most = {False: most, True: most_infos}
         self._at_once = at_once
         self._lines: dict[int, deque[tuple[T, bool]]] = {}
-        self._turns: deque[int] = deque()
+        self._turns: dict[int, None] = {}
         """Connections of which a request may begin, in the order of their turns."""
         self._busy: Counter[int] = Counter()
         self._waiting = {False: 0, True: 0}
@@ -38,7 +38,7 @@ class RequestQueue(Generic[T]):
         if line is None:
             line = self._lines[connection] = deque()
             if self._busy[connection] < self._at_once:
-                self._turns.append(connection)
+                self._turns[connection] = None
         line.append((request, info))
         self._waiting[info] += 1
         if self._waiting[info] <= self._most[info]:
@@ -47,7 +47,8 @@ class RequestQueue(Generic[T]):
 
     def take(self) -> tuple[int, T]:
         """The connection and the request whose turn it is; `done` when it was worked on."""
-        connection = self._turns.popleft()
+        connection = next(iter(self._turns))
+        del self._turns[connection]
         line = self._lines[connection]
         request, info = line.popleft()
         self._waiting[info] -= 1
@@ -55,16 +56,20 @@ class RequestQueue(Generic[T]):
         if not line:
             del self._lines[connection]
         elif self._busy[connection] < self._at_once:
-            self._turns.append(connection)
+            self._turns[connection] = None
         return connection, request
 
     def done(self, connection: int) -> None:
         """A request of this connection is no longer in progress."""
-        if self._busy[connection] == self._at_once and connection in self._lines:
-            self._turns.append(connection)
         self._busy[connection] -= 1
+        if self._busy[connection] < self._at_once and connection in self._lines:
+            self._turns.setdefault(connection)
         if not self._busy[connection]:
             del self._busy[connection]
+
+    def again(self, connection: int) -> None:
+        """One that was done with for the time being is in progress again."""
+        self._busy[connection] += 1
 
     def _drop(self, info: bool) -> list[T]:
         counts = {c: sum(i == info for _, i in line) for c, line in self._lines.items()}
@@ -77,6 +82,5 @@ class RequestQueue(Generic[T]):
             self._lines[connection] = kept
         else:
             del self._lines[connection]
-            if connection in self._turns:
-                self._turns.remove(connection)
+            self._turns.pop(connection, None)
         return dropped

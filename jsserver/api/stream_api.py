@@ -1,6 +1,7 @@
 """Handlers of `$JS.API.STREAM.*`, but for single messages."""
 
 import logging
+from functools import partial
 
 import msgspec
 
@@ -103,7 +104,8 @@ def normalised(account: Account, config: StreamConfig, pedantic: bool = False) -
 
 async def create(call: Call) -> StreamInfo:
     """STREAM.CREATE: makes a stream, or finds that it is there already as wanted."""
-    async with call.account.lock(call.args[0]):  # already while the body is read: to keep the order
+    # Already while the body is read: to keep the order.
+    async with call.account.lock(call.args[0], call.connection):
         return await _create(call)
 
 
@@ -119,7 +121,7 @@ async def _create(call: Call) -> StreamInfo:
     config = await call.work(normalised, account, request, request.pedantic)
     if config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
-    decision = await account.change_stream(CreateStream(config, call.shared.clock()))
+    decision = await account.change_stream(CreateStream(config, call.shared.clock()), call.aside)
     stream = account.stream(name)
     info = await described(call.account, stream)
     call.shows(stream)
@@ -132,7 +134,7 @@ async def _create(call: Call) -> StreamInfo:
 
 async def update(call: Call) -> StreamInfo:
     """STREAM.UPDATE: replaces the whole configuration."""
-    async with call.account.lock(call.args[0]):
+    async with call.account.lock(call.args[0], call.connection):
         return await _update(call)
 
 
@@ -143,7 +145,7 @@ async def _update(call: Call) -> StreamInfo:
     name = call.args[0]
     if name != config.name:
         raise errcodes.STREAM_MISMATCH()
-    await account.change_stream(UpdateStream(config))
+    await account.change_stream(UpdateStream(config), call.aside)
     stream = account.stream(name)
     answer = await described(call.account, stream)
     call.shows(stream)
@@ -154,6 +156,7 @@ async def _update(call: Call) -> StreamInfo:
 async def info(call: Call) -> StreamInfo:
     """STREAM.INFO, with deleted sequences or counts per subject on request."""
     request = await call.optional(StreamInfoRequest)
+    await call.account.look(call.connection, call.args[0])
     stream = call.account.stream(call.args[0])
     answer = await described(call.account, stream)
     answer.cluster = ClusterInfo(leader=call.shared.settings.server_name)
@@ -180,10 +183,10 @@ async def delete(call: Call) -> SuccessResponse:
     call.no_body()
     account = call.account
     name = call.args[0]
-    async with account.lock(name):
+    async with account.lock(name, call.connection):
         stream = account.stream(name)
         consumers = list(stream.consumers)
-        await account.change_stream(DeleteStream(name))
+        await account.change_stream(DeleteStream(name), call.aside)
         for consumer in consumers:
             call.advisories.consumer(account.name, name, consumer, "delete")
         call.advisories.stream(account.name, name, "delete")
@@ -196,7 +199,7 @@ async def purge(call: Call) -> PurgeResponse:
     name = call.args[0]
     if request.seq and request.keep:
         raise errcodes.BAD_REQUEST()
-    async with call.account.lock(name):
+    async with call.account.lock(name, call.connection):
         stream = call.account.stream(name)
         if stream.config.sealed:
             raise errcodes.STREAM_SEALED()
@@ -205,16 +208,14 @@ async def purge(call: Call) -> PurgeResponse:
         if request.seq > streams.HIGHEST_START:
             most = f"sequence can not be larger than {streams.HIGHEST_START}"
             raise errcodes.STREAM_PURGE_FAILED(err=most)
-        purged = await call.shared.run(_purge, stream, request)
+        wanted = request.filter.encode() if request.filter else None
+        purge = partial(stream.handle.purge, wanted, request.seq, request.keep)
+        purged = purge(short=True)
+        if purged is None:
+            purged = await call.shared.run(purge)
+        stream.started |= request in (PurgeRequest(), PurgeRequest(filter=">"))
+        call.changed(stream)
     return PurgeResponse(success=True, purged=purged)
-
-
-def _purge(stream: Stream, request: PurgeRequest) -> int:
-    wanted = request.filter.encode() if request.filter else None
-    purged = stream.handle.purge(wanted, request.seq, request.keep)
-    stream.handle.wait_durable()
-    stream.started |= request in (PurgeRequest(), PurgeRequest(filter=">"))
-    return purged
 
 
 def _names(call: Call, subject: str) -> list[str]:
@@ -245,6 +246,7 @@ def _meets(own: list[str], tokens: list[str]) -> bool:
 async def names(call: Call) -> StreamNames:
     """STREAM.NAMES."""
     request = await call.optional(StreamPageRequest)
+    await call.account.look(call.connection)
     found = page(_names(call, request.subject), request.offset, NAMES_LIMIT)
     return StreamNames(
         total=found.total, offset=found.offset, limit=NAMES_LIMIT, streams=found.names or None
@@ -254,6 +256,7 @@ async def names(call: Call) -> StreamNames:
 async def list_all(call: Call) -> StreamList:
     """STREAM.LIST."""
     request = await call.optional(StreamPageRequest)
+    await call.account.look(call.connection)
     account = call.account
     found = page(_names(call, request.subject), request.offset, LIST_LIMIT)
     answer = StreamList(total=found.total, offset=found.offset, limit=LIST_LIMIT)

@@ -1,8 +1,9 @@
 """JetStream of one account: a change is decided and carried out at once, or it is refused.
 
-The asyncio loop owns everything here; what waits for a disk runs in worker threads. Whoever changes
-a stream or one of its consumers holds the stream's lock, so that changes to one stream happen one
-after another, while different streams do not wait for each other. What must hold across streams
+The asyncio loop owns everything here; what waits for a disk runs in rounds (rounds.py) or worker
+threads. Whoever changes a stream or one of its consumers holds the stream's lock (locks.py), so
+that changes to one stream happen one after another, those of different consumers side by side,
+while different streams do not wait for each other. What must hold across streams
 (subjects, limits) is decided, and claimed, before the first await.
 """
 
@@ -11,11 +12,15 @@ import errno
 import logging
 from bisect import bisect_left, insort
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
+from jsserver.assets import consumers
 from jsserver.assets.assignments import (
     Assignments,
+    ConsumerAssignment,
     ConsumerChange,
     ConsumerDecision,
     StreamAssignment,
@@ -29,10 +34,23 @@ from jsserver.wire.errors import ApiError, ErrorTemplate
 
 from .backend import StoreError
 from .intakes import Intakes
-from .running import Instances, Stream
+from .locks import Hold, StreamLock
+from .rounds import Work
+from .running import Consumer, Instances, Stream
 from .shared import Shared
 
 log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+BUSY: AbstractContextManager[None] = nullcontext()
+"""For whom nobody needs to know that it waits."""
+FEW_BYTES = 64 << 20
+FEW_CONSUMERS = 100
+FEW_MESSAGES = 50_000
+"""A stream with no more of them keeps nobody waiting who is of the same round."""
+AT_AN_END = ("all", "last", "new", "by_start_sequence")
+"""Where a consumer starts without a search."""
 
 
 class Account:
@@ -64,7 +82,7 @@ class Account:
         """Takes why something could not be made, where there is no room for it."""
         self.on_unwritten: Callable[[str, str], None] = lambda stream, reason: None
         """Takes a stream of which a start might find another configuration on disk, and why."""
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, StreamLock] = WeakValueDictionary()
 
     def limit(self, limits: AccountLimits) -> None:
         """What the account may use from now on; what it has stays."""
@@ -80,11 +98,31 @@ class Account:
         stats.inflight = self.stats.inflight + now.inflight
         return stats
 
-    def lock(self, stream: str) -> asyncio.Lock:
-        """Serialises changes to a stream, whether it exists or not."""
+    def lock(self, stream: str, connection: int = 0) -> Hold:
+        """For who changes a stream, whether it exists or not; of whom that was asked."""
+        return Hold(self._lock(stream), None, connection)
+
+    def consumer_lock(self, stream: str, consumer: str, connection: int = 0) -> Hold:
+        """For who changes this consumer of a stream and nothing else of it."""
+        return Hold(self._lock(stream), consumer, connection)
+
+    async def look(self, connection: int, stream: str | None = None) -> None:
+        """Waits for what this connection has asked before: it sees what became of it. None: of all
+        streams."""
+        locks = self._locks
+        if not locks or not connection:
+            return
+        names = [stream] if stream is not None else list(locks.keys())
+        for name in names:
+            lock = locks.get(name)
+            if lock is not None and connection in lock.asked:
+                async with Hold(lock, None, connection):
+                    pass
+
+    def _lock(self, stream: str) -> StreamLock:
         lock = self._locks.get(stream)
         if lock is None:
-            lock = self._locks[stream] = asyncio.Lock()
+            lock = self._locks[stream] = StreamLock()
         return lock
 
     def stream(self, name: str) -> Stream:
@@ -94,36 +132,49 @@ class Account:
             raise self.assignments.absent(name)
         return found
 
-    async def change_stream(self, change: StreamChange) -> StreamDecision:
-        """Decides a change and carries it out, or ApiError; the stream's lock is held."""
+    async def change_stream(
+        self, change: StreamChange, aside: AbstractContextManager[None] = BUSY
+    ) -> StreamDecision:
+        """Decides a change and carries it out, or ApiError; the stream's lock is held. In `aside`
+        it waits for a round: it needs no thread of its own then."""
         decision = self.assignments.propose(change)
         if decision.is_open:
-            await self._settled(decision, decision.name, self.follow(decision.name, decision.after))
+            work = self.follow(decision.name, decision.after, aside)
+            await self._settled(decision, decision.name, work)
         return decision
 
-    async def change_consumer(self, change: ConsumerChange) -> ConsumerDecision:
+    async def change_consumer(
+        self, change: ConsumerChange, aside: AbstractContextManager[None] = BUSY
+    ) -> ConsumerDecision:
         """As `change_stream`."""
         decision = self.assignments.propose(change)
         if decision.is_open:
-            work = self._follow_consumer(self.streams[change.stream], decision)
+            work = self._follow_consumer(self.streams[change.stream], decision, aside)
             await self._settled(decision, change.stream, work)
         return decision
 
-    async def follow(self, name: str, wanted: StreamAssignment | None) -> None:
+    async def follow(
+        self,
+        name: str,
+        wanted: StreamAssignment | None,
+        aside: AbstractContextManager[None] = BUSY,
+    ) -> None:
         """Makes what runs under a name what shall be there; the stream's lock is held. Once that is
         so, nothing is done."""
         running = self.streams.get(name)
         if running is not None and (wanted is None or wanted.created != running.created):
             self._hide(name)
             try:
-                await self.shared.run(self.instances.remove, running)
+                long = _is_long_to_remove(running)
+                await self._carry_out(self.instances.remove(running), long, aside)
             except BaseException:
                 self._show(running)
                 raise
             running = None
             await self.intakes.remove(name)
         if wanted is not None:
-            now = await self.shared.run(self.instances.converge, running, wanted)
+            work = self.instances.converge(running, wanted)
+            now = await self._carry_out(work, running is not None, aside)
             self._show(now)
             await self.intakes.follow_many(now)
 
@@ -151,21 +202,32 @@ class Account:
         self.names.clear()
         await asyncio.gather(*(self.shared.run(self.instances.close, s) for s in found))
 
-    async def _follow_consumer(self, stream: Stream, decision: ConsumerDecision) -> None:
+    async def _follow_consumer(
+        self, stream: Stream, decision: ConsumerDecision, aside: AbstractContextManager[None]
+    ) -> None:
         """As `follow`, of one consumer, which delivers nothing before the answer."""
         name, wanted, instances = decision.name, decision.after, self.instances
         running = stream.consumers.get(name)
         if wanted is not None:
-            converge = instances.converge_consumer
-            now = await self.shared.run(converge, stream, running, wanted, hold=True)
+            making = instances.converge_consumer(stream, running, wanted, hold=True)
+            long = _is_long_to_make(stream, running, wanted)
+            now = await self._carry_out(making, long, aside)
             stream.consumers[name] = now
         elif running is not None:
             del stream.consumers[name]
             try:
-                await self.shared.run(instances.remove_consumer, stream, running)
+                removing = instances.remove_consumer(stream, running)
+                await self._carry_out(removing, stream.config.retention != "limits", aside)
             except BaseException:
                 stream.consumers[name] = running
                 raise
+
+    async def _carry_out(self, work: Work[R], long: bool, aside: AbstractContextManager[None]) -> R:
+        """In a round with others, or where it may take long in a thread of its own."""
+        if long:
+            return await self.shared.run(self.shared.rounds.alone, work)
+        with aside:
+            return await self.shared.rounds.together(work)
 
     async def _settled(
         self, decision: StreamDecision | ConsumerDecision, stream: str, work: Awaitable[None]
@@ -186,6 +248,21 @@ class Account:
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a disk, or a user's part of it, that is full."""
+
+
+def _is_long_to_remove(stream: Stream) -> bool:
+    """Whether a stream has so much that whoever waits in the same round would feel it."""
+    state = stream.handle.state()
+    return len(stream.consumers) > FEW_CONSUMERS or state.bytes > FEW_BYTES
+
+
+def _is_long_to_make(stream: Stream, running: Consumer | None, wanted: ConsumerAssignment) -> bool:
+    """Whether it may take long until a consumer stands where it begins: only so where it looks for
+    that in many messages."""
+    config = wanted.config
+    if running is None and not consumers.filters(config) and config.deliver_policy in AT_AN_END:
+        return False
+    return stream.handle.state().messages > FEW_MESSAGES
 
 
 def _refusal(decision: StreamDecision | ConsumerDecision, error: Exception) -> ApiError:

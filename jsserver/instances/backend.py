@@ -12,7 +12,7 @@ and ValueError never: the API validates first.
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, overload
 
 import msgspec
 
@@ -273,9 +273,15 @@ class StreamHandle(Protocol):
         """Blocking. How many stored subjects match the pattern, and of those, in order, the numbers
         of messages of at most `most` from the one at `start` on."""
 
+    @overload
     def purge(self, filter: bytes | None, seq: int, keep: int) -> int:
         """Blocking. Removes everything, or what matches `filter`; with `seq` only below it, with
         `keep` all but the newest. 0 stands for "not given". Returns how many messages went."""
+
+    @overload
+    def purge(self, filter: bytes | None, seq: int, keep: int, short: bool) -> int | None:
+        """As before. With `short` it does not block: None, and nothing was done, where it takes
+        long."""
 
     def get(self, seq: int) -> Message | None:
         """The message with this sequence."""
@@ -304,6 +310,10 @@ class StreamHandle(Protocol):
     def unsettled(self, seq: int = 0) -> int:
         """What an answer waits for that shows the message with this sequence or, with 0, anything
         else of the stream, so that nothing is seen before it is durable: a ticket; 0: nothing."""
+
+    def changed_ticket(self) -> int:
+        """What an answer waits for that says that the stream or a consumer of it was changed: a
+        ticket for `answer`; 0: all is as durable as the sync setting promises."""
 
     def answer(self, ticket: int, reply: bytes, data: bytes, type: bytes) -> bool:
         """Publishes an answer to `reply` when the ticket is durable, or an error of this type if

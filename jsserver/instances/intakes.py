@@ -27,6 +27,7 @@ from jsserver.wire.types import ConsumerConfig, SourceInfo, StreamSource
 
 from . import positions
 from .backend import AccountHandle, IntakeState, StoreError, StreamClosed
+from .locks import Hold
 from .positions import Positions
 from .running import Stream
 from .shared import Shared
@@ -370,7 +371,7 @@ class Intakes:
         account: str,
         handle: AccountHandle,
         shared: Shared,
-        lock: Callable[[str], asyncio.Lock],
+        lock: Callable[[str], Hold],
     ) -> None:
         self._lock = lock
         """The one of a stream's name."""

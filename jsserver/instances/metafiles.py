@@ -3,11 +3,11 @@
 The checksum is HighwayHash-64 of the bytes of meta.inf, keyed with the SHA-256 of the asset's name
 (`STREAM`, or `STREAM/CONSUMER`), as 16 hexadecimal digits of its little-endian bytes.
 
-Every function waits for the disk. A new asset's directory appears complete or not at all, because
-it is filled under another name first. An update replaces two files, one after the other: a crash
-in between leaves meta.sum.tmp, which `read` takes as the sum of the meta.inf beside it. A removed
-directory leaves its name in one step and is emptied afterwards. Names that start with `.new-` or
-`.del-` are what a crash left of that.
+Functions wait for the disk, or they are works that a round carries out (rounds.py). A new asset's
+directory appears complete or not at all, because it is filled under another name first. An update
+replaces two files, one after the other: a crash in between leaves meta.sum.tmp, which `read` takes
+as the sum of the meta.inf beside it. A removed directory leaves its name in one step and is emptied
+afterwards. Names that start with `.new-` or `.del-` are what a crash left of that.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from jsserver.cext.bytes import close_files, make_directory_of, place_directory,
 from jsserver.disk.directories import make_directory, sync_directory
 from jsserver.text import nuid
 
-from .syncs import Syncs
+from .rounds import Synced, Work, alone
 
 Hash64 = Callable[[bytes, bytes], int]
 """HighwayHash-64 of data under a key of 32 bytes: hash(key, data)."""
@@ -46,11 +46,6 @@ class MetaFiles:
 
     def __init__(self, hash64: Hash64) -> None:
         self._hash64 = hash64
-        self._syncs = Syncs()
-
-    def close(self) -> None:
-        """Ends its threads."""
-        self._syncs.close()
 
     def checksum(self, asset: str, body: bytes) -> bytes:
         """What meta.sum holds for this meta.inf."""
@@ -59,25 +54,25 @@ class MetaFiles:
 
     def create(
         self, directory: Path, staging: Path, asset: str, body: bytes, folders: Sequence[str] = ()
-    ) -> None:
+    ) -> Work[None]:
         """Makes the directory of a new asset, with empty folders in it; `staging` is a folder on
         the same file system."""
         try:
-            self._create(directory, staging, asset, body, folders)
+            yield from self._create(directory, staging, asset, body, folders)
         except FileNotFoundError:  # it may be the first one there
             make_directory(directory.parent)
-            self._create(directory, staging, asset, body, folders)
+            yield from self._create(directory, staging, asset, body, folders)
 
     def _create(
         self, directory: Path, staging: Path, asset: str, body: bytes, folders: Sequence[str]
-    ) -> None:
+    ) -> Work[None]:
         temporary = f"{staging}/.new-{nuid.new()}"
         parent = os.path.dirname(directory)
         contents = {INF: body, SUM: self.checksum(asset, body)}
         opened: list[int] = []
         try:
             opened = make_directory_of(temporary, folders, contents)
-            self._syncs.all(*opened)
+            yield Synced(opened)
             names = place_directory(temporary, directory, parent)
         except BaseException:
             erase(temporary)
@@ -85,7 +80,7 @@ class MetaFiles:
         finally:
             close_files(opened)
         try:
-            self._syncs.all(names)
+            yield Synced([names])
         except BaseException:
             os.rename(directory, temporary)  # no start finds what was refused
             erase(temporary)
@@ -95,24 +90,24 @@ class MetaFiles:
 
     def put(self, directory: Path, asset: str, body: bytes) -> None:
         """Writes the configuration of an asset that nobody knows yet."""
-        self._write(directory, asset, body)
+        alone(self._write(directory, asset, body))
 
-    def update(self, directory: Path, asset: str, body: bytes) -> None:
+    def update(self, directory: Path, asset: str, body: bytes) -> Work[None]:
         """Replaces the configuration of an asset; where that fails, the one before stays, but for
         NotRestored."""
-        before = (directory / INF).read_bytes()
-        self._write(directory, asset, body, ".tmp")
+        before = _bytes(f"{directory}/{INF}")
+        yield from self._write(directory, asset, body, ".tmp")
         try:
-            _put_in_place(directory)
+            yield from _put_in_place(directory)
         except OSError as error:
             try:
-                self._write(directory, asset, before, ".tmp")
-                _put_in_place(directory)
+                yield from self._write(directory, asset, before, ".tmp")
+                yield from _put_in_place(directory)
             except OSError:
                 raise NotRestored(error.errno, error.strerror) from error
             raise
 
-    def _write(self, directory: Path, asset: str, body: bytes, suffix: str = "") -> None:
+    def _write(self, directory: Path, asset: str, body: bytes, suffix: str = "") -> Work[None]:
         """Writes both files durably, under their names with the suffix."""
         with contextlib.ExitStack() as opened:
             descriptors = [_opened(directory, opened)]
@@ -122,7 +117,7 @@ class MetaFiles:
                 file.write(content)
                 file.flush()
                 descriptors.append(file.fileno())
-            self._syncs.all(*descriptors)
+            yield Synced(descriptors)
 
     def read(self, directory: Path, asset: str, names: Collection[str]) -> bytes:
         """The meta.inf of an asset, checked against its sum, with a broken update put right.
@@ -162,10 +157,16 @@ def _opened(directory: Path, until: contextlib.ExitStack) -> int:
     return descriptor
 
 
-def _put_in_place(directory: Path) -> None:
+def _put_in_place(directory: Path) -> Work[None]:
     for name in (INF, SUM):
-        (directory / f"{name}.tmp").rename(directory / name)
-    sync_directory(directory)
+        os.rename(f"{directory}/{name}.tmp", f"{directory}/{name}")
+    yield from _names_of(directory)
+
+
+def _names_of(*directories: Path) -> Work[None]:
+    """The names in these directories are on disk afterwards."""
+    with contextlib.ExitStack() as opened:
+        yield Synced([_opened(directory, opened) for directory in directories])
 
 
 def stage(directory: Path) -> Path:
@@ -230,27 +231,35 @@ def is_encrypted(names: Collection[str], body: bytes) -> bool:
     return False
 
 
-def discard(directory: Path, staging: Path) -> Path:
+def discard(directory: Path, staging: Path) -> Work[Path]:
     """Takes a directory away from its name for good; what is returned is to be erased.
 
     Where that cannot be made durable the directory keeps its name, and OSError says why."""
     trash = staging / f".del-{nuid.new()}"
-    directory.rename(trash)
+    os.rename(directory, trash)
     try:
-        sync_directory(directory.parent)
-        if staging != directory.parent:
-            sync_directory(staging)
+        yield from _names_of(*{directory.parent, staging})
     except OSError:
-        trash.rename(directory)
+        os.rename(trash, directory)
         raise
     return trash
 
 
 def erase(directory: str | Path) -> None:
-    """Removes a directory with everything in it."""
-    import shutil  # costs a start some milliseconds, and few need it
+    """Removes a directory with everything in it; what cannot be removed stays."""
+    _erase(directory)
 
-    shutil.rmtree(directory, ignore_errors=True)
+
+def _erase(directory: str | Path) -> None:
+    with contextlib.suppress(OSError):
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    _erase(entry.path)
+                else:
+                    with contextlib.suppress(OSError):
+                        os.unlink(entry.path)
+        os.rmdir(directory)
 
 
 def leftovers(directory: Path, names: Collection[str]) -> list[Path]:

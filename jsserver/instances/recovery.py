@@ -33,6 +33,7 @@ from jsserver.wire.types import ConsumerConfig, StoredConsumer, StoredStream, St
 from . import damage, metafiles, params
 from .account import Account
 from .backend import StoreError
+from .rounds import alone
 from .running import CONSUMERS, MESSAGES, Stream, encode_meta
 
 log = logging.getLogger(__name__)
@@ -130,7 +131,7 @@ def _put_in_place(account: Account, staged: Path, directory: Path, body: bytes) 
     try:
         return _load_whole(account, directory, directory.name)
     except NotRestorable:
-        metafiles.erase(metafiles.discard(directory, directory.parent))
+        metafiles.erase(alone(metafiles.discard(directory, directory.parent)))
         raise
 
 

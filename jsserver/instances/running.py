@@ -1,9 +1,10 @@
 """Streams and consumers that run, and the steps that make them what their assignments say.
 
-All functions wait for the disk, and whoever calls them holds the stream's lock. The configuration
-in an asset's directory comes first, then its handle in the data plane: after a crash between the
-two the start finds what was decided. A removal takes the directory away first, so that a crash
-leaves all of an asset or nothing. Where a step fails, those before it are taken back.
+Functions wait for the disk, or they are works that a round carries out (rounds.py); whoever calls
+them holds the stream's lock. The configuration in an asset's directory comes first, then its handle
+in the data plane: after a crash between the two the start finds what was decided. A removal takes
+the directory away first, so that a crash leaves all of an asset or nothing. Where a step fails,
+those before it are taken back.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from jsserver.wire.types import ConsumerConfig, StreamConfig
 from . import metafiles, params
 from .backend import AccountHandle, ConsumerHandle, StoreError, StreamHandle
 from .metafiles import MetaFiles
+from .rounds import Durable, Work, alone
 
 CONSUMERS = "obs"
 """The folder of a stream's directory that has one for each consumer kept on disk."""
@@ -156,21 +158,22 @@ class Instances:
 
     # ---- making it so ----------------------------------------------------------------------------
 
-    def converge(self, running: Stream | None, wanted: StreamAssignment) -> Stream:
+    def converge(self, running: Stream | None, wanted: StreamAssignment) -> Work[Stream]:
         """Makes a stream and its consumers what the assignment says, and returns what runs then.
         What is so already is left alone. `running` is of the same creation, or None."""
         if running is None:
-            running = self._make(wanted)
+            running = yield from self._make(wanted)
         else:
-            self._change(running, wanted)
+            yield from self._change(running, wanted)
         consumers = dict(running.consumers)
         try:
             for name, consumer in running.consumers.items():
                 if not _is_of(consumer, wanted.consumers.get(name)):
-                    self.remove_consumer(running, consumer)
+                    yield from self.remove_consumer(running, consumer)
                     del consumers[name]
             for name, one in wanted.consumers.items():
-                consumers[name] = self.converge_consumer(running, consumers.get(name), one)
+                there = consumers.get(name)
+                consumers[name] = yield from self.converge_consumer(running, there, one)
         finally:
             running.consumers = consumers
         return running
@@ -181,30 +184,31 @@ class Instances:
         running: Consumer | None,
         wanted: ConsumerAssignment,
         hold: bool = False,
-    ) -> Consumer:
+    ) -> Work[Consumer]:
         """As `converge`, of one consumer. `hold`: a new one delivers nothing before its `begin`."""
         if running is None:
-            return self._make_consumer(stream, wanted, hold)
-        self._change_consumer(stream, running, wanted)
+            made = yield from self._make_consumer(stream, wanted, hold)
+            return made
+        yield from self._change_consumer(stream, running, wanted)
         return running
 
-    def remove(self, stream: Stream) -> None:
+    def remove(self, stream: Stream) -> Work[None]:
         """Removes a stream with everything in it."""
         trash = None
         if stream.directory is not None:
-            trash = metafiles.discard(stream.directory, stream.directory.parent)
+            trash = yield from metafiles.discard(stream.directory, stream.directory.parent)
         stream.handle.close(True)
         if trash is not None:
             self._erase(trash)
 
-    def remove_consumer(self, stream: Stream, consumer: Consumer) -> None:
+    def remove_consumer(self, stream: Stream, consumer: Consumer) -> Work[None]:
         """Removes a consumer."""
         trash = None
         if consumer.directory is not None and stream.directory is not None:
-            trash = metafiles.discard(consumer.directory, stream.directory)
+            trash = yield from metafiles.discard(consumer.directory, stream.directory)
         consumer.handle.close(True)
         with contextlib.suppress(StoreError, OSError):  # it is gone; its removals follow it
-            stream.handle.wait_durable()
+            yield Durable(stream.handle)
         if trash is not None:
             self._erase(trash)
 
@@ -232,7 +236,7 @@ class Instances:
     def write_back(self, stream: Stream) -> None:
         """Writes the configurations that could not be put back when an update failed."""
         for asset in stream.unwritten_assets():
-            self._write(asset, asset.assignment)
+            alone(self._write(asset, asset.assignment))
 
     def close(self, stream: Stream) -> None:
         """Stops a stream and its consumers, with everything on disk."""
@@ -242,12 +246,12 @@ class Instances:
 
     # ---- the steps for streams -------------------------------------------------------------------
 
-    def _make(self, wanted: StreamAssignment) -> Stream:
+    def _make(self, wanted: StreamAssignment) -> Work[Stream]:
         config, directory = wanted.config, None
         if config.storage == "file" and self._directory is not None:
             directory = self._directory / config.name
             meta = encode_meta(wanted)
-            self._files.create(directory, self._directory, config.name, meta, FOLDERS)
+            yield from self._files.create(directory, self._directory, config.name, meta, FOLDERS)
         try:
             stream = self.open(wanted, directory, synced=True)
             try:
@@ -257,16 +261,17 @@ class Instances:
                 raise
         except BaseException:
             if directory is not None:
-                metafiles.erase(metafiles.discard(directory, directory.parent))
+                trash = yield from metafiles.discard(directory, directory.parent)
+                metafiles.erase(trash)
             raise
         return stream
 
-    def _change(self, stream: Stream, wanted: StreamAssignment) -> None:
+    def _change(self, stream: Stream, wanted: StreamAssignment) -> Work[None]:
         old, new, handle = stream.config, wanted.config, stream.handle
 
-        def apply() -> None:
+        def apply() -> Work[None]:
             handle.update(params.of_stream(new))
-            handle.wait_durable()
+            yield Durable(handle)
 
         def take_back() -> None:
             handle.update(params.of_stream(old), back=True)
@@ -274,42 +279,46 @@ class Instances:
         if new != old:
             if stream.directory is not None and new.max_age != old.max_age:
                 handle.wait_durable(synced=True)  # what is too old by now stays gone
-            self._replace(stream, wanted, apply, take_back)
+            yield from self._replace(stream, wanted, apply, take_back)
         stream.assignment = wanted
 
     # ---- the steps for consumers -----------------------------------------------------------------
 
-    def _make_consumer(self, stream: Stream, wanted: ConsumerAssignment, hold: bool) -> Consumer:
+    def _make_consumer(
+        self, stream: Stream, wanted: ConsumerAssignment, hold: bool
+    ) -> Work[Consumer]:
         directory = None
         config = wanted.config
         if stream.directory is not None and not config.mem_storage and not config.direct:
             directory = stream.directory / CONSUMERS / wanted.name
             asset = f"{stream.name}/{wanted.name}"
-            self._files.create(directory, stream.directory, asset, encode_meta(wanted))
+            meta = encode_meta(wanted)
+            yield from self._files.create(directory, stream.directory, asset, meta)
         try:
             made = self.open_consumer(stream, wanted, directory, hold)
             if directory is not None and wanted.config.deliver_policy in STARTS_BY_STATE:
                 try:
-                    stream.handle.wait_durable()
+                    yield Durable(stream.handle)
                 except BaseException:
                     made.handle.close(True)
                     raise
             return made
         except BaseException:
             if directory is not None and stream.directory is not None:
-                metafiles.erase(metafiles.discard(directory, stream.directory))
+                trash = yield from metafiles.discard(directory, stream.directory)
+                metafiles.erase(trash)
             raise
 
     def _change_consumer(
         self, stream: Stream, consumer: Consumer, wanted: ConsumerAssignment
-    ) -> None:
+    ) -> Work[None]:
         old, new, handle = consumer.config, wanted.config, consumer.handle
         updated = not _only_pauses(old, new)
 
-        def apply() -> None:
+        def apply() -> Work[None]:
             if updated:
                 handle.update(params.of_consumer(new, wanted.name))
-                stream.handle.wait_durable()
+                yield Durable(stream.handle)
             if new.pause_until != old.pause_until:
                 handle.pause(consumers.pause_time(new))
 
@@ -321,7 +330,7 @@ class Instances:
                     handle.begin()  # if the update held it, no answer will end that
 
         if wanted != consumer.assignment:
-            self._replace(consumer, wanted, apply, take_back)
+            yield from self._replace(consumer, wanted, apply, take_back)
             consumer.assignment = wanted
 
     # ---- what both have --------------------------------------------------------------------------
@@ -330,29 +339,29 @@ class Instances:
         self,
         asset: Stream | Consumer,
         wanted: StreamAssignment | ConsumerAssignment,
-        apply: Callable[[], None],
+        apply: Callable[[], Work[None]],
         take_back: Callable[[], None],
-    ) -> None:
+    ) -> Work[None]:
         """Gives an asset another configuration, on disk and in the data plane, or in neither."""
-        self._write(asset, wanted)
+        yield from self._write(asset, wanted)
         try:
-            apply()
+            yield from apply()
         except BaseException:
             with contextlib.suppress(StoreError):
                 take_back()
             try:
-                self._write(asset, asset.assignment)
+                yield from self._write(asset, asset.assignment)
             except OSError:
                 asset.unwritten = True
             raise
 
     def _write(
         self, asset: Stream | Consumer, assignment: StreamAssignment | ConsumerAssignment
-    ) -> None:
+    ) -> Work[None]:
         if asset.directory is None:
             return
         try:
-            self._files.update(asset.directory, asset.asset, encode_meta(assignment))
+            yield from self._files.update(asset.directory, asset.asset, encode_meta(assignment))
         except metafiles.NotRestored:
             asset.unwritten = True
             raise

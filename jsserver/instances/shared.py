@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import ParamSpec, TypeVar
 
 from jsserver.assets.limits import Reservations, ServerSettings
@@ -14,6 +16,7 @@ from . import metafiles
 from .asking import Asking
 from .backend import Accounts
 from .metafiles import MetaFiles
+from .rounds import Rounds
 from .turns import Turns
 
 P = ParamSpec("P")
@@ -37,6 +40,7 @@ class Shared:
         """The data plane's, also those without JetStream."""
         self.settings = settings
         self.files = MetaFiles(hash64)
+        self.rounds = Rounds()
         self.clock = clock
         self.reserved = Reservations()
         self.asking = Asking()
@@ -45,7 +49,9 @@ class Shared:
         """Why nothing is stored in any stream on disk at the moment."""
         self._threads = ThreadPoolExecutor(WORKERS, thread_name_prefix="api")
         self._large = ThreadPoolExecutor(1, thread_name_prefix="large")
-        self._erasing: set[Future[None]] = set()
+        self._trash: deque[Path] = deque()
+        self._eraser: Future[None] | None = None
+        self._erasing = Lock()
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls something that may block, in a worker thread."""
@@ -60,13 +66,24 @@ class Shared:
 
     def erase_later(self, directory: Path) -> None:
         """Removes a directory that nobody sees any more, without waiting for it; in any thread."""
-        task = self._threads.submit(metafiles.erase, directory)
-        self._erasing.add(task)
-        task.add_done_callback(self._erasing.discard)
+        self._trash.append(directory)
+        with self._erasing:
+            if self._eraser is None or self._eraser.done():
+                self._eraser = self._threads.submit(self._erase)
+
+    def _erase(self) -> None:
+        """Removes all that is to be removed, one after another."""
+        while True:
+            with self._erasing:
+                if not self._trash:
+                    self._eraser = None
+                    return
+            metafiles.erase(self._trash.popleft())
 
     async def close(self) -> None:
         """Waits for what is being erased and ends the threads."""
-        await asyncio.gather(*map(asyncio.wrap_future, list(self._erasing)))
+        if self._eraser is not None:
+            await asyncio.wait([asyncio.wrap_future(self._eraser)])
         self._threads.shutdown(wait=False)
         self._large.shutdown(wait=False)
-        self.files.close()
+        self.rounds.close()

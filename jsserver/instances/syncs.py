@@ -8,25 +8,53 @@ nothing that others have written.
 
 import errno
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Lock
 
 from jsserver.cext.bytes import sync_file_system
 
+FEW = 4
+"""Files that are synced each by itself, also where several wait."""
 THREADS = 2
 """Syncs that others do for those who wait: a disk that is told by several threads at the same time
 to write out what it holds does so once for all of them."""
 
 
+_File = tuple[int, int]
+"""Device and inode: a file that several have opened is synced once."""
+
+
 class _Wait:
     """What somebody wants synced."""
 
-    def __init__(self, descriptors: tuple[int, ...]) -> None:
+    def __init__(self, descriptors: Sequence[int]) -> None:
         self.descriptors = descriptors
+        self.files: list[_File] = []
         self.turn = Lock()
         self.turn.acquire()  # until it is synced, or its turn to sync
         self.done = False
         self.error: OSError | None = OSError(errno.ECANCELED, "the sync was broken off")
+
+
+def _distinct(turn: list[_Wait]) -> dict[_File, int]:
+    """The files that are to be synced, each with a descriptor."""
+    found: dict[_File, int] = {}
+    for one in turn:
+        for descriptor in one.descriptors:
+            status = os.fstat(descriptor)
+            file = status.st_dev, status.st_ino
+            one.files.append(file)
+            found.setdefault(file, descriptor)  # the older one hears of more errors
+    return found
+
+
+def _synced(descriptor: int) -> OSError | None:
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        return error
+    return None
 
 
 class Syncs:
@@ -44,26 +72,34 @@ class Syncs:
     def all(self, *descriptors: int) -> None:
         """Returns when these files and directories are on disk, OSError where one of them is not;
         none is still being synced then."""
-        mine = _Wait(descriptors)
+        (error,) = self.each([descriptors])
+        if error is not None:
+            raise error
+
+    def each(self, groups: Sequence[Sequence[int]]) -> list[OSError | None]:
+        """As `all`, of several at the same time: why each of them is not on disk, or None."""
+        mine = [_Wait(descriptors) for descriptors in groups]
         with self._lock:
-            self._waiting.append(mine)
+            self._waiting += mine
             leads = not self._running
             self._running = True
         if not leads:
-            mine.turn.acquire()
-        if not mine.done:
+            mine[0].turn.acquire()
+        if not mine[0].done:
             self._turn()
-        if mine.error is not None:
-            raise mine.error
+        return [one.error for one in mine]
 
     def _turn(self) -> None:
         """Syncs for all who wait, and lets one of those who have come meanwhile go on."""
         with self._lock:
             turn, self._waiting = self._waiting, []
         try:
-            together = len(turn) > 1 and self._together(turn)
+            files = _distinct(turn)
+            together = len(turn) > 1 and len(files) > FEW and self._together(files)
+            errors = {} if together else self._each(files)
             for one in turn:
-                one.error = None if together else self._each(one.descriptors)
+                failed = (errors.get(file) for file in one.files)
+                one.error = next((error for error in failed if error is not None), None)
         finally:
             for one in turn:
                 one.done = True
@@ -75,11 +111,11 @@ class Syncs:
             for one in turn:
                 one.turn.release()
 
-    def _together(self, turn: list[_Wait]) -> bool:
+    def _together(self, files: dict[_File, int]) -> bool:
         """Whether all of it was synced at one go."""
         try:
-            for device in {os.fstat(d).st_dev: d for one in turn for d in one.descriptors}.items():
-                sync_file_system(self._descriptor(*device))
+            for device, descriptor in {file[0]: d for file, d in files.items()}.items():
+                sync_file_system(self._descriptor(device, descriptor))
         except OSError:
             return False  # it may be of others: each hears of its own files
         return True
@@ -89,20 +125,13 @@ class Syncs:
             self._kept[device] = os.dup(of)
         return self._kept[device]
 
-    def _each(self, descriptors: tuple[int, ...]) -> OSError | None:
-        tasks = [self._threads.submit(os.fsync, descriptor) for descriptor in descriptors[1:]]
-        try:
-            os.fsync(descriptors[0])
-        except OSError as error:
-            return error
-        finally:
-            wait(tasks)
-        try:
-            for task in tasks:
-                task.result()
-        except OSError as error:
-            return error
-        return None
+    def _each(self, files: dict[_File, int]) -> dict[_File, OSError | None]:
+        """Syncs each of them, several side by side; what became of each."""
+        first, *others = files.items()
+        tasks = {file: self._threads.submit(_synced, descriptor) for file, descriptor in others}
+        errors = {first[0]: _synced(first[1])}
+        wait(tasks.values())
+        return errors | {file: task.result() for file, task in tasks.items()}
 
     def close(self) -> None:
         """Ends the threads."""

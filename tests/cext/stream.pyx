@@ -549,7 +549,7 @@ cdef class PurgeInPieces:
         cdef Span wanted = span_of(pattern) if pattern is not None else span(NULL, 0)
         with nogil:
             env_lock(self.face.box.env)
-            purge_begin(&self.p, self.face.s, wanted, seq, keep)
+            purge_begin(&self.p, self.face.s, wanted, seq, keep, False)
             env_unlock(self.face.box.env)
 
     def __dealloc__(self):

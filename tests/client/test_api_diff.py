@@ -75,7 +75,7 @@ def encode(body: Any) -> bytes:
 
 def known(subject: str) -> bool:
     """Whether an answer is expected, so that it is worth waiting for."""
-    from jsserver.api.dispatch import find
+    from jsserver.api.endpoints import find
 
     return find(subject) is not None
 

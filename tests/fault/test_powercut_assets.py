@@ -127,8 +127,59 @@ def restored(client: RawApp, assets: dict[str, Asset]) -> None:
     asset.made = time.monotonic_ns()
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory, recorder: Path) -> Recorded:
+def note(asset: Asset, what: str) -> None:
+    """The time, unless it is known."""
+    if not getattr(asset, what):
+        setattr(asset, what, time.monotonic_ns())
+    asset.descriptions = [("", asset.asked, asset.made)]
+
+
+def make_at_once(client: RawApp) -> dict[str, Asset]:
+    """The same, but all of a kind is asked for before anything of it is answered."""
+    assets: dict[str, Asset] = {}
+    client.subscribe("done.>")
+
+    def ask(requests: dict[str, tuple[str, object]], told: list[str]) -> None:
+        """Requests by the asset that they are about; the times that they are the limits of."""
+        concerned = {
+            name: [a for n, a in assets.items() if f"{n}/".startswith(f"{name}/")]
+            for name in requests
+        }
+        for name, (subject, body) in requests.items():
+            for asset in concerned[name]:
+                note(asset, told[0])
+            data = json.dumps(body).encode() if body is not None else b""
+            client.publish(f"$JS.API.{subject}", data, reply=f"done.{name}")
+        for frame in client.messages(len(requests)):
+            assert b'"error"' not in frame.payload, frame
+            for asset in concerned[frame.subject.removeprefix("done.")]:
+                note(asset, told[1])
+
+    streams = {f"S{n}": {"name": f"S{n}", "subjects": [f"S{n}.>"]} for n in range(STREAMS)}
+    pairs = [(stream, f"c{n}") for stream in streams for n in range(4)]
+    assets.update({name: Asset(name) for name in streams})
+    ask({n: (f"STREAM.CREATE.{n}", c) for n, c in streams.items()}, ["asked", "made"])
+    assets.update({f"{stream}/{name}": Asset(f"{stream}/{name}") for stream, name in pairs})
+    made = {}
+    for stream, name in pairs:
+        given = {"durable_name": name, "ack_policy": "explicit"}
+        body = {"stream_name": stream, "config": given}
+        made[f"{stream}/{name}"] = (f"CONSUMER.DURABLE.CREATE.{stream}.{name}", body)
+    ask(made, ["asked", "made"])
+    gone: dict[str, tuple[str, object]] = {
+        f"{stream}/{name}": (f"CONSUMER.DELETE.{stream}.{name}", None)
+        for stream, name in pairs
+        if name in ("c1", "c2") and stream != "S0"
+    }
+    ask(gone, ["doomed", "gone"])
+    ask({n: (f"STREAM.DELETE.{n}", None) for n in ("S2", "S5")}, ["doomed", "gone"])
+    return assets
+
+
+@pytest.fixture(scope="module", params=[make, make_at_once])
+def recorded(
+    tmp_path_factory: pytest.TempPathFactory, recorder: Path, request: pytest.FixtureRequest
+) -> Recorded:
     folder = tmp_path_factory.mktemp("assets")
     store = folder / "store"
     store.mkdir()
@@ -139,7 +190,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, recorder: Path) -> Record
     server.start()
     try:
         with RawApp(server.port) as client:
-            assets = make(client)
+            assets = request.param(client)
     finally:
         server.kill()
     return str(store), read_log(log), assets

@@ -219,7 +219,7 @@ class FakeStream:
                 counts[message.subject] = counts.get(message.subject, 0) + 1
         return len(counts), dict(sorted(counts.items())[start : start + most])
 
-    def purge(self, filter: bytes | None, seq: int, keep: int) -> int:
+    def purge(self, filter: bytes | None, seq: int, keep: int, short: bool = False) -> int:
         chosen = [s for s, m in self.messages.items() if matches(filter or b"", m.subject)]
         if keep:
             chosen = chosen[:-keep]
@@ -250,6 +250,10 @@ class FakeStream:
         return self.messages.pop(seq, None) is not None
 
     def unsettled(self, seq: int = 0) -> int:
+        return 0
+
+    def changed_ticket(self) -> int:
+        self.wait_durable()
         return 0
 
     def answer(self, ticket: int, reply: bytes, data: bytes, type: bytes) -> bool:

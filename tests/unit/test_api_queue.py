@@ -55,3 +55,20 @@ def test_too_many_are_dropped_where_most_wait() -> None:
     assert taken(queue, 1) == ["more"] and not queue
     assert not queue.put(3, "again", False)
     assert taken(queue, 1) == ["again"] and not queue
+
+
+def test_one_that_waits_aside_leaves_its_place_to_the_next() -> None:
+    queue: RequestQueue[str] = RequestQueue(100, 100, 2)
+    for n in range(6):
+        queue.put(1, f"a{n}", False)
+    assert taken(queue, 2) == ["a0", "a1"] and not queue
+    queue.done(1)  # a0 and a1 wait aside
+    queue.done(1)
+    assert taken(queue, 2) == ["a2", "a3"] and not queue
+    queue.again(1)
+    queue.again(1)
+    queue.done(1)
+    queue.done(1)
+    assert not queue, "two are in progress again"
+    queue.done(1)
+    assert taken(queue, 1) == ["a4"] and not queue

@@ -9,6 +9,7 @@ import pytest
 from jsserver.instances import metafiles, recovery
 from jsserver.instances.metafiles import MetaFiles
 from jsserver.instances.recovery import TOGETHER
+from jsserver.instances.rounds import alone
 
 from .api_server import ApiServer, stub_hash
 from .fake_backend import FakeAccount
@@ -24,7 +25,8 @@ def restarted(directory: Path, engine: FakeAccount) -> ApiServer:
 def rewrite(directory: Path, asset: str, **changes: object) -> None:
     """Changes the stored configuration, with a right checksum."""
     config = json.loads((directory / "meta.inf").read_bytes())
-    MetaFiles(stub_hash).update(directory, asset, json.dumps({**config, **changes}).encode())
+    body = json.dumps({**config, **changes}).encode()
+    alone(MetaFiles(stub_hash).update(directory, asset, body))
 
 
 def test_everything_comes_back(tmp_path: Path) -> None:

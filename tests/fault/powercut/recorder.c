@@ -229,7 +229,15 @@ static int synced(int fd, const char *name, int (*call)(int), uint32_t kind) {
 
 int fsync(int fd) { return synced(fd, "fsync", REAL(fsync), SYNC); }
 int fdatasync(int fd) { return synced(fd, "fdatasync", REAL(fdatasync), SYNC); }
-int syncfs(int fd) { return synced(fd, "syncfs", REAL(syncfs), SYNC_ALL); }
+/* The whole file system: also by a descriptor that is the copy of one. */
+int syncfs(int fd) {
+    char full[8192];
+    struct stat st;
+    if (log_fd >= 0 && fd >= 0 && fd < 65536 && !inode_of(fd) && watched(fd, "", full, sizeof full) &&
+        fstat(fd, &st) == 0)
+        inodes[fd] = st.st_ino;
+    return synced(fd, "syncfs", REAL(syncfs), SYNC_ALL);
+}
 
 static int named(int rc, uint32_t kind, const char *seen, const char *seen2, uint64_t inode) {
     if (rc == 0 && seen) put(kind, inode, 0, 0, 0, seen, seen2, NULL, 0);
