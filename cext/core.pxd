@@ -438,7 +438,7 @@ cdef int client_name(Client* c, Span user) noexcept nogil
 
 cdef enum InboxKind:
     # What the control plane finds in its inbox, beside the EventKinds of the lower layers (< 100).
-    IN_REQUEST = 100        # text: subject, reply, header, data; num: account's id, what it counts of ASKING_MAX
+    IN_REQUEST = 100        # text: subject, reply, header, data; num: account's id, what it counts of asking_max
     IN_CONNECT = 101        # a CONNECT that needs a decision, as note_client: json, nonce, security; its connection waits
     IN_OPENED = 102         # text: address; (only when debugging)
     IN_CLOSED = 103         # text: address, connect options, security; num: ConnNumbers of the net layer
@@ -466,6 +466,7 @@ cdef struct Inbox:
     uint32_t n
     uint32_t requests
     uint32_t requests_max
+    uint32_t asking_max     # requests of one connection that the control plane has; large ones count more
     uint64_t dropped
     int fd                  # eventfd, written once until the next drain
     bint signalled

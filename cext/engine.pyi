@@ -114,6 +114,7 @@ class PlaneConfig(NamedTuple):
     headers: bool  # messages may have headers
     stall: bool  # a publisher waits for clients that fall behind
     max_requests: int  # INBOX_REQUEST items that wait in the inbox; what is more is dropped
+    max_asking: int  # those of a connection that the control plane has; it is not read beyond
     ping_interval: int  # ns between PINGs to a connection
     ping_max: int  # PINGs without an answer, beyond which it does not
     write_deadline: int  # ns until a connection that takes no bytes is closed

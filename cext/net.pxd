@@ -184,7 +184,6 @@ cdef enum:
     SNIPPET = 32            # bytes of what was not understood, in the log
     NONCE_BYTES = 11
     NONCE_MAX = 15          # characters of these in base64
-    ASKING_MAX = 128        # requests of one connection that the control plane has; large ones count more
     STALLS_MAX = 5          # in one read, as nats-server's 10 ms
     SCRATCH_SIZE = 131072   # of a reactor, for its transports
     COMING_NS_A_TURN = 1000000      # of handshakes; the others wait for the next turn
@@ -574,7 +573,7 @@ cdef inline void conn_pace(Conn* c) noexcept nogil:
         c.alone = c.alone or e.alone
         e.asked = 0
         e.alone = False
-        if c.alone or c.base.asking >= ASKING_MAX:
+        if c.alone or c.base.asking >= e.inbox.asking_max:
             c.stalled |= FOR_ANSWERS
             conn_events(c)
 

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from jsserver.process.runfiles import PortsFile
     from jsserver.text.nkeys import BoxPair, SigningPair
 
+MOST_ASKED = 128
+"""Requests of one connection that the control plane has, where its queues have room for as many:
+one connection alone fills none of them."""
+
 ANY_HOST = "0.0.0.0"
 FILES_MIN = 64
 """Open files without which there is no room for clients and streams."""
@@ -287,6 +291,7 @@ class Front:
     def limit(self) -> None:
         """Holds clients to what the options say, and whoever comes from now on to a login."""
         o = self.options
+        js = o.jetstream
         timeout, required, guests, nonce = _login_terms(o)
         config = PlaneConfig(
             max_payload=o.max_payload,
@@ -297,7 +302,8 @@ class Front:
             max_connections=o.max_connections,
             headers=not o.no_header_support,
             stall=not o.no_fast_producer_stall,
-            max_requests=o.jetstream.request_queue_limit,
+            max_requests=js.request_queue_limit,
+            max_asking=min(MOST_ASKED, js.request_queue_limit, js.info_queue_limit or MOST_ASKED),
             ping_interval=o.ping_interval,
             ping_max=o.ping_max,
             write_deadline=o.write_deadline,

@@ -158,6 +158,7 @@ cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil:
     memset(e, 0, sizeof(Engine))
     e.inbox.fd = inbox_fd
     e.inbox.requests_max = 10000
+    e.inbox.asking_max = 128
     e.env.files = posix_files()
     e.env.system = posix_system()
     e.env.out.ctx = e

@@ -57,8 +57,8 @@ INBOX_PEER = IN_PEER
 
 PlaneConfig = namedtuple(
     "PlaneConfig",
-    "max_payload max_control_line max_pending max_subscriptions max_sub_tokens max_connections headers stall max_requests"
-    " ping_interval ping_max write_deadline auth_timeout auth_required no_auth_user nonce debug trace",
+    "max_payload max_control_line max_pending max_subscriptions max_sub_tokens max_connections headers stall"
+    " max_requests max_asking ping_interval ping_max write_deadline auth_timeout auth_required no_auth_user nonce debug trace",
 )
 
 

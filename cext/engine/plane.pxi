@@ -92,7 +92,7 @@ cdef class DataPlane(PlaneView):
         cdef EngineLimits limits
         cdef NetLimits net_limits
         cdef ClientAuth auth
-        cdef uint32_t max_requests = config.max_requests
+        cdef uint32_t max_requests = config.max_requests, max_asking = config.max_asking
         cdef bint debug = config.debug, trace = config.trace
         cdef bint open
         fill_limits(&limits, config)
@@ -102,6 +102,7 @@ cdef class DataPlane(PlaneView):
             open = self.enter()
             e.limits = limits
             e.inbox.requests_max = max_requests
+            e.inbox.asking_max = max_asking
             e.debug = debug
             e.trace = trace
             net.limits = net_limits

@@ -257,7 +257,7 @@ cdef void conn_unpause(Conn* c) noexcept nogil:
 cdef void conn_answered(Conn* c, uint32_t n) noexcept nogil:
     # The control plane is done with n of its requests.
     c.base.asking -= min(n, c.base.asking)
-    if c.stalled & FOR_ANSWERS and c.base.asking <= (0 if c.alone else ASKING_MAX // 2):
+    if c.stalled & FOR_ANSWERS and c.base.asking <= (0 if c.alone else c.base.engine.inbox.asking_max // 2):
         c.alone = False
         c.stalled &= ~FOR_ANSWERS
         task_post(&c.reactor.tasks, &c.resume)

@@ -136,3 +136,20 @@ def test_large_requests_of_many_take_little_memory(server: Server) -> None:
         time.sleep(0.05)
     assert max(most) - before < 150 << 20
     assert "queue limit" not in server.log()
+
+
+@pytest.mark.parametrize("limits", ["request_queue_limit: 50", "info_queue_limit: 7"])
+def test_one_connection_does_not_fill_a_short_queue(servers: Servers, limits: str) -> None:
+    """It is not read on before what it has asked is answered, whatever the limit."""
+    server = servers.under_test(config=f"jetstream {{ {limits} }}", jetstream=True)
+    with RawApp(server.port, timeout=60) as client:
+        assert "error" not in client.api("STREAM.CREATE.F", {"name": "F"})
+        client.subscribe("flood.all")
+        body = b'{"stream_name":"F","config":{"durable_name":"d"}}'
+        requests = asking("STREAM.INFO.F", count=400) + asking(
+            "CONSUMER.CREATE.F.d", body, count=400
+        )
+        client.send(requests.replace(b"flood.in", b"flood.all"))
+        heard = client.messages(800)
+    assert not [f for f in heard if b'"error"' in f.payload]
+    assert "queue limit" not in server.log()

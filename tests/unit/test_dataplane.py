@@ -29,6 +29,7 @@ LIMITS = {
     "headers": True,
     "stall": True,
     "max_requests": 10000,
+    "max_asking": 128,
     "ping_interval": 120 * 10**9,
     "ping_max": 2,
     "write_deadline": 10 * 10**9,
