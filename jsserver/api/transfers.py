@@ -205,6 +205,8 @@ class Outgoing(Transfer):
         window = _between(request.window_size, WINDOW_SIZE, WINDOW_LEAST, WINDOW_MOST)
         self._free = asyncio.Semaphore(max(window // self._size, 1))
 
+        self.heard = False
+        """Whether somebody has listened where it goes; before, it keeps no other one waiting."""
         self._stopped = ""
 
     @property
@@ -261,6 +263,7 @@ class Outgoing(Transfer):
             await asyncio.sleep(LOOK_AGAIN)
         if not self.handle.subject_interest(self._deliver):
             return NO_INTEREST
+        self.heard = True
         while True:
             try:
                 async with asyncio.timeout(SILENCE):
@@ -438,7 +441,7 @@ class Transfers:
         """Notes one, or ApiError; what is sent to its subject is taken from now on."""
         others = [t for t in self._by_subject.values() if type(t) is type(transfer)]
         same = [t for t in others if (t.account, t.stream) == (transfer.account, transfer.stream)]
-        if isinstance(transfer, Outgoing) and same:
+        if any(isinstance(other, Outgoing) and other.heard for other in same):
             raise errcodes.STREAM_SNAPSHOT(err="snapshot in progress")
         if isinstance(transfer, Incoming) and same:
             raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED()

@@ -128,3 +128,20 @@ def incoming_restore() -> transfers.Incoming:
     shared = SimpleNamespace(clock=time.time_ns)
     config = StreamConfig(name="S")
     return transfers.Incoming(cast(Any, shared), cast(Any, None), cast(Any, None), config, None)
+
+
+def test_a_snapshot_that_nobody_hears_keeps_no_other_one_waiting(servers: Servers) -> None:
+    """Who asks again with the right subject gets it at once."""
+    server = servers.under_test(jetstream=True)
+    with RawApp(server.port) as client:
+        assert "error" not in client.api("STREAM.CREATE.S", STREAM)
+        assert b'"seq"' in client.request("s.a", random.randbytes(500_000)).payload
+        for subject in ("nobody", "nobody", client.inbox()):
+            asked = {"deliver_subject": subject}
+            assert "error" not in client.api("STREAM.SNAPSHOT.S", asked)
+        frame = client.message(timeout=1.5)  # before the others give up
+        while not frame.status:
+            if frame.reply:
+                client.publish(frame.reply)
+            frame = client.message()
+        assert frame.status == "204"
