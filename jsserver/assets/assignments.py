@@ -255,17 +255,25 @@ class Assignments:
 
     def check_counts(self, config: StreamConfig) -> None:
         """Raises if the account may not have one more stream, or so many consumers on one."""
-        limits = self.limits
-        limits.check_tier(config.num_replicas)
+        self.limits.check_tier(config.num_replicas)
+        limits, reserved = self._tier(config)
         new = config.name not in self.streams and config.name not in self.offline
-        if new and 0 < limits.max_streams <= self.reserved.streams:
+        if new and 0 < limits.max_streams <= reserved.streams:
             raise errcodes.MAXIMUM_STREAMS_LIMIT()
         if 0 < limits.max_consumers < config.max_consumers:
             raise errcodes.MAXIMUM_CONSUMERS_LIMIT()
 
     def check_room(self, config: StreamConfig, old: StreamConfig | None) -> None:
         """Raises if there is no room for this stream, or to change `old` into it."""
-        check_room(config, old, self.limits, self.reserved, self._server, self._settings)
+        limits, reserved = self._tier(config)
+        check_room(config, old, limits, reserved, self._server, self._settings)
+
+    def _tier(self, config: StreamConfig) -> tuple[AccountLimits, Reservations]:
+        """The limits of the tier that a stream is of, and what its streams have: those of more than
+        one replica are refused later, so there are none."""
+        if config.num_replicas > 1 and self.limits.tiers:
+            return self.limits.tiers[f"R{config.num_replicas}"], Reservations()
+        return self.limits, self.reserved
 
     def _check_overlap(self, config: StreamConfig) -> None:
         check_tokens(config.subjects)

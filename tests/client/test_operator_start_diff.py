@@ -114,7 +114,11 @@ STORING = Account(
     limits={**ACCOUNT_LIMITS, "disk_storage": 1 << 20, "mem_storage": 1 << 20, "streams": 2},
 )
 TIERED = Account(
-    OPERATOR, limits={**ACCOUNT_LIMITS, "tiered_limits": {"R1": {"disk_storage": -1, "streams": 1}}}
+    OPERATOR,
+    limits={
+        **ACCOUNT_LIMITS,
+        "tiered_limits": {"R1": {"disk_storage": -1, "streams": 1}, "R3": {"disk_storage": 100}},
+    },
 )
 
 
@@ -147,6 +151,9 @@ def test_jetstream_of_tokens(servers: Servers) -> None:
         for name in ("A", "B"):
             made = asked(server, tiered, f"STREAM.CREATE.{name}", {"name": name})
             answers.append(made.get("error"))
+        for size in (-1, 50, 200):  # of another tier, whose limits are its own
+            body = {"name": "C", "num_replicas": 3, "max_bytes": size}
+            answers.append(asked(server, tiered, "STREAM.CREATE.C", body).get("error"))
         answers.append(asked(server, User(others), "STREAM.CREATE.A", {"name": "A"}).get("error"))
         for user in (storing, tiered):
             info = asked(server, user, "INFO")

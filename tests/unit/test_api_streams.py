@@ -407,6 +407,8 @@ def test_tiers_of_replicas(tmp_path: Path) -> None:
         server.ok("STREAM.CREATE.M", {"name": "M", "storage": "memory", "max_bytes": 999})
         assert server.refused("STREAM.CREATE.C", {"name": "C", "max_bytes": 1})[0] == 10027
         assert server.refused("STREAM.CREATE.C", {"name": "C", "num_replicas": 2})[0] == 10120
+        asked = {"name": "C", "num_replicas": 3, "max_bytes": 1}
+        assert server.refused("STREAM.CREATE.C", asked)[0] == 10074
         info = server.ok("INFO")
         used = {**none, "reserved_memory": 999, "reserved_storage": 1500, "streams": 2}
         assert info["tiers"]["R1"] == {**used, "limits": to_builtins(TIER)}
