@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.figures import Figure, command_line, show
-from bench.servers import Server
+from bench.servers import PEER_NAME, Server
 from jsserver.bench.wire import BenchError, Connection, new_inbox, payload_of, publish_frame
 
 CONNECTIONS = (1, 10, 100)
@@ -21,6 +21,8 @@ WAIT_SECONDS = 300.0
 FILLED = 500
 """Messages on their way while a stream is filled."""
 SIZE = 128
+DEAR = 20
+"""Of creations and removals one for so many other requests."""
 
 
 class Asker:
@@ -132,8 +134,92 @@ def erase(url: str, count: int) -> list[Request]:
     return [("STREAM.MSG.DELETE.S", json.dumps({"seq": seq}).encode()) for seq in seqs]
 
 
+def info(url: str, count: int) -> list[Request]:
+    """STREAM.INFO."""
+    return [("STREAM.INFO.S", b"")] * count
+
+
+def consumer_info(url: str, count: int) -> list[Request]:
+    """CONSUMER.INFO."""
+    connection = Connection(url)
+    connection.api("CONSUMER.CREATE.S.d", made("d"))
+    connection.close()
+    return [("CONSUMER.INFO.S.d", b"")] * count
+
+
+def purge(url: str, count: int) -> list[Request]:
+    """PURGE of a subject with one message."""
+    connection = Connection(url)
+    inbox = new_inbox()
+    mark = f"MSG {inbox} {connection.subscribe(inbox)} ".encode()
+    for start in range(0, count, FILLED):
+        some = range(start, min(start + FILLED, count))
+        connection.send(b"".join(publish_frame(f"S.p{n}", payload_of(SIZE), inbox) for n in some))
+        connection.count_until(mark, len(some))
+    connection.close()
+    return [("STREAM.PURGE.S", b'{"filter":"S.p%d"}' % n) for n in range(count)]
+
+
+def made(name: str) -> dict[str, object]:
+    """The request for a durable consumer of S."""
+    config = {"durable_name": name, "ack_policy": "explicit"}
+    return {"stream_name": "S", "config": config}
+
+
+def of_each(subject: str, body: Callable[[str], object], count: int) -> list[Request]:
+    """Requests about consumers or streams c0, c1 and so on."""
+    names = [f"c{n}" for n in range(count)]
+    return [(f"{subject}.{name}", json.dumps(body(name)).encode()) for name in names]
+
+
+def nothing(url: str, subject: str, count: int) -> None:
+    """Removes what another round left."""
+    connection = Connection(url)
+    names = [f"c{n}" for n in range(count)]
+    there = set(connection.api("STREAM.NAMES").get("streams") or [])
+    while subject.startswith("CONSUMER"):
+        page = connection.api("CONSUMER.NAMES.S", {"offset": len(there)})["consumers"]
+        if not page:
+            break
+        there.update(page)
+    left = [(f"{subject}.{name}", b"") for name in names if name in there]
+    connection.close()
+    if left:
+        ask(url, left, 1, FILLED)
+
+
+def consumer_create(url: str, count: int) -> list[Request]:
+    """CONSUMER.CREATE of durable consumers on one stream."""
+    nothing(url, "CONSUMER.DELETE.S", count // DEAR)
+    return of_each("CONSUMER.CREATE.S", made, count // DEAR)
+
+
+def consumer_delete(url: str, count: int) -> list[Request]:
+    """CONSUMER.DELETE of these."""
+    ask(url, consumer_create(url, count), 1, FILLED)
+    return [(f"CONSUMER.DELETE.S.c{n}", b"") for n in range(count // DEAR)]
+
+
+def stream_create(url: str, count: int) -> list[Request]:
+    """STREAM.CREATE, to files."""
+    nothing(url, "STREAM.DELETE", count // DEAR)
+    return of_each(
+        "STREAM.CREATE", lambda name: {"name": name, "subjects": [f"{name}.>"]}, count // DEAR
+    )
+
+
+def stream_delete(url: str, count: int) -> list[Request]:
+    """STREAM.DELETE of these."""
+    ask(url, stream_create(url, count), 1, FILLED)
+    return [(f"STREAM.DELETE.c{n}", b"") for n in range(count // DEAR)]
+
+
 SCENARIOS: dict[str, Callable[[str, int], list[Request]]] = {
-    run.__name__: run for run in (get, last, delete, erase)
+    run.__name__: run
+    for run in (
+        *(get, last, delete, erase, info, consumer_info, purge),
+        *(consumer_create, consumer_delete, stream_create, stream_delete),
+    )
 }
 
 
@@ -141,7 +227,8 @@ def measure(name: str, scenario: str, given: argparse.Namespace) -> Iterator[Fig
     """Each number of connections, `rounds` times: the medians."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=f"bench-{name}-"))
-        server = Server(name, Path(folder))
+        synced = "sync_interval: always" if given.synced and name == PEER_NAME else ""
+        server = Server(name, Path(folder), synced)
         stack.callback(server.kill)
         server.start()
         connection = Connection(server.url)
@@ -166,6 +253,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--requests", type=int, default=20_000, help="of each kind, default 20,000")
     parser.add_argument("--in-flight", type=int, default=100, help="of a connection, default 100")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--synced", action="store_true", help="nats-server answers what is on disk, too"
+    )
     return show(parser, argv, SCENARIOS, measure)
 
 
