@@ -464,8 +464,7 @@ cdef struct Inbox:
     # Items for the control plane, serialised one behind the other; filled under the engine lock.
     Bytes items
     uint32_t n
-    uint32_t requests
-    uint32_t requests_max
+    uint32_t requests, requests_max
     uint32_t asking_max     # requests of one connection that the control plane has; large ones count more
     uint64_t dropped
     int fd                  # eventfd, written once until the next drain

@@ -54,7 +54,7 @@ PREFIX = "$JS.API."
 IN_PROGRESS = 2 * WORKERS
 """Requests of all connections; who waits for WORKERS of its own does not keep others waiting."""
 
-ASIDE = 1024
+ASIDE = 256
 """Requests that wait for a round, beside those IN_PROGRESS."""
 
 INFLIGHT_SECONDS = 0.005

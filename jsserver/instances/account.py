@@ -252,7 +252,10 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 def _is_long_to_remove(stream: Stream) -> bool:
     """Whether a stream has so much that whoever waits in the same round would feel it."""
-    state = stream.handle.state()
+    try:
+        state = stream.handle.state()
+    except StoreError:  # its disk has failed: it can be removed all the same
+        return True
     return len(stream.consumers) > FEW_CONSUMERS or state.bytes > FEW_BYTES
 
 

@@ -80,10 +80,15 @@ class Shared:
                     return
             metafiles.erase(self._trash.popleft())
 
+    async def erased(self) -> None:
+        """Waits for what is being erased."""
+        eraser = self._eraser
+        if eraser is not None:
+            await asyncio.wait([asyncio.wrap_future(eraser)])
+
     async def close(self) -> None:
         """Waits for what is being erased and ends the threads."""
-        if self._eraser is not None:
-            await asyncio.wait([asyncio.wrap_future(self._eraser)])
+        await self.erased()
         self._threads.shutdown(wait=False)
         self._large.shutdown(wait=False)
         self.rounds.close()

@@ -301,6 +301,7 @@ class World:
         """Every stream becomes what it shall be, as of a member that learns of it afterwards."""
         for name in {*self.account.streams, *wanted.streams}:
             self.run(self.account.follow(name, wanted.streams.get(name)))
+        self.run(self.shared.erased())
 
     def check(self, wanted: Assignments) -> None:
         """Runs and lies on disk as it shall."""
