@@ -173,6 +173,7 @@ def make_at_once(client: RawApp) -> dict[str, Asset]:
     }
     ask(gone, ["doomed", "gone"])
     ask({n: (f"STREAM.DELETE.{n}", None) for n in ("S2", "S5")}, ["doomed", "gone"])
+    restored(client, assets)
     return assets
 
 
