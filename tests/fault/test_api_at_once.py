@@ -14,6 +14,7 @@ from tests.client.raw import RawApp
 from tests.fault.faulty import Faults
 from tests.seeds import seed_of
 from tests.servers import Server, Servers
+from tests.waiting import wait_until
 
 SEED = seed_of("AT_ONCE_SEED")
 ROUNDS = 3
@@ -224,7 +225,8 @@ def test_what_was_answered_is_there_after_a_kill(servers: Servers) -> None:
     for number in range(ROUNDS):
         load = Load(server, number)
         load.start()
-        load.join(chance.uniform(0.1, 0.8))
+        wait_until(lambda load=load: bool(load.answered), "the first answers")
+        load.join(chance.uniform(0.0, 0.7))
         server.restart(kill=True)
         load.join(30)
         assert not load.is_alive() and load.answered
