@@ -102,9 +102,11 @@ def answer(app: RawApp, subject: str, body: bytes, header: bytes = b"") -> bytes
 
 
 def filled(server: Server, **config: object) -> RawApp:
+    """A connection of which the control plane has no request, and a stream with messages."""
+    with RawApp(server.port) as other:
+        answer = other.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], **config})
+        assert "error" not in answer
     app = RawApp(server.port)
-    answer = app.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], **config})
-    assert "error" not in answer
     for n, subject in enumerate(SUBJECTS):
         app.request(subject, b"x" * n, header=HEADER if n % 3 == 1 else b"")
     return app
