@@ -21,13 +21,19 @@ ANSWER_SECONDS = 30.0
 STREAM = {"name": "S", "subjects": ["s.>"], "allow_direct": True}
 LATE = b"not on disk"
 CONSUMER = {"durable_name": "c", "ack_policy": "explicit"}
-Body = dict[str, Any] | None
+Body = dict[str, Any] | bytes | None
 
 #: Request -> its body, and what of a message that waits for its sync the answer shows.
 SHOWS: dict[str, tuple[Body, bytes]] = {
     "STREAM.INFO.S": (None, b'"messages":4'),
     "STREAM.LIST": (None, b'"messages":4'),
+    "STREAM.CREATE.S as it is": (STREAM, b'"messages":4'),
+    "CONSUMER.CREATE.S.c as it is": (
+        {"stream_name": "S", "config": CONSUMER},
+        b'"num_pending":4',
+    ),
     "STREAM.MSG.GET.S last": ({"last_by_subj": "s.1"}, b64encode(LATE)),
+    "STREAM.MSG.GET.S in another form": (b'{"s\\u0065q":4}', b64encode(LATE)),
     "STREAM.MSG.GET.S seq": ({"seq": 4}, b64encode(LATE)),
     "CONSUMER.INFO.S.c": (None, b'"num_pending":4'),
     "CONSUMER.LIST.S": (None, b'"num_pending":4'),
@@ -41,6 +47,7 @@ CHANGES: dict[str, Body] = {
     "STREAM.DELETE.S": None,
     "STREAM.MSG.DELETE.S": {"seq": 2},
     "STREAM.MSG.DELETE.S unerased": {"seq": 2, "no_erase": True},
+    "STREAM.MSG.DELETE.S in another form": b'{"s\\u0065q":2}',
     "STREAM.PURGE.S": None,
     "STREAM.PURGE.S some": {"filter": "s.1"},
     "STREAM.PURGE.S keep": {"keep": 1},
@@ -88,6 +95,8 @@ def held_back(app: RawApp, faults: Faults, requests: dict[str, bytes]) -> list[F
 
 
 def encoded(body: Body) -> bytes:
+    if isinstance(body, bytes):
+        return body
     return b"" if body is None else json.dumps(body).encode()
 
 
