@@ -341,6 +341,8 @@ def user_metadata(metadata: dict[str, str]) -> dict[str, str]:
 
 def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     """The configuration that replaces `old`; both are normalised. ApiError if it may not."""
+    if new.allow_msg_counter and new.allow_msg_ttl:  # also by a delete marker
+        raise _invalid(err="counter stream cannot use message TTLs")
     if new.storage != old.storage:
         raise _invalid(err="stream configuration update can not change storage type")
     if new.retention != old.retention and "workqueue" in (new.retention, old.retention):
@@ -363,6 +365,7 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
         raise _invalid(err="message schedules can not be disabled")
     if old.persist_mode != new.persist_mode:
         raise _invalid(err="stream configuration update can not change persist mode")
+    _check_updated_republish(new)
     if new.sealed:
         new = msgspec.structs.replace(
             new,
@@ -373,6 +376,18 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
             allow_rollup_hdrs=False,
         )
     return new
+
+
+def _check_updated_republish(config: StreamConfig) -> None:
+    """Where an update leaves the destination empty, nats-server looks at `>` in its place."""
+    republish = config.republish
+    if republish is None or republish.dest:
+        return
+    try:
+        transforms.parse(republish.src, ">")
+    except TransformError:
+        what = f"republish from '{republish.src}' to '>': invalid subject"
+        raise errcodes.STREAM_UPDATE(err=f"stream configuration for {what}") from None
 
 
 def violating(limits: StreamConfig, consumers: Iterable[tuple[str, int, int]]) -> list[str]:

@@ -826,6 +826,25 @@ SCENARIOS: dict[str, list[Step]] = {
         {**PUSH, "priority_policy": "pinned_client"},
         {"priority_policy": "pinned_client", "priority_groups": ["a", "a"], "ack_policy": "all"},
     ),
+    "updates of republishing and of counters": [
+        create(),
+        *(
+            update(republish=to)
+            for to in (
+                *({"src": "other", "dest": ""}, {"src": "s.*"}, {"src": "s.*", "dest": "x"}),
+                *({"src": "s.*", "dest": "x.$1"}, None),
+            )
+        ),
+        create("C", allow_msg_counter=True, subjects=["c"]),
+        *(
+            update("C", allow_msg_counter=True, subjects=["c"], **more)
+            for more in (
+                {"subject_delete_marker_ttl": SECOND},
+                {"subject_delete_marker_ttl": SECOND, "allow_msg_ttl": True},
+                {"allow_rollup_hdrs": True},
+            )
+        ),
+    ],
     "unpinning": [
         create(),
         consumer("p", priority_policy="pinned_client", priority_groups=["A", "B"], **LASTING),
