@@ -41,6 +41,10 @@ class JetStreamLimits(Wire):
     max_ack_pending: int = 0
     max_ha_assets: int = 0
     max_duplicate_window: int = 0
+    max_batch_inflight_per_stream: int = 0
+    max_batch_inflight_total: int = 0
+    max_batch_size: int = 0
+    max_batch_timeout: int = 0
 
 
 class JetStreamStats(Wire):
@@ -174,6 +178,10 @@ def limits_of(options: Options) -> JetStreamLimits:
         max_ack_pending=limits.max_ack_pending,
         max_ha_assets=limits.max_ha_assets,
         max_duplicate_window=limits.duplicate_window,
+        max_batch_inflight_per_stream=limits.max_batch_inflight_per_stream,
+        max_batch_inflight_total=limits.max_batch_inflight_total,
+        max_batch_size=limits.max_batch_size,
+        max_batch_timeout=limits.batch_timeout,
     )
 
 
@@ -243,7 +251,7 @@ def _count(page: Jsz, stream: Stream) -> None:
     except StoreError:
         return  # deleted just now
     page.streams += 1
-    page.consumers += len(stream.consumers)
+    page.consumers += len(stream.listed)  # those of mirrors and sources are theirs
     page.messages += state.messages
     page.bytes += state.bytes
 

@@ -366,3 +366,43 @@ def test_same_status_and_body_length(pair: Pair, request_bytes: bytes) -> None:
         status = int(head.split(b" ")[1])
         found.append((status, len(body) if status == 200 else None))
     assert found[0] == found[1]
+
+
+BATCH_LIMITS = """
+jetstream {
+    limits { batch {
+        max_inflight_per_stream: 7, max_inflight_total: 70, max_msgs: 77, timeout: 7s
+    } }
+}
+"""
+
+
+def test_same_jsz_of_mirrors_and_sources_and_of_limits_of_batches(
+    servers: Servers,
+) -> None:
+    """What mirrors and sources read with is none of a stream's consumers."""
+    both = [
+        start(config=BATCH_LIMITS, jetstream=True, monitor=True)
+        for start in (servers.under_test, servers.peer)
+    ]
+    for server in both:
+        with RawApp(server.port) as app:
+            app.api("STREAM.CREATE.A", {"name": "A", "subjects": ["a"]})
+            app.api("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "A"}})
+            app.api("STREAM.CREATE.T", {"name": "T", "sources": [{"name": "A"}]})
+            app.api("CONSUMER.CREATE.A.c", {"stream_name": "A", "config": {"durable_name": "c"}})
+            app.request("a", b"x")
+
+            def read(app: RawApp = app) -> bool:
+                found = [app.api(f"STREAM.INFO.{name}")["state"] for name in "AMT"]
+                return all(isinstance(s, dict) and s["messages"] == 1 for s in found)
+
+            wait_until(read, "the mirror and the source have read the message")
+    for target in ("/jsz", "/jsz?raft=1"):
+        ours, theirs = (page(server, target) for server in both)
+        for key in ("streams", "streams_leader", "consumers", "consumers_leader", "limits"):
+            assert ours.get(key) == theirs.get(key), (target, key)
+        assert ours["consumers"] == 1
+        assert ours["limits"]["max_batch_timeout"] == 7 * 10**9
+    ours, theirs = (page(server, "/varz")["jetstream"]["limits"] for server in both)
+    assert ours == theirs
