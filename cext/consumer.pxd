@@ -211,7 +211,7 @@ cdef struct Consumer:
     uint32_t id             # in the log
     int64_t serial          # tells it from others of its name, for events
     bint logged
-    bint damaged            # the o.dat that was there on opening
+    bint damaged            # what was there of its state on opening: a part of it is not used
     uint64_t known_hash     # of the o.dat that was there on opening: it says nothing newer
     int64_t known_time
     bint leads              # delivers and answers; otherwise it follows the records of one that does

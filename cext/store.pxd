@@ -60,6 +60,7 @@ cdef enum DamageKind:
     DAMAGE_SEQUENCES = 6    # sequences that may have been used by what is gone: left out
     DAMAGE_LOG = 7          # entries of a log
     DAMAGE_BATCH = 8        # a batch that was never finished: put aside and cut
+    DAMAGE_SHORT = 9        # a block's file has lost its end since it was closed, and no message with it
 
 cdef struct Damage:
     DamageKind kind
@@ -300,9 +301,11 @@ cdef int64_t store_last_per_subject(Store* s, const Filter* filter, uint64_t upt
 
 # ---- an append-only log beside the blocks, in the same commit groups ------------------------------
 # (consumer state: acks and deliveries.) Opened and replayed without the lock. What cannot be read is shown as an empty entry.
+# first: the entry that a new log begins with; empty: none. expected: it was there before, so that there is nothing of it is
+# damage.
 cdef struct Log
-cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noexcept nogil, void* ctx,
-                   char* err, size_t err_cap) noexcept nogil
+cdef Log* log_open(Store* s, Span path, Span first, bint expected, int (*replay)(void* ctx, Span entry) noexcept nogil,
+                   void* ctx, char* err, size_t err_cap) noexcept nogil
 cdef int log_append(Log* l, Span entry) noexcept nogil                               # counts for store_ticket
 # What is appended by now says what became of messages: it is written after what took them away is on disk.
 cdef void log_follows(Log* l) noexcept nogil

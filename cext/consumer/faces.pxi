@@ -119,7 +119,7 @@ cdef class ConsumerHandle:
         return more
 
     def damaged(self) -> bool:
-        """Whether the o.dat that it was opened with could not be read."""
+        """Whether a part of the state that it was opened with could not be used."""
         cdef bint damaged
         with nogil:
             damaged = self.enter() and self.c.damaged

@@ -37,6 +37,9 @@ cdef enum:
     LOG_GROWN = 4 << 20                 # a log larger than this, and four times its start, is started anew
 
 
+cdef const char* LOG_NOBODY = b"X\x01"          # what a new log begins with: it concerns nobody
+
+
 cdef struct Replayed:
     # Of one consumer not yet open.
     Bytes records
@@ -231,6 +234,8 @@ cdef void log_restart(Consumers* k) noexcept nogil:
         if c.logged:
             ok = add_whole(&b, c) == 0
         c = c.next_consumer
+    if b.n == 0:
+        ok = add_text(&b, LOG_NOBODY) == 0
     if ok and log_rewrite(k.log, span(b.data, <uint32_t>b.n)) == ST_OK:
         k.lazy.n = 0                            # the states hold it
         if k.gap:

@@ -94,6 +94,11 @@ cdef void catch_up(Consumer* c) noexcept nogil:
     c.behind = False
 
 
+cdef void not_used(Consumer* c, const char* what) noexcept nogil:
+    c.damaged = True
+    say_of(c, what)
+
+
 cdef int restore_file(Consumer* c, const StateFile* file) noexcept nogil:
     # 1: restored, 0: there is none or it is damaged, -1: no memory
     cdef int rc
@@ -104,8 +109,7 @@ cdef int restore_file(Consumer* c, const StateFile* file) noexcept nogil:
         return 1
     forget_state(c)
     if rc == -2:
-        c.damaged = True
-        say_of(c, b"o.dat is damaged and not used")
+        not_used(c, b"o.dat is damaged and not used")
         return 0
     return -1
 
@@ -122,9 +126,31 @@ cdef int restore_log(Consumer* c, Replayed* r) noexcept nogil:
         return 1
     forget_state(c)
     if rc == -2:
-        say_of(c, b"its records are damaged, it starts anew")
+        not_used(c, b"its records are damaged, it starts anew")
         return 0
     return -1
+
+
+cdef int restore_newer(Consumer* c, const StateFile* file, Replayed* r) noexcept nogil:
+    # As restore_file, of a file that somebody wrote after the log. That may only be of messages that the stream has had; and
+    # where it stands before the log, that is told: another server may have reset the consumer.
+    cdef uint64_t dseq = 0
+    cdef StoreState state
+    cdef int rc = 0
+    if consumer_replay(c, r) == 0:
+        dseq = c.dseq
+    forget_state(c)
+    rc = restore_file(c, file)
+    if rc != 1:
+        return rc
+    store_state(c.s.store, &state)
+    if c.delivered_seq > start_bound(c, state.last_seq) and c.delivered_seq > state.last_seq:
+        forget_state(c)
+        not_used(c, b"o.dat is ahead of its stream and not used")
+        return 0
+    if c.dseq < dseq:
+        say_of(c, b"o.dat was written after the last stop and stands before the log: messages may be delivered again")
+    return 1
 
 
 cdef int restore(Consumer* c, const StateFile* file) noexcept nogil:
@@ -133,11 +159,13 @@ cdef int restore(Consumer* c, const StateFile* file) noexcept nogil:
     cdef int rc = 0, rest
     cdef bint newer = r == NULL or file_differs(r, file)
     if newer and r != NULL and file_damaged(r, file):
-        say_of(c, b"o.dat is damaged and not used")
+        not_used(c, b"o.dat is damaged and not used")
         newer = False
     c.known_hash = state_hash(file.bytes)
     c.known_time = file.time
-    if newer or r.known.n == 0:                 # without a word about files, the log may be older or newer
+    if newer and r != NULL:
+        rc = restore_newer(c, file, r)
+    elif newer or r.known.n == 0:               # without a word about files, the log may be older or newer
         rc = restore_file(c, file)
     if r != NULL and rc >= 0 and not (newer and rc):
         rest = restore_log(c, r)

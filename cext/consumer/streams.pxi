@@ -227,7 +227,7 @@ cdef class StreamHandle(IntakeFace):
         x.k = k
         err[0] = 0
         with nogil:
-            log = log_open(s.store, p, replay_entry, &x, err, sizeof(err))
+            log = log_open(s.store, p, span_c(LOG_NOBODY), not self.serving, replay_entry, &x, err, sizeof(err))
             u64map_free(&x.names)
             self.box.enter()
             k.log = log

@@ -108,7 +108,10 @@ cdef bint store_read(Opening* o, const StoreConfig* cfg) noexcept nogil:
     snprintf(s.msgs_dir, cfg.directory.n + 8, "%s/msgs", s.dir)
     o.synced = cfg.synced or s.com.sync_interval > 0
     lazy_listen(s)
-    return store_recover(o) >= 0
+    if store_recover(o) < 0:
+        return False
+    s.recovery.foreign = o.foreign
+    return True
 
 
 cdef void store_trimmed(Store* s, bint foreign) noexcept nogil:
@@ -120,6 +123,7 @@ cdef void store_trimmed(Store* s, bint foreign) noexcept nogil:
     msgs = s.msgs
     if foreign:
         foreign_leave(s)
+    stale_leave(s)
     aged = s.msgs
     age_trim(s, 0xffffffffU)
     aged -= s.msgs

@@ -148,8 +148,24 @@ cdef void log_free(Log* log) noexcept nogil:
     free(log)
 
 
-cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noexcept nogil, void* ctx,
-                   char* err, size_t err_cap) noexcept nogil:
+cdef int64_t log_begin(Log* log, Span first) noexcept nogil:
+    # A new log has its first entry on disk before anything else is done with it: an empty one has lost what it had. Bytes or
+    # -errno.
+    cdef FileOps* f = log.store.files
+    cdef Bytes b
+    cdef int64_t rc = 0
+    memset(&b, 0, sizeof(Bytes))
+    if first.n:
+        rc = log_frame(log.store, &b, first)
+        rc = f.pwrite(f.ctx, log.writing.fd, b.data, b.n, 0) if rc == ST_OK else -ENOMEM
+        rc = f.datasync(f.ctx, log.writing.fd) if rc >= 0 else rc
+    rc = <int64_t>b.n if rc >= 0 else rc
+    bytes_free(&b)
+    return rc
+
+
+cdef Log* log_open(Store* s, Span path, Span first, bint expected, int (*replay)(void* ctx, Span entry) noexcept nogil,
+                   void* ctx, char* err, size_t err_cap) noexcept nogil:
     cdef Log* log = <Log*>calloc(1, sizeof(Log))
     cdef FileOps* f = s.files
     cdef int64_t found, size
@@ -167,10 +183,14 @@ cdef Log* log_open(Store* s, Span path, int (*replay)(void* ctx, Span entry) noe
     log.writing.fd = f.open(f.ctx, log.path, O_RDWR | O_CREAT, 0o600)
     found = f.size(f.ctx, log.writing.fd) if log.writing.fd >= 0 else log.writing.fd
     size = log_replay(log, replay, ctx) if log.writing.fd >= 0 else log.writing.fd
+    if size == 0:
+        size = log_begin(log, first)
     if size < 0:
         snprintf(err, err_cap, "%s: cannot be opened or read (%d)", log.path, <int>-size)
         log_free(log)
         return NULL
+    if found <= 0 and expected and s.writing.reserve_number and not s.recovery.foreign:
+        lost_place(s, DAMAGE_LOG, 0, 0, 0, 0, 0, 0)
     f.truncate(f.ctx, log.writing.fd, <off_t>size)
     # Its name is on disk before anything is written. After a kill that may not be so: not of a file that was replaced.
     if found <= 0 or s.map == NULL:

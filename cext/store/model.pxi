@@ -242,6 +242,8 @@ cdef struct StoreRecovery:
     Damage hole                 # bytes that say nothing, up to the next message
     uint8_t* stale              # a whole checkpoint that does not fit the blocks
     uint64_t stale_size
+    bint shorter                # it knows of bytes at the end of a block that are gone
+    bint foreign                # the other server was here last
 
 cdef struct StoreQueue:
     # Under q: what is to be written, what was, and the lists of the committer that the store is in.

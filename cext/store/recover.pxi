@@ -297,7 +297,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
             snprintf(o.err, o.err_cap, "%s: damaged, and cannot be put aside", path)
             return ST_IO
         lost_place(s, DAMAGE_ASIDE, num, 0, <uint64_t>size, 0, 0, 0)
-        hole_wide(s)
+        hole_wide(s, num)
         o.doubt = True
         block_forget(s, b)
     elif not is_last and not o.ended and b.data != NULL:
@@ -307,9 +307,10 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
     return ST_OK
 
 
-cdef void hole_wide(Store* s) noexcept nogil:
+cdef void hole_wide(Store* s, uint64_t num) noexcept nogil:
     # A whole block is gone: whatever is missing up to the next message was in it.
     memset(&s.recovery.hole, 0, sizeof(Damage))
+    s.recovery.hole.block = num
     s.recovery.hole.kind = DAMAGE_BLOCK
     s.recovery.hole.first = s.last_seq + 1
     s.recovery.hole.count = GAP_MAX
@@ -446,28 +447,6 @@ cdef void suspects_check(Store* s) noexcept nogil:
         i -= 1
 
 
-cdef int check_missing(void* ctx, const CheckedBlock* c) noexcept nogil:
-    # What a block had when the server stopped and is not there any more.
-    cdef Store* s = <Store*>ctx
-    cdef Block* b
-    cdef uint64_t seq, first = 0, last = 0, count = 0
-    cdef int64_t k
-    cdef uint32_t i
-    for i in range(c.n):
-        if c.off[i] == 0:
-            continue
-        seq = c.base + (c.rel[i] if c.rel != NULL else i)
-        b = block_of(s, seq)
-        k = slot_of(b, seq) if b != NULL else -1
-        if (k < 0 or b.off[k] == 0) and lost_add(s, seq, c.live_bytes // max(c.live, <uint32_t>1)):
-            first = first if count else seq
-            last = seq
-            count += 1
-    if count:
-        lost_place(s, DAMAGE_BLOCK, c.num, 0, c.size, first, last, count)
-    return 0
-
-
 cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n, uint64_t newest) noexcept nogil:
     # Every block in order, from its sidecar or its bytes; newest: the number of the last one that has a file.
     cdef Store* s = o.s
@@ -535,12 +514,11 @@ cdef int store_recover(Opening* o) noexcept nogil:
         rc = blocks_replay(o, nums, n, newest)
     elif rc == 1:
         rc = ST_OK
-    if s.recovery.stale != NULL:
-        pages_free(s.recovery.stale, s.recovery.stale_size)
-        s.recovery.stale = NULL
     free(o.sides)
     if rc == ST_OK:
         rc = tail_recover(s)
+    if rc != ST_OK or not s.recovery.shorter:
+        stale_free(s)
     s.recovery.replaying = False
     free(nums)
     return rc

@@ -23,14 +23,13 @@ cdef void sequences_restore(Opening* o) noexcept nogil:
     cdef Store* s = o.s
     cdef StoreRecovery* r = &s.recovery
     cdef Damage* d = &r.hole
-    cdef Span name = span(s.name, <uint32_t>strlen(s.name))
-    cdef uint64_t end, last = 0, was
-    if r.stale != NULL and not o.foreign:
-        if checkpoint_blocks(r.stale, r.stale_size, name, &end, &last, check_missing, s) > 0:
-            s.last_seq = max(s.last_seq, last)
-            o.doubt = False
-            o.sealed = False
-            memset(d, 0, sizeof(Damage))
+    cdef uint64_t last = 0, was
+    cdef bint known = r.stale != NULL and not o.foreign and stale_read(s, &last)
+    if known:
+        s.last_seq = max(s.last_seq, last)
+        if s.recovery.shorter:
+            rest_aside(s, d)
+        memset(d, 0, sizeof(Damage))
     if d.kind:
         was = s.last_seq
         if not o.doubt:
@@ -38,7 +37,10 @@ cdef void sequences_restore(Opening* o) noexcept nogil:
         lost_place(s, d.kind, d.block, d.at, d.size, was + 1 if s.last_seq > was else 0, s.last_seq, s.last_seq - was)
         o.doubt = o.doubt or not stands_behind(s, d.block)
         memset(d, 0, sizeof(Damage))
-    if (o.doubt or o.sealed or says_nothing(s)) and not o.foreign and s.writing.reserved > s.last_seq:
+    if (not known and (o.doubt or o.sealed or says_nothing(s)) and not o.foreign
+            and s.writing.reserved > s.last_seq):
+        if says_nothing(s) and s.com.sync_interval <= 0:
+            lost_add(s, s.last_seq + 1, 0)      # something had been acked; how much is not known
         lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, s.last_seq + 1, s.writing.reserved, 0)
         s.last_seq = s.writing.reserved
     last = max(s.writing.extent.last, s.writing.extent.first - 1 if s.writing.extent.first else 0)

@@ -9,6 +9,22 @@ SHOWN = 20
 """Sequences that a line names."""
 
 
+UNFINISHED = ("tail", "batch")
+"""Kinds of places that any crash may leave: nobody was promised what stood there."""
+
+
+def summary(lost: Lost) -> str:
+    """What an operator has to know of a stream whose files are damaged; empty where none is."""
+    places = [place for place in lost.places if place.kind not in UNFINISHED]
+    if any(place.kind == "sequences" for place in places):
+        return "has lost its end, and how many messages with it is not known: damaged files"
+    if lost.sequences:
+        return f"has lost {len(lost.sequences)} messages: damaged files"
+    for _, line in lines(Lost([], 0, len(places), places)):
+        return f"has damaged files: {line}"
+    return ""
+
+
 def lines(lost: Lost) -> Iterator[tuple[int, str]]:
     """A line for every damaged place, and one for all messages that are lost, with its level: what
     a kill leaves behind is no error."""
@@ -33,6 +49,16 @@ def lines(lost: Lost) -> Iterator[tuple[int, str]]:
                     f"its end is damaged: sequences {place.first} to {place.last} may have been "
                     "used and are left out"
                 )
+            case "short":
+                yield ERROR, (
+                    f"block {place.block} is shorter than it was at the stop: {place.size} bytes "
+                    f"at {place.at} are missing, but no message"
+                )
+            case "log" if not place.size:
+                yield ERROR, (
+                    "the log of its consumers is missing or empty: they stand where the last clean "
+                    "stop left them, and what they had acked since may be delivered again"
+                )
             case "log":
                 yield ERROR, (
                     f"the log of its consumers is damaged, {place.size} bytes at {place.at}: what "
@@ -43,7 +69,9 @@ def lines(lost: Lost) -> Iterator[tuple[int, str]]:
     if lost.sequences:
         named = ", ".join(map(str, lost.sequences[:SHOWN]))
         more = ", ..." if len(lost.sequences) > SHOWN else ""
-        yield ERROR, f"lost messages: {len(lost.sequences)} ({named}{more})"
+        cut = any(place.kind == "sequences" for place in lost.places)
+        rest = ", and what stood behind them" if cut else ""
+        yield ERROR, f"lost messages: {len(lost.sequences)} ({named}{more}){rest}"
 
 
 def _cost(first: int, last: int, count: int) -> str:

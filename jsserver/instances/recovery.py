@@ -168,7 +168,7 @@ def _load_whole(account: Account, directory: Path, name: str) -> Stream:
         reasons = (f"consumer {name}: {why}" for name, why in found.offline.items())
         raise NotRestorable("; ".join(reasons))
     for consumer, opened in found.consumers.items():
-        if opened.handle.damaged():
+        if opened.damaged:
             found.handle.close(True)
             raise _no_consumer(consumer, errcodes.CONSUMER_STORE_FAILED(err="corrupt state file"))
     return found
@@ -319,6 +319,7 @@ def _load_consumer(account: Account, stream: Stream, directory: Path) -> None:
         config = ConsumerConfig(**{f: getattr(stored, f) for f in ConsumerConfig.__struct_fields__})
         wanted = new_consumer(name, config, created)
         opened = account.instances.open_consumer(stream, wanted, directory)
+        opened.damaged = opened.handle.damaged()
     except Exception as error:
         reason = _reason(error)
     else:

@@ -35,7 +35,7 @@ STARTS_BY_STATE = ("last", "last_per_subject", "new")
 class Consumer:
     """A consumer that is served."""
 
-    __slots__ = ("asset", "assignment", "directory", "handle", "unwritten")
+    __slots__ = ("asset", "assignment", "damaged", "directory", "handle", "unwritten")
 
     def __init__(
         self,
@@ -52,6 +52,8 @@ class Consumer:
         self.directory = directory
         self.unwritten = False
         """Whether a start might find another configuration in its directory."""
+        self.damaged = False
+        """Whether a part of what the start found of its state could not be used."""
 
     @property
     def config(self) -> ConsumerConfig:

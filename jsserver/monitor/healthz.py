@@ -5,6 +5,7 @@ import logging
 
 import msgspec
 
+from jsserver.instances import damage
 from jsserver.instances.account import Account
 from jsserver.instances.backend import StoreError
 from jsserver.instances.running import Stream
@@ -169,7 +170,7 @@ def _unwell(account: Account) -> list[HealthError]:
 
 
 def _damaged(server: Server, wanted: Wanted) -> list[HealthError]:
-    """Streams with messages that are lost for good: named, though the server does its work."""
+    """Streams and consumers whose files are damaged: named, though the server does its work."""
     if wanted.server_only or wanted.enabled_only or server.jetstream is None:
         return []
     errors = []
@@ -178,20 +179,30 @@ def _damaged(server: Server, wanted: Wanted) -> list[HealthError]:
             if wanted.account not in ("", account.name) or wanted.stream not in ("", stream.name):
                 continue
             with contextlib.suppress(StoreError):
-                lost = len(stream.handle.lost().sequences)
-                if lost:
-                    errors.append(_stream_lost(account.name, stream.name, lost))
+                what = damage.summary(stream.handle.lost())
+                if what:
+                    errors.append(_stream_damaged(account.name, stream.name, what))
+                for name, consumer in list(stream.consumers.items()):
+                    if wanted.consumer in ("", name) and consumer.damaged:
+                        errors.append(_consumer_damaged(account.name, stream.name, name))
     return errors
 
 
-def _stream_lost(account: str, stream: str, lost: int) -> HealthError:
-    text = f"JetStream stream '{account} > {stream}' has lost {lost} messages: damaged files"
+def _stream_damaged(account: str, stream: str, what: str) -> HealthError:
+    text = f"JetStream stream '{account} > {stream}' {what}"
     return HealthError(type="STREAM", account=account, stream=stream, error=clean(text))
 
 
 def _consumers_offline(account: str, stream: Stream) -> list[HealthError]:
     offline = list(stream.offline.items())
     return [_consumer_error(account, stream.name, name, reason) for name, reason in offline]
+
+
+def _consumer_damaged(account: str, stream: str, consumer: str) -> HealthError:
+    text = f"JetStream consumer '{account} > {stream} > {consumer}' had a damaged state"
+    return HealthError(
+        type="CONSUMER", account=account, stream=stream, consumer=consumer, error=clean(text)
+    )
 
 
 def _stream_error(account: str, stream: str, reason: str) -> HealthError:

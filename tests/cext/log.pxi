@@ -18,7 +18,7 @@ cdef class PyLog:
         cdef char err[512]
         self.replayed = []
         self.store = store
-        self.log = log_open(store.s, span_of(name), note_entry, <void*>self.replayed, err, sizeof(err))
+        self.log = log_open(store.s, span_of(name), span_of(b""), False, note_entry, <void*>self.replayed, err, sizeof(err))
         if self.log == NULL:
             raise OSError(err.decode("utf-8", "replace"))
 

@@ -17,7 +17,8 @@ cdef class SimLog:
         cdef char err[512]
         self.stream = stream
         self.replayed = []
-        self.log = log_open(stream.s.store, span_of(path), note_entry, <void*>self.replayed, err, sizeof(err))
+        self.log = log_open(stream.s.store, span_of(path), span_of(b""), False, note_entry, <void*>self.replayed, err,
+                            sizeof(err))
         if self.log == NULL:
             raise OSError(err.decode("utf-8", "replace"))
 

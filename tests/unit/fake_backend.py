@@ -50,6 +50,9 @@ class FakeConsumer:
     def begin(self, ticket: int = 0) -> None:
         self.begun = ticket
 
+    def damaged(self) -> bool:
+        return False
+
     def _wants(self, message: Message) -> bool:
         filters = self.params.filters
         return not filters or any(matches(f, message.subject) for f in filters)
