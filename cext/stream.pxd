@@ -49,8 +49,8 @@ cdef void fifo_drop(Fifo* f, size_t n) noexcept nogil
 # ---- a timing wheel --------------------------------------------------------------------------------------
 
 cdef enum:
-    WHEEL_TICK = 28         # bits: a tick is 2**28 ns, a quarter of a second
-    WHEEL_LEVELS = 6
+    WHEEL_TICK = 22         # bits: a tick is 2**22 ns, four milliseconds
+    WHEEL_LEVELS = 7
 
 cdef struct WheelChunk
 

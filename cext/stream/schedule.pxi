@@ -229,6 +229,7 @@ cdef void publish_product(Stream* s, Span subject, Span header, Span data) noexc
         read_headers(&h, header)
         store_state(s.store, &state)
         publish_entered(s, &m, &h, &state)
+        s.timetable.stored = True
     draft_free(&d)
 
 

@@ -7,7 +7,8 @@
 
 cdef enum:
     TIMETABLE_TURN = 2000       # steps of a turn
-    TIMETABLE_PAUSE = 8         # ticks until what could not be done is tried again
+    TIMETABLE_PAUSE = 512       # ticks until what could not be done is tried again
+    TIMETABLE_HURRY = 250000000     # ns until it is on disk that messages left, which nobody waits for
     TIMETABLE_SPARE = 4096      # keys that the wheel may have besides twice the messages
 
 # In the wheel, besides a sequence: nothing stands for this message when it is gone; it is a schedule; one that comes a single
@@ -21,6 +22,7 @@ cdef struct Timetable:
     Stream* s
     Wheel wheel
     Timer timer
+    Timer hurry
     Task turn
     Wait wait                   # for the disk
     uint64_t read_at            # messages in [read_at, unread] are still to be looked at
@@ -28,6 +30,7 @@ cdef struct Timetable:
     uint64_t aged               # all below it are gone, or never age
     int64_t age_due             # when the next one is too old; INT64_MAX: there is none
     Bytes subject
+    bint stored                 # this turn stored a message, which is seen when it is on disk
     int64_t ran                 # schedules that were due by then have run
     U64Map due                  # of those that repeat: sequence -> when, in ns; a key of the wheel counts if it is due by then
     Zone* zones                 # that schedules have named
@@ -134,6 +137,29 @@ cdef int timetable_read(Timetable* t, uint32_t* left) noexcept nogil:
     return rc
 
 
+cdef void timetable_hurry(Timer* timer, int64_t now) noexcept nogil:
+    store_hurry((<Timetable*>timer.owner).s.store)
+
+
+cdef void timetable_to_disk(Timetable* t) noexcept nogil:
+    # What a turn changed. A message that only left makes no round of its own: a start finds it due again.
+    cdef Env* env = t.s.env
+    if t.stored or not t.s.synced or (t.hurry.pos == 0
+                                      and timer_set(&env.timers, &t.hurry, env.mono + TIMETABLE_HURRY) < 0):
+        store_hurry(t.s.store)
+    t.stored = False
+
+
+cdef int timetable_work(Timetable* t, uint32_t* left) noexcept nogil:
+    # What is due, what is too old, what is still to be read, and what is due of that. ST_OK, or why there is no going on.
+    cdef int rc = timetable_due(t, left)
+    if rc == ST_OK:
+        rc = age_due_now(t, left)
+    if rc == ST_OK:
+        rc = timetable_read(t, left)
+    return timetable_due(t, left) if rc == ST_OK else rc
+
+
 cdef void timetable_go(Timetable* t) noexcept nogil:
     cdef Stream* s = t.s
     cdef StoreState state
@@ -147,13 +173,10 @@ cdef void timetable_go(Timetable* t) noexcept nogil:
     store_state(s.store, &state)
     if t.wheel.n > 2 * state.msgs + TIMETABLE_SPARE:
         wheel_again(&t.wheel, t.wheel.now)
-    rc = timetable_due(t, &left)
-    if rc == ST_OK:
-        rc = age_due_now(t, &left)
-    if rc == ST_OK:
-        rc = timetable_read(t, &left)
-    if rc == ST_OK:
-        rc = timetable_due(t, &left)    # of what that has found, too
+    store_unhurried(s.store, True)
+    rc = timetable_work(t, &left)
+    store_unhurried(s.store, False)
+    timetable_to_disk(t)
     stream_count_bytes(s)
     next = wheel_next(&t.wheel)
     if rc == ST_WAIT:
@@ -208,6 +231,8 @@ cdef int timetable_start(Stream* s) noexcept nogil:
     t.s = s
     t.timer.fn = timetable_fire
     t.timer.owner = t
+    t.hurry.fn = timetable_hurry
+    t.hurry.owner = t
     t.turn.fn = timetable_turn
     t.turn.owner = t
     t.wait.task = &t.turn
@@ -221,7 +246,10 @@ cdef void timetable_stop(Stream* s) noexcept nogil:
     if t == NULL:
         return
     timer_cancel(&s.env.timers, &t.timer)
+    timer_cancel(&s.env.timers, &t.hurry)
     task_cancel(&s.env.tasks, &t.turn)
+    if s.store != NULL:
+        store_hurry(s.store)
     wait_cancel(&t.wait)
     wheel_free(&t.wheel)
     u64map_free(&t.due)

@@ -1,6 +1,6 @@
-# A timing wheel: keys, each with the tick at which it is due. Six wheels of 64 slots stand in each other, so a slot of one has
+# A timing wheel: keys, each with the tick at which it is due. Seven wheels of 64 slots stand in each other, so a slot of one has
 # the ticks of a whole turn of the one below it. A key lies in the wheel in which its tick first differs from the present one,
-# and moves down when the present reaches its slot: five times at most. Nothing is searched and nothing compared; what is not
+# and moves down when the present reaches its slot: six times at most. Nothing is searched and nothing compared; what is not
 # wanted any more stays until it is due, moves, or all are gone through (wheel_again).
 #
 #       tick    .. 000000 | 000010 | 000101 | 011110      the present is       .. | 000010 | 000011 | 001000
@@ -13,7 +13,7 @@ cdef enum:
     WHEEL_SLOTS = 64
     WHEEL_CHUNK = 30            # keys of a chunk of 512 bytes
 
-cdef uint64_t WHEEL_LAST_TICK = (<uint64_t>1 << 35) - 1      # the last one with a time
+cdef uint64_t WHEEL_LAST_TICK = (<uint64_t>1 << 41) - 1      # the last one with a time
 
 cdef extern from *:
     """

@@ -27,11 +27,12 @@ cdef class TimingWheel:
         cdef int rc = wheel_take(&self.w, upto, listed, <void*>self.unwanted, &work, &key)
         return rc, key
 
-    def fill(self, uint64_t n, uint64_t tick) -> None:
-        """Keys from 0 on, all at one tick."""
+    def fill(self, uint64_t n, uint64_t tick, uint64_t over=1) -> None:
+        """Keys from 0 on, at so many ticks in turn."""
         cdef uint64_t i
         for i in range(n):
-            self.add(i, tick)
+            if wheel_add(&self.w, i, tick + i * 0x9e3779b1 % over) < 0:
+                raise MemoryError()
 
     def drain(self, uint64_t upto, uint32_t work) -> int:
         """Takes in turns of so much work; how many came."""

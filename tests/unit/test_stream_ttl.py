@@ -54,6 +54,28 @@ def test_each_spelling(value: str, seconds: int) -> None:
     assert left(w) == []
 
 
+#: When something is stored, ms after a whole second: on the grid of a clock and off it.
+OFFSETS = (0, 1, 3, 4, 100, 267, 268, 700, 999)
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_each_leaves_within_five_milliseconds_of_its_time(marked: bool) -> None:
+    w = allowing(allow_rollup=True, marker_ttl=SECOND) if marked else allowing()
+    for offset in OFFSETS:
+        w.env.set_now(w.env.now // SECOND * SECOND + SECOND + offset * MS)
+        w.publish(b"s.%d" % offset, b"x", ttl("1h" if offset == 999 else 2))
+        w.env.advance(2 * SECOND - MS)
+        assert w.stream.last_for(b"s.%d" % offset).data == b"x"
+        w.env.advance(6 * MS)
+        last = w.stream.last_for(b"s.%d" % offset)
+        if offset == 999:
+            assert last.data == b"x"
+        elif marked:
+            assert 0 <= last.ts % SECOND - offset * MS <= 5 * MS
+        else:
+            assert last is None
+
+
 @pytest.mark.parametrize("value", ["never", "NEVER", "00"])
 def test_what_never_ends(value: str) -> None:
     w = allowing()
