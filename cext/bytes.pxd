@@ -103,9 +103,10 @@ cdef inline bint get_uv(Span* s, uint64_t* v) noexcept nogil:
 
 cdef enum Kind:
     # Whom a message comes from: with whose authority it asks for something. What is not filled in has none.
-    KIND_JETSTREAM = 0      # streams and consumers: clients choose where their messages, acks and statuses go
+    KIND_JETSTREAM = 0      # streams and consumers: clients choose where messages, statuses and answers go
     KIND_SYSTEM             # the server's own answers and advisories, likewise
     KIND_ACCOUNT            # an answer that comes back through an import: its requester chose where it goes
+    KIND_ACK                # what a stream answers to a publish or an ack; it goes to the reply of that, and nowhere else
     KIND_CLIENT
     KIND_ROUTER
     KIND_GATEWAY
@@ -113,12 +114,12 @@ cdef enum Kind:
 
 cdef enum Hears:
     # Which kinds of messages reach an internal subscription: bits of 1 << Kind.
-    HEARS_REQUESTS = 0x78   # what acts for whoever asks: nobody makes the server ask itself
-    HEARS_ALL = 0x7f
-    LISTENS = 0x80          # it counts as interest, as a client's does; the server's own services do not
-    SHARES = 0x100          # of all such subscriptions of a subject one takes each message
-    IMPORTS = 0x200         # what its account imports reaches it, too, as a client's
-    ANSWERS = 0x400         # of requests to the control plane, on a literal subject: it has each first, and returns Answered
+    HEARS_REQUESTS = 0xf0   # what acts for whoever asks: nobody makes the server ask itself
+    HEARS_ALL = 0xff
+    LISTENS = 0x100         # it counts as interest, as a client's does; the server's own services do not
+    SHARES = 0x200          # of all such subscriptions of a subject one takes each message
+    IMPORTS = 0x400         # what its account imports reaches it, too, as a client's
+    ANSWERS = 0x800         # of requests to the control plane, on a literal subject: it has each first, and returns Answered
 
 cdef enum Answered:
     LEFT = 0                # the control plane has the request, as if nobody had looked at it

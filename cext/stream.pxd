@@ -290,7 +290,7 @@ cdef struct IntakeConfig:
     uint64_t id             # in the stream
     bint mirror
     Span deliver            # where that consumer delivers to
-    Span consumer           # its name
+    Span consumer           # "stream.consumer" by their names
     uint64_t origin         # the last sequence of the origin that is dealt with
     Span head               # of Nats-Stream-Source's value: what stands before the sequence, and between it and the subject
     Span tail

@@ -9,7 +9,8 @@ from posix.fcntl cimport O_RDONLY
 
 from jsserver.cext.bytes cimport (
     ANSWERED, ANSWERS, EV_BATCH_GONE, EV_INTAKE, EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, IMPORTS, JSON_FALSE,
-    JSON_NULL, JSON_OBJECT, JSON_STRING, JSON_TRUE, LEFT, LEFT_ALONE, LISTENS, SHARES, U64_DIGITS_MAX,
+    JSON_NULL, JSON_OBJECT, JSON_STRING, JSON_TRUE, KIND_ACK, KIND_GATEWAY, KIND_JETSTREAM, KIND_LEAF, KIND_ROUTER, LEFT,
+    LEFT_ALONE, LISTENS, SHARES, U64_DIGITS_MAX,
     Bytes, Draft, Env, Event, FileOps, JsonItem, JsonReader, Msg, PatternNode, Span, SubjectTransform, Task, Timer, Transform,
     bytes_add, bytes_free, bytes_reserve, cond_free, cond_init, draft_add, draft_free, draft_number, draft_open, draft_span,
     elapsed, env_held, env_lock, env_unlock, env_wait, header_get, invariant,

@@ -364,5 +364,5 @@ cdef int dead_changed(Consumer* c) noexcept nogil:
 
 cdef int dead_listen(Consumer* c) noexcept nogil:
     # No client can say that a letter is stored: only what streams send is heard, and what it is sent to cannot be guessed.
-    c.subs[5] = subscribe_to(c, DEAD_PREFIX, False, b".*.*", 1 << KIND_JETSTREAM, dead_inbound)
+    c.subs[5] = subscribe_to(c, DEAD_PREFIX, False, b".*.*", 1 << KIND_ACK, dead_inbound)
     return 0 if c.subs[5] != NULL else -1

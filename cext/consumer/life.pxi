@@ -184,8 +184,8 @@ cdef int consumer_subscribe(Consumer* c) noexcept nogil:
         ok = c.subs[1] != NULL and c.subs[2] != NULL
     if ok and c.cfg.flow_control:
         # The stream that a consumer delivers into confirms too: with the ack of what it stored.
-        c.subs[3] = subscribe_to(c, b"$JS.FC.", False, b".*", HEARS_ALL, flow_inbound)
-        c.subs[4] = subscribe_to(c, b"$JS.FC.", True, b".*", HEARS_ALL, flow_inbound)
+        c.subs[3] = subscribe_to(c, b"$JS.FC.", False, b".*", HEARS_FLOW, flow_inbound)
+        c.subs[4] = subscribe_to(c, b"$JS.FC.", True, b".*", HEARS_FLOW, flow_inbound)
         ok = c.subs[3] != NULL and c.subs[4] != NULL
     if ok and c.cfg.dead_subject.n:
         ok = dead_listen(c) == 0

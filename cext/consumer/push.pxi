@@ -3,6 +3,8 @@
 cdef enum:
     FLOW_WINDOW = 2 << 20               # at first
     FLOW_WINDOW_MAX = 32 << 20
+    # Who confirms: clients, here and through imports, and streams that take in. No consumer delivers a confirmation.
+    HEARS_FLOW = HEARS_REQUESTS | 1 << KIND_ACCOUNT | 1 << KIND_ACK
 
 
 # ---- interest ------------------------------------------------------------------------------------------------

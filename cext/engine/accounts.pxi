@@ -237,7 +237,7 @@ cdef class AccountHandle:
 
     def serve_acks(self, bytes subject):
         """What streams answer on this subject comes to the inbox as INBOX_REQUEST; nothing that anybody else sends there."""
-        self.serve(subject, 1 << KIND_JETSTREAM, request_in)
+        self.serve(subject, 1 << KIND_ACK, request_in)
 
     def serve_answers(self, bytes subject):
         """Likewise answers to what the server asked, whoever sends them."""

@@ -27,9 +27,10 @@ cdef struct HeldHead:
     int kind                    # HELD_*
 
 
-cdef void send_message(Stream* s, Span dest, Span header, Span data) noexcept nogil:
+cdef void send_message(Stream* s, int kind, Span dest, Span header, Span data) noexcept nogil:
     cdef Msg m
     memset(&m, 0, sizeof(Msg))
+    m.kind = kind
     m.dest = dest
     m.subject = dest
     m.header = header
@@ -39,7 +40,7 @@ cdef void send_message(Stream* s, Span dest, Span header, Span data) noexcept no
 
 
 cdef void send_text(Stream* s, Span reply, const void* p, size_t n) noexcept nogil:
-    send_message(s, reply, span(NULL, 0), span(p, <uint32_t>n))
+    send_message(s, KIND_ACK, reply, span(NULL, 0), span(p, <uint32_t>n))
 
 
 cdef Span pub_ack_text(Stream* s, uint64_t seq, bint duplicate, uint8_t* text) noexcept nogil:
@@ -229,7 +230,7 @@ cdef void stream_answer_with(Stream* s, uint64_t ticket, Span reply, Span header
     if reply.n == 0:
         return
     if ticket <= store_durable_ticket(s.store) and s.answers.b.n == 0:
-        send_message(s, reply, header, span(NULL, 0))
+        send_message(s, KIND_ACK, reply, header, span(NULL, 0))
     else:
         hold(s, ticket, HELD_ACK, reply, header, span(NULL, 0), span(NULL, 0))
 
@@ -314,7 +315,7 @@ cdef void send_failed(Stream* s, const HeldHead* h, Span reply, Span type) noexc
     if (add_text(&b, b"{\"type\":\"") == 0 and add_json_text(&b, type) == 0
             and add_text(&b, b"\",") == 0 and add_text(&b, start) == 0
             and add_json_text(&b, span_c(reason)) == 0 and add_text(&b, b"\"}}") == 0):
-        send_text(s, reply, b.data, b.n)
+        send_message(s, KIND_JETSTREAM, reply, span(NULL, 0), span(b.data, <uint32_t>b.n))
     bytes_free(&b)
 
 
@@ -325,7 +326,7 @@ cdef void send_held(Stream* s, const HeldHead* h, const uint8_t* p, int error) n
     if error:
         send_failed(s, h, reply, span(data.p + h.n_data, h.n_type))
     else:
-        send_message(s, reply, header, data)
+        send_message(s, KIND_ACK if h.kind == HELD_ACK or h.kind == HELD_PUBLISH else KIND_JETSTREAM, reply, header, data)
 
 
 cdef void release_acks(Stream* s, uint64_t upto, int error) noexcept nogil:

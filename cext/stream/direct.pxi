@@ -56,7 +56,7 @@ cdef struct DirectJob:
 cdef void direct_status(Stream* s, Span reply, const char* status) noexcept nogil:
     cdef char text[160]
     cdef int n = snprintf(text, sizeof(text), b"NATS/1.0 %s\r\n\r\n", status)
-    send_message(s, reply, span(text, <uint32_t>min(n, <int>sizeof(text) - 1)), span(NULL, 0))
+    send_message(s, KIND_JETSTREAM, reply, span(text, <uint32_t>min(n, <int>sizeof(text) - 1)), span(NULL, 0))
 
 
 cdef int add_header(Bytes* b, const char* name, Span value) noexcept nogil:
@@ -112,7 +112,7 @@ cdef int direct_batch_headers(Bytes* b, uint64_t pending, uint64_t last) noexcep
 cdef void direct_send(Stream* s, Span reply, Span header, Span data, uint64_t ticket) noexcept nogil:
     # Now, or with a ticket when that is durable.
     if ticket == 0:
-        send_message(s, reply, header, data)
+        send_message(s, KIND_JETSTREAM, reply, header, data)
     elif too_much_held(s) or hold(s, ticket, HELD_GET, reply, header, data, span(NULL, 0)) < 0:
         direct_status(s, reply, b"500 too many answers wait for the disk")
 

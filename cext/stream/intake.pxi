@@ -12,6 +12,8 @@ cdef enum:
     ORIGIN_NEAR = 10            # so many messages are left at most when a mirror answers direct gets of its origin
     CONFIRM_ROOM = 112          # of a confirmation's headers
     ACK_TOKENS = 12             # of an ack subject: those that are looked at
+    # A consumer delivers, here or on another server; no client sends what its origin would.
+    HEARS_INTAKE = 1 << KIND_JETSTREAM | 1 << KIND_ROUTER | 1 << KIND_GATEWAY | 1 << KIND_LEAF
 
 
 cdef struct Intake:
@@ -20,7 +22,7 @@ cdef struct Intake:
     uint64_t id
     bint mirror
     void* sub
-    Bytes consumer              # its name
+    Bytes consumer              # "stream.consumer" by their names
     Bytes head                  # of Nats-Stream-Source, up to the sequence
     Bytes tail                  # and behind it, up to the subject
     Transform** transforms      # of subjects: the first that matches
@@ -39,7 +41,7 @@ cdef struct Intake:
 
 cdef struct Delivery:
     Span stream
-    Span consumer
+    Span consumer               # "stream.consumer"
     uint64_t deliveries
     uint64_t sseq
     uint64_t dseq
@@ -64,7 +66,7 @@ cdef bint read_delivery(Span reply, Delivery* d) noexcept nogil:
     if not span_eq(tokens[0], span_c(b"$JS")) or not span_eq(tokens[1], span_c(b"ACK")):
         return False
     d.stream = tokens[i - 1]
-    d.consumer = tokens[i]
+    d.consumer = span(tokens[i - 1].p, tokens[i - 1].n + 1 + tokens[i].n)
     return (get_u64(tokens[i + 1], &d.deliveries) and get_u64(tokens[i + 2], &d.sseq) and get_u64(tokens[i + 3], &d.dseq)
             and get_u64(tokens[i + 4], &d.ts) and get_u64(tokens[i + 5], &d.pending))
 
@@ -235,7 +237,7 @@ cdef void intake_delivery(Intake* i, const Msg* m) noexcept nogil:
     if not read_delivery(m.reply, &t) or t.deliveries > 1 or t.sseq >> SEQUENCE_BITS or t.ts > INT64_MAX:
         return
     if not span_eq(t.consumer, span(i.consumer.data, <uint32_t>i.consumer.n)):
-        return                                  # of an older consumer
+        return                                  # of an older consumer, or of one that somebody has deliver here
     if t.sseq <= i.sseq:
         if t.dseq == i.dseq + 1:
             i.dseq += 1
@@ -437,7 +439,7 @@ cdef int intake_open(Stream* s, const IntakeConfig* cfg) noexcept nogil:
     i.next = s.intakes
     s.intakes = i
     if whole and i.transforms != NULL:
-        i.sub = s.env.out.subscribe(s.env.out.ctx, s.account, cfg.deliver, HEARS_ALL | LISTENS | IMPORTS, intake_inbound, i)
+        i.sub = s.env.out.subscribe(s.env.out.ctx, s.account, cfg.deliver, HEARS_INTAKE | LISTENS | IMPORTS, intake_inbound, i)
     if i.sub == NULL:
         intake_close(s, cfg.id)
         return ST_NO_MEMORY

@@ -135,7 +135,7 @@ cdef bint get_send(Stream* s, Span reply, Span text, uint64_t ticket) noexcept n
     # Now, or when what it shows is durable; False: there is no room to wait.
     if ticket:
         return stream_hold(s, ticket, reply, text, type_get()) == 0
-    send_text(s, reply, text.p, text.n)
+    send_message(s, KIND_JETSTREAM, reply, span(NULL, 0), text)
     return True
 
 
@@ -207,7 +207,7 @@ cdef void delete_answer(Stream* s, Span reply) noexcept nogil:
     cdef Span text = span_c(b"{\"type\":\"io.nats.jetstream.api.v1.stream_msg_delete_response\",\"success\":true}")
     if ticket <= store_durable_ticket(s.store) and s.answers.b.n == 0:
         count_request(s, False)
-        send_text(s, reply, text.p, text.n)
+        send_message(s, KIND_JETSTREAM, reply, span(NULL, 0), text)
     elif hold(s, ticket, HELD_DELETE, reply, span(NULL, 0), text, type) == 0:
         count_deleting(s, 1)
 

@@ -83,7 +83,8 @@ cdef void republish(Stream* s, const Change* c, uint64_t before) noexcept nogil:
     cdef Draft dest, header
     draft_open(&dest)
     if transform_match(s.cfg.republish, s.env, c.subject, &dest):
-        if dest.failed or not is_subject(draft_span(&dest)):
+        # What is sent to _R_ is an answer to a service's request, by whoever may publish it.
+        if dest.failed or not is_subject(draft_span(&dest)) or starts_with(draft_span(&dest), b"_R_."):
             republish_refused(s, draft_span(&dest))
         else:
             draft_open(&header)
@@ -96,7 +97,7 @@ cdef void republish(Stream* s, const Change* c, uint64_t before) noexcept nogil:
 
 cdef void republish_send(Stream* s, const RepublishHead* h, const uint8_t* p) noexcept nogil:
     cdef Span header = span(p + h.n_dest, h.n_header)
-    send_message(s, span(p, h.n_dest), header, span(header.p + h.n_header, h.n_data))
+    send_message(s, KIND_JETSTREAM, span(p, h.n_dest), header, span(header.p + h.n_header, h.n_data))
 
 
 cdef uint64_t republish_upto(Stream* s, uint64_t seq, uint64_t most) noexcept nogil:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from jsserver.assets.names import is_believed
 from jsserver.cext.bytes import subject_is_literal, subject_is_valid, subjects_overlap
 from jsserver.instances.account import Account
 from jsserver.instances.backend import StoreError
@@ -174,8 +175,8 @@ def _check_deliver(call: Call, subject: str) -> None:
     """Chunks go to clients, and where whoever asks may receive or send them itself."""
     if not (subject_is_valid(subject) and subject_is_literal(subject)):
         raise bad("a deliver_subject is a subject without wildcards")
-    if subject.startswith("$"):
-        raise bad("a deliver_subject does not begin with $")
+    if subject.startswith("$") or is_believed(subject):
+        raise bad("a deliver_subject does not begin with $ or _R_")
     if not call.account.handle.may_receive(call.connection, subject.encode()):
         raise bad("no permission for this deliver_subject")
     for name, stream in call.account.streams.items():

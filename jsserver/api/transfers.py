@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jsserver.assets import streams
+from jsserver.assets.names import is_believed
 from jsserver.cext.bytes import subject_is_literal, subject_is_valid
 from jsserver.instances import metafiles, recovery
 from jsserver.instances.account import Account
@@ -80,7 +81,8 @@ async def snapshot(call: Call) -> SnapshotResponse:
     account = call.account
     stream = account.stream(call.args[0])
     deliver = request.deliver_subject
-    if not (subject_is_valid(deliver) and subject_is_literal(deliver)):
+    fits = subject_is_valid(deliver) and subject_is_literal(deliver)
+    if not fits or is_believed(deliver):
         raise errcodes.SNAPSHOT_DELIVER_SUBJECT_INVALID()
     if stream.directory is None:
         raise errcodes.STREAM_SNAPSHOT(err="no impl")

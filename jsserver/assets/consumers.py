@@ -20,6 +20,7 @@ from jsserver.wire.types import NO_PRIORITY, ConsumerConfig, StreamConfig
 
 from . import patterns
 from .limits import AccountLimits, ServerSettings
+from .names import is_believed
 from .streams import (
     MAX_DESCRIPTION,
     MAX_METADATA,
@@ -300,7 +301,7 @@ def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
     target = config.deliver_subject
     if not subject_is_literal(target):
         raise errcodes.CONSUMER_DELIVER_TO_WILDCARDS()
-    if not subject_is_valid(target):
+    if not subject_is_valid(target) or is_believed(target):
         raise errcodes.CONSUMER_INVALID_DELIVER_SUBJECT()
     if any_overlap(stream.subjects, target):
         raise errcodes.CONSUMER_DELIVER_CYCLE()

@@ -21,7 +21,7 @@ from jsserver.wire.types import StreamConfig
 
 from . import patterns, sources
 from .limits import AccountLimits, ServerSettings
-from .names import is_valid_name
+from .names import is_believed, is_valid_name
 
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096
@@ -271,6 +271,9 @@ def _check_republish(config: StreamConfig, pedantic: bool) -> None:
     config.republish = msgspec.structs.replace(republish, src=source, dest=destination)
     if any_overlap(config.subjects, destination):
         raise _invalid(err="stream configuration for republish destination forms a cycle")
+    if is_believed(destination):
+        what = f"republish destination '{destination}' is a subject of the server's own"
+        raise _invalid(err=f"stream configuration for {what}")
     try:
         transforms.parse(source, destination)
     except TransformError:

@@ -334,10 +334,11 @@ class StreamHandle(Protocol):
         tail: bytes,
         transforms: Sequence[SubjectTransform | None],
     ) -> None:
-        """Takes in what the consumer of this name delivers there, from behind the origin's sequence
-        `origin` on, in place of what was taken in under this id. A mirror uses up sequences up to
-        it; a source notes each message's origin between `head` and `tail`. The first transform that
-        matches gives the subject. SourceBroken tells that it has ended."""
+        """Takes in what the consumer, by its stream's name, a dot and its own, delivers there, from
+        behind the origin's sequence `origin` on, in place of what was taken in under this id. A
+        mirror uses up sequences up to it; a source notes each message's origin between `head` and
+        `tail`. The first transform that matches gives the subject. SourceBroken tells that it has
+        ended."""
 
     def leave_off(self, id: int) -> None:
         """Ends what `take_in` began."""

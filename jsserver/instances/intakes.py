@@ -271,7 +271,7 @@ class Intake:
         self._stream.handle.take_in(
             self.id,
             deliver.encode(),
-            name.encode(),
+            f"{self.source.name}.{name}".encode(),
             max(answer.delivered.stream_seq, 0 if self.mirror else self.position),
             self.mirror,
             self._head,

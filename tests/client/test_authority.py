@@ -4,6 +4,7 @@ Replies and deliver subjects are the client's choice, and permissions do not cov
 message of a stream, a consumer or the API must not be taken for a request, wherever it is sent.
 """
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 
@@ -27,6 +28,8 @@ authorization { users = [
   { user: ack, password: x, permissions: { publish: "$JS.ACK.A.c.>", subscribe: "_INBOX.>" } }
   { user: push, password: x, permissions: {
       publish: "$JS.API.CONSUMER.CREATE.A.>", subscribe: ">" } }
+  { user: low, password: x, permissions: {
+      publish: ["a.>", "$JS.API.CONSUMER.MSG.NEXT.A.c"], subscribe: ["dlq.>", "_INBOX.>"] } }
 ] }
 """
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.A.c"
@@ -393,3 +396,55 @@ def test_a_consumer_delivers_into_another_stream(world: World) -> None:
 def test_domain_requests_of_clients_are_served(world: World) -> None:
     answer = json.loads(world.admin.request("$JS.hub.API.STREAM.INFO.V").payload)
     assert answer["config"]["name"] == "V"
+
+
+def test_nobody_says_for_a_stream_that_a_dead_letter_is_stored(world: World) -> None:
+    """Whoever hears a letter knows where its ack goes, and has neither a stream nor a consumer
+    send there."""
+    world.stream("Q", "q.>", retention="workqueue")
+    metadata = {"jsserver.dead_letter_subject": "dlq.q"}
+    world.consumer("Q", "q", max_deliver=1, metadata=metadata)
+    low = world.user("low")
+    low.subscribe("dlq.>")
+    low.sync()
+    world.store("q.1", b"work")
+    world.store("a.1", b'{"stream":"X","seq":1}')
+    assert world.admin.request("$JS.API.CONSUMER.MSG.NEXT.Q.q", b"1").payload == b"work"
+    letter = low.message()
+    assert letter.subject == "dlq.q"
+    for subject in ("a.1", NEXT):
+        low.publish(subject, b"1", reply=letter.reply)
+        violation = low.until("-ERR")[-1].line.decode()
+        assert f'Publish with Reply of "{letter.reply}"' in violation
+    for target in (letter.reply, f"$JS.FC.Q.q.{'x' * 4}", "$JS.OBJECT.ACK.x.1", "_R_.a.b"):
+        config = {"name": "p", "deliver_subject": target, "ack_policy": "none"}
+        body = {"stream_name": "A", "config": config}
+        answer = world.admin.api("CONSUMER.CREATE.A.p", body)
+        assert answer["error"]["err_code"] == 10112  # type: ignore[index]
+        again = {"src": "a.*", "dest": target}
+        config = {"name": "A", "subjects": ["a.>"], "allow_direct": True, "republish": again}
+        assert "error" in world.admin.api("STREAM.UPDATE.A", config)
+    world.admin.sync()
+    assert world.messages("Q") == 1
+    assert world.api("CONSUMER.INFO.Q.q")["num_ack_pending"] == 1
+
+
+def test_a_mirror_takes_in_what_its_origin_delivers_alone(world: World) -> None:
+    """Another stream's consumer of the same name, which delivers to the same subject, and a client
+    that sends there, bring nothing in."""
+    spy = world.user("admin")
+    spy.subscribe("$JS.API.CONSUMER.CREATE.A")
+    spy.sync()
+    world.stream("O", "o.>")
+    world.api("STREAM.CREATE.Q", {"name": "Q", "mirror": {"name": "A"}})
+    asked = json.loads(spy.message().payload)["config"]
+    own = {"name": asked["name"], "deliver_subject": asked["deliver_subject"], "ack_policy": "none"}
+    world.store("o.1", b"of another stream")
+    world.api(f"CONSUMER.CREATE.O.{asked['name']}", {"stream_name": "O", "config": own})
+    world.admin.publish(asked["deliver_subject"], b"of a client")
+    world.store("a.1", b"of the origin")
+    wait_until(lambda: world.messages("Q") == 1, "the mirror has the message of its origin")
+    stored = world.api("STREAM.MSG.GET.Q", {"last_by_subj": "a.1"})["message"]
+    assert isinstance(stored, dict)
+    assert base64.b64decode(stored["data"]) == b"of the origin"
+    world.api("STREAM.DELETE.O")

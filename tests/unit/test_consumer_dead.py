@@ -267,3 +267,20 @@ def test_many_die_at_once(world):
     world.env.advance(SECOND)
     world.env.run()
     assert len(letters(dead)) == 1000 and c.state().num_ack_pending == 0
+
+
+def test_a_consumer_that_delivers_what_looks_like_an_ack(world):
+    """Whoever hears a letter has another consumer send to its reply: the message stays pending."""
+    world.env.listen(b"dead.x")
+    c = mortal(world, max_deliver=1)
+    other = World(env=world.env, name=b"OWN", subjects=(b"own",))
+    other.consumer(name=b"O")
+    other.fill(1, b"own", b'{"stream":"OWN","seq":1}')
+    world.fill(1)
+    world.pull()
+    world.env.take()
+    world.env.advance(SECOND)
+    [reply] = [m[2] for m in world.env.take() if m[0] == b"dead.x"]
+    assert world.env.inject(b"$JS.API.CONSUMER.MSG.NEXT.OWN.O", b"1", reply) == 1
+    assert reply in [m[0] for m in world.env.take()]
+    assert c.state().num_ack_pending == 1

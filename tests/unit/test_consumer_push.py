@@ -120,6 +120,19 @@ def test_flow_control_asks_halts_and_goes_on(world):
     assert len(seqs(more)) == 19 and sum(b"FlowControl" in m[3] for m in more) == 1
 
 
+def test_no_consumer_delivers_a_confirmation(world):
+    """A pull request that asks for a message where one is expected opens no window."""
+    push(world, ack_policy=ACK_NONE, flow_control=True, idle_heartbeat=SECOND)
+    other = World(env=world.env, name=b"OWN", subjects=(b"own",))
+    other.consumer(name=b"O")
+    other.fill(1, b"own", b"x")
+    for _ in range(40):
+        world.env.inject(b"s.a", b"x" * 100_000)
+    [reply] = [m[2] for m in world.env.take() if b"FlowControl" in m[3]]
+    world.env.inject(b"$JS.API.CONSUMER.MSG.NEXT.OWN.O", b"1", reply)
+    assert [m[0] for m in world.env.take()] == [reply]
+
+
 def test_an_ephemeral_goes_when_nobody_listens(world):
     push(world, inactive_threshold=2 * SECOND)
     world.env.advance(10 * SECOND)

@@ -269,3 +269,13 @@ def test_random_numbers_are_drawn_once_a_message():
     stored = [w.stream.get(seq).subject for seq in range(1, 21)]
     assert len(set(stored)) > 10
     assert [m[0].replace(b"out.", b"t.") for m in w.env.take()] == stored
+
+
+def test_nothing_is_published_again_as_an_answer_to_a_service():
+    """A subject that the publisher chose may not begin with _R_, where the answers come back."""
+    world = World(republish=parse("s.*.*", "$1.$2").compiled())
+    world.publish(b"s._R_.a")
+    world.publish(b"s.out.a")
+    world.env.run()
+    assert b"_R_.a" not in [m[0] for m in world.env.sent]
+    assert b"out.a" in [m[0] for m in world.env.sent]
