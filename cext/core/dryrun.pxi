@@ -1,9 +1,9 @@
-# Dry runs: a publisher that traces a message may ask that nobody gets it. Traces are not made yet; whoever asks for a dry
-# run all the same must not have the message delivered and stored.
+# Messages that ask for a trace. Traces are not made yet; but a publisher that asks for a dry run must not have the message
+# delivered and stored, and one that may not publish where the trace would go is refused.
 
 cdef enum:
     HEADER_VERSION = 8      # bytes of NATS/1.0
-    TRACE_ONLY = 16         # of the name below and its colon
+    TRACE_NAME = 11         # of what the names of its headers begin with
 
 
 cdef inline bint is_blank(uint8_t ch) noexcept nogil:
@@ -31,28 +31,31 @@ cdef bint is_yes(Span value) noexcept nogil:
             and value.p[3] | 32 == c'e')
 
 
-cdef inline bint may_ask(Span header) noexcept nogil:
-    # Of every message with headers: whether one is named so, found by its capital T, which few headers have.
+cdef inline bint mentions_trace(Span header) noexcept nogil:
+    # Of every message with headers: whether one is about traces, found by its capital T, which few headers have.
     cdef const uint8_t* p = header.p + HEADER_VERSION
     cdef const uint8_t* end = header.p + header.n
     while p < end:
         p = <const uint8_t*>memchr(p, c'T', end - p)
         if p == NULL:
             return False
-        if end - p > TRACE_ONLY - 5 and memcmp(p - 5, b"Nats-Trace-Only:", TRACE_ONLY) == 0:
+        if end - p > TRACE_NAME - 5 and memcmp(p - 5, b"Nats-Trace-", TRACE_NAME) == 0:
             return True
         p += 1
     return False
 
 
-cdef inline bint asks_for_dry_run(Span header, Span* dest) noexcept nogil:
-    # dest: where the trace was to go. Without one, or with tracing disabled, the message is an ordinary one.
-    if not may_ask(header):
-        return False
-    dest[0] = trace_header(header, b"Nats-Trace-Dest")
-    if dest.n == 0 or span_eq(dest[0], span_c(b"trace disabled")):
-        return False
-    return is_yes(trace_header(header, b"Nats-Trace-Only"))
+cdef Span trace_dest(Span header) noexcept nogil:
+    # Where the trace is to go; empty: the message is an ordinary one.
+    cdef Span dest = trace_header(header, b"Nats-Trace-Dest") if mentions_trace(header) else span(NULL, 0)
+    return span(NULL, 0) if span_eq(dest, span_c(b"trace disabled")) else dest
+
+
+cdef bint may_trace(Client* c, Span dest) noexcept nogil:
+    # Whether the publisher may publish there itself. What is no subject gets no trace, and forbids nothing.
+    if not (subject_is_valid(dest) and subject_is_literal(dest)):
+        return True
+    return not is_kept_from(c, dest) and (c.perms == NULL or perms_can_publish(c.perms, dest))
 
 
 cdef int dry_run(Client* c, const Msg* m, Span dest) noexcept nogil:

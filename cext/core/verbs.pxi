@@ -63,6 +63,12 @@ cdef void violation(Client* c, const char* what, Span subject, Span queue, Span 
     note_client(c, IN_VIOLATION, texts, 4, 0)
 
 
+cdef inline bint is_kept_from(const Client* c, Span subject) noexcept nogil:
+    # Whether no client may publish there, whatever its permissions say.
+    return subject.n > 4 and ((subject.n > 5 and span_starts(subject, b"_GR_.", 5))
+                              or (span_starts(subject, b"$NRG.", 5) and not c.account.system))
+
+
 cdef inline bint goes_to_acks(Span reply) noexcept nogil:
     # What is sent to these subjects is believed for the kind of message that it is: $JS.ACK and $JS.FC, and those of acks that
     # the server itself waits for. A client that names one as a reply would choose what comes there.
@@ -157,8 +163,11 @@ cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span d
         subject = map_subject(c, subject)
         if subject.p == NULL:
             return 0
-    if subject.n > 4 and ((subject.n > 5 and span_starts(subject, b"_GR_.", 5))
-                          or (span_starts(subject, b"$NRG.", 5) and not c.account.system)):
+    dest = trace_dest(header) if header.n else none
+    if dest.n and not may_trace(c, dest):
+        violation(c, b"Publish to", dest, none, none, b"")
+        return 0
+    if is_kept_from(c, subject):
         violation(c, b"Publish to", subject, none, none, b"")
         return 0
     if c.perms != NULL and not perms_can_publish(c.perms, subject) and not may_respond(c, subject):
@@ -178,7 +187,7 @@ cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span d
     m.kind = c.kind
     m.behind = c.asking > 0
     m.account = c.account
-    if header.n and asks_for_dry_run(header, &dest):
+    if dest.n and is_yes(trace_header(header, b"Nats-Trace-Only")):
         taken = dry_run(c, &m, dest)
     else:
         taken = engine_route(e, c, &m)

@@ -80,3 +80,39 @@ def test_same_receivers(module_servers: Servers, name: str) -> None:
         if ours == theirs:
             return
     assert ours == theirs
+
+
+LIMITED = """
+authorization { users = [
+  { user: low, password: x, permissions: { publish: ["orders.>", "t.ok"], subscribe: ">" } }
+] }
+"""
+REFUSED = {
+    "forbidden": ("Nats-Trace-Dest: zz",),
+    "forbidden_only": ("Nats-Trace-Dest: zz", ONLY),
+    "allowed": ("Nats-Trace-Dest: t.ok",),
+    "no_subject": ("Nats-Trace-Dest: a..b",),
+    "wildcard": ("Nats-Trace-Dest: zz.>",),
+    "disabled": ("Nats-Trace-Dest: trace disabled",),
+    "raft": ("Nats-Trace-Dest: $NRG.x",),
+    "gateway": ("Nats-Trace-Dest: _GR_.x.y",),
+    "lower": ("nats-trace-dest: zz",),
+    "empty": ("Nats-Trace-Dest: ",),
+}
+
+
+def test_who_may_not_publish_where_the_trace_goes_does_not_publish(servers: Servers) -> None:
+    told: list[dict[str, list[bytes]]] = []
+    for server in (servers.under_test(config=LIMITED), servers.peer(config=LIMITED)):
+        options = b'{"verbose":false,"headers":true,"user":"low","pass":"x"}'
+        with RawApp(server.port, options=options) as client:
+            client.subscribe("orders.>")
+            client.sync()
+            told.append({})
+            for name, lines in REFUSED.items():
+                for subject in ("orders.1", "forbidden"):
+                    client.publish(subject, b"x", header=header_block(*lines))
+                wanted = [f for f in client.sync() if f.verb == "-ERR" or f.subject == "orders.1"]
+                told[-1][name] = [f.line for f in wanted]
+    assert told[0] == told[1]
+    assert b'Publish to "zz"' in told[0]["forbidden"][0]
