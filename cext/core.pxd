@@ -86,8 +86,7 @@ cdef void sublist_remove(Sublist* l, Sub* s) noexcept nogil               # mark
 # equal patterns match). The result is valid until sublist_gc or match_done. NULL only when memory ran out.
 cdef const Match* sublist_match(Sublist* l, Span subject) noexcept nogil
 cdef void match_done(Sublist* l, const Match* found) noexcept nogil       # nobody looks at the result any more
-# Frees removed subscriptions and retired results; call it when no result is in use.
-cdef void sublist_gc(Sublist* l) noexcept nogil
+cdef void sublist_gc(Sublist* l) noexcept nogil     # frees what was removed and retired; no result may be in use
 cdef void sublists_gc(Sublist** waiting) noexcept nogil                   # of all that wait there
 cdef void sublist_stats(Sublist* l, SublistStats* out) noexcept nogil
 # Calls fn, which must not change the sublist, for each subscription (monitoring).
@@ -105,6 +104,7 @@ cdef void perms_release(Permissions* p) noexcept nogil  # the last who held it f
 cdef int perms_add(Permissions* p, int which, Span subject, Span queue) noexcept nogil  # which: PERM_*
 cdef int perms_set_empty_allow(Permissions* p, int which) noexcept nogil
 cdef bint perms_can_publish(const Permissions* p, Span subject) noexcept nogil
+cdef bint perms_list_subscriptions(const Permissions* p) noexcept nogil      # whether there is an allow list of them
 cdef bint perms_can_subscribe(const Permissions* p, Span subject, Span queue) noexcept nogil
 # Whether the wildcard subscription reaches beyond what is allowed, so that deliveries must be checked one by one.
 cdef bint perms_must_filter(const Permissions* p, Span subject, Span queue) noexcept nogil
@@ -539,8 +539,7 @@ cdef void account_close(Account* a) noexcept nogil
 # subscriptions match, imported ones too, the most bytes that wait for one (-1: there is none).
 cdef uint32_t count_exact(Account* a, Span subject, Span group) noexcept nogil
 cdef int64_t most_queued(Account* a, Span subject) noexcept nogil
-# Its mappings from now on, which are its own then; NULL: none.
-cdef void account_map(Account* a, Mappings* m) noexcept nogil
+cdef void account_map(Account* a, Mappings* m) noexcept nogil      # from now on, and its own then; NULL: none
 # From now on its clients may ask JetStream by this prefix, `$JS.<domain>.API.`. 0 | -1 no memory.
 cdef int account_domain(Account* a, Span prefix) noexcept nogil
 # The server itself takes what is sent to the subject, as long as the account is open: NULL where it is not, or no memory.
@@ -558,8 +557,7 @@ cdef void client_init(Client* c, Engine* e, Worklist* work, Account* a, uint64_t
 # Lets it into an account, its own or another one; in that case its subscriptions end. Whether there is room for it: where
 # not, it belongs to the account and is no member.
 cdef bint client_join(Client* c, Account* a) noexcept nogil
-# The most bytes of a message that it may publish; -1: no limit.
-cdef int64_t client_max_payload(const Client* c) noexcept nogil
+cdef int64_t client_max_payload(const Client* c) noexcept nogil     # of a message that it may publish; -1: no limit
 cdef void client_free(Client* c) noexcept nogil     # its subscriptions and buffers; the struct itself is its owner's
 cdef void client_close(Client* c, int reason) noexcept nogil
 cdef void client_write(Client* c, const void* p, size_t n) noexcept nogil

@@ -136,6 +136,10 @@ cdef bint is_denied(const Permissions* p, Span subject, Span queue) noexcept nog
     return plain or fits
 
 
+cdef bint perms_list_subscriptions(const Permissions* p) noexcept nogil:
+    return p.lists[PERM_SUB_ALLOW].present
+
+
 cdef bint perms_can_subscribe(const Permissions* p, Span subject, Span queue) noexcept nogil:
     cdef bint plain, queued, fits
     if p.lists[PERM_SUB_ALLOW].present:

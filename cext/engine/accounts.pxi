@@ -308,7 +308,8 @@ cdef class AccountHandle:
         return bytes
 
     def may_receive(self, uint64_t cid, bytes subject):
-        """Whether a connection of this account may subscribe to this subject, or publish there itself."""
+        """Whether a connection of this account may have the server send to this subject: it may publish there itself, or
+        its list of subjects to subscribe to allows it. A user without such a list needs the right to publish."""
         cdef Span s = span_of(subject)
         cdef Conn* c = NULL
         cdef bint open, may = False
@@ -317,8 +318,8 @@ cdef class AccountHandle:
             if open:
                 c = self.plane.find(cid)
             if c != NULL and c.base.account == self.a:
-                may = (c.base.perms == NULL or perms_can_subscribe(c.base.perms, s, span(NULL, 0))
-                       or perms_can_publish(c.base.perms, s))
+                may = (c.base.perms == NULL or perms_can_publish(c.base.perms, s)
+                       or (perms_list_subscriptions(c.base.perms) and perms_can_subscribe(c.base.perms, s, span(NULL, 0))))
             env_unlock(self.plane.env)
         self.plane.check(open)
         return may
