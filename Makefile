@@ -124,7 +124,7 @@ soak: build tools-spark
 	POWERCUT_IMAGES=300 $(BIN)/python -m pytest tests/fault/test_powercut.py
 	SIM_SEEDS=10000 SIM_FIRST=$$(date +%s)000000 $(BIN)/python -m pytest tests/sim
 	SOAK_SECONDS=3600 $(BIN)/python -m pytest tests/fault/test_soak.py
-	FUZZ_SECONDS=600 $(BIN)/python -m pytest tests/fuzz/test_websocket.py tests/fuzz/test_tls.py tests/fuzz/test_ocsp.py tests/fuzz/test_tokens.py
+	FUZZ_SECONDS=600 $(BIN)/python -m pytest tests/fuzz/test_websocket.py tests/fuzz/test_tls.py tests/fuzz/test_ocsp.py tests/fuzz/test_tokens.py tests/fuzz/test_accounts.py
 	DIFFERENTIAL_SECONDS=900 DIFFERENTIAL_SEED=$$(date +%s) $(BIN)/python -m pytest tests/fuzz/test_differential.py
 
 # $(1): a copy of the tree, in which what was built stays.

@@ -16,11 +16,12 @@ cdef bint is_request_info(const uint8_t* p, const uint8_t* end) noexcept nogil:
 cdef void header_without_info(Span block, Draft* d) noexcept nogil:
     # The lines of a header block but the last, empty one, and without what a client says of itself.
     cdef const uint8_t* p = block.p
-    cdef const uint8_t* end = block.p + block.n - 2
+    cdef const uint8_t* end
     cdef const uint8_t* stop
     if block.n <= 2:
         draft_add(d, b"NATS/1.0\r\n", 10)
         return
+    end = block.p + block.n - 2
     while p < end:
         stop = <const uint8_t*>memchr(p, c'\n', end - p)
         stop = end if stop == NULL else stop + 1
