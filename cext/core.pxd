@@ -327,6 +327,8 @@ cdef struct Account:
     Usage storage
     Requests requests       # that its streams answered
     bint system             # it is the server's system account
+    bint jetstream          # it has JetStream here
+    bint api_imported       # it imports JetStream's API from another account: where it has none, that is the only one
     bint renames            # what its clients publish may go to another subject, by one of these:
     Mappings* mappings      # owned; NULL: none
     Span domain             # `$JS.<domain>.API.`, by which JetStream is asked too; owned; empty: not

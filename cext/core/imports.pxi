@@ -464,9 +464,11 @@ cdef int account_link(Account* a, ServiceImport* services, const Span* subjects,
         return 0
     a.services = services
     a.streams = streams
+    a.api_imported = False
     s = services
     while s != NULL:
         account_hold(s.to)
+        a.api_imported = a.api_imported or subject_covers(subjects[0], span_c(b"$JS.API.INFO"))
         s.sub = own_subscribe(a, subjects[0], REQUESTERS | LISTENS, NULL, s)
         if s.sub == NULL:
             rc = -1

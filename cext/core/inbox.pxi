@@ -52,6 +52,11 @@ cdef int inbox_put(Inbox* b, int kind, uint64_t cid, const Span* texts, uint32_t
     return 0
 
 
+cdef inline bint asks_elsewhere(const Account* a) noexcept nogil:
+    # Whether JetStream is another account's alone: what is not imported of its API has no responder.
+    return a.api_imported and not a.jetstream
+
+
 cdef int request_in(void* target, const Msg* m) noexcept nogil:
     # The inbound handler of `$JS.API.>`. Direct gets and requests for the next message are answered by
     # streams and consumers themselves; where none does, nobody is to count as a responder. So are others that streams
@@ -62,6 +67,8 @@ cdef int request_in(void* target, const Msg* m) noexcept nogil:
     cdef Span texts[4]
     cdef int64_t nums[2]
     if span_starts(m.dest, b"$JS.API.DIRECT.GET", 18) or span_starts(m.dest, b"$JS.API.CONSUMER.MSG.NEXT.", 26):
+        return 0
+    if asks_elsewhere(a) and span_starts(m.dest, b"$JS.API.", 8):
         return 0
     if a.early.n and not m.behind:
         first = <const Sub*>strmap_get(&a.early, m.dest)

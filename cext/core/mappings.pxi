@@ -113,7 +113,7 @@ cdef bint account_renames(Account* a, Span subject, Draft* d) noexcept nogil:
     # round these by another name.
     if a.mappings != NULL and mappings_select(a.mappings, &a.engine.env, subject, d):
         return True
-    return a.domain.n and domain_select(a.domain, subject, d)
+    return a.domain.n and not asks_elsewhere(a) and domain_select(a.domain, subject, d)
 
 
 cdef void account_map(Account* a, Mappings* m) noexcept nogil:

@@ -385,6 +385,17 @@ cdef class AccountHandle:
             env_unlock(self.plane.env)
         self.plane.check(open)
 
+    def have_jetstream(self, bint has):
+        """Whether the account has JetStream on this server. Where not, and it imports `$JS.API.INFO`, the rest of the API
+        has no responder here."""
+        cdef bint open
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                self.a.jetstream = has
+            env_unlock(self.plane.env)
+        self.plane.check(open)
+
     # ---- monitoring
 
     def traffic(self):

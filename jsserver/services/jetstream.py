@@ -154,6 +154,7 @@ class JetStream:
         account = Account(name, self.shared, Path(self.store.path) / name, limits)
         account.on_unwritten = partial(self.mender.stream_unwritten, account)
         account.on_no_room = partial(self.mender.no_room, account)
+        self.accounts[name].have_jetstream(True)
         await self.dispatcher.add_account(account)
 
     async def configure(self, name: str, limits: AccountLimits | None) -> None:
@@ -163,6 +164,7 @@ class JetStream:
         if limits is None:
             if running is not None:
                 await self.dispatcher.remove_account(name)
+                self.accounts[name].have_jetstream(False)
             return
         others = [a.limits for n, a in self.dispatcher.accounts.items() if n != name]
         granted = [*others, limits]
