@@ -330,6 +330,7 @@ cdef class AccountHandle:
         """Blocking. A StreamHandle, new or with what its directory holds (None for memory); StoreError."""
         cdef StreamPlace place
         cdef StreamFace handle
+        self.plane.must_be_open()
         memset(&place, 0, sizeof(place))
         place.account = self.a
         place.synced = synced

@@ -7,7 +7,8 @@ cdef class DataPlane(PlaneView):
     """The data plane of one server: accounts, connections, and the threads that serve them.
 
     Life: make it, configure it, call run() in a thread of its own for each reactor (it returns after stop()), then close().
-    Every other method may be called from any thread; after close() they raise PlaneClosed.
+    Every other method may be called from any thread; after close() they raise PlaneClosed, and those about commits before
+    open_store() too.
     """
 
     cdef bytes domain
@@ -300,19 +301,29 @@ cdef class DataPlane(PlaneView):
         stored from then on until has_room() says that there is one again.
         """
         cdef Span path = span_of(ballast)
-        self.domain = domain
-        self.m.max_payload = max_payload
-        self.m.memory.max = max_memory
-        self.m.storage.max = max_storage
-        self.committer = committer_new(self.env, sync_interval, SLIM_WAIT, self.m.net.reactors[0].wake)
-        if self.committer == NULL:
+        cdef Committer* made
+        cdef bint open
+        self.must_be_open()
+        if self.committer != NULL:
+            raise RuntimeError("the store is open")
+        made = committer_new(self.env, sync_interval, SLIM_WAIT, self.m.net.reactors[0].wake)
+        if made == NULL:
             raise MemoryError
-        if committer_ballast(self.committer, path) < 0:
+        if committer_ballast(made, path) < 0:
+            committer_free(made)
             raise ValueError("the path of the ballast is too long")
+        self.domain = domain
         with nogil:
-            env_lock(self.env)
-            self.m.net.committer = self.committer
+            open = self.enter()
+            if open:
+                self.m.max_payload = max_payload
+                self.m.memory.max = max_memory
+                self.m.storage.max = max_storage
+                self.committer = self.m.net.committer = made
             self.leave()
+        if not open:
+            committer_free(made)
+        self.check(open)
 
     def limit_batches(self, *, int64_t per_stream, int64_t total, int64_t size, int64_t timeout):
         """How many batches may be open, the messages of an atomic one, and after how many ns without a message one ends.
@@ -341,18 +352,37 @@ cdef class DataPlane(PlaneView):
 
     def has_room(self):
         """The disk that was full has room, and the ballast is there again."""
+        cdef bint open
         with nogil:
-            env_lock(self.env)
-            committer_has_room(self.committer)
+            open = self.enter_store()
+            if open:
+                committer_has_room(self.committer)
             self.leave()
+        self.check(open)
 
     def run_commits(self):
-        """Write and sync what streams stage until stop_commits(); the body of the commit thread."""
+        """Write and sync what streams stage until stop_commits(); the body of the commit thread, which returns before
+        close()."""
+        cdef bint open
         with nogil:
-            committer_run(self.committer)
+            open = self.enter_store()
+            self.leave()
+            if open:
+                committer_run(self.committer)
+        self.check(open)
 
     def stop_commits(self):
-        committer_stop(self.committer)
+        cdef bint open
+        with nogil:
+            open = self.enter_store()
+            if open:
+                committer_stop(self.committer)
+            self.leave()
+        self.check(open)
+
+    cdef bint enter_store(self) noexcept nogil:
+        # As enter; False without open_store, too.
+        return self.enter() and self.committer != NULL
 
     # ---- the control inbox
 
@@ -381,17 +411,28 @@ cdef class DataPlane(PlaneView):
 
     def dropped(self):
         """Inbox items dropped because the inbox was full, since the start."""
-        return self.m.engine.inbox.dropped
+        cdef bint open
+        cdef uint64_t dropped = 0
+        with nogil:
+            open = self.enter()
+            if open:
+                dropped = self.m.engine.inbox.dropped
+            self.leave()
+        self.check(open)
+        return dropped
 
     def requests_done(self, uint64_t cid, uint32_t count):
         """INBOX_REQUEST of this connection that count so much together are worked on."""
         cdef Conn* c
+        cdef bint open
         with nogil:
-            env_lock(&self.m.engine.env)
-            c = self.find(cid)
-            if c != NULL:
-                conn_answered(c, count)
+            open = self.enter()
+            if open:
+                c = self.find(cid)
+                if c != NULL:
+                    conn_answered(c, count)
             self.leave()
+        self.check(open)
 
     def admit(self, uint64_t cid, AccountHandle account not None, PermissionSet permissions, bytes user=b"",
               int64_t max_subscriptions=-1, int64_t max_payload=-1):

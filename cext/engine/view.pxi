@@ -14,6 +14,14 @@ cdef class PlaneView(EnvBox):
             raise PlaneClosed("the data plane is closed")
         return 0
 
+    cdef int must_be_open(self) except -1:
+        # Before a long call that takes the lock by itself.
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            self.leave()
+        return self.check(open)
+
     cdef bint enter(self) noexcept nogil:
         env_lock(self.env)
         read_clocks(&self.m.engine)
@@ -50,7 +58,7 @@ cdef class PlaneView(EnvBox):
             open = self.enter()
             s = e.stats
             n = self.m.net.n_conns
-            a = e.first_account
+            a = e.first_account if open else NULL
             while a != NULL:
                 sublist_stats(a.subs, &l)
                 subs += l.subs
@@ -75,7 +83,7 @@ cdef class PlaneView(EnvBox):
         with nogil:
             open = self.enter()
             box_open(&box)
-            c = self.m.net.conns
+            c = self.m.net.conns if open else NULL
             while c != NULL:
                 if c.known and not c.base.closing and (only == NULL or c.base.account == only):
                     snapshot_conn(c, &box)
