@@ -68,7 +68,7 @@ cdef uint8_t* reactor_packed(Reactor* r) noexcept nogil:
 cdef bint head_is_whole(Ws* w) noexcept nogil:
     # Looks for the empty line that ends a request; the line before it may lack its CR.
     cdef const uint8_t* p = w.request.data
-    cdef const uint8_t* end
+    cdef const uint8_t* end = NULL
     cdef size_t n = w.request.n, at = w.searched
     while at < n:
         end = <const uint8_t*>memchr(p + at, c'\n', n - at)

@@ -333,7 +333,7 @@ cdef class StreamFace:
         cdef uint64_t hash_key[4]
         cdef Bytes b
         cdef Wait w
-        cdef bint open
+        cdef bint open = False
         cdef int rc = 1
         if len(key) != sizeof(hash_key):
             raise ValueError(f"a key of 32 bytes is needed, not of {len(key)}")
@@ -360,7 +360,7 @@ cdef class StreamFace:
         cdef StoreState st
         cdef Wait w
         cdef uint64_t at = 0
-        cdef bint open
+        cdef bint open = False
         cdef int rc = 1
         memset(&w, 0, sizeof(Wait))
         with nogil:
