@@ -167,7 +167,7 @@ Common options:
 
 
 _TLS_USAGE = """
-TLS in a configuration file (docs/operating.md and docs/security.md say more):
+TLS in a configuration file (docs/configure.md and docs/security.md say more):
 
     tls {
         cert_file: "/etc/jsserver/server.pem"   # certificate, and those up to the authority

@@ -1,4 +1,4 @@
-"""docs/operating.md installs a service by commands that work, below another root."""
+"""docs/service.md installs a service by commands that work, below another root."""
 
 import os
 import re
@@ -12,15 +12,16 @@ import pytest
 from tests.servers import Server
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "operating.md"
+SERVICE = ROOT / "docs" / "service.md"
+SWITCH = ROOT / "docs" / "switch.md"
 DIST = Path(os.environ.get("JSSERVER_DIST", ROOT / "dist"))
 # What changes the machine itself, or asks a service that runs on it.
 OF_THE_MACHINE = ("make ", "useradd ", "systemctl ", "curl ")
 
 
-def block(heading: str, language: str) -> str:
+def block(page: Path, heading: str, language: str) -> str:
     """The first block of code of a section."""
-    section = PAGE.read_text().split(f"\n{heading}\n", 1)[1]
+    section = page.read_text().split(f"\n{heading}\n", 1)[1]
     found = re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)
     assert found is not None
     return found[1]
@@ -33,7 +34,7 @@ def test_the_commands_leave_a_server_that_starts(tmp_path: Path) -> None:
         (root / folder).mkdir(parents=True)
     script = [
         re.sub(r"(?<= )/(?=usr/|etc/)", f"{root}/", line).replace("-g jsserver ", "")
-        for line in block("## Install it as a service", "sh").splitlines()
+        for line in block(SERVICE, "## Install it as a service", "sh").splitlines()
         if not line.startswith(OF_THE_MACHINE)
     ]
     assert len(script) == 4
@@ -69,7 +70,7 @@ def test_systemd_accepts_the_drop_in(tmp_path: Path) -> None:
     unit.write_text((ROOT / "packaging/jsserver.service").read_text())
     drop_in = tmp_path / "jsserver.service.d" / "paths.conf"
     drop_in.parent.mkdir()
-    drop_in.write_text(block("### In the place of a nats-server", "ini"))
+    drop_in.write_text(block(SWITCH, "## In the place of a nats-server", "ini"))
     for path in (unit, drop_in):
         path.write_text(path.read_text().replace("/usr/bin/jsserver", sys.executable))
     done = subprocess.run([analyze, "verify", unit], capture_output=True, text=True, timeout=60)

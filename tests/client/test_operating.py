@@ -1,4 +1,4 @@
-"""What docs/operating.md says: signals, pages, limits, backups, nats-server and back."""
+"""What the guides in docs/ say: signals, pages, limits, backups, nats-server and back."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from tests.client.raw import RawApp
 from tests.servers import Server, Servers, command_of_peer, command_under_test
 from tests.waiting import wait_until
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def fetch(server: Server, path: str) -> tuple[int, dict[str, object]]:
@@ -95,7 +95,8 @@ async def test_the_pages_show_what_they_are_said_to(servers: Servers) -> None:
 
 
 def test_defaults_of_limits_are_those_of_the_page() -> None:
-    rows = dict(re.findall(r"^\| `(\w+)`[^|]* \| ([^|]+) \|", PAGE.read_text(), re.MULTILINE))
+    limits = (DOCS / "configure.md").read_text().split("\n## Limits\n")[1].split("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)`[^|]* \| ([^|]+) \|", limits, re.MULTILINE))
     options = Options()
     assert rows["max_connections"] == f"{options.max_connections:,}"
     assert options.max_subscriptions == 0 and rows["max_subscriptions"] == "none"
@@ -205,7 +206,7 @@ ROW = re.compile(r"^\| `\[(ERR|WRN|INF)\]` \| (.*?) \|", re.MULTILINE)
 
 
 def test_lines_of_the_log_have_the_level_that_the_page_says(servers: Servers) -> None:
-    rows = ROW.findall(PAGE.read_text())
+    rows = ROW.findall((DOCS / "monitor.md").read_text())
     levels = {words: level for level, cell in rows for words in re.findall(r"`([^`]+)`", cell)}
     config = 'lame_duck_duration: "3m"\n'
     server = servers.under_test(jetstream=True, monitor=True, config=config)
