@@ -448,7 +448,7 @@ def test_options_without_effect_are_the_documented_ones() -> None:
 
 def test_what_is_refused_as_not_built_is_documented() -> None:
     section = COMPATIBILITY.read_text().split("## Not built yet")[1].split("\n## ")[0]
-    words = section.replace("`", "").lower()
+    words = " ".join(section.replace("`", "").lower().split())
     refused = set()
     for path in (ROOT / "jsserver" / "config").glob("*.py"):
         calls = r"(?:unavailable|only_off|not_available|unavailable_block)\(\s*f?\"([^\"]+)\""
