@@ -82,11 +82,17 @@ def _lag(call: Call, stream: Stream, consumer: Consumer) -> ConsumerLag:
     )
 
 
+async def _named(call: Call) -> tuple[Stream, Consumer]:
+    """The stream and its consumer that a request is about, or ApiError."""
+    await call.account.look(call.connection, call.args[0])
+    stream = call.account.stream(call.args[0])
+    return stream, stream.consumer(call.args[1])
+
+
 async def waits(call: Call) -> ConsumerWaits:
     """Why a consumer delivers nothing, and how far it is behind."""
     call.no_body()
-    stream = call.account.stream(call.args[0])
-    consumer = stream.consumer(call.args[1])
+    stream, consumer = await _named(call)
     lag = await call.shared.run(_lag, call, stream, consumer)
     answer = ConsumerWaits(
         stream_name=stream.name,
@@ -101,8 +107,7 @@ async def waits(call: Call) -> ConsumerWaits:
 async def pending(call: Call) -> ConsumerPending:
     """What was delivered and is not acked, by sequence."""
     request = await call.request(ConsumerPendingRequest)
-    stream = call.account.stream(call.args[0])
-    consumer = stream.consumer(call.args[1])
+    stream, consumer = await _named(call)
     limit = min(max(request.limit, 0) or PAGE, PAGE)
     found = await call.shared.run(consumer.handle.pending, request.seq, limit, max(request.idle, 0))
     now = call.shared.clock()
@@ -148,8 +153,7 @@ def _released(request: ConsumerReleaseRequest, consumer: Consumer, deliver: str)
 async def release(call: Call) -> ConsumerReleased:
     """Messages that are not acked are delivered again now, to whoever asks or listens."""
     request = await call.request(ConsumerReleaseRequest)
-    stream = call.account.stream(call.args[0])
-    consumer = stream.consumer(call.args[1])
+    stream, consumer = await _named(call)
     seqs = await call.shared.run(_released, request, consumer, "")
     return ConsumerReleased(stream_name=stream.name, name=consumer.name, seqs=seqs)
 
@@ -157,8 +161,7 @@ async def release(call: Call) -> ConsumerReleased:
 async def claim(call: Call) -> ConsumerReleased:
     """As `release`, of a pull consumer and to one subject."""
     request = await call.request(ConsumerClaimRequest)
-    stream = call.account.stream(call.args[0])
-    consumer = stream.consumer(call.args[1])
+    stream, consumer = await _named(call)
     if not request.deliver:
         raise errcodes.INVALID_JSON(err="no subject to deliver to")
     if consumer.config.deliver_subject:

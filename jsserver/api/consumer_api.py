@@ -347,6 +347,7 @@ async def unpin(call: Call) -> Response:
         raise errcodes.INVALID_JSON(err="consumer group not specified")
     if not consumers.is_group_name(group):
         raise errcodes.CONSUMER_INVALID_GROUP_NAME()
+    await call.account.look(call.connection, call.args[0])
     stream = call.account.stream(call.args[0])
     consumer = stream.consumer(call.args[1])
     if group not in consumer.config.priority_groups:

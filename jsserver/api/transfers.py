@@ -77,8 +77,9 @@ async def snapshot(call: Call) -> SnapshotResponse:
     """STREAM.SNAPSHOT: the archive follows the answer."""
     from jsserver.instances.archive import Snapshot  # few ask for one
 
-    request = await call.required(SnapshotRequest)
     account = call.account
+    await account.look(call.connection, call.args[0])
+    request = await call.required(SnapshotRequest)
     stream = account.stream(call.args[0])
     deliver = request.deliver_subject
     fits = subject_is_valid(deliver) and subject_is_literal(deliver)

@@ -22,6 +22,7 @@ REQUESTS: Requests = [
     ("STREAM.CREATE.B", {"name": "B", "subjects": ["b"]}),
     ("STREAM.NAMES", None),
     consumer("A", "c"),
+    ("INFO", None),
     ("CONSUMER.INFO.A.c", None),
     consumer("A", "d", deliver_policy="new"),
     consumer("A", "c", description="changed"),
@@ -38,11 +39,21 @@ REQUESTS: Requests = [
     ("STREAM.UPDATE.A", {"name": "A", "subjects": ["a.>", "c"], "max_msgs": 5}),
     ("STREAM.INFO.A", None),
     ("STREAM.DELETE.A", None),
+    ("STREAM.MSG.GET.A", {"seq": 1}),
     ("CONSUMER.INFO.A.c", None),
     ("STREAM.INFO.A", None),
     ("STREAM.DELETE.A", None),
     ("STREAM.CREATE.C", {"name": "C", "subjects": ["d.>"]}),
+    ("STREAM.MSG.GET.C", {"seq": 1}),
+    ("STREAM.MSG.DELETE.C", {"seq": 1}),
+    consumer(
+        "C", "e", priority_groups=["g"], priority_policy="pinned_client", ack_policy="explicit"
+    ),
+    ("CONSUMER.UNPIN.C.e", {"group": "g"}),
+    ("STREAM.CREATE.D", {"name": "D"}),
+    ("STREAM.SNAPSHOT.D", {"deliver_subject": "nobody"}),
     ("STREAM.DELETE.B", None),
+    ("INFO", None),
     ("STREAM.LIST", None),
 ]
 
@@ -62,6 +73,8 @@ def essence(answer: dict[str, object]) -> object:
         told["config"] = {k: config[k] for k in shown if k in config}
     if isinstance(state, dict):
         told["state"] = {k: state[k] for k in ("messages",)}
+    if isinstance(streams, int):
+        told["streams"] = streams
     if isinstance(streams, list):
         told["streams"] = [s["config"]["name"] if isinstance(s, dict) else s for s in streams]
     return told
