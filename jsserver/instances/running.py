@@ -198,6 +198,8 @@ class Instances:
         """Removes a stream with everything in it."""
         trash = None
         if stream.directory is not None:
+            with contextlib.suppress(StoreError):  # else what was asked before would find no file
+                yield Durable(stream.handle)
             trash = yield from metafiles.discard(stream.directory, stream.directory.parent)
         stream.handle.close(True)
         if trash is not None:

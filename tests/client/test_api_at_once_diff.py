@@ -103,3 +103,17 @@ def asked(server: Server, *, at_once: bool) -> list[object]:
 def test_each_request_finds_what_those_before_it_made(servers: Servers) -> None:
     at_once = asked(servers.under_test(jetstream=True), at_once=True)
     assert at_once == asked(servers.peer(jetstream=True), at_once=False)
+
+
+def test_what_was_asked_before_a_stream_is_removed_is_answered(servers: Servers) -> None:
+    """Its first message and its purges come to the disk while it is still there."""
+    with RawApp(servers.under_test(jetstream=True).port) as client:
+        client.subscribe("done.*")
+        for _ in range(50):
+            client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+            client.publish("$JS.API.STREAM.PURGE.S", b'{"seq":2}', reply="done.purge")
+            client.publish("s", b"x", reply="done.publish")
+            client.publish("$JS.API.STREAM.PURGE.S", reply="done.purge")
+            client.publish("$JS.API.STREAM.DELETE.S", reply="done.delete")
+            for frame in client.messages(4):
+                assert b'"error"' not in frame.payload, frame
