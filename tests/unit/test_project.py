@@ -18,6 +18,7 @@ PAGES = sorted(
     for folder in (".", "docs", "bench", "packaging", "cext/*")
     for page in ROOT.glob(f"{folder}/*.md")
 )
+GUIDES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -63,3 +64,27 @@ def test_every_reason_for_a_close_has_its_text() -> None:
     reasons = re.findall(r"^    CLOSE_\w+", body, re.MULTILINE)
     assert list(engine.CLOSE_REASONS) == list(range(len(reasons) + 1))
     assert len(set(engine.CLOSE_REASONS.values())) == len(engine.CLOSE_REASONS)
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_lines_of_the_guides_fit_a_screen(page: Path) -> None:
+    lines = page.read_text().splitlines()
+    assert [n for n, line in enumerate(lines, 1) if len(line) > 120] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """What links may name of a page, as GitHub makes it of headings."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_name_headings_that_are_there(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text())
+    dead = [
+        f"{target}#{name}"
+        for target, name in links
+        if "://" not in target and name not in anchors(page.parent / target if target else page)
+    ]
+    assert not dead
