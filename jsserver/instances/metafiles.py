@@ -245,6 +245,17 @@ def discard(directory: Path, staging: Path) -> Work[Path]:
     return trash
 
 
+def withdraw(directory: Path, staging: Path) -> Work[None]:
+    """Takes away and erases the directory of an asset that is refused after all: no start finds it.
+
+    Where that cannot be made durable it is so all the same, but for a power cut."""
+    trash = staging / f".del-{nuid.new()}"
+    os.rename(directory, trash)
+    with contextlib.suppress(OSError):
+        yield from _names_of(*{directory.parent, staging})
+    erase(trash)
+
+
 def erase(directory: str | Path) -> None:
     """Removes a directory with everything in it; what cannot be removed stays."""
     _erase(directory)

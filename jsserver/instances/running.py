@@ -265,8 +265,7 @@ class Instances:
                 raise
         except BaseException:
             if directory is not None:
-                trash = yield from metafiles.discard(directory, directory.parent)
-                metafiles.erase(trash)
+                yield from metafiles.withdraw(directory, directory.parent)
             raise
         return stream
 
@@ -309,8 +308,7 @@ class Instances:
             return made
         except BaseException:
             if directory is not None and stream.directory is not None:
-                trash = yield from metafiles.discard(directory, stream.directory)
-                metafiles.erase(trash)
+                yield from metafiles.withdraw(directory, stream.directory)
             raise
 
     def _change_consumer(

@@ -248,3 +248,33 @@ def test_a_stream_whose_disk_has_failed_can_be_removed(servers: Servers, faults:
         faults.mend()
         assert "error" not in client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
         assert b'"error"' not in client.request("s.x", b"x").payload
+
+
+def test_no_start_finds_what_was_refused_where_the_disk_takes_nothing_back(
+    servers: Servers, faults: Faults
+) -> None:
+    """Whichever sync is the first of those that fail."""
+    server = servers.under_test(jetstream=True, env=faults.env)
+    made: set[str] = set()
+    for number in range(10):
+        with RawApp(server.port, timeout=30) as client:
+            client.subscribe("done.*")
+            client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+            client.api("CONSUMER.CREATE.S.first", durable("first"))
+            name = f"c{number}"
+            config = {"durable_name": name, "deliver_policy": "last"}
+            faults.aim("/streams/S/")
+            faults.fail("sync", errno.EIO, after=number, times=1 << 40)
+            client.publish("s.x", b"x", reply="done.0")
+            body = json.dumps({"stream_name": "S", "config": config}).encode()
+            client.publish(f"$JS.API.CONSUMER.CREATE.S.{name}", body, reply="done.1")
+            if "error" not in answers(client, 2)[1]:
+                made.add(name)
+        server.kill()
+        faults.mend()
+        server.start()
+        with RawApp(server.port) as client:
+            names = client.api("CONSUMER.NAMES.S")["consumers"]
+            assert isinstance(names, list)
+            assert set(names) == made | {"first"}, number
+    assert 0 < len(made) < 10
