@@ -10,7 +10,7 @@ import msgspec
 
 from jsserver import API_LEVEL, NATS_VERSION
 from jsserver.instances.account import Account
-from jsserver.instances.backend import ConsumerHandle, StreamHandle
+from jsserver.instances.backend import ConsumerHandle, StoreError, StreamClosed, StreamHandle
 from jsserver.instances.running import Stream
 from jsserver.instances.shared import Shared
 from jsserver.wire import decode, errcodes
@@ -86,11 +86,11 @@ class Call:
         if ticket:
             self.shown, self.done = (stream.handle, ticket), True
 
-    async def settle(self, streams: Iterable[Stream]) -> None:
-        """As `shows`, of many streams: returns when all that they hold is durable."""
-        waits = [s.handle for s in streams if s.handle.unsettled()]
-        if waits:
-            await self.shared.run(_settle, waits)
+    async def settle(self, streams: Iterable[Stream]) -> dict[str, str]:
+        """As `shows`, of many streams: returns when all that they hold is durable; why it is not,
+        by the names of the others. Of streams that were removed meanwhile the reason is empty."""
+        waits = {s.name: s.handle for s in streams if s.handle.unsettled()}
+        return await self.shared.run(_settle, waits) if waits else {}
 
     async def work(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls what takes a time that grows with the body: of a large one beside the loop, so that
@@ -123,9 +123,16 @@ class Call:
             raise errcodes.NOT_EMPTY_REQUEST()
 
 
-def _settle(handles: list[StreamHandle]) -> None:
-    for handle in handles:
-        handle.wait_durable()
+def _settle(handles: dict[str, StreamHandle]) -> dict[str, str]:
+    failed = {}
+    for name, handle in handles.items():
+        try:
+            handle.wait_durable()
+        except StreamClosed:
+            failed[name] = ""
+        except StoreError as error:
+            failed[name] = str(error)
+    return failed
 
 
 def dynamic_metadata(metadata: dict[str, str]) -> dict[str, str]:

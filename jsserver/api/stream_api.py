@@ -9,6 +9,7 @@ from jsserver.assets import sources, streams
 from jsserver.assets.assignments import CreateStream, DeleteStream, UpdateStream
 from jsserver.cext.bytes import subject_is_valid, subjects_overlap
 from jsserver.instances.account import Account
+from jsserver.instances.backend import StoreError, StreamClosed
 from jsserver.instances.intakes import MANY
 from jsserver.instances.running import Stream
 from jsserver.text import goformat
@@ -260,11 +261,20 @@ async def list_all(call: Call) -> StreamList:
     account = call.account
     found = page(_names(call, request.subject), request.offset, LIST_LIMIT)
     answer = StreamList(total=found.total, offset=found.offset, limit=LIST_LIMIT)
+    shown: dict[str, StreamInfo] = {}
+    offline: dict[str, str] = {}
     for name in found.names:
         if name in account.streams:
-            answer.streams.append(await described(account, account.streams[name], listed=True))
+            try:
+                shown[name] = await described(account, account.streams[name], listed=True)
+            except StreamClosed:
+                continue  # it was removed meanwhile
+            except StoreError as error:
+                offline[name] = str(error)
         elif name in account.offline:
-            answer.missing = [*(answer.missing or ()), name]
-            answer.offline = {**(answer.offline or {}), name: account.offline[name]}
-    await call.settle(account.streams[name] for name in found.names if name in account.streams)
+            offline[name] = account.offline[name]
+    failed = await call.settle(account.streams[n] for n in shown if n in account.streams)
+    offline |= {name: reason for name, reason in failed.items() if reason}
+    answer.streams = [info for name, info in shown.items() if name not in failed]
+    answer.missing, answer.offline = sorted(offline) or None, offline or None
     return answer

@@ -278,3 +278,27 @@ def test_no_start_finds_what_was_refused_where_the_disk_takes_nothing_back(
             assert isinstance(names, list)
             assert set(names) == made | {"first"}, number
     assert 0 < len(made) < 10
+
+
+def test_a_stream_whose_disk_has_failed_hides_no_other_one_in_a_list(
+    servers: Servers, faults: Faults
+) -> None:
+    server = servers.under_test(jetstream=True, env=faults.env)
+    with RawApp(server.port, timeout=30) as client:
+        for name in ("A", "B", "C"):
+            config = {"name": name, "subjects": [f"{name}.>"]}
+            assert "error" not in client.api(f"STREAM.CREATE.{name}", config)
+        faults.aim("/streams/B/msgs/")
+        for operation in ("pwrite", "open"):  # it does not come back
+            faults.fail(operation, errno.EIO, times=1 << 40)
+        assert b'"error"' in client.request("B.x", b"x").payload
+        listed = client.api("STREAM.LIST")
+        assert "error" not in listed, listed
+        streams = listed["streams"]
+        assert isinstance(streams, list)
+        assert [s["config"]["name"] for s in streams] == ["A", "C"]
+        assert listed["total"] == 3 and listed["missing"] == ["B"]
+        reason = "writing to disk failed: Input/output error"
+        assert listed["offline"] == {"B": reason}
+        faults.mend()
+        wait_until(lambda: "missing" not in client.api("STREAM.LIST"), "the stream is back")
