@@ -1,8 +1,12 @@
 """Questions about many patterns at once, each answered within a bound.
 
 Whoever asks more than that is told so: some sets of wildcards can only be compared each with each.
+
+A token such as `*foo` is literal where messages are matched. Where patterns of a configuration are
+compared it counts as `*`, as nats-server has it: the filters `["*foo", "bar"]` overlap.
 """
 
+import re
 from collections.abc import Sequence
 
 from jsserver.cext import bytes as cext
@@ -16,6 +20,25 @@ MOST_LOOKS_AT_ONCE = 1 << 21
 MOST_TOKENS = 1 << 18
 """Of all patterns that come into an index together: about 50 milliseconds on the event loop."""
 
+_STAR_AND_MORE = re.compile(r"(?<![^.])\*[^.]+")
+_WILDCARD_AND_MORE = re.compile(r"(?<![^.])[*>][^.]+")
+_WILDCARD = re.compile(r"(?<![^.])(?:\*|>$)(?![^.])")
+
+
+def widened(pattern: str) -> str:
+    """What a pattern counts as where overlaps are looked for: with `*` for each token that begins
+    with a wildcard. A pattern without a wildcard proper stays as it is."""
+    if _WILDCARD_AND_MORE.search(pattern) and _WILDCARD.search(pattern):
+        return _WILDCARD_AND_MORE.sub("*", pattern)
+    return pattern
+
+
+def _all_widened(patterns: Sequence[str]) -> Sequence[str]:
+    text = "".join(patterns)
+    if "*" in text or ">" in text:
+        return [widened(p) for p in patterns]
+    return patterns
+
 
 def _too_many() -> ApiError:
     return errcodes.STREAM_INVALID_CONFIG(
@@ -27,15 +50,17 @@ def first_overlap(patterns: Sequence[str], end: int) -> tuple[int, int] | None:
     """The numbers of the first pattern before `end` that overlaps with a later one, and of the
     first of those; ApiError if that takes too long."""
     try:
-        return cext.first_overlap(patterns, end, MOST_LOOKS)
+        return cext.first_overlap(_all_widened(patterns), end, MOST_LOOKS)
     except cext.SearchLimit:
         raise _too_many() from None
 
 
 def first_covered(patterns: Sequence[str], end: int) -> int | None:
-    """The number of the first pattern before `end` that another one covers; as above."""
+    """The number of the first pattern before `end` that another one covers; as above. Here `*foo`
+    counts as `*` in patterns without wildcards too."""
     try:
-        return cext.first_covered(patterns, end, MOST_LOOKS)
+        some = [_STAR_AND_MORE.sub("*", p) if "*" in p else p for p in patterns]
+        return cext.first_covered(some, end, MOST_LOOKS)
     except cext.SearchLimit:
         raise _too_many() from None
 
@@ -57,11 +82,11 @@ class PatternIndex:
 
     def add(self, patterns: Sequence[str]) -> None:
         """An owner claims these. The same ones may be claimed twice."""
-        self._index.add(patterns)
+        self._index.add(_all_widened(patterns))
 
     def remove(self, patterns: Sequence[str]) -> None:
         """Takes back an `add`; KeyError if there was none."""
-        self._index.remove(patterns)
+        self._index.remove(_all_widened(patterns))
 
     def meets(self, patterns: Sequence[str], own: Sequence[str] = ()) -> bool:
         """Whether one of these overlaps with one that is claimed, but for those that the owner has
@@ -72,6 +97,7 @@ class PatternIndex:
         text = "".join((*own, *fresh))
         if "*" not in text and ">" not in text:
             own = ()  # different literal ones do not meet
+        fresh, own = _all_widened(fresh), _all_widened(own)
         self._index.remove(own)  # they would be looked at in vain
         try:
             return self._index.meets(fresh, MOST_LOOKS_AT_ONCE)

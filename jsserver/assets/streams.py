@@ -242,7 +242,7 @@ def _wrong_with(subject: str, no_ack: bool) -> ApiError | None:
     if not subject_is_valid(subject):
         return _invalid(err="invalid subject")
     if not no_ack and subject[0] in _OF_SERVER:
-        return _reserved(subject)
+        return _reserved(patterns.widened(subject))
     return None
 
 
