@@ -40,9 +40,9 @@ from .account_purge import AccountPurge
 from .advisories import AUDIT, Advisories, ClientInfo
 from .call import Call
 from .endpoints import OBJECTS, PURGE_ACCOUNT, Endpoint, find, of_system
-from .invalid import InvalidRequests
 from .levels import required_level
 from .queue import RequestQueue
+from .refused import RefusedRequests
 from .responses import TYPE_PREFIX, Response
 from .transfers import Transfers
 from .uploads import Uploads
@@ -129,7 +129,7 @@ class Dispatcher:
         self._system_account = system_account
         self.accounts: dict[str, Account] = {}
         self.advisories = Advisories(shared, system_account)
-        self._invalid = InvalidRequests()
+        self._refused = RefusedRequests()
         self._client_info = client_info or (lambda connection: None)
         self.transfers = Transfers(shared, self.advisories)
         self._account_purge = AccountPurge(shared, self.advisories, self.accounts, directory)
@@ -379,7 +379,7 @@ class Dispatcher:
                 raise errcodes.NOT_ENABLED_FOR_ACCOUNT()
             return await endpoint.handler(call)
         except ApiError as error:
-            refused = self._invalid.seen(request.account, request.subject, error)
+            refused = self._refused.seen(request.account, request.subject, error)
         except StoreError as error:
             refused = _refusal(error)
         except Exception:

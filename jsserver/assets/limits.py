@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from jsserver.text.goformat import byte_size
 from jsserver.wire import errcodes
 from jsserver.wire.types import Int64, StreamConfig, Wire, always
 
@@ -123,15 +124,21 @@ def check_room(
     if old is not None:
         wanted -= max(old.max_bytes, 0)
     exceeded = errcodes.MEMORY_RESOURCES_EXCEEDED if memory else errcodes.STORAGE_RESOURCES_EXCEEDED
-    for limit, reserved in (
-        (
-            limits.max_memory if memory else limits.max_storage,
-            account.memory if memory else account.storage,
-        ),
-        (
-            settings.max_memory if memory else settings.max_storage,
-            server.memory if memory else server.storage,
-        ),
-    ):
-        if limit >= 0 and reserved + wanted > limit:
-            raise exceeded()
+    limit, reserved = (
+        (limits.max_memory, account.memory) if memory else (limits.max_storage, account.storage)
+    )
+    if limit >= 0 and reserved + wanted > limit:
+        raise exceeded()
+    limit, reserved = (
+        (settings.max_memory, server.memory) if memory else (settings.max_storage, server.storage)
+    )
+    if limit >= 0 and reserved + wanted > limit:
+        error = exceeded()
+        option = "max_memory_store" if memory else "max_file_store"
+        asked = max(config.max_bytes, 1)
+        others = reserved + wanted - asked
+        error.add_note(
+            f"{option}: {byte_size(others)} of {byte_size(limit)} are reserved for other streams, "
+            f"this one asks for {byte_size(asked)}"
+        )
+        raise error

@@ -12,7 +12,8 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 
 class ApiError(Exception):
-    """Ends a request; the dispatcher turns it into the `error` object of the answer."""
+    """Ends a request; the dispatcher turns it into the `error` object of the answer. Its notes
+    (`add_note`) are for the operator: they go to the log."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(description)

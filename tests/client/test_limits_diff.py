@@ -34,11 +34,32 @@ def filled(server: Server, storage: str) -> list[object]:
 
 @pytest.mark.parametrize("storage", KINDS)
 def test_storage_of_the_server_is_full(servers: Servers, storage: str) -> None:
-    """The message that passes the limit is the last one; the log says so once."""
-    start = (servers.under_test, servers.peer)
-    ours, theirs = (filled(one(config=LIMITS, jetstream=True), storage) for one in start)
-    assert ours == theirs
+    """The message that passes the limit is the last one; the log says so once, and ours which
+    option limits it."""
+    server = servers.under_test(config=LIMITS, jetstream=True)
+    ours = filled(server, storage)
+    assert ours == filled(servers.peer(config=LIMITS, jetstream=True), storage)
     assert ours[-1] == [f"[ERR] JetStream {storage} resource limits exceeded for server"]
+    option = "max_file_store" if storage == "file" else "max_memory_store"
+    told = re.findall(r"\[WRN\] (.*\(10023\).*)", server.log())
+    used = "10.67 KB" if storage == "file" else "10.52 KB"
+    assert told == [f"Publishes are refused (10023): {option}: {used} used of 9.77 KB"]
+
+
+@pytest.mark.parametrize("storage", KINDS)
+def test_a_creation_without_room_names_the_option(servers: Servers, storage: str) -> None:
+    server = servers.under_test(config=LIMITS, jetstream=True)
+    with RawApp(server.port) as client:
+        for name, code in (("A", 0), ("B", 10047 if storage == "file" else 10028)):
+            config = {"name": name, "storage": storage, "max_bytes": 6000}
+            answer = client.api(f"STREAM.CREATE.{name}", config)
+            assert answer.get("error", {}).get("err_code", 0) == code
+    option = "max_file_store" if storage == "file" else "max_memory_store"
+    line = (
+        f"JetStream request '$G > $JS.API.STREAM.CREATE.B' is refused ({code}): {option}: 5.86 KB "
+        "of 9.77 KB are reserved for other streams, this one asks for 5.86 KB"
+    )
+    server.wait_log(line)
 
 
 def refused(server: Server, **config: object) -> list[object]:

@@ -1,4 +1,4 @@
-"""Tells the log of requests whose bodies cannot be read."""
+"""Tells the log of requests whose bodies cannot be read, and of those that an option refuses."""
 
 import logging
 import time
@@ -16,7 +16,7 @@ LINES_MAX = 20
 INVALID = errcodes.INVALID_JSON.err_code
 
 
-class InvalidRequests:
+class RefusedRequests:
     """Lives in the event loop."""
 
     def __init__(self) -> None:
@@ -25,18 +25,22 @@ class InvalidRequests:
         self._left_out = 0
 
     def seen(self, account: str, subject: bytes, error: ApiError) -> ApiError:
-        """The error; the log is told of it where the body of the request is to blame."""
+        """The error; the log is told of it where the body of the request is to blame, or where the
+        error has notes for the operator."""
+        request = f"JetStream request '{account} > {subject.decode('utf-8', 'replace')}'"
         if error.err_code == INVALID:
-            self._tell(account, subject.decode("utf-8", "replace"), error.body.description)
+            why = error.body.description
+            reason = why.removeprefix(errcodes.INVALID_JSON.description.removesuffix("{err}"))
+            self._tell(f"Invalid {request}: {reason}")
+        for note in getattr(error, "__notes__", ()):
+            self._tell(f"{request} is refused ({error.err_code}): {note}")
         return error
 
-    def _tell(self, account: str, subject: str, why: str) -> None:
+    def _tell(self, line: str) -> None:
         now = time.monotonic()
         if now - self._since >= PERIOD:
             self._since = now
             self._told.clear()
-        reason = why.removeprefix(errcodes.INVALID_JSON.description.removesuffix("{err}"))
-        line = f"Invalid JetStream request '{account} > {subject}': {reason}"
         if line in self._told or len(self._told) >= LINES_MAX:
             self._left_out += line not in self._told
             return
