@@ -195,6 +195,7 @@ cdef enum CloseReason:
     CLOSE_AUTH_EXPIRED
     CLOSE_PROXY_REQUIRED
     CLOSE_PROXY_NOT_TRUSTED
+    CLOSE_THROTTLED         # more TLS handshakes in a second than there may be
 
 cdef struct Reply:
     # A reply subject that allow_responses opened for a client.

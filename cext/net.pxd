@@ -233,6 +233,7 @@ cdef struct Conn:
     int connecting          # Approach
     bint known              # it counts as a connection, and the control plane hears of its end
     bint hushed             # nothing is said before its handshake
+    bint admitted           # its handshake is counted among those of this second
     int verdict             # of the control plane about its peer's certificates: 1, -1; 0: none yet
     Task judged
     Security* security      # held; NULL: none
@@ -262,8 +263,7 @@ cdef struct Conn:
     Conn* next_settling
     Conn* next_ending
     bint polled             # epoll knows it
-    bint reading            # what the transport was told to want
-    bint writing
+    bint reading, writing   # what the transport was told to want
     uint32_t stalls_left
     uint64_t stalls
     uint8_t* left           # input kept for later: an incomplete operation, or all of it while paused
@@ -388,6 +388,7 @@ cdef struct Security:
     void (*hold)(Security* s) noexcept nogil
     void (*release)(Security* s) noexcept nogil
     const Transport* transport      # whose establish makes the handshake
+    bint (*admits)(Security* s) noexcept nogil  # counts a handshake that is to come; False: there are too many in this second
     bint first              # the handshake comes before INFO
     bint optional           # who sends no handshake is served without it
     int64_t fallback        # ns that one which comes first is waited for, before INFO is sent after all; 0: for ever

@@ -30,6 +30,7 @@ CLOSE_REASONS = {
     CLOSE_AUTH_EXPIRED: "Authentication Expired",
     CLOSE_PROXY_REQUIRED: "Proxy Required",
     CLOSE_PROXY_NOT_TRUSTED: "Proxy Not Trusted",
+    CLOSE_THROTTLED: "Connection Throttled",
 }
 
 INBOX_CONSUMER_GONE = EV_CONSUMER_GONE

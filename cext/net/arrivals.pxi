@@ -259,6 +259,11 @@ cdef void coming_late(Conn* c) noexcept nogil:
         client_close(b, CLOSE_TLS_HANDSHAKE)
 
 
+cdef void coming_throttled(Conn* c) noexcept nogil:
+    client_error(&c.base, b"Connection throttling is active. Please try again later.")
+    client_close(&c.base, CLOSE_THROTTLED)
+
+
 cdef void coming_failed(Conn* c, int rc) noexcept nogil:
     cdef Client* b = &c.base
     cdef Span words = span(c.secured.data, <uint32_t>c.secured.n)
@@ -268,8 +273,7 @@ cdef void coming_failed(Conn* c, int rc) noexcept nogil:
         note_span(b, words, NOTE_PROXY)
         client_close(b, CLOSE_PROTOCOL_VIOLATION)
     elif rc == -EBUSY:
-        client_error(b, b"Connection throttling is active. Please try again later.")
-        client_close(b, CLOSE_MAX_CONNECTIONS)
+        coming_throttled(c)
     else:
         # Whoever looks what listens here, and speaks no TLS, is no error of ours.
         note_span(b, words, NOTE_DEBUG if rc == -EPROTONOSUPPORT else NOTE_LINE)
@@ -365,6 +369,15 @@ cdef int conn_guard(Conn* c, Listener* s) noexcept nogil:
     return 0
 
 
+cdef bint conn_admitted(Conn* c) noexcept nogil:
+    # Who comes to make a handshake and nothing else is counted, and refused, before it begins; others once it does.
+    cdef Security* s = c.security
+    if s == NULL or c.ws != NULL or c.transport != s.transport or s.optional or (c.hushed and s.fallback):
+        return True
+    c.admitted = s.admits(s)
+    return c.admitted
+
+
 cdef void accept_ready(Listener* s) noexcept nogil:
     cdef Engine* e = s.reactor.engine
     cdef sockaddr_storage addr
@@ -404,6 +417,8 @@ cdef void accept_ready(Listener* s) noexcept nogil:
             conn_open(c)
         if c.connecting:
             coming_wait(c)
+            if not c.base.closing and not conn_admitted(c):
+                coming_throttled(c)
 
 
 # ---- by our asking

@@ -178,7 +178,7 @@ cdef int close_status(int reason) noexcept nogil:
         return STATUS_NORMAL
     if (reason == CLOSE_AUTH_TIMEOUT or reason == CLOSE_AUTH_FAILURE or reason == CLOSE_MAX_ACCOUNT_CONNECTIONS
             or reason == CLOSE_MAX_CONNECTIONS or reason == CLOSE_MAX_CONTROL_LINE or reason == CLOSE_MAX_SUBSCRIPTIONS
-            or reason == CLOSE_MISSING_ACCOUNT or reason == CLOSE_REVOKED):
+            or reason == CLOSE_MISSING_ACCOUNT or reason == CLOSE_REVOKED or reason == CLOSE_THROTTLED):
         return STATUS_POLICY
     if reason == CLOSE_PARSE_ERROR or reason == CLOSE_PROTOCOL_VIOLATION or reason == CLOSE_BAD_VERSION:
         return STATUS_PROTOCOL

@@ -217,6 +217,7 @@ cdef class SecurityContext:
         x.security.release = context_release
         x.security.transport = &hello_transport
         x.security.first = first
+        x.security.admits = hello_admits
         x.security.optional = optional
         x.security.fallback = fallback
         x.security.timeout = timeout

@@ -26,8 +26,9 @@ cdef int link_send(Conn* c, Link* t) noexcept nogil:
 
 # ---- until the handshake is made
 
-cdef bint rate_allows(Context* x) noexcept nogil:
+cdef bint hello_admits(Security* s) noexcept nogil:
     # Counts handshakes, in seconds that begin with their first.
+    cdef Context* x = <Context*>s
     cdef timespec ts
     cdef int64_t now, until
     if x.rate == 0:
@@ -61,7 +62,7 @@ cdef int hello_begin(Conn* c) noexcept nogil:
         if got == 0:
             return hello_fault(c, b"EOF", -EPROTO)
         return hello_fault(c, b"tls: first record does not look like a TLS handshake", -EPROTONOSUPPORT)
-    if not rate_allows(x):
+    if not c.admitted and not hello_admits(c.security):
         return -EBUSY
     c.link = link_new(x, c.fd)
     return 0 if c.link != NULL else hello_fault(c, b"no memory", -ENOMEM)

@@ -11,7 +11,7 @@ import msgspec
 
 from jsserver.access.accounts import Accounts
 from jsserver.access.auth import Admission
-from jsserver.access.clients import HIDDEN, Connect, Connection, decode_connect
+from jsserver.access.clients import HIDDEN, THROTTLED, Connect, Connection, decode_connect
 from jsserver.cext.engine import LINE_DEBUG, LINE_PROXY, LINE_QUOTED, Item
 from jsserver.config.options import Options
 from jsserver.process.logs import Logger
@@ -95,6 +95,8 @@ class ClientLog:
         self._unlogged = 0
         """Failed logins since the last line about one."""
         self._failed_logins = 0
+        self._throttled = 0
+        """Connections since the last line about them."""
         self._websockets = websockets
 
     # ---- who it is about
@@ -141,6 +143,8 @@ class ClientLog:
             text = REASONS[c.reason]
             if text not in OFTEN or self._seldom[text].due():
                 self._log.error(f"{who} - {text}")
+        if c.reason == THROTTLED:
+            self._count_throttled()
         if c.reason == "Maximum Account Connections Exceeded" and c.nkey:
             self._failed(f"{who} - authentication error{_claimed(options)}")
         if c.reason == "Slow Consumer (Pending Bytes)":
@@ -153,7 +157,16 @@ class ClientLog:
             self._log.info(f"{who} - Slow Consumer Detected: {text}")
         elif c.reason in DETAILS:
             self._log.debug(f"{who} - {DETAILS[c.reason]}")
-        self._log.debug(f"{who} - Client connection closed: {c.reason}")
+        self._log.debug(f"{who} - Client connection closed: {c.shown_reason}")
+
+    def _count_throttled(self) -> None:
+        if not self._throttled:
+            asyncio.get_running_loop().call_later(SELDOM, self._tell_of_throttled)
+        self._throttled += 1
+
+    def _tell_of_throttled(self) -> None:
+        count, self._throttled = self._throttled, 0
+        self._log.warn(f"Rejected {count} connections due to TLS rate limiting")
 
     def refused(self, item: Item, options: Connect) -> None:
         """A connection whose CONNECT was not accepted."""

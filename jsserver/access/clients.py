@@ -8,6 +8,8 @@ from jsserver.cext.engine import CLOSE_REASONS, ConnNumbers, Item
 
 CLOSE_CODES = {text: code for code, text in CLOSE_REASONS.items()}
 """The numbers that the data plane closes connections with, by what they stand for."""
+THROTTLED = "Connection Throttled"
+"""The reason where too many TLS handshakes come, which nats-server has no text of its own for."""
 HIDDEN = "[REDACTED]"
 """The name of whoever has a token."""
 TYPE_PLAIN, TYPE_WEBSOCKET = "nats", "websocket"
@@ -92,6 +94,11 @@ class Connection(msgspec.Struct, kw_only=True):
     """What people call its user."""
     proxy: str = ""
     """The key of the trusted proxy that it came by."""
+
+    @property
+    def shown_reason(self) -> str:
+        """The reason for its end as monitoring and the log show it, in nats-server's words."""
+        return "Maximum Connections Exceeded" if self.reason == THROTTLED else self.reason
 
 
 def read_connection(item: Item) -> Connection:

@@ -131,7 +131,7 @@ SORTS: dict[str, tuple[Callable[[Row], int | str], bool]] = {
     "idle": (lambda r: r.end - r.c.last_activity, True),
     "uptime": (lambda r: r.end - r.c.start, False),
     "stop": (lambda r: r.stop, True),
-    "reason": (lambda r: r.c.reason, False),
+    "reason": (lambda r: r.c.shown_reason, False),
     "rtt": (lambda r: r.c.rtt, True),
 }
 """By name: the key, and whether the greatest comes first."""
@@ -299,7 +299,7 @@ def _info(row: Row, accounts: Accounts, auth: bool) -> ConnInfo:
             ]
     if row.stop:
         info.stop = rfc3339_nano(row.stop)
-        info.reason = c.reason
+        info.reason = c.shown_reason
     if auth:
         info.authorized_user = clean(c.user)
         info.account = "" if account == GLOBAL_ACCOUNT else account

@@ -5,6 +5,8 @@ What both servers are asked is compared; the rest is what TLS itself must hold t
 
 import asyncio
 import contextlib
+import re
+import select
 import shutil
 import socket
 import ssl
@@ -16,7 +18,7 @@ from typing import Any
 import nats
 import pytest
 
-from tests.client.raw import RawClient
+from tests.client.raw import EOF, RawClient
 from tests.client.tls import Site, Start, TlsClient, page
 from tests.servers import Server, Servers
 from tests.waiting import wait_until
@@ -218,18 +220,28 @@ def test_only_pinned_certificates(start: Start, site: Site) -> None:
 
 
 def test_too_many_handshakes_in_a_second(start: Start, site: Site) -> None:
-    server = start(config=site.config("connection_rate_limit: 3"))
-    context = site.authority.client_context()
-    refused = 0
-    for _ in range(6):
-        with RawClient(server.port) as client:
-            assert client.frame().verb == "INFO"
-            try:
-                with context.wrap_socket(client.socket, server_hostname="localhost"):
-                    continue
-            except (ssl.SSLError, OSError):
-                refused += 1
-    assert 1 <= refused <= 3
+    """Those beyond are told why, behind INFO and before a handshake; the log counts them."""
+    server = start(config=site.config("connection_rate_limit: 3"), monitor=True)
+    said = b"-ERR 'Connection throttling is active. Please try again later.'"
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(server.port)) for _ in range(12)]
+        assert {client.frame().verb for client in clients} == {"INFO"}
+        refused: list[RawClient] = []
+
+        def told() -> bool:
+            for client in clients:
+                if client not in refused and select.select([client.socket], [], [], 0)[0]:
+                    assert [client.frame().line, client.frame().verb] == [said, EOF]
+                    refused.append(client)
+            line = r"\[WRN\] Rejected (\d+) connections due to TLS rate limiting"
+            return 0 < sum(map(int, re.findall(line, server.log()))) == len(refused)
+
+        wait_until(told, "the log counts those that were refused")
+        assert len(refused) <= 9
+    assert "maximum connections exceeded" not in server.log()
+    closed = page(server, "/connz?state=closed")["connections"]
+    reasons = [c["reason"] for c in closed]
+    assert reasons.count("Maximum Connections Exceeded") == len(refused)
 
 
 def test_varz(start: Start, site: Site) -> None:
