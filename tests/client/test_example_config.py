@@ -74,6 +74,24 @@ def test_a_server_runs_with_it(tmp_path: Path) -> None:
         server.kill()
 
 
+def test_signals_find_the_server_by_the_pid_file_that_it_names(tmp_path: Path) -> None:
+    """It is in the folder that the unit makes, and in the page that says how to use it."""
+    (named,) = re.findall(r'^# .*"(/run/.*)"', EXAMPLE.read_text(), re.MULTILINE)
+    (folder,) = re.findall(r"^RuntimeDirectory=(\S+)$", UNIT.read_text(), re.MULTILINE)
+    assert Path(named).parent == Path("/run") / folder
+    assert f"`{named}`" in (PACKAGING.parent / "docs" / "service.md").read_text()
+    file = tmp_path / Path(named).name
+    config = EXAMPLE.read_text().replace('#pid_file: ""', f'pid_file: "{file}"')
+    server = Server(command_under_test(), tmp_path / "server", config=config, jetstream=True)
+    try:
+        server.start()
+        assert server.process is not None
+        subprocess.run([*command_under_test(), "--signal", f"term={file}"], check=True, timeout=30)
+        assert server.process.wait(30) == 0
+    finally:
+        server.kill()
+
+
 @pytest.mark.skipif(find_peer() is None, reason=REASON)
 def test_nats_server_takes_it(tmp_path: Path) -> None:
     for text in (EXAMPLE.read_text(), everything_set()):
