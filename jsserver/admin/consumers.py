@@ -8,12 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jsserver.client.connection import Connection, ConnectionFailed
-from jsserver.client.credentials import (
-    Credentials,
-    CredentialsError,
-    Tls,
-    read_credentials_file,
-)
+from jsserver.client.credentials import CredentialsError
+from jsserver.client.login import add_login, login_of
 
 API = "$JS.API."
 OWN = "JSSERVER.CONSUMER."
@@ -177,43 +173,6 @@ COMMANDS: dict[str, Callable[[Api, argparse.Namespace], int]] = {
     "release": release,
     "redrive": redrive,
 }
-
-
-def add_login(made: argparse.ArgumentParser) -> None:
-    """The flags that say which server, and who asks."""
-    made.add_argument("-s", "--server", default="nats://127.0.0.1:4222", help="URL of the server")
-    made.add_argument("--user", default="", help="name to log in with")
-    made.add_argument("--password", default="", help="its password")
-    made.add_argument("--token", default="", help="a token to log in with")
-    made.add_argument("--nkey", default="", help="a file with the seed of an nkey")
-    made.add_argument("--creds", default="", help="a .creds file")
-    made.add_argument("--tlsca", default="", help="authorities of the server's certificate, in PEM")
-    made.add_argument("--tlscert", default="", help="the client's certificate")
-    made.add_argument("--tlskey", default="", help="its private key")
-
-
-def login_of(options: argparse.Namespace) -> tuple[Credentials, Tls]:
-    """What those flags say; CredentialsError."""
-    if options.creds:
-        credentials = read_credentials_file(options.creds)
-    else:
-        credentials = Credentials(
-            user=options.user,
-            password=options.password,
-            token=options.token,
-            nkey_seed=_seed(options.nkey),
-        )
-    return credentials, Tls(options.tlsca, options.tlscert, options.tlskey)
-
-
-def _seed(path: str) -> str:
-    if not path:
-        return ""
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().strip()
-    except OSError as error:
-        raise CredentialsError(f"{path}: {error.strerror}") from None
 
 
 def parser() -> argparse.ArgumentParser:

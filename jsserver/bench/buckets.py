@@ -9,7 +9,7 @@ from jsserver.bench.wire import BenchError, Connection, new_inbox, payload_of, p
 
 def prepare(options: Options) -> None:
     """Makes the bucket with a history of 1, as `nats bench kv put` does."""
-    connection = Connection(options.url)
+    connection = options.connect()
     stream = f"KV_{options.bucket}"
     if options.create or options.purge:
         with contextlib.suppress(BenchError):
@@ -37,7 +37,7 @@ def prepare(options: Options) -> None:
 
 
 def _connection(worker: Worker) -> tuple[Connection, str]:
-    connection = Connection(worker.options.url)
+    connection = worker.options.connect()
     inbox = new_inbox()
     connection.subscribe(inbox)
     connection.flush()

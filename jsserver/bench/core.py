@@ -18,7 +18,7 @@ def publish(worker: Worker) -> int:
     frames = [publish_frame(name, payload) for name in names[: worker.messages]]
     block = b"".join(frames) * max(1, BUFFER_BYTES // sum(map(len, frames)))
     per_block = len(frames) * max(1, BUFFER_BYTES // sum(map(len, frames)))
-    connection = Connection(options.url)
+    connection = options.connect()
     worker.start_together()
     blocks, rest = divmod(worker.messages, per_block)
     for _ in range(blocks):
@@ -31,7 +31,7 @@ def publish(worker: Worker) -> int:
 def subscribe(worker: Worker) -> int:
     """Receives every message; time runs from the first one on."""
     options = worker.options
-    connection = Connection(options.url)
+    connection = options.connect()
     name = f"{options.subject}.*" if options.subjects else options.subject
     sid = connection.subscribe(name)
     connection.flush()
@@ -46,7 +46,7 @@ def subscribe(worker: Worker) -> int:
 def request(worker: Worker) -> int:
     """One request after the other, each waiting for its reply."""
     options = worker.options
-    connection = Connection(options.url)
+    connection = options.connect()
     inbox = new_inbox()
     connection.subscribe(inbox)
     frame = publish_frame(options.subject, payload_of(options.size), inbox)
@@ -70,7 +70,7 @@ def ask_repeatedly(worker: Worker, connection: Connection, frames: list[bytes]) 
 def serve(worker: Worker) -> int:
     """Answers each request with the payload's size of bytes; ends after `messages` of them."""
     options = worker.options
-    connection = Connection(options.url)
+    connection = options.connect()
     connection.subscribe(options.subject, queue="bench-reply")
     connection.send(b"PING\r\n")
     data = b""  # requests may come before the PONG

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from jsserver.bench import buckets, core, streams
 from jsserver.bench.run import Options, Scenario, run
 from jsserver.bench.wire import BenchError
+from jsserver.client.credentials import CredentialsError
+from jsserver.client.login import add_login, login_of
 
 SIZE_UNITS = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3}
 MESSAGES_MAX = 1_000_000_000
@@ -71,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("words", nargs="+", metavar="SCENARIO", help="and a subject, default bench")
-    made.add_argument("-s", "--server", default="nats://127.0.0.1:4222", help="URL of the server")
+    add_login(made)
     made.add_argument("--clients", type=_whole(1, CLIENTS_MAX), default=1, help="default 1")
     made.add_argument(
         "--msgs", type=_whole(1, MESSAGES_MAX), default=100_000, help="messages in all, 100000"
@@ -128,6 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name, subject = _find(given.words)
         if given.size > PAYLOAD_MAX:
             raise BenchError(f"--size {given.size} is more than the {PAYLOAD_MAX} of any server")
+        credentials, tls = login_of(given)
         options = Options(
             url=given.server,
             subject=subject,
@@ -143,12 +146,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             create=given.create,
             purge=given.purge,
             subjects=given.subjects,
+            credentials=credentials,
+            tls=tls,
         )
         entry = SCENARIOS[name]
         if entry.prepare:
             entry.prepare(options)
         outcome = run(name, entry.scenario, options, shared=entry.shared)
-    except BenchError as error:
+    except (BenchError, CredentialsError) as error:
         print(f"jsserver bench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -9,7 +9,8 @@ from multiprocessing.connection import Connection as Pipe
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from jsserver.bench.wire import BenchError
+from jsserver.bench.wire import BenchError, Connection
+from jsserver.client.credentials import Credentials, Tls
 from jsserver.process.procs import die_with_parent
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
@@ -35,6 +36,12 @@ class Options:
     create: bool = False
     purge: bool = False
     subjects: int = 0
+    credentials: Credentials = field(default_factory=Credentials)
+    tls: Tls = field(default_factory=Tls)
+
+    def connect(self) -> Connection:
+        """A connection to the server that is loaded; BenchError."""
+        return Connection(self.url, credentials=self.credentials, tls=self.tls)
 
 
 @dataclass(slots=True)

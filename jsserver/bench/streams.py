@@ -58,7 +58,7 @@ def create_stream(connection: Connection, options: Options) -> None:
 
 def prepare(options: Options) -> None:
     """Makes or empties the stream before the clients start, as the options ask."""
-    connection = Connection(options.url)
+    connection = options.connect()
     if options.create:
         create_stream(connection, options)
     if options.purge:
@@ -81,7 +81,7 @@ def _check_acks(answer: bytes) -> None:
 def publish_sync(worker: Worker) -> int:
     """Each message waits for its ack."""
     options = worker.options
-    connection = Connection(options.url)
+    connection = options.connect()
     inbox = new_inbox()
     connection.subscribe(inbox)
     payload = payload_of(options.size)
@@ -97,7 +97,7 @@ def publish_sync(worker: Worker) -> int:
 def publish_async(worker: Worker) -> int:
     """A batch at a time: all of it is sent, then all of its acks are awaited."""
     options = worker.options
-    connection = Connection(options.url)
+    connection = options.connect()
     inbox = new_inbox()
     sid = connection.subscribe(inbox)
     payload = payload_of(options.size)
@@ -137,7 +137,7 @@ def _await_acks(connection: Connection, mark: bytes, wanted: int) -> None:
 def publish_atomic(worker: Worker) -> int:
     """An atomic batch at a time: all of it is sent, then the ack of its commit is awaited."""
     options = worker.options
-    connection = Connection(options.url)
+    connection = options.connect()
     inbox = new_inbox()
     connection.subscribe(inbox)
     connection.flush()
@@ -179,7 +179,7 @@ def _batch_frame(worker: Worker, number: int, size: int, subject: int, inbox: st
 def publish_fast(worker: Worker) -> int:
     """One fast batch, of which no more than --batch messages are unacked."""
     options = worker.options
-    connection = Connection(options.url)
+    connection = options.connect()
     inbox = new_inbox()
     connection.subscribe(f"{inbox}.>")
     connection.flush()
@@ -237,7 +237,7 @@ def _consumer(options: Options, **settings: Any) -> dict[str, Any]:
 
 def create_consumer(options: Options) -> None:
     """The durable consumer that consume and fetch share among their clients, made anew."""
-    connection = Connection(options.url)
+    connection = options.connect()
     path = f"{options.stream}.{options.consumer}"
     with contextlib.suppress(BenchError):
         connection.api(f"CONSUMER.DELETE.{path}")
@@ -275,7 +275,7 @@ class Puller:
 def ordered(worker: Worker) -> int:
     """An ephemeral consumer without acks, kept asked for two batches."""
     options = worker.options
-    connection = Connection(options.url)
+    connection = options.connect()
     body = _consumer(
         options,
         ack_policy="none",
@@ -292,7 +292,7 @@ def ordered(worker: Worker) -> int:
 def consume(worker: Worker) -> int:
     """The shared durable consumer with explicit acks, always asked for ahead."""
     options = worker.options
-    puller = Puller(Connection(options.url), options, options.consumer)
+    puller = Puller(options.connect(), options, options.consumer)
     worker.start_together()
     return _pull(worker, puller, ack=True)
 
@@ -323,7 +323,7 @@ def _handle(puller: Puller, data: bytes, *, ack: bool) -> int:
 def fetch(worker: Worker) -> int:
     """The shared durable consumer, a batch asked for when the one before is done."""
     options = worker.options
-    puller = Puller(Connection(options.url), options, options.consumer)
+    puller = Puller(options.connect(), options, options.consumer)
     worker.start_together()
     done = 0
     while done < worker.messages:
@@ -340,7 +340,7 @@ def fetch(worker: Worker) -> int:
 def get(worker: Worker) -> int:
     """Direct gets by sequence, one after the other."""
     options = worker.options
-    connection = Connection(options.url)
+    connection = options.connect()
     inbox = new_inbox()
     state = connection.api(f"STREAM.INFO.{options.stream}")["state"]
     first, count = state["first_seq"], max(1, state["messages"])

@@ -8,6 +8,7 @@ from typing import Any
 from jsserver.client import connection
 from jsserver.client.connection import ConnectionFailed as BenchError
 from jsserver.client.connection import new_inbox, publish_frame
+from jsserver.client.credentials import Credentials, CredentialsError, Tls
 
 __all__ = ["BenchError", "Connection", "new_inbox", "payload_of", "publish_frame"]
 
@@ -18,8 +19,17 @@ CONTROL_LINE = re.compile(rb"(H?)MSG (\S+) (\S+) (?:(\S+) )?(?:(\d+) )?(\d+)\r\n
 class Connection(connection.Connection):
     """One client connection; every wait is bounded by the connection's timeout."""
 
-    def __init__(self, url: str, name: str = "bench") -> None:
-        super().__init__(url, name=name)
+    def __init__(
+        self,
+        url: str,
+        name: str = "bench",
+        credentials: Credentials | None = None,
+        tls: Tls | None = None,
+    ) -> None:
+        try:
+            super().__init__(url, name=name, credentials=credentials, tls=tls)
+        except CredentialsError as error:
+            raise BenchError(str(error)) from None
 
     def receive(self) -> bytes:
         """The bytes kept from before, or what comes next; pings in it are answered."""

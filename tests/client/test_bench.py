@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.client.test_connection import USER, Nkey
 from tests.servers import Server, Servers
 
 MESSAGES = 2000
@@ -59,6 +60,27 @@ def test_reading_back_what_was_published(js_server: Server) -> None:
 def test_buckets_read_back(js_server: Server) -> None:
     bench(js_server, "kv", "put", "--create", "--msgs=50")
     assert bench(js_server, "kv", "get", "--msgs=50")["messages"] == 50
+
+
+def test_who_loads_the_server_logs_in(servers: Servers, tmp_path: Path) -> None:
+    nkey = Nkey(USER, 1)
+    seed = tmp_path / "seed"
+    seed.write_text(nkey.seed)
+    users = f"[{{user: a, password: b}}, {{nkey: {nkey.public}}}]"
+    server = servers.under_test(config=f"authorization {{ users: {users} }}\n")
+    for login in (("--user=a", "--password=b"), (f"--nkey={seed}",)):
+        assert bench(server, "pub", "x", "--msgs=50", *login)["messages"] == 50
+    for login, said in (
+        ((), "Authorization Violation"),
+        (("--user=a", "--password=c"), "Authorization Violation"),
+        (("--nkey=none",), "none: cannot be read"),
+        (("--creds=none",), "none: cannot be read"),
+        (("--tlsca=none",), "does not offer TLS"),
+    ):
+        done = run_bench(server, "pub", "x", *login)
+        assert done.returncode == 1
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

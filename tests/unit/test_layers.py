@@ -203,8 +203,9 @@ PARTS = {
     },
     "client.credentials": set(),
     "client.connection": {"client.credentials"},
-    "admin": {"client.connection", "client.credentials"},
-    "bench": {"client.connection", "process.procs"},
+    "client.login": {"client.credentials"},
+    "admin": {"client.connection", "client.credentials", "client.login"},
+    "bench": {"client.connection", "client.credentials", "client.login", "process.procs"},
     "spark": {"client.connection", "client.credentials", "text.goformat", "text.nuid"},
     "cli": {
         *("admin", "bench", "check", "config", "process.signalling", "spark", "start"),
