@@ -27,6 +27,7 @@ needs_tool = [
 VARYING = (
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| ?[+-]\d\d:?\d\d)?( UTC)?", "<time>"),
     (r"\b\d\d:\d\d:\d\d\b", "<time>"),
+    (r"Git Commit:.*", "Git Commit:"),
     (r"\b[\d.]+(h|m|s|ms|us|µs|ns)([\d.]+(m|s|ms))*\b", "<span>"),
     (r"127\.0\.0\.1:\d+", "<server>"),
     (r"_INBOX\.[\w.]+", "<inbox>"),

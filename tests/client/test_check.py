@@ -10,6 +10,7 @@ import pytest
 
 from jsserver.cext.bytes import hh64
 from jsserver.instances.metafiles import MetaFiles
+from jsserver.instances.rounds import alone
 from tests.client.raw import RawApp
 from tests.servers import Servers, command_under_test
 
@@ -111,8 +112,7 @@ def damage(store: Path, change: dict[str, Any]) -> None:
     folder = store / "jetstream" / "$G" / "streams" / "Q"
     body = json.loads((folder / "meta.inf").read_bytes()) | change
     files = MetaFiles(hh64)
-    files.update(folder, "Q", json.dumps(body).encode())
-    files.close()
+    alone(files.update(folder, "Q", json.dumps(body).encode()))
 
 
 def test_streams_that_would_be_offline(tmp_path: Path, servers: Servers) -> None:

@@ -431,7 +431,10 @@ def test_the_log(logged: list[Server]) -> None:
             text = re.sub(r"127\.0\.0\.1:\d+ - cid:\d+", "CLIENT", server.log())  # noqa: B023
             found = [re.sub(r"^\[\d+\] \S+ \S+ ", "", line) for line in text.splitlines()]
             start = found.index("[INF] Server is ready")
-            skipped = ("Name:", "ID:", "Version:", "configuration", "Listening", "Starting")
+            skipped = (
+                *("Name:", "ID:", "Version:", "Git:", "jsserver:"),
+                *("configuration", "Listening", "Starting"),
+            )
             head = [line for line in found[:start] if not any(s in line for s in skipped)]
             return sorted(head) + found[start:]
 
