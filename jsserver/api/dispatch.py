@@ -330,11 +330,10 @@ class Dispatcher:
                 self._aside(request.connection),
             )
         try:
-            answer = await self._answer(endpoint, args, call, request)
+            answer, failed = await self._answer(endpoint, args, call, request)
         finally:
             if account is not None:
                 account.stats.inflight -= 1
-        failed = answer.error is not None
         counted = endpoint.errors_audited if failed else endpoint.audited
         if counted and account is not None:
             account.stats.total += 1
@@ -367,17 +366,18 @@ class Dispatcher:
 
     async def _answer(
         self, endpoint: Endpoint, args: list[str], call: Call | None, request: Request
-    ) -> Response:
+    ) -> tuple[Response, bool]:
+        """The answer, and whether the request counts as one that failed."""
         try:
             if self._closing:
                 raise errcodes.CLUSTER_NOT_AVAIL()
             if not required_level(request.headers):
                 raise errcodes.REQUIRED_API_LEVEL()
             if endpoint is PURGE_ACCOUNT:
-                return await self._account_purge.purge(args[0])
+                return await self._account_purge.purge(args[0]), False
             if call is None:
                 raise errcodes.NOT_ENABLED_FOR_ACCOUNT()
-            return await endpoint.handler(call)
+            return await endpoint.handler(call), False
         except ApiError as error:
             refused = self._refused.seen(request.account, request.subject, error)
         except StoreError as error:
@@ -387,7 +387,7 @@ class Dispatcher:
             refused = errcodes.STREAM_GENERAL(err="internal error, see the server's log")
         answer = endpoint.empty()
         answer.error = refused.body
-        return answer
+        return answer, True
 
     # ---- events of the data plane ----------------------------------------------------------------
 

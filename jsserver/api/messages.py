@@ -4,6 +4,7 @@ from jsserver.instances.backend import Message
 from jsserver.instances.running import Stream
 from jsserver.text import goformat
 from jsserver.wire import errcodes
+from jsserver.wire.errors import ApiError
 from jsserver.wire.types import MessageDeleteRequest, MessageGetRequest
 
 from .call import Call
@@ -61,18 +62,19 @@ async def delete(call: Call) -> SuccessResponse:
             raise errcodes.STREAM_SEALED()
         if stream.config.deny_delete:
             raise errcodes.STREAM_MSG_DELETE_FAILED(err="message delete not permitted")
-        await call.shared.run(_delete, stream, request)
-    return SuccessResponse(success=True)
+        refused = await call.shared.run(_delete, stream, request)
+    # Not raised: what the store refuses is no failed request where nats-server counts them.
+    return SuccessResponse(success=refused is None, error=refused.body if refused else None)
 
 
-def _delete(stream: Stream, request: MessageDeleteRequest) -> None:
+def _delete(stream: Stream, request: MessageDeleteRequest) -> ApiError | None:
     if stream.handle.delete(request.seq, not request.no_erase):
         stream.handle.wait_durable()
-        return
+        return None
     state = stream.handle.state()
     if stream.config.storage == "file":
         if request.seq > state.last_seq:
-            raise errcodes.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
+            return errcodes.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
         if request.seq < max(state.first_seq, 1):
-            raise errcodes.STREAM_MSG_DELETE_FAILED(err="no message found")
-    raise errcodes.SEQUENCE_NOT_FOUND(seq=request.seq)
+            return errcodes.STREAM_MSG_DELETE_FAILED(err="no message found")
+    return errcodes.SEQUENCE_NOT_FOUND(seq=request.seq)

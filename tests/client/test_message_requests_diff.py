@@ -247,6 +247,23 @@ def test_what_waits_for_the_disk_is_counted_with_the_rest(servers: Servers) -> N
     assert after == {"level": 4, "total": before + 7, "errors": 3}
 
 
+def test_what_the_store_refuses_is_no_error_of_a_request(servers: Servers) -> None:
+    told = []
+    for start in (servers.under_test, servers.peer):
+        with filled(start(jetstream=True)) as app:
+            before = app.api("INFO")["api"]
+            for stream, body in (
+                ("S", b'{"seq":40}'),  # not there yet
+                *(("S", b'{"seq":3}'), ("S", b'{"seq":3}')),  # removed before
+                *(("S", b'{"seq":1}'), ("S", b'{"seq":1}')),  # before the first
+                *(("S", b'{"seq":"x"}'), ("ABSENT", b'{"seq":1}')),
+            ):
+                app.request(f"$JS.API.STREAM.MSG.DELETE.{stream}", body)
+            after = app.api("INFO")["api"]
+            told.append({name: after[name] - before[name] for name in ("total", "errors")})
+    assert told[0] == told[1] == {"total": 8, "errors": 2}
+
+
 def test_a_pipeline_goes_on_behind_what_the_control_plane_answers(servers: Servers) -> None:
     """The connection waits for that one; what it sent meanwhile is answered then."""
     with filled(servers.under_test(jetstream=True)) as app:
