@@ -15,6 +15,10 @@ def sync_file_system(descriptor: int) -> None:
     """Blocking. Brings everything to disk that was written to the file system that a file is on;
     OSError, also when something could not be written since the descriptor was opened."""
 
+def begin_writing(descriptors: list[int]) -> None:
+    """Hands what files hold to their disks, and does not wait for these. Whoever syncs them then
+    waits less, and hears of errors."""
+
 def make_directory_of(
     path: StrPath, folders: Sequence[str], files: Mapping[str, bytes]
 ) -> list[int]:

@@ -43,6 +43,14 @@ def py_sync_file_system(int descriptor) -> None:
         raise OSError(-rc, os.strerror(-rc))
 
 
+def py_begin_writing(list descriptors not None) -> None:
+    cdef int fd
+    for fd in descriptors:
+        with nogil:
+            # What fails here fails again, and is told, where the file is synced.
+            sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE)
+
+
 cdef bytes path_bytes(object path):
     cdef bytes raw = os.fsencode(path)
     if 0 in raw:
@@ -341,6 +349,7 @@ globals().update(
     highway_simd=py_highway_simd,
     sha256=py_sha256,
     sync_file_system=py_sync_file_system,
+    begin_writing=py_begin_writing,
     make_directory_of=py_make_directory_of,
     place_directory=py_place_directory,
     close_files=py_close_files,

@@ -49,6 +49,9 @@ cdef extern from * nogil:
     int dir_next(DIR* d, const char** name)
     int closedir(DIR* d)
     int syncfs(int fd)
+    int sync_file_range(int fd, off_t begin, off_t n, unsigned int flags)
+    enum:
+        SYNC_FILE_RANGE_WRITE
     int munmap(void* p, size_t n)
     int madvise(void* p, size_t n, int advice)
     int64_t file_time(const struct_stat* st)

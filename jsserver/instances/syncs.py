@@ -9,16 +9,12 @@ nothing that others have written.
 import errno
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Lock
 
-from jsserver.cext.bytes import sync_file_system
+from jsserver.cext.bytes import begin_writing, sync_file_system
 
 FEW = 4
 """Files that are synced each by itself, also where several wait."""
-THREADS = 2
-"""Syncs that others do for those who wait: a disk that is told by several threads at the same time
-to write out what it holds does so once for all of them."""
 
 
 _File = tuple[int, int]
@@ -61,7 +57,6 @@ class Syncs:
     """May be used by any number of threads at once."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="sync")
         self._lock = Lock()
         self._waiting: list[_Wait] = []
         self._running = False
@@ -126,16 +121,16 @@ class Syncs:
         return self._kept[device]
 
     def _each(self, files: dict[_File, int]) -> dict[_File, OSError | None]:
-        """Syncs each of them, several side by side; what became of each."""
-        first, *others = files.items()
-        tasks = {file: self._threads.submit(_synced, descriptor) for file, descriptor in others}
-        errors = {first[0]: _synced(first[1])}
-        wait(tasks.values())
-        return errors | {file: task.result() for file, task in tasks.items()}
+        """Syncs each of them; what became of each.
+
+        What all of them hold is on its way before the first is waited for, so the file system's
+        journal is written once for all of them, and the others find that done. Threads that sync
+        side by side take as long, and each of their hand-overs waits for a processor."""
+        begin_writing(list(files.values()))
+        return {file: _synced(descriptor) for file, descriptor in files.items()}
 
     def close(self) -> None:
-        """Ends the threads."""
-        self._threads.shutdown()
+        """Lets go of what it keeps open."""
         for descriptor in self._kept.values():
             os.close(descriptor)
         self._kept.clear()

@@ -42,7 +42,7 @@ def test_create_and_read(asset: Path) -> None:
 def test_a_creation_that_fails_midway_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """Each sync fails once, the n-th of them; the third that is made side by side, too."""
+    """Each sync fails once, the n-th of them."""
     calls = count()
     real = os.fsync
 

@@ -393,7 +393,7 @@ CLOSED = ("store", "stream", "consumer")
 #: What asks the system for something. Names of types and constants may stand anywhere.
 SYSTEM_CALLS = re.compile(
     r"(?<![\w.])(?:c_)?(?:"
-    r"pthread_(?!t\b|mutex_t\b|cond_t\b)\w+|open|openat|close|p?readv?|p?writev?|fsync|fdatasync|syncfs|sync|f?truncate"
+    r"pthread_(?!t\b|mutex_t\b|cond_t\b)\w+|open|openat|close|p?readv?|p?writev?|fsync|fdatasync|syncfs|sync|sync_file_range|f?truncate"
     r"|fallocate|posix_\w*fadvise|fcntl|flock|[fl]?stat|rename|unlink|mkdir|rmdir|opendir|readdir|closedir|utimens|futimens"
     r"|mmap|munmap|mremap|mprotect|madvise|msync|clock_\w+|gettimeofday|time|nanosleep|usleep|sleep|getrandom|random"
     r"|rand|socket|send|recv|poll|epoll_\w+|eventfd|sigaction|fork|sched_\w+"

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +10,7 @@ from threading import Event
 
 import pytest
 
+from jsserver.cext.bytes import begin_writing
 from jsserver.instances import syncs as module
 from jsserver.instances.syncs import Syncs
 from tests.waiting import wait_until
@@ -69,6 +71,33 @@ def test_who_is_alone_syncs_its_own_files(syncs: Syncs, files: Files) -> None:
         syncs.all(*files.opened[:3])
     assert sorted(files.synced) == sorted(files.opened[:3] * 2)
     assert files.together == 0
+
+
+def test_all_files_are_on_their_way_before_one_is_waited_for(
+    syncs: Syncs, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the one who asked: no other thread has to have its turn."""
+    before = threading.active_count()
+    begun: list[tuple[list[int], list[int]]] = []
+    monkeypatch.setattr(
+        module, "begin_writing", lambda them: begun.append((them, list(files.synced)))
+    )
+    files.go.set()
+    syncs.all(*files.opened[:3])
+    assert begun == [(files.opened[:3], [])]
+    assert files.synced == files.opened[:3]
+    assert threading.active_count() == before
+
+
+def test_what_is_begun_waits_for_nothing_and_tells_no_error(tmp_path: Path) -> None:
+    """A directory and a descriptor that is not open are passed over."""
+    with open(tmp_path / "file", "wb") as file:
+        file.write(b"x")
+        file.flush()
+        directory = os.open(tmp_path, os.O_RDONLY)
+        os.close(directory)
+        begin_writing([directory, file.fileno()])
+    assert (tmp_path / "file").read_bytes() == b"x"
 
 
 def test_who_comes_meanwhile_is_synced_with_all_others(
