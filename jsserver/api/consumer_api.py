@@ -5,6 +5,7 @@ import msgspec
 from jsserver.assets import consumers
 from jsserver.assets.assignments import DeleteConsumer, PauseConsumer, PutConsumer
 from jsserver.instances.account import Account
+from jsserver.instances.locks import Hold
 from jsserver.instances.running import Consumer, Stream
 from jsserver.instances.shared import Shared
 from jsserver.text import goformat, nuid
@@ -97,12 +98,22 @@ def _position(consumer_seq: int, stream_seq: int, ts: int) -> SequenceInfo:
 # ---- creation and update -----------------------------------------------------------------------
 
 
+def _lock(call: Call, consumer: str) -> Hold:
+    """For who makes, changes or removes a consumer. Of a work queue consumers take subjects from
+    each other: what one leaves is free for those that are asked for behind."""
+    account, stream = call.account, call.args[0]
+    config = account.assignments.config_of(stream)
+    if config is not None and config.retention == "workqueue":
+        return account.lock(stream, call.connection)
+    return account.consumer_lock(stream, consumer, call.connection)
+
+
 async def create(call: Call) -> ConsumerInfo:
     """CONSUMER.CREATE.<stream>[.<consumer>[.<filter>]]."""
     account, (stream, *rest) = call.account, call.args
     lock = account.lock(stream, call.connection)  # of one whose name stands in the body, or is new
     if rest:
-        lock = account.consumer_lock(stream, rest[0], call.connection)
+        lock = _lock(call, rest[0])
     async with lock:  # already while the body is read: to keep the order
         return await _create(call)
 
@@ -133,7 +144,7 @@ async def _create(call: Call) -> ConsumerInfo:
 
 async def create_durable(call: Call) -> ConsumerInfo:
     """CONSUMER.DURABLE.CREATE.<stream>.<consumer>."""
-    async with call.account.consumer_lock(call.args[0], call.args[1], call.connection):
+    async with _lock(call, call.args[1]):
         return await _create_durable(call)
 
 
@@ -253,7 +264,7 @@ async def delete(call: Call) -> SuccessResponse:
     """CONSUMER.DELETE."""
     call.no_body()
     account = call.account
-    async with account.consumer_lock(call.args[0], call.args[1], call.connection):
+    async with _lock(call, call.args[1]):
         stream = account.stream(call.args[0])
         consumer = stream.consumer(call.args[1])
         await account.change_consumer(DeleteConsumer(stream.name, consumer.name), call.aside)

@@ -53,6 +53,10 @@ REQUESTS: Requests = [
     ("STREAM.CREATE.D", {"name": "D"}),
     ("STREAM.SNAPSHOT.D", {"deliver_subject": "nobody"}),
     ("STREAM.DELETE.B", None),
+    ("STREAM.CREATE.W", {"name": "W", "retention": "workqueue"}),
+    consumer("W", "one", ack_policy="explicit"),
+    ("CONSUMER.DELETE.W.one", None),
+    consumer("W", "two", ack_policy="explicit"),
     ("INFO", None),
     ("STREAM.LIST", None),
 ]
