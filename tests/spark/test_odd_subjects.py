@@ -99,10 +99,10 @@ def test_a_sink_with_ids_finds_their_streams(server: Server) -> None:
     assert write_batch(server, rows, sinkId="s", runId="1").rows == 3
     assert [row[2] for row in stored(js, "T")] == ["1", "2", "3"]
     text = pa.Array.from_buffers(pa.string(), 3, rows["subject"].buffers())
-    assert write_batch(server, rows.set_column(1, "subject", text), sinkId="s", runId="1").rows == 3
+    assert write_batch(server, rows.set_column(1, "subject", text), sinkId="s", runId="2").rows == 3
     with pytest.raises(NatsError, match="no stream takes the subject 'U"):
         bad = rows_of(data=["1"], subject=pa.array([b"U.\xff"]))
-        write_batch(server, bad, sinkId="s", runId="2")
+        write_batch(server, bad, sinkId="s", runId="3")
 
 
 def test_what_nobody_can_publish_is_passed_over_when_asked_to(
