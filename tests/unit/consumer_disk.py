@@ -1,9 +1,10 @@
 """Consumers' streams in a folder, for tests of what a stop or a kill leaves."""
 
 import shutil
+import time
 
 from tests.cext.stream import TestEnv
-from tests.unit.stream_world import FILE, World
+from tests.unit.stream_world import FILE, SECOND, World
 
 
 class Disk:
@@ -41,3 +42,21 @@ class Disk:
         trash = shutil.ignore_patterns(".del-store")
         shutil.copytree(self.folder, self.folder.parent / name, ignore=trash)
         return self.folder.parent / name
+
+
+def until(w, condition):
+    """Runs a world until the condition holds."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "waited for 20 s"
+        w.env.poll()
+        w.env.run()
+        time.sleep(0.001)
+
+
+def settled(w):
+    """Lets everything gathered so far reach the disk."""
+    w.env.advance(SECOND // 5)
+    w.env.inject(b"s.settle", b"", b"settle")
+    until(w, lambda: any(m[0] == b"settle" for m in w.env.sent))
+    w.env.take()

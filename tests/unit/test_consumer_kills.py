@@ -1,13 +1,12 @@
 """What a consumer noted just before its server was killed holds after the kill."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.unit.consumer_disk import Disk
-from tests.unit.stream_world import SECOND, World, seqs
+from tests.unit.consumer_disk import Disk, settled
+from tests.unit.stream_world import SECOND, seqs
 
 ACK_WAIT = 30 * SECOND
 
@@ -18,23 +17,6 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     yield d
     for w in list(d.worlds):
         d.close(w)
-
-
-def until(w: World, condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, "waited for 20 s"
-        w.env.poll()
-        w.env.run()
-        time.sleep(0.001)
-
-
-def settled(w: World) -> None:
-    """Lets everything gathered so far reach the disk."""
-    w.env.advance(SECOND // 5)
-    w.env.inject(b"s.settle", b"", b"settle")
-    until(w, lambda: any(m[0] == b"settle" for m in w.env.sent))
-    w.env.take()
 
 
 @pytest.mark.parametrize("word", [b"+WPI", b'-NAK {"delay":40000000000}'])

@@ -2,11 +2,10 @@
 
 import os
 import shutil
-import time
 
 import pytest
 
-from tests.unit.consumer_disk import Disk
+from tests.unit.consumer_disk import Disk, settled, until
 from tests.unit.stream_world import (
     ACK_ALL,
     ACK_EXPLICIT,
@@ -28,23 +27,6 @@ def disk(tmp_path):
     yield d
     for w in list(d.worlds):
         d.close(w)
-
-
-def until(w, condition):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, "waited for 20 s"
-        w.env.poll()
-        w.env.run()
-        time.sleep(0.001)
-
-
-def settled(w):
-    """Lets everything gathered so far reach the disk."""
-    w.env.advance(SECOND // 5)
-    w.env.inject(b"s.settle", b"", b"settle")
-    until(w, lambda: any(m[0] == b"settle" for m in w.env.sent))
-    w.env.take()
 
 
 def test_a_publish_is_acked_when_it_is_on_disk(disk):
