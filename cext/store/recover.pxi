@@ -231,7 +231,7 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
     if c.cut:
         tail_cut(&c, fd)
     if not o.foreign and s.recovery.stale == NULL:   # no cache that is there knows how long the block is
-        block_prove(&c, fd)
+        return block_prove(&c, fd)
     return ST_OK
 
 

@@ -441,24 +441,47 @@ cdef int scan_block(Scan* c) noexcept nogil:
     return min(release(c), 0) if rc >= 0 else rc
 
 
-cdef void block_prove(const Scan* c, int fd) noexcept nogil:
-    # What is kept of a block is known to be whole from here on: whatever a power cut tears later, behind it or of what is
-    # erased in it, is not taken for a part of its last group. Where there is no room for the marker it stays as it is, and so
-    # does a block of nats-server's that is not written to.
+cdef int any_behind(Opening* o) noexcept nogil:
+    # Whether a later block has a byte: 1, 0 or an error. A kill may have come between the making of the next block's file and
+    # its first group.
+    cdef int64_t i = o.at + 1
+    cdef int rc = 0
+    cdef Scan c
+    while i < o.n and rc == 0:
+        rc = ahead_read(o, o.nums[i], &c)
+        if rc == 1:
+            rc = not all_zero(c.p, c.size)
+        elif rc == ST_NOT_FOUND:
+            rc = 1              # a sidecar knows what it had
+        ahead_free(&c)
+        i += 1
+    return rc
+
+
+cdef int block_prove(const Scan* c, int fd) noexcept nogil:
+    # What is kept of a block is known to be whole from here on: whatever a power cut tears later, behind the block's end or of
+    # what is erased in the block, is not taken for a part of its last group. Where there is no room for the marker the block
+    # stays as it is, and so does a block of nats-server's that is not written to. 0, or an error.
     cdef Store* s = c.s
     cdef Block* b = c.b
     cdef uint8_t mark[MARKER]
+    cdef int sealed = 0
     if c.good == 0 or c.proven or b.damaged or not (c.marked or c.is_last):
-        return
-    group_seal(s, b, b.used, b.used, 0, 0 if c.is_last else MARK_SEALED, mark)
+        return ST_OK
+    if not c.is_last:
+        sealed = any_behind(c.o)
+        if sealed < 0:
+            return sealed
+    group_seal(s, b, b.used, b.used, 0, MARK_SEALED if sealed else 0, mark)
     if s.files.pwrite(s.files.ctx, fd, mark, MARKER, <off_t>b.used) < 0:
         s.files.truncate(s.files.ctx, fd, <off_t>b.used)
-        s.writing.group -= c.is_last
-        return
+        s.writing.group -= not sealed
+        return ST_OK
     b.used += MARKER
     b.written = b.used
     b.durable = b.used
     b.open_group = False
+    return ST_OK
 
 
 # ---- records -------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ None is invented, no sequence is used twice.
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -93,6 +94,30 @@ def verify(directory, acked: int, starts: set[int]) -> None:
                 assert s.load(q)[2::2] == written(q)
         s.abandon()
     assert states[0] == states[1]
+
+
+@pytest.mark.parametrize("size", [0, 8192])
+def test_a_file_without_a_group(tmp_path, size):
+    """The kill came when the next block's file was there and nothing in it: no start misses anything."""
+    (tmp_path / "running").mkdir()
+    s = PyStore(tmp_path / "running", max_bytes=100_000, trim=False)
+    for i in range(1, 11):
+        s.append("k", b"%d" % i)
+    s.wait_durable()
+    shutil.copytree(tmp_path / "running", tmp_path / "killed")
+    s.abandon()
+    (tmp_path / "killed" / "msgs" / "2.blk").write_bytes(bytes(size))
+    for _ in range(3):
+        s = PyStore(tmp_path / "killed", max_bytes=100_000, trim=False, commit="manual")
+        assert (s.state()["last_seq"], s.lost()["places"]) == (10, [])
+        s.abandon()
+    s = PyStore(tmp_path / "killed", max_bytes=100_000, trim=False, commit="manual")
+    assert s.append("k", b"11") == 11
+    s.commit()
+    s.abandon()
+    s = PyStore(tmp_path / "killed", max_bytes=100_000, trim=False, commit="manual")
+    assert [s.load(q)[4] for q in range(1, 12)] == [b"%d" % q for q in range(1, 12)]
+    assert s.lost()["places"] == []
 
 
 # Stores batches without end, in blocks of 32,000 bytes; says on stdout which are durable.
