@@ -13,7 +13,7 @@ from jsserver.config import ConfigError
 from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.front import SIGNALS, Front, StartError, explained
 from jsserver.monitor.closed import ClosedConnections
-from jsserver.process import garbage, priority
+from jsserver.process import garbage
 from jsserver.process.notify import Notifier
 from jsserver.services.answers import Identity
 from jsserver.services.inbox import Finished, Inbox
@@ -224,8 +224,6 @@ class Server:
         """Serves; StartError or OSError when that is not possible. `listening`: clients are served
         already, and their requests wait."""
         self._attending = asyncio.create_task(self._notify.attend())
-        # Not before all is loaded: beside other programs that would keep requests waiting.
-        priority.step_back()
         await self.take_peers(self.options)
         if not listening:
             self.inbox.open()

@@ -17,7 +17,6 @@ from jsserver.access.operator import OperatorMode, Tenant, account_of
 from jsserver.access.refusal import Refused
 from jsserver.cext.engine import DataPlane, Item
 from jsserver.jwt.claims import User
-from jsserver.process import priority
 from jsserver.process.logs import Logger
 from jsserver.services.callouts import TenantCallouts
 from jsserver.services.door import Door
@@ -87,7 +86,6 @@ class Logins:
     # ---- the thread
 
     def _check_all(self) -> None:
-        priority.step_back()  # messages come before logins
         found: list[_Outcome] = []
         while True:
             if found and (len(found) >= TOGETHER or self._waiting.empty()):

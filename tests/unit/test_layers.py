@@ -135,7 +135,7 @@ PARTS = {
     },
     "services.logins": {
         *("access.auth", "access.clients", "access.operator", "access.refusal", "jwt"),
-        *("process.logs", "process.priority", "services.callouts", "services.door"),
+        *("process.logs", "services.callouts", "services.door"),
         "services.tenants",
     },
     "services.answers": {"config", "text.goformat", "wire"},
@@ -191,7 +191,7 @@ PARTS = {
     "server": {
         *("access.auth", "access.clients", "access.responses"),
         *("access.websocket", "config", "front", "jwt", "monitor", "process.notify"),
-        *("process.garbage", "process.priority", "process.procs", "services.answers"),
+        *("process.garbage", "process.procs", "services.answers"),
         "services.delegates",
         *("services.peers", "services.reload", "services.stapling"),
         *("services.events", "services.inbox", "services.jetstream", "services.system"),

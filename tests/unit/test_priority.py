@@ -1,4 +1,4 @@
-"""Which threads go first: short turns for messages, a step back for the control plane."""
+"""Which threads go first: those that ask for short turns."""
 
 import os
 import threading
@@ -41,13 +41,6 @@ def test_short_turns_are_asked_for_one_thread_alone() -> None:
     assert int(figures["se.slice"]) == priority.SLICE_NS
     assert int(others["se.slice"]) > priority.SLICE_NS
     assert nice == os.getpriority(os.PRIO_PROCESS, 0)
-
-
-def test_a_thread_steps_back_alone() -> None:
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    nice, _ = in_a_thread(priority.step_back)
-    assert nice == before + priority.STEP_BACK
-    assert os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
 def test_a_machine_without_the_call_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
