@@ -98,7 +98,7 @@ def verify(directory, acked: int, starts: set[int]) -> None:
 
 @pytest.mark.parametrize("size", [0, 8192])
 def test_a_file_without_a_group(tmp_path, size):
-    """The kill came when the next block's file was there and nothing in it: no start misses anything."""
+    """The next block's file was there and nothing in it: no start misses anything."""
     (tmp_path / "running").mkdir()
     s = PyStore(tmp_path / "running", max_bytes=100_000, trim=False)
     for i in range(1, 11):
