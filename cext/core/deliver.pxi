@@ -16,68 +16,11 @@ cdef inline uint8_t* put_span(uint8_t* p, Span s) noexcept nogil:
     return p + s.n
 
 
-cdef void note_response(Client* c, Span reply) noexcept nogil:
-    # allow_responses: what c was asked with a reply, it may answer, so often and so long. To be asked again with a reply that
-    # is open counts as an answer to it, as in nats-server; the time goes on.
-    cdef Reply* r
-    if perms_can_publish(c.perms, reply) or may_respond(c, reply):
-        return
-    if c.replies.n >= 4096:
-        forget_responses(c)
-    r = <Reply*>malloc(sizeof(Reply))
-    if r == NULL:
-        return
-    if strmap_put(&c.replies, reply, r) != 0:
-        free(r)
-        return
-    r.left = c.responses_max
-    r.expires = c.engine.env.mono + c.responses_ttl if c.responses_ttl > 0 else INT64_MAX
-
-
-cdef void forget_responses(Client* c) noexcept nogil:
-    # Drops the openings that ran out, or all when none did: the table stays bounded.
-    cdef uint32_t i
-    cdef Reply* r
-    cdef StrMap kept
-    memset(&kept, 0, sizeof(kept))
-    for i in range(c.replies.cap):
-        if c.replies.keys[i] == NULL:
-            continue
-        r = <Reply*>c.replies.vals[i]
-        if (r.expires > c.engine.env.mono and kept.n < 2048
-                and strmap_put(&kept, Span(c.replies.keys[i], c.replies.lens[i]), r) == 0):
-            continue
-        free(r)
-    strmap_free(&c.replies)
-    c.replies = kept
-
-
-cdef bint may_respond(Client* c, Span subject) noexcept nogil:
-    cdef Reply* r
-    if not c.responses:
-        return False
-    r = <Reply*>strmap_get(&c.replies, subject)
-    if r == NULL:
-        return False
-    if r.expires <= c.engine.env.mono or r.left == 0:
-        strmap_del(&c.replies, subject)
-        free(r)
-        return False
-    if r.left > 0:
-        r.left -= 1
-    return True
-
-
 cdef Payload* shared_payload(Engine* e, const Msg* m) noexcept nogil:
     # The payload of the message under way, copied when the first connection takes it. NULL: no memory.
     if e.shared == NULL:
         e.shared = payload_new(e, m.data)
     return e.shared
-
-
-cdef inline uint64_t full_pending(const Engine* e) noexcept nogil:
-    # Whoever has a choice sends to a client with more only when half of it is written.
-    return <uint64_t>(e.limits.max_pending // 4)
 
 
 cdef void slow_down(Engine* e, Client* c) noexcept nogil:

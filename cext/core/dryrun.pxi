@@ -6,21 +6,6 @@ cdef enum:
     TRACE_NAME = 11         # of what the names of its headers begin with
 
 
-cdef inline bint is_blank(uint8_t ch) noexcept nogil:
-    return ch == c' ' or ch == c'\t'
-
-
-cdef Span trace_header(Span header, const char* name) noexcept nogil:
-    # As nats-server reads it: names have one spelling, blanks around the value do not count.
-    cdef Span value = header_get(header, name)
-    while value.n and is_blank(value.p[0]):
-        value.p += 1
-        value.n -= 1
-    while value.n and is_blank(value.p[value.n - 1]):
-        value.n -= 1
-    return value
-
-
 cdef bint is_yes(Span value) noexcept nogil:
     # 1, true or on, in letters of any case.
     if value.n == 1:

@@ -86,3 +86,11 @@ cdef int request_in(void* target, const Msg* m) noexcept nogil:
         a.engine.asked += <uint32_t>nums[1]
         a.engine.alone = answered == LEFT_ALONE
     return 1
+
+
+cdef void outlet_event(void* ctx, const Event* ev) noexcept nogil:
+    # The account's id goes in front of the event's own numbers.
+    cdef int64_t num[6]
+    num[0] = (<Account*>ev.account).id if ev.account != NULL else 0
+    memcpy(&num[1], ev.num, sizeof(ev.num))
+    inbox_put(&(<Engine*>ctx).inbox, ev.kind, 0, ev.text, 3, num, 6)

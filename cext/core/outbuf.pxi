@@ -174,3 +174,8 @@ cdef void client_ok(Client* c) noexcept nogil:
     client_write(c, b"+OK\r\n", 5)
     if c.engine.trace:
         trace_line(c, TRACE_OUT, b"OK", span(NULL, 0))
+
+
+cdef inline uint64_t full_pending(const Engine* e) noexcept nogil:
+    # Whoever has a choice sends to a client with more only when half of it is written.
+    return <uint64_t>(e.limits.max_pending // 4)

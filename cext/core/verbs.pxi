@@ -63,25 +63,6 @@ cdef void violation(Client* c, const char* what, Span subject, Span queue, Span 
     note_client(c, IN_VIOLATION, texts, 4, 0)
 
 
-cdef inline bint is_kept_from(const Client* c, Span subject) noexcept nogil:
-    # Whether no client may publish there, whatever its permissions say.
-    return subject.n > 4 and ((subject.n > 5 and span_starts(subject, b"_GR_.", 5))
-                              or (span_starts(subject, b"$NRG.", 5) and not c.account.system))
-
-
-cdef inline bint goes_to_acks(Span reply) noexcept nogil:
-    # What is sent to these subjects is believed for the kind of message that it is: $JS.ACK and $JS.FC, and those of acks that
-    # the server itself waits for. A client that names one as a reply would choose what comes there.
-    return (span_starts(reply, b"ACK.", 4) or span_starts(reply, b"FC.", 3) or span_starts(reply, b"DEAD.", 5)
-            or span_starts(reply, b"OBJECT.", 7))
-
-
-cdef inline bint reply_is_reserved(Span reply) noexcept nogil:
-    # A prefix alone is none.
-    return ((reply.n > 8 and span_starts(reply, b"$JS.", 4) and goes_to_acks(span(reply.p + 4, reply.n - 4)))
-            or (reply.n > 5 and span_starts(reply, b"_GR_.", 5)) or (reply.n > 3 and span_starts(reply, b"_R_.", 4)))
-
-
 cdef void no_responders(Client* c, Span subject, Span reply) noexcept nogil:
     # The 503 frame, if a plain subscription of c itself waits for the reply (ADR-22).
     cdef const Match* found = sublist_match(c.account.subs, reply)
@@ -194,50 +175,6 @@ cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span d
     if taken == 0 and reply.n and c.no_responders and c.headers and not c.closing:
         no_responders(c, subject, reply)
     return taken
-
-
-cdef void watch_changed(Account* a, Sub* s, int delta) noexcept nogil:
-    # Counts a subscription in or out of the watches on exactly its subject and group.
-    cdef Watch* w
-    cdef Watch* after
-    if a.watches.n == 0:
-        return
-    w = <Watch*>strmap_get(&a.watches, s.subject)
-    while w != NULL:
-        after = w.next
-        if span_eq(w.group, s.queue):
-            w.count += delta
-            if w.count == 0:
-                w.fn(w.target, False)
-            elif w.count == 1 and delta > 0:
-                w.fn(w.target, True)
-        w = after
-
-
-cdef void sub_drop(Client* c, Sub* s) noexcept nogil:
-    if s.closed:
-        return
-    if s.prev != NULL:
-        s.prev.next = s.next
-    else:
-        c.first_sub = s.next
-    if s.next != NULL:
-        s.next.prev = s.prev
-    c.n_subs -= 1
-    if c.engine.trace:
-        trace_line(c, TRACE_SUB, b"DELSUB", s.sid)
-    strmap_del(&c.subs, s.sid)
-    if s.shadow != NULL:
-        shadows_drop(s)
-    sublist_remove(c.account.subs, s)
-    watch_changed(c.account, s, -1)
-    if c.account.n_awaiting:
-        interest_gone(c.account, s.subject)
-
-
-cdef void client_drop_subs(Client* c) noexcept nogil:
-    while c.first_sub != NULL:
-        sub_drop(c, c.first_sub)
 
 
 cdef uint32_t count_tokens(Span s) noexcept nogil:
