@@ -9,7 +9,7 @@ from jsserver.instances.locks import Hold
 from jsserver.instances.running import Consumer, Stream
 from jsserver.instances.shared import Shared
 from jsserver.text import goformat, nuid
-from jsserver.wire import errcodes
+from jsserver.wire import errcodes, options
 from jsserver.wire.types import (
     ConsumerConfig,
     ConsumerCreateRequest,
@@ -326,7 +326,7 @@ async def pause(call: Call) -> ConsumerPauseResponse:
 
 def _pause_end(text: str) -> str:
     """The end that a request to pause asks for, in UTC; empty: none."""
-    if not text or consumers.is_zero_time(text):
+    if not text or options.is_zero_time(text):
         return ""
     return goformat.rfc3339_nano(goformat.parse_rfc3339(text))
 

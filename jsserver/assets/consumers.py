@@ -14,7 +14,7 @@ from jsserver.cext.bytes import (
     subject_is_valid,
 )
 from jsserver.text import goformat
-from jsserver.wire import errcodes
+from jsserver.wire import errcodes, options
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import NO_PRIORITY, ConsumerConfig, StreamConfig
 
@@ -27,6 +27,7 @@ from .streams import (
     MAX_NAME,
     NAME_CHARACTERS,
     metadata_size,
+    raise_to_least,
     stored_metadata,
     user_metadata,
 )
@@ -52,19 +53,6 @@ _POLICY_TEXT = {
     "by_start_sequence": "by start sequence",
     "by_start_time": "by start time",
 }
-_ZERO_TIME = goformat.parse_rfc3339(goformat.ZERO_TIME)
-_LEAST = {
-    "max_deliver": -1,
-    "max_waiting": 0,
-    "max_ack_pending": -1,
-    "max_batch": 0,
-    "max_expires": 0,
-    "max_bytes": 0,
-    "idle_heartbeat": 0,
-    "inactive_threshold": 0,
-    "priority_timeout": 0,
-}
-"""The least values of numbers in the order in which they are corrected."""
 
 
 def filters(config: ConsumerConfig) -> list[str]:
@@ -123,11 +111,6 @@ def pause_left(config: ConsumerConfig, now: int) -> int:
     return min(max(left, 0), goformat.MAX_DURATION)
 
 
-def is_zero_time(text: str) -> bool:
-    """Whether a time is the one that stands for none."""
-    return goformat.parse_rfc3339(text) == _ZERO_TIME
-
-
 # ---- defaults ------------------------------------------------------------------------------------
 
 
@@ -143,7 +126,7 @@ def normalise(
     With `pedantic`, a value that would be corrected is an error instead."""
     config = msgspec.structs.replace(request)
     note_level(config)  # by what was asked for: nats-server counts a negative timeout
-    _correct_negative(config, pedantic)
+    raise_to_least(config, ConsumerConfig, pedantic)
     if config.max_deliver == 0:
         config.max_deliver = -1
     if not config.deliver_subject and config.max_waiting == 0:
@@ -173,21 +156,8 @@ def normalise(
 
 def note_level(config: ConsumerConfig) -> None:
     """Puts the API level that a server needs for this consumer into its metadata."""
-    level = 4 if config.ack_policy == "flow_control" else 0
-    pauses = config.pause_until and not is_zero_time(config.pause_until)
-    grouped = config.priority_policy != NO_PRIORITY or config.priority_groups
-    if pauses or grouped or config.priority_timeout:
-        level = max(level, 1)
+    level = options.level_of(config, ConsumerConfig)
     config.metadata = stored_metadata(config.metadata, level)
-
-
-def _correct_negative(config: ConsumerConfig, pedantic: bool) -> None:
-    for field, least in _LEAST.items():
-        if getattr(config, field) < least:
-            if pedantic:
-                text = "must not be negative" if least == 0 else f"must be set to {least}"
-                raise errcodes.PEDANTIC(err=f"{field} {text}")
-            setattr(config, field, least)
 
 
 def _default_max_ack_pending(
@@ -457,36 +427,9 @@ def same(a: ConsumerConfig, b: ConsumerConfig) -> bool:
     ) and user_metadata(a.metadata) == user_metadata(b.metadata)
 
 
-def _moment(text: str) -> int | None:
-    return goformat.parse_rfc3339(text) if text else None
-
-
 def check_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
     """Raises if `new` changes what may not change in a consumer."""
-    for changed, text in (
-        (old.deliver_policy != new.deliver_policy, "deliver policy can not be updated"),
-        (old.mem_storage != new.mem_storage, "storage type can not be updated"),
-        (old.opt_start_seq != new.opt_start_seq, "start sequence can not be updated"),
-        (
-            _moment(old.opt_start_time) != _moment(new.opt_start_time),
-            "start time can not be updated",
-        ),
-        (old.ack_policy != new.ack_policy, "ack policy can not be updated"),
-        (old.replay_policy != new.replay_policy, "replay policy can not be updated"),
-        (old.idle_heartbeat != new.idle_heartbeat, "heart beats can not be updated"),
-        (old.flow_control != new.flow_control, "flow control can not be updated"),
-        (
-            bool(new.deliver_subject) and not old.deliver_subject,
-            "can not update pull consumer to push based",
-        ),
-        (
-            bool(old.deliver_subject) and not new.deliver_subject,
-            "can not update push consumer to pull based",
-        ),
-        (old.max_waiting != new.max_waiting, "max waiting can not be updated"),
-    ):
-        if changed:
-            raise errcodes.CONSUMER_CREATE(err=text)
+    options.check_rules(old, new, ConsumerConfig)
 
 
 def check_reset(config: ConsumerConfig, seq: int, at_time: Callable[[int], int]) -> None:

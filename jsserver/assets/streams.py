@@ -15,7 +15,7 @@ from jsserver.cext.bytes import (
 )
 from jsserver.text import goformat, transforms
 from jsserver.text.transforms import TransformError
-from jsserver.wire import errcodes
+from jsserver.wire import errcodes, options
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import StreamConfig
 
@@ -34,13 +34,6 @@ SMALLEST_WINDOW = 100 * goformat.MILLISECOND
 
 NAME_CHARACTERS = "can not contain '.', '*', '>', '\\', '/'"
 """How error texts name the rule for names."""
-_UNLIMITED_FIELDS = (
-    "max_msgs",
-    "max_msgs_per_subject",
-    "max_bytes",
-    "max_msg_size",
-    "max_consumers",
-)
 
 REQUIRED_LEVEL = "_nats.req.level"
 DYNAMIC_KEYS = ("_nats.ver", "_nats.level")
@@ -89,12 +82,7 @@ def normalise(
         raise _invalid(err=f"maximum replicas is {MAX_REPLICAS}")
     if config.num_replicas < 0:
         raise errcodes.REPLICAS_COUNT_CANNOT_BE_NEGATIVE()
-    for field in _UNLIMITED_FIELDS:
-        value = getattr(config, field)
-        if value < -1 and pedantic:
-            raise errcodes.PEDANTIC(err=f"{field} must be set to -1")
-        if value == 0 or value < -1:
-            setattr(config, field, -1)
+    raise_to_least(config, StreamConfig, pedantic)
     check_first_seq(config)
     _check_windows(config, settings, pedantic)
     _check_options(config, pedantic)
@@ -116,6 +104,21 @@ def normalise(
     _check_placement(config)
     config.metadata = stored_metadata(config.metadata, required_level(config))
     return config
+
+
+def raise_to_least(config: msgspec.Struct, kind: type[msgspec.Struct], pedantic: bool) -> None:
+    """Puts the least value in the place of numbers below it; with `pedantic` that is an error."""
+    for field, least in options.least_of(kind):
+        value = getattr(config, field)
+        if value < least.value:
+            if pedantic:
+                text = (
+                    "must not be negative" if least.value == 0 else f"must be set to {least.value}"
+                )
+                raise errcodes.PEDANTIC(err=f"{field} {text}")
+        elif value != 0 or not least.also_zero:
+            continue
+        setattr(config, field, least.value)
 
 
 def _check_texts(config: StreamConfig) -> None:
@@ -311,16 +314,7 @@ def metadata_size(metadata: dict[str, str]) -> int:
 
 def required_level(config: StreamConfig) -> int:
     """The API level that a server needs to serve this stream."""
-    if config.allow_batched:
-        return 4
-    if (
-        config.allow_msg_counter
-        or config.allow_atomic
-        or config.allow_msg_schedules
-        or config.persist_mode == "async"
-    ):
-        return 2
-    return 1 if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0 else 0
+    return options.level_of(config, StreamConfig)
 
 
 def stored_metadata(given: dict[str, str], level: int) -> dict[str, str]:
@@ -346,28 +340,7 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     """The configuration that replaces `old`; both are normalised. ApiError if it may not."""
     if new.allow_msg_counter and new.allow_msg_ttl:  # also by a delete marker
         raise _invalid(err="counter stream cannot use message TTLs")
-    if new.storage != old.storage:
-        raise _invalid(err="stream configuration update can not change storage type")
-    if new.retention != old.retention and "workqueue" in (new.retention, old.retention):
-        raise _invalid(
-            err="stream configuration update can not change retention policy to/from workqueue"
-        )
-    if old.sealed and not new.sealed:
-        raise _invalid(err="stream configuration update can not unseal a sealed stream")
-    if old.deny_delete and not new.deny_delete:
-        raise _invalid(err="stream configuration update can not cancel deny message deletes")
-    if old.deny_purge and not new.deny_purge:
-        raise _invalid(err="stream configuration update can not cancel deny purge")
-    if new.mirror is not None and new.mirror != old.mirror:
-        raise errcodes.STREAM_MIRROR_NOT_UPDATABLE()
-    if old.allow_msg_ttl and not new.allow_msg_ttl:
-        raise _invalid(err="message TTL status can not be disabled")
-    if old.allow_msg_counter != new.allow_msg_counter:
-        raise _invalid(err="stream configuration update can not change message counter setting")
-    if old.allow_msg_schedules and not new.allow_msg_schedules:
-        raise _invalid(err="message schedules can not be disabled")
-    if old.persist_mode != new.persist_mode:
-        raise _invalid(err="stream configuration update can not change persist mode")
+    options.check_rules(old, new, StreamConfig)
     _check_updated_republish(new)
     if new.sealed:
         new = msgspec.structs.replace(

@@ -146,7 +146,10 @@ def _reader(kind: Any) -> Reader:
     """The reader of a declared type."""
     origin = get_origin(kind)
     if origin is Annotated:
-        base, meta = get_args(kind)
+        base, *rest = get_args(kind)
+        meta = next((one for one in rest if isinstance(one, msgspec.Meta)), None)
+        if meta is None:
+            return _reader(base)
         if base is int:
             return _integer_reader(meta)
         if base is str:
@@ -250,15 +253,18 @@ def _list_reader(item: Any) -> Reader:
     return read
 
 
+def _is_emptied(hint: Any) -> bool:
+    bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return get_origin(bare) in (list, dict, UnionType)
+
+
 def _struct_reader(kind: type[msgspec.Struct]) -> Reader:
     hints = get_type_hints(kind, include_extras=True)
     names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
     exact = {key: (name, _reader(hints[name])) for key, name in names}
     folded = {name.lower(): field for name, field in exact.items()} | exact
     # What null makes empty again, when the same key came before; it leaves other values alone.
-    emptied = {
-        name for name, _ in exact.values() if get_origin(hints[name]) in (list, dict, UnionType)
-    }
+    emptied = {name for name, _ in exact.values() if _is_emptied(hints[name])}
 
     def read(value: Any, where: str, strict: bool) -> Any:
         if not isinstance(value, dict):

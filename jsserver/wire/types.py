@@ -2,15 +2,32 @@
 
 The order of the fields is the order on the wire. A field with a plain default is left out of JSON
 while it has that default; one declared with `always` is written in any case. Durations are
-nanoseconds, times RFC 3339 texts ("" = not given).
+nanoseconds, times RFC 3339 texts ("" = not given). Fields of configurations declare more where
+there is more to say: the API level that they need, least values, what an update may change
+(options.py).
 """
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
+from . import errcodes
 from .errors import ErrorBody
+from .options import (
+    Allows,
+    Least,
+    Option,
+    is_time,
+    keeps_or_ends,
+    keeps_work_queue,
+    rule,
+    same_moment,
+    stays_on,
+    stays_pull,
+    stays_push,
+    unchanged,
+)
 
 T = TypeVar("T")
 
@@ -120,26 +137,67 @@ class ConsumerLimits(Wire):
     max_ack_pending: Int64 = 0
 
 
+def _is_positive(value: int) -> bool:
+    return value > 0
+
+
+def _is_async(mode: PersistMode) -> bool:
+    return mode == "async"
+
+
+def _is_flow_control(policy: AckPolicy) -> bool:
+    return policy == "flow_control"
+
+
+def _is_grouped(policy: PriorityPolicy) -> bool:
+    return policy != NO_PRIORITY
+
+
+def _limit(place: int) -> Option:
+    """A number that limits nothing where it is -1, as are 0 and what is below."""
+    return Option(least=Least(-1, place, also_zero=True))
+
+
+def _update(place: int, allows: Allows, text: str, **more: Any) -> Option:
+    """A field of a stream of which an update may not change everything."""
+    return Option(rules=(rule(place, allows, errcodes.STREAM_INVALID_CONFIG, text),), **more)
+
+
+def _denies(place: int, allows: Allows, what: str, **more: Any) -> Option:
+    return _update(place, allows, f"stream configuration update can not {what}", **more)
+
+
+def _keeps(place: int, what: str, allows: Allows = unchanged, **more: Any) -> Option:
+    """A field of a consumer that an update may not change."""
+    error = errcodes.CONSUMER_CREATE
+    return Option(rules=(rule(place, allows, error, f"{what} can not be updated"),), **more)
+
+
 class StreamConfig(Wire):
     """A stream's configuration."""
 
     name: str = always("")
     description: str = ""
     subjects: list[str] = []
-    retention: Retention = always("limits")
-    max_consumers: Int64 = always(0)
-    max_msgs: Int64 = always(0)
-    max_bytes: Int64 = always(0)
+    retention: Annotated[
+        Retention, _denies(2, keeps_work_queue, "change retention policy to/from workqueue")
+    ] = always("limits")
+    max_consumers: Annotated[Int64, _limit(5)] = always(0)
+    max_msgs: Annotated[Int64, _limit(1)] = always(0)
+    max_bytes: Annotated[Int64, _limit(3)] = always(0)
     max_age: Duration = always(0)
-    max_msgs_per_subject: Int64 = always(0)
-    max_msg_size: Int32 = always(0)
+    max_msgs_per_subject: Annotated[Int64, _limit(2)] = always(0)
+    max_msg_size: Annotated[Int32, _limit(4)] = always(0)
     discard: Discard = always("old")
-    storage: Storage = always("file")
+    storage: Annotated[Storage, _denies(1, unchanged, "change storage type")] = always("file")
     num_replicas: Int64 = always(0)
     no_ack: bool = False
     duplicate_window: Duration = 0
     placement: Placement | None = None
-    mirror: StreamSource | None = None
+    mirror: Annotated[
+        StreamSource | None,
+        Option(rules=(rule(6, keeps_or_ends, errcodes.STREAM_MIRROR_NOT_UPDATABLE),)),
+    ] = None
     sources: list[StreamSource] = []
     compression: Compression = always("none")
     first_seq: Uint64 = 0
@@ -148,19 +206,40 @@ class StreamConfig(Wire):
     allow_direct: bool = always(False)
     mirror_direct: bool = always(False)
     discard_new_per_subject: bool = False
-    sealed: bool = always(False)
-    deny_delete: bool = always(False)
-    deny_purge: bool = always(False)
+    sealed: Annotated[bool, _denies(3, stays_on, "unseal a sealed stream")] = always(False)
+    deny_delete: Annotated[bool, _denies(4, stays_on, "cancel deny message deletes")] = always(
+        False
+    )
+    deny_purge: Annotated[bool, _denies(5, stays_on, "cancel deny purge")] = always(False)
     allow_rollup_hdrs: bool = always(False)
     consumer_limits: ConsumerLimits = msgspec.field(default_factory=ConsumerLimits)
-    allow_msg_ttl: bool = always(False)
-    subject_delete_marker_ttl: Duration = 0
-    allow_msg_counter: bool = False
-    allow_atomic: bool = False
-    allow_msg_schedules: bool = False
-    persist_mode: PersistMode = ""
-    allow_batched: bool = False
+    allow_msg_ttl: Annotated[
+        bool, _update(7, stays_on, "message TTL status can not be disabled", level=1)
+    ] = always(False)
+    subject_delete_marker_ttl: Annotated[Duration, Option(level=1, is_used=_is_positive)] = 0
+    allow_msg_counter: Annotated[
+        bool, _denies(8, unchanged, "change message counter setting", level=2)
+    ] = False
+    allow_atomic: Annotated[bool, Option(level=2)] = False
+    allow_msg_schedules: Annotated[
+        bool, _update(9, stays_on, "message schedules can not be disabled", level=2)
+    ] = False
+    persist_mode: Annotated[
+        PersistMode, _denies(10, unchanged, "change persist mode", level=2, is_used=_is_async)
+    ] = ""
+    allow_batched: Annotated[bool, Option(level=4)] = False
     metadata: dict[str, str] = {}
+
+
+_PUSHED_OR_PULLED = Option(
+    rules=tuple(
+        rule(place, allows, errcodes.CONSUMER_CREATE, f"can not update {text} based")
+        for place, allows, text in (
+            (9, stays_pull, "pull consumer to push"),
+            (10, stays_push, "push consumer to pull"),
+        )
+    )
+)
 
 
 class ConsumerConfig(Wire):
@@ -169,38 +248,40 @@ class ConsumerConfig(Wire):
     durable_name: str = ""
     name: str = ""
     description: str = ""
-    deliver_policy: DeliverPolicy = always("all")
-    opt_start_seq: Uint64 = 0
-    opt_start_time: Time = ""
-    ack_policy: AckPolicy = always("none")
+    deliver_policy: Annotated[DeliverPolicy, _keeps(1, "deliver policy")] = always("all")
+    opt_start_seq: Annotated[Uint64, _keeps(3, "start sequence")] = 0
+    opt_start_time: Annotated[Time, _keeps(4, "start time", same_moment)] = ""
+    ack_policy: Annotated[AckPolicy, _keeps(5, "ack policy", level=4, is_used=_is_flow_control)] = (
+        always("none")
+    )
     ack_wait: Duration = 0
-    max_deliver: Int64 = 0
+    max_deliver: Annotated[Int64, Option(least=Least(-1, 1))] = 0
     backoff: list[Duration] = []
     filter_subject: str = ""
     filter_subjects: list[str] = []
-    replay_policy: ReplayPolicy = always("instant")
+    replay_policy: Annotated[ReplayPolicy, _keeps(6, "replay policy")] = always("instant")
     rate_limit_bps: Uint64 = 0
     sample_freq: str = ""
-    max_waiting: Int64 = 0
-    max_ack_pending: Int64 = 0
-    flow_control: bool = False
+    max_waiting: Annotated[Int64, _keeps(11, "max waiting", least=Least(0, 2))] = 0
+    max_ack_pending: Annotated[Int64, Option(least=Least(-1, 3))] = 0
+    flow_control: Annotated[bool, _keeps(8, "flow control")] = False
     headers_only: bool = False
-    max_batch: Int64 = 0
-    max_expires: Duration = 0
-    max_bytes: Int64 = 0
-    deliver_subject: str = ""
+    max_batch: Annotated[Int64, Option(least=Least(0, 4))] = 0
+    max_expires: Annotated[Duration, Option(least=Least(0, 5))] = 0
+    max_bytes: Annotated[Int64, Option(least=Least(0, 6))] = 0
+    deliver_subject: Annotated[str, _PUSHED_OR_PULLED] = ""
     deliver_group: str = ""
-    idle_heartbeat: Duration = 0
-    inactive_threshold: Duration = 0
+    idle_heartbeat: Annotated[Duration, _keeps(7, "heart beats", least=Least(0, 7))] = 0
+    inactive_threshold: Annotated[Duration, Option(least=Least(0, 8))] = 0
     num_replicas: Int64 = always(0)
-    mem_storage: bool = False
+    mem_storage: Annotated[bool, _keeps(2, "storage type")] = False
     direct: bool = False
     sourcing: bool = False
     metadata: dict[str, str] = {}
-    pause_until: Time = ""
-    priority_groups: list[str] = []
-    priority_policy: PriorityPolicy = NO_PRIORITY
-    priority_timeout: Duration = 0
+    pause_until: Annotated[Time, Option(level=1, is_used=is_time)] = ""
+    priority_groups: Annotated[list[str], Option(level=1)] = []
+    priority_policy: Annotated[PriorityPolicy, Option(level=1, is_used=_is_grouped)] = NO_PRIORITY
+    priority_timeout: Annotated[Duration, Option(level=1, least=Least(0, 9))] = 0
 
 
 class StoredStream(StreamConfig):
