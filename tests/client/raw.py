@@ -5,6 +5,7 @@ import json
 import socket
 import time
 from dataclasses import dataclass, field
+from typing import Self
 
 EOF = "EOF"
 READ_BYTES = 65536
@@ -59,7 +60,7 @@ class RawClient:
         self.buffer = bytearray()
         self.closed = False
 
-    def __enter__(self) -> "RawClient":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
