@@ -54,12 +54,6 @@ cdef void make_nonce(ClientConn* c) noexcept nogil:
         c.n_nonce += 1
 
 
-cdef inline bint net_is_full(const Net* net, uint64_t more) noexcept nogil:
-    # Whether it has more connections than it may, with so many that are not counted yet.
-    cdef int64_t most = net.engine.limits.max_connections
-    return most <= 0 or net.n_conns + more > <uint64_t>most
-
-
 cdef void client_greet(Client* b) noexcept nogil:
     cdef Conn* c = <Conn*>b
     cdef Net* net = c.reactor.net

@@ -78,13 +78,6 @@ cdef bint conn_approach(Conn* c, Arrival* a) noexcept nogil:
     return True
 
 
-cdef uint8_t* reactor_scratch(Reactor* r) noexcept nogil:
-    # The reactor's scratch; NULL: no memory.
-    if r.scratch == NULL:
-        r.scratch = <uint8_t*>malloc(SCRATCH_SIZE)
-    return r.scratch
-
-
 cdef void settle(Reactor* r) noexcept nogil:
     # What came of writing: errors, deadlines, chunks to use again, connections that have ended.
     cdef Conn* c

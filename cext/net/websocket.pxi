@@ -11,58 +11,6 @@ cdef enum:
     STATUS_INTERNAL = 1011
 
 
-cdef int ws_wrap(Conn* c, int64_t patience) noexcept nogil:
-    # Has frames follow what comes before the bytes of a connection that nobody knows yet; `patience`: ns until the request for
-    # them must have come. -1: no memory.
-    cdef Ws* w = <Ws*>calloc(1, sizeof(Ws))
-    if w == NULL:
-        return -1
-    w.patience = patience
-    w.answered.fn = ws_answered
-    w.answered.owner = c
-    c.ws = w
-    c.connecting = COMING
-    return 0
-
-
-cdef void ws_begin(Conn* c) noexcept nogil:
-    # From here on what comes is its request, and then frames.
-    c.ws.below = c.transport
-    c.ws.state = WS_REQUEST
-    c.transport = &ws_transport
-
-
-cdef void ws_free(Conn* c) noexcept nogil:
-    cdef Ws* w = c.ws
-    if w == NULL:
-        return
-    inflate_over(c)
-    bytes_free(&w.answer)
-    bytes_free(&w.request)
-    bytes_free(&w.held)
-    bytes_free(&w.ahead)
-    bytes_free(&w.behind)
-    free(w)
-    c.ws = NULL
-
-
-cdef void ws_forget(Reactor* r) noexcept nogil:
-    # What a reactor keeps for its connections.
-    free(r.packed)
-    bytes_free(&r.deflated)
-    if r.inflater != NULL:
-        inflateEnd(r.inflater)
-        free(r.inflater)
-    free(r.deflater)
-
-
-cdef uint8_t* reactor_packed(Reactor* r) noexcept nogil:
-    # Where what comes lies until it is unpacked; its transport has the reactor's scratch. NULL: no memory.
-    if r.packed == NULL:
-        r.packed = <uint8_t*>malloc(PACKED_SIZE)
-    return r.packed
-
-
 # ---- the request
 
 cdef bint head_is_whole(Ws* w) noexcept nogil:
@@ -187,13 +135,6 @@ cdef int close_status(int reason) noexcept nogil:
     if reason == CLOSE_STALE or reason == CLOSE_SHUTDOWN:
         return STATUS_GOING_AWAY
     return STATUS_INTERNAL
-
-
-cdef void ws_complain(Conn* c) noexcept nogil:
-    # The log hears what was wrong with its frames.
-    cdef char text[WS_TROUBLE + 16]
-    snprintf(text, sizeof(text), b"read error: %s", c.ws.trouble)
-    note_text(&c.base, text)
 
 
 cdef void ws_shutdown(Conn* c) noexcept nogil:

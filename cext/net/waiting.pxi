@@ -1,0 +1,19 @@
+# What a connection waits for.
+
+cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil:
+    # Tells the transport what this connection waits for.
+    if c.connecting == DIALLING or (read == c.reading and write == c.writing):
+        return
+    c.reading = read
+    c.writing = write
+    c.transport.want(c, read, write)
+    if read and c.more:
+        conn_read_again(c)
+
+
+cdef void conn_read_again(Conn* c) noexcept nogil:
+    # Its reactor reads it again without an event.
+    if not c.again:
+        c.again = True
+        c.next_again = c.reactor.again
+        c.reactor.again = c

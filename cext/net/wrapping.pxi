@@ -1,0 +1,42 @@
+# Frames around the bytes of a connection: they are wrapped around it, begin, and end.
+
+cdef int ws_wrap(Conn* c, int64_t patience) noexcept nogil:
+    # Has frames follow what comes before the bytes of a connection that nobody knows yet; `patience`: ns until the request for
+    # them must have come. -1: no memory.
+    cdef Ws* w = <Ws*>calloc(1, sizeof(Ws))
+    if w == NULL:
+        return -1
+    w.patience = patience
+    w.answered.fn = ws_answered
+    w.answered.owner = c
+    c.ws = w
+    c.connecting = COMING
+    return 0
+
+
+cdef void ws_begin(Conn* c) noexcept nogil:
+    # From here on what comes is its request, and then frames.
+    c.ws.below = c.transport
+    c.ws.state = WS_REQUEST
+    c.transport = &ws_transport
+
+
+cdef void ws_free(Conn* c) noexcept nogil:
+    cdef Ws* w = c.ws
+    if w == NULL:
+        return
+    inflate_over(c)
+    bytes_free(&w.answer)
+    bytes_free(&w.request)
+    bytes_free(&w.held)
+    bytes_free(&w.ahead)
+    bytes_free(&w.behind)
+    free(w)
+    c.ws = NULL
+
+
+cdef void ws_complain(Conn* c) noexcept nogil:
+    # The log hears what was wrong with its frames.
+    cdef char text[WS_TROUBLE + 16]
+    snprintf(text, sizeof(text), b"read error: %s", c.ws.trouble)
+    note_text(&c.base, text)
