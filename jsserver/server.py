@@ -21,6 +21,7 @@ from jsserver.services.reload import Reload
 from jsserver.services.system import System
 
 if TYPE_CHECKING:
+    from jsserver.access.refusal import Refused
     from jsserver.access.responses import Figures
     from jsserver.access.websocket import Websockets
     from jsserver.cext.tls import SecurityContext
@@ -109,10 +110,11 @@ class Server:
 
     def _make_events(self) -> Events | None:
         name = self.system_account
-        operated = self.options.operators.enabled and bool(name)
-        if not operated and not any(user.account == name for user in self.options.users):
+        o = self.options
+        wanted = (o.operators.enabled or o.authorization.callout is not None) and bool(name)
+        if not wanted and not any(user.account == name for user in o.users):
             return None
-        # Imported only here: a server whose system account nobody uses starts without it.
+        # Imported only here: a server that nobody hears events of starts without it.
         from jsserver.services.events import Events
 
         return Events(self, name)
@@ -205,10 +207,10 @@ class Server:
         if self.events is not None:
             self.events.connected(cid, account)
 
-    def _closed(self, connection: Connection, member: bool) -> None:
+    def _closed(self, connection: Connection, member: bool, refusal: Refused | None) -> None:
         self.closed.add(connection)
         if self.events is not None:
-            self.events.closed(connection, member)
+            self.events.closed(connection, member, refusal)
         if self.delegates is not None:
             self.delegates.closed(connection.cid)
         if self.jetstream is not None:

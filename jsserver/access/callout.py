@@ -144,7 +144,7 @@ def answered(caller: Caller, asked: Asked, payload: bytes) -> User:
     try:
         response = decode_as(payload.decode("ascii", "replace"), AuthorizationResponse)
     except TokenError as error:
-        raise Refused(_title(str(error))) from None
+        raise Refused(title(str(error))) from None
     now = int(time.time())
     issues = issues_of(response, now)
     if issues:
@@ -165,7 +165,7 @@ def answered(caller: Caller, asked: Asked, payload: bytes) -> User:
     try:
         user = decode_as(response.nats.jwt, User)
     except TokenError as error:
-        raise Refused(_title(str(error))) from None
+        raise Refused(title(str(error))) from None
     issues = issues_of(user, now)
     if issues:
         raise Refused(f"Error validating user JWT: {issues[0].text}")
@@ -176,5 +176,6 @@ def answered(caller: Caller, asked: Asked, payload: bytes) -> User:
     return user
 
 
-def _title(text: str) -> str:
+def title(text: str) -> str:
+    """The text with a capital at its beginning."""
     return text[:1].upper() + text[1:]

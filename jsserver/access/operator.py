@@ -13,7 +13,7 @@ from typing import NamedTuple
 from jsserver.access.auth import Admission, Proof, permission_set, without_asking
 from jsserver.access.clients import Connect
 from jsserver.access.proxies import Proxies
-from jsserver.access.refusal import ProxyRequired, Refused
+from jsserver.access.refusal import OutsideTimes, ProxyRequired, Refused
 from jsserver.cext.engine import PermissionSet
 from jsserver.config.options import (
     DEFAULT_RESPONSE_TTL,
@@ -317,7 +317,7 @@ def _window(body: c.UserLimits, now: float) -> float | None:
         return None
     zone = zone_of(body.times_location) if body.times_location else None
     if body.times_location and zone is None:
-        raise Refused(f"Outside connect times: no zone {quote(body.times_location)}")
+        raise OutsideTimes(f"Outside connect times: no zone {quote(body.times_location)}")
     here = datetime.fromtimestamp(now, zone)  # without a zone: the machine's
     left: float | None = None
     for span in body.times:
@@ -331,7 +331,7 @@ def _window(body: c.UserLimits, now: float) -> float | None:
             stays = end.timestamp() - now
             left = stays if left is None else max(left, stays)
     if left is None:
-        raise Refused("Outside connect times")
+        raise OutsideTimes("Outside connect times")
     return left
 
 

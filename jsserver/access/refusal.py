@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+
+class Told(NamedTuple):
+    """What an account with an auth callout hears of a login that was refused: a reason (None: that
+    of the connection's end) and, where a token said so, who wanted to come in."""
+
+    account: str
+    reason: str | None = None
+    user: str = ""
+    issuer: str = ""
+    tags: tuple[str, ...] = ()
+
 
 class Refused(Exception):
     """Why a login is refused, for the log alone: clients hear the same of all."""
 
     reason = "Authentication Failure"
     """What monitoring says of the connection's end."""
+    told: Told | None = None
+    """What the users of an account hear of it, if that is more than the reason."""
+
+
+class OutsideTimes(Refused):
+    """The user may not be there at this time of day."""
 
 
 class ProxyRequired(Refused):

@@ -11,7 +11,15 @@ from typing import TypeVar
 
 from jsserver.access.accounts import Accounts
 from jsserver.access.auth import AUTH_REQUESTS, Admission
-from jsserver.access.callout import About, Asked, Caller, answered, question, shown_user
+from jsserver.access.callout import (
+    About,
+    Asked,
+    Caller,
+    answered,
+    question,
+    shown_user,
+    title,
+)
 from jsserver.access.clients import Connect
 from jsserver.access.operator import (
     Place,
@@ -22,7 +30,7 @@ from jsserver.access.operator import (
     in_role,
     unable_to_ask,
 )
-from jsserver.access.refusal import ProxyRequired, Refused
+from jsserver.access.refusal import OutsideTimes, ProxyRequired, Refused, Told
 from jsserver.cext.engine import Item
 from jsserver.config.options import AuthCallout
 from jsserver.jwt.claims import ALL, User
@@ -86,6 +94,7 @@ class Callouts:
         settle: Callable[[User], Awaitable[Admission]],
     ) -> None:
         outcome: Admission | Refused
+        why: str | None = None
         try:
             user = await self._answer(about, asked, subject)
             outcome = await settle(user)
@@ -94,13 +103,17 @@ class Callouts:
                 "Authorization callout response not received in time on account "
                 f"{quote(asked.account)}"
             )
+            why = ""  # as nats-server, which gives no reason for this
             self._log.debug(str(outcome))
         except Refused as refusal:
-            outcome = refusal
-            self._log.warn(str(refusal))
+            outcome, why = refusal, title(str(refusal))
+            self._log.warn(why)
         except Exception as error:  # whatever it was, this one does not come in
             self._log.error(f"Internal error: {error!r} at an auth callout")
             outcome = Refused(repr(error))
+        if isinstance(outcome, Refused):
+            issuer = "" if asked.signers is None else asked.account
+            outcome.told = Told(asked.account, why, about.user, issuer, about.tags)
         self._admit(item, about.options, outcome)
 
     async def _answer(self, about: About, asked: Asked, subject: str) -> User:
@@ -129,9 +142,10 @@ def _told(item: Item, options: Connect, **more: object) -> About:
     return About(*known, secured=secured, **more)  # type: ignore[arg-type]
 
 
-def _placed(user: User, place: Place, about: About) -> Admission:
-    """What lets the user of an answer in; its limits of subscriptions and payloads are none, as
-    with nats-server."""
+def _placed(user: User, place: Place, about: About, asked: str) -> Admission:
+    """What lets the user of an answer in, which was asked for in the account `asked`; its limits of
+    subscriptions and payloads are none, as with nats-server."""
+    who = f"Authorized user on account {quote(asked)}"
     if user.nats.proxy_required and not about.options.proxy:
         raise ProxyRequired
     try:
@@ -139,8 +153,10 @@ def _placed(user: User, place: Place, about: About) -> Admission:
         check_connection_type(user.nats, about.options, why)
         check_source(user.nats, about.host)
         admission = admission_of(user, place, time.time())
+    except OutsideTimes:
+        raise Refused(f"{who} outside of valid connect times") from None
     except Refused as refusal:
-        raise Refused(f"Authorized user on account {quote(place.account)}: {refusal}") from None
+        raise Refused(f"{who}: {refusal}") from None
     admission = admission._replace(max_subscriptions=-1, max_payload=-1, tags=about.tags)
     return admission._replace(user=user.name, kind="user") if user.name else admission
 
@@ -181,7 +197,7 @@ class ConfiguredCallout:
             what = f"No valid account {quote(user.aud)} for auth callout response"
             raise Refused(f"{what} on account {where}: account missing")
         # What users of the account may do by default is said of those of the configuration alone.
-        admission = _placed(user, Place(user.aud, None, None), about)
+        admission = _placed(user, Place(user.aud, None, None), about, own.account)
         if not user.name:
             kind = "nkey" if about.options.nkey else "user"
             admission = admission._replace(user=about.user, kind=kind)
@@ -227,5 +243,5 @@ class TenantCallouts:
             raise Refused("User authentication revoked")
         if target.expired(time.time()):
             raise Refused("Account JWT has expired")
-        admission = _placed(user, target.place, about)
+        admission = _placed(user, target.place, about, tenant.name)
         return unable_to_ask(admission) if name == tenant.name else admission

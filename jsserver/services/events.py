@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jsserver.access.clients import Connection, read_connection
-from jsserver.access.refusal import ProxyNotTrusted, ProxyRequired, Refused
+from jsserver.access.refusal import ProxyNotTrusted, ProxyRequired, Refused, Told
 from jsserver.api.advisories import ClientInfo, Event
 from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.monitor import statsz
@@ -149,8 +149,9 @@ class Events:
             ),
         )
 
-    def closed(self, connection: Connection, member: bool) -> None:
-        """A connection ended, of a client that was let in (`member`) or not."""
+    def closed(self, connection: Connection, member: bool, refusal: Refused | None) -> None:
+        """A connection ended, of a client that was let in (`member`) or not; `refusal`: why it was
+        not, if more is known than the reason of its end."""
         account = self._server.accounts.name_of(connection.account)
         if member:
             self._count(account)
@@ -160,7 +161,7 @@ class Events:
             if self._wanted(subject):
                 self._publish(subject, self._disconnect(connection, account))
             if connection.reason != ProxyNotTrusted.reason:  # with which nobody is looked at
-                self._tell_account(connection, account)
+                self._tell_account(connection, refusal)
         elif connection.reason == ACCOUNT_FULL and self._wanted(f"$SYS.ACCOUNT.{account}.CONNECT"):
             self._connect(connection, account)
         subject = f"$SYS.ACCOUNT.{account}.DISCONNECT"
@@ -191,14 +192,25 @@ class Events:
             )
             self._publish(f"{subject}.CONN.REJECT", refused)
 
-    def _tell_account(self, connection: Connection, account: str) -> None:
-        """The account's own users hear of a failed login too."""
+    def _tell_account(self, connection: Connection, refusal: Refused | None) -> None:
+        """The users of an account hear of a failed login too: that of the auth callout that has a
+        say in it, or the global one."""
         subject = b"$SYS.ACCOUNT.CLIENT.AUTH.ERR"
-        if account not in self._server.accounts:
+        callout = self._server.options.authorization.callout
+        told = None if refusal is None else refusal.told
+        if told is None:
+            told = Told(GLOBAL_ACCOUNT if callout is None else callout.account)
+        accounts = self._server.accounts
+        if told.account not in accounts:
             return
-        handle = self._server.accounts[account]
+        handle = accounts[told.account]
         if handle.subject_interest(subject):
-            handle.publish(subject, b"", b"", encoded(self._disconnect(connection, account)))
+            event = self._disconnect(connection, told.account)
+            event.reason = connection.reason if told.reason is None else told.reason
+            event.client.user = told.user or connection.user
+            event.client.issuer_key, event.client.tags = told.issuer, list(told.tags)
+            event.client.name_tag = accounts.tag_of(told.issuer or GLOBAL_ACCOUNT)
+            handle.publish(subject, b"", b"", encoded(event))
 
     def _disconnect(self, connection: Connection, account: str) -> Disconnected:
         client = self._client(connection, account, ended=True)

@@ -71,7 +71,8 @@ class Inbox:
 
     `on_request` gets JetStream API requests, `on_event` what streams and consumers report,
     `on_connected` clients that were let in, with their accounts, and `on_closed` every connection
-    that ended, and whether it was of a client that had been let in.
+    that ended, whether it was of a client that had been let in, and why the login was refused where
+    that is not just a wrong password.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Inbox:
         on_request: Callable[[Item], None],
         on_event: Callable[[Item], None],
         on_connected: Callable[[int, str], None],
-        on_closed: Callable[[Connection, bool], None],
+        on_closed: Callable[[Connection, bool, Refused | None], None],
     ) -> None:
         self.plane = plane
         self.log = log
@@ -105,6 +106,8 @@ class Inbox:
         self.on_closed = on_closed
         self.admissions: dict[int, Admission] = {}
         """Who is behind a connection, while authentication is configured."""
+        self._refusals: dict[int, Refused] = {}
+        """Why connections were refused, until their ends are told."""
         self.websockets = websockets
         self.lines = ClientLog(log, options, accounts, self.admissions.get, websockets)
         self._dropped = 0
@@ -221,6 +224,8 @@ class Inbox:
         if outcome is None or isinstance(outcome, Refused):
             reason = Refused.reason if outcome is None else outcome.reason
             self.lines.refused(item, options)
+            if isinstance(outcome, Refused) and self.plane.connection(cid) is not None:
+                self._refusals[cid] = outcome
             self.plane.close_connection(cid, CLOSE_CODES[reason], b"Authorization Violation")
             return False
         admission = outcome._replace(proxy=options.proxy) if options.proxy else outcome
@@ -258,7 +263,7 @@ class Inbox:
         self.complete(connection)
         self.lines.closed(connection)
         member = self.admissions.pop(item.cid, None) is not None
-        self.on_closed(connection, member)
+        self.on_closed(connection, member, self._refusals.pop(item.cid, None))
         if self.websockets is not None:
             self.websockets.forget(item.cid)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from jsserver.access.auth import Admission
 from jsserver.access.clients import Connect
 from jsserver.access.operator import OperatorMode, Tenant, account_of
-from jsserver.access.refusal import Refused
+from jsserver.access.refusal import Refused, Told
 from jsserver.cext.engine import DataPlane, Item
 from jsserver.jwt.claims import User
 from jsserver.process.logs import Logger
@@ -102,6 +102,7 @@ class Logins:
     def _check(self, login: Login) -> _Outcome:
         address, _, _, nonce, *_ = login.item.texts
         mode = self._mode
+        tenant: Tenant | None = None
         try:
             user = login.user or mode.user(login.options, nonce.decode())
             login = login._replace(user=user)
@@ -113,6 +114,8 @@ class Logins:
             )
             return _Outcome(mode, login, tenant, admission)
         except Refused as refusal:
+            if tenant is not None and tenant.callout is not None:
+                refusal.told = Told(tenant.name)
             return _Outcome(mode, login, refusal=refusal)
         except Exception as error:  # whatever it was, this one does not come in
             self._log.error(f"Internal error: {error!r} at a login")

@@ -21,7 +21,7 @@ from jsserver.text.identity import (
     encode_public,
 )
 from tests.client.raw import EOF, RawClient, TimedOut
-from tests.client.refusals import FAILURE, is_refused, outcome
+from tests.client.refusals import FAILURE, Say, by_token, is_refused, outcome
 from tests.client.tls import Site, TlsClient
 from tests.client.tokens import Client, configured, told
 from tests.jwts import UNLIMITED, Account, Operator, User, token
@@ -164,11 +164,15 @@ def answered(request: Request) -> "bytes | str | None":
 class Pair:
     """Both servers, each with its callout."""
 
+    auth: User
+    """An auth user, in operator mode."""
+
     def __init__(self, servers: Servers, config: str, sealed: bool = False) -> None:
         starts = (servers.under_test, servers.peer)
         self.servers: list[Server] = [start(config=config, monitor=True) for start in starts]
-        logins = [Client(server, user="auth", **{"pass": "x"}) for server in self.servers]
-        self.services = [Service(client, answered, sealed) for client in logins]
+        self.enter: Callable[[Server], Client] = lambda s: Client(s, user="auth", **{"pass": "x"})
+        """Logs in as the callout's own user."""
+        self.services = [Service(self.enter(s), answered, sealed) for s in self.servers]
 
     def both(self, *lines: bytes, **options: object) -> list[object]:
         """What both say alike to the same client."""
@@ -182,6 +186,20 @@ class Pair:
                 shown.append(heard)
         assert shown[0] == shown[1]
         return shown[0]
+
+    def events(self, say: Say) -> list[dict[str, Any]]:
+        """What the callout's account is told where this login is refused."""
+        events = []
+        for server in self.servers:
+            with self.enter(server) as ear:
+                ear.send(b"SUB $SYS.ACCOUNT.CLIENT.AUTH.ERR 1\r\n")
+                ear.sync()
+                assert outcome(server, say)[-2][0] == EOF
+                message = ear.message()
+                assert ear.sync() == []
+                assert not message.headers
+                events.append({"subject": message.subject, **json.loads(message.payload)})
+        return events
 
     def close(self) -> None:
         for service in self.services:
@@ -214,6 +232,31 @@ def test_who_is_refused(pair: Pair, user: str) -> None:
     ours, theirs = (outcome(server, say) for server in pair.servers)
     assert ours == theirs
     assert is_refused(ours, "Proxy Required" if user == "through a proxy" else FAILURE)
+
+
+def shown_event(event: dict[str, Any]) -> object:
+    """An event without what differs between any two servers; keys have their order."""
+    server, client = dict(event.pop("server")), dict(event.pop("client"))
+    assert event.pop("id") and event.pop("timestamp") and client["rtt"] > 0
+    for name in ("id", "start", "stop", "rtt"):
+        assert client.pop(name)
+    server = {name: server[name] for name in ("name", "host", "ver")}
+    event["reason"] = re.sub(r"\bU[A-Z2-7]{55}\b", "USER", event["reason"])
+    return list(event.items()), list(client.items()), server
+
+
+REFUSED_LOGINS: dict[str, Say] = {
+    **{user: {"user": user, "pass": "y", "name": "n", "lang": "l", "version": "v"} for user in OUT},
+    "a wrong password of an auth user": {"user": "auth", "pass": "nope"},
+    "by a token": {"auth_token": "t", "name": "error"},
+    "by a key": {"nkey": "U", "name": "error"},
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED_LOGINS)
+def test_the_account_is_told_of_refusals(pair: Pair, kind: str) -> None:
+    ours, theirs = (shown_event(event) for event in pair.events(REFUSED_LOGINS[kind]))
+    assert ours == theirs
 
 
 def test_who_is_asked_about(pair: Pair) -> None:
@@ -440,7 +483,8 @@ def operated(module_servers: Servers) -> Iterator[tuple[Pair, User]]:
     pair = Pair.__new__(Pair)
     starts = (module_servers.under_test, module_servers.peer)
     pair.servers = [start(config=config, monitor=True) for start in starts]
-    pair.services = [Service(Client(server, auth), respond) for server in pair.servers]
+    pair.auth, pair.enter = auth, lambda server: Client(server, auth)
+    pair.services = [Service(pair.enter(server), respond) for server in pair.servers]
     yield pair, sentinel
     pair.close()
 
@@ -504,3 +548,29 @@ def test_the_signature_of_an_answer_is_not_anybodys(operated: tuple[Pair, User])
             assert client.said[-1].verb == EOF
     finally:
         service.answer = before
+
+
+@pytest.mark.parametrize("name", ["closed", "stranger", "unknown account"])
+def test_an_account_is_told_of_refusals(operated: tuple[Pair, User], name: str) -> None:
+    """Without the token that lets anybody in who has it, which nats-server shows."""
+    pair, sentinel = operated
+    ours, theirs = pair.events({"jwt": sentinel.token, "name": name})
+    assert "jwt" not in ours["client"]
+    assert theirs["client"].pop("jwt") == sentinel.token
+    assert shown_event(ours) == shown_event(theirs)
+
+
+def test_an_account_is_told_of_a_wrong_signature(operated: tuple[Pair, User]) -> None:
+    """Of an auth user; nats-server asks the global account about it, which does not answer."""
+    pair, sentinel = operated
+    ours, _ = pair.events(by_token(pair.auth, sentinel))
+    assert ours["reason"] == FAILURE
+
+
+def test_an_account_is_told_of_a_callout_that_does_not_answer(
+    operated: tuple[Pair, User],
+) -> None:
+    pair, sentinel = operated
+    ours, theirs = pair.events({"jwt": sentinel.token, "name": "silence"})
+    assert theirs["client"].pop("jwt") == sentinel.token
+    assert shown_event(ours) == shown_event(theirs)

@@ -189,7 +189,7 @@ PARTS = {
         "text.nkeys",
     },
     "server": {
-        *("access.auth", "access.clients", "access.responses"),
+        *("access.auth", "access.clients", "access.refusal", "access.responses"),
         *("access.websocket", "config", "front", "jwt", "monitor", "process.notify"),
         *("process.garbage", "process.procs", "services.answers"),
         "services.delegates",
