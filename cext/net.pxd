@@ -75,8 +75,11 @@ cdef enum AuthState:
 
 cdef enum Approach:
     ESTABLISHED = 0         # bytes may flow
-    DIALLING = 1            # asked for by us, and not there yet
-    COMING = 2              # accepted; what comes before its bytes is under way: a PROXY header, a handshake, a request
+    DIALLING                # asked for by us, and not there yet
+    # accepted, and waits for what comes before its bytes:
+    PROXYING                # a PROXY header
+    HANDSHAKING             # a TLS handshake
+    UPGRADING               # a request for WebSocket
 
 cdef enum Stall:
     FOR_RECEIVER = 1        # one of its receivers is slow
@@ -126,7 +129,8 @@ cdef struct Transport:
     # Bytes; 0: the end; else -errno. n is at least `slack`, and nothing that has come whole is kept for a later call unless
     # c.more says so: there is more that no event will tell of.
     ssize_t (*read)(Conn* c, void* p, size_t n) noexcept nogil
-    size_t slack            # room that a read needs beyond what is asked for, as it takes records whole
+    # Room that a read needs beyond what is asked for, as it takes records whole; NULL: none.
+    size_t (*slack)(const Conn* c) noexcept nogil
     # Bytes that it took, or -errno; what it did not take is offered again, with the same bytes at its beginning. c.owes: it
     # has bytes of its own to write, for which it is called with nothing too.
     ssize_t (*write)(Conn* c, const iovec* iov, int n) noexcept nogil
@@ -134,6 +138,16 @@ cdef struct Transport:
     int (*want)(Conn* c, bint read, bint write) noexcept nogil
     # Ends it behind what was written.
     void (*shutdown)(Conn* c) noexcept nogil
+    # The rest is of one that accepted connections begin with, and called under the engine lock. ns until it must be established.
+    int64_t (*patience)(Conn* c) noexcept nogil
+    # It was not.
+    void (*late)(Conn* c) noexcept nogil
+    # It cannot be: what `establish` said.
+    void (*failed)(Conn* c, int rc) noexcept nogil
+    # `establish` said ASK_CONTROL: the control plane hears of it, and nothing is read until it has decided.
+    void (*asks)(Conn* c) noexcept nogil
+    # It is: gives the connection another transport, and tells whether that one has to be established too. NULL: this one stays.
+    bint (*next)(Conn* c) noexcept nogil
 
 cdef struct Conn:
     Client base             # first: a Client* of ours is a Conn*
@@ -146,7 +160,7 @@ cdef struct Conn:
     Ws* ws                  # frames around its bytes; NULL: none
     const Terms* terms
     int fd
-    int connecting          # Approach
+    int approach            # Approach
     bint known              # it counts as a connection, and the control plane hears of its end
     bint hushed             # nothing is said before its handshake
     bint admitted           # its handshake is counted among those of this second
@@ -309,9 +323,6 @@ cdef struct Security:
     bint optional           # who sends no handshake is served without it
     int64_t fallback        # ns that one which comes first is waited for, before INFO is sent after all; 0: for ever
     int64_t timeout         # ns
-    const Terms* terms
-    bint framed             # they speak in WebSocket frames
-    int64_t patience        # ns until their requests for it must have come
 
 cdef struct ClientAuth:
     bint required
@@ -420,6 +431,15 @@ cdef void conn_read_again(Conn* c) noexcept nogil
 cdef int ws_wrap(Conn* c, int64_t patience) noexcept nogil
 # From here on what comes is its request, and then frames.
 cdef void ws_begin(Conn* c) noexcept nogil
+# For transports that accepted connections begin with, where a handshake is to come first: how long it is waited for at most
+# before the connection is greeted without it (0: the connection is not), and the greeting, False: the handshake stays awaited.
+cdef int64_t greets_after(const Conn* c) noexcept nogil
+cdef bint greet_after_all(Conn* c) noexcept nogil
+cdef void coming_throttled(Conn* c) noexcept nogil      # too many have come
+# What establishing a connection has come to; see Transport.establish.
+cdef void conn_established(Conn* c, int rc) noexcept nogil
+# Transport.asks of those that have certificates in c.secured.
+cdef void peer_ask(Conn* c) noexcept nogil
 # What the control plane says to its request: verdict is WS_OPEN, WS_REQUEST (it may send another one) or WS_REFUSED, reply
 # the bytes for it. False: it does not wait for that.
 cdef bint peer_answer(Conn* c, bint good) noexcept nogil
@@ -468,6 +488,10 @@ cdef struct ConnFigures:
 # What monitoring wants to know of a connection, open or closing; the texts are its address, its CONNECT options and its
 # security.
 cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil
+
+cdef inline bint is_coming(const Conn* c) noexcept nogil:
+    # Accepted, and its bytes do not flow yet.
+    return c.approach > DIALLING
 
 cdef inline bint conn_halted(const Conn* c) noexcept nogil:
     # Nothing more of its input is to be looked at for now.

@@ -1,7 +1,7 @@
 """The network's side of the data plane: reactors, connections, and the clients' protocol."""
 
 from libc.errno cimport (
-    EAGAIN, EBUSY, ECONNRESET, EINTR, EIO, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPROTO, EPROTONOSUPPORT, errno,
+    EAGAIN, ECONNRESET, EINTR, EIO, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPROTO, errno,
 )
 from libc.stdint cimport INT32_MAX, INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf

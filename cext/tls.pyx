@@ -11,6 +11,7 @@ from libc.string cimport memcmp, memcpy, memset, strlen
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 
 from jsserver.cext.bytes cimport *
+from jsserver.cext.core cimport CLOSE_TLS_HANDSHAKE, NOTE_DEBUG, NOTE_LINE, client_close, note_span
 from jsserver.cext.net cimport *
 
 include "tls/openssl.pxi"

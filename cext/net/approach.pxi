@@ -3,32 +3,27 @@
 
 cdef void conn_established(Conn* c, int rc) noexcept nogil:
     # What establishing a connection has come to.
-    cdef bint dialled = c.connecting == DIALLING
+    cdef bint dialled = c.approach == DIALLING
     if rc == -EAGAIN:
         return
     if rc == ASK_CONTROL:
-        if c.transport == &ws_transport:
-            ws_ask(c)
-        else:
-            peer_ask(c)
+        c.transport.asks(c)
         return
     if rc != 0:
         if dialled:
             client_close(&c.base, CLOSE_UNREACHABLE)
         else:
-            coming_failed(c, rc)
+            c.transport.failed(c, rc)
         return
     timer_cancel(&c.reactor.timers, &c.auth_timer)
-    if c.transport == &proxy_transport:
-        proxy_done(c)
-        if c.security != NULL:
-            coming_wait(c)
-            return
+    if c.transport.next != NULL and c.transport.next(c):
+        coming_wait(c)
+        return
     if c.ws != NULL and c.ws.state == WS_BELOW:
         ws_begin(c)
         coming_wait(c)
         return
-    c.connecting = ESTABLISHED
+    c.approach = ESTABLISHED
     conn_want(c, True, c.writing and not dialled)
     if dialled or c.ws != NULL:
         c.hushed = False
@@ -44,34 +39,21 @@ cdef void conn_established(Conn* c, int rc) noexcept nogil:
 
 cdef void coming_wait(Conn* c) noexcept nogil:
     # The next thing that comes before its bytes does so in time.
-    cdef int64_t ns = PROXY_TIMEOUT_NS
-    if c.transport == &ws_transport:
-        ns = c.ws.patience
-    elif c.hushed and c.security != NULL and c.security.fallback:
-        ns = c.security.fallback
-    elif c.transport != &proxy_transport:
-        ns = c.security.timeout
-    timer_set(&c.reactor.timers, &c.auth_timer, c.base.engine.env.mono + ns)
+    timer_set(&c.reactor.timers, &c.auth_timer, c.base.engine.env.mono + c.transport.patience(c))
 
 
-cdef void coming_late(Conn* c) noexcept nogil:
-    # It did not. Without a handshake's beginning a connection may be one that wants to be greeted first, or have none.
-    cdef Client* b = &c.base
-    if c.transport == &ws_transport:
-        client_close(b, CLOSE_UNREACHABLE)
-    elif c.link == NULL and c.hushed and c.security != NULL and c.security.fallback:
-        c.hushed = False
-        b.protocol.greet(b)
-        coming_wait(c)
-    elif c.transport == &proxy_transport:
-        note_span(b, span_c(b"failed to read protocol version: i/o timeout"), NOTE_PROXY)
-        client_close(b, CLOSE_PROTOCOL_VIOLATION)
-    elif c.link == NULL and not c.hushed and c.security.optional:
-        c.transport = &plain_transport
-        conn_established(c, 0)
-    else:
-        note_span(b, span_c(b"TLS handshake timeout"), NOTE_DEBUG)
-        client_close(b, CLOSE_TLS_HANDSHAKE)
+cdef int64_t greets_after(const Conn* c) noexcept nogil:
+    return c.security.fallback if c.hushed and c.security != NULL else 0
+
+
+cdef bint greet_after_all(Conn* c) noexcept nogil:
+    # Without a handshake's beginning a connection may be one that wants to be greeted first.
+    if c.link != NULL or not greets_after(c):
+        return False
+    c.hushed = False
+    c.base.protocol.greet(&c.base)
+    coming_wait(c)
+    return True
 
 
 cdef void coming_throttled(Conn* c) noexcept nogil:
@@ -79,28 +61,12 @@ cdef void coming_throttled(Conn* c) noexcept nogil:
     client_close(&c.base, CLOSE_THROTTLED)
 
 
-cdef void coming_failed(Conn* c, int rc) noexcept nogil:
-    cdef Client* b = &c.base
-    cdef Span words = span(c.secured.data, <uint32_t>c.secured.n)
-    if c.transport == &ws_transport:
-        client_close(b, CLOSE_UNREACHABLE)
-    elif c.transport == &proxy_transport:
-        note_span(b, words, NOTE_PROXY)
-        client_close(b, CLOSE_PROTOCOL_VIOLATION)
-    elif rc == -EBUSY:
-        coming_throttled(c)
-    else:
-        # Whoever looks what listens here, and speaks no TLS, is no error of ours.
-        note_span(b, words, NOTE_DEBUG if rc == -EPROTONOSUPPORT else NOTE_LINE)
-        client_close(b, CLOSE_TLS_HANDSHAKE)
-
-
 cdef void auth_due(Timer* t, int64_t now) noexcept nogil:
     cdef Conn* c = <Conn*>t.owner
-    if c.connecting == DIALLING:
+    if c.approach == DIALLING:
         client_close(&c.base, CLOSE_UNREACHABLE)
-    elif c.connecting == COMING:
-        coming_late(c)
+    elif is_coming(c):
+        c.transport.late(c)
     elif c.auth != AUTH_OPEN:
         client_error(&c.base, b"Authentication Timeout")
         client_close(&c.base, CLOSE_AUTH_TIMEOUT)
@@ -124,7 +90,7 @@ cdef void peer_ask(Conn* c) noexcept nogil:
 
 cdef bint peer_answer(Conn* c, bint good) noexcept nogil:
     # What it says; the reactor goes on from there. False: the connection does not wait for that.
-    if c.connecting != COMING or not c.paused or c.verdict or c.base.closing:
+    if not is_coming(c) or not c.paused or c.verdict or c.base.closing:
         return False
     c.verdict = 1 if good else -1
     task_post(&c.reactor.tasks, &c.judged)

@@ -88,11 +88,11 @@ cdef int conn_guard(Conn* c, Listener* s) noexcept nogil:
         # Else it is told so at once.
         c.hushed = s.security.first and (s.framed or not net_is_full(c.reactor.net, 1))
         c.transport = s.security.transport
+        c.approach = HANDSHAKING
     if s.proxied:
         c.transport = &proxy_transport
-    if c.transport != s.transport:
-        c.connecting = COMING
-    elif s.framed:
+        c.approach = PROXYING
+    if s.framed and c.approach == ESTABLISHED:
         ws_begin(c)
     return 0
 
@@ -100,7 +100,7 @@ cdef int conn_guard(Conn* c, Listener* s) noexcept nogil:
 cdef bint conn_admitted(Conn* c) noexcept nogil:
     # Who comes to make a handshake and nothing else is counted, and refused, before it begins; others once it does.
     cdef Security* s = c.security
-    if s == NULL or c.ws != NULL or c.transport != s.transport or s.optional or (c.hushed and s.fallback):
+    if c.approach != HANDSHAKING or c.ws != NULL or s.optional or greets_after(c):
         return True
     c.admitted = s.admits(s)
     return c.admitted
@@ -143,7 +143,7 @@ cdef void accept_ready(Listener* s) noexcept nogil:
             setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &local, sizeof(local))
         if c.ws == NULL:
             conn_open(c)
-        if c.connecting:
+        if c.approach:
             coming_wait(c)
             if not c.base.closing and not conn_admitted(c):
                 coming_throttled(c)
@@ -158,7 +158,7 @@ cdef Conn* conn_dial(Net* net, int fd, const sockaddr_storage* addr, int kind, c
     cdef Conn* c = conn_new(net, fd, kind, protocol, transport)
     if c == NULL:
         return NULL
-    c.connecting = DIALLING
+    c.approach = DIALLING
     if conn_join(c, addr) != 0:
         return NULL
     timer_set(&c.reactor.timers, &c.auth_timer, net.engine.env.mono + timeout)

@@ -82,7 +82,7 @@ cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil:
     c.base.address = span(c.address, c.n_address)
     c.base.port = c.port
     c.base.websocket = c.ws != NULL
-    c.writing = c.connecting == DIALLING
+    c.writing = c.approach == DIALLING
     c.reading = not c.writing
     if u64map_put(&net.by_cid, c.base.cid, <uint64_t>c) != 0 or c.transport.want(c, c.reading, c.writing) != 0:
         u64map_del(&net.by_cid, c.base.cid)
@@ -114,7 +114,7 @@ cdef void conn_open(Conn* c) noexcept nogil:
         inbox_put(&e.inbox, IN_OPENED, c.base.cid, &c.base.address, 1, &port, 1)
     if not c.hushed:
         c.base.protocol.greet(&c.base)
-    if not c.connecting:
+    if not c.approach:
         c.base.protocol.open(&c.base)
 
 
@@ -126,7 +126,7 @@ cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil:
     texts[0].n = c.n_address
     texts[1].p = c.connect.data
     texts[1].n = <uint32_t>c.connect.n
-    texts[2] = span(c.secured.data, <uint32_t>c.secured.n if not c.connecting else 0)
+    texts[2] = span(c.secured.data, <uint32_t>c.secured.n if not c.approach else 0)
     num.reason = c.base.closing
     num.port = c.port
     num.start = c.base.started

@@ -13,7 +13,7 @@ cdef void send_info(Conn* c, bint connected) noexcept nogil:
     client_write(b, text, snprintf(text, sizeof(text), b"%lld", <long long>client_max_payload(b)))
     client_write(b, t.info_middle.data, t.info_middle.n)
     client_write(b, text, snprintf(text, sizeof(text), b"%llu", <unsigned long long>b.cid))
-    if c.transport != &proxy_transport:     # else its address is not known yet
+    if c.approach != PROXYING:      # else its address is not known yet
         client_text(b, b",\"client_ip\":\"")
         client_write(b, c.address, c.n_address)
         client_write(b, b"\"", 1)

@@ -237,8 +237,8 @@ cdef int proxy_establish(Conn* c) noexcept nogil:
     return 0
 
 
-cdef void proxy_done(Conn* c) noexcept nogil:
-    # Under the engine lock: it comes from where the header says, and goes on as any other.
+cdef bint proxy_next(Conn* c) noexcept nogil:
+    # It comes from where the header says, and goes on as any other.
     cdef sockaddr_storage addr
     if c.secured.n == sizeof(addr):
         memcpy(&addr, c.secured.data, sizeof(addr))
@@ -246,7 +246,29 @@ cdef void proxy_done(Conn* c) noexcept nogil:
         c.base.address = span(c.address, c.n_address)
         c.base.port = c.port
     c.secured.n = 0
-    c.transport = c.security.transport if c.security != NULL else &plain_transport
+    if c.security == NULL:
+        c.transport = &plain_transport
+        return False
+    c.transport = c.security.transport
+    c.approach = HANDSHAKING
+    return True
+
+
+cdef int64_t proxy_patience(Conn* c) noexcept nogil:
+    cdef int64_t ns = greets_after(c)
+    return ns if ns else PROXY_TIMEOUT_NS
+
+
+cdef void proxy_late(Conn* c) noexcept nogil:
+    if greet_after_all(c):
+        return
+    note_span(&c.base, span_c(b"failed to read protocol version: i/o timeout"), NOTE_PROXY)
+    client_close(&c.base, CLOSE_PROTOCOL_VIOLATION)
+
+
+cdef void proxy_failed(Conn* c, int rc) noexcept nogil:
+    note_span(&c.base, span(c.secured.data, <uint32_t>c.secured.n), NOTE_PROXY)
+    client_close(&c.base, CLOSE_PROTOCOL_VIOLATION)
 
 
 cdef Transport proxy_transport
@@ -255,3 +277,7 @@ proxy_transport.establish = proxy_establish
 proxy_transport.write = plain_write
 proxy_transport.want = plain_want
 proxy_transport.shutdown = plain_shutdown
+proxy_transport.patience = proxy_patience
+proxy_transport.late = proxy_late
+proxy_transport.failed = proxy_failed
+proxy_transport.next = proxy_next

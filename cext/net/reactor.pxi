@@ -34,7 +34,7 @@ cdef int receive(Reactor* r, epoll_event* events, int n, int at, Conn** rest) no
             a = &r.arrivals[r.n_arrivals]
             a.head = &c.head
             a.events = EPOLLIN
-            if c.connecting != COMING:
+            if not is_coming(c):
                 used += conn_receive(c, a, r.buffer + used)
             elif not conn_approach(c, a):
                 conn_read_again(c)
@@ -47,7 +47,7 @@ cdef int receive(Reactor* r, epoll_event* events, int n, int at, Conn** rest) no
         a.events = events[at].events
         at += 1
         if a.head.kind == HEAD_CONN:
-            if (<Conn*>a.head.owner).connecting != COMING:
+            if not is_coming(<Conn*>a.head.owner):
                 used += conn_receive(<Conn*>a.head.owner, a, r.buffer + used)
             elif not conn_approach(<Conn*>a.head.owner, a):
                 continue

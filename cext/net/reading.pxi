@@ -1,8 +1,7 @@
 # The way in: received without the engine lock, worked through with it.
 
 cdef inline size_t conn_slack(const Conn* c) noexcept nogil:
-    # Frames take less room than what they come in.
-    return c.ws.below.slack if c.transport == &ws_transport else c.transport.slack
+    return transport_slack(c, c.transport)
 
 
 cdef void conn_feed(Conn* c, const uint8_t* p, size_t n) noexcept nogil:
@@ -65,7 +64,7 @@ cdef size_t conn_receive(Conn* c, Arrival* a, uint8_t* into) noexcept nogil:
     cdef size_t before = c.n_left
     a.got = -EAGAIN
     a.data = NULL
-    if c.connecting:
+    if c.approach:
         a.got = c.transport.establish(c)
         return 0
     if not a.events & (EPOLLIN | EPOLLHUP | EPOLLERR):
@@ -97,9 +96,9 @@ cdef void conn_arrived(Conn* c, const Arrival* a) noexcept nogil:
     # What was received, under the engine lock.
     if c.base.closing:
         return
-    if c.connecting != DIALLING and (a.events & EPOLLOUT or (c.owes and not c.writing)):
+    if c.approach != DIALLING and (a.events & EPOLLOUT or (c.owes and not c.writing)):
         conn_flush_soon(c)
-    if c.connecting:
+    if c.approach:
         conn_established(c, <int>a.got)
         return
     if a.got == -EAGAIN or a.got == -EINTR:

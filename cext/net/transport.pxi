@@ -4,6 +4,10 @@ cdef enum:
     SCRAP_READS = 64        # of unread input, before a close
 
 
+cdef inline size_t transport_slack(const Conn* c, const Transport* t) noexcept nogil:
+    return t.slack(c) if t.slack != NULL else 0
+
+
 cdef int plain_establish(Conn* c) noexcept nogil:
     cdef int error = 0
     cdef socklen_t n = sizeof(error)

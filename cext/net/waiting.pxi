@@ -2,7 +2,7 @@
 
 cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil:
     # Tells the transport what this connection waits for.
-    if c.connecting == DIALLING or (read == c.reading and write == c.writing):
+    if c.approach == DIALLING or (read == c.reading and write == c.writing):
         return
     c.reading = read
     c.writing = write

@@ -48,7 +48,7 @@ cdef int ws_establish(Conn* c) noexcept nogil:
         if w.request.n >= REQUEST_MAX:
             w.n_head = w.request.n      # whoever decides will see that it has no end
             break
-        got = w.below.read(c, packed, REQUEST_PIECE + w.below.slack)
+        got = w.below.read(c, packed, REQUEST_PIECE + transport_slack(c, w.below))
         if got <= 0:
             return <int>got if got else -ECONNRESET
         if bytes_add(&w.request, packed, <size_t>got) != 0:
@@ -118,6 +118,18 @@ cdef void ws_answered(Task* t) noexcept nogil:
     conn_flush_soon(c)
 
 
+cdef int64_t ws_patience(Conn* c) noexcept nogil:
+    return c.ws.patience
+
+
+cdef void ws_late(Conn* c) noexcept nogil:
+    client_close(&c.base, CLOSE_UNREACHABLE)
+
+
+cdef void ws_failed(Conn* c, int rc) noexcept nogil:
+    client_close(&c.base, CLOSE_UNREACHABLE)
+
+
 # ---- the end
 
 cdef int close_status(int reason) noexcept nogil:
@@ -153,10 +165,20 @@ cdef int ws_want(Conn* c, bint read, bint write) noexcept nogil:
     return c.ws.below.want(c, read, write)
 
 
+cdef size_t ws_slack(const Conn* c) noexcept nogil:
+    # Frames take less room than what they come in.
+    return transport_slack(c, c.ws.below)
+
+
 cdef Transport ws_transport
 
 ws_transport.establish = ws_establish
 ws_transport.read = ws_read
 ws_transport.write = ws_write
 ws_transport.want = ws_want
+ws_transport.slack = ws_slack
 ws_transport.shutdown = ws_shutdown
+ws_transport.patience = ws_patience
+ws_transport.late = ws_late
+ws_transport.failed = ws_failed
+ws_transport.asks = ws_ask

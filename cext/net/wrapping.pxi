@@ -10,7 +10,6 @@ cdef int ws_wrap(Conn* c, int64_t patience) noexcept nogil:
     w.answered.fn = ws_answered
     w.answered.owner = c
     c.ws = w
-    c.connecting = COMING
     return 0
 
 
@@ -19,6 +18,7 @@ cdef void ws_begin(Conn* c) noexcept nogil:
     c.ws.below = c.transport
     c.ws.state = WS_REQUEST
     c.transport = &ws_transport
+    c.approach = UPGRADING
 
 
 cdef void ws_free(Conn* c) noexcept nogil:

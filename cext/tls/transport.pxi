@@ -109,6 +109,32 @@ cdef int hello_establish(Conn* c) noexcept nogil:
     return 0
 
 
+cdef int64_t hello_patience(Conn* c) noexcept nogil:
+    cdef int64_t ns = greets_after(c)
+    return ns if ns else c.security.timeout
+
+
+cdef void hello_late(Conn* c) noexcept nogil:
+    # Without a handshake's beginning a connection may be one that has none.
+    if greet_after_all(c):
+        return
+    if c.link == NULL and not c.hushed and c.security.optional:
+        c.transport = &plain_transport
+        conn_established(c, 0)
+        return
+    note_span(&c.base, span_c(b"TLS handshake timeout"), NOTE_DEBUG)
+    client_close(&c.base, CLOSE_TLS_HANDSHAKE)
+
+
+cdef void hello_failed(Conn* c, int rc) noexcept nogil:
+    if rc == -EBUSY:
+        coming_throttled(c)
+        return
+    # Whoever looks what listens here, and speaks no TLS, is no error of ours.
+    note_span(&c.base, span(c.secured.data, <uint32_t>c.secured.n), NOTE_DEBUG if rc == -EPROTONOSUPPORT else NOTE_LINE)
+    client_close(&c.base, CLOSE_TLS_HANDSHAKE)
+
+
 cdef ssize_t hello_write(Conn* c, const iovec* iov, int n) noexcept nogil:
     # Until the handshake begins what is written is INFO, or why the connection ends.
     return plain_write(c, iov, n) if c.link == NULL else -EAGAIN
@@ -224,6 +250,10 @@ cdef ssize_t tls_write(Conn* c, const iovec* iov, int n) noexcept nogil:
     return <ssize_t>done
 
 
+cdef size_t tls_slack(const Conn* c) noexcept nogil:
+    return 2 * RECORD_ROOM
+
+
 cdef Transport hello_transport
 cdef Transport tls_transport
 
@@ -231,9 +261,13 @@ hello_transport.establish = hello_establish
 hello_transport.write = hello_write
 hello_transport.want = plain_want
 hello_transport.shutdown = tls_shutdown
+hello_transport.patience = hello_patience
+hello_transport.late = hello_late
+hello_transport.failed = hello_failed
+hello_transport.asks = peer_ask
 
 tls_transport.read = tls_read
-tls_transport.slack = 2 * RECORD_ROOM
+tls_transport.slack = tls_slack
 tls_transport.write = tls_write
 tls_transport.want = plain_want
 tls_transport.shutdown = tls_shutdown
