@@ -377,7 +377,8 @@ cdef class ConsumerHandle:
     cdef bint kept_logged
     cdef int keep_config(self, const ConsumerConfig* cfg) noexcept nogil
     cdef void keep(self) noexcept nogil
-    cdef bint enter(self) noexcept nogil                # as StreamFace's
+    cdef bint enter(self) noexcept nogil                # as StreamFace's, as is serves
+    cdef bint serves(self) noexcept nogil
     cdef bint step(self, bint* open) noexcept nogil
     cdef int check(self, bint open) except -1
     cdef object final_state(self)

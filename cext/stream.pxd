@@ -470,6 +470,8 @@ cdef class EnvBox:
     # False: the engine is closed, and nothing but leave may follow.
     cdef bint enter(self) noexcept nogil
     cdef void leave(self) noexcept nogil
+    # As enter; raises StreamClosed, with the lock let go, where the engine is closed. Without the GIL or with it.
+    cdef int lock(self) except -1 nogil
 
 
 cdef struct Copied
@@ -495,6 +497,8 @@ cdef class StreamFace:
     # Takes the lock, which box.leave lets go. False: the stream is closed, and s is NULL. Only with the lock held is s
     # looked at and changed.
     cdef bint enter(self) noexcept nogil
+    # With the lock held: what enter would say.
+    cdef bint serves(self) noexcept nogil
     cdef bint read(self, Asked asked, const Filter* f, uint64_t seq, Copied* c, int* rc) noexcept nogil
     # What enter said, as an exception: StreamClosed.
     cdef int check(self, bint open) except -1

@@ -97,7 +97,10 @@ cdef class ConsumerHandle:
         bytes_free(&self.kept_state)
 
     cdef bint enter(self) noexcept nogil:
-        return self.box.enter() and self.c != NULL and self.c.s.failed == 0
+        return self.box.enter() and self.serves()
+
+    cdef bint serves(self) noexcept nogil:
+        return self.c != NULL and self.c.s.failed == 0
 
     cdef int check(self, bint open) except -1:
         if open:
@@ -122,7 +125,8 @@ cdef class ConsumerHandle:
         """Whether a part of the state that it was opened with could not be used."""
         cdef bint damaged
         with nogil:
-            damaged = self.enter() and self.c.damaged
+            self.box.lock()
+            damaged = self.serves() and self.c.damaged
             self.box.leave()
         return damaged
 
@@ -130,7 +134,8 @@ cdef class ConsumerHandle:
         """Whether `state` would take long, as what is pending is still counted."""
         cdef bint counting
         with nogil:
-            counting = self.enter() and self.c.counting != COUNT_NONE
+            self.box.lock()
+            counting = self.serves() and self.c.counting != COUNT_NONE
             self.box.leave()
         return counting
 
@@ -158,7 +163,8 @@ cdef class ConsumerHandle:
         cdef int rc = 0
         cdef bint open
         with nogil:
-            open = self.enter()
+            self.box.lock()
+            open = self.serves()
             if open:
                 rc = consumer_update(self.c, &cfg, &self.changed)
             elif back and self.c != NULL:
@@ -299,7 +305,8 @@ cdef class ConsumerHandle:
     def begin(self, uint64_t ticket=0) -> None:
         """The answer to the request that made or moved it is on its way, or waits for this ticket."""
         with nogil:
-            if self.enter() and self.c.held:
+            self.box.lock()
+            if self.serves() and self.c.held:
                 self.c.held_ticket = ticket
                 wake_delivery(self.c)
             self.box.leave()
@@ -342,7 +349,7 @@ cdef class ConsumerHandle:
         cdef bint fresh = False
         memset(&b, 0, sizeof(Bytes))
         with nogil:
-            self.box.enter()
+            self.box.lock()
             if self.c != NULL:
                 acks_finish(self.c)
                 if self.c.s.failed == 0 and self.c.s.halted == 0:

@@ -38,8 +38,13 @@ cdef class StreamHandle(IntakeFace):
                     raise StoreError("out of memory")
 
     def reopen(self, bint mirror=False) -> None:
+        cdef bint failed
         with self.opening:
-            if self.s == NULL or self.s.failed == 0:
+            with nogil:
+                self.box.lock()
+                failed = self.s != NULL and self.s.failed != 0
+                self.box.leave()
+            if not failed:
                 return
             self.put_down()
             self.retreat()
@@ -47,7 +52,8 @@ cdef class StreamHandle(IntakeFace):
 
     def resume(self) -> None:
         with nogil:
-            if self.enter():
+            self.box.lock()
+            if self.serves():
                 self.behind = False
                 stream_resume(self.s)
             self.box.leave()
@@ -59,11 +65,11 @@ cdef class StreamHandle(IntakeFace):
             return 0
         for h in self.handles:
             with nogil:
-                self.box.enter()
+                self.box.lock()
                 h.keep()
                 self.box.leave()
         with nogil:
-            self.box.enter()
+            self.box.lock()
             consumers_free(self.s)
             if not self.behind:
                 self.durable = store_kept_seq(self.s.store)
@@ -98,11 +104,11 @@ cdef class StreamHandle(IntakeFace):
             store = store_open(self.box.env, self.box.committer, &config, err, sizeof(err))
         if store == NULL:
             raise StoreError((<bytes>err).decode("utf-8", "replace"))
-        with nogil:
-            self.box.enter()
-            new = stream_new(old.env, old.account, store, &old.cfg)
-            self.box.leave()
         try:
+            with nogil:
+                self.box.lock()
+                new = stream_new(old.env, old.account, store, &old.cfg)
+                self.box.leave()
             if new == NULL:
                 raise StoreError("out of memory")
             if not mirror:
@@ -119,7 +125,7 @@ cdef class StreamHandle(IntakeFace):
         cdef uint64_t seq
         cdef int rc = ST_OK
         with nogil:
-            self.box.enter()
+            self.box.lock()
             seq = store_next_seq(store, NULL, self.durable + 1)
             while seq and rc == ST_OK:
                 rc = store_remove(store, seq, False)
@@ -144,7 +150,7 @@ cdef class StreamHandle(IntakeFace):
                 state, file.time = read_state(self.box.env.files, h.directory)
             file.bytes = span_of(state)
             with nogil:
-                self.box.enter()
+                self.box.lock()
                 c = consumer_new(s, &h.kept, &file, h.kept_logged)
                 h.c = c
                 if c != NULL:
@@ -160,7 +166,7 @@ cdef class StreamHandle(IntakeFace):
         cdef Store* store = new.store
         cdef int rc = 0
         with nogil:
-            self.box.enter()
+            self.box.lock()
             new.hold = old.hold
             if self.serving:
                 rc = stream_activate(new)
@@ -176,7 +182,7 @@ cdef class StreamHandle(IntakeFace):
             raise StoreError("out of memory")
         for h in self.handles:
             with nogil:
-                self.box.enter()
+                self.box.lock()
                 if self.serving and h.c != NULL:
                     consumer_lead(h.c)
                 free(h.kept_texts)
@@ -191,13 +197,13 @@ cdef class StreamHandle(IntakeFace):
         cdef Consumer* c
         for h in opened:
             with nogil:
-                self.box.enter()
+                self.box.lock()
                 c = h.c
                 h.c = NULL
                 consumer_close(c, False)
                 self.box.leave()
         with nogil:
-            self.box.enter()
+            self.box.lock()
             if new != NULL:
                 stream_stop(new)
                 consumers_free(new)
@@ -216,7 +222,7 @@ cdef class StreamHandle(IntakeFace):
         cdef bytes path = self.directory + b"/consumers.log"
         cdef Span p = span_of(path)
         with nogil:
-            self.box.enter()
+            self.box.lock()
             k = consumers_of(s)
             self.box.leave()
         if k == NULL:
@@ -229,7 +235,7 @@ cdef class StreamHandle(IntakeFace):
         with nogil:
             log = log_open(s.store, p, span_c(LOG_NOBODY), not self.serving, replay_entry, &x, err, sizeof(err))
             u64map_free(&x.names)
-            self.box.enter()
+            self.box.lock()
             k.log = log
             self.box.leave()
         if log == NULL:
@@ -262,7 +268,7 @@ cdef class StreamHandle(IntakeFace):
             if logged:
                 self.open_log(self.s)
             with nogil:
-                self.box.enter()
+                self.box.lock()
                 c = consumer_new(self.s, &cfg, &file, logged)
                 if c != NULL:
                     c.serial = serial
@@ -277,7 +283,7 @@ cdef class StreamHandle(IntakeFace):
                         consumer_info(c, info)
                 self.box.leave()
                 while c != NULL and rc == 0 and more:   # others have their turns
-                    self.box.enter()
+                    self.box.lock()
                     more = consumer_step(c)
                     if c.unplaced:
                         consumer_close(c, False)
@@ -317,12 +323,12 @@ cdef class StreamHandle(IntakeFace):
                     states.append(h.final_state())
                     continue
                 with nogil:
-                    self.box.enter()
+                    self.box.lock()
                     h.end(True)
                     self.box.leave()
             self.handles = []
             with nogil:
-                self.box.enter()
+                self.box.lock()
                 consumers_flush(s)
                 if store != NULL:
                     store_stop(store)

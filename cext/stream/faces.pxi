@@ -5,11 +5,14 @@ cdef class StreamFace:
     """A stream for the control plane; times are nanoseconds since 1970, sizes bytes.
 
     Every method takes the engine lock for a short time and may be called from any thread. StoreError: the store
-    could not do it. After `close` every method raises StreamClosed.
+    could not do it. After `close`, its own or that of the engine, every method but `close` raises StreamClosed.
     """
 
     cdef bint enter(self) noexcept nogil:
-        return self.box.enter() and self.s != NULL and self.s.failed == 0
+        return self.box.enter() and self.serves()
+
+    cdef bint serves(self) noexcept nogil:
+        return self.s != NULL and self.s.failed == 0
 
     cdef int check(self, bint open) except -1:
         if not open:
@@ -61,8 +64,8 @@ cdef class StreamFace:
             if store == NULL:
                 raise StoreError((<bytes>err).decode("utf-8", "replace"))
             with nogil:
-                if box.enter():
-                    self.s = stream_new(box.env, place.account, store, &c)
+                box.lock()
+                self.s = stream_new(box.env, place.account, store, &c)
                 if self.s == NULL:
                     store_stop(store)
                 box.leave()
@@ -108,7 +111,8 @@ cdef class StreamFace:
             fill_config(&c, params, subjects)
             fill_place(&c, self)
             with nogil:
-                open = self.enter()
+                self.box.lock()
+                open = self.serves()
                 if open:
                     rc = stream_update(self.s, &c)
                     more = rc == 0
@@ -212,14 +216,14 @@ cdef class StreamFace:
                 w = sweep_subjects(self.s.store, &f.f)
             self.box.leave()
             while w != NULL and rc == 1:        # others have their turns
-                self.box.enter()
+                self.box.lock()
                 rc = sweep_step(w)
                 self.box.leave()
             if w != NULL and rc == ST_OK:
                 total = sweep_take(w, &b)
                 places = found_in_order(&b, total)
             if w != NULL:
-                self.box.enter()
+                self.box.lock()
                 sweep_free(w)
                 self.box.leave()
         try:

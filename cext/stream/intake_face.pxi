@@ -43,7 +43,8 @@ cdef class IntakeFace(StreamFace):
     def leave_off(self, uint64_t id) -> None:
         """Ends what take_in began."""
         with nogil:
-            if self.box.enter() and self.s != NULL:
+            self.box.lock()
+            if self.s != NULL:
                 intake_close(self.s, id)
             self.box.leave()
 
@@ -56,7 +57,8 @@ cdef class IntakeFace(StreamFace):
         cdef bint broken = False, found
         cdef const char* why = NULL
         with nogil:
-            if self.enter():
+            self.box.lock()
+            if self.serves():
                 i = intake_find(self.s, id)
             found = i != NULL
             if found:

@@ -25,6 +25,13 @@ cdef class EnvBox:
     cdef void leave(self) noexcept nogil:
         env_unlock(self.env)
 
+    cdef int lock(self) except -1 nogil:
+        if self.enter():
+            return 0
+        self.leave()
+        with gil:
+            raise StreamClosed("the engine is closed")
+
 
 cdef dict STORE_TEXTS = {
     ST_NO_MEMORY: "out of memory",

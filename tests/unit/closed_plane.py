@@ -9,28 +9,33 @@ from types import SimpleNamespace
 from typing import Any
 
 from jsserver.cext import engine
+from jsserver.cext.consumer import ConsumerHandle, StreamHandle
 from jsserver.cext.engine import AccountHandle, DataPlane, PlaneClosed, PlaneConfig, WebsocketConfig
-from tests.unit.stream_world import stream_params
+from jsserver.cext.stream import IntakeFace, StreamClosed, StreamFace
+from tests.unit.stream_world import consumer_params, stream_params
 
-STUBS = Path(inspect.getfile(engine)).parent / "engine.pyi"
+STUBS = Path(inspect.getfile(engine)).parent
 LIFE = {"close", "stop", "run"}
 """What may be called at the end."""
+KEPT = {"id", "changed_state"}
+"""What a handle knows by itself."""
 OF_THE_STORE = {"has_room", "run_commits", "stop_commits"}
+PARAMETERS = {"open_stream", "open_consumer", "update"}
 
 
-def values(annotation: ast.expr | None, account: AccountHandle) -> Any:
-    """An argument of this type."""
+def values(name: str, annotation: ast.expr | None, account: AccountHandle) -> Any:
+    """An argument of this name and type."""
     text = "None" if annotation is None else ast.unparse(annotation)
     match text.split(" | ")[0].split("[")[0]:
         case "int":
             return 1
         case "bytes":
-            return b"01234567"
+            return b"01234567" * 4 if name == "key" else b"01234567"
         case "str":
             return "x"
         case "bool":
             return False
-        case "list" | "Mappings":
+        case "list" | "Mappings" | "Iterable" | "Sequence":
             return []
         case "AccountHandle":
             return account
@@ -47,9 +52,10 @@ def values(annotation: ast.expr | None, account: AccountHandle) -> Any:
 
 def methods(kind: type, account: AccountHandle) -> Iterator[tuple[str, list[Any], dict[str, Any]]]:
     """Those that the stubs have, each with arguments that fit."""
+    stubs = STUBS / f"{kind.__module__.rpartition('.')[2]}.pyi"
     [described] = [
         node
-        for node in ast.parse(STUBS.read_text()).body
+        for node in ast.parse(stubs.read_text()).body
         if isinstance(node, ast.ClassDef) and node.name == kind.__name__
     ]
     for node in described.body:
@@ -60,16 +66,16 @@ def methods(kind: type, account: AccountHandle) -> Iterator[tuple[str, list[Any]
             wanted = [argument for argument, default in named if default is None]
             yield (
                 node.name,
-                [values(a.annotation, account) for a in needed],
-                {a.arg: values(a.annotation, account) for a in wanted},
+                [values(a.arg, a.annotation, account) for a in needed],
+                {a.arg: values(a.arg, a.annotation, account) for a in wanted},
             )
 
 
 def outcome(call: Callable[..., object], *args: Any, **more: Any) -> str:
     try:
         return f"returned {call(*args, **more)!r}"
-    except PlaneClosed:
-        return "PlaneClosed"
+    except (PlaneClosed, StreamClosed) as error:
+        return type(error).__name__
     except Exception as error:
         return repr(error)
 
@@ -79,14 +85,28 @@ def main() -> None:
     account = plane.account("A", b"01234567")
     for name in sorted(OF_THE_STORE):
         print("before open_store", name, outcome(getattr(plane, name)), flush=True)
+    limits = {"max_memory": -1, "max_storage": -1, "max_payload": 1 << 20}
+    plane.open_store(sync_interval=0, domain=b"", **limits)
+    stream = account.open_stream(None, stream_params())
+    stream.activate()
+    consumer = stream.open_consumer(consumer_params(), None)
     plane.close()
     plane.close()
-    for kind, made in ((DataPlane, plane), (AccountHandle, account)):
+    handles: list[tuple[type, Any]] = [(DataPlane, plane), (AccountHandle, account)]
+    handles += [(kind, stream) for kind in (StreamFace, IntakeFace, StreamHandle)]
+    for kind, made in [*handles, (ConsumerHandle, consumer)]:
         for name, args, more in methods(kind, account):
-            if name == "open_stream":
-                args = [None, stream_params()]
-            said = outcome(getattr(made, name), *args, **more) if name not in LIFE else "life"
+            if name in PARAMETERS:
+                of_stream = name != "open_consumer" and kind is not ConsumerHandle
+                params = stream_params() if of_stream else consumer_params()
+                args = [params] if name == "update" else [None, params][:: 1 if of_stream else -1]
+            elif name == "fill":
+                args = [stream]
+            ends = name in LIFE | KEPT
+            said = "life" if ends else outcome(getattr(made, name), *args, **more)
             print(kind.__name__, name, said, flush=True)
+    for left in (consumer, stream):
+        left.close(delete=False)
 
 
 if __name__ == "__main__":
