@@ -99,7 +99,7 @@ class Responder:
             signer = self.signer.made
             key = serialization.load_pem_private_key(self.signer.key.read_bytes(), None)  # type: ignore[assignment]
             builder = builder.certificates([signer])
-        key_hash = x509.SubjectKeyIdentifier.from_public_key(issuer.public_key()).digest  # type: ignore[arg-type]
+        key_hash = x509.SubjectKeyIdentifier.from_public_key(issuer.public_key()).digest
         name_hash = hashes.Hash(hashes.SHA1())
         name_hash.update(issuer.subject.public_bytes())
         builder = builder.add_response_by_hash(

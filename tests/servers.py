@@ -138,10 +138,13 @@ class Server:
         assert not self.running, "the server is running already"
         with open(self.log_path, "ab") as log:
             self._log_start = log.tell()
-            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log} | self.streams
+            ours = {"stdin": subprocess.DEVNULL, "stdout": log.fileno(), "stderr": log.fileno()}
+            streams = ours | self.streams
             self.process = subprocess.Popen(
                 self._command_line(),
-                **streams,
+                stdin=streams["stdin"],
+                stdout=streams["stdout"],
+                stderr=streams["stderr"],
                 env={**os.environ, **self.env},
                 preexec_fn=BEFORE_EXEC,
             )

@@ -5,9 +5,12 @@ import random
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from tests.cext.store import PyStore
+
+if TYPE_CHECKING:
+    from tests.cext.store import State
 
 SECOND = 1_000_000_000
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
@@ -19,7 +22,7 @@ Messages = dict[int, tuple[Any, ...]]
 class Seen:
     """Everything that can be asked about what a store holds."""
 
-    state: dict[str, int]
+    state: "State"
     messages: Messages
     subjects: dict[str, int]
     lasts: list[int]
@@ -55,7 +58,20 @@ def seen(store: PyStore) -> Seen:
     return Seen(state, messages, store.subjects(), store.last_per_subject())
 
 
-def limits_of(rng: random.Random) -> dict[str, int]:
+class Limits(TypedDict):
+    """As a PyStore takes them."""
+
+    max_msgs: int
+    max_bytes: int
+    max_msgs_per: int
+    max_age: int
+
+
+Limit = Literal["max_age", "max_bytes", "max_msgs", "max_msgs_per"]
+LIMITS: tuple[Limit, ...] = ("max_age", "max_bytes", "max_msgs", "max_msgs_per")
+
+
+def limits_of(rng: random.Random) -> Limits:
     """Limits that are met often, in blocks that are small wherever there is a limit of bytes."""
     return {
         "max_msgs": rng.choice([-1, -1, -1, 2, 10, 60, 300]),
@@ -72,7 +88,6 @@ class History:
     directory: Path
     rng: random.Random
     now: int = 1_000_000 * SECOND
-    limits: dict[str, int] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -141,7 +156,7 @@ class History:
 
     def update(self) -> None:
         changed = limits_of(self.rng)
-        for name in self.rng.sample(sorted(changed), self.rng.choice([1, 1, 2, 4])):
+        for name in self.rng.sample(LIMITS, self.rng.choice([1, 1, 2, 4])):
             self.limits[name] = changed[name]
         self.store.update(**self.limits)
 

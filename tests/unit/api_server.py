@@ -5,11 +5,12 @@ import hashlib
 import json
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from jsserver.api.dispatch import Dispatcher, Request
 from jsserver.assets.limits import AccountLimits, ServerSettings
 from jsserver.instances.account import Account
+from jsserver.instances.backend import Accounts
 from jsserver.instances.shared import Shared
 
 from .fake_backend import FakeAccount
@@ -50,7 +51,7 @@ class ApiServer:
 
     async def _start(self) -> Dispatcher:
         accounts = {ACCOUNT: self.engine, BARE_ACCOUNT: FakeAccount(), SYSTEM_ACCOUNT: self.system}
-        shared = Shared(accounts, self.settings, stub_hash)
+        shared = Shared(cast(Accounts, accounts), self.settings, stub_hash)
         dispatcher = Dispatcher(shared, system_account=SYSTEM_ACCOUNT)
         await dispatcher.add_account(Account(ACCOUNT, shared, self.directory, self.limits))
         return dispatcher

@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,7 +41,7 @@ def values(name: str, annotation: ast.expr | None, account: AccountHandle) -> An
         case "PermissionSet":
             return engine.PermissionSet()
         case "PlaneConfig":
-            return PlaneConfig(*[1] * len(PlaneConfig._fields))
+            return PlaneConfig._make([1] * len(PlaneConfig._fields))
         case "WebsocketConfig":
             fields = SimpleNamespace(**dict.fromkeys(WebsocketConfig._fields, 1))
             fields.info, fields.later_head = (b"", b"", b""), b""
@@ -110,4 +109,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

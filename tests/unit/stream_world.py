@@ -1,7 +1,10 @@
 """What tests of streams and consumers share: parameters, and short ways to publish and pull."""
 
+import json
 from types import SimpleNamespace
 
+from jsserver.cext.consumer import ConsumerHandle
+from jsserver.cext.stream import Message
 from tests.cext.stream import TestEnv, open_test_stream
 
 MS = 1_000_000
@@ -88,9 +91,15 @@ def consumer_params(**given):
     return SimpleNamespace(**values)
 
 
-def headers(**values):
+def headers(**values: object) -> bytes:
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in values.items())
     return f"NATS/1.0\r\n{lines}\r\n".encode()
+
+
+def refusal(answer: str) -> int:
+    """The err_code of an answer."""
+    code: int = json.loads(answer)["error"]["err_code"]
+    return code
 
 
 class World:
@@ -100,6 +109,7 @@ class World:
         self.env = env or TestEnv()
         if (b"inbox", b"") not in self.env.clients:
             self.env.listen(b"inbox")
+        self.handles: list[ConsumerHandle] = []  # of what is opened with it
         self.stream = open_test_stream(
             self.env, stream_params(**params), directory, **(place or {})
         )
@@ -119,6 +129,18 @@ class World:
         self.stream.wait_durable()
         self.env.run()
         self.env.take()
+
+    def message(self, seq: int) -> Message:
+        """One that must be there."""
+        found = self.stream.get(seq)
+        assert found is not None, f"no message {seq}"
+        return found
+
+    def last_for(self, subject: bytes) -> Message:
+        """One that must be there."""
+        found = self.stream.last_for(subject)
+        assert found is not None, f"no message on {subject!r}"
+        return found
 
     def consumer(self, directory=None, **params):
         return self.stream.open_consumer(consumer_params(**params), directory)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,7 @@ def api(tmp_path: Path) -> Iterator[ApiServer]:
         yield server
 
 
-def refused(
-    api: ApiServer, stream: str = "S", name: str = "c", **config: object
-) -> tuple[int, str]:
+def refused(api: ApiServer, stream: str = "S", name: str = "c", **config: Any) -> tuple[int, str]:
     body = {"stream_name": stream, "config": config}
     return api.refused(f"CONSUMER.CREATE.{stream}.{name}", body)
 
@@ -181,7 +180,7 @@ def test_subject_and_body_must_agree(
     ],
 )
 def test_invalid_configurations(
-    api: ApiServer, config: dict[str, object], code: int, text: str | None
+    api: ApiServer, config: dict[str, Any], code: int, text: str | None
 ) -> None:
     got = refused(api, **config)
     assert got[0] == code and text in (None, got[1])
@@ -218,7 +217,7 @@ def test_actions(api: ApiServer) -> None:
     ],
 )
 def test_what_an_update_may_not_change(
-    api: ApiServer, old: dict[str, object], new: dict[str, object], text: str
+    api: ApiServer, old: dict[str, Any], new: dict[str, Any], text: str
 ) -> None:
     api.consumer("S", "c", durable_name="c", **old)
     assert refused(api, durable_name="c", **new) == (10012, text)

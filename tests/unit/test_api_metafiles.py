@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jsserver.disk.directories import make_directory
 from jsserver.instances import metafiles
 from jsserver.instances.metafiles import KEY, DamagedMeta, MetaFiles, is_encrypted
 from jsserver.instances.rounds import alone
@@ -19,7 +20,7 @@ FILES = MetaFiles(stub_hash)
 @pytest.fixture
 def asset(tmp_path: Path) -> Path:
     directory = tmp_path / "streams" / "S"
-    metafiles.make_directory(directory.parent)
+    make_directory(directory.parent)
     alone(FILES.create(directory, directory.parent, "S", b'{"a":1}'))
     return directory
 

@@ -18,7 +18,7 @@ SECOND = 1_000_000_000
 
 
 @pytest.fixture
-def api(tmp_path: Path):  # type: ignore[no-untyped-def]
+def api(tmp_path: Path):
     with ApiServer(tmp_path) as server:
         yield server
 

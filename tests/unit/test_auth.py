@@ -115,7 +115,7 @@ def test_nkeys_sign_the_nonce_of_their_connection():
     account = Account(name="A", users=[User(nkey=known.public, account="A")])
     auth = authenticator(accounts=[account])
 
-    def admit(signer: Signer, nonce: str, sent: str, **more: str) -> str:
+    def admit(signer: Signer, nonce: str, sent: str, **more: Any) -> str:
         sig = signer.signature(nonce)
         admitted = auth.admit(Connect(**{"nkey": signer.public, "sig": sig, **more}), sent)
         return "" if admitted is None else admitted.user

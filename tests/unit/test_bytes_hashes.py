@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tests.cext.bytes as tb
 from jsserver.cext import bytes as jb
 from jsserver.text.nuid import ALPHABET
-from tests.cext import bytes as tb
 
 KEY = bytes(range(32))
 

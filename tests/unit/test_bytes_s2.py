@@ -100,7 +100,7 @@ def encoded(ops: list[Op]) -> tuple[bytes, bytes]:
             tags += repeat(length)
         for _ in range(length):
             plain.append(plain[-offset])
-    return block(plain, tags), bytes(plain)
+    return block(bytes(plain), tags), bytes(plain)
 
 
 @given(OPS)

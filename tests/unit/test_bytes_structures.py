@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cext import bytes as jb
+import tests.cext.bytes as jb
 
 I64_MAX = 2**63 - 1
 

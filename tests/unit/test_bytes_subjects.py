@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tests.cext.bytes as tb
 from jsserver.cext import bytes as jb
-from tests.cext import bytes as tb
 
 
 def naive_matches(pattern: str, subject: str) -> bool:

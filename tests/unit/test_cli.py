@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from jsserver.process import signalling
 from jsserver.text.flags import FlagError, parse, parse_bool, parse_int
 
 Output = pytest.CaptureFixture[str]
+FLAGS: dict[str, Callable[[str], Any]]
 FLAGS = {"p": parse_int, "port": parse_int, "D": parse_bool, "n": str}
 
 

@@ -38,6 +38,7 @@ def batches(**options: str) -> Batches:
 def rows_of(made: Batches) -> list[dict[str, Any]]:
     batch = made.take()
     batch.validate(full=True)
+    rows: list[dict[str, Any]]
     rows = batch.set_column(2, "timestamp", batch["timestamp"].cast(pa.int64())).to_pylist()
     for row in rows:
         row["ts"] = row.pop("timestamp") * 1000 + row.pop("ts_nanos")

@@ -3,6 +3,7 @@
 import random
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -37,7 +38,7 @@ from tests.unit.records import (
 from tests.unit.test_columns_blocks import seqs
 
 
-def replay(blocks: list[bytes], **options: object) -> tuple[Survey, set[int]]:
+def replay(blocks: list[bytes], **options: Any) -> tuple[Survey, set[int]]:
     """The survey and what is live after it."""
     survey = Survey(**options)
     for number, code in enumerate(blocks, 1):
@@ -104,7 +105,7 @@ def test_damage() -> None:
     bad = bytearray(record(2, data=b"payload"))
     bad[-1] ^= 1
     survey = Survey()
-    survey.begin(1, plain(record(1), bad, record(3)), key())
+    survey.begin(1, plain(record(1), bytes(bad), record(3)), key())
     assert survey.walk() == WALK_BAD
     assert survey.offset == len(record(1))
     assert survey.skip() == len(bad)
@@ -149,7 +150,7 @@ class Model:
 
 @given(OPS, LIMIT, st.one_of(st.just(-1), st.integers(40, 900)), LIMIT, st.booleans())
 @settings(max_examples=200)
-def test_as_a_model(ops: list, msgs: int, size: int, per: int, ours: bool) -> None:
+def test_as_a_model(ops: list[Any], msgs: int, size: int, per: int, ours: bool) -> None:
     model = Model(msgs, size, per)
     blocks = [b""]
     seq = 0
@@ -175,7 +176,7 @@ def test_as_a_model(ops: list, msgs: int, size: int, per: int, ours: bool) -> No
 
 
 def delete_map(seqs: list[int]) -> bytes:
-    nodes = {}
+    nodes: dict[int, int] = {}
     for seq in seqs:
         base = seq // 2048 * 2048
         nodes[base] = nodes.get(base, 0) | 1 << (seq - base)
@@ -199,13 +200,16 @@ def index(first: int = 10, last: int = 5000, deleted: tuple[int, ...] = (12, 13,
 
 
 def test_index() -> None:
-    n, size, first, last, blocks, number, end = index_db(index(), block_key(STREAM))
+    found = index_db(index(), block_key(STREAM))
+    assert found is not None
+    n, size, first, last, blocks, number, end = found
     assert (n, size, first, last) == (4988, 4988 * 40, 10, 5000)
     assert (number, end) == (7, b"lasteigh")
     ((num, b_size, b_first, ts1, b_last, ts2, deleted, gone),) = blocks
     assert (num, b_size, b_first, ts1, b_last, ts2, deleted) == (7, size, 10, 1000, 5000, 9000, 3)
     assert pairs(gone) == [(12, 13), (4096, 4096)]
-    assert index_db(index(deleted=()), block_key(STREAM))[4][0][7] == b""
+    found = index_db(index(deleted=()), block_key(STREAM))
+    assert found is not None and found[4][0][7] == b""
 
 
 def test_an_index_that_does_not_fit() -> None:

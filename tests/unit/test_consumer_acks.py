@@ -325,7 +325,7 @@ def test_deadlines_move_with_ack_wait_and_stay_in_order(world):
     c.update(consumer_params(ack_wait=20 * SECOND))
     world.pull(b"1")
     world.pull(b"10")
-    due = {}
+    due: dict[int, int] = {}
     for at in range(2, 30):
         world.env.advance(SECOND)
         due |= dict.fromkeys(seqs(world.env.take()), at)
@@ -342,7 +342,7 @@ def test_deadlines_move_to_a_backoff_and_back(world):
     world.pull(b"1")
     c.update(consumer_params(ack_wait=6 * SECOND, max_deliver=5))
     world.pull(b"10")
-    due = {}
+    due: dict[int, int] = {}
     for at in range(2, 10):
         world.env.advance(SECOND)
         due |= dict.fromkeys(seqs(world.env.take()), at)

@@ -1,6 +1,7 @@
 """A time for an ack, or a backoff, that is changed while much is pending."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ MANY = 7000
 """More than are looked at in one turn."""
 SOON = 100
 """Nanoseconds that it takes until all have come that are due at once, a thousand at a time."""
-WAITS = [
+WAITS: list[dict[str, Any]] = [
     {"ack_wait": 20 * SECOND},
     {"ack_wait": 5 * SECOND},
     {"ack_wait": 8 * SECOND, "backoff": (8 * SECOND, 2 * SECOND, 30 * SECOND)},
@@ -85,7 +86,9 @@ def test_each_message_is_due_by_the_last_change(round):
     world, waits = World(), WAITS[round % len(WAITS)]
     c = world.consumer(**vars(params(waits)))
     world.fill(MANY)
-    due, times, replies = {}, {}, {}
+    due: dict[int, int] = {}
+    times: dict[int, int] = {}
+    replies: dict[int, bytes] = {}
     now = world.env.mono
 
     def came():

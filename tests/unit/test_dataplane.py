@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from jsserver.cext import engine
-from jsserver.cext.engine import DataPlane, PermissionSet, PlaneConfig
+from jsserver.cext.engine import AccountHandle, DataPlane, Item, PermissionSet, PlaneConfig
 from jsserver.process.sockets import bound_port, open_listener
 from tests.cext.net import PyParser
 
 CEXT = Path(__file__).resolve().parents[2] / "cext"
+TESTS = CEXT.parent / "tests"
 LIMITS = {
     "max_payload": 1024 * 1024,
     "max_control_line": 4096,
@@ -47,15 +48,30 @@ def test_records_have_the_fields_that_their_declarations_say(stub):
     module = importlib.import_module(f"jsserver.cext.{stub.stem}")
     for node in ast.parse(stub.read_text()).body:
         if isinstance(node, ast.ClassDef) and "NamedTuple" in map(ast.unparse, node.bases):
-            declared = [line.target.id for line in node.body if isinstance(line, ast.AnnAssign)]
+            fields = [line.target for line in node.body if isinstance(line, ast.AnnAssign)]
+            declared = [ast.unparse(field) for field in fields]
             assert list(getattr(module, node.name)._fields) == declared, node.name
+
+
+@pytest.mark.parametrize("stub", sorted(TESTS.glob("*/*.pyi")), ids=lambda path: path.stem)
+def test_what_drives_a_layer_has_the_methods_that_its_declarations_say(stub: Path) -> None:
+    module = importlib.import_module(f"tests.{stub.parent.name}.{stub.stem}")
+    for node in ast.parse(stub.read_text()).body:
+        if isinstance(node, ast.ClassDef) and "TypedDict" not in map(ast.unparse, node.bases):
+            declared = {line.name for line in node.body if isinstance(line, ast.FunctionDef)}
+            there = set(vars(getattr(module, node.name)))
+            public = ({name for name in names if name[0] != "_"} for names in (declared, there))
+            assert next(public) == next(public), node.name
+        elif isinstance(node, ast.FunctionDef):
+            assert hasattr(module, node.name), node.name
 
 
 def test_an_account_in_a_circle_is_let_go_of():
     plane = DataPlane()
 
     class Holder:
-        pass
+        account: AccountHandle
+        itself: "Holder"
 
     for number in range(3):
         account = plane.account(f"A{number}", b"12345678")
@@ -100,7 +116,7 @@ class Plane:
     def items(self, kind, timeout=5.0):
         """Waits for inbox items of one kind."""
         end = time.monotonic() + timeout
-        found = []
+        found: list[Item] = []
         inbox = select.poll()
         inbox.register(self.plane.inbox_fd, select.POLLIN)
         while not found and time.monotonic() < end:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.unit.consumer_disk import Disk, until
 from tests.unit.stream_world import SECOND, World, headers
-from tests.unit.test_consumer_state import Disk, until
 
 MANY = 2200
 """Messages, each with an id: more than are read in one turn."""

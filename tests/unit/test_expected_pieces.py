@@ -95,8 +95,8 @@ def test_headers_that_are_stored_changed(filled: World) -> None:
     seq = filled.stream.state().last_seq
     expect(filled, b"r1", NONE, 0, "Nats-Request-Info: me\r\nA: b\r\n")
     assert turns(filled)[1] == [(b"r1", ack(seq + 1))]
-    assert b"A: b\r\n" in filled.stream.get(seq + 1).headers
-    assert b"Request-Info" not in filled.stream.get(seq + 1).headers
+    assert b"A: b\r\n" in filled.message(seq + 1).headers
+    assert b"Request-Info" not in filled.message(seq + 1).headers
 
 
 @pytest.mark.parametrize("how", ["purge", "update"])

@@ -11,6 +11,7 @@ from jsserver.instances import positions
 from jsserver.instances.asking import Asking
 from jsserver.instances.backend import AccountHandle
 from jsserver.instances.intakes import Intake, Intakes
+from jsserver.instances.locks import Hold
 from jsserver.instances.positions import Positions
 from jsserver.instances.running import Stream
 from jsserver.instances.shared import Shared
@@ -85,7 +86,7 @@ def test_a_stream_that_is_removed_while_another_is_written(
 
     monkeypatch.setattr(positions, "write", write)
     shared = cast(Shared, SimpleNamespace(run=run_here))
-    of = Intakes("A", cast(AccountHandle, None), shared, lambda name: asyncio.Lock())
+    of = Intakes("A", cast(AccountHandle, None), shared, lambda name: cast(Hold, asyncio.Lock()))
     for name in "ABC":
         config = SimpleNamespace(mirror=None)
         handle = SimpleNamespace(state=lambda: SimpleNamespace(last_seq=9))

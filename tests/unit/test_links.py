@@ -1,7 +1,10 @@
 """Imports of accounts in the data plane: put in place, replaced and ended while they are used."""
 
+from typing import Any
+
 import pytest
 
+from jsserver.cext.bytes import SubjectTransform
 from jsserver.cext.engine import ServiceLink, StreamLink
 from jsserver.text.nuid import ALPHABET
 from jsserver.text.transforms import parse
@@ -10,22 +13,26 @@ from tests.unit.test_dataplane import Plane, guarded, joined  # noqa: F401
 HOUR = 3600 * 10**9
 
 
+def compiled(source: str, destination: str) -> SubjectTransform:
+    transform = parse(source, destination)
+    assert transform is not None
+    return transform.compiled()
+
+
 def service(exporter, local=b"ask", subject=b"svc", **more):
-    fields = {"transform": None, "export": 1, "once": True, "threshold": HOUR, "share": False}
-    fields |= {"latency": b"", "sampling": 0, **more}
+    fields: dict[str, Any] = {"transform": None, "export": 1, "once": True}
+    fields |= {"threshold": HOUR, "share": False, "latency": b"", "sampling": 0, **more}
     return ServiceLink(exporter=exporter, local=local, subject=subject, **fields)
 
 
 def stream(exporter, source="ev.*", local="p.*"):
-    there = parse(source, local.replace("*", "$1"))
-    back = parse(local, source.replace("*", "$1"))
     return StreamLink(
         exporter=exporter,
         subject=source.encode(),
         local=local.encode(),
         literal=False,
-        transform=there.compiled(),
-        back=back.compiled(),
+        transform=compiled(source, local.replace("*", "$1")),
+        back=compiled(local, source.replace("*", "$1")),
     )
 
 

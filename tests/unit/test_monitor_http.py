@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from jsserver.monitor.http import MAX_BODY_BYTES, MAX_HEAD_BYTES, HttpServer, Request, Response
+from jsserver.monitor.http import MAX_HEAD_BYTES, HttpServer, Request, Response
 from jsserver.process.sockets import bound_port, open_listener
+from jsserver.text.http import MAX_BODY_BYTES
 from tests.waiting import wait_until
 
 END = b"\r\nHost: x\r\n\r\n"

@@ -2,12 +2,16 @@
 
 import random
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cext.store import PyStore
 from tests.cext.stream import PurgeInPieces, TestEnv
 from tests.unit.stream_world import ALL, WORKQUEUE, World
+
+if TYPE_CHECKING:
+    from tests.cext.stream import Change
 
 MANY = 5000
 
@@ -102,9 +106,11 @@ def test_a_purge_of_everything_between_two_pieces() -> None:
 
 
 @pytest.mark.parametrize("asked", [(b"s.b.*", 0, 0), (b"s.>", 0, 1500), (None, 3200, 0)])
-def test_the_pieces_are_changes_that_make_the_same_stream(asked: tuple) -> None:
+def test_the_pieces_are_changes_that_make_the_same_stream(
+    asked: tuple[bytes | None, int, int],
+) -> None:
     world = World(max_msgs=MANY)
-    changes: list[tuple] = []
+    changes: list[Change] = []
     world.env.record(world.stream, changes)
     for n in range(MANY):
         world.env.inject(b"s.a" if n % 2 == 0 else b"s.b.%d" % n, b"x")

@@ -133,7 +133,7 @@ def by_users(*users: User, **options: Any) -> Authenticator:
 
 
 def judged(
-    before: Authenticator, now: Authenticator, account: str = GLOBAL_ACCOUNT, **said: str
+    before: Authenticator, now: Authenticator, account: str = GLOBAL_ACCOUNT, **said: Any
 ) -> Stays | int:
     connect = Connect(**said)
     admission = before.admit(connect, "") if before.required else None

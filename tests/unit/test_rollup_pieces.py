@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.consumer_disk import Disk, until
 from tests.unit.stream_world import World, headers
-from tests.unit.test_consumer_state import Disk, until
 
 MANY = 5000
 ROLLUP = headers(Nats_Rollup="sub")
@@ -25,10 +25,6 @@ def fill(world: World) -> None:
     for n in range(MANY + MANY // 2):
         world.env.inject(b"s.b.%d" % (n % 9) if n % 3 == 0 else b"s.a", b"x")
     world.env.take()
-
-
-def left(world: World) -> dict[bytes, int]:
-    return {bytes(subject): count for subject, count in world.stream.subjects(b">")}
 
 
 def ack(seq: int) -> str:
@@ -59,7 +55,7 @@ def test_publishes_wait_for_it_and_others_do_not() -> None:
     ]
     state = world.stream.state()
     assert (state.messages, state.last_seq) == (MANY // 2 + 1, last + 3)
-    assert world.stream.get(last + 3).data == b"again"
+    assert world.message(last + 3).data == b"again"
     assert world.stream.get(last + 1) is None
     assert seen.state().num_pending == 1
     assert other.state().num_pending == MANY // 2
@@ -104,7 +100,7 @@ def test_a_start_after_a_crash_finishes_it(disk: Disk, turns: int) -> None:
     last = MANY + MANY // 2 + 1
     state = again.stream.state()
     assert (state.messages, state.last_seq) == (MANY // 2 + 1, last)
-    assert again.stream.get(last).data == b"new"
+    assert again.message(last).data == b"new"
 
 
 def test_a_stream_that_is_changed_meanwhile() -> None:
@@ -120,5 +116,5 @@ def test_a_stream_that_is_changed_meanwhile() -> None:
     assert [(m[0], m[4].decode()) for m in world.env.take()] == [
         *((b"r1", ack(last + 1)), (b"r2", ack(last + 2)))
     ]
-    assert [world.stream.get(seq).data for seq in (last + 1, last + 2)] == [b"new", b"behind"]
+    assert [world.message(seq).data for seq in (last + 1, last + 2)] == [b"new", b"behind"]
     assert world.stream.state().messages == 2

@@ -180,11 +180,8 @@ def test_a_work_that_fails_by_itself_harms_no_other(rounds: Rounds, disk: Disk) 
         raise KeyError("wrong")
 
     async def run() -> list[object]:
-        return await asyncio.gather(
-            rounds.together(wrong()),
-            rounds.together(two_files(disk, 1, [])),
-            return_exceptions=True,
-        )
+        works = rounds.together(wrong()), rounds.together(two_files(disk, 1, []))
+        return [*await asyncio.gather(*works, return_exceptions=True)]
 
     first, second = asyncio.run(run())
     assert isinstance(first, KeyError) and second == 1

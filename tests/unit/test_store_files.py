@@ -1,6 +1,7 @@
 """The files of a store: which are there, and how long they are."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_a_block_that_leaves_takes_its_sidecar_along(directory: Path, purged: bo
 
 def test_zeros_that_a_kill_leaves_do_not_keep_a_block_from_being_compacted(directory: Path) -> None:
     """A start after a kill may seal the last block; it then ends where its records do."""
-    limits = {"max_bytes": 120_000, "trim": False, "commit": "manual"}
+    limits: dict[str, Any] = {"max_bytes": 120_000, "trim": False, "commit": "manual"}
     s = PyStore(directory, **limits)
     block = directory / "msgs" / "2.blk"
     while not block.exists() or block.stat().st_size < 31_000:
@@ -76,7 +77,7 @@ def test_two_damaged_messages_side_by_side_cost_two(directory: Path) -> None:
 
 
 def test_what_is_lost_ends_where_a_sidecar_knows_the_next_block(directory: Path) -> None:
-    limits = {"max_bytes": 120_000, "commit": "manual"}
+    limits: dict[str, Any] = {"max_bytes": 120_000, "commit": "manual"}
     s = PyStore(directory, **limits)
     for i in range(1, 31):
         s.append("a", b"m%02d " % i + b"x" * 3000)

@@ -3,12 +3,14 @@ is served, and what is gone is listed."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cext.store import PyStore
 from tests.unit.records import ERASED, TOMB, records
 
+PARAMS: dict[str, Any]
 PARAMS = {"max_bytes": 1_000_000, "trim": False, "commit": "manual", "now": 1_700_000_000 * 10**9}
 HURT = 25
 LENGTH, SEQUENCE, SUBJECT, PAYLOAD = 0, 4, 20, 40
@@ -46,7 +48,7 @@ def harmed(
     count: int = 60,
     erased: Iterable[int] = (),
     odd: bytes = b"",
-) -> tuple[set[int], dict[int, bytes], list[int]]:
+) -> tuple[set[int], dict[int, tuple[str, bytes, bytes]], list[int]]:
     """A store of records of 64 bytes, ten in a group: what it had, and after the harm, what it
     serves, and what it lists as lost.
 
@@ -173,7 +175,7 @@ def test_a_record_that_is_written_over_another_costs_that_one(
 def test_a_page_that_is_written_over_another_costs_what_stood_there(
     directory: Path, source: int, target: int
 ) -> None:
-    over = set()
+    over: set[int] = set()
 
     def harm(block: Block) -> None:
         here, there = (block.at[seq] // 4096 * 4096 for seq in (source, target))

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any, TypedDict
 
 import nats
 import pytest
@@ -31,17 +32,35 @@ async def make(server: Server, n: int, **config) -> None:
     await client.close()
 
 
-async def contents(server: Server) -> tuple[dict, dict]:
+Contents = dict[int, tuple[str, bytes, dict[str, str]]]
+"""Subject, data and headers by sequence."""
+
+
+class Counts(TypedDict):
+    msgs: int
+    bytes: int
+    first_seq: int
+    last_seq: int
+
+
+def counts_of(store: PyStore) -> Counts:
+    s = store.state()
+    return Counts(
+        msgs=s["msgs"], bytes=s["bytes"], first_seq=s["first_seq"], last_seq=s["last_seq"]
+    )
+
+
+async def contents(server: Server) -> tuple[Contents, Counts]:
     client = await nats.connect(server.url)
     js = client.jetstream()
     state = (await js.stream_info("S")).state
-    messages = {}
+    messages: Contents = {}
     for seq in range(state.first_seq, state.last_seq + 1):
         try:
             m = await js.get_msg("S", seq)
         except nats.js.errors.NotFoundError:
             continue
-        messages[seq] = (m.subject, m.data, dict(m.headers or {}))
+        messages[seq] = (m.subject or "", m.data or b"", dict(m.headers or {}))
     await client.close()
     return messages, {
         "msgs": state.messages,
@@ -51,7 +70,7 @@ async def contents(server: Server) -> tuple[dict, dict]:
     }
 
 
-def ours(store: PyStore) -> dict:
+def ours(store: PyStore) -> Contents:
     state = store.state()
     found = {}
     for seq in range(state["first_seq"], state["last_seq"] + 1):
@@ -67,18 +86,18 @@ def ours(store: PyStore) -> dict:
 @pytest.mark.parametrize(
     "config", [{}, {"max_msgs_per_subject": 5}, {"max_bytes": 64_000}], ids=str
 )
-def test_there_and_back(servers: Servers, config: dict) -> None:
+def test_there_and_back(servers: Servers, config: dict[str, int]) -> None:
     server = servers.peer(jetstream=True)
     asyncio.run(make(server, 200, **config))
     theirs, state = asyncio.run(contents(server))
     server.stop()
 
-    limits = {"max_msgs_per": config.get("max_msgs_per_subject", -1)}
+    limits: dict[str, Any] = {"max_msgs_per": config.get("max_msgs_per_subject", -1)}
     limits["max_bytes"] = config.get("max_bytes", -1)
     store = PyStore(directory_of(server), "S", **limits)
     assert store.figures()["damage"] == 0
     assert ours(store) == theirs
-    assert {k: store.state()[k] for k in state} == state
+    assert counts_of(store) == state
     for i in range(300):
         store.append(f"k.{i % 9}", b"ours-%d" % i, b"NATS/1.0\r\nB: c\r\n\r\n" if i % 2 else b"")
         if i % 20 == 0:
@@ -87,13 +106,13 @@ def test_there_and_back(servers: Servers, config: dict) -> None:
     if "max_msgs_per_subject" not in config:
         for seq in (last, last - 3, last - 20):
             store.remove(seq, erase=True)
-    want, state = ours(store), store.state()
+    want, state = ours(store), counts_of(store)
     store.close()
 
     server.start()
     theirs, theirs_state = asyncio.run(contents(server))
     assert theirs == want
-    assert theirs_state == {k: state[k] for k in theirs_state}
+    assert theirs_state == state
     server.stop()
     store = PyStore(directory_of(server), "S", **limits)
     assert ours(store) == want
@@ -112,13 +131,13 @@ def test_after_a_kill_of_ours(servers: Servers) -> None:
     store.abandon()
     server.start()
 
-    async def look() -> tuple:
+    async def look() -> tuple[int, int, int, bytes]:
         client = await nats.connect(server.url)
         js = client.jetstream()
         state = (await js.stream_info("S")).state
         m = await js.get_msg("S", state.last_seq)
         await client.close()
-        return state.messages, state.bytes, state.last_seq, m.data[:8]
+        return state.messages, state.bytes, state.last_seq, (m.data or b"")[:8]
 
     last = (30_000 - 1).to_bytes(8, "little")
     assert asyncio.run(look()) == (want["msgs"], want["bytes"], want["last_seq"], last)
@@ -150,7 +169,7 @@ def test_batches_of_ours(servers: Servers, interval: int, killed: bool) -> None:
         rows = [(f"k.{k % 5}", b"batch-%d-%d" % (number, k) * 200) for k in range(3 + 5 * number)]
         store.batch(rows, remove=[store.state()["last_seq"] - 1])
         store.wait_durable()
-    want, state = ours(store), store.state()
+    want, state = ours(store), counts_of(store)
     if killed:
         store.abandon()
     else:
@@ -158,4 +177,4 @@ def test_batches_of_ours(servers: Servers, interval: int, killed: bool) -> None:
     server.start()
     theirs, theirs_state = asyncio.run(contents(server))
     assert theirs == want
-    assert theirs_state == {k: state[k] for k in theirs_state}
+    assert theirs_state == state

@@ -5,6 +5,7 @@ import shutil
 import struct
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,7 +175,7 @@ def test_all_but_the_newest_goes_at_once(tmp_path: Path, storage: str) -> None:
 
 @pytest.mark.parametrize("how", [{"keep": 300}, {"seq": 2701}])
 @pytest.mark.parametrize("storage", ["file", "memory"])
-def test_all_but_a_few_goes_at_once(tmp_path: Path, storage: str, how: dict[str, int]) -> None:
+def test_all_but_a_few_goes_at_once(tmp_path: Path, storage: str, how: dict[str, Any]) -> None:
     """As far as what stays stands in the last block; each subject has what stays of it."""
     path = tmp_path / "S"
     path.mkdir()

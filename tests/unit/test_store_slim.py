@@ -1,13 +1,14 @@
 """Compaction comes to an end: a block that a copy would not make smaller is left as it is."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cext.store import PyStore
 from tests.unit.records import TOMB, records
 
-LIMITS = {"max_bytes": 100_000, "trim": False, "commit": "manual"}
+LIMITS: dict[str, Any] = {"max_bytes": 100_000, "trim": False, "commit": "manual"}
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from tests.cext.store import PyStore
 
 
-def everything(store: PyStore) -> tuple:
+def everything(store: PyStore) -> tuple[object, list[tuple[int, int, str, bytes, bytes]]]:
     state = store.state()
     seqs = []
     seq = store.next((), 1)

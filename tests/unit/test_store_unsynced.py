@@ -3,6 +3,7 @@ cannot have."""
 
 import time
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -22,7 +23,9 @@ def directory(tmp_path: Path) -> Path:
     return path
 
 
-def opened(directory: Path, interval: int = HOUR, commit: str = "manual") -> PyStore:
+def opened(
+    directory: Path, interval: int = HOUR, commit: Literal["thread", "manual"] = "manual"
+) -> PyStore:
     return PyStore(directory, commit=commit, max_msgs=60, sync_interval=interval)
 
 

@@ -6,8 +6,9 @@ import json
 import pytest
 
 from tests.cext.stream import TestEnv
-from tests.unit.stream_world import SECOND, World, headers
-from tests.unit.test_consumer_state import disk, until
+from tests.unit.consumer_disk import until
+from tests.unit.stream_world import SECOND, World, headers, refusal
+from tests.unit.test_consumer_state import disk
 from tests.unit.test_stream_failure import mended, shown
 
 __all__ = ["disk"]
@@ -32,7 +33,7 @@ def put(w, id, number, commit=None, reply=b"ack", data=b"x", subject=b"s.a", **m
 
 def code(answers) -> int:
     (answer,) = answers
-    return json.loads(answer)["error"]["err_code"]
+    return refusal(answer)
 
 
 def fast(w, id, number, op=1, flow=1, gap="fail", data=b"x", **lines):

@@ -4,6 +4,7 @@ import pytest
 
 from tests.cext.store import PyStore
 from tests.cext.stream import TestEnv
+from tests.unit.consumer_disk import until
 from tests.unit.stream_world import (
     FILE,
     INTEREST,
@@ -17,7 +18,7 @@ from tests.unit.stream_world import (
     statuses,
     tokens,
 )
-from tests.unit.test_consumer_state import disk, until
+from tests.unit.test_consumer_state import disk
 
 __all__ = ["disk"]
 
@@ -258,7 +259,7 @@ def test_a_rollup_that_a_crash_cut_off_is_finished_at_the_start(tmp_path, kind, 
         env.start_commits()
         w = World(env, str(tmp_path), storage=FILE, allow_rollup=allowed)
         assert w.stream.subjects(b">")[1] == left
-        assert w.stream.get(6).data == b"new"
+        assert w.message(6).data == b"new"
         w.stream.wait_durable()
         w.stream.close(False)
 

@@ -5,8 +5,9 @@ import time
 
 import pytest
 
+from tests.unit.consumer_disk import until
 from tests.unit.stream_world import INTEREST, WORKQUEUE, headers, seqs, statuses, tokens
-from tests.unit.test_consumer_state import disk, until
+from tests.unit.test_consumer_state import disk
 
 __all__ = ["disk"]
 

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from tests.unit.consumer_disk import until
 from tests.unit.stream_world import MEMORY, World, headers
-from tests.unit.test_consumer_state import disk, until
+from tests.unit.test_consumer_state import disk
 from tests.unit.test_stream_durable import release
 
 __all__ = ["disk"]

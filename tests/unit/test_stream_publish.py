@@ -179,7 +179,7 @@ def test_rollup_of_a_subject_and_of_all():
         w.publish(subject)
     w.publish(b"s.a", b"new", headers(Nats_Rollup="SUB"))
     assert w.stream.subjects(b">")[1] == {b"s.a": 1, b"s.b": 2}
-    assert w.stream.last_for(b"s.a").data == b"new"
+    assert w.last_for(b"s.a").data == b"new"
     assert (
         'rollup value invalid: "zz"'
         in error(w.publish(header=headers(Nats_Rollup="zz")))["description"]
@@ -193,12 +193,12 @@ def test_headers_are_stored_without_status_and_request_info():
     w.publish(header=b"NATS/1.0 503 x\r\nA: b\r\n\r\n")
     w.publish(header=b"NATS/1.0\r\n\r\n")
     w.publish(header=b"NATS/1.0\r\nA: b\r\nNats-Request-Info: {}\r\nC: d\r\n\r\n")
-    assert w.stream.get(1).headers == b"NATS/1.0\r\nA: b\r\n\r\n"
-    assert w.stream.get(2).headers == b"NATS/1.0\r\n\r\n"
-    assert w.stream.get(3).headers == b"NATS/1.0\r\nA: b\r\nC: d\r\n\r\n"
+    assert w.message(1).headers == b"NATS/1.0\r\nA: b\r\n\r\n"
+    assert w.message(2).headers == b"NATS/1.0\r\n\r\n"
+    assert w.message(3).headers == b"NATS/1.0\r\nA: b\r\nC: d\r\n\r\n"
     w.publish(header=b"NATS/1.0 100\r\n\r\n")
     w.publish(header=b"not a header")
-    assert [w.stream.get(seq).headers for seq in (4, 5)] == [b"", b"not a header"]
+    assert [w.message(seq).headers for seq in (4, 5)] == [b"", b"not a header"]
 
 
 def test_discard_new_refuses():
@@ -343,7 +343,7 @@ def test_the_last_of_many_consumers_removes():
     got = {name: w.pull(b"3", name) for name in names}
     for at in (1, 0, 2):
         before = w.stream.state().messages
-        for name in sorted(names, key=lambda n, at=at: hash((n, at))):
+        for _, name in sorted((hash((name, at)), name) for name in names):
             assert w.stream.state().messages == before
             w.ack(got[name][at])
         assert w.stream.state().messages == before - 1

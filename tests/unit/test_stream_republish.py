@@ -1,12 +1,14 @@
 """Streams that publish again what they stored, and that store under other subjects."""
 
 import random
+from typing import Any
 
 import pytest
 
 from jsserver.text.transforms import parse, parse_mapping
+from tests.unit.consumer_disk import until
 from tests.unit.stream_world import FILE, INTEREST, MEMORY, World, headers, stream_params
-from tests.unit.test_consumer_state import disk, until
+from tests.unit.test_consumer_state import disk
 from tests.unit.test_stream_failure import REFUSED, broken, mended
 from tests.unit.test_stream_truncate import truncate
 
@@ -16,7 +18,9 @@ LOG = 5
 
 
 def compiled(source, destination):
-    return parse(source, destination).compiled()
+    transform = parse(source, destination)
+    assert transform is not None
+    return transform.compiled()
 
 
 def to_out(source="s.>", destination="out.>"):
@@ -25,7 +29,7 @@ def to_out(source="s.>", destination="out.>"):
 
 def outline(sent):
     """Replies by their subject, what was published again by sequence."""
-    lines = []
+    lines: list[tuple[Any, ...]] = []
     for subject, _, _, header, data in sent:
         if header.startswith(b"NATS/1.0\r\n"):
             fields = dict(line.split(b": ", 1) for line in header.split(b"\r\n")[1:] if line)
@@ -246,7 +250,7 @@ def test_what_becomes_too_long_is_refused():
     answer = w.publish(b"s." + b"x" * 262)
     assert "message too large" in answer and '"err_code":10077' in answer
     assert w.publish(b"s." + b"x" * 240) == '{"stream":"S","seq":1}'
-    assert len(w.stream.get(1).subject) == 60_249
+    assert len(w.message(1).subject) == 60_249
 
 
 def test_what_waits_for_ids_keeps_the_subject_that_it_is_stored_under(disk):
@@ -259,21 +263,21 @@ def test_what_waits_for_ids_keeps_the_subject_that_it_is_stored_under(disk):
     w.env.inject(b"s.c", b"x", b"ack", run=False)
     assert w.stream.state().messages == 2200
     until(w, lambda: len(w.env.sent) == 2)
-    assert [w.stream.get(seq).subject for seq in (2201, 2202)] == [b"t.b", b"t.c"]
+    assert [w.message(seq).subject for seq in (2201, 2202)] == [b"t.b", b"t.c"]
 
 
 def test_random_numbers_are_drawn_once_a_message():
     w = World(transform=renamed("s.*", "t.{{random(1000000)}}"), republish=to_out("t.*", "out.$1"))
     for _ in range(20):
         w.env.inject(b"s.a")
-    stored = [w.stream.get(seq).subject for seq in range(1, 21)]
+    stored = [w.message(seq).subject for seq in range(1, 21)]
     assert len(set(stored)) > 10
     assert [m[0].replace(b"out.", b"t.") for m in w.env.take()] == stored
 
 
 def test_nothing_is_published_again_as_an_answer_to_a_service():
     """A subject that the publisher chose may not begin with _R_, where the answers come back."""
-    world = World(republish=parse("s.*.*", "$1.$2").compiled())
+    world = World(republish=compiled("s.*.*", "$1.$2"))
     world.publish(b"s._R_.a")
     world.publish(b"s.out.a")
     world.env.run()

@@ -1,12 +1,20 @@
 """Schedules: what they publish and when, what ends them, and restarts."""
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from tests.unit.stream_world import FILE, INTEREST, MS, SECOND, World, headers, stream_params
+from tests.unit.stream_world import (
+    FILE,
+    INTEREST,
+    MS,
+    SECOND,
+    World,
+    headers,
+    refusal,
+    stream_params,
+)
 
 START = 1_700_000_000
 
@@ -22,10 +30,6 @@ def params(**given: object) -> object:
 def plan(pattern: str, target: str = "s.out", **more) -> bytes:
     given = {f"Nats_Schedule_{name}": value for name, value in more.items()}
     return headers(Nats_Schedule=pattern, Nats_Schedule_Target=target, **given)
-
-
-def code(answer: str) -> int:
-    return json.loads(answer)["error"]["err_code"]
 
 
 def at(seconds: int) -> str:
@@ -50,7 +54,7 @@ def product(next: str, *lines: str) -> bytes:
 def test_at_a_time_and_once() -> None:
     w = planning()
     assert w.publish(b"s.plan", b"body", plan(f"@at {at(10)}")) == '{"stream":"S","seq":1}'
-    assert b"Nats-Rollup: sub\r\n\r\n" in w.stream.get(1).headers
+    assert b"Nats-Rollup: sub\r\n\r\n" in w.message(1).headers
     w.env.advance(10 * SECOND - MS)
     assert products(w) == []
     w.env.advance(300 * MS)
@@ -160,7 +164,7 @@ def test_a_client_may_end_one_with_a_message() -> None:
     assert stored(w) == [(b"s.done", ends, b"x")]
     assert "seq" in w.publish(b"s.done", b"x", ends)
     w.publish(b"s.plan", b"no schedule")
-    assert code(w.publish(b"s.done", b"x", ends)) == 10212
+    assert refusal(w.publish(b"s.done", b"x", ends)) == 10212
 
 
 @pytest.mark.parametrize(
@@ -190,14 +194,14 @@ def test_a_client_may_end_one_with_a_message() -> None:
 )
 def test_what_is_refused(header: bytes, wanted: int) -> None:
     w = planning()
-    assert code(w.publish(b"s.plan", b"", header)) == wanted
+    assert refusal(w.publish(b"s.plan", b"", header)) == wanted
     assert w.stream.state().messages == 0
 
 
 def test_a_life_is_refused_where_there_is_none() -> None:
     w = World(allow_schedules=True, allow_rollup=True)
-    assert code(w.publish(b"s.plan", b"", plan("@every 5s", TTL="5s"))) == 10166
-    assert code(World().publish(b"s.plan", b"", plan("nonsense"))) == 10188
+    assert refusal(w.publish(b"s.plan", b"", plan("@every 5s", TTL="5s"))) == 10166
+    assert refusal(World().publish(b"s.plan", b"", plan("nonsense"))) == 10188
 
 
 def test_what_cannot_be_stored_is_tried_again() -> None:

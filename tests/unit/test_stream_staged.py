@@ -4,8 +4,9 @@ import errno
 
 import pytest
 
+from tests.unit.consumer_disk import until
 from tests.unit.stream_world import headers
-from tests.unit.test_consumer_state import disk, until
+from tests.unit.test_consumer_state import disk
 from tests.unit.test_stream_failure import mended, shown
 from tests.unit.test_stream_truncate import truncate
 

@@ -1,7 +1,5 @@
 """Messages with a life of their own, and markers in the place of a subject's last one."""
 
-import json
-
 import pytest
 
 from tests.unit.stream_world import (
@@ -12,15 +10,12 @@ from tests.unit.stream_world import (
     SECOND,
     World,
     headers,
+    refusal,
     seqs,
     stream_params,
 )
 
 MARKER = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %s\r\nNats-Rollup: sub\r\n\r\n"
-
-
-def code(answer: str) -> int:
-    return json.loads(answer)["error"]["err_code"]
 
 
 def ttl(value: object, **more: object) -> bytes:
@@ -65,12 +60,13 @@ def test_each_leaves_within_five_milliseconds_of_its_time(marked: bool) -> None:
         w.env.set_now(w.env.now // SECOND * SECOND + SECOND + offset * MS)
         w.publish(b"s.%d" % offset, b"x", ttl("1h" if offset == 999 else 2))
         w.env.advance(2 * SECOND - MS)
-        assert w.stream.last_for(b"s.%d" % offset).data == b"x"
+        assert w.last_for(b"s.%d" % offset).data == b"x"
         w.env.advance(6 * MS)
         last = w.stream.last_for(b"s.%d" % offset)
         if offset == 999:
-            assert last.data == b"x"
+            assert last is not None and last.data == b"x"
         elif marked:
+            assert last is not None
             assert 0 <= last.ts % SECOND - offset * MS <= 5 * MS
         else:
             assert last is None
@@ -87,13 +83,13 @@ def test_what_never_ends(value: str) -> None:
 @pytest.mark.parametrize("value", ["0", "-1", "0s", "999ms", "1d", "x", "1.5", "+5", "9" * 30])
 def test_what_is_no_time(value: str) -> None:
     for w in (allowing(), World()):
-        assert code(w.publish(header=ttl(value))) == 10165
+        assert refusal(w.publish(header=ttl(value))) == 10165
 
 
 @pytest.mark.parametrize("value", ["5", "1h", "never"])
 def test_where_it_is_not_allowed(value: str) -> None:
     w = World()
-    assert code(w.publish(header=ttl(value))) == 10166
+    assert refusal(w.publish(header=ttl(value))) == 10166
 
 
 def test_messages_leave_in_any_order() -> None:
@@ -179,7 +175,7 @@ def test_a_marker_stands_for_the_last_message() -> None:
     w.publish(b"s.b")
     w.env.advance(5300 * MS)
     assert left(w) == [2, 3]
-    m = w.stream.get(3)
+    m = w.message(3)
     assert (m.subject, m.headers, m.data) == (b"s.a", MARKER % b"5s", b"")
     w.env.advance(5300 * MS)
     assert left(w) == [2]
@@ -195,7 +191,7 @@ def test_a_marker_stands_only_for_the_last() -> None:
     assert left(w) == [2, 3, 4]
     w.env.advance(5000 * MS)
     assert left(w) == [2, 5]
-    assert w.stream.get(5).subject == b"s.b"
+    assert w.message(5).subject == b"s.b"
 
 
 def test_a_purge_of_a_key_leaves_none() -> None:
@@ -204,7 +200,7 @@ def test_a_purge_of_a_key_leaves_none() -> None:
     w.publish(b"s.b", b"", headers(KV_Operation="PURGE", Nats_TTL=6))
     w.publish(b"s.c", b"", headers(KV_Operation="DEL"))
     w.env.advance(11 * SECOND)
-    assert [w.stream.get(s).subject for s in left(w)] == [b"s.c"]
+    assert [w.message(s).subject for s in left(w)] == [b"s.c"]
 
 
 def test_deletes_purges_and_limits_leave_none() -> None:
@@ -222,14 +218,14 @@ def test_a_short_life_becomes_as_long_as_a_markers() -> None:
     w.publish(header=headers(A="b", Nats_TTL="1s", C="d"))
     w.publish(header=headers(Nats_TTL="6s"))
     w.publish(header=headers(Nats_TTL="never"))
-    assert [w.stream.get(s).headers for s in (1, 2, 3)] == [
+    assert [w.message(s).headers for s in (1, 2, 3)] == [
         b"NATS/1.0\r\nA: b\r\nC: d\r\nNats-TTL: 5\r\n\r\n",
         headers(Nats_TTL="6s"),
         headers(Nats_TTL="never"),
     ]
     single = marked(max_msgs_per_subject=1)
     single.publish(header=headers(Nats_TTL="1s"))
-    assert single.stream.get(1).headers == headers(Nats_TTL="1s")
+    assert single.message(1).headers == headers(Nats_TTL="1s")
 
 
 def test_a_marker_comes_into_a_full_stream() -> None:

@@ -6,10 +6,11 @@ import json
 import os
 import random
 import zlib
+from typing import Any
 
 import pytest
 
-from jsserver.cext.engine import CLOSE_REASONS, INBOX_CLOSED, INBOX_ERROR, INBOX_UPGRADE
+from jsserver.cext.engine import CLOSE_REASONS, INBOX_CLOSED, INBOX_ERROR, INBOX_UPGRADE, Item
 from tests.cext.net import PyReactor
 from tests.websocket import (
     BINARY,
@@ -36,7 +37,7 @@ REPLY = b"HTTP/1.1 101 Switching Protocols\r\n\r\n"
 class Peer:
     """A client of a connection in memory."""
 
-    def __init__(self, r: PyReactor, **terms: object) -> None:
+    def __init__(self, r: PyReactor, **terms: Any) -> None:
         self.r, self.terms = r, terms
         self.cid = r.approach(request())
         r.turn()
@@ -55,7 +56,7 @@ class Peer:
     def say(self, text: bytes) -> None:
         self.send(frame(text, masked=bool(self.terms.get("masked", True))))
 
-    def receive(self) -> list:
+    def receive(self) -> list[Any]:
         return self.frames.feed(self.r.received(self.cid))
 
     def heard(self) -> bytes:
@@ -67,7 +68,7 @@ class Peer:
         return self.r.pending(self.cid) is None
 
 
-def pair(r: PyReactor, **terms: object) -> tuple[Peer, Peer]:
+def pair(r: PyReactor, **terms: Any) -> tuple[Peer, Peer]:
     """One that publishes and one that is subscribed to everything."""
     one, other = Peer(r, **terms), Peer(r, **terms)
     other.say(b"SUB > 1\r\n")
@@ -81,7 +82,7 @@ def reactor() -> PyReactor:
     return r
 
 
-def told(r: PyReactor, kind: int) -> list:
+def told(r: PyReactor, kind: int) -> list[Item]:
     return [item for item in r.items() if item[0] == kind]
 
 
@@ -101,8 +102,8 @@ def until(done, sender: Peer, receiver: Peer) -> None:
 def ends(r: PyReactor, peer: Peer) -> str:
     """Why it was cut."""
     r.turn()
-    (item,) = [i for i in told(r, INBOX_CLOSED) if i[1] == peer.cid]
-    return CLOSE_REASONS[item[2][0]]
+    (reason,) = [i.numbers[0] for i in told(r, INBOX_CLOSED) if i.cid == peer.cid]
+    return CLOSE_REASONS[reason]
 
 
 # ---- the request
@@ -462,9 +463,8 @@ def test_a_close_is_answered_alike(payload: bytes, answer: bytes | None) -> None
     peer = Peer(r)
     peer.send(frame(b"PING\r\n") + frame(payload, CLOSE) + frame(b"PING\r\n"))
     seen = peer.receive()
-    assert [s.opcode for s in seen][-1] == CLOSE and seen[-1].payload == (
-        payload if answer is None else answer
-    )
+    assert seen[-1].opcode == CLOSE
+    assert seen[-1].payload == (payload if answer is None else answer)
     assert peer.frames.taken().count(b"PONG") == 1
     assert ends(r, peer) == "Client Closed"
 
