@@ -438,28 +438,6 @@ cdef void block_free(Block* b) noexcept nogil:
     free(b)
 
 
-cdef int file_write(FileOps* f, const char* path, const uint8_t* p, uint64_t n) noexcept nogil:
-    # A file of these bytes alone, not synced. 0 or -errno.
-    cdef int fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
-    cdef int64_t rc
-    if fd < 0:
-        return fd
-    rc = f.pwrite(f.ctx, fd, p, n, 0)
-    f.close(f.ctx, fd)
-    return <int>min(rc, <int64_t>0)
-
-
-cdef int file_fresh(FileOps* f, const char* path) noexcept nogil:
-    # Before a cache is written there, without a sync: of a file that an earlier attempt left, a power cut could bring back
-    # what it had, under the name that the new one gets. 0 or -errno.
-    cdef int rc = f.unlink(f.ctx, path)
-    return rc if rc != -ENOENT else 0
-
-
-cdef void block_path(const Store* s, const Block* b, const char* suffix, char* out, size_t cap) noexcept nogil:
-    snprintf(out, cap, "%s/%llu%s", s.msgs_dir, <unsigned long long>b.num, suffix)
-
-
 cdef enum:
     PIECE = 1 << 20             # of a mapped block: what lies behind a reader is let go of in these
 
@@ -541,25 +519,6 @@ cdef void block_unmap(Block* b) noexcept nogil:
     cdef FileOps* f = b.store.files
     f.unmap(f.ctx, b.data, b.data_cap)
     b.data = NULL
-
-
-cdef uint8_t* file_read(FileOps* f, const char* path, uint64_t* size) noexcept nogil:
-    # A whole file in memory of its own, to be given back by pages_free; NULL when it is empty or cannot be read.
-    #
-    # Caches are read so: what is checked is what is used, whatever becomes of the file meanwhile.
-    cdef int fd = f.open(f.ctx, path, O_RDONLY, 0)
-    cdef int64_t n
-    cdef uint8_t* p
-    if fd < 0:
-        return NULL
-    n = f.size(f.ctx, fd)
-    p = <uint8_t*>pages_new(<size_t>n) if n > 0 else NULL
-    if p != NULL and f.pread(f.ctx, fd, p, <size_t>n, 0) != n:
-        pages_free(p, <size_t>n)
-        p = NULL
-    f.close(f.ctx, fd)
-    size[0] = <uint64_t>max(n, <int64_t>0)
-    return p
 
 
 cdef inline const uint8_t* block_data(Block* b) noexcept nogil:

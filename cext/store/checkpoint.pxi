@@ -62,10 +62,6 @@ cdef struct Out:
     HHState hash
 
 
-cdef void checkpoint_path(const Store* s, char* out, size_t cap) noexcept nogil:
-    snprintf(out, cap, "%s/checkpoint.jss", s.msgs_dir)
-
-
 cdef void out_write(Out* o, const void* p, size_t n) noexcept nogil:
     if o.rc >= 0:
         o.rc = o.f.pwrite(o.f.ctx, o.fd, p, n, <off_t>o.at)

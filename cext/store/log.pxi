@@ -206,18 +206,6 @@ cdef Log* log_open(Store* s, Span path, Span first, bint expected, int (*replay)
     return log
 
 
-cdef void sync_parent(FileOps* f, const char* path) noexcept nogil:
-    cdef char dir[4200]
-    cdef size_t n = strlen(path)
-    while n and path[n - 1] != c'/':
-        n -= 1
-    if n == 0 or n > sizeof(dir) - 1:
-        return
-    memcpy(dir, path, n)
-    dir[n] = 0
-    f.sync_dir(f.ctx, dir)
-
-
 cdef int log_takes(const Log* log) noexcept nogil:
     if log.store.stopped:
         return ST_CLOSED

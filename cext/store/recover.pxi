@@ -26,29 +26,6 @@ cdef struct Opening:
     uint64_t unvouched          # no later one says that of this block
 
 
-cdef bint ends_with(const char* name, const char* suffix) noexcept nogil:
-    cdef size_t n = strlen(name), k = strlen(suffix)
-    return n >= k and memcmp(name + n - k, suffix, k) == 0
-
-
-cdef uint64_t file_number(const char* name, const char* suffix) noexcept nogil:
-    # N of a name made of N, as it is written without zeros before it, and the suffix; else 0.
-    cdef uint64_t n = 0
-    cdef size_t i = 0
-    while c'0' <= name[i] <= c'9' and i < 18:
-        n = n * 10 + <uint64_t>(name[i] - c'0')
-        i += 1
-    return n if name[0] != c'0' and i and strcmp(name + i, suffix) == 0 else 0
-
-
-cdef const char* name_after(const Bytes* names, const char* name) noexcept nogil:
-    # The name behind this one, NULL: the first, in what FileOps.names gave; NULL at the end.
-    cdef const uint8_t* at = names.data
-    if name != NULL:
-        at = <const uint8_t*>name + strlen(name) + 1
-    return <const char*>at if at != NULL and at < names.data + names.n else NULL
-
-
 cdef int number_add(uint64_t** list, uint64_t* n, uint64_t num) noexcept nogil:
     cdef uint64_t* more
     if n[0] % 64 == 0:
@@ -137,18 +114,6 @@ cdef int block_aside(Store* s, const Block* b) noexcept nogil:
     block_path(s, b, ".blk", path, sizeof(path))
     snprintf(aside, sizeof(aside), "%s/damaged-%llu.blk", s.msgs_dir, <unsigned long long>b.num)
     return s.files.rename(s.files.ctx, path, aside)
-
-
-cdef void tail_path(const Store* s, uint64_t num, char* out, size_t cap) noexcept nogil:
-    snprintf(out, cap, "%s/damaged-%llu.tail", s.msgs_dir, <unsigned long long>num)
-
-
-cdef uint64_t tail_size(const Scan* c) noexcept nogil:
-    # Bytes behind what is good, but for zeros.
-    cdef uint64_t n = c.size - c.end
-    while n and c.p[c.end + n - 1] == 0:
-        n -= 1
-    return n
 
 
 cdef void tail_cut(Scan* c, int fd) noexcept nogil:

@@ -54,10 +54,6 @@ cdef inline bint is_hole(const Held* h) noexcept nogil:
     return h.why == HELD_HOLE or h.why == HELD_TORN
 
 
-cdef bint all_zero(const uint8_t* p, uint64_t n) noexcept nogil:
-    return n == 0 or (p[0] == 0 and memcmp(p, p + 1, n - 1) == 0)
-
-
 cdef int hold(Scan* c, uint64_t size, int why) noexcept nogil:
     cdef uint32_t cap
     cdef Held* more
