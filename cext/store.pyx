@@ -2,6 +2,9 @@
 
 include "store/native.pxi"
 include "store/model.pxi"
+include "store/queue.pxi"
+include "store/staging.pxi"
+include "store/syncs.pxi"
 include "store/index.pxi"
 include "store/trie.pxi"
 include "store/match.pxi"

@@ -216,35 +216,6 @@ cdef bint round_blocks(Round* r, Part* p, uint64_t last) noexcept nogil:
     return True
 
 
-cdef void list_remove(Store* s) noexcept nogil:
-    cdef StoreList* stores = s.queue.list
-    if stores == NULL:
-        return
-    if s.queue.active_prev != NULL:
-        s.queue.active_prev.queue.active_next = s.queue.active_next
-    else:
-        stores.head = s.queue.active_next
-    if s.queue.active_next != NULL:
-        s.queue.active_next.queue.active_prev = s.queue.active_prev
-    else:
-        stores.last = s.queue.active_prev
-    s.queue.active_next = NULL
-    s.queue.active_prev = NULL
-    s.queue.list = NULL
-
-
-cdef void list_front(StoreList* stores, Store* s, int64_t now) noexcept nogil:
-    list_remove(s)
-    s.queue.active_at = now
-    s.queue.active_next = stores.head
-    if stores.head != NULL:
-        stores.head.queue.active_prev = s
-    else:
-        stores.last = s
-    stores.head = s
-    s.queue.list = stores
-
-
 cdef void ops_look(Part* p) noexcept nogil:
     cdef const Op* op = p.ops
     while op != NULL:
@@ -410,23 +381,6 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
 
 
 # ---- the results --------------------------------------------------------------------------------------------------
-
-cdef void store_tell(Committer* c, Store* s, int err) noexcept nogil:
-    # With q held: committer_poll hears of this store. What has failed stays so, whatever is still written.
-    if err:
-        s.queue.done_errno = err
-        s.queue.lost_since = min(s.queue.lost_since, c.queue.synced_wall)
-    if not s.queue.listed:
-        s.queue.listed = True
-        s.queue.next_done = c.queue.done
-        c.queue.done = s
-
-
-cdef uint64_t kept_seq(const Store* s) noexcept nogil:
-    # With q held, when a group failed: up to where the groups before it hold all messages. They may hold some that came while
-    # they were written. These are acked: to refuse what stays would lose what it pushed out.
-    cdef uint64_t seq = min(s.writing.kept_last, st_load(&s.shared.shown_seq))
-    return min(seq, s.queue.cut_seq) if s.queue.done_ticket < s.queue.cut_ticket else seq
 
 
 cdef bint round_done(Committer* c, Round* r) noexcept nogil:

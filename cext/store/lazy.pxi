@@ -87,15 +87,6 @@ cdef void erasures_forget(Store* s, Block* b) noexcept nogil:
         op = after
 
 
-cdef void unsynced_note(Committer* c, Store* s) noexcept nogil:
-    # With q held: the next sync is for this store too.
-    if not s.queue.unsynced:
-        s.queue.unsynced = True
-        s.queue.next_unsynced = c.queue.unsynced
-        c.queue.unsynced = s
-        c.queue.due = min(c.queue.due, c.writing.synced_at + c.sync_interval)
-
-
 cdef void lazy_note(Committer* c, Round* r, const Part* p) noexcept nogil:
     # What this part has written is to be synced some time.
     cdef const Op* op = p.ops
@@ -209,34 +200,6 @@ cdef void lazy_end(Committer* c, Round* r) noexcept nogil:
     q_broadcast(c, &c.idle)
     q_unlock(c)
     r.unsynced = NULL
-
-
-cdef int sync_said(Store* s, int rc) noexcept nogil:
-    # What a sync of files with messages said, by whichever thread; without q. In lazy mode one that failed may have lost what
-    # was written since the last one of all, and no later one of the same files says so again. So none counts (syncs_count) until
-    # the commit thread has told all stores that it concerns: it syncs at once.
-    cdef Committer* c = s.com
-    if rc < 0 and c.sync_interval > 0:
-        q_lock(c)
-        c.queue.failed = -rc
-        c.queue.sync_now = True
-        if s.queue.busy:        # else it is being closed
-            unsynced_note(c, s)
-        c.queue.due = 0
-        if c.queue.sleeping:
-            q_signal(c, &c.wake)
-        q_unlock(c)
-    return rc
-
-
-cdef bint syncs_count(Store* s) noexcept nogil:
-    # In lazy mode, after syncs that did not fail: whether what they are of was not lost before.
-    cdef Committer* c = s.com
-    cdef bint ok
-    q_lock(c)
-    ok = c.queue.failed == 0 and s.queue.done_errno == 0
-    q_unlock(c)
-    return ok
 
 
 cdef int file_again(FileOps* f, const char* path, int64_t since) noexcept nogil:

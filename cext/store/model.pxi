@@ -474,25 +474,3 @@ cdef struct Committer:
     Mutex q
     CommitterQueue queue
     CommitterWriting writing
-
-
-# ---- q, and what its holders wait for ------------------------------------------------------------------------------
-
-cdef inline void q_lock(Committer* c) noexcept nogil:
-    c.env.system.lock(c.env.system.ctx, &c.q)
-
-
-cdef inline void q_unlock(Committer* c) noexcept nogil:
-    c.env.system.unlock(c.env.system.ctx, &c.q)
-
-
-cdef inline void q_wait(Committer* c, Cond* what, int64_t deadline) noexcept nogil:
-    c.env.system.wait(c.env.system.ctx, what, &c.q, deadline)
-
-
-cdef inline void q_signal(Committer* c, Cond* what) noexcept nogil:
-    c.env.system.signal(c.env.system.ctx, what)
-
-
-cdef inline void q_broadcast(Committer* c, Cond* what) noexcept nogil:
-    c.env.system.broadcast(c.env.system.ctx, what)

@@ -1,6 +1,5 @@
 # Removing messages: one, and by age; blocks that hold nothing any more leave. Nothing here waits for a file.
 
-
 cdef uint64_t chain_next(Store* s, Block* b, uint32_t i, uint32_t id) noexcept nogil:
     # The subject's first live message after a slot of it, 0 when there is none.
     cdef uint64_t start = seq_at(b, i), seq = start

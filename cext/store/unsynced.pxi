@@ -9,7 +9,6 @@
 # it may be just that which is missing. So the groups are numbered: the first one of a block follows on the last one of the block
 # before. A block that is not there between two left after a sync, which had all that is older.
 
-
 cdef bint lazily(const Scan* c) noexcept nogil:
     # Whether what has no marker of its own may be of a store that acks before it syncs.
     return c.o.lazy or c.s.com.sync_interval > 0

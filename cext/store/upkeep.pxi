@@ -58,13 +58,6 @@ cdef void keeper_some(Committer* c) noexcept nogil:
         keeper_rest(c)
 
 
-cdef void chore_wanted(Committer* c) noexcept nogil:
-    q_lock(c)
-    c.queue.chore = True
-    q_signal(c, &c.chores)
-    q_unlock(c)
-
-
 cdef void unpin(Committer* c, Block* b) noexcept nogil:
     # With q held: frees a block that has left when this was the last pin.
     b.pins -= 1
@@ -149,16 +142,6 @@ cdef bint later_sync(Committer* c, Store* s, uint64_t closed, uint64_t last) noe
 
 
 # ---- sealed blocks -------------------------------------------------------------------------------------------------
-
-cdef void side_queue(Committer* c, Block* b) noexcept nogil:
-    # With q held: the block's sidecar is to be written.
-    if b.cut or b.siding:
-        return
-    b.siding = True
-    b.pins += 1
-    b.next_side = c.queue.sides
-    c.queue.sides = b
-    q_signal(c, &c.chores)
 
 
 cdef int side_place(Committer* c, Block* b, const char* temp, const char* path) noexcept nogil:

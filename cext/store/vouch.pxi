@@ -6,7 +6,6 @@
 # marker says. Otherwise one of them may have swallowed others. Where a marker does not vouch for every byte of its group, records
 # that are whole may stand where they do not belong: their sequences do not ascend, and they count for bytes that say nothing.
 
-
 # ---- sequences ------------------------------------------------------------------------------------------------------
 
 cdef uint64_t seq_above(Scan* c, uint64_t at) noexcept nogil:
