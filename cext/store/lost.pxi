@@ -116,3 +116,8 @@ cdef void store_lost(Store* s, Lost* out) noexcept nogil:
         out.bytes = t.bytes
         out.places = t.places
         out.n_places = t.n_places
+
+
+cdef void lost_cut(Store* s, uint64_t behind) noexcept nogil:
+    while s.lost != NULL and s.lost.n and s.lost.seqs[s.lost.n - 1] > behind:
+        lost_drop(s, s.lost.seqs[s.lost.n - 1])

@@ -39,51 +39,6 @@ cdef Span store_subject(Store* s, uint64_t seq) noexcept nogil:
     return node_text(&s.x, b.sid[i])
 
 
-cdef bint slot_fits(Store* s, Block* b, uint32_t i, const uint8_t* bytes, Parsed* r) noexcept nogil:
-    # Whether the record of that slot stands in the block's bytes. Its checksum leaves the lengths out, so these are compared
-    # with what the index knows of the subject, and with where a header ends.
-    cdef const Node* node = node_at(&s.x, b.sid[i])
-    cdef uint64_t at = b.off[i] - 1, used = st_load(&b.used)
-    cdef const uint8_t* p = bytes + at
-    st_prefetch(node)
-    if at >= used or not record_parse(p, used - at, r) or r.raw_seq != seq_at(b, i) or not record_good(b.key, p, r):
-        return False
-    return node.len == r.subject.n and (not r.headed or header_ends(r) or header_vouched(b, bytes, at))
-
-
-cdef bint header_vouched(Block* b, const uint8_t* bytes, uint64_t at) noexcept nogil:
-    # Of a record whose header does not show its end: whether the group's marker says that its lengths are right.
-    if b.region:
-        return True
-    if b.vouched == 0:
-        b.vouched = 1 if groups_fit(b.key, bytes, b.used, UINT64_MAX, True) else 2
-    return b.vouched == 1 or groups_fit(b.key, bytes, b.used, at, True)
-
-
-cdef inline bint slot_ours(const Block* b, uint32_t i) noexcept nogil:
-    # Whether the slot's record stands in memory as it was staged, not in a file.
-    return b.region and b.off[i] > b.lean
-
-
-cdef int slot_load(Store* s, Block* b, uint32_t i, Record* out) noexcept nogil:
-    cdef const uint8_t* p = block_data(b)
-    cdef uint64_t at = b.off[i] - 1
-    cdef Parsed r
-    out.seq = seq_at(b, i)
-    if p == NULL:
-        return ST_IO
-    if slot_ours(b, i):
-        record_parse(p + at, st_load(&b.used) - at, &r)
-    elif not slot_fits(s, b, i, p, &r):
-        slot_damaged(s, b, i)
-        return ST_DAMAGED
-    out.ts = r.ts
-    out.subject = r.subject
-    out.header = r.header
-    out.data = r.data
-    return ST_OK
-
-
 cdef int store_load_warm(Store* s, uint64_t seq, Record* out, Wait* w) noexcept nogil:
     cdef Block* b = block_of(s, seq)
     cdef int64_t i = slot_of(b, seq) if b != NULL else -1
@@ -176,33 +131,6 @@ cdef uint64_t next_any(Store* s, uint64_t start) noexcept nogil:
                 return seq_at(b, i)
         bi += 1
     return 0
-
-
-cdef uint64_t next_of_id(Store* s, uint32_t id, uint64_t start) noexcept nogil:
-    # The first message of a subject from a sequence on: along its chain if it is sparse, else by scanning.
-    cdef Node* n = node_at(&s.x, id)
-    cdef uint64_t seq, steps
-    cdef Block* b
-    cdef int64_t i
-    if n.count == 0 or n.last < start:
-        return 0
-    if start <= n.first:
-        return n.first
-    if start == n.last:
-        return start
-    b = block_of(s, start - 1)      # a consumer asks right behind the message it had
-    i = slot_of(b, start - 1) if b != NULL else -1
-    if i >= 0 and b.sid[i] == id:
-        return chain_next(s, b, <uint32_t>i, id)
-    if <uint64_t>n.count * 128 > n.last - n.first:
-        return scan_id(s, id, start)
-    seq = n.first
-    steps = n.count
-    while seq and seq < start and steps:
-        b = block_of(s, seq)
-        seq = chain_next(s, b, <uint32_t>slot_of(b, seq), id)
-        steps -= 1
-    return seq
 
 
 cdef uint64_t next_by_text(Store* s, const Filter* filter, uint64_t* start, uint64_t tries) noexcept nogil:

@@ -1,86 +1,5 @@
 # Removing messages: one, and by age; blocks that hold nothing any more leave. Nothing here waits for a file.
 
-cdef uint64_t chain_next(Store* s, Block* b, uint32_t i, uint32_t id) noexcept nogil:
-    # The subject's first live message after a slot of it, 0 when there is none.
-    cdef uint64_t start = seq_at(b, i), seq = start
-    cdef uint32_t* link = &b.nxt[i]
-    cdef uint32_t d
-    cdef int64_t k = i
-    if node_at(&s.x, id).count == 0 or node_at(&s.x, id).last <= seq:
-        return 0
-    while True:
-        d = b.nxt[k]
-        if d == 0 or d == FAR:
-            seq = scan_id(s, id, seq + 1)
-            break
-        seq += d
-        if seq > b.last:
-            b = block_along(s, seq)
-        k = slot_of(b, seq) if b != NULL else -1
-        if k < 0:
-            seq = scan_id(s, id, seq)
-            break
-        if b.off[k]:
-            break
-    if seq and seq - start != link[0]:
-        link[0] = <uint32_t>min(seq - start, <uint64_t>FAR)       # the next walk does not pass what is gone
-    return seq
-
-
-cdef uint64_t scan_id(Store* s, uint32_t id, uint64_t start) noexcept nogil:
-    # The first live message of an id from a sequence on, by looking at the id arrays.
-    cdef uint32_t bi = block_from(s, start), i
-    cdef uint64_t last = node_at(&s.x, id).last
-    cdef Block* b
-    while bi < s.n_blocks:
-        b = block_i(s, bi)
-        if b.base > last:
-            break
-        if b.live:
-            i = slot_from(b, start)
-            i = st_find(b.sid, b.off, max(i, b.head), b.n, id)
-            if i < b.n:
-                return seq_at(b, i)
-        bi += 1
-    return 0
-
-
-cdef uint64_t scan_id_back(Store* s, uint32_t id, uint64_t before) noexcept nogil:
-    # The last live message of an id below a sequence, 0 when there is none.
-    cdef uint32_t bi = block_from(s, before), i
-    cdef Block* b
-    if bi == s.n_blocks:
-        if bi == 0:
-            return 0
-        bi -= 1
-    while True:
-        b = block_i(s, bi)
-        if b.live:
-            i = st_find_back(b.sid, b.off, slot_from(b, before), id)
-            if i != 0xffffffffU:
-                return seq_at(b, i)
-        if bi == 0:
-            return 0
-        bi -= 1
-
-
-cdef uint64_t prev_of(Store* s, uint32_t id, uint64_t before) noexcept nogil:
-    # The subject's newest live message below `before`, by its chain when that is short.
-    cdef Node* n = node_at(&s.x, id)
-    cdef uint64_t seq = n.first, next
-    cdef Block* b
-    if n.first >= before:
-        return 0
-    if <uint64_t>n.count * 128 > before - n.first:
-        return scan_id_back(s, id, before)
-    while True:
-        b = block_of(s, seq)
-        next = chain_next(s, b, <uint32_t>slot_of(b, seq), id)
-        if next == 0 or next >= before:
-            return seq
-        seq = next
-
-
 cdef void first_forward(Store* s) noexcept nogil:
     # Finds the first live message again.
     cdef uint32_t bi = 0
@@ -220,21 +139,6 @@ cdef void tail_shed(Store* s) noexcept nogil:
         stage_bare(s, s.last_seq | TOMB, s.last_ts)
         publish(s)
     reap(s)
-
-
-cdef int64_t ts_of(Block* b, uint32_t i) noexcept nogil:
-    # A message's time; for a damaged record that of its block's first, of one that cannot be read now, of its last: none is
-    # let go for its age before its time.
-    cdef const uint8_t* p = block_data(b)
-    cdef uint64_t at = b.off[i] - 1
-    cdef int64_t ts
-    cdef Parsed r
-    if p == NULL:
-        return b.last_ts
-    ts = <int64_t>st_get64(p + at + 12)
-    if slot_ours(b, i) or b.first_ts <= ts <= b.last_ts:
-        return ts
-    return ts if record_parse(p + at, b.used - at, &r) and record_good(b.key, p + at, &r) else b.first_ts
 
 
 cdef int entomb(Store* s, Block* b, uint32_t i, int reason, Op* after) noexcept nogil:

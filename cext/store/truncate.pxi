@@ -112,11 +112,6 @@ cdef void cut_finish(Store* s) noexcept nogil:
     unlinks_sync(s)
 
 
-cdef void lost_cut(Store* s, uint64_t behind) noexcept nogil:
-    while s.lost != NULL and s.lost.n and s.lost.seqs[s.lost.n - 1] > behind:
-        lost_drop(s, s.lost.seqs[s.lost.n - 1])
-
-
 # ---- the new block -----------------------------------------------------------------------------------------------
 
 cdef uint64_t cut_size(const Block* b, uint64_t seq) noexcept nogil:
