@@ -6,33 +6,6 @@ cdef enum:
     IDS_NODES = 16384           # nodes of one pattern that a piece looks at by number
 
 
-cdef int idset_put(IdSet* c, uint32_t id, bint on) noexcept nogil:
-    cdef uint32_t k = id >> 12, cap
-    cdef uint64_t** pages
-    cdef uint64_t* word
-    cdef uint64_t bit = <uint64_t>1 << (id & 63)
-    if on == <bint>st_has(c.pages, c.n_pages, id):
-        return 0
-    if k >= c.n_pages:
-        cap = max(k + 1, c.n_pages * 2)
-        pages = <uint64_t**>realloc(c.pages, cap * sizeof(uint64_t*))
-        if pages == NULL:
-            return -1
-        memset(pages + c.n_pages, 0, (cap - c.n_pages) * sizeof(uint64_t*))
-        c.pages = pages
-        c.n_pages = cap
-    if c.pages[k] == NULL:
-        c.pages[k] = <uint64_t*>calloc(64, 8)
-        if c.pages[k] == NULL:
-            return -1
-    if on and c.leads.a != NULL and leads_push(&c.leads, id) < 0:
-        return -1
-    word = &c.pages[k][(id >> 6) & 63]
-    word[0] ^= bit
-    c.n_ids += 1 if on else -1
-    return 0
-
-
 cdef struct IdFill:
     IdSet* set
     bint failed

@@ -11,35 +11,6 @@ cdef enum:
     LEADS_TURN = 2048           # subjects whose next message a piece looks for
 
 
-cdef void leads_free(Leads* h) noexcept nogil:
-    free(h.a)
-    memset(h, 0, sizeof(Leads))
-
-
-cdef int leads_room(Leads* h) noexcept nogil:
-    # For one more.
-    cdef uint32_t cap = h.cap * 2 if h.cap else 16
-    cdef Lead* a
-    if h.n < h.cap:
-        return 0
-    a = <Lead*>realloc(h.a, cap * sizeof(Lead))
-    if a == NULL:
-        return -1
-    h.a = a
-    h.cap = cap
-    return 0
-
-
-cdef int leads_push(Leads* h, uint32_t id) noexcept nogil:
-    # One more subject, behind the heap.
-    if leads_room(h) < 0:
-        return -1
-    h.a[h.n].id = id
-    h.a[h.n].seq = 0
-    h.n += 1
-    return 0
-
-
 cdef void leads_down(Leads* h, uint32_t i) noexcept nogil:
     cdef Lead e = h.a[i]
     cdef uint32_t k

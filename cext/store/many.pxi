@@ -3,12 +3,6 @@
 
 cdef enum:
     MANY = 16                   # patterns with wildcards from which on it is worth to think about
-    WALKED_ENOUGH = 1
-
-cdef void shapes_free(Shapes* h) noexcept nogil:
-    strmap_free(&h.texts)
-    strmap_free(&h.known)
-    free(h.room)
 
 
 cdef uint32_t shape_of(Span pattern, uint8_t* out) noexcept nogil:
@@ -134,12 +128,6 @@ cdef int matcher_init(Matcher* m, const Filter* f) noexcept nogil:
         return ST_NO_MEMORY
     m.shaped = True
     return ST_OK
-
-
-cdef void matcher_free(Matcher* m) noexcept nogil:
-    if m.shaped:
-        shapes_free(&m.shapes)
-    m.shaped = False
 
 
 cdef uint32_t matcher_cost(const Matcher* m, const Filter* f) noexcept nogil:

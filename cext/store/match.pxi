@@ -4,34 +4,9 @@ cdef enum:
     VISIT_IT = 1                # the node itself, which may have no messages
     VISIT_BELOW = 2             # everything below it
     WALK_ON = 4
+    WALKED_ENOUGH = 1
 
 ctypedef int (*visit_fn)(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept nogil      # 0 to go on
-
-cdef struct Shapes:
-    StrMap texts                # the patterns
-    StrMap known                # the shapes: of each token `*`, `>` or, for any other, a dot
-    uint8_t* room               # for a subject as a pattern of some shape
-
-cdef struct Matcher:
-    # Looks at one subject after another, for as long as its filter lives.
-    Shapes shapes
-    bint shaped
-
-cdef struct IdSet:
-    # What a filter matches in one store, brought up to date by the births since.
-    uint64_t store
-    uint64_t births
-    uint64_t** pages
-    uint32_t n_pages
-    uint32_t n_ids
-    uint64_t n_msgs             # theirs, when it was built
-    bint covers                 # every subject of the store matches
-    bint bare                   # that was known without a look at each: it has no bits
-    uint32_t at                 # numbers [at, end) are to be looked at
-    uint32_t end
-    Matcher matcher
-    Leads leads
-
 
 cdef enum:
     COMPARED_MOST = 1 << 18     # pairs of a filter's patterns, which takes some milliseconds
@@ -91,18 +66,6 @@ cdef int filter_init(Filter* f, const Span* patterns, uint32_t n) noexcept nogil
     f.literal = n == 1 and f.n_literals == 1
     f.overlap = patterns_overlap(f)
     return ST_OK
-
-
-cdef void idset_free(IdSet* c) noexcept nogil:
-    cdef uint32_t i
-    if c == NULL:
-        return
-    for i in range(c.n_pages):
-        free(c.pages[i])
-    free(c.pages)
-    matcher_free(&c.matcher)
-    leads_free(&c.leads)
-    free(c)
 
 
 cdef void filter_free(Filter* f) noexcept nogil:
@@ -346,120 +309,3 @@ cdef inline uint32_t next_below(Index* x, uint32_t root, uint32_t id) noexcept n
             return n.next
         id = n.parent
     return 0
-
-
-cdef struct Each:
-    const Filter* f
-    uint32_t which              # of the patterns
-    IdSet* seen                 # where two patterns may match the same
-    uint64_t* left              # how many nodes may still be looked at; NULL: any
-    int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil
-    void* ctx
-
-
-cdef bint each_again(Each* e, Index* x, uint32_t id) noexcept nogil:
-    # Whether an earlier pattern has shown it already.
-    cdef uint32_t i
-    if e.seen != NULL:
-        if st_has(e.seen.pages, e.seen.n_pages, id):
-            return True
-        if idset_put(e.seen, id, True) == 0:
-            return False
-        idset_free(e.seen)
-        e.seen = NULL
-    for i in range(e.which):
-        if subject_matches(e.f.patterns[i], node_text(x, id)):
-            return True
-    return False
-
-
-cdef inline int each_one(Each* e, Index* x, uint32_t id) noexcept nogil:
-    if e.f != NULL and e.f.overlap and each_again(e, x, id):
-        return 0
-    return e.fn(e.ctx, x, id)
-
-
-cdef int each_visit(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept nogil:
-    cdef Each* e = <Each*>ctx
-    cdef uint32_t root = id
-    cdef int r
-    if what & VISIT_IT and node_at(x, id).count:
-        r = each_one(e, x, id)
-        if r:
-            return r
-    if not what & VISIT_BELOW:
-        return 0
-    id = next_below(x, root, root)
-    while id:
-        if e.left != NULL:
-            if e.left[0] == 0:
-                return WALKED_ENOUGH
-            e.left[0] -= 1
-        if node_at(x, id).count:
-            r = each_one(e, x, id)
-            if r:
-                return r
-        id = next_below(x, root, id)
-    return 0
-
-
-cdef int index_each(Index* x, const Filter* f, int (*fn)(void* ctx, Index* x, uint32_t id) noexcept nogil, void* ctx,
-                    uint64_t* left) noexcept nogil:
-    # Calls fn once for every subject that matches, until it returns other than 0. fn must not change the index. At most of so
-    # many nodes, if `left` is given: 0 when they were not enough.
-    cdef Each e
-    cdef uint32_t i
-    cdef int r = 0
-    e.f = f
-    e.seen = NULL
-    e.fn = fn
-    e.ctx = ctx
-    e.which = 0
-    e.left = left
-    if matches_all(f):
-        e.f = NULL
-        if node_at(x, 0).count:
-            r = fn(ctx, x, 0)
-            if r:
-                return r
-        return each_visit(&e, x, 0, VISIT_BELOW)
-    if left == NULL and each_of_many(x, f, &r, fn, ctx):
-        return r
-    if f.overlap:
-        e.seen = <IdSet*>calloc(1, sizeof(IdSet))
-    for i in range(f.n):
-        e.which = i
-        r = walk(x, f.patterns[i], f.loose, each_visit, &e, left)
-        if r:
-            break
-    idset_free(e.seen)
-    return r
-
-
-cdef int total_visit(void* ctx, Index* x, uint32_t id, uint32_t what) noexcept nogil:
-    cdef Node* n = node_at(x, id)
-    (<uint64_t*>ctx)[0] += (n.count if what & VISIT_IT else 0) + (n.total - n.count if what & VISIT_BELOW else 0)
-    return 0
-
-
-cdef int total_one(void* ctx, Index* x, uint32_t id) noexcept nogil:
-    (<uint64_t*>ctx)[0] += node_at(x, id).count
-    return 0
-
-
-cdef uint64_t index_total(Index* x, const Filter* f, uint64_t* left) noexcept nogil:
-    # Messages of all subjects that match. `left`, if given, are the nodes that may be looked at: 0 when they are not enough.
-    cdef uint64_t total = 0
-    cdef uint32_t i
-    cdef int r = 0
-    if matches_all(f):
-        return node_at(x, 0).total
-    if left == NULL and each_of_many(x, f, &r, total_one, &total):
-        return total
-    if f.overlap:
-        index_each(x, f, total_one, &total, left)
-        return total
-    for i in range(f.n):
-        if walk(x, f.patterns[i], False, total_visit, &total, left) == WALKED_ENOUGH:
-            break
-    return total

@@ -236,20 +236,3 @@ cdef inline void index_up(Index* x, uint32_t id, int64_t by) noexcept nogil:
         if id == 0:
             return
         id = n.parent
-
-
-cdef inline void index_count(Index* x, uint32_t id, uint64_t seq) noexcept nogil:
-    # One more message of a subject, the newest. Its link from the one before is the caller's.
-    cdef Node* n = node_at(x, id)
-    if x.sweeps != NULL:
-        sweeps_touch(x, id)
-    if n.count == 0:
-        n.first = seq
-        if id:
-            x.n_subjects += 1
-        if x.born != NULL:
-            x.born[x.births % BORN] = id
-        x.births += 1
-    n.last = seq
-    n.count += 1
-    index_up(x, id, 1)

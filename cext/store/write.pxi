@@ -143,6 +143,23 @@ cdef inline void link_after(Store* s, Block* b, uint64_t prev, uint64_t seq) noe
         pb.nxt[i] = <uint32_t>d if d < FAR else FAR
 
 
+cdef inline void index_count(Index* x, uint32_t id, uint64_t seq) noexcept nogil:
+    # One more message of a subject, the newest. Its link from the one before is the caller's.
+    cdef Node* n = node_at(x, id)
+    if x.sweeps != NULL:
+        sweeps_touch(x, id)
+    if n.count == 0:
+        n.first = seq
+        if id:
+            x.n_subjects += 1
+        if x.born != NULL:
+            x.born[x.births % BORN] = id
+        x.births += 1
+    n.last = seq
+    n.count += 1
+    index_up(x, id, 1)
+
+
 cdef inline void count_in(Store* s, Block* b, uint64_t seq, int64_t ts, uint32_t off, uint32_t id,
                           uint64_t counted) noexcept nogil:
     # Enters a message that stands in the block into every index.
