@@ -313,23 +313,6 @@ cdef bint tombs_needed(const Store* s, Block* b) noexcept nogil:
     return b.needed > 0
 
 
-cdef void ghosts_blame(Store* s, const Block* b) noexcept nogil:
-    # An empty block stays because of its tombstones: those whose ghosts they are for are compacted, if they are sparse
-    # or keep several.
-    cdef uint32_t i
-    cdef Block* other
-    for i in range(b.n_holds):
-        other = block_numbered(s, b.holds[i].num)
-        if other != NULL and other.ghosts:
-            other.holding += 1
-            if other.live_bytes * 2 < other.used or other.holding >= HOLDING_MAX:
-                other.wanted = True
-                if other.holding >= HOLDING_MAX:
-                    slim_wanted(s)
-                else:
-                    slim_soon(s)
-
-
 # ---- bytes ---------------------------------------------------------------------------------------------------
 
 cdef Block* block_new(Store* s, uint64_t num, uint64_t base) noexcept nogil:

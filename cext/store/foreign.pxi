@@ -108,15 +108,6 @@ cdef bint index_db_read(const uint8_t* p, uint64_t n, const uint64_t* key, Index
 
 # ---- at the start, after nats-server ---------------------------------------------------------------------------------
 
-cdef bint leave(Store* s, Block* b, int64_t i) noexcept nogil:
-    # As where a limit of ours removes it.
-    if i < 0 or b.off[i] == 0:
-        return True
-    if seq_at(b, <uint32_t>i) != s.first_seq and stage_tomb(s, b, seq_at(b, <uint32_t>i), s.env.now) < 0:
-        return False
-    take_out(s, b, <uint32_t>i, RM_LIMIT)
-    return True
-
 
 cdef bint listed_leave(void* ctx, const IndexBlock* x) noexcept nogil:
     # Removes what a block of the index.db leaves out.

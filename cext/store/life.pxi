@@ -19,14 +19,6 @@ cdef uint64_t block_size_of(const StoreConfig* cfg) noexcept nogil:
     return 8388608
 
 
-cdef void limits_of(Limits* to, const StoreConfig* cfg) noexcept nogil:
-    to.max_msgs = cfg.max_msgs
-    to.max_bytes = cfg.max_bytes
-    to.max_age = cfg.max_age
-    to.max_msgs_per = cfg.max_msgs_per
-    to.trim = cfg.trim
-
-
 cdef void store_dispose(Store* s) noexcept nogil:
     # Frees everything; no thread may know the store any more.
     cdef uint32_t i
@@ -215,15 +207,6 @@ cdef int store_settle(Store* s, bint synced) noexcept nogil:
         s.queue.sync_asked = True
         q_unlock(s.com)
     return settle(s, synced)
-
-
-cdef int settle(Store* s, bint changed) noexcept nogil:
-    # Has a marker say what is gone, if that or anything else changed since the last ticket.
-    if s.storage == STORE_FILE and s.n_blocks and (changed or s.first_seq != s.shown_first):
-        if s.tail == NULL and tail_for(s, REC_MIN, 0) < 0:
-            return ST_NO_MEMORY
-        publish(s)
-    return ST_OK
 
 
 cdef void limits_apply(Store* s) noexcept nogil:

@@ -4,10 +4,26 @@
 cdef enum:
     TURN_MSGS = 1000            # messages that are removed, or passed one by one
     TURN_SLOTS = 65536          # slots or nodes that are looked at
-    APPEND_TRIMS = 8            # messages that an append takes away while the limits are being brought about
 
 
 # ---- limits ----------------------------------------------------------------------------------------------------------
+
+cdef void limits_of(Limits* to, const StoreConfig* cfg) noexcept nogil:
+    to.max_msgs = cfg.max_msgs
+    to.max_bytes = cfg.max_bytes
+    to.max_age = cfg.max_age
+    to.max_msgs_per = cfg.max_msgs_per
+    to.trim = cfg.trim
+
+
+cdef int settle(Store* s, bint changed) noexcept nogil:
+    # Has a marker say what is gone, if that or anything else changed since the last ticket.
+    if s.storage == STORE_FILE and s.n_blocks and (changed or s.first_seq != s.shown_first):
+        if s.tail == NULL and tail_for(s, REC_MIN, 0) < 0:
+            return ST_NO_MEMORY
+        publish(s)
+    return ST_OK
+
 
 cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil:
     if s.stopped:

@@ -81,16 +81,6 @@ cdef void block_leaves(Store* s, Block* b) noexcept nogil:
     op_push(s, OP_DROP, b, 0, 0, 0)
 
 
-cdef void stays_again(Store* s) noexcept nogil:
-    # Something changed: the blocks that could not leave are looked at again.
-    cdef Block* b
-    while s.stays != NULL:
-        b = s.stays
-        s.stays = b.next_empty
-        b.next_empty = s.empties
-        s.empties = b
-
-
 cdef void reap(Store* s) noexcept nogil:
     # Drops blocks that hold nothing any more, neither messages nor tombstones that are still needed. Never the last
     # with any bytes: it says which sequence was the last. Nor, where that is damaged, the last whole one: it names the first.
@@ -223,44 +213,6 @@ cdef inline int take_for_good(Store* s, Block* b, uint32_t i, int reason, bint m
     return r
 
 
-cdef inline void slim_soon(Store* s) noexcept nogil:
-    # Some block is worth compacting, in its time.
-    if s.recovery.replaying or s.stopped:
-        return
-    if s.storage == STORE_MEMORY:
-        if not s.slim_task.queued:
-            task_post(&s.env.tasks, &s.slim_task)
-    elif s.com.slim_wait == 0 or (s.slim_timer.pos == 0 and timer_set(&s.env.timers, &s.slim_timer,
-                                                                      s.env.mono + s.com.slim_wait) < 0):
-        slim_wanted(s)
-
-
-cdef inline bint is_sparse(const Store* s, const Block* b, uint64_t kept) noexcept nogil:
-    # Whether a copy of what is kept of a block is worth it. The first block is usually on its way out: of that less is kept.
-    return kept * (4 if b == block_i(s, 0) else 2) < b.used
-
-
-cdef inline void slim_look(Store* s, const Block* b) noexcept nogil:
-    # At a block that has less than before, or is the last one no more.
-    if (b.sealed and is_sparse(s, b, b.live_bytes + b.needed)
-            and not (s.storage == STORE_MEMORY and b == block_i(s, 0))):
-        slim_soon(s)
-
-
-cdef void slim_fire(Timer* t, int64_t now) noexcept nogil:
-    slim_wanted(<Store*>t.owner)
-
-
-cdef void slim_wanted(Store* s) noexcept nogil:
-    # The maintenance thread is to compact the blocks that are worth it.
-    cdef Committer* c = s.com
-    if not (s.in_slim or s.recovery.replaying or s.stopped):
-        s.in_slim = True
-        s.next_slim = c.slim
-        c.slim = s
-        chore_wanted(c)
-
-
 # ---- age -------------------------------------------------------------------------------------------------------------
 
 cdef int64_t store_first_time(Store* s) noexcept nogil:
@@ -321,3 +273,13 @@ cdef void age_trim(Store* s, uint32_t limit) noexcept nogil:
         limit -= 1
     if s.empties != NULL or s.msgs == 0:
         reap(s)
+
+
+cdef bint leave(Store* s, Block* b, int64_t i) noexcept nogil:
+    # As where a limit of ours removes it.
+    if i < 0 or b.off[i] == 0:
+        return True
+    if seq_at(b, <uint32_t>i) != s.first_seq and stage_tomb(s, b, seq_at(b, <uint32_t>i), s.env.now) < 0:
+        return False
+    take_out(s, b, <uint32_t>i, RM_LIMIT)
+    return True

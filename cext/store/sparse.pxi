@@ -1,0 +1,73 @@
+# Blocks of which little is alive: which of them are to be compacted, and what keeps them from it.
+
+cdef void slim_wanted(Store* s) noexcept nogil:
+    # The maintenance thread is to compact the blocks that are worth it.
+    cdef Committer* c = s.com
+    if not (s.in_slim or s.recovery.replaying or s.stopped):
+        s.in_slim = True
+        s.next_slim = c.slim
+        c.slim = s
+        chore_wanted(c)
+
+
+cdef inline void slim_soon(Store* s) noexcept nogil:
+    # Some block is worth compacting, in its time.
+    if s.recovery.replaying or s.stopped:
+        return
+    if s.storage == STORE_MEMORY:
+        if not s.slim_task.queued:
+            task_post(&s.env.tasks, &s.slim_task)
+    elif s.com.slim_wait == 0 or (s.slim_timer.pos == 0 and timer_set(&s.env.timers, &s.slim_timer,
+                                                                      s.env.mono + s.com.slim_wait) < 0):
+        slim_wanted(s)
+
+
+cdef void slim_fire(Timer* t, int64_t now) noexcept nogil:
+    slim_wanted(<Store*>t.owner)
+
+
+cdef inline bint is_sparse(const Store* s, const Block* b, uint64_t kept) noexcept nogil:
+    # Whether a copy of what is kept of a block is worth it. The first block is usually on its way out: of that less is kept.
+    return kept * (4 if b == block_i(s, 0) else 2) < b.used
+
+
+cdef inline void slim_look(Store* s, const Block* b) noexcept nogil:
+    # At a block that has less than before, or is the last one no more.
+    if (b.sealed and is_sparse(s, b, b.live_bytes + b.needed)
+            and not (s.storage == STORE_MEMORY and b == block_i(s, 0))):
+        slim_soon(s)
+
+
+cdef void ghosts_blame(Store* s, const Block* b) noexcept nogil:
+    # An empty block stays because of its tombstones: those whose ghosts they are for are compacted, if they are sparse
+    # or keep several.
+    cdef uint32_t i
+    cdef Block* other
+    for i in range(b.n_holds):
+        other = block_numbered(s, b.holds[i].num)
+        if other != NULL and other.ghosts:
+            other.holding += 1
+            if other.live_bytes * 2 < other.used or other.holding >= HOLDING_MAX:
+                other.wanted = True
+                if other.holding >= HOLDING_MAX:
+                    slim_wanted(s)
+                else:
+                    slim_soon(s)
+
+
+cdef void empty_block(Store* s, Block* b) noexcept nogil:
+    # Remembers a block without live messages for reap().
+    if not b.in_empties and b != s.tail:
+        b.in_empties = True
+        b.next_empty = s.empties
+        s.empties = b
+
+
+cdef void stays_again(Store* s) noexcept nogil:
+    # Something changed: the blocks that could not leave are looked at again.
+    cdef Block* b
+    while s.stays != NULL:
+        b = s.stays
+        s.stays = b.next_empty
+        b.next_empty = s.empties
+        s.empties = b
