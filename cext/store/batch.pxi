@@ -62,31 +62,6 @@ cdef void store_batch_end(Store* s, bint whole) noexcept nogil:
     store_let(s)
 
 
-# ---- the commit thread ------------------------------------------------------------------------------------------------
-
-cdef int batch_announce(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogil:
-    # Where the part's first batch begins in this block: what stands before it is written, and a marker that says that what
-    # follows counts as a whole; both are synced before anything of the batch is written. 0 or -errno.
-    #
-    # A store that syncs each group says so with every marker from then on: for its next batches this is done.
-    cdef const Op* op = batch_in(p, piece.b) if not p.begun else NULL
-    cdef Block* b = piece.b
-    cdef int rc
-    if op == NULL:
-        return 0
-    p.begun = True
-    rc = piece_ready(c, r, p, b, op.first)
-    rc = group_put(c, r, b, op.off, op.first, MARK_BATCH) if rc == 0 else rc
-    rc = sync_said(p.s, c.env.files.datasync(c.env.files.ctx, b.fd)) if rc == 0 else rc
-    if rc == 0 and p.sync_dir:
-        p.sync_dir = False
-        rc = msgs_sync(c, r, p.s)
-    if rc == 0:
-        piece.wrote = True      # though nothing of the batch may stand in this block
-        p.s.writing.whole = c.sync_interval <= 0
-    return rc
-
-
 # ---- opening ---------------------------------------------------------------------------------------------------------
 
 cdef bint batches_count(const Opening* o) noexcept nogil:

@@ -7,46 +7,6 @@
 cdef int64_t IDLE_CLOSE = 100000000         # ns until a group is closed by an empty marker
 cdef int64_t IDLE_LEAN = 30000000000        # ns until an idle store gives back descriptors and pages
 
-cdef struct Piece:
-    # One block's part of a round.
-    Block* b
-    bint sealed
-    uint64_t end                # of what is written
-    bint due                    # there is something, and its marker has a place behind it
-    bint open                   # it is of a group that counts as a whole, and goes on in the next block
-    bint wrote
-    bint synced                 # before the others of the round
-
-cdef struct Part:
-    # One store's part of a round.
-    Store* s
-    uint64_t seq
-    uint64_t ticket
-    uint64_t first              # no message below it is left: by changes that are in the pieces
-    Op* ops
-    uint32_t piece              # its pieces stand at [piece, piece + n)
-    uint32_t n
-    bint close                  # idle: close open groups
-    bint batch                  # it has batches
-    bint begun                  # the marker in front of the first is on disk
-    bint sync_dir
-    Log* first_log              # of the store when the round took it: later ones stand before it
-    bint logs                   # some have something to write
-    int err
-
-cdef struct Round:
-    Part* parts
-    uint32_t n_parts
-    uint32_t cap_parts
-    Piece* pieces
-    uint32_t n_pieces
-    uint32_t cap_pieces
-    uint8_t* scratch
-    bint wrote
-    bint sync                   # lazy mode: however long ago the last one was
-    bint synced                 # lazy mode: all that is written
-    Store* unsynced             # lazy mode: the stores that the sync is of, by next_syncing
-
 
 cdef Committer* committer_new(Env* env, int64_t sync_interval, int64_t slim_wait, int wake_fd) noexcept nogil:
     cdef Committer* c = <Committer*>calloc(1, sizeof(Committer))
@@ -266,28 +226,6 @@ cdef void part_take_before(Part* p, Op* fence) noexcept nogil:
         p.s.queue.ops_tail = NULL
     fence.next = NULL
     ops_look(p)
-
-
-cdef const Op* batch_in(const Part* p, const Block* b) noexcept nogil:
-    # The first batch that begins in that block, NULL when there is none.
-    cdef const Op* op = p.ops if p.batch else NULL
-    while op != NULL and (op.kind != OP_BATCH or op.block != b):
-        op = op.next
-    return op
-
-
-cdef bint marker_place(Store* s, Block* b, uint64_t first, bint close, bint closing, uint64_t* end) noexcept nogil:
-    # Reserves the place of the marker behind what the block has; False: nothing is to be written. closing: it says that
-    # another block follows.
-    cdef uint64_t start = b.written
-    # What an idle group's end names is not synced: whoever waits for a change waits for a marker that is.
-    cdef uint64_t known = s.writing.extent.first if close else s.writing.synced_first
-    while True:
-        end[0] = st_load(&b.used)
-        if end[0] == start and first <= known and not closing and not (b.open_group and close):
-            return False
-        if st_cas(&b.used, end[0], end[0] + MARKER):
-            return True
 
 
 cdef void round_end(Round* r, Part* p) noexcept nogil:

@@ -31,17 +31,6 @@ cdef bint waits_for_sync(const Committer* c, const Round* r, const Store* s, Op*
     return not r.synced and (op.kind == OP_DROP or op.kind == OP_CUT)
 
 
-cdef void later_add(Store* s, Op* op) noexcept nogil:
-    op.next = NULL
-    if op.kind == OP_ERASE:
-        op.block.erasures += 1
-    if s.writing.later_last != NULL:
-        s.writing.later_last.next = op
-    else:
-        s.writing.later = op
-    s.writing.later_last = op
-
-
 cdef void later_finish(Committer* c, Store* s, int err) noexcept nogil:
     # After a sync, or when the store failed: what has waited for it, in order; but erasures that no marker speaks for.
     cdef Op* op = s.writing.later
@@ -66,25 +55,6 @@ cdef void later_moot(Committer* c, Store* s) noexcept nogil:
     later_finish(c, s, 0)
     s.writing.vouched = 0
     s.writing.marked = 0
-
-
-cdef void erasures_forget(Store* s, Block* b) noexcept nogil:
-    # Those that wait to be made in a block that goes.
-    cdef Op* op = s.writing.later
-    cdef Op* after
-    if b.erasures == 0:
-        return
-    s.writing.later = NULL
-    s.writing.later_last = NULL
-    while op != NULL:
-        after = op.next
-        if op.kind == OP_ERASE and op.block == b:
-            free(op)
-        else:
-            if op.kind == OP_ERASE:
-                op.block.erasures -= 1
-            later_add(s, op)
-        op = after
 
 
 cdef void lazy_note(Committer* c, Round* r, const Part* p) noexcept nogil:

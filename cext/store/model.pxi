@@ -1,4 +1,4 @@
-# The structures of the store: index nodes, blocks, the store itself, the committer.
+# The structures of the store: index nodes, blocks, the store itself, the committer, what a round takes.
 #
 # Who may touch what: everything is the engine lock's, but for what stands in a group of its own. `queue` is guarded by the
 # committer's own short mutex `q`, `writing` belongs to the commit thread alone, `keeping` to the maintenance thread, and
@@ -474,3 +474,43 @@ cdef struct Committer:
     Mutex q
     CommitterQueue queue
     CommitterWriting writing
+
+cdef struct Piece:
+    # One block's part of a round.
+    Block* b
+    bint sealed
+    uint64_t end                # of what is written
+    bint due                    # there is something, and its marker has a place behind it
+    bint open                   # it is of a group that counts as a whole, and goes on in the next block
+    bint wrote
+    bint synced                 # before the others of the round
+
+cdef struct Part:
+    # One store's part of a round.
+    Store* s
+    uint64_t seq
+    uint64_t ticket
+    uint64_t first              # no message below it is left: by changes that are in the pieces
+    Op* ops
+    uint32_t piece              # its pieces stand at [piece, piece + n)
+    uint32_t n
+    bint close                  # idle: close open groups
+    bint batch                  # it has batches
+    bint begun                  # the marker in front of the first is on disk
+    bint sync_dir
+    Log* first_log              # of the store when the round took it: later ones stand before it
+    bint logs                   # some have something to write
+    int err
+
+cdef struct Round:
+    Part* parts
+    uint32_t n_parts
+    uint32_t cap_parts
+    Piece* pieces
+    uint32_t n_pieces
+    uint32_t cap_pieces
+    uint8_t* scratch
+    bint wrote
+    bint sync                   # lazy mode: however long ago the last one was
+    bint synced                 # lazy mode: all that is written
+    Store* unsynced             # lazy mode: the stores that the sync is of, by next_syncing

@@ -2,7 +2,6 @@
 # unlinking, erasing).
 
 cdef enum:
-    SCRATCH = 65536             # groups up to here are written together with their marker by one call
     SYNC_EACH = 4               # more dirty files than this are synced by one syncfs
 
 
@@ -30,98 +29,6 @@ cdef int caches_remove(Store* s) noexcept nogil:
         s.writing.caches_doubt = rc != 0
     s.writing.caches_gone = rc == 0
     return rc
-
-
-cdef int block_fd(Store* s, Block* b, const char* dir, bint* made) noexcept nogil:
-    # 0 or -errno; made: the file is new in its directory.
-    cdef char path[4200]
-    if b.fd >= 0:
-        return 0
-    snprintf(path, sizeof(path), "%s/%llu.blk", dir, <unsigned long long>b.num)
-    b.fd = s.files.open(s.files.ctx, path, O_RDWR | (0 if b.created else O_CREAT), 0o600)
-    b.direct = False
-    if b.fd < 0:
-        return b.fd
-    if not b.created:
-        b.created = True
-        made[0] = True
-    return 0
-
-
-cdef bint block_direct(Committer* c, Block* b, bint on) noexcept nogil:
-    # Whether writes to the block's file now go past the page cache, or through it, as wanted.
-    if b.direct == on:
-        return True
-    if on and c.writing.no_direct:
-        return False
-    if b.store.files.direct(b.store.files.ctx, b.fd, on) < 0:
-        c.writing.no_direct = True      # not every file system has it
-        return False
-    b.direct = on
-    return True
-
-
-cdef bint page_ready(Committer* c, Block* b, uint64_t at, uint64_t n) noexcept nogil:
-    # Has the first n bytes of the file's page `at` in b.page. Not from the region: markers do not stand there.
-    cdef FileOps* f = b.store.files
-    if b.page == NULL:
-        b.page = <uint8_t*>malloc(PAGE)
-    if b.page == NULL:
-        return False
-    if n == 0 or b.page_at == at:
-        return True
-    return block_direct(c, b, False) and f.pread(f.ctx, b.fd, b.page, n, <off_t>at) == <int64_t>n
-
-
-cdef int direct_write(Committer* c, Block* b, uint8_t* p, uint64_t first, uint64_t start, uint64_t end) noexcept nogil:
-    # [start, end) of the file, which stand in p as the page `first` goes on, past the page cache. That costs half the
-    # processor time: whole pages, the first with what it held before, the last filled with zeros. 0 or -errno, -EINVAL
-    # where it cannot be done.
-    cdef FileOps* f = b.store.files
-    cdef uint64_t behind = page_up(end)
-    cdef int64_t rc
-    if not page_ready(c, b, first, start - first) or not block_direct(c, b, True):
-        return -EINVAL
-    memcpy(p, b.page, start - first)
-    memset(p + (end - first), 0, behind - end)
-    b.page_at = UINT64_MAX
-    rc = f.pwrite(f.ctx, b.fd, p, behind - first, <off_t>first)
-    if rc == -EINVAL:
-        c.writing.no_direct = True
-    if rc < 0:
-        return <int>rc
-    b.page_at = behind - PAGE
-    memcpy(b.page, p + (b.page_at - first), PAGE)
-    return 0
-
-
-cdef int group_write(Committer* c, Round* r, Block* b, uint64_t start, uint64_t end, const uint8_t* mark) noexcept nogil:
-    # [start, end) of the region and the marker into the file; 0 or -errno.
-    cdef FileOps* f = b.store.files
-    cdef uint64_t first = start & ~<uint64_t>(PAGE - 1)
-    cdef bint small
-    cdef uint8_t* p = NULL
-    cdef int64_t rc
-    if r.scratch == NULL:
-        r.scratch = <uint8_t*>aligned_alloc(PAGE, SCRATCH + 4 * PAGE)
-    small = end - start <= SCRATCH and r.scratch != NULL
-    if small:
-        p = r.scratch + (start - first)
-        memcpy(p, b.data + start, end - start)
-        memcpy(p + (end - start), mark, MARKER)
-    if small and end > start and r.n_pieces <= SYNC_EACH and c.sync_interval <= 0:
-        rc = direct_write(c, b, r.scratch, first, start, end + MARKER)
-        if rc != -EINVAL:
-            return <int>rc
-    block_direct(c, b, False)
-    b.page_at = UINT64_MAX
-    if small:
-        rc = f.pwrite(f.ctx, b.fd, p, end - start + MARKER, <off_t>start)
-    else:
-        rc = f.pwrite(f.ctx, b.fd, b.data + start, end - start, <off_t>start)
-        if rc >= 0:
-            rc = f.pwrite(f.ctx, b.fd, mark, MARKER, <off_t>end)
-    return <int>min(rc, <int64_t>0)
 
 
 cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t first, uint32_t flags,
@@ -440,114 +347,46 @@ cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept no
     b.ended = True
 
 
-cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
-    cdef uint32_t i
-    cdef char path[4200]
-    if op.kind == OP_DROP:
-        if err == 0:
-            # Its tombstones may be for files that are gone.
-            if op.block.tombs and not unlinks_sync(s):
-                unlink_later(s, op.block.num)
-            else:
-                block_unlink(s, op.block)
-        block_leave(c, op.block, err)
-    elif op.kind == OP_PURGE:
-        for i in range(op.n):
-            block_leave(c, op.blocks[i], err)
-        free(op.blocks)
-        if err == 0:
-            snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
-            if not trash_put(s, path):
-                tree_remove(s.files, path)
-    elif op.kind == OP_CUT:
-        for i in range(op.n):
-            if err == 0:
-                block_unlink(s, op.blocks[i])
-            block_leave(c, op.blocks[i], err)
-        free(op.blocks)
-        unlinks_sync(s)             # none of them comes back when what replaced them is gone or changed
-    elif op.kind == OP_ERASE and err == 0:
-        block_erase(s, op)
-    elif op.kind == OP_SWAP:
-        swap_finish(s, op, err)
-    bytes_free(&op.bytes)
+cdef const Op* batch_in(const Part* p, const Block* b) noexcept nogil:
+    # The first batch that begins in that block, NULL when there is none.
+    cdef const Op* op = p.ops if p.batch else NULL
+    while op != NULL and (op.kind != OP_BATCH or op.block != b):
+        op = op.next
+    return op
 
 
-cdef bint unlinks_sync(Store* s) noexcept nogil:
-    # Whether no file that was to go is there or comes back by a power cut. What could not be unlinked is tried again.
-    cdef Bytes left = s.writing.stuck
-    cdef uint64_t num
-    cdef size_t at = 0
-    memset(&s.writing.stuck, 0, sizeof(Bytes))
-    while at < left.n:
-        memcpy(&num, left.data + at, 8)
-        num_unlink(s, num, 0)
-        at += 8
-    bytes_free(&left)
-    if s.writing.unlinked:
-        s.writing.unlinked = s.files.sync_dir(s.files.ctx, s.msgs_dir) != 0
-    return not s.writing.unlinked and s.writing.stuck.n == 0
+cdef bint marker_place(Store* s, Block* b, uint64_t first, bint close, bint closing, uint64_t* end) noexcept nogil:
+    # Reserves the place of the marker behind what the block has; False: nothing is to be written. closing: it says that
+    # another block follows.
+    cdef uint64_t start = b.written
+    # What an idle group's end names is not synced: whoever waits for a change waits for a marker that is.
+    cdef uint64_t known = s.writing.extent.first if close else s.writing.synced_first
+    while True:
+        end[0] = st_load(&b.used)
+        if end[0] == start and first <= known and not closing and not (b.open_group and close):
+            return False
+        if st_cas(&b.used, end[0], end[0] + MARKER):
+            return True
 
 
-cdef void unlink_later(Store* s, uint64_t num) noexcept nogil:
-    bytes_add(&s.writing.stuck, &num, 8)    # without memory it stays until the next start
-
-
-cdef void num_unlink(Store* s, uint64_t num, uint64_t size) noexcept nogil:
-    cdef FileOps* f = s.files
-    cdef char path[4200]
+cdef int batch_announce(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogil:
+    # Where the part's first batch begins in this block: what stands before it is written, and a marker that says that what
+    # follows counts as a whole; both are synced before anything of the batch is written. 0 or -errno.
+    #
+    # A store that syncs each group says so with every marker from then on: for its next batches this is done.
+    cdef const Op* op = batch_in(p, piece.b) if not p.begun else NULL
+    cdef Block* b = piece.b
     cdef int rc
-    # The sidecar first: one without its block says that the block is missing.
-    snprintf(path, sizeof(path), "%s/%llu.jsx", s.msgs_dir, <unsigned long long>num)
-    rc = f.unlink(f.ctx, path)
-    if rc == 0 or rc == -ENOENT:
-        snprintf(path, sizeof(path), "%s/%llu.blk", s.msgs_dir, <unsigned long long>num)
-        rc = 0 if size >= TRASH_FROM and trash_put(s, path) else f.unlink(f.ctx, path)
-    s.writing.unlinked = True
-    if rc < 0 and rc != -ENOENT:
-        unlink_later(s, num)
-
-
-cdef void block_unlink(Store* s, Block* b) noexcept nogil:
-    placing_wait(s.com, s)
-    num_unlink(s, b.num, st_load(&b.used))
-
-
-cdef void block_leave(Committer* c, Block* b, int err) noexcept nogil:
-    # A block that its store let go of. After an error the store is opened again from files that still have it.
-    cdef Store* s = b.store
-    erasures_forget(s, b)
-    if err == 0 or b.closed:
-        block_release(c, b)
-        return
-    q_lock(c)
-    out_remove(s, b)
-    b.next_out = s.queue.cuts
-    s.queue.cuts = b
-    q_unlock(c)
-
-
-cdef void block_release(Committer* c, Block* b) noexcept nogil:
-    # Frees a block that has left the store, at once or when the last pin goes.
-    cdef bint now
-    q_lock(c)
-    b.dead = True
-    b.gone = True
-    now = b.pins == 0
-    out_remove(b.store, b)
-    q_unlock(c)
-    if now:
-        block_free(b)
-
-
-cdef void out_remove(Store* s, Block* b) noexcept nogil:
-    cdef Block** at = &s.queue.out
-    cdef Block* last = NULL
-    while at[0] != NULL:
-        if at[0] == b:
-            at[0] = b.next_out
-            break
-        last = at[0]
-        at = &at[0].next_out
-    if s.queue.out_tail == b:
-        s.queue.out_tail = last
+    if op == NULL:
+        return 0
+    p.begun = True
+    rc = piece_ready(c, r, p, b, op.first)
+    rc = group_put(c, r, b, op.off, op.first, MARK_BATCH) if rc == 0 else rc
+    rc = sync_said(p.s, c.env.files.datasync(c.env.files.ctx, b.fd)) if rc == 0 else rc
+    if rc == 0 and p.sync_dir:
+        p.sync_dir = False
+        rc = msgs_sync(c, r, p.s)
+    if rc == 0:
+        piece.wrote = True      # though nothing of the batch may stand in this block
+        p.s.writing.whole = c.sync_interval <= 0
+    return rc

@@ -143,28 +143,6 @@ cdef int slim_write(Slim* m) noexcept nogil:
     return 0 if rc >= 0 else -1
 
 
-cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
-    # The commit thread's part: the new file takes the old one's name, unless the block is gone.
-    cdef FileOps* f = s.files
-    cdef char path[4300]
-    cdef char temp[4300]
-    cdef char side[4300]
-    cdef bint ok = False
-    cdef int rc
-    block_path(s, op.block, ".blk", path, sizeof(path))
-    block_path(s, op.block, ".blk.tmp", temp, sizeof(temp))
-    if err == 0 and not op.block.gone and unlinks_sync(s):      # it may leave out tombstones for files that are gone
-        block_fd_close(op.block)
-        block_path(s, op.block, ".jsx", side, sizeof(side))
-        rc = f.unlink(f.ctx, side)      # it knows another file, which would look damaged
-        ok = (rc == 0 or rc == -ENOENT) and f.rename(f.ctx, temp, path) == 0
-    if ok:
-        s.writing.unlinked = f.sync_dir(f.ctx, s.msgs_dir) != 0
-    else:
-        f.unlink(f.ctx, temp)
-    op.answer[0] = 1 if ok else 2
-
-
 cdef bint op_take_back(Store* s, Op* op) noexcept nogil:
     # With q held: whether no round has taken the request; then none will.
     cdef Op** at = &s.queue.ops
