@@ -320,7 +320,6 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
 
 # ---- the results --------------------------------------------------------------------------------------------------
 
-
 cdef bint round_done(Committer* c, Round* r) noexcept nogil:
     # With q held: puts the results where committer_poll finds them; whether there are any.
     cdef uint32_t i

@@ -108,7 +108,6 @@ cdef bint index_db_read(const uint8_t* p, uint64_t n, const uint64_t* key, Index
 
 # ---- at the start, after nats-server ---------------------------------------------------------------------------------
 
-
 cdef bint listed_leave(void* ctx, const IndexBlock* x) noexcept nogil:
     # Removes what a block of the index.db leaves out.
     cdef Store* s = <Store*>ctx

@@ -56,85 +56,7 @@ cdef void keeper_some(Committer* c) noexcept nogil:
         keeper_rest(c)
 
 
-# ---- before a file leaves out what was removed -------------------------------------------------------------------------
-
-cdef bint removals_wait(Committer* c, Store* s) noexcept nogil:
-    # Waits until everything that was removed so far stays gone whatever happens: what says so, or what took its place, is on
-    # disk. Without locks, the store busy; False when it cannot be had.
-    cdef uint64_t ticket, last, closed
-    cdef uint32_t i
-    cdef bint done
-    env_lock(c.env)
-    if s.first_seq != s.shown_first and s.tail != NULL and not s.stopped:
-        publish(s)
-    ticket = s.shared.ticket
-    last = s.next_num - 1
-    i = s.n_blocks
-    while i and not block_i(s, i - 1).closed:
-        i -= 1
-    closed = block_i(s, i).num - 1 if i < s.n_blocks else last
-    env_unlock(c.env)
-    if not c.queue.running and not c.keeper_runs:
-        commit_inline(c, 0)
-    q_lock(c)
-    while s.queue.done_ticket < ticket and s.queue.done_errno == 0 and c.queue.running and not s.stopped:
-        q_wait(c, &c.idle, INT64_MAX)
-    done = s.queue.done_ticket >= ticket and s.queue.done_errno == 0
-    q_unlock(c)
-    return done and (c.sync_interval <= 0 or later_sync(c, s, closed, last))
-
-
-cdef bint later_sync(Committer* c, Store* s, uint64_t closed, uint64_t last) noexcept nogil:
-    # In lazy mode: syncs all blocks up to `last`, as far as they may not be on disk, also those that have left and whose files
-    # wait to go: a hole in one would end the stream there. Nothing is written any more to those up to `closed`.
-    cdef FileOps* f = s.files
-    cdef char path[4300]
-    cdef uint64_t num = s.keeping.synced + 1
-    cdef bint ok = True
-    cdef int fd
-    if s.keeping.synced == 0:
-        fd = f.open(f.ctx, s.dir, O_RDONLY | O_DIRECTORY, 0)
-        if fd < 0:
-            return False
-        ok = sync_said(s, f.sync_all(f.ctx, fd)) == 0
-        f.close(f.ctx, fd)
-        num = last + 1
-    while num <= last and ok:
-        snprintf(path, sizeof(path), "%s/%llu.blk", s.msgs_dir, <unsigned long long>num)
-        fd = f.open(f.ctx, path, O_RDONLY, 0)
-        ok = fd >= 0 or fd == -ENOENT       # gone, or nothing of it is written
-        if fd >= 0:
-            ok = sync_said(s, f.datasync(f.ctx, fd)) == 0
-            f.close(f.ctx, fd)
-        num += 1
-    ok = ok and f.sync_dir(f.ctx, s.msgs_dir) == 0 and syncs_count(s)
-    if ok:
-        s.keeping.synced = max(s.keeping.synced, closed)
-    return ok
-
-
 # ---- sealed blocks -------------------------------------------------------------------------------------------------
-
-
-cdef int side_place(Committer* c, Block* b, const char* temp, const char* path) noexcept nogil:
-    # Gives a sidecar its name, unless its block has left meanwhile: one without its block says that the block is missing.
-    cdef FileOps* f = b.store.files
-    cdef bint dead
-    cdef int rc
-    q_lock(c)
-    dead = b.dead
-    c.queue.placing = NULL if dead else b.store
-    q_unlock(c)
-    if dead:
-        f.unlink(f.ctx, temp)
-        return -1
-    rc = f.rename(f.ctx, temp, path)
-    q_lock(c)
-    c.queue.placing = NULL
-    q_broadcast(c, &c.idle)
-    q_unlock(c)
-    return rc
-
 
 cdef void keeper_side(Committer* c) noexcept nogil:
     # A sealed block's region is no longer needed, its file is read from now on; then its sidecar.
@@ -186,7 +108,6 @@ cdef void keeper_unmap(Committer* c) noexcept nogil:
 
 
 # ---- zeros ahead of use ----------------------------------------------------------------------------------------------
-
 
 cdef void keeper_zero(Committer* c) noexcept nogil:
     cdef Block* b = c.queue.zeros
