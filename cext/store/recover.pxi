@@ -3,29 +3,6 @@
 # A replay derives nothing: a message is entered, a tombstone removes what it names, and in the end all goes that is below
 # the first sequence which the markers name. What a limit removed it finds removed, whatever the limits are by now.
 
-cdef struct Opening:
-    Store* s
-    const uint64_t* nums        # of the blocks that have a file, and n
-    int64_t n
-    int64_t at                  # the one that is read
-    bint whole                  # the last marker of the one before says that what follows counts as a whole
-    uint64_t closed             # no group goes on from a block below this one into blocks that are not there
-    bint ended                  # what stood behind the last one was of a batch that is gone
-    char* err
-    size_t err_cap
-    uint64_t* sides             # sidecars without a block
-    uint64_t n_sides
-    bint foreign                # the other server was here last: no cache of ours says what should be there
-    bint synced                 # what is found is on disk, and others, or the interval, sync what is changed here
-    bint doubt                  # what was written last may be gone
-    bint cut                    # something is cut off the block that is read
-    bint sealed                 # the last block that was read says that another follows
-    bint batches                # from here on there is a batch, or may be a part of one
-    bint lazy                   # the last marker that was read is of a store that acks before it syncs
-    uint64_t vouched            # all blocks below this one are known to have been on disk
-    uint64_t unvouched          # no later one says that of this block
-
-
 cdef int number_add(uint64_t** list, uint64_t* n, uint64_t num) noexcept nogil:
     cdef uint64_t* more
     if n[0] % 64 == 0:
@@ -200,13 +177,6 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
     return ST_OK
 
 
-cdef void block_forget(Store* s, Block* b) noexcept nogil:
-    # The last of the list leaves it; its file stays as it is.
-    s.n_blocks -= 1
-    memos_forget(s)
-    block_free(b)
-
-
 cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexcept nogil:
     # Enters one block, from its sidecar or its bytes.
     cdef Store* s = o.s
@@ -377,15 +347,6 @@ cdef uint64_t suspect_check(Store* s, Block* b) noexcept nogil:
     b.vouched = 1
     lost_place(s, DAMAGE_BLOCK, b.num, 0, b.used, first, last, count)
     return count
-
-
-cdef void empties_remove(Store* s, Block* b) noexcept nogil:
-    cdef Block** at = &s.empties
-    while at[0] != NULL and at[0] != b:
-        at = &at[0].next_empty
-    if at[0] == b:
-        at[0] = b.next_empty
-    b.in_empties = False
 
 
 cdef void suspects_check(Store* s) noexcept nogil:

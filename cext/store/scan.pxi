@@ -5,72 +5,6 @@
 # length, or which message a tombstone was for, is not lost with it. Such a message is withheld all the same. What cannot
 # be made out that way is passed over up to the next good record. The file stays as it is.
 
-cdef enum:
-    GAP_MAX = 65536             # sequences that are listed for one damaged place
-    SECTOR = 512                # what a disk writes whole
-    HELD_LOST = 1               # why a record is held: it is one, its message cannot be served
-    HELD_HOLE = 2               # in its place are bytes that say nothing
-    HELD_GONE = 3               # a message that was removed: its erasure was torn
-    HELD_TORN = 4               # a hole in a group that was never acked, as far as one can tell
-    HELD_HEAD = 5               # a message of which only the head can be believed
-
-cdef struct Held:
-    uint64_t at
-    uint64_t size
-    int why
-
-cdef struct Scan:
-    Store* s
-    Block* b
-    uint8_t* p                  # pages of our own: a bit may be changed to see what comes of it
-    uint64_t size
-    uint64_t at
-    Held* held
-    uint32_t n_held
-    uint32_t cap_held
-    Search search
-    bint is_last
-    uint64_t good               # records and markers that were found whole, or mended
-    uint64_t end                # of what is good
-    bint cut                    # is_last: what is behind is of a group that was never finished
-    bint blind                  # is_last: what is behind is damaged, and may have held anything
-    bint unsure                 # the last group has a hole. If a power cut left it so, what a tombstone or marker
-    #                             of it takes away may have given way to a message that is not there: nothing goes
-    bint sealed                 # the last marker says that another block follows
-    bint marked                 # it has markers of ours
-    bint proven                 # the last thing in it is one that says that all before it was on disk
-    bint aside                  # bytes were put aside that are not synced
-    Opening* o
-    bint whole                  # the last marker says that what follows counts as a whole
-    uint64_t unit               # where that begins
-    uint64_t marked_to          # the end of the last marker
-    bint undone                 # it is not whole, and goes
-    bint ends                   # what stands behind c.end was not synced, here and in later blocks, and goes
-    uint64_t group              # the number of the last marker
-    bint shut                   # nothing of the block stood behind that
-
-
-cdef inline bint is_hole(const Held* h) noexcept nogil:
-    return h.why == HELD_HOLE or h.why == HELD_TORN
-
-
-cdef int hold(Scan* c, uint64_t size, int why) noexcept nogil:
-    cdef uint32_t cap
-    cdef Held* more
-    if c.n_held == c.cap_held:
-        cap = c.cap_held * 2 + 64
-        more = <Held*>realloc(c.held, <size_t>cap * sizeof(Held))
-        if more == NULL:
-            return ST_NO_MEMORY
-        c.held = more
-        c.cap_held = cap
-    c.held[c.n_held].at = c.at
-    c.held[c.n_held].size = size
-    c.held[c.n_held].why = why
-    c.n_held += 1
-    return ST_OK
-
-
 cdef int release(Scan* c) noexcept nogil:
     # What is held is entered.
     cdef Parsed r
@@ -145,24 +79,6 @@ cdef void hole_end(Scan* c, uint64_t raw_seq) noexcept nogil:
         hole_close(c.s, raw_seq & ~ERASED)
 
 
-cdef void hole_close(Store* s, uint64_t next) noexcept nogil:
-    # The first message behind a hole has the sequence `next`.
-    cdef Damage* d = &s.recovery.hole
-    cdef uint64_t seq, n
-    if d.kind == 0:
-        return
-    n = min(next - d.first, min(d.count, <uint64_t>GAP_MAX))       # behind what fits, sequences were left out
-    d.count = n
-    if n == 0:
-        d.first = 0
-    else:
-        d.last = d.first + n - 1
-        for seq in range(d.first, d.last + 1 if d.kind != DAMAGE_TAIL else d.first):
-            lost_add(s, seq, d.size // n)
-    lost_place(s, d.kind, d.block, d.at, d.size, d.first, d.last, d.count)
-    memset(d, 0, sizeof(Damage))
-
-
 cdef void scan_lost(Scan* c, const Held* h) noexcept nogil:
     # A message that is known, and cannot be served.
     cdef uint64_t raw_seq = st_get64(c.p + h.at + 4), seq = raw_seq & ~(TOMB | ERASED)
@@ -175,78 +91,6 @@ cdef void scan_lost(Scan* c, const Held* h) noexcept nogil:
     skip_to(c.s, c.b, seq)
     lost_add(c.s, seq, h.size)
     lost_place(c.s, DAMAGE_RECORDS, c.b.num, h.at, h.size, seq, seq, 1)
-
-
-cdef bint torn(const Scan* c) noexcept nogil:
-    # Whether a crash leaves a last block so: its end stands where a write can end, at a page's, or is zeros that were
-    # there before.
-    return c.size % PAGE == 0 or all_zero(c.p + max(c.at, c.size - min(c.size, <uint64_t>64)),
-                                          c.size - max(c.at, c.size - min(c.size, <uint64_t>64)))
-
-
-cdef uint64_t sector_end(const Scan* c, uint64_t at) noexcept nogil:
-    return min(c.size, (at // SECTOR + 1) * SECTOR)
-
-
-cdef bint lacks_sector(const Scan* c, uint64_t end) noexcept nogil:
-    # Whether all of some sector between c.at and `end` is zeros.
-    cdef uint64_t at = (c.at + SECTOR - 1) // SECTOR * SECTOR
-    while at < end and sector_end(c, at) <= end:
-        if all_zero(c.p + at, sector_end(c, at) - at):
-            return True
-        at += SECTOR
-    return False
-
-
-cdef bint zeros_from(const Scan* c, uint64_t at) noexcept nogil:
-    # Whether zeros stand here up to the end of the sector, of which there is more than chance puts there.
-    cdef uint64_t end = sector_end(c, at)
-    return at + 4 <= end and all_zero(c.p + at, end - at)
-
-
-cdef bint lacks_part(const Scan* c, uint64_t end) noexcept nogil:
-    # Whether a record between c.at and `end` has zeros up to the end of a sector in place of its head, or where its time,
-    # subject or header or its checksum ends, where no record has any: that sector did not arrive whole.
-    cdef uint64_t at = c.at, size, sub, header
-    while at < end:
-        if zeros_from(c, at):
-            return True
-        size = st_get32(c.p + at) & 0x7fffffff if end - at >= REC_MIN else 0
-        if size < REC_MIN or size > end - at:
-            return False
-        sub = st_get16(c.p + at + 20)
-        header = 0
-        if st_get32(c.p + at) & HAS_HEADER and HEAD + sub + 4 < size:
-            header = st_get32(c.p + at + HEAD + sub)
-        if (st_get64(c.p + at + 4) & ERASED == 0 and zeros_from(c, at + 16)
-                or sub and HEAD + sub < size and zeros_from(c, at + HEAD + sub - 1)
-                or header and HEAD + sub + header < size and zeros_from(c, at + HEAD + sub + header)
-                or zeros_from(c, at + size - 8)):
-            return True
-        at += size
-    return False
-
-
-cdef bint marker_spoiled(const Scan* c) noexcept nogil:
-    # Whether the block ends with a marker whose bytes are all there, and were changed later. A power cut leaves zeros of it.
-    cdef const uint8_t* p
-    cdef uint64_t end = c.size, cut
-    cdef Parsed r
-    while end and c.p[end - 1] == 0:
-        end -= 1
-    if end < MARKER:
-        return False
-    p = c.p + end - MARKER
-    cut = sector_end(c, end - MARKER)
-    if (<int>(st_get32(p) == MARKER) + <int>(st_get64(p + 4) == TOMB) + <int>(st_get64(p + HEAD) == MARKER_MAGIC) < 2
-            or cut < end and cut >= 4 and st_get32(c.p + cut - 4) == 0):
-        return False
-    return not (record_parse(p, MARKER, &r) and record_good(c.b.key, p, &r))
-
-
-cdef bint arrived_torn(const Scan* c, uint64_t end) noexcept nogil:
-    # Whether the bytes from c.at to `end` are as a power cut leaves what was to be appended: parts of it are zeros.
-    return not c.search.spoiled and (lacks_sector(c, end) or lacks_part(c, end))
 
 
 cdef bint closing_torn(Scan* c) noexcept nogil:
@@ -515,33 +359,3 @@ cdef int scan_record(Scan* c, uint64_t at, const Parsed* r) noexcept nogil:
         return ST_NO_MEMORY
     count_in(s, b, r.seq, r.ts, <uint32_t>at, <uint32_t>id, r.size)
     return ST_OK
-
-
-cdef int replay_tomb(Store* s, Block* b, uint64_t seq) noexcept nogil:
-    # A tombstone in b: its message leaves.
-    cdef Block* of = block_of(s, seq)
-    b.tombs += 1
-    if of != NULL and of != b and hold_add(b, of.num, 1) < 0:
-        return ST_NO_MEMORY
-    if not take_seq(s, seq, RM_DELETE) and s.lost != NULL:
-        lost_drop(s, seq)
-    return ST_OK
-
-
-cdef void replay_extent(Store* s) noexcept nogil:
-    # All goes that is below the first sequence which the markers name.
-    cdef uint64_t first = s.writing.extent.first
-    while s.msgs and s.first_seq < first:
-        take_seq(s, s.first_seq, RM_LIMIT)
-    while s.lost != NULL and s.lost.n and s.lost.seqs[0] < first:
-        lost_drop(s, s.lost.seqs[0])
-
-
-cdef void skip_to(Store* s, Block* b, uint64_t seq) noexcept nogil:
-    # A sequence that is used and has no message.
-    if b.n == 0 and b.last < b.base:
-        b.base = max(b.base, s.last_seq + 1)
-    b.last = max(b.last, seq)
-    s.last_seq = max(s.last_seq, seq)
-    if s.msgs == 0:
-        s.first_seq = s.last_seq + 1

@@ -13,32 +13,6 @@ cdef enum:
 
 cdef uint64_t NEARBY = 1ULL << 40       # no farther apart are the sequences of a block
 
-cdef struct Removal:
-    uint64_t seq
-    uint64_t at                 # of its tombstone
-
-cdef struct Search:
-    uint64_t work               # bytes that may still be hashed where a record seems to stand
-    uint64_t doubtful           # likewise where nothing follows it
-    uint64_t unlikely           # likewise where it would reach beyond the next one, or its sequence is far from the others
-    uint64_t tries              # likewise in search of changed bits
-    uint64_t lengths            # values of lengths that may still be tried
-    uint64_t inside             # bytes of damaged records in which others may still be looked for
-    uint64_t sure_from          # from here on the next record that is beyond doubt
-    uint64_t sure               # is this one
-    uint64_t seq                # of some good record
-    bint begun                  # there was a damaged place: what follows is known by survey
-    Removal* removals           # by sequence
-    uint32_t n_removals
-    uint32_t cap_removals
-    uint64_t durable            # markers say that what is below was on disk before something else was written
-    uint64_t lazy_at            # the last marker of a store that acks before it syncs
-    uint64_t marked_at          # the last marker
-    bint vouches                # one says that all blocks before had been on disk
-    uint64_t started            # where the last group begins that has a marker
-    bint spoiled                # the last marker was changed: its group had arrived
-    uint64_t erased_to          # up to here torn erasures follow one another
-
 
 cdef void search_begin(Scan* c) noexcept nogil:
     c.search.work = c.size * 32 + (1 << 24)
@@ -262,18 +236,6 @@ cdef int survey(Scan* c) noexcept nogil:
     return ST_OK
 
 
-cdef bint removed_behind(const Search* k, uint64_t seq, uint64_t at) noexcept nogil:
-    # Whether a tombstone from `at` on says that this message was removed.
-    cdef uint32_t lo = 0, hi = k.n_removals, mid
-    while lo < hi:
-        mid = (lo + hi) >> 1
-        if k.removals[mid].seq < seq or k.removals[mid].seq == seq and k.removals[mid].at < at:
-            lo = mid + 1
-        else:
-            hi = mid
-    return lo < k.n_removals and k.removals[lo].seq == seq
-
-
 cdef bint unfinished(const Scan* c, uint64_t at) noexcept nogil:
     # Whether no marker from `at` on says that the bytes at c.at were on disk before something else was written.
     return c.search.durable <= c.at and c.search.lazy_at < at
@@ -284,29 +246,3 @@ cdef bint last_group(const Scan* c) noexcept nogil:
     # is on disk with it.
     cdef const Search* k = &c.search
     return k.started <= c.at or (k.durable <= c.at and (k.started - c.at) % MARKER == 0)
-
-
-cdef bint erasure_torn(Scan* c) noexcept nogil:
-    # Whether the bytes at c.at are a message that is removed further on, behind which the next record or another such
-    # message follows: its length and its sequence are the same before and after it is overwritten, the rest is either.
-    cdef Search* k = &c.search
-    cdef uint64_t at = c.at, size, seq, last, above
-    cdef Parsed r
-    if at < k.erased_to:
-        return True
-    last = seq_below(c)
-    while at + REC_MIN <= c.size:
-        if at > c.at and good_at(c, at, &r):
-            above = seq_above(c, at)
-            if above and last >= above:
-                return False        # a sequence was changed
-            k.erased_to = at
-            return True
-        size = st_get32(c.p + at) & 0x7fffffff
-        seq = st_get64(c.p + at + 4) & ~ERASED
-        if (size < REC_MIN or size > c.size - at or seq & TOMB or seq <= last or not removed_behind(k, seq, at + size)
-                or not paid(&k.work, size) or swallows(c, at, at + size)):
-            return False
-        last = seq
-        at += size
-    return False

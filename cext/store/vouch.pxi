@@ -304,3 +304,62 @@ cdef void group_check(Scan* c, const Mark* m) noexcept nogil:
             for i in range(t.first, c.n_held):
                 c.held[i].why = HELD_LOST
     heads_doubt(c, 0, t.first)
+
+
+cdef inline bint is_hole(const Held* h) noexcept nogil:
+    return h.why == HELD_HOLE or h.why == HELD_TORN
+
+
+cdef int hold(Scan* c, uint64_t size, int why) noexcept nogil:
+    cdef uint32_t cap
+    cdef Held* more
+    if c.n_held == c.cap_held:
+        cap = c.cap_held * 2 + 64
+        more = <Held*>realloc(c.held, <size_t>cap * sizeof(Held))
+        if more == NULL:
+            return ST_NO_MEMORY
+        c.held = more
+        c.cap_held = cap
+    c.held[c.n_held].at = c.at
+    c.held[c.n_held].size = size
+    c.held[c.n_held].why = why
+    c.n_held += 1
+    return ST_OK
+
+
+cdef bint erasure_torn(Scan* c) noexcept nogil:
+    # Whether the bytes at c.at are a message that is removed further on, behind which the next record or another such
+    # message follows: its length and its sequence are the same before and after it is overwritten, the rest is either.
+    cdef Search* k = &c.search
+    cdef uint64_t at = c.at, size, seq, last, above
+    cdef Parsed r
+    if at < k.erased_to:
+        return True
+    last = seq_below(c)
+    while at + REC_MIN <= c.size:
+        if at > c.at and good_at(c, at, &r):
+            above = seq_above(c, at)
+            if above and last >= above:
+                return False        # a sequence was changed
+            k.erased_to = at
+            return True
+        size = st_get32(c.p + at) & 0x7fffffff
+        seq = st_get64(c.p + at + 4) & ~ERASED
+        if (size < REC_MIN or size > c.size - at or seq & TOMB or seq <= last or not removed_behind(k, seq, at + size)
+                or not paid(&k.work, size) or swallows(c, at, at + size)):
+            return False
+        last = seq
+        at += size
+    return False
+
+
+cdef bint removed_behind(const Search* k, uint64_t seq, uint64_t at) noexcept nogil:
+    # Whether a tombstone from `at` on says that this message was removed.
+    cdef uint32_t lo = 0, hi = k.n_removals, mid
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if k.removals[mid].seq < seq or k.removals[mid].seq == seq and k.removals[mid].at < at:
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo < k.n_removals and k.removals[lo].seq == seq
