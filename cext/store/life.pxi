@@ -19,39 +19,6 @@ cdef uint64_t block_size_of(const StoreConfig* cfg) noexcept nogil:
     return 8388608
 
 
-cdef void store_dispose(Store* s) noexcept nogil:
-    # Frees everything; no thread may know the store any more.
-    cdef uint32_t i
-    cdef Block* b
-    cdef Log* log
-    leftovers_free(s)
-    for i in range(s.n_blocks):
-        block_free(block_i(s, i))
-    while s.queue.cuts != NULL:
-        b = s.queue.cuts
-        s.queue.cuts = b.next_out
-        block_free(b)
-    while s.recovery.void_blocks != NULL:
-        b = s.recovery.void_blocks
-        s.recovery.void_blocks = b.next_out
-        block_free(b)
-    while s.queue.logs != NULL:
-        log = s.queue.logs
-        s.queue.logs = log.queue.next
-        log_free(log)
-    free(s.blocks)
-    bytes_free(&s.writing.stuck)
-    index_free(&s.x)
-    if s.map != NULL:
-        pages_free(s.map, s.map_size)
-    lost_free(s)
-    free(s.keeping.known)
-    free(s.name)
-    free(s.dir)
-    free(s.msgs_dir)
-    free(s)
-
-
 cdef Store* store_new(Env* env, Committer* committer, const StoreConfig* cfg) noexcept nogil:
     # Without messages, paths and files; NULL: no memory.
     global next_store_id
@@ -243,68 +210,6 @@ cdef void store_stop(Store* s) noexcept nogil:
     waits_end(s, NULL)
 
 
-cdef void block_undo(Store* s, Block* b) noexcept nogil:
-    # A block that was to leave with a group that is not written: what of it is not durable is still to be cut off.
-    out_remove(s, b)
-    if b.closed:
-        block_free(b)
-    else:
-        b.next_out = s.queue.cuts
-        s.queue.cuts = b
-
-
-cdef void ops_discard(Store* s) noexcept nogil:
-    cdef Op* op
-    cdef uint32_t i
-    while s.queue.ops != NULL:
-        op = s.queue.ops
-        s.queue.ops = op.next
-        if op.kind == OP_DROP:
-            block_undo(s, op.block)
-        elif op.kind == OP_PURGE or op.kind == OP_CUT:
-            for i in range(op.n):
-                block_undo(s, op.blocks[i])
-            free(op.blocks)
-        bytes_free(&op.bytes)
-        free(op)
-    s.queue.ops_tail = NULL
-
-
-cdef bint must_sync(const Store* s) noexcept nogil:
-    # With q held, of a store that is closed: whether a sync is still wanted.
-    return s.queue.unsynced and s.queue.done_errno == 0
-
-
-cdef void store_detach(Store* s, bint drop) noexcept nogil:
-    # Waits until no thread knows the store: what is staged is on disk, or failed. drop: it is not waited for.
-    cdef Committer* c = s.com
-    cdef Block* gone = NULL
-    invariant(not s.held, "no store is closed within a turn's changes")
-    q_lock(c)
-    q_broadcast(c, &c.idle)     # to whoever waits for a round of this store
-    while True:
-        if not drop and must_sync(s):
-            c.queue.sync_now = True
-            c.queue.due = 0
-            q_signal(c, &c.wake)
-        if (st_load(&s.shared.dirty) or c.queue.sync_now) and not c.queue.running and not drop:
-            q_unlock(c)
-            commit_inline(c, 0)
-            q_lock(c)
-            if must_sync(s):
-                continue                # what that wrote
-        chores_cancel(c, s, &gone)
-        # Whoever is busy with it may have staged something, which is waited for, too.
-        if (drop or s.queue.forming or not c.queue.running
-                or not (st_load(&s.shared.dirty) or s.queue.ops != NULL or must_sync(s))):
-            store_unqueue(c, s)
-            if not s.queue.busy:
-                break
-        q_wait(c, &c.idle, INT64_MAX)
-    q_unlock(c)
-    blocks_free(gone)
-
-
 cdef void store_written(Store* s) noexcept nogil:
     # Waits until what is staged is on disk, or failed.
     cdef Committer* c = s.com
@@ -316,47 +221,6 @@ cdef void store_written(Store* s) noexcept nogil:
     while c.queue.running and (st_load(&s.shared.dirty) or s.queue.busy):
         q_wait(c, &c.idle, INT64_MAX)
     q_unlock(c)
-
-
-cdef void store_unqueue(Committer* c, Store* s) noexcept nogil:
-    # With q held: off every list of stores.
-    cdef Store** at = &c.queue.dirty
-    while at[0] != NULL and at[0] != s:
-        at = &at[0].queue.next_dirty
-    if at[0] == s:
-        at[0] = s.queue.next_dirty
-    st_store(&s.shared.dirty, 0)
-    list_remove(s)
-    at = &c.queue.done
-    while at[0] != NULL and at[0] != s:
-        at = &at[0].queue.next_done
-    if at[0] == s:
-        at[0] = s.queue.next_done
-    at = &c.queue.unsynced
-    while at[0] != NULL and at[0] != s:
-        at = &at[0].queue.next_unsynced
-    if at[0] == s:
-        at[0] = s.queue.next_unsynced
-        s.queue.unsynced = False
-
-
-cdef void chores_cancel(Committer* c, Store* s, Block** gone) noexcept nogil:
-    # With q held throughout: its blocks off every list of what is to be done. Those that nothing holds any more are added to
-    # the ones that are to be freed without q.
-    cdef Block** side = &c.queue.sides
-    cdef Block* b
-    zeros_cancel(c, s, NULL, gone)
-    fetches_cancel(c, s, gone)
-    trash_unlist(c, s)
-    while side[0] != NULL:
-        b = side[0]
-        if b.store != s:
-            side = &b.next_side
-            continue
-        side[0] = b.next_side
-        b.next_side = NULL
-        b.siding = False
-        unpin_later(b, gone)
 
 
 cdef void store_close(Store* s, bint remove) noexcept nogil:
