@@ -3,8 +3,7 @@
 #
 # A stream applies at once, but what is staged (overlay.pxi). Limits are part of applying. Age is no change: each stream lets go
 # of what is too old by its clock, and as that takes the oldest, as the limits do, it makes no difference when. Where messages
-# may have times of their own it is one (ttl.pxi).
-
+# may have times of their own it is one (expiry.pxi).
 
 cdef void roll_up(Stream* s, Span subject, int rollup, uint64_t below, uint64_t keep) noexcept nogil:
     # Only the message just stored stays, if it was, of its subject or of all. below: only what is older than that one goes.
@@ -35,14 +34,6 @@ cdef void message_entered(Stream* s, Span subject, uint64_t seq) noexcept nogil:
         s.shown = seq
         if s.watchers.n and not s.newest_gone:
             watch_match(&s.watchers, subject, tell_stored, &t)
-
-
-cdef void remember_id(Stream* s, const Change* c) noexcept nogil:
-    s.last_id.n = 0
-    if c.id.n:
-        bytes_add(&s.last_id, c.id.p, c.id.n)
-        if s.cfg.window > 0:
-            dedupe_add(s, c.id, c.seq, c.ts)
 
 
 cdef int apply_message(Stream* s, const Change* c) noexcept nogil:

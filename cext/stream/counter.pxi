@@ -212,25 +212,6 @@ cdef const ApiError* counter_sum(Stream* s, const Msg* m, const PubHeaders* h, c
     return NULL
 
 
-cdef int publish_counter(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
-    cdef Msg sum = m[0]
-    cdef Bytes body, header
-    cdef const ApiError* error
-    memset(&body, 0, sizeof(Bytes))
-    memset(&header, 0, sizeof(Bytes))
-    error = counter_sum(s, m, h, NULL, &body, &header)
-    if error != NULL:
-        publish_failed(s, m, error)
-    else:
-        sum.data = span(body.data, <uint32_t>body.n)
-        if header.n:
-            sum.header = span(header.data, <uint32_t>header.n)
-        publish_sized(s, &sum, h, state)
-    bytes_free(&body)
-    bytes_free(&header)
-    return 1
-
-
 cdef void counter_ack(Stream* s, Span reply, uint64_t seq, Span data) noexcept nogil:
     # With the value that is stored. Without memory there is no answer: whoever waits for it asks again.
     cdef Bytes tail

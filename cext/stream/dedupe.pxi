@@ -6,8 +6,6 @@ cdef enum:
     DEDUPE_PAUSE = 50 * 1000000         # between two turns of expiry, ns
     DEDUPE_TURN = 10000                 # entries that one turn lets go at most
     DEDUPE_READ = 500                   # messages that one turn reads
-    PUBLISH_LATER = 2           # of publish_now: it waits for a look that was begun
-    DEDUPE_PUBLISH = 250                # publishes that waited for it, and go on in one turn
 
 
 cdef struct IdHead:
@@ -126,17 +124,7 @@ cdef void dedupe_free(Stream* s) noexcept nogil:
 
 
 # ---- the messages that were there at the start -----------------------------------------------------------------------
-# Their ids are read when the first one asks for any. Where that takes more than a turn, all publishes to this stream wait for
-# it, in their order; nobody else does. So they do for one that expects what is looked for in turns.
-
-cdef struct WaitingHead:
-    # A publish; subject, reply, header and data follow.
-    uint64_t cid
-    int kind
-    uint32_t n_subject
-    uint32_t n_reply
-    uint32_t n_header
-    uint32_t n_data
+# Their ids are read when the first publish asks for any. Where that takes more than a turn, publishes wait (waiting.pxi).
 
 
 cdef uint64_t dedupe_next(Stream* s) noexcept nogil:
@@ -184,173 +172,6 @@ cdef void dedupe_read(Stream* s) noexcept nogil:
         dedupe_piece(s)
 
 
-cdef int publish_keep(Fifo* q, const Msg* m) noexcept nogil:
-    # 0 | -1 no memory
-    cdef WaitingHead h
-    cdef uint8_t* p = fifo_add(q, sizeof(WaitingHead) + <size_t>m.subject.n + m.reply.n + m.header.n + m.data.n)
-    if p == NULL:
-        return -1
-    h.cid = m.cid
-    h.kind = m.kind
-    h.n_subject = m.subject.n
-    h.n_reply = m.reply.n
-    h.n_header = m.header.n
-    h.n_data = m.data.n
-    memcpy(p, &h, sizeof(WaitingHead))
-    p = put_bytes(p + sizeof(WaitingHead), m.subject)
-    p = put_bytes(p, m.reply)
-    p = put_bytes(p, m.header)
-    put_bytes(p, m.data)
-    return 0
-
-
-cdef uint8_t* publish_taken(Fifo* q) noexcept nogil:
-    # The first that waits, taken out; NULL without memory: nobody hears of it, and its sender tries again.
-    cdef WaitingHead h
-    cdef size_t n
-    cdef uint8_t* p
-    memcpy(&h, q.b.data + q.head, sizeof(WaitingHead))
-    n = sizeof(WaitingHead) + <size_t>h.n_subject + h.n_reply + h.n_header + h.n_data
-    p = <uint8_t*>malloc(n)
-    if p != NULL:
-        memcpy(p, q.b.data + q.head, n)
-    fifo_drop(q, n)
-    return p
-
-
-cdef void publish_read(Stream* s, const uint8_t* p, Msg* m) noexcept nogil:
-    # Views of what publish_taken gave.
-    cdef WaitingHead h
-    memcpy(&h, p, sizeof(WaitingHead))
-    memset(m, 0, sizeof(Msg))
-    m.dest = span(p + sizeof(WaitingHead), h.n_subject)
-    m.subject = m.dest
-    m.reply = span(m.dest.p + h.n_subject, h.n_reply)
-    m.header = span(m.reply.p + h.n_reply, h.n_header)
-    m.data = span(m.header.p + h.n_header, h.n_data)
-    m.cid = h.cid
-    m.kind = h.kind
-    m.account = s.account
-
-
-cdef void publish_kept(Stream* s) noexcept nogil:
-    # The first that waits goes on; what comes of it may lead to others, so it is taken out before.
-    cdef Dedupe* d = &s.dedupe
-    cdef Msg m
-    cdef uint8_t* p = <uint8_t*>d.first
-    d.first = NULL
-    if p == NULL:
-        p = publish_taken(&d.waiting)
-    if p == NULL:
-        return
-    publish_read(s, p, &m)
-    if publish_now(s, &m) == PUBLISH_LATER:
-        d.first = p
-        return
-    pattern_free(s)            # where it was refused before it came to that
-    free(p)
-
-
-cdef inline bint publishes_wait(const Stream* s) noexcept nogil:
-    return s.dedupe.first != NULL or s.dedupe.waiting.head < s.dedupe.waiting.b.n
-
-
-cdef bint pattern_piece(Stream* s) noexcept nogil:
-    # For what the first that waits expects; whether it takes more.
-    cdef PatternLook* look = s.dedupe.look
-    if look != NULL and not look.known:
-        look.known = store_last_some(s.store, &look.filter, &look.at, &look.seq) != 1
-        return not look.known
-    return False
-
-
-cdef bint pattern_keep(Stream* s, const PatternLook* look) noexcept nogil:
-    # It goes on in turns; False: no memory.
-    s.dedupe.look = <PatternLook*>malloc(sizeof(PatternLook))
-    if s.dedupe.look == NULL:
-        return False
-    s.dedupe.look[0] = look[0]
-    return True
-
-
-cdef void pattern_free(Stream* s) noexcept nogil:
-    if s.dedupe.look != NULL:
-        filter_free(&s.dedupe.look.filter)
-    free(s.dedupe.look)
-    s.dedupe.look = NULL
-
-
-cdef int publish_later(Stream* s, const Msg* m) noexcept nogil:
-    # It waits for a look, and those behind it for it.
-    cdef Dedupe* d = &s.dedupe
-    d.reading = True
-    if publish_keep(&d.waiting, m) == 0:
-        task_post(&s.env.tasks, &d.turn)
-        return 1
-    while pattern_piece(s):            # without memory at once
-        pass
-    publish_now(s, m)
-    pattern_free(s)
-    d.reading = False
-    return 1
-
-
-cdef void dedupe_turn(Task* t) noexcept nogil:
-    cdef Stream* s = <Stream*>t.owner
-    cdef uint32_t left = DEDUPE_PUBLISH
-    if s.dedupe.rolling != NULL:
-        roll_up_piece(s)
-        left = 0
-    elif ids_wanted(s):
-        if dedupe_cold(s):
-            return
-        dedupe_piece(s)
-        left = 0
-    elif s.dedupe.look != NULL:     # with it the turn has done enough
-        left = 0 if pattern_piece(s) else 1
-    while left and publishes_wait(s):
-        publish_kept(s)
-        left = left - 1 if s.dedupe.look == NULL and s.dedupe.rolling == NULL else 0
-    s.dedupe.reading = s.dedupe.rolling != NULL or ids_wanted(s) or publishes_wait(s)
-    if s.dedupe.reading:
-        task_post(&s.env.tasks, t)
-
-
-cdef void dedupe_finish(Stream* s) noexcept nogil:
-    # Whoever waits goes on now.
-    if not s.dedupe.reading:
-        return
-    if ids_wanted(s):
-        dedupe_read(s)
-    roll_up_finish(s)
-    while publishes_wait(s):
-        if not pattern_piece(s):
-            publish_kept(s)
-        roll_up_finish(s)
-    wait_cancel(&s.dedupe.cold)
-    s.dedupe.reading = False
-
-
-cdef bint publish_waits(Stream* s, const Msg* m, bint asks) noexcept nogil:
-    # Whether a publish, which asks for an id or not, waits for those that are not read yet; it is kept then.
-    cdef Dedupe* d = &s.dedupe
-    if not d.reading:
-        if not asks or not ids_unread(s) or s.staging != NULL:
-            return False
-        if not dedupe_cold(s):
-            dedupe_piece(s)
-            if not ids_unread(s):
-                return False
-    d.asked = d.asked or asks
-    if d.waiting.b.n - d.waiting.head > HELD_MAX or publish_keep(&d.waiting, m) < 0:
-        d.reading = True
-        dedupe_finish(s)
-        return False
-    d.reading = True
-    task_post(&s.env.tasks, &d.turn)
-    return True
-
-
 cdef void dedupe_window_changed(Stream* s) noexcept nogil:
     if s.cfg.window <= 0:
         dedupe_free(s)
@@ -358,3 +179,23 @@ cdef void dedupe_window_changed(Stream* s) noexcept nogil:
             task_post(&s.env.tasks, &s.dedupe.turn)
     elif s.dedupe.n:
         timer_set(&s.env.timers, &s.dedupe.timer, s.env.mono)
+
+
+cdef void last_id_resume(Stream* s) noexcept nogil:
+    # Takes the last id from the last message, where that has one.
+    cdef StoreState state
+    cdef Record r
+    cdef Span id
+    store_state(s.store, &state)
+    s.last_id.n = 0
+    if state.msgs and store_load(s.store, state.last_seq, &r) == ST_OK:
+        id = header_get(r.header, b"Nats-Msg-Id")
+        bytes_add(&s.last_id, id.p, id.n)
+
+
+cdef void remember_id(Stream* s, const Change* c) noexcept nogil:
+    s.last_id.n = 0
+    if c.id.n:
+        bytes_add(&s.last_id, c.id.p, c.id.n)
+        if s.cfg.window > 0:
+            dedupe_add(s, c.id, c.seq, c.ts)

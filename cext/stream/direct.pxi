@@ -138,10 +138,6 @@ cdef void direct_single(Stream* s, Span reply, const Record* r, bint no_hdr) noe
     bytes_free(&b)
 
 
-cdef inline Span b_span(const Bytes* b) noexcept nogil:
-    return span(b.data, <uint32_t>b.n)
-
-
 # ---- longer answers, in turns --------------------------------------------------------------------------------
 
 cdef void job_free(DirectJob* j) noexcept nogil:
@@ -526,16 +522,6 @@ cdef void direct_answer(Stream* s, Span reply, const DirectGet* g) noexcept nogi
 
 
 # ---- requests --------------------------------------------------------------------------------------------------------
-
-cdef bint level_too_high(Span header) noexcept nogil:
-    cdef Span value = header_get(header, b"Nats-Required-Api-Level")
-    cdef uint64_t level
-    cdef bint negative = value.n > 1 and value.p[0] == c'-'
-    if value.n == 0:
-        return False
-    if negative or (value.n > 1 and value.p[0] == c'+'):
-        value = span(value.p + 1, value.n - 1)
-    return not get_u64(value, &level) or (level > API_LEVEL and not negative)
 
 
 cdef void direct_request(Stream* s, const Msg* m, Span subject) noexcept nogil:

@@ -1,6 +1,5 @@
 # The headers that a stream looks at, found in one pass over a block.
 
-
 cdef struct PubHeaders:
     # The values of the headers that a publish looks at; .p is NULL where there is none.
     Span msg_id
@@ -118,3 +117,84 @@ cdef void read_schedule(Schedule* x, Span block) noexcept nogil:
                 or name_is(line, b"Nats-Schedule-Rollup:", 21, &x.rollup)):
             name_is(line, b"Nats-Schedule-Time-Zone:", 24, &x.zone)
         p = stop + 2
+
+
+# ---- headers that are stored changed ---------------------------------------------------------------------------------
+
+cdef enum:
+    BARE_HEADER = 12                    # of a header block without a line
+
+
+cdef bint has_status(Span block) noexcept nogil:
+    # Whether something stands between the version and the end of its line.
+    cdef const uint8_t* cr
+    if block.n <= 8 or memcmp(block.p, b"NATS/1.0", 8) != 0:
+        return False
+    cr = <const uint8_t*>memchr(block.p, c'\r', block.n)
+    return cr != NULL and cr > block.p + 8
+
+
+cdef int rewrite_headers(Span block, Bytes* b) noexcept nogil:
+    # The block without a status and without Nats-Request-Info; empty when no line is left. All else stays as
+    # it came, well formed or not. 0 | -1 no memory
+    cdef const uint8_t* p = block.p
+    cdef const uint8_t* end = block.p + block.n
+    cdef const uint8_t* stop
+    if has_status(block):
+        if bytes_add(b, p, 8) < 0:
+            return -1
+        p = <const uint8_t*>memchr(p, c'\r', block.n)
+    while p < end:
+        stop = line_end(p, end)
+        stop = stop + 2 if stop < end else end
+        if not (p > block.p and stop - p > 18 and memcmp(p, b"Nats-Request-Info:", 18) == 0):
+            if bytes_add(b, p, stop - p) < 0:
+                return -1
+        p = stop
+    if b.n <= BARE_HEADER:
+        b.n = 0
+    return 0
+
+
+cdef int header_without(Bytes* b, Span block, bint (*dropped)(Span line) noexcept nogil) noexcept nogil:
+    # The block without some lines, and without the empty one at its end. 0 | -1 no memory
+    cdef const uint8_t* p = block.p
+    cdef const uint8_t* end = block.p + block.n
+    cdef const uint8_t* stop
+    while p < end:
+        stop = line_end(p, end)
+        if stop == p:
+            break
+        if not dropped(span(p, <uint32_t>(stop - p))):
+            if bytes_add(b, p, stop - p) < 0 or add_text(b, b"\r\n") < 0:
+                return -1
+        p = stop + 2
+    return 0
+
+
+cdef int header_line(Bytes* b, const char* name, Span value) noexcept nogil:
+    return -1 if (add_text(b, name) < 0 or add_text(b, b": ") < 0 or add_span(b, value) < 0
+                  or add_text(b, b"\r\n") < 0) else 0
+
+
+cdef bint is_rollup(Span line) noexcept nogil:
+    return starts_with(line, b"Nats-Rollup:")
+
+
+cdef int header_rolled(Bytes* b, Span block) noexcept nogil:
+    # There is one schedule on a subject. 0 | -1 no memory
+    return -1 if (header_without(b, block, is_rollup) < 0 or header_line(b, b"Nats-Rollup", span_c(b"sub")) < 0
+                  or add_text(b, b"\r\n") < 0) else 0
+
+
+# ---- what a header asks of the server --------------------------------------------------------------------------------
+
+cdef bint level_too_high(Span header) noexcept nogil:
+    cdef Span value = header_get(header, b"Nats-Required-Api-Level")
+    cdef uint64_t level
+    cdef bint negative = value.n > 1 and value.p[0] == c'-'
+    if value.n == 0:
+        return False
+    if negative or (value.n > 1 and value.p[0] == c'+'):
+        value = span(value.p + 1, value.n - 1)
+    return not get_u64(value, &level) or (level > API_LEVEL and not negative)

@@ -1,10 +1,5 @@
 # A stream's life: its configuration, its subscriptions, and what its store tells.
 
-cdef enum:
-    ACK_ROOM = 4096             # of a PubAck
-    ACK_TAIL = 64               # of which behind its constant start
-
-
 # ---- configuration -----------------------------------------------------------------------------------------
 
 cdef int config_take(StreamConfig* to, uint8_t** texts, const StreamConfig* cfg) noexcept nogil:
@@ -145,60 +140,7 @@ cdef void stream_free(Stream* s) noexcept nogil:
     free(s)
 
 
-# ---- subscriptions -----------------------------------------------------------------------------------------
-
-cdef void unsubscribe_all(Env* env, void** subs, uint32_t n) noexcept nogil:
-    cdef uint32_t i
-    for i in range(n):
-        if subs[i] != NULL:
-            env.out.unsubscribe(env.out.ctx, subs[i])
-            subs[i] = NULL
-
-
-cdef void** subscribe_all(Stream* s, const StreamConfig* cfg) noexcept nogil:
-    # Handles of all subjects, or NULL and nothing subscribed.
-    cdef void** subs = <void**>calloc(cfg.n_subjects + 1, sizeof(void*))
-    cdef uint32_t i
-    if subs == NULL:
-        return NULL
-    for i in range(cfg.n_subjects):
-        subs[i] = s.env.out.subscribe(s.env.out.ctx, s.account, cfg.subjects[i], HEARS_ALL | LISTENS,
-                                      publish_inbound, s)
-        if subs[i] == NULL:
-            unsubscribe_all(s.env, subs, i)
-            free(subs)
-            return NULL
-    return subs
-
-
-cdef int subscribe_direct(Stream* s, Span name, void** subs) noexcept nogil:
-    # Of the direct gets of a stream of this name one that serves them takes each: a mirror serves its origin's, too.
-    cdef Bytes b
-    cdef int rc = -1
-    memset(&b, 0, sizeof(Bytes))
-    if add_text(&b, b"$JS.API.DIRECT.GET.") == 0 and add_span(&b, name) == 0 and add_text(&b, b".>") == 0:
-        subs[0] = s.env.out.subscribe(s.env.out.ctx, s.account, span(b.data, <uint32_t>b.n - 2),
-                                      HEARS_REQUESTS | SHARES, direct_inbound, s)
-        subs[1] = s.env.out.subscribe(s.env.out.ctx, s.account, span(b.data, <uint32_t>b.n),
-                                      HEARS_REQUESTS | SHARES, direct_subject_inbound, s)
-        rc = 0 if subs[0] != NULL and subs[1] != NULL else -1
-    bytes_free(&b)
-    if rc < 0:
-        unsubscribe_all(s.env, subs, 2)
-    return rc
-
-
-cdef void last_id_resume(Stream* s) noexcept nogil:
-    # Takes the last id from the last message, where that has one.
-    cdef StoreState state
-    cdef Record r
-    cdef Span id
-    store_state(s.store, &state)
-    s.last_id.n = 0
-    if state.msgs and store_load(s.store, state.last_seq, &r) == ST_OK:
-        id = header_get(r.header, b"Nats-Msg-Id")
-        bytes_add(&s.last_id, id.p, id.n)
-
+# ---- the start -------------------------------------------------------------------------------------------------------
 
 cdef void roll_up_again(Stream* s, const Record* r) noexcept nogil:
     cdef int rollup = rollup_of(header_get(r.header, b"Nats-Rollup"))
@@ -405,25 +347,7 @@ cdef void stream_stop(Stream* s) noexcept nogil:
     s.env.system.broadcast(s.env.system.ctx, &s.durable)
 
 
-# ---- what the store tells ------------------------------------------------------------------------------------
-
-cdef inline void add_used(Usage* u, int64_t more) noexcept nogil:
-    if u != NULL:
-        u.used += more
-
-
-cdef void stream_count_bytes(Stream* s) noexcept nogil:
-    # Brings the usages up to date with what the store holds.
-    cdef StoreState state
-    cdef int64_t more
-    if s.cfg.account_usage == NULL and s.cfg.server_usage == NULL:
-        return
-    store_state(s.store, &state)
-    more = <int64_t>state.bytes - s.counted
-    s.counted = <int64_t>state.bytes
-    add_used(s.cfg.account_usage, more)
-    add_used(s.cfg.server_usage, more)
-
+# ---- what the store tells --------------------------------------------------------------------------------------------
 
 cdef void on_removed(void* ctx, uint64_t seq, Span subject, int reason) noexcept nogil:
     cdef Stream* s = <Stream*>ctx
@@ -438,3 +362,29 @@ cdef void on_removed(void* ctx, uint64_t seq, Span subject, int reason) noexcept
         direct_removed(s, seq, subject)
     if reason == RM_AGE:
         stream_count_bytes(s)
+
+
+# ---- batches ---------------------------------------------------------------------------------------------------------
+
+cdef void batches_free(Stream* s) noexcept nogil:
+    # Whoever sends more of one hears that it is unknown.
+    if s.batches == NULL:
+        return
+    atomic_drop_all(s)
+    fast_drop_all(s)
+    timer_cancel(&s.env.timers, &s.batches.hurry)
+    task_cancel(&s.env.tasks, &s.batches.settle)
+    if s.store != NULL:
+        store_hurry(s.store)
+    strmap_free(&s.batches.atomic.by_id)
+    strmap_free(&s.batches.fast.by_id)
+    free(s.batches)
+    s.batches = NULL
+
+
+cdef void batches_configured(Stream* s) noexcept nogil:
+    # What the stream takes no more is dropped.
+    if s.batches != NULL and not s.cfg.allow_atomic:
+        atomic_drop_all(s)
+    if s.batches != NULL and not s.cfg.allow_batched:
+        fast_drop_all(s)

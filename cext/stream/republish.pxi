@@ -128,24 +128,6 @@ cdef uint64_t republish_upto(Stream* s, uint64_t seq, uint64_t most) noexcept no
     return h.seq - 1
 
 
-cdef inline uint64_t republished_upto(const Stream* s) noexcept nogil:
-    # What may be seen.
-    return UINT64_MAX if s.cfg.early_acks else store_durable_seq(s.store)
-
-
-cdef void republish_durable(Stream* s) noexcept nogil:
-    # A piece of what may be seen, and the acks behind it. The rest, and what comes of it, has turns of its own.
-    cdef uint64_t sent = republish_upto(s, republished_upto(s), REPUBLISH_PIECE)
-    cdef uint64_t seq = republished_upto(s)
-    if sent < seq:
-        task_post(&s.env.tasks, &s.republish)
-    release_acks(s, min(seq, sent), 0)
-
-
-cdef void republish_turn(Task* t) noexcept nogil:
-    republish_durable(<Stream*>t.owner)
-
-
 cdef void republish_cut(Stream* s, uint64_t seq) noexcept nogil:
     # Nothing behind it was stored.
     cdef Fifo* q = &s.republished

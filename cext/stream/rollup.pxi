@@ -2,30 +2,6 @@
 # own; it is acked when all of that is durable. Until then publishes to the stream wait, so it stays the last message, and a start
 # after a crash finishes it (last_resume).
 
-cdef int roll_up_in_pieces(Stream* s, const Msg* m, const Change* c) noexcept nogil:
-    cdef Change message = c[0]
-    cdef Rolling* r = <Rolling*>malloc(sizeof(Rolling) + m.reply.n + c.subject.n)
-    cdef uint8_t* at = <uint8_t*>r + sizeof(Rolling)
-    cdef int rc
-    if r == NULL:
-        return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY))
-    r.seq = c.seq
-    r.reply = m.reply
-    r.subject = c.subject
-    place_text(&at, &r.reply)
-    place_text(&at, &r.subject)
-    message.rollup = ROLLUP_NONE
-    rc = <int>stream_change(s, &message)
-    if rc != ST_OK:
-        free(r)
-        return store_refused(s, m, rc)
-    s.dedupe.rolling = r
-    purge_begin(&r.purge, s, r.subject, r.seq, 0, False)
-    s.dedupe.reading = True
-    task_post(&s.env.tasks, &s.dedupe.turn)
-    return 1
-
-
 cdef void roll_up_piece(Stream* s) noexcept nogil:
     cdef Rolling* r = s.dedupe.rolling
     cdef char reason[REASON_ROOM]

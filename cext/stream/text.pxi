@@ -310,3 +310,12 @@ cdef int add_json_text(Bytes* b, Span s) noexcept nogil:
         elif bytes_add(b, &c, 1) < 0:
             return -1
     return 0
+
+
+cdef bint is_subject(Span s) noexcept nogil:
+    # Of a message.
+    return subject_is_valid(s) and subject_is_literal(s)
+
+
+cdef inline Span b_span(const Bytes* b) noexcept nogil:
+    return span(b.data, <uint32_t>b.n)

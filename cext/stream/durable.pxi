@@ -1,0 +1,55 @@
+# What the store tells of durability: what is on disk is answered and shown; when writing fails, all that waits is refused.
+
+cdef inline uint64_t republished_upto(const Stream* s) noexcept nogil:
+    # What may be seen.
+    return UINT64_MAX if s.cfg.early_acks else store_durable_seq(s.store)
+
+
+cdef void republish_durable(Stream* s) noexcept nogil:
+    # A piece of what may be seen, and the acks behind it. The rest, and what comes of it, has turns of its own.
+    cdef uint64_t sent = republish_upto(s, republished_upto(s), REPUBLISH_PIECE)
+    cdef uint64_t seq = republished_upto(s)
+    if sent < seq:
+        task_post(&s.env.tasks, &s.republish)
+    release_acks(s, min(seq, sent), 0)
+
+
+cdef void republish_turn(Task* t) noexcept nogil:
+    republish_durable(<Stream*>t.owner)
+
+
+cdef void stream_fail(Stream* s, int error) noexcept nogil:
+    # What is not durable is refused, also what was staged behind the group that failed. The control plane opens the
+    # stream again from its files.
+    cdef char reason[REASON_ROOM]
+    cdef Event e
+    if s.failed:
+        return
+    s.failed = error
+    memset(&e, 0, sizeof(Event))
+    e.kind = EV_STORE_ERROR
+    e.account = s.account
+    e.text[0] = s.cfg.name
+    e.num[0] = error
+    s.env.out.event(s.env.out.ctx, &e)
+    republish_upto(s, store_durable_seq(s.store), UINT64_MAX)
+    release_acks(s, store_durable_seq(s.store), 0)
+    republish_drop(s)
+    release_acks(s, UINT64_MAX, error)
+    release_answers(s, UINT64_MAX, error)
+    dedupe_finish(s)            # they hear the same
+    stream_reason(s, reason, sizeof(reason))
+    staged_drop(s, reason)
+    s.env.system.broadcast(s.env.system.ctx, &s.durable)
+
+
+cdef void on_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexcept nogil:
+    cdef Stream* s = <Stream*>ctx
+    if error:
+        stream_fail(s, error)
+        return
+    republish_durable(s)
+    if s.synced and seq > s.shown:
+        show(s, seq)
+    release_answers(s, ticket, 0)
+    s.env.system.broadcast(s.env.system.ctx, &s.durable)
