@@ -12,7 +12,7 @@ cdef int fast_change(Stream* s, const Change* c) noexcept nogil:
     # Nobody waits for a message before the next ack: until the end of the turn that brings that, it makes no round of its own.
     cdef int rc
     store_unhurried(s.store, s.synced)
-    rc = <int>stream_change(s, c)
+    rc = stream_append(s, c)
     store_unhurried(s.store, False)
     if s.synced and s.batches.hurry.pos == 0 and timer_set(&s.env.timers, &s.batches.hurry, s.env.mono + FAST_HURRY) < 0:
         store_hurry(s.store)

@@ -147,9 +147,7 @@ cdef int64_t stream_apply(Stream* s, const Change* c) noexcept nogil:
 
 
 cdef inline int64_t stream_change(Stream* s, const Change* c) noexcept nogil:
-    # What was decided here: every change of a stream that decides for itself comes this way.
-    if s.dedupe.rolling != NULL and (c.kind == CHANGE_MESSAGE or c.kind == CHANGE_SKIP):
-        roll_up_finish(s)       # of what the stream publishes itself: it shall not stand behind half a rollup
+    # What was decided here: every change of a stream that decides for itself comes this way, messages through stream_append.
     if s.on_change != NULL:
         s.on_change(s.change_ctx, c)
     return stream_apply(s, c)

@@ -18,6 +18,24 @@ cdef void republish_turn(Task* t) noexcept nogil:
     republish_durable(<Stream*>t.owner)
 
 
+cdef void publishes_refuse(Stream* s) noexcept nogil:
+    # Those that wait, of a stream that failed.
+    cdef uint8_t* p
+    cdef Msg m
+    if not s.dedupe.reading:
+        return
+    roll_up_finish(s)
+    while publishes_wait(s):
+        pattern_free(s)
+        p = publish_first(s)
+        if p != NULL:
+            publish_read(s, p, &m)
+            publish_down(s, &m)
+            free(p)
+    wait_cancel(&s.dedupe.cold)
+    s.dedupe.reading = False
+
+
 cdef void stream_fail(Stream* s, int error) noexcept nogil:
     # What is not durable is refused, also what was staged behind the group that failed. The control plane opens the
     # stream again from its files.
@@ -37,7 +55,7 @@ cdef void stream_fail(Stream* s, int error) noexcept nogil:
     republish_drop(s)
     release_acks(s, UINT64_MAX, error)
     release_answers(s, UINT64_MAX, error)
-    dedupe_finish(s)            # they hear the same
+    publishes_refuse(s)         # they hear the same
     stream_reason(s, reason, sizeof(reason))
     staged_drop(s, reason)
     s.env.system.broadcast(s.env.system.ctx, &s.durable)

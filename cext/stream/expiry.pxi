@@ -24,7 +24,7 @@ cdef int marker_store(Stream* s, Span subject) noexcept nogil:
         c.subject = subject
         c.header = span(header.data, <uint32_t>header.n)
         c.rollup = ROLLUP_SUBJECT
-        rc = <int>stream_change(s, &c)
+        rc = stream_append(s, &c)
         s.timetable.stored = True
     bytes_free(&header)
     return rc

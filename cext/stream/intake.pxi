@@ -401,7 +401,7 @@ cdef int mirror_skip(Stream* s, uint64_t seq) noexcept nogil:
     c.kind = CHANGE_SKIP
     c.seq = seq
     c.ts = s.env.now if state.msgs else state.last_ts
-    return <int>stream_change(s, &c)
+    return stream_append(s, &c)
 
 
 cdef int intake_open(Stream* s, const IntakeConfig* cfg) noexcept nogil:

@@ -60,6 +60,13 @@ cdef void publish_read(Stream* s, const uint8_t* p, Msg* m) noexcept nogil:
     m.account = s.account
 
 
+cdef uint8_t* publish_first(Stream* s) noexcept nogil:
+    # The first that waits in the stream, taken out: one that was begun, or publish_taken.
+    cdef uint8_t* p = <uint8_t*>s.dedupe.first
+    s.dedupe.first = NULL
+    return p if p != NULL else publish_taken(&s.dedupe.waiting)
+
+
 cdef inline bint publishes_wait(const Stream* s) noexcept nogil:
     return s.dedupe.first != NULL or s.dedupe.waiting.head < s.dedupe.waiting.b.n
 

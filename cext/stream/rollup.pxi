@@ -23,3 +23,9 @@ cdef void roll_up_finish(Stream* s) noexcept nogil:
     # All of it at once.
     while s.dedupe.rolling != NULL:
         roll_up_piece(s)
+
+
+cdef int stream_append(Stream* s, const Change* c) noexcept nogil:
+    # A message or a skip that was decided here. ST_OK or ST_*
+    roll_up_finish(s)           # what the stream publishes itself shall not stand behind half a rollup
+    return <int>stream_change(s, c)

@@ -20,7 +20,7 @@ cdef int changes_store(Stream* s, const Bytes* changes, uint64_t n, size_t* end)
         if head.kind != STAGED_REPEAT:
             if done == n:
                 break
-            rc = <int>stream_change(s, &c)
+            rc = stream_append(s, &c)
             done += rc == ST_OK
         end[0] = at if rc == ST_OK else end[0]
     if rc != ST_OK and done:

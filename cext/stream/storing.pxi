@@ -22,7 +22,7 @@ cdef int roll_up_in_pieces(Stream* s, const Msg* m, const Change* c) noexcept no
     place_text(&at, &r.reply)
     place_text(&at, &r.subject)
     message.rollup = ROLLUP_NONE
-    rc = <int>stream_change(s, &message)
+    rc = stream_append(s, &message)
     if rc != ST_OK:
         free(r)
         return store_refused(s, m, rc)
@@ -40,7 +40,7 @@ cdef int publish_change(Stream* s, const Msg* m, const Change* c) noexcept nogil
         return publish_staged(s, m, c)
     if c.rollup == ROLLUP_SUBJECT and store_count_of(s.store, c.subject) > PURGE_PIECE:
         return roll_up_in_pieces(s, m, c)
-    rc = <int>stream_change(s, c)
+    rc = stream_append(s, c)
     if rc != ST_OK:
         return store_refused(s, m, rc)
     if s.cfg.allow_counter:

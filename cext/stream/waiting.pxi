@@ -7,17 +7,13 @@ cdef enum:
 
 cdef void publish_kept(Stream* s) noexcept nogil:
     # The first that waits goes on; what comes of it may lead to others, so it is taken out before.
-    cdef Dedupe* d = &s.dedupe
     cdef Msg m
-    cdef uint8_t* p = <uint8_t*>d.first
-    d.first = NULL
-    if p == NULL:
-        p = publish_taken(&d.waiting)
+    cdef uint8_t* p = publish_first(s)
     if p == NULL:
         return
     publish_read(s, p, &m)
     if publish_now(s, &m) == PUBLISH_LATER:
-        d.first = p
+        s.dedupe.first = p
         return
     pattern_free(s)            # where it was refused before it came to that
     free(p)
