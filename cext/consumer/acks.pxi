@@ -5,99 +5,6 @@ cdef enum:
     NAK_DELAY_LEAST = 10000000  # ns that a delay asked for takes, as in nats-server: an ack may still come before
 
 
-cdef struct AckTokens:
-    # From the ack subject. Tokens that are no numbers are taken as impossibly large.
-    uint64_t deliveries
-    uint64_t sseq
-    uint64_t dseq
-
-
-# ---- the floor -----------------------------------------------------------------------------------------------
-
-cdef void floor_after(Consumer* c, bint was_first) noexcept nogil:
-    # An entry was taken out of what is pending; was_first: the oldest one.
-    cdef Pending* e
-    if c.pending.n == 0:
-        c.floor_dseq = c.dseq - 1
-        c.floor_seq = max(c.floor_seq, c.delivered_seq)
-    elif was_first:
-        e = entry_at(&c.pending, c.pending.first)
-        c.floor_dseq = max(c.floor_dseq, e.dseq - 1)
-        c.floor_seq = max(c.floor_seq, e.sseq - 1)
-
-
-cdef void take_out(Consumer* c, uint32_t i) noexcept nogil:
-    # No longer pending, for whatever reason.
-    cdef bint first = i == c.pending.first
-    if entry_at(&c.pending, i).deliveries > 1:
-        c.n_redelivered -= 1
-    pending_remove(&c.pending, i)
-    floor_after(c, first)
-
-
-cdef void let_go(Consumer* c, uint64_t sseq) noexcept nogil:
-    if not stream_keeps_all(c.s):
-        stream_release(c.s, sseq)
-
-
-cdef void pending_gone(Consumer* c, uint32_t i) noexcept nogil:
-    # The message left the stream before it was acked.
-    cdef Pending* e = entry_at(&c.pending, i)
-    cdef uint64_t sseq = e.sseq, dseq = e.dseq
-    cdef uint32_t deliveries = e.deliveries
-    take_out(c, i)
-    c.floor_ts = c.env.now
-    log_acked(c, sseq)
-    advise(c, ADV_TERM, sseq, dseq, deliveries, 0, span_c(b"Unacknowledged message was deleted"))
-
-
-# ---- advisories ----------------------------------------------------------------------------------------------
-
-cdef bint advisory_wanted(Consumer* c, const char* subject) noexcept nogil:
-    cdef Bytes b
-    cdef bint wanted
-    memset(&b, 0, sizeof(Bytes))
-    wanted = (add_text(&b, subject) == 0 and add_span(&b, c.s.cfg.name) == 0 and add_text(&b, b".") == 0
-              and add_span(&b, c.cfg.name) == 0
-              and c.env.out.has_interest(c.env.out.ctx, c.s.account, span(b.data, <uint32_t>b.n)))
-    bytes_free(&b)
-    return wanted
-
-
-cdef const char* advisory_subject(int kind) noexcept nogil:
-    if kind == ADV_MAX_DELIVER:
-        return b"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."
-    if kind == ADV_NAK:
-        return b"$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED."
-    if kind == ADV_TERM:
-        return b"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED."
-    if kind == ADV_PINNED:
-        return b"$JS.EVENT.ADVISORY.CONSUMER.PINNED."
-    if kind == ADV_UNPINNED:
-        return b"$JS.EVENT.ADVISORY.CONSUMER.UNPINNED."
-    return b"$JS.EVENT.METRIC.CONSUMER.ACK."
-
-
-cdef void advise(Consumer* c, int kind, uint64_t sseq, uint64_t dseq, uint64_t deliveries, int64_t ack_time,
-                 Span reason) noexcept nogil:
-    # Only when somebody listens.
-    cdef Event e
-    if not advisory_wanted(c, advisory_subject(kind)):
-        return
-    memset(&e, 0, sizeof(Event))
-    e.kind = EV_ADVISORY
-    e.account = c.s.account
-    e.text[0] = c.s.cfg.name
-    e.text[1] = c.cfg.name
-    e.text[2] = reason
-    e.num[0] = kind
-    e.num[1] = <int64_t>sseq
-    e.num[2] = <int64_t>dseq
-    e.num[3] = <int64_t>deliveries
-    e.num[4] = ack_time
-    c.env.out.event(c.env.out.ctx, &e)
-
-
 # ---- effects: each returns whether a double ack is answered ------------------------------------------------------
 
 cdef void ack_metric(Consumer* c, const Pending* e, const AckTokens* t) noexcept nogil:
@@ -122,16 +29,6 @@ cdef void ack_explicit(Consumer* c, const AckTokens* t, bint metric) noexcept no
     take_out(c, i)
     log_acked(c, t.sseq)
     let_go(c, t.sseq)
-
-
-cdef uint64_t exhausted_in(const Consumer* c, uint64_t first, uint64_t last, Bytes* out) noexcept nogil:
-    # Adds the sequences up to `last` of messages that were given up, as far as there is memory; how many.
-    cdef uint64_t at = 0, n = 0
-    cdef U64Pair given_up
-    while u64map_each(&c.exhausted, &at, &given_up):
-        if first <= given_up.key <= last and bytes_add(out, &given_up.key, 8) == 0:
-            n += 1
-    return n
 
 
 cdef void ack_late_upto(Consumer* c, uint64_t sseq) noexcept nogil:
@@ -344,24 +241,6 @@ cdef bint apply_ack(Consumer* c, const AckTokens* t, const Msg* m) noexcept nogi
 
 
 # ---- subjects --------------------------------------------------------------------------------------------------------
-
-cdef uint64_t take_number(Span* s) noexcept nogil:
-    # The first token as a number, its dot taken too.
-    cdef uint64_t v = 0
-    cdef uint32_t i = 0
-    cdef bint good = True
-    while i < s.n and s.p[i] != c'.':
-        if s.p[i] < c'0' or s.p[i] > c'9' or i >= 19:
-            good = False
-        else:
-            v = v * 10 + (s.p[i] - c'0')
-        i += 1
-    good = good and i > 0
-    if i < s.n:
-        i += 1
-    s.p += i
-    s.n -= i
-    return v if good else UINT64_MAX
 
 
 cdef int ack_message(Consumer* c, const Msg* m, uint32_t prefix) noexcept nogil:

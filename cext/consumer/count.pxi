@@ -5,24 +5,6 @@
 cdef enum:
     COUNT_SKIPPED = 4096                # last messages that a piece looks for
 
-cdef enum Counting:
-    COUNT_NONE = 0
-    COUNT_LAST = 1                      # the last message is looked for
-    COUNT_LASTS = 2                     # ... of each subject
-    COUNT_SKIP = 3                      # those that are still there are counted
-    COUNT_REST = 4                      # what matches behind them, or from the beginning
-
-
-cdef inline bint placing(const Consumer* c) noexcept nogil:
-    # Where it starts is not known yet.
-    return c.counting == COUNT_LAST or c.counting == COUNT_LASTS
-
-
-cdef inline const Filter* filter_of(const Consumer* c) noexcept nogil:
-    if c.filter.all:
-        return NULL
-    return &c.filter
-
 
 cdef bint is_counted(const Consumer* c, uint64_t seq) noexcept nogil:
     # Whether num_pending has this message, which is not delivered.

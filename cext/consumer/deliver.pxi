@@ -2,11 +2,7 @@
 
 cdef enum:
     DELIVER_TURN = 256                  # messages a turn
-    EXPIRE_TURN = 1024
-    ACK_WAIT_LEAST = 1000000            # ns: with less, a message would be redelivered without a pause
     ANSWER_PAUSE = 1000000              # ns between two looks whether an answer has gone out
-    ACK_SUBJECT_ROOM = 1280
-    ACK_PREFIX_MAX = ACK_SUBJECT_ROOM - 5 * 21
 
 
 cdef enum Step:
@@ -15,62 +11,7 @@ cdef enum Step:
     STEP_LATER = 2                      # in another turn
 
 
-cdef inline bint is_push(const Consumer* c) noexcept nogil:
-    return c.cfg.deliver_subject.n > 0
-
-
-cdef inline bint has_taker(const Consumer* c) noexcept nogil:
-    return c.bound if is_push(c) else c.n_waiting > 0
-
-
-cdef inline void wake_delivery(Consumer* c) noexcept nogil:
-    if c.leads and has_taker(c):
-        task_post(&c.env.tasks, &c.deliver)
-
-
-cdef inline bint stalled(const Consumer* c) noexcept nogil:
-    return c.cfg.max_ack_pending > 0 and <int64_t>c.pending.n >= c.cfg.max_ack_pending
-
-
-cdef inline int64_t wait_by(const ConsumerConfig* cfg, uint32_t deliveries) noexcept nogil:
-    # How long a message that was delivered this often may stay without an ack.
-    cdef uint32_t i
-    if cfg.n_backoff == 0:
-        return max(cfg.ack_wait, <int64_t>ACK_WAIT_LEAST)
-    i = deliveries - 1 if deliveries else 0
-    return max(cfg.backoff[min(i, cfg.n_backoff - 1)], <int64_t>ACK_WAIT_LEAST)
-
-
-cdef inline int64_t wait_of(const Consumer* c, uint32_t deliveries) noexcept nogil:
-    return wait_by(&c.cfg, deliveries)
-
-
 # ---- which message ---------------------------------------------------------------------------------------------
-
-cdef bint undelivered(const Consumer* c, uint64_t seq) noexcept nogil:
-    # Whether a message that matches is still to be delivered for the first time.
-    cdef uint64_t low, high, middle
-    if c.skip == NULL:
-        return seq >= c.next
-    if seq >= c.resume:
-        return True
-    low = c.skip_at
-    high = c.n_skip
-    while low < high:
-        middle = low + (high - low) // 2
-        if c.skip[middle] < seq:
-            low = middle + 1
-        else:
-            high = middle
-    return low < c.n_skip and c.skip[low] == seq
-
-
-cdef void skip_end(Consumer* c) noexcept nogil:
-    free(c.skip)
-    c.skip = NULL
-    c.n_skip = 0
-    c.skip_at = 0
-    c.next = max(c.next, c.resume)
 
 
 cdef int load_new(Consumer* c, Record* r) noexcept nogil:
@@ -102,18 +43,6 @@ cdef int load_new(Consumer* c, Record* r) noexcept nogil:
         return ST_NOT_FOUND
     c.next = seq
     return store_load_warm(c.s.store, seq, r, &c.cold)
-
-
-cdef void step_over(Consumer* c, uint64_t seq) noexcept nogil:
-    # seq is being delivered for the first time, or cannot be read.
-    if c.skip != NULL:
-        c.skip_at += 1
-        c.next = seq + 1
-        if c.skip_at >= c.n_skip:
-            skip_end(c)
-    else:
-        c.next = seq + 1
-    c.num_pending -= 1
 
 
 # ---- when ------------------------------------------------------------------------------------------------------
@@ -256,24 +185,6 @@ cdef void note_delivered(Consumer* c) noexcept nogil:
     c.last_activity = c.env.mono
 
 
-cdef void ack_timer_set(Consumer* c) noexcept nogil:
-    cdef int64_t deadline = pending_deadline(&c.pending) if c.leads else INT64_MAX
-    if deadline == INT64_MAX:
-        timer_cancel(&c.env.timers, &c.ack_timer)
-    elif c.ack_timer.pos == 0 or deadline < c.ack_timer.deadline:
-        timer_set(&c.env.timers, &c.ack_timer, deadline)
-
-
-cdef void start_waiting(Consumer* c, uint32_t i) noexcept nogil:
-    # The time in which the ack must come starts now.
-    cdef Pending* e = entry_at(&c.pending, i)
-    cdef int64_t deadline = c.env.mono + wait_of(c, e.deliveries)
-    e.sent = c.env.mono
-    pending_schedule(&c.pending, i, deadline, c.cfg.n_backoff == 0)
-    if c.ack_timer.pos == 0 or deadline < c.ack_timer.deadline:
-        timer_set(&c.env.timers, &c.ack_timer, deadline)
-
-
 cdef int deliver_new(Consumer* c) noexcept nogil:
     cdef Record r
     cdef uint64_t seq, dseq = c.dseq
@@ -358,11 +269,6 @@ cdef bint answer_waits(Consumer* c) noexcept nogil:
     return c.held
 
 
-cdef inline bint stands_still(const Consumer* c) noexcept nogil:
-    # Nothing that happens now could be remembered.
-    return c.s.failed != 0 or c.s.halted != 0
-
-
 cdef int deliver_step(Consumer* c) noexcept nogil:
     if c.paused or stands_still(c) or not c.leads or not has_taker(c):
         if (c.paused or stands_still(c)) and c.n_no_wait:
@@ -395,67 +301,3 @@ cdef void deliver_run(Task* t) noexcept nogil:
         if step == STEP_LATER:
             break
     task_post(&c.env.tasks, t)
-
-
-# ---- redelivery ----------------------------------------------------------------------------------------------------
-
-cdef void exhaust(Consumer* c, uint32_t i) noexcept nogil:
-    # Delivered as often as it may be: it is not waited for any more, but stays marked until a late ack.
-    cdef Pending* e = entry_at(&c.pending, i)
-    cdef uint64_t seq = e.sseq
-    cdef uint32_t deliveries = e.deliveries
-    if c.cfg.dead_subject.n:
-        if dead_add(c, i, NULL, span(NULL, 0), span(NULL, 0)):
-            advise(c, ADV_MAX_DELIVER, seq, 0, deliveries, 0, span(NULL, 0))
-        else:
-            start_waiting(c, i)                 # without memory: once more later
-        return
-    if deliveries > 1:
-        c.n_redelivered -= 1
-    pending_remove(&c.pending, i)
-    u64map_put(&c.exhausted, seq, deliveries)
-    log_exhausted(c, seq)
-    advise(c, ADV_MAX_DELIVER, seq, 0, deliveries, 0, span(NULL, 0))
-
-
-cdef void requeue(Consumer* c, uint32_t i) noexcept nogil:
-    cdef Pending* e = entry_at(&c.pending, i)
-    if e.sseq <= c.acked_to or dead_of(c, e.sseq) != NULL:
-        return
-    if c.cfg.max_deliver > 0 and <int64_t>e.deliveries >= c.cfg.max_deliver:
-        exhaust(c, i)
-    elif e.place != AT_QUEUE:
-        pending_unplace(&c.pending, i)
-        list_append(&c.pending, &c.pending.queue, i, AT_QUEUE)
-
-
-cdef void requeue_all(Consumer* c) noexcept nogil:
-    cdef uint32_t i = c.pending.first, after
-    while i:
-        after = entry_at(&c.pending, i).next
-        requeue(c, i)
-        i = after
-    ack_timer_set(c)
-
-
-cdef void ack_expired(Timer* t, int64_t now) noexcept nogil:
-    # What expired together is redelivered by sequence; what is more than a turn takes comes in the next one.
-    cdef Consumer* c = <Consumer*>t.owner
-    cdef uint64_t seqs[EXPIRE_TURN]
-    cdef uint32_t n = 0, k, i
-    while n < EXPIRE_TURN:
-        i = pending_due(&c.pending, now)
-        if i == 0:
-            break
-        pending_unplace(&c.pending, i)
-        seqs[n] = entry_at(&c.pending, i).sseq
-        n += 1
-    qsort(seqs, n, sizeof(uint64_t), compare_u64)
-    for k in range(n):
-        i = pending_find(&c.pending, seqs[k])
-        if i:
-            requeue(c, i)
-    ack_timer_set(c)
-    if c.ack_timer.pos and c.ack_timer.deadline <= now:
-        timer_set(&c.env.timers, &c.ack_timer, now + 1)
-    wake_delivery(c)

@@ -1,9 +1,5 @@
 # A consumer's life: its subscriptions, updates, pauses, and its end.
 
-cdef enum:
-    GONE_SLACK = 100 * 1000000          # pull consumers are removed this long after their threshold, ns
-
-
 # ---- configuration -----------------------------------------------------------------------------------------
 
 cdef uint8_t* consumer_config_take(ConsumerConfig* to, const ConsumerConfig* cfg) noexcept nogil:
@@ -45,33 +41,6 @@ cdef uint8_t* consumer_config_take(ConsumerConfig* to, const ConsumerConfig* cfg
     place_text(&at, &to.deliver_group)
     place_text(&at, &to.dead_subject)
     return texts
-
-
-cdef int add_ack_name(Bytes* b, const StreamConfig* s, bint long_form) noexcept nogil:
-    # What stands between $JS.ACK. (or $JS.FC.) and the consumer's name.
-    if long_form:
-        if s.domain.n:
-            if add_span(b, s.domain) < 0:
-                return -1
-        elif add_text(b, b"_") < 0:
-            return -1
-        if add_text(b, b".") < 0 or add_span(b, s.account_hash) < 0 or add_text(b, b".") < 0:
-            return -1
-    if add_span(b, s.name) < 0:
-        return -1
-    return add_text(b, b".")
-
-
-cdef int make_ack_prefix(Consumer* c) noexcept nogil:
-    cdef Bytes b
-    memset(&b, 0, sizeof(Bytes))
-    if (add_text(&b, b"$JS.ACK.") < 0 or add_ack_name(&b, &c.s.cfg, c.s.cfg.long_acks) < 0
-            or add_span(&b, c.cfg.name) < 0 or add_text(&b, b".") < 0 or b.n > ACK_PREFIX_MAX):
-        bytes_free(&b)
-        return -1
-    c.ack_prefix = b.data
-    c.n_ack_prefix = <uint32_t>b.n
-    return 0
 
 
 # ---- beginning -------------------------------------------------------------------------------------------------
@@ -162,17 +131,6 @@ cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, const StateFil
 
 # ---- subscriptions ------------------------------------------------------------------------------------------------
 
-cdef void* subscribe_to(Consumer* c, const char* prefix, bint long_form, const char* suffix, int hears,
-                        inbound_fn fn) noexcept nogil:
-    cdef Bytes b
-    cdef void* sub = NULL
-    memset(&b, 0, sizeof(Bytes))
-    if (add_text(&b, prefix) == 0 and add_ack_name(&b, &c.s.cfg, long_form) == 0 and add_span(&b, c.cfg.name) == 0
-            and add_text(&b, suffix) == 0):
-        sub = c.env.out.subscribe(c.env.out.ctx, c.s.account, span(b.data, <uint32_t>b.n), hears, fn, c)
-    bytes_free(&b)
-    return sub
-
 
 cdef int consumer_subscribe(Consumer* c) noexcept nogil:
     cdef bint ok
@@ -260,47 +218,6 @@ cdef void consumer_follow(Consumer* c) noexcept nogil:
     flow_reset(c)
 
 
-# ---- inactivity -----------------------------------------------------------------------------------------------------
-
-cdef void gone_arm(Consumer* c) noexcept nogil:
-    if c.cfg.inactive_threshold <= 0 or not c.leads:
-        timer_cancel(&c.env.timers, &c.gone)
-        return
-    timer_set(&c.env.timers, &c.gone, gone_at(c))
-
-
-cdef int64_t gone_at(Consumer* c) noexcept nogil:
-    # When it will have been inactive for too long, if nothing happens. What is not acked may still be, in its time.
-    cdef int64_t since = c.last_activity
-    if is_push(c):
-        return since + c.cfg.inactive_threshold
-    if c.pending.n:
-        since = max(since, c.last_delivery + c.cfg.ack_wait)
-    return since + c.cfg.inactive_threshold + GONE_SLACK
-
-
-cdef void gone_due(Timer* t, int64_t now) noexcept nogil:
-    cdef Consumer* c = <Consumer*>t.owner
-    cdef Event e
-    cdef int64_t due
-    if c.n_waiting:
-        pulls_sweep(c)
-        if c.n_waiting:
-            c.last_activity = now
-    due = gone_at(c)
-    if due > now:
-        timer_set(&c.env.timers, t, due)
-        return
-    memset(&e, 0, sizeof(Event))
-    e.kind = EV_CONSUMER_GONE
-    e.account = c.s.account
-    e.text[0] = c.s.cfg.name
-    e.text[1] = c.cfg.name
-    e.num[0] = c.serial
-    c.env.out.event(c.env.out.ctx, &e)
-    timer_set(&c.env.timers, t, now + max(c.cfg.inactive_threshold, <int64_t>SECOND))   # should nobody have listened
-
-
 # ---- pause ------------------------------------------------------------------------------------------------------------
 
 cdef void pause_arm(Consumer* c) noexcept nogil:
@@ -370,13 +287,6 @@ cdef void change_most(Consumer* c, const ConsumerConfig* before) noexcept nogil:
         i = after
 
 
-cdef void info_when_counted(Consumer* c, ConsumerInfo* before) noexcept nogil:
-    if c.counting:
-        c.when_counted = before
-    else:
-        consumer_info(c, before)
-
-
 cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* before) noexcept nogil:
     # One that delivers to another subject now delivers nothing there before `begin`.
     cdef ConsumerConfig new
@@ -436,37 +346,6 @@ cdef int consumer_take_config(Consumer* c, const ConsumerConfig* cfg) noexcept n
     return 0
 
 
-# ---- info ---------------------------------------------------------------------------------------------------------------
-
-cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil:
-    cdef StoreState state
-    cdef int64_t pending
-    if c.behind:
-        count_pending(c)
-    while c.counting:
-        count_step(c)
-    pending = max(<int64_t>0, c.num_pending) + <int64_t>count_hidden(c)
-    pulls_sweep(c)
-    store_state(c.s.store, &state)
-    if c.next > state.last_seq:
-        pending = 0
-    else:
-        pending = min(pending, <int64_t>min(state.msgs, state.last_seq - c.next + 1))
-    out.delivered_dseq = c.dseq - 1
-    out.delivered_seq = c.delivered_seq
-    out.delivered_ts = c.delivered_ts
-    out.floor_dseq = c.floor_dseq
-    out.floor_seq = c.floor_seq
-    out.floor_ts = c.floor_ts
-    out.num_ack_pending = c.pending.n
-    out.num_redelivered = 0 if c.cfg.max_deliver == 1 else <uint64_t>c.n_redelivered + c.exhausted.n
-    out.num_waiting = 0 if is_push(c) else c.n_waiting
-    out.num_pending = <uint64_t>pending
-    out.bound = c.bound
-    out.pin_ts = c.pin_ts
-    memcpy(out.pin_id, c.pin_id, PIN_SIZE)
-
-
 # ---- the end ---------------------------------------------------------------------------------------------------------------
 
 cdef void release_needed(Consumer* c) noexcept nogil:
@@ -498,22 +377,6 @@ cdef void consumer_close(Consumer* c, bint deleted) noexcept nogil:
 
 
 # ---- of a stream's consumers together ------------------------------------------------------------------------------------------
-
-cdef Consumers* consumers_of(Stream* s) noexcept nogil:
-    cdef Consumers* k = <Consumers*>s.consumers
-    if k != NULL:
-        return k
-    k = <Consumers*>calloc(1, sizeof(Consumers))
-    if k == NULL:
-        return NULL
-    k.s = s
-    k.next_id = 1
-    k.flush.fn = flush_due
-    k.flush.owner = k
-    k.flush_soon.fn = flush_task
-    k.flush_soon.owner = k
-    s.consumers = k
-    return k
 
 
 cdef void consumers_free(Stream* s) noexcept nogil:

@@ -33,61 +33,6 @@ cdef void on_gone(Watcher* w, uint64_t seq, int reason) noexcept nogil:
         wake_delivery(c)
 
 
-cdef bint still_stored(Consumer* c, uint64_t seq) noexcept nogil:
-    return store_next_seq(c.s.store, NULL, seq) == seq
-
-
-cdef uint64_t count_hidden(Consumer* c) noexcept nogil:
-    # What is pending besides and may not be seen yet: an answer that counts it waits for the disk.
-    cdef uint64_t i, n
-    if c.s.shown >= c.s.entered:
-        return 0
-    n = stream_hidden(c.s, filter_of(c), c.next if c.skip == NULL else c.resume)
-    for i in range(c.skip_at, c.n_skip):
-        n += c.skip[i] > c.s.shown and still_stored(c, c.skip[i])
-    return n
-
-
-cdef void drop_below(Consumer* c, uint64_t start) noexcept nogil:
-    # Forgets what waits for acks of messages below a sequence, where nothing is left; the log hears of the floor.
-    cdef uint32_t i = c.pending.first
-    if i == 0 or entry_at(&c.pending, i).sseq >= start:
-        return
-    if entry_at(&c.pending, c.pending.last).sseq < start:
-        pending_free(&c.pending)
-        c.n_redelivered = 0
-    while c.pending.n and entry_at(&c.pending, c.pending.first).sseq < start:
-        i = c.pending.first
-        if entry_at(&c.pending, i).deliveries > 1:
-            c.n_redelivered -= 1
-        pending_remove(&c.pending, i)
-    floor_after(c, True)
-
-
-cdef void drop_vanished(Consumer* c, bint told) noexcept nogil:
-    # Forgets what waits for acks of messages that are not stored any more; `told`: an advisory says so of each.
-    cdef uint32_t i = c.pending.first, after
-    cdef uint64_t seq, k
-    cdef Bytes seqs
-    while i:
-        after = entry_at(&c.pending, i).next
-        if not still_stored(c, entry_at(&c.pending, i).sseq):
-            if told:
-                pending_gone(c, i)
-            else:
-                log_acked(c, entry_at(&c.pending, i).sseq)
-                take_out(c, i)
-        i = after
-    memset(&seqs, 0, sizeof(Bytes))
-    for k in range(exhausted_in(c, 1, UINT64_MAX, &seqs)):
-        seq = (<uint64_t*>seqs.data)[k]
-        if not still_stored(c, seq):
-            log_acked(c, seq)
-            u64map_del(&c.exhausted, seq)
-    bytes_free(&seqs)
-    ack_timer_set(c)
-
-
 cdef inline bint ends_full(Span pattern) noexcept nogil:
     return pattern.n > 0 and pattern.p[pattern.n - 1] == c'>' and (pattern.n == 1 or pattern.p[pattern.n - 2] == c'.')
 
@@ -168,38 +113,6 @@ cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
     wake_delivery(c)
 
 
-cdef void go_back(Consumer* c, uint64_t seq) noexcept nogil:
-    # The stream ends there, unless the consumer was to begin behind that; deliveries are numbered on.
-    cdef uint64_t last = start_bound(c, seq)
-    cdef uint32_t i = c.pending.last
-    cdef uint64_t k
-    cdef Bytes seqs
-    dead_truncated(c, seq)
-    while i and entry_at(&c.pending, i).sseq > seq:
-        if entry_at(&c.pending, i).deliveries > 1:
-            c.n_redelivered -= 1
-        pending_remove(&c.pending, i)
-        i = c.pending.last
-    memset(&seqs, 0, sizeof(Bytes))
-    for k in range(exhausted_in(c, seq + 1, UINT64_MAX, &seqs)):
-        u64map_del(&c.exhausted, (<uint64_t*>seqs.data)[k])
-    bytes_free(&seqs)
-    while c.n_skip > c.skip_at and c.skip[c.n_skip - 1] > seq:
-        c.n_skip -= 1
-    c.resume = min(c.resume, seq + 1)
-    c.acked_to = min(c.acked_to, seq)
-    c.delivered_seq = min(c.delivered_seq, last)
-    c.next = min(c.next, last + 1)
-    if c.skip != NULL and c.skip_at >= c.n_skip:
-        skip_end(c)
-    if c.pending.n == 0:
-        c.floor_dseq = c.dseq - 1
-        c.floor_seq = max(c.floor_seq, c.delivered_seq)
-    c.floor_seq = min(c.floor_seq, last)
-    c.replay_until = min(c.replay_until, seq)
-    c.replaying = c.replaying and c.delivered_seq < c.replay_until
-
-
 cdef void on_truncated(Watcher* w, uint64_t seq) noexcept nogil:
     cdef Consumer* c = watcher_owner(w)
     if not c.leads:
@@ -227,30 +140,3 @@ cdef bint on_asked(Watcher* w, uint64_t seq) noexcept nogil:
     cdef uint64_t deliveries
     return (placing(c) or undelivered(c, seq) or pending_find(&c.pending, seq) != 0
             or u64map_get(&c.exhausted, seq, &deliveries))
-
-
-# ---- the server's log ------------------------------------------------------------------------------------------
-
-cdef void say(Consumer* c, const char* text) noexcept nogil:
-    # A line for the server's log.
-    cdef Event e
-    memset(&e, 0, sizeof(Event))
-    e.kind = EV_LOG
-    e.account = c.s.account
-    e.text[0] = span_c(text)
-    c.env.out.event(c.env.out.ctx, &e)
-
-
-cdef void log_damaged(Consumer* c, uint64_t seq) noexcept nogil:
-    cdef char text[700]
-    snprintf(text, sizeof(text), b"stream %.*s: message %llu is damaged and passed over by consumer %.*s",
-             <int>c.s.cfg.name.n, <const char*>c.s.cfg.name.p, <unsigned long long>seq,
-             <int>c.cfg.name.n, <const char*>c.cfg.name.p)
-    say(c, text)
-
-
-cdef void say_of(Consumer* c, const char* what) noexcept nogil:
-    cdef char text[700]
-    snprintf(text, sizeof(text), b"stream %.*s: consumer %.*s: %s", <int>c.s.cfg.name.n,
-             <const char*>c.s.cfg.name.p, <int>c.cfg.name.n, <const char*>c.cfg.name.p, what)
-    say(c, text)

@@ -1,8 +1,6 @@
-# Push consumers: whether somebody listens, idle heartbeats, and the window of flow control.
+# Push consumers: whether somebody listens, idle heartbeats, and what receivers confirm.
 
 cdef enum:
-    FLOW_WINDOW = 2 << 20               # at first
-    FLOW_WINDOW_MAX = 32 << 20
     # Who confirms: clients, here and through imports, and streams that take in. No consumer delivers a confirmation.
     HEARS_FLOW = HEARS_REQUESTS | 1 << KIND_ACCOUNT | 1 << KIND_ACK
 
@@ -38,42 +36,7 @@ cdef void heartbeat_due(Timer* t, int64_t now) noexcept nogil:
     timer_set(&c.env.timers, t, due)
 
 
-# ---- flow control --------------------------------------------------------------------------------------------
-# The server asks, with a request on the deliver subject, that what was sent up to it be confirmed. Bytes sent and not
-# confirmed may be as much as the window, which doubles with each confirmation.
-
-cdef uint32_t put_flow_subject(Consumer* c, uint8_t* p) noexcept nogil:
-    # $JS.FC.<stream>.<consumer>.<id>: as the ack subjects, with another word in front.
-    cdef uint32_t n = c.n_ack_prefix - 1
-    memcpy(p, b"$JS.FC.", 7)
-    memcpy(p + 7, c.ack_prefix + 8, n - 7)
-    memcpy(p + n, c.flow_id, 4)
-    return n + 4
-
-
-cdef void flow_ask(Consumer* c) noexcept nogil:
-    cdef uint8_t reply[ACK_SUBJECT_ROOM]
-    env_token(c.env, c.flow_id, sizeof(c.flow_id))
-    c.asked = c.unconfirmed
-    c.asking = True
-    send_status(c, c.cfg.deliver_subject, span(reply, put_flow_subject(c, reply)),
-                b"NATS/1.0 100 FlowControl Request\r\n\r\n", 36)
-
-
-cdef void flow_sent(Consumer* c, int64_t cost) noexcept nogil:
-    if c.window == 0:
-        return
-    c.unconfirmed += cost
-    if not c.asking and c.unconfirmed > c.window // 2:
-        flow_ask(c)
-
-
-cdef void flow_reset(Consumer* c) noexcept nogil:
-    c.window = FLOW_WINDOW if c.cfg.flow_control else 0
-    c.unconfirmed = 0
-    c.asked = 0
-    c.asking = False
-
+# ---- what is confirmed ------------------------------------------------------------------------------------------------
 
 cdef void flow_acked(Consumer* c, Span header) noexcept nogil:
     # What a confirmation says of what came: its last sequence and delivery.

@@ -54,15 +54,6 @@ cdef int start_anew(Consumer* c) noexcept nogil:
     return rc
 
 
-cdef uint64_t start_bound(const Consumer* c, uint64_t last) noexcept nogil:
-    # How far it may be in a stream that ends there: one that begins at a sequence to come is in front of that.
-    if c.dseq <= 1 and c.reset_to:
-        return max(last, c.reset_to - 1)
-    if c.dseq <= 1 and c.cfg.deliver_policy == DELIVER_BY_SEQUENCE and c.cfg.opt_start_seq and not c.cfg.direct:
-        return max(last, c.cfg.opt_start_seq - 1)
-    return last
-
-
 cdef void clip(Consumer* c) noexcept nogil:
     # A restored state is never ahead of the stream, unless it is to start there: what is stored next must not be taken
     # for delivered or acked.
@@ -201,38 +192,6 @@ cdef int consumer_place(Consumer* c, const StateFile* file) noexcept nogil:
 
 
 # ---- reset -----------------------------------------------------------------------------------------------------------
-
-cdef void skip_from(Consumer* c, uint64_t seq) noexcept nogil:
-    # Of the last messages that it started with those from this sequence on.
-    c.skip_at = 0
-    while c.skip_at < c.n_skip and c.skip[c.skip_at] < seq:
-        c.skip_at += 1
-    if c.skip_at < c.n_skip:
-        c.next = c.skip[c.skip_at]
-    elif c.skip != NULL:
-        skip_end(c)
-
-
-cdef void stand_at(Consumer* c, uint64_t seq, uint64_t resume, bint ahead) noexcept nogil:
-    # As one that starts there; resume: where all messages follow those of a list of last ones, 0: there is no such list.
-    dead_stop(c)
-    pending_free(&c.pending)
-    u64map_free(&c.exhausted)
-    c.n_redelivered = 0
-    c.acked_to = 0
-    c.dseq = 1
-    c.next = seq
-    c.delivered_seq = seq - 1
-    c.floor_dseq = 0
-    c.floor_seq = seq - 1
-    c.reset_to = seq if ahead else 0
-    if resume == 0:
-        free(c.skip)
-        c.skip = NULL
-        c.n_skip = 0
-        c.skip_at = 0
-    c.resume = resume
-    skip_from(c, seq)
 
 
 cdef uint64_t consumer_reset(Consumer* c, uint64_t seq, ConsumerInfo* before) noexcept nogil:

@@ -1,7 +1,45 @@
-# A change of the time for an ack, `ack_wait` or `backoff`: what is delivered and not acked is due as much earlier or later.
-#
-# With a backoff that depends on how often each message was delivered, so each is looked at, in pieces. Until its turn comes a
-# message is due when it was before.
+# Until when an ack may come, and a change of that time, `ack_wait` or `backoff`: what is delivered and not acked is due as
+# much earlier or later. With a backoff that depends on how often each message was delivered, so each is looked at, in pieces.
+# Until its turn comes a message is due when it was before.
+
+# ---- when a message is due -------------------------------------------------------------------------------------------
+
+cdef enum:
+    ACK_WAIT_LEAST = 1000000            # ns: with less, a message would be redelivered without a pause
+
+
+cdef inline int64_t wait_by(const ConsumerConfig* cfg, uint32_t deliveries) noexcept nogil:
+    # How long a message that was delivered this often may stay without an ack.
+    cdef uint32_t i
+    if cfg.n_backoff == 0:
+        return max(cfg.ack_wait, <int64_t>ACK_WAIT_LEAST)
+    i = deliveries - 1 if deliveries else 0
+    return max(cfg.backoff[min(i, cfg.n_backoff - 1)], <int64_t>ACK_WAIT_LEAST)
+
+
+cdef inline int64_t wait_of(const Consumer* c, uint32_t deliveries) noexcept nogil:
+    return wait_by(&c.cfg, deliveries)
+
+
+cdef void ack_timer_set(Consumer* c) noexcept nogil:
+    cdef int64_t deadline = pending_deadline(&c.pending) if c.leads else INT64_MAX
+    if deadline == INT64_MAX:
+        timer_cancel(&c.env.timers, &c.ack_timer)
+    elif c.ack_timer.pos == 0 or deadline < c.ack_timer.deadline:
+        timer_set(&c.env.timers, &c.ack_timer, deadline)
+
+
+cdef void start_waiting(Consumer* c, uint32_t i) noexcept nogil:
+    # The time in which the ack must come starts now.
+    cdef Pending* e = entry_at(&c.pending, i)
+    cdef int64_t deadline = c.env.mono + wait_of(c, e.deliveries)
+    e.sent = c.env.mono
+    pending_schedule(&c.pending, i, deadline, c.cfg.n_backoff == 0)
+    if c.ack_timer.pos == 0 or deadline < c.ack_timer.deadline:
+        timer_set(&c.env.timers, &c.ack_timer, deadline)
+
+
+# ---- a change --------------------------------------------------------------------------------------------------------
 
 cdef enum:
     MOVE_TURN = 2000                # messages that are looked at without letting the lock go

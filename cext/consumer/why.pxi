@@ -2,7 +2,6 @@
 # messages that are there. Nothing is kept of it: a consumer that delivers pays for none of this.
 
 cdef enum:
-    STUCK_AFTER = 5                     # s without a delivery
     STUCK_AGAIN = 600                   # s until the log says it again of the same consumer
     STUCK_PAUSE = 10                    # s between two lines about consumers of one stream
 
@@ -91,11 +90,6 @@ cdef void consumer_why(Consumer* c, Why* w) noexcept nogil:
 
 
 # ---- the log -------------------------------------------------------------------------------------------------------
-
-cdef inline void stuck_note(Consumer* c) noexcept nogil:
-    # Somebody waits, and gets nothing of what is there.
-    if c.stuck.pos == 0:
-        timer_set(&c.env.timers, &c.stuck, c.env.mono + STUCK_AFTER * <int64_t>SECOND)
 
 
 cdef const char* stuck_text(const Why* w, char* text, size_t n) noexcept nogil:

@@ -1,0 +1,47 @@
+# A consumer's state as the control plane shows it.
+
+cdef uint64_t count_hidden(Consumer* c) noexcept nogil:
+    # What is pending besides and may not be seen yet: an answer that counts it waits for the disk.
+    cdef uint64_t i, n
+    if c.s.shown >= c.s.entered:
+        return 0
+    n = stream_hidden(c.s, filter_of(c), c.next if c.skip == NULL else c.resume)
+    for i in range(c.skip_at, c.n_skip):
+        n += c.skip[i] > c.s.shown and still_stored(c, c.skip[i])
+    return n
+
+
+cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil:
+    cdef StoreState state
+    cdef int64_t pending
+    if c.behind:
+        count_pending(c)
+    while c.counting:
+        count_step(c)
+    pending = max(<int64_t>0, c.num_pending) + <int64_t>count_hidden(c)
+    pulls_sweep(c)
+    store_state(c.s.store, &state)
+    if c.next > state.last_seq:
+        pending = 0
+    else:
+        pending = min(pending, <int64_t>min(state.msgs, state.last_seq - c.next + 1))
+    out.delivered_dseq = c.dseq - 1
+    out.delivered_seq = c.delivered_seq
+    out.delivered_ts = c.delivered_ts
+    out.floor_dseq = c.floor_dseq
+    out.floor_seq = c.floor_seq
+    out.floor_ts = c.floor_ts
+    out.num_ack_pending = c.pending.n
+    out.num_redelivered = 0 if c.cfg.max_deliver == 1 else <uint64_t>c.n_redelivered + c.exhausted.n
+    out.num_waiting = 0 if is_push(c) else c.n_waiting
+    out.num_pending = <uint64_t>pending
+    out.bound = c.bound
+    out.pin_ts = c.pin_ts
+    memcpy(out.pin_id, c.pin_id, PIN_SIZE)
+
+
+cdef void info_when_counted(Consumer* c, ConsumerInfo* before) noexcept nogil:
+    if c.counting:
+        c.when_counted = before
+    else:
+        consumer_info(c, before)
