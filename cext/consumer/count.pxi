@@ -44,7 +44,7 @@ cdef void count_rest(Consumer* c) noexcept nogil:
 cdef void count_done(Consumer* c) noexcept nogil:
     c.counting = COUNT_NONE
     if c.when_counted != NULL:
-        consumer_info(c, c.when_counted)
+        info_fill(c, c.when_counted)
         c.when_counted = NULL
     wake_delivery(c)
 
@@ -87,6 +87,21 @@ cdef bint consumer_step(Consumer* c) noexcept nogil:
 cdef void count_turn(Task* t) noexcept nogil:
     if consumer_step(<Consumer*>t.owner):
         task_post(&(<Consumer*>t.owner).env.tasks, t)
+
+
+cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil:
+    if c.behind:
+        count_pending(c)
+    while c.counting:
+        count_step(c)
+    info_fill(c, out)
+
+
+cdef void info_when_counted(Consumer* c, ConsumerInfo* before) noexcept nogil:
+    if c.counting:
+        c.when_counted = before
+    else:
+        consumer_info(c, before)
 
 
 # ---- where it starts -------------------------------------------------------------------------------------------------

@@ -11,14 +11,10 @@ cdef uint64_t count_hidden(Consumer* c) noexcept nogil:
     return n
 
 
-cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil:
+cdef void info_fill(Consumer* c, ConsumerInfo* out) noexcept nogil:
+    # Once what is pending is counted.
     cdef StoreState state
-    cdef int64_t pending
-    if c.behind:
-        count_pending(c)
-    while c.counting:
-        count_step(c)
-    pending = max(<int64_t>0, c.num_pending) + <int64_t>count_hidden(c)
+    cdef int64_t pending = max(<int64_t>0, c.num_pending) + <int64_t>count_hidden(c)
     pulls_sweep(c)
     store_state(c.s.store, &state)
     if c.next > state.last_seq:
@@ -38,10 +34,3 @@ cdef void consumer_info(Consumer* c, ConsumerInfo* out) noexcept nogil:
     out.bound = c.bound
     out.pin_ts = c.pin_ts
     memcpy(out.pin_id, c.pin_id, PIN_SIZE)
-
-
-cdef void info_when_counted(Consumer* c, ConsumerInfo* before) noexcept nogil:
-    if c.counting:
-        c.when_counted = before
-    else:
-        consumer_info(c, before)
