@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from os import PathLike
-from typing import Literal, TypedDict
+from typing import Generic, Literal, TypedDict, TypeVar, overload
 
 Text = str | bytes
 class State(TypedDict):
@@ -130,17 +130,30 @@ class PyLog:
     def damage(self) -> int: ...
     def close(self) -> None: ...
 
-class PySweep:
+Found = TypeVar("Found", dict[str, int], list[int])
+
+class PySweep(Generic[Found]):
+    @overload
     def __init__(
-        self,
+        self: PySweep[dict[str, int]],
         store: PyStore,
         patterns: Patterns = (),
-        upto: int | None = None,
+        upto: None = None,
+        most: int = ...,
+        loose: bool = False,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: PySweep[list[int]],
+        store: PyStore,
+        patterns: Patterns = (),
+        *,
+        upto: int,
         most: int = ...,
         loose: bool = False,
     ) -> None: ...
     def step(self) -> bool: ...
-    def result(self) -> list[int] | dict[str, int]: ...
+    def result(self) -> Found: ...
 
 class PySearch:
     def __init__(

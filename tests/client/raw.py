@@ -5,7 +5,7 @@ import json
 import socket
 import time
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 EOF = "EOF"
 READ_BYTES = 65536
@@ -227,7 +227,7 @@ class RawApp(RawClient):
                 self.send(f"UNSUB {sid}\r\n".encode())
                 return frame
 
-    def api(self, subject: str, body: object = None) -> dict[str, object]:
+    def api(self, subject: str, body: object = None) -> dict[str, Any]:
         """A request to `$JS.API.<subject>`, answer decoded."""
         data = b"" if body is None else json.dumps(body).encode()
         answer = json.loads(self.request(f"$JS.API.{subject}", data).payload)

@@ -420,7 +420,7 @@ def test_nobody_says_for_a_stream_that_a_dead_letter_is_stored(world: World) -> 
         config = {"name": "p", "deliver_subject": target, "ack_policy": "none"}
         body = {"stream_name": "A", "config": config}
         answer = world.admin.api("CONSUMER.CREATE.A.p", body)
-        assert answer["error"]["err_code"] == 10112  # type: ignore[index]
+        assert answer["error"]["err_code"] == 10112
         again = {"src": "a.*", "dest": target}
         config = {"name": "A", "subjects": ["a.>"], "allow_direct": True, "republish": again}
         assert "error" in world.admin.api("STREAM.UPDATE.A", config)

@@ -104,10 +104,10 @@ def create(client: RawApp, **more: Any) -> None:
 
 
 def contents(client: RawApp) -> list[object]:
-    last = client.api("STREAM.INFO.S")["state"]["last_seq"]  # type: ignore[index]
+    last = client.api("STREAM.INFO.S")["state"]["last_seq"]
     found = [client.api("STREAM.MSG.GET.S", {"seq": seq}) for seq in range(1, last + 1)]
     for message in found:
-        message["message"].pop("time")  # type: ignore[attr-defined]
+        message["message"].pop("time")
     return found
 
 

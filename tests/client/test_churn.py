@@ -32,7 +32,7 @@ def worker(function: Work) -> Work:
 def api(client: RawApp, subject: str, body: object = None) -> dict[str, object]:
     answer = client.api(subject, body)
     error = answer.get("error")
-    assert error is None or error["err_code"] in EXPECTED, (subject, error)  # type: ignore[index]
+    assert error is None or error["err_code"] in EXPECTED, (subject, error)
     return answer
 
 

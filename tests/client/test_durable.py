@@ -51,9 +51,9 @@ def test_an_answer_about_a_stream_tells_what_was_published_before_it(servers: Se
         app.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": {"name": "c"}})
         for n in range(1, 50):
             app.publish("s.a", b"%d" % n)
-            assert app.api("STREAM.INFO.S")["state"]["messages"] == n  # type: ignore[index]
-            assert app.api("STREAM.LIST")["streams"][0]["state"]["messages"] == n  # type: ignore[index]
-            assert app.api("STREAM.MSG.GET.S", {"last_by_subj": "s.a"})["message"]["seq"] == n  # type: ignore[index]
+            assert app.api("STREAM.INFO.S")["state"]["messages"] == n
+            assert app.api("STREAM.LIST")["streams"][0]["state"]["messages"] == n
+            assert app.api("STREAM.MSG.GET.S", {"last_by_subj": "s.a"})["message"]["seq"] == n
             got = app.request("$JS.API.DIRECT.GET.S.s.a")
             assert got.headers["Nats-Sequence"] == str(n) and got.payload == b"%d" % n
             assert app.api("CONSUMER.INFO.S.c")["num_pending"] == n

@@ -39,7 +39,7 @@ def settled(app: RawApp) -> int:
     """What is delivered when no more is."""
     end = time.monotonic() + SECONDS
     before = -1
-    while (now := int(app.api("CONSUMER.INFO.S.c")["num_ack_pending"])) != before:  # type: ignore[call-overload]
+    while (now := int(app.api("CONSUMER.INFO.S.c")["num_ack_pending"])) != before:
         assert time.monotonic() < end
         before = now
         time.sleep(0.2)
@@ -61,4 +61,4 @@ def test_why_it_waits(server: Server) -> None:
     with asking(server, COUNT), RawApp(server.port) as other:
         settled(other)
         told = other.api("JSSERVER.CONSUMER.WAITS.S.c")["waits"]
-        assert told["reason"] == "room"  # type: ignore[index]
+        assert told["reason"] == "room"

@@ -209,7 +209,7 @@ def test_without_a_limit_of_subscriptions_nobody_stays(pair: list[Server]) -> No
 SIGNATURES: dict[str, dict[str, object]] = {
     "none": {"sig": ""},
     "null": {"sig": None},
-    "of something else": {"sig": LET_IN["a user"].signature("x")},  # type: ignore[union-attr]
+    "of something else": {"sig": LET_IN["a user"].signature("x")},
     "no base64": {"sig": "!"},
     "too short": {"sig": "AAAA"},
     "and a nkey of another": {"nkey": User(MAIN).public},

@@ -292,7 +292,7 @@ def test_an_encrypted_directory_is_named_and_left_alone(
     with RawApp(server.port) as client:
         assert client.api("STREAM.LIST")["offline"] == {"S": reason}
         answer = client.api("STREAM.CREATE.S", {"name": "S"})["error"]
-        assert answer["description"] == f"stream is offline: {reason}"  # type: ignore[index]
+        assert answer["description"] == f"stream is offline: {reason}"
     server.wait_log(f"Stream '$G > S' is offline: {reason}")
     server.stop()
     after = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}

@@ -113,7 +113,7 @@ def test_acks_of_a_stream_come_in_the_order_of_what_each_has_published(server: S
     with together(*(lambda n=n: publish(n) for n in range(PUBLISHERS))):
         pass
     with RawApp(server.port) as client:
-        assert client.api("STREAM.INFO.ACKS")["state"]["messages"] == PUBLISHERS * 500  # type: ignore[index]
+        assert client.api("STREAM.INFO.ACKS")["state"]["messages"] == PUBLISHERS * 500
 
 
 def test_who_stops_in_its_handshake_or_in_a_message_delays_nobody(server: Server) -> None:

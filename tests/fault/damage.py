@@ -16,9 +16,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.cext.store import PyLog, PyStore
+
+if TYPE_CHECKING:
+    from tests.cext.store import Lost
 
 Message = tuple[str, bytes, bytes]
 NOW = 1_700_000_000_000_000_000
@@ -167,7 +170,7 @@ def harm(work: Path, directory: Path, case: Case) -> None:
         path.write_bytes(data)
 
 
-def told(lost: dict[str, Any]) -> set[int]:
+def told(lost: "Lost") -> set[int]:
     """The sequences that a store names as lost, one by one or with a place."""
     found = set(lost["msgs"])
     for _, _, _, _, first, last, _ in lost["places"]:
@@ -201,7 +204,8 @@ def served(store: PyStore, last: int) -> tuple[dict[int, Message], set[int]]:
 
 def readable(store: PyStore, last: int) -> list[int]:
     """The sequences in the order in which a reader meets them."""
-    at, seqs = 1, []
+    at = 1
+    seqs: list[int] = []
     while at:
         at = store.next((), at)
         if at:

@@ -6,6 +6,7 @@ import errno
 import json
 import random
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,10 @@ def check(server: Server, load: Load) -> None:
     assert {name for name in names if f"r{load.number}n" in name} <= known
 
 
+def has_answers(load: Load) -> bool:
+    return bool(load.answered)
+
+
 @pytest.mark.timeout(120)
 def test_what_was_answered_is_there_after_a_kill(servers: Servers) -> None:
     chance = random.Random(SEED)
@@ -225,7 +230,7 @@ def test_what_was_answered_is_there_after_a_kill(servers: Servers) -> None:
     for number in range(ROUNDS):
         load = Load(server, number)
         load.start()
-        wait_until(lambda load=load: bool(load.answered), "the first answers")
+        wait_until(partial(has_answers, load), "the first answers")
         load.join(chance.uniform(0.0, 0.7))
         server.restart(kill=True)
         load.join(30)

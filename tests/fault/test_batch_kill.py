@@ -77,7 +77,7 @@ class Atomic:
 
     def verify(self, there: dict[tuple[int, int], int]) -> None:
         """there: number of the batch and of the message -> sequence."""
-        batches = defaultdict(dict)
+        batches: defaultdict[int, dict[int, int]] = defaultdict(dict)
         for (number, k), seq in there.items():
             batches[number][k] = seq
         for number, found in batches.items():

@@ -240,7 +240,7 @@ class History:
             body = {"batch": len(wanted), "expires": SECOND}
             data = json.dumps(body).encode()
             self.app.publish("$JS.API.CONSUMER.MSG.NEXT.S.c", data, reply=inbox)
-            came = {}
+            came: dict[int, str] = {}
             while len(came) < len(wanted):
                 frame = self.app.message(SECONDS_TO_COME)
                 if frame.status:

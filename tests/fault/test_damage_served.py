@@ -6,7 +6,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from nats.js.api import ConsumerConfig, RetentionPolicy
+from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy
 from nats.js.errors import APIError
 
 from tests.client.aio import api, asynchronous, connected, until
@@ -50,7 +50,8 @@ async def test_one_damaged_message_costs_one_message(server: Server, kill: bool)
             allow_direct=True,
         )
         for name in ("a", "b"):
-            await js.add_consumer("S", ConsumerConfig(durable_name=name, ack_policy="explicit"))
+            config = ConsumerConfig(durable_name=name, ack_policy=AckPolicy.EXPLICIT)
+            await js.add_consumer("S", config)
         for n in range(1, COUNT + 1):
             await js.publish("s", body_of(n))
         await asyncio.to_thread(server.kill if kill else server.stop)
@@ -58,7 +59,7 @@ async def test_one_damaged_message_costs_one_message(server: Server, kill: bool)
         await asyncio.to_thread(server.start)
         await until(lambda: client.is_connected)
         for name in ("a", "b"):
-            taken = []
+            taken: list[int] = []
             sub = await js.pull_subscribe_bind(name, stream="S")
             while len(taken) < COUNT - 1:
                 for message in await sub.fetch(50, timeout=10):

@@ -62,9 +62,9 @@ class Load:
 
 def contents(server: Server) -> dict[int, bytes]:
     """Every message of the stream, by sequence."""
-    found = {}
+    found: dict[int, bytes] = {}
     with RawApp(server.port, timeout=SECONDS) as app:
-        last = app.api("STREAM.INFO.S")["state"]["last_seq"]  # type: ignore[index]
+        last = app.api("STREAM.INFO.S")["state"]["last_seq"]
         inbox = app.inbox()
         app.publish(
             "$JS.API.DIRECT.GET.S",
@@ -91,7 +91,7 @@ def check(server: Server, load: Load) -> None:
         for n in range(SUBJECTS):
             wanted = max(s for s, b in found.items() if int(b) % WINDOW % SUBJECTS == n)
             got = app.api("STREAM.MSG.GET.S", {"last_by_subj": f"s.{n}"})["message"]
-            assert got["seq"] == wanted  # type: ignore[index]
+            assert got["seq"] == wanted
         pending = app.api("CONSUMER.INFO.S.c")
         assert pending["num_pending"] == len(found)
 
@@ -193,7 +193,7 @@ def test_a_purge_that_fails_is_refused(servers: Servers, faults: Faults) -> None
         faults.fail(op, errno.EIO)
         with RawApp(server.port, timeout=SECONDS) as app:
             answer = app.api("STREAM.PURGE.S")
-        assert answer["error"]["description"].endswith("Input/output error")  # type: ignore[index]
+        assert answer["error"]["description"].endswith("Input/output error")
         faults.mend()
         load.until(True)
         found = contents(server)
@@ -238,7 +238,7 @@ def test_what_cannot_be_removed_stays_as_it_was(servers: Servers, faults: Faults
         assert "error" in app.api("CONSUMER.DELETE.S.c")
         assert "error" in app.api("STREAM.DELETE.S")
         faults.mend()
-        assert app.api("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 3  # type: ignore[index]
+        assert app.api("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 3
     load.until(True)
     found = contents(server)
     assert found == load.acked
@@ -246,7 +246,7 @@ def test_what_cannot_be_removed_stays_as_it_was(servers: Servers, faults: Faults
     server.restart(kill=True)
     assert contents(server) == found
     with RawApp(server.port, timeout=SECONDS) as app:
-        assert app.api("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 3  # type: ignore[index]
+        assert app.api("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 3
         assert app.api("CONSUMER.DELETE.S.c")["success"] is True
         assert app.api("STREAM.DELETE.S")["success"] is True
         server.restart(kill=True)
@@ -260,8 +260,8 @@ def stored(app: RawApp) -> int:
     while "error" in json.loads(app.request("s.new", b"x").payload):
         assert time.monotonic() < end
         time.sleep(0.01)
-    state = app.api("STREAM.INFO.S")["state"]
-    return state["messages"]  # type: ignore[index,no-any-return]
+    messages: int = app.api("STREAM.INFO.S")["state"]["messages"]
+    return messages
 
 
 def test_a_refused_update_leaves_the_old_limits_in_force(servers: Servers, faults: Faults) -> None:
@@ -309,7 +309,7 @@ def test_a_push_consumer_whose_creation_met_a_failure_delivers(
 
             def all_delivered(name: str = name, messages: int = messages) -> bool:
                 info = app.api(f"CONSUMER.INFO.S.{name}")
-                return info["delivered"]["consumer_seq"] == messages  # type: ignore[index,no-any-return]
+                return bool(info["delivered"]["consumer_seq"] == messages)
 
             wait_until(all_delivered, f"{name} gets everything")
 
@@ -364,7 +364,7 @@ def test_a_push_consumer_whose_move_is_refused_delivers_where_it_did(
         def all_delivered() -> bool:
             info = app.api("CONSUMER.INFO.S.p")
             held = app.api("STREAM.INFO.S")["state"]
-            return info["delivered"]["stream_seq"] == held["last_seq"]  # type: ignore[index,no-any-return]
+            return bool(info["delivered"]["stream_seq"] == held["last_seq"])
 
         wait_until(all_delivered, "the old subject gets everything")
 

@@ -67,7 +67,7 @@ def test_a_full_disk(servers: Servers, small_disk: Path) -> None:
         wait_until(lambda: health(server)[0] == 503, "the health page tells of it")
         assert json.loads(health(server)[1])["error"] == f"JetStream {NO_SPACE}"
         assert publish(app, "S.a") == NO_SPACE
-        stored = app.api("STREAM.INFO.F")["state"]["messages"]  # type: ignore[index]
+        stored = app.api("STREAM.INFO.F")["state"]["messages"]
         # what frees room works, and so do consumers
         for seq in range(1, 6):
             assert app.api("STREAM.MSG.DELETE.S", {"seq": seq})["success"] is True
@@ -75,18 +75,18 @@ def test_a_full_disk(servers: Servers, small_disk: Path) -> None:
             work = app.request("$JS.API.CONSUMER.MSG.NEXT.W.c", b"1")
             assert work.payload == b"work"
             assert app.request(work.reply, b"+ACK").payload == b""
-        assert app.api("STREAM.INFO.W")["state"]["messages"] == 0  # type: ignore[index]
+        assert app.api("STREAM.INFO.W")["state"]["messages"] == 0
         assert app.api("STREAM.PURGE.F")["purged"] == stored
         wait_until(lambda: publish(app, "S.a") == "", "it goes on")
         wait_until(lambda: health(server)[0] == 200, "the health page is content again")
-        counts = {n: app.api(f"STREAM.INFO.{n}")["state"]["messages"] for n in "SWF"}  # type: ignore[index]
+        counts = {n: app.api(f"STREAM.INFO.{n}")["state"]["messages"] for n in "SWF"}
     assert counts["W"] == counts["F"] == 0 and counts["S"] >= 16
     log = server.log()
     assert log.count(f"{NO_SPACE}; publishes to streams on disk are refused") == 1
     assert log.count("There is room on disk again") == 1
     server.restart(kill=True)
     with RawApp(server.port) as app:
-        after = {n: app.api(f"STREAM.INFO.{n}")["state"]["messages"] for n in "SWF"}  # type: ignore[index]
+        after = {n: app.api(f"STREAM.INFO.{n}")["state"]["messages"] for n in "SWF"}
         assert after == counts
         assert fill(app, "F.a") == NO_SPACE
         assert app.api("STREAM.DELETE.F")["success"] is True
@@ -102,7 +102,7 @@ def test_creations_on_a_full_disk(servers: Servers, small_disk: Path) -> None:
             while True:
                 f.write(bytes(4096))
         refused = app.api("STREAM.CREATE.T", {"name": "T", "subjects": ["T.>"]})
-        assert refused["error"]["description"] == (  # type: ignore[index]
+        assert refused["error"]["description"] == (
             "error creating store for stream: No space left on device"
         )
         status, page = health(server)
@@ -128,10 +128,10 @@ def test_a_disk_that_others_fill(servers: Servers, small_disk: Path) -> None:
         while publish(app, "S.a", bytes(500_000)) == "":
             pass
         assert publish(app, "S.a") == NO_SPACE
-        before = app.api("STREAM.INFO.S")["state"]["messages"]  # type: ignore[index]
+        before = app.api("STREAM.INFO.S")["state"]["messages"]
         other.unlink()
         wait_until(lambda: publish(app, "S.a") == "", "it goes on")
-        assert app.api("STREAM.INFO.S")["state"]["messages"] == before + 1  # type: ignore[index]
+        assert app.api("STREAM.INFO.S")["state"]["messages"] == before + 1
 
 
 def test_a_process_without_descriptors(servers: Servers) -> None:

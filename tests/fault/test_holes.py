@@ -226,8 +226,8 @@ def test_what_arrived_behind_a_hole_stays_when_another_block_follows(directory: 
     end = len(written(block.read_bytes()))
     store.append("k", b"x" * (2 * SECTOR - 20 - end - 31 - 104))
     store.commit()
-    for data in (b"torn", b"arrived"):
-        store.append("k", data)
+    for payload in (b"torn", b"arrived"):
+        store.append("k", payload)
     store.commit()
     store.abandon()
     data = bytearray(written(block.read_bytes()))

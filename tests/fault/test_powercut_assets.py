@@ -69,17 +69,17 @@ def make(client: RawApp) -> dict[str, Asset]:
     """Streams with two consumers each, of which some change and some go again."""
     assets: dict[str, Asset] = {}
 
-    def asked(name: str, subject: str, body: object) -> None:
-        asset = assets[name] = Asset(name, asked=time.monotonic_ns())
-        described(name, "", subject, body)
-        asset.made = asset.descriptions[-1][2]
-
-    def described(name: str, description: str, subject: str, body: object) -> None:
+    def describe(name: str, description: str, subject: str, body: object) -> None:
         begun = time.monotonic_ns()
         assets[name].descriptions.append((description, begun, 0))
         answer = client.api(subject, body)
         assert "error" not in answer, answer
         assets[name].descriptions[-1] = (description, begun, time.monotonic_ns())
+
+    def asked(name: str, subject: str, body: object) -> None:
+        asset = assets[name] = Asset(name, asked=time.monotonic_ns())
+        describe(name, "", subject, body)
+        asset.made = asset.descriptions[-1][2]
 
     def removed(name: str, subject: str) -> None:
         concerned = [a for n, a in assets.items() if n == name or n.startswith(f"{name}/")]
@@ -99,11 +99,11 @@ def make(client: RawApp) -> dict[str, Asset]:
             create = f"CONSUMER.DURABLE.CREATE.{name}.{consumer}"
             asked(f"{name}/{consumer}", create, body)
             body = {"stream_name": name, "config": given | {"description": "changed"}}
-            described(f"{name}/{consumer}", "changed", create, body)
+            describe(f"{name}/{consumer}", "changed", create, body)
         client.request(f"{name}.x", b"data")
         for text in ("changed", "changed again"):
             update = config | {"description": text}
-            described(name, text, f"STREAM.UPDATE.{name}", update)
+            describe(name, text, f"STREAM.UPDATE.{name}", update)
         if number % 3 == 1:
             removed(f"{name}/a", f"CONSUMER.DELETE.{name}.a")
         elif number % 3 == 2:
@@ -160,7 +160,7 @@ def make_at_once(client: RawApp) -> dict[str, Asset]:
     assets.update({name: Asset(name) for name in streams})
     ask({n: (f"STREAM.CREATE.{n}", c) for n, c in streams.items()}, ["asked", "made"])
     assets.update({f"{stream}/{name}": Asset(f"{stream}/{name}") for stream, name in pairs})
-    made = {}
+    made: dict[str, tuple[str, object]] = {}
     for stream, name in pairs:
         given = {"durable_name": name, "ack_policy": "explicit"}
         body = {"stream_name": stream, "config": given}

@@ -189,7 +189,7 @@ def run_until_killed(
     server: Server, publishers: list[Publisher], acker: Acker, seconds: float
 ) -> None:
     """Kills the server this long after every publisher had its first ack."""
-    workers = [*publishers, acker]
+    workers: list[Publisher | Acker] = [*publishers, acker]
     before = [p.acked() for p in publishers]
     threads = [threading.Thread(target=w.run, args=(server.port,)) for w in workers]
     for thread in threads:
@@ -241,7 +241,7 @@ def test_acked_is_kept(servers: Servers) -> None:
 
 def verify_acks(client: RawApp, confirmed: set[int]) -> None:
     info = client.api("CONSUMER.INFO.SYNC.acker")
-    floor = info["ack_floor"]["stream_seq"]  # type: ignore[index]
+    floor = info["ack_floor"]["stream_seq"]
     assert floor >= contiguous(confirmed), f"confirmed acks are lost: {info}"
 
 

@@ -121,8 +121,8 @@ class Side:
             case ("direct", stream, body):
                 inbox = f"_INBOX.d.{self.client.last_sid + 1}"
                 self.listen(inbox)
-                data = json.dumps(body).encode()
-                self.client.publish(f"$JS.API.DIRECT.GET.{stream}", data, reply=inbox)
+                target = f"$JS.API.DIRECT.GET.{stream}"
+                self.client.publish(target, json.dumps(body).encode(), reply=inbox)
             case ("sub", subject, queue):
                 self.listen(subject, queue)
             case _:
@@ -141,7 +141,7 @@ class Side:
 
     def state(self) -> list[object]:
         """Streams and consumers as the API shows them."""
-        found = []
+        found: list[object] = []
         for name in STREAMS:
             body = {"subjects_filter": ">", "deleted_details": True}
             info = self.api(f"STREAM.INFO.{name}", body)

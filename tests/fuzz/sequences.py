@@ -6,7 +6,7 @@ played again. Nothing in it depends on how fast it is played: times are long or 
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 Step = tuple[Any, ...]
 
@@ -25,6 +25,9 @@ ACKS = (
 )
 
 
+T = TypeVar("T")
+
+
 class Maker:
     """Makes the steps of one sequence."""
 
@@ -34,7 +37,7 @@ class Maker:
         # so nothing is removed where consumers ack so.
         self.acks_all = self.chance(0.25)
 
-    def pick(self, *choices: Any) -> Any:
+    def pick(self, *choices: T) -> T:
         return self.random.choice(choices)
 
     def chance(self, probability: float) -> bool:

@@ -12,9 +12,15 @@ import time
 import pytest
 
 from jsserver.cext.engine import ServiceLink, StreamLink
-from jsserver.text.transforms import parse
 from tests.seeds import seed_of
-from tests.unit.stream_world import INTEREST, LIMITS, WORKQUEUE, consumer_params, stream_params
+from tests.unit.stream_world import (
+    INTEREST,
+    LIMITS,
+    WORKQUEUE,
+    compiled,
+    consumer_params,
+    stream_params,
+)
 from tests.unit.test_dataplane import Peer, Plane, joined
 
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "5"))
@@ -60,7 +66,7 @@ class Sharing:
             [("ask", "x"), ("ask.>", "bs.>"), ("bs.>", "bs.>"), ("x.a", "ask.a"), ("in.>", "in.>")]
         )
         self.exports += 1
-        transform = parse(local, subject).compiled() if local.endswith(">") else None
+        transform = compiled(local, subject) if local.endswith(">") else None
         return ServiceLink(
             exporter=self.accounts[of],
             local=local.encode(),
@@ -81,8 +87,8 @@ class Sharing:
             subject=source.encode(),
             local=local.encode(),
             literal=False,
-            transform=parse(source, local.replace("*", "$1")).compiled(),
-            back=parse(local, source.replace("*", "$1")).compiled(),
+            transform=compiled(source, local.replace("*", "$1")),
+            back=compiled(local, source.replace("*", "$1")),
         )
 
     def link(self, name: str) -> None:
@@ -162,10 +168,17 @@ def test_an_ack_without_headers_asks_an_imported_service() -> None:
     """A stream refuses a message, and its answer goes to a reply that another account serves."""
     sharing = Sharing(SEED)
     a, b = sharing.accounts["A"], sharing.accounts["B"]
-    transform = parse("bs.>", "bs.>").compiled()
-    fields = {"threshold": HOUR, "share": False, "latency": b"", "sampling": 0, "once": True}
     linked = ServiceLink(
-        exporter=a, local=b"bs.>", subject=b"", transform=transform, export=99, **fields
+        exporter=a,
+        local=b"bs.>",
+        subject=b"",
+        transform=compiled("bs.>", "bs.>"),
+        export=99,
+        once=True,
+        threshold=HOUR,
+        share=False,
+        latency=b"",
+        sampling=0,
     )
     b.link([linked], [])
     sharing.clients["A"].send(b"SUB bs.> 1\r\n")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import pytest
@@ -34,6 +34,7 @@ from jsserver.assets.patterns import PatternIndex
 from jsserver.cext.bytes import subjects_overlap
 from jsserver.instances import metafiles
 from jsserver.instances.account import Account
+from jsserver.instances.backend import Accounts
 from jsserver.instances.metafiles import MetaFiles
 from jsserver.instances.recovery import recover
 from jsserver.instances.running import Stream, encode_meta
@@ -52,7 +53,7 @@ SUBJECTS = ("a", "b.*", "b.c", "c.>", "d")
 
 
 #: What an update may not change is the name's, so that many updates are none of those refused.
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "A": {"storage": "file", "retention": "limits"},
     "B": {"storage": "file", "retention": "workqueue"},
     "C": {"storage": "memory", "retention": "limits"},
@@ -62,7 +63,7 @@ DURABLE = {"c": True, "d": False}
 
 def stream_config(name: str, **options: Any) -> StreamConfig:
     asked = StreamConfig(name=name, **KINDS[name], **options)
-    return streams.normalise(asked, SETTINGS, LIMITS, False, {}.get)
+    return streams.normalise(asked, SETTINGS, LIMITS, False, lambda name: None)
 
 
 def put_consumer(stream: str, name: str, action: ConsumerAction, **options: Any) -> PutConsumer:
@@ -90,8 +91,10 @@ def drawn(random: Random) -> Change:
     )
     pause = PauseConsumer(stream, consumer, random.choice(["", "2101-01-01T00:00:00Z"]))
     create, update = CreateStream(config, 0), UpdateStream(config)
-    delete = random.choice([DeleteStream(stream), DeleteConsumer(stream, consumer)])
-    return random.choices([create, update, put, pause, delete], [3, 2, 6, 2, 2])[0]
+    deletes: list[Change] = [DeleteStream(stream), DeleteConsumer(stream, consumer)]
+    delete = random.choice(deletes)
+    kinds: list[Change] = [create, update, put, pause, delete]
+    return random.choices(kinds, [3, 2, 6, 2, 2])[0]
 
 
 def sequence(seed: int) -> list[Change]:
@@ -281,7 +284,7 @@ class World:
         engine = FakeAccount()
         engine.disks = self.engine.disks
         self.engine = engine
-        self.shared = Shared({"$G": engine}, SETTINGS, stub_hash)
+        self.shared = Shared(cast(Accounts, {"$G": engine}), SETTINGS, stub_hash)
         self.account = Account("$G", self.shared, self.folder, LIMITS)
         self.run(recover(self.account))
 

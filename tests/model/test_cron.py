@@ -92,7 +92,9 @@ def test_against_the_clock(parsed, base: int, zone: str) -> None:
 def test_offsets(t: int, zone: str) -> None:
     wanted = datetime.fromtimestamp(t, ZoneInfo(zone)).utcoffset()
     assert wanted is not None
-    offset, until = zone_offset_at(zone.encode(), t)
+    found = zone_offset_at(zone.encode(), t)
+    assert found is not None
+    offset, until = found
     assert offset == wanted.total_seconds()
     assert until > t
     assume(until < 8_000_000_000)

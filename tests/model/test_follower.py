@@ -2,6 +2,7 @@
 what the leader's stream decided and what its log took, in step or late, and then takes the lead."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -23,18 +24,23 @@ from tests.unit.stream_world import (
     consumer_params,
 )
 
+if TYPE_CHECKING:
+    from tests.cext.stream import Change
+
 STARTED = 1_700_000_000 * SECOND
 
 
 class Server:
     """A stream with a consumer in a folder of its own."""
 
-    def __init__(self, folder: Path, now: int, retention: int, params: dict, leads: bool) -> None:
+    def __init__(
+        self, folder: Path, now: int, retention: int, params: dict[str, Any], leads: bool
+    ) -> None:
         folder.mkdir(parents=True)
         self.env = TestEnv(now=now)
         self.env.start_commits()
         self.world = World(self.env, str(folder), active=False, storage=FILE, retention=retention)
-        self.changes: list[tuple] = []
+        self.changes: list[Change] = []
         self.records: list[bytes] = []
         self.consumer = self.world.consumer(str(folder / "C"), **params)
         self.lead = PyLead(self.world.stream, self.records)
@@ -154,7 +160,8 @@ class FollowerMachine(ConsumerMachine):
         self.leader.lead.lead()
         self.leader.env.advance(0)
 
-    restart = None  # of a consumer alone
+    # A rule of a consumer alone, which this machine does not have.
+    restart = None  # type: ignore[assignment]
 
     def teardown(self):
         if hasattr(self, "leader"):

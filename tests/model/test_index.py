@@ -30,8 +30,15 @@ class Indexed:
         if directory:
             os.makedirs(directory, exist_ok=True)
         # Blocks of 32,000 bytes, so that they are sealed and get sidecars.
-        limits = {"max_bytes": 120_000, "max_msgs_per": 2, "trim": False}
-        self.store = PyStore(directory, "S", now=self.now, commit="manual", **limits)
+        self.store = PyStore(
+            directory,
+            "S",
+            now=self.now,
+            commit="manual",
+            max_bytes=120_000,
+            max_msgs_per=2,
+            trim=False,
+        )
 
     def subject(self) -> str:
         rng = self.rng

@@ -120,7 +120,8 @@ def test_following_several_subjects_takes_no_longer_than_looking_at_every_messag
     store = PyStore(None, "S")
     store.append_many("s.#", 500_000, 1000, 0)
     patterns = PyFilter([f"s.{n}" for n in range(0, 1000, 1000 // filters)])
-    seqs, seq = [], 0
+    seqs: list[int] = []
+    seq = 0
     begin = time.process_time()
     while len(seqs) < 16_000 and (seq := store.next(patterns, seq + 1)):
         seqs.append(seq)

@@ -6,6 +6,7 @@ After each step the answer to every question is compared.
 import os
 import shutil
 import tempfile
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,22 +33,29 @@ def matches(pattern: str, subject: str) -> bool:
     return len(p) == len(s)
 
 
+Message = tuple[int, str, bytes, bytes]
+"""Its time, subject, header and data."""
+
+Limits = dict[str, Any]
+"""Those of a PyStore, by the names that it takes."""
+
+
 class Model:
     """What a stream's store is to hold."""
 
-    def __init__(self, limits: dict, memory: bool) -> None:
+    def __init__(self, limits: Limits, memory: bool) -> None:
         self.limits = limits
         self.memory = memory
-        self.live: dict[int, tuple] = {}
+        self.live: dict[int, Message] = {}
         self.last_seq = 0
 
-    def size(self, message: tuple) -> int:
+    def size(self, message: Message) -> int:
         _, subject, header, data = message
         if self.memory:
             return len(subject) + len(header) + len(data) + 16
         return 30 + len(subject) + len(data) + (4 + len(header) if header else 0)
 
-    def append(self, message: tuple, gap: int = 0) -> int:
+    def append(self, message: Message, gap: int = 0) -> int:
         self.last_seq += 1 + gap
         self.live[self.last_seq] = message
         self.trim(message[1])
@@ -69,7 +77,7 @@ class Model:
             while self.limits[limit] > 0 and total(self.live) > self.limits[limit]:
                 del self.live[min(self.live)]
 
-    def bytes_of(self, live: dict) -> int:
+    def bytes_of(self, live: dict[int, Message]) -> int:
         return sum(self.size(m) for m in live.values())
 
     def expire(self, now: int) -> None:
@@ -77,14 +85,14 @@ class Model:
         while age and self.live and self.live[min(self.live)][0] <= now - age:
             del self.live[min(self.live)]
 
-    def matching(self, patterns: tuple) -> list[int]:
+    def matching(self, patterns: tuple[str, ...]) -> list[int]:
         return sorted(
             q
             for q, m in self.live.items()
             if not patterns or any(matches(p, m[1]) for p in patterns)
         )
 
-    def purge(self, patterns: tuple, seq: int, keep: int) -> int:
+    def purge(self, patterns: tuple[str, ...], seq: int, keep: int) -> int:
         found = self.matching(patterns)
         whole = not patterns or patterns == (">",)
         if keep == 0 and whole and (seq == 0 or seq > self.last_seq):
@@ -113,7 +121,7 @@ class StoreMachine(RuleBasedStateMachine):
     memory = False
 
     @initialize(limits=LIMITS)
-    def open(self, limits: dict) -> None:
+    def open(self, limits: Limits) -> None:
         self.base = tempfile.mkdtemp()
         self.now = 1_000_000 * SECOND
         self.limits = dict(limits)
@@ -189,11 +197,11 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.store.durable_seq() <= seq
 
     @rule(patterns=st.sampled_from(FILTERS), keep=st.sampled_from([0, 0, 1, 5]))
-    def purge(self, patterns: tuple, keep: int) -> None:
+    def purge(self, patterns: tuple[str, ...], keep: int) -> None:
         assert self.store.purge(patterns, 0, keep) == self.model.purge(patterns, 0, keep)
 
     @rule(patterns=st.sampled_from(FILTERS), back=st.integers(-3, 30))
-    def purge_to(self, patterns: tuple, back: int) -> None:
+    def purge_to(self, patterns: tuple[str, ...], back: int) -> None:
         seq = max(1, self.model.last_seq - back)
         assert self.store.purge(patterns, seq) == self.model.purge(patterns, seq, 0)
 
@@ -213,7 +221,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.upkeep()
 
     @rule(limits=LIMITS)
-    def update(self, limits: dict) -> None:
+    def update(self, limits: Limits) -> None:
         self.limits = dict(limits)
         self.model.limits = self.limits
         self.store.update(**limits)
@@ -269,7 +277,7 @@ class StoreMachine(RuleBasedStateMachine):
         for patterns in FILTERS:
             self.same_answers(patterns, live, first)
 
-    def same_answers(self, patterns: tuple, live: list[int], first: int) -> None:
+    def same_answers(self, patterns: tuple[str, ...], live: list[int], first: int) -> None:
         model, store = self.model, self.store
         found = model.matching(patterns)
         counts: dict[str, int] = {}

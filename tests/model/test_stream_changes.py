@@ -2,11 +2,16 @@
 
 import random
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jsserver.cext.stream import Message, StreamState
 from tests.cext.stream import TestEnv
 from tests.unit.stream_world import INTEREST, LIMITS, NEW, SECOND, WORKQUEUE, World, headers
+
+if TYPE_CHECKING:
+    from tests.cext.stream import Change
 
 STARTED = 1_700_000_000 * SECOND
 MESSAGE, SKIP, DELETE, RELEASE, PURGE, TRUNCATE, EXPIRE = range(1, 8)
@@ -34,7 +39,7 @@ CONFIGS = {
 class Run:
     """A stream that random requests come to; its changes are written down."""
 
-    def __init__(self, seed: int, config: dict, directory: Path | None) -> None:
+    def __init__(self, seed: int, config: dict[str, Any], directory: Path | None) -> None:
         self.random = random.Random(seed)
         self.lives = config.get("allow_ttl", False)
         self.env = TestEnv(now=STARTED)
@@ -44,7 +49,7 @@ class Run:
         self.world = World(
             self.env, bytes(directory) if directory else None, **storage(directory), **params
         )
-        self.changes: list[tuple] = []
+        self.changes: list[Change] = []
         self.env.record(self.world.stream, self.changes)
         if params.get("retention", LIMITS) != LIMITS:
             names = (
@@ -82,7 +87,7 @@ class Run:
 
     def truncate(self, seq: int) -> None:
         """Which no stream decides itself."""
-        change = (TRUNCATE, seq, self.env.now, 0, 0, False, b"", b"", b"", b"")
+        change = (TRUNCATE, seq, self.env.now, False, 0, False, b"", b"", b"", b"", 0, 0)
         assert self.env.apply(self.world.stream, change) == 0
         self.changes.append(change)
 
@@ -107,11 +112,11 @@ class Run:
                 self.world.ack(message)
 
 
-def storage(directory: Path | None) -> dict:
+def storage(directory: Path | None) -> dict[str, int]:
     return {"storage": 0 if directory else 1}
 
 
-def contents(world: World) -> tuple:
+def contents(world: World) -> tuple[StreamState, list[Message]]:
     stream = world.stream
     state = stream.state()
     found = [stream.get(seq) for seq in range(state.first_seq, state.last_seq + 1)]

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from jsserver.cext.stream import Message, StreamState
 from tests.cext.stream import TestEnv
 from tests.unit.stream_world import INTEREST, NEW, World, headers
 
@@ -61,7 +62,7 @@ def answers(env: TestEnv) -> dict[bytes, bytes]:
     return {m[0]: m[4] for m in env.take() if m[0].startswith(b"ack.")}
 
 
-def contents(made: World) -> tuple:
+def contents(made: World) -> tuple[StreamState, list[Message]]:
     state = made.stream.state()
     found = [made.stream.get(seq) for seq in range(state.first_seq, state.last_seq + 1)]
     return state, [m for m in found if m is not None]

@@ -1,11 +1,15 @@
 """Looks at every subject in pieces, between which messages come and go, against a dict."""
 
+from typing import Any, Literal
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.cext.store import PySearch, PyStore, PySweep
 from tests.model.test_store import matches
+
+Kind = Literal["next", "last", "count"]
 
 MANY = 21_000
 """Subjects: more than the first piece looks at, and than one piece by number does."""
@@ -92,7 +96,7 @@ def test_the_answer_is_that_of_the_first_moment(
     counts, lasts = PySweep(world.store, patterns), PySweep(world.store, patterns, upto=upto)
     want_counts, want_lasts = world.counts(patterns), world.lasts(patterns, upto)
     more = [True, True]
-    sweeps = [counts, lasts]
+    sweeps: list[PySweep[Any]] = [counts, lasts]
     emptied = [False, False]
     moments: list[list[object]] = [[want_counts], [want_lasts]]
     for kind, which in changes:
@@ -175,6 +179,7 @@ def test_searches_in_pieces_answer_as_it_is_at_their_end(
 
 def test_looks_that_nobody_waits_for_and_those_of_a_store_that_is_closed() -> None:
     world = World(0)
+    sweeps: list[PySweep[Any]]
     sweeps = [PySweep(world.store), PySweep(world.store, upto=world.last), PySweep(world.store)]
     assert sweeps[0].step()
     del sweeps[0]
@@ -207,7 +212,6 @@ def test_more_than_asked_for_ends_the_look() -> None:
 def test_loose_patterns_match_the_same_by_number(pattern: str) -> None:
     """A last token `x*` stands for what begins with x: nine tenths are looked at by number."""
     small = PyStore(commit="manual")
-    want = []
     world = World(0)
     for n in range(0, MANY, 10):
         small.append(subject_of(n))
@@ -229,7 +233,9 @@ def test_long_ways_past_other_messages_are_gone_in_pieces() -> None:
     store.append_many("noise.#", 600_000, 10, 0)
     store.append("rare.5000")
     last = 605_001
-    for kind, start, found in [("next", 5001, last), ("count", 2, 5000), ("last", 1, last)]:
+    cases: list[tuple[Kind, int, int]]
+    cases = [("next", 5001, last), ("count", 2, 5000), ("last", 1, last)]
+    for kind, start, found in cases:
         search = PySearch(store, kind, ("rare.*", "nothing"), start)
         steps = 1
         while search.step():

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.sim.disk import messages
-from tests.sim.test_cuts import Life
+from tests.sim.life import Life
 from tests.unit.stream_world import SECOND, headers
 
 LAZY = 120 * SECOND

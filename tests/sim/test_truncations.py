@@ -2,14 +2,15 @@
 there comes to the consumer."""
 
 import random
+from typing import Any
 
 import pytest
 
 from tests.sim.disk import messages
-from tests.sim.test_cuts import Life
+from tests.sim.life import Life
 from tests.unit.stream_world import SECOND, WORKQUEUE
 
-CONFIGS: list[dict[str, int]] = [
+CONFIGS: list[dict[str, Any]] = [
     {},
     {"max_msgs_per_subject": 3},
     {"max_msgs": 30},

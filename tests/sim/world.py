@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from jsserver.cext.stream import StoreError, StreamClosed
 from tests.cext.stream import TestEnv
@@ -14,6 +15,9 @@ from tests.sim.disk import SimDisk, name_seed
 from tests.sim.notes import Wrong
 from tests.sim.streams import MS, Sim
 from tests.unit.stream_world import SECOND
+
+if TYPE_CHECKING:
+    from tests.sim.disk import Call
 
 EIO, ENOSPC = 5, 28
 TOGETHER = (0, 1)
@@ -332,20 +336,19 @@ class World:
         """A call fails, once or for some time, or there is no room."""
         self.debris = True
         self.commit()
-        kind = self.rng.choice(
-            [
-                "sync",
-                "sync",
-                "write",
-                "write",
-                "open",
-                "truncate",
-                "rename",
-                "unlink",
-                "mkdir",
-                "room",
-            ]
-        )
+        kinds: list[Call | Literal["room"]] = [
+            "sync",
+            "sync",
+            "write",
+            "write",
+            "open",
+            "truncate",
+            "rename",
+            "unlink",
+            "mkdir",
+            "room",
+        ]
+        kind = self.rng.choice(kinds)
         if kind == "room":
             self.disk.room(self.rng.choice([0, 100, 1000, 20_000]))
         else:

@@ -84,8 +84,9 @@ def main() -> None:
     account = plane.account("A", b"01234567")
     for name in sorted(OF_THE_STORE):
         print("before open_store", name, outcome(getattr(plane, name)), flush=True)
-    limits = {"max_memory": -1, "max_storage": -1, "max_payload": 1 << 20}
-    plane.open_store(sync_interval=0, domain=b"", **limits)
+    plane.open_store(
+        sync_interval=0, domain=b"", max_memory=-1, max_storage=-1, max_payload=1 << 20
+    )
     stream = account.open_stream(None, stream_params())
     stream.activate()
     consumer = stream.open_consumer(consumer_params(), None)

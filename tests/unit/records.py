@@ -48,9 +48,10 @@ def short_marker(*, block: int = 1) -> bytes:
     return record(TOMB, b"", body, block=block)
 
 
-def records(data: bytes) -> list[tuple[int, int, int, bytes]]:
+def records(data: bytes | bytearray) -> list[tuple[int, int, int, bytes]]:
     """(offset, raw sequence, length, record) of each record in a block; zeros may follow."""
     out, at = [], 0
+    data = bytes(data)
     end = len(data.rstrip(b"\0"))
     while at < end:
         size = struct.unpack_from("<I", data, at)[0] & 0x7FFFFFFF

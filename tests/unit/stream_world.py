@@ -3,8 +3,10 @@
 import json
 from types import SimpleNamespace
 
+from jsserver.cext.bytes import SubjectTransform
 from jsserver.cext.consumer import ConsumerHandle
 from jsserver.cext.stream import Message
+from jsserver.text.transforms import parse
 from tests.cext.stream import TestEnv, open_test_stream
 
 MS = 1_000_000
@@ -94,6 +96,13 @@ def consumer_params(**given):
 def headers(**values: object) -> bytes:
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in values.items())
     return f"NATS/1.0\r\n{lines}\r\n".encode()
+
+
+def compiled(source: str, destination: str) -> SubjectTransform:
+    """A transform that is one."""
+    transform = parse(source, destination)
+    assert transform is not None
+    return transform.compiled()
 
 
 def refusal(answer: str) -> int:

@@ -4,19 +4,12 @@ from typing import Any
 
 import pytest
 
-from jsserver.cext.bytes import SubjectTransform
 from jsserver.cext.engine import ServiceLink, StreamLink
 from jsserver.text.nuid import ALPHABET
-from jsserver.text.transforms import parse
+from tests.unit.stream_world import compiled
 from tests.unit.test_dataplane import Plane, guarded, joined  # noqa: F401
 
 HOUR = 3600 * 10**9
-
-
-def compiled(source: str, destination: str) -> SubjectTransform:
-    transform = parse(source, destination)
-    assert transform is not None
-    return transform.compiled()
 
 
 def service(exporter, local=b"ask", subject=b"svc", **more):

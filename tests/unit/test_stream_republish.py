@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from jsserver.text.transforms import parse, parse_mapping
+from jsserver.text.transforms import parse_mapping
 from tests.unit.consumer_disk import until
-from tests.unit.stream_world import FILE, INTEREST, MEMORY, World, headers, stream_params
+from tests.unit.stream_world import FILE, INTEREST, MEMORY, World, compiled, headers, stream_params
 from tests.unit.test_consumer_state import disk
 from tests.unit.test_stream_failure import REFUSED, broken, mended
 from tests.unit.test_stream_truncate import truncate
@@ -15,12 +15,6 @@ from tests.unit.test_stream_truncate import truncate
 __all__ = ["disk"]
 
 LOG = 5
-
-
-def compiled(source, destination):
-    transform = parse(source, destination)
-    assert transform is not None
-    return transform.compiled()
 
 
 def to_out(source="s.>", destination="out.>"):

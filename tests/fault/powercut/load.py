@@ -159,7 +159,7 @@ def stored(client: RawApp, stream: str) -> tuple[dict[int, tuple[str, bytes]], d
     while True:
         answer = client.api(f"STREAM.MSG.GET.{stream}", {"seq": seq, "next_by_subj": ">"})
         if "error" in answer:
-            assert answer["error"]["err_code"] == 10037, answer  # type: ignore[index]
+            assert answer["error"]["err_code"] == 10037, answer
             break
         message = answer["message"]
         assert isinstance(message, dict)
