@@ -14,7 +14,6 @@ ONE_REPLICA = "R1"
 async def info(call: Call) -> AccountInfo:
     """INFO: usage, limits and request counts."""
     account = call.account
-    await account.look(call.connection)
     usage = account.handle.usage()
     requests = account.requests()
     used = TierInfo(

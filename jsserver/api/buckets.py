@@ -25,6 +25,8 @@ from .responses import Response
 
 PREFIX = "$OBJ."
 """What requests to buckets begin with."""
+STREAM = "OBJ_"
+"""What the name of a bucket's stream begins with."""
 DIGEST = "SHA-256="
 DIGEST_BYTES = 32
 NAME_LIMIT = 4096
@@ -163,7 +165,7 @@ def bucket_of(account: Account, name: str) -> Bucket:
     """The bucket of this name in an account, or ApiError."""
     if _BUCKET.fullmatch(name) is None:
         raise bad(f"{goformat.quote(name)} cannot be the name of a bucket")
-    stream = account.stream(f"OBJ_{name}")
+    stream = account.stream(STREAM + name)
     if not {f"$O.{name}.C.>", f"$O.{name}.M.>"} <= {*stream.config.subjects}:
         raise bad(f"stream {stream.name} is no bucket of objects: it has other subjects")
     if stream.config.subject_transform is not None:

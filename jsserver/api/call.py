@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from jsserver import API_LEVEL, NATS_VERSION
 from jsserver.instances.account import Account
 from jsserver.instances.backend import ConsumerHandle, StoreError, StreamClosed, StreamHandle
+from jsserver.instances.order import Place
 from jsserver.instances.running import Stream
 from jsserver.instances.shared import Shared
 from jsserver.wire import decode, errcodes
@@ -33,8 +33,8 @@ class Call:
     """A decoded subject, a body, and what a handler works with."""
 
     __slots__ = (
-        *("account", "advisories", "after", "args", "aside", "body", "client", "connection"),
-        *("done", "made", "objects", "shared", "shown", "transfers"),
+        *("account", "advisories", "after", "args", "body", "client", "connection"),
+        *("done", "made", "objects", "place", "shared", "shown", "transfers"),
     )
 
     def __init__(
@@ -48,7 +48,7 @@ class Call:
         body: bytes,
         client: Callable[[], ClientInfo | None],
         connection: int,
-        aside: AbstractContextManager[None],
+        place: Place,
     ) -> None:
         self.shared = shared
         self.advisories = advisories
@@ -58,8 +58,8 @@ class Call:
         self.client = client
         """Tells the connection that asks."""
         self.connection = connection
-        self.aside = aside
-        """While it waits in this, others of the connection have their turn."""
+        self.place = place
+        """Among the requests of the connection."""
         self.args = args
         """The tokens after the endpoint's name."""
         self.body = body

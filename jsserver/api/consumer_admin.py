@@ -84,7 +84,6 @@ def _lag(call: Call, stream: Stream, consumer: Consumer) -> ConsumerLag:
 
 async def _named(call: Call) -> tuple[Stream, Consumer]:
     """The stream and its consumer that a request is about, or ApiError."""
-    await call.account.look(call.connection, call.args[0])
     stream = call.account.stream(call.args[0])
     return stream, stream.consumer(call.args[1])
 

@@ -5,7 +5,6 @@ import msgspec
 from jsserver.assets import consumers
 from jsserver.assets.assignments import DeleteConsumer, PauseConsumer, PutConsumer
 from jsserver.instances.account import Account
-from jsserver.instances.locks import Hold
 from jsserver.instances.running import Consumer, Stream
 from jsserver.instances.shared import Shared
 from jsserver.text import goformat, nuid
@@ -98,23 +97,13 @@ def _position(consumer_seq: int, stream_seq: int, ts: int) -> SequenceInfo:
 # ---- creation and update -----------------------------------------------------------------------
 
 
-def _lock(call: Call, consumer: str) -> Hold:
-    """For who makes, changes or removes a consumer. Of a work queue consumers take subjects from
-    each other: what one leaves is free for those that are asked for behind."""
-    account, stream = call.account, call.args[0]
-    config = account.assignments.config_of(stream)
-    if config is not None and config.retention == "workqueue":
-        return account.lock(stream, call.connection)
-    return account.consumer_lock(stream, consumer, call.connection)
-
-
 async def create(call: Call) -> ConsumerInfo:
     """CONSUMER.CREATE.<stream>[.<consumer>[.<filter>]]."""
     account, (stream, *rest) = call.account, call.args
-    lock = account.lock(stream, call.connection)  # of one whose name stands in the body, or is new
+    lock = account.lock(stream)  # of one whose name stands in the body, or is new
     if rest:
-        lock = _lock(call, rest[0])
-    async with lock:  # already while the body is read: to keep the order
+        lock = account.consumer_lock(stream, rest[0])
+    async with lock:
         return await _create(call)
 
 
@@ -144,7 +133,7 @@ async def _create(call: Call) -> ConsumerInfo:
 
 async def create_durable(call: Call) -> ConsumerInfo:
     """CONSUMER.DURABLE.CREATE.<stream>.<consumer>."""
-    async with _lock(call, call.args[1]):
+    async with call.account.consumer_lock(call.args[0], call.args[1]):
         return await _create_durable(call)
 
 
@@ -188,7 +177,7 @@ async def _put(call: Call, request: ConsumerCreateRequest, name: str) -> Consume
         action=request.action,
         heard=there is not None and _is_heard(account, there, config),
     )
-    decision = await account.change_consumer(change, call.aside)
+    decision = await account.change_consumer(change, call.place)
     consumer = stream.consumer(name)
     if decision.is_open:
         call.made = consumer.handle
@@ -252,7 +241,6 @@ def _free_name(stream: Stream) -> str:
 async def info(call: Call) -> ConsumerInfo:
     """CONSUMER.INFO."""
     call.no_body()
-    await call.account.look(call.connection, call.args[0])
     stream = call.account.stream(call.args[0])
     consumer = await _counted(call, stream.consumer(call.args[1]))
     answer = consumer_info(call.shared, stream, consumer)
@@ -264,10 +252,10 @@ async def delete(call: Call) -> SuccessResponse:
     """CONSUMER.DELETE."""
     call.no_body()
     account = call.account
-    async with _lock(call, call.args[1]):
+    async with account.consumer_lock(call.args[0], call.args[1]):
         stream = account.stream(call.args[0])
         consumer = stream.consumer(call.args[1])
-        await account.change_consumer(DeleteConsumer(stream.name, consumer.name), call.aside)
+        await account.change_consumer(DeleteConsumer(stream.name, consumer.name), call.place)
         call.advisories.consumer(account.name, stream.name, consumer.name, "delete")
     return SuccessResponse(success=True)
 
@@ -280,7 +268,6 @@ def _names(stream: Stream) -> list[str]:
 async def names(call: Call) -> ConsumerNames:
     """CONSUMER.NAMES."""
     request = await call.optional(ConsumerPageRequest)
-    await call.account.look(call.connection, call.args[0])
     stream = call.account.stream(call.args[0])
     found = page(_names(stream), request.offset, NAMES_LIMIT)
     return ConsumerNames(
@@ -291,7 +278,6 @@ async def names(call: Call) -> ConsumerNames:
 async def list_all(call: Call) -> ConsumerList:
     """CONSUMER.LIST."""
     request = await call.optional(ConsumerPageRequest)
-    await call.account.look(call.connection, call.args[0])
     stream = call.account.stream(call.args[0])
     found = page(_names(stream), request.offset, LIST_LIMIT)
     answer = ConsumerList(total=found.total, offset=found.offset, limit=LIST_LIMIT)
@@ -311,12 +297,12 @@ async def pause(call: Call) -> ConsumerPauseResponse:
     """CONSUMER.PAUSE: until a time, or no longer."""
     request = await call.optional(ConsumerPauseRequest)
     account = call.account
-    async with account.consumer_lock(call.args[0], call.args[1], call.connection):
+    async with account.consumer_lock(call.args[0], call.args[1]):
         stream = account.stream(call.args[0])
         consumer = stream.consumer(call.args[1])
         until = _pause_end(request.pause_until)
         before = consumer.config.pause_until
-        await account.change_consumer(PauseConsumer(stream.name, consumer.name, until), call.aside)
+        await account.change_consumer(PauseConsumer(stream.name, consumer.name, until), call.place)
         remaining = consumers.pause_left(consumer.config, call.shared.clock())
         shown = until or goformat.ZERO_TIME
         if until != before:
@@ -334,7 +320,7 @@ def _pause_end(text: str) -> str:
 async def reset(call: Call) -> ConsumerResetResponse:
     """CONSUMER.RESET: what was delivered is forgotten."""
     seq = (await call.loosely(ConsumerResetRequest)).seq
-    async with call.account.consumer_lock(call.args[0], call.args[1], call.connection):
+    async with call.account.consumer_lock(call.args[0], call.args[1]):
         stream = call.account.stream(call.args[0])
         consumer = stream.consumer(call.args[1])
         consumers.check_reset(consumer.config, seq, stream.handle.at_time)
@@ -358,7 +344,6 @@ async def unpin(call: Call) -> Response:
         raise errcodes.INVALID_JSON(err="consumer group not specified")
     if not consumers.is_group_name(group):
         raise errcodes.CONSUMER_INVALID_GROUP_NAME()
-    await call.account.look(call.connection, call.args[0])
     stream = call.account.stream(call.args[0])
     consumer = stream.consumer(call.args[1])
     if group not in consumer.config.priority_groups:

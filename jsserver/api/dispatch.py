@@ -90,6 +90,13 @@ def _refusal(error: ApiError | StoreError) -> ApiError:
     return errcodes.STREAM_STORE_FAILED(err=str(error))
 
 
+class _Room:
+    """For requests that wait aside."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+
 class _Served(msgspec.Struct, frozen=True):
     """An answer, and whether it counts and is told to listeners."""
 
@@ -142,7 +149,9 @@ class Dispatcher:
             limits.request_queue_limit, limits.info_queue_limit, WORKERS
         )
         self._running = 0
-        self._waiting_aside = 0
+        self._rounds = _Room(ASIDE)
+        self._behind = _Room(limits.request_queue_limit)
+        """For those that wait for others of their connection."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
         self._closed = False
@@ -227,19 +236,19 @@ class Dispatcher:
             self._start(self._work())
 
     @contextmanager
-    def _aside(self, connection: int) -> Iterator[None]:
+    def _aside(self, room: _Room, connection: int) -> Iterator[None]:
         """A request of this connection waits, and needs no thread meanwhile: others begin."""
-        if self._waiting_aside >= ASIDE:
+        if not room.left:
             yield
             return
-        self._waiting_aside += 1
+        room.left -= 1
         self._running -= 1
         self._queue.done(connection)
         self._go_on()
         try:
             yield
         finally:
-            self._waiting_aside -= 1
+            room.left += 1
             self._running += 1
             self._queue.again(connection)
 
@@ -316,7 +325,11 @@ class Dispatcher:
         if account is not None:
             account.stats.inflight += 1
         call = None
+        connection = request.connection
         if account is not None:
+            place = endpoint.place(args, partial(self._aside, self._rounds, connection))
+            if connection:
+                account.order.enter(connection, place)
             call = Call(
                 self.shared,
                 self.advisories,
@@ -326,14 +339,16 @@ class Dispatcher:
                 args,
                 request.payload,
                 partial(self._asker, request),
-                request.connection,
-                self._aside(request.connection),
+                connection,
+                place,
             )
         try:
             answer, failed = await self._answer(endpoint, args, call, request)
         finally:
             if account is not None:
                 account.stats.inflight -= 1
+                if connection:
+                    account.order.leave(connection, place)
         counted = endpoint.errors_audited if failed else endpoint.audited
         if counted and account is not None:
             account.stats.total += 1
@@ -377,7 +392,7 @@ class Dispatcher:
                 return await self._account_purge.purge(args[0]), False
             if call is None:
                 raise errcodes.NOT_ENABLED_FOR_ACCOUNT()
-            return await endpoint.handler(call), False
+            return await self._handled(endpoint, call), False
         except ApiError as error:
             refused = self._refused.seen(request.account, request.subject, error)
         except StoreError as error:
@@ -388,6 +403,23 @@ class Dispatcher:
         answer = endpoint.empty()
         answer.error = refused.body
         return answer, True
+
+    async def _handled(self, endpoint: Endpoint, call: Call) -> Response:
+        """The answer, or ApiError, when what the connection asked before is so far."""
+        place = call.place
+        if place.waits:
+            await self._turn(call)
+        try:
+            return await endpoint.handler(call)
+        except ApiError:
+            if not place.refused():
+                raise
+        await self._turn(call)
+        return await endpoint.handler(call)
+
+    async def _turn(self, call: Call) -> None:
+        with self._aside(self._behind, call.connection):
+            await call.place.turn()
 
     # ---- events of the data plane ----------------------------------------------------------------
 

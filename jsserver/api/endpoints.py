@@ -1,13 +1,24 @@
 """What serves each subject of `$JS.API`."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 
 import msgspec
 
+from jsserver.instances.order import Effect, Place
 from jsserver.text import goformat
 from jsserver.wire import errcodes
 
-from . import account_api, consumer_admin, consumer_api, messages, objects, stream_api, transfers
+from . import (
+    account_api,
+    buckets,
+    consumer_admin,
+    consumer_api,
+    messages,
+    objects,
+    stream_api,
+    transfers,
+)
 from .buckets import ObjectResponse
 from .call import Call
 from .responses import (
@@ -44,6 +55,20 @@ class Endpoint(msgspec.Struct, frozen=True):
     """Whether success counts and is told to listeners."""
     errors_audited: bool = True
     """Whether errors are."""
+    effect: Effect = Effect.LOOKS
+    """What it does to what its tokens name: a stream's consumer, a stream, or all streams."""
+    prefix: str = ""
+    """Of the stream's name, before the first token."""
+
+    def place(self, args: list[str], aside: Callable[[], AbstractContextManager[None]]) -> Place:
+        """That of a request with these tokens among those of its connection."""
+        if len(args) > 1:
+            return Place(args[0], args[1], self.effect, aside)
+        stream = self.prefix + args[0] if args else None
+        effect = self.effect
+        if self.most > 1 and effect is Effect.CLAIMS:  # of a consumer whose name is not known yet
+            effect = Effect.CHANGES
+        return Place(stream, None, effect, aside)
 
 
 async def _not_clustered(call: Call) -> Response:
@@ -66,11 +91,23 @@ ENDPOINTS: dict[str, Endpoint] = {
     endpoint.name: endpoint
     for endpoint in (
         Endpoint("INFO", "account_info_response", account_api.info, least=0, most=0, info=True),
-        Endpoint("STREAM.CREATE", "stream_create_response", stream_api.create),
-        Endpoint("STREAM.UPDATE", "stream_update_response", stream_api.update),
+        Endpoint(
+            "STREAM.CREATE", "stream_create_response", stream_api.create, effect=Effect.CLAIMS
+        ),
+        Endpoint(
+            "STREAM.UPDATE", "stream_update_response", stream_api.update, effect=Effect.CLAIMS
+        ),
         Endpoint("STREAM.INFO", "stream_info_response", stream_api.info, _paged, info=True),
-        Endpoint("STREAM.DELETE", "stream_delete_response", stream_api.delete),
-        Endpoint("STREAM.PURGE", "stream_purge_response", stream_api.purge, PurgeResponse),
+        Endpoint(
+            "STREAM.DELETE", "stream_delete_response", stream_api.delete, effect=Effect.CLAIMS
+        ),
+        Endpoint(
+            "STREAM.PURGE",
+            "stream_purge_response",
+            stream_api.purge,
+            PurgeResponse,
+            effect=Effect.CHANGES,
+        ),
         Endpoint(
             "STREAM.NAMES",
             "stream_names_response",
@@ -90,18 +127,36 @@ ENDPOINTS: dict[str, Endpoint] = {
             info=True,
         ),
         Endpoint("STREAM.SNAPSHOT", "stream_snapshot_response", transfers.snapshot),
-        Endpoint("STREAM.RESTORE", "stream_restore_response", transfers.restore, RestoreResponse),
+        Endpoint(
+            "STREAM.RESTORE",
+            "stream_restore_response",
+            transfers.restore,
+            RestoreResponse,
+            effect=Effect.CLAIMS,
+        ),
         Endpoint("STREAM.MSG.GET", "stream_msg_get_response", messages.get, audited=False),
-        Endpoint("STREAM.MSG.DELETE", "stream_msg_delete_response", messages.delete),
+        Endpoint(
+            "STREAM.MSG.DELETE",
+            "stream_msg_delete_response",
+            messages.delete,
+            effect=Effect.CHANGES,
+        ),
         Endpoint("STREAM.LEADER.STEPDOWN", "stream_leader_stepdown_response", _not_clustered),
         Endpoint("STREAM.PEER.REMOVE", "stream_remove_peer_response", _not_clustered),
-        Endpoint("CONSUMER.CREATE", "consumer_create_response", consumer_api.create, most=1 << 20),
+        Endpoint(
+            "CONSUMER.CREATE",
+            "consumer_create_response",
+            consumer_api.create,
+            most=1 << 20,
+            effect=Effect.CLAIMS,
+        ),
         Endpoint(
             "CONSUMER.DURABLE.CREATE",
             "consumer_create_response",
             consumer_api.create_durable,
             least=2,
             most=2,
+            effect=Effect.CLAIMS,
         ),
         Endpoint(
             "CONSUMER.INFO",
@@ -112,7 +167,12 @@ ENDPOINTS: dict[str, Endpoint] = {
             info=True,
         ),
         Endpoint(
-            "CONSUMER.DELETE", "consumer_delete_response", consumer_api.delete, least=2, most=2
+            "CONSUMER.DELETE",
+            "consumer_delete_response",
+            consumer_api.delete,
+            least=2,
+            most=2,
+            effect=Effect.CLAIMS,
         ),
         Endpoint(
             "CONSUMER.NAMES",
@@ -135,6 +195,7 @@ ENDPOINTS: dict[str, Endpoint] = {
             _not_paused,
             least=2,
             most=2,
+            effect=Effect.CHANGES,
         ),
         Endpoint(
             "CONSUMER.RESET",
@@ -145,8 +206,16 @@ ENDPOINTS: dict[str, Endpoint] = {
             most=2,
             audited=False,
             errors_audited=False,
+            effect=Effect.CHANGES,
         ),
-        Endpoint("CONSUMER.UNPIN", "consumer_unpin_response", consumer_api.unpin, least=2, most=2),
+        Endpoint(
+            "CONSUMER.UNPIN",
+            "consumer_unpin_response",
+            consumer_api.unpin,
+            least=2,
+            most=2,
+            effect=Effect.CHANGES,
+        ),
         Endpoint(
             "CONSUMER.LEADER.STEPDOWN",
             "consumer_leader_stepdown_response",
@@ -162,6 +231,7 @@ ENDPOINTS: dict[str, Endpoint] = {
                 least=2,
                 most=2,
                 info=verb in ("WAITS", "PENDING"),
+                effect=Effect.LOOKS if verb in ("WAITS", "PENDING") else Effect.CHANGES,
             )
             for verb, handler in consumer_admin.HANDLERS.items()
         ),
@@ -175,6 +245,7 @@ OBJECTS = Endpoint(
     *("$OBJ", "jsserver_object_response", objects.serve, ObjectResponse),
     audited=False,
     errors_audited=False,
+    prefix=buckets.STREAM,
 )
 """What answers requests to buckets of objects."""
 OF_THE_CLUSTER = ("META", "SERVER", "ACCOUNT")

@@ -13,7 +13,6 @@ from .responses import MessageGetResponse, StoredMessage, SuccessResponse
 
 async def get(call: Call) -> MessageGetResponse:
     """STREAM.MSG.GET: by sequence, time, or last or next of a subject."""
-    await call.account.look(call.connection, call.args[0])
     request = await call.required(MessageGetRequest)
     last, following = request.last_by_subj, request.next_by_subj
     if (
@@ -55,7 +54,7 @@ def _find(stream: Stream, request: MessageGetRequest) -> Message | None:
 async def delete(call: Call) -> SuccessResponse:
     """STREAM.MSG.DELETE: unlinks a message, and unless asked otherwise overwrites its bytes."""
     name = call.args[0]
-    async with call.account.lock(name, call.connection):
+    async with call.account.lock(name):
         request = await call.required(MessageDeleteRequest)
         stream = call.account.stream(name)
         if stream.config.sealed:

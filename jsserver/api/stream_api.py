@@ -105,8 +105,7 @@ def normalised(account: Account, config: StreamConfig, pedantic: bool = False) -
 
 async def create(call: Call) -> StreamInfo:
     """STREAM.CREATE: makes a stream, or finds that it is there already as wanted."""
-    # Already while the body is read: to keep the order.
-    async with call.account.lock(call.args[0], call.connection):
+    async with call.account.lock(call.args[0]):
         return await _create(call)
 
 
@@ -122,7 +121,7 @@ async def _create(call: Call) -> StreamInfo:
     config = await call.work(normalised, account, request, request.pedantic)
     if config.num_replicas > 1:
         raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
-    decision = await account.change_stream(CreateStream(config, call.shared.clock()), call.aside)
+    decision = await account.change_stream(CreateStream(config, call.shared.clock()), call.place)
     stream = account.stream(name)
     info = await described(call.account, stream)
     call.shows(stream)
@@ -135,7 +134,7 @@ async def _create(call: Call) -> StreamInfo:
 
 async def update(call: Call) -> StreamInfo:
     """STREAM.UPDATE: replaces the whole configuration."""
-    async with call.account.lock(call.args[0], call.connection):
+    async with call.account.lock(call.args[0]):
         return await _update(call)
 
 
@@ -146,7 +145,7 @@ async def _update(call: Call) -> StreamInfo:
     name = call.args[0]
     if name != config.name:
         raise errcodes.STREAM_MISMATCH()
-    await account.change_stream(UpdateStream(config), call.aside)
+    await account.change_stream(UpdateStream(config), call.place)
     stream = account.stream(name)
     answer = await described(call.account, stream)
     call.shows(stream)
@@ -157,7 +156,6 @@ async def _update(call: Call) -> StreamInfo:
 async def info(call: Call) -> StreamInfo:
     """STREAM.INFO, with deleted sequences or counts per subject on request."""
     request = await call.optional(StreamInfoRequest)
-    await call.account.look(call.connection, call.args[0])
     stream = call.account.stream(call.args[0])
     answer = await described(call.account, stream)
     answer.cluster = ClusterInfo(leader=call.shared.settings.server_name)
@@ -184,10 +182,10 @@ async def delete(call: Call) -> SuccessResponse:
     call.no_body()
     account = call.account
     name = call.args[0]
-    async with account.lock(name, call.connection):
+    async with account.lock(name):
         stream = account.stream(name)
         consumers = list(stream.consumers)
-        await account.change_stream(DeleteStream(name), call.aside)
+        await account.change_stream(DeleteStream(name), call.place)
         for consumer in consumers:
             call.advisories.consumer(account.name, name, consumer, "delete")
         call.advisories.stream(account.name, name, "delete")
@@ -200,7 +198,7 @@ async def purge(call: Call) -> PurgeResponse:
     name = call.args[0]
     if request.seq and request.keep:
         raise errcodes.BAD_REQUEST()
-    async with call.account.lock(name, call.connection):
+    async with call.account.lock(name):
         stream = call.account.stream(name)
         if stream.config.sealed:
             raise errcodes.STREAM_SEALED()
@@ -247,7 +245,6 @@ def _meets(own: list[str], tokens: list[str]) -> bool:
 async def names(call: Call) -> StreamNames:
     """STREAM.NAMES."""
     request = await call.optional(StreamPageRequest)
-    await call.account.look(call.connection)
     found = page(_names(call, request.subject), request.offset, NAMES_LIMIT)
     return StreamNames(
         total=found.total, offset=found.offset, limit=NAMES_LIMIT, streams=found.names or None
@@ -257,7 +254,6 @@ async def names(call: Call) -> StreamNames:
 async def list_all(call: Call) -> StreamList:
     """STREAM.LIST."""
     request = await call.optional(StreamPageRequest)
-    await call.account.look(call.connection)
     account = call.account
     found = page(_names(call, request.subject), request.offset, LIST_LIMIT)
     answer = StreamList(total=found.total, offset=found.offset, limit=LIST_LIMIT)

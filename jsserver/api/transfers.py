@@ -78,7 +78,6 @@ async def snapshot(call: Call) -> SnapshotResponse:
     from jsserver.instances.archive import Snapshot  # few ask for one
 
     account = call.account
-    await account.look(call.connection, call.args[0])
     request = await call.required(SnapshotRequest)
     stream = account.stream(call.args[0])
     deliver = request.deliver_subject

@@ -12,7 +12,6 @@ import errno
 import logging
 from bisect import bisect_left, insort
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -35,6 +34,7 @@ from jsserver.wire.errors import ApiError, ErrorTemplate
 from .backend import StoreError
 from .intakes import Intakes
 from .locks import Hold, StreamLock
+from .order import Order, Place, Stage, unasked
 from .rounds import Work
 from .running import Consumer, Instances, Stream
 from .shared import Shared
@@ -43,8 +43,6 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-BUSY: AbstractContextManager[None] = nullcontext()
-"""For whom nobody needs to know that it waits."""
 FEW_BYTES = 64 << 20
 FEW_CONSUMERS = 100
 FEW_MESSAGES = 50_000
@@ -82,6 +80,7 @@ class Account:
         """Takes why something could not be made, where there is no room for it."""
         self.on_unwritten: Callable[[str, str], None] = lambda stream, reason: None
         """Takes a stream of which a start might find another configuration on disk, and why."""
+        self.order = Order()
         self._locks: WeakValueDictionary[str, StreamLock] = WeakValueDictionary()
 
     def limit(self, limits: AccountLimits) -> None:
@@ -98,26 +97,13 @@ class Account:
         stats.inflight = self.stats.inflight + now.inflight
         return stats
 
-    def lock(self, stream: str, connection: int = 0) -> Hold:
-        """For who changes a stream, whether it exists or not; of whom that was asked."""
-        return Hold(self._lock(stream), None, connection)
+    def lock(self, stream: str) -> Hold:
+        """For who changes a stream, whether it exists or not."""
+        return Hold(self._lock(stream), None)
 
-    def consumer_lock(self, stream: str, consumer: str, connection: int = 0) -> Hold:
+    def consumer_lock(self, stream: str, consumer: str) -> Hold:
         """For who changes this consumer of a stream and nothing else of it."""
-        return Hold(self._lock(stream), consumer, connection)
-
-    async def look(self, connection: int, stream: str | None = None) -> None:
-        """Waits for what this connection has asked before: it sees what became of it. None: of all
-        streams."""
-        locks = self._locks
-        if not locks or not connection:
-            return
-        names = [stream] if stream is not None else list(locks.keys())
-        for name in names:
-            lock = locks.get(name)
-            if lock is not None and connection in lock.asked:
-                async with Hold(lock, None, connection):
-                    pass
+        return Hold(self._lock(stream), consumer)
 
     def _lock(self, stream: str) -> StreamLock:
         lock = self._locks.get(stream)
@@ -133,23 +119,27 @@ class Account:
         return found
 
     async def change_stream(
-        self, change: StreamChange, aside: AbstractContextManager[None] = BUSY
+        self, change: StreamChange, place: Place | None = None
     ) -> StreamDecision:
-        """Decides a change and carries it out, or ApiError; the stream's lock is held. In `aside`
-        it waits for a round: it needs no thread of its own then."""
+        """Decides a change and carries it out, or ApiError; the stream's lock is held. `place`: of
+        the request for it."""
+        place = place or unasked()
         decision = self.assignments.propose(change)
+        place.reach(Stage.JUDGED)
         if decision.is_open:
-            work = self.follow(decision.name, decision.after, aside)
+            work = self.follow(decision.name, decision.after, place)
             await self._settled(decision, decision.name, work)
         return decision
 
     async def change_consumer(
-        self, change: ConsumerChange, aside: AbstractContextManager[None] = BUSY
+        self, change: ConsumerChange, place: Place | None = None
     ) -> ConsumerDecision:
         """As `change_stream`."""
+        place = place or unasked()
         decision = self.assignments.propose(change)
+        place.reach(Stage.JUDGED)
         if decision.is_open:
-            work = self._follow_consumer(self.streams[change.stream], decision, aside)
+            work = self._follow_consumer(self.streams[change.stream], decision, place)
             await self._settled(decision, change.stream, work)
         return decision
 
@@ -157,16 +147,17 @@ class Account:
         self,
         name: str,
         wanted: StreamAssignment | None,
-        aside: AbstractContextManager[None] = BUSY,
+        place: Place | None = None,
     ) -> None:
         """Makes what runs under a name what shall be there; the stream's lock is held. Once that is
         so, nothing is done."""
+        place = place or unasked()
         running = self.streams.get(name)
         if running is not None and (wanted is None or wanted.created != running.created):
             self._hide(name)
             try:
                 long = _is_long_to_remove(running)
-                await self._carry_out(self.instances.remove(running), long, aside)
+                await self._carry_out(self.instances.remove(running), long, place)
             except BaseException:
                 self._show(running)
                 raise
@@ -174,7 +165,7 @@ class Account:
             await self.intakes.remove(name)
         if wanted is not None:
             work = self.instances.converge(running, wanted)
-            now = await self._carry_out(work, running is not None, aside)
+            now = await self._carry_out(work, running is not None, place)
             self._show(now)
             await self.intakes.follow_many(now)
 
@@ -203,7 +194,7 @@ class Account:
         await asyncio.gather(*(self.shared.run(self.instances.close, s) for s in found))
 
     async def _follow_consumer(
-        self, stream: Stream, decision: ConsumerDecision, aside: AbstractContextManager[None]
+        self, stream: Stream, decision: ConsumerDecision, place: Place
     ) -> None:
         """As `follow`, of one consumer, which delivers nothing before the answer."""
         name, wanted, instances = decision.name, decision.after, self.instances
@@ -211,22 +202,23 @@ class Account:
         if wanted is not None:
             making = instances.converge_consumer(stream, running, wanted, hold=True)
             long = _is_long_to_make(stream, running, wanted)
-            now = await self._carry_out(making, long, aside)
+            now = await self._carry_out(making, long, place)
             stream.consumers[name] = now
         elif running is not None:
             del stream.consumers[name]
             try:
                 removing = instances.remove_consumer(stream, running)
-                await self._carry_out(removing, stream.config.retention != "limits", aside)
+                await self._carry_out(removing, stream.config.retention != "limits", place)
             except BaseException:
                 stream.consumers[name] = running
                 raise
 
-    async def _carry_out(self, work: Work[R], long: bool, aside: AbstractContextManager[None]) -> R:
-        """In a round with others, or where it may take long in a thread of its own."""
+    async def _carry_out(self, work: Work[R], long: bool, place: Place) -> R:
+        """In a round with others, or where it may take long in a thread of its own. Who waits for a
+        round needs no thread, and lets others of its connection begin."""
         if long:
             return await self.shared.run(self.shared.rounds.alone, work)
-        with aside:
+        with place.aside():
             return await self.shared.rounds.together(work)
 
     async def _settled(

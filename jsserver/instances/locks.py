@@ -2,7 +2,7 @@
 names goes side by side."""
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 
 
 class StreamLock:
@@ -12,8 +12,6 @@ class StreamLock:
         self._whole = False
         self._consumers: set[str] = set()
         self._waiting: deque[tuple[str | None, asyncio.Future[None]]] = deque()
-        self.asked: Counter[int] = Counter()
-        """How many of each connection have it or wait for it."""
 
     async def take(self, consumer: str | None) -> None:
         """Waits until nobody has it who must not have it at the same time: for None that is
@@ -62,30 +60,16 @@ class StreamLock:
 
 
 class Hold:
-    """What `async with` takes: the lock for a consumer or, with None, for the whole stream, on
-    behalf of a connection."""
+    """What `async with` takes: the lock for a consumer or, with None, for the whole stream."""
 
-    __slots__ = ("_connection", "_consumer", "_lock")
+    __slots__ = ("_consumer", "_lock")
 
-    def __init__(self, lock: StreamLock, consumer: str | None, connection: int) -> None:
+    def __init__(self, lock: StreamLock, consumer: str | None) -> None:
         self._lock = lock
         self._consumer = consumer
-        self._connection = connection
 
     async def __aenter__(self) -> None:
-        self._lock.asked[self._connection] += 1
-        try:
-            await self._lock.take(self._consumer)
-        except BaseException:
-            self._forget()
-            raise
+        await self._lock.take(self._consumer)
 
     async def __aexit__(self, *_: object) -> None:
-        self._forget()
         self._lock.let(self._consumer)
-
-    def _forget(self) -> None:
-        asked = self._lock.asked
-        asked[self._connection] -= 1
-        if not asked[self._connection]:
-            del asked[self._connection]

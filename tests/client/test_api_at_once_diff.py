@@ -1,7 +1,10 @@
 """What one connection asks of the API at once, without waiting for an answer: each request finds
-what those before it have made, as if each had waited. nats-server does not promise that."""
+what those before it have made, and nothing of what those behind it do, as if each had waited.
+nats-server does not promise that."""
 
 import json
+
+import pytest
 
 from tests.client.raw import RawApp
 from tests.servers import Server, Servers
@@ -62,6 +65,80 @@ REQUESTS: Requests = [
 ]
 
 
+LARGE = {"name": "L", "subjects": ["l.one", *(f"l.{n}" for n in range(4000))]}
+"""A configuration that is read beside the event loop."""
+
+
+def subjects(name: str, *these: str) -> dict[str, object]:
+    return {"name": name, "subjects": [*these]}
+
+
+LATER: dict[str, Requests] = {
+    "looks and a purge": [
+        ("STREAM.INFO.S", {"subjects_filter": ">"}),
+        ("STREAM.MSG.GET.S", {"seq": 3}),
+        ("STREAM.MSG.GET.S", {"start_time": "2001-01-01T00:00:00Z"}),
+        ("STREAM.PURGE.S", None),
+        ("STREAM.INFO.S", {"subjects_filter": ">"}),
+        ("STREAM.MSG.GET.S", {"seq": 3}),
+    ],
+    "looks and a removal": [
+        ("STREAM.MSG.GET.S", {"seq": 3}),
+        ("STREAM.MSG.DELETE.S", {"seq": 3}),
+        ("STREAM.MSG.GET.S", {"seq": 3}),
+        ("STREAM.MSG.GET.S", {"seq": 4}),
+        ("STREAM.DELETE.S", None),
+        ("STREAM.MSG.GET.S", {"seq": 4}),
+    ],
+    "a snapshot and a purge": [
+        ("STREAM.SNAPSHOT.S", {"deliver_subject": "nobody"}),
+        ("STREAM.PURGE.S", None),
+    ],
+    "subjects of a stream that is removed": [
+        ("STREAM.DELETE.S", None),
+        ("STREAM.CREATE.T", subjects("T", "s.1")),
+        ("STREAM.CREATE.U", subjects("U", "s.1")),
+        ("STREAM.DELETE.T", None),
+        ("STREAM.CREATE.U", subjects("U", "s.>")),
+    ],
+    "subjects that a stream gives up": [
+        ("STREAM.UPDATE.S", subjects("S", "q")),
+        ("STREAM.CREATE.T", subjects("T", "s.1")),
+        ("STREAM.UPDATE.S", subjects("S", "s.1")),
+        ("STREAM.UPDATE.T", subjects("T", "r")),
+        ("STREAM.UPDATE.S", subjects("S", "s.1")),
+    ],
+    "a large configuration": [
+        ("STREAM.CREATE.L", LARGE),
+        ("STREAM.CREATE.T", subjects("T", "l.one")),
+        ("STREAM.DELETE.L", None),
+        ("STREAM.CREATE.T", subjects("T", "l.one")),
+        ("STREAM.CREATE.L", LARGE),
+        ("STREAM.DELETE.T", None),
+    ],
+    "room for one more stream": [
+        *((f"STREAM.CREATE.T{n}", {"name": f"T{n}"}) for n in range(3)),
+        ("STREAM.DELETE.T1", None),
+        ("STREAM.CREATE.T2", {"name": "T2"}),
+        ("STREAM.CREATE.T1", {"name": "T1"}),
+    ],
+    "room for one more consumer": [
+        ("STREAM.CREATE.T", {"name": "T", "max_consumers": 1}),
+        consumer("T", "c"),
+        consumer("T", "d"),
+        ("CONSUMER.DELETE.T.c", None),
+        consumer("T", "d"),
+    ],
+    "a large configuration of a consumer": [
+        ("STREAM.CREATE.W", {"name": "W", "subjects": ["w.>"], "retention": "workqueue"}),
+        consumer("W", "c", ack_policy="explicit", filter_subjects=[f"w.{n}" for n in range(3000)]),
+        consumer("W", "d", ack_policy="explicit", filter_subject="w.1"),
+        ("CONSUMER.DELETE.W.c", None),
+        consumer("W", "d", ack_policy="explicit", filter_subject="w.1"),
+    ],
+}
+
+
 def essence(answer: dict[str, object]) -> object:
     """What an answer tells, without what differs from run to run."""
     if "error" in answer:
@@ -72,11 +149,15 @@ def essence(answer: dict[str, object]) -> object:
         k: answer[k] for k in ("name", "consumers", "paused", "purged", "success") if k in answer
     }
     config, state, streams = (answer.get(k) for k in ("config", "state", "streams"))
+    message = answer.get("message")
+    if isinstance(message, dict):
+        told["message"] = message["seq"]
     if isinstance(config, dict):
         shown = ("subjects", "max_msgs", "description", "deliver_policy", "pause_until")
         told["config"] = {k: config[k] for k in shown if k in config}
     if isinstance(state, dict):
-        told["state"] = {k: state[k] for k in ("messages",)}
+        told["state"] = {k: state[k] for k in ("messages", "num_subjects") if k in state}
+        told["subjects"] = sorted(state.get("subjects") or ())
     if isinstance(streams, int):
         told["streams"] = streams
     if isinstance(streams, list):
@@ -84,12 +165,12 @@ def essence(answer: dict[str, object]) -> object:
     return told
 
 
-def asked(server: Server, *, at_once: bool) -> list[object]:
+def asked(server: Server, requests: Requests, *, at_once: bool) -> list[object]:
     """The subjects and what was answered; one after another, or all at once."""
     with RawApp(server.port, timeout=30) as client:
         client.subscribe("done.*")
         frames = []
-        for number, (subject, body) in enumerate(REQUESTS):
+        for number, (subject, body) in enumerate(requests):
             data = json.dumps(body).encode() if body is not None else b""
             words = f"PUB $JS.API.{subject} done.{number} {len(data)}\r\n"
             frames.append(words.encode() + data + b"\r\n")
@@ -101,12 +182,36 @@ def asked(server: Server, *, at_once: bool) -> list[object]:
             client.send(frame)
             heard.append(client.message())
     found = {int(f.subject.removeprefix("done.")): essence(json.loads(f.payload)) for f in heard}
-    return [(REQUESTS[number][0], found[number]) for number in range(len(REQUESTS))]
+    return [(subject, found[number]) for number, (subject, _) in enumerate(requests)]
 
 
 def test_each_request_finds_what_those_before_it_made(servers: Servers) -> None:
-    at_once = asked(servers.under_test(jetstream=True), at_once=True)
-    assert at_once == asked(servers.peer(jetstream=True), at_once=False)
+    at_once = asked(servers.under_test(jetstream=True), REQUESTS, at_once=True)
+    assert at_once == asked(servers.peer(jetstream=True), REQUESTS, at_once=False)
+
+
+def refill(server: Server) -> None:
+    """A stream with messages is there, and no other one."""
+    with RawApp(server.port, timeout=30) as client:
+        names = client.api("STREAM.NAMES")["streams"] or []
+        assert isinstance(names, list)
+        for name in names:
+            assert "error" not in client.api(f"STREAM.DELETE.{name}")
+        assert "error" not in client.api("STREAM.CREATE.S", subjects("S", "s.>"))
+        for number in range(20):
+            assert b'"seq"' in client.request(f"s.{number}", b"x" * 100).payload
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_no_request_finds_what_those_behind_it_do(servers: Servers, name: str) -> None:
+    config = "accounts { A { jetstream { max_streams: 3 }, users: [{user: a}] } }\nno_auth_user: a"
+    server = servers.under_test(config=config, jetstream=True)
+    peer = servers.peer(config=config, jetstream=True)
+    refill(peer)
+    wanted = asked(peer, LATER[name], at_once=False)
+    for _ in range(10):
+        refill(server)
+        assert asked(server, LATER[name], at_once=True) == wanted
 
 
 def test_what_was_asked_before_a_stream_is_removed_is_answered(servers: Servers) -> None:

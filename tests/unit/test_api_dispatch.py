@@ -350,3 +350,130 @@ def test_the_end_of_a_pause_is_told(api: ApiServer) -> None:
     api.dispatcher.on_event(PauseOver(account=ACCOUNT, stream="S", consumer="c"))
     ((_, event),) = heard(api)
     assert event["paused"] is False and event["pause_until"] == "2001-01-01T00:00:00Z"
+
+
+# ---- the order of a connection -------------------------------------------------------------------
+
+
+class Held:
+    """Lets a thread wait in a stream's `purge` until a test lets it go on."""
+
+    def __init__(self, api: ApiServer, stream: str) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self._purge = api.engine.streams[stream].purge
+        api.engine.streams[stream].purge = self  # type: ignore[method-assign,assignment]
+
+    def __call__(
+        self, filter: bytes | None, seq: int, keep: int, short: bool = False
+    ) -> int | None:
+        if short:
+            return None
+        self.begun.set()
+        assert self.go_on.wait(20)
+        return self._purge(filter, seq, keep)
+
+
+def submit(api: ApiServer, connection: int, *subjects: str, body: bytes = b"") -> None:
+    for subject in subjects:
+        reply = f"{connection}.{subject}".encode()
+        asked = f"$JS.API.{subject}".encode()
+        request = Request(ACCOUNT, asked, reply, b"", body, connection=connection)
+        api.dispatcher.submit(request)
+
+
+async def answered(api: ApiServer, count: int) -> list[str]:
+    while len(api.engine.published) < count:
+        await asyncio.sleep(0.001)
+    return [subject.decode() for subject, _ in api.engine.published]
+
+
+def test_only_what_depends_on_a_request_waits_for_it(api: ApiServer) -> None:
+    api.stream("S")
+    api.stream("T")
+    held = Held(api, "S")
+
+    async def ask() -> None:
+        submit(api, 1, "STREAM.PURGE.S", "STREAM.INFO.S", "STREAM.INFO.T", "STREAM.NAMES")
+        submit(api, 2, "STREAM.INFO.S", "STREAM.NAMES")
+        others = ["1.STREAM.INFO.T", "2.STREAM.INFO.S", "2.STREAM.NAMES"]
+        assert sorted(await answered(api, 3)) == others
+        held.go_on.set()
+        assert (await answered(api, 6))[3:] == [
+            "1.STREAM.PURGE.S",
+            "1.STREAM.INFO.S",
+            "1.STREAM.NAMES",
+        ]
+
+    api.run(ask())
+
+
+def test_what_waits_for_its_connection_keeps_no_other_one_waiting(api: ApiServer) -> None:
+    api.stream("S")
+    held = Held(api, "S")
+
+    async def ask() -> None:
+        for connection in range(1, 9):
+            submit(api, connection, "STREAM.PURGE.S", *["STREAM.INFO.S"] * 100)
+        while api.dispatcher.waiting:
+            await asyncio.sleep(0.001)
+        submit(api, 99, "STREAM.INFO.S")
+        assert await answered(api, 1) == ["99.STREAM.INFO.S"]
+        held.go_on.set()
+        await answered(api, 1 + 8 * 101)
+
+    api.run(ask())
+
+
+def test_what_waits_for_its_connection_is_answered_when_the_server_stops(tmp_path: Path) -> None:
+    with ApiServer(tmp_path) as api:
+        api.stream("S")
+        held = Held(api, "S")
+
+        async def ask() -> None:
+            submit(api, 1, "STREAM.PURGE.S", "STREAM.INFO.S", "STREAM.PURGE.S")
+            while not held.begun.is_set():
+                await asyncio.sleep(0.001)
+            closing = asyncio.ensure_future(api.dispatcher.close())
+            await asyncio.sleep(0)
+            held.go_on.set()
+            await closing
+
+        api.run(ask())
+        assert [subject for subject, _ in heard(api)] == [
+            "1.STREAM.PURGE.S",
+            "1.STREAM.INFO.S",
+            "1.STREAM.PURGE.S",
+        ]
+
+
+def test_what_waits_for_its_connection_is_answered_when_its_account_goes(api: ApiServer) -> None:
+    api.stream("S")
+    held = Held(api, "S")
+
+    async def ask() -> None:
+        submit(api, 1, "STREAM.PURGE.S", "STREAM.INFO.S")
+        while not held.begun.is_set():
+            await asyncio.sleep(0.001)
+        going = asyncio.ensure_future(api.dispatcher.remove_account(ACCOUNT))
+        await asyncio.sleep(0)
+        held.go_on.set()
+        await going
+
+    api.run(ask())
+    told = heard(api)
+    assert [subject for subject, _ in told] == ["1.STREAM.PURGE.S", "1.STREAM.INFO.S"]
+    assert all("error" not in answer for _, answer in told)
+
+
+def test_two_connections_that_want_each_others_streams_both_get_on(api: ApiServer) -> None:
+    """Each removes what the other one makes, and makes what the other one removes."""
+
+    async def ask() -> None:
+        for _ in range(20):
+            for connection, (first, second) in ((1, "ST"), (2, "TS")):
+                for name, verb in ((first, "CREATE"), (second, "CREATE"), (first, "DELETE")):
+                    body = json.dumps({"name": name}).encode() if verb == "CREATE" else b""
+                    submit(api, connection, f"STREAM.{verb}.{name}", body=body)
+        await answered(api, 20 * 6)
+
+    api.run(ask())
