@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes, Env, Span, Task
+from .bytes cimport Bytes, Env, Span, Task
 
 
 cdef enum:

@@ -8,7 +8,7 @@ from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strcmp, strerr
 from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, O_TRUNC
 from posix.types cimport off_t
 
-from jsserver.cext.bytes cimport (
+from .bytes cimport (
     EV_DISK_FULL, Bytes, Cond, Env, Event, FileOps, HHState, Mutex, Span, StrMap, System, Task, Thread, Timer, Tokens,
     bytes_add, bytes_free, bytes_reserve, compare_u64, cond_free, cond_init, elapsed, env_clock, env_held, env_lock,
     env_unlock, get_uv, has_empty_token, hh64, hh_final, hh_init, hh_update, invariant, is_star, low_bit, mutex_free, mutex_init,

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
-from jsserver import __version__
-from jsserver.client.credentials import Credentials, Tls
+from .. import __version__
+from .credentials import Credentials, Tls
 
 RECEIVE_BYTES = 1 << 20
 TIMEOUT_S = 60.0

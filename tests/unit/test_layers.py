@@ -239,7 +239,9 @@ def data_plane() -> Iterator[tuple[str, str, str]]:
         for path in sorted(CEXT.rglob(f"*{suffix}")):
             for whole, plain in CIMPORT.findall(path.read_text()):
                 module = whole or plain
-                if module.startswith((".", "jsserver")):
+                if module.startswith("."):  # a neighbour: all layers are in one package
+                    module = f"jsserver.cext{module}"
+                if module.startswith("jsserver"):
                     yield name_of(path), layer_of(path), module
 
 
