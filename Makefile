@@ -20,19 +20,24 @@ CEXT_SOURCES := $(shell find cext -type f ! -name '*.so' ! -name '*.html' ! -nam
 	$(shell find cext -mindepth 2 -type f -name '*.c' 2>/dev/null) \
 	$(shell find tests -name '*.pyx' -o -name '*.pxi')
 PY_SOURCES := $(shell find jsserver/ cext/ -type f -name '*.py' 2>/dev/null)
+PIPELINE_CEXT := pipeline/src/jsserver_spark/cext
+PIPELINE_SOURCES := $(shell find -L $(PIPELINE_CEXT) -type f \( -name '*.p[yx][xdi]' -o -name '*.h' \) 2>/dev/null)
 
 export PIP_NO_INPUT := 1
 # An absolute path, so that tests of the copies under build/ find the peer too.
 export NATS_SERVER ?= $(CURDIR)/$(PEER)
 
-.PHONY: help build run check test soak test-main test-checked checked-build tsan threads-build binary \
+.PHONY: help build pipeline run check test soak test-main test-server test-pipeline test-checked checked-build tsan threads-build binary \
 	peer try-peer bench lint tools tools-spark clean distclean
 
 help:
 	@echo 'make build          .venv/bin/jsserver (and nats-server, an alias)'
+	@echo 'make pipeline       the extensions of jsserver-spark, the pipeline, where they stand'
 	@echo 'make run            build, then a server with JetStream in ./data on 127.0.0.1:4222'
 	@echo 'make check          rules, types, units and models: two minutes on two cores, before a commit'
 	@echo 'make test           build, then every test; those of the data plane again with checks'
+	@echo 'make test-server    tests of the server alone, which need neither Java nor PySpark'
+	@echo 'make test-pipeline  tests of the pipeline alone'
 	@echo 'make test-checked   only the latter: bounds checks, AddressSanitizer, UndefinedBehaviorSanitizer'
 	@echo 'make tsan           a server of four reactors under load, built with ThreadSanitizer'
 	@echo 'make soak           long forms of tests that look for rare faults'
@@ -58,7 +63,7 @@ $(STAMPS)/install: $(STAMPS)/venv pyproject.toml
 	NO_EXTENSIONS=1 $(PIP) install $(PINNED) --no-build-isolation -e .
 	@touch $@
 
-$(STAMPS)/extensions: $(STAMPS)/install setup.py $(CEXT_SOURCES)
+$(STAMPS)/extensions: $(STAMPS)/install setup.py packaging/extensions.py $(CEXT_SOURCES)
 	BUILD_JOBS=$(JOBS) $(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
 	@touch $@
 
@@ -74,10 +79,17 @@ $(STAMPS)/tools: $(STAMPS)/install pyproject.toml
 	@touch $@
 
 # PySpark is built from its source package, a minute or two; it needs Java.
-$(STAMPS)/tools-spark: $(STAMPS)/tools
+$(STAMPS)/tools-spark: $(STAMPS)/tools pipeline/pyproject.toml
 	@sh packaging/prepare spark >/dev/null
-	$(PIP) install $(PINNED) --group test-spark
-	NO_EXTENSIONS=1 $(PIP) install $(PINNED) --no-build-isolation -e '.[spark]'
+	$(PIP) install $(PINNED) --group pipeline/pyproject.toml:test
+	NO_EXTENSIONS=1 $(PIP) install $(PINNED) --no-build-isolation -e ./pipeline
+	@touch $@
+
+# The pipeline's extensions in place; its editable install is what `make tools-spark` adds.
+pipeline: $(STAMPS)/pipeline
+
+$(STAMPS)/pipeline: $(STAMPS)/venv pipeline/setup.py packaging/extensions.py $(PIPELINE_SOURCES)
+	cd pipeline && BUILD_JOBS=$(JOBS) $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
 	@touch $@
 
 tools: $(STAMPS)/tools
@@ -91,7 +103,8 @@ run: build
 lint: build tools-spark
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint $(filter %.pyx %.pxd %.pxi,$(CEXT_SOURCES))
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint $(filter %.pyx %.pxd %.pxi,$(CEXT_SOURCES)) \
+		$(filter $(PIPELINE_CEXT)/columns%,$(filter %.pyx %.pxi,$(PIPELINE_SOURCES)))
 
 # --- tests -------------------------------------------------------------------------------------
 
@@ -106,12 +119,17 @@ test:
 	@$(MAKE) --no-print-directory test-checked
 
 # The executables first: they have tests of their own, which skip where there are none.
-test-main: build tools-spark binary try-peer
-	$(BIN)/python -m pytest
+test-main: test-server test-pipeline
+
+test-server: build tools binary try-peer
+	$(BIN)/python -m pytest tests
+
+test-pipeline: build pipeline tools-spark try-peer
+	$(BIN)/python -m pytest pipeline/tests
 
 # Long forms of tests that `make test` runs for seconds.
 soak: export SEEDS = random
-soak: build tools-spark
+soak: build pipeline tools-spark
 	CHURN_SECONDS=60 REACTOR_SECONDS=60 $(MAKE) --no-print-directory tsan
 	DAMAGE_FLIPS=3000 $(BIN)/python -m pytest tests/fault/test_damage.py
 	REPLAY_HISTORIES=8000 REPLAY_OVERWRITES=2000000 $(BIN)/python -m pytest tests/fault/test_replay.py
@@ -119,7 +137,7 @@ soak: build tools-spark
 	STORE_END_SECONDS=60 $(BIN)/python -m pytest tests/unit/test_store_end.py
 	for n in $$(seq 200); do $(BIN)/python -m pytest tests/unit/test_store_sidecars.py || exit 1; done
 	HISTORY_ROUNDS=200 $(BIN)/python -m pytest tests/fault/test_consumer_histories.py
-	PIPELINE_HISTORIES=150 $(BIN)/python -m pytest tests/spark/test_histories.py
+	PIPELINE_HISTORIES=150 $(BIN)/python -m pytest pipeline/tests/test_histories.py
 	DISK_FAILURE_ROUNDS=20 $(BIN)/python -m pytest tests/fault/test_disk_failure.py tests/fault/test_disk_full.py
 	POWERCUT_IMAGES=300 $(BIN)/python -m pytest tests/fault/test_powercut.py
 	SIM_SEEDS=10000 SIM_FIRST=$$(date +%s)000000 $(BIN)/python -m pytest tests/sim
@@ -131,26 +149,27 @@ soak: build tools-spark
 define copy_tree
 	@mkdir -p $(1)
 	@find $(1) -type f ! -name '*.so' ! -path '$(1)/build/*' ! -path '$(1)/cext/*.c' \
-		! -path '$(1)/tests/sim/*.c' ! -path '$(1)/tests/cext/*.c' -delete
+		! -path '$(1)/tests/sim/*.c' ! -path '$(1)/tests/cext/*.c' ! -path '$(1)/$(PIPELINE_CEXT)/*.c' -delete
 	@tar -cf - --exclude='*.so' --exclude='cext/*.c' --exclude='tests/sim/*.c' --exclude='tests/cext/*.c' --exclude='*.html' --exclude=__pycache__ \
 		--no-wildcards-match-slash setup.py pyproject.toml README.md LICENSE cext jsserver tests packaging \
-		bench | tar -xf - -C $(1)
+		bench pipeline | tar -xf - -C $(1)
 endef
 
 # Bounds checks, AddressSanitizer and UndefinedBehaviorSanitizer in one build. In a copy of the tree,
 # because what the switches build must not replace the ordinary build.
 CHECKED_TREE := build/checked
-CHECKED_ENV = PYTHONPATH="$(CURDIR)/$(CHECKED_TREE)" CHECKED=1 SANITIZE=1
+CHECKED_ENV = PYTHONPATH="$(CURDIR)/$(CHECKED_TREE):$(CURDIR)/$(CHECKED_TREE)/pipeline/src" CHECKED=1 SANITIZE=1
 checked-build: build tools
 	$(call copy_tree,$(CHECKED_TREE))
-	cd $(CHECKED_TREE) && $(CHECKED_ENV) BUILD_JOBS=$(JOBS) nice -n 19 \
-		$(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
+	for folder in . pipeline; do ( \
+		cd $(CHECKED_TREE)/$$folder && $(CHECKED_ENV) BUILD_JOBS=$(JOBS) nice -n 19 \
+		$(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace -j $(JOBS) ) || exit 1; done
 
 # What the build with checks runs: the layers, and clients on every path of the data plane.
 CHECKED_TESTS := $(wildcard tests/unit/test_bytes*.py tests/unit/test_store*.py \
-	tests/unit/test_stream*.py tests/unit/test_consumer*.py tests/unit/test_columns*.py \
+	tests/unit/test_stream*.py tests/unit/test_consumer*.py \
 	tests/unit/test_dataplane.py tests/unit/test_reactor.py tests/unit/test_websocket.py \
-	tests/unit/test_permissions.py tests/unit/test_config_parser.py) tests/model tests/fuzz $(addprefix tests/client/test_,core.py \
+	tests/unit/test_permissions.py tests/unit/test_config_parser.py) tests/model tests/fuzz pipeline/tests/unit $(addprefix tests/client/test_,core.py \
 	streams.py sources.py consumers.py kv.py object_store.py robustness.py churn.py authority.py jetstream_diff.py \
 	tls.py tls_reload.py ocsp_stapling.py ocsp_peer_diff.py proxy_header.py websocket.py websocket_diff.py websocket_tls.py)
 
@@ -222,8 +241,8 @@ bench: build peer
 	$(BIN)/python -m bench.compare $(BENCH)
 
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find cext tests/sim tests/cext -maxdepth 1 \( -name '*.so' -o -name '*.c' -o -name '*.html' \) -delete
+	rm -rf build dist *.egg-info pipeline/build pipeline/src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find cext tests/sim tests/cext $(PIPELINE_CEXT) -maxdepth 1 \( -name '*.so' -o -name '*.c' -o -name '*.html' \) -delete
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean

@@ -107,7 +107,7 @@ _PARSERS: dict[str, Parser] = {
 
 _COMMANDS = ("version", "help", "bench", "check", "consumer", "spark")
 
-SPARK_NEEDS = ("pyspark", "pyarrow", "numpy")
+_JOBS = "jsserver-spark"
 
 _USAGE = """
 Usage: {program} [options]
@@ -262,25 +262,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _spark(arguments: Sequence[str]) -> int:
-    """The jobs around the streams' archive; they need what a server does without."""
-    import importlib.util
+    """The jobs around the streams' archive: a program of the pipeline's own distribution, which is
+    beside this one or on the PATH. Does not return where it is found."""
+    import shutil
 
-    from jsserver.spark.jobs import main as spark  # which needs nothing itself
+    from jsserver.process import procs
 
-    missing = [name for name in SPARK_NEEDS if importlib.util.find_spec(name) is None]
-    needs = (
-        f"the jobs of Spark need {', '.join(missing)}, not installed here: install the extra spark"
-        " of this package, in a checkout with pip install '.[spark]'"
-    )
-    asked = not arguments or bool({"-h", "--help", "help"} & set(arguments))
-    if missing and asked:
-        _say(sys.stdout, f"{spark.usage()}\n{needs}")
-        return 0
-    if missing:
-        _say(sys.stderr, f"{program()}: {needs}")
+    folders = (os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath))
+    found = shutil.which(_JOBS, path=os.pathsep.join(folders))
+    if found is None:
+        _say(
+            sys.stderr,
+            f"{program()}: the jobs of Spark are a package of their own, {_JOBS}, which is not"
+            " installed here: install it beside this one, from a checkout with"
+            " pip install ./pipeline",
+        )
         return 2
-    code: int = spark.main(arguments)
-    return code
+    os.execve(found, [found, *arguments], procs.environment_of_others())
 
 
 def _serve(flags: dict[str, Any]) -> int:

@@ -113,3 +113,15 @@ def parent_is_launcher(proc: str = "/proc") -> bool:
             return file.read() == name
     except OSError:
         return False
+
+
+def environment_of_others() -> dict[str, str]:
+    """The environment for other programs: the launcher of a one-file executable has this process
+    look for libraries in its extraction folder first."""
+    environment = dict(os.environ)
+    if extraction_folder() is not None:
+        before = environment.pop("LD_LIBRARY_PATH_ORIG", "")
+        environment.pop("LD_LIBRARY_PATH", None)
+        if before:
+            environment["LD_LIBRARY_PATH"] = before
+    return environment

@@ -32,8 +32,6 @@ ONE_FOLDER = DIST / "jsserver-dir" / "jsserver"
 START_SECONDS_MAX = {ONE_FILE: 0.25, ONE_FOLDER: 0.15}
 PYTHON_SECONDS = 0.08  # what `import asyncio` takes where the above holds
 SIZE_MAX = 22 << 20  # libssl and libcrypto alone are 5.2 MiB
-SPARK_ONLY = ("jsserver.spark", "jsserver.cext.columns")
-"""What only the wheel has."""
 
 pytestmark = pytest.mark.skipif(
     not (ONE_FILE.exists() and ONE_FOLDER.exists()), reason="no executable: run `make binary`"
@@ -125,7 +123,7 @@ def of_the_standard_library() -> set[str]:
     """Its modules that ours import, also those that are imported late."""
     names = {"importlib.resources", "numbers", "_strptime"}  # of zoneinfo, _decimal, _datetime
     for path in (ROOT / "jsserver").rglob("*.py"):
-        if {"spark", "cext"} & set(path.relative_to(ROOT).parts):
+        if "cext" in path.relative_to(ROOT).parts:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
@@ -143,8 +141,7 @@ def test_every_module_is_in_it_and_imports(program: Path) -> None:
     report = json.loads(done.stdout)
     assert report["failed"] == {}
     found = pkgutil.walk_packages(jsserver.__path__, "jsserver.")
-    here = {m.name for m in found if not m.name.startswith(SPARK_ONLY)}
-    assert set(report["modules"]) == here
+    assert set(report["modules"]) == {m.name for m in found}
     assert done.returncode == 0
 
 

@@ -1,9 +1,9 @@
 """Writes records, blocks and caches of a store as servers do, and finds records in a block."""
 
+import hashlib
 import struct
 
 from jsserver.cext.bytes import hh64
-from jsserver.cext.columns import Plain, block_key
 
 STREAM = "S"
 TOMB, ERASED = 1 << 62, 1 << 63
@@ -24,7 +24,7 @@ def record(
     ts = ts or 1_000_000 * (seq & (TOMB - 1))
     body = subject + (struct.pack("<I", len(header)) + header if header else b"") + data
     stamp = struct.pack("<Qq", seq, ts)
-    total = hh64(block_key(f"{STREAM}-{block}"), stamp + subject + header + data)
+    total = hh64(key(block), stamp + subject + header + data)
     head = struct.pack("<I", size | (HEADED if header else 0)) + stamp
     return head + struct.pack("<H", len(subject)) + body + struct.pack("<Q", total)
 
@@ -67,14 +67,9 @@ def written(data: bytes) -> bytes:
     return data[: at + size]
 
 
-def plain(*parts: bytes) -> Plain:
-    made = Plain()
-    made.extend(b"".join(parts))
-    return made
-
-
 def key(block: int = 1) -> bytes:
-    return block_key(f"{STREAM}-{block}")
+    """Of the checksums of a block."""
+    return hashlib.sha256(f"{STREAM}-{block}".encode()).digest()
 
 
 def runs(*pairs: tuple[int, int]) -> bytes:

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsserver.cext.bytes import S2Stream, crc32c_of, s2_decode
-from jsserver.cext.columns import Plain
 
 START = b"\xff\x06\x00\x00S2sTwO"
 SNAPPY_START = b"\xff\x06\x00\x00sNaPpY"
@@ -216,49 +215,3 @@ def test_a_stream_that_is_cut() -> None:
         stream.finish()
     with pytest.raises(ValueError, match="no S2"):
         S2Stream().finish()
-
-
-# ---- compressed blocks -------------------------------------------------------------------------
-
-
-def plain_of(data: bytes) -> Plain:
-    plain = Plain()
-    plain.extend(data)
-    return plain
-
-
-def unpacked(code: bytes) -> bytes:
-    into = Plain()
-    into.unpack(plain_of(code))
-    return bytes(into)
-
-
-@pytest.mark.parametrize("told", [0, 608, 1 << 40])
-def test_compressed_block(told: int) -> None:
-    """The length in its head is only a hint."""
-    code = b"cmp\x01" + uvarint(told) + START + packed(b"r" * 600) + b"12345678"
-    assert plain_of(code).packed
-    assert unpacked(code) == b"r" * 600 + b"12345678"
-
-
-@pytest.mark.parametrize(
-    ("code", "what"),
-    [
-        (b"plain", "no compressed block"),
-        (b"cmp\x02" + bytes(20), "algorithm 2"),
-        (b"cmp\x01\x05" + START + packed(b"r" * 600)[:-3] + b"12345678", "ends early"),
-        (b"cmp\x01\x05" + b"1234567", "cut short"),
-    ],
-)
-def test_bad_compressed_blocks(code: bytes, what: str) -> None:
-    with pytest.raises(ValueError, match=what):
-        unpacked(code)
-
-
-def test_bytes_that_are_looked_at_stay() -> None:
-    plain = plain_of(b"abc")
-    with memoryview(plain) as view, pytest.raises(BufferError):
-        plain.clear()
-    del view
-    plain.clear()
-    assert len(plain) == 0

@@ -309,3 +309,22 @@ def test_which_processes_a_signal_is_for(monkeypatch: pytest.MonkeyPatch) -> Non
     del pids[1:]
     signalling.send("ldm", "jsserver")
     assert sent[2:] == [(41, signal.SIGUSR2)]
+
+
+def test_the_jobs_of_spark_are_a_program_beside_this_one_or_on_the_path(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "bin" / "python"
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setenv("PATH", str(tmp_path / "other"))
+    assert main(["spark", "archive", "--help"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and "pip install ./pipeline" in err
+    run: list[list[str]] = []
+    monkeypatch.setattr(os, "execve", lambda path, words, environment: run.append([path, *words]))
+    for folder in ("other", "bin"):
+        (tmp_path / folder).mkdir()
+        program = tmp_path / folder / "jsserver-spark"
+        program.touch(mode=0o755)
+        main(["spark", "archive", "lake"])
+        assert run.pop() == [str(program), str(program), "archive", "lake"]

@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CEXT = ROOT / "cext"
-PRODUCT = ("jsserver", "bench", "packaging", "tools")
+COLUMNS = ROOT / "pipeline" / "src" / "jsserver_spark" / "cext"
+PRODUCT = ("jsserver", "bench", "packaging", "tools", "pipeline/src")
 
 #: Python names that others call: PySpark, the packager, the event loop's protocols, http.client.
 CALLED_FROM_OUTSIDE = {
@@ -61,7 +62,8 @@ def cython_sources() -> dict[Path, str]:
     """Their texts without comments, docstrings, and what they import."""
     found = {}
     for suffix in (".pyx", ".pxd", ".pxi", ".h"):
-        for path in sorted(CEXT.rglob(f"*{suffix}")):
+        columns = [*COLUMNS.glob(f"columns{suffix}"), *COLUMNS.glob(f"columns/*{suffix}")]
+        for path in sorted([*CEXT.rglob(f"*{suffix}"), *columns]):
             text = path.read_text()
             found[path] = text if suffix == ".h" else bare(text)
     return found
@@ -76,7 +78,8 @@ def test_every_function_and_constant_of_the_data_plane_is_used() -> None:
         for body in C_ENUM.findall(text):
             dead |= {name for name in C_CONSTANT.findall(body) if uses[name] <= 1}
     # A method that Python calls has a line in the .pyi files.
-    called = {w for path in CEXT.glob("*.pyi") for w in WORD.findall(path.read_text())}
+    faces = [*CEXT.glob("*.pyi"), COLUMNS / "columns.pyi"]
+    called = {w for path in faces for w in WORD.findall(path.read_text())}
     dead = {name for name in dead - called if not VOCABULARY.match(name)}
     assert not dead - SEAMS.keys(), f"defined and never used: {sorted(dead - SEAMS.keys())}"
     assert not SEAMS.keys() - dead, f"no longer to come: {sorted(SEAMS.keys() - dead)}"
@@ -130,8 +133,9 @@ def uses_in(tree: ast.Module) -> Iterator[str]:
 
 def python_sources(*folders: str) -> dict[Path, ast.Module]:
     paths = [p for f in folders for p in sorted((ROOT / f).rglob("*.py"))]
-    paths += sorted(ROOT.glob("*.py"))
-    return {p: ast.parse(p.read_text()) for p in paths if "__pycache__" not in p.parts}
+    paths += [*sorted(ROOT.glob("*.py")), *sorted((ROOT / "pipeline").glob("*.py"))]
+    own = [p for p in paths if "__pycache__" not in p.parts and not p.is_symlink()]
+    return {p: ast.parse(p.read_text()) for p in own}
 
 
 def test_every_name_of_the_control_plane_is_used_outside_tests() -> None:
@@ -140,7 +144,8 @@ def test_every_name_of_the_control_plane_is_used_outside_tests() -> None:
     uses.update(w for text in cython_sources().values() for w in WORD.findall(text))
     dead = []
     for path, tree in trees.items():
-        if path.is_relative_to(ROOT / "jsserver") and path != CATALOGUE:
+        checked = any(map(path.is_relative_to, (ROOT / "jsserver", ROOT / "pipeline" / "src")))
+        if checked and path != CATALOGUE:
             dead += [
                 f"{path.relative_to(ROOT)}: {name}"
                 for name in definitions(tree)

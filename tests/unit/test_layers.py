@@ -22,12 +22,11 @@ LAYERS = {
     "net": {"bytes", "store", "core"},
     "tls": {"bytes", "core", "net"},
     "engine": {"bytes", "store", "stream", "consumer", "core", "net"},
-    "columns": {"bytes", "store"},
     "language": {"bytes"},
 }
 #: Part of the control plane -> what it may know of the rest of it, and does know; a part may know
 #: itself. A part is a package, or a module of one where it says `package.module`. Each knows only
-#: parts above it: so no part of a server knows of the clients `bench` and `spark`, or of `cli`.
+#: parts above it: so no part of a server knows of the client `bench`, or of `cli`.
 PARTS = {
     "text.goformat": set(),
     "text.flags": {"text.goformat"},
@@ -206,9 +205,8 @@ PARTS = {
     "client.login": {"client.credentials"},
     "admin": {"client.connection", "client.credentials", "client.login"},
     "bench": {"client.connection", "client.credentials", "client.login", "process.procs"},
-    "spark": {"client.connection", "client.credentials", "text.goformat", "text.nuid"},
     "cli": {
-        *("admin", "bench", "check", "config", "process.signalling", "spark", "start"),
+        *("admin", "bench", "check", "config", "process.procs", "process.signalling", "start"),
         "text.flags",
     },
 }
@@ -233,12 +231,15 @@ def layer_of(path: Path) -> str:
     return path.relative_to(CEXT).parts[0].partition(".")[0]
 
 
-def data_plane() -> Iterator[tuple[str, str, str]]:
-    """File, its layer, and a module of ours that it imports, in every form there is."""
+def data_plane(start: str = "") -> Iterator[tuple[str, str, str]]:
+    """File, its layer, and a module of ours that it imports, in every form there is; those alone
+    that it names by this start."""
     for suffix in (".pyx", ".pxd", ".pxi", ".pyi"):
         for path in sorted(CEXT.rglob(f"*{suffix}")):
             for whole, plain in CIMPORT.findall(path.read_text()):
                 module = whole or plain
+                if not module.startswith(start):
+                    continue
                 if module.startswith("."):  # a neighbour: all layers are in one package
                     module = f"jsserver.cext{module}"
                 if module.startswith("jsserver"):
@@ -458,15 +459,14 @@ def test_packages_of_the_first_part_of_a_start_load_nothing_by_themselves() -> N
         assert len(tree.body) == 1 and ast.get_docstring(tree), package
 
 
-@pytest.mark.parametrize(("layer", "user"), [("columns", "spark"), ("language", "config")])
-def test_layers_beside_the_message_path_have_one_user(layer: str, user: str) -> None:
+def test_the_configuration_language_has_one_user() -> None:
     users = {
         package_of(module)
         for module, path in MODULES.items()
         for target, _ in imported(module, path)
-        if target.startswith(f"jsserver.cext.{layer}")
+        if target.startswith("jsserver.cext.language")
     }
-    assert users == {user}
+    assert users == {"config"}
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

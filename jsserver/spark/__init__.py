@@ -1,1 +1,0 @@
-"""Streams as Spark tables: the formats `nats` and `nats-store`, and the jobs around them."""

@@ -1,0 +1,1 @@
+../../../../jsserver/client/__init__.py

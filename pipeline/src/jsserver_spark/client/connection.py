@@ -1,0 +1,1 @@
+../../../../jsserver/client/connection.py

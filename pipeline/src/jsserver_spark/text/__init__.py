@@ -1,0 +1,1 @@
+../../../../jsserver/text/__init__.py

@@ -1,0 +1,1 @@
+../../../../jsserver/text/goformat.py
