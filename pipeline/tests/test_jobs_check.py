@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from jsserver_spark.jobs.check import Machine, executor_problems, java_problems,
 from jsserver_spark.jobs.progress import Progress, amount, duration
 from jsserver_spark.jobs.runner import Local, Processes, runner_of
 from jsserver_spark.options import ConnectionOptions
+from pipeline.tests.paths import PYTHONPATH
 from tests.servers import Server, Servers
 
 GOOD = Machine(
@@ -104,11 +107,44 @@ def test_the_command(
 
 @pytest.mark.parametrize("job", main.JOBS)
 def test_every_job_has_help_and_exit_codes(job: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main.main([job, "--help"])
-    assert ended.value.code == 0
+    assert main.main([job, "--help"]) == 0
     out = capsys.readouterr().out
     assert f"jsserver-spark {job}" in out and "exit codes:" in out and "--json" in out
+
+
+WITHOUT = """
+import sys
+for name in ("pyspark", "pyarrow", "numpy", "cryptography", "nacl"):
+    sys.modules[name] = None
+from jsserver_spark.jobs.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def without_spark(*words: str) -> subprocess.CompletedProcess[str]:
+    """A job where nothing of Spark can be imported."""
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT, *words],
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("job", main.JOBS)
+def test_help_needs_nothing_of_spark(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([job, "--help"]) == 0
+    done = without_spark(job, "--help")
+    assert (done.returncode, done.stdout, done.stderr) == (0, capsys.readouterr().out, "")
+
+
+def test_a_job_without_spark_says_what_is_missing(tmp_path: Path) -> None:
+    done = without_spark("archive", str(tmp_path), "--stream", "S")
+    assert done.returncode == 2 and done.stdout == ""
+    assert "which is not installed here: `pip install`" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_list_of_jobs(capsys: pytest.CaptureFixture[str]) -> None:

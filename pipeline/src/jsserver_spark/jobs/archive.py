@@ -1,6 +1,5 @@
 """Stream to Parquet: range by range, each committed by an entry of the manifest."""
 
-import argparse
 import functools
 import itertools
 import sys
@@ -8,7 +7,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -16,28 +14,16 @@ from jsserver_spark.archive import layout, manifest
 from jsserver_spark.archive.layout import Place
 from jsserver_spark.archive.manifest import Archive, ArchiveError, FileEntry
 from jsserver_spark.archive.writer import READ, Limits, publish_drafts, write_range
-from jsserver_spark.errors import NatsError, OptionError
+from jsserver_spark.errors import NatsError
 from jsserver_spark.jetstream import JetStream, Patient, StreamInfo
-from jsserver_spark.jobs import command
+from jsserver_spark.jobs import arguments, command
+from jsserver_spark.jobs.arguments import ArchiveOptions
 from jsserver_spark.jobs.progress import Progress, amount
 from jsserver_spark.jobs.runner import Local, Runner, running
 from jsserver_spark.live.fetch import fetch
 from jsserver_spark.options import (
-    ConnectionOptions,
     SourceOptions,
-    count,
-    option,
-    seconds,
-    size,
-    text,
 )
-
-TEXT = """\
-Archives a stream as Parquet files below ROOT (a folder, or a URI such as s3://bucket/folder).
-
-It goes on behind what the archive holds. Files are named by the sequences they cover; they count
-once an entry of the manifest names them, so a killed run loses and doubles nothing: start it
-again."""
 
 POLL_S = 0.5
 PATIENCE_S = 300.0
@@ -46,26 +32,6 @@ FILL = 0.95
 """How full a file is planned: messages differ in size, and a rest is a file of its own."""
 SPAN_MAX = 1 << 24
 """Sequences of one part at most, however few of them have messages."""
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ArchiveOptions(ConnectionOptions):
-    """Archiving a stream."""
-
-    stream: str = option("stream", text)
-    flush_rows: int = option("flushRows", count(), 1_000_000)
-    flush_bytes: int = option("flushBytes", size(1 << 10, 1 << 30), 128 << 20)
-    flush_interval: float = option("flushInterval", seconds, 300.0)
-
-    def check(self) -> None:
-        super().check()
-        if not self.stream:
-            raise OptionError("option 'stream' is missing: the stream to archive")
-
-    def source(self) -> SourceOptions:
-        """How its ranges are read. What retention takes meanwhile becomes a gap of the archive."""
-        shared = {name: getattr(self, name) for name in ConnectionOptions.__dataclass_fields__}
-        return SourceOptions(**shared, stream=self.stream, fail_on_data_loss=False)
 
 
 class ArchiveResult(msgspec.Struct):
@@ -381,7 +347,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
-    given = _parser().parse_args(argv)
+    given = arguments.archive().parse_args(argv)
     options = command.read_options(ArchiveOptions, given, "jsserver-spark archive")
     if given.follow and given.until_seq:
         raise command.Wrong("--follow and --until-seq exclude each other")
@@ -408,29 +374,6 @@ def _main(argv: Sequence[str]) -> int:
     if result.lost and given.fail_on_data_loss:
         return command.DIFFERENT
     return command.DONE if result.complete else command.INTERRUPTED
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command.parser("archive", TEXT)
-    parser.add_argument("root", metavar="ROOT")
-    parser.add_argument("--name", default="", help="the stream's name in the archive")
-    parser.add_argument(
-        "--until-seq", type=command.natural, default=0, help="the last sequence to archive"
-    )
-    parser.add_argument("--follow", action="store_true", help="go on with what comes")
-    parser.add_argument(
-        "--accept-recreated",
-        action="store_true",
-        help="go on although the stream was made anew: it holds the same messages",
-    )
-    parser.add_argument(
-        "--fail-on-data-loss",
-        action="store_true",
-        help="end with 1 when messages were gone before they could be archived; --follow ends then",
-    )
-    command.add_options(parser, ArchiveOptions, "the stream and its server")
-    command.add_runner(parser)
-    return parser
 
 
 def told(result: ArchiveResult) -> str:

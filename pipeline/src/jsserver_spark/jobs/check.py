@@ -1,6 +1,5 @@
 """What driver and executors run, whether the server answers, and what is wrong, in words."""
 
-import argparse
 import importlib
 import importlib.metadata
 import os
@@ -15,14 +14,9 @@ import msgspec
 from jsserver_spark import __version__
 from jsserver_spark.errors import NatsError
 from jsserver_spark.jetstream import JetStream
-from jsserver_spark.jobs import command
+from jsserver_spark.jobs import arguments, command
 from jsserver_spark.jobs.runner import session_of
 from jsserver_spark.options import ConnectionOptions
-
-TEXT = """\
-Prints the versions that driver and executors run, whether the formats are found there, whether the
-server answers, and what is wrong and how to mend it. A small job is run at --master (default:
-local[2], or what spark-submit says)."""
 
 NEEDED = {
     "pyspark": (4, 2),
@@ -251,7 +245,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
-    given = _parser().parse_args(argv)
+    given = arguments.check().parse_args(argv)
     options = None
     if command.given_options(given):
         options = command.read_options(ConnectionOptions, given, "jsserver-spark check")
@@ -261,16 +255,6 @@ def _main(argv: Sequence[str]) -> int:
     else:
         command.say(_told(found))
     return command.DIFFERENT if found.problems else command.DONE
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command.parser("check", TEXT)
-    parser.add_argument("--master", default="", help="where to run the small job")
-    parser.add_argument("--no-spark", action="store_true", help="do not start Spark")
-    command.add_options(
-        parser, ConnectionOptions, "the server (looked at when one of these is given)"
-    )
-    return parser
 
 
 def _told(found: Checked) -> str:

@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from jsserver_spark.archive import layout
-from jsserver_spark.archive.layout import Place
 from jsserver_spark.errors import NatsError, OptionError
 from jsserver_spark.jobs.progress import Progress
 from jsserver_spark.options import Options
@@ -131,6 +129,9 @@ def time_of(name: str, text: str, otherwise: int) -> int:
 
 def only_stream(root: str) -> str:
     """The stream that is archived there, where it is the only one. OptionError."""
+    from jsserver_spark.archive import layout  # pyarrow, which --help does without
+    from jsserver_spark.archive.layout import Place
+
     there = layout.streams_in(Place(root)) if root else []
     if len(there) == 1:
         return there[0]

@@ -1,12 +1,10 @@
 """Small files of past days become large ones, and what nobody needs any more is removed."""
 
-import argparse
 import itertools
 import sys
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -14,27 +12,13 @@ from jsserver_spark.archive import layout, manifest, reader
 from jsserver_spark.archive.layout import Place
 from jsserver_spark.archive.manifest import Archive, ArchiveError, FileEntry
 from jsserver_spark.archive.writer import READ, Limits, publish_drafts, write_range
-from jsserver_spark.jobs import command
+from jsserver_spark.jobs import arguments, command
+from jsserver_spark.jobs.arguments import CompactOptions
 from jsserver_spark.jobs.progress import Progress, amount
 from jsserver_spark.jobs.runner import Runner, running
-from jsserver_spark.options import Options, count, option, size, text
-
-TEXT = """\
-Merges the small files of days that are over. A new entry of the manifest replaces the old files in
-one step; then they are removed, and with them what killed runs left behind. Reads that are under
-way go on in the new files."""
 
 LEFT_S = 86_400.0
 """On stores without locks a file that no entry names may be another writer's for so long."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompactOptions(Options):
-    """Merging an archive's files."""
-
-    stream: str = option("stream", text)
-    flush_rows: int = option("flushRows", count(), 1_000_000)
-    flush_bytes: int = option("flushBytes", size(1 << 10, 1 << 30), 128 << 20)
 
 
 class CompactResult(msgspec.Struct):
@@ -182,7 +166,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
-    given = _parser().parse_args(argv)
+    given = arguments.compact().parse_args(argv)
     options = command.read_options(CompactOptions, given, "jsserver-spark compact")
     with command.progress(f"compacting {options.stream or given.root}") as progress:
         result = compact(
@@ -202,17 +186,6 @@ def _main(argv: Sequence[str]) -> int:
             f" {result.removed} files were removed"
         )
     return command.DONE
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command.parser("compact", TEXT)
-    parser.add_argument("root", metavar="ROOT")
-    parser.add_argument(
-        "--before", type=command.day, help="only days before this one (default: today)"
-    )
-    command.add_options(parser, CompactOptions, "the archive")
-    command.add_runner(parser)
-    return parser
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Days that an archive need not keep."""
 
-import argparse
 import itertools
 import sys
 from collections.abc import Sequence
@@ -9,13 +8,9 @@ import msgspec
 
 from jsserver_spark.archive import manifest
 from jsserver_spark.archive.layout import Place
-from jsserver_spark.jobs import command
+from jsserver_spark.jobs import arguments, command
 from jsserver_spark.jobs.compact import remove_left
 from jsserver_spark.jobs.progress import amount
-
-TEXT = """\
-Removes the files of days before a day (UTC) from the archive below ROOT. One entry of the manifest
-takes them out; then they are removed. What comes behind is archived as before."""
 
 
 class ExpireResult(msgspec.Struct):
@@ -61,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
-    given = _parser().parse_args(argv)
+    given = arguments.expire().parse_args(argv)
     stream = given.stream or command.only_stream(given.root)
     result = expire(given.root, stream, given.before)
     if given.json:
@@ -72,16 +67,6 @@ def _main(argv: Sequence[str]) -> int:
             f" {amount(result.size)}, were removed; the archive starts at sequence {result.first:,}"
         )
     return command.DONE
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command.parser("expire", TEXT)
-    parser.add_argument("root", metavar="ROOT")
-    parser.add_argument(
-        "--stream", default="", help="the stream that was archived (default: the only one)"
-    )
-    parser.add_argument("--before", type=command.day, required=True, help="a day, YYYY-MM-DD")
-    return parser
 
 
 if __name__ == "__main__":

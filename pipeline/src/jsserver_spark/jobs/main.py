@@ -39,7 +39,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     if job not in JOBS:
         sys.stderr.write(f"there is no job {job!r}\n\n{usage()}")
         return FAILED
-    code: int = importlib.import_module(f"jsserver_spark.jobs.{job}").main(arguments[1:])
+    if {"-h", "--help"} & set(arguments[1:]):
+        from jsserver_spark.jobs.arguments import PARSERS
+
+        PARSERS[job]().print_help()
+        return 0
+    try:
+        loaded = importlib.import_module(f"jsserver_spark.jobs.{job}")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if not missing or missing == "jsserver_spark":
+            raise
+        sys.stderr.write(
+            f"the jobs of Spark need {missing}, which is not installed here: `pip install` of"
+            " jsserver-spark brings it\n"
+        )
+        return FAILED
+    code: int = loaded.main(arguments[1:])
     return code
 
 

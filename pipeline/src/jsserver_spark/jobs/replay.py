@@ -1,74 +1,18 @@
 """Parquet to stream: the archived messages published again, in order, as they were."""
 
-import argparse
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jsserver_spark.archive import manifest
 from jsserver_spark.archive.layout import Place
 from jsserver_spark.archive.reader import first_since
 from jsserver_spark.cext.bytes import subject_is_literal, subject_is_valid
 from jsserver_spark.errors import OptionError
-from jsserver_spark.jobs import command
+from jsserver_spark.jobs import arguments, command
+from jsserver_spark.jobs.arguments import ReplayOptions
 from jsserver_spark.jobs.progress import Progress, duration
 from jsserver_spark.jobs.replaying import Replay, ReplayResult, Source
-from jsserver_spark.options import (
-    ConnectionOptions,
-    SinkOptions,
-    count,
-    one_of,
-    option,
-    seconds,
-    size,
-    text,
-    texts,
-)
-
-TEXT = """\
-Publishes what is archived below ROOT into a stream: subjects, headers and payloads byte for byte,
-in order, over one connection.
-
-The target holds nothing, or just what this replay published before: then it goes on behind that, so
-a killed replay is started again, and a second one adds nothing. With --ids it may hold other
-messages: each message gets a Nats-Msg-Id of stream, time of creation and sequence, and the target
-drops those it has within its duplicate_window, and only within that.
-
-Headers that act act again: Nats-Msg-Id (the target may drop a message as a duplicate: then the
-replay ends with an error, for the rest would not be what was archived), Nats-Expected-* (checked
-against the target), Nats-Rollup, Nats-TTL (counted from now), Nats-Schedule* and Nats-Batch-*.
---headers plain leaves these out."""
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ReplayOptions(ConnectionOptions):
-    """Replaying an archive."""
-
-    stream: str = option("stream", text)
-    replay_mode: str = option("replayMode", one_of("fast", "original"), "fast")
-    filter_subjects: tuple[str, ...] = option("filterSubjects", texts, ())
-    starting_timestamp: str = option("startingTimestamp", text)
-    ending_timestamp: str = option("endingTimestamp", text)
-    max_inflight: int = option("maxInflight", count(1, 1 << 20), 4096)
-    max_inflight_bytes: int = option("maxInflightBytes", size(1 << 10), 8 << 20)
-    ack_timeout: float = option("ackTimeout", seconds, 10.0)
-
-    def check(self) -> None:
-        super().check()
-        if not self.stream:
-            raise OptionError("option 'stream' is missing: the stream that was archived")
-
-    def sink(self, *, ids: bool) -> SinkOptions:
-        """Without ids the publisher does not try again: it could store a message twice."""
-        shared = {name: getattr(self, name) for name in ConnectionOptions.__dataclass_fields__}
-        return SinkOptions(
-            **shared,
-            max_inflight=self.max_inflight,
-            max_inflight_bytes=self.max_inflight_bytes,
-            ack_timeout=self.ack_timeout,
-            retries=5 if ids else 0,
-        )
 
 
 def replay(
@@ -138,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
-    given = _parser().parse_args(argv)
+    given = arguments.replay().parse_args(argv)
     options = command.read_options(ReplayOptions, given, "jsserver-spark replay")
     with command.stopping() as stop, command.progress(f"replaying {options.stream}") as progress:
         result = replay(
@@ -167,31 +111,6 @@ def _main(argv: Sequence[str]) -> int:
             + (f", {result.passed_over:,} were passed over" if result.passed_over else "")
         )
     return command.DONE if result.complete else command.INTERRUPTED
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command.parser("replay", TEXT)
-    parser.add_argument("root", metavar="ROOT")
-    parser.add_argument("--to", default="", help="the target stream (default: the archived one)")
-    parser.add_argument("--create", action="store_true", help="make the target, as archived")
-    parser.add_argument("--from-seq", type=command.natural, default=0, help="the first sequence")
-    parser.add_argument("--until-seq", type=command.natural, default=0, help="the last sequence")
-    parser.add_argument("--subject-prefix", default="", help="tokens before each subject")
-    parser.add_argument(
-        "--headers",
-        choices=("exact", "plain"),
-        default="exact",
-        help="plain: without headers that a server acts on (default: exact)",
-    )
-    parser.add_argument("--ids", action="store_true", help="add a Nats-Msg-Id to each message")
-    parser.add_argument(
-        "--skip-unpublishable",
-        action="store_true",
-        help="pass over and count messages whose subject, headers or size nobody can publish",
-    )
-    parser.add_argument("--mark", action="store_true", help="add Nats-Replay-Source: stream/seq")
-    command.add_options(parser, ReplayOptions, "the archived stream and the target's server")
-    return parser
 
 
 if __name__ == "__main__":

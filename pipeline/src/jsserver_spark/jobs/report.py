@@ -1,11 +1,9 @@
 """What an archive or a stream holds: rates, sizes, subjects and gaps, as tables and as a page."""
 
-import argparse
 import dataclasses
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -15,19 +13,16 @@ from jsserver_spark.archive.manifest import Archive
 from jsserver_spark.archive.reader import read_files
 from jsserver_spark.archive.writer import READ
 from jsserver_spark.jetstream import JetStream, StreamInfo
-from jsserver_spark.jobs import command
+from jsserver_spark.jobs import arguments, command
+from jsserver_spark.jobs.arguments import ReportOptions
 from jsserver_spark.jobs.page import page
 from jsserver_spark.jobs.progress import Progress, amount
 from jsserver_spark.jobs.runner import Runner, running
 from jsserver_spark.jobs.survey import Count, Survey, survey
 from jsserver_spark.live.fetch import fetch
-from jsserver_spark.options import ConnectionOptions, SourceOptions, option, text
+from jsserver_spark.options import SourceOptions
 from jsserver_spark.schema import Table
 from jsserver_spark.text.goformat import rfc3339_nano
-
-TEXT = """\
-Reports on the archive of a stream below ROOT; without ROOT on the stream at the server; with ROOT
-and --live on the archive and what the stream holds behind it."""
 
 COLUMNS = ("seq", "subject", "timestamp", "headers_raw", "data")
 SPAN = 500_000
@@ -35,17 +30,6 @@ SPAN = 500_000
 TOP = 20
 
 _TABLE = Table(tuple(column for column in READ.columns if column.name in COLUMNS))
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ReportOptions(ConnectionOptions):
-    """Reporting on a stream or its archive."""
-
-    stream: str = option("stream", text)
-
-    def source(self) -> SourceOptions:
-        shared = {name: getattr(self, name) for name in ConnectionOptions.__dataclass_fields__}
-        return SourceOptions(**shared, stream=self.stream, fail_on_data_loss=False)
 
 
 class Day(msgspec.Struct):
@@ -257,7 +241,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
-    given = _parser().parse_args(argv)
+    given = arguments.report().parse_args(argv)
     if given.live and not given.root:
         raise command.Wrong("--live needs ROOT; without ROOT the stream is read anyway")
     options = command.read_options(ReportOptions, given, "jsserver-spark report")
@@ -311,16 +295,6 @@ def _shown(made: Report) -> dict[str, object]:
         "gaps": found.gaps,
     }
     return out
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command.parser("report", TEXT)
-    parser.add_argument("root", metavar="ROOT", nargs="?", default="")
-    parser.add_argument("--live", action="store_true", help="add what the stream holds behind it")
-    parser.add_argument("--html", metavar="FILE", default="", help="write one page with plots")
-    command.add_options(parser, ReportOptions, "the stream and its server")
-    command.add_runner(parser)
-    return parser
 
 
 if __name__ == "__main__":

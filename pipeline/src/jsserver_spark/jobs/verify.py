@@ -1,10 +1,8 @@
 """The archive against the stream: every file's bytes, and every row against its message."""
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -15,22 +13,13 @@ from jsserver_spark.archive import manifest, reader
 from jsserver_spark.archive.layout import Place
 from jsserver_spark.archive.manifest import Archive, ArchiveError
 from jsserver_spark.archive.writer import READ
-from jsserver_spark.errors import OptionError
 from jsserver_spark.jetstream import JetStream
-from jsserver_spark.jobs import command
+from jsserver_spark.jobs import arguments, command
+from jsserver_spark.jobs.arguments import VerifyOptions
 from jsserver_spark.jobs.progress import Progress
 from jsserver_spark.jobs.runner import Runner, running
 from jsserver_spark.live.fetch import fetch
-from jsserver_spark.options import ConnectionOptions, SourceOptions, option, text
-
-TEXT = """\
-Compares the archive below ROOT with its stream: the SHA-256 of each file, and each row's sequence,
-subject, time, headers and payload with the message's. The archive was read by direct gets, where
-the stream allows them; this asks the stream itself, through a consumer, or message by message where
-a consumer would remove messages.
-
-Messages that the stream no longer holds are no difference; they are counted. What the stream holds
-behind the archive's last sequence is not archived yet, and no difference either."""
+from jsserver_spark.options import SourceOptions
 
 COMPARED = ("subject", "timestamp", "ts_nanos", "headers_raw", "data")
 COLUMNS = ("seq", *COMPARED)
@@ -38,22 +27,6 @@ RUNS_MAX = 100
 """Runs of differences that are listed; where there are more they are only counted."""
 
 Run = tuple[int, int]
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class VerifyOptions(ConnectionOptions):
-    """Verifying an archive."""
-
-    stream: str = option("stream", text)
-
-    def check(self) -> None:
-        super().check()
-        if not self.stream:
-            raise OptionError("option 'stream' is missing: the stream that was archived")
-
-    def source(self, stream: str) -> SourceOptions:
-        shared = {name: getattr(self, name) for name in ConnectionOptions.__dataclass_fields__}
-        return SourceOptions(**shared, stream=stream, fail_on_data_loss=False)
 
 
 class Difference(msgspec.Struct):
@@ -292,7 +265,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
-    given = _parser().parse_args(argv)
+    given = arguments.verify().parse_args(argv)
     options = command.read_options(VerifyOptions, given, "jsserver-spark verify")
     with command.progress(f"verifying {options.stream}") as progress:
         result = verify(
@@ -309,20 +282,6 @@ def _main(argv: Sequence[str]) -> int:
     else:
         command.say(_told(result))
     return command.DONE if result.equal else command.DIFFERENT
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command.parser("verify", TEXT)
-    parser.add_argument("root", metavar="ROOT")
-    parser.add_argument("--name", default="", help="the stream's name in the archive")
-    parser.add_argument(
-        "--accept-recreated",
-        action="store_true",
-        help="compare although the stream was made anew",
-    )
-    command.add_options(parser, VerifyOptions, "the stream and its server")
-    command.add_runner(parser)
-    return parser
 
 
 def _told(result: VerifyResult) -> str:
