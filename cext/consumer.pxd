@@ -313,11 +313,13 @@ cdef Consumers* consumers_of(Stream* s) noexcept nogil                        # 
 cdef void consumers_free(Stream* s) noexcept nogil
 # Lets the log take what was gathered.
 cdef void consumers_flush(Stream* s) noexcept nogil
-# A consumer with its records in the log or the state of its file, else a new one. NULL: no memory, or a name too long.
+# A consumer with its records in the log or the state of its file, else a new one. filter is made of the configuration's,
+# without the lock where these are many, and taken. NULL: no memory, or a name too long.
 # With the lock held. Where it starts and what is pending may take several turns (Consumer.counting); whoever does not wait
 # for them calls consumer_step until there is no more to do.
 cdef struct StateFile
-cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, const StateFile* file, bint logged) noexcept nogil
+cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Filter* filter, const StateFile* file,
+                            bint logged) noexcept nogil
 cdef bint consumer_step(Consumer* c) noexcept nogil
 # Subscribes and serves, from where the records end that it followed. 0 | -1 no memory
 cdef int consumer_lead(Consumer* c) noexcept nogil
@@ -328,8 +330,8 @@ cdef void consumer_follow(Consumer* c) noexcept nogil
 # order. 0 | -1 no memory | -2 damaged: the rest of the entry was left out
 cdef int consumers_apply(Stream* s, Span entry) noexcept nogil
 # before: how it stands under the new configuration, before that lets anything be delivered; it is filled when what is pending is
-# counted, and lives as long. 0 | -1 no memory
-cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* before) noexcept nogil
+# counted, and lives as long. filter: as consumer_new's; what is not needed is left in it. 0 | -1 no memory
+cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, Filter* filter, ConsumerInfo* before) noexcept nogil
 cdef int consumer_take_config(Consumer* c, const ConsumerConfig* cfg) noexcept nogil
 cdef void consumer_pause(Consumer* c, int64_t until) noexcept nogil
 # Forgets what was delivered, and delivers from this sequence on; 0: from behind the ack floor. What acks take out in turns
@@ -375,6 +377,7 @@ cdef class ConsumerHandle:
     cdef uint8_t* kept_texts
     cdef Bytes kept_state       # of one whose state is not on disk
     cdef bint kept_logged
+    cdef bint take(self, const ConsumerConfig* cfg, Filter* filter, bint back, int* rc) except *
     cdef int keep_config(self, const ConsumerConfig* cfg) noexcept nogil
     cdef void keep(self) noexcept nogil
     cdef bint enter(self) noexcept nogil                # as StreamFace's, as is serves

@@ -114,7 +114,7 @@ cdef int place_begin(Consumer* c, uint64_t last) noexcept nogil:
         c.counting = COUNT_LAST
         return 0
     # Here alone a last token `x*` stands for what begins with x: clients list a bucket's keys so.
-    if filter_init(&c.loose, c.filter.patterns, c.filter.n) != ST_OK:
+    if filter_copy(&c.loose, &c.filter) != ST_OK:
         return -1
     filter_loosen(&c.loose)
     c.sweep = sweep_lasts(c.s.store, &c.loose, last, UINT64_MAX)

@@ -162,23 +162,37 @@ cdef class ConsumerHandle:
         cdef ConfigBuffers b = fill_consumer(&cfg, params)
         cdef int rc = 0
         cdef bint open
+        cdef Filter filter
+        with nogil:
+            rc = filter_init(&filter, cfg.filters, cfg.n_filters)
+        if rc != ST_OK:
+            raise StoreError("out of memory")
+        try:
+            open = self.take(&cfg, &filter, back, &rc)
+        finally:
+            filter_free(&filter)
+        self.check(open)
+        if rc < 0:
+            raise StoreError("out of memory")
+
+    cdef bint take(self, const ConsumerConfig* cfg, Filter* filter, bint back, int* rc) except *:
+        # Changes the configuration. False: it is closed.
+        cdef bint open
         with nogil:
             self.box.lock()
             open = self.serves()
             if open:
-                rc = consumer_update(self.c, &cfg, &self.changed)
+                rc[0] = consumer_update(self.c, cfg, filter, &self.changed)
             elif back and self.c != NULL:
                 open = True
-                rc = consumer_take_config(self.c, &cfg)
+                rc[0] = consumer_take_config(self.c, cfg)
             elif back and self.kept_texts != NULL:
                 open = True
-                rc = self.keep_config(&cfg)
+                rc[0] = self.keep_config(cfg)
             self.box.leave()
             while open and self.step(&open):    # others have their turns
                 pass
-        self.check(open)
-        if rc < 0:
-            raise StoreError("out of memory")
+        return open
 
     def pause(self, int64_t until) -> None:
         cdef bint open

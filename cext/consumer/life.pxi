@@ -97,11 +97,15 @@ cdef void consumer_free(Consumer* c) noexcept nogil:
     free(c)
 
 
-cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, const StateFile* file, bint logged) noexcept nogil:
+cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Filter* filter, const StateFile* file,
+                            bint logged) noexcept nogil:
     cdef Consumers* k = consumers_of(s)
     cdef Consumer* c = <Consumer*>calloc(1, sizeof(Consumer)) if k != NULL else NULL
     if c == NULL:
+        filter_free(filter)
         return NULL
+    c.filter = filter[0]
+    memset(filter, 0, sizeof(Filter))
     c.env = s.env
     c.s = s
     c.shared = k
@@ -110,8 +114,8 @@ cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, const StateFil
     timers_prepare(c)
     c.logged = logged and k.log != NULL and not cfg.mem_storage
     c.texts = consumer_config_take(&c.cfg, cfg)
-    if (c.texts == NULL or filter_init(&c.filter, c.cfg.filters, c.cfg.n_filters) != ST_OK
-            or make_ack_prefix(c) < 0 or consumer_place(c, file) < 0 or stream_watch(s, &c.watcher) < 0):
+    if (c.texts == NULL or make_ack_prefix(c) < 0 or consumer_place(c, file) < 0
+            or stream_watch(s, &c.watcher) < 0):
         consumer_free(c)
         return NULL
     c.next_consumer = k.first
@@ -262,13 +266,12 @@ cdef bint same_filters(const ConsumerConfig* a, const ConsumerConfig* b) noexcep
     return True
 
 
-cdef int change_filter(Consumer* c, const ConsumerConfig* cfg) noexcept nogil:
-    cdef Filter filter
-    if filter_init(&filter, cfg.filters, cfg.n_filters) != ST_OK:
-        return -1
+cdef int change_filter(Consumer* c, Filter* filter) noexcept nogil:
+    # filter becomes what was there.
+    cdef Filter last = c.filter
     stream_unwatch(c.s, &c.watcher)
-    filter_free(&c.filter)
-    c.filter = filter
+    c.filter = filter[0]
+    filter[0] = last
     if stream_watch(c.s, &c.watcher) < 0:
         return -1
     if c.leads:
@@ -287,7 +290,7 @@ cdef void change_most(Consumer* c, const ConsumerConfig* before) noexcept nogil:
         i = after
 
 
-cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* before) noexcept nogil:
+cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, Filter* filter, ConsumerInfo* before) noexcept nogil:
     # One that delivers to another subject now delivers nothing there before `begin`.
     cdef ConsumerConfig new
     cdef ConsumerConfig last = c.cfg            # what it points to is freed at the end
@@ -300,7 +303,7 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, ConsumerInfo* b
     cdef int rc = 0
     if texts == NULL:
         return -1
-    if filters and change_filter(c, cfg) < 0:
+    if filters and change_filter(c, filter) < 0:
         free(texts)
         return -1
     deadlines_finish(c)

@@ -6,7 +6,7 @@ cdef int make_skip_list(Consumer* c, uint64_t upto, uint64_t after) noexcept nog
     cdef int64_t n
     cdef uint64_t* seqs = NULL
     cdef Filter loose
-    if filter_init(&loose, c.filter.patterns, c.filter.n) != ST_OK:
+    if filter_copy(&loose, &c.filter) != ST_OK:
         return -1
     filter_loosen(&loose)
     n = store_last_per_subject(c.s.store, &loose, upto, &seqs)

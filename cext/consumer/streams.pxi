@@ -139,6 +139,7 @@ cdef class StreamHandle(IntakeFace):
         cdef ConsumerHandle h
         cdef bytes state
         cdef StateFile file
+        cdef Filter filter
         cdef Consumer* c
         for h in self.handles:
             if h.kept_texts == NULL:
@@ -149,9 +150,11 @@ cdef class StreamHandle(IntakeFace):
             if h.kept_logged:
                 state, file.time = read_state(self.box.env.files, h.directory)
             file.bytes = span_of(state)
+            if filter_init(&filter, h.kept.filters, h.kept.n_filters) != ST_OK:
+                raise StoreError("out of memory")
             with nogil:
                 self.box.lock()
-                c = consumer_new(s, &h.kept, &file, h.kept_logged)
+                c = consumer_new(s, &h.kept, &filter, &file, h.kept_logged)
                 h.c = c
                 if c != NULL:
                     c.serial = h.id
@@ -250,6 +253,7 @@ cdef class StreamHandle(IntakeFace):
         cdef ConsumerConfig cfg
         cdef ConfigBuffers b = fill_consumer(&cfg, params)
         cdef StateFile file
+        cdef Filter filter
         cdef bytes state
         cdef bint logged = directory is not None and len(self.directory) > 0
         cdef ConsumerHandle h = ConsumerHandle.__new__(ConsumerHandle)
@@ -268,8 +272,12 @@ cdef class StreamHandle(IntakeFace):
             if logged:
                 self.open_log(self.s)
             with nogil:
+                rc = filter_init(&filter, cfg.filters, cfg.n_filters)
+            if rc != ST_OK:
+                raise StoreError("out of memory")
+            with nogil:
                 self.box.lock()
-                c = consumer_new(self.s, &cfg, &file, logged)
+                c = consumer_new(self.s, &cfg, &filter, &file, logged)
                 if c != NULL:
                     c.serial = serial
                     c.held = hold and is_push(c)

@@ -35,26 +35,36 @@ cdef bint patterns_overlap(const Filter* f) noexcept nogil:
     return False
 
 
+cdef int filter_room(Filter* f, uint32_t n, size_t size) noexcept nogil:
+    # For so many patterns of so many bytes together.
+    f.patterns = <Span*>calloc(n, sizeof(Span))
+    f.texts = <uint8_t*>malloc(max(size, <size_t>1))
+    if f.patterns == NULL or f.texts == NULL:
+        filter_free(f)
+        return ST_NO_MEMORY
+    f.n = n
+    return ST_OK
+
+
 cdef int filter_init(Filter* f, const Span* patterns, uint32_t n) noexcept nogil:
     cdef uint32_t i, at, wild = n
+    cdef size_t size = 0
+    cdef uint8_t* text
     cdef bint literal
     memset(f, 0, sizeof(Filter))
     f.all = n == 0
     if n == 0:
         return ST_OK
-    f.patterns = <Span*>calloc(n, sizeof(Span))
-    if f.patterns == NULL:
+    for i in range(n):
+        size += patterns[i].n
+    if filter_room(f, n, size) != ST_OK:
         return ST_NO_MEMORY
-    f.n = n
+    text = f.texts
     for i in range(n):      # literal ones from the front, others from the end
         literal = subject_is_literal(patterns[i])
         at = f.n_literals if literal else wild - 1
-        f.patterns[at].p = <const uint8_t*>malloc(patterns[i].n + 1)
-        if f.patterns[at].p == NULL:
-            filter_free(f)
-            return ST_NO_MEMORY
-        memcpy(<void*>f.patterns[at].p, patterns[i].p, patterns[i].n)
-        f.patterns[at].n = patterns[i].n
+        f.patterns[at] = patterns[i]
+        place_text(&text, &f.patterns[at])
         if literal:
             f.n_literals += 1
         else:
@@ -69,12 +79,32 @@ cdef int filter_init(Filter* f, const Span* patterns, uint32_t n) noexcept nogil
 
 
 cdef void filter_free(Filter* f) noexcept nogil:
-    cdef uint32_t i
-    for i in range(f.n):
-        free(<void*>f.patterns[i].p)
     free(f.patterns)
+    free(f.texts)
     idset_free(<IdSet*>f.cache)
     memset(f, 0, sizeof(Filter))
+
+
+cdef int filter_copy(Filter* to, const Filter* f) noexcept nogil:
+    cdef uint32_t i
+    cdef size_t size = 0
+    cdef uint8_t* text
+    to[0] = f[0]
+    to.patterns = NULL
+    to.texts = NULL
+    to.cache = NULL
+    to.asked = 0
+    if f.n == 0:
+        return ST_OK
+    for i in range(f.n):
+        size += f.patterns[i].n
+    if filter_room(to, f.n, size) != ST_OK:
+        return ST_NO_MEMORY
+    text = to.texts
+    for i in range(f.n):
+        to.patterns[i] = f.patterns[i]
+        place_text(&text, &to.patterns[i])
+    return ST_OK
 
 
 cdef inline bint is_loose(Span p) noexcept nogil:
