@@ -542,7 +542,7 @@ cdef void account_close(Account* a) noexcept nogil
 # subscriptions match, imported ones too, the most bytes that wait for one (-1: there is none).
 cdef uint32_t count_exact(Account* a, Span subject, Span group) noexcept nogil
 cdef int64_t most_queued(Account* a, Span subject) noexcept nogil
-cdef void account_map(Account* a, Mappings* m) noexcept nogil      # from now on, and its own then; NULL: none
+cdef Mappings* account_map(Account* a, Mappings* m) noexcept nogil  # from now on, and its own then; NULL: none. What it had
 # From now on its clients may ask JetStream by this prefix, `$JS.<domain>.API.`. 0 | -1 no memory.
 cdef int account_domain(Account* a, Span prefix) noexcept nogil
 # The server itself takes what is sent to the subject, as long as the account is open: NULL where it is not, or no memory.

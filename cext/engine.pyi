@@ -1,5 +1,6 @@
 """The control plane's view of the data plane."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jsserver.cext.bytes import SubjectTransform
@@ -163,7 +164,12 @@ class StreamLink(NamedTuple):
     transform: SubjectTransform | None
     back: SubjectTransform | None
 
-Mappings = list[tuple[bytes, list[tuple[SubjectTransform, int]]]]
+class MappingTable:
+    """Mappings of an account, made in advance; accounts.pxi says what these are."""
+
+    def __init__(
+        self, mappings: Sequence[tuple[bytes, list[tuple[SubjectTransform, int]]]] = ()
+    ) -> None: ...
 
 class AccountHandle:
     name: str
@@ -173,7 +179,7 @@ class AccountHandle:
         self, max_connections: int, max_subscriptions: int, max_payload: int
     ) -> None: ...
     def become_system(self) -> None: ...
-    def map_subjects(self, mappings: Mappings) -> None: ...
+    def map_subjects(self, table: MappingTable | None) -> MappingTable: ...
     def link(self, services: list[ServiceLink], streams: list[StreamLink]) -> None: ...
     def replies(self) -> tuple[int, int]: ...
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None: ...

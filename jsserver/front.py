@@ -21,7 +21,7 @@ from functools import partial
 from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, called_as_jsserver, commit
 from jsserver.access import info
 from jsserver.access.accounts import Accounts
-from jsserver.access.configured import Configured, shared_by
+from jsserver.access.configured import Configured
 from jsserver.cext.engine import DataPlane, PlaneConfig, WebsocketConfig
 from jsserver.config import ConfigError, advice
 from jsserver.config.options import Options
@@ -115,7 +115,7 @@ class Front:
         self.accounts = Accounts(self.plane)
         self.plane.name_server(self.name.encode(), short_hash(self.name).encode())
         self.configured = Configured(self.accounts)
-        self.configured.follow(options, shared_by(options))
+        self.configured.follow(options, self.configured.coming(options))
         if options.system:
             self.accounts[options.system].become_system()
         self.storage = self._take_storage() if options.jetstream.enabled else None

@@ -116,10 +116,11 @@ cdef bint account_renames(Account* a, Span subject, Draft* d) noexcept nogil:
     return a.domain.n and not asks_elsewhere(a) and domain_select(a.domain, subject, d)
 
 
-cdef void account_map(Account* a, Mappings* m) noexcept nogil:
-    mappings_free(a.mappings)
+cdef Mappings* account_map(Account* a, Mappings* m) noexcept nogil:
+    cdef Mappings* before = a.mappings
     a.mappings = m
     a.renames = m != NULL or a.domain.n > 0
+    return before
 
 
 cdef int account_domain(Account* a, Span prefix) noexcept nogil:

@@ -16,6 +16,35 @@ cdef Transform* copied_transform(SubjectTransform given) except NULL:
     return t
 
 
+cdef class MappingTable:
+    """Mappings for AccountHandle.map_subjects, which may be made and let go in any thread."""
+
+    cdef Mappings* all
+
+    def __init__(self, mappings=()):
+        """mappings: of (source, destinations), these being (SubjectTransform, upto) with the draws from 0 to 99 below which
+        one is chosen that none before it is. ValueError: a source is there twice."""
+        cdef MapDest* dests
+        cdef SubjectTransform transform
+        cdef uint32_t i
+        if not mappings:
+            return
+        self.all = mappings_new()
+        if self.all == NULL:
+            raise MemoryError
+        for source, destinations in mappings:
+            dests = mappings_add(self.all, span_of(source), len(destinations))
+            if dests == NULL:
+                raise ValueError(f"{source!r} cannot be mapped, or not twice")
+            for i, (transform, upto) in enumerate(destinations):
+                dests[i].transform = copied_transform(transform)
+                dests[i].upto = upto
+
+    def __dealloc__(self):
+        with nogil:
+            mappings_free(self.all)
+
+
 @cython.no_gc_clear     # the end of one that is garbage in a circle needs its data plane
 cdef class AccountHandle:
     """An account of a data plane: its subjects, its streams, its limits. DataPlane.account() makes it.
@@ -78,37 +107,20 @@ cdef class AccountHandle:
             env_unlock(self.plane.env)
         self.plane.check(open)
 
-    def map_subjects(self, mappings):
-        """What its clients publish goes elsewhere from now on: by (source, destinations), these being (SubjectTransform,
-        upto) with the draws from 0 to 99 below which one is chosen that none before it is."""
+    def map_subjects(self, MappingTable table):
+        """What its clients publish goes elsewhere from now on, by a table (None: by none) that is empty afterwards. Returns
+        the table that it went by before; to let that go takes long where it is large."""
+        cdef MappingTable before = MappingTable()
         cdef Mappings* all = NULL
-        cdef MapDest* dests
-        cdef SubjectTransform transform
         cdef bint open
-        cdef uint32_t i
-        if mappings:
-            all = mappings_new()
-            if all == NULL:
-                raise MemoryError
-        try:
-            for source, destinations in mappings:
-                dests = mappings_add(all, span_of(source), len(destinations))
-                if dests == NULL:
-                    raise ValueError(f"{source!r} cannot be mapped, or not twice")
-                for i, (transform, upto) in enumerate(destinations):
-                    dests[i].transform = copied_transform(transform)
-                    dests[i].upto = upto
-        except BaseException:
-            mappings_free(all)
-            raise
+        if table is not None:
+            all, table.all = table.all, NULL
         with nogil:
             open = self.plane.enter()
-            if open:
-                account_map(self.a, all)
-            else:
-                mappings_free(all)
+            before.all = account_map(self.a, all) if open else all
             env_unlock(self.plane.env)
         self.plane.check(open)
+        return before
 
     def link(self, services, streams):
         """What it imports from now on, instead of what it imported before: lists of ServiceLink and of StreamLink."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from jsserver import TYPE_CHECKING
 from jsserver.access.accounts import Accounts
+from jsserver.cext.engine import MappingTable
 from jsserver.config.block import Block, each
 from jsserver.config.options import GLOBAL_ACCOUNT, Mapping, Options
 
@@ -14,11 +15,13 @@ if TYPE_CHECKING:
     from jsserver.config.links import Sharing
 
 
-class Shared(Block):
-    """What accounts share (None: nothing), and what they import, ready to be compared."""
+class Coming(Block):
+    """What accounts share (None: nothing), what they import, ready to be compared, and the mappings
+    of those where these change."""
 
     sharing: Sharing | None = None
     imports: Wanted = each(dict)
+    tables: dict[str, MappingTable] = each(dict)
 
 
 class Configured:
@@ -30,53 +33,78 @@ class Configured:
         self.sharing: Sharing | None = None
         """What accounts share; None: nothing."""
         self._mapped: dict[str, Sequence[Mapping]] = {}
+        self._limits: dict[str, tuple[int, int, int]] = {}
 
-    def narrow(self, shared: Shared) -> None:
+    def coming(self, options: Options) -> Coming:
+        """What follow() needs for these options. From any thread, as it takes long where there is
+        much, while nothing follows."""
+        found = _shared_by(options)
+        for name, mappings in _mappings_of(options):
+            if mappings != self._mapped.get(name, []):
+                found.tables[name] = _table(mappings)
+        return found
+
+    def narrow(self, coming: Coming) -> None:
         """No account imports any more what it does not import by this."""
         if self._links is not None:
-            self._links.narrow(shared.imports)
+            self._links.narrow(coming.imports)
 
-    def follow(self, options: Options, shared: Shared) -> None:
+    def follow(self, options: Options, coming: Coming) -> list[object]:
         """The accounts are from now on as these options have them, and share this. Those that are
-        in them no more are open still."""
-        self._map(GLOBAL_ACCOUNT, options.mappings)
+        in them no more are open still. Returns what is left over, which takes long to let go."""
+        self._accounts.open(GLOBAL_ACCOUNT)
         for account in options.accounts:
-            self._accounts.open(account.name).limit_clients(
-                account.max_connections, account.max_subscriptions, account.max_payload
+            self._limit(
+                account.name,
+                (account.max_connections, account.max_subscriptions, account.max_payload),
             )
-            self._map(account.name, account.mappings)
+        left: list[object] = [
+            self._accounts[name].map_subjects(table) for name, table in coming.tables.items()
+        ]
+        left.append(self._mapped)
+        self._mapped = {name: mappings for name, mappings in _mappings_of(options) if mappings}
         if options.system:
             self._accounts.open(options.system)
-        self.sharing = shared.sharing
-        if shared.imports and self._links is None:
+        left.append(self.sharing)
+        self.sharing = coming.sharing
+        if coming.imports and self._links is None:
             from jsserver.access.links import Links  # a server without them starts without it
 
             self._links = Links(self._accounts)
         if self._links is not None:
-            self._links.follow(shared.imports)
+            self._links.follow(coming.imports)
+        return left
 
     def close(self, name: str) -> None:
         """Ends an account, whose streams were closed before."""
-        self._mapped.pop(name, None)
+        self._limits.pop(name, None)
         self._accounts.close(name)
 
-    def _map(self, name: str, mappings: Sequence[Mapping]) -> None:
+    def _limit(self, name: str, limits: tuple[int, int, int]) -> None:
         handle = self._accounts.open(name)
-        if mappings == self._mapped.get(name, []):
-            return
-        from jsserver.config.mappings import weighed  # a server without them starts without it
-
-        handle.map_subjects([(m.source.encode(), weighed(m)) for m in mappings])
-        self._mapped[name] = mappings
+        if self._limits.get(name) != limits:
+            handle.limit_clients(*limits)
+            self._limits[name] = limits
 
 
-def shared_by(options: Options) -> Shared:
-    """What the accounts of a configuration share. From any thread."""
+def _mappings_of(options: Options) -> Iterator[tuple[str, Sequence[Mapping]]]:
+    yield GLOBAL_ACCOUNT, options.mappings
+    for account in options.accounts:
+        yield account.name, account.mappings
+
+
+def _table(mappings: Sequence[Mapping]) -> MappingTable:
+    from jsserver.config.mappings import weighed  # a server without them starts without it
+
+    return MappingTable([(m.source.encode(), weighed(m)) for m in mappings])
+
+
+def _shared_by(options: Options) -> Coming:
     if not any(account.imports or account.exports for account in options.accounts):
-        return Shared()
+        return Coming()
     from jsserver.access.links import keyed  # a server without it starts without it
     from jsserver.config.links import share
 
     sharing, _ = share(options.accounts)
     names = [account.name for account in options.accounts if account.imports]
-    return Shared(sharing=sharing, imports={name: keyed(sharing.routes(name)) for name in names})
+    return Coming(sharing=sharing, imports={name: keyed(sharing.routes(name)) for name in names})

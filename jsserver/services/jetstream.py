@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -67,6 +68,14 @@ def _limits_of(own: AssetLimits) -> AccountLimits:
     )
 
 
+TOGETHER = 64
+"""Accounts between which others have their turn."""
+
+
+def _grant_of(limits: AccountLimits | None) -> tuple[int, int]:
+    return (0, 0) if limits is None else (max(limits.max_memory, 0), max(limits.max_storage, 0))
+
+
 class JetStream:
     """Recovers what is on disk, answers `$JS.API`, and closes everything again."""
 
@@ -118,6 +127,9 @@ class JetStream:
             size=js.limits.max_batch_size,
             timeout=span(js.limits.batch_timeout),
         )
+        self._granted = (0, 0)
+        self._grants: dict[str, tuple[int, int]] = {}
+        """Bytes of memory and of files: of all accounts, and of each."""
         self._log = log
         logging.getLogger("jsserver").addHandler(LogBridge(log))
 
@@ -139,7 +151,9 @@ class JetStream:
         for name in [*self.dispatcher.accounts]:
             if name not in wanted and name != GLOBAL_ACCOUNT:
                 await self.configure(name, None)
-        for name, own in wanted.items():
+        for number, (name, own) in enumerate(wanted.items()):
+            if number % TOGETHER == 0:
+                await asyncio.sleep(0)
             try:
                 await self.configure(name, _limits_of(own))
             except Exception as error:  # the others are served all the same
@@ -151,6 +165,7 @@ class JetStream:
         self.max_store = self.settings.max_storage = max_store
 
     async def _add(self, name: str, limits: AccountLimits) -> None:
+        self._grant(name, limits)
         account = Account(name, self.shared, Path(self.store.path) / name, limits)
         account.on_unwritten = partial(self.mender.stream_unwritten, account)
         account.on_no_room = partial(self.mender.no_room, account)
@@ -163,21 +178,31 @@ class JetStream:
         running = self.dispatcher.accounts.get(name)
         if limits is None:
             if running is not None:
+                self._grant(name, None)
                 await self.dispatcher.remove_account(name)
                 self.accounts[name].have_jetstream(False)
             return
-        others = [a.limits for n, a in self.dispatcher.accounts.items() if n != name]
-        granted = [*others, limits]
-        memory = sum(max(one.max_memory, 0) for one in granted)
-        storage = sum(max(one.max_storage, 0) for one in granted)
+        memory, storage = self._granted_with(name, limits)
         if 0 <= self.max_memory < memory:
             raise errcodes.MEMORY_RESOURCES_EXCEEDED()
         if 0 <= self.max_store < storage:
             raise errcodes.STORAGE_RESOURCES_EXCEEDED()
         if running is None:
             await self._add(name, limits)
-        else:
+        elif running.limits != limits:
+            self._grant(name, limits)
             running.limit(limits)
+
+    def _granted_with(self, name: str, limits: AccountLimits | None) -> tuple[int, int]:
+        """Bytes of memory and of files that all accounts are granted where this one has these."""
+        memory, storage = self._granted
+        before = self._grants.get(name, (0, 0))
+        now = _grant_of(limits)
+        return memory - before[0] + now[0], storage - before[1] + now[1]
+
+    def _grant(self, name: str, limits: AccountLimits | None) -> None:
+        self._granted = self._granted_with(name, limits)
+        self._grants[name] = _grant_of(limits)
 
     def request(self, item: Item) -> None:
         _, cid, (account, cost), (subject, reply, headers, payload) = item

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jsserver.access.auth import Authenticator
 from jsserver.access.certificates import read_secured
 from jsserver.access.clients import CLOSE_CODES, Connect, decode_connect
-from jsserver.access.configured import Shared, shared_by
+from jsserver.access.configured import Coming
 from jsserver.access.staying import MOVED, Present, Slow, Staying, Stays
 from jsserver.access.websocket import CLIENT_OVER_WEBSOCKET
 from jsserver.cext.engine import ConnNumbers, Item
@@ -45,6 +45,9 @@ NOT_TRUSTED = CLOSE_CODES["Proxy Not Trusted"]
 HANDSHAKE = CLOSE_CODES["TLS Handshake Failure"]
 
 
+TOGETHER = 64
+"""Accounts, or other pieces of a configuration, between which others have their turn."""
+
 Pending = dict[int, tuple[Staying, Slow]]
 """What has to be computed before it is known what becomes of some connections, by their ids."""
 
@@ -64,8 +67,7 @@ class _Next(NamedTuple):
     """Where the log goes, if that is elsewhere."""
     logins: Authenticator
     websocket_logins: Authenticator | None
-    shared: Shared
-    """What accounts share."""
+    accounts: Coming
 
 
 class _Read(NamedTuple):
@@ -78,7 +80,7 @@ class _Read(NamedTuple):
     told: list[str]
     logins: Authenticator | None = None
     websocket_logins: Authenticator | None = None
-    shared: Shared | None = None
+    accounts: Coming | None = None
 
 
 class Reloading:
@@ -91,14 +93,11 @@ class Reloading:
         """The server is as its file says; ReloadError, and nothing has changed."""
         server, options = self._server, self._server.options
         coming = await self._checked()
-        stayings = self._stayings(coming)
         pins_before = _pins(options)
         await server.take_peers(coming.options)
-        pending = self._switch(coming, stayings)
-        server.attend_staples(coming.stapled)
-        while pending:
-            await self._compute(pending)
-            pending = self._judge(stayings, pending)
+        left = await self._change(coming)
+        del coming
+        await asyncio.to_thread(_let_go, left)
         await self._follow()
         pins = _pins(options)
         changed = {way: pins[way] if pins[way] != pins_before[way] else None for way in pins}
@@ -106,6 +105,31 @@ class Reloading:
             self._cut_unpinned(changed)
         server.config_loaded = time.time_ns()
         server.log.info(f"Reloaded server configuration ({options.config_digest})")
+
+    async def _change(self, coming: _Next) -> list[object]:
+        """Logins, users and accounts are as the file says. Returns what the configuration before
+        consisted of."""
+        server, options = self._server, self._server.options
+        left: list[object] = [*_pieces(options), options.mappings, options.users]
+        stayings = self._stayings(coming)
+        if not options.operators.enabled:
+            await self._open_accounts(coming.options)
+        pending = self._switch(coming, stayings, left)
+        server.attend_staples(coming.stapled)
+        while pending:
+            await self._compute(pending)
+            pending = self._judge(stayings, pending)
+        return left
+
+    async def _open_accounts(self, coming: Options) -> None:
+        """Opens those that are new, in which nobody is yet."""
+        front = self._server.front
+        new = [account.name for account in coming.accounts if account.name not in front.accounts]
+        for number, name in enumerate(new):
+            front.accounts.open(name)
+            front.offer_services(name)
+            if number % TOGETHER == 0:
+                await asyncio.sleep(0)
 
     # ---- before anything changes
 
@@ -121,7 +145,7 @@ class Reloading:
         except ConfigError as error:
             raise ReloadError(str(error).strip()) from None
         new = read.options
-        if read.logins is None or read.shared is None:
+        if read.logins is None or read.accounts is None:
             raise ReloadError("\n".join(read.refused))
         self._check_jetstream(new)
         try:
@@ -141,7 +165,7 @@ class Reloading:
             sink=sink,
             logins=read.logins,
             websocket_logins=read.websocket_logins,
-            shared=read.shared,
+            accounts=read.accounts,
         )
 
     def _read(self, has: tuple[int, int]) -> _Read:
@@ -160,8 +184,8 @@ class Reloading:
             through = None
             if server.inbox.websockets is not None:
                 through = Authenticator(new.through_websocket, CLIENT_OVER_WEBSOCKET)
-            logins, shared = Authenticator(new), shared_by(new)
-            return _Read(new, notes, [], differs.told, logins, through, shared)
+            logins, accounts = Authenticator(new), server.front.configured.coming(new)
+            return _Read(new, notes, [], differs.told, logins, through, accounts)
         finally:
             gc.enable()
 
@@ -218,9 +242,7 @@ class Reloading:
         works = [partial(staying.compute, slow) for staying, slow in set(pending.values())]
         await asyncio.gather(*map(self._server.inbox.compute, works))
 
-    def _judge(
-        self, stayings: dict[bool, Staying], among: Container[int] | None = None
-    ) -> Pending:
+    def _judge(self, stayings: dict[bool, Staying], among: Container[int] | None = None) -> Pending:
         """Cuts who may not stay, and lets the others do what is allowed now. `among`: looks at
         these connections alone. What has to be computed first, by connection: until then it may
         do what it could."""
@@ -310,9 +332,10 @@ class Reloading:
 
     # ---- the change
 
-    def _switch(self, coming: _Next, stayings: dict[bool, Staying]) -> Pending:
+    def _switch(self, coming: _Next, stayings: dict[bool, Staying], left: list[object]) -> Pending:
         """Clients, users and accounts are held to what the file says. Nothing here waits: whose
-        password has to be compared with a hash is returned, by connection."""
+        password has to be compared with a hash is returned, by connection. `left` gets what is
+        left over."""
         pending: Pending = {}
         server, options = self._server, self._server.options
         front = server.front
@@ -324,7 +347,7 @@ class Reloading:
         if options.asks_everybody:
             front.limit()  # from here on nobody is let in without being asked
         if not options.operators.enabled:
-            pending = self._change_users(coming, stayings)
+            pending = self._change_users(coming, stayings, left)
         self._cut_proxied(set(before.trusted_proxies) - set(options.trusted_proxies))
         self._prune(before)
         front.renew(coming.secured)
@@ -343,18 +366,16 @@ class Reloading:
         if sink is not None:
             log.switch(sink)
 
-    def _change_users(self, coming: _Next, stayings: dict[bool, Staying]) -> Pending:
+    def _change_users(
+        self, coming: _Next, stayings: dict[bool, Staying], left: list[object]
+    ) -> Pending:
         front, inbox, options = self._server.front, self._server.inbox, self._server.options
         inbox.authenticator = coming.logins
         if inbox.websockets is not None and coming.websocket_logins is not None:
             inbox.websockets.take(options.websocket, coming.websocket_logins)
-        front.configured.narrow(coming.shared)
+        front.configured.narrow(coming.accounts)
         pending = self._judge(stayings)
-        there = set(front.accounts)
-        front.configured.follow(options, coming.shared)
-        for name in front.accounts:
-            if name not in there:
-                front.offer_services(name)
+        left += front.configured.follow(options, coming.accounts)
         return pending
 
     async def _follow(self) -> None:
@@ -373,9 +394,28 @@ class Reloading:
         if jetstream is not None:
             await jetstream.follow(options.jetstream_accounts)
         configured = _accounts(options)
-        for name in server.accounts:
-            if name not in configured:
-                server.front.configured.close(name)
+        gone = [name for name in server.accounts if name not in configured]
+        for number, name in enumerate(gone):
+            server.front.configured.close(name)
+            if number % TOGETHER == 0:
+                await asyncio.sleep(0)
+
+
+def _pieces(options: Options) -> Iterator[object]:
+    """What a configuration has many of."""
+    yield from options.users
+    yield from options.mappings
+    for account in options.accounts:
+        yield account
+        yield from account.mappings
+        yield from account.imports
+        yield from account.exports
+
+
+def _let_go(left: list[object]) -> None:
+    """Frees what nothing else holds, a few at a time: others have Python's lock in between."""
+    while left:  # from the end, where what holds the others is
+        del left[-TOGETHER:]
 
 
 def _accounts(options: Options) -> set[str]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping as Named
 from jsserver.access.accounts import Accounts
 from jsserver.access.links import Links, keyed
 from jsserver.access.operator import Tenant
+from jsserver.cext.engine import MappingTable
 from jsserver.config import options as o
 from jsserver.config.links import LinkError, Sharing
 from jsserver.config.mappings import MappingError, weighed
@@ -55,14 +56,25 @@ class TenantLinks:
 
     # ---- mappings
 
-    def map(self, tenant: Tenant) -> None:
-        """What the account's clients publish goes where its token says from now on."""
-        wanted = tenant.claims.nats.mappings
-        if self._mapped.get(tenant.name, {}) == wanted:
+    async def map(self, tenant: Tenant) -> None:
+        """What the account's clients publish goes where its token says from now on. Tables of
+        thousands are made and let go beside the event loop."""
+        name, wanted = tenant.name, tenant.claims.nats.mappings
+        if self._mapped.get(name, {}) == wanted:
             return
-        self._mapped[tenant.name] = wanted
-        mappings = []
-        self.mappings[tenant.name] = taken = []
+        taken, table, wrong = await asyncio.to_thread(self._table, wanted)
+        self._mapped[name], self.mappings[name] = wanted, taken
+        for text in wrong:
+            self._log.warn(f"Account [{name}]: {text}")
+        left = [self._accounts[name].map_subjects(table)]
+        await asyncio.to_thread(left.clear)
+
+    @staticmethod
+    def _table(
+        wanted: Named[str, list[c.Weighted]],
+    ) -> tuple[list[o.Mapping], MappingTable, list[str]]:
+        """The mappings that are some, a table of these, and what is wrong with others."""
+        mappings, taken, wrong = [], [], []
         for source, destinations in wanted.items():
             to = [
                 o.Destination(subject=d.subject, weight=d.weight or 100, cluster=d.cluster)
@@ -74,8 +86,8 @@ class TenantLinks:
                 taken.append(mapping)
                 mappings.append((source.encode("utf-8", "surrogateescape"), made))
             except MappingError as error:
-                self._log.warn(f"Account [{tenant.name}]: mapping of {quote(source)}: {error}")
-        self._accounts[tenant.name].map_subjects(mappings)
+                wrong.append(f"mapping of {quote(source)}: {error}")
+        return taken, MappingTable(mappings), wrong
 
     # ---- exports and imports
 

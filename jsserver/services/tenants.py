@@ -159,7 +159,7 @@ class Tenants:
                 *(limit_of(n) for n in (limits.conn, limits.subs, limits.payload))
             )
             self._tell_what_is_left_out(tenant.claims)
-            self.links.map(tenant)
+            await self.links.map(tenant)
             self._coming.add(name)
             try:
                 await self._bring_exporters(tenant)
