@@ -1,0 +1,227 @@
+"""What is large and comes at once: a file that is read again, an account's token, what one consumer
+asks for. No step of the event loop takes long for it, nor is the engine lock held for long.
+
+Steps are measured in time of the processor: other programs on the machine do not make them longer.
+"""
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client.raw import RawApp
+from tests.client.tokens import Client, configured
+from tests.jwts import Account, Operator, User
+from tests.servers import Server
+from tests.waiting import wait_until
+
+MOST = 0.1
+"""Seconds of the processor that a step takes at most."""
+MOST_HELD = 0.3
+"""Seconds that the engine lock is held at most, in which others may have the processor."""
+ATTEMPTS = 3
+"""Of which one is within that."""
+RELOADED, REFUSED = "Reloaded server configuration", "Failed to reload"
+
+
+class Watched:
+    """A server that tells of its longest step and hold."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.socket = folder / "watched"
+        command = [sys.executable, "-m", "tests.watched"]
+        env = {"WATCHED": str(self.socket)}
+        self.server = Server(command, folder / "server", env=env, **options).start()
+
+    def take(self) -> dict[str, Any]:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(str(self.socket))
+            found: dict[str, Any] = json.loads(b"".join(iter(lambda: asking.recv(4096), b"")))
+            return found
+
+    def nobody_waits(self, request: Callable[[int], None]) -> None:
+        """Makes a request, up to three times, each with another number."""
+        found = []
+        for attempt in range(ATTEMPTS):
+            self.take()
+            request(attempt)
+            found.append(self.take())
+            if found[-1]["step"] < MOST and found[-1]["held"] < MOST_HELD:
+                return
+        pytest.fail(f"others waited: {found}")
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """One with a short name, as that of a socket has to be."""
+    made = Path(tempfile.mkdtemp())
+    yield made
+    shutil.rmtree(made)
+
+
+def lines(text: str, count: int) -> str:
+    """The text so many times, with a number of its own in place of each `#`."""
+    return "\n".join(text.replace("#", str(number)) for number in range(count))
+
+
+# ---- files that are read again -------------------------------------------------------------------
+
+CONFIG = """
+accounts {
+    A {
+        jetstream: enabled
+        users: [ { user: a, password: a } ]
+        %s
+    }
+    %s
+}
+"""
+USERS = lines("{ user: u#, password: p }", 28_000)
+EXPORTS = lines("{ stream: e.# }", 13_000)
+IMPORTS = lines("{ stream: { account: C, subject: e.# } }", 13_000)
+MAPPINGS = "mappings {\n" + lines("m#: n#", 60_000) + "\n}\n"
+FILES = {
+    "users": CONFIG % ("", f"C {{ users: [\n{USERS}\n] }}"),
+    "accounts": CONFIG % ("", lines("C# { users: [ { user: u#, password: p } ] }", 18_000)),
+    "accounts with JetStream": CONFIG
+    % ("", lines("C# { jetstream: { max_mem: 1, max_file: 1, max_streams: 1 } }", 13_000)),
+    "mappings": CONFIG % (MAPPINGS, ""),
+    "mappings of patterns": CONFIG
+    % ("mappings {\n" + lines('"m.#.*": "n.#.$1"', 35_000) + "\n}\n", ""),
+    "mappings of the global account": MAPPINGS,
+    "exports and imports": CONFIG
+    % (f"imports: [\n{IMPORTS}\n]", f"C {{ exports: [\n{EXPORTS}\n] }}"),
+}
+
+
+@pytest.fixture(scope="module")
+def reloading(folder: Path) -> Iterator[Watched]:
+    (folder / "file").mkdir()
+    watched = Watched(folder / "file", config=CONFIG % ("", ""), jetstream=True)
+    yield watched
+    watched.server.stop()
+
+
+def reload(server: Server, config: str) -> None:
+    (server.folder / "server.conf").write_text(config)
+    done = server.log().count(RELOADED)
+    os.kill(server.pid, signal.SIGHUP)
+    wait_until(lambda: server.log().count(RELOADED) > done, "the reload", seconds=60)
+    assert REFUSED not in server.log()
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_file_that_is_read_again(reloading: Watched, kind: str) -> None:
+    """It comes, comes again with one more comment, and goes."""
+    assert 700_000 < len(FILES[kind]) < 1 << 20
+
+    def request(attempt: int) -> None:
+        reload(reloading.server, FILES[kind])
+        reload(reloading.server, f"{FILES[kind]}\n# {attempt}")
+        reload(reloading.server, CONFIG % ("", ""))
+
+    reloading.nobody_waits(request)
+
+
+# ---- tokens of accounts --------------------------------------------------------------------------
+
+OPERATOR = Operator()
+SYSTEM = User(OPERATOR.sys)
+TENANT, EXPORTER = Account(OPERATOR, name="A"), Account(OPERATOR, name="B")
+TIMES = itertools.count(int(time.time()))
+"""When tokens were issued: each later than the one before."""
+CLAIMS: dict[str, dict[str, object]] = {
+    "mappings": {
+        "mappings": {f"m.{n}": [{"subject": f"n.{n}", "weight": 100}] for n in range(15_000)}
+    },
+    "mappings of patterns": {
+        "mappings": {f"m.{n}.*": [{"subject": "n.$1"}] for n in range(18_000)}
+    },
+    "exports": {
+        "exports": [
+            {"name": f"{n}", "subject": f"e.*.{n}", "type": "service"} for n in range(11_000)
+        ]
+    },
+    "imports": {
+        "imports": [
+            {
+                **{"name": f"{n}", "subject": f"s.{n}", "type": "service"},
+                **{"account": EXPORTER.public, "local_subject": f"l.{n}"},
+            }
+            for n in range(4500)
+        ]
+    },
+    "default permissions": {
+        "default_permissions": {"pub": {"allow": [f"x.{n}" for n in range(60_000)]}}
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def operated(folder: Path) -> Iterator[Watched]:
+    (folder / "claims").mkdir()
+    resolver = f"resolver: {{ dir: '{folder / 'claims' / 'tokens'}', type: full }}"
+    config = configured(OPERATOR, []).replace("resolver: MEMORY", resolver)
+    watched = Watched(folder / "claims", config=config, monitor=True)
+    update(watched, TENANT.token)
+    exports = [{"name": "s", "subject": "s.>", "type": "service"}]
+    update(watched, EXPORTER.made(exports=exports))
+    for user in (User(TENANT), User(EXPORTER)):
+        Client(watched.server, user).close()
+    yield watched
+    watched.server.stop()
+
+
+def update(watched: Watched, token: str) -> None:
+    assert len(token) < 1 << 20
+    with Client(watched.server, SYSTEM) as client:
+        client.send(
+            f"SUB in 1\r\nPUB $SYS.REQ.CLAIMS.UPDATE in {len(token)}\r\n{token}\r\n".encode()
+        )
+        assert json.loads(client.message(60).payload)["data"]["code"] == 200
+
+
+@pytest.mark.parametrize("kind", CLAIMS)
+def test_a_token_of_an_account(operated: Watched, kind: str) -> None:
+    """It is pushed, looked at, pushed again and replaced by a small one."""
+
+    def request(attempt: int) -> None:
+        update(operated, TENANT.made(**CLAIMS[kind], iat=next(TIMES)))
+        page = f"{operated.server.monitor_url}/accountz?acc={TENANT.public}"
+        with urllib.request.urlopen(page, timeout=60) as answer:
+            assert json.load(answer)["account_detail"]["account_name"] == TENANT.public
+        update(operated, TENANT.made(**CLAIMS[kind], iat=next(TIMES)))
+        update(operated, TENANT.made(iat=next(TIMES)))
+
+    operated.nobody_waits(request)
+
+
+# ---- requests ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["all", "last_per_subject"])
+def test_filters_of_a_consumer(reloading: Watched, policy: str) -> None:
+    login = json.dumps({"verbose": False, "user": "a", "pass": "a"}).encode()
+    with RawApp(reloading.server.port, options=login, timeout=60) as client:
+        assert "error" not in client.api(f"STREAM.CREATE.{policy}", {"name": policy})
+        config = {"durable_name": "c", "deliver_policy": policy}
+
+        def request(attempt: int) -> None:
+            for word in ("a", "b"):
+                filters = [f"{word}.{number}" for number in range(80_000)]
+                asked = {"stream_name": policy, "config": {**config, "filter_subjects": filters}}
+                assert "error" not in client.api(f"CONSUMER.CREATE.{policy}.c", asked)
+            assert "error" not in client.api(f"CONSUMER.DELETE.{policy}.c")
+
+        reloading.nobody_waits(request)

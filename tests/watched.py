@@ -1,0 +1,100 @@
+"""The server under test, which tells how long it kept its clients waiting at most.
+
+Whoever connects to the socket `$WATCHED` hears, since somebody last did, of the longest step of the
+event loop (seconds of the processor), the longest hold of the engine lock, and the longest wait for
+Python's lock (seconds), as JSON.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+from jsserver import cli, front
+from jsserver.cext.engine import DataPlane, PlaneClosed
+
+PAUSE = 0.002
+"""Seconds between two looks at Python's lock."""
+
+
+class Steps:
+    """The longest step of the event loop, and what that was."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self.what = ""
+        self._run = asyncio.Handle._run
+
+    def watch(self) -> None:
+        run, steps = self._run, self
+
+        def timed(handle: asyncio.Handle) -> None:
+            began = time.thread_time()
+            run(handle)
+            took = time.thread_time() - began
+            if took > steps.longest:
+                steps.longest, steps.what = took, repr(handle)
+
+        asyncio.Handle._run = timed  # type: ignore[method-assign]
+
+    def take(self) -> tuple[float, str]:
+        taken = self.longest, self.what
+        self.longest, self.what = 0.0, ""
+        return taken
+
+
+class Turns(threading.Thread):
+    """Waits for Python's lock again and again; what others had the processor for does not count."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.longest = 0.0
+
+    def run(self) -> None:
+        queued = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+        before, asked = time.monotonic(), self._queued(queued)
+        while True:
+            time.sleep(PAUSE)
+            now, waited = time.monotonic(), self._queued(queued)
+            self.longest = max(self.longest, now - before - (waited - asked) - PAUSE)
+            before, asked = now, waited
+
+    @staticmethod
+    def _queued(path: Path) -> float:
+        return int(path.read_text().split()[1]) / 1e9
+
+    def take(self) -> float:
+        longest, self.longest = self.longest, 0.0
+        return longest
+
+
+class Watched(DataPlane):
+    """A data plane that answers at `$WATCHED`."""
+
+    def __init__(self, _reactors: int = 1) -> None:
+        self._steps, self._turns = Steps(), Turns()
+        self._steps.watch()
+        self._turns.start()
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(os.environ["WATCHED"])
+        listener.listen()
+        threading.Thread(target=self._answer, args=(listener,), daemon=True).start()
+
+    def _answer(self, listener: socket.socket) -> None:
+        while True:
+            peer, _ = listener.accept()
+            with peer, contextlib.suppress(PlaneClosed, OSError):
+                step, what = self._steps.take()
+                held = self.longest_hold() / 1e9
+                told = {"step": step, "held": held, "turn": self._turns.take(), "what": what}
+                peer.sendall(json.dumps(told).encode())
+
+
+if __name__ == "__main__":
+    vars(front)["DataPlane"] = Watched
+    sys.exit(cli.main())
