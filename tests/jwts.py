@@ -4,12 +4,13 @@ import base64
 import json
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from jsserver.text.identity import PREFIX_ACCOUNT, PREFIX_OPERATOR, PREFIX_USER
 from tests.nkeys import Signer
 
 HEADER = {"typ": "JWT", "alg": "ed25519-nkey"}
-UNLIMITED = {"subs": -1, "data": -1, "payload": -1}
+UNLIMITED: dict[str, Any] = {"subs": -1, "data": -1, "payload": -1}
 ACCOUNT_LIMITS = {
     **UNLIMITED,
     **{"imports": -1, "exports": -1, "wildcards": True, "conn": -1, "leaf": -1},

@@ -90,12 +90,41 @@ def consumers_updated(
     return steps
 
 
-EXPLICIT = {"ack_policy": "explicit"}
+EXPLICIT: dict[str, Any] = {"ack_policy": "explicit"}
 PUSH = {"deliver_subject": "push"}
 FLOW = {"ack_policy": "flow_control", "deliver_subject": "push"}
 BY_TIME = {"deliver_policy": "by_start_time"}
-LASTING = {"inactive_threshold": 600 * SECOND}
-KEPT = {**EXPLICIT, **LASTING}
+LASTING: dict[str, Any] = {"inactive_threshold": 600 * SECOND}
+KEPT: dict[str, Any] = {**EXPLICIT, **LASTING}
+LIMITS_GIVEN: tuple[dict[str, Any], ...] = (
+    {},
+    {"max_ack_pending": 3},
+    {"max_ack_pending": -1},
+    {"inactive_threshold": -1},
+)
+"""Of one consumer, under limits of its stream."""
+RESET: dict[str, dict[str, Any]] = {
+    "all": {},
+    "last": {"deliver_policy": "last"},
+    "new": {"deliver_policy": "new"},
+    "seq": {"deliver_policy": "by_start_sequence", "opt_start_seq": 4},
+    "old": {**BY_TIME, "opt_start_time": "2021-01-01T00:00:00Z"},
+    "yet": {**BY_TIME, "opt_start_time": "2121-01-01T00:00:00Z"},
+    "per": {"deliver_policy": "last_per_subject", "filter_subject": "s.*"},
+    "one": {"filter_subject": "s.1"},
+    "two": {"filter_subjects": ["s.1", "s.2"]},
+    "push": PUSH,
+    "flow": {**FLOW, "deliver_subject": "flow"},
+}
+"""Consumers that are reset, by name."""
+STARTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"opt_start_seq": 5},
+    {"opt_start_time": "2021-01-01T00:00:00.1200+02:00"},
+    {"opt_start_seq": 5, "opt_start_time": "2021-01-01T00:00:00Z"},
+    {"filter_subject": "s.1"},
+)
+"""Beside each deliver policy."""
 CHANGES: list[dict[str, Any]] = [
     {"description": "d"},
     {"deliver_policy": "last"},
@@ -625,12 +654,7 @@ SCENARIOS: dict[str, list[Step]] = {
         step
         for limit in (-1, -7)
         for limits in ({"max_ack_pending": limit}, {"inactive_threshold": limit})
-        for given in (
-            {},
-            {"max_ack_pending": 3},
-            {"max_ack_pending": -1},
-            {"inactive_threshold": -1},
-        )
+        for given in LIMITS_GIVEN
         for name in ("name", "durable_name")
         for step in (
             create(consumer_limits=limits),
@@ -934,19 +958,7 @@ SCENARIOS: dict[str, list[Step]] = {
         *FILLED,
         *(
             step
-            for name, config in {
-                "all": {},
-                "last": {"deliver_policy": "last"},
-                "new": {"deliver_policy": "new"},
-                "seq": {"deliver_policy": "by_start_sequence", "opt_start_seq": 4},
-                "old": {**BY_TIME, "opt_start_time": "2021-01-01T00:00:00Z"},
-                "yet": {**BY_TIME, "opt_start_time": "2121-01-01T00:00:00Z"},
-                "per": {"deliver_policy": "last_per_subject", "filter_subject": "s.*"},
-                "one": {"filter_subject": "s.1"},
-                "two": {"filter_subjects": ["s.1", "s.2"]},
-                "push": PUSH,
-                "flow": {**FLOW, "deliver_subject": "flow"},
-            }.items()
+            for name, config in RESET.items()
             for step in (
                 consumer(name, durable_name=name, **{**EXPLICIT, **config}),
                 *(
@@ -984,18 +996,12 @@ SCENARIOS: dict[str, list[Step]] = {
         *FILLED,
         *(
             step
-            for config in (
-                {"deliver_policy": policy, **extra}
-                for policy in ("all", "last", "new", "by_start_sequence", "by_start_time")
-                for extra in (
-                    {},
-                    {"opt_start_seq": 5},
-                    {"opt_start_time": "2021-01-01T00:00:00.1200+02:00"},
-                    {"opt_start_seq": 5, "opt_start_time": "2021-01-01T00:00:00Z"},
-                    {"filter_subject": "s.1"},
-                )
+            for policy in ("all", "last", "new", "by_start_sequence", "by_start_time")
+            for extra in STARTS
+            for step in (
+                consumer(deliver_policy=policy, **extra),
+                Ask("CONSUMER.DELETE.S.c"),
             )
-            for step in (consumer(**config), Ask("CONSUMER.DELETE.S.c"))
         ),
         consumer(deliver_policy="last_per_subject"),
         consumer("d", deliver_policy="last_per_subject", filter_subject="s.>"),
@@ -1364,7 +1370,7 @@ SCENARIOS: dict[str, list[Step]] = {
     ],
 }
 
-ACCOUNT_LIMITS = {
+ACCOUNT_LIMITS: dict[str, Any] = {
     "max_memory": 500,
     "max_storage": 5000,
     "max_streams": 2,

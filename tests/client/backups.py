@@ -53,7 +53,8 @@ def stored(client: RawApp, stream: str) -> tuple[dict[str, Any], list[Any]]:
     """A stream's figures, and its messages."""
     info: Any = client.api(f"STREAM.INFO.{stream}", {"deleted_details": True})
     assert "error" not in info, info
-    messages, seq = [], 1
+    messages: list[Any] = []
+    seq = 1
     while True:
         answer: Any = client.api(f"STREAM.MSG.GET.{stream}", {"seq": seq, "next_by_subj": ">"})
         if "message" not in answer:

@@ -21,7 +21,7 @@ def of_each_storage(cases: list[Case]) -> Decorator:
         for storage in ("file", "memory"):
             one = partial(function, storage=storage)
             update_wrapper(one, function)
-            one.__name__ = f"{function.__name__}_{storage}"
+            vars(one)["__name__"] = f"{function.__name__}_{storage}"
             cases.append(one)
         return function
 
@@ -99,8 +99,8 @@ def atomic_what_it_is_refused_for(r: Recorder, storage: str) -> None:
     put(r, "large", 2, data=bytes(300))
     put(r, "large", 2, commit="1")
     for numbers in ((1, 3), (1, 2, 2), (1, 2, 1), (1, 1)):
-        for number in numbers:
-            put(r, "gap", number)
+        for k in numbers:
+            put(r, "gap", k)
         put(r, "gap", 3, commit="1")
     contents(r)
 

@@ -1,5 +1,7 @@
 """Sequences of consumer operations whose every answer must be the same on two servers."""
 
+from typing import Any
+
 from tests.client.jetstream_cases import LEVEL_5, LEVEL_X, Case
 from tests.client.raw import Frame, header_block
 from tests.client.recorder import Recorder
@@ -347,7 +349,7 @@ def pull_ack_none(r: Recorder) -> None:
 # acknowledgements
 
 
-def replies(r: Recorder, count: int, **config: object) -> list[str]:
+def replies(r: Recorder, count: int, **config: Any) -> list[str]:
     """The ack subjects of `count` delivered messages."""
     r.create()
     r.fill(count)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from tests.client.consumer_cases import MS, SECOND
 from tests.client.jetstream_cases import Case
@@ -88,18 +89,19 @@ def requests_while_paused_and_many_wait(r: Recorder) -> None:
 def start_points(r: Recorder) -> None:
     r.create()
     r.info("none")
-    for name, config in {
+    starts: dict[str, dict[str, Any]] = {
         "empty_all": {},
         "empty_new": {"deliver_policy": "new"},
         "empty_last": {"deliver_policy": "last"},
         "empty_seq": {"deliver_policy": "by_start_sequence", "opt_start_seq": 7},
-    }.items():
-        r.consumer(name, **config)
+    }
+    for name, start in starts.items():
+        r.consumer(name, **start)
     for n in range(1, 9):
         r.store("ab"[n % 2], b"%d" % n)
     r.api(f"STREAM.PURGE.{r.stream}", {"seq": 3})
     every = {"filter_subject": f"{r.stream}.*"}
-    for name, config in {
+    later: dict[str, dict[str, Any]] = {
         "all": {},
         "new": {"deliver_policy": "new"},
         "last": {"deliver_policy": "last"},
@@ -115,8 +117,9 @@ def start_points(r: Recorder) -> None:
             "deliver_policy": "last_per_subject",
             "filter_subject": f"{r.stream}.zz",
         },
-    }.items():
-        r.consumer(name, **config)
+    }
+    for name, start in later.items():
+        r.consumer(name, **start)
         r.fetch({"batch": 10, "no_wait": True}, 1, name)
         r.info(name)
     r.consumer("per_subject2", deliver_policy="last_per_subject", **every)
@@ -231,7 +234,8 @@ def consumer_numbers(r: Recorder) -> None:
             *("ack_wait", "max_deliver", "max_waiting", "max_ack_pending", "max_batch"),
             *("max_expires", "max_bytes", "inactive_threshold", "rate_limit_bps"),
         ):
-            answer = r.consumer(**{field: number})
+            config: dict[str, Any] = {field: number}
+            answer = r.consumer(**config)
             if "error" not in answer:
                 r.fetch({"batch": 1}, 1)
                 r.info()

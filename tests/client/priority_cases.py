@@ -2,6 +2,7 @@
 two servers; pins have other ids on each, so they are noted by the order in which they came."""
 
 import re
+from typing import Any
 
 from tests.client.jetstream_cases import Case
 from tests.client.raw import Frame
@@ -19,8 +20,8 @@ def case(function: Case) -> Case:
     return function
 
 
-def grouped(r: Recorder, policy: str, **config: object) -> None:
-    settings = {"priority_policy": policy, "priority_groups": ["A"]} | config
+def grouped(r: Recorder, policy: str, **config: Any) -> None:
+    settings: dict[str, Any] = {"priority_policy": policy, "priority_groups": ["A"]} | config
     r.consumer(**settings)
 
 

@@ -22,7 +22,7 @@ class Frame:
     reply: str = ""
     header: bytes = b""
     payload: bytes = b""
-    json: dict[str, object] = field(default_factory=dict)
+    json: dict[str, Any] = field(default_factory=dict)
 
     @property
     def status(self) -> str:

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.client.raw import EOF, Frame, RawClient
 from tests.nkeys import Signer
@@ -14,6 +14,11 @@ from tests.waiting import wait_until
 Shown = tuple[str, bytes, bytes, bytes]
 DONE = "Reloaded server configuration"
 FAILED = "Failed to reload server configuration"
+
+
+def password(user: str, secret: str = "x") -> dict[str, Any]:
+    """Options of CONNECT: who logs in so."""
+    return {"user": user, "pass": secret}
 
 
 class Client(RawClient):

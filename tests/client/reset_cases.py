@@ -2,6 +2,7 @@
 must be the same on two servers."""
 
 import json
+from typing import Any
 
 from tests.client.jetstream_cases import Case
 from tests.client.raw import Frame, header_block
@@ -191,7 +192,7 @@ def reset_in_a_workqueue(r: Recorder) -> None:
 # acks by flow control
 
 
-def flowing(r: Recorder, inbox: str, **config: object) -> None:
+def flowing(r: Recorder, inbox: str, **config: Any) -> None:
     r.consumer(ack_policy="flow_control", deliver_subject=inbox, **config)
 
 

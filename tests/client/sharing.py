@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from tests.client.raw import Frame, RawApp
 from tests.servers import Server
@@ -27,9 +28,9 @@ class Member(RawApp):
             self.subscribe(*subject.split())
         self.sync()
 
-    def say(self, subject: str, payload: bytes = b"", **more: object) -> None:
+    def say(self, subject: str, payload: bytes = b"", **more: Any) -> None:
         """Publishes, and waits until it was routed."""
-        self.publish(subject, payload, **more)  # type: ignore[arg-type]
+        self.publish(subject, payload, **more)
         self.kept += self.sync()
 
     def taken(self) -> list[Frame]:
@@ -90,7 +91,7 @@ def conversation(server: Server, *members: str) -> Iterator[Conversation]:
         yield Conversation(server, open_)
 
 
-def answer(talk: Conversation, *replies: bytes, who: str = "A", **more: str) -> None:
+def answer(talk: Conversation, *replies: bytes, who: str = "A", **more: Any) -> None:
     """Whoever is asked answers each request with all of these."""
     for name, frame in talk.settle():
         if name == who and frame.reply:

@@ -227,7 +227,8 @@ def renamed(source: str, destination: str, subject: str) -> str:
             stars += 1
             tokens[at] = f"${stars}"
     transform = parse(source, ".".join(tokens))
-    return "" if transform is None else transform.compiled()(subject).decode()
+    made = None if transform is None else transform.compiled()(subject)
+    return "" if made is None else made.decode()
 
 
 Imported = tuple[str, str, str, str, str]

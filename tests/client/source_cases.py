@@ -44,6 +44,22 @@ def holds(r: Recorder, name: str, last: int) -> None:
 # ---- what is refused
 
 EXTERNAL = {"api": "$JS.X.API", "deliver": "x"}
+WRONG_ORIGINS: tuple[dict[str, Any], ...] = (
+    *({"filter_subject": "a..b"}, {"filter_subject": "a", "subject_transforms": [{}]}),
+    *({"name": ""}, {"name": "a.b"}, {"name": "a b"}, {"opt_start_seq": 1 << 63}),
+    {"opt_start_time": "yesterday"},
+    {"subject_transforms": [{"src": "a..b"}]},
+    {"subject_transforms": [{"src": "a.*", "dest": "$2"}]},
+    {"subject_transforms": [{"src": "a.*"}, {"src": "a.b"}]},
+    {"subject_transforms": [{"src": "a.*", "dest": "{{left(1,1)}}"}]},
+    {"consumer": {}},
+    {"consumer": {"name": "C", "deliver_subject": "a.*"}},
+    {"consumer": {"name": "C", "deliver_subject": "a"}, "opt_start_seq": 5},
+    {"consumer": {"name": "C", "deliver_subject": "a"}, "filter_subject": "a"},
+    *({"external": {"api": "a.*"}}, {"external": {"api": "$JS.API"}}),
+    *({"external": {"api": "x", "deliver": "a.*"}}, {"external": {"deliver": "a..b"}}),
+    {"name": "a.b", "external": {"api": "$JS.API"}},
+)
 WRONG_MIRRORS: tuple[dict[str, Any], ...] = (
     *({"subjects": ["x"]}, {"first_seq": 5}, {"sources": [{"name": "O"}]}),
     *({"allow_msg_counter": True}, {"allow_atomic": True}, {"allow_batched": True}),
@@ -51,22 +67,7 @@ WRONG_MIRRORS: tuple[dict[str, Any], ...] = (
     *({"max_msg_size": 10}, {"max_msg_size": 100}, {"duplicate_window": 1000000000}),
     *(
         {"mirror": {"name": "O", **more}}
-        for more in (
-            *({"filter_subject": "a..b"}, {"filter_subject": "a", "subject_transforms": [{}]}),
-            *({"name": ""}, {"name": "a.b"}, {"name": "a b"}, {"opt_start_seq": 1 << 63}),
-            {"opt_start_time": "yesterday"},
-            {"subject_transforms": [{"src": "a..b"}]},
-            {"subject_transforms": [{"src": "a.*", "dest": "$2"}]},
-            {"subject_transforms": [{"src": "a.*"}, {"src": "a.b"}]},
-            {"subject_transforms": [{"src": "a.*", "dest": "{{left(1,1)}}"}]},
-            {"consumer": {}},
-            {"consumer": {"name": "C", "deliver_subject": "a.*"}},
-            {"consumer": {"name": "C", "deliver_subject": "a"}, "opt_start_seq": 5},
-            {"consumer": {"name": "C", "deliver_subject": "a"}, "filter_subject": "a"},
-            *({"external": {"api": "a.*"}}, {"external": {"api": "$JS.API"}}),
-            *({"external": {"api": "x", "deliver": "a.*"}}, {"external": {"deliver": "a..b"}}),
-            {"name": "a.b", "external": {"api": "$JS.API"}},
-        )
+        for more in WRONG_ORIGINS
     ),
 )
 
@@ -84,7 +85,7 @@ def refused_mirrors(r: Recorder) -> None:
 @case
 def refused_sources(r: Recorder) -> None:
     r.create(max_msg_size=50, allow_direct=True)
-    for config in (
+    configs: tuple[dict[str, Any], ...] = (
         {"max_msg_size": 10},
         {"allow_msg_schedules": True},
         {"sources": [{"name": "O"}, {"name": "O"}]},
@@ -99,7 +100,8 @@ def refused_sources(r: Recorder) -> None:
                 for name, subject in (("O", "a"), ("O", "b"))
             ]
         },
-    ):
+    )
+    for config in configs:
         make(r, "M", **{"sources": [{"name": "O"}], **config})
         r.api(f"STREAM.DELETE.{r.stream}M")
 

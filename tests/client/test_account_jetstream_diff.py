@@ -44,7 +44,7 @@ def told(answer: bytes) -> object:
     return json.loads(text) if text else text
 
 
-def ask(app: RawApp, subject: str, body: object = None) -> object:
+def ask(app: RawApp, subject: str, body: object = None) -> Any:
     data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     answer = app.request(subject, data)
     return [answer.status, told(answer.payload)]
@@ -331,7 +331,8 @@ def test_the_system_account_purges_another(servers: Servers) -> None:
     """Everything of one account goes, is told, and does not come back; nobody else's does.
 
     nats-server may stop a stream before it has told of its consumer."""
-    shown, events = [], []
+    shown: list[object] = []
+    events: list[set[str]] = []
     for server in pair(servers):
         fill(server)
         seen: list[object] = []

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.client.raw import EOF, Frame, RawClient
+from tests.client.reloads import password
 from tests.client.tokens import told
 from tests.nkeys import Signer
 from tests.servers import Server, Servers
@@ -184,7 +185,7 @@ def test_the_log_names_the_account(servers: Servers) -> None:
                 client.sync()
             with Client(server, "a"), Client(server, "a") as beyond:
                 assert beyond.said[-1].verb == EOF
-        for refused in (Client(server, "a", **{"pass": "y"}), Client(server, signs=Signer())):
+        for refused in (Client(server, **password("a", "y")), Client(server, signs=Signer())):
             refused.close()
 
         def told() -> list[str]:
@@ -204,7 +205,7 @@ def test_a_flood_of_failed_logins_does_not_fill_the_log(servers: Servers) -> Non
     began = time.monotonic()
     for number in range(50):
         for refused in (
-            Client(server, "a", **{"pass": f"secret{number}"}),
+            Client(server, **password("a", f"secret{number}")),
             Client(server, f"nobody{number}"),
             Client(server, auth_token="secret"),
             Client(server, signs=Signer()),

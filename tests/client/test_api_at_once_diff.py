@@ -145,7 +145,7 @@ def essence(answer: dict[str, object]) -> object:
         error = answer["error"]
         assert isinstance(error, dict)
         return error["err_code"]
-    told = {
+    told: dict[str, object] = {
         k: answer[k] for k in ("name", "consumers", "paused", "purged", "success") if k in answer
     }
     config, state, streams = (answer.get(k) for k in ("config", "state", "streams"))

@@ -6,6 +6,7 @@ import contextlib
 import json
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -115,13 +116,14 @@ def test_who_becomes_nobody_is_cut(pair: list[Server]) -> None:
     assert told[0] == told[1] and is_refused(told[0])
 
 
+def has_clients(server: Server, count: int, query: str = "") -> bool:
+    return bool(page(server, f"/connz{query}")["num_connections"] == count)
+
+
 def test_two_logins_at_once_where_one_has_room(pair: list[Server]) -> None:
     for server in pair:
         for _ in range(3):
-            wait_until(
-                lambda s=server: page(s, "/connz?acc=ONE")["num_connections"] == 0,
-                "nobody is there",
-            )
+            wait_until(partial(has_clients, server, 0, "?acc=ONE"), "nobody is there")
             clients = [RawClient(server.port) for _ in range(8)]
             for client in clients:
                 client.frame()
@@ -289,9 +291,7 @@ def test_who_leaves_while_a_callout_thinks(servers: Servers) -> None:
             for name in ("bob", "jim"):
                 found = outcome(server, {"user": name})
                 assert found[-1][0] == "PONG", found
-            wait_until(
-                lambda s=server: page(s, "/connz")["num_connections"] == 1, "only the callout"
-            )
+            wait_until(partial(has_clients, server, 1), "only the callout")
     finally:
         made.close()
 

@@ -422,8 +422,8 @@ def test_nobody_says_for_a_stream_that_a_dead_letter_is_stored(world: World) -> 
         answer = world.admin.api("CONSUMER.CREATE.A.p", body)
         assert answer["error"]["err_code"] == 10112
         again = {"src": "a.*", "dest": target}
-        config = {"name": "A", "subjects": ["a.>"], "allow_direct": True, "republish": again}
-        assert "error" in world.admin.api("STREAM.UPDATE.A", config)
+        update = {"name": "A", "subjects": ["a.>"], "allow_direct": True, "republish": again}
+        assert "error" in world.admin.api("STREAM.UPDATE.A", update)
     world.admin.sync()
     assert world.messages("Q") == 1
     assert world.api("CONSUMER.INFO.Q.q")["num_ack_pending"] == 1

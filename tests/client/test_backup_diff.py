@@ -198,7 +198,7 @@ def test_what_is_refused_and_said_is_the_same(servers: Servers) -> None:
             client.api("STREAM.CREATE.MEM", {"name": "MEM", "subjects": ["m"], "storage": "memory"})
             listener.subscribe("$JS.EVENT.ADVISORY.STREAM.>")
             listener.sync()
-            answers = [
+            answers: list[Any] = [
                 client.api("STREAM.SNAPSHOT.KEPT"),
                 client.api("STREAM.SNAPSHOT.NONE", {"deliver_subject": "a"}),
                 client.api("STREAM.SNAPSHOT.KEPT", {"deliver_subject": "a.*"}),

@@ -103,7 +103,7 @@ def create(client: RawApp, **more: Any) -> None:
     assert "error" not in client.api("STREAM.CREATE.S", config)
 
 
-def contents(client: RawApp) -> list[object]:
+def contents(client: RawApp) -> list[dict[str, Any]]:
     last = client.api("STREAM.INFO.S")["state"]["last_seq"]
     found = [client.api("STREAM.MSG.GET.S", {"seq": seq}) for seq in range(1, last + 1)]
     for message in found:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,10 @@ from tests.servers import Server, Servers
 MESSAGES = 2000
 
 
-def bench(server: Server, *words: str) -> dict[str, object]:
+def bench(server: Server, *words: str) -> dict[str, Any]:
     done = run_bench(server, *words, "--json")
     assert done.returncode == 0, done.stderr
-    found: dict[str, object] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -68,15 +69,16 @@ def test_who_loads_the_server_logs_in(servers: Servers, tmp_path: Path) -> None:
     seed.write_text(nkey.seed)
     users = f"[{{user: a, password: b}}, {{nkey: {nkey.public}}}]"
     server = servers.under_test(config=f"authorization {{ users: {users} }}\n")
-    for login in (("--user=a", "--password=b"), (f"--nkey={seed}",)):
-        assert bench(server, "pub", "x", "--msgs=50", *login)["messages"] == 50
-    for login, said in (
+    for words in (("--user=a", "--password=b"), (f"--nkey={seed}",)):
+        assert bench(server, "pub", "x", "--msgs=50", *words)["messages"] == 50
+    refused: list[tuple[tuple[str, ...], str]] = [
         ((), "Authorization Violation"),
         (("--user=a", "--password=c"), "Authorization Violation"),
         (("--nkey=none",), "none: cannot be read"),
         (("--creds=none",), "none: cannot be read"),
         (("--tlsca=none",), "does not offer TLS"),
-    ):
+    ]
+    for login, said in refused:
         done = run_bench(server, "pub", "x", *login)
         assert done.returncode == 1
         assert said in done.stderr

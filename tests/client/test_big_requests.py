@@ -114,7 +114,8 @@ def nobody_waits(server: Server, request: Callable[[int], None]) -> None:
 
 def filled(make: Callable[[int], object], most: int = MOST - 4096) -> list[Any]:
     """As many different ones as a request has room for."""
-    made, size = [], 0
+    made: list[object] = []
+    size = 0
     for number in itertools.count():
         one = make(number)
         size += len(json.dumps(one, separators=(",", ":"))) + 1
@@ -244,7 +245,7 @@ def test_a_stream(server: Server, client: RawApp, kind: str) -> None:
         assert code(ask(client, f"STREAM.CREATE.{name}", asked)) == refusal
         if refusal:
             return
-        other = {"description": "changed"}
+        other: dict[str, Any] = {"description": "changed"}
         if "subjects" in config:
             other["subjects"] = [f"b.{subject}" for subject in config["subjects"][:50_000]]
         assert code(ask(client, f"STREAM.UPDATE.{name}", {**asked, **other})) == 0
@@ -285,6 +286,7 @@ def test_a_consumer(server: Server, client: RawApp, kind: str) -> None:
     ask(client, "STREAM.CREATE.C", {"name": "C", "subjects": ["a.>"]})
 
     def request(attempt: int) -> None:
+        asked: dict[str, Any]
         asked = {"stream_name": "C", "config": {"durable_name": "c", **config}}
         assert code(ask(client, "CONSUMER.CREATE.C.c", asked)) == refusal
         if refusal:

@@ -136,7 +136,7 @@ def of_the_standard_library() -> set[str]:
 
 @forms
 def test_every_module_is_in_it_and_imports(program: Path) -> None:
-    command = [program, "--import-check", *sorted(of_the_standard_library())]
+    command = [str(program), "--import-check", *sorted(of_the_standard_library())]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     report = json.loads(done.stdout)
     assert report["failed"] == {}

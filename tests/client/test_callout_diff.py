@@ -133,7 +133,7 @@ ANSWERS: dict[str, Answer] = {
     "through a proxy": lambda r: let_in(r, proxy_required=True),
     "silence": lambda _: None,
 }
-APP = Account(Operator())
+APP: Account = Account(Operator())
 OUT = [
     *("error", "both", "neither", "nothing", "no token", "no user", "an account"),
     *("the user alone", "for another server", "for no server", "for another user"),
@@ -273,7 +273,7 @@ def test_who_is_asked_about(pair: Pair) -> None:
 
 
 def test_what_is_asked(pair: Pair) -> None:
-    asked = []
+    asked: list[list[object]] = []
     for options in (
         {"user": "bob", "pass": "p", "name": "n", "lang": "l", "version": "v", "jwt": "j"},
         {"name": "bob", "auth_token": "t", "sig": "s"},

@@ -232,7 +232,7 @@ def watched(
 
 def test_changes_while_users_are_there(pair: Pair) -> None:
     def changed(
-        users: Callable[[Account], list[User]], change: dict[str, object], **nats: object
+        users: Callable[[Account], list[User]], change: dict[str, Any], **nats: Any
     ) -> None:
         account = Account(OPERATOR, **nats)
         account.token = account.made(iat=NOW - 10)

@@ -69,7 +69,7 @@ class Mover:
         inbox = self.client.inbox()
         body = b'{"batch":100,"expires":%d}' % int(seconds * SECOND)
         self.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", body, reply=inbox)
-        got = []
+        got: list[tuple[int, int]] = []
         while True:
             frame = self.client.message(seconds + 5)
             if not frame.reply:

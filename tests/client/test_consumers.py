@@ -552,7 +552,7 @@ async def test_a_callback_subscription_acks_by_itself(js_server: Server) -> None
 
         async def acked() -> bool:
             info = await js.consumer_info(name, "cb")
-            return info.num_ack_pending == 0 and info.num_pending == 0
+            return bool(info.num_ack_pending == 0 and info.num_pending == 0)
 
         await until(acked)
         assert seen == list(range(1, 21))

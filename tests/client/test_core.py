@@ -38,7 +38,7 @@ async def test_publish_and_subscribe(core_server: Server) -> None:
 async def test_server_tells_about_itself(core_server: Server) -> None:
     async with connected(core_server) as client:
         assert client.max_payload == 1024 * 1024
-        assert client.client_id > 0
+        assert client.client_id is not None and client.client_id > 0
         assert str(client.client_ip) == "127.0.0.1"
         assert client.connected_server_version.major == 2
         assert client.connected_server_version.minor >= 14

@@ -3,6 +3,8 @@
 Far dates, numbers at the ends of their types, names that no file can have.
 """
 
+from typing import Any
+
 import pytest
 
 from tests.client.raw import RawApp
@@ -18,7 +20,7 @@ def server(module_servers: Servers) -> Server:
     return module_servers.under_test(jetstream=True)
 
 
-def accepted(client: RawApp, subject: str, body: object = None) -> dict[str, object]:
+def accepted(client: RawApp, subject: str, body: object = None) -> dict[str, Any]:
     answer = client.api(subject, body)
     assert "error" not in answer, answer
     return answer

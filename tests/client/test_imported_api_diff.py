@@ -75,12 +75,12 @@ def test_a_reload_that_takes_the_import_away(servers: Servers) -> None:
     imported = CONFIG.index("INFO { users")
     server = servers.under_test(config=CONFIG, jetstream=True)
     with log_in(server, "info") as app:
-        assert ask(app, "$JS.API.STREAM.NAMES")[0] == "503"  # type: ignore[index]
+        assert ask(app, "$JS.API.STREAM.NAMES")[0] == "503"
         text = CONFIG[:imported] + CONFIG[imported:].replace(
             'imports: [\n        { service: { account: H, subject: "$JS.API.INFO" } } ]', "", 1
         )
         assert text != CONFIG
         reload(server, text)
-        status, answer = ask(app, "$JS.API.STREAM.NAMES")  # type: ignore[misc]
+        status, answer = ask(app, "$JS.API.STREAM.NAMES")
         assert status == ""
         assert answer["error"]["err_code"] == 10039

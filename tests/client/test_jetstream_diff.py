@@ -66,5 +66,5 @@ def test_same_answers(pair: tuple[Server, Server], case: Case) -> None:
         if ours == their:
             return
         theirs.append(their)
-    for our, their in zip_longest(ours, theirs[-1]):
-        assert our == their
+    for mine, other in zip_longest(ours, theirs[-1]):
+        assert mine == other

@@ -205,7 +205,7 @@ async def test_big_values_and_odd_keys(js_server: Server) -> None:
 
 async def keys_that_begin(server: Server, history: int) -> dict[str, list[str]]:
     """What a client hears that lists keys by prefixes."""
-    listed = {}
+    listed: dict[str, list[str]] = {}
     async with bucket(server, history=history) as kv:
         for key in ("apple", "pear", "apricot", "apple.red", "apple", "a"):
             await kv.put(key, b"1")

@@ -6,6 +6,7 @@ The size of a message in a file is 30 bytes and its subject and payload, in memo
 import json
 import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -38,12 +39,12 @@ def client_of(server: Server, user: str = "") -> RawApp:
     return RawApp(server.port, options=json.dumps(options).encode())
 
 
-def answers(client: RawApp, payloads: list[bytes]) -> Iterator[object]:
+def answers(client: RawApp, payloads: list[bytes]) -> Iterator[Any]:
     for payload in payloads:
         yield json.loads(client.request("s", payload).payload)
 
 
-def state(client: RawApp) -> object:
+def state(client: RawApp) -> Any:
     found = client.api("STREAM.INFO.S")["state"]
     assert isinstance(found, dict)
     return [found[key] for key in ("messages", "bytes", "first_seq", "last_seq")]
@@ -68,7 +69,7 @@ def test_bytes_of_a_stream(both: list[Server], storage: str, discard: str, by: i
             client.api("STREAM.DELETE.S")
     assert seen[0] == seen[1]
     messages = 2 if by < 0 else 3
-    assert seen[0][-1][0] == messages  # type: ignore[index]
+    assert seen[0][-1][0] == messages
 
 
 @pytest.mark.parametrize("limit", ["max_msgs", "max_msgs_per_subject"])
@@ -114,7 +115,7 @@ def test_storage_of_an_account(servers: Servers, storage: str, by: int) -> None:
             client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "storage": storage})
             seen.append([*answers(client, [PAYLOAD] * 4), state(client)])
     assert seen[0] == seen[1]
-    assert seen[0][-1][0] == (2 if by < 0 else 3)  # type: ignore[index]
+    assert seen[0][-1][0] == (2 if by < 0 else 3)
 
 
 @pytest.mark.parametrize("by", [-1, 0, 1])
@@ -128,7 +129,7 @@ def test_storage_of_the_server(servers: Servers, storage: str, by: int) -> None:
             client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "storage": storage})
             seen.append([*answers(client, [PAYLOAD] * 5), state(client)])
     assert seen[0] == seen[1]
-    assert seen[0][-1][0] == (4 if by >= 0 else 3)  # type: ignore[index]
+    assert seen[0][-1][0] == (4 if by >= 0 else 3)
 
 
 @pytest.mark.parametrize("by", [-1, 0, 1])

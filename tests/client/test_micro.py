@@ -2,16 +2,17 @@
 
 import asyncio
 import json
+from typing import Any
 
 import nats.micro
 from nats.aio.client import Client
-from nats.micro import Request
+from nats.micro.request import Request
 
 from tests.client.aio import asynchronous, connected, take, unique
 from tests.servers import Server
 
 
-async def answers(client: Client, subject: str, count: int) -> list[dict[str, object]]:
+async def answers(client: Client, subject: str, count: int) -> list[dict[str, Any]]:
     """The answers of `count` instances to a request on a discovery subject."""
     inbox = await client.subscribe(client.new_inbox())
     await client.publish(subject, b"", reply=inbox.subject)

@@ -328,8 +328,8 @@ def test_base_path(configured: Pair) -> None:
     for target in ("/", "/base/", "/varz", "/base/base/varz", "/base//varz"):
         ours, theirs = (fetch(server, target) for server in configured)
         assert ours == theirs, target
-    ours, theirs = (fetch(server, "/base")[:2] for server in configured)
-    assert ours == theirs
+    one, other = (fetch(server, "/base")[:2] for server in configured)
+    assert one == other
 
 
 @pytest.mark.parametrize(

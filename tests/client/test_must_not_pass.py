@@ -65,7 +65,7 @@ def client(server: Server, user: str) -> RawApp:
     return RawApp(server.port, options=json.dumps(options).encode())
 
 
-def shown(frames: Sequence[Frame]) -> list[object]:
+def shown(frames: Sequence[Frame]) -> list[str]:
     """In any order; without what the servers say by themselves."""
     return sorted(str(frame.shown()) for frame in frames if frame.verb != "PING")
 

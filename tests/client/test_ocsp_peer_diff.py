@@ -140,7 +140,7 @@ def _fails(world: World) -> None:
     world.responder.status = 500
 
 
-CHANGES = {
+CHANGES: dict[Change, bool] = {
     _ended: False,
     _ended_just_now: True,
     _to_come: False,
@@ -191,7 +191,7 @@ def test_many_at_once_ask_once(servers: Servers, world: World, reactors: int) ->
     async def all_of_them() -> list[bool]:
         tries = [asyncio.to_thread(world.enters, server) for _ in range(8)]
         asked = asyncio.gather(*tries)
-        await asyncio.to_thread(wait_until, lambda: world.responder.asked, "nobody asks", 10)
+        await asyncio.to_thread(wait_until, lambda: bool(world.responder.asked), "nobody asks", 10)
         await asyncio.sleep(0.3)  # for the others to come to where they wait
         world.responder.delay.set()
         return await asked
@@ -220,7 +220,7 @@ def test_who_goes_while_it_waits(servers: Servers, world: World) -> None:
     world.responder.delay.clear()
     context = world.authority.client_context(world.client)
     with TlsClient(server.port, context) as waiting:
-        wait_until(lambda: world.responder.asked, "nobody asks", 10)
+        wait_until(lambda: bool(world.responder.asked), "nobody asks", 10)
         waiting.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     before = server.cpu_seconds()
     time.sleep(1)

@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -21,7 +22,7 @@ from tests.waiting import wait_until
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def fetch(server: Server, path: str) -> tuple[int, dict[str, object]]:
+def fetch(server: Server, path: str) -> tuple[int, dict[str, Any]]:
     try:
         with urlopen(f"{server.monitor_url}{path}", timeout=10) as answer:
             return answer.status, json.load(answer)

@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -201,7 +202,7 @@ def test_nobody_slips_in_while_the_token_is_revoked(servers: Servers, tmp_path: 
             threads = [threading.Thread(target=come, args=(user, over, own)) for own in kept]
             for thread in threads:
                 thread.start()
-            wait_until(lambda kept=kept: all(kept), "all are in")  # type: ignore[misc]
+            wait_until(partial(all, kept), "all are in")
             revocations[user.public] = NOW + 100_000
             update(account.made(iat=NOW - 99 + turn, revocations=revocations))
             over.set()

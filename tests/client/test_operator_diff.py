@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -107,7 +108,7 @@ def changed() -> User:
     return brought(f"{head}.{body}.{signature}", user)
 
 
-def bearer(**nats: object) -> User:
+def bearer(**nats: Any) -> User:
     return User(MAIN, bearer_token=True, **nats)
 
 

@@ -5,6 +5,7 @@ import json
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ async def test_consumer_state(server: Server, kill: bool) -> None:
         assert after.ack_floor.stream_seq == before.ack_floor.stream_seq == 2
         assert (after.num_ack_pending, after.num_pending) == (3, 4)
         again = await js.pull_subscribe_bind("c", stream="S")
-        heard = {}
+        heard: dict[bytes, tuple[int, float]] = {}
         while len(heard) < 5:
             for message in await again.fetch(1, timeout=15):
                 waited = time.monotonic() - refused
@@ -308,15 +309,19 @@ def test_a_server_that_stops_says_of_no_stream_that_it_is_missing(server: Server
         clients = [RawApp(server.port) for _ in range(3)]
         with ThreadPoolExecutor() as threads:
             heard = [threads.submit(asked_until_the_end, client) for client in clients]
-            wait_until(lambda last=clients[-1]: last.last_inbox > 1, "the requests have begun")
+            wait_until(partial(has_asked, clients[-1]), "the requests have begun")
             server.restart()
             for one in heard:
                 assert one.result() <= {None, 10008}
 
 
+def has_asked(client: RawApp) -> bool:
+    return client.last_inbox > 1
+
+
 def asked_until_the_end(client: RawApp) -> set[int | None]:
     """The err_codes of what the server answers until it closes the connection; None: no error."""
-    codes = set()
+    codes: set[int | None] = set()
     with client:
         while True:
             inbox = client.inbox()

@@ -5,6 +5,7 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def begin(app: RawApp, subject: str, body: object) -> None:
     app.publish(f"$JS.API.{subject}", json.dumps(body).encode(), reply=inbox)
 
 
-def answer(app: RawApp) -> dict[str, object]:
+def answer(app: RawApp) -> dict[str, Any]:
     answered = json.loads(app.message(60).payload)
     assert isinstance(answered, dict)
     return answered
@@ -202,7 +203,7 @@ def test_who_looks_at_much_is_answered_and_others_are_served(
             n % 10 != 1 for n in range(7, MANY, MANY // 4)
         )
         assert answers["lasts"]["num_pending"] == MANY // 4
-        assert [answers[look]["error"]["code"] for look in ("last", "next")] == [404, 404]  # type: ignore[index]
+        assert [answers[look]["error"]["code"] for look in ("last", "next")] == [404, 404]
         app.api(f"STREAM.DELETE.{name}")
 
 

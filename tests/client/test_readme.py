@@ -17,7 +17,7 @@ def test_a_first_start(tmp_path: Path) -> None:
     shown = LINE.findall(section.split("```")[1])
     assert len(shown) >= 4
     log = tmp_path / "log"
-    command = [PROGRAM, "-js", "-sd", tmp_path / "data", "-a", "127.0.0.1", "-p", "-1"]
+    command = [str(PROGRAM), "-js", "-sd", str(tmp_path / "data"), "-a", "127.0.0.1", "-p", "-1"]
     with log.open("w") as out:
         server = subprocess.Popen(command, stdout=out, stderr=out)
     try:

@@ -17,7 +17,7 @@ import bcrypt
 import pytest
 
 from tests.client.raw import RawClient
-from tests.client.reloads import DONE, FAILED, Client, reload, rewrite
+from tests.client.reloads import DONE, FAILED, Client, password, reload, rewrite
 from tests.servers import Server, Servers
 from tests.waiting import wait_until
 
@@ -30,8 +30,8 @@ def page(server: Server, path: str) -> dict[str, Any]:
         return found
 
 
-def login(server: Server, name: str, password: str = "x") -> Client:
-    return Client(server, **{"user": name, "pass": password})
+def login(server: Server, name: str, secret: str = "x") -> Client:
+    return Client(server, **password(name, secret))
 
 
 def accounts(*blocks: str) -> str:

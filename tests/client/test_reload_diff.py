@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.client.reloads import Actor, Client, reload, user, watched
+from tests.client.reloads import Actor, Client, password, reload, user, watched
 from tests.nkeys import Signer
 from tests.servers import Servers
 
@@ -313,7 +313,7 @@ def test_answers_that_are_under_way(servers: Servers, change: str) -> None:
     shown = []
     for start in (servers.under_test, servers.peer):
         server = start(config=f"server_name: one\n{ASKED}")
-        serves, asks, other = (Client(server, user=u, **{"pass": "x"}) for u in ("a", "b", "b"))
+        serves, asks, other = (Client(server, **password(u)) for u in ("a", "b", "b"))
         serves.send(b"SUB s 1\r\n")
         asks.send(b"SUB r 1\r\nSUB r.> 2\r\n")
         other.send(b"SUB > 1\r\n")
@@ -358,7 +358,7 @@ def test_too_many_of_an_account_are_cut(servers: Servers) -> None:
     shown = []
     for start in (servers.under_test, servers.peer):
         server = start(config=accounts(X=own("a")))
-        clients = [Client(server, user="a", **{"pass": "x"}) for _ in range(4)]
+        clients = [Client(server, **password("a")) for _ in range(4)]
         reload(server, accounts(X=own("a") + ", limits: { max_connections: 2 }"))
         said = [[frame.shown() for frame in client.heard()] for client in clients]
         shown.append(sorted(said))

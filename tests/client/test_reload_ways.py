@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.client.raw import RawClient
-from tests.client.reloads import FAILED, Client, in_order, reload
+from tests.client.reloads import FAILED, Client, in_order, password, reload
 from tests.client.test_callout_diff import ISSUER, STRANGER, Service, let_in
 from tests.client.tls import Site, TlsClient
 from tests.client.websocket import WsClient
@@ -66,7 +66,7 @@ def test_users_change_behind_websocket(servers: Servers) -> None:
 
 
 def test_logins_behind_websocket_begin(servers: Servers) -> None:
-    shown = []
+    shown: list[list[object]] = []
     for start in (servers.under_test, servers.peer):
         server = start(config=SOCKET)
         with WsClient(server) as nobody:
@@ -131,7 +131,7 @@ def called(*, more: str = "", issuer: str = ISSUER.public, app: str = "APP {}") 
 def test_whom_a_callout_let_in_stays_while_its_account_does(servers: Servers) -> None:
     """nats-server cuts everybody who has a name at every reload."""
     server = servers.under_test(config=called())
-    service = Service(Client(server, **{"user": "auth", "pass": "x"}), let_in)
+    service = Service(Client(server, **password("auth")), let_in)
     try:
         with Client(server, user="bob") as bob:
             bob.send(SUBS)
@@ -157,7 +157,7 @@ def test_an_answer_that_comes_after_the_account_has_gone(servers: Servers) -> No
         go.wait(10)
         return let_in(request)
 
-    service = Service(Client(server, **{"user": "auth", "pass": "x"}), answer)
+    service = Service(Client(server, **password("auth")), answer)
     try:
         said: list[bool] = []
         comer = threading.Thread(target=lambda: said.append(Client(server, user="bob").is_in))
@@ -199,7 +199,7 @@ def test_a_proxy_is_trusted_no_more(servers: Servers) -> None:
     for start in (servers.under_test, servers.peer):
         server = start(config=config(*PROXIES))
         clients = [behind(server, proxy, **login) for proxy in PROXIES]
-        clients.append(Client(server, **{"user": "a", "pass": "x"}))
+        clients.append(Client(server, **password("a")))
         reload(server, config(PROXIES[0]))
         shown.append([heard(client) for client in clients])
         reload(server, config(PROXIES[0], more=", proxy_required: true"))
@@ -219,11 +219,11 @@ def test_the_system_account_gets_users(servers: Servers) -> None:
         return f"accounts {{ SYS {{ users: [{rows}] }}, {a} }}\nsystem_account: SYS"
 
     def watch(server: Server) -> list[str]:
-        with Client(server, **{"user": "s", "pass": "x"}) as watcher:
+        with Client(server, **password("s")) as watcher:
             assert watcher.is_in
             watcher.send(b"SUB $SYS.ACCOUNT.A.CONNECT 1\r\n")
             watcher.sync()
-            with Client(server, **{"user": "a", "pass": "x"}):
+            with Client(server, **password("a")):
                 return [watcher.message().subject]
 
     for start in (servers.under_test, servers.peer):
@@ -231,7 +231,7 @@ def test_the_system_account_gets_users(servers: Servers) -> None:
         reload(server, config("s"))
         assert watch(server) == ["$SYS.ACCOUNT.A.CONNECT"]
         reload(server, config())
-        with Client(server, **{"user": "s", "pass": "x"}) as gone:
+        with Client(server, **password("s")) as gone:
             assert not gone.is_in
         reload(server, config("s"))
         assert watch(server) == ["$SYS.ACCOUNT.A.CONNECT"]

@@ -13,6 +13,7 @@ import urllib.request
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -293,6 +294,9 @@ def test_origins_of_another_account(servers: Servers) -> None:
 # ---- random histories
 
 
+PURGES: list[dict[str, Any]] = [{"keep": 5}, {"filter": "o.2"}]
+
+
 class History:
     """Publishes, deletes and purges of an origin, and ends of the server."""
 
@@ -311,7 +315,7 @@ class History:
     def take_away(self, one: App) -> None:
         state = one.info("O")["state"]
         if self.values.random() < 0.3:
-            one.api("STREAM.PURGE.O", **self.values.choice([{"keep": 5}, {"filter": "o.2"}]))
+            one.api("STREAM.PURGE.O", **self.values.choice(PURGES))
         for _ in range(3):
             first, last = state["first_seq"], state["last_seq"]
             seq = self.values.randint(first, max(first, last, 1))  # all may be gone: first > last
@@ -364,15 +368,12 @@ def test_random_histories(server: Server, number: int) -> None:
             found = [stored for stored, _ in one.contents(stream).values()]
             return [stored for stored in found if subject in (">", stored[0])]
 
+        def has_come(stream: str, subject: str, seq: int) -> bool:
+            return max((origin_of(h) for _, h, _ in taken(stream, subject)), default=0) >= seq
+
         for stream, subject in (("S", "o.0"), ("S", "o.1"), ("T", ">")):
             wanted = [seq for seq, stored in there.items() if subject in (">", stored[0])]
-            wait_until(
-                lambda s=stream, o=subject, w=wanted: (
-                    max((origin_of(h) for _, h, _ in taken(s, o)), default=0) >= w[-1]
-                ),
-                f"{subject} in {stream}",
-                30,
-            )
+            wait_until(partial(has_come, stream, subject, wanted[-1]), f"{subject} in {stream}", 30)
             check_source(there, taken(stream, subject), subject)
 
 

@@ -390,8 +390,8 @@ def test_new_keys_again_and_again(servers: Servers, site: Site, version: str, as
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
+    assert client.stdin is not None and client.stdout is not None
     try:
-        assert client.stdin is not None and client.stdout is not None
         while b"INFO {" not in client.stdout.readline():
             assert client.poll() is None
         with contextlib.suppress(BrokenPipeError):
@@ -414,7 +414,8 @@ def test_a_close_is_announced(start: Start, site: Site) -> None:
     server = start(config=site.config())
     with TlsClient(server.port, site.authority.client_context()) as client:
         client.login()
-        client.tls.suppress_ragged_eofs = False
+        # The standard library has it, its type stubs do not.
+        client.tls.suppress_ragged_eofs = False  # type: ignore[attr-defined]
         client.send(b"NONSENSE\r\n")
         verbs = [frame.verb for frame in client.until("EOF")]
         assert "-ERR" in verbs  # and no SSLEOFError: close_notify came

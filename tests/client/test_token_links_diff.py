@@ -4,6 +4,7 @@ alike."""
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -206,7 +207,8 @@ def test_mappings(pair: list[Server]) -> None:
     for server in pair:
         talk = Conversation(server)
         heard = []
-        for change in ({}, {"mappings": {"lost": [{"subject": "other"}]}}):
+        changes: list[dict[str, Any]] = [{}, {"mappings": {"lost": [{"subject": "other"}]}}]
+        for change in changes:
             if change:
                 talk.update(IMPORTER.made(iat=NOW - 40, **change))
             with Client(server, User(IMPORTER)) as client:
@@ -229,14 +231,14 @@ def test_accounts_that_import_of_each_other(servers: Servers) -> None:
     config = configured(OPERATOR, [first, second])
     for start in (servers.under_test, servers.peer):
         server = start(config=config)
-        with Client(server, User(first)) as one, Client(server, User(second)) as two:
-            for client in (one, two):
+        with Client(server, User(first)) as a, Client(server, User(second)) as b:
+            for client in (a, b):
                 client.send(b"SUB > 1\r\n")
                 client.sync()
-            one.send(f"PUB {first.public}.a 0\r\n\r\n".encode())
-            assert two.message().subject == f"{first.public}.a"
-            two.send(f"PUB {second.public}.a 0\r\n\r\n".encode())
-            assert {one.message().subject, one.message().subject} == {
+            a.send(f"PUB {first.public}.a 0\r\n\r\n".encode())
+            assert b.message().subject == f"{first.public}.a"
+            b.send(f"PUB {second.public}.a 0\r\n\r\n".encode())
+            assert {a.message().subject, a.message().subject} == {
                 f"{first.public}.a",
                 f"{second.public}.a",
             }

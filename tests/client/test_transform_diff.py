@@ -2,6 +2,7 @@
 others make."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -69,10 +70,10 @@ def config(rng: random.Random) -> dict[str, object]:
     return wanted
 
 
-def answers(server: Server) -> list[object]:
+def answers(server: Server) -> list[Any]:
     """What each creation fails with; None where it is valid, whether or not it is built."""
     rng = random.Random(1)
-    seen: list[object] = []
+    seen: list[Any] = []
     with RawApp(server.port) as client:
         for _ in range(CASES):
             wanted = config(rng)
@@ -95,7 +96,7 @@ def test_what_is_wrong_with_a_transform(servers: Servers) -> None:
 MADE = 250
 
 
-def subjects_made(server: Server) -> list[object]:
+def subjects_made(server: Server) -> list[Any]:
     """What random transforms make of random subjects: of a stream's, and of what it publishes
     again."""
     rng = random.Random(2)

@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 import time
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def assert_grown_less(server: Server, before: int, megabytes: int) -> None:
         assert server.memory() < before + megabytes * 1024 * 1024
 
 
-def opened(server: Server, **terms: bool) -> WsClient:
+def opened(server: Server, **terms: Any) -> WsClient:
     client = WsClient(server, **terms)
     client.frame()
     client.send(QUIET)

@@ -3,12 +3,14 @@
 import json
 import re
 import urllib.request
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.client.raw import EOF, Frame, RawApp, RawClient
-from tests.client.test_accounts_diff import SIGNER, told
+from tests.client.test_accounts_diff import SIGNER
+from tests.client.tokens import told
 from tests.client.websocket import WsClient, ask, websocket_port
 from tests.servers import Server, ServerFailed, Servers
 from tests.unit.test_websocket import WRONG
@@ -198,7 +200,7 @@ def test_the_same_origin(same_origin: list[Server], host: str, origin: str) -> N
 # ---- frames
 
 
-def conversation(server: Server, *pieces: bytes, **terms: bool) -> tuple[list[object], list[str]]:
+def conversation(server: Server, *pieces: bytes, **terms: Any) -> tuple[list[Any], list[str]]:
     """What a client hears that sends these bytes, and how it ends in the log."""
     before = len(server.log())
     with WsClient(server, **terms) as client:
@@ -383,6 +385,10 @@ def page(server: Server, path: str) -> dict[str, Any]:
         return found
 
 
+def has_nobody(server: Server) -> bool:
+    return bool(page(server, "/connz")["num_connections"] == 0)
+
+
 def test_monitoring(servers: Servers) -> None:
     block = f"same_origin: true, handshake_timeout: 3, ping_interval: 1m\n{ORIGINS}\n{COOKIES}"
     shown = []
@@ -392,7 +398,7 @@ def test_monitoring(servers: Servers) -> None:
             client.send(b'CONNECT {"verbose":false,"name":"n"}\r\n')
             client.sync()
             (open_,) = page(server, "/connz?auth=1")["connections"]
-        wait_until(lambda s=server: page(s, "/connz")["num_connections"] == 0, "its end")
+        wait_until(partial(has_nobody, server), "its end")
         (closed,) = page(server, "/connz?state=closed")["connections"]
         varz = page(server, "/varz")
         assert varz["websocket"].pop("port") == websocket_port(server)

@@ -74,7 +74,7 @@ class TlsClient(RawClient):
         """Sends CONNECT and PING; the verbs of what comes, up to the answer."""
         told = {"verbose": False, "protocol": 1, **options}
         self.send(b"CONNECT " + json.dumps(told).encode() + b"\r\nPING\r\n")
-        verbs = []
+        verbs: list[str] = []
         while not verbs or verbs[-1] not in ("PONG", "EOF"):
             frame = self.frame()
             verbs.append(frame.line.decode() if frame.verb == "-ERR" else frame.verb)
