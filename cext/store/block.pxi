@@ -327,8 +327,8 @@ cdef Block* block_new(Store* s, uint64_t num, uint64_t base) noexcept nogil:
         store_key(span(text, <uint32_t>strlen(text)), b.key)
     b.base = base
     b.last = base - 1
-    b.fd = -1
-    b.page_at = UINT64_MAX
+    b.writing.fd = -1
+    b.writing.page_at = UINT64_MAX
     return b
 
 
@@ -397,12 +397,12 @@ cdef void lru_push(Committer* c, Block* b) noexcept nogil:
 cdef void block_fd_close(Block* b) noexcept nogil:
     # Its descriptor, if it is open, and what is known of its file's last page.
     cdef FileOps* f = b.store.files
-    if b.fd >= 0:
-        f.close(f.ctx, b.fd)
-    b.fd = -1
-    free(b.page)
-    b.page = NULL
-    b.page_at = UINT64_MAX
+    if b.writing.fd >= 0:
+        f.close(f.ctx, b.writing.fd)
+    b.writing.fd = -1
+    free(b.writing.page)
+    b.writing.page = NULL
+    b.writing.page_at = UINT64_MAX
 
 
 cdef void block_free(Block* b) noexcept nogil:
@@ -479,7 +479,7 @@ cdef void block_mapped(Block* b, uint8_t* p, uint64_t size) noexcept nogil:
 cdef uint8_t* mapping_taken(Block* b, uint8_t* p, uint64_t size) noexcept nogil:
     # With the engine lock held: the same of what was mapped without it, if the block still needs it; else it is returned, to be
     # unmapped.
-    if b.data != NULL or b.dead or b.store.stopped:
+    if b.data != NULL or b.queue.dead or b.store.stopped:
         return p
     block_mapped(b, p, size)
     return NULL

@@ -7,42 +7,42 @@ cdef enum:
 cdef int block_fd(Store* s, Block* b, const char* dir, bint* made) noexcept nogil:
     # 0 or -errno; made: the file is new in its directory.
     cdef char path[4200]
-    if b.fd >= 0:
+    if b.writing.fd >= 0:
         return 0
     snprintf(path, sizeof(path), "%s/%llu.blk", dir, <unsigned long long>b.num)
-    b.fd = s.files.open(s.files.ctx, path, O_RDWR | (0 if b.created else O_CREAT), 0o600)
-    b.direct = False
-    if b.fd < 0:
-        return b.fd
-    if not b.created:
-        b.created = True
+    b.writing.fd = s.files.open(s.files.ctx, path, O_RDWR | (0 if b.writing.created else O_CREAT), 0o600)
+    b.writing.direct = False
+    if b.writing.fd < 0:
+        return b.writing.fd
+    if not b.writing.created:
+        b.writing.created = True
         made[0] = True
     return 0
 
 
 cdef bint block_direct(Committer* c, Block* b, bint on) noexcept nogil:
     # Whether writes to the block's file now go past the page cache, or through it, as wanted.
-    if b.direct == on:
+    if b.writing.direct == on:
         return True
     if on and c.writing.no_direct:
         return False
-    if b.store.files.direct(b.store.files.ctx, b.fd, on) < 0:
+    if b.store.files.direct(b.store.files.ctx, b.writing.fd, on) < 0:
         c.writing.no_direct = True      # not every file system has it
         return False
-    b.direct = on
+    b.writing.direct = on
     return True
 
 
 cdef bint page_ready(Committer* c, Block* b, uint64_t at, uint64_t n) noexcept nogil:
-    # Has the first n bytes of the file's page `at` in b.page. Not from the region: markers do not stand there.
+    # Has the first n bytes of the file's page `at` in b.writing.page. Not from the region: markers do not stand there.
     cdef FileOps* f = b.store.files
-    if b.page == NULL:
-        b.page = <uint8_t*>malloc(PAGE)
-    if b.page == NULL:
+    if b.writing.page == NULL:
+        b.writing.page = <uint8_t*>malloc(PAGE)
+    if b.writing.page == NULL:
         return False
-    if n == 0 or b.page_at == at:
+    if n == 0 or b.writing.page_at == at:
         return True
-    return block_direct(c, b, False) and f.pread(f.ctx, b.fd, b.page, n, <off_t>at) == <int64_t>n
+    return block_direct(c, b, False) and f.pread(f.ctx, b.writing.fd, b.writing.page, n, <off_t>at) == <int64_t>n
 
 
 cdef int direct_write(Committer* c, Block* b, uint8_t* p, uint64_t first, uint64_t start, uint64_t end) noexcept nogil:
@@ -54,16 +54,16 @@ cdef int direct_write(Committer* c, Block* b, uint8_t* p, uint64_t first, uint64
     cdef int64_t rc
     if not page_ready(c, b, first, start - first) or not block_direct(c, b, True):
         return -EINVAL
-    memcpy(p, b.page, start - first)
+    memcpy(p, b.writing.page, start - first)
     memset(p + (end - first), 0, behind - end)
-    b.page_at = UINT64_MAX
-    rc = f.pwrite(f.ctx, b.fd, p, behind - first, <off_t>first)
+    b.writing.page_at = UINT64_MAX
+    rc = f.pwrite(f.ctx, b.writing.fd, p, behind - first, <off_t>first)
     if rc == -EINVAL:
         c.writing.no_direct = True
     if rc < 0:
         return <int>rc
-    b.page_at = behind - PAGE
-    memcpy(b.page, p + (b.page_at - first), PAGE)
+    b.writing.page_at = behind - PAGE
+    memcpy(b.writing.page, p + (b.writing.page_at - first), PAGE)
     return 0
 
 
@@ -86,11 +86,11 @@ cdef int group_write(Committer* c, Round* r, Block* b, uint64_t start, uint64_t 
         if rc != -EINVAL:
             return <int>rc
     block_direct(c, b, False)
-    b.page_at = UINT64_MAX
+    b.writing.page_at = UINT64_MAX
     if small:
-        rc = f.pwrite(f.ctx, b.fd, p, end - start + MARKER, <off_t>start)
+        rc = f.pwrite(f.ctx, b.writing.fd, p, end - start + MARKER, <off_t>start)
     else:
-        rc = f.pwrite(f.ctx, b.fd, b.data + start, end - start, <off_t>start)
+        rc = f.pwrite(f.ctx, b.writing.fd, b.data + start, end - start, <off_t>start)
         if rc >= 0:
-            rc = f.pwrite(f.ctx, b.fd, mark, MARKER, <off_t>end)
+            rc = f.pwrite(f.ctx, b.writing.fd, mark, MARKER, <off_t>end)
     return <int>min(rc, <int64_t>0)

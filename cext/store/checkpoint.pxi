@@ -100,7 +100,7 @@ cdef void check_block(Out* o, Block* b) noexcept nogil:
     cdef CheckBlock c
     memset(&c, 0, sizeof(c))
     c.num = b.num
-    c.size = b.written
+    c.size = b.writing.written
     c.base = b.base
     c.last = b.last
     c.first_ts = b.first_ts
@@ -160,7 +160,7 @@ cdef void checkpoint_write(Store* s) noexcept nogil:
         slots_move(x, 0xffffffffU)
     memset(&h, 0, sizeof(h))
     h.end = file_end(s, block_i(s, s.n_blocks - 1), &size)
-    if size != block_i(s, s.n_blocks - 1).written:
+    if size != block_i(s, s.n_blocks - 1).writing.written:
         return
     checkpoint_path(s, path, sizeof(path))
     snprintf(temp, sizeof(temp), "%s.tmp", path)
@@ -314,10 +314,10 @@ cdef int check_load_block(Store* s, In* r, uint64_t num) noexcept nogil:
     b.tombs = c.tombs
     b.damaged = c.damaged
     b.sided = c.sided
-    b.created = True
+    b.writing.created = True
     b.used = c.size
-    b.written = c.size
-    b.durable = c.size
+    b.writing.written = c.size
+    b.writing.durable = c.size
     if c.sparse:
         b.rel = <uint32_t*>in_take(r, <uint64_t>c.n * 4)
     b.nxt = <uint32_t*>in_take(r, <uint64_t>c.n * 4)
@@ -335,7 +335,7 @@ cdef int check_load_block(Store* s, In* r, uint64_t num) noexcept nogil:
     if fd < 0:
         return ST_DAMAGED
     size = f.size(f.ctx, fd)
-    b.fd = fd
+    b.writing.fd = fd
     if size < 0 or <uint64_t>size != c.size:
         return ST_DAMAGED
     return ST_OK

@@ -39,11 +39,11 @@ cdef bint piece_there(Block* b, uint64_t piece) noexcept nogil:
 
 cdef void fetch_queue(Committer* c, Block* b) noexcept nogil:
     # With q held.
-    b.next_fetch = NULL
+    b.queue.next_fetch = NULL
     if c.queue.fetches == NULL:
         c.queue.fetches = b
     else:
-        c.queue.fetches_last.next_fetch = b
+        c.queue.fetches_last.queue.next_fetch = b
     c.queue.fetches_last = b
 
 
@@ -54,7 +54,7 @@ cdef void fetch_ask(Committer* c, Block* b, uint64_t pieces) noexcept nogil:
         return
     b.fetching = True
     q_lock(c)
-    b.pins += 1
+    b.queue.pins += 1
     fetch_queue(c, b)
     q_signal(c, &c.fetch)
     q_unlock(c)
@@ -146,7 +146,7 @@ cdef void fetches_cancel(Committer* c, Store* s, Block** gone) noexcept nogil:
     cdef Block* after
     c.queue.fetches = NULL
     while b != NULL:
-        after = b.next_fetch
+        after = b.queue.next_fetch
         if b.store == s:
             unpin_later(b, gone)
         else:

@@ -172,7 +172,7 @@ cdef bint round_blocks(Round* r, Part* p, uint64_t last) noexcept nogil:
         r.pieces[r.n_pieces].synced = False
         r.n_pieces += 1
         p.n += 1
-        b = b.next_out
+        b = b.queue.next_out
     return True
 
 
@@ -330,7 +330,7 @@ cdef bint round_done(Committer* c, Round* r) noexcept nogil:
     for i in range(r.n_parts):
         p = &r.parts[i]
         s = p.s
-        while s.queue.out != NULL and s.queue.out.closed:
+        while s.queue.out != NULL and s.queue.out.writing.closed:
             block_done(c, s, s.queue.out)
         if not p.close or p.err:
             if p.err == 0:
@@ -351,11 +351,11 @@ cdef bint round_done(Committer* c, Round* r) noexcept nogil:
 
 cdef void block_done(Committer* c, Store* s, Block* b) noexcept nogil:
     # With q held: a sealed block leaves the list of those to write; the maintenance thread makes its sidecar.
-    s.queue.out = b.next_out
+    s.queue.out = b.queue.next_out
     if s.queue.out == NULL:
         s.queue.out_tail = NULL
-    b.next_out = NULL
-    if not b.dead:
+    b.queue.next_out = NULL
+    if not b.queue.dead:
         side_queue(c, b)
 
 

@@ -5,12 +5,12 @@ cdef bint end_again(Store* s, Block* b) noexcept nogil:
     # sidecar, took it for written.
     cdef FileOps* f = s.files
     cdef uint8_t mark[MARKER]
-    cdef off_t at = <off_t>(b.written - MARKER)
+    cdef off_t at = <off_t>(b.writing.written - MARKER)
     cdef Parsed r
-    if not b.ended:
+    if not b.writing.ended:
         return True         # the start synced it
-    return (f.pread(f.ctx, b.fd, mark, MARKER, at) == MARKER and record_parse(mark, MARKER, &r) and is_marker(mark, &r)
-            and record_good(b.key, mark, &r) and f.pwrite(f.ctx, b.fd, mark, MARKER, at) == MARKER)
+    return (f.pread(f.ctx, b.writing.fd, mark, MARKER, at) == MARKER and record_parse(mark, MARKER, &r) and is_marker(mark, &r)
+            and record_good(b.key, mark, &r) and f.pwrite(f.ctx, b.writing.fd, mark, MARKER, at) == MARKER)
 
 
 cdef void block_erase(Store* s, const Op* op) noexcept nogil:
@@ -22,20 +22,20 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
     cdef Block* b = op.block
     cdef uint64_t off = op.off, size = op.size, mark
     cdef uint8_t* p
-    cdef bint made = False, opened = b.fd < 0
+    cdef bint made = False, opened = b.writing.fd < 0
     cdef Parsed r
-    if size < REC_MIN or b.gone or not b.created:      # never written: a purge took it
+    if size < REC_MIN or b.queue.gone or not b.writing.created:      # never written: a purge took it
         return
     p = <uint8_t*>malloc(size)
     if p == NULL or block_fd(s, b, s.msgs_dir, &made) < 0 or not block_direct(s.com, b, False):
         free(p)
         return
-    b.page_at = UINT64_MAX
+    b.writing.page_at = UINT64_MAX
     # Its tombstone may stand in a later block. Then only the marker that closed this one says that a torn erasure is not
     # a torn group, of which nothing takes anything away. Without it the record stays, until the block is compacted or goes.
-    if b.closed and not b.proven:
-        b.proven = end_again(s, b) and sync_said(s, f.datasync(f.ctx, b.fd)) == 0
-    if ((b.proven or not b.closed) and f.pread(f.ctx, b.fd, p, size, <off_t>off) == <int64_t>size
+    if b.writing.closed and not b.writing.proven:
+        b.writing.proven = end_again(s, b) and sync_said(s, f.datasync(f.ctx, b.writing.fd)) == 0
+    if ((b.writing.proven or not b.writing.closed) and f.pread(f.ctx, b.writing.fd, p, size, <off_t>off) == <int64_t>size
             and record_parse(p, size, &r) and r.size == size and r.raw_seq == op.seq and record_good(b.key, p, &r)):
         mark = record_mark(p, &r, off)
         s.env.system.random(s.env.system.ctx, p + HEAD, size - HEAD)
@@ -47,7 +47,7 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
         st_put16(p + 20, 0)
         record_parse(p, size, &r)
         st_put64(p + size - 8, record_hash(b.key, p, &r))
-        f.pwrite(f.ctx, b.fd, p, size, <off_t>off)
+        f.pwrite(f.ctx, b.writing.fd, p, size, <off_t>off)
     free(p)
     if opened:
         block_fd_close(b)

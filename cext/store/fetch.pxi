@@ -29,8 +29,8 @@ cdef void fetch_block(Committer* c) noexcept nogil:
     cdef uint8_t* mapped = NULL
     cdef uint64_t size, pieces
     cdef bint on, again, called
-    c.queue.fetches = b.next_fetch
-    b.next_fetch = NULL
+    c.queue.fetches = b.queue.next_fetch
+    b.queue.next_fetch = NULL
     s.queue.busy += 1
     q_unlock(c)
     env_lock(c.env)
@@ -38,7 +38,7 @@ cdef void fetch_block(Committer* c) noexcept nogil:
     b.asked = 0
     data = b.data
     size = b.data_cap
-    on = not s.stopped and not b.dead
+    on = not s.stopped and not b.queue.dead
     env_unlock(c.env)
     if on and data == NULL:
         mapped = block_open(b, &size)

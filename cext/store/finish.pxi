@@ -81,12 +81,12 @@ cdef void block_leave(Committer* c, Block* b, int err) noexcept nogil:
     # A block that its store let go of. After an error the store is opened again from files that still have it.
     cdef Store* s = b.store
     erasures_forget(s, b)
-    if err == 0 or b.closed:
+    if err == 0 or b.writing.closed:
         block_release(c, b)
         return
     q_lock(c)
     out_remove(s, b)
-    b.next_out = s.queue.cuts
+    b.queue.next_out = s.queue.cuts
     s.queue.cuts = b
     q_unlock(c)
 
@@ -95,9 +95,9 @@ cdef void block_release(Committer* c, Block* b) noexcept nogil:
     # Frees a block that has left the store, at once or when the last pin goes.
     cdef bint now
     q_lock(c)
-    b.dead = True
-    b.gone = True
-    now = b.pins == 0
+    b.queue.dead = True
+    b.queue.gone = True
+    now = b.queue.pins == 0
     out_remove(b.store, b)
     q_unlock(c)
     if now:
@@ -109,10 +109,10 @@ cdef void out_remove(Store* s, Block* b) noexcept nogil:
     cdef Block* last = NULL
     while at[0] != NULL:
         if at[0] == b:
-            at[0] = b.next_out
+            at[0] = b.queue.next_out
             break
         last = at[0]
-        at = &at[0].next_out
+        at = &at[0].queue.next_out
     if s.queue.out_tail == b:
         s.queue.out_tail = last
 
@@ -127,7 +127,7 @@ cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
     cdef int rc
     block_path(s, op.block, ".blk", path, sizeof(path))
     block_path(s, op.block, ".blk.tmp", temp, sizeof(temp))
-    if err == 0 and not op.block.gone and unlinks_sync(s):      # it may leave out tombstones for files that are gone
+    if err == 0 and not op.block.queue.gone and unlinks_sync(s):      # it may leave out tombstones for files that are gone
         block_fd_close(op.block)
         block_path(s, op.block, ".jsx", side, sizeof(side))
         rc = f.unlink(f.ctx, side)      # it knows another file, which would look damaged
@@ -142,7 +142,7 @@ cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
 cdef void later_add(Store* s, Op* op) noexcept nogil:
     op.next = NULL
     if op.kind == OP_ERASE:
-        op.block.erasures += 1
+        op.block.writing.erasures += 1
     if s.writing.later_last != NULL:
         s.writing.later_last.next = op
     else:
@@ -154,7 +154,7 @@ cdef void erasures_forget(Store* s, Block* b) noexcept nogil:
     # Those that wait to be made in a block that goes.
     cdef Op* op = s.writing.later
     cdef Op* after
-    if b.erasures == 0:
+    if b.writing.erasures == 0:
         return
     s.writing.later = NULL
     s.writing.later_last = NULL
@@ -164,6 +164,6 @@ cdef void erasures_forget(Store* s, Block* b) noexcept nogil:
             free(op)
         else:
             if op.kind == OP_ERASE:
-                op.block.erasures -= 1
+                op.block.writing.erasures -= 1
             later_add(s, op)
         op = after

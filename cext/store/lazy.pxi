@@ -40,7 +40,7 @@ cdef void later_finish(Committer* c, Store* s, int err) noexcept nogil:
     while op != NULL:
         after = op.next
         if op.kind == OP_ERASE:
-            op.block.erasures -= 1
+            op.block.writing.erasures -= 1
         if err == 0 and op.kind == OP_ERASE and s.writing.vouched < op.after:
             later_add(s, op)
         else:
@@ -97,10 +97,10 @@ cdef void synced_all(Store* s) noexcept nogil:
     s.writing.vouched = s.writing.marked
     s.writing.syncs += 1
     while b != NULL:
-        if b.safe < b.written:
-            b.safe = b.written
-            b.open_group = True
-        b = b.next_out
+        if b.writing.safe < b.writing.written:
+            b.writing.safe = b.writing.written
+            b.writing.open_group = True
+        b = b.queue.next_out
     if s.queue.list == &s.com.queue.resting:
         list_front(&s.com.queue.active, s, env_clock(s.env))
 

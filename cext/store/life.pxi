@@ -260,7 +260,7 @@ cdef void tail_close(Store* s) noexcept nogil:
     cdef Piece piece
     cdef Block* b = s.tail
     cdef FileOps* f = s.files
-    if b == NULL or b.written == 0:
+    if b == NULL or b.writing.written == 0:
         return
     memset(&r, 0, sizeof(r))
     memset(&p, 0, sizeof(p))
@@ -273,8 +273,8 @@ cdef void tail_close(Store* s) noexcept nogil:
     piece.due = marker_place(s, b, p.first, True, False, &piece.end)
     r.pieces = &piece
     if piece_write(s.com, &r, &p, &piece, False) == 0 and block_fd(s, b, s.msgs_dir, &p.sync_dir) == 0:
-        f.truncate(f.ctx, b.fd, <off_t>b.written)
-        f.datasync(f.ctx, b.fd)
+        f.truncate(f.ctx, b.writing.fd, <off_t>b.writing.written)
+        f.datasync(f.ctx, b.writing.fd)
     free(r.scratch)
 
 

@@ -2,9 +2,8 @@
 #
 # Who may touch what: everything is the engine lock's, but for what stands in a group of its own. `queue` is guarded by the
 # committer's own short mutex `q`, `writing` belongs to the commit thread alone, `keeping` to the maintenance thread, and
-# what is in `shared` is atomic. A block has no groups: there (q), (c) and (k) mark such fields. Its `used` is the one word
-# that both sides change: the engine reserves a record with a compare-and-swap after it has written it, the commit thread
-# reserves its marker the same way.
+# what is in `shared` is atomic. A block's `used` is the one word that both sides change: the engine reserves a record with a
+# compare-and-swap after it has written it, the commit thread reserves its marker the same way.
 
 cdef enum:
     REC_MIN = 30
@@ -103,6 +102,40 @@ cdef struct Hold:
     uint64_t num
     uint64_t count
 
+cdef struct Block
+
+cdef struct BlockQueue:
+    # Under q.
+    uint32_t pins
+    bint dead                   # left the store; freed when pins is 0
+    bint gone                   # its files are dealt with: whoever holds the last pin frees it
+    Block* next_out             # blocks with bytes to write, oldest first
+    Block* next_fetch
+    Block* next_side            # sealed blocks that wait for their sidecar
+    bint siding                 # it is one of them
+    Block* next_zero            # blocks that get zeros ahead: [zero_from, zero_to)
+    uint64_t zero_from
+    uint64_t zero_to
+    bint zeroing
+
+cdef struct BlockWriting:
+    # The commit thread's alone; before it knows the block, and after it has ended, of whoever opens or closes the store.
+    int fd
+    uint64_t written
+    uint64_t durable
+    uint64_t erasures           # lazy mode: how many wait
+    uint64_t safe               # lazy mode: what the last sync had of it; `durable` is only written
+    bint direct                 # fd writes past the page cache
+    uint8_t* page               # the file's page at page_at, UINT64_MAX: of none
+    uint64_t page_at
+    uint64_t zeroed             # file size ahead of written that holds zeros
+    bint created                # its directory entry is on disk
+    bint closed                 # sealed, written whole, cut to size
+    bint ended                  # closed in this life, so by a marker
+    bint proven                 # closed, and its last marker is on disk: it says that no group of it was torn
+    bint open_group             # the last group on disk is not closed by an empty marker
+    bint opens                  # it goes on in the next block, and counts only as a whole
+
 cdef struct Block:
     Store* store
     uint64_t num
@@ -152,38 +185,14 @@ cdef struct Block:
     Block* lru_next             # mapped sealed blocks, most recent first
     Block* lru_prev
     bint in_lru
-    Block* next_out             # (q) blocks with bytes to write, oldest first
-    bint dead                   # (q) left the store; freed when pins is 0
-    uint32_t pins               # (q)
     bint compacting
     uint64_t warm               # pieces that were in memory at warm_at, a bit each: cold.pxi
     int64_t warm_at
     uint64_t asked              # pieces to be fetched
     bint fetching
-    Block* next_fetch           # (q)
     uint64_t lean               # bytes at the region's start that are the file's pages
-    Block* next_zero            # (q) blocks that get zeros ahead: [zero_from, zero_to)
-    uint64_t zero_from          # (q)
-    uint64_t zero_to            # (q)
-    bint zeroing                # (q)
-    bint gone                   # (q) its files are dealt with: whoever holds the last pin frees it
-    Block* next_side            # (q) sealed blocks that wait for their sidecar
-    bint siding                 # (q) it is one of them
-    int fd                      # (c)
-    uint64_t written            # (c)
-    uint64_t durable            # (c)
-    uint64_t erasures           # (c) lazy mode: how many wait
-    uint64_t safe               # (c) lazy mode: what the last sync had of it; `durable` is only written
-    bint direct                 # (c) fd writes past the page cache
-    uint8_t* page               # (c) the file's page at page_at, UINT64_MAX: of none
-    uint64_t page_at
-    uint64_t zeroed             # (c) file size ahead of written that holds zeros
-    bint created                # (c) its directory entry is on disk
-    bint closed                 # (c) sealed, written whole, cut to size
-    bint ended                  # (c) closed in this life, so by a marker
-    bint proven                 # (c) closed, and its last marker is on disk: it says that no group of it was torn
-    bint open_group             # (c) the last group on disk is not closed by an empty marker
-    bint opens                  # (c) it goes on in the next block, and counts only as a whole
+    BlockQueue queue
+    BlockWriting writing
 
 cdef struct LostList
 

@@ -7,8 +7,8 @@ cdef enum:
 
 cdef void unpin(Committer* c, Block* b) noexcept nogil:
     # With q held: frees a block that has left when this was the last pin.
-    b.pins -= 1
-    if b.gone and b.pins == 0:
+    b.queue.pins -= 1
+    if b.queue.gone and b.queue.pins == 0:
         q_unlock(c)
         block_free(b)
         q_lock(c)
@@ -16,9 +16,9 @@ cdef void unpin(Committer* c, Block* b) noexcept nogil:
 
 cdef void unpin_later(Block* b, Block** gone) noexcept nogil:
     # As unpin, but q is held throughout: a block to be freed is put in a chain, for blocks_free.
-    b.pins -= 1
-    if b.gone and b.pins == 0:
-        b.next_side = gone[0]
+    b.queue.pins -= 1
+    if b.queue.gone and b.queue.pins == 0:
+        b.queue.next_side = gone[0]
         gone[0] = b
 
 
@@ -26,7 +26,7 @@ cdef void blocks_free(Block* b) noexcept nogil:
     # Without q: a chain of unpin_later.
     cdef Block* after
     while b != NULL:
-        after = b.next_side
+        after = b.queue.next_side
         block_free(b)
         b = after
 
@@ -41,19 +41,20 @@ cdef void placing_wait(Committer* c, const Store* s) noexcept nogil:
 
 cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
     # After a group: a well-used tail gets zeros written ahead, so that its commits change no file size and no extent.
-    cdef uint64_t end = b.store.block_size + SLACK
-    if b.written < AHEAD_FROM:
+    cdef uint64_t end = b.store.block_size + SLACK, written = b.writing.written
+    if written < AHEAD_FROM:
         return
     q_lock(c)
-    if b.sealed or b.zeroing or b.zeroed >= end or b.zeroed > b.written + min(b.written, <uint64_t>ZERO_AHEAD_MAX) // 2:
+    if (b.sealed or b.queue.zeroing or b.writing.zeroed >= end
+            or b.writing.zeroed > written + min(written, <uint64_t>ZERO_AHEAD_MAX) // 2):
         q_unlock(c)
         return
-    b.zero_from = page_up(max(b.zeroed, b.written + AHEAD_FROM))
-    b.zero_to = min(b.zero_from + min(b.written, <uint64_t>ZERO_AHEAD_MAX), page_up(end))
-    if b.zero_from < b.zero_to and not c.queue.stopping:
-        b.zeroing = True
-        b.pins += 1
-        b.next_zero = c.queue.zeros
+    b.queue.zero_from = page_up(max(b.writing.zeroed, written + AHEAD_FROM))
+    b.queue.zero_to = min(b.queue.zero_from + min(written, <uint64_t>ZERO_AHEAD_MAX), page_up(end))
+    if b.queue.zero_from < b.queue.zero_to and not c.queue.stopping:
+        b.queue.zeroing = True
+        b.queue.pins += 1
+        b.queue.next_zero = c.queue.zeros
         c.queue.zeros = b
         q_signal(c, &c.chores)
     q_unlock(c)
@@ -62,11 +63,11 @@ cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
 cdef void ahead_wait(Committer* c, Block* b, uint64_t end) noexcept nogil:
     # The commit thread must not write where zeros are being written.
     cdef Block* gone = NULL
-    if not b.zeroing or end <= b.zero_from:
+    if not b.queue.zeroing or end <= b.queue.zero_from:
         return
     q_lock(c)
     zeros_cancel(c, NULL, b, &gone)
-    while b.zeroing:
+    while b.queue.zeroing:
         q_wait(c, &c.idle, INT64_MAX)
     q_unlock(c)
     blocks_free(gone)
@@ -79,8 +80,8 @@ cdef void zeros_cancel(Committer* c, Store* s, Block* b, Block** gone) noexcept 
     while at[0] != NULL:
         z = at[0]
         if z == b or z.store == s:
-            at[0] = z.next_zero
-            z.zeroing = False
+            at[0] = z.queue.next_zero
+            z.queue.zeroing = False
             unpin_later(z, gone)
         else:
-            at = &z.next_zero
+            at = &z.queue.next_zero

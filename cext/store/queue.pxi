@@ -43,11 +43,11 @@ cdef void chore_wanted(Committer* c) noexcept nogil:
 
 cdef void side_queue(Committer* c, Block* b) noexcept nogil:
     # With q held: the block's sidecar is to be written.
-    if b.cut or b.siding:
+    if b.cut or b.queue.siding:
         return
-    b.siding = True
-    b.pins += 1
-    b.next_side = c.queue.sides
+    b.queue.siding = True
+    b.queue.pins += 1
+    b.queue.next_side = c.queue.sides
     c.queue.sides = b
     q_signal(c, &c.chores)
 

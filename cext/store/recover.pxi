@@ -112,7 +112,7 @@ cdef void zeros_cut(Store* s, Block* b, uint64_t size) noexcept nogil:
     # A block that is not appended to again ends where its records do: it can be compacted, and no other reader takes the
     # zeros that were written ahead in it for damage.
     if b.used and b.used < size and not b.damaged:
-        s.files.truncate(s.files.ctx, b.fd, <off_t>b.used)
+        s.files.truncate(s.files.ctx, b.writing.fd, <off_t>b.used)
 
 
 cdef bint ends_sealed(FileOps* f, const Block* b, int fd) noexcept nogil:
@@ -155,8 +155,8 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
         snprintf(o.err, o.err_cap, "block %llu: no memory for its index", <unsigned long long>b.num)
         return rc
     b.used = c.end
-    b.written = c.end
-    b.durable = c.end
+    b.writing.written = c.end
+    b.writing.durable = c.end
     if c.aside:
         s.files.sync_all(s.files.ctx, fd)
         s.files.sync_dir(s.files.ctx, s.msgs_dir)
@@ -190,7 +190,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
     b = block_new(s, num, s.last_seq + 1)
     if b == NULL:
         return ST_NO_MEMORY
-    b.created = True
+    b.writing.created = True
     block_path(s, b, ".blk", path, sizeof(path))
     fd = f.open(f.ctx, path, O_RDWR, 0)
     size = f.size(f.ctx, fd) if fd >= 0 else fd
@@ -199,14 +199,14 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         block_free(b)
         return ST_IO
     o.cut = False
-    b.fd = fd
+    b.writing.fd = fd
     s.blocks[s.b0 + s.n_blocks] = b
     s.n_blocks += 1
     if sided:
         rc = side_load(s, b, fd, <uint64_t>max(size, <int64_t>0), not o.foreign)
     if rc == 1:
-        b.written = b.used
-        b.durable = b.used
+        b.writing.written = b.used
+        b.writing.durable = b.used
         o.doubt = False
         o.whole = False
         o.sealed = fd >= 0 and ends_sealed(f, b, fd)
@@ -279,12 +279,12 @@ cdef int tail_reopen(Store* s, Block* b) noexcept nogil:
     # A last block with room in it is appended to again: 1, or 0 when it must not be, or an error.
     cdef uint64_t cap = page_up(s.block_size + SLACK)
     cdef uint8_t* region
-    if b.damaged or has_side(s, b) or b.fd < 0 or b.used + SLACK > s.block_size:
-        return 0        # b.fd: there was a block behind it, of which nothing could be read
+    if b.damaged or has_side(s, b) or b.writing.fd < 0 or b.used + SLACK > s.block_size:
+        return 0        # b.writing.fd: there was a block behind it, of which nothing could be read
     region = region_new(s, cap)
     if region == NULL:
         return ST_NO_MEMORY
-    if s.files.pread(s.files.ctx, b.fd, region, b.used, 0) != <int64_t>b.used:
+    if s.files.pread(s.files.ctx, b.writing.fd, region, b.used, 0) != <int64_t>b.used:
         region_free(s, region, cap, False)
         return ST_IO
     if not tail_verify(s, b, region):
@@ -319,7 +319,7 @@ cdef int tail_recover(Store* s) noexcept nogil:
             block_unmap(b)
         block_fd_close(b)
         b.sealed = True
-        b.closed = True
+        b.writing.closed = True
         if b.live == 0:
             empty_block(s, b)
     return ST_OK

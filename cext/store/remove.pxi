@@ -64,7 +64,7 @@ cdef bint take_seq(Store* s, uint64_t seq, int reason) noexcept nogil:
 
 
 cdef void block_drop(Store* s, Block* b) noexcept nogil:
-    invariant(b.live == 0 and not b.dead and b.store == s, "only an empty block leaves, and once")
+    invariant(b.live == 0 and not b.queue.dead and b.store == s, "only an empty block leaves, and once")
     blocks_take_out(s, b)
     block_leaves(s, b)
 
@@ -76,7 +76,7 @@ cdef void block_leaves(Store* s, Block* b) noexcept nogil:
         return
     lru_remove(s.com, b)
     q_lock(s.com)
-    b.dead = True       # at once: a compaction under way may not take it for an empty block and drop it again
+    b.queue.dead = True       # at once: a compaction under way may not take it for an empty block and drop it again
     q_unlock(s.com)
     op_push(s, OP_DROP, b, 0, 0, 0)
 

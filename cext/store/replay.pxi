@@ -64,7 +64,7 @@ cdef void cut_replay(Store* s, Block* b, const Cut* cut) noexcept nogil:
                 take_out(s, old, k, RM_LIMIT)
         empties_remove(s, old)
         blocks_take_out(s, old)
-        old.next_out = s.recovery.void_blocks
+        old.queue.next_out = s.recovery.void_blocks
         s.recovery.void_blocks = old
     lost_cut(s, cut.behind)
     if s.recovery.hole.first > cut.behind:
@@ -86,7 +86,7 @@ cdef void cut_finish(Store* s) noexcept nogil:
     cdef Block* b
     while s.recovery.void_blocks != NULL:
         b = s.recovery.void_blocks
-        s.recovery.void_blocks = b.next_out
+        s.recovery.void_blocks = b.queue.next_out
         block_unlink(s, b)
         block_free(b)
     unlinks_sync(s)

@@ -16,11 +16,11 @@ cdef void chores_cancel(Committer* c, Store* s, Block** gone) noexcept nogil:
     while side[0] != NULL:
         b = side[0]
         if b.store != s:
-            side = &b.next_side
+            side = &b.queue.next_side
             continue
-        side[0] = b.next_side
-        b.next_side = NULL
-        b.siding = False
+        side[0] = b.queue.next_side
+        b.queue.next_side = NULL
+        b.queue.siding = False
         unpin_later(b, gone)
 
 
@@ -79,10 +79,10 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
 cdef void block_undo(Store* s, Block* b) noexcept nogil:
     # A block that was to leave with a group that is not written: what of it is not durable is still to be cut off.
     out_remove(s, b)
-    if b.closed:
+    if b.writing.closed:
         block_free(b)
     else:
-        b.next_out = s.queue.cuts
+        b.queue.next_out = s.queue.cuts
         s.queue.cuts = b
 
 
@@ -113,11 +113,11 @@ cdef void store_dispose(Store* s) noexcept nogil:
         block_free(block_i(s, i))
     while s.queue.cuts != NULL:
         b = s.queue.cuts
-        s.queue.cuts = b.next_out
+        s.queue.cuts = b.queue.next_out
         block_free(b)
     while s.recovery.void_blocks != NULL:
         b = s.recovery.void_blocks
-        s.recovery.void_blocks = b.next_out
+        s.recovery.void_blocks = b.queue.next_out
         block_free(b)
     while s.queue.logs != NULL:
         log = s.queue.logs
@@ -147,17 +147,17 @@ cdef int block_cut(Store* s, Block* b, bint* unlinked) noexcept nogil:
     cdef FileOps* f = s.files
     cdef char path[4200]
     cdef int rc
-    if not b.created:
+    if not b.writing.created:
         return 0
-    if b.durable == 0:
+    if b.writing.durable == 0:
         block_fd_close(b)
         block_path(s, b, ".blk", path, sizeof(path))
         rc = f.unlink(f.ctx, path)
         unlinked[0] = True
         return 0 if rc == -ENOENT else rc
     rc = block_fd(s, b, s.msgs_dir, unlinked)
-    rc = f.truncate(f.ctx, b.fd, <off_t>b.durable) if rc == 0 else rc
-    rc = cut_sync(f, b.fd) if rc == 0 else rc
+    rc = f.truncate(f.ctx, b.writing.fd, <off_t>b.writing.durable) if rc == 0 else rc
+    rc = cut_sync(f, b.writing.fd) if rc == 0 else rc
     block_fd_close(b)
     return rc
 
@@ -176,8 +176,8 @@ cdef int blocks_undo(Store* s, Block* b, bint* unlinked) noexcept nogil:
     # Of a chain by next_out those of which nothing is durable: their files go. 0 or -errno.
     cdef int rc = 0
     while b != NULL and rc == 0:
-        rc = block_cut(s, b, unlinked) if b.durable == 0 else 0
-        b = b.next_out
+        rc = block_cut(s, b, unlinked) if b.writing.durable == 0 else 0
+        b = b.queue.next_out
     return rc
 
 
@@ -198,13 +198,13 @@ cdef int store_retreat(Store* s) noexcept nogil:
     b = s.queue.out
     while b != NULL and rc == 0:
         rc = block_cut(s, b, &unlinked)
-        b = b.next_out
+        b = b.queue.next_out
     while s.queue.cuts != NULL and rc == 0:
         b = s.queue.cuts
         rc = block_cut(s, b, &unlinked)
         rc = rc if rc != -ENOENT else 0     # it went with the directory that a purge replaced before something else failed
         if rc == 0:
-            s.queue.cuts = b.next_out
+            s.queue.cuts = b.queue.next_out
             block_free(b)
     g = s.queue.logs
     while g != NULL and rc == 0:

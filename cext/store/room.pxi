@@ -58,9 +58,9 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
         p = &r.parts[i]
         for k in range(p.piece, p.piece + p.n):
             b = r.pieces[k].b
-            if (b.fd >= 0 and r.pieces[k].wrote and not r.pieces[k].synced and (c.sync_interval <= 0 or p.batch)
+            if (b.writing.fd >= 0 and r.pieces[k].wrote and not r.pieces[k].synced and (c.sync_interval <= 0 or p.batch)
                     and p.err == 0):
-                p.err = -sync_said(p.s, f.datasync(f.ctx, b.fd))
+                p.err = -sync_said(p.s, f.datasync(f.ctx, b.writing.fd))
                 r.pieces[k].synced = True
             block_fd_close(b)
         g = p.first_log if p.logs else NULL
@@ -76,7 +76,7 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
         b = s.queue.out if not s.queue.busy else NULL
         while b != NULL:
             block_fd_close(b)
-            b = b.next_out
+            b = b.queue.next_out
         g = s.queue.logs if not s.queue.busy else NULL
         while g != NULL:
             log_fd_close(g)

@@ -63,12 +63,12 @@ cdef void group_seal(Store* s, Block* b, uint64_t start, uint64_t end, uint64_t 
     m.extent = e[0]
     m.group = s.writing.group
     m.start = start
-    m.durable = b.durable
+    m.durable = b.writing.durable
     if s.com.sync_interval > 0:
-        m.durable = b.safe
+        m.durable = b.writing.safe
         if flags & MARK_SEALED:
             memset(&m.extent, 0, sizeof(Extent))    # it may be on disk before the next block, which moved that
-        elif b.safe:
+        elif b.writing.safe:
             s.writing.marked = s.writing.syncs
     m.flags = MARK_SUM | (MARK_LAZY if s.com.sync_interval > 0 else 0) | flags
     marker_write(b.key, mark, &m)
@@ -82,7 +82,7 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
     # was when the block was full; what closes it comes behind the next one's, which may have set that back.
     cdef Store* s = p.s
     cdef Block* b = piece.b
-    cdef uint64_t start = b.written, end = piece.end
+    cdef uint64_t start = b.writing.written, end = piece.end
     cdef uint64_t first = p.first if piece == &r.pieces[p.piece + p.n - 1] else 0 if closing else b.floor
     cdef uint64_t synced = s.writing.synced_first
     cdef uint32_t flags = (MARK_SEALED if closing else 0) | (MARK_OPEN if piece.open else 0)
@@ -95,8 +95,8 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
     if rc < 0:
         return rc
     piece.wrote = piece.wrote or end > start or (first > synced and not p.close)
-    b.open_group = end > start
-    b.opens = b.opens or piece.open
+    b.writing.open_group = end > start
+    b.writing.opens = b.writing.opens or piece.open
     if piece.wrote:
         r.wrote = True
     return 0
@@ -120,13 +120,13 @@ cdef int group_put(Committer* c, Round* r, Block* b, uint64_t end, uint64_t firs
     # Writes what the block has staged up to `end`, and there its marker; 0 or -errno.
     cdef uint8_t mark[MARKER]
     cdef int rc
-    group_seal(b.store, b, b.written, end, first, flags, mark)
+    group_seal(b.store, b, b.writing.written, end, first, flags, mark)
     ahead_wait(c, b, end + MARKER)
-    rc = group_write(c, r, b, b.written, end, mark)
+    rc = group_write(c, r, b, b.writing.written, end, mark)
     if rc < 0 and ballast_give(c, rc):
-        rc = group_write(c, r, b, b.written, end, mark)
+        rc = group_write(c, r, b, b.writing.written, end, mark)
     if rc == 0:
-        b.written = end + MARKER
+        b.writing.written = end + MARKER
     return rc
 
 
@@ -136,7 +136,7 @@ cdef int piece_sync(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogi
     if not piece.wrote or piece.synced:
         return 0
     piece.synced = True
-    rc = sync_said(p.s, c.env.files.datasync(c.env.files.ctx, piece.b.fd))
+    rc = sync_said(p.s, c.env.files.datasync(c.env.files.ctx, piece.b.writing.fd))
     if rc == 0 and p.sync_dir:
         p.sync_dir = False
         rc = msgs_sync(c, r, p.s)
@@ -256,7 +256,7 @@ cdef void round_sync(Committer* c, Round* r) noexcept nogil:
         for k in range(p.piece, p.piece + p.n):
             if r.pieces[k].wrote and not r.pieces[k].synced:
                 n += 1
-                fd = r.pieces[k].b.fd
+                fd = r.pieces[k].b.writing.fd
         n += p.logs
     if n > SYNC_EACH and fd >= 0:
         rc = -f.sync_all(f.ctx, fd)
@@ -268,7 +268,7 @@ cdef void round_sync(Committer* c, Round* r) noexcept nogil:
         p = &r.parts[i]
         for k in range(p.piece, p.piece + p.n):
             if r.pieces[k].wrote and not r.pieces[k].synced and p.err == 0:
-                p.err = -f.datasync(f.ctx, r.pieces[k].b.fd)
+                p.err = -f.datasync(f.ctx, r.pieces[k].b.writing.fd)
         g = p.first_log if p.logs else NULL
         while g != NULL and p.err == 0:
             if g.writing.wrote:
@@ -287,7 +287,7 @@ cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nog
     cdef uint32_t i
     for i in range(p.piece, p.piece + p.n if p.err == 0 else 0):
         if r.pieces[i].wrote:       # the marker that only closes an idle group is not synced
-            r.pieces[i].b.durable = r.pieces[i].b.written
+            r.pieces[i].b.writing.durable = r.pieces[i].b.writing.written
             s.writing.synced_first = s.writing.extent.first
             s.writing.kept_last = s.writing.extent.last
     for i in range(p.piece, p.piece + p.n):
@@ -295,7 +295,7 @@ cdef void part_finish(Committer* c, Round* r, Part* p, int64_t now) noexcept nog
         if p.err == 0:
             if r.pieces[i].sealed:
                 # Not before the next one's file is there: its absence would be damage.
-                if i + 1 < p.piece + p.n and r.pieces[i + 1].b.durable:
+                if i + 1 < p.piece + p.n and r.pieces[i + 1].b.writing.durable:
                     piece_close(c, r, p, &r.pieces[i])
             elif r.pieces[i].wrote and c.sync_interval <= 0 and c.keeper_runs:
                 ahead_check(c, b)
@@ -328,23 +328,24 @@ cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept no
     # A sealed block whose bytes are all on disk: closed by a last empty marker and cut to its size.
     cdef Block* b = piece.b
     cdef FileOps* f = p.s.files
-    if b.written == 0:
-        b.closed = True     # it never got a file
+    if b.writing.written == 0:
+        b.writing.closed = True     # it never got a file
         return
-    if st_load(&b.used) != b.written or block_fd(p.s, b, p.s.msgs_dir, &p.sync_dir) < 0:
+    if st_load(&b.used) != b.writing.written or block_fd(p.s, b, p.s.msgs_dir, &p.sync_dir) < 0:
         return
     piece.open = False
     piece.due = marker_place(p.s, b, 0, p.close, True, &piece.end)
     if piece_write(c, r, p, piece, True) < 0:
-        st_store(&b.used, b.written)        # the next round tries again: nothing is appended to it
+        st_store(&b.used, b.writing.written)        # the next round tries again: nothing is appended to it
         return
-    if b.opens:
-        sync_said(p.s, f.datasync(f.ctx, b.fd))     # whatever becomes of the blocks behind it, it is known that there was more
+    if b.writing.opens:
+        # Whatever becomes of the blocks behind it, it is known that there was more.
+        sync_said(p.s, f.datasync(f.ctx, b.writing.fd))
     ahead_wait(c, b, UINT64_MAX)
-    f.truncate(f.ctx, b.fd, <off_t>b.written)
+    f.truncate(f.ctx, b.writing.fd, <off_t>b.writing.written)
     block_fd_close(b)
-    b.closed = True
-    b.ended = True
+    b.writing.closed = True
+    b.writing.ended = True
 
 
 cdef const Op* batch_in(const Part* p, const Block* b) noexcept nogil:
@@ -358,12 +359,12 @@ cdef const Op* batch_in(const Part* p, const Block* b) noexcept nogil:
 cdef bint marker_place(Store* s, Block* b, uint64_t first, bint close, bint closing, uint64_t* end) noexcept nogil:
     # Reserves the place of the marker behind what the block has; False: nothing is to be written. closing: it says that
     # another block follows.
-    cdef uint64_t start = b.written
+    cdef uint64_t start = b.writing.written
     # What an idle group's end names is not synced: whoever waits for a change waits for a marker that is.
     cdef uint64_t known = s.writing.extent.first if close else s.writing.synced_first
     while True:
         end[0] = st_load(&b.used)
-        if end[0] == start and first <= known and not closing and not (b.open_group and close):
+        if end[0] == start and first <= known and not closing and not (b.writing.open_group and close):
             return False
         if st_cas(&b.used, end[0], end[0] + MARKER):
             return True
@@ -382,7 +383,7 @@ cdef int batch_announce(Committer* c, Round* r, Part* p, Piece* piece) noexcept 
     p.begun = True
     rc = piece_ready(c, r, p, b, op.first)
     rc = group_put(c, r, b, op.off, op.first, MARK_BATCH) if rc == 0 else rc
-    rc = sync_said(p.s, c.env.files.datasync(c.env.files.ctx, b.fd)) if rc == 0 else rc
+    rc = sync_said(p.s, c.env.files.datasync(c.env.files.ctx, b.writing.fd)) if rc == 0 else rc
     if rc == 0 and p.sync_dir:
         p.sync_dir = False
         rc = msgs_sync(c, r, p.s)

@@ -274,7 +274,7 @@ cdef int scan_block(Scan* c) noexcept nogil:
     c.is_last = c.is_last or c.ends
     if rc >= 0 and (c.undone or c.whole and c.is_last and c.n_held):
         batch_drop(c)
-    c.b.open_group = c.n_held > 0
+    c.b.writing.open_group = c.n_held > 0
     order_check(c, 0, c.n_held, 0)
     heads_doubt(c, 0, c.n_held)
     note_torn(c, UINT64_MAX)
@@ -318,9 +318,9 @@ cdef int block_prove(const Scan* c, int fd) noexcept nogil:
         s.writing.group -= not sealed
         return ST_OK
     b.used += MARKER
-    b.written = b.used
-    b.durable = b.used
-    b.open_group = False
+    b.writing.written = b.used
+    b.writing.durable = b.used
+    b.writing.open_group = False
     return ST_OK
 
 

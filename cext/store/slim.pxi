@@ -230,8 +230,8 @@ cdef void slim_enter(Committer* c, Slim* m) noexcept nogil:
             op_push(m.s, OP_ERASE, b, m.off[i] - 1, size, seq_at(b, i))
             b.ghosts += 1
     b.used = m.out.n
-    b.written = m.out.n
-    b.durable = m.out.n
+    b.writing.written = m.out.n
+    b.writing.durable = m.out.n
     b.tombs = m.tombs
     free(b.holds)
     b.holds = m.to.holds
@@ -268,7 +268,7 @@ cdef void slim_block(Committer* c, Slim* m) noexcept nogil:
     copied = slim_copy(m) == 0
     swapped = copied and slim_write(m) == 0 and removals_wait(c, s) and slim_swap(c, m)
     env_lock(c.env)
-    if swapped and not b.dead:
+    if swapped and not b.queue.dead:
         lru_remove(c, b)
         old = b.data
         old_size = b.data_cap
@@ -285,7 +285,7 @@ cdef void slim_block(Committer* c, Slim* m) noexcept nogil:
     if old != NULL:
         s.files.unmap(s.files.ctx, old, old_size)
     q_lock(c)
-    if swapped and not b.dead:
+    if swapped and not b.queue.dead:
         side_queue(c, b)
     unpin(c, b)
     s.queue.busy -= 1
@@ -306,7 +306,7 @@ cdef void slim_map(Committer* c, Block* b) noexcept nogil:
     cdef uint64_t size = 0
     cdef uint8_t* p
     q_lock(c)
-    b.pins += 1
+    b.queue.pins += 1
     s.queue.busy += 1
     q_unlock(c)
     env_unlock(c.env)
@@ -354,7 +354,7 @@ cdef bint keeper_slim(Committer* c) noexcept nogil:
         return True
     b.compacting = True
     q_lock(c)
-    b.pins += 1
+    b.queue.pins += 1
     s.queue.busy += 1
     q_unlock(c)
     env_unlock(c.env)

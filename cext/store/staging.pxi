@@ -122,7 +122,7 @@ cdef void op_queue(Store* s, Op* op) noexcept nogil:
 cdef void out_push(Store* s, Block* b) noexcept nogil:
     q_lock(s.com)
     if s.queue.out_tail != NULL:
-        s.queue.out_tail.next_out = b
+        s.queue.out_tail.queue.next_out = b
     else:
         s.queue.out = b
     s.queue.out_tail = b

@@ -71,8 +71,8 @@ cdef void rest_aside(Store* s, const Damage* d) noexcept nogil:
         tail_path(s, b.num, path, sizeof(path))
         if file_write(f, path, p, d.size) == 0 and f.truncate(f.ctx, fd, <off_t>d.at) == 0 and f.datasync(f.ctx, fd) == 0:
             b.used = d.at
-            b.written = d.at
-            b.durable = d.at
+            b.writing.written = d.at
+            b.writing.durable = d.at
     free(p)
     f.close(f.ctx, fd)
 

@@ -89,8 +89,8 @@ cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
     rc = block_fd(s, tail, fresh, &made) if rc == 0 else rc
     if rc == 0:
         bare_write(tail.key, first, st_get64(tail.data + 4), <int64_t>st_get64(tail.data + 12))
-        rc = <int>min(f.pwrite(f.ctx, tail.fd, first, REC_MIN, 0), <int64_t>0)
-    rc = f.datasync(f.ctx, tail.fd) if rc == 0 else rc
+        rc = <int>min(f.pwrite(f.ctx, tail.writing.fd, first, REC_MIN, 0), <int64_t>0)
+    rc = f.datasync(f.ctx, tail.writing.fd) if rc == 0 else rc
     rc = f.sync_dir(f.ctx, fresh) if rc == 0 else rc
     rc = f.sync_dir(f.ctx, s.dir) if rc == 0 else rc
     rc = f.rename(f.ctx, s.msgs_dir, old) if rc == 0 else rc
@@ -99,8 +99,8 @@ cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
     if rc < 0:
         purge_undo(s, tail, fresh, old)
     else:
-        tail.durable = REC_MIN
-        tail.safe = REC_MIN
+        tail.writing.durable = REC_MIN
+        tail.writing.safe = REC_MIN
     return rc
 
 
@@ -108,7 +108,7 @@ cdef void purge_undo(Store* s, Block* tail, const char* fresh, const char* old) 
     # A purge that failed is refused: nothing is removed, as far as the disk still does what it is asked to.
     cdef FileOps* f = s.files
     block_fd_close(tail)
-    tail.created = False
+    tail.writing.created = False
     if f.is_dir(f.ctx, old):
         f.rename(f.ctx, s.msgs_dir, fresh)
         f.rename(f.ctx, old, s.msgs_dir)

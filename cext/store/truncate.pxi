@@ -261,10 +261,10 @@ cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* fence, Op* op) noe
     st_release(&s.shared.floor, s.first_seq)
     q_lock(s.com)
     for i in range(op.n):
-        op.blocks[i].dead = True
+        op.blocks[i].queue.dead = True
     fence_put(s, fence)
     if s.queue.out_tail != NULL:
-        s.queue.out_tail.next_out = to
+        s.queue.out_tail.queue.next_out = to
     else:
         s.queue.out = to
     s.queue.out_tail = to

@@ -62,16 +62,16 @@ cdef void keeper_side(Committer* c) noexcept nogil:
     # A sealed block's region is no longer needed, its file is read from now on; then its sidecar.
     cdef Block* b = c.queue.sides
     cdef Store* s = b.store
-    cdef bint dead = b.dead
+    cdef bint dead = b.queue.dead
     cdef uint8_t* region = NULL
-    c.queue.sides = b.next_side
-    b.next_side = NULL
-    b.siding = False
+    c.queue.sides = b.queue.next_side
+    b.queue.next_side = NULL
+    b.queue.siding = False
     s.queue.busy += 1
     q_unlock(c)
     if not dead:
         env_lock(c.env)
-        if b.region and b.closed:
+        if b.region and b.writing.closed:
             region = b.data
             b.data = NULL
             b.region = False
@@ -115,22 +115,22 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef uint8_t* zeros
-    cdef uint64_t at = b.zero_from
+    cdef uint64_t at = b.queue.zero_from
     cdef int fd = -1
     cdef int64_t rc = -1
-    c.queue.zeros = b.next_zero
+    c.queue.zeros = b.queue.next_zero
     s.queue.busy += 1
     q_unlock(c)
     zeros = <uint8_t*>aligned_alloc(PAGE, AHEAD_STEP)
     block_path(s, b, ".blk", path, sizeof(path))
-    if zeros != NULL and not b.dead:
+    if zeros != NULL and not b.queue.dead:
         memset(zeros, 0, AHEAD_STEP)
         # Past the page cache: the commit thread's fdatasync waits for every dirty page of the file.
         fd = f.open(f.ctx, path, O_RDWR, 0)
         if fd >= 0:
             f.direct(f.ctx, fd, True)
-    while fd >= 0 and at < b.zero_to:
-        rc = f.pwrite(f.ctx, fd, zeros, min(b.zero_to - at, <uint64_t>AHEAD_STEP), <off_t>at)
+    while fd >= 0 and at < b.queue.zero_to:
+        rc = f.pwrite(f.ctx, fd, zeros, min(b.queue.zero_to - at, <uint64_t>AHEAD_STEP), <off_t>at)
         if rc < 0:
             break
         at += <uint64_t>rc
@@ -139,8 +139,8 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
         f.close(f.ctx, fd)
     free(zeros)
     q_lock(c)
-    b.zeroed = b.zero_to if rc >= 0 else UINT64_MAX     # after an error it is not tried again
-    b.zeroing = False
+    b.writing.zeroed = b.queue.zero_to if rc >= 0 else UINT64_MAX     # after an error it is not tried again
+    b.queue.zeroing = False
     unpin(c, b)
     s.queue.busy -= 1
     q_broadcast(c, &c.idle)
@@ -151,7 +151,7 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
 cdef bint rests(const Store* s) noexcept nogil:
     # Whether pages of its tail are in the file and need not be in memory.
     cdef const Block* b = s.tail
-    return b != NULL and b.region and b.written == b.used and b.used >= PAGE and not s.shared.dirty
+    return b != NULL and b.region and b.writing.written == b.used and b.used >= PAGE and not s.shared.dirty
 
 
 cdef void keeper_rest(Committer* c) noexcept nogil:
