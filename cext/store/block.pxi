@@ -5,6 +5,32 @@ cdef inline uint64_t page_up(uint64_t n) noexcept nogil:
     return (n + PAGE - 1) & ~<uint64_t>(PAGE - 1)
 
 
+# ---- states ---------------------------------------------------------------------------------------------------
+
+cdef inline bint is_sealed(const Block* b) noexcept nogil:
+    return b.queue.state == BLOCK_SEALED or b.queue.state == BLOCK_LEFT
+
+
+cdef inline bint has_left(const Block* b) noexcept nogil:
+    return b.queue.state >= BLOCK_LEFT_OPEN
+
+
+cdef inline void block_left(Block* b) noexcept nogil:
+    # With q held: the store has let go of it.
+    invariant(not has_left(b), "a block leaves its store once")
+    b.queue.state = BLOCK_LEFT_OPEN if b.queue.state == BLOCK_OPEN else BLOCK_LEFT
+
+
+cdef inline bint has_file(const Block* b) noexcept nogil:
+    # Whether its directory entry is there.
+    return b.writing.file >= FILE_OPEN
+
+
+cdef inline bint is_closed(const Block* b) noexcept nogil:
+    # Whether nothing is written to its file any more, if it has one.
+    return b.writing.file == FILE_NEVER or b.writing.file >= FILE_CLOSED
+
+
 # ---- slots ------------------------------------------------------------------------------------------------
 
 cdef inline uint64_t seq_at(const Block* b, uint32_t i) noexcept nogil:
@@ -479,7 +505,7 @@ cdef void block_mapped(Block* b, uint8_t* p, uint64_t size) noexcept nogil:
 cdef uint8_t* mapping_taken(Block* b, uint8_t* p, uint64_t size) noexcept nogil:
     # With the engine lock held: the same of what was mapped without it, if the block still needs it; else it is returned, to be
     # unmapped.
-    if b.data != NULL or b.queue.dead or b.store.stopped:
+    if b.data != NULL or has_left(b) or b.store.stopped:
         return p
     block_mapped(b, p, size)
     return NULL

@@ -10,12 +10,12 @@ cdef int block_fd(Store* s, Block* b, const char* dir, bint* made) noexcept nogi
     if b.writing.fd >= 0:
         return 0
     snprintf(path, sizeof(path), "%s/%llu.blk", dir, <unsigned long long>b.num)
-    b.writing.fd = s.files.open(s.files.ctx, path, O_RDWR | (0 if b.writing.created else O_CREAT), 0o600)
+    b.writing.fd = s.files.open(s.files.ctx, path, O_RDWR | (0 if has_file(b) else O_CREAT), 0o600)
     b.writing.direct = False
     if b.writing.fd < 0:
         return b.writing.fd
-    if not b.writing.created:
-        b.writing.created = True
+    if not has_file(b):
+        b.writing.file = FILE_OPEN
         made[0] = True
     return 0
 

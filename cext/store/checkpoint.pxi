@@ -314,7 +314,7 @@ cdef int check_load_block(Store* s, In* r, uint64_t num) noexcept nogil:
     b.tombs = c.tombs
     b.damaged = c.damaged
     b.sided = c.sided
-    b.writing.created = True
+    b.writing.file = FILE_OPEN
     b.used = c.size
     b.writing.written = c.size
     b.writing.durable = c.size

@@ -50,9 +50,10 @@ cdef void fetch_queue(Committer* c, Block* b) noexcept nogil:
 cdef void fetch_ask(Committer* c, Block* b, uint64_t pieces) noexcept nogil:
     # With the engine lock held.
     b.asked |= pieces
-    if b.fetching:
+    if b.work == WORK_FETCH:
         return
-    b.fetching = True
+    invariant(b.work == WORK_NONE, "a block that is compacted is not fetched")
+    b.work = WORK_FETCH
     q_lock(c)
     b.queue.pins += 1
     fetch_queue(c, b)
@@ -71,7 +72,7 @@ cdef void fetch_ahead(Committer* c, Store* s, Block* b, uint64_t piece) noexcept
         piece = 0
     else:
         piece += 1
-    if b.region or b.compacting or piece >= PIECES or b.warm & <uint64_t>1 << piece:
+    if b.region or b.work == WORK_COMPACT or piece >= PIECES or b.warm & <uint64_t>1 << piece:
         return
     if b.data == NULL or not piece_there(b, piece):
         fetch_ask(c, b, <uint64_t>1 << piece)
@@ -81,7 +82,7 @@ cdef bint block_warm(Store* s, Block* b, uint32_t i) noexcept nogil:
     # Whether slot i's record can be read without waiting for the disk; if not, it is being fetched.
     cdef Committer* c = s.com
     cdef uint64_t pieces, missing, piece
-    if b.region or s.storage == STORE_MEMORY or not c.fetcher_runs or b.compacting:
+    if b.region or s.storage == STORE_MEMORY or not c.fetcher_runs or b.work == WORK_COMPACT:
         return True
     if b.warm and s.env.mono - b.warm_at > WARM_FOR:
         b.warm = 0

@@ -167,7 +167,7 @@ cdef bint round_blocks(Round* r, Part* p, uint64_t last) noexcept nogil:
             r.pieces = pieces
             r.cap_pieces = r.cap_pieces * 2 + 8
         r.pieces[r.n_pieces].b = b
-        r.pieces[r.n_pieces].sealed = b.sealed
+        r.pieces[r.n_pieces].sealed = is_sealed(b)
         r.pieces[r.n_pieces].wrote = False
         r.pieces[r.n_pieces].synced = False
         r.n_pieces += 1
@@ -330,7 +330,7 @@ cdef bint round_done(Committer* c, Round* r) noexcept nogil:
     for i in range(r.n_parts):
         p = &r.parts[i]
         s = p.s
-        while s.queue.out != NULL and s.queue.out.writing.closed:
+        while s.queue.out != NULL and is_closed(s.queue.out):
             block_done(c, s, s.queue.out)
         if not p.close or p.err:
             if p.err == 0:
@@ -355,7 +355,7 @@ cdef void block_done(Committer* c, Store* s, Block* b) noexcept nogil:
     if s.queue.out == NULL:
         s.queue.out_tail = NULL
     b.queue.next_out = NULL
-    if not b.queue.dead:
+    if not has_left(b):
         side_queue(c, b)
 
 

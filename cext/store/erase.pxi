@@ -7,7 +7,7 @@ cdef bint end_again(Store* s, Block* b) noexcept nogil:
     cdef uint8_t mark[MARKER]
     cdef off_t at = <off_t>(b.writing.written - MARKER)
     cdef Parsed r
-    if not b.writing.ended:
+    if b.writing.file != FILE_ENDED:
         return True         # the start synced it
     return (f.pread(f.ctx, b.writing.fd, mark, MARKER, at) == MARKER and record_parse(mark, MARKER, &r) and is_marker(mark, &r)
             and record_good(b.key, mark, &r) and f.pwrite(f.ctx, b.writing.fd, mark, MARKER, at) == MARKER)
@@ -24,7 +24,7 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
     cdef uint8_t* p
     cdef bint made = False, opened = b.writing.fd < 0
     cdef Parsed r
-    if size < REC_MIN or b.queue.gone or not b.writing.created:      # never written: a purge took it
+    if size < REC_MIN or b.queue.state == BLOCK_GONE or not has_file(b):      # never written: a purge took it
         return
     p = <uint8_t*>malloc(size)
     if p == NULL or block_fd(s, b, s.msgs_dir, &made) < 0 or not block_direct(s.com, b, False):
@@ -33,9 +33,11 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
     b.writing.page_at = UINT64_MAX
     # Its tombstone may stand in a later block. Then only the marker that closed this one says that a torn erasure is not
     # a torn group, of which nothing takes anything away. Without it the record stays, until the block is compacted or goes.
-    if b.writing.closed and not b.writing.proven:
-        b.writing.proven = end_again(s, b) and sync_said(s, f.datasync(f.ctx, b.writing.fd)) == 0
-    if ((b.writing.proven or not b.writing.closed) and f.pread(f.ctx, b.writing.fd, p, size, <off_t>off) == <int64_t>size
+    if ((b.writing.file == FILE_CLOSED or b.writing.file == FILE_ENDED) and end_again(s, b)
+            and sync_said(s, f.datasync(f.ctx, b.writing.fd)) == 0):
+        b.writing.file = FILE_PROVEN
+    if ((b.writing.file == FILE_PROVEN or b.writing.file == FILE_OPEN)
+            and f.pread(f.ctx, b.writing.fd, p, size, <off_t>off) == <int64_t>size
             and record_parse(p, size, &r) and r.size == size and r.raw_seq == op.seq and record_good(b.key, p, &r)):
         mark = record_mark(p, &r, off)
         s.env.system.random(s.env.system.ctx, p + HEAD, size - HEAD)

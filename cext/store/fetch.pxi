@@ -38,7 +38,7 @@ cdef void fetch_block(Committer* c) noexcept nogil:
     b.asked = 0
     data = b.data
     size = b.data_cap
-    on = not s.stopped and not b.queue.dead
+    on = not s.stopped and not has_left(b)
     env_unlock(c.env)
     if on and data == NULL:
         mapped = block_open(b, &size)
@@ -53,7 +53,7 @@ cdef void fetch_block(Committer* c) noexcept nogil:
     b.warm_at = c.env.mono
     called = waits_end(s, b)
     again = b.asked != 0 and on
-    b.fetching = again
+    b.work = WORK_FETCH if again else WORK_NONE
     env_unlock(c.env)
     if mapped != NULL:
         s.files.unmap(s.files.ctx, mapped, size)

@@ -81,7 +81,7 @@ cdef void block_leave(Committer* c, Block* b, int err) noexcept nogil:
     # A block that its store let go of. After an error the store is opened again from files that still have it.
     cdef Store* s = b.store
     erasures_forget(s, b)
-    if err == 0 or b.writing.closed:
+    if err == 0 or is_closed(b):
         block_release(c, b)
         return
     q_lock(c)
@@ -95,8 +95,8 @@ cdef void block_release(Committer* c, Block* b) noexcept nogil:
     # Frees a block that has left the store, at once or when the last pin goes.
     cdef bint now
     q_lock(c)
-    b.queue.dead = True
-    b.queue.gone = True
+    invariant(b.queue.state != BLOCK_GONE, "a block's files are dealt with once")
+    b.queue.state = BLOCK_GONE
     now = b.queue.pins == 0
     out_remove(b.store, b)
     q_unlock(c)
@@ -127,7 +127,8 @@ cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
     cdef int rc
     block_path(s, op.block, ".blk", path, sizeof(path))
     block_path(s, op.block, ".blk.tmp", temp, sizeof(temp))
-    if err == 0 and not op.block.queue.gone and unlinks_sync(s):      # it may leave out tombstones for files that are gone
+    # The new file may leave out tombstones for files that are gone.
+    if err == 0 and op.block.queue.state != BLOCK_GONE and unlinks_sync(s):
         block_fd_close(op.block)
         block_path(s, op.block, ".jsx", side, sizeof(side))
         rc = f.unlink(f.ctx, side)      # it knows another file, which would look damaged

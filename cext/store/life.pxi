@@ -139,7 +139,7 @@ cdef void sides_make(Store* s) noexcept nogil:
     q_lock(s.com)
     for i in range(s.n_blocks):
         b = block_i(s, i)
-        if b.sealed and not b.sided and not b.damaged and b.n:
+        if is_sealed(b) and not b.sided and not b.damaged and b.n:
             side_queue(s.com, b)
     q_unlock(s.com)
 

@@ -102,13 +102,46 @@ cdef struct Hold:
     uint64_t num
     uint64_t count
 
+cdef enum BlockState:
+    # Where a block is in its life. Changes under q and the engine lock (BLOCK_GONE: under q): so either is enough to read
+    # whether it has left.
+    BLOCK_OPEN = 0              # the tail, or about to be
+    BLOCK_SEALED = 1            # not appended to any more
+    BLOCK_LEFT_OPEN = 2         # left the store by a purge, while it was the tail; its files go after the next group
+    BLOCK_LEFT = 3              # the same of a sealed one
+    BLOCK_GONE = 4              # its files are dealt with: whoever holds the last pin frees it
+
+cdef enum BlockFile:
+    # How far its file is.
+    FILE_NONE = 0               # not made yet
+    FILE_NEVER = 1              # sealed without a byte: it gets none
+    FILE_OPEN = 2               # its directory entry is there
+    FILE_CLOSED = 3             # a start found it: written whole, cut to size
+    FILE_ENDED = 4              # closed in this life, so by a marker
+    FILE_PROVEN = 5             # its last marker is on disk: it says that no group of it was torn
+
+cdef enum BlockWork:
+    # What another thread does with its mapping: one thing at a time.
+    WORK_NONE = 0
+    WORK_FETCH = 1              # brings pages into memory
+    WORK_COMPACT = 2            # copies what is alive
+
+cdef enum BlockCompaction:
+    COMPACT_SPARSE = 0          # when little of it is alive
+    COMPACT_WANTED = 1          # because of its ghosts, however sparse
+    COMPACT_NEVER = 2           # that failed
+
+cdef enum BlockEmpty:
+    EMPTY_NO = 0                # it has live messages, or is the tail
+    EMPTY_LISTED = 1            # to be looked at by reap()
+    EMPTY_STAYS = 2             # looked at: its tombstones are still needed
+
 cdef struct Block
 
 cdef struct BlockQueue:
     # Under q.
     uint32_t pins
-    bint dead                   # left the store; freed when pins is 0
-    bint gone                   # its files are dealt with: whoever holds the last pin frees it
+    BlockState state
     Block* next_out             # blocks with bytes to write, oldest first
     Block* next_fetch
     Block* next_side            # sealed blocks that wait for their sidecar
@@ -129,10 +162,7 @@ cdef struct BlockWriting:
     uint8_t* page               # the file's page at page_at, UINT64_MAX: of none
     uint64_t page_at
     uint64_t zeroed             # file size ahead of written that holds zeros
-    bint created                # its directory entry is on disk
-    bint closed                 # sealed, written whole, cut to size
-    bint ended                  # closed in this life, so by a marker
-    bint proven                 # closed, and its last marker is on disk: it says that no group of it was torn
+    BlockFile file
     bint open_group             # the last group on disk is not closed by an empty marker
     bint opens                  # it goes on in the next block, and counts only as a whole
 
@@ -162,7 +192,6 @@ cdef struct Block:
     uint64_t data_cap           # of the region or mapping
     bint region                 # anonymous and ours, not a mapping of the file
     uint64_t used               # atomic: bytes of records and markers
-    bint sealed
     bint suspect                # a recovery's: its file is not what its sidecar knows
     bint damaged                # a bad range inside: kept as it is, never appended to or rewritten
     int vouched                 # its groups' digests fit: 1, not all of them: 2, not yet looked at: 0
@@ -176,20 +205,17 @@ cdef struct Block:
     uint64_t needed             # bytes of them that had to stay when last looked at
     uint64_t floor              # sealed in this life: the stream's first sequence by then
     uint32_t holding            # empty blocks that cannot leave because of its ghosts
-    bint wanted                 # is to be compacted because of them, however sparse
+    BlockCompaction compaction
     uint64_t framing            # bytes that were left besides messages and tombstones when it was compacted
-    bint stiff                  # cannot be compacted
+    BlockEmpty empty
     Block* next_empty
-    bint in_empties
-    bint held                   # cannot leave
     Block* lru_next             # mapped sealed blocks, most recent first
     Block* lru_prev
     bint in_lru
-    bint compacting
+    BlockWork work
     uint64_t warm               # pieces that were in memory at warm_at, a bit each: cold.pxi
     int64_t warm_at
     uint64_t asked              # pieces to be fetched
-    bint fetching
     uint64_t lean               # bytes at the region's start that are the file's pages
     BlockQueue queue
     BlockWriting writing

@@ -8,7 +8,7 @@ cdef enum:
 cdef void unpin(Committer* c, Block* b) noexcept nogil:
     # With q held: frees a block that has left when this was the last pin.
     b.queue.pins -= 1
-    if b.queue.gone and b.queue.pins == 0:
+    if b.queue.state == BLOCK_GONE and b.queue.pins == 0:
         q_unlock(c)
         block_free(b)
         q_lock(c)
@@ -17,7 +17,7 @@ cdef void unpin(Committer* c, Block* b) noexcept nogil:
 cdef void unpin_later(Block* b, Block** gone) noexcept nogil:
     # As unpin, but q is held throughout: a block to be freed is put in a chain, for blocks_free.
     b.queue.pins -= 1
-    if b.queue.gone and b.queue.pins == 0:
+    if b.queue.state == BLOCK_GONE and b.queue.pins == 0:
         b.queue.next_side = gone[0]
         gone[0] = b
 
@@ -45,7 +45,7 @@ cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
     if written < AHEAD_FROM:
         return
     q_lock(c)
-    if (b.sealed or b.queue.zeroing or b.writing.zeroed >= end
+    if (is_sealed(b) or b.queue.zeroing or b.writing.zeroed >= end
             or b.writing.zeroed > written + min(written, <uint64_t>ZERO_AHEAD_MAX) // 2):
         q_unlock(c)
         return

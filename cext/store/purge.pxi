@@ -57,7 +57,7 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
     # Together: the old directory may not go before the new one can hold the last sequence.
     q_lock(s.com)
     for i in range(n):
-        old[i].queue.dead = True
+        block_left(old[i])
     s.queue.out = tail
     s.queue.out_tail = tail
     fences_lift(s)      # the blocks before them are not written any more

@@ -190,7 +190,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
     b = block_new(s, num, s.last_seq + 1)
     if b == NULL:
         return ST_NO_MEMORY
-    b.writing.created = True
+    b.writing.file = FILE_OPEN
     block_path(s, b, ".blk", path, sizeof(path))
     fd = f.open(f.ctx, path, O_RDWR, 0)
     size = f.size(f.ctx, fd) if fd >= 0 else fd
@@ -318,8 +318,8 @@ cdef int tail_recover(Store* s) noexcept nogil:
             zeros_cut(s, b, b.data_cap)
             block_unmap(b)
         block_fd_close(b)
-        b.sealed = True
-        b.writing.closed = True
+        b.queue.state = BLOCK_SEALED
+        b.writing.file = FILE_CLOSED
         if b.live == 0:
             empty_block(s, b)
     return ST_OK

@@ -64,7 +64,7 @@ cdef bint take_seq(Store* s, uint64_t seq, int reason) noexcept nogil:
 
 
 cdef void block_drop(Store* s, Block* b) noexcept nogil:
-    invariant(b.live == 0 and not b.queue.dead and b.store == s, "only an empty block leaves, and once")
+    invariant(b.live == 0 and not has_left(b) and b.store == s, "only an empty block leaves, and once")
     blocks_take_out(s, b)
     block_leaves(s, b)
 
@@ -76,7 +76,7 @@ cdef void block_leaves(Store* s, Block* b) noexcept nogil:
         return
     lru_remove(s.com, b)
     q_lock(s.com)
-    b.queue.dead = True       # at once: a compaction under way may not take it for an empty block and drop it again
+    block_left(b)       # at once: a compaction under way may not take it for an empty block and drop it again
     q_unlock(s.com)
     op_push(s, OP_DROP, b, 0, 0, 0)
 
@@ -100,15 +100,15 @@ cdef void reap(Store* s) noexcept nogil:
         b = s.empties
         s.empties = b.next_empty
         if b.live or b == s.tail:
-            b.in_empties = False
+            b.empty = EMPTY_NO
         elif b == last or b == whole or (b != block_i(s, 0) and tombs_needed(s, b)):
             b.next_empty = s.stays
             s.stays = b
-            if not b.held:
-                b.held = True
+            if b.empty != EMPTY_STAYS:
+                b.empty = EMPTY_STAYS
                 ghosts_blame(s, b)
         else:
-            b.in_empties = False
+            b.empty = EMPTY_NO
             block_drop(s, b)
             stays_again(s)
     if s.msgs == 0 and s.tail != NULL:

@@ -98,7 +98,7 @@ cdef void empties_remove(Store* s, Block* b) noexcept nogil:
         at = &at[0].next_empty
     if at[0] == b:
         at[0] = b.next_empty
-    b.in_empties = False
+    b.empty = EMPTY_NO
 
 
 cdef void block_forget(Store* s, Block* b) noexcept nogil:

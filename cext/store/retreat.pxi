@@ -79,7 +79,7 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
 cdef void block_undo(Store* s, Block* b) noexcept nogil:
     # A block that was to leave with a group that is not written: what of it is not durable is still to be cut off.
     out_remove(s, b)
-    if b.writing.closed:
+    if is_closed(b):
         block_free(b)
     else:
         b.queue.next_out = s.queue.cuts
@@ -147,7 +147,7 @@ cdef int block_cut(Store* s, Block* b, bint* unlinked) noexcept nogil:
     cdef FileOps* f = s.files
     cdef char path[4200]
     cdef int rc
-    if not b.writing.created:
+    if not has_file(b):
         return 0
     if b.writing.durable == 0:
         block_fd_close(b)

@@ -329,7 +329,7 @@ cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept no
     cdef Block* b = piece.b
     cdef FileOps* f = p.s.files
     if b.writing.written == 0:
-        b.writing.closed = True     # it never got a file
+        b.writing.file = FILE_CLOSED if has_file(b) else FILE_NEVER
         return
     if st_load(&b.used) != b.writing.written or block_fd(p.s, b, p.s.msgs_dir, &p.sync_dir) < 0:
         return
@@ -344,8 +344,7 @@ cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept no
     ahead_wait(c, b, UINT64_MAX)
     f.truncate(f.ctx, b.writing.fd, <off_t>b.writing.written)
     block_fd_close(b)
-    b.writing.closed = True
-    b.writing.ended = True
+    b.writing.file = FILE_ENDED
 
 
 cdef const Op* batch_in(const Part* p, const Block* b) noexcept nogil:

@@ -137,7 +137,7 @@ cdef bint removals_wait(Committer* c, Store* s) noexcept nogil:
     ticket = s.shared.ticket
     last = s.next_num - 1
     i = s.n_blocks
-    while i and not block_i(s, i - 1).writing.closed:
+    while i and not is_closed(block_i(s, i - 1)):
         i -= 1
     closed = block_i(s, i).num - 1 if i < s.n_blocks else last
     env_unlock(c.env)
@@ -157,7 +157,7 @@ cdef int side_place(Committer* c, Block* b, const char* temp, const char* path) 
     cdef bint dead
     cdef int rc
     q_lock(c)
-    dead = b.queue.dead
+    dead = has_left(b)
     c.queue.placing = NULL if dead else b.store
     q_unlock(c)
     if dead:

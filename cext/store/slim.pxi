@@ -28,9 +28,10 @@ cdef struct Slim:
 cdef bint slim_worth(const Store* s, Block* b) noexcept nogil:
     # Not the last block, which says which sequence was the last.
     cdef uint64_t framing = MARKER
-    if not b.sealed or b.damaged or b.cut or b.stiff or b.compacting or b.fetching or b.region or b == block_i(s, s.n_blocks - 1):
+    if (not is_sealed(b) or b.damaged or b.cut or b.compaction == COMPACT_NEVER or b.work != WORK_NONE or b.region
+            or b == block_i(s, s.n_blocks - 1)):
         return False
-    if b.wanted:
+    if b.compaction == COMPACT_WANTED:
         return b.ghosts > 0
     tombs_needed(s, b)
     if b.framing > framing:
@@ -242,7 +243,7 @@ cdef void slim_enter(Committer* c, Slim* m) noexcept nogil:
     b.holding = 0
     tombs_needed(m.s, b)    # as slim_worth counts: there are more tombstones than that, of blocks with fewer ghosts
     b.framing = b.used - min(b.used, b.live_bytes + b.needed)
-    b.wanted = False
+    b.compaction = COMPACT_SPARSE
     b.sided = False
     if <uint64_t>b.live * 4 < b.n:
         block_thin(b)
@@ -250,7 +251,7 @@ cdef void slim_enter(Committer* c, Slim* m) noexcept nogil:
         empty_block(m.s, b)
     empty = m.s.stays
     while empty != NULL:    # its ghosts are gone
-        empty.held = False
+        empty.empty = EMPTY_LISTED
         empty = empty.next_empty
     stays_again(m.s)
     reap(m.s)
@@ -268,7 +269,7 @@ cdef void slim_block(Committer* c, Slim* m) noexcept nogil:
     copied = slim_copy(m) == 0
     swapped = copied and slim_write(m) == 0 and removals_wait(c, s) and slim_swap(c, m)
     env_lock(c.env)
-    if swapped and not b.queue.dead:
+    if swapped and not has_left(b):
         lru_remove(c, b)
         old = b.data
         old_size = b.data_cap
@@ -276,16 +277,17 @@ cdef void slim_block(Committer* c, Slim* m) noexcept nogil:
         b.warm = 0
         slim_enter(c, m)
     elif not swapped:
-        b.stiff = not copied
+        if not copied:
+            b.compaction = COMPACT_NEVER
         if c.slim == s:     # not again and again
             c.slim = s.next_slim
             s.in_slim = False
-    b.compacting = False
+    b.work = WORK_NONE
     env_unlock(c.env)
     if old != NULL:
         s.files.unmap(s.files.ctx, old, old_size)
     q_lock(c)
-    if swapped and not b.queue.dead:
+    if swapped and not has_left(b):
         side_queue(c, b)
     unpin(c, b)
     s.queue.busy -= 1
@@ -313,7 +315,7 @@ cdef void slim_map(Committer* c, Block* b) noexcept nogil:
     p = block_open(b, &size)
     env_lock(c.env)
     if p == NULL:
-        b.stiff = True
+        b.compaction = COMPACT_NEVER
     else:
         p = mapping_taken(b, p, size)
     env_unlock(c.env)
@@ -352,7 +354,7 @@ cdef bint keeper_slim(Committer* c) noexcept nogil:
         s.in_slim = False
         env_unlock(c.env)
         return True
-    b.compacting = True
+    b.work = WORK_COMPACT
     q_lock(c)
     b.queue.pins += 1
     s.queue.busy += 1
@@ -398,7 +400,7 @@ cdef void slim_memory(Task* t) noexcept nogil:
     cdef uint32_t i
     for i in range(1, s.n_blocks):
         b = block_i(s, i)
-        if b.sealed and b.live and b.live_bytes * 2 < b.used and b.used > PAGE:
+        if is_sealed(b) and b.live and b.live_bytes * 2 < b.used and b.used > PAGE:
             slim_region(s, b)
             if b.live_bytes * 2 < b.used:
                 continue    # small messages: it cannot become denser

@@ -33,7 +33,7 @@ cdef inline bint is_sparse(const Store* s, const Block* b, uint64_t kept) noexce
 
 cdef inline void slim_look(Store* s, const Block* b) noexcept nogil:
     # At a block that has less than before, or is the last one no more.
-    if (b.sealed and is_sparse(s, b, b.live_bytes + b.needed)
+    if (is_sealed(b) and is_sparse(s, b, b.live_bytes + b.needed)
             and not (s.storage == STORE_MEMORY and b == block_i(s, 0))):
         slim_soon(s)
 
@@ -48,7 +48,8 @@ cdef void ghosts_blame(Store* s, const Block* b) noexcept nogil:
         if other != NULL and other.ghosts:
             other.holding += 1
             if other.live_bytes * 2 < other.used or other.holding >= HOLDING_MAX:
-                other.wanted = True
+                if other.compaction != COMPACT_NEVER:
+                    other.compaction = COMPACT_WANTED
                 if other.holding >= HOLDING_MAX:
                     slim_wanted(s)
                 else:
@@ -57,8 +58,8 @@ cdef void ghosts_blame(Store* s, const Block* b) noexcept nogil:
 
 cdef void empty_block(Store* s, Block* b) noexcept nogil:
     # Remembers a block without live messages for reap().
-    if not b.in_empties and b != s.tail:
-        b.in_empties = True
+    if b.empty == EMPTY_NO and b != s.tail:
+        b.empty = EMPTY_LISTED
         b.next_empty = s.empties
         s.empties = b
 

@@ -108,7 +108,7 @@ cdef void purge_undo(Store* s, Block* tail, const char* fresh, const char* old) 
     # A purge that failed is refused: nothing is removed, as far as the disk still does what it is asked to.
     cdef FileOps* f = s.files
     block_fd_close(tail)
-    tail.writing.created = False
+    tail.writing.file = FILE_NONE
     if f.is_dir(f.ctx, old):
         f.rename(f.ctx, s.msgs_dir, fresh)
         f.rename(f.ctx, old, s.msgs_dir)

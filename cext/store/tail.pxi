@@ -47,11 +47,11 @@ cdef void tail_seal(Store* s) noexcept nogil:
     s.tail = NULL
     if s.storage == STORE_FILE:
         q_lock(s.com)
-        b.sealed = True
+        b.queue.state = BLOCK_SEALED
         b.floor = s.first_seq
         q_unlock(s.com)
     else:
-        b.sealed = True
+        b.queue.state = BLOCK_SEALED
     if b.live == 0:
         empty_block(s, b)
 

@@ -261,7 +261,7 @@ cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* fence, Op* op) noe
     st_release(&s.shared.floor, s.first_seq)
     q_lock(s.com)
     for i in range(op.n):
-        op.blocks[i].queue.dead = True
+        block_left(op.blocks[i])
     fence_put(s, fence)
     if s.queue.out_tail != NULL:
         s.queue.out_tail.queue.next_out = to

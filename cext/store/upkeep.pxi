@@ -62,7 +62,7 @@ cdef void keeper_side(Committer* c) noexcept nogil:
     # A sealed block's region is no longer needed, its file is read from now on; then its sidecar.
     cdef Block* b = c.queue.sides
     cdef Store* s = b.store
-    cdef bint dead = b.queue.dead
+    cdef bint dead = has_left(b)
     cdef uint8_t* region = NULL
     c.queue.sides = b.queue.next_side
     b.queue.next_side = NULL
@@ -71,7 +71,7 @@ cdef void keeper_side(Committer* c) noexcept nogil:
     q_unlock(c)
     if not dead:
         env_lock(c.env)
-        if b.region and b.writing.closed:
+        if b.region and is_closed(b):
             region = b.data
             b.data = NULL
             b.region = False
@@ -95,7 +95,7 @@ cdef void keeper_unmap(Committer* c) noexcept nogil:
     while True:
         env_lock(c.env)
         b = c.lru_last if c.n_maps > MAPS_MAX else NULL
-        if b == NULL or b.compacting or b.fetching:
+        if b == NULL or b.work != WORK_NONE:
             env_unlock(c.env)
             return
         lru_remove(c, b)
@@ -123,7 +123,7 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
     q_unlock(c)
     zeros = <uint8_t*>aligned_alloc(PAGE, AHEAD_STEP)
     block_path(s, b, ".blk", path, sizeof(path))
-    if zeros != NULL and not b.queue.dead:
+    if zeros != NULL and not has_left(b):
         memset(zeros, 0, AHEAD_STEP)
         # Past the page cache: the commit thread's fdatasync waits for every dirty page of the file.
         fd = f.open(f.ctx, path, O_RDWR, 0)
