@@ -7,10 +7,10 @@ cdef enum:
 
 
 cdef void leftover_block(Store* s, Block* b) noexcept nogil:
-    b.next_empty = s.left_blocks
-    s.left_blocks = b
-    if not s.left_task.queued:
-        task_post(&s.env.tasks, &s.left_task)
+    b.next_empty = s.left.blocks
+    s.left.blocks = b
+    if not s.left.task.queued:
+        task_post(&s.env.tasks, &s.left.task)
 
 
 cdef void index_replace(Store* s, const Index* fresh) noexcept nogil:
@@ -19,10 +19,10 @@ cdef void index_replace(Store* s, const Index* fresh) noexcept nogil:
         index_free(&s.x)
     else:
         one.x = s.x
-        one.next = s.left_indexes
-        s.left_indexes = one
-        if not s.left_task.queued:
-            task_post(&s.env.tasks, &s.left_task)
+        one.next = s.left.indexes
+        s.left.indexes = one
+        if not s.left.task.queued:
+            task_post(&s.env.tasks, &s.left.task)
     s.x = fresh[0]
 
 
@@ -31,13 +31,13 @@ cdef bint leftovers_piece(Store* s, uint32_t left) noexcept nogil:
     cdef Leftover* one
     cdef Block* b
     cdef void* p
-    while left and s.left_blocks != NULL:
-        b = s.left_blocks
-        s.left_blocks = b.next_empty
+    while left and s.left.blocks != NULL:
+        b = s.left.blocks
+        s.left.blocks = b.next_empty
         block_free(b)
         left -= min(left, <uint32_t>LEFTOVER_BLOCK)
-    while left and s.left_indexes != NULL:
-        one = s.left_indexes
+    while left and s.left.indexes != NULL:
+        one = s.left.indexes
         left -= 1
         if one.x.n_chunks:
             one.x.n_chunks -= 1
@@ -46,13 +46,13 @@ cdef bint leftovers_piece(Store* s, uint32_t left) noexcept nogil:
             one.x.n_texts -= 1
             p = one.x.texts[one.x.n_texts]
         else:
-            s.left_indexes = one.next
+            s.left.indexes = one.next
             index_free(&one.x)
             free(one)
             continue
         if index_owns(&one.x, p):
             free(p)
-    return s.left_blocks != NULL or s.left_indexes != NULL
+    return s.left.blocks != NULL or s.left.indexes != NULL
 
 
 cdef void leftovers_turn(Task* t) noexcept nogil:

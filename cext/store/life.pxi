@@ -44,8 +44,8 @@ cdef Store* store_new(Env* env, Committer* committer, const StoreConfig* cfg) no
     s.slim_timer.owner = s
     s.slim_task.fn = slim_memory
     s.slim_task.owner = s
-    s.left_task.fn = leftovers_turn
-    s.left_task.owner = s
+    s.left.task.fn = leftovers_turn
+    s.left.task.owner = s
     store_key(cfg.name, s.key)
     limits_of(&s.limits, cfg)
     return s
@@ -196,7 +196,7 @@ cdef void store_stop(Store* s) noexcept nogil:
     timer_cancel(&s.env.timers, &s.age_timer)
     timer_cancel(&s.env.timers, &s.slim_timer)
     task_cancel(&s.env.tasks, &s.slim_task)
-    task_cancel(&s.env.tasks, &s.left_task)
+    task_cancel(&s.env.tasks, &s.left.task)
     if s.storage == STORE_MEMORY:
         return
     at = &c.slim
@@ -213,7 +213,7 @@ cdef void store_stop(Store* s) noexcept nogil:
 cdef void store_written(Store* s) noexcept nogil:
     # Waits until what is staged is on disk, or failed.
     cdef Committer* c = s.com
-    invariant(not s.held, "what a turn has staged is not waited for within it")
+    invariant(not s.hold.listed, "what a turn has staged is not waited for within it")
     if not c.queue.running:
         commit_inline(c, 0)
         tell_driver(c)      # whoever waits for the ticket hears of it

@@ -250,9 +250,31 @@ cdef struct Op:
     uint64_t first              # of a fence or batch: as in Part. Of a fence seq, size: its sequence, ticket; off: the last block
     uint64_t after              # of an erasure that waits: the sync that a marker on disk has to speak of
 
-cdef enum:
+cdef enum TrimPhase:
+    TRIM_NONE = 0               # the limits hold
     TRIM_SUBJECTS = 1           # subject by subject
     TRIM_HEAD = 2               # the oldest messages
+
+cdef struct StoreTrim:
+    # New limits that are being brought about.
+    TrimPhase phase
+    Limits wanted               # what the limits become
+    uint32_t at                 # the node that is looked at next
+    uint32_t end
+
+cdef struct StoreHold:
+    # Changes that are not shown to the commit thread yet.
+    uint32_t depth              # how many store_hold wait for their store_let
+    bint late                   # something changed meanwhile
+    bint unhurried              # such changes wait on, for others
+    bint listed                 # in its committer's list of stores that a turn has changed
+    Store* next
+
+cdef struct StoreLeft:
+    # What is given back in pieces.
+    Task task
+    Block* blocks               # by next_empty
+    Leftover* indexes
 
 cdef struct StoreList:
     Store* head
@@ -353,10 +375,7 @@ cdef struct Store:
     uint64_t id                 # tells stores apart in cached filters
     int storage
     Limits limits
-    int trimming                # TRIM_*: these are being brought about; 0: they hold
-    Limits wanted               # what the limits become
-    uint32_t trim_at            # the node that is looked at next
-    uint32_t trim_end
+    StoreTrim trim
     int retention
     uint64_t block_size
     uint64_t key[4]             # of the caches and logs
@@ -385,9 +404,7 @@ cdef struct Store:
     int64_t first_ts
     StoreShared shared
     uint64_t shown_first        # first_seq as of the last ticket
-    uint32_t holding            # how many store_hold wait for their store_let
-    bint late                   # something changed meanwhile
-    bint unhurried              # such changes wait on, for others
+    StoreHold hold
     uint64_t durable_seq
     uint64_t durable_ticket
     uint64_t damage             # bad ranges met
@@ -399,16 +416,12 @@ cdef struct Store:
     Timer age_timer
     Timer slim_timer            # file storage: until sparse blocks are compacted
     Task slim_task              # memory storage: compaction in slices
-    Task left_task              # gives back these
-    Block* left_blocks          # by next_empty
-    Leftover* left_indexes
+    StoreLeft left
     Wait* waits                 # readers of blocks that are being fetched
     bint in_slim
     bint batch                  # one is being made
     bint announced              # what stands before the next batch says that it counts as a whole
     Store* next_slim            # stores with blocks to compact
-    Store* next_held
-    bint held                   # in its committer's list of those
     uint8_t* map                # a loaded checkpoint: index and arrays stand in it
     size_t map_size
     StoreRecovery recovery
@@ -494,7 +507,7 @@ cdef struct Committer:
     uint32_t n_maps
     Store* slim
     bint holding                # between committer_hold and committer_let
-    Store* held                 # chain by next_held: what changed meanwhile
+    Store* held                 # chain by hold.next: what changed meanwhile
     bint told_full
     CommitterShared shared
     char ballast[4096]          # a file that is given up when there is no room; empty: none

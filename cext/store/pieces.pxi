@@ -31,10 +31,10 @@ cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil:
     if s.io_errno:
         return ST_IO
     age_trim(s, 0xffffffffU)
-    s.trimming = TRIM_SUBJECTS
+    s.trim.phase = TRIM_SUBJECTS
     subjects_begin(s)
-    limits_of(&s.wanted, cfg)
-    s.limits.max_msgs_per = s.wanted.max_msgs_per
+    limits_of(&s.trim.wanted, cfg)
+    s.limits.max_msgs_per = s.trim.wanted.max_msgs_per
     return ST_OK
 
 
@@ -45,43 +45,43 @@ cdef int store_trim(Store* s) noexcept nogil:
         return ST_CLOSED
     if s.io_errno:
         return ST_IO
-    if s.trimming == TRIM_SUBJECTS:
+    if s.trim.phase == TRIM_SUBJECTS:
         # Before the others: what subjects have too much of shall not cost another its only message.
         more = s.limits.max_msgs_per > 0 and trim_subjects(s)
         if s.empties != NULL:
             reap(s)             # what is empty is not compacted
         if more:
             return 1
-        s.limits = s.wanted
-        s.trimming = TRIM_HEAD
-    elif s.trimming == 0:
+        s.limits = s.trim.wanted
+        s.trim.phase = TRIM_HEAD
+    elif s.trim.phase == TRIM_NONE:
         return ST_OK
     trim_head(s, TURN_MSGS)
     age_trim(s, TURN_MSGS)
     if msgs - s.msgs >= TURN_MSGS:
         return 1
-    s.trimming = 0
+    s.trim.phase = TRIM_NONE
     age_arm(s)
     return settle(s, True)
 
 
 cdef void subjects_begin(Store* s) noexcept nogil:
-    s.trim_at = 0
-    s.trim_end = s.x.n_nodes
+    s.trim.at = 0
+    s.trim.end = s.x.n_nodes
 
 
 cdef bint trim_subjects(Store* s) noexcept nogil:
     # A piece of the way through the subjects; False at the end.
     cdef uint64_t msgs = s.msgs
     cdef uint32_t nodes = TURN_SLOTS
-    while s.trim_at < min(s.trim_end, s.x.n_nodes):
+    while s.trim.at < min(s.trim.end, s.x.n_nodes):
         if nodes == 0 or msgs - s.msgs >= TURN_MSGS:
             return True
         nodes -= 1
-        if node_at(&s.x, s.trim_at).count > <uint64_t>s.limits.max_msgs_per:
-            if keep_subject(s, s.trim_at, TURN_MSGS):
+        if node_at(&s.x, s.trim.at).count > <uint64_t>s.limits.max_msgs_per:
+            if keep_subject(s, s.trim.at, TURN_MSGS):
                 return True
-        s.trim_at += 1
+        s.trim.at += 1
     return False
 
 

@@ -50,7 +50,7 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
     # Waits until no thread knows the store: what is staged is on disk, or failed. drop: it is not waited for.
     cdef Committer* c = s.com
     cdef Block* gone = NULL
-    invariant(not s.held, "no store is closed within a turn's changes")
+    invariant(not s.hold.listed, "no store is closed within a turn's changes")
     q_lock(c)
     q_broadcast(c, &c.idle)     # to whoever waits for a round of this store
     while True:

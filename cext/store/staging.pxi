@@ -25,8 +25,8 @@ cdef void committer_let(Committer* c) noexcept nogil:
     q_lock(c)
     while c.held != NULL:
         s = c.held
-        c.held = s.next_held
-        s.held = False
+        c.held = s.hold.next
+        s.hold.listed = False
         wake = dirty_push(s) or wake
     q_unlock(c)
     if wake:
@@ -36,8 +36,8 @@ cdef void committer_let(Committer* c) noexcept nogil:
 cdef inline void publish(Store* s) noexcept nogil:
     # One more change, whose bytes the commit thread may take from now on.
     invariant(s.stopped or env_held(s.env), "a store changes under the engine lock")
-    if s.holding:
-        s.late = True
+    if s.hold.depth:
+        s.hold.late = True
         return
     s.shown_first = s.first_seq
     st_release(&s.shared.floor, s.first_seq)
@@ -50,29 +50,29 @@ cdef inline void publish(Store* s) noexcept nogil:
     if st_load(&s.shared.dirty) == 0:
         if s.stopped or not s.com.holding:
             commit_wanted(s)
-        elif not s.held:
-            s.held = True
-            s.next_held = s.com.held
+        elif not s.hold.listed:
+            s.hold.listed = True
+            s.hold.next = s.com.held
             s.com.held = s
 
 
 cdef void store_hold(Store* s) noexcept nogil:
-    s.holding += 1
+    s.hold.depth += 1
 
 
 cdef void store_let(Store* s) noexcept nogil:
-    s.holding -= 1
-    if not s.unhurried:
+    s.hold.depth -= 1
+    if not s.hold.unhurried:
         store_hurry(s)
 
 
 cdef void store_unhurried(Store* s, bint on) noexcept nogil:
-    s.unhurried = on
+    s.hold.unhurried = on
 
 
 cdef void store_hurry(Store* s) noexcept nogil:
-    if s.late and s.holding == 0:
-        s.late = False
+    if s.hold.late and s.hold.depth == 0:
+        s.hold.late = False
         publish(s)
 
 

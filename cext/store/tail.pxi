@@ -106,4 +106,4 @@ cdef int stage_tomb(Store* s, const Block* b, uint64_t seq, int64_t ts) noexcept
 
 
 cdef inline bint no_room(Store* s) noexcept nogil:
-    return s.storage == STORE_FILE and st_load(&s.com.shared.full) != 0 and s.holding < 2
+    return s.storage == STORE_FILE and st_load(&s.com.shared.full) != 0 and s.hold.depth < 2

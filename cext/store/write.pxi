@@ -98,7 +98,7 @@ cdef int store_append_at(Store* s, uint64_t seq, int64_t ts, Span subject, Span 
 
 cdef inline void keep_limits(Store* s, uint32_t id) noexcept nogil:
     # After an append to that subject.
-    cdef uint64_t most = APPEND_TRIMS if s.trimming else UINT64_MAX
+    cdef uint64_t most = APPEND_TRIMS if s.trim.phase != TRIM_NONE else UINT64_MAX
     if s.limits.max_msgs_per > 0:
         keep_subject(s, id, most)
     trim_head(s, most)
