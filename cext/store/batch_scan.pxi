@@ -95,11 +95,11 @@ cdef int scan_closes(Scan* c, bint newest) noexcept nogil:
 
 cdef void batch_drop(Scan* c) noexcept nogil:
     # What is held is of a group that is not whole: the block ends before it.
-    c.undone = True
+    c.fate = FATE_UNDONE
     c.is_last = True
-    while c.n_held and c.held[c.n_held - 1].at >= c.unit:
+    while c.n_held and c.held[c.n_held - 1].at >= c.mark.unit:
         c.n_held -= 1
-    c.end = c.unit
+    c.end = c.mark.unit
 
 
 cdef int rest_undo(Opening* o, Scan* c, int fd) noexcept nogil:
@@ -132,8 +132,8 @@ cdef int rest_undo(Opening* o, Scan* c, int fd) noexcept nogil:
         snprintf(o.err, o.err_cap, "block %llu: what was not finished behind its end cannot be put aside (errno %d)",
                  <unsigned long long>c.b.num, -rc)
         return ST_IO
-    lost_place(s, DAMAGE_BATCH if c.undone else DAMAGE_TAIL, c.b.num, c.end, n, 0, 0, 0)
+    lost_place(s, DAMAGE_BATCH if c.fate == FATE_UNDONE else DAMAGE_TAIL, c.b.num, c.end, n, 0, 0, 0)
     o.ended = True
-    o.sealed = False
-    o.doubt = False
+    o.before.sealed = False
+    o.before.doubt = False
     return ST_OK

@@ -9,12 +9,18 @@ cdef enum:
     HELD_TORN = 4               # a hole in a group that was never acked, as far as one can tell
     HELD_HEAD = 5               # a message of which only the head can be believed
 
+cdef struct BlockBefore:
+    # What the last block that was read leaves open.
+    bint whole                  # its last marker says that what follows counts as a whole
+    bint sealed                 # it says that another block follows
+    bint doubt                  # what was written last may be gone
+
 cdef struct Opening:
     Store* s
     const uint64_t* nums        # of the blocks that have a file, and n
     int64_t n
     int64_t at                  # the one that is read
-    bint whole                  # the last marker of the one before says that what follows counts as a whole
+    BlockBefore before
     uint64_t closed             # no group goes on from a block below this one into blocks that are not there
     bint ended                  # what stood behind the last one was of a batch that is gone
     char* err
@@ -23,9 +29,7 @@ cdef struct Opening:
     uint64_t n_sides
     bint foreign                # the other server was here last: no cache of ours says what should be there
     bint synced                 # what is found is on disk, and others, or the interval, sync what is changed here
-    bint doubt                  # what was written last may be gone
     bint cut                    # something is cut off the block that is read
-    bint sealed                 # the last block that was read says that another follows
     bint batches                # from here on there is a batch, or may be a part of one
     bint lazy                   # the last marker that was read is of a store that acks before it syncs
     uint64_t vouched            # all blocks below this one are known to have been on disk
@@ -62,6 +66,25 @@ cdef struct Search:
     bint spoiled                # the last marker was changed: its group had arrived
     uint64_t erased_to          # up to here torn erasures follow one another
 
+cdef enum ScanFate:
+    # What becomes of the bytes behind c.end.
+    FATE_KEPT = 0               # zeros, or nothing
+    FATE_CUT = 1                # of a group that was never finished, so never acked: put aside
+    FATE_BLIND = 2              # damaged to the end, and may have held anything: they stay
+    FATE_UNDONE = 3             # of a batch that is not whole: put aside, with all later blocks
+    FATE_UNSYNCED = 4           # not synced, here and in later blocks: likewise
+
+cdef struct LastMarker:
+    # What the last marker of a block said.
+    bint seen                   # there is one of ours
+    bint sealed                 # another block follows, if nothing stands behind it
+    bint proven                 # all before it was on disk, if nothing stands behind it
+    bint shut                   # nothing of the block stood behind it
+    bint whole                  # what follows counts as a whole
+    uint64_t unit               # where that begins
+    uint64_t end                # of the marker
+    uint64_t group              # its number
+
 cdef struct Scan:
     Store* s
     Block* b
@@ -75,19 +98,9 @@ cdef struct Scan:
     bint is_last
     uint64_t good               # records and markers that were found whole, or mended
     uint64_t end                # of what is good
-    bint cut                    # is_last: what is behind is of a group that was never finished
-    bint blind                  # is_last: what is behind is damaged, and may have held anything
+    ScanFate fate
     bint unsure                 # the last group has a hole. If a power cut left it so, what a tombstone or marker
     #                             of it takes away may have given way to a message that is not there: nothing goes
-    bint sealed                 # the last marker says that another block follows
-    bint marked                 # it has markers of ours
-    bint proven                 # the last thing in it is one that says that all before it was on disk
+    LastMarker mark
     bint aside                  # bytes were put aside that are not synced
     Opening* o
-    bint whole                  # the last marker says that what follows counts as a whole
-    uint64_t unit               # where that begins
-    uint64_t marked_to          # the end of the last marker
-    bint undone                 # it is not whole, and goes
-    bint ends                   # what stands behind c.end was not synced, here and in later blocks, and goes
-    uint64_t group              # the number of the last marker
-    bint shut                   # nothing of the block stood behind that

@@ -146,7 +146,7 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
     c.size = size
     c.is_last = is_last
     c.o = o
-    c.whole = o.whole
+    c.mark.whole = o.before.whole
     b.used = size
     rc = scan_block(&c)
     free(c.held)
@@ -160,17 +160,17 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
     if c.aside:
         s.files.sync_all(s.files.ctx, fd)
         s.files.sync_dir(s.files.ctx, s.msgs_dir)
-    o.whole = c.whole and not c.undone
-    if c.undone or c.ends:
+    o.before.whole = c.mark.whole and c.fate != FATE_UNDONE
+    if c.fate == FATE_UNDONE or c.fate == FATE_UNSYNCED:
         rc = rest_undo(o, &c, fd)
         if rc < 0:
             return rc
     elif c.good:
-        o.sealed = c.sealed
-        o.doubt = c.blind and is_last
+        o.before.sealed = c.mark.sealed
+        o.before.doubt = c.fate == FATE_BLIND and is_last
     elif not all_zero(b.data, size):
         return 1
-    if c.cut:
+    if c.fate == FATE_CUT:
         tail_cut(&c, fd)
     if not o.foreign and s.recovery.stale == NULL:   # no cache that is there knows how long the block is
         return block_prove(&c, fd)
@@ -207,9 +207,9 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
     if rc == 1:
         b.writing.written = b.used
         b.writing.durable = b.used
-        o.doubt = False
-        o.whole = False
-        o.sealed = fd >= 0 and ends_sealed(f, b, fd)
+        o.before.doubt = False
+        o.before.whole = False
+        o.before.sealed = fd >= 0 and ends_sealed(f, b, fd)
         s.recovery.torn = 0
         return ST_OK
     if rc == 0 and size > 0:
@@ -233,7 +233,7 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
             return ST_IO
         lost_place(s, DAMAGE_ASIDE, num, 0, <uint64_t>size, 0, 0, 0)
         hole_wide(s, num)
-        o.doubt = True
+        o.before.doubt = True
         block_forget(s, b)
     elif not is_last and not o.ended and b.data != NULL:
         zeros_cut(s, b, <uint64_t>size)

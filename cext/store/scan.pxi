@@ -100,7 +100,7 @@ cdef bint closing_torn(Scan* c) noexcept nogil:
     cdef const uint8_t* p = c.p + c.at
     cdef uint64_t left = c.size - c.at, first = min(SECTOR - c.at % SECTOR, left), there = min(first, <uint64_t>MARKER)
     cdef uint8_t head[12]
-    if c.is_last or not c.marked or c.n_held:
+    if c.is_last or not c.mark.seen or c.n_held:
         return False
     if left > MARKER and not all_zero(p + MARKER, left - MARKER):
         return False
@@ -119,6 +119,7 @@ cdef int scan_bad(Scan* c) noexcept nogil:
     cdef Parsed r
     cdef bint torn_group
     cdef int rc, loose
+    invariant(c.fate == FATE_KEPT, "what becomes of a block's end is said once")
     if all_zero(c.p + c.at, c.size - c.at):
         return 0            # preallocated
     if closing_torn(c):
@@ -134,8 +135,8 @@ cdef int scan_bad(Scan* c) noexcept nogil:
         c.at += c.held[c.n_held - 1].size if rc == 0 else 0
         c.end = c.at
         return 1 if rc == 0 else rc
-    if c.whole and c.is_last and last_group(c):
-        c.undone = True
+    if c.mark.whole and c.is_last and last_group(c):
+        c.fate = FATE_UNDONE
         return 0
     if c.at + REC_MIN <= c.size and mend(c, &r):
         c.b.damaged = True
@@ -148,17 +149,17 @@ cdef int scan_bad(Scan* c) noexcept nogil:
         c.end = c.at
         return 1 if rc == 0 else rc
     if loose:
-        c.undone = c.whole
-        c.ends = not c.whole
+        c.fate = FATE_UNDONE if c.mark.whole else FATE_UNSYNCED
         return 0
     next = behind_bad(c, c.at)
     torn_group = next < c.size and unfinished(c, next)
     if next == c.size and c.is_last and (torn(c) and not c.search.spoiled or arrived_torn(c, c.size)):
-        c.cut = True        # of a group that was never acked
+        c.fate = FATE_CUT
         return 0
     c.unsure = c.unsure or torn_group
     c.b.damaged = True
-    c.blind = next == c.size
+    if next == c.size:
+        c.fate = FATE_BLIND
     if not torn_group and heads_fit(c, next):
         return hold_heads(c, next)
     rc = hold(c, next - c.at, HELD_TORN if torn_group and arrived_torn(c, next) else HELD_HOLE)
@@ -191,7 +192,7 @@ cdef void note_torn(Scan* c, uint64_t start) noexcept nogil:
     # nats-server writes no markers: what stands before the first one may be its, unless the groups of a store that reserves its
     # sequences before it writes do not wait for their sync.
     cdef Store* s = c.s
-    cdef bint own = c.marked or s.writing.extent.last > 0 or (s.writing.reserve_number > 0 and lazily(c))
+    cdef bint own = c.mark.seen or s.writing.extent.last > 0 or (s.writing.reserve_number > 0 and lazily(c))
     cdef uint32_t i
     for i in range(c.n_held):
         if c.held[i].at < start or c.unsure:
@@ -216,28 +217,28 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
     # 1 when this is a marker, 0 when not, or an error.
     cdef Mark m
     cdef int rc
-    if not marker_read(c.p + c.at, r, &m) or not c.marked_to <= m.start <= c.at:
+    if not marker_read(c.p + c.at, r, &m) or not c.mark.end <= m.start <= c.at:
         return 0
-    c.marked_to = c.at + r.size
+    c.mark.end = c.at + r.size
     c.o.batches = c.o.batches or m.flags & (MARK_BATCH | MARK_OPEN) != 0
     if m.flags & MARK_OPEN and batches_count(c.o):
         rc = batch_closed(c, c.at + r.size)
         if rc <= 0:
-            c.undone = rc == 0
-            c.unit = max(c.unit, m.durable)     # a purge has synced the first record by itself
+            c.fate = FATE_UNDONE if rc == 0 else c.fate
+            c.mark.unit = max(c.mark.unit, m.durable)     # a purge has synced the first record by itself
             return rc if rc < 0 else 1
     if m.flags & MARK_WHOLE == 0:
         c.o.lazy = m.flags & MARK_LAZY != 0
         c.s.writing.group = m.group         # the next one follows on the last that is there
-    c.group = m.group
-    c.shut = m.flags & (MARK_SEALED | MARK_WHOLE) != 0
-    c.sealed = m.flags & MARK_SEALED != 0
-    c.proven = m.durable >= c.at or m.flags & MARK_LAZY != 0
-    c.whole = m.flags & (MARK_BATCH | MARK_OPEN) != 0 and batches_count(c.o)
-    c.unit = c.at + r.size
+    c.mark.group = m.group
+    c.mark.shut = m.flags & (MARK_SEALED | MARK_WHOLE) != 0
+    c.mark.sealed = m.flags & MARK_SEALED != 0
+    c.mark.proven = m.durable >= c.at or m.flags & MARK_LAZY != 0
+    c.mark.whole = m.flags & (MARK_BATCH | MARK_OPEN) != 0 and batches_count(c.o)
+    c.mark.unit = c.at + r.size
     group_check(c, &m)
     note_torn(c, m.start)
-    c.marked = True
+    c.mark.seen = True
     rc = release(c)
     mark_close(c, &m)
     if not c.unsure:
@@ -254,25 +255,25 @@ cdef int scan_block(Scan* c) noexcept nogil:
             rc = scan_bad(c)
             continue
         rc = scan_mark(c, &r) if r.raw_seq == TOMB else 0
-        if c.undone:
+        if c.fate == FATE_UNDONE:
             break
         if rc == 0:
-            c.sealed = False
-            c.shut = False
-            c.proven = False
+            c.mark.sealed = False
+            c.mark.shut = False
+            c.mark.proven = False
             rc = hold(c, r.size, 0)
         if rc >= 0:
             c.good += 1
             c.at += r.size
             c.end = c.at
             rc = 1
-    if rc > 0 and c.at < c.size and not c.undone:
+    if rc > 0 and c.at < c.size and c.fate != FATE_UNDONE:
         rc = scan_bad(c)
-    if rc >= 0 and not c.undone and not c.ends:
+    if rc >= 0 and c.fate != FATE_UNDONE and c.fate != FATE_UNSYNCED:
         rc = ends_early(c)
-        c.ends = rc > 0
-    c.is_last = c.is_last or c.ends
-    if rc >= 0 and (c.undone or c.whole and c.is_last and c.n_held):
+        c.fate = FATE_UNSYNCED if rc > 0 else c.fate
+    c.is_last = c.is_last or c.fate == FATE_UNSYNCED
+    if rc >= 0 and (c.fate == FATE_UNDONE or c.mark.whole and c.is_last and c.n_held):
         batch_drop(c)
     c.b.writing.open_group = c.n_held > 0
     order_check(c, 0, c.n_held, 0)
@@ -306,7 +307,7 @@ cdef int block_prove(const Scan* c, int fd) noexcept nogil:
     cdef Block* b = c.b
     cdef uint8_t mark[MARKER]
     cdef int sealed = 0
-    if c.good == 0 or c.proven or b.damaged or not (c.marked or c.is_last):
+    if c.good == 0 or c.mark.proven or b.damaged or not (c.mark.seen or c.is_last):
         return ST_OK
     if not c.is_last:
         sealed = any_behind(c.o)

@@ -32,12 +32,12 @@ cdef void sequences_restore(Opening* o) noexcept nogil:
         memset(d, 0, sizeof(Damage))
     if d.kind:
         was = s.last_seq
-        if not o.doubt:
+        if not o.before.doubt:
             s.last_seq = max(was, d.first + d.count - 1)
         lost_place(s, d.kind, d.block, d.at, d.size, was + 1 if s.last_seq > was else 0, s.last_seq, s.last_seq - was)
-        o.doubt = o.doubt or not stands_behind(s, d.block)
+        o.before.doubt = o.before.doubt or not stands_behind(s, d.block)
         memset(d, 0, sizeof(Damage))
-    if (not known and (o.doubt or o.sealed or says_nothing(s)) and not o.foreign
+    if (not known and (o.before.doubt or o.before.sealed or says_nothing(s)) and not o.foreign
             and s.writing.reserved > s.last_seq):
         if says_nothing(s) and s.com.sync_interval <= 0:
             lost_add(s, s.last_seq + 1, 0)      # something had been acked; how much is not known

@@ -96,11 +96,11 @@ cdef int next_follows(Opening* o, uint64_t group) noexcept nogil:
 cdef int ends_early(Scan* c) noexcept nogil:
     # Whether the block lacks its end, which was not synced, and others follow: 1, 0 or an error.
     cdef int rc
-    if c.is_last or c.shut or c.b.damaged or not batches_count(c.o) or not lazily(c):
+    if c.is_last or c.mark.shut or c.b.damaged or not batches_count(c.o) or not lazily(c):
         return 0
-    if not c.marked and c.size and c.end == c.size:
+    if not c.mark.seen and c.size and c.end == c.size:
         return 0                # nats-server's
-    rc = next_follows(c.o, c.group)
+    rc = next_follows(c.o, c.mark.group)
     if rc == 0:
         rc = vouched_behind(c.o)
     return rc if rc < 0 else not rc
