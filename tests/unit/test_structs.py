@@ -1,0 +1,73 @@
+"""Structures of the data plane have few fields, and states as enums, not heaps of booleans."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CEXT = ROOT / "cext"
+FIELDS_MAX = 60
+BOOLEANS_MAX = 6
+
+#: Structures with more than that: their fields and booleans. Numbers only fall, and rows only go.
+EXCEPTIONS = {
+    "Account": (33, 8),
+    "Client": (44, 10),
+    "Conn": (65, 18),
+    "Consumer": (102, 12),
+    "StreamConfig": (40, 16),
+    "Ws": (43, 9),
+}
+
+STRUCT = re.compile(r"^cdef struct (\w+):\n((?:[ \t]+[^\n]*\n|\n)+)", re.MULTILINE)
+FIELD = re.compile(r"^    (?![ #])(?:(bint) (?=\w))?")
+
+
+def sizes(text: str) -> Iterator[tuple[str, int, int]]:
+    """Of each structure its name, how many fields it has, and how many of them are booleans."""
+    for name, body in STRUCT.findall(text):
+        fields = [found for line in body.splitlines() if (found := FIELD.match(line))]
+        yield name, len(fields), sum(found[1] is not None for found in fields)
+
+
+def all_sizes() -> dict[str, tuple[int, int]]:
+    return {
+        name: (fields, booleans)
+        for suffix in (".pxd", ".pxi", ".pyx")
+        for path in sorted(CEXT.rglob(f"*{suffix}"))
+        for name, fields, booleans in sizes(path.read_text())
+    }
+
+
+def fits(size: tuple[int, int], most: tuple[int, int]) -> bool:
+    return size[0] <= most[0] and size[1] <= most[1]
+
+
+def test_structures_have_few_fields_and_fewer_booleans() -> None:
+    found = all_sizes()
+    assert len(found) > 150
+    large = {
+        name: size for name, size in found.items() if not fits(size, (FIELDS_MAX, BOOLEANS_MAX))
+    }
+    assert large.keys() == EXCEPTIONS.keys()
+    grown = {name: size for name, size in large.items() if not fits(size, EXCEPTIONS[name])}
+    assert not grown
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        (
+            "cdef struct A:\n    # What.\n    bint a\n    uint64_t b[4]     # bint c\n\n",
+            ("A", 2, 1),
+        ),
+        (
+            "cdef struct B:\n    bint (*fn)(void* ctx)\n    bint* c\n    #   more\n    A a\n",
+            ("B", 3, 0),
+        ),
+    ],
+)
+def test_fields_are_counted(text: str, size: tuple[str, int, int]) -> None:
+    assert list(sizes(text)) == [size]
