@@ -39,7 +39,7 @@ cdef struct Sub:
     uint32_t place
     uint32_t weight         # how many members of its queue group it stands for: a server's that asks for all of its own
     QueueName* group
-    void* account           # Account*: of a subscription of the server's own, and of a shadow
+    void* account           # Account*: where it is; its connection holds it, or it does itself: the server's own
     Sub* shadow             # a client's: the first of its shadows, by next; a shadow: whose it is
 
 cdef enum Link:
@@ -215,6 +215,8 @@ cdef struct Ahead:
 cdef struct Protocol:
     # What a connection speaks. Everything here but `look` is called under the engine lock.
     size_t size             # of the connection's struct, which starts with its Client
+    # Makes what is its own in a struct of zeros behind a Client that is made; NULL: there is nothing.
+    void (*init)(Client* c) noexcept nogil
     # Recognises what p[0:n] begins with, at most `most` publishes, and returns how many; changes nothing. NULL: it does not.
     uint32_t (*look)(const uint8_t* p, size_t n, Ahead* ahead, uint32_t most) noexcept nogil
     # Its first words: before the handshake of a connection that is secured, unless that comes first.
@@ -230,6 +232,20 @@ cdef struct Protocol:
     void (*admit)(Client* c) noexcept nogil
     # The timer for this has run out.
     void (*keepalive)(Client* c, int64_t now) noexcept nogil
+    # Tells that it may not do what it asked for, and closes it for the reason, a CloseReason; 0: it stays.
+    void (*refuse)(Client* c, int reason, Span text) noexcept nogil
+
+cdef struct ClientOptions:
+    # What a connection that speaks the clients' protocol asked for by CONNECT, and which replies it may give.
+    bint verbose
+    bint pedantic
+    bint echo
+    bint headers
+    bint no_responders
+    bint responses          # allow_responses
+    int32_t responses_max
+    int64_t responses_ttl   # ns
+    StrMap replies          # reply subject -> Reply*
 
 cdef struct Worklist:
     # What is to be done for connections by the thread that serves them.
@@ -252,15 +268,7 @@ cdef struct Client:
     Permissions* perms      # NULL: everything allowed; held
     int64_t max_subscriptions   # its user's own limits beside the account's, -1: none
     int64_t max_payload
-    bint verbose
-    bint pedantic
-    bint echo
-    bint headers
-    bint no_responders
-    bint responses          # allow_responses
-    int32_t responses_max
-    int64_t responses_ttl   # ns
-    StrMap replies          # reply subject -> Reply*
+    ClientOptions* opts     # NULL: it does not speak the clients' protocol
     StrMap subs             # sid -> Sub*
     Sub* first_sub
     uint32_t n_subs
@@ -439,39 +447,7 @@ cdef int account_link(Account* a, ServiceImport* services, const Span* subjects,
 cdef int client_name(Client* c, Span user) noexcept nogil
 
 
-cdef enum InboxKind:
-    # What the control plane finds in its inbox, beside the EventKinds of the lower layers (< 100).
-    IN_REQUEST = 100        # text: subject, reply, header, data; num: account's id, what it counts of asking_max
-    IN_CONNECT = 101        # a CONNECT that needs a decision, as note_client: json, nonce, security; its connection waits
-    IN_OPENED = 102         # text: address; (only when debugging)
-    IN_CLOSED = 103         # text: address, connect options, security; num: ConnNumbers of the net layer
-    IN_VIOLATION = 104      # as note_client: what, subject, queue, sid
-    IN_TRACE = 105          # as note_client: verb, the rest of its line, of messages header and data; num[2] = TraceWay
-    IN_LATENCY = 106        # texts: subject, requestor, responder, header block; num: account's id, Report, then times
-    IN_UPGRADE = 110        # text: address, an HTTP request's head; num: port, bytes that came behind it
-    IN_PEER = 111           # text: address, certificates in DER; num: port, whether frames follow; its connection waits
-    IN_ERROR = 107          # as note_client: text, or text before, a quoted one, text after; num[2] = NoteForm
-
-cdef enum TraceWay:
-    TRACE_IN = 0
-    TRACE_OUT = 1
-    TRACE_SUB = 2           # a subscription ended
-
-cdef enum NoteForm:
-    NOTE_LINE = 0
-    NOTE_QUOTED = 1
-    NOTE_DEBUG = 2          # for the log of who debugs
-    NOTE_PROXY = 3          # of a PROXY header
-
-cdef struct Inbox:
-    # Items for the control plane, serialised one behind the other; filled under the engine lock.
-    Bytes items
-    uint32_t n
-    uint32_t requests, requests_max
-    uint32_t asking_max     # requests of one connection that the control plane has; large ones count more
-    uint64_t dropped
-    int fd                  # eventfd, written once until the next drain
-    bint signalled
+include "core/items.pxi"
 
 cdef enum Pace:
     PACE_FREE = 0
@@ -564,6 +540,7 @@ cdef int64_t client_max_payload(const Client* c) noexcept nogil     # of a messa
 cdef void client_free(Client* c) noexcept nogil     # its subscriptions and buffers; the struct itself is its owner's
 cdef void client_close(Client* c, int reason) noexcept nogil
 cdef void client_write(Client* c, const void* p, size_t n) noexcept nogil
+cdef void client_refuse(Client* c, int reason, Span text) noexcept nogil   # Protocol.refuse of clients: -ERR
 cdef void client_error(Client* c, const char* text) noexcept nogil
 cdef void client_ok(Client* c) noexcept nogil
 cdef int note_client(Client* c, int kind, const Span* texts, uint32_t n, int64_t number) noexcept nogil
@@ -576,18 +553,16 @@ cdef void client_drop_subs(Client* c) noexcept nogil
 cdef void client_restrict(Client* c, Permissions* perms) noexcept nogil
 # Protocol.deliver of clients: MSG and HMSG.
 cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
-# Verbs, after parsing; they answer -ERR themselves. client_publish may set closing. A client's weight is 1, its origin 0.
+# Verbs of clients, after parsing; they answer by +OK and -ERR themselves. client_publish may set closing.
 cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil
-cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid, uint32_t weight, uint32_t origin) noexcept nogil
+cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexcept nogil
 cdef void client_unsubscribe(Client* c, Span sid, uint64_t max) noexcept nogil
+# The same of any protocol, which is told by Protocol.refuse alone. A message is checked, answered where that is the protocol's
+# way, and routed, which may set closing; trace: where that of a message goes that asks for one.
+cdef bint publish_check(Client* c, Msg* m, Span* trace) noexcept nogil
+cdef int publish_route(Client* c, const Msg* m, Span trace) noexcept nogil
+cdef bint sub_begin(Client* c, Span subject, Span queue, Span sid, uint32_t weight, uint32_t origin) noexcept nogil
 cdef void chunk_release(Engine* e, Chunk* c) noexcept nogil
-
-cdef struct ItemHead:       # of a serialised item; behind it numbers, lengths, texts, padding to 8
-    uint32_t size
-    uint16_t kind
-    uint8_t n_texts
-    uint8_t n_nums
-    uint64_t cid
 
 # The inbound handler that puts messages into the inbox; its target is the Account.
 cdef int request_in(void* target, const Msg* m) noexcept nogil

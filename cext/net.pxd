@@ -2,8 +2,10 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport KIND_LEAF, Bytes, Span, Task, TaskList, Timer, TimerHeap, U64Map
-from jsserver.cext.core cimport Account, Ahead, Chunk, Client, Engine, PACE_FREE, PACE_STALL, Protocol, Worklist
+from jsserver.cext.bytes cimport KIND_LEAF, Bytes, Span, Task, TaskList, Timer, TimerHeap, U64Map, span_c
+from jsserver.cext.core cimport (
+    CLOSE_THROTTLED, Account, Ahead, Chunk, Client, ClientOptions, Engine, PACE_FREE, PACE_STALL, Protocol, Worklist,
+)
 from jsserver.cext.store cimport Committer
 
 
@@ -289,6 +291,7 @@ cdef struct Ws:
 cdef struct ClientConn:
     # A connection that speaks the clients' protocol.
     Conn conn
+    ClientOptions opts
     Parser parser
     bint connected          # CONNECT was accepted
     bint first_pong         # sent
@@ -435,7 +438,6 @@ cdef void ws_begin(Conn* c) noexcept nogil
 # before the connection is greeted without it (0: the connection is not), and the greeting, False: the handshake stays awaited.
 cdef int64_t greets_after(const Conn* c) noexcept nogil
 cdef bint greet_after_all(Conn* c) noexcept nogil
-cdef void coming_throttled(Conn* c) noexcept nogil      # too many have come
 # What establishing a connection has come to; see Transport.establish.
 cdef void conn_established(Conn* c, int rc) noexcept nogil
 # Transport.asks of those that have certificates in c.secured.
@@ -460,8 +462,6 @@ cdef void conn_stall(Conn* c) noexcept nogil
 cdef void conn_unpause(Conn* c) noexcept nogil
 # The control plane is done with n of its requests.
 cdef void conn_answered(Conn* c, uint32_t n) noexcept nogil
-# It may not come in: says so and closes it.
-cdef void refuse(Conn* c) noexcept nogil
 
 cdef enum:
     CONN_TEXTS = 3
@@ -488,6 +488,10 @@ cdef struct ConnFigures:
 # What monitoring wants to know of a connection, open or closing; the texts are its address, its CONNECT options and its
 # security.
 cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil
+
+cdef inline void conn_throttled(Conn* c) noexcept nogil:
+    # More handshakes have come than there may be.
+    c.base.protocol.refuse(&c.base, CLOSE_THROTTLED, span_c(b"Connection throttling is active. Please try again later."))
 
 cdef inline bint is_coming(const Conn* c) noexcept nogil:
     # Accepted, and its bytes do not flow yet.

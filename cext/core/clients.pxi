@@ -12,9 +12,8 @@ cdef void client_init(Client* c, Engine* e, Worklist* work, Account* a, uint64_t
     c.account = a
     account_hold(a)
     c.max_subscriptions = c.max_payload = -1
-    c.verbose = True
-    c.pedantic = True
-    c.echo = True
+    if protocol.init != NULL:
+        protocol.init(c)
 
 
 cdef bint client_join(Client* c, Account* a) noexcept nogil:

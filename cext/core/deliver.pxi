@@ -94,11 +94,11 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
     cdef uint8_t* start
     cdef uint8_t* p
     cdef Payload* shared = NULL
-    if c.closing or (c == src and not c.echo):
+    if c.closing or (c == src and not c.opts.echo):
         return 0
     if s.filtered and not perms_can_receive(c.perms, m.dest, s.queue):
         return 0
-    if c.headers:
+    if c.opts.headers:
         hdr = m.header.n
     total = hdr + m.data.n
     line = <size_t>m.subject.n + s.sid.n + m.reply.n + 36
@@ -126,7 +126,7 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
         put_data(c, m.data)
     client_mark_dirty(c)
     count_out(e, c, s, <Account*>m.account, total)
-    if c.responses and m.reply.n:
+    if c.opts.responses and m.reply.n:
         note_response(c, m.reply)
     if s.max and s.delivered >= s.max:
         sub_drop(c, s)

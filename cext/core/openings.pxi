@@ -6,16 +6,16 @@ cdef void note_response(Client* c, Span reply) noexcept nogil:
     cdef Reply* r
     if perms_can_publish(c.perms, reply) or may_respond(c, reply):
         return
-    if c.replies.n >= 4096:
+    if c.opts.replies.n >= 4096:
         forget_responses(c)
     r = <Reply*>malloc(sizeof(Reply))
     if r == NULL:
         return
-    if strmap_put(&c.replies, reply, r) != 0:
+    if strmap_put(&c.opts.replies, reply, r) != 0:
         free(r)
         return
-    r.left = c.responses_max
-    r.expires = c.engine.env.mono + c.responses_ttl if c.responses_ttl > 0 else INT64_MAX
+    r.left = c.opts.responses_max
+    r.expires = c.engine.env.mono + c.opts.responses_ttl if c.opts.responses_ttl > 0 else INT64_MAX
 
 
 cdef void forget_responses(Client* c) noexcept nogil:
@@ -24,27 +24,27 @@ cdef void forget_responses(Client* c) noexcept nogil:
     cdef Reply* r
     cdef StrMap kept
     memset(&kept, 0, sizeof(kept))
-    for i in range(c.replies.cap):
-        if c.replies.keys[i] == NULL:
+    for i in range(c.opts.replies.cap):
+        if c.opts.replies.keys[i] == NULL:
             continue
-        r = <Reply*>c.replies.vals[i]
+        r = <Reply*>c.opts.replies.vals[i]
         if (r.expires > c.engine.env.mono and kept.n < 2048
-                and strmap_put(&kept, Span(c.replies.keys[i], c.replies.lens[i]), r) == 0):
+                and strmap_put(&kept, Span(c.opts.replies.keys[i], c.opts.replies.lens[i]), r) == 0):
             continue
         free(r)
-    strmap_free(&c.replies)
-    c.replies = kept
+    strmap_free(&c.opts.replies)
+    c.opts.replies = kept
 
 
 cdef bint may_respond(Client* c, Span subject) noexcept nogil:
     cdef Reply* r
-    if not c.responses:
+    if c.opts == NULL or not c.opts.responses:
         return False
-    r = <Reply*>strmap_get(&c.replies, subject)
+    r = <Reply*>strmap_get(&c.opts.replies, subject)
     if r == NULL:
         return False
     if r.expires <= c.engine.env.mono or r.left == 0:
-        strmap_del(&c.replies, subject)
+        strmap_del(&c.opts.replies, subject)
         free(r)
         return False
     if r.left > 0:
@@ -54,7 +54,9 @@ cdef bint may_respond(Client* c, Span subject) noexcept nogil:
 
 cdef void client_forget_replies(Client* c) noexcept nogil:
     cdef uint32_t i
-    for i in range(c.replies.cap):
-        if c.replies.keys[i] != NULL:
-            free(c.replies.vals[i])
-    strmap_free(&c.replies)
+    if c.opts == NULL:
+        return
+    for i in range(c.opts.replies.cap):
+        if c.opts.replies.keys[i] != NULL:
+            free(c.opts.replies.vals[i])
+    strmap_free(&c.opts.replies)

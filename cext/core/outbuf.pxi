@@ -161,21 +161,6 @@ cdef void client_write(Client* c, const void* p, size_t n) noexcept nogil:
         n -= room
 
 
-cdef void client_error(Client* c, const char* text) noexcept nogil:
-    # Sends -ERR 'text'.
-    client_write(c, b"-ERR '", 6)
-    client_write(c, text, strlen(text))
-    client_write(c, b"'\r\n", 3)
-    if c.engine.trace:
-        trace_line(c, TRACE_OUT, b"-ERR", span_c(text))
-
-
-cdef void client_ok(Client* c) noexcept nogil:
-    client_write(c, b"+OK\r\n", 5)
-    if c.engine.trace:
-        trace_line(c, TRACE_OUT, b"OK", span(NULL, 0))
-
-
 cdef inline uint64_t full_pending(const Engine* e) noexcept nogil:
     # Whoever has a choice sends to a client with more only when half of it is written.
     return <uint64_t>(e.limits.max_pending // 4)

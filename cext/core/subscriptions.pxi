@@ -1,6 +1,11 @@
-# The end of clients' subscriptions.
+# Subscriptions of connections: they begin and end.
+
+cdef enum:
+    SID_QUOTED_MAX = 128
+
 
 cdef void sub_drop(Client* c, Sub* s) noexcept nogil:
+    cdef Account* a = <Account*>s.account
     if s.closed:
         return
     if s.prev != NULL:
@@ -15,12 +20,109 @@ cdef void sub_drop(Client* c, Sub* s) noexcept nogil:
     strmap_del(&c.subs, s.sid)
     if s.shadow != NULL:
         shadows_drop(s)
-    sublist_remove(c.account.subs, s)
-    watch_changed(c.account, s, -1)
-    if c.account.n_awaiting:
-        interest_gone(c.account, s.subject)
+    sublist_remove(a.subs, s)
+    watch_changed(a, s, -1)
+    if a.n_awaiting:
+        interest_gone(a, s.subject)
 
 
 cdef void client_drop_subs(Client* c) noexcept nogil:
     while c.first_sub != NULL:
         sub_drop(c, c.first_sub)
+
+
+cdef uint32_t count_tokens(Span s) noexcept nogil:
+    cdef uint32_t i, n = 1
+    for i in range(s.n):
+        if s.p[i] == c'.':
+            n += 1
+    return n
+
+
+cdef bint sub_begin(Client* c, Span subject, Span queue, Span sid, uint32_t weight, uint32_t origin) noexcept nogil:
+    # Whether c has the subscription; where not, it has heard why.
+    cdef Sub* s
+    cdef Engine* e = c.engine
+    if c.perms != NULL and not perms_can_subscribe(c.perms, subject, queue):
+        violation(c, b"Subscription to", subject, queue, sid, b"")
+        return False
+    if queue.n == 5 and memcmp(queue.p, b"_sys_", 5) == 0:
+        violation(c, b"Subscription to", subject, queue, sid, b"")
+        return False
+    if e.limits.max_sub_tokens > 0 and count_tokens(subject) > <uint64_t>e.limits.max_sub_tokens:
+        queue.n = 0
+        violation(c, b"Subscription to", subject, queue, sid, b", too many tokens")
+        return False
+    if ((e.limits.max_subscriptions > 0 and c.n_subs >= <uint64_t>e.limits.max_subscriptions)
+            or (c.account.max_subscriptions >= 0 and c.n_subs >= <uint64_t>c.account.max_subscriptions)
+            or (c.max_subscriptions >= 0 and c.n_subs >= <uint64_t>c.max_subscriptions)):
+        note_text(c, b"maximum subscriptions exceeded")
+        c.protocol.refuse(c, 0, span_c(b"maximum subscriptions exceeded"))
+        return False
+    if strmap_get(&c.subs, sid) == NULL:
+        if not subject_is_valid(subject):
+            c.protocol.refuse(c, 0, span_c(b"Invalid Subject"))
+            return False
+        s = sub_new(subject, queue, sid)
+        if s == NULL:
+            client_close(c, CLOSE_WRITE_ERROR)
+            return False
+        s.client = c
+        s.account = c.account
+        s.hears = c.hears
+        s.weight = weight
+        s.origin = origin
+        s.listens = True
+        s.filtered = c.perms != NULL and perms_must_filter(c.perms, subject, queue)
+        if strmap_put(&c.subs, s.sid, s) != 0:
+            sub_free(s)
+            client_close(c, CLOSE_WRITE_ERROR)
+            return False
+        if sublist_insert(c.account.subs, s) != 0:
+            strmap_del(&c.subs, s.sid)
+            sub_free(s)
+            client_close(c, CLOSE_WRITE_ERROR)
+            return False
+        s.prev = NULL
+        s.next = c.first_sub
+        if c.first_sub != NULL:
+            c.first_sub.prev = s
+        c.first_sub = s
+        c.n_subs += 1
+        if c.account.streams != NULL:
+            shadows_add(c.account, s)
+        watch_changed(c.account, s, 1)
+    return True
+
+
+cdef void sub_end(Client* c, Span sid, uint64_t max) noexcept nogil:
+    # After so many messages, with those that it has had; 0: now.
+    cdef Sub* s = <Sub*>strmap_get(&c.subs, sid)
+    if s == NULL:
+        return
+    if max > 0 and s.delivered < max:
+        s.max = max
+    else:
+        sub_drop(c, s)
+
+
+cdef void client_restrict(Client* c, Permissions* perms) noexcept nogil:
+    # What it may do from now on. Subscriptions that it may not have any more end, and it hears of each.
+    cdef Sub* s = c.first_sub
+    cdef Sub* after
+    cdef uint8_t text[SID_QUOTED_MAX + 8]
+    cdef size_t n
+    if perms != NULL:
+        perms_hold(perms)
+    perms_release(c.perms)
+    c.perms = perms
+    while s != NULL:
+        after = s.next
+        s.filtered = perms != NULL and perms_must_filter(perms, s.subject, s.queue)
+        if perms != NULL and not perms_can_subscribe(perms, s.subject, s.queue):
+            memcpy(text, b" (sid ", 6)
+            n = 6 + put_quoted(text + 6, SID_QUOTED_MAX, s.sid)
+            memcpy(text + n, b")", 2)
+            violation(c, b"Subscription to", s.subject, s.queue, s.sid, <const char*>text)
+            sub_drop(c, s)
+        s = after

@@ -448,11 +448,11 @@ cdef class DataPlane(PlaneView):
             if open and not account.a.closed:
                 c = self.find(cid)
             if c != NULL and not client_join(&c.base, account.a):
-                client_error(&c.base, b"maximum account active connections exceeded")
-                client_close(&c.base, CLOSE_MAX_ACCOUNT_CONNECTIONS)
+                c.base.protocol.refuse(&c.base, CLOSE_MAX_ACCOUNT_CONNECTIONS,
+                                       span_c(b"maximum account active connections exceeded"))
             elif c != NULL and account.a.max_subscriptions == 0:
-                client_error(&c.base, b"maximum subscriptions exceeded")    # as nats-server does
-                client_close(&c.base, CLOSE_MAX_SUBSCRIPTIONS)
+                c.base.protocol.refuse(&c.base, CLOSE_MAX_SUBSCRIPTIONS,
+                                       span_c(b"maximum subscriptions exceeded"))      # as nats-server does
             elif c != NULL:
                 entered = True
                 client_name(&c.base, name)
@@ -486,7 +486,7 @@ cdef class DataPlane(PlaneView):
             open = self.enter()
             c = self.find(cid) if open else NULL
             if c != NULL:
-                refuse(c)
+                c.base.protocol.refuse(&c.base, CLOSE_AUTH_FAILURE, span_c(b"Authorization Violation"))
             self.leave()
         self.check(open)
 
@@ -502,8 +502,9 @@ cdef class DataPlane(PlaneView):
             c = self.find(cid) if open else NULL
             if c != NULL:
                 if text != NULL:
-                    client_error(&c.base, text)
-                client_close(&c.base, reason)
+                    c.base.protocol.refuse(&c.base, reason, span_c(text))
+                else:
+                    client_close(&c.base, reason)
             self.leave()
         self.check(open)
         return c != NULL

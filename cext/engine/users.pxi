@@ -60,6 +60,7 @@ cdef Rights rights_of(PermissionSet permissions):
 
 cdef void client_may(Client* c, const Rights* rights) noexcept nogil:
     client_restrict(c, rights.perms)
-    c.responses = rights.responses
-    c.responses_max = rights.responses_max
-    c.responses_ttl = rights.responses_ttl
+    if c.opts != NULL:
+        c.opts.responses = rights.responses
+        c.opts.responses_max = rights.responses_max
+        c.opts.responses_ttl = rights.responses_ttl

@@ -56,11 +56,6 @@ cdef bint greet_after_all(Conn* c) noexcept nogil:
     return True
 
 
-cdef void coming_throttled(Conn* c) noexcept nogil:
-    client_error(&c.base, b"Connection throttling is active. Please try again later.")
-    client_close(&c.base, CLOSE_THROTTLED)
-
-
 cdef void auth_due(Timer* t, int64_t now) noexcept nogil:
     cdef Conn* c = <Conn*>t.owner
     if c.approach == DIALLING:
@@ -68,8 +63,7 @@ cdef void auth_due(Timer* t, int64_t now) noexcept nogil:
     elif is_coming(c):
         c.transport.late(c)
     elif c.auth != AUTH_OPEN:
-        client_error(&c.base, b"Authentication Timeout")
-        client_close(&c.base, CLOSE_AUTH_TIMEOUT)
+        c.base.protocol.refuse(&c.base, CLOSE_AUTH_TIMEOUT, span_c(b"Authentication Timeout"))
 
 
 # ---- what the control plane says of certificates

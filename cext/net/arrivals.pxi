@@ -146,7 +146,7 @@ cdef void accept_ready(Listener* s) noexcept nogil:
         if c.approach:
             coming_wait(c)
             if not c.base.closing and not conn_admitted(c):
-                coming_throttled(c)
+                conn_throttled(c)
 
 
 # ---- by our asking

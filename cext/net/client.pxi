@@ -134,8 +134,7 @@ cdef void client_parse_error(ClientConn* c, int rc, const Op* op, const uint8_t*
         snprintf(text, sizeof(text), b"maximum payload exceeded: %llu vs %lld", <unsigned long long>c.parser.need,
                  <long long>c.parser.max_payload)
         note_text(b, text)
-        client_error(b, b"Maximum Payload Violation")
-        client_close(b, CLOSE_MAX_PAYLOAD)
+        client_refuse(b, CLOSE_MAX_PAYLOAD, span_c(b"Maximum Payload Violation"))
     else:
         note_error(b, args_text(op, rc), op.args, b"")
         client_close(b, CLOSE_PROTOCOL_VIOLATION)
@@ -155,7 +154,7 @@ cdef void client_op(ClientConn* c, const Op* op) noexcept nogil:
     if b.engine.trace:
         trace_op(c, op)
     if op.kind == OP_PUB:
-        if op.has_header and not b.headers:
+        if op.has_header and not b.opts.headers:
             note_text(b, b"message headers not supported")
             client_close(b, CLOSE_PROTOCOL_VIOLATION)
             return
@@ -165,7 +164,7 @@ cdef void client_op(ClientConn* c, const Op* op) noexcept nogil:
     elif op.kind == OP_PONG:
         on_pong(&c.conn)
     elif op.kind == OP_SUB:
-        client_subscribe(b, op.subject, op.queue, op.sid, 1, 0)
+        client_subscribe(b, op.subject, op.queue, op.sid)
     elif op.kind == OP_UNSUB:
         client_unsubscribe(b, op.sid, op.max)
     elif op.kind == OP_CONNECT:
@@ -197,7 +196,7 @@ cdef const char* verb_text(const Op* op) noexcept nogil:
 cdef void trace_op(ClientConn* c, const Op* op) noexcept nogil:
     if op.kind == OP_OK or op.kind == OP_ERR:
         return
-    if op.kind == OP_PUB and (c.conn.base.headers or not op.has_header):
+    if op.kind == OP_PUB and (c.opts.headers or not op.has_header):
         trace_message(&c.conn.base, TRACE_IN, verb_text(op), op.args, op.header, op.data)
     else:
         trace_line(&c.conn.base, TRACE_IN, verb_text(op), op.args)
@@ -206,6 +205,7 @@ cdef void trace_op(ClientConn* c, const Op* op) noexcept nogil:
 cdef Protocol client_protocol
 
 client_protocol.size = sizeof(ClientConn)
+client_protocol.init = client_made
 client_protocol.look = client_look
 client_protocol.greet = client_greet
 client_protocol.open = client_open
@@ -213,3 +213,4 @@ client_protocol.feed = client_feed
 client_protocol.deliver = client_deliver
 client_protocol.admit = connect_done
 client_protocol.keepalive = client_keepalive
+client_protocol.refuse = client_refuse

@@ -54,6 +54,12 @@ cdef void make_nonce(ClientConn* c) noexcept nogil:
         c.n_nonce += 1
 
 
+cdef void client_made(Client* b) noexcept nogil:
+    cdef ClientConn* c = <ClientConn*>b
+    b.opts = &c.opts
+    c.opts.verbose = c.opts.pedantic = c.opts.echo = True
+
+
 cdef void client_greet(Client* b) noexcept nogil:
     cdef Conn* c = <Conn*>b
     cdef Net* net = c.reactor.net
@@ -62,8 +68,7 @@ cdef void client_greet(Client* b) noexcept nogil:
     send_info(c, False)
     c.ping_sent = b.engine.env.mono     # INFO asks for CONNECT as PING for PONG
     if net_is_full(net, 0):
-        client_error(b, b"maximum connections exceeded")
-        client_close(b, CLOSE_MAX_CONNECTIONS)
+        client_refuse(b, CLOSE_MAX_CONNECTIONS, span_c(b"maximum connections exceeded"))
 
 
 cdef void client_open(Client* b) noexcept nogil:
@@ -97,8 +102,7 @@ cdef void client_keepalive(Client* b, int64_t now) noexcept nogil:
     if c.pings_out == 0 and rtt_fresh and now - c.input_at < ping_interval(c):
         return
     if <int64_t>c.pings_out + 1 > net.limits.ping_max:
-        client_error(&c.base, b"Stale Connection")
-        client_close(&c.base, CLOSE_STALE)
+        client_refuse(&c.base, CLOSE_STALE, span_c(b"Stale Connection"))
         return
     c.pings_out += 1
     c.ping_sent = now
@@ -129,9 +133,8 @@ cdef void on_ping(ClientConn* cc) noexcept nogil:
             send_info(c, True)
 
 
-cdef void refuse(Conn* c) noexcept nogil:
-    client_error(&c.base, b"Authorization Violation")
-    client_close(&c.base, CLOSE_AUTH_FAILURE)
+cdef inline void refuse(Conn* c) noexcept nogil:
+    client_refuse(&c.base, CLOSE_AUTH_FAILURE, span_c(b"Authorization Violation"))
 
 
 cdef void refuse_stranger(Conn* c) noexcept nogil:
@@ -172,11 +175,11 @@ cdef bint read_options(ClientConn* c, Span json) noexcept nogil:
     cdef int rc
     cdef bint ok
     cdef int64_t number = 0
-    b.verbose = True
-    b.pedantic = True
-    b.echo = True
-    b.headers = False
-    b.no_responders = False
+    b.opts.verbose = True
+    b.opts.pedantic = True
+    b.opts.echo = True
+    b.opts.headers = False
+    b.opts.no_responders = False
     c.version = 0
     json_open(&rd, json)
     if not json_enter_object(&rd):
@@ -188,15 +191,15 @@ cdef bint read_options(ClientConn* c, Span json) noexcept nogil:
             break
         ok = True
         if json_key_is(&key, b"verbose"):
-            ok = json_bool(&val, &b.verbose)
+            ok = json_bool(&val, &b.opts.verbose)
         elif json_key_is(&key, b"pedantic"):
-            ok = json_bool(&val, &b.pedantic)
+            ok = json_bool(&val, &b.opts.pedantic)
         elif json_key_is(&key, b"echo"):
-            ok = json_bool(&val, &b.echo)
+            ok = json_bool(&val, &b.opts.echo)
         elif json_key_is(&key, b"headers"):
-            ok = json_bool(&val, &b.headers)
+            ok = json_bool(&val, &b.opts.headers)
         elif json_key_is(&key, b"no_responders"):
-            ok = json_bool(&val, &b.no_responders)
+            ok = json_bool(&val, &b.opts.no_responders)
         elif json_key_is(&key, b"tls_required"):
             ok = val.kind == JSON_TRUE or val.kind == JSON_FALSE or val.kind == JSON_NULL
         elif json_key_is(&key, b"protocol"):
@@ -216,7 +219,7 @@ cdef bint read_options(ClientConn* c, Span json) noexcept nogil:
             return False
     if rc < 0 or not json_at_end(&rd):
         return False
-    b.headers = b.headers and b.engine.limits.headers
+    b.opts.headers = b.opts.headers and b.engine.limits.headers
     return True
 
 
@@ -241,12 +244,10 @@ cdef void on_connect(ClientConn* cc, Span json) noexcept nogil:
         refuse_stranger(c)
         return
     if cc.version < 0 or cc.version > 1:
-        client_error(b, b"invalid client protocol")
-        client_close(b, CLOSE_BAD_VERSION)
+        client_refuse(b, CLOSE_BAD_VERSION, span_c(b"invalid client protocol"))
         return
-    if b.no_responders and not b.headers:
-        client_error(b, b"no responders requires headers support")
-        client_close(b, CLOSE_NO_RESPONDERS_HEADERS)
+    if b.opts.no_responders and not b.opts.headers:
+        client_refuse(b, CLOSE_NO_RESPONDERS_HEADERS, span_c(b"no responders requires headers support"))
         return
     if c.auth != AUTH_OPEN:
         ask_control(c)
@@ -263,7 +264,7 @@ cdef void connect_done(Client* b) noexcept nogil:
     c.auth = AUTH_OPEN
     c.base.options = span(c.connect.data, <uint32_t>c.connect.n)
     timer_cancel(&c.reactor.timers, &c.auth_timer)
-    if c.base.verbose and c.connect.n:      # else it is let in for what came without a CONNECT
+    if c.base.opts.verbose and c.connect.n:      # else it is let in for what came without a CONNECT
         client_ok(&c.base)
     if first > 2000000000:
         first = 2000000000

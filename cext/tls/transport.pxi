@@ -128,7 +128,7 @@ cdef void hello_late(Conn* c) noexcept nogil:
 
 cdef void hello_failed(Conn* c, int rc) noexcept nogil:
     if rc == -EBUSY:
-        coming_throttled(c)
+        conn_throttled(c)
         return
     # Whoever looks what listens here, and speaks no TLS, is no error of ours.
     note_span(&c.base, span(c.secured.data, <uint32_t>c.secured.n), NOTE_DEBUG if rc == -EPROTONOSUPPORT else NOTE_LINE)

@@ -194,20 +194,19 @@ cdef void echo_subscribe(Client* b, Span line) noexcept nogil:
     text[n] = 0
     if sscanf(text, b"%s %s %u %u", subject, group, &weight, &origin) > 1 and group[0] != c'-':
         queue = span_c(group)
-    client_subscribe(b, span_c(subject), queue, line, weight, origin)
+    sub_begin(b, span_c(subject), queue, line, weight, origin)
 
 
 cdef void echo_open(Client* b) noexcept nogil:
-    b.verbose = False
-    b.pedantic = False
+    pass
 
 
 cdef size_t echo_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noexcept nogil:
     cdef size_t at = 0, size
     cdef const uint8_t* end
     cdef const uint8_t* blank
-    cdef Span line
-    cdef Span none = span(NULL, 0)
+    cdef Span line, trace
+    cdef Msg m
     while at < n and not conn_halted(<Conn*>b):
         end = <const uint8_t*>memchr(p + at, c'\n', n - at)
         if end == NULL:
@@ -223,7 +222,11 @@ cdef size_t echo_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noexc
             client_close(b, CLOSE_PARSE_ERROR)
             break
         size = blank - line.p
-        client_publish(b, span(line.p, <uint32_t>size), none, none, span(blank + 1, <uint32_t>(line.n - size - 1)))
+        memset(&m, 0, sizeof(m))
+        m.subject = span(line.p, <uint32_t>size)
+        m.data = span(blank + 1, <uint32_t>(line.n - size - 1))
+        if publish_check(b, &m, &trace):
+            publish_route(b, &m, trace)
         conn_pace(<Conn*>b)
     return at
 
@@ -246,9 +249,18 @@ cdef void echo_keepalive(Client* b, int64_t now) noexcept nogil:
     client_write(b, b".\n", 2)
 
 
+cdef void echo_refuse(Client* b, int reason, Span text) noexcept nogil:
+    client_write(b, b"!", 1)
+    client_write(b, text.p, text.n)
+    client_write(b, b"\n", 1)
+    if reason:
+        client_close(b, reason)
+
+
 cdef Protocol echo_protocol
 
 echo_protocol.size = sizeof(Conn)
+echo_protocol.init = NULL
 echo_protocol.look = NULL
 echo_protocol.greet = echo_greet
 echo_protocol.open = echo_open
@@ -256,6 +268,7 @@ echo_protocol.feed = echo_feed
 echo_protocol.deliver = echo_deliver
 echo_protocol.admit = echo_admit
 echo_protocol.keepalive = echo_keepalive
+echo_protocol.refuse = echo_refuse
 
 
 # ---- the reactors

@@ -14,7 +14,6 @@ BOOLEANS_MAX = 6
 #: Structures with more than that: their fields and booleans. Numbers only fall, and rows only go.
 EXCEPTIONS = {
     "Account": (33, 8),
-    "Client": (44, 10),
     "Conn": (65, 18),
     "Consumer": (102, 12),
     "StreamConfig": (40, 16),
