@@ -28,6 +28,8 @@ LINE_QUOTED: int
 LINE_DEBUG: int
 LINE_PROXY: int
 INBOX_UPGRADE: int
+LISTEN_CLIENTS: int
+LISTEN_WEBSOCKET: int
 INBOX_PEER: int
 
 class Item(NamedTuple):
@@ -119,24 +121,22 @@ class PlaneConfig(NamedTuple):
     ping_interval: int  # ns between PINGs to a connection
     ping_max: int  # PINGs without an answer, beyond which it does not
     write_deadline: int  # ns until a connection that takes no bytes is closed
-    auth_timeout: int  # ns until a client that has not proven who it is is closed
-    auth_required: bool  # clients have to prove who they are
-    no_auth_user: bool  # who proves nothing is let in as a user that the configuration names
-    nonce: bool  # INFO has a nonce, which clients with keys sign
     debug: bool  # the log is told of connections
     trace: bool  # the log is told of protocol lines
 
-class WebsocketConfig(NamedTuple):
-    """What clients that come through WebSocket are told and held to; durations in ns."""
+class ListenerConfig(NamedTuple):
+    """What connections of a listener are told and held to; durations in ns."""
 
-    handshake_timeout: int  # ns until the request for it must have come
-    ping_interval: int  # ns between PINGs; 0: as all have it
-    auth_timeout: int
-    auth_required: bool
-    no_auth_user: bool
-    nonce: bool
-    info: tuple[bytes, bytes, bytes]  # as set_info takes it
-    later_head: bytes  # the first piece of INFO for who is connected
+    handshake_timeout: int  # until the request for WebSocket must have come, where one has to
+    ping_interval: int  # between PINGs; 0: as all have it
+    auth_timeout: int  # until a client that has not proven who it is is closed
+    auth_required: bool  # clients have to prove who they are
+    no_auth_user: bool  # who proves nothing is let in as a user that the configuration names
+    nonce: bool  # INFO has a nonce, which clients with keys sign
+    info: tuple[bytes, bytes, bytes] | None
+    """The pieces of INFO: up to and with `"max_payload":`, from there up to and with
+    `"client_id":`, and the rest; None: as it was."""
+    later_head: bytes  # the first piece of INFO for who is connected; b"": no other
 
 class PlaneClosed(RuntimeError): ...
 
@@ -203,6 +203,13 @@ class AccountHandle:
     def traffic(self) -> AccountTraffic: ...
     def sublist(self) -> dict[str, float]: ...
 
+class ListenerHandle:
+    """Accepts connections of one sort; DataPlane.listener() makes it."""
+
+    def configure(self, config: ListenerConfig) -> None: ...
+    def secure(self, security: Any, proxied: bool = False) -> None: ...
+    def listen(self, fd: int) -> None: ...
+
 class DataPlane(EnvBox):
     inbox_fd: int
     reactors: int
@@ -211,13 +218,8 @@ class DataPlane(EnvBox):
     def stop(self) -> None: ...
     def close(self) -> None: ...
     def configure(self, config: PlaneConfig) -> None: ...
-    def set_info(self, head: bytes, middle: bytes, tail: bytes) -> None: ...
     def name_server(self, name: bytes, hash: bytes) -> None: ...
-    def listen(self, fd: int) -> None: ...
-    def secure(self, security: Any, proxied: bool = False) -> None: ...
-    def configure_websocket(self, config: WebsocketConfig) -> None: ...
-    def listen_websocket(self, fd: int, security: Any = None) -> None: ...
-    def secure_websocket(self, security: Any) -> None: ...
+    def listener(self, sort: int) -> ListenerHandle: ...
     def answer_peer(self, cid: int, good: bool) -> bool: ...
     def open_websocket(
         self,

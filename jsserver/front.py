@@ -22,7 +22,13 @@ from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, called_as_jsserve
 from jsserver.access import info
 from jsserver.access.accounts import Accounts
 from jsserver.access.configured import Configured
-from jsserver.cext.engine import DataPlane, PlaneConfig, WebsocketConfig
+from jsserver.cext.engine import (
+    LISTEN_CLIENTS,
+    LISTEN_WEBSOCKET,
+    DataPlane,
+    ListenerConfig,
+    PlaneConfig,
+)
 from jsserver.config import ConfigError, advice
 from jsserver.config.options import Options
 from jsserver.process import priority
@@ -73,21 +79,32 @@ def explained(error: BaseException | None, message: str = "") -> str:
     return f"Internal error: {error!r}{place}"
 
 
-def _login_terms(options: Options) -> tuple[int, bool, bool, bool]:
-    """What holds for those who come by these options: ns that they have to say who they are,
-    whether they are looked at, whether one who has not said so much as CONNECT is let in (never by
-    a key, as in nats-server), and whether INFO has a nonce.
+def _terms(
+    options: Options,
+    info: tuple[bytes, bytes, bytes] | None,
+    *,
+    later_head: bytes = b"",
+    ping_interval: int = 0,
+    handshake_timeout: int = 0,
+) -> ListenerConfig:
+    """What holds for those who come by these options: whether they are looked at, whether one who
+    has not said so much as CONNECT is let in (never by a key, as in nats-server), and whether INFO
+    has a nonce.
 
     Where nothing has to be proven whoever says nothing may stay until it would not have answered
     the last PING.
     """
     named = options.no_auth_user in {user.name for user in options.users if user.name}
     patience = options.ping_interval * (max(options.ping_max, 0) + 1)
-    return (
-        int(options.auth_timeout * 1e9) if options.auth_required else patience,
-        options.asks_everybody,
-        named or options.only_system_users or not options.auth_required,
-        options.signs_nonces,
+    return ListenerConfig(
+        handshake_timeout=handshake_timeout,
+        ping_interval=ping_interval,
+        auth_timeout=int(options.auth_timeout * 1e9) if options.auth_required else patience,
+        auth_required=options.asks_everybody,
+        no_auth_user=named or options.only_system_users or not options.auth_required,
+        nonce=options.signs_nonces,
+        info=info,
+        later_head=later_head,
     )
 
 
@@ -112,6 +129,8 @@ class Front:
         self.name = options.server_name or self.id
         self.started = time.time_ns()
         self.plane = DataPlane(options.reactors)
+        self._clients = self.plane.listener(LISTEN_CLIENTS)
+        self._websockets = self.plane.listener(LISTEN_WEBSOCKET)
         self.accounts = Accounts(self.plane)
         self.plane.name_server(self.name.encode(), short_hash(self.name).encode())
         self.configured = Configured(self.accounts)
@@ -292,7 +311,6 @@ class Front:
         """Holds clients to what the options say, and whoever comes from now on to a login."""
         o = self.options
         js = o.jetstream
-        timeout, required, guests, nonce = _login_terms(o)
         config = PlaneConfig(
             max_payload=o.max_payload,
             max_control_line=o.max_control_line,
@@ -307,14 +325,11 @@ class Front:
             ping_interval=o.ping_interval,
             ping_max=o.ping_max,
             write_deadline=o.write_deadline,
-            auth_timeout=timeout,
-            auth_required=required,
-            no_auth_user=guests,
-            nonce=nonce,
             debug=o.debug,
             trace=o.trace,
         )
         self.plane.configure(config)
+        self._clients.configure(_terms(o, None))
 
     def _allow_files(self) -> None:
         """As many open files as the machine lets this process have: connections and blocks."""
@@ -346,9 +361,9 @@ class Front:
             self._listen_websocket(by.websocket if by else None)
         # Last: who can connect is served at once.
         self._listener, self.port = self._open(o.host, o.port, "Error listening on port: {}")
-        self.plane.set_info(*self._info())
+        self._clients.configure(_terms(o, self._info()))
         self._secure(by.clients if by else None)
-        self.plane.listen(self._listener.fileno())
+        self._clients.listen(self._listener.fileno())
         self.log.info(f"Listening for client connections on {host_port(o.host, self.port)}")
         if o.proxy_protocol:
             self.log.info("PROXY protocol enabled for client connections")
@@ -365,7 +380,7 @@ class Front:
     def _secure(self, by: Certified | None) -> None:
         """Has clients that connect from now on secured so."""
         self.security, self.certificate_ends = (by.context, by.ends) if by else (None, "")
-        self.plane.secure(by and by.context.security(), self.options.proxy_protocol)
+        self._clients.secure(by and by.context.security(), self.options.proxy_protocol)
 
     def secured(self, options: Options, staples: Staples) -> Secured | None:
         """What connections are secured by where these options hold; None: nothing. ConfigError."""
@@ -386,11 +401,11 @@ class Front:
         their next connection on."""
         self.staples = by.staples if by else {}
         self._secure(by.clients if by else None)
-        self.plane.set_info(*self._info())
+        self._clients.configure(_terms(self.options, self._info()))
         self.limit()
         if self.websocket_port:
-            self.plane.secure_websocket(self._take_websocket(by.websocket if by else None))
-            self.plane.configure_websocket(self._websocket_config())
+            self._websockets.secure(self._take_websocket(by.websocket if by else None))
+            self._websockets.configure(self._websocket_config())
 
     def _take_websocket(self, by: Certified | None) -> object:
         """What the data plane secures connections behind WebSocket by."""
@@ -407,14 +422,15 @@ class Front:
         except OSError as e:
             raise StartError(f"Unable to listen for websocket connections: {e}") from e
         self._websocket_listener, self.websocket_port = listener, bound_port(listener)
-        self.plane.configure_websocket(self._websocket_config())
-        self.plane.listen_websocket(listener.fileno(), self._take_websocket(by))
+        self._websockets.configure(self._websocket_config())
+        self._websockets.secure(self._take_websocket(by))
+        self._websockets.listen(listener.fileno())
         where = host_port(host, self.websocket_port)
         self.log.info(f"Listening for websocket clients on {self._websocket_scheme}://{where}")
         for line in advice.of_websocket(self.options):
             self.log.warn(line)
 
-    def _websocket_config(self) -> WebsocketConfig:
+    def _websocket_config(self) -> ListenerConfig:
         from jsserver.config.websocket import patience_of  # which has been loaded where it is set
 
         block, view = self.options.websocket, self.options.through_websocket
@@ -423,16 +439,12 @@ class Front:
         pieces = partial(
             self._pieces, host, self.websocket_port, tls_required=secured, tls_available=secured
         )
-        timeout, required, guests, nonce = _login_terms(view)
-        return WebsocketConfig(
-            handshake_timeout=patience_of(block),
-            ping_interval=max(block.ping_interval, 0),
-            auth_timeout=timeout,
-            auth_required=required,
-            no_auth_user=guests,
-            nonce=nonce,
-            info=pieces(auth_required=view.auth_required),
+        return _terms(
+            view,
+            pieces(auth_required=view.auth_required),
             later_head=pieces(auth_required=self.options.auth_required)[0],
+            ping_interval=max(block.ping_interval, 0),
+            handshake_timeout=patience_of(block),
         )
 
     @staticmethod
@@ -521,8 +533,8 @@ class Front:
 
     def refuse(self) -> None:
         """Lets no more clients in."""
-        self.plane.listen(-1)
-        self.plane.listen_websocket(-1)
+        self._clients.listen(-1)
+        self._websockets.listen(-1)
         for listener in (self._listener, self._websocket_listener):
             if listener is not None:
                 listener.close()

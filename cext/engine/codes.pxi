@@ -59,12 +59,12 @@ INBOX_PEER = IN_PEER
 PlaneConfig = namedtuple(
     "PlaneConfig",
     "max_payload max_control_line max_pending max_subscriptions max_sub_tokens max_connections headers stall"
-    " max_requests max_asking ping_interval ping_max write_deadline auth_timeout auth_required no_auth_user nonce debug trace",
+    " max_requests max_asking ping_interval ping_max write_deadline debug trace",
 )
 
 
-WebsocketConfig = namedtuple(
-    "WebsocketConfig", "handshake_timeout ping_interval auth_timeout auth_required no_auth_user nonce info later_head",
+ListenerConfig = namedtuple(
+    "ListenerConfig", "handshake_timeout ping_interval auth_timeout auth_required no_auth_user nonce info later_head",
 )
 
 
@@ -107,11 +107,6 @@ cdef struct Machine:
     # On the heap, because its parts point at each other.
     Engine engine
     Net net
-    Listener* clients       # NULL: none
-    Security* security      # of those that connect to it, held; NULL: none
-    bint proxied
-    Listener* websocket
-    int64_t patience        # ns that its clients' requests may take
     EnvLock lock
     Usage memory            # what the streams of all accounts hold
     Usage storage

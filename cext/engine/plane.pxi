@@ -68,8 +68,6 @@ cdef class DataPlane(PlaneView):
                     committer_free(self.committer)
                     self.committer = NULL
                 net_free(&self.m.net)
-                if self.m.security != NULL:
-                    self.m.security.release(self.m.security)
                 engine_free(&self.m.engine)
                 close(self.inbox_fd)
                 self.inbox_fd = -1
@@ -86,19 +84,16 @@ cdef class DataPlane(PlaneView):
     # ---- configuration
 
     def configure(self, config):
-        """Takes a PlaneConfig; what it says of the client protocol applies to connected clients at once."""
+        """Takes a PlaneConfig, which applies to connected clients at once."""
         cdef Engine* e = &self.m.engine
         cdef Net* net = &self.m.net
-        cdef Terms* t = &net.terms[<int>KIND_CLIENT]
         cdef EngineLimits limits
         cdef NetLimits net_limits
-        cdef ClientAuth auth
         cdef uint32_t max_requests = config.max_requests, max_asking = config.max_asking
         cdef bint debug = config.debug, trace = config.trace
         cdef bint open
         fill_limits(&limits, config)
         fill_net_limits(&net_limits, config)
-        fill_auth(&auth, config)
         with nogil:
             open = self.enter()
             e.limits = limits
@@ -107,34 +102,8 @@ cdef class DataPlane(PlaneView):
             e.debug = debug
             e.trace = trace
             net.limits = net_limits
-            t.auth = auth
             env_unlock(&e.env)
         self.check(open)
-
-    def set_info(self, bytes head, bytes middle, bytes tail):
-        """The pieces of INFO: up to and with `"max_payload":`, from there up to and with `"client_id":`, and the rest."""
-        self.fill_info(&self.m.net.terms[<int>KIND_CLIENT], head, middle, tail, b"")
-
-    cdef int fill_info(self, Terms* t, bytes head, bytes middle, bytes tail, bytes later) except -1:
-        cdef Span a = span_of(head)
-        cdef Span b = span_of(middle)
-        cdef Span c = span_of(tail)
-        cdef Span d = span_of(later)
-        cdef int rc = 0
-        cdef bint open
-        with nogil:
-            open = self.enter()
-            if open:
-                t.info_head.n = t.info_middle.n = t.info_tail.n = t.later_head.n = 0
-                rc |= bytes_add(&t.info_head, a.p, a.n)
-                rc |= bytes_add(&t.info_middle, b.p, b.n)
-                rc |= bytes_add(&t.info_tail, c.p, c.n)
-                rc |= bytes_add(&t.later_head, d.p, d.n)
-            env_unlock(&self.m.engine.env)
-        self.check(open)
-        if rc != 0:
-            raise MemoryError
-        return 0
 
     def name_server(self, bytes name, bytes hash):
         """How other accounts' services are told of this server; hash: its eight characters."""
@@ -155,99 +124,9 @@ cdef class DataPlane(PlaneView):
         if rc != 0:
             raise MemoryError
 
-    def listen(self, int fd):
-        """Accept connections from a listening, non-blocking socket; -1 stops accepting."""
-        cdef bint open
-        with nogil:
-            open = self.enter()
-            if open and self.m.clients != NULL:
-                listener_close(self.m.clients)
-            self.m.clients = NULL
-            if open and fd >= 0:
-                self.m.clients = listener_open(&self.m.net, fd, KIND_CLIENT, &client_protocol, &plain_transport)
-                if self.m.clients != NULL:
-                    listener_secure(self.m.clients, self.m.security, self.m.proxied)
-            env_unlock(&self.m.engine.env)
-        self.check(open)
-        if fd >= 0 and self.m.clients == NULL:
-            raise MemoryError
-
-    def secure(self, security, bint proxied=False):
-        """What clients that connect from now on are secured by: what SecurityContext.security() of the tls layer gives, or
-        None. proxied: a PROXY header may come first. Those that are connected stay as they are."""
-        cdef Security* s = security_of(security)
-        cdef Security* old
-        cdef bint open
-        with nogil:
-            open = self.enter()
-            if open:
-                if s != NULL:
-                    s.hold(s)
-                old = self.m.security
-                self.m.security = s
-                self.m.proxied = proxied
-                if old != NULL:
-                    old.release(old)
-                if self.m.clients != NULL:
-                    listener_secure(self.m.clients, s, proxied)
-            env_unlock(&self.m.engine.env)
-        self.check(open)
-
-    def configure_websocket(self, config):
-        """What clients that speak WebSocket are told and held to from now on: a WebsocketConfig."""
-        cdef Terms* t = &self.m.net.websocket
-        cdef ClientAuth auth
-        cdef int64_t ping_interval = config.ping_interval, patience = config.handshake_timeout
-        cdef bint open
-        fill_auth(&auth, config)
-        head, middle, tail = config.info
-        later = config.later_head
-        self.fill_info(t, head, middle, tail, later)
-        with nogil:
-            open = self.enter()
-            if open:
-                t.auth = auth
-                t.ping_interval = ping_interval
-                self.m.patience = patience
-                if self.m.websocket != NULL:
-                    self.m.websocket.patience = patience
-            env_unlock(&self.m.engine.env)
-        self.check(open)
-
-    def listen_websocket(self, int fd, security=None):
-        """As listen, for clients that speak WebSocket, once that is configured; their requests come as INBOX_UPGRADE.
-        security: as secure takes it."""
-        cdef Security* secured = security_of(security)
-        cdef Listener* s
-        cdef bint open
-        with nogil:
-            open = self.enter()
-            if open and self.m.websocket != NULL:
-                listener_close(self.m.websocket)
-            self.m.websocket = NULL
-            if open and fd >= 0:
-                s = listener_open(&self.m.net, fd, KIND_CLIENT, &client_protocol, &plain_transport)
-                if s != NULL:
-                    s.terms = &self.m.net.websocket
-                    s.framed = True
-                    s.patience = self.m.patience
-                    listener_secure(s, secured, False)
-                self.m.websocket = s
-            env_unlock(&self.m.engine.env)
-        self.check(open)
-        if fd >= 0 and self.m.websocket == NULL:
-            raise MemoryError
-
-    def secure_websocket(self, security):
-        """As secure, of clients that speak WebSocket."""
-        cdef Security* secured = security_of(security)
-        cdef bint open
-        with nogil:
-            open = self.enter()
-            if open and self.m.websocket != NULL:
-                listener_secure(self.m.websocket, secured, False)
-            env_unlock(&self.m.engine.env)
-        self.check(open)
+    def listener(self, int sort):
+        """A ListenerHandle for connections of a sort, one of the LISTEN_ constants. It accepts none yet."""
+        return listener_handle(self, sort)
 
     def answer_peer(self, uint64_t cid, bint good):
         """Answers INBOX_PEER: it may go on, or it is closed. False: it does not wait for that any more."""

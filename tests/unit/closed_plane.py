@@ -9,7 +9,15 @@ from typing import Any
 
 from jsserver.cext import engine
 from jsserver.cext.consumer import ConsumerHandle, StreamHandle
-from jsserver.cext.engine import AccountHandle, DataPlane, PlaneClosed, PlaneConfig, WebsocketConfig
+from jsserver.cext.engine import (
+    LISTEN_CLIENTS,
+    AccountHandle,
+    DataPlane,
+    ListenerConfig,
+    ListenerHandle,
+    PlaneClosed,
+    PlaneConfig,
+)
 from jsserver.cext.stream import IntakeFace, StreamClosed, StreamFace
 from tests.unit.stream_world import consumer_params, stream_params
 
@@ -42,8 +50,8 @@ def values(name: str, annotation: ast.expr | None, account: AccountHandle) -> An
             return engine.PermissionSet()
         case "PlaneConfig":
             return PlaneConfig._make([1] * len(PlaneConfig._fields))
-        case "WebsocketConfig":
-            fields = SimpleNamespace(**dict.fromkeys(WebsocketConfig._fields, 1))
+        case "ListenerConfig":
+            fields = SimpleNamespace(**dict.fromkeys(ListenerConfig._fields, 1))
             fields.info, fields.later_head = (b"", b"", b""), b""
             return fields
     return None
@@ -82,6 +90,7 @@ def outcome(call: Callable[..., object], *args: Any, **more: Any) -> str:
 def main() -> None:
     plane = DataPlane()
     account = plane.account("A", b"01234567")
+    clients = plane.listener(LISTEN_CLIENTS)
     for name in sorted(OF_THE_STORE):
         print("before open_store", name, outcome(getattr(plane, name)), flush=True)
     plane.open_store(
@@ -94,7 +103,7 @@ def main() -> None:
     plane.close()
     handles: list[tuple[type, Any]] = [(DataPlane, plane), (AccountHandle, account)]
     handles += [(kind, stream) for kind in (StreamFace, IntakeFace, StreamHandle)]
-    for kind, made in [*handles, (ConsumerHandle, consumer)]:
+    for kind, made in [*handles, (ConsumerHandle, consumer), (ListenerHandle, clients)]:
         for name, args, more in methods(kind, account):
             if name in PARAMETERS:
                 of_stream = name != "open_consumer" and kind is not ConsumerHandle

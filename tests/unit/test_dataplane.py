@@ -14,7 +14,15 @@ from pathlib import Path
 import pytest
 
 from jsserver.cext import engine
-from jsserver.cext.engine import AccountHandle, DataPlane, Item, PermissionSet, PlaneConfig
+from jsserver.cext.engine import (
+    LISTEN_CLIENTS,
+    AccountHandle,
+    DataPlane,
+    Item,
+    ListenerConfig,
+    PermissionSet,
+    PlaneConfig,
+)
 from jsserver.process.sockets import bound_port, open_listener
 from tests.cext.net import PyParser
 
@@ -34,10 +42,6 @@ LIMITS = {
     "ping_interval": 120 * 10**9,
     "ping_max": 2,
     "write_deadline": 10 * 10**9,
-    "auth_timeout": 2 * 10**9,
-    "auth_required": False,
-    "no_auth_user": False,
-    "nonce": False,
     "debug": False,
     "trace": False,
 }
@@ -86,15 +90,27 @@ def test_an_account_in_a_circle_is_let_go_of():
 class Plane:
     """A running data plane with a listener."""
 
-    def __init__(self, **limits):
+    def __init__(self, auth_required=False, **limits):
         earliest = time.monotonic_ns()
         self.plane = DataPlane()
         self.made = earliest, time.monotonic_ns()  # between these
         self.plane.configure(PlaneConfig(**{**LIMITS, **limits}))
-        self.plane.set_info(b'INFO {"max_payload":', b',"client_id":', b"} \r\n")
+        self.clients = self.plane.listener(LISTEN_CLIENTS)
+        self.clients.configure(
+            ListenerConfig(
+                handshake_timeout=0,
+                ping_interval=0,
+                auth_timeout=2 * 10**9,
+                auth_required=auth_required,
+                no_auth_user=False,
+                nonce=False,
+                info=(b'INFO {"max_payload":', b',"client_id":', b"} \r\n"),
+                later_head=b"",
+            )
+        )
         self.listener = open_listener("127.0.0.1", 0)
         self.port = bound_port(self.listener)
-        self.plane.listen(self.listener.fileno())
+        self.clients.listen(self.listener.fileno())
         self.thread = threading.Thread(target=self.plane.run)
         self.thread.start()
 
