@@ -37,6 +37,8 @@ SHOWS: dict[str, tuple[Body, bytes]] = {
     "STREAM.MSG.GET.S seq": ({"seq": 4}, b64encode(LATE)),
     "CONSUMER.INFO.S.c": (None, b'"num_pending":4'),
     "CONSUMER.LIST.S": (None, b'"num_pending":4'),
+    "JSSERVER.CONSUMER.WAITS.S.c": (None, b'"lag":{"messages":4'),
+    "JSSERVER.CONSUMER.PENDING.S.c": (None, b'"num_ack_pending":0'),
     "DIRECT.GET.S": ({"last_by_subj": "s.1"}, LATE),
     "DIRECT.GET.S.s.1": (None, LATE),
 }
@@ -141,6 +143,31 @@ def test_what_goes_with_a_consumer_is_gone_for_good(held: tuple[Server, Faults])
             assert app.api("STREAM.INFO.S")["state"]["messages"] == 0
     finally:
         faults.aim("/jetstream/")
+
+
+def test_chunks_of_an_object_are_gone_for_good(servers: Servers, tmp_path: Path) -> None:
+    """When its deletion is answered: the meta's sync returns, that of their removal does not."""
+    faults = Faults(tmp_path, "/OBJ_b/msgs/")
+    store = tmp_path / "store"
+    config = f"jetstream {{ store_dir: '{store}', object_requests: true }}"
+    server = servers.under_test(config=config, env=faults.env)
+    bucket = {"name": "OBJ_b", "subjects": ["$O.b.C.>", "$O.b.M.>"], "allow_rollup_hdrs": True}
+    meta = {"bucket": "b", "name": "x", "nuid": "n", "chunks": 1, "size": 1}
+    with RawApp(server.port, timeout=ANSWER_SECONDS) as app:
+        assert "error" not in app.api("STREAM.CREATE.OBJ_b", bucket)
+        app.request("$O.b.C.n", b"x")
+        app.request("$O.b.M.eA==", json.dumps(meta).encode())
+        faults.fail("sync", 0, after=1, times=1 << 30, held=True)
+        try:
+            app.publish("$OBJ.b", b'{"action":"delete","name":"x"}', reply=app.inbox())
+            wait_until(lambda: faults.seen("sync") > 0, "the removal is written")
+            early = [frame for frame in app.quiet(HELD_SECONDS) if frame.verb == "MSG"]
+            assert early == []
+        finally:
+            faults.mend()
+        (answer,) = app.messages(1)
+        assert b'"error"' not in answer.payload, answer
+        assert app.api("STREAM.INFO.OBJ_b")["state"]["messages"] == 1
 
 
 def test_the_token_of_an_account_is_on_disk_when_its_update_is_answered(
