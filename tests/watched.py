@@ -40,7 +40,8 @@ class Steps:
             if took > steps.longest:
                 steps.longest, steps.what = took, repr(handle)
 
-        asyncio.Handle._run = timed  # type: ignore[method-assign]
+        # A method takes the place of another.
+        asyncio.Handle._run = timed  # type: ignore[method-assign, assignment]
 
     def take(self) -> tuple[float, str]:
         taken = self.longest, self.what

@@ -141,7 +141,7 @@ SYSTEM = User(OPERATOR.sys)
 TENANT, EXPORTER = Account(OPERATOR, name="A"), Account(OPERATOR, name="B")
 TIMES = itertools.count(int(time.time()))
 """When tokens were issued: each later than the one before."""
-CLAIMS: dict[str, dict[str, object]] = {
+CLAIMS: dict[str, dict[str, Any]] = {
     "mappings": {
         "mappings": {f"m.{n}": [{"subject": f"n.{n}", "weight": 100}] for n in range(15_000)}
     },
