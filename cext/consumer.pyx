@@ -25,7 +25,7 @@ from jsserver.cext.store cimport (
     LastLook, store_remove, store_count_some, store_last_some, store_durable_ticket, store_last_per_subject, store_load_warm,
     store_next_some, store_pending_soon, sweep_free, sweep_lasts, sweep_step, sweep_take,
     store_next_seq, store_seq_at, store_subject, store_state, store_stop, store_ticket, store_forget, store_open, store_retreat,
-    StoreConfig, store_written,
+    StoreConfig, store_withhold, store_withhold_end, store_written,
 )
 from jsserver.cext.stream cimport (
     RETAIN_INTEREST, EnvBox, IntakeFace, Stream, StreamConfig, StreamPlace, Watcher, add_span, add_text, add_u64,

@@ -165,6 +165,10 @@ cdef int store_trim(Store* s) noexcept nogil
 # What age has removed so far is not written at once: with this call's ticket it is. synced: with a sync_interval, too, that
 # ticket comes after a sync.
 cdef int store_settle(Store* s, bint synced) noexcept nogil
+# Between the two nothing of the store is written, whatever is changed: its directory may be taken away (WITHOUT the lock: the
+# first waits for what is being written).
+cdef void store_withhold(Store* s) noexcept nogil
+cdef void store_withhold_end(Store* s) noexcept nogil
 # Waits until what is staged is on disk, or failed (WITHOUT the lock). With a sync_interval: until it is written.
 cdef void store_written(Store* s) noexcept nogil
 

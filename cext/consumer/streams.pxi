@@ -307,6 +307,19 @@ cdef class StreamHandle(IntakeFace):
             self.handles.append(h)
         return h
 
+    def withhold(self, bint on) -> None:
+        # Whoever has `opening` keeps the store: no reopen and no close takes it away meanwhile.
+        cdef Store* store
+        with self.opening:
+            with nogil:
+                self.box.lock()
+                store = self.s.store if self.s != NULL else NULL
+                self.box.leave()
+                if store != NULL and on:
+                    store_withhold(store)
+                elif store != NULL:
+                    store_withhold_end(store)
+
     def close(self, bint delete) -> None:
         cdef ConsumerHandle h
         cdef Consumers* k

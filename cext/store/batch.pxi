@@ -3,7 +3,7 @@
 # A commit group whose marker is whole was always all or nothing; what a crash tears is kept as far as it goes. Before a batch
 # stands a marker that says that this will not do (MARK_BATCH): it is synced before anything of the batch is written, so no
 # power cut takes it away. What stands behind it counts when the next marker is there, and nothing in between is missing. A
-# batch is of one round: none is taken while it is made (`forming`), and what a round takes ends at a marker's place
+# batch is of one round: none is taken while it is made (`withheld`), and what a round takes ends at a marker's place
 # (round_end). Its part in each block but the last is closed by a marker that says that it goes on (MARK_OPEN), and synced
 # before the next one is written.
 #
@@ -35,7 +35,7 @@ cdef int store_batch(Store* s) noexcept nogil:
     s.batch = True
     if s.storage == STORE_FILE:
         q_lock(s.com)
-        s.queue.forming = True
+        s.queue.withheld += 1
         q_unlock(s.com)
     if op != NULL:
         memset(room, 0, sizeof(room))
@@ -54,7 +54,7 @@ cdef void store_batch_end(Store* s, bint whole) noexcept nogil:
         s.io_errno = ENOMEM
     elif s.storage == STORE_FILE:
         q_lock(s.com)
-        s.queue.forming = False
+        s.queue.withheld -= 1
         wake = dirty_push(s)        # at once: it is not taken for one that is idle
         q_unlock(s.com)
     if wake:

@@ -260,7 +260,7 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
     c.queue.sync_now = False
     while c.queue.dirty != NULL:
         s = c.queue.dirty
-        if s.queue.forming:     # it comes again when the batch is made
+        if s.queue.withheld:    # it comes again when it is not any more
             c.queue.dirty = s.queue.next_dirty
             st_store(&s.shared.dirty, 0)
             continue
@@ -297,7 +297,7 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
     s = c.queue.active.last
     while s != NULL and s.queue.active_at + IDLE_CLOSE <= now:
         # One with operations is not idle, it is just not dirty yet: what they are for may not be written before they are taken.
-        p = round_part(r, s) if not s.queue.busy and not s.queue.forming and s.queue.ops == NULL else NULL
+        p = round_part(r, s) if not s.queue.busy and not s.queue.withheld and s.queue.ops == NULL else NULL
         if p == NULL or not round_blocks(r, p, UINT64_MAX):
             due = now + IDLE_CLOSE
             break

@@ -187,6 +187,29 @@ cdef void limits_apply(Store* s) noexcept nogil:
         reap(s)
 
 
+cdef void store_withhold(Store* s) noexcept nogil:
+    cdef Committer* c = s.com
+    if s.storage == STORE_MEMORY:
+        return
+    q_lock(c)
+    s.queue.withheld += 1
+    while s.queue.busy:
+        q_wait(c, &c.idle, INT64_MAX)
+    q_unlock(c)
+
+
+cdef void store_withhold_end(Store* s) noexcept nogil:
+    cdef bint wake
+    if s.storage == STORE_MEMORY:
+        return
+    q_lock(s.com)
+    s.queue.withheld -= 1
+    wake = dirty_push(s)
+    q_unlock(s.com)
+    if wake:
+        q_signal(s.com, &s.com.wake)
+
+
 cdef void store_stop(Store* s) noexcept nogil:
     cdef Committer* c = s.com
     cdef Store** at

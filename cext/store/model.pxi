@@ -320,7 +320,8 @@ cdef struct StoreQueue:
     uint64_t cut_seq            # a round with a ticket below cut_ticket says nothing of sequences above this one
     uint64_t cut_ticket
     uint64_t uncut_seq          # up to there messages are durable as long as that truncation is not
-    bint forming                # a batch is being made, or could not be: nothing is taken
+    uint32_t withheld           # how often nothing is to be taken: for a batch that is made or could not be, and while its
+    #                             directory may go
     bint unsynced               # lazy mode: written since the last sync, or something waits for one
     bint sync_asked             # lazy mode: the round that takes what is staged syncs
     Store* next_unsynced

@@ -66,7 +66,7 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
                 continue                # what that wrote
         chores_cancel(c, s, &gone)
         # Whoever is busy with it may have staged something, which is waited for, too.
-        if (drop or s.queue.forming or not c.queue.running
+        if (drop or s.queue.withheld or not c.queue.running
                 or not (st_load(&s.shared.dirty) or s.queue.ops != NULL or must_sync(s))):
             store_unqueue(c, s)
             if not s.queue.busy:

@@ -359,6 +359,10 @@ class StreamHandle(Protocol):
     def resume(self) -> None:
         """Takes changes again."""
 
+    def withhold(self, on: bool) -> None:
+        """Blocking. With `on`, nothing of it is written any more, whatever it takes: its directory
+        may be taken away. Without, all that is written after all."""
+
     def open_consumer(
         self, params: ConsumerParams, directory: str | None, hold: bool = False
     ) -> ConsumerHandle:

@@ -198,9 +198,14 @@ class Instances:
         """Removes a stream with everything in it."""
         trash = None
         if stream.directory is not None:
-            with contextlib.suppress(StoreError):  # else what was asked before would find no file
+            with contextlib.suppress(StoreError):  # what was asked before is done
                 yield Durable(stream.handle)
-            trash = yield from metafiles.discard(stream.directory, stream.directory.parent)
+            stream.handle.withhold(True)  # what comes from now on would find no file
+            try:
+                trash = yield from metafiles.discard(stream.directory, stream.directory.parent)
+            except BaseException:
+                stream.handle.withhold(False)
+                raise
         stream.handle.close(True)
         if trash is not None:
             self._erase(trash)

@@ -268,6 +268,9 @@ class FakeStream:
     def resume(self) -> None:
         raise AssertionError("nothing here fails")
 
+    def withhold(self, on: bool) -> None:
+        pass
+
     def wait_durable(self, synced: bool = False) -> None:
         if self.fails:
             raise StoreError(self.fails)
