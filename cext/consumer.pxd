@@ -198,6 +198,99 @@ cdef struct ConsumerInfo:
     int64_t pin_ts          # wall clock; 0: nobody is pinned
     uint8_t pin_id[PIN_SIZE]
 
+cdef enum Role:
+    ROLE_FOLLOWS = 0        # follows the records of a consumer that leads
+    ROLE_BEHIND = 1         # likewise, and the stream or a leader went on meanwhile
+    ROLE_LEADS = 2          # delivers and answers
+
+cdef enum:                  # a consumer's timers
+    TIMER_ACK = 0           # the next deadline of an ack
+    TIMER_WAKE = 1          # of delivery: replay, rate limit, and requests without room
+    TIMER_PAUSE = 2         # the end of a pause
+    TIMER_GONE = 3          # nobody used the consumer for too long
+    TIMER_HEARTBEAT = 4     # of a push consumer
+    TIMER_STUCK = 5         # set while somebody waits in vain: the log may say why
+    TIMER_PIN = 6           # the pinned client asked for nothing for too long
+    TIMER_DEAD = 7          # dead letters are sent again
+    TIMERS = 8
+
+cdef struct SkipList:
+    # last_per_subject: these messages first, then all from `resume` on.
+    uint64_t* seqs          # NULL: no such list, or it is at its end
+    uint64_t n
+    uint64_t at
+    uint64_t resume
+
+cdef struct PendingCount:
+    # Where the consumer starts and how much is pending are looked for in pieces.
+    int phase               # COUNT_*: num_pending is not complete
+    bint failed             # there was no memory to find out where it starts
+    Task task
+    uint64_t at             # the next sequence, or index into the list of last messages, that is looked at
+    uint64_t end            # what is stored from there on is added as it comes
+    Sweep* sweep            # looks for the last messages that it starts with
+    Filter loose            # of which subjects
+    LastLook look           # likewise for one
+    ConsumerInfo* wanted    # borrowed: filled when it is complete, before that leads to a delivery
+
+cdef struct AckUpto:
+    # An ack of everything up to a message, which takes messages out in turns.
+    uint64_t seq            # everything up to here is acked; 0: is out
+    uint64_t dseq           # of that message
+    Task task
+    HeldAck* first          # double acks that are answered then, in order
+    HeldAck* last
+
+cdef struct DeadLetters:
+    # What died and is not stored yet: still pending, in none of its lists.
+    U64Map by_seq           # sequence -> DeadLetter*
+    DeadList unsent
+    DeadList sent           # in the order in which they are sent again
+    Task task
+    Wait cold
+    int64_t told            # mono: when the log last said that they are not stored; 0: never
+
+cdef struct Replay:
+    # Messages are delivered at the pace in which they were stored.
+    bint on
+    uint64_t until
+    int64_t ts              # store time of the last message replayed
+
+cdef struct Rate:
+    double tokens           # of the rate limit, bytes
+    int64_t at
+
+cdef struct PullQueue:
+    Pull* first
+    Pull* last
+    uint32_t n
+    uint32_t n_no_wait
+    uint32_t n_full
+    int64_t full_until      # mono: when those that are full are looked at again
+    int64_t swept
+    bint delivering         # a delivery is being sent: requests are not removed meanwhile
+
+cdef struct Pin:
+    # One client gets all.
+    uint64_t number         # 0: nobody is pinned
+    uint64_t given          # how many pins there were so far
+    int64_t ts              # wall clock
+    uint8_t id[PIN_SIZE]
+    uint8_t group[GROUP_MAX]
+    uint32_t n_group
+
+cdef struct Flow:
+    # Flow control.
+    int64_t window          # bytes; 0: none
+    int64_t unconfirmed     # bytes sent since
+    int64_t asked           # of which the open request will confirm
+    bint asking             # a request is open
+    uint8_t id[4]
+
+cdef struct Push:
+    bint bound              # somebody listens
+    int64_t sent            # monotonic: the last message or heartbeat
+
 cdef struct Consumer:
     Env* env
     Stream* s
@@ -214,10 +307,9 @@ cdef struct Consumer:
     bint damaged            # what was there of its state on opening: a part of it is not used
     uint64_t known_hash     # of the o.dat that was there on opening: it says nothing newer
     int64_t known_time
-    bint leads              # delivers and answers; otherwise it follows the records of one that does
-    bint behind             # the stream or a leader went on while it followed
+    Role role
     uint32_t leader_id      # in the records that it follows; 0: none came
-    bint closed
+    Timer timers[TIMERS]
     # where it stands
     uint64_t next           # the first sequence not yet looked at
     uint64_t dseq           # of the next delivery
@@ -227,84 +319,33 @@ cdef struct Consumer:
     int64_t delivered_ts    # wall clock; 0: not since the start
     int64_t floor_ts
     int64_t num_pending
-    int counting            # COUNT_*: num_pending is not complete
-    bint unplaced           # there was no memory to find out where it starts
-    Task count
-    uint64_t count_at       # the next sequence, or index into skip, that is looked at
-    uint64_t count_end      # what is stored from there on is added as it comes
-    Sweep* sweep            # looks for the last messages that it starts with
-    Filter loose            # of which subjects
-    LastLook look           # likewise for one
-    ConsumerInfo* when_counted  # borrowed: filled when it is complete, before that leads to a delivery
-    uint64_t* skip          # last_per_subject: these first, then all from `resume` on
-    uint64_t n_skip
-    uint64_t skip_at
-    uint64_t resume
+    PendingCount count
+    SkipList skip
     uint64_t reset_to       # where it was reset to ahead of its stream, until something is delivered; 0: it was not
     # what is not acked
     PendingTable pending
     OldWaits* waits         # NULL: all is due as the configuration says
     Task move
-    uint64_t acked_to       # with ack policy all: everything up to here is acked, and taken out in turns; 0: is out
-    uint64_t acked_dseq     # of that one
-    Task acked
-    HeldAck* held_acks      # double acks that are answered then, in order
-    HeldAck* last_held
+    AckUpto upto            # with ack policy all
     U64Map exhausted        # delivered max_deliver times and not acked: sequence -> deliveries
     uint32_t n_redelivered
-    Timer ack_timer
-    # what died and is not stored yet: still pending, in none of its lists
-    U64Map dead             # sequence -> DeadLetter*
-    DeadList dead_new       # to be sent
-    DeadList dead_sent      # in the order in which they are sent again
-    Task bury
-    Timer bury_timer
-    Wait dead_cold
-    int64_t dead_said       # mono; 0: never
+    DeadLetters dead
     # delivery
     Task deliver
     Wait cold               # for the next message's bytes
-    Timer wake              # replay and rate limit
     bint paused
     bint held               # the answer to the request that made it goes first
     uint64_t held_ticket    # and waits for this one, UINT64_MAX: is not given yet
-    Timer pause
     uint8_t* ack_prefix     # in texts of its own
     uint32_t n_ack_prefix
     int64_t last_delivery   # monotonic
     int64_t last_activity
-    Timer gone
-    Timer stuck             # set while somebody waits in vain: the log may say why
-    bint replaying
-    uint64_t replay_until
-    int64_t replay_ts       # store time of the last message replayed
-    double tokens           # of the rate limit, bytes
-    int64_t tokens_at
-    # pull
-    Pull* first
-    Pull* last
-    uint32_t n_waiting
-    uint32_t n_no_wait
-    uint32_t n_full
-    int64_t full_until      # mono: when those that are full are looked at again
-    int64_t swept
-    bint delivering         # a delivery is being sent: requests are not removed meanwhile
-    uint64_t pin            # numbers the pins; 0: nobody is pinned
-    uint64_t pins           # given so far
-    int64_t pin_ts          # wall clock
-    uint8_t pin_id[PIN_SIZE]
-    uint8_t pin_group[GROUP_MAX]
-    uint32_t n_pin_group
-    Timer pin_timer
-    # push
-    bint bound              # somebody listens
-    Timer heartbeat
-    int64_t last_sent       # monotonic
-    int64_t window          # of flow control, bytes; 0: none
-    int64_t unconfirmed     # bytes sent since
-    int64_t asked           # of which the open request will confirm
-    bint asking             # a request is open
-    uint8_t flow_id[4]
+    Replay replay
+    Rate rate
+    PullQueue pull
+    Pin pin
+    Push push
+    Flow flow
     # the way in
     void* subs[6]
     void* watch

@@ -45,18 +45,18 @@ cdef void ack_upto(Consumer* c, const AckTokens* t) noexcept nogil:
     # Ack policy all: this one and everything before.
     if c.exhausted.n:
         ack_late_upto(c, t.sseq)
-    if t.sseq <= max(c.floor_seq, c.acked_to):
+    if t.sseq <= max(c.floor_seq, c.upto.seq):
         return
-    c.acked_to = t.sseq
-    c.acked_dseq = t.dseq
+    c.upto.seq = t.sseq
+    c.upto.dseq = t.dseq
     ack_piece(c)
 
 
 cdef void ack_piece(Consumer* c) noexcept nogil:
     # Each piece is an ack of all up to its last message: whatever comes between two of them finds the consumer as after that.
     cdef uint32_t left = ACK_TURN, i
-    cdef uint64_t sseq = c.acked_to, dseq = c.acked_dseq
-    while c.pending.first and entry_at(&c.pending, c.pending.first).sseq <= c.acked_to:
+    cdef uint64_t sseq = c.upto.seq, dseq = c.upto.dseq
+    while c.pending.first and entry_at(&c.pending, c.pending.first).sseq <= c.upto.seq:
         if left == 0:
             break
         left -= 1
@@ -68,31 +68,31 @@ cdef void ack_piece(Consumer* c) noexcept nogil:
         pending_remove(&c.pending, i)
         let_go(c, sseq)
     else:
-        sseq = c.acked_to
-        dseq = c.acked_dseq
-        c.acked_to = 0
+        sseq = c.upto.seq
+        dseq = c.upto.dseq
+        c.upto.seq = 0
     c.floor_seq = max(c.floor_seq, sseq)
     if dseq < c.dseq:
         c.floor_dseq = max(c.floor_dseq, dseq)
     c.floor_ts = c.env.now
     log_acked_upto(c, c.floor_seq, c.floor_dseq)
     held_answer(c)
-    if c.acked_to:
-        task_post(&c.env.tasks, &c.acked)
+    if c.upto.seq:
+        task_post(&c.env.tasks, &c.upto.task)
 
 
 cdef void ack_turn(Task* t) noexcept nogil:
     cdef Consumer* c = <Consumer*>t.owner
-    if c.acked_to and not stands_still(c):
+    if c.upto.seq and not stands_still(c):
         ack_piece(c)
         wake_delivery(c)
 
 
 cdef bint acks_left(Consumer* c) noexcept nogil:
     # Takes out a piece, if there is one that can be; whether there is more.
-    if c.acked_to and c.leads and not stands_still(c):
+    if c.upto.seq and c.role == ROLE_LEADS and not stands_still(c):
         ack_piece(c)
-        return c.acked_to != 0
+        return c.upto.seq != 0
     return False
 
 
@@ -104,28 +104,28 @@ cdef void acks_finish(Consumer* c) noexcept nogil:
 
 cdef void held_answer(Consumer* c) noexcept nogil:
     # Double acks of what is out by now.
-    cdef HeldAck* h = c.held_acks
+    cdef HeldAck* h = c.upto.first
     while h != NULL and h.seq <= c.floor_seq:
-        c.held_acks = h.next
+        c.upto.first = h.next
         stream_answer(c.s, change_ticket(c), span(h.reply, h.n_reply))
         free(h)
-        h = c.held_acks
+        h = c.upto.first
     if h == NULL:
-        c.last_held = NULL
+        c.upto.last = NULL
 
 
 cdef void held_free(Consumer* c) noexcept nogil:
     cdef HeldAck* h
-    while c.held_acks != NULL:
-        h = c.held_acks
-        c.held_acks = h.next
+    while c.upto.first != NULL:
+        h = c.upto.first
+        c.upto.first = h.next
         free(h)
-    c.last_held = NULL
+    c.upto.last = NULL
 
 
 cdef void answer_ack(Consumer* c, uint64_t sseq, Span reply) noexcept nogil:
     cdef HeldAck* h = NULL
-    if c.acked_to and sseq > c.floor_seq:
+    if c.upto.seq and sseq > c.floor_seq:
         h = <HeldAck*>malloc(sizeof(HeldAck) + reply.n)
         if h == NULL:
             acks_finish(c)
@@ -133,14 +133,14 @@ cdef void answer_ack(Consumer* c, uint64_t sseq, Span reply) noexcept nogil:
         stream_answer(c.s, change_ticket(c), reply)
         return
     h.next = NULL
-    h.seq = sseq if c.last_held == NULL else max(sseq, c.last_held.seq)
+    h.seq = sseq if c.upto.last == NULL else max(sseq, c.upto.last.seq)
     h.n_reply = reply.n
     memcpy(h.reply, reply.p, reply.n)
-    if c.last_held == NULL:
-        c.held_acks = h
+    if c.upto.last == NULL:
+        c.upto.first = h
     else:
-        c.last_held.next = h
-    c.last_held = h
+        c.upto.last.next = h
+    c.upto.last = h
 
 
 cdef bint do_ack(Consumer* c, const AckTokens* t, bint metric) noexcept nogil:
@@ -158,7 +158,7 @@ cdef bint do_ack(Consumer* c, const AckTokens* t, bint metric) noexcept nogil:
 cdef void do_nak(Consumer* c, const AckTokens* t, Span arg) noexcept nogil:
     cdef uint32_t i = pending_find(&c.pending, t.sseq)
     cdef int64_t delay = 0
-    if i == 0 or t.dseq <= c.floor_dseq or t.dseq > c.dseq or t.sseq <= c.acked_to:
+    if i == 0 or t.dseq <= c.floor_dseq or t.dseq > c.dseq or t.sseq <= c.upto.seq:
         return
     advise(c, ADV_NAK, t.sseq, t.dseq, t.deliveries, 0, span(NULL, 0))
     if read_delay(arg, &delay):
@@ -174,7 +174,7 @@ cdef void do_nak(Consumer* c, const AckTokens* t, Span arg) noexcept nogil:
 cdef void do_progress(Consumer* c, const AckTokens* t) noexcept nogil:
     # What is already to be redelivered still is.
     cdef uint32_t i = pending_find(&c.pending, t.sseq)
-    if i and t.sseq > c.acked_to and entry_at(&c.pending, i).place != AT_QUEUE:
+    if i and t.sseq > c.upto.seq and entry_at(&c.pending, i).place != AT_QUEUE:
         start_waiting(c, i)
         log_deadline(c, t.sseq, c.env.now + wait_of(c, entry_at(&c.pending, i).deliveries))
 

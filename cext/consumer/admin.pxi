@@ -53,7 +53,7 @@ cdef int list_some(Consumer* c, Listing* l) noexcept nogil:
         i = c.pending.first
     while i and l.left:
         e = entry_at(&c.pending, i)
-        if e.sseq >= l.start and e.sseq > c.acked_to and idle_for(c, e, l.idle):
+        if e.sseq >= l.start and e.sseq > c.upto.seq and idle_for(c, e, l.idle):
             if list_one(c, e, &l.found) < 0:
                 return -1
             l.left -= 1
@@ -92,16 +92,16 @@ cdef int hand_over(Consumer* c, Span to, uint32_t n) noexcept nogil:
         return -1
     q.batch = n
     q.no_wait = True
-    q.pin = c.pin
+    q.pin = c.pin.number
     q.prev = NULL
-    q.next = c.first
-    if c.first != NULL:
-        c.first.prev = q
+    q.next = c.pull.first
+    if c.pull.first != NULL:
+        c.pull.first.prev = q
     else:
-        c.last = q
-    c.first = q
-    c.n_waiting += 1
-    c.n_no_wait += 1
+        c.pull.last = q
+    c.pull.first = q
+    c.pull.n += 1
+    c.pull.n_no_wait += 1
     return 0
 
 

@@ -124,9 +124,9 @@ cdef int dead_send(Consumer* c, DeadLetter* d, const Record* r) noexcept nogil:
 
 cdef void dead_say(Consumer* c, const char* why, Span more) noexcept nogil:
     cdef char text[400]
-    if c.dead_said and c.env.mono - c.dead_said < DEAD_SAID * <int64_t>SECOND:
+    if c.dead.told and c.env.mono - c.dead.told < DEAD_SAID * <int64_t>SECOND:
         return
-    c.dead_said = c.env.mono
+    c.dead.told = c.env.mono
     snprintf(text, sizeof(text), b"dead letters are not stored on %.*s and stay pending: %s%.*s",
              <int>min(c.cfg.dead_subject.n, <uint32_t>100), <const char*>c.cfg.dead_subject.p, why,
              <int>min(more.n, <uint32_t>200), <const char*>more.p)
@@ -138,15 +138,15 @@ cdef bint dead_try(Consumer* c, DeadLetter* d) noexcept nogil:
     cdef Record r
     cdef int rc = ST_NOT_FOUND
     if pending_find(&c.pending, d.seq):         # else it was acked meanwhile
-        rc = store_load_warm(c.s.store, d.seq, &r, &c.dead_cold)
+        rc = store_load_warm(c.s.store, d.seq, &r, &c.dead.cold)
     if rc == ST_WAIT:
         return False
     if rc == ST_NOT_FOUND or rc == ST_DAMAGED:
         dead_done(c, d)
         return True
-    dead_unlink(&c.dead_new, d)
+    dead_unlink(&c.dead.unsent, d)
     d.again = c.env.mono + DEAD_AGAIN * <int64_t>SECOND
-    dead_append(&c.dead_sent, d)
+    dead_append(&c.dead.sent, d)
     if rc == ST_OK:
         rc = dead_send(c, d, &r)                # the answer may have come, and the letter be gone
         if rc <= 0:
@@ -156,28 +156,28 @@ cdef bint dead_try(Consumer* c, DeadLetter* d) noexcept nogil:
 
 cdef void bury_turn(Task* t) noexcept nogil:
     cdef Consumer* c = <Consumer*>t.owner
-    cdef DeadLetter* d = c.dead_sent.first
+    cdef DeadLetter* d = c.dead.sent.first
     cdef int i
-    if not c.leads or stands_still(c):
+    if c.role != ROLE_LEADS or stands_still(c):
         return
     while d != NULL and d.again <= c.env.mono:
-        dead_unlink(&c.dead_sent, d)
+        dead_unlink(&c.dead.sent, d)
         d.again = 0
-        dead_append(&c.dead_new, d)
-        d = c.dead_sent.first
+        dead_append(&c.dead.unsent, d)
+        d = c.dead.sent.first
     for i in range(DEAD_TURN):
-        if c.dead_new.first == NULL:
+        if c.dead.unsent.first == NULL:
             break
-        if not dead_try(c, c.dead_new.first):
+        if not dead_try(c, c.dead.unsent.first):
             return
-    if c.dead_new.first != NULL:
+    if c.dead.unsent.first != NULL:
         task_post(&c.env.tasks, t)
-    if c.dead_sent.first != NULL:
-        timer_set(&c.env.timers, &c.bury_timer, c.dead_sent.first.again)
+    if c.dead.sent.first != NULL:
+        timer_set(&c.env.timers, &c.timers[TIMER_DEAD], c.dead.sent.first.again)
 
 
 cdef void bury_due(Timer* t, int64_t now) noexcept nogil:
-    task_post(&(<Consumer*>t.owner).env.tasks, &(<Consumer*>t.owner).bury)
+    task_post(&(<Consumer*>t.owner).env.tasks, &(<Consumer*>t.owner).dead.task)
 
 
 # ---- the answer ------------------------------------------------------------------------------------------------------
@@ -247,11 +247,11 @@ cdef void dead_give_up(Consumer* c, DeadList* l) noexcept nogil:
 cdef int dead_changed(Consumer* c) noexcept nogil:
     # The configuration is another one. 0 | -1 no memory
     if c.cfg.dead_subject.n == 0:
-        dead_give_up(c, &c.dead_new)
-        dead_give_up(c, &c.dead_sent)
+        dead_give_up(c, &c.dead.unsent)
+        dead_give_up(c, &c.dead.sent)
         if c.subs[5] != NULL:
             c.env.out.unsubscribe(c.env.out.ctx, c.subs[5])
             c.subs[5] = NULL
-    elif c.leads and c.subs[5] == NULL:
+    elif c.role == ROLE_LEADS and c.subs[5] == NULL:
         return dead_listen(c)
     return 0

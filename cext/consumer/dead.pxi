@@ -46,7 +46,7 @@ cdef void dead_unlink(DeadList* l, DeadLetter* d) noexcept nogil:
 
 cdef inline DeadLetter* dead_of(const Consumer* c, uint64_t seq) noexcept nogil:
     cdef uint64_t found
-    return <DeadLetter*>found if c.dead.n and u64map_get(&c.dead, seq, &found) else NULL
+    return <DeadLetter*>found if c.dead.by_seq.n and u64map_get(&c.dead.by_seq, seq, &found) else NULL
 
 
 cdef bint dead_add(Consumer* c, uint32_t i, const AckTokens* t, Span reason, Span reply) noexcept nogil:
@@ -57,7 +57,7 @@ cdef bint dead_add(Consumer* c, uint32_t i, const AckTokens* t, Span reason, Spa
         return True
     reason.n = min(reason.n, <uint32_t>DEAD_REASON)
     d = <DeadLetter*>calloc(1, sizeof(DeadLetter) + reason.n + reply.n)
-    if d == NULL or u64map_put(&c.dead, e.sseq, <uint64_t>d) < 0:
+    if d == NULL or u64map_put(&c.dead.by_seq, e.sseq, <uint64_t>d) < 0:
         free(d)
         return False
     d.seq = e.sseq
@@ -70,32 +70,32 @@ cdef bint dead_add(Consumer* c, uint32_t i, const AckTokens* t, Span reason, Spa
         memcpy(d.texts, reason.p, reason.n)
     if reply.n:
         memcpy(d.texts + reason.n, reply.p, reply.n)
-    dead_append(&c.dead_new, d)
+    dead_append(&c.dead.unsent, d)
     pending_unplace(&c.pending, i)
     ack_timer_set(c)
-    task_post(&c.env.tasks, &c.bury)
+    task_post(&c.env.tasks, &c.dead.task)
     return True
 
 
 cdef void dead_drop(Consumer* c, DeadLetter* d) noexcept nogil:
-    u64map_del(&c.dead, d.seq)
-    dead_unlink(&c.dead_sent if d.again else &c.dead_new, d)
+    u64map_del(&c.dead.by_seq, d.seq)
+    dead_unlink(&c.dead.sent if d.again else &c.dead.unsent, d)
     free(d)
 
 
 cdef void dead_free(Consumer* c) noexcept nogil:
-    while c.dead_new.first != NULL:
-        dead_drop(c, c.dead_new.first)
-    while c.dead_sent.first != NULL:
-        dead_drop(c, c.dead_sent.first)
-    u64map_free(&c.dead)
+    while c.dead.unsent.first != NULL:
+        dead_drop(c, c.dead.unsent.first)
+    while c.dead.sent.first != NULL:
+        dead_drop(c, c.dead.sent.first)
+    u64map_free(&c.dead.by_seq)
 
 
 cdef void dead_stop(Consumer* c) noexcept nogil:
     # What is not stored by now dies again where its consumer is served next.
-    task_cancel(&c.env.tasks, &c.bury)
-    timer_cancel(&c.env.timers, &c.bury_timer)
-    wait_cancel(&c.dead_cold)
+    task_cancel(&c.env.tasks, &c.dead.task)
+    timer_cancel(&c.env.timers, &c.timers[TIMER_DEAD])
+    wait_cancel(&c.dead.cold)
     dead_free(c)
 
 
@@ -113,5 +113,5 @@ cdef void dead_cut(Consumer* c, DeadList* l, uint64_t seq) noexcept nogil:
 
 
 cdef void dead_truncated(Consumer* c, uint64_t seq) noexcept nogil:
-    dead_cut(c, &c.dead_new, seq)
-    dead_cut(c, &c.dead_sent, seq)
+    dead_cut(c, &c.dead.unsent, seq)
+    dead_cut(c, &c.dead.sent, seq)

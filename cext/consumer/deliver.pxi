@@ -19,17 +19,17 @@ cdef int load_new(Consumer* c, Record* r) noexcept nogil:
     # behind it.
     cdef uint64_t seq
     cdef int rc
-    while c.skip != NULL:
-        if c.skip_at >= c.n_skip:
+    while c.skip.seqs != NULL:
+        if c.skip.at >= c.skip.n:
             skip_end(c)
             break
-        c.next = c.skip[c.skip_at]
+        c.next = c.skip.seqs[c.skip.at]
         if c.next > c.s.shown:
             return ST_NOT_FOUND
         rc = store_load_warm(c.s.store, c.next, r, &c.cold)
         if rc != ST_NOT_FOUND:
             return rc
-        c.skip_at += 1
+        c.skip.at += 1
         if filter_is_loose(&c.filter):
             count_pending(c)        # the filter itself need not match it, so its removal was not told
     if c.next > c.s.shown:
@@ -53,9 +53,9 @@ cdef void wake_fired(Timer* t, int64_t now) noexcept nogil:
 
 cdef bint replay_waits(Consumer* c, const Record* r) noexcept nogil:
     # Whether this message's time has not come yet, when messages are replayed as they were stored.
-    cdef int64_t gap = r.ts - c.replay_ts
-    if c.replay_ts and gap > 1000000 and c.env.mono < c.last_delivery + gap:
-        timer_set(&c.env.timers, &c.wake, c.last_delivery + gap)
+    cdef int64_t gap = r.ts - c.replay.ts
+    if c.replay.ts and gap > 1000000 and c.env.mono < c.last_delivery + gap:
+        timer_set(&c.env.timers, &c.timers[TIMER_WAKE], c.last_delivery + gap)
         return True
     return False
 
@@ -66,8 +66,8 @@ cdef inline int64_t rate_burst(const Consumer* c) noexcept nogil:
 
 cdef void rate_start(Consumer* c) noexcept nogil:
     # A burst is free.
-    c.tokens = <double>rate_burst(c)
-    c.tokens_at = c.env.mono
+    c.rate.tokens = <double>rate_burst(c)
+    c.rate.at = c.env.mono
 
 
 cdef bint rate_waits(Consumer* c, int64_t cost) noexcept nogil:
@@ -75,12 +75,12 @@ cdef bint rate_waits(Consumer* c, int64_t cost) noexcept nogil:
     cdef int64_t burst = rate_burst(c)
     if cost > burst:
         return False
-    c.tokens = min(c.tokens + rate * (c.env.mono - c.tokens_at) / 1e9, <double>burst)
-    c.tokens_at = c.env.mono
-    if c.tokens < cost:
-        timer_set(&c.env.timers, &c.wake, c.env.mono + 1 + <int64_t>((cost - c.tokens) / rate * 1e9))
+    c.rate.tokens = min(c.rate.tokens + rate * (c.env.mono - c.rate.at) / 1e9, <double>burst)
+    c.rate.at = c.env.mono
+    if c.rate.tokens < cost:
+        timer_set(&c.env.timers, &c.timers[TIMER_WAKE], c.env.mono + 1 + <int64_t>((cost - c.rate.tokens) / rate * 1e9))
         return True
-    c.tokens -= cost
+    c.rate.tokens -= cost
     return False
 
 
@@ -123,20 +123,20 @@ cdef bint send_message(Consumer* c, Msg* m, int64_t cost) noexcept nogil:
     if is_push(c):
         m.dest = c.cfg.deliver_subject
         c.env.out.send(c.env.out.ctx, m)
-        c.last_sent = c.env.mono
+        c.push.sent = c.env.mono
         flow_sent(c, cost)
         return True
     while True:
         q = pull_for(c, cost) if c.cfg.priority <= PRIORITY_SORTED else pull_in_group(c, cost)
         if q == NULL:
-            if c.n_full:
+            if c.pull.n_full:
                 pulls_wait_for_room(c)
             return False
         m.dest = span(q.reply, q.n_reply)
         c.env.out.full = False
-        c.delivering = True
+        c.pull.delivering = True
         taken = send_pinned(c, m) if c.cfg.priority == PRIORITY_PINNED else c.env.out.send(c.env.out.ctx, m)
-        c.delivering = False
+        c.pull.delivering = False
         if taken < 0:
             return False
         if taken:
@@ -151,7 +151,7 @@ cdef bint deliver_record(Consumer* c, const Record* r, uint32_t deliveries, uint
     cdef Msg m
     cdef Bytes b
     cdef bint sent
-    invariant(env_held(c.env) and c.leads, "who leads delivers, under the engine lock")
+    invariant(env_held(c.env) and c.role == ROLE_LEADS, "who leads delivers, under the engine lock")
     memset(&m, 0, sizeof(Msg))
     memset(&b, 0, sizeof(Bytes))
     m.account = c.s.account
@@ -194,7 +194,7 @@ cdef int deliver_new(Consumer* c) noexcept nogil:
     if rc == 1:
         return STEP_LATER
     if rc == ST_NOT_FOUND:
-        if c.n_no_wait:
+        if c.pull.n_no_wait:
             pulls_at_end(c)
         return STEP_WAIT
     if rc == ST_DAMAGED:
@@ -203,7 +203,7 @@ cdef int deliver_new(Consumer* c) noexcept nogil:
         return STEP_ON
     if rc != ST_OK:
         return STEP_WAIT
-    if c.replaying and replay_waits(c, &r):
+    if c.replay.on and replay_waits(c, &r):
         return STEP_WAIT
     seq = r.seq
     ts = r.ts
@@ -212,9 +212,9 @@ cdef int deliver_new(Consumer* c) noexcept nogil:
     step_over(c, seq)
     c.delivered_seq = seq
     note_delivered(c)
-    if c.replaying:
-        c.replay_ts = ts
-        c.replaying = seq < c.replay_until
+    if c.replay.on:
+        c.replay.ts = ts
+        c.replay.on = seq < c.replay.until
     log_delivered(c, seq, dseq, 1)
     if c.cfg.ack_policy == ACK_NONE:
         c.floor_dseq = dseq
@@ -236,7 +236,7 @@ cdef int deliver_again(Consumer* c) noexcept nogil:
     cdef uint32_t deliveries = e.deliveries + 1
     cdef int64_t cost
     cdef int rc
-    if seq <= c.acked_to:                       # it is about to be taken out
+    if seq <= c.upto.seq:                       # it is about to be taken out
         take_out(c, i)
         log_acked(c, seq)
         let_go(c, seq)
@@ -265,26 +265,26 @@ cdef bint answer_waits(Consumer* c) noexcept nogil:
     # Whether the answer to the request that made the consumer is still to be sent.
     c.held = c.held_ticket > store_durable_ticket(c.s.store)
     if c.held and c.held_ticket != UINT64_MAX:
-        timer_set(&c.env.timers, &c.wake, c.env.mono + ANSWER_PAUSE)
+        timer_set(&c.env.timers, &c.timers[TIMER_WAKE], c.env.mono + ANSWER_PAUSE)
     return c.held
 
 
 cdef int deliver_step(Consumer* c) noexcept nogil:
-    if c.paused or stands_still(c) or not c.leads or not has_taker(c):
-        if (c.paused or stands_still(c)) and c.n_no_wait:
+    if c.paused or stands_still(c) or c.role != ROLE_LEADS or not has_taker(c):
+        if (c.paused or stands_still(c)) and c.pull.n_no_wait:
             pulls_at_end(c)
         return STEP_WAIT
-    if c.counting or c.unplaced or (c.held and answer_waits(c)):
+    if c.count.phase or c.count.failed or (c.held and answer_waits(c)):
         return STEP_WAIT
-    if c.window and c.unconfirmed > c.window:
+    if c.flow.window and c.flow.unconfirmed > c.flow.window:
         stuck_note(c)
         return STEP_WAIT
-    if c.n_full and all_are_full(c):
+    if c.pull.n_full and all_are_full(c):
         return STEP_WAIT
     if c.pending.queue.head:
         return deliver_again(c)
     if stalled(c):
-        if c.cfg.ack_policy == ACK_FLOW and not c.asking:
+        if c.cfg.ack_policy == ACK_FLOW and not c.flow.asking:
             flow_ask(c)
         stuck_note(c)
         return STEP_WAIT

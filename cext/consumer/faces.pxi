@@ -117,7 +117,7 @@ cdef class ConsumerHandle:
         open[0] = self.enter()
         more = open[0] and consumer_step(self.c)
         if not open[0] and self.c != NULL:
-            self.c.when_counted = NULL
+            self.c.count.wanted = NULL
         self.box.leave()
         return more
 
@@ -135,7 +135,7 @@ cdef class ConsumerHandle:
         cdef bint counting
         with nogil:
             self.box.lock()
-            counting = self.serves() and self.c.counting != COUNT_NONE
+            counting = self.serves() and self.c.count.phase != COUNT_NONE
             self.box.leave()
         return counting
 

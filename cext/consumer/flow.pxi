@@ -8,23 +8,23 @@ cdef enum:
 
 cdef void flow_ask(Consumer* c) noexcept nogil:
     cdef uint8_t reply[ACK_SUBJECT_ROOM]
-    env_token(c.env, c.flow_id, sizeof(c.flow_id))
-    c.asked = c.unconfirmed
-    c.asking = True
+    env_token(c.env, c.flow.id, sizeof(c.flow.id))
+    c.flow.asked = c.flow.unconfirmed
+    c.flow.asking = True
     send_status(c, c.cfg.deliver_subject, span(reply, put_flow_subject(c, reply)),
                 b"NATS/1.0 100 FlowControl Request\r\n\r\n", 36)
 
 
 cdef void flow_sent(Consumer* c, int64_t cost) noexcept nogil:
-    if c.window == 0:
+    if c.flow.window == 0:
         return
-    c.unconfirmed += cost
-    if not c.asking and c.unconfirmed > c.window // 2:
+    c.flow.unconfirmed += cost
+    if not c.flow.asking and c.flow.unconfirmed > c.flow.window // 2:
         flow_ask(c)
 
 
 cdef void flow_reset(Consumer* c) noexcept nogil:
-    c.window = FLOW_WINDOW if c.cfg.flow_control else 0
-    c.unconfirmed = 0
-    c.asked = 0
-    c.asking = False
+    c.flow.window = FLOW_WINDOW if c.cfg.flow_control else 0
+    c.flow.unconfirmed = 0
+    c.flow.asked = 0
+    c.flow.asking = False

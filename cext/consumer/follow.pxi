@@ -26,20 +26,20 @@ cdef int follow_name(Consumers* k, Span* s, uint64_t id) noexcept nogil:
     if u64map_get(&k.led, id, &other):
         led_forget(<Consumer*>other)
     c = consumer_named(k, name)
-    if c == NULL or c.leads:
+    if c == NULL or c.role == ROLE_LEADS:
         return 0
     led_forget(c)
     if u64map_put(&k.led, id, <uint64_t>c) < 0:
         return -1
     c.leader_id = <uint32_t>id
-    c.behind = True
-    if c.cfg.deliver_policy == DELIVER_LAST_PER_SUBJECT and resume != c.resume:
+    c.role = ROLE_BEHIND
+    if c.cfg.deliver_policy == DELIVER_LAST_PER_SUBJECT and resume != c.skip.resume:
         count_stop(c)
-        free(c.skip)
-        c.skip = NULL
-        c.n_skip = 0
-        c.skip_at = 0
-        c.resume = resume
+        free(c.skip.seqs)
+        c.skip.seqs = NULL
+        c.skip.n = 0
+        c.skip.at = 0
+        c.skip.resume = resume
         if resume > c.delivered_seq + 1:
             rc = make_skip_list(c, resume - 1, c.delivered_seq)
     return rc
@@ -50,7 +50,7 @@ cdef int follow_body(Consumer* c, uint8_t kind, Span body) noexcept nogil:
     cdef uint64_t n
     cdef uint32_t i
     cdef int rc
-    c.behind = True
+    c.role = ROLE_BEHIND
     if kind == LOG_STATE:
         get_uv(&body, &n)
         rc = replay_state(c, body)

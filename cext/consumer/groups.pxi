@@ -17,7 +17,7 @@ cdef bint is_group(const Consumer* c, const PullAsk* a) noexcept nogil:
 cdef uint64_t pin_named(const Consumer* c, const PullAsk* a) noexcept nogil:
     if a.n_id == 0:
         return 0
-    return c.pin if c.pin and a.n_id == PIN_SIZE and memcmp(a.id, c.pin_id, PIN_SIZE) == 0 else PIN_OTHER
+    return c.pin.number if c.pin.number and a.n_id == PIN_SIZE and memcmp(a.id, c.pin.id, PIN_SIZE) == 0 else PIN_OTHER
 
 
 cdef bint group_refused(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
@@ -28,10 +28,10 @@ cdef bint group_refused(Consumer* c, const PullAsk* a, Span reply) noexcept nogi
         refuse(c, reply, b"400 Bad Request - Priority Group missing")
     elif not is_group(c, a):
         refuse(c, reply, b"400 Bad Request - Invalid Priority Group")
-    elif c.pin and pin_named(c, a) == PIN_OTHER:
+    elif c.pin.number and pin_named(c, a) == PIN_OTHER:
         refuse(c, reply, b"423 Nats-Pin-Id mismatch")
     else:
-        if c.pin and pin_named(c, a) == c.pin:
+        if c.pin.number and pin_named(c, a) == c.pin.number:
             pin_arm(c)
         return False
     return True
@@ -52,33 +52,33 @@ cdef void pull_take_group(Consumer* c, Pull* q, const PullAsk* a) noexcept nogil
 cdef void advise_pin(Consumer* c, int kind, Span text) noexcept nogil:
     cdef Bytes b
     memset(&b, 0, sizeof(Bytes))
-    if (add_span(&b, span(c.pin_group, c.n_pin_group)) == 0 and add_text(&b, b" ") == 0
+    if (add_span(&b, span(c.pin.group, c.pin.n_group)) == 0 and add_text(&b, b" ") == 0
             and add_span(&b, text) == 0):
         advise(c, kind, 0, 0, 0, 0, span(b.data, <uint32_t>b.n))
     bytes_free(&b)
 
 
 cdef void pin_arm(Consumer* c) noexcept nogil:
-    timer_set(&c.env.timers, &c.pin_timer, c.env.mono + c.cfg.pin_timeout)
+    timer_set(&c.env.timers, &c.timers[TIMER_PIN], c.env.mono + c.cfg.pin_timeout)
 
 
 cdef void pin_take(Consumer* c, Pull* q) noexcept nogil:
     # From now on messages go to whoever sent this request, and asks with the id that they bring.
-    c.pins += 1
-    c.pin = c.pins
-    c.pin_ts = c.env.now
-    env_token(c.env, c.pin_id, PIN_SIZE)
-    c.n_pin_group = q.n_group
-    memcpy(c.pin_group, q.group, q.n_group)
-    q.pin = c.pin
+    c.pin.given += 1
+    c.pin.number = c.pin.given
+    c.pin.ts = c.env.now
+    env_token(c.env, c.pin.id, PIN_SIZE)
+    c.pin.n_group = q.n_group
+    memcpy(c.pin.group, q.group, q.n_group)
+    q.pin = c.pin.number
     pin_arm(c)
-    advise_pin(c, ADV_PINNED, span(c.pin_id, PIN_SIZE))
+    advise_pin(c, ADV_PINNED, span(c.pin.id, PIN_SIZE))
 
 
 cdef void pin_end(Consumer* c) noexcept nogil:
-    c.pin = 0
-    c.pin_ts = 0
-    timer_cancel(&c.env.timers, &c.pin_timer)
+    c.pin.number = 0
+    c.pin.ts = 0
+    timer_cancel(&c.env.timers, &c.timers[TIMER_PIN])
 
 
 cdef void unpin(Consumer* c) noexcept nogil:
@@ -89,7 +89,7 @@ cdef void unpin(Consumer* c) noexcept nogil:
 cdef void pin_over(Timer* t, int64_t now) noexcept nogil:
     # It asked for nothing for too long.
     cdef Consumer* c = <Consumer*>t.owner
-    if c.pin:
+    if c.pin.number:
         advise_pin(c, ADV_UNPINNED, span_c(b"timeout"))
         unpin(c)
 
@@ -101,7 +101,7 @@ cdef int send_pinned(Consumer* c, Msg* m) noexcept nogil:
     cdef int rc = 0
     memset(&b, 0, sizeof(Bytes))
     rc = add_span(&b, span(header.p, header.n - 2)) if header.n > 2 else add_text(&b, b"NATS/1.0\r\n")
-    if (rc == 0 and add_text(&b, b"Nats-Pin-Id: ") == 0 and add_span(&b, span(c.pin_id, PIN_SIZE if c.pin else 0)) == 0
+    if (rc == 0 and add_text(&b, b"Nats-Pin-Id: ") == 0 and add_span(&b, span(c.pin.id, PIN_SIZE if c.pin.number else 0)) == 0
             and add_text(&b, b"\r\n\r\n") == 0):
         m.header = span(b.data, <uint32_t>b.n)
         rc = c.env.out.send(c.env.out.ctx, m)
@@ -125,9 +125,9 @@ cdef bint heard(Consumer* c, const Pull* q) noexcept nogil:
 
 
 cdef int turn_of_pinned(Consumer* c, const Pull* q) noexcept nogil:
-    if c.pin == 0:
+    if c.pin.number == 0:
         return TURN_NEVER if q.pin else TURN_YES
-    if q.pin == c.pin:
+    if q.pin == c.pin.number:
         return TURN_YES
     return TURN_NEVER if q.pin else TURN_LATER
 
@@ -144,9 +144,9 @@ cdef int turn_of_overflow(const Consumer* c, const Pull* q) noexcept nogil:
 
 cdef Pull* pull_in_group(Consumer* c, int64_t cost) noexcept nogil:
     # As pull_for, of consumers where not every request may have the next message.
-    cdef Pull* q = c.first
+    cdef Pull* q = c.pull.first
     cdef Pull* after
-    cdef uint32_t left = c.n_waiting            # those that go behind the others are not looked at again
+    cdef uint32_t left = c.pull.n            # those that go behind the others are not looked at again
     cdef bint anew
     cdef int turn
     while left and q != NULL:
@@ -167,7 +167,7 @@ cdef Pull* pull_in_group(Consumer* c, int64_t cost) noexcept nogil:
         elif turn == TURN_NEVER:
             pull_status(c, q, b"423 Nats-Wrong-Pin-Id")
         elif heard(c, q):
-            anew = c.pin == 0 and c.cfg.priority == PRIORITY_PINNED and q.n_group > 0
+            anew = c.pin.number == 0 and c.cfg.priority == PRIORITY_PINNED and q.n_group > 0
             if anew:
                 pin_take(c, q)
             if not q.has_bytes or cost <= q.bytes:
@@ -177,9 +177,9 @@ cdef Pull* pull_in_group(Consumer* c, int64_t cost) noexcept nogil:
                 pin_end(c)
         pull_remove(c, q)
         q = after
-    if c.n_full:
+    if c.pull.n_full:
         return NULL
-    if c.n_no_wait:
+    if c.pull.n_no_wait:
         pulls_at_end(c)
     stuck_note(c)
     return NULL
@@ -189,14 +189,14 @@ cdef Pull* pull_in_group(Consumer* c, int64_t cost) noexcept nogil:
 
 cdef void groups_changed(Consumer* c) noexcept nogil:
     # The configuration is another one: requests that wait follow it.
-    cdef Pull* q = c.first
+    cdef Pull* q = c.pull.first
     cdef Pull* after
     if c.cfg.priority != PRIORITY_PINNED:
         pin_end(c)
     if c.cfg.priority != PRIORITY_SORTED:
         return
-    c.first = NULL
-    c.last = NULL
+    c.pull.first = NULL
+    c.pull.last = NULL
     while q != NULL:
         after = q.next
         pull_sort_in(c, q)

@@ -15,19 +15,19 @@ cdef int64_t gone_at(Consumer* c) noexcept nogil:
 
 
 cdef void gone_arm(Consumer* c) noexcept nogil:
-    if c.cfg.inactive_threshold <= 0 or not c.leads:
-        timer_cancel(&c.env.timers, &c.gone)
+    if c.cfg.inactive_threshold <= 0 or c.role != ROLE_LEADS:
+        timer_cancel(&c.env.timers, &c.timers[TIMER_GONE])
         return
-    timer_set(&c.env.timers, &c.gone, gone_at(c))
+    timer_set(&c.env.timers, &c.timers[TIMER_GONE], gone_at(c))
 
 
 cdef void gone_due(Timer* t, int64_t now) noexcept nogil:
     cdef Consumer* c = <Consumer*>t.owner
     cdef Event e
     cdef int64_t due
-    if c.n_waiting:
+    if c.pull.n:
         pulls_sweep(c)
-        if c.n_waiting:
+        if c.pull.n:
             c.last_activity = now
     due = gone_at(c)
     if due > now:

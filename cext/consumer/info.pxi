@@ -5,9 +5,9 @@ cdef uint64_t count_hidden(Consumer* c) noexcept nogil:
     cdef uint64_t i, n
     if c.s.shown >= c.s.entered:
         return 0
-    n = stream_hidden(c.s, filter_of(c), c.next if c.skip == NULL else c.resume)
-    for i in range(c.skip_at, c.n_skip):
-        n += c.skip[i] > c.s.shown and still_stored(c, c.skip[i])
+    n = stream_hidden(c.s, filter_of(c), c.next if c.skip.seqs == NULL else c.skip.resume)
+    for i in range(c.skip.at, c.skip.n):
+        n += c.skip.seqs[i] > c.s.shown and still_stored(c, c.skip.seqs[i])
     return n
 
 
@@ -29,8 +29,8 @@ cdef void info_fill(Consumer* c, ConsumerInfo* out) noexcept nogil:
     out.floor_ts = c.floor_ts
     out.num_ack_pending = c.pending.n
     out.num_redelivered = 0 if c.cfg.max_deliver == 1 else <uint64_t>c.n_redelivered + c.exhausted.n
-    out.num_waiting = 0 if is_push(c) else c.n_waiting
+    out.num_waiting = 0 if is_push(c) else c.pull.n
     out.num_pending = <uint64_t>pending
-    out.bound = c.bound
-    out.pin_ts = c.pin_ts
-    memcpy(out.pin_id, c.pin_id, PIN_SIZE)
+    out.bound = c.push.bound
+    out.pin_ts = c.pin.ts
+    memcpy(out.pin_id, c.pin.id, PIN_SIZE)

@@ -46,33 +46,28 @@ cdef uint8_t* consumer_config_take(ConsumerConfig* to, const ConsumerConfig* cfg
 # ---- beginning -------------------------------------------------------------------------------------------------
 
 cdef void timers_prepare(Consumer* c) noexcept nogil:
-    c.ack_timer.fn = ack_expired
-    c.ack_timer.owner = c
-    c.wake.fn = wake_fired
-    c.wake.owner = c
-    c.pause.fn = pause_over
-    c.pause.owner = c
-    c.gone.fn = gone_due
-    c.gone.owner = c
-    c.heartbeat.fn = heartbeat_due
-    c.heartbeat.owner = c
-    c.bury.fn = bury_turn
-    c.bury.owner = c
-    c.bury_timer.fn = bury_due
-    c.bury_timer.owner = c
-    c.dead_cold.task = &c.bury
-    c.stuck.fn = stuck_due
-    c.stuck.owner = c
-    c.pin_timer.fn = pin_over
-    c.pin_timer.owner = c
+    cdef int i
+    c.timers[TIMER_ACK].fn = ack_expired
+    c.timers[TIMER_WAKE].fn = wake_fired
+    c.timers[TIMER_PAUSE].fn = pause_over
+    c.timers[TIMER_GONE].fn = gone_due
+    c.timers[TIMER_HEARTBEAT].fn = heartbeat_due
+    c.timers[TIMER_DEAD].fn = bury_due
+    c.timers[TIMER_STUCK].fn = stuck_due
+    c.timers[TIMER_PIN].fn = pin_over
+    for i in range(TIMERS):
+        c.timers[i].owner = c
+    c.dead.task.fn = bury_turn
+    c.dead.task.owner = c
+    c.dead.cold.task = &c.dead.task
     c.deliver.fn = deliver_run
     c.deliver.owner = c
-    c.acked.fn = ack_turn
-    c.acked.owner = c
+    c.upto.task.fn = ack_turn
+    c.upto.task.owner = c
     c.move.fn = move_turn
     c.move.owner = c
-    c.count.fn = count_turn
-    c.count.owner = c
+    c.count.task.fn = count_turn
+    c.count.task.owner = c
     c.cold.task = &c.deliver
     c.watcher.owner = c
     c.watcher.filter = &c.filter
@@ -91,7 +86,7 @@ cdef void consumer_free(Consumer* c) noexcept nogil:
     pending_free(&c.pending)
     u64map_free(&c.exhausted)
     filter_free(&c.filter)
-    free(c.skip)
+    free(c.skip.seqs)
     free(c.ack_prefix)
     free(c.texts)
     free(c)
@@ -128,8 +123,8 @@ cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Filter* filter
         place_done(c)
         return c
     count_step(c)
-    if c.counting:
-        task_post(&c.env.tasks, &c.count)
+    if c.count.phase:
+        task_post(&c.env.tasks, &c.count.task)
     return c
 
 
@@ -174,50 +169,48 @@ cdef void consumer_unsubscribe(Consumer* c) noexcept nogil:
 
 
 cdef int consumer_lead(Consumer* c) noexcept nogil:
-    if c.behind:
+    if c.role == ROLE_BEHIND:
         catch_up(c)
-    c.leads = True
+    c.role = ROLE_LEADS
     c.last_activity = c.env.mono
     rate_start(c)
     if consumer_subscribe(c) < 0:
         consumer_unsubscribe(c)
-        c.leads = False
+        c.role = ROLE_FOLLOWS
         return -1
     if c.leader_id or c.shared.on_records != NULL:
         led_forget(c)
         log_opened(c)                           # who follows from now on knows it by its number here
     pause_arm(c)
     ack_timer_set(c)
-    if not c.bound:
+    if not c.push.bound:
         gone_arm(c)
     wake_delivery(c)
     return 0
 
 
 cdef void consumer_rest(Consumer* c) noexcept nogil:
+    cdef int i
     consumer_unsubscribe(c)
-    task_cancel(&c.env.tasks, &c.acked)
-    c.leads = False
-    timer_cancel(&c.env.timers, &c.ack_timer)
-    timer_cancel(&c.env.timers, &c.wake)
-    timer_cancel(&c.env.timers, &c.pause)
-    timer_cancel(&c.env.timers, &c.gone)
-    timer_cancel(&c.env.timers, &c.heartbeat)
-    timer_cancel(&c.env.timers, &c.stuck)
+    task_cancel(&c.env.tasks, &c.upto.task)
+    if c.role == ROLE_LEADS:
+        c.role = ROLE_FOLLOWS
+    for i in range(TIMERS):
+        timer_cancel(&c.env.timers, &c.timers[i])
     dead_stop(c)
     pin_end(c)
     wait_cancel(&c.cold)
     task_cancel(&c.env.tasks, &c.deliver)
-    if c.counting:
+    if c.count.phase:
         count_stop(c)
-        c.behind = True
+        c.role = ROLE_BEHIND
 
 
 cdef void consumer_follow(Consumer* c) noexcept nogil:
     acks_finish(c)
     consumer_rest(c)
     pulls_moved(c)
-    c.bound = False
+    c.push.bound = False
     c.held = False
     flow_reset(c)
 
@@ -225,12 +218,12 @@ cdef void consumer_follow(Consumer* c) noexcept nogil:
 # ---- pause ------------------------------------------------------------------------------------------------------------
 
 cdef void pause_arm(Consumer* c) noexcept nogil:
-    cdef int64_t rest = c.cfg.pause_until - c.env.now if c.leads and c.cfg.pause_until > 0 else 0
+    cdef int64_t rest = c.cfg.pause_until - c.env.now if c.role == ROLE_LEADS and c.cfg.pause_until > 0 else 0
     c.paused = rest > 0
     if c.paused:
-        timer_set(&c.env.timers, &c.pause, c.env.mono + rest)
+        timer_set(&c.env.timers, &c.timers[TIMER_PAUSE], c.env.mono + rest)
     else:
-        timer_cancel(&c.env.timers, &c.pause)
+        timer_cancel(&c.env.timers, &c.timers[TIMER_PAUSE])
 
 
 cdef void pause_over(Timer* t, int64_t now) noexcept nogil:
@@ -274,7 +267,7 @@ cdef int change_filter(Consumer* c, Filter* filter) noexcept nogil:
     filter[0] = last
     if stream_watch(c.s, &c.watcher) < 0:
         return -1
-    if c.leads:
+    if c.role == ROLE_LEADS:
         stream_settle(c.s, c.floor_seq, True)
     return 0
 
@@ -282,7 +275,7 @@ cdef int change_filter(Consumer* c, Filter* filter) noexcept nogil:
 cdef void change_most(Consumer* c, const ConsumerConfig* before) noexcept nogil:
     # What is to come again, and did so as often as it now may, is given up.
     cdef uint32_t i = c.pending.queue.head, after
-    if c.cfg.max_deliver == before.max_deliver or not c.leads:
+    if c.cfg.max_deliver == before.max_deliver or c.role != ROLE_LEADS:
         return
     while i:
         after = entry_at(&c.pending, i).qnext
@@ -320,14 +313,14 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, Filter* filter,
     if filters:
         count_pending(c)
     info_when_counted(c, before)
-    if moved and c.leads and is_push(c):
+    if moved and c.role == ROLE_LEADS and is_push(c):
         requeue_all(c)
         c.held = True
         c.held_ticket = UINT64_MAX
         rc = watch_deliver_subject(c)
     change_most(c, &last)
     deadlines_move(c, &last, old)
-    if not c.bound:
+    if not c.push.bound:
         gone_arm(c)
     if dead_changed(c) < 0:
         rc = -1

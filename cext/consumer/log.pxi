@@ -136,7 +136,7 @@ cdef void log_truncated(Consumer* c, uint64_t sseq) noexcept nogil:
 cdef void log_reset(Consumer* c) noexcept nogil:
     cdef uint64_t numbers[3]
     numbers[0] = c.delivered_seq + 1
-    numbers[1] = c.resume
+    numbers[1] = c.skip.resume
     numbers[2] = c.reset_to != 0
     log_numbers(c, LOG_RESET, numbers, 3)
 
@@ -172,7 +172,7 @@ cdef int add_kind(Bytes* b, uint8_t kind) noexcept nogil:
 
 
 cdef int add_named(Bytes* b, Consumer* c) noexcept nogil:
-    if (add_kind(b, LOG_NAME) < 0 or add_uv(b, c.id) < 0 or add_uv(b, c.resume) < 0
+    if (add_kind(b, LOG_NAME) < 0 or add_uv(b, c.id) < 0 or add_uv(b, c.skip.resume) < 0
             or add_uv(b, c.cfg.name.n) < 0):
         return -1
     return add_span(b, c.cfg.name)
@@ -194,7 +194,7 @@ cdef int add_whole(Bytes* b, Consumer* c) noexcept nogil:
     if add_named(b, c) < 0 or add_state(b, c) < 0:
         return -1
     if c.reset_to and c.dseq <= 1 and (add_kind(b, LOG_RESET) < 0 or add_uv(b, c.id) < 0 or add_uv(b, c.reset_to) < 0
-                                       or add_uv(b, c.resume) < 0 or add_uv(b, 1) < 0):
+                                       or add_uv(b, c.skip.resume) < 0 or add_uv(b, 1) < 0):
         return -1
     if add_kind(b, LOG_KNOWN) < 0 or add_uv(b, c.id) < 0:
         return -1

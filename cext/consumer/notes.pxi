@@ -6,8 +6,8 @@ cdef inline Consumer* watcher_owner(Watcher* w) noexcept nogil:
 
 cdef void on_stored(Watcher* w, uint64_t seq) noexcept nogil:
     cdef Consumer* c = watcher_owner(w)
-    if not c.leads:
-        c.behind = True
+    if c.role != ROLE_LEADS:
+        c.role = ROLE_BEHIND
     elif undelivered(c, seq):
         c.num_pending += is_counted(c, seq)
         wake_delivery(c)
@@ -16,8 +16,8 @@ cdef void on_stored(Watcher* w, uint64_t seq) noexcept nogil:
 cdef void on_gone(Watcher* w, uint64_t seq, int reason) noexcept nogil:
     cdef Consumer* c = watcher_owner(w)
     cdef uint32_t i
-    if not c.leads:
-        c.behind = True         # the leader's records say what becomes of it
+    if c.role != ROLE_LEADS:
+        c.role = ROLE_BEHIND         # the leader's records say what becomes of it
         return
     if undelivered(c, seq):
         c.shared.follows = True     # what is delivered next says that this one was passed
@@ -85,18 +85,18 @@ cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
     cdef uint32_t waiting = c.pending.n
     cdef uint64_t floor_seq = c.floor_seq
     cdef uint64_t start
-    if not c.leads:
-        c.behind = True
+    if c.role != ROLE_LEADS:
+        c.role = ROLE_BEHIND
         return
     if placing(c):
         return
     start = start_after_purge(c, what)
     c.shared.follows = True
-    if start and c.skip == NULL and c.delivered_seq + 1 < max(c.next, start):
+    if start and c.skip.seqs == NULL and c.delivered_seq + 1 < max(c.next, start):
         c.next = max(c.next, start)
         c.delivered_seq = c.next - 1
         log_passed(c)
-    c.resume = max(c.resume, start)
+    c.skip.resume = max(c.skip.resume, start)
     if what == NULL or what.all:
         drop_below(c, start)
     drop_vanished(c, what != NULL and not what.all)
@@ -115,8 +115,8 @@ cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
 
 cdef void on_truncated(Watcher* w, uint64_t seq) noexcept nogil:
     cdef Consumer* c = watcher_owner(w)
-    if not c.leads:
-        c.behind = True         # the leader's records say what becomes of it
+    if c.role != ROLE_LEADS:
+        c.role = ROLE_BEHIND         # the leader's records say what becomes of it
         return
     if not placing(c):
         log_truncated(c, seq)
@@ -129,8 +129,8 @@ cdef void on_truncated(Watcher* w, uint64_t seq) noexcept nogil:
 
 cdef void on_resumed(Watcher* w) noexcept nogil:
     cdef Consumer* c = watcher_owner(w)
-    if c.acked_to:
-        task_post(&c.env.tasks, &c.acked)
+    if c.upto.seq:
+        task_post(&c.env.tasks, &c.upto.task)
     wake_delivery(c)
 
 

@@ -10,7 +10,7 @@ cdef enum Counting:
 
 cdef inline bint placing(const Consumer* c) noexcept nogil:
     # Where it starts is not known yet.
-    return c.counting == COUNT_LAST or c.counting == COUNT_LASTS
+    return c.count.phase == COUNT_LAST or c.count.phase == COUNT_LASTS
 
 
 cdef inline const Filter* filter_of(const Consumer* c) noexcept nogil:
@@ -22,35 +22,35 @@ cdef inline const Filter* filter_of(const Consumer* c) noexcept nogil:
 cdef bint undelivered(const Consumer* c, uint64_t seq) noexcept nogil:
     # Whether a message that matches is still to be delivered for the first time.
     cdef uint64_t low, high, middle
-    if c.skip == NULL:
+    if c.skip.seqs == NULL:
         return seq >= c.next
-    if seq >= c.resume:
+    if seq >= c.skip.resume:
         return True
-    low = c.skip_at
-    high = c.n_skip
+    low = c.skip.at
+    high = c.skip.n
     while low < high:
         middle = low + (high - low) // 2
-        if c.skip[middle] < seq:
+        if c.skip.seqs[middle] < seq:
             low = middle + 1
         else:
             high = middle
-    return low < c.n_skip and c.skip[low] == seq
+    return low < c.skip.n and c.skip.seqs[low] == seq
 
 
 cdef void skip_end(Consumer* c) noexcept nogil:
-    free(c.skip)
-    c.skip = NULL
-    c.n_skip = 0
-    c.skip_at = 0
-    c.next = max(c.next, c.resume)
+    free(c.skip.seqs)
+    c.skip.seqs = NULL
+    c.skip.n = 0
+    c.skip.at = 0
+    c.next = max(c.next, c.skip.resume)
 
 
 cdef void step_over(Consumer* c, uint64_t seq) noexcept nogil:
     # seq is being delivered for the first time, or cannot be read.
-    if c.skip != NULL:
-        c.skip_at += 1
+    if c.skip.seqs != NULL:
+        c.skip.at += 1
         c.next = seq + 1
-        if c.skip_at >= c.n_skip:
+        if c.skip.at >= c.skip.n:
             skip_end(c)
     else:
         c.next = seq + 1
@@ -72,10 +72,10 @@ cdef uint64_t start_bound(const Consumer* c, uint64_t last) noexcept nogil:
 
 cdef void skip_from(Consumer* c, uint64_t seq) noexcept nogil:
     # Of the last messages that it started with those from this sequence on.
-    c.skip_at = 0
-    while c.skip_at < c.n_skip and c.skip[c.skip_at] < seq:
-        c.skip_at += 1
-    if c.skip_at < c.n_skip:
-        c.next = c.skip[c.skip_at]
-    elif c.skip != NULL:
+    c.skip.at = 0
+    while c.skip.at < c.skip.n and c.skip.seqs[c.skip.at] < seq:
+        c.skip.at += 1
+    if c.skip.at < c.skip.n:
+        c.next = c.skip.seqs[c.skip.at]
+    elif c.skip.seqs != NULL:
         skip_end(c)

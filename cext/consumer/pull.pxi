@@ -6,29 +6,29 @@ cdef enum:
 
 cdef void pull_append(Consumer* c, Pull* q) noexcept nogil:
     q.next = NULL
-    q.prev = c.last
-    if c.last != NULL:
-        c.last.next = q
+    q.prev = c.pull.last
+    if c.pull.last != NULL:
+        c.pull.last.next = q
     else:
-        c.first = q
-    c.last = q
+        c.pull.first = q
+    c.pull.last = q
 
 
 cdef void pull_sort_in(Consumer* c, Pull* q) noexcept nogil:
     # Behind all that come first or are alike.
-    cdef Pull* before = c.last
+    cdef Pull* before = c.pull.last
     while before != NULL and before.priority > q.priority:
         before = before.prev
     q.prev = before
-    q.next = before.next if before != NULL else c.first
+    q.next = before.next if before != NULL else c.pull.first
     if q.next != NULL:
         q.next.prev = q
     else:
-        c.last = q
+        c.pull.last = q
     if before != NULL:
         before.next = q
     else:
-        c.first = q
+        c.pull.first = q
 
 
 cdef inline void pull_enqueue(Consumer* c, Pull* q) noexcept nogil:
@@ -42,21 +42,21 @@ cdef void pull_unlink(Consumer* c, Pull* q) noexcept nogil:
     if q.prev != NULL:
         q.prev.next = q.next
     else:
-        c.first = q.next
+        c.pull.first = q.next
     if q.next != NULL:
         q.next.prev = q.prev
     else:
-        c.last = q.prev
+        c.pull.last = q.prev
 
 
 cdef void pull_remove(Consumer* c, Pull* q) noexcept nogil:
     pull_unlink(c, q)
     timer_cancel(&c.env.timers, &q.timer)
-    c.n_waiting -= 1
+    c.pull.n -= 1
     if q.no_wait:
-        c.n_no_wait -= 1
+        c.pull.n_no_wait -= 1
     if q.full:
-        c.n_full -= 1
+        c.pull.n_full -= 1
     c.last_activity = c.env.mono
     free(q)
 
@@ -74,7 +74,7 @@ cdef void pull_arm(Consumer* c, Pull* q) noexcept nogil:
 cdef void pull_due(Timer* t, int64_t now) noexcept nogil:
     cdef Pull* q = <Pull*>t.owner
     cdef Consumer* c = q.c
-    cdef bint idle = not c.deliver.queued and c.wake.pos == 0
+    cdef bint idle = not c.deliver.queued and c.timers[TIMER_WAKE].pos == 0
     if q.expires and q.expires <= now:
         pull_status(c, q, b"408 Request Timeout")
         pull_remove(c, q)
@@ -83,7 +83,7 @@ cdef void pull_due(Timer* t, int64_t now) noexcept nogil:
             send_heartbeat(c, span(q.reply, q.n_reply))
             q.last = now
         pull_arm(c, q)
-    if idle and c.n_no_wait:
+    if idle and c.pull.n_no_wait:
         pulls_at_end(c)                         # also where max_ack_pending stops it: they had their chance
 
 
@@ -94,24 +94,24 @@ cdef inline void pull_fills(Consumer* c, Pull* q) noexcept nogil:
     # A message was sent to it.
     if c.env.out.full and not q.full:
         q.full = True
-        c.n_full += 1
+        c.pull.n_full += 1
 
 
 cdef void pulls_wait_for_room(Consumer* c) noexcept nogil:
-    timer_set(&c.env.timers, &c.wake, c.full_until)
+    timer_set(&c.env.timers, &c.timers[TIMER_WAKE], c.pull.full_until)
 
 
 cdef bint all_are_full(Consumer* c) noexcept nogil:
     # Whether nobody of those who ask has room by now; then delivery is woken to look again.
-    cdef Pull* q = c.first
-    if c.env.mono >= c.full_until:
-        c.full_until = c.env.mono + FULL_PAUSE
+    cdef Pull* q = c.pull.first
+    if c.env.mono >= c.pull.full_until:
+        c.pull.full_until = c.env.mono + FULL_PAUSE
         while q != NULL:
             if q.full and not c.env.out.still_full(c.env.out.ctx, c.s.account, span(q.reply, q.n_reply)):
                 q.full = False
-                c.n_full -= 1
+                c.pull.n_full -= 1
             q = q.next
-    if c.n_full < c.n_waiting:
+    if c.pull.n_full < c.pull.n:
         return False
     pulls_wait_for_room(c)
     return True
@@ -119,7 +119,7 @@ cdef bint all_are_full(Consumer* c) noexcept nogil:
 
 cdef Pull* pull_for(Consumer* c, int64_t cost) noexcept nogil:
     # The request whose turn it is. One that has no room for the message ends here.
-    cdef Pull* q = c.first
+    cdef Pull* q = c.pull.first
     cdef Pull* after
     while q != NULL:
         after = q.next
@@ -145,7 +145,7 @@ cdef void pull_served(Consumer* c, Pull* q, int64_t cost) noexcept nogil:
     if q.has_bytes:
         q.bytes -= cost
     if q.batch > 0 and not (q.has_bytes and q.bytes == 0):
-        if c.last != q:
+        if c.pull.last != q:
             pull_unlink(c, q)
             pull_enqueue(c, q)
         return
@@ -161,7 +161,7 @@ cdef inline bint ends_unserved(const Pull* q) noexcept nogil:
 
 cdef void pulls_at_end(Consumer* c) noexcept nogil:
     # Nothing more to deliver now: requests that do not wait end.
-    cdef Pull* q = c.first
+    cdef Pull* q = c.pull.first
     cdef Pull* after
     while q != NULL:
         after = q.next
@@ -173,9 +173,9 @@ cdef void pulls_at_end(Consumer* c) noexcept nogil:
 
 cdef void pulls_sweep(Consumer* c) noexcept nogil:
     # Ends the requests that expired and forgets those that nobody listens for.
-    cdef Pull* q = c.first
+    cdef Pull* q = c.pull.first
     cdef Pull* after
-    if c.delivering:
+    if c.pull.delivering:
         return
     while q != NULL:
         after = q.next
@@ -188,16 +188,16 @@ cdef void pulls_sweep(Consumer* c) noexcept nogil:
 
 
 cdef void pulls_end(Consumer* c, bint deleted) noexcept nogil:
-    while c.first != NULL:
+    while c.pull.first != NULL:
         if deleted:
-            refuse(c, span(c.first.reply, c.first.n_reply), b"409 Consumer Deleted")
+            refuse(c, span(c.pull.first.reply, c.pull.first.n_reply), b"409 Consumer Deleted")
         else:
-            pull_status(c, c.first, b"409 Server Shutdown")
-        pull_remove(c, c.first)
+            pull_status(c, c.pull.first, b"409 Server Shutdown")
+        pull_remove(c, c.pull.first)
 
 
 cdef void pulls_moved(Consumer* c) noexcept nogil:
     # The consumer is opened again: who waits is to ask again.
-    while c.first != NULL:
-        refuse(c, span(c.first.reply, c.first.n_reply), b"409 Leadership Change")
-        pull_remove(c, c.first)
+    while c.pull.first != NULL:
+        refuse(c, span(c.pull.first.reply, c.pull.first.n_reply), b"409 Leadership Change")
+        pull_remove(c, c.pull.first)

@@ -31,7 +31,7 @@ cdef bint ask_refused(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
 
 cdef bint more_wanted(const Consumer* c, int64_t available) noexcept nogil:
     # Whether the requests that wait want more than that.
-    cdef const Pull* q = c.first
+    cdef const Pull* q = c.pull.first
     cdef int64_t wanted = 0
     while q != NULL and wanted <= available:
         wanted += min(max(q.batch, <int64_t>1), available + 1)
@@ -56,12 +56,12 @@ cdef bint nothing_to_wait_for(Consumer* c, const PullAsk* a, Span reply) noexcep
 
 
 cdef bint queue_is_full(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
-    if <int64_t>c.n_waiting < c.cfg.max_waiting:
+    if <int64_t>c.pull.n < c.cfg.max_waiting:
         return False
-    if c.env.mono - c.swept >= SWEEP_PAUSE:
-        c.swept = c.env.mono
+    if c.env.mono - c.pull.swept >= SWEEP_PAUSE:
+        c.pull.swept = c.env.mono
         pulls_sweep(c)
-    if <int64_t>c.n_waiting < c.cfg.max_waiting:
+    if <int64_t>c.pull.n < c.cfg.max_waiting:
         return False
     if a.heartbeat == 0:
         refuse(c, reply, b"409 Exceeded MaxWaiting")
@@ -117,9 +117,9 @@ cdef void pull_request(Consumer* c, Span reply, Span header, Span body) noexcept
     if c.cfg.priority != PRIORITY_NONE:
         pull_take_group(c, q, &a)
     pull_enqueue(c, q)
-    c.n_waiting += 1
+    c.pull.n += 1
     if q.no_wait:
-        c.n_no_wait += 1
+        c.pull.n_no_wait += 1
     pull_arm(c, q)
     c.last_activity = c.env.mono
     wake_delivery(c)

@@ -9,17 +9,17 @@ cdef enum:
 
 cdef void bound_changed(void* target, bint bound) noexcept nogil:
     cdef Consumer* c = <Consumer*>target
-    if c.bound == bound:
+    if c.push.bound == bound:
         return
-    c.bound = bound
+    c.push.bound = bound
     if bound:
-        timer_cancel(&c.env.timers, &c.gone)
-        c.last_sent = c.env.mono
+        timer_cancel(&c.env.timers, &c.timers[TIMER_GONE])
+        c.push.sent = c.env.mono
         if c.cfg.idle_heartbeat > 0:
-            timer_set(&c.env.timers, &c.heartbeat, c.env.mono + c.cfg.idle_heartbeat)
+            timer_set(&c.env.timers, &c.timers[TIMER_HEARTBEAT], c.env.mono + c.cfg.idle_heartbeat)
         wake_delivery(c)
         return
-    timer_cancel(&c.env.timers, &c.heartbeat)
+    timer_cancel(&c.env.timers, &c.timers[TIMER_HEARTBEAT])
     flow_reset(c)
     c.last_activity = c.env.mono
     gone_arm(c)
@@ -27,10 +27,10 @@ cdef void bound_changed(void* target, bint bound) noexcept nogil:
 
 cdef void heartbeat_due(Timer* t, int64_t now) noexcept nogil:
     cdef Consumer* c = <Consumer*>t.owner
-    cdef int64_t due = c.last_sent + c.cfg.idle_heartbeat
+    cdef int64_t due = c.push.sent + c.cfg.idle_heartbeat
     if due <= now:
         send_heartbeat(c, c.cfg.deliver_subject)
-        if c.cfg.ack_policy == ACK_FLOW and c.pending.n and not c.asking:
+        if c.cfg.ack_policy == ACK_FLOW and c.pending.n and not c.flow.asking:
             flow_ask(c)                         # whoever waits for more has acked what came
         due = now + c.cfg.idle_heartbeat
     timer_set(&c.env.timers, t, due)
@@ -53,13 +53,13 @@ cdef void flow_acked(Consumer* c, Span header) noexcept nogil:
 cdef int flow_inbound(void* target, const Msg* m) noexcept nogil:
     # A confirmation; one of an older request says nothing.
     cdef Consumer* c = <Consumer*>target
-    if not c.asking or m.dest.n < 4 or memcmp(m.dest.p + m.dest.n - 4, c.flow_id, 4) != 0:
+    if not c.flow.asking or m.dest.n < 4 or memcmp(m.dest.p + m.dest.n - 4, c.flow.id, 4) != 0:
         return 1
-    c.unconfirmed -= c.asked
-    c.asked = 0
-    c.asking = False
+    c.flow.unconfirmed -= c.flow.asked
+    c.flow.asked = 0
+    c.flow.asking = False
     if c.cfg.ack_policy == ACK_FLOW and m.header.n and not stands_still(c):
         flow_acked(c, m.header)
-    c.window = min(c.window * 2, <int64_t>FLOW_WINDOW_MAX)
+    c.flow.window = min(c.flow.window * 2, <int64_t>FLOW_WINDOW_MAX)
     wake_delivery(c)
     return 1

@@ -25,7 +25,7 @@ cdef void exhaust(Consumer* c, uint32_t i) noexcept nogil:
 
 cdef void requeue(Consumer* c, uint32_t i) noexcept nogil:
     cdef Pending* e = entry_at(&c.pending, i)
-    if e.sseq <= c.acked_to or dead_of(c, e.sseq) != NULL:
+    if e.sseq <= c.upto.seq or dead_of(c, e.sseq) != NULL:
         return
     if c.cfg.max_deliver > 0 and <int64_t>e.deliveries >= c.cfg.max_deliver:
         exhaust(c, i)
@@ -61,6 +61,6 @@ cdef void ack_expired(Timer* t, int64_t now) noexcept nogil:
         if i:
             requeue(c, i)
     ack_timer_set(c)
-    if c.ack_timer.pos and c.ack_timer.deadline <= now:
-        timer_set(&c.env.timers, &c.ack_timer, now + 1)
+    if c.timers[TIMER_ACK].pos and c.timers[TIMER_ACK].deadline <= now:
+        timer_set(&c.env.timers, &c.timers[TIMER_ACK], now + 1)
     wake_delivery(c)

@@ -56,20 +56,20 @@ cdef void go_back(Consumer* c, uint64_t seq) noexcept nogil:
     for k in range(exhausted_in(c, seq + 1, UINT64_MAX, &seqs)):
         u64map_del(&c.exhausted, (<uint64_t*>seqs.data)[k])
     bytes_free(&seqs)
-    while c.n_skip > c.skip_at and c.skip[c.n_skip - 1] > seq:
-        c.n_skip -= 1
-    c.resume = min(c.resume, seq + 1)
-    c.acked_to = min(c.acked_to, seq)
+    while c.skip.n > c.skip.at and c.skip.seqs[c.skip.n - 1] > seq:
+        c.skip.n -= 1
+    c.skip.resume = min(c.skip.resume, seq + 1)
+    c.upto.seq = min(c.upto.seq, seq)
     c.delivered_seq = min(c.delivered_seq, last)
     c.next = min(c.next, last + 1)
-    if c.skip != NULL and c.skip_at >= c.n_skip:
+    if c.skip.seqs != NULL and c.skip.at >= c.skip.n:
         skip_end(c)
     if c.pending.n == 0:
         c.floor_dseq = c.dseq - 1
         c.floor_seq = max(c.floor_seq, c.delivered_seq)
     c.floor_seq = min(c.floor_seq, last)
-    c.replay_until = min(c.replay_until, seq)
-    c.replaying = c.replaying and c.delivered_seq < c.replay_until
+    c.replay.until = min(c.replay.until, seq)
+    c.replay.on = c.replay.on and c.delivered_seq < c.replay.until
 
 
 cdef void stand_at(Consumer* c, uint64_t seq, uint64_t resume, bint ahead) noexcept nogil:
@@ -78,7 +78,7 @@ cdef void stand_at(Consumer* c, uint64_t seq, uint64_t resume, bint ahead) noexc
     pending_free(&c.pending)
     u64map_free(&c.exhausted)
     c.n_redelivered = 0
-    c.acked_to = 0
+    c.upto.seq = 0
     c.dseq = 1
     c.next = seq
     c.delivered_seq = seq - 1
@@ -86,9 +86,9 @@ cdef void stand_at(Consumer* c, uint64_t seq, uint64_t resume, bint ahead) noexc
     c.floor_seq = seq - 1
     c.reset_to = seq if ahead else 0
     if resume == 0:
-        free(c.skip)
-        c.skip = NULL
-        c.n_skip = 0
-        c.skip_at = 0
-    c.resume = resume
+        free(c.skip.seqs)
+        c.skip.seqs = NULL
+        c.skip.n = 0
+        c.skip.at = 0
+    c.skip.resume = resume
     skip_from(c, seq)

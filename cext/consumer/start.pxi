@@ -13,14 +13,14 @@ cdef int make_skip_list(Consumer* c, uint64_t upto, uint64_t after) noexcept nog
     filter_free(&loose)
     if n < 0:
         return -1 if n == ST_NO_MEMORY else 0
-    c.skip = seqs
-    c.n_skip = <uint64_t>n
-    c.skip_at = 0
-    c.resume = upto + 1
-    while c.skip_at < c.n_skip and c.skip[c.skip_at] <= after:
-        c.skip_at += 1
-    if c.skip_at < c.n_skip:
-        c.next = c.skip[c.skip_at]
+    c.skip.seqs = seqs
+    c.skip.n = <uint64_t>n
+    c.skip.at = 0
+    c.skip.resume = upto + 1
+    while c.skip.at < c.skip.n and c.skip.seqs[c.skip.at] <= after:
+        c.skip.at += 1
+    if c.skip.at < c.skip.n:
+        c.next = c.skip.seqs[c.skip.at]
     else:
         skip_end(c)
     return 0
@@ -74,15 +74,15 @@ cdef void clip(Consumer* c) noexcept nogil:
 cdef void catch_up(Consumer* c) noexcept nogil:
     # One that followed goes on where the records end, in the stream as it is now.
     clip(c)
-    while c.skip_at < c.n_skip and c.skip[c.skip_at] <= c.delivered_seq:
-        c.skip_at += 1
-    if c.skip_at < c.n_skip:
-        c.next = c.skip[c.skip_at]
-    elif c.skip != NULL:
+    while c.skip.at < c.skip.n and c.skip.seqs[c.skip.at] <= c.delivered_seq:
+        c.skip.at += 1
+    if c.skip.at < c.skip.n:
+        c.next = c.skip.seqs[c.skip.at]
+    elif c.skip.seqs != NULL:
         skip_end(c)
-    c.replaying = c.replaying and c.delivered_seq < c.replay_until
+    c.replay.on = c.replay.on and c.delivered_seq < c.replay.until
     count_pending(c)
-    c.behind = False
+    c.role = ROLE_FOLLOWS
 
 
 cdef void not_used(Consumer* c, const char* what) noexcept nogil:
@@ -196,7 +196,7 @@ cdef int consumer_place(Consumer* c, const StateFile* file) noexcept nogil:
 
 cdef uint64_t consumer_reset(Consumer* c, uint64_t seq, ConsumerInfo* before) noexcept nogil:
     seq = max(seq if seq else c.floor_seq + 1, <uint64_t>1)
-    stand_at(c, seq, c.resume if c.skip != NULL else 0, seq > c.s.entered + 1)
+    stand_at(c, seq, c.skip.resume if c.skip.seqs != NULL else 0, seq > c.s.entered + 1)
     c.delivered_ts = 0
     c.floor_ts = 0
     log_reset(c)

@@ -5,7 +5,7 @@ cdef uint32_t put_flow_subject(Consumer* c, uint8_t* p) noexcept nogil:
     cdef uint32_t n = c.n_ack_prefix - 1
     memcpy(p, b"$JS.FC.", 7)
     memcpy(p + 7, c.ack_prefix + 8, n - 7)
-    memcpy(p + n, c.flow_id, 4)
+    memcpy(p + n, c.flow.id, 4)
     return n + 4
 
 
@@ -48,7 +48,7 @@ cdef void send_heartbeat(Consumer* c, Span dest) noexcept nogil:
                           b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %llu\r\nNats-Last-Stream: %llu\r\n",
                           <unsigned long long>(c.dseq - 1), <unsigned long long>(c.next - 1))
     cdef uint32_t flow
-    if c.asking:
+    if c.flow.asking:
         memcpy(text + n, b"Nats-Consumer-Stalled: ", 23)
         n += 23
         flow = put_flow_subject(c, <uint8_t*>text + n)

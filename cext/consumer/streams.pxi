@@ -285,15 +285,15 @@ cdef class StreamHandle(IntakeFace):
                     rc = consumer_lead(c) if self.serving else 0
                     if rc < 0:
                         consumer_close(c, False)
-                    elif c.counting:
-                        c.when_counted = info
+                    elif c.count.phase:
+                        c.count.wanted = info
                     else:
                         consumer_info(c, info)
                 self.box.leave()
                 while c != NULL and rc == 0 and more:   # others have their turns
                     self.box.lock()
                     more = consumer_step(c)
-                    if c.unplaced:
+                    if c.count.failed:
                         consumer_close(c, False)
                         rc = -1
                     self.box.leave()

@@ -22,11 +22,11 @@ cdef inline int64_t wait_of(const Consumer* c, uint32_t deliveries) noexcept nog
 
 
 cdef void ack_timer_set(Consumer* c) noexcept nogil:
-    cdef int64_t deadline = pending_deadline(&c.pending) if c.leads else INT64_MAX
+    cdef int64_t deadline = pending_deadline(&c.pending) if c.role == ROLE_LEADS else INT64_MAX
     if deadline == INT64_MAX:
-        timer_cancel(&c.env.timers, &c.ack_timer)
-    elif c.ack_timer.pos == 0 or deadline < c.ack_timer.deadline:
-        timer_set(&c.env.timers, &c.ack_timer, deadline)
+        timer_cancel(&c.env.timers, &c.timers[TIMER_ACK])
+    elif c.timers[TIMER_ACK].pos == 0 or deadline < c.timers[TIMER_ACK].deadline:
+        timer_set(&c.env.timers, &c.timers[TIMER_ACK], deadline)
 
 
 cdef void start_waiting(Consumer* c, uint32_t i) noexcept nogil:
@@ -35,8 +35,8 @@ cdef void start_waiting(Consumer* c, uint32_t i) noexcept nogil:
     cdef int64_t deadline = c.env.mono + wait_of(c, e.deliveries)
     e.sent = c.env.mono
     pending_schedule(&c.pending, i, deadline, c.cfg.n_backoff == 0)
-    if c.ack_timer.pos == 0 or deadline < c.ack_timer.deadline:
-        timer_set(&c.env.timers, &c.ack_timer, deadline)
+    if c.timers[TIMER_ACK].pos == 0 or deadline < c.timers[TIMER_ACK].deadline:
+        timer_set(&c.env.timers, &c.timers[TIMER_ACK], deadline)
 
 
 # ---- a change --------------------------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ cdef inline bint is_push(const Consumer* c) noexcept nogil:
 
 
 cdef inline bint has_taker(const Consumer* c) noexcept nogil:
-    return c.bound if is_push(c) else c.n_waiting > 0
+    return c.push.bound if is_push(c) else c.pull.n > 0
 
 
 cdef inline void wake_delivery(Consumer* c) noexcept nogil:
-    if c.leads and has_taker(c):
+    if c.role == ROLE_LEADS and has_taker(c):
         task_post(&c.env.tasks, &c.deliver)
 
 
@@ -28,5 +28,5 @@ cdef inline bint stalled(const Consumer* c) noexcept nogil:
 
 cdef inline void stuck_note(Consumer* c) noexcept nogil:
     # Somebody waits, and gets nothing of what is there.
-    if c.stuck.pos == 0:
-        timer_set(&c.env.timers, &c.stuck, c.env.mono + STUCK_AFTER * <int64_t>SECOND)
+    if c.timers[TIMER_STUCK].pos == 0:
+        timer_set(&c.env.timers, &c.timers[TIMER_STUCK], c.env.mono + STUCK_AFTER * <int64_t>SECOND)

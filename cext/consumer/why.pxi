@@ -36,7 +36,7 @@ cdef int64_t wall_time(const Consumer* c, int64_t mono) noexcept nogil:
 
 
 cdef bint anybodys_turn(Consumer* c) noexcept nogil:
-    cdef Pull* q = c.first
+    cdef Pull* q = c.pull.first
     if c.cfg.priority <= PRIORITY_SORTED or is_push(c):
         return True
     while q != NULL:
@@ -60,19 +60,19 @@ cdef void consumer_why(Consumer* c, Why* w) noexcept nogil:
     memset(w, 0, sizeof(Why))
     if stands_still(c):
         w.reason = WAITS_FAILED
-    elif not c.leads:
+    elif c.role != ROLE_LEADS:
         w.reason = WAITS_LEADER
     elif c.paused:
         w.reason = WAITS_PAUSED
         w.until = c.cfg.pause_until
     elif not has_taker(c):
         w.reason = WAITS_INTEREST if is_push(c) else WAITS_REQUEST
-    elif c.counting or c.unplaced or c.held:
+    elif c.count.phase or c.count.failed or c.held:
         w.reason = WAITS_START
-    elif c.window and c.unconfirmed > c.window:
+    elif c.flow.window and c.flow.unconfirmed > c.flow.window:
         w.reason = WAITS_FLOW
-        w.count = <uint64_t>c.unconfirmed
-    elif c.n_full and c.n_full == c.n_waiting:
+        w.count = <uint64_t>c.flow.unconfirmed
+    elif c.pull.n_full and c.pull.n_full == c.pull.n:
         w.reason = WAITS_ROOM
     elif c.pending.queue.head == 0 and stalled(c):
         w.reason = WAITS_ACKS
@@ -80,9 +80,9 @@ cdef void consumer_why(Consumer* c, Why* w) noexcept nogil:
         w.seq = entry_at(&c.pending, c.pending.first).sseq
     elif c.cold.at != NULL:
         w.reason = WAITS_DISK
-    elif c.wake.pos:
-        w.reason = WAITS_REPLAY if c.replaying else WAITS_RATE
-        w.until = wall_time(c, c.wake.deadline)
+    elif c.timers[TIMER_WAKE].pos:
+        w.reason = WAITS_REPLAY if c.replay.on else WAITS_RATE
+        w.until = wall_time(c, c.timers[TIMER_WAKE].deadline)
     elif c.pending.queue.head == 0 and c.num_pending <= 0:
         why_at_end(c, w)
     elif not anybodys_turn(c):
