@@ -219,11 +219,7 @@ cdef inline bint batch_makes(const Stream* s) noexcept nogil:
 
 cdef Judged made_sizes(Stream* s, const Msg* m) noexcept nogil:
     # Of what is stored in place of what came.
-    if s.cfg.max_msg_size >= 0 and <int64_t>m.header.n + m.data.n > s.cfg.max_msg_size:
-        return refused(publish_failed(s, m, &ERR_STREAM_MESSAGE_EXCEEDS_MAXIMUM))
-    if m.header.n > 65535:
-        return refused(publish_failed(s, m, &ERR_STREAM_HEADER_EXCEEDS_MAXIMUM))
-    return JUDGED_GOOD
+    return refused(check_size(s, m))
 
 
 cdef Judged make_sum(Stream* s, Msg* m, const PubHeaders* h, BatchMade* made) noexcept nogil:

@@ -25,13 +25,21 @@ cdef bint last_of_pattern(Stream* s, Span pattern, uint64_t* seq) noexcept nogil
     return True
 
 
-cdef int check_expected(Stream* s, const Msg* m, const PubHeaders* h, uint64_t last) noexcept nogil:
-    cdef uint64_t want, have
-    cdef int64_t ttl
+cdef int check_expected_stream(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
     if h.stream.n and not span_eq(h.stream, s.cfg.name):
         return publish_failed(s, m, &ERR_STREAM_NOT_MATCH)
+    return 0
+
+
+cdef int check_ttl_allowed(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
+    cdef int64_t ttl
     if h.ttl.n and not s.cfg.allow_ttl and get_ttl(h.ttl, &ttl) and ttl:
         return publish_failed(s, m, &ERR_MESSAGE_TTL_DISABLED)
+    return 0
+
+
+cdef int check_expected_subject_sequence(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
+    cdef uint64_t want, have
     if h.subject_seq.n:
         if not last_of_pattern(s, h.subject_seq_of if h.subject_seq_of.n else m.subject, &have):
             return PUBLISH_LATER
@@ -39,16 +47,18 @@ cdef int check_expected(Stream* s, const Msg* m, const PubHeaders* h, uint64_t l
             return publish_failed_seq(s, m, have)
     elif h.subject_seq_of.n:
         return publish_failed(s, m, &ERR_STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID)
+    return 0
+
+
+cdef int check_expected_sequence(Stream* s, const Msg* m, const PubHeaders* h, uint64_t last) noexcept nogil:
+    cdef uint64_t want
     if h.last_seq.n and (not get_u64(h.last_seq, &want) or want != last):
         return publish_failed_seq(s, m, last)
-    if h.schedule.n or h.scheduler.n or h.schedule_next.n or h.zone.p != NULL:
-        return check_schedule(s, m, h)
     return 0
 
 
 cdef int check_duplicate(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
     cdef uint64_t seq
-    cdef Span last_id
     if h.msg_id.n and s.cfg.window > 0:
         dedupe_read(s)
         if dedupe_find(&s.dedupe, h.msg_id, &seq):
@@ -56,7 +66,11 @@ cdef int check_duplicate(Stream* s, const Msg* m, const PubHeaders* h) noexcept 
             return 1
         if s.staging != NULL and overlay_id(s.staging, h.msg_id, &seq):
             return publish_repeated(s, m.reply, seq)
-    last_id = span(s.last_id.data, <uint32_t>s.last_id.n)
+    return 0
+
+
+cdef int check_expected_id(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
+    cdef Span last_id = span(s.last_id.data, <uint32_t>s.last_id.n)
     if s.staging != NULL and s.staging.n:
         last_id = span(s.staging.last_id.data, <uint32_t>s.staging.last_id.n)
     if h.last_msg_id.n and not span_eq(h.last_msg_id, last_id):
@@ -80,17 +94,36 @@ cdef int check_rollup(Stream* s, const Msg* m, const PubHeaders* h) noexcept nog
     return 1
 
 
-cdef int check_sizes(Stream* s, const Msg* m) noexcept nogil:
+cdef int check_size(Stream* s, const Msg* m) noexcept nogil:
     if s.cfg.max_msg_size >= 0 and <int64_t>m.header.n + m.data.n > s.cfg.max_msg_size:
         return publish_failed(s, m, &ERR_STREAM_MESSAGE_EXCEEDS_MAXIMUM)
     if m.header.n > 65535:
         return publish_failed(s, m, &ERR_STREAM_HEADER_EXCEEDS_MAXIMUM)
-    if server_full(s):
-        return publish_failed(s, m, &ERR_INSUFFICIENT_RESOURCES)
+    return 0
+
+
+cdef int check_ttl(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
+    cdef int64_t ttl
+    if h.ttl.n and not get_ttl(h.ttl, &ttl):
+        return publish_failed(s, m, &ERR_MESSAGE_TTL_INVALID)
     return 0
 
 
 # ---- room ------------------------------------------------------------------------------------------------------------
+
+cdef int check_server_room(Stream* s, const Msg* m) noexcept nogil:
+    return publish_failed(s, m, &ERR_INSUFFICIENT_RESOURCES) if server_full(s) else 0
+
+
+cdef int check_account_room(Stream* s, const Msg* m) noexcept nogil:
+    cdef uint64_t size
+    if s.cfg.account_usage == NULL:
+        return 0
+    size = store_size_of(s.store, m.subject, m.header, m.data)
+    if over(s.cfg.account_usage, size if s.staging == NULL else staged_more(s.staging, size)):
+        return publish_failed(s, m, &ERR_ACCOUNT_RESOURCES_EXCEEDED)
+    return 0
+
 
 cdef uint64_t count_of(Stream* s, Span subject) noexcept nogil:
     return overlay_count(s, subject) if s.staging != NULL else store_count_of(s.store, subject)
@@ -110,7 +143,8 @@ cdef uint64_t oldest_size(Stream* s, Span subject) noexcept nogil:
     return size
 
 
-cdef int check_discard_new(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
+cdef int check_stream_room(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
+    # Of a stream that refuses what is new at its limits.
     cdef bint full_subject = (s.cfg.max_msgs_per > 0
                               and count_of(s, m.subject) >= <uint64_t>s.cfg.max_msgs_per)
     cdef uint64_t size, freed = 0

@@ -175,7 +175,7 @@ cdef bint intake_store(Intake* i, const Msg* m, const Delivery* t, const PubHead
     cdef int64_t ttl
     if server_full(s):
         return intake_refused(i, b"the server's limit is reached")
-    if check_sizes(s, m):
+    if check_size(s, m):
         return intake_refused(i, b"it is too large, or its headers are")
     store_state(s.store, &state)
     memset(&c, 0, sizeof(Change))
@@ -194,7 +194,7 @@ cdef bint intake_store(Intake* i, const Msg* m, const Delivery* t, const PubHead
         return intake_refused(i, b"the account's limit is reached")
     elif s.cfg.allow_ttl and h.ttl.n and not get_ttl(h.ttl, &ttl):
         return intake_refused(i, b"its Nats-TTL is none")
-    elif s.cfg.discard_new and check_discard_new(s, m, h, &state):
+    elif s.cfg.discard_new and check_stream_room(s, m, h, &state):
         return intake_refused(i, b"the stream is full")
     publish_change(s, m, &c)
     return (s.failed == 0 and s.entered == c.seq) or intake_refused(i, b"the store does not take it")

@@ -2,101 +2,206 @@
 
 cdef enum:
     IMPORTED_REPLY = 4096               # a longer one is none of a fast batch
+    MADE_MAX = 5                        # texts that one publish needs in place of its own
 
 
-cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
-    cdef StoreState state
-    cdef int rc
-    store_state(s.store, &state)
-    if s.staging != NULL:
-        overlay_state(s.staging, &state)
-    if s.cfg.sealed:
-        return publish_failed(s, m, &ERR_STREAM_SEALED)
-    if h.incr.n and check_increment(s, m, h):
-        return 1
-    rc = check_expected(s, m, h, state.last_seq)
-    if rc:
-        return rc
-    if h.schedule.n:
-        return publish_schedule(s, m, h, &state)
-    return publish_entered(s, m, h, &state)
+cdef struct Publish:
+    # A message on its way through the checks.
+    const Msg* m                        # as it is to be stored
+    const PubHeaders* h                 # what its headers ask for
+    ChangeKind kind                     # what it leads to
+    bint own                            # the stream publishes it itself
+    bint longer                         # its time is another one than `h` says
+    StoreState state                    # of the stream, with what is staged
+    Msg stored                          # what `m` points to, where something else than what came is stored
+    PubHeaders asked                    # likewise of `h`
+    uint32_t n_made
+    Bytes made[MADE_MAX]                # texts of `stored`
 
 
-cdef int publish_entered(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
-    # Where what a stream publishes itself comes in.
-    if check_duplicate(s, m, h) or check_rollup(s, m, h):
-        return 1
-    if s.cfg.allow_counter:
-        return publish_counter(s, m, h, state)
-    return publish_sized(s, m, h, state)
+# ---- what is stored in place of what came: 0 goes on, 1 has been answered ------------------------------------------------
+
+cdef Msg* publish_stored(Publish* p) noexcept nogil:
+    # The message, to be changed.
+    if p.m != &p.stored:
+        p.stored = p.m[0]
+        p.m = &p.stored
+    return &p.stored
 
 
-cdef int publish_sized(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
-    # As it will be stored.
-    cdef Change c
-    cdef uint64_t size
+cdef Bytes* publish_text(Publish* p) noexcept nogil:
+    # An empty text, freed at the end.
+    cdef Bytes* b = &p.made[p.n_made]
+    memset(b, 0, sizeof(Bytes))
+    p.n_made += 1
+    return b
+
+
+cdef int publish_no_memory(Stream* s, const Publish* p) noexcept nogil:
+    return publish_failed_as(s, p.m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY))
+
+
+cdef int make_clean_header(Stream* s, Publish* p) noexcept nogil:
+    # Without a status, and without what the server says of the publisher.
+    cdef Bytes* b
+    if p.m.header.n == 0 or not (p.h.request_info or has_status(p.m.header)):
+        return 0
+    b = publish_text(p)
+    if rewrite_headers(p.m.header, b) < 0:
+        return publish_no_memory(s, p)
+    publish_stored(p).header = b_span(b)
+    read_headers(&p.asked, p.m.header)
+    p.h = &p.asked
+    return 0
+
+
+cdef int make_only_schedule(Stream* s, Publish* p) noexcept nogil:
+    # There is one schedule on a subject.
+    cdef Bytes* b
+    if p.h.schedule.n == 0 or p.h.rollup.n:
+        return 0
+    b = publish_text(p)
+    if header_rolled(b, p.m.header) < 0:
+        return publish_no_memory(s, p)
+    publish_stored(p).header = b_span(b)
+    if p.h != &p.asked:
+        p.asked = p.h[0]
+        p.h = &p.asked
+    p.asked.rollup = span_c(b"sub")
+    return 0
+
+
+cdef int make_counted(Stream* s, Publish* p) noexcept nogil:
+    # Of a counter.
+    cdef Bytes* body
+    cdef Bytes* header
+    cdef const ApiError* error
+    if not s.cfg.allow_counter:
+        return 0
+    body = publish_text(p)
+    header = publish_text(p)
+    error = counter_sum(s, p.m, p.h, NULL, body, header)
+    if error != NULL:
+        return publish_failed(s, p.m, error)
+    publish_stored(p).data = b_span(body)
+    if header.n:
+        p.stored.header = b_span(header)
+    return 0
+
+
+cdef int make_longer_ttl(Stream* s, Publish* p) noexcept nogil:
+    # No message is gone before the marker that would stand for the one before it.
     cdef int64_t ttl
-    if check_sizes(s, m):
-        return 1
-    c.kind = CHANGE_MESSAGE
-    c.seq = state.last_seq + 1
-    c.ts = s.env.now
-    c.subject = m.subject
-    c.header = m.header
-    c.data = m.data
-    c.id = h.msg_id
-    c.said = h
-    c.keep = 0
-    c.erase = False
-    c.rollup = rollup_of(h.rollup) if h.rollup.n else ROLLUP_NONE
-    if s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, m.subject):
-        c.kind = CHANGE_SKIP        # nobody is interested: the sequence is used up
-        return publish_change(s, m, &c)
-    size = store_size_of(s.store, m.subject, m.header, m.data)
-    if over(s.cfg.account_usage, size if s.staging == NULL else staged_more(s.staging, size)):
-        return publish_failed(s, m, &ERR_ACCOUNT_RESOURCES_EXCEEDED)
-    if h.ttl.n:
-        if not get_ttl(h.ttl, &ttl):
-            return publish_failed(s, m, &ERR_MESSAGE_TTL_INVALID)
-        if s.cfg.marker_ttl and too_short(s, ttl):
-            return publish_longer(s, m, h, state, &c)
-    if s.cfg.discard_new and check_discard_new(s, m, h, state):
-        return 1
-    return publish_change(s, m, &c)
+    cdef Bytes* b
+    if p.h.ttl.n == 0 or s.cfg.marker_ttl == 0 or not get_ttl(p.h.ttl, &ttl) or not too_short(s, ttl):
+        return 0
+    b = publish_text(p)
+    if header_with_ttl(b, p.m.header, s.cfg.marker_ttl // SECOND) < 0:
+        return publish_no_memory(s, p)
+    publish_stored(p).header = b_span(b)
+    p.longer = True
+    return 0
 
 
-cdef int publish_longer(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state, Change* c) noexcept nogil:
-    # With the shortest time that a message may have here.
-    cdef Msg longer = m[0]
-    cdef Bytes b
-    memset(&b, 0, sizeof(Bytes))
-    if header_with_ttl(&b, m.header, s.cfg.marker_ttl // SECOND) < 0:
-        publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY))
-    else:
-        longer.header = span(b.data, <uint32_t>b.n)
-        c.header = longer.header
-        c.said = NULL
-        if not (s.cfg.discard_new and check_discard_new(s, &longer, h, state)):
-            publish_change(s, &longer, c)
-    bytes_free(&b)
-    return 1
+# ---- the order -----------------------------------------------------------------------------------------------------------
+#
+# Where several things are wrong with a publish, its publisher hears of the first in this order:
+#
+#   publish_now                 nothing can be written; then batches go their own ways (batch_atomic.pxi, batch_fast.pxi)
+#   publish_renamed             the subject that it is stored under is too long
+#   check_sealed                the stream is sealed
+#   check_increment             Nats-Incr is none, is not allowed, or comes with what counters do not take
+#   check_expected_stream       Nats-Expected-Stream names another stream
+#   check_ttl_allowed           Nats-TTL is not allowed
+#   check_expected_subject_sequence     Nats-Expected-Last-Subject-Sequence is another one
+#   check_expected_sequence     Nats-Expected-Last-Sequence is another one
+#   check_schedule              the headers of a schedule are wrong or not allowed
+#   check_duplicate             Nats-Msg-Id is known: the ack says so
+#   check_expected_id           Nats-Expected-Last-Msg-Id is another one
+#   check_rollup                Nats-Rollup is none, or is not allowed
+#   make_counted                    a counter without an increment, or its sum cannot be made
+#   check_size                  the message or its headers are too long
+#   check_server_room           the server's limit is reached
+#   check_account_room          the account's limit is reached; from here on only where somebody wants the message
+#   check_ttl                   Nats-TTL is none
+#   check_stream_room           the stream refuses what is new at its limits
+
+cdef inline int check_sealed(Stream* s, const Msg* m) noexcept nogil:
+    return publish_failed(s, m, &ERR_STREAM_SEALED) if s.cfg.sealed else 0
 
 
-cdef int publish_rewritten(Stream* s, const Msg* m) noexcept nogil:
-    cdef Msg clean = m[0]
-    cdef PubHeaders h
-    cdef Bytes b
-    cdef int rc = 1
-    memset(&b, 0, sizeof(Bytes))
-    if rewrite_headers(m.header, &b) < 0:
-        publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"out of memory")
-    else:
-        clean.header = span(b.data, <uint32_t>b.n)
-        read_headers(&h, clean.header)
-        rc = publish_checked(s, &clean, &h)
-    bytes_free(&b)
+cdef inline bint is_unwanted(Stream* s, const Msg* m) noexcept nogil:
+    # Nobody is interested: the sequence is used up.
+    return s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, m.subject)
+
+
+cdef int publish_refused(Stream* s, Publish* p) noexcept nogil:
+    # 0: it is to be stored, 1: it has been answered, PUBLISH_LATER
+    cdef int rc = 0
+    if not p.own:
+        rc = (make_clean_header(s, p)
+              or check_sealed(s, p.m)
+              or (p.h.incr.n and check_increment(s, p.m, p.h))
+              or check_expected_stream(s, p.m, p.h)
+              or check_ttl_allowed(s, p.m, p.h)
+              or check_expected_subject_sequence(s, p.m, p.h)
+              or check_expected_sequence(s, p.m, p.h, p.state.last_seq)
+              or check_schedule(s, p.m, p.h)
+              or make_only_schedule(s, p))
+    if rc == 0:
+        rc = (check_duplicate(s, p.m, p.h)
+              or check_expected_id(s, p.m, p.h)
+              or check_rollup(s, p.m, p.h)
+              or make_counted(s, p)
+              or check_size(s, p.m)
+              or check_server_room(s, p.m))
+    p.kind = CHANGE_SKIP if rc == 0 and is_unwanted(s, p.m) else CHANGE_MESSAGE
+    if rc == 0 and p.kind == CHANGE_MESSAGE:
+        rc = (check_account_room(s, p.m)
+              or check_ttl(s, p.m, p.h)
+              or make_longer_ttl(s, p)
+              or (s.cfg.discard_new and check_stream_room(s, p.m, p.h, &p.state)))
     return rc
 
+
+cdef int publish_passed(Stream* s, const Publish* p) noexcept nogil:
+    cdef Change c
+    c.kind = p.kind
+    c.seq = p.state.last_seq + 1
+    c.ts = s.env.now
+    c.subject = p.m.subject
+    c.header = p.m.header
+    c.data = p.m.data
+    c.id = p.h.msg_id
+    c.said = p.h if not p.longer else NULL
+    c.keep = 0
+    c.erase = False
+    c.rollup = rollup_of(p.h.rollup) if p.h.rollup.n else ROLLUP_NONE
+    return publish_change(s, p.m, &c)
+
+
+cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h, bint own) noexcept nogil:
+    # own: the stream publishes it itself
+    cdef Publish p
+    cdef uint32_t i
+    cdef int rc
+    p.m = m
+    p.h = h
+    p.own = own
+    p.longer = False
+    p.n_made = 0
+    store_state(s.store, &p.state)
+    if s.staging != NULL:
+        overlay_state(s.staging, &p.state)
+    rc = publish_refused(s, &p)
+    if rc == 0:
+        rc = publish_passed(s, &p)
+    for i in range(p.n_made):
+        bytes_free(&p.made[i])
+    return rc
+
+
+# ---- what comes ----------------------------------------------------------------------------------------------------------
 
 cdef int publish_renamed(Stream* s, const Msg* m, const PubHeaders* h, Span fast) noexcept nogil:
     # Under the subject that it is stored under.
@@ -135,43 +240,4 @@ cdef int publish_named(Stream* s, const Msg* m, const PubHeaders* h, Span fast) 
     # h: not looked at in a fast batch, whose reply is the last argument
     if fast.n:
         return publish_fast(s, m, fast)
-    if m.header.n and (h.request_info or has_status(m.header)):
-        return publish_rewritten(s, m)
-    return publish_checked(s, m, h)
-
-
-cdef int publish_schedule(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
-    # It passed.
-    cdef Msg only = m[0]
-    cdef PubHeaders rolled = h[0]
-    cdef Bytes b
-    if h.rollup.n:
-        return publish_entered(s, m, h, state)
-    memset(&b, 0, sizeof(Bytes))
-    if header_rolled(&b, m.header) < 0:
-        publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY))
-    else:
-        only.header = span(b.data, <uint32_t>b.n)
-        rolled.rollup = span_c(b"sub")
-        publish_entered(s, &only, &rolled, state)
-    bytes_free(&b)
-    return 1
-
-
-cdef int publish_counter(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
-    cdef Msg sum = m[0]
-    cdef Bytes body, header
-    cdef const ApiError* error
-    memset(&body, 0, sizeof(Bytes))
-    memset(&header, 0, sizeof(Bytes))
-    error = counter_sum(s, m, h, NULL, &body, &header)
-    if error != NULL:
-        publish_failed(s, m, error)
-    else:
-        sum.data = span(body.data, <uint32_t>body.n)
-        if header.n:
-            sum.header = span(header.data, <uint32_t>header.n)
-        publish_sized(s, &sum, h, state)
-    bytes_free(&body)
-    bytes_free(&header)
-    return 1
+    return publish_checked(s, m, h, False)

@@ -61,7 +61,10 @@ cdef const ApiError* scheduler_wrong(Stream* s, const Msg* m, const PubHeaders* 
 
 cdef int check_schedule(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
     # 0 goes on, 1 has been answered
-    cdef const ApiError* error = schedule_wrong(s, m, h) if h.schedule.n or h.zone.p != NULL else NULL
+    cdef const ApiError* error
+    if h.schedule.n == 0 and h.scheduler.n == 0 and h.schedule_next.n == 0 and h.zone.p == NULL:
+        return 0
+    error = schedule_wrong(s, m, h) if h.schedule.n or h.zone.p != NULL else NULL
     if error == NULL:
         error = scheduler_wrong(s, m, h)
     return publish_failed(s, m, error) if error != NULL else 0

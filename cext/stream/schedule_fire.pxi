@@ -61,7 +61,6 @@ cdef int product_header(Bytes* b, Span block, Span scheduler, Span next, const S
 cdef void publish_product(Stream* s, Span subject, Span header, Span data) noexcept nogil:
     cdef Msg m
     cdef PubHeaders h
-    cdef StoreState state
     cdef Draft d
     if s.cfg.sealed:
         return
@@ -74,8 +73,7 @@ cdef void publish_product(Stream* s, Span subject, Span header, Span data) noexc
         m.data = data
         m.account = s.account
         read_headers(&h, header)
-        store_state(s.store, &state)
-        publish_entered(s, &m, &h, &state)
+        publish_checked(s, &m, &h, True)
         s.timetable.stored = True
     draft_free(&d)
 
