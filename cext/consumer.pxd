@@ -177,8 +177,8 @@ cdef struct DeadList:
     DeadLetter* first
     DeadLetter* last
 
-cdef struct HeldAck:
-    HeldAck* next
+cdef struct WaitingAck:
+    WaitingAck* next
     uint64_t seq            # when everything is out up to here
     uint32_t n_reply
     uint8_t reply[1]
@@ -238,8 +238,8 @@ cdef struct AckUpto:
     uint64_t seq            # everything up to here is acked; 0: is out
     uint64_t dseq           # of that message
     Task task
-    HeldAck* first          # double acks that are answered then, in order
-    HeldAck* last
+    WaitingAck* first          # double acks that are answered then, in order
+    WaitingAck* last
 
 cdef struct DeadLetters:
     # What died and is not stored yet: still pending, in none of its lists.
@@ -334,8 +334,8 @@ cdef struct Consumer:
     Task deliver
     Wait cold               # for the next message's bytes
     bint paused
-    bint held               # the answer to the request that made it goes first
-    uint64_t held_ticket    # and waits for this one, UINT64_MAX: is not given yet
+    bint unanswered         # the answer to the request that made it goes first
+    uint64_t answer_ticket    # and waits for this one, UINT64_MAX: is not given yet
     uint8_t* ack_prefix     # in texts of its own
     uint32_t n_ack_prefix
     int64_t last_delivery   # monotonic

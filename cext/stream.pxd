@@ -135,12 +135,12 @@ cdef struct WatchIndex:
 
 # ---- the stream -------------------------------------------------------------------------------------------
 
-cdef enum HeldKind:
-    HELD_ACK = 0            # an empty answer
-    HELD_GET = 1            # of a direct get
-    HELD_API = 2
-    HELD_PUBLISH = 3        # of a publish
-    HELD_DELETE = 4         # of the API, that a message is deleted
+cdef enum AnswerKind:
+    ANSWER_ACK = 0          # an empty answer
+    ANSWER_GET = 1          # of a direct get
+    ANSWER_API = 2
+    ANSWER_PUBLISH = 3      # of a publish
+    ANSWER_DELETE = 4       # of the API, that a message is deleted
 
 cdef enum:
     RETAIN_LIMITS = 0
@@ -356,7 +356,7 @@ cdef struct Stream:
     Task settle             # interest retention: looks for what nobody needs any more, in several turns
     uint64_t settle_wanted  # the next sequence it looks at among what is wanted; 0: done
     uint64_t settle_all     # likewise among all messages
-    bint hold               # a consumer is out of service: nobody knows what it needs
+    bint consumer_missing   # a consumer is out of service: nobody knows what it needs
     int64_t counted         # bytes that this stream added to the usages
     DirectJob* jobs         # direct gets in several turns
     uint32_t n_cold         # those of a single message that wait for the disk
@@ -434,7 +434,7 @@ cdef void intake_close(Stream* s, uint64_t id) noexcept nogil
 # What an answer has to wait for that shows this message, or with 0 the stream as a whole: a ticket, 0 nothing.
 cdef uint64_t stream_unsettled(Stream* s, uint64_t seq) noexcept nogil
 # Sends an API answer once this ticket is durable; an error of the same type if it fails. 0 | -1 no room
-cdef int stream_hold(Stream* s, uint64_t ticket, Span reply, Span data, Span type) noexcept nogil
+cdef int stream_answer_later(Stream* s, uint64_t ticket, Span reply, Span data, Span type) noexcept nogil
 # Stored messages that match, from a sequence on, and may not be seen yet.
 cdef uint64_t stream_hidden(Stream* s, const Filter* filter, uint64_t start) noexcept nogil
 

@@ -76,7 +76,7 @@ cdef void ack_piece(Consumer* c) noexcept nogil:
         c.floor_dseq = max(c.floor_dseq, dseq)
     c.floor_ts = c.env.now
     log_acked_upto(c, c.floor_seq, c.floor_dseq)
-    held_answer(c)
+    waiting_acks_answer(c)
     if c.upto.seq:
         task_post(&c.env.tasks, &c.upto.task)
 
@@ -102,9 +102,9 @@ cdef void acks_finish(Consumer* c) noexcept nogil:
         pass
 
 
-cdef void held_answer(Consumer* c) noexcept nogil:
+cdef void waiting_acks_answer(Consumer* c) noexcept nogil:
     # Double acks of what is out by now.
-    cdef HeldAck* h = c.upto.first
+    cdef WaitingAck* h = c.upto.first
     while h != NULL and h.seq <= c.floor_seq:
         c.upto.first = h.next
         stream_answer(c.s, change_ticket(c), span(h.reply, h.n_reply))
@@ -114,8 +114,8 @@ cdef void held_answer(Consumer* c) noexcept nogil:
         c.upto.last = NULL
 
 
-cdef void held_free(Consumer* c) noexcept nogil:
-    cdef HeldAck* h
+cdef void waiting_acks_free(Consumer* c) noexcept nogil:
+    cdef WaitingAck* h
     while c.upto.first != NULL:
         h = c.upto.first
         c.upto.first = h.next
@@ -124,9 +124,9 @@ cdef void held_free(Consumer* c) noexcept nogil:
 
 
 cdef void answer_ack(Consumer* c, uint64_t sseq, Span reply) noexcept nogil:
-    cdef HeldAck* h = NULL
+    cdef WaitingAck* h = NULL
     if c.upto.seq and sseq > c.floor_seq:
-        h = <HeldAck*>malloc(sizeof(HeldAck) + reply.n)
+        h = <WaitingAck*>malloc(sizeof(WaitingAck) + reply.n)
         if h == NULL:
             acks_finish(c)
     if h == NULL:

@@ -263,10 +263,10 @@ cdef int deliver_again(Consumer* c) noexcept nogil:
 
 cdef bint answer_waits(Consumer* c) noexcept nogil:
     # Whether the answer to the request that made the consumer is still to be sent.
-    c.held = c.held_ticket > store_durable_ticket(c.s.store)
-    if c.held and c.held_ticket != UINT64_MAX:
+    c.unanswered = c.answer_ticket > store_durable_ticket(c.s.store)
+    if c.unanswered and c.answer_ticket != UINT64_MAX:
         timer_set(&c.env.timers, &c.timers[TIMER_WAKE], c.env.mono + ANSWER_PAUSE)
-    return c.held
+    return c.unanswered
 
 
 cdef int deliver_step(Consumer* c) noexcept nogil:
@@ -274,7 +274,7 @@ cdef int deliver_step(Consumer* c) noexcept nogil:
         if (c.paused or stands_still(c)) and c.pull.n_no_wait:
             pulls_at_end(c)
         return STEP_WAIT
-    if c.count.phase or c.count.failed or (c.held and answer_waits(c)):
+    if c.count.phase or c.count.failed or (c.unanswered and answer_waits(c)):
         return STEP_WAIT
     if c.flow.window and c.flow.unconfirmed > c.flow.window:
         stuck_note(c)

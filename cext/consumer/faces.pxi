@@ -320,8 +320,8 @@ cdef class ConsumerHandle:
         """The answer to the request that made or moved it is on its way, or waits for this ticket."""
         with nogil:
             self.box.lock()
-            if self.serves() and self.c.held:
-                self.c.held_ticket = ticket
+            if self.serves() and self.c.unanswered:
+                self.c.answer_ticket = ticket
                 wake_delivery(self.c)
             self.box.leave()
 

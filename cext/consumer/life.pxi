@@ -52,12 +52,12 @@ cdef void timers_prepare(Consumer* c) noexcept nogil:
     c.timers[TIMER_PAUSE].fn = pause_over
     c.timers[TIMER_GONE].fn = gone_due
     c.timers[TIMER_HEARTBEAT].fn = heartbeat_due
-    c.timers[TIMER_DEAD].fn = bury_due
+    c.timers[TIMER_DEAD].fn = dead_due
     c.timers[TIMER_STUCK].fn = stuck_due
     c.timers[TIMER_PIN].fn = pin_over
     for i in range(TIMERS):
         c.timers[i].owner = c
-    c.dead.task.fn = bury_turn
+    c.dead.task.fn = dead_turn
     c.dead.task.owner = c
     c.dead.cold.task = &c.dead.task
     c.deliver.fn = deliver_run
@@ -81,7 +81,7 @@ cdef void timers_prepare(Consumer* c) noexcept nogil:
 
 cdef void consumer_free(Consumer* c) noexcept nogil:
     count_stop(c)
-    held_free(c)
+    waiting_acks_free(c)
     deadlines_forget(c)
     pending_free(&c.pending)
     u64map_free(&c.exhausted)
@@ -211,7 +211,7 @@ cdef void consumer_follow(Consumer* c) noexcept nogil:
     consumer_rest(c)
     pulls_moved(c)
     c.push.bound = False
-    c.held = False
+    c.unanswered = False
     flow_reset(c)
 
 
@@ -315,8 +315,8 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, Filter* filter,
     info_when_counted(c, before)
     if moved and c.role == ROLE_LEADS and is_push(c):
         requeue_all(c)
-        c.held = True
-        c.held_ticket = UINT64_MAX
+        c.unanswered = True
+        c.answer_ticket = UINT64_MAX
         rc = watch_deliver_subject(c)
     change_most(c, &last)
     deadlines_move(c, &last, old)
@@ -346,7 +346,7 @@ cdef int consumer_take_config(Consumer* c, const ConsumerConfig* cfg) noexcept n
 
 cdef void release_needed(Consumer* c) noexcept nogil:
     # Interest retention: what nobody needs now that this consumer is gone leaves the stream; with the last one, all.
-    if c.s.watchers.n or c.s.hold:
+    if c.s.watchers.n or c.s.consumer_missing:
         stream_settle(c.s, c.floor_seq, True)
     else:
         stream_purge(c.s, span(NULL, 0), 0, 0)

@@ -23,7 +23,7 @@ cdef class StreamHandle(IntakeFace):
         with nogil:
             open = self.enter()
             if open:
-                self.s.hold = hold
+                self.s.consumer_missing = hold
             self.box.leave()
         self.check(open)
         IntakeFace.activate(self)
@@ -170,7 +170,7 @@ cdef class StreamHandle(IntakeFace):
         cdef int rc = 0
         with nogil:
             self.box.lock()
-            new.hold = old.hold
+            new.consumer_missing = old.consumer_missing
             if self.serving:
                 rc = stream_activate(new)
             if rc >= 0:
@@ -280,8 +280,8 @@ cdef class StreamHandle(IntakeFace):
                 c = consumer_new(self.s, &cfg, &filter, &file, logged)
                 if c != NULL:
                     c.serial = serial
-                    c.held = hold and is_push(c)
-                    c.held_ticket = UINT64_MAX
+                    c.unanswered = hold and is_push(c)
+                    c.answer_ticket = UINT64_MAX
                     rc = consumer_lead(c) if self.serving else 0
                     if rc < 0:
                         consumer_close(c, False)

@@ -67,7 +67,7 @@ cdef void consumer_why(Consumer* c, Why* w) noexcept nogil:
         w.until = c.cfg.pause_until
     elif not has_taker(c):
         w.reason = WAITS_INTEREST if is_push(c) else WAITS_REQUEST
-    elif c.count.phase or c.count.failed or c.held:
+    elif c.count.phase or c.count.failed or c.unanswered:
         w.reason = WAITS_START
     elif c.flow.window and c.flow.unconfirmed > c.flow.window:
         w.reason = WAITS_FLOW

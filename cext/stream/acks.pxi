@@ -7,14 +7,14 @@ cdef struct AckHead:
     uint32_t flags
 
 
-cdef struct HeldHead:
+cdef struct AnswerHead:
     # One waiting answer of another kind; reply, header, data and the type of an API answer follow.
     uint64_t ticket
     uint32_t n_reply
     uint32_t n_header
     uint32_t n_data
     uint32_t n_type
-    int kind                    # HELD_*
+    int kind                    # ANSWER_*
 
 
 # ---- waiting ---------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ cdef void pub_ack_settled(Stream* s, Span reply, uint64_t seq) noexcept nogil:
     if ticket <= store_durable_ticket(s.store) and s.answers.b.n == 0:
         send_pub_ack(s, reply, seq, False)
     else:       # without memory there is no answer: whoever waits for it tries again
-        hold(s, ticket, HELD_PUBLISH, reply, span(NULL, 0), pub_ack_text(s, seq, False, room), span(NULL, 0))
+        answer_later(s, ticket, ANSWER_PUBLISH, reply, span(NULL, 0), pub_ack_text(s, seq, False, room), span(NULL, 0))
 
 
 cdef void pub_ack_more(Stream* s, Span reply, uint64_t seq, uint32_t flags, Span more) noexcept nogil:
@@ -114,7 +114,7 @@ cdef void stream_answer_with(Stream* s, uint64_t ticket, Span reply, Span header
     if ticket <= store_durable_ticket(s.store) and s.answers.b.n == 0:
         send_message(s, KIND_ACK, reply, header, span(NULL, 0))
     else:
-        hold(s, ticket, HELD_ACK, reply, header, span(NULL, 0), span(NULL, 0))
+        answer_later(s, ticket, ANSWER_ACK, reply, header, span(NULL, 0), span(NULL, 0))
 
 
 # ---- answers that show what is stored --------------------------------------------------------------------
@@ -127,14 +127,14 @@ cdef uint64_t stream_unsettled(Stream* s, uint64_t seq) noexcept nogil:
     return ticket if ticket > store_durable_ticket(s.store) else 0
 
 
-cdef bint too_much_held(const Stream* s) noexcept nogil:
-    return s.answers.b.n - s.answers.head > HELD_MAX
+cdef bint answers_full(const Stream* s) noexcept nogil:
+    return s.answers.b.n - s.answers.head > WAITING_MAX
 
 
-cdef int hold(Stream* s, uint64_t ticket, int kind, Span reply, Span header, Span data, Span type) noexcept nogil:
+cdef int answer_later(Stream* s, uint64_t ticket, int kind, Span reply, Span header, Span data, Span type) noexcept nogil:
     # The answer is sent when this ticket is durable. 0 | -1 no memory
-    cdef HeldHead h
-    cdef size_t size = sizeof(HeldHead) + <size_t>reply.n + header.n + data.n + type.n
+    cdef AnswerHead h
+    cdef size_t size = sizeof(AnswerHead) + <size_t>reply.n + header.n + data.n + type.n
     cdef uint8_t* p = fifo_add(&s.answers, size)
     if p == NULL:
         return -1
@@ -144,8 +144,8 @@ cdef int hold(Stream* s, uint64_t ticket, int kind, Span reply, Span header, Spa
     h.n_data = data.n
     h.n_type = type.n
     h.kind = kind
-    memcpy(p, &h, sizeof(HeldHead))
-    p += sizeof(HeldHead)
+    memcpy(p, &h, sizeof(AnswerHead))
+    p += sizeof(AnswerHead)
     p = put_bytes(p, reply)
     p = put_bytes(p, header)
     p = put_bytes(p, data)
@@ -153,7 +153,7 @@ cdef int hold(Stream* s, uint64_t ticket, int kind, Span reply, Span header, Spa
     return 0
 
 
-cdef int stream_hold(Stream* s, uint64_t ticket, Span reply, Span data, Span type) noexcept nogil:
-    if too_much_held(s):
+cdef int stream_answer_later(Stream* s, uint64_t ticket, Span reply, Span data, Span type) noexcept nogil:
+    if answers_full(s):
         return -1
-    return hold(s, ticket, HELD_API, reply, span(NULL, 0), data, type)
+    return answer_later(s, ticket, ANSWER_API, reply, span(NULL, 0), data, type)

@@ -37,7 +37,7 @@ cdef struct DirectJob:
     uint64_t last                       # sequence of the previous message of this answer
     uint64_t up_to                      # multi: the bound
     uint64_t counted                    # the last sequence when `pending` was counted
-    bint held                           # something of it waited for the disk
+    bint waited                         # something of it waited for the disk
     int64_t bytes_left
     uint64_t sent
     bint counting                       # a batch: what is pending below `count_at` is counted
@@ -113,7 +113,7 @@ cdef void direct_send(Stream* s, Span reply, Span header, Span data, uint64_t ti
     # Now, or with a ticket when that is durable.
     if ticket == 0:
         send_message(s, KIND_JETSTREAM, reply, header, data)
-    elif too_much_held(s) or hold(s, ticket, HELD_GET, reply, header, data, span(NULL, 0)) < 0:
+    elif answers_full(s) or answer_later(s, ticket, ANSWER_GET, reply, header, data, span(NULL, 0)) < 0:
         direct_status(s, reply, b"500 too many answers wait for the disk")
 
 
@@ -167,7 +167,7 @@ cdef void direct_stop(Stream* s) noexcept nogil:
 
 cdef uint64_t job_waits(const DirectJob* j, uint64_t seq) noexcept nogil:
     # As stream_unsettled, and behind what was sent of the job before.
-    if j.held and j.s.answers.b.n:
+    if j.waited and j.s.answers.b.n:
         return store_ticket(j.s.store)
     return stream_unsettled(j.s, seq)
 
@@ -225,7 +225,7 @@ cdef bint job_send(DirectJob* j, const Record* r) noexcept nogil:
     j.sent += 1
     j.left -= 1
     j.bytes_left -= <int64_t>r.subject.n + r.header.n + r.data.n
-    j.held = j.held or ticket
+    j.waited = j.waited or ticket
     if ok:
         direct_send(j.s, span(j.reply, j.n_reply), b_span(b), r.data, ticket)
     return ok
@@ -236,7 +236,7 @@ cdef void job_run(Task* t) noexcept nogil:
     cdef Record r
     cdef int i, rc
     for i in range(DIRECT_TURN):
-        if too_much_held(j.s):
+        if answers_full(j.s):
             return                          # direct_resume goes on
         rc = job_next(j, &r) if j.left and j.bytes_left > 0 else ST_NOT_FOUND
         if rc == ST_WAIT:

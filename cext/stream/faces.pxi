@@ -450,7 +450,7 @@ cdef class StreamFace:
         with nogil:
             open = self.enter()
             if open:
-                rc = stream_hold(self.s, ticket, to, what, kind)
+                rc = stream_answer_later(self.s, ticket, to, what, kind)
             if rc == 0:
                 release_answers(self.s, store_durable_ticket(self.s.store), 0)
             self.box.leave()

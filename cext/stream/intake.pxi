@@ -342,7 +342,7 @@ cdef int intake_inbound(void* target, const Msg* m) noexcept nogil:
     i.last = i.s.env.mono
     if i.aside.b.n == 0 and not intake_waits(i):
         intake_take(i, m)
-    elif i.aside.b.n - i.aside.head > HELD_MAX or publish_keep(&i.aside, m) < 0:
+    elif i.aside.b.n - i.aside.head > WAITING_MAX or publish_keep(&i.aside, m) < 0:
         intake_break(i, INTAKE_GAP)
     else:
         task_post(&i.s.env.tasks, &i.turn)

@@ -37,7 +37,7 @@ cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil:
         return
     if s.cfg.retention == RETAIN_INTEREST:
         ask(s, &t, seq)
-        if t.needed or s.hold:
+        if t.needed or s.consumer_missing:
             return
     stream_remove(s, CHANGE_RELEASE, seq, False)
     stream_count_bytes(s)
@@ -45,7 +45,7 @@ cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil:
 
 cdef void stream_settle(Stream* s, uint64_t start, bint all) noexcept nogil:
     cdef uint64_t* at = &s.settle_all if all else &s.settle_wanted
-    if s.cfg.retention == RETAIN_INTEREST and not s.hold:
+    if s.cfg.retention == RETAIN_INTEREST and not s.consumer_missing:
         start = max(start, <uint64_t>1)
         at[0] = min(at[0], start) if at[0] else start
         settle_turn(&s.settle)

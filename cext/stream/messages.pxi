@@ -134,7 +134,7 @@ cdef int message_text(Stream* s, Bytes* b, const Record* r, bint no_hdr) noexcep
 cdef bint get_send(Stream* s, Span reply, Span text, uint64_t ticket) noexcept nogil:
     # Now, or when what it shows is durable; False: there is no room to wait.
     if ticket:
-        return stream_hold(s, ticket, reply, text, type_get()) == 0
+        return stream_answer_later(s, ticket, reply, text, type_get()) == 0
     send_message(s, KIND_JETSTREAM, reply, span(NULL, 0), text)
     return True
 
@@ -208,7 +208,7 @@ cdef void delete_answer(Stream* s, Span reply) noexcept nogil:
     if ticket <= store_durable_ticket(s.store) and s.answers.b.n == 0:
         count_request(s, False)
         send_message(s, KIND_JETSTREAM, reply, span(NULL, 0), text)
-    elif hold(s, ticket, HELD_DELETE, reply, span(NULL, 0), text, type) == 0:
+    elif answer_later(s, ticket, ANSWER_DELETE, reply, span(NULL, 0), text, type) == 0:
         count_deleting(s, 1)
 
 
@@ -221,7 +221,7 @@ cdef int delete_inbound(void* target, const Msg* m) noexcept nogil:
     cdef bint warm
     if is_audited(s):
         return LEFT
-    if not is_asked(s, m, KEYS_DELETE, &g) or s.cfg.sealed or s.cfg.deny_delete or too_much_held(s):
+    if not is_asked(s, m, KEYS_DELETE, &g) or s.cfg.sealed or s.cfg.deny_delete or answers_full(s):
         return LEFT_ALONE
     memset(&w, 0, sizeof(Wait))
     warm = store_warm(s.store, g.seq, &w)

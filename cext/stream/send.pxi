@@ -55,7 +55,7 @@ cdef enum:
     ACK_TEXT = 2                # what follows the reply is the answer; otherwise these are further members of the PubAck
     ACK_MORE = 8                # from this bit on: how many bytes follow the reply
     REPLY_ROOM = 512            # replies up to here are copied to the stack before they are sent to
-    HELD_MAX = 32 << 20         # bytes of answers that wait in a stream; beyond, what asks for more is refused
+    WAITING_MAX = 32 << 20         # bytes of answers that wait in a stream; beyond, what asks for more is refused
 
 
 cdef void send_ack_more(Stream* s, Span reply, uint64_t seq, uint32_t flags, Span more) noexcept nogil:

@@ -20,15 +20,15 @@ cdef bint get_u64(Span s, uint64_t* v) noexcept nogil:
     return True
 
 
-cdef inline bint is_blank(uint8_t c) noexcept nogil:
+cdef inline bint is_white(uint8_t c) noexcept nogil:
     return c == c' ' or (c'\t' <= c <= c'\r')
 
 
 cdef Span trimmed(Span s) noexcept nogil:
-    while s.n and is_blank(s.p[0]):
+    while s.n and is_white(s.p[0]):
         s.p += 1
         s.n -= 1
-    while s.n and is_blank(s.p[s.n - 1]):
+    while s.n and is_white(s.p[s.n - 1]):
         s.n -= 1
     return s
 

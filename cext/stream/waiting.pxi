@@ -81,7 +81,7 @@ cdef bint publish_waits(Stream* s, const Msg* m, bint asks) noexcept nogil:
             if not ids_unread(s):
                 return False
     d.asked = d.asked or asks
-    if d.waiting.b.n - d.waiting.head > HELD_MAX or publish_keep(&d.waiting, m) < 0:
+    if d.waiting.b.n - d.waiting.head > WAITING_MAX or publish_keep(&d.waiting, m) < 0:
         d.reading = True
         dedupe_finish(s)
         return False

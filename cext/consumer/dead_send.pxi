@@ -154,7 +154,7 @@ cdef bint dead_try(Consumer* c, DeadLetter* d) noexcept nogil:
     return True
 
 
-cdef void bury_turn(Task* t) noexcept nogil:
+cdef void dead_turn(Task* t) noexcept nogil:
     cdef Consumer* c = <Consumer*>t.owner
     cdef DeadLetter* d = c.dead.sent.first
     cdef int i
@@ -176,7 +176,7 @@ cdef void bury_turn(Task* t) noexcept nogil:
         timer_set(&c.env.timers, &c.timers[TIMER_DEAD], c.dead.sent.first.again)
 
 
-cdef void bury_due(Timer* t, int64_t now) noexcept nogil:
+cdef void dead_due(Timer* t, int64_t now) noexcept nogil:
     task_post(&(<Consumer*>t.owner).env.tasks, &(<Consumer*>t.owner).dead.task)
 
 
