@@ -318,6 +318,15 @@ cdef struct Watch:
     void (*fn)(void* target, bint active) noexcept nogil
     void* target
 
+cdef struct Crossing:
+    # Replies that an account gives to others, and waits for.
+    bint taken              # those to other accounts' requests are, by this prefix
+    uint8_t prefix[10]
+    uint32_t n_answering    # replies that it may give
+    uint32_t n_awaiting     # replies that it waits for
+    bint sweep              # some of these nobody waits for any more, perhaps
+    bint swept              # they are looked for
+
 cdef struct Account:
     # Its subjects, what its streams hold and what its clients moved. The control plane has a handle; what goes there names
     # the account by its id, which no other account gets again.
@@ -343,12 +352,7 @@ cdef struct Account:
     Span domain             # `$JS.<domain>.API.`, by which JetStream is asked too; owned; empty: not
     ServiceImport* services  # what it imports; owned
     StreamImport* streams
-    bint answers            # replies to other accounts' requests are taken, by this prefix
-    uint8_t reply_prefix[10]
-    uint32_t n_answering    # replies that it may give to other accounts
-    uint32_t n_awaiting     # replies that it waits for from others
-    bint sweep              # some of these nobody waits for any more, perhaps
-    bint swept              # they are looked for
+    Crossing replies
     uint32_t members        # clients that were let in
     int64_t max_members     # the limits of these, -1: none
     int64_t max_subscriptions

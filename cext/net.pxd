@@ -129,7 +129,7 @@ cdef struct Transport:
     # neither is so; else -errno. Of one that was accepted c.secured may have the words for it then; -EBUSY: too many have come.
     int (*establish)(Conn* c) noexcept nogil
     # Bytes; 0: the end; else -errno. n is at least `slack`, and nothing that has come whole is kept for a later call unless
-    # c.more says so: there is more that no event will tell of.
+    # c.input.more says so: there is more that no event will tell of.
     ssize_t (*read)(Conn* c, void* p, size_t n) noexcept nogil
     # Room that a read needs beyond what is asked for, as it takes records whole; NULL: none.
     size_t (*slack)(const Conn* c) noexcept nogil
@@ -151,6 +151,75 @@ cdef struct Transport:
     # It is: gives the connection another transport, and tells whether that one has to be established too. NULL: this one stays.
     bint (*next)(Conn* c) noexcept nogil
 
+cdef struct Coming:
+    # What comes before a connection's bytes.
+    bint hushed             # nothing is said before its handshake
+    bint admitted           # its handshake is counted among those of this second
+    int verdict             # of the control plane about its peer's certificates: 1, -1; 0: none yet
+    Task judged
+    uint32_t to_skip        # bytes of a PROXY header that mean nothing to us
+
+cdef struct Rest:
+    # Why a connection's input waits.
+    bint paused             # for the control plane
+    int stalled             # FOR_RECEIVER | FOR_ANSWERS | FOR_ROOM
+    bint alone              # FOR_ANSWERS until all of its requests are answered
+    bint tiring             # it is to rest for room when its input of this turn is worked through
+    Conn* next              # while FOR_ROOM
+    Timer timer
+    Task resume
+    uint32_t stalls_left
+    uint64_t stalls
+
+cdef struct Input:
+    # The way in.
+    bint more               # its transport has bytes to read that no event tells of
+    bint again              # linked in reactor.again
+    Conn* next_again
+    uint8_t* left           # kept for later: an incomplete operation, or all of it while paused
+    size_t n_left
+    size_t cap_left
+    size_t need             # bytes that complete what is left, when known; else 0
+    const Ahead* ahead      # what the bytes being fed begin with
+    uint32_t n_ahead
+    int64_t at              # mono
+
+cdef enum Wrote:
+    # What the last write has come to.
+    WROTE_NOTHING = 0
+    WROTE_SOME
+    WROTE_IN_VAIN           # the connection takes nothing more
+
+cdef struct Output:
+    # The way out of bytes, the reactor's alone.
+    Chunk* head             # what it writes
+    Chunk* tail
+    int wrote               # Wrote
+    bint relieving          # what is written to it now may end the rest of others
+    bint flushing           # linked in reactor.flushing
+    bint owes               # its transport has bytes of its own to write
+    bint deadline_set       # timer runs
+    Timer timer
+    Conn* next_flushing
+    Conn* next_settling
+
+cdef enum Ending:
+    NOT_ENDING = 0
+    ENDS_AT_ONCE            # linked in reactor.ending
+    ENDS_WITH_LAST_WORDS    # likewise; what is left is written before
+
+cdef struct Wants:
+    # What the transport was told to wake it for.
+    bint polled             # epoll knows it
+    bint reading
+    bint writing
+
+cdef struct Keepalive:
+    Timer timer
+    uint32_t pings_out
+    int64_t sent            # mono; 0: none outstanding
+    int64_t rtt_at
+
 cdef struct Conn:
     Client base             # first: a Client* of ours is a Conn*
     Head head
@@ -163,57 +232,20 @@ cdef struct Conn:
     const Terms* terms
     int fd
     int approach            # Approach
+    int ending              # Ending
+    Conn* next_ending
     bint known              # it counts as a connection, and the control plane hears of its end
-    bint hushed             # nothing is said before its handshake
-    bint admitted           # its handshake is counted among those of this second
-    int verdict             # of the control plane about its peer's certificates: 1, -1; 0: none yet
-    Task judged
+    int auth                # AuthState
+    Timer auth_timer        # until it is established, and has proven who it is
+    Rest rest
+    Wants wants
+    Input input
+    Output output
+    Coming coming
+    Keepalive keepalive
     Security* security      # held; NULL: none
     Bytes secured           # what its transport says of its security, or of what came before its bytes
-    uint32_t to_skip        # bytes of a PROXY header that mean nothing to us
-    int auth
-    bint paused             # for the control plane
-    int stalled             # FOR_RECEIVER | FOR_ANSWERS | FOR_ROOM; the input waits
-    bint alone              # FOR_ANSWERS until all of its requests are answered
-    bint tiring             # it is to rest for room when its input of this turn is worked through
-    Conn* next_resting      # while FOR_ROOM
-    bint relieving          # what is written to it now may end the rest of others
-    # the way out of bytes, the reactor's alone
-    Chunk* out              # what it writes
-    Chunk* out_tail
-    bint flushing           # linked in reactor.flushing
-    bint progress           # the last write took something
-    bint owes               # its transport has bytes of its own to write
-    bint more               # its transport has bytes to read that no event tells of
-    bint again              # linked in reactor.again
-    Conn* next_again
-    bint write_failed
-    bint deadline_set       # write_timer runs
-    bint finished           # linked in reactor.ending
-    bint last_words         # what is left is written before the end
-    Conn* next_flushing
-    Conn* next_settling
-    Conn* next_ending
-    bint polled             # epoll knows it
-    bint reading, writing   # what the transport was told to want
-    uint32_t stalls_left
-    uint64_t stalls
-    uint8_t* left           # input kept for later: an incomplete operation, or all of it while paused
-    size_t n_left
-    size_t cap_left
-    size_t need             # bytes that complete what is left, when known; else 0
-    const Ahead* ahead      # what the bytes being fed begin with
-    uint32_t n_ahead
-    Timer ping_timer
-    Timer auth_timer        # until it is established, and has proven who it is
-    Timer write_timer
-    Timer stall_timer
-    Task resume
-    uint32_t pings_out
-    int64_t ping_sent       # mono; 0: none outstanding
-    int64_t rtt_at
     int64_t last_active     # wall
-    int64_t input_at        # mono
     char address[ADDRESS_MAX]
     uint32_t n_address
     int port
@@ -238,13 +270,39 @@ cdef struct WsTerms:
     uint32_t frame_max      # payload of a frame to it; 0: as it comes
     bint whole              # a compressed message is one frame all the same
 
+cdef struct WsFrame:
+    # One that comes.
+    uint8_t[WS_HEAD_MAX] head
+    uint32_t n_head         # bytes of a head that have come
+    bint under_way
+    bint final
+    int opcode
+    bint keyed
+    uint8_t[4] key
+    uint32_t key_at
+    uint64_t rest           # of its payload
+    uint8_t[WS_CONTROL_MAX] control
+    uint32_t n_control
+
+cdef struct WsMessage:
+    # One that comes.
+    bint under_way          # its last frame has not ended
+    bint compressed
+    z_stream* inflating     # NULL: none
+    bint flooded            # it may have more to give
+    bint drained            # its data ended before the message
+    uint32_t trailer        # bytes of what ends its data that were taken
+    uint64_t squeezed       # its bytes that came, and that they were
+    uint64_t inflated
+    int64_t max_payload     # of its data; -1: no limit
+
 cdef struct Ws:
     # WebSocket (RFC 6455, RFC 7692) over a connection's transport, as a server.
     const Transport* below
     int state               # WsState
     int64_t patience        # ns until its request must have come
     WsTerms terms
-    bint below_more         # c.more of what is below
+    bint below_more         # input.more of what is below
     # said by the control plane, under the engine lock
     int verdict             # WS_OPEN, WS_REQUEST: it may ask again, WS_REFUSED; 0: none yet
     Bytes answer
@@ -255,28 +313,10 @@ cdef struct Ws:
     size_t n_head           # bytes of its head; 0: not there yet
     size_t searched
     # the way in
-    uint8_t[WS_HEAD_MAX] head
-    uint32_t in_head        # bytes of a head that have come
-    bint in_frame
-    bint in_message         # its last frame has not ended
-    bint final
-    bint compressed         # the message
-    int opcode
-    bint keyed
-    uint8_t[4] key
-    uint32_t key_at
-    uint64_t rest           # of the frame's payload
-    uint8_t[WS_CONTROL_MAX] control
-    uint32_t n_control
+    WsFrame frame
+    WsMessage message
     Bytes held              # came already, from held_at on
     size_t held_at
-    z_stream* inflating     # of the message under way; NULL: none
-    bint flooded            # it may have more to give
-    bint drained            # the message's data ended before the message
-    uint32_t trailer        # bytes of what ends the message's data that were taken
-    uint64_t squeezed       # bytes of the message that came, and that they were
-    uint64_t inflated
-    int64_t max_payload     # of a message's data; -1: no limit
     bint ended              # the client has closed
     char[WS_TROUBLE] trouble        # why it is cut
     # the way out
@@ -499,10 +539,10 @@ cdef inline bint is_coming(const Conn* c) noexcept nogil:
 
 cdef inline bint conn_halted(const Conn* c) noexcept nogil:
     # Nothing more of its input is to be looked at for now.
-    return c.base.closing or c.paused or c.stalled
+    return c.base.closing or c.rest.paused or c.rest.stalled
 
 cdef inline void conn_events(Conn* c) noexcept nogil:
-    conn_want(c, not conn_halted(c), c.writing)
+    conn_want(c, not conn_halted(c), c.wants.writing)
 
 cdef inline void conn_pace(Conn* c) noexcept nogil:
     # After each operation: whoever sends to a slow receiver, or asks too much, rests.
@@ -511,15 +551,15 @@ cdef inline void conn_pace(Conn* c) noexcept nogil:
         if e.pace == PACE_STALL:
             conn_stall(c)
         else:
-            c.tiring = True
+            c.rest.tiring = True
         e.pace = PACE_FREE
     if e.asked:
         c.base.asking += e.asked
-        c.alone = c.alone or e.alone
+        c.rest.alone = c.rest.alone or e.alone
         e.asked = 0
         e.alone = False
-        if c.alone or c.base.asking >= e.inbox.asking_max:
-            c.stalled |= FOR_ANSWERS
+        if c.rest.alone or c.base.asking >= e.inbox.asking_max:
+            c.rest.stalled |= FOR_ANSWERS
             conn_events(c)
 
 

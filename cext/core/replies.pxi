@@ -125,8 +125,8 @@ cdef void response_free(Engine* e, Response* r) noexcept nogil:
     u64map_del(&e.responses.by_id, r.id)
     response_unlink(r)
     r.of.n -= 1
-    r.at.n_answering -= 1
-    r.to.n_awaiting -= 1
+    r.at.replies.n_answering -= 1
+    r.to.replies.n_awaiting -= 1
     bytes_free(&r.report)
     free(r)
 

@@ -15,17 +15,17 @@ cdef int answer_here(Account* a) noexcept nogil:
     # The account's replies have a prefix, and somebody takes what is sent there. 0 | -1 no memory.
     cdef Sub* s
     cdef uint8_t pattern[REPLY_PREFIX + 2]
-    if a.answers:
+    if a.replies.taken:
         return 0
-    memcpy(a.reply_prefix, b"_R_.", 4)
-    env_token(&a.engine.env, a.reply_prefix + 4, REPLY_PREFIX - 4)
-    memcpy(pattern, a.reply_prefix, REPLY_PREFIX)
+    memcpy(a.replies.prefix, b"_R_.", 4)
+    env_token(&a.engine.env, a.replies.prefix + 4, REPLY_PREFIX - 4)
+    memcpy(pattern, a.replies.prefix, REPLY_PREFIX)
     memcpy(pattern + REPLY_PREFIX, b".>", 2)
     s = account_serve(a, span(pattern, REPLY_PREFIX + 2), HEARS_ALL | LISTENS, NULL)
     if s == NULL:
         return -1
     s.link = LINK_REPLY
-    a.answers = True
+    a.replies.taken = True
     return 0
 
 
@@ -58,8 +58,8 @@ cdef Response* response_new(ServiceImport* of, Account* at, Account* to, Span re
     bucket_add(response_bucket(e, r.hash), r)
     response_append(r, e.env.mono)
     of.n += 1
-    at.n_answering += 1
-    to.n_awaiting += 1
+    at.replies.n_answering += 1
+    to.replies.n_awaiting += 1
     if of.timer.pos == 0:
         timer_set(&e.env.timers, &of.timer, e.env.mono + of.threshold)
     return r
@@ -67,7 +67,7 @@ cdef Response* response_new(ServiceImport* of, Account* at, Account* to, Span re
 
 cdef uint32_t response_subject(const Response* r, uint8_t* text) noexcept nogil:
     # What answers go to; at most TRACKED_SIZE bytes.
-    memcpy(text, r.at.reply_prefix, REPLY_PREFIX)
+    memcpy(text, r.at.replies.prefix, REPLY_PREFIX)
     text[REPLY_PREFIX] = c'.'
     reply_put(text + REPLY_PREFIX + 1, r.id)
     if r.report.n == 0:
@@ -125,7 +125,7 @@ cdef inline bint is_awaited(Response* r) noexcept nogil:
 
 cdef void sweep_soon(Account* a) noexcept nogil:
     cdef Engine* e = a.engine
-    a.sweep = True
+    a.replies.sweep = True
     if e.responses.sweep.pos == 0:
         timer_set(&e.env.timers, &e.responses.sweep, max(e.env.mono + SWEEP_PIECE_NS, e.responses.sweep_again))
 
@@ -166,15 +166,15 @@ cdef void responses_sweep(Timer* t, int64_t now) noexcept nogil:
     if all.sweep_at == 0:
         a = e.first_account
         while a != NULL:
-            a.swept = a.sweep
-            a.sweep = False
+            a.replies.swept = a.replies.sweep
+            a.replies.sweep = False
             a = a.next
     while all.sweep_at < all.n_buckets and looked < SWEEP_PIECE:
         r = all.buckets[all.sweep_at]
         awaited = NULL          # many may wait for one reply subject
         while r != NULL and looked < SWEEP_PIECE:
             after = r.same
-            if r.to.swept and not (awaited != NULL and r.to == awaited.to and span_eq(r.reply, awaited.reply)):
+            if r.to.replies.swept and not (awaited != NULL and r.to == awaited.to and span_eq(r.reply, awaited.reply)):
                 looked += 1
                 if is_awaited(r):
                     awaited = r
@@ -192,7 +192,7 @@ cdef void responses_sweep(Timer* t, int64_t now) noexcept nogil:
     all.sweep_again = now + SWEEP_AGAIN_NS
     a = e.first_account
     while a != NULL:
-        if a.sweep:
+        if a.replies.sweep:
             timer_set(&e.env.timers, t, all.sweep_again)
             return
         a = a.next

@@ -22,7 +22,7 @@ cdef void sub_drop(Client* c, Sub* s) noexcept nogil:
         shadows_drop(s)
     sublist_remove(a.subs, s)
     watch_changed(a, s, -1)
-    if a.n_awaiting:
+    if a.replies.n_awaiting:
         interest_gone(a, s.subject)
 
 

@@ -195,8 +195,8 @@ cdef class AccountHandle:
         with nogil:
             open = self.plane.enter()
             if open:
-                answering = self.a.n_answering
-                awaiting = self.a.n_awaiting
+                answering = self.a.replies.n_answering
+                awaiting = self.a.replies.n_awaiting
             env_unlock(self.plane.env)
         self.plane.check(open)
         return answering, awaiting

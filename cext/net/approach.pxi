@@ -24,14 +24,14 @@ cdef void conn_established(Conn* c, int rc) noexcept nogil:
         coming_wait(c)
         return
     c.approach = ESTABLISHED
-    conn_want(c, True, c.writing and not dialled)
+    conn_want(c, True, c.wants.writing and not dialled)
     if dialled or c.ws != NULL:
-        c.hushed = False
+        c.coming.hushed = False
         conn_open(c)
         return
     c.last_active = c.base.engine.env.now
-    if c.hushed:
-        c.hushed = False
+    if c.coming.hushed:
+        c.coming.hushed = False
         c.base.protocol.greet(&c.base)
     if not c.base.closing:
         c.base.protocol.open(&c.base)
@@ -43,14 +43,14 @@ cdef void coming_wait(Conn* c) noexcept nogil:
 
 
 cdef int64_t greets_after(const Conn* c) noexcept nogil:
-    return c.security.fallback if c.hushed and c.security != NULL else 0
+    return c.security.fallback if c.coming.hushed and c.security != NULL else 0
 
 
 cdef bint greet_after_all(Conn* c) noexcept nogil:
     # Without a handshake's beginning a connection may be one that wants to be greeted first.
     if c.link != NULL or not greets_after(c):
         return False
-    c.hushed = False
+    c.coming.hushed = False
     c.base.protocol.greet(&c.base)
     coming_wait(c)
     return True
@@ -76,23 +76,23 @@ cdef void peer_ask(Conn* c) noexcept nogil:
     texts[1] = span(c.secured.data, <uint32_t>c.secured.n)
     num[0] = c.port
     num[1] = c.ws != NULL
-    c.paused = True
-    c.reading = c.writing = False
+    c.rest.paused = True
+    c.wants.reading = c.wants.writing = False
     if c.transport.want(c, False, False) != 0 or inbox_put(&c.base.engine.inbox, IN_PEER, c.base.cid, texts, 2, num, 2) != 0:
         client_close(&c.base, CLOSE_TLS_HANDSHAKE)
 
 
 cdef bint peer_answer(Conn* c, bint good) noexcept nogil:
     # What it says; the reactor goes on from there. False: the connection does not wait for that.
-    if not is_coming(c) or not c.paused or c.verdict or c.base.closing:
+    if not is_coming(c) or not c.rest.paused or c.coming.verdict or c.base.closing:
         return False
-    c.verdict = 1 if good else -1
-    task_post(&c.reactor.tasks, &c.judged)
+    c.coming.verdict = 1 if good else -1
+    task_post(&c.reactor.tasks, &c.coming.judged)
     return True
 
 
 cdef void peer_judged(Task* t) noexcept nogil:
     cdef Conn* c = <Conn*>t.owner
-    c.paused = False
-    c.reading = True
+    c.rest.paused = False
+    c.wants.reading = True
     conn_established(c, c.transport.establish(c))

@@ -86,7 +86,7 @@ cdef int conn_guard(Conn* c, Listener* s) noexcept nogil:
         s.security.hold(s.security)
         c.security = s.security
         # Else it is told so at once.
-        c.hushed = s.security.first and (s.framed or not net_is_full(c.reactor.net, 1))
+        c.coming.hushed = s.security.first and (s.framed or not net_is_full(c.reactor.net, 1))
         c.transport = s.security.transport
         c.approach = HANDSHAKING
     if s.proxied:
@@ -102,8 +102,8 @@ cdef bint conn_admitted(Conn* c) noexcept nogil:
     cdef Security* s = c.security
     if c.approach != HANDSHAKING or c.ws != NULL or s.optional or greets_after(c):
         return True
-    c.admitted = s.admits(s)
-    return c.admitted
+    c.coming.admitted = s.admits(s)
+    return c.coming.admitted
 
 
 cdef void accept_ready(Listener* s) noexcept nogil:

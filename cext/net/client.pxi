@@ -54,15 +54,15 @@ cdef size_t publish_ahead(ClientConn* c, const uint8_t* p) noexcept nogil:
     # Carries out the publish at p, which was recognised; the bytes it used, 0: it goes beyond the limits, is to be traced,
     # or comes from a stranger, and the parser takes it and what follows.
     cdef Client* b = &c.conn.base
-    cdef const Ahead* a = c.conn.ahead
+    cdef const Ahead* a = c.conn.input.ahead
     cdef uint32_t n_args = a.data_at - 6
     cdef size_t used = a.data_at + <size_t>a.n_data + 2
     if (<int64_t>n_args > c.parser.max_line or (c.parser.max_payload >= 0 and <int64_t>a.n_data > c.parser.max_payload)
             or c.conn.auth == AUTH_NEEDED or b.engine.trace):
-        c.conn.n_ahead = 0
+        c.conn.input.n_ahead = 0
         return 0
-    c.conn.ahead += 1
-    c.conn.n_ahead -= 1
+    c.conn.input.ahead += 1
+    c.conn.input.n_ahead -= 1
     c.parser.scanned = 0
     client_publish(b, span(p + 4, a.n_subject), span(p + 5 + a.n_subject, a.n_reply), span(p, 0),
                    span(p + a.data_at, a.n_data))
@@ -77,7 +77,7 @@ cdef size_t client_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noe
     c.parser.max_line = b.engine.limits.max_control_line
     c.parser.max_payload = client_max_payload(b)
     while at < n and not conn_halted(&c.conn):
-        if c.conn.n_ahead:
+        if c.conn.input.n_ahead:
             used = publish_ahead(c, p + at)
             if used:
                 invariant(used <= n - at, "a publish stands in what arrived")
@@ -90,7 +90,7 @@ cdef size_t client_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noe
             break
         invariant(op.size <= n - at, "an operation stands in what arrived")
         client_op(c, &op)
-        if c.conn.paused and c.conn.auth == AUTH_WAITING and op.kind != OP_CONNECT:
+        if c.conn.rest.paused and c.conn.auth == AUTH_WAITING and op.kind != OP_CONNECT:
             return at                   # the operation is looked at again once it may be
         at += op.size
         conn_pace(&c.conn)

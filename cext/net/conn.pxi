@@ -46,15 +46,15 @@ cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const 
     c.fd = fd
     c.base.started = e.env.now
     c.last_active = e.env.now
-    c.input_at = e.env.mono
-    timer_init(&c.ping_timer, ping_due, c)
+    c.input.at = e.env.mono
+    timer_init(&c.keepalive.timer, ping_due, c)
     timer_init(&c.auth_timer, auth_due, c)
-    timer_init(&c.write_timer, write_due, c)
-    timer_init(&c.stall_timer, stall_over, c)
-    c.resume.fn = resume_run
-    c.resume.owner = c
-    c.judged.fn = peer_judged
-    c.judged.owner = c
+    timer_init(&c.output.timer, write_due, c)
+    timer_init(&c.rest.timer, stall_over, c)
+    c.rest.resume.fn = resume_run
+    c.rest.resume.owner = c
+    c.coming.judged.fn = peer_judged
+    c.coming.judged.owner = c
     return c
 
 
@@ -82,9 +82,9 @@ cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil:
     c.base.address = span(c.address, c.n_address)
     c.base.port = c.port
     c.base.websocket = c.ws != NULL
-    c.writing = c.approach == DIALLING
-    c.reading = not c.writing
-    if u64map_put(&net.by_cid, c.base.cid, <uint64_t>c) != 0 or c.transport.want(c, c.reading, c.writing) != 0:
+    c.wants.writing = c.approach == DIALLING
+    c.wants.reading = not c.wants.writing
+    if u64map_put(&net.by_cid, c.base.cid, <uint64_t>c) != 0 or c.transport.want(c, c.wants.reading, c.wants.writing) != 0:
         u64map_del(&net.by_cid, c.base.cid)
         conn_drop(c)
         return -1
@@ -112,7 +112,7 @@ cdef void conn_open(Conn* c) noexcept nogil:
     e.stats.total_connections += 1
     if e.debug:
         inbox_put(&e.inbox, IN_OPENED, c.base.cid, &c.base.address, 1, &port, 1)
-    if not c.hushed:
+    if not c.coming.hushed:
         c.base.protocol.greet(&c.base)
     if not c.approach:
         c.base.protocol.open(&c.base)
@@ -139,7 +139,7 @@ cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil:
     num.subscriptions = c.base.n_subs
     num.now = c.base.engine.env.now
     num.pending = <int64_t>client_pending(&c.base)
-    num.stalls = <int64_t>c.stalls
+    num.stalls = <int64_t>c.rest.stalls
     num.account = c.base.account.id
     num.websocket = c.ws != NULL
     num.chunks = <int64_t>(c.base.chunks_queued - load_relaxed(&c.base.chunks_sent))
@@ -159,40 +159,40 @@ cdef void forget_dirty(Client* c) noexcept nogil:
 
 cdef void forget_again(Conn* c) noexcept nogil:
     cdef Conn** at = &c.reactor.again
-    if not c.again:
+    if not c.input.again:
         return
     while at[0] != NULL:
         if at[0] == c:
-            at[0] = c.next_again
+            at[0] = c.input.next_again
             break
-        at = &at[0].next_again
-    c.again = False
+        at = &at[0].input.next_again
+    c.input.again = False
 
 
 cdef void conn_finish(Conn* c) noexcept nogil:
     # It is closing: nothing more happens to it but that its last words are written and it ends, without the engine lock.
     cdef Reactor* r = c.reactor
     cdef int reason = c.base.closing
-    timer_cancel(&r.timers, &c.ping_timer)
+    timer_cancel(&r.timers, &c.keepalive.timer)
     timer_cancel(&r.timers, &c.auth_timer)
-    timer_cancel(&r.timers, &c.write_timer)
-    timer_cancel(&r.timers, &c.stall_timer)
-    task_cancel(&r.tasks, &c.resume)
-    task_cancel(&r.tasks, &c.judged)
+    timer_cancel(&r.timers, &c.output.timer)
+    timer_cancel(&r.timers, &c.rest.timer)
+    task_cancel(&r.tasks, &c.rest.resume)
+    task_cancel(&r.tasks, &c.coming.judged)
     if c.ws != NULL:
         task_cancel(&r.tasks, &c.ws.answered)
     forget_dirty(&c.base)
     forget_again(c)
     forget_resting(c)
-    c.last_words = reason != CLOSE_SLOW_PENDING and reason != CLOSE_SLOW_DEADLINE and reason != CLOSE_WRITE_ERROR
     conn_take(c)
-    c.finished = True
+    c.ending = (ENDS_AT_ONCE if reason == CLOSE_SLOW_PENDING or reason == CLOSE_SLOW_DEADLINE or reason == CLOSE_WRITE_ERROR
+                else ENDS_WITH_LAST_WORDS)
     c.next_ending = r.ending
     r.ending = c
 
 
 cdef void conn_end(Conn* c) noexcept nogil:
-    if c.last_words:
+    if c.ending == ENDS_WITH_LAST_WORDS:
         conn_write(c)
     c.transport.shutdown(c)
 
@@ -217,9 +217,9 @@ cdef void conn_free(Conn* c) noexcept nogil:
         c.next.prev = c.prev
     c.reactor.n_conns -= 1
     u64map_del(&net.by_cid, c.base.cid)
-    while c.out != NULL:
-        k = c.out
-        c.out = k.next
+    while c.output.head != NULL:
+        k = c.output.head
+        c.output.head = k.next
         chunk_release(e, k)
     ws_free(c)
     client_free(&c.base)

@@ -259,7 +259,8 @@ cdef ssize_t outgoing_wrote(Conn* c, const Outgoing* o, size_t n) noexcept nogil
     cdef Ws* w = c.ws
     cdef size_t ahead = w.ahead.n - w.ahead_at, part, payload = 0
     cdef int i
-    c.progress = c.progress or n > 0
+    if n > 0:
+        c.output.wrote = WROTE_SOME
     part = min(ahead, n)
     w.ahead_at += part
     n -= part
@@ -327,9 +328,9 @@ cdef ssize_t ws_write(Conn* c, const iovec* iov, int n) noexcept nogil:
         outgoing_add(&o, w.ahead.data + w.ahead_at, w.ahead.n - w.ahead_at)
         outgoing_frames(w, &o, iov, n, done, left)
         if o.asked == 0:
-            c.owes = False
+            c.output.owes = False
             return done
-        c.owes = True
+        c.output.owes = True
         wrote = w.below.write(c, o.parts, o.n)
         payload = outgoing_wrote(c, &o, <size_t>max(wrote, 0))
         if payload < 0:
@@ -338,5 +339,5 @@ cdef ssize_t ws_write(Conn* c, const iovec* iov, int n) noexcept nogil:
         if wrote < 0:
             return done if done else wrote
         if <size_t>wrote < o.asked:
-            c.owes = w.ahead_at < w.ahead.n or w.behind.n != 0
+            c.output.owes = w.ahead_at < w.ahead.n or w.behind.n != 0
             return done if done else -EAGAIN

@@ -66,7 +66,7 @@ cdef void client_greet(Client* b) noexcept nogil:
     if c.terms.auth.nonce:
         make_nonce(<ClientConn*>c)
     send_info(c, False)
-    c.ping_sent = b.engine.env.mono     # INFO asks for CONNECT as PING for PONG
+    c.keepalive.sent = b.engine.env.mono     # INFO asks for CONNECT as PING for PONG
     if net_is_full(net, 0):
         client_refuse(b, CLOSE_MAX_CONNECTIONS, span_c(b"maximum connections exceeded"))
 
@@ -89,23 +89,23 @@ cdef inline int64_t ping_interval(const Conn* c) noexcept nogil:
 
 
 cdef void arm_ping(Conn* c, int64_t delay) noexcept nogil:
-    timer_set(&c.reactor.timers, &c.ping_timer, c.base.engine.env.mono + delay)
+    timer_set(&c.reactor.timers, &c.keepalive.timer, c.base.engine.env.mono + delay)
 
 
 cdef void client_keepalive(Client* b, int64_t now) noexcept nogil:
     cdef Conn* c = <Conn*>b
     cdef Net* net = c.reactor.net
-    cdef bint rtt_fresh = c.rtt_at != 0 and now - c.rtt_at < 3600 * <int64_t>1000000000
+    cdef bint rtt_fresh = c.keepalive.rtt_at != 0 and now - c.keepalive.rtt_at < 3600 * <int64_t>1000000000
     arm_ping(c, ping_interval(c))
     if c.auth != AUTH_OPEN:
         return
-    if c.pings_out == 0 and rtt_fresh and now - c.input_at < ping_interval(c):
+    if c.keepalive.pings_out == 0 and rtt_fresh and now - c.input.at < ping_interval(c):
         return
-    if <int64_t>c.pings_out + 1 > net.limits.ping_max:
+    if <int64_t>c.keepalive.pings_out + 1 > net.limits.ping_max:
         client_refuse(&c.base, CLOSE_STALE, span_c(b"Stale Connection"))
         return
-    c.pings_out += 1
-    c.ping_sent = now
+    c.keepalive.pings_out += 1
+    c.keepalive.sent = now
     client_write(&c.base, b"PING\r\n", 6)
     if c.base.engine.trace:
         trace_line(&c.base, TRACE_OUT, b"PING", span(NULL, 0))
@@ -113,13 +113,13 @@ cdef void client_keepalive(Client* b, int64_t now) noexcept nogil:
 
 cdef void on_pong(Conn* c) noexcept nogil:
     cdef int64_t now = c.base.engine.env.mono
-    c.pings_out = 0
-    if c.ping_sent:
-        c.base.rtt = now - c.ping_sent
+    c.keepalive.pings_out = 0
+    if c.keepalive.sent:
+        c.base.rtt = now - c.keepalive.sent
         if c.base.rtt <= 0:
             c.base.rtt = 1
-        c.rtt_at = now
-        c.ping_sent = 0
+        c.keepalive.rtt_at = now
+        c.keepalive.sent = 0
 
 
 cdef void on_ping(ClientConn* cc) noexcept nogil:
@@ -146,8 +146,8 @@ cdef void refuse_stranger(Conn* c) noexcept nogil:
 cdef inline void first_rtt(Conn* c) noexcept nogil:
     # As long as it took from INFO to CONNECT, until there is a PONG.
     if c.base.rtt == 0:
-        c.base.rtt = max(c.base.engine.env.mono - c.ping_sent, <int64_t>1)
-        c.ping_sent = 0
+        c.base.rtt = max(c.base.engine.env.mono - c.keepalive.sent, <int64_t>1)
+        c.keepalive.sent = 0
 
 
 cdef void ask_control(Conn* c) noexcept nogil:
@@ -156,7 +156,7 @@ cdef void ask_control(Conn* c) noexcept nogil:
     cdef Span texts[3]
     first_rtt(c)
     c.auth = AUTH_WAITING
-    c.paused = True
+    c.rest.paused = True
     timer_cancel(&c.reactor.timers, &c.auth_timer)
     texts[0] = span(c.connect.data, <uint32_t>c.connect.n)
     texts[1] = span(<const uint8_t*>cc.nonce, cc.n_nonce)

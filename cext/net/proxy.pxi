@@ -40,13 +40,13 @@ cdef int proxy_more(Conn* c, int n) noexcept nogil:
 cdef int proxy_skip(Conn* c) noexcept nogil:
     cdef uint8_t scrap[4096]
     cdef ssize_t got
-    while c.to_skip:
-        got = recv(c.fd, scrap, min(sizeof(scrap), c.to_skip), 0)
+    while c.coming.to_skip:
+        got = recv(c.fd, scrap, min(sizeof(scrap), c.coming.to_skip), 0)
         if got == 0:
             return proxy_fault(c, b"failed to read address data: unexpected EOF")
         if got < 0:
             return -EAGAIN if errno == EAGAIN or errno == EINTR else proxy_fault(c, b"failed to read address data")
-        c.to_skip -= <uint32_t>got
+        c.coming.to_skip -= <uint32_t>got
     return 0
 
 
@@ -57,7 +57,7 @@ cdef int proxy_take(Conn* c, size_t n, size_t more) noexcept nogil:
     setsockopt(c.fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one))
     if recv(c.fd, scrap, n, 0) != <ssize_t>n:
         return proxy_fault(c, b"failed to read the header")
-    c.to_skip = <uint32_t>more
+    c.coming.to_skip = <uint32_t>more
     return proxy_skip(c)
 
 
@@ -220,7 +220,7 @@ cdef int proxy_establish(Conn* c) noexcept nogil:
     cdef uint8_t head[PROXY_LINE_MAX + 1]
     cdef ssize_t got
     cdef size_t start
-    if c.to_skip:
+    if c.coming.to_skip:
         return proxy_skip(c)
     got = recv(c.fd, head, PROXY_LINE_MAX, MSG_PEEK)
     if got == 0:

@@ -29,8 +29,8 @@ cdef int receive(Reactor* r, epoll_event* events, int n, int at, Conn** rest) no
     if at == n:
         while rest[0] != NULL and used < READ_SIZE and r.n_arrivals < EVENTS_MAX:
             c = rest[0]
-            rest[0] = c.next_again
-            c.again = False
+            rest[0] = c.input.next_again
+            c.input.again = False
             a = &r.arrivals[r.n_arrivals]
             a.head = &c.head
             a.events = EPOLLIN
@@ -66,13 +66,13 @@ cdef bint conn_approach(Conn* c, Arrival* a) noexcept nogil:
     begun = clock_ns(CLOCK_MONOTONIC)
     a.data = NULL
     a.got = -EAGAIN
-    if c.paused:
+    if c.rest.paused:
         if a.events & (EPOLLHUP | EPOLLERR):
             a.got = -ECONNRESET
         return True
-    c.more = False
+    c.input.more = False
     a.got = c.transport.establish(c)
-    if c.more:
+    if c.input.more:
         conn_read_again(c)
     r.coming_ns += clock_ns(CLOCK_MONOTONIC) - begun
     return True
@@ -84,7 +84,7 @@ cdef void settle(Reactor* r) noexcept nogil:
     cdef Chunk* k
     while r.settling != NULL:
         c = r.settling
-        r.settling = c.next_settling
+        r.settling = c.output.next_settling
         conn_settle(c)
     while r.ending != NULL:
         c = r.ending
@@ -119,7 +119,7 @@ cdef void take_dirty(Reactor* r) noexcept nogil:
         c = r.work.dirty
         r.work.dirty = c.next_dirty
         c.dirty = False
-        if not c.closing and not (<Conn*>c).writing:
+        if not c.closing and not (<Conn*>c).wants.writing:
             conn_flush_soon(<Conn*>c)
 
 
@@ -136,9 +136,9 @@ cdef void write_out(Reactor* r) noexcept nogil:
     cdef Conn* c
     while r.flushing != NULL:
         c = r.flushing
-        r.flushing = c.next_flushing
-        c.flushing = False
-        if not c.finished:
+        r.flushing = c.output.next_flushing
+        c.output.flushing = False
+        if c.ending == NOT_ENDING:
             conn_flush(c)
     c = r.ending
     while c != NULL:

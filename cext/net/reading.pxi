@@ -5,18 +5,18 @@ cdef inline size_t conn_slack(const Conn* c) noexcept nogil:
 
 
 cdef void conn_feed(Conn* c, const uint8_t* p, size_t n) noexcept nogil:
-    # Has p[0:n] (c.left or the reactor's buffer) worked through and keeps what is left over.
+    # Has p[0:n] (c.input.left or the reactor's buffer) worked through and keeps what is left over.
     cdef size_t used, room
-    c.need = 0
-    used = c.base.protocol.feed(&c.base, p, n, &c.need)
-    if c.tiring:
-        c.tiring = False
+    c.input.need = 0
+    used = c.base.protocol.feed(&c.base, p, n, &c.input.need)
+    if c.rest.tiring:
+        c.rest.tiring = False
         conn_rest(c)
     if c.base.closing or used == n:
         drop_left(c)
         return
-    room = c.need + conn_slack(c) if c.need > LEFT_MAX else c.need
-    if (n - used > LEFT_MAX and c.need == 0 and not conn_halted(c)) or not keep_left(c, p + used, n - used, room):
+    room = c.input.need + conn_slack(c) if c.input.need > LEFT_MAX else c.input.need
+    if (n - used > LEFT_MAX and c.input.need == 0 and not conn_halted(c)) or not keep_left(c, p + used, n - used, room):
         client_close(&c.base, CLOSE_READ_ERROR)
 
 
@@ -24,8 +24,8 @@ cdef void conn_resume(Conn* c) noexcept nogil:
     # Input may flow again: first what was kept.
     if conn_halted(c):
         return
-    if c.n_left:
-        conn_feed(c, c.left, c.n_left)
+    if c.input.n_left:
+        conn_feed(c, c.input.left, c.input.n_left)
     conn_events(c)
 
 
@@ -36,7 +36,7 @@ cdef void resume_run(Task* t) noexcept nogil:
 cdef void stall_over(Timer* t, int64_t now) noexcept nogil:
     cdef Conn* c = <Conn*>t.owner
     forget_resting(c)
-    c.stalled &= ~FOR_RECEIVER
+    c.rest.stalled &= ~FOR_RECEIVER
     conn_resume(c)
 
 
@@ -52,16 +52,16 @@ cdef void conn_look(Conn* c, Arrival* a) noexcept nogil:
 
 cdef ssize_t conn_pull(Conn* c, void* p, size_t n) noexcept nogil:
     cdef ssize_t got
-    c.more = False
+    c.input.more = False
     got = c.transport.read(c, p, n)
-    if c.more:
+    if c.input.more:
         conn_read_again(c)
     return got
 
 
 cdef size_t conn_receive(Conn* c, Arrival* a, uint8_t* into) noexcept nogil:
     # Reads, without the engine lock; returns how many bytes of `into` it used.
-    cdef size_t before = c.n_left
+    cdef size_t before = c.input.n_left
     a.got = -EAGAIN
     a.data = NULL
     if c.approach:
@@ -69,20 +69,20 @@ cdef size_t conn_receive(Conn* c, Arrival* a, uint8_t* into) noexcept nogil:
         return 0
     if not a.events & (EPOLLIN | EPOLLHUP | EPOLLERR):
         return 0
-    if not c.reading:
+    if not c.wants.reading:
         if a.events & (EPOLLHUP | EPOLLERR):
             a.got = 0
         return 0
-    if c.cap_left > before and c.need > LEFT_MAX:
+    if c.input.cap_left > before and c.input.need > LEFT_MAX:
         # A large message: straight into its own buffer.
-        a.got = conn_pull(c, c.left + before, c.need + conn_slack(c) - before)
+        a.got = conn_pull(c, c.input.left + before, c.input.need + conn_slack(c) - before)
         return 0
     if before > LEFT_MAX:
-        if c.more:
+        if c.input.more:
             conn_read_again(c)
         return 0        # it rested, and what was kept then is not worked through yet
     if before:
-        memcpy(into, c.left, before)
+        memcpy(into, c.input.left, before)
     a.got = conn_pull(c, into + before, READ_SIZE + conn_slack(c))
     if a.got <= 0:
         return 0
@@ -96,7 +96,7 @@ cdef void conn_arrived(Conn* c, const Arrival* a) noexcept nogil:
     # What was received, under the engine lock.
     if c.base.closing:
         return
-    if c.approach != DIALLING and (a.events & EPOLLOUT or (c.owes and not c.writing)):
+    if c.approach != DIALLING and (a.events & EPOLLOUT or (c.output.owes and not c.wants.writing)):
         conn_flush_soon(c)
     if c.approach:
         conn_established(c, <int>a.got)
@@ -109,17 +109,17 @@ cdef void conn_arrived(Conn* c, const Arrival* a) noexcept nogil:
         client_close(&c.base, CLOSE_CLIENT if a.got == 0 or a.got == -ECONNRESET else CLOSE_READ_ERROR)
         return
     if c.ws != NULL:
-        c.ws.max_payload = client_max_payload(&c.base)
-    c.stalls_left = STALLS_MAX
-    c.input_at = c.base.engine.env.mono
+        c.ws.message.max_payload = client_max_payload(&c.base)
+    c.rest.stalls_left = STALLS_MAX
+    c.input.at = c.base.engine.env.mono
     c.last_active = c.base.engine.env.now
     if a.data != NULL:
-        c.n_left = 0
-        c.ahead = a.ahead
-        c.n_ahead = a.n_ahead
+        c.input.n_left = 0
+        c.input.ahead = a.ahead
+        c.input.n_ahead = a.n_ahead
         conn_feed(c, a.data, a.n)
-        c.n_ahead = 0
+        c.input.n_ahead = 0
         return
-    c.n_left += <size_t>a.got
-    if c.n_left >= c.need:
-        conn_feed(c, c.left, c.n_left)
+    c.input.n_left += <size_t>a.got
+    if c.input.n_left >= c.input.need:
+        conn_feed(c, c.input.left, c.input.n_left)

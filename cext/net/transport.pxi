@@ -35,9 +35,9 @@ cdef int plain_want(Conn* c, bint read, bint write) noexcept nogil:
     cdef epoll_event ev
     ev.events = (EPOLLIN if read else 0) | (EPOLLOUT if write else 0)
     ev.data.ptr = &c.head
-    if epoll_ctl(c.reactor.epoll, EPOLL_CTL_MOD if c.polled else EPOLL_CTL_ADD, c.fd, &ev) != 0:
+    if epoll_ctl(c.reactor.epoll, EPOLL_CTL_MOD if c.wants.polled else EPOLL_CTL_ADD, c.fd, &ev) != 0:
         return -errno
-    c.polled = True
+    c.wants.polled = True
     return 0
 
 

@@ -46,11 +46,11 @@ cdef void ws_unmask(Ws* w, uint8_t* to, const uint8_t* p, size_t n) noexcept nog
     cdef uint8_t k[8]
     cdef uint64_t key, v
     cdef size_t i
-    if not w.keyed:
+    if not w.frame.keyed:
         memmove(to, p, n)
         return
     for i in range(8):
-        k[i] = w.key[(w.key_at + i) & 3]
+        k[i] = w.frame.key[(w.frame.key_at + i) & 3]
     memcpy(&key, k, 8)
     i = 0
     while i + 8 <= n:
@@ -61,7 +61,7 @@ cdef void ws_unmask(Ws* w, uint8_t* to, const uint8_t* p, size_t n) noexcept nog
     while i < n:
         to[i] = p[i] ^ k[i & 7]
         i += 1
-    w.key_at = (w.key_at + <uint32_t>(n & 3)) & 3
+    w.frame.key_at = (w.frame.key_at + <uint32_t>(n & 3)) & 3
 
 
 # ---- heads
@@ -69,72 +69,72 @@ cdef void ws_unmask(Ws* w, uint8_t* to, const uint8_t* p, size_t n) noexcept nog
 cdef inline uint32_t head_size(const Ws* w) noexcept nogil:
     # Bytes of the head that has begun to come, as far as is known.
     cdef uint32_t n = 2
-    if w.in_head >= 2:
-        if w.head[1] & 127 == LENGTH_16:
+    if w.frame.n_head >= 2:
+        if w.frame.head[1] & 127 == LENGTH_16:
             n += 2
-        elif w.head[1] & 127 == LENGTH_64:
+        elif w.frame.head[1] & 127 == LENGTH_64:
             n += 8
-        if w.head[1] & MASK_BIT:
+        if w.frame.head[1] & MASK_BIT:
             n += 4
     return n
 
 
 cdef void head_begun(Ws* w) noexcept nogil:
     # Its first two bytes say what comes and whether that may be.
-    cdef int first = w.head[0], second = w.head[1]
+    cdef int first = w.frame.head[0], second = w.frame.head[1]
     cdef bint final = first & FINAL_BIT != 0, compressed = first & RSV1_BIT != 0
-    w.opcode = first & 15
+    w.frame.opcode = first & 15
     if first & RSV23_BITS:
         ws_fail(w, b"RSV2 and RSV3 must be clear", True)
     elif compressed and not w.terms.deflate:
         ws_fail(w, b"compressed frame received without negotiated permessage-deflate", True)
     elif w.terms.masked and not second & MASK_BIT:
         ws_fail(w, b"mask bit missing", True)
-    elif w.opcode == OP_CLOSE or w.opcode == OP_HEARTBEAT or w.opcode == OP_HEARTBEAT_BACK:
+    elif w.frame.opcode == OP_CLOSE or w.frame.opcode == OP_HEARTBEAT or w.frame.opcode == OP_HEARTBEAT_BACK:
         if second & 127 > WS_CONTROL_MAX:
             ws_fail(w, b"control frame length bigger than maximum allowed of 125 bytes", True)
         elif not final:
             ws_fail(w, b"control frame does not have final bit set", True)
         elif compressed:
             ws_fail(w, b"control frame must not be compressed", True)
-    elif w.opcode == OP_TEXT or w.opcode == OP_BINARY:
-        if w.in_message:
+    elif w.frame.opcode == OP_TEXT or w.frame.opcode == OP_BINARY:
+        if w.message.under_way:
             ws_fail(w, b"new message started before final frame for previous message was received", True)
         else:
-            w.final = final
-            w.in_message = True
-            w.compressed = compressed
-    elif w.opcode == OP_CONTINUATION:
-        if not w.in_message or compressed:
+            w.frame.final = final
+            w.message.under_way = True
+            w.message.compressed = compressed
+    elif w.frame.opcode == OP_CONTINUATION:
+        if not w.message.under_way or compressed:
             ws_fail(w, b"invalid continuation frame", True)
         else:
-            w.final = final
+            w.frame.final = final
     else:
-        ws_fail_number(w, b"unknown opcode %lld", w.opcode)
+        ws_fail_number(w, b"unknown opcode %lld", w.frame.opcode)
 
 
 cdef void head_ended(Ws* w) noexcept nogil:
     # All of it is there: the payload follows.
     cdef uint32_t i, at = 2
-    w.rest = w.head[1] & 127
-    if w.rest == LENGTH_16:
-        w.rest = <uint64_t>w.head[2] << 8 | w.head[3]
+    w.frame.rest = w.frame.head[1] & 127
+    if w.frame.rest == LENGTH_16:
+        w.frame.rest = <uint64_t>w.frame.head[2] << 8 | w.frame.head[3]
         at = 4
-    elif w.rest == LENGTH_64:
-        w.rest = 0
+    elif w.frame.rest == LENGTH_64:
+        w.frame.rest = 0
         for i in range(2, 10):
-            w.rest = w.rest << 8 | w.head[i]
+            w.frame.rest = w.frame.rest << 8 | w.frame.head[i]
         at = 10
-        if w.rest >> 63:
+        if w.frame.rest >> 63:
             ws_fail(w, b"invalid 64-bit payload length", True)
             return
-    w.keyed = w.head[1] & MASK_BIT != 0
-    if w.keyed:
-        memcpy(w.key, w.head + at, 4)
-        w.key_at = 0
-    w.in_head = 0
-    w.in_frame = True
-    w.n_control = 0
+    w.frame.keyed = w.frame.head[1] & MASK_BIT != 0
+    if w.frame.keyed:
+        memcpy(w.frame.key, w.frame.head + at, 4)
+        w.frame.key_at = 0
+    w.frame.n_head = 0
+    w.frame.under_way = True
+    w.frame.n_control = 0
 
 
 cdef size_t take_head(Ws* w, const uint8_t* p, size_t n) noexcept nogil:
@@ -143,15 +143,15 @@ cdef size_t take_head(Ws* w, const uint8_t* p, size_t n) noexcept nogil:
     cdef uint32_t size, more
     while at < n:
         size = head_size(w)
-        more = <uint32_t>min(<size_t>(size - w.in_head), n - at)
-        memcpy(w.head + w.in_head, p + at, more)
-        w.in_head += more
+        more = <uint32_t>min(<size_t>(size - w.frame.n_head), n - at)
+        memcpy(w.frame.head + w.frame.n_head, p + at, more)
+        w.frame.n_head += more
         at += more
-        if w.in_head == 2:
+        if w.frame.n_head == 2:
             head_begun(w)
             if w.trouble[0]:
                 break
-        if w.in_head == head_size(w):
+        if w.frame.n_head == head_size(w):
             head_ended(w)
             break
     return at
@@ -201,22 +201,22 @@ cdef void take_control(Ws* w) noexcept nogil:
     # A control frame is whole.
     cdef const char* wrong = b"invalid utf8 body in close frame"
     cdef int status
-    if w.opcode == OP_HEARTBEAT:
+    if w.frame.opcode == OP_HEARTBEAT:
         if w.behind.n <= BEHIND_MAX:
-            ws_control_frame(w, OP_HEARTBEAT_BACK, w.control, w.n_control)
-    elif w.opcode == OP_CLOSE:
-        if w.n_control == 1:
+            ws_control_frame(w, OP_HEARTBEAT_BACK, w.frame.control, w.frame.n_control)
+    elif w.frame.opcode == OP_CLOSE:
+        if w.frame.n_control == 1:
             ws_fail(w, b"close frame payload cannot be 1 byte", True)
             return
-        if w.n_control == 0:
-            ws_close_frame(w, 0, w.control, 0)
+        if w.frame.n_control == 0:
+            ws_close_frame(w, 0, w.frame.control, 0)
         else:
-            status = w.control[0] << 8 | w.control[1]
+            status = w.frame.control[0] << 8 | w.frame.control[1]
             if not status_is_valid(status):
                 ws_fail_number(w, b"invalid close status code %lld", status)
                 return
-            if is_utf8(w.control + 2, w.n_control - 2):
-                ws_close_frame(w, status, w.control + 2, w.n_control - 2)
+            if is_utf8(w.frame.control + 2, w.frame.n_control - 2):
+                ws_close_frame(w, status, w.frame.control + 2, w.frame.n_control - 2)
             else:
                 ws_close_frame(w, STATUS_UTF8, <const uint8_t*>wrong, strlen(wrong))
         w.ended = True
@@ -228,46 +228,46 @@ cdef void inflate_begin(Conn* c) noexcept nogil:
     # A compressed message begins.
     cdef Ws* w = c.ws
     cdef Reactor* r = c.reactor
-    w.squeezed = 0
-    w.inflated = 0
-    w.trailer = 0
-    w.drained = False
-    w.flooded = False
+    w.message.squeezed = 0
+    w.message.inflated = 0
+    w.message.trailer = 0
+    w.message.drained = False
+    w.message.flooded = False
     if r.inflater != NULL:
-        w.inflating = r.inflater
+        w.message.inflating = r.inflater
         r.inflater = NULL
-        inflateReset(w.inflating)
+        inflateReset(w.message.inflating)
         return
-    w.inflating = <z_stream*>calloc(1, sizeof(z_stream))
-    if w.inflating == NULL or inflateInit2(w.inflating, DEFLATE_BITS) != Z_OK:
-        free(w.inflating)
-        w.inflating = NULL
+    w.message.inflating = <z_stream*>calloc(1, sizeof(z_stream))
+    if w.message.inflating == NULL or inflateInit2(w.message.inflating, DEFLATE_BITS) != Z_OK:
+        free(w.message.inflating)
+        w.message.inflating = NULL
         ws_fail(w, b"no memory", False)
 
 
 cdef void inflate_over(Conn* c) noexcept nogil:
     # Its state is kept for the next message of whatever connection.
     cdef Ws* w = c.ws
-    if w.inflating == NULL:
+    if w.message.inflating == NULL:
         return
     if c.reactor.inflater == NULL:
-        c.reactor.inflater = w.inflating
+        c.reactor.inflater = w.message.inflating
     else:
-        inflateEnd(w.inflating)
-        free(w.inflating)
-    w.inflating = NULL
+        inflateEnd(w.message.inflating)
+        free(w.message.inflating)
+    w.message.inflating = NULL
 
 
 cdef size_t inflate_some(Ws* w, const uint8_t* p, size_t n, uint8_t* to, size_t room, size_t* made) noexcept nogil:
     # Inflates p[0:n] as far as there is room; returns how much it took, *made: how much it gave.
-    cdef z_stream* z = w.inflating
+    cdef z_stream* z = w.message.inflating
     cdef size_t most
     cdef int rc
     made[0] = 0
-    if w.drained:
+    if w.message.drained:
         return n            # what comes behind the end of the data means nothing
     if room == 0:
-        w.flooded = True
+        w.message.flooded = True
         return 0
     z.next_in = <uint8_t*>p
     z.avail_in = <unsigned int>n
@@ -275,17 +275,17 @@ cdef size_t inflate_some(Ws* w, const uint8_t* p, size_t n, uint8_t* to, size_t 
     z.avail_out = <unsigned int>room
     rc = inflate(z, Z_NO_FLUSH)
     made[0] = room - z.avail_out
-    w.flooded = z.avail_out == 0 and rc != Z_STREAM_END
+    w.message.flooded = z.avail_out == 0 and rc != Z_STREAM_END
     if rc == Z_STREAM_END:
-        w.drained = True
+        w.message.drained = True
         z.avail_in = 0
     elif (rc != Z_OK and rc != Z_BUF_ERROR) or (z.avail_in and z.avail_out):
         ws_fail(w, b"flate: corrupt input", False)
-    if w.max_payload >= 0 and w.inflated + made[0] > <uint64_t>w.max_payload:
-        most = <size_t>(<uint64_t>w.max_payload - w.inflated)
+    if w.message.max_payload >= 0 and w.message.inflated + made[0] > <uint64_t>w.message.max_payload:
+        most = <size_t>(<uint64_t>w.message.max_payload - w.message.inflated)
         made[0] = most
         ws_fail(w, b"maximum payload exceeded", False)
-    w.inflated += made[0]
+    w.message.inflated += made[0]
     return n - z.avail_in
 
 
@@ -295,19 +295,19 @@ cdef size_t inflate_frame(Ws* w, const uint8_t* p, size_t n, uint8_t* to, size_t
     cdef uint32_t key_at
     cdef uint64_t limit = SQUEEZED_LIMIT
     cdef size_t at = 0, piece, took, gave
-    if w.max_payload >= 0 and <uint64_t>w.max_payload * SQUEEZED_MULTIPLE < limit:
-        limit = <uint64_t>w.max_payload * SQUEEZED_MULTIPLE
+    if w.message.max_payload >= 0 and <uint64_t>w.message.max_payload * SQUEEZED_MULTIPLE < limit:
+        limit = <uint64_t>w.message.max_payload * SQUEEZED_MULTIPLE
     made[0] = 0
-    while at < n and not w.flooded and not w.trouble[0]:
+    while at < n and not w.message.flooded and not w.trouble[0]:
         piece = min(n - at, <size_t>PIECE)
-        key_at = w.key_at
+        key_at = w.frame.key_at
         ws_unmask(w, plain, p + at, piece)
         took = inflate_some(w, plain, piece, to + made[0], room - made[0], &gave)
-        w.key_at = (key_at + <uint32_t>(took & 3)) & 3
+        w.frame.key_at = (key_at + <uint32_t>(took & 3)) & 3
         made[0] += gave
         at += took
-        w.squeezed += took
-        if w.squeezed > limit and not w.trouble[0]:
+        w.message.squeezed += took
+        if w.message.squeezed > limit and not w.trouble[0]:
             ws_fail(w, b"maximum payload exceeded", False)
     return at
 
@@ -316,12 +316,12 @@ cdef size_t inflate_end(Conn* c, uint8_t* to, size_t room) noexcept nogil:
     # The message's last frame is over: what its data still give.
     cdef Ws* w = c.ws
     cdef size_t made
-    w.trailer += <uint32_t>inflate_some(w, DEFLATE_END + w.trailer, TRAILER - w.trailer, to, room, &made)
-    if w.trouble[0] or w.flooded:
+    w.message.trailer += <uint32_t>inflate_some(w, DEFLATE_END + w.message.trailer, TRAILER - w.message.trailer, to, room, &made)
+    if w.trouble[0] or w.message.flooded:
         return made
-    if w.drained:
+    if w.message.drained:
         inflate_over(c)
-        w.in_message = False
+        w.message.under_way = False
     else:
         ws_fail(w, b"unexpected EOF", False)
     return made
@@ -335,35 +335,35 @@ cdef size_t ws_take(Conn* c, const uint8_t* p, size_t n, uint8_t* to, size_t roo
     cdef Ws* w = c.ws
     cdef size_t at = 0, made = 0, part, gave
     while not w.trouble[0] and not w.ended:
-        if w.flooded:
+        if w.message.flooded:
             inflate_some(w, NULL, 0, to + made, room - made, &gave)
             made += gave
-            if w.flooded:
+            if w.message.flooded:
                 break
             continue
-        if w.in_frame and w.rest == 0:
-            if w.opcode >= OP_CLOSE:
+        if w.frame.under_way and w.frame.rest == 0:
+            if w.frame.opcode >= OP_CLOSE:
                 take_control(w)
-            elif w.final and w.compressed:
+            elif w.frame.final and w.message.compressed:
                 made += inflate_end(c, to + made, room - made)
-                if w.in_message:
+                if w.message.under_way:
                     continue
-            elif w.final:
-                w.in_message = False
-            w.in_frame = False
+            elif w.frame.final:
+                w.message.under_way = False
+            w.frame.under_way = False
             continue
         if at == n:
             break
-        if not w.in_frame:
+        if not w.frame.under_way:
             at += take_head(w, p + at, n - at)
-            if w.in_frame and w.compressed and (w.opcode == OP_TEXT or w.opcode == OP_BINARY):
+            if w.frame.under_way and w.message.compressed and (w.frame.opcode == OP_TEXT or w.frame.opcode == OP_BINARY):
                 inflate_begin(c)
             continue
-        part = <size_t>min(<uint64_t>(n - at), w.rest)
-        if w.opcode >= OP_CLOSE:
-            ws_unmask(w, w.control + w.n_control, p + at, part)
-            w.n_control += <uint32_t>part
-        elif w.compressed:
+        part = <size_t>min(<uint64_t>(n - at), w.frame.rest)
+        if w.frame.opcode >= OP_CLOSE:
+            ws_unmask(w, w.frame.control + w.frame.n_control, p + at, part)
+            w.frame.n_control += <uint32_t>part
+        elif w.message.compressed:
             part = inflate_frame(w, p + at, part, to + made, room - made, &gave)
             made += gave
         else:
@@ -373,7 +373,7 @@ cdef size_t ws_take(Conn* c, const uint8_t* p, size_t n, uint8_t* to, size_t roo
             ws_unmask(w, to + made, p + at, part)
             made += part
         at += part
-        w.rest -= part
+        w.frame.rest -= part
     taken[0] = at
     return made
 
@@ -395,27 +395,27 @@ cdef ssize_t ws_read(Conn* c, void* p, size_t n) noexcept nogil:
         if got <= 0:
             return got
         made = ws_take(c, <const uint8_t*>p, <size_t>got, <uint8_t*>p, n, &taken)
-    elif w.held.n or w.flooded:
+    elif w.held.n or w.message.flooded:
         made = ws_take(c, w.held.data + w.held_at if w.held.n else NULL, w.held.n - w.held_at, <uint8_t*>p, n, &taken)
         w.held_at += taken
         if w.held_at == w.held.n:
             bytes_free(&w.held)
             w.held_at = 0
-        c.more = w.held.n != 0 or w.flooded or w.below_more
+        c.input.more = w.held.n != 0 or w.message.flooded or w.below_more
     else:
         if reactor_packed(r) == NULL:
             return -ENOMEM
         got = w.below.read(c, r.packed, PACKED_SIZE)
-        w.below_more = c.more
+        w.below_more = c.input.more
         if got <= 0:
             return got
         made = ws_take(c, r.packed, <size_t>got, <uint8_t*>p, n, &taken)
         if taken < <size_t>got and not w.trouble[0] and not w.ended:
             if bytes_add(&w.held, r.packed + taken, <size_t>got - taken) != 0:
                 return -ENOMEM
-        c.more = c.more or w.held.n != 0 or w.flooded
-    c.owes = c.owes or w.behind.n != 0
+        c.input.more = c.input.more or w.held.n != 0 or w.message.flooded
+    c.output.owes = c.output.owes or w.behind.n != 0
     if w.trouble[0] or w.ended:
-        c.more = made > 0
+        c.input.more = made > 0
         return made if made else ws_last(w)
     return made if made else -EAGAIN

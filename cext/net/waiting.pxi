@@ -2,18 +2,18 @@
 
 cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil:
     # Tells the transport what this connection waits for.
-    if c.approach == DIALLING or (read == c.reading and write == c.writing):
+    if c.approach == DIALLING or (read == c.wants.reading and write == c.wants.writing):
         return
-    c.reading = read
-    c.writing = write
+    c.wants.reading = read
+    c.wants.writing = write
     c.transport.want(c, read, write)
-    if read and c.more:
+    if read and c.input.more:
         conn_read_again(c)
 
 
 cdef void conn_read_again(Conn* c) noexcept nogil:
     # Its reactor reads it again without an event.
-    if not c.again:
-        c.again = True
-        c.next_again = c.reactor.again
+    if not c.input.again:
+        c.input.again = True
+        c.input.next_again = c.reactor.again
         c.reactor.again = c

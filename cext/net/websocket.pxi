@@ -66,8 +66,8 @@ cdef void ws_ask(Conn* c) noexcept nogil:
     texts[1] = span(w.request.data, <uint32_t>w.n_head)
     num[0] = c.port
     num[1] = w.request.n - w.n_head
-    c.paused = True
-    c.reading = c.writing = False
+    c.rest.paused = True
+    c.wants.reading = c.wants.writing = False
     if w.below.want(c, False, False) != 0 or inbox_put(&c.base.engine.inbox, IN_UPGRADE, c.base.cid, texts, 2, num, 2) != 0:
         client_close(&c.base, CLOSE_UNREACHABLE)
 
@@ -75,7 +75,7 @@ cdef void ws_ask(Conn* c) noexcept nogil:
 cdef bint ws_answer(Conn* c, int verdict, Span reply, const WsTerms* agreed) noexcept nogil:
     # What the control plane says to its request; the reactor goes on from there.
     cdef Ws* w = c.ws
-    if w == NULL or not c.paused or c.known or w.verdict:
+    if w == NULL or not c.rest.paused or c.known or w.verdict:
         return False
     if bytes_add(&w.answer, reply.p, reply.n) != 0:
         client_close(&c.base, CLOSE_UNREACHABLE)
@@ -91,26 +91,26 @@ cdef bint ws_answer(Conn* c, int verdict, Span reply, const WsTerms* agreed) noe
 cdef void ws_answered(Task* t) noexcept nogil:
     cdef Conn* c = <Conn*>t.owner
     cdef Ws* w = c.ws
-    c.paused = False
+    c.rest.paused = False
     w.state = w.verdict
     w.verdict = 0
     if bytes_add(&w.ahead, w.answer.data, w.answer.n) != 0:
         client_close(&c.base, CLOSE_UNREACHABLE)
         return
-    c.owes = w.answer.n != 0
+    c.output.owes = w.answer.n != 0
     bytes_free(&w.answer)
     if w.state == WS_REFUSED:
         client_close(&c.base, CLOSE_UNREACHABLE)
     elif w.state == WS_OPEN:
         bytes_free(&w.request)
         w.terms = w.agreed
-        w.max_payload = client_max_payload(&c.base)
+        w.message.max_payload = client_max_payload(&c.base)
         conn_established(c, 0)
     else:
         memmove(w.request.data, w.request.data + w.n_head, w.request.n - w.n_head)
         w.request.n -= w.n_head
         w.n_head = w.searched = 0
-        c.reading = True
+        c.wants.reading = True
         if w.below.want(c, True, False) != 0:
             client_close(&c.base, CLOSE_UNREACHABLE)
         elif w.request.n:
@@ -152,7 +152,7 @@ cdef int close_status(int reason) noexcept nogil:
 cdef void ws_shutdown(Conn* c) noexcept nogil:
     cdef Ws* w = c.ws
     cdef const char* text = c.reactor.net.reasons[c.base.closing]
-    if w.state == WS_OPEN and c.last_words and c.out == NULL and not c.owes:
+    if w.state == WS_OPEN and c.ending == ENDS_WITH_LAST_WORDS and c.output.head == NULL and not c.output.owes:
         if c.base.closing != CLOSE_READ_ERROR and not (c.base.closing == CLOSE_CLIENT and w.ended):
             w.n_farewell = 0        # it ends before what its frames said later on
             ws_close_frame(w, close_status(c.base.closing), <const uint8_t*>text, strlen(text))

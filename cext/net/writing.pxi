@@ -5,37 +5,37 @@ cdef void conn_take(Conn* c) noexcept nogil:
     cdef Client* b = &c.base
     if b.head == NULL:
         return
-    if c.out == NULL:
-        c.out = b.head
+    if c.output.head == NULL:
+        c.output.head = b.head
     else:
-        c.out_tail.next = b.head
-    c.out_tail = b.tail
-    c.relieving = b.awaited
+        c.output.tail.next = b.head
+    c.output.tail = b.tail
+    c.output.relieving = b.awaited
     b.head = NULL
     b.tail = NULL
 
 
 cdef void conn_flush_soon(Conn* c) noexcept nogil:
     conn_take(c)
-    if (c.out != NULL or c.owes) and not c.flushing:
-        c.flushing = True
-        c.next_flushing = c.reactor.flushing
+    if (c.output.head != NULL or c.output.owes) and not c.output.flushing:
+        c.output.flushing = True
+        c.output.next_flushing = c.reactor.flushing
         c.reactor.flushing = c
 
 
 cdef void conn_wrote(Conn* c, size_t n) noexcept nogil:
     # The peer has n bytes more.
     cdef Reactor* r = c.reactor
-    cdef Chunk* k = c.out
+    cdef Chunk* k = c.output.head
     store_relaxed(&c.base.sent, c.base.sent + n)
     while k != NULL and n >= chunk_left(k):
         n -= chunk_left(k)
-        c.out = k.next
+        c.output.head = k.next
         store_relaxed(&c.base.chunks_sent, c.base.chunks_sent + 1)
         k.next = r.written
         r.written = k
         r.n_written += 1
-        k = c.out
+        k = c.output.head
     if k == NULL:
         return
     if n > k.end - k.start:
@@ -52,11 +52,11 @@ cdef void conn_write(Conn* c) noexcept nogil:
     cdef int n
     cdef ssize_t sent
     cdef size_t asked
-    c.progress = False
-    while c.out != NULL or c.owes:
+    c.output.wrote = WROTE_NOTHING
+    while c.output.head != NULL or c.output.owes:
         n = 0
         asked = 0
-        k = c.out
+        k = c.output.head
         while k != NULL and n < IOV_MAX_USED - 1 and asked < WRITE_MAX:
             if k.end > k.start:
                 iov[n].iov_base = chunk_data(k) + k.start
@@ -70,10 +70,11 @@ cdef void conn_write(Conn* c) noexcept nogil:
             k = k.next
         sent = c.transport.write(c, iov, n)
         if sent < 0:
-            c.write_failed = sent != -EAGAIN
+            if sent != -EAGAIN:
+                c.output.wrote = WROTE_IN_VAIN
             return
         if sent > 0:
-            c.progress = True
+            c.output.wrote = WROTE_SOME
             conn_wrote(c, <size_t>sent)
         if <size_t>sent < asked:
             return
@@ -82,25 +83,27 @@ cdef void conn_write(Conn* c) noexcept nogil:
 cdef void conn_flush(Conn* c) noexcept nogil:
     cdef bint waits
     conn_write(c)
-    waits = c.out != NULL or c.owes
-    conn_want(c, c.reading, waits)
-    if c.write_failed or waits or c.deadline_set or c.relieving:
-        c.next_settling = c.reactor.settling
+    waits = c.output.head != NULL or c.output.owes
+    conn_want(c, c.wants.reading, waits)
+    if c.output.wrote == WROTE_IN_VAIN or waits or c.output.deadline_set or c.output.relieving:
+        c.output.next_settling = c.reactor.settling
         c.reactor.settling = c
 
 
 cdef void conn_settle(Conn* c) noexcept nogil:
     # The deadline of what is not written yet begins anew with each piece that was. Whoever rests for it goes on.
     cdef TimerHeap* timers = &c.reactor.timers
+    cdef int64_t until
     if c.base.awaited and client_pending(&c.base) <= c.base.engine.limits.much_pending // 2:
         c.base.awaited = False
         rests_over(c.reactor.net)
-    if c.write_failed:
+    if c.output.wrote == WROTE_IN_VAIN:
         client_close(&c.base, CLOSE_WRITE_ERROR)
-    elif c.out == NULL and not c.owes:
-        timer_cancel(timers, &c.write_timer)
-        c.deadline_set = False
+    elif c.output.head == NULL and not c.output.owes:
+        timer_cancel(timers, &c.output.timer)
+        c.output.deadline_set = False
         if c.base.head != NULL:
             conn_flush_soon(c)      # it came while the rest was about to be written
-    elif c.progress or not c.deadline_set:
-        c.deadline_set = timer_set(timers, &c.write_timer, c.base.engine.env.mono + c.reactor.net.limits.write_deadline) == 0
+    elif c.output.wrote == WROTE_SOME or not c.output.deadline_set:
+        until = c.base.engine.env.mono + c.reactor.net.limits.write_deadline
+        c.output.deadline_set = timer_set(timers, &c.output.timer, until) == 0

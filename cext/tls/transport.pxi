@@ -56,13 +56,13 @@ cdef int hello_begin(Conn* c) noexcept nogil:
             return -EAGAIN
         return hello_fault(c, b"connection reset by peer", -EPROTO)
     if got == 0 or first != HANDSHAKE_RECORD:
-        if not c.hushed and x.security.optional:
+        if not c.coming.hushed and x.security.optional:
             c.transport = &plain_transport
             return 0
         if got == 0:
             return hello_fault(c, b"EOF", -EPROTO)
         return hello_fault(c, b"tls: first record does not look like a TLS handshake", -EPROTONOSUPPORT)
-    if not c.admitted and not hello_admits(c.security):
+    if not c.coming.admitted and not hello_admits(c.security):
         return -EBUSY
     c.link = link_new(x, c.fd)
     return 0 if c.link != NULL else hello_fault(c, b"no memory", -ENOMEM)
@@ -70,9 +70,9 @@ cdef int hello_begin(Conn* c) noexcept nogil:
 
 cdef int hello_judged(Conn* c) noexcept nogil:
     # What the control plane has come to; while it has not, whether the connection is still there.
-    if c.verdict < 0:
+    if c.coming.verdict < 0:
         return hello_fault(c, b"client not OCSP valid", -EPROTO)
-    if c.verdict == 0:
+    if c.coming.verdict == 0:
         if plain_establish(c) != 0:
             return hello_fault(c, b"connection reset by peer", -EPROTO)
         return -EAGAIN
@@ -103,9 +103,9 @@ cdef int hello_establish(Conn* c) noexcept nogil:
         return rc
     t.fd = -1
     SSL_free_buffers(t.ssl)
-    link_describe(t, c.hushed and c.ws == NULL, &c.secured)
+    link_describe(t, c.coming.hushed and c.ws == NULL, &c.secured)
     c.transport = &tls_transport
-    plain_want(c, True, c.writing)
+    plain_want(c, True, c.wants.writing)
     return 0
 
 
@@ -118,7 +118,7 @@ cdef void hello_late(Conn* c) noexcept nogil:
     # Without a handshake's beginning a connection may be one that has none.
     if greet_after_all(c):
         return
-    if c.link == NULL and not c.hushed and c.security.optional:
+    if c.link == NULL and not c.coming.hushed and c.security.optional:
         c.transport = &plain_transport
         conn_established(c, 0)
         return
