@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from jsserver_spark.jetstream import JetStream
 from pipeline.tests.paths import PYTHONPATH
+from pipeline.tests.sink_world import emptied
 from pipeline.tests.site import Site
 from tests.conftest import (  # noqa: F401  what tests of the server may use, those here may too
     core_server,
@@ -17,7 +19,7 @@ from tests.conftest import (  # noqa: F401  what tests of the server may use, th
     pytest_runtest_protocol,
     servers,
 )
-from tests.servers import Servers
+from tests.servers import Server, Servers
 from tests.waiting import wait_until
 
 
@@ -76,3 +78,19 @@ def site(request: pytest.FixtureRequest) -> Site:
         return Site(started.under_test(jetstream=True))
     request.getfixturevalue("peer_present")
     return Site(started.peer(jetstream=True))
+
+
+@pytest.fixture(scope="module", params=["jsserver", "peer"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """A server with JetStream to write to: each test runs with ours and with its peer."""
+    started: Servers = request.getfixturevalue("module_servers")
+    start = started.under_test if request.param == "jsserver" else started.peer
+    return start(jetstream=True)
+
+
+@pytest.fixture
+def js(server: Server) -> Iterator[JetStream]:
+    """That server with the stream S alone."""
+    js = emptied(server)
+    yield js
+    js.close()

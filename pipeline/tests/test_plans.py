@@ -3,7 +3,6 @@
 import itertools
 import random
 import threading
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -16,32 +15,17 @@ from pipeline.tests.sink_world import (
     ROWS,
     Query,
     Torn,
-    emptied,
     payloads,
     rows_of,
     torn_after,
     write_batch,
     write_parts,
 )
-from tests.servers import Server, Servers
+from tests.servers import Server
 
 BUCKET = "jsserver_spark_fence"
 
 pytestmark = pytest.mark.usefixtures("peer_present")
-
-
-@pytest.fixture(scope="module", params=["jsserver", "peer"])
-def server(request: pytest.FixtureRequest, module_servers: Servers) -> Server:
-    started = module_servers.under_test if request.param == "jsserver" else module_servers.peer
-    return started(jetstream=True)
-
-
-@pytest.fixture
-def js(server: Server) -> Iterator[JetStream]:
-    """A server with the stream S alone."""
-    js = emptied(server)
-    yield js
-    js.close()
 
 
 _names = itertools.count()

@@ -1,7 +1,6 @@
 """Batch writes as Spark calls them: columns, headers, streams, ids, atomic batches."""
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +18,6 @@ from pipeline.tests.sink_world import (
     ROWS,
     Query,
     create,
-    emptied,
     options,
     payloads,
     rows_of,
@@ -30,20 +28,6 @@ from pipeline.tests.sink_world import (
 from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
-
-
-@pytest.fixture(scope="module", params=["jsserver", "peer"])
-def server(request: pytest.FixtureRequest, module_servers: Servers) -> Server:
-    started = module_servers.under_test if request.param == "jsserver" else module_servers.peer
-    return started(jetstream=True)
-
-
-@pytest.fixture
-def js(server: Server) -> Iterator[JetStream]:
-    """A server with the stream S alone."""
-    js = emptied(server)
-    yield js
-    js.close()
 
 
 # ---- batch writes ------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from pipeline.tests.sink_world import (
     Task,
     Torn,
     create,
-    emptied,
     payloads,
     rows_of,
     running,
@@ -33,20 +32,6 @@ from tests.waiting import call_at_sleep
 BUCKET = "jsserver_spark_fence"
 
 pytestmark = pytest.mark.usefixtures("peer_present")
-
-
-@pytest.fixture(scope="module", params=["jsserver", "peer"])
-def server(request: pytest.FixtureRequest, module_servers: Servers) -> Server:
-    started = module_servers.under_test if request.param == "jsserver" else module_servers.peer
-    return started(jetstream=True)
-
-
-@pytest.fixture
-def js(server: Server) -> Iterator[JetStream]:
-    """A server with the stream S alone."""
-    js = emptied(server)
-    yield js
-    js.close()
 
 
 def test_batches_are_written_once_and_the_fence_follows(server: Server, js: JetStream) -> None:

@@ -73,12 +73,6 @@ def contents(js: JetStream, name: str) -> list[tuple[str, bytes, bytes]]:
     return found
 
 
-@pytest.fixture(scope="module", params=["jsserver", "peer"])
-def server(request: pytest.FixtureRequest, module_servers: Servers) -> Server:
-    started = module_servers.under_test if request.param == "jsserver" else module_servers.peer
-    return started(jetstream=True)
-
-
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     return "".join(c for c in request.node.name.split("[")[0] if c.isalnum())
