@@ -367,10 +367,7 @@ def _main(argv: Sequence[str]) -> int:
             stop=stop,
             progress=progress,
         )
-    if given.json:
-        command.say_json(result)
-    else:
-        command.say(told(result))
+    command.show(given, told(result), result)
     if result.lost and given.fail_on_data_loss:
         return command.DIFFERENT
     return command.DONE if result.complete else command.INTERRUPTED

@@ -250,10 +250,7 @@ def _main(argv: Sequence[str]) -> int:
     if command.given_options(given):
         options = command.read_options(ConnectionOptions, given, "jsserver-spark check")
     found = check(options, given.master, spark=not given.no_spark)
-    if given.json:
-        command.say_json(found)
-    else:
-        command.say(_told(found))
+    command.show(given, _told(found), found)
     return command.DIFFERENT if found.problems else command.DONE
 
 

@@ -206,9 +206,9 @@ def warn(text: str) -> None:
     sys.stderr.write(f"warning: {text}\n")
 
 
-def say_json(result: Any) -> None:
-    """One object on stdout."""
-    say(json.dumps(msgspec.to_builtins(result), indent=1))
+def show(given: argparse.Namespace, told: str, result: Any) -> None:
+    """What a job found on stdout: in words or, with --json, as one object."""
+    say(json.dumps(msgspec.to_builtins(result), indent=1) if given.json else told)
 
 
 def table(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> str:

@@ -177,14 +177,12 @@ def _main(argv: Sequence[str]) -> int:
             processes=given.processes,
             progress=progress,
         )
-    if given.json:
-        command.say_json(result)
-    else:
-        command.say(
-            f"{result.stream}: {result.merged} files became {result.into},"
-            f" {amount(result.size_before)} became {amount(result.size_after)};"
-            f" {result.removed} files were removed"
-        )
+    told = (
+        f"{result.stream}: {result.merged} files became {result.into},"
+        f" {amount(result.size_before)} became {amount(result.size_after)};"
+        f" {result.removed} files were removed"
+    )
+    command.show(given, told, result)
     return command.DONE
 
 

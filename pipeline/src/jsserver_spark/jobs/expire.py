@@ -59,13 +59,11 @@ def _main(argv: Sequence[str]) -> int:
     given = arguments.expire().parse_args(argv)
     stream = given.stream or command.only_stream(given.root)
     result = expire(given.root, stream, given.before)
-    if given.json:
-        command.say_json(result)
-    else:
-        command.say(
-            f"{result.stream}: {result.files} files with {result.rows:,} rows,"
-            f" {amount(result.size)}, were removed; the archive starts at sequence {result.first:,}"
-        )
+    told = (
+        f"{result.stream}: {result.files} files with {result.rows:,} rows,"
+        f" {amount(result.size)}, were removed; the archive starts at sequence {result.first:,}"
+    )
+    command.show(given, told, result)
     return command.DONE
 
 

@@ -100,17 +100,18 @@ def _main(argv: Sequence[str]) -> int:
             stop=stop,
             progress=progress,
         )
-    if given.json:
-        command.say_json(result)
-    else:
-        rate = result.rows / result.seconds if result.seconds else 0.0
-        command.say(
-            f"{result.stream}: {result.rows:,} messages published to {result.to} in"
-            f" {duration(result.seconds)} ({rate:,.0f}/s), {result.before:,} were there already"
-            + (f", {result.duplicates:,} were duplicates" if result.duplicates else "")
-            + (f", {result.passed_over:,} were passed over" if result.passed_over else "")
-        )
+    command.show(given, _told(result), result)
     return command.DONE if result.complete else command.INTERRUPTED
+
+
+def _told(result: ReplayResult) -> str:
+    rate = result.rows / result.seconds if result.seconds else 0.0
+    return (
+        f"{result.stream}: {result.rows:,} messages published to {result.to} in"
+        f" {duration(result.seconds)} ({rate:,.0f}/s), {result.before:,} were there already"
+        + (f", {result.duplicates:,} were duplicates" if result.duplicates else "")
+        + (f", {result.passed_over:,} were passed over" if result.passed_over else "")
+    )
 
 
 if __name__ == "__main__":

@@ -260,10 +260,7 @@ def _main(argv: Sequence[str]) -> int:
                 file.write(page(made))
         except OSError as error:
             raise command.Wrong(f"--html {given.html}: {error.strerror}") from None
-    if given.json:
-        command.say_json(_shown(made))
-    else:
-        command.say(tables(made))
+    command.show(given, tables(made), _shown(made))
     return command.DONE
 
 

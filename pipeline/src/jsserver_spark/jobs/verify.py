@@ -277,10 +277,8 @@ def _main(argv: Sequence[str]) -> int:
             processes=given.processes,
             progress=progress,
         )
-    if given.json:
-        command.say_json({**msgspec.to_builtins(result), "equal": result.equal})
-    else:
-        command.say(_told(result))
+    shown = {**msgspec.to_builtins(result), "equal": result.equal}
+    command.show(given, _told(result), shown)
     return command.DONE if result.equal else command.DIFFERENT
 
 
