@@ -115,17 +115,6 @@ cdef void zeros_cut(Store* s, Block* b, uint64_t size) noexcept nogil:
         s.files.truncate(s.files.ctx, b.writing.fd, <off_t>b.used)
 
 
-cdef bint ends_sealed(FileOps* f, const Block* b, int fd) noexcept nogil:
-    # Whether a block's last marker says that another block follows.
-    cdef uint8_t line[MARKER]
-    cdef Parsed r
-    cdef Mark m
-    if b.used < MARKER or f.pread(f.ctx, fd, line, MARKER, <off_t>(b.used - MARKER)) != MARKER:
-        return False
-    return (record_parse(line, MARKER, &r) and marker_read(line, &r, &m) and record_good(b.key, line, &r)
-            and m.flags & MARK_SEALED != 0)
-
-
 cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) noexcept nogil:
     # Reads a block's file from its first byte and enters what it holds.
     cdef Store* s = o.s
@@ -168,7 +157,7 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
     elif c.good:
         o.before.sealed = c.mark.sealed
         o.before.doubt = c.fate == FATE_BLIND and is_last
-    elif not all_zero(b.data, size):
+    elif not all_zero(b.data, size) and not (c.fate == FATE_CUT and begins_group(&c)):
         return 1
     if c.fate == FATE_CUT:
         tail_cut(&c, fd)

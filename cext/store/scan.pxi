@@ -282,19 +282,32 @@ cdef int scan_block(Scan* c) noexcept nogil:
     return min(release(c), 0) if rc >= 0 else rc
 
 
-cdef int any_behind(Opening* o) noexcept nogil:
-    # Whether a later block has a byte: 1, 0 or an error. A kill may have come between the making of the next block's file and
-    # its first group.
+cdef bint is_kept(const Scan* c, const Scan* next, bint is_last) noexcept nogil:
+    # Whether this start surely keeps something of a later block, which has bytes. It does not where a kill came before the end
+    # of the first record in it, nor may it where a batch goes on there, or its first record did not reach the disk.
+    cdef Parsed r
+    if c.mark.whole or is_last and torn(next) and begins_group(next):
+        return False
+    return not lazily(c) or record_parse(next.p, next.size, &r) and record_good(next.b.key, next.p, &r)
+
+
+cdef int any_behind(const Scan* c) noexcept nogil:
+    # Whether a later block is kept: 1, 0 or an error. A kill may have come between the making of the next block's file and its
+    # first group; of what was not synced nothing is kept behind such a block.
+    cdef Opening* o = c.o
     cdef int64_t i = o.at + 1
     cdef int rc = 0
-    cdef Scan c
-    while i < o.n and rc == 0:
-        rc = ahead_read(o, o.nums[i], &c)
+    cdef bint empty = True
+    cdef Scan next
+    while i < o.n and rc >= 0 and empty:
+        rc = ahead_read(o, o.nums[i], &next)
+        empty = (rc == 0 or rc == 1 and all_zero(next.p, next.size)) and not lazily(c)
         if rc == 1:
-            rc = not all_zero(c.p, c.size)
+            rc = not all_zero(next.p, next.size) and is_kept(c, &next, i + 1 == o.n)
         elif rc == ST_NOT_FOUND:
             rc = 1              # a sidecar knows what it had
-        ahead_free(&c)
+            empty = False
+        ahead_free(&next)
         i += 1
     return rc
 
@@ -310,7 +323,7 @@ cdef int block_prove(const Scan* c, int fd) noexcept nogil:
     if c.good == 0 or c.mark.proven or b.damaged or not (c.mark.seen or c.is_last):
         return ST_OK
     if not c.is_last:
-        sealed = any_behind(c.o)
+        sealed = any_behind(c)
         if sealed < 0:
             return sealed
     group_seal(s, b, b.used, b.used, 0, MARK_SEALED if sealed else 0, mark)

@@ -45,7 +45,9 @@ cdef void sequences_restore(Opening* o) noexcept nogil:
         s.last_seq = s.writing.reserved
     last = max(s.writing.extent.last, s.writing.extent.first - 1 if s.writing.extent.first else 0)
     if last > s.last_seq:
-        lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, s.last_seq + 1, last, 0)
+        was = max(s.last_seq + 1, s.writing.extent.first)       # what is below the first one is gone by right
+        if was <= last:
+            lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, was, last, 0)
         s.last_seq = last
     if s.writing.extent.last == s.last_seq:
         s.last_ts = s.writing.extent.last_ts

@@ -7,6 +7,18 @@ cdef bint torn(const Scan* c) noexcept nogil:
                                           c.size - max(c.at, c.size - min(c.size, <uint64_t>64)))
 
 
+cdef bint begins_group(const Scan* c) noexcept nogil:
+    # Whether a block's file has a beginning of its first record, and nothing else: a kill came between two pages of its first
+    # group.
+    cdef uint64_t end = c.size, size = st_get32(c.p) & 0x7fffffff if c.size >= REC_MIN else 0, seq
+    while end and c.p[end - 1] == 0:
+        end -= 1
+    if size < REC_MIN or size > REC_MAX or size <= end:
+        return False
+    seq = st_get64(c.p + 4)
+    return seq > c.s.last_seq and seq & (TOMB | ERASED) == 0 and st_get16(c.p + 20) <= size - REC_MIN
+
+
 cdef uint64_t sector_end(const Scan* c, uint64_t at) noexcept nogil:
     return min(c.size, (at // SECTOR + 1) * SECTOR)
 

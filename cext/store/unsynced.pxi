@@ -119,10 +119,68 @@ cdef int empty_ends(Opening* o, Block* b, int fd, bint is_last) noexcept nogil:
     return rest_undo(o, &c, fd) if rc == 1 else rc
 
 
+cdef bint ends_sealed(FileOps* f, const Block* b, int fd) noexcept nogil:
+    # Whether a block's last marker says that another block follows.
+    cdef uint8_t line[MARKER]
+    cdef Parsed r
+    cdef Mark m
+    if b.used < MARKER or f.pread(f.ctx, fd, line, MARKER, <off_t>(b.used - MARKER)) != MARKER:
+        return False
+    return (record_parse(line, MARKER, &r) and marker_read(line, &r, &m) and record_good(b.key, line, &r)
+            and m.flags & MARK_SEALED != 0)
+
+
+cdef bint side_leaves(Store* s, Block* b) noexcept nogil:
+    # Removes the sidecar of a block that gets longer; whether it is gone for good.
+    cdef FileOps* f = s.files
+    cdef char path[4300]
+    cdef int rc
+    block_path(s, b, ".jsx", path, sizeof(path))
+    rc = f.unlink(f.ctx, path)
+    rc = f.sync_dir(f.ctx, s.msgs_dir) if rc == 0 else rc
+    b.sided = b.sided and rc != 0
+    return rc == 0 or rc == -ENOENT
+
+
+cdef void last_unseal(Store* s) noexcept nogil:
+    # Where the last block that has a byte says that another follows, a marker behind that takes it back: what followed is gone,
+    # and this start has dealt with that. No other start is to miss it.
+    cdef FileOps* f = s.files
+    cdef char path[4300]
+    cdef uint8_t mark[MARKER]
+    cdef uint32_t k = s.n_blocks
+    cdef Block* b
+    cdef int fd
+    while k and block_i(s, k - 1).used == 0:
+        k -= 1
+    b = block_i(s, k - 1) if 0 < k < s.n_blocks else NULL
+    if b == NULL or b.damaged or b.data != NULL:
+        return
+    block_path(s, b, ".blk", path, sizeof(path))
+    fd = b.writing.fd if b.writing.fd >= 0 else f.open(f.ctx, path, O_RDWR, 0)
+    if fd < 0:
+        return
+    if ends_sealed(f, b, fd) and side_leaves(s, b):
+        s.writing.extent.last = s.last_seq      # where this start leaves sequences out, so does the next
+        s.writing.extent.last_ts = s.last_ts
+        group_seal(s, b, b.used, b.used, 0, 0, mark)
+        if f.pwrite(f.ctx, fd, mark, MARKER, <off_t>b.used) == MARKER and f.datasync(f.ctx, fd) == 0:
+            b.used += MARKER
+            b.writing.written = b.used
+            b.writing.durable = b.used
+        else:
+            f.truncate(f.ctx, fd, <off_t>b.used)
+            s.writing.group -= 1
+    if fd != b.writing.fd:
+        f.close(f.ctx, fd)
+
+
 cdef void empty_leaves(Store* s) noexcept nogil:
     # Last blocks without a byte go, and their numbers are given again: one between others would look as if it had lost all.
     cdef Block* b = block_i(s, s.n_blocks - 1) if s.n_blocks and s.com.sync_interval > 0 else NULL
     cdef char path[4300]
+    if b != NULL and b.used == 0:
+        last_unseal(s)
     while b != NULL and b.used == 0 and b.n == 0 and not b.damaged:
         block_path(s, b, ".blk", path, sizeof(path))
         if s.files.unlink(s.files.ctx, path) < 0:

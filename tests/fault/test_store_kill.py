@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,6 +120,64 @@ def test_a_file_without_a_group(tmp_path, size):
     s = PyStore(tmp_path / "killed", max_bytes=100_000, trim=False, commit="manual")
     assert [s.load(q)[4] for q in range(1, 12)] == [b"%d" % q for q in range(1, 12)]
     assert s.lost()["places"] == []
+
+
+def begun(directory: Path, size: int) -> bytes:
+    """The beginning of the eleventh message's record, as a killed write leaves it."""
+    s = PyStore(directory, max_bytes=100_000, trim=False, commit="manual")
+    s.append("k", b"v" * 9000)
+    s.commit()
+    s.abandon()
+    (path,) = directory.glob("msgs/1.blk")
+    data = path.read_bytes()
+    at = data.rindex(b"k" + b"v" * 9000) - 22
+    return data[at : at + size]
+
+
+def ten(directory: Path, sync_interval: int = 0) -> PyStore:
+    directory.mkdir()
+    s = PyStore(directory, max_bytes=100_000, trim=False, sync_interval=sync_interval)
+    for i in range(1, 11):
+        s.append("k", b"%d" % i)
+    s.wait_durable()
+    return s
+
+
+@pytest.mark.parametrize("behind", [0, 4096])
+def test_a_file_with_the_beginning_of_a_record(tmp_path, behind):
+    """The kill came between two pages of a block's first record: nothing of it was acked."""
+    s = ten(tmp_path / "running")
+    shutil.copytree(tmp_path / "running", tmp_path / "killed")
+    shutil.copytree(tmp_path / "running", tmp_path / "other")
+    s.abandon()
+    start = begun(tmp_path / "other", 4096)
+    (tmp_path / "killed" / "msgs" / "2.blk").write_bytes(start + bytes(behind))
+    for kinds in ([TAIL], [], []):
+        s = PyStore(tmp_path / "killed", max_bytes=100_000, trim=False, commit="manual")
+        assert s.state()["last_seq"] == 10
+        assert [place[0] for place in s.lost()["places"]] == kinds
+        s.abandon()
+
+
+def test_later_blocks_that_were_not_synced(tmp_path):
+    """A full block says that another follows. A start cuts that off, and no later one misses it."""
+    limits: Any = {"max_bytes": 100_000, "trim": False, "sync_interval": 60 * 10**9}
+    (tmp_path / "running").mkdir()
+    s = PyStore(tmp_path / "running", **limits)
+    for _ in range(9):
+        s.append("k", b"v" * 9000)
+        s.wait_durable()
+    shutil.copytree(tmp_path / "running", tmp_path / "cut")
+    s.abandon()
+    second = tmp_path / "cut" / "msgs" / "2.blk"
+    second.write_bytes(second.read_bytes()[:28] + bytes(30_000))
+    states = []
+    for _ in range(3):
+        s = PyStore(tmp_path / "cut", commit="manual", **limits)
+        states.append(s.state())
+        assert {place[0] for place in s.lost()["places"]} <= {TAIL}
+        s.abandon()
+    assert 0 < states[0]["last_seq"] < 9 and states == states[:1] * 3
 
 
 # Stores batches without end, in blocks of 32,000 bytes; says on stdout which are durable.
