@@ -248,6 +248,16 @@ cdef class SimDisk:
         cdef Inode* f = self.inode(path)
         return (<const char*>f.now.data)[:f.now.n]
 
+    def write(self, bytes path not None, bytes data not None) -> None:
+        """A file as a killed process leaves it."""
+        cdef int fd
+        self.d.calm = True
+        fd = sim_open(&self.d, path, O_CREAT | O_TRUNC, 0o600)
+        if fd < 0 or sim_pwrite(&self.d, fd, <const char*>data, <size_t>len(data), 0) < 0:
+            fatal("a test cannot write")
+        sim_close(&self.d, fd)
+        self.d.calm = False
+
     def torn(self, bytes path not None, uint64_t at, uint64_t size) -> bool:
         """Whether the last power cut left a sector of these bytes in part, or of one that it left out they are so few that
         their being zeros says nothing."""

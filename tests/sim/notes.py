@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from jsserver.cext.consumer import ConsumerHandle
+from jsserver.cext.stream import Damage
 
 Message = tuple[bytes, bytes, bytes]
 
@@ -26,6 +28,25 @@ class Snap:
     """What it stored and a limit took at once."""
     acked_at: int = -1
     """When it was known to be acked, where that does not wait for the sync."""
+
+
+class Shown(NamedTuple):
+    """What a start shows of a stream."""
+
+    live: dict[int, Message]
+    last: int
+    floors: list[int]
+    """Of its consumers."""
+    lost: list[int]
+    places: list[Damage]
+
+    def covers(self, place: Damage) -> bool:
+        """Whether that is no news: what was never finished, which a start with a checkpoint does
+        not see, and of sequences that are left out one may know better which."""
+        return place.kind in ("tail", "batch") or any(
+            known.kind == place.kind and known.first <= place.first and place.last <= known.last
+            for known in self.places
+        )
 
 
 @dataclass

@@ -10,7 +10,7 @@ from jsserver.cext.consumer import StreamHandle
 from jsserver.cext.stream import StoreError
 from tests.cext.stream import open_test_stream
 from tests.sim.disk import durable_seq, durable_ticket, look, messages
-from tests.sim.notes import Message, Reader, Snap, Wrong
+from tests.sim.notes import Message, Reader, Shown, Snap, Wrong
 from tests.unit.stream_world import (
     ACK_ALL,
     ACK_EXPLICIT,
@@ -471,6 +471,39 @@ class Sim:
         if self.stream.state().last_seq or messages(self.stream):
             raise Wrong(f"{why}: something is left of {self.name!r}")
 
+    def begin_block(self, size: int) -> None:
+        """A kill came behind the making of the next block's file, which may be written ahead."""
+        folder = self.directory + b"/msgs"
+        names = self.world.disk.names(folder) if not self.in_memory else []
+        numbers = [
+            int(name[:-4]) for name in names if name[:-4].isdigit() and name.endswith(b".blk")
+        ]
+        if numbers:
+            self.world.disk.write(folder + b"/%d.blk" % (max(numbers) + 1), bytes(size))
+
+    def shown(self) -> Shown:
+        """What a start shows of it."""
+        _, live, last = look(self.stream)
+        floors = [r.handle.state().floor_stream for r in self.readers if r.handle is not None]
+        lost = self.stream.lost()
+        return Shown(live, last, floors, lost.sequences, lost.places)
+
+    def check_again(self, why: str, before: Shown) -> None:
+        """A start with no message since the last one shows the same, and reports no damage more."""
+        now = self.shown()
+        if now.last != before.last:
+            raise Wrong(f"{why}: the last sequence was {before.last} and is {now.last}")
+        if now.live != before.live and not self.limits["max_age"]:
+            differ = before.live.keys() ^ now.live.keys()
+            raise Wrong(f"{why}: {sorted(differ)[:9]} are no more what a start showed")
+        if now.floors != before.floors and not self.limits["max_age"]:
+            raise Wrong(f"{why}: the floors were {before.floors} and are {now.floors}")
+        # What a power cut damaged a start with a checkpoint does not see.
+        sound = self.world.sound
+        news = [p for p in now.places if not before.covers(p) and (sound or p.kind == "sequences")]
+        if news or (sound and set(now.lost) - set(before.lost)):
+            raise Wrong(f"{why}: {now.lost} {news} is reported where nothing was written")
+
     def check_steady(self, why: str) -> None:
         """What no change concerns stays as it is."""
         known = self.snaps[-1].live
@@ -489,6 +522,13 @@ class Sim:
         And one that arrived in part may look as if somebody had changed a payload.
         """
         lost = self.stream.lost()
+        kinds = {place.kind for place in lost.places} - {"tail", "batch"}
+        if (
+            self.world.kind.sync_interval
+        ):  # what was acked may have been of a block that is not there
+            kinds -= {"sequences"}
+        if self.world.sound and (lost.sequences or kinds):
+            raise Wrong(f"{why}: {lost} is reported of a disk that is whole")
         torn = {
             seq
             for place in lost.places

@@ -65,13 +65,19 @@ KINDS = {
 class World:
     """A disk, the streams on it, and the environment of their present life."""
 
-    def __init__(self, seed: int, kind: Kind, ignores_syncs: bool = False) -> None:
+    def __init__(
+        self, seed: int, kind: Kind, ignores_syncs: bool = False, again: bool = True
+    ) -> None:
         name_seed(seed)
         self.rng = random.Random(seed)
+        self.again_rng = random.Random(f"again {seed}") if again else None
+        """How often the same start is repeated, which changes nothing else of the history."""
         self.kind = kind
         self.seed = seed
         self.log: list[str] = []
         self.debris = False
+        self.sound = True
+        """No power cut yet, and no call that failed: nothing explains a report of damage."""
         self.doubt = False
         """Of what is there without its sync, because that failed, nothing is known."""
         self.together = seed % 5 in TOGETHER and kind.sync_interval == 0
@@ -130,6 +136,7 @@ class World:
             self.disk.stop()
             self.end()
             self.disk.cut(again=True)
+            self.sound = False
             self.boot()
             for sim in self.streams:
                 sim.open(killed)
@@ -137,6 +144,50 @@ class World:
             self.disk.sync()
         for sim in self.streams:
             sim.serve()
+        if self.again_rng is not None:
+            self.open_again(self.again_rng, killed)
+
+    def open_again(self, rng: random.Random, killed: bool) -> None:
+        """The same start, now and then once or twice more, with nothing written in between."""
+        shown = [sim.shown() for sim in self.streams]
+        for _ in range(rng.choice([0, 0, 1, 2])):
+            how = rng.choice(["stopped", "killed", "killed in a start"])
+            self.log.append(how)
+            self.leave(how == "stopped")
+            if how == "killed" and rng.random() < 0.5:
+                for sim in self.streams:
+                    sim.begin_block(rng.choice([0, 4096, 8192]))
+            if how == "killed in a start":
+                self.begin_to_open(rng.choice([0, 1, 3, 10]), killed)
+            self.boot()
+            if self.together:
+                self.disk.sync()
+            for sim in self.streams:
+                sim.open(killed, self.together)
+            if self.together:
+                self.disk.sync()
+            for sim, before in zip(self.streams, shown, strict=True):
+                sim.serve()
+                sim.check_again(how, before)
+
+    def leave(self, stops: bool = False) -> None:
+        """The streams are closed, or the process is killed."""
+        if not stops:
+            self.disk.stop()
+        self.end()
+        self.disk.kill()
+
+    def begin_to_open(self, calls: int, killed: bool) -> None:
+        """A start that is killed after so many calls."""
+        self.boot()
+        self.disk.cut_after(calls)
+        streams, self.streams = self.streams, []
+        with suppress(StoreError, OSError):
+            for sim in streams:
+                sim.open(killed)
+                self.streams.append(sim)
+        self.leave()
+        self.streams = streams
 
     def power_cut(self, why: str) -> None:
         self.log.append(why)
@@ -152,6 +203,7 @@ class World:
     def cut_disk(self) -> None:
         self.doubt = self.disk.doubtful and self.kind.sync_interval > 0
         self.disk.cut()
+        self.sound = False
         for sim in self.streams:
             for reader in sim.readers:
                 if self.kind.sync_interval:
@@ -335,6 +387,7 @@ class World:
     def trouble(self) -> None:
         """A call fails, once or for some time, or there is no room."""
         self.debris = True
+        self.sound = False
         self.commit()
         kinds: list[Call | Literal["room"]] = [
             "sync",
@@ -430,9 +483,16 @@ broken_off: list[World] = []
 """Their threads wait for a turn that never comes."""
 
 
-def run(seed: int, kind: str = "synced", steps: int = 60, ignores_syncs: bool = False) -> World:
-    """A whole history; Wrong says what is not as it has to be, and after what."""
-    world = World(seed, KINDS[kind], ignores_syncs)
+def run(
+    seed: int,
+    kind: str = "synced",
+    steps: int = 60,
+    ignores_syncs: bool = False,
+    again: bool = True,
+) -> World:
+    """A whole history; Wrong says what is not as it has to be, and after what. again: starts are
+    repeated now and then."""
+    world = World(seed, KINDS[kind], ignores_syncs, again)
     try:
         for _ in range(steps):
             world.step()
