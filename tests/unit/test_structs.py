@@ -13,11 +13,7 @@ BOOLEANS_MAX = 6
 
 #: Structures with more than that: their fields and booleans. Numbers only fall, and rows only go.
 EXCEPTIONS = {
-    "Account": (33, 8),
-    "Conn": (65, 18),
-    "Consumer": (102, 12),
     "StreamConfig": (40, 16),
-    "Ws": (43, 9),
 }
 
 STRUCT = re.compile(r"^cdef struct (\w+):\n((?:[ \t]+[^\n]*\n|\n)+)", re.MULTILINE)
