@@ -12,7 +12,7 @@ def required_level(headers: bytes) -> bool:
         return True
     start = at + len(HEADER)
     end = headers.find(b"\r\n", start)
-    value = headers[start : end if end >= 0 else None].strip(b" ")
+    value = headers[start : end if end >= 0 else None].lstrip(b" ")
     if not value:
         return True
     digits = value[1:] if value[:1] in (b"+", b"-") else value

@@ -97,15 +97,27 @@ class _Members(dict[str, Any]):
         self[key] = value
 
 
+class _MinusZero(int):
+    """A number that Go reads where a sign may stand, and nowhere else."""
+
+    def __format__(self, _: str) -> str:
+        return "-0"
+
+
+def _number(text: str) -> int:
+    return _MinusZero() if text == "-0" else int(text)
+
+
 def _parse_json(body: bytes) -> Any:
     try:
         value = msgspec.json.decode(body)
         # Rarely unequal but where a key was named twice, of which a dict keeps only the last value.
-        if body.count(b":") == msgspec.json.encode(value).count(b":") and not _COLON.search(body):
+        same = body.count(b":") == msgspec.json.encode(value).count(b":")
+        if same and b"-0" not in body and not _COLON.search(body):
             return value
         import json  # costs a start some milliseconds, and few need it
 
-        return json.loads(body, object_pairs_hook=_Members)
+        return json.loads(body, object_pairs_hook=_Members, parse_int=_number)
     except UnicodeDecodeError:
         return _parse_json(body.decode("utf-8", "replace").encode())
     except msgspec.DecodeError as error:
@@ -211,6 +223,8 @@ def _integer_reader(meta: msgspec.Meta) -> Reader:
     low, high, name = meta.extra["low"], meta.extra["high"], meta.title
 
     def read(value: Any, where: str, strict: bool) -> Any:
+        if type(value) is _MinusZero and low < 0:
+            return 0
         if type(value) is not int or not low <= value <= high:
             raise _mismatch(value, where, name)
         return value

@@ -41,6 +41,11 @@ def test_metadata_keys_keep_their_case() -> None:
     assert parse(b'{"metadata":{"A":"1","a":"2"}}').metadata == {"A": "1", "a": "2"}
 
 
+def test_minus_zero_is_a_signed_zero() -> None:
+    got = parse(b'{"max_msgs":-0,"name":"-0","first_seq":10}')
+    assert (got.max_msgs, type(got.max_msgs), got.name, got.first_seq) == (0, int, "-0", 10)
+
+
 def test_fields_that_differ_only_in_case_are_told_apart() -> None:
     got = parse(b'{"Created":"2024-01-01T00:00:00Z","Name":"X","name":"y"}', StoredConsumer)
     assert (got.Name, got.name) == ("X", "y")
@@ -61,6 +66,10 @@ def test_fields_that_differ_only_in_case_are_told_apart() -> None:
         (
             b'{"max_msgs":1.5}',
             "json: cannot unmarshal number 1.5 into field max_msgs of type int64",
+        ),
+        (
+            b'{"first_seq":-0}',
+            "json: cannot unmarshal number -0 into field first_seq of type uint64",
         ),
         (b'{"no_ack":1}', "json: cannot unmarshal number 1 into field no_ack of type bool"),
         (

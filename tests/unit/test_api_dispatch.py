@@ -87,7 +87,9 @@ def test_an_account_without_jetstream(api: ApiServer) -> None:
     assert answer["error"]["err_code"] == 10039
 
 
-@pytest.mark.parametrize(("level", "ok"), [("0", 1), ("4", 1), ("", 1), ("5", 0), ("x", 0)])
+@pytest.mark.parametrize(
+    ("level", "ok"), [("0", 1), ("4", 1), ("  1", 1), ("", 1), ("5", 0), ("x", 0), ("1 ", 0)]
+)
 def test_required_level(api: ApiServer, level: str, ok: bool) -> None:
     headers = f"NATS/1.0\r\nNats-Required-Api-Level: {level}\r\n\r\n".encode()
     error = api.ask("INFO", headers=headers).get("error", {})
