@@ -234,6 +234,10 @@ cdef struct Protocol:
     void (*keepalive)(Client* c, int64_t now) noexcept nogil
     # Tells that it may not do what it asked for, and closes it for the reason, a CloseReason; 0: it stays.
     void (*refuse)(Client* c, int reason, Span text) noexcept nogil
+    # A message of its is about to be routed. NULL: it is told nothing.
+    void (*accepted)(Client* c) noexcept nogil
+    # Nobody took a message of its, with a reply. NULL: likewise.
+    void (*unheard)(Client* c, Span subject, Span reply) noexcept nogil
 
 cdef struct ClientOptions:
     # What a connection that speaks the clients' protocol asked for by CONNECT, and which replies it may give.
@@ -557,15 +561,14 @@ cdef void client_drop_subs(Client* c) noexcept nogil
 cdef void client_restrict(Client* c, Permissions* perms) noexcept nogil
 # Protocol.deliver of clients: MSG and HMSG.
 cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
-# Verbs of clients, after parsing; they answer by +OK and -ERR themselves. client_publish may set closing.
-cdef int client_publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil
-cdef void client_subscribe(Client* c, Span subject, Span queue, Span sid) noexcept nogil
-cdef void client_unsubscribe(Client* c, Span sid, uint64_t max) noexcept nogil
-# The same of any protocol, which is told by Protocol.refuse alone. A message is checked, answered where that is the protocol's
-# way, and routed, which may set closing; trace: where that of a message goes that asks for one.
-cdef bint publish_check(Client* c, Msg* m, Span* trace) noexcept nogil
-cdef int publish_route(Client* c, const Msg* m, Span trace) noexcept nogil
+# Protocol.accepted, and unheard of clients.
+cdef void client_accepted(Client* c) noexcept nogil
+cdef void client_unheard(Client* c, Span subject, Span reply) noexcept nogil
+# Verbs of any protocol, after parsing; what is wrong is told by Protocol.refuse. publish returns the number of receivers and may
+# set closing; sub_begin tells whether there is the subscription.
+cdef int publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil
 cdef bint sub_begin(Client* c, Span subject, Span queue, Span sid, uint32_t weight, uint32_t origin) noexcept nogil
+cdef void sub_end(Client* c, Span sid, uint64_t max) noexcept nogil
 cdef void chunk_release(Engine* e, Chunk* c) noexcept nogil
 
 # The inbound handler that puts messages into the inbox; its target is the Account.

@@ -24,12 +24,15 @@ cdef Span map_subject(Client* c, Span subject) noexcept nogil:
     return draft_span(d)
 
 
-cdef bint publish_check(Client* c, Msg* m, Span* trace) noexcept nogil:
-    # Counts a message, of which the caller gives subject, reply, header and data, and fills in the rest. False: it is not to be
-    # routed, and c has heard why.
+cdef int publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil:
+    # Returns the number of receivers. All in one function, which most of a server's messages pass: what is handed on in memory
+    # is waited for.
+    cdef Msg m
     cdef Engine* e = c.engine
+    cdef int taken
     cdef Span none = span(NULL, 0)
-    cdef uint32_t size = m.header.n + m.data.n
+    cdef Span dest
+    cdef uint32_t size = header.n + data.n
     c.in_msgs += 1
     c.in_bytes += size
     c.account.in_msgs += 1
@@ -37,32 +40,37 @@ cdef bint publish_check(Client* c, Msg* m, Span* trace) noexcept nogil:
     e.stats.in_msgs += 1
     e.stats.in_bytes += size
     if c.account.renames:
-        m.subject = map_subject(c, m.subject)
-        if m.subject.p == NULL:
-            return False
-    trace[0] = trace_dest(m.header) if m.header.n else none
-    if trace.n and not may_trace(c, trace[0]):
-        violation(c, b"Publish to", trace[0], none, none, b"")
-        return False
-    if is_kept_from(c, m.subject):
-        violation(c, b"Publish to", m.subject, none, none, b"")
-        return False
-    if c.perms != NULL and not perms_can_publish(c.perms, m.subject) and not may_respond(c, m.subject):
-        violation(c, b"Publish to", m.subject, none, none, b"")
-        return False
-    if m.reply.n and reply_is_reserved(m.reply):
-        violation(c, b"Publish with Reply of", m.reply, none, none, b"")
-        return False
-    m.dest = m.subject
+        subject = map_subject(c, subject)
+        if subject.p == NULL:
+            return 0
+    dest = trace_dest(header) if header.n else none
+    if dest.n and not may_trace(c, dest):
+        violation(c, b"Publish to", dest, none, none, b"")
+        return 0
+    if is_kept_from(c, subject):
+        violation(c, b"Publish to", subject, none, none, b"")
+        return 0
+    if c.perms != NULL and not perms_can_publish(c.perms, subject) and not may_respond(c, subject):
+        violation(c, b"Publish to", subject, none, none, b"")
+        return 0
+    if reply.n and reply_is_reserved(reply):
+        violation(c, b"Publish with Reply of", reply, none, none, b"")
+        return 0
+    if c.protocol.accepted != NULL:
+        c.protocol.accepted(c)
+    m.dest = subject
+    m.subject = subject
+    m.reply = reply
+    m.header = header
+    m.data = data
     m.cid = c.cid
     m.kind = c.kind
     m.behind = c.asking > 0
     m.account = c.account
-    return True
-
-
-cdef int publish_route(Client* c, const Msg* m, Span trace) noexcept nogil:
-    # Returns the number of receivers of a message that was checked; trace: as publish_check has it.
-    if trace.n and is_yes(trace_header(m.header, b"Nats-Trace-Only")):
-        return dry_run(c, m, trace)
-    return engine_route(c.engine, c, m)
+    if dest.n and is_yes(trace_header(header, b"Nats-Trace-Only")):
+        taken = dry_run(c, &m, dest)
+    else:
+        taken = engine_route(e, c, &m)
+    if taken == 0 and reply.n and c.protocol.unheard != NULL and not c.closing:
+        c.protocol.unheard(c, subject, reply)
+    return taken

@@ -16,6 +16,12 @@ cdef void client_error(Client* c, const char* text) noexcept nogil:
     client_refuse(c, 0, span_c(text))
 
 
+cdef void client_accepted(Client* c) noexcept nogil:
+    # Protocol.accepted of clients.
+    if c.opts.verbose:
+        client_ok(c)
+
+
 cdef void client_ok(Client* c) noexcept nogil:
     client_write(c, b"+OK\r\n", 5)
     if c.engine.trace:

@@ -1,5 +1,5 @@
 # The clients' protocol: verbs in, what is wrong with them out. What CONNECT, PING and INFO mean is in handshake.pxi, what
-# the others do in core/verbs.pxi.
+# the others do in core (publish.pxi, subscriptions.pxi).
 
 cdef inline int64_t look_size(const uint8_t** at, const uint8_t* end) noexcept nogil:
     # A number of one to nine digits, behind which at stands then; -1: there is none.
@@ -48,6 +48,12 @@ cdef uint32_t client_look(const uint8_t* p, size_t n, Ahead* ahead, uint32_t mos
         found += 1
         p = q + size + 4
     return found
+
+
+cdef inline void client_publish(Client* b, Span subject, Span reply, Span header, Span data) noexcept nogil:
+    if b.opts.pedantic and not (subject_is_valid(subject) and subject_is_literal(subject)):
+        client_error(b, b"Invalid Publish Subject")
+    publish(b, subject, reply, header, data)
 
 
 cdef size_t publish_ahead(ClientConn* c, const uint8_t* p) noexcept nogil:
@@ -164,9 +170,11 @@ cdef void client_op(ClientConn* c, const Op* op) noexcept nogil:
     elif op.kind == OP_PONG:
         on_pong(&c.conn)
     elif op.kind == OP_SUB:
-        client_subscribe(b, op.subject, op.queue, op.sid)
+        if sub_begin(b, op.subject, op.queue, op.sid, 1, 0):
+            client_accepted(b)
     elif op.kind == OP_UNSUB:
-        client_unsubscribe(b, op.sid, op.max)
+        sub_end(b, op.sid, op.max)
+        client_accepted(b)
     elif op.kind == OP_CONNECT:
         on_connect(c, op.args)
     elif op.kind == OP_ERR:
@@ -214,3 +222,5 @@ client_protocol.deliver = client_deliver
 client_protocol.admit = connect_done
 client_protocol.keepalive = client_keepalive
 client_protocol.refuse = client_refuse
+client_protocol.accepted = client_accepted
+client_protocol.unheard = client_unheard

@@ -205,8 +205,8 @@ cdef size_t echo_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noexc
     cdef size_t at = 0, size
     cdef const uint8_t* end
     cdef const uint8_t* blank
-    cdef Span line, trace
-    cdef Msg m
+    cdef Span line
+    cdef Span none = span(NULL, 0)
     while at < n and not conn_halted(<Conn*>b):
         end = <const uint8_t*>memchr(p + at, c'\n', n - at)
         if end == NULL:
@@ -222,11 +222,7 @@ cdef size_t echo_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noexc
             client_close(b, CLOSE_PARSE_ERROR)
             break
         size = blank - line.p
-        memset(&m, 0, sizeof(m))
-        m.subject = span(line.p, <uint32_t>size)
-        m.data = span(blank + 1, <uint32_t>(line.n - size - 1))
-        if publish_check(b, &m, &trace):
-            publish_route(b, &m, trace)
+        publish(b, span(line.p, <uint32_t>size), none, none, span(blank + 1, <uint32_t>(line.n - size - 1)))
         conn_pace(<Conn*>b)
     return at
 
