@@ -44,7 +44,7 @@ cdef int publish_no_memory(Stream* s, const Publish* p) noexcept nogil:
 cdef int make_clean_header(Stream* s, Publish* p) noexcept nogil:
     # Without a status, and without what the server says of the publisher.
     cdef Bytes* b
-    if p.m.header.n == 0 or not (p.h.request_info or has_status(p.m.header)):
+    if not (p.h.request_info or has_status(p.m.header)):
         return 0
     b = publish_text(p)
     if rewrite_headers(p.m.header, b) < 0:
@@ -137,22 +137,24 @@ cdef inline bint is_unwanted(Stream* s, const Msg* m) noexcept nogil:
 
 cdef int publish_refused(Stream* s, Publish* p) noexcept nogil:
     # 0: it is to be stored, 1: it has been answered, PUBLISH_LATER
+    cdef bint asks = p.m.header.n != 0          # checks that headers ask for cost other messages nothing
     cdef int rc = 0
     if not p.own:
-        rc = (make_clean_header(s, p)
-              or check_sealed(s, p.m)
-              or (p.h.incr.n and check_increment(s, p.m, p.h))
+        rc = (make_clean_header(s, p) if asks else 0) or check_sealed(s, p.m)
+    if asks and rc == 0 and not p.own:
+        rc = ((p.h.incr.n and check_increment(s, p.m, p.h))
               or check_expected_stream(s, p.m, p.h)
               or check_ttl_allowed(s, p.m, p.h)
               or check_expected_subject_sequence(s, p.m, p.h)
               or check_expected_sequence(s, p.m, p.h, p.state.last_seq)
               or check_schedule(s, p.m, p.h)
               or make_only_schedule(s, p))
-    if rc == 0:
+    if asks and rc == 0:
         rc = (check_duplicate(s, p.m, p.h)
               or check_expected_id(s, p.m, p.h)
-              or check_rollup(s, p.m, p.h)
-              or make_counted(s, p)
+              or check_rollup(s, p.m, p.h))
+    if rc == 0:
+        rc = (make_counted(s, p)
               or check_size(s, p.m)
               or check_server_room(s, p.m))
     p.kind = CHANGE_SKIP if rc == 0 and is_unwanted(s, p.m) else CHANGE_MESSAGE
