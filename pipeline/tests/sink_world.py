@@ -3,6 +3,7 @@
 import base64
 import pickle
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from jsserver_spark.write.publisher import Publisher
 from jsserver_spark.write.sink import BATCH_ID, QUERY_ID, RUN_ID, BatchSink, StreamSink, Written
 from pipeline.tests.jobs_world import connected
 from tests.servers import Server
+from tests.waiting import wait_until
 
 
 class Task:
@@ -136,11 +138,19 @@ ROWS = rows_of(data=[str(i) for i in range(10)])
 OTHER = rows_of(data=[f"other {i}" for i in range(10)])
 
 
+def is_gone(server: Server, stream: str) -> bool:
+    """Whether nothing of a stream is on disk: nats-server renames the folder, and
+    leaves what it holds where that of an earlier removal is still there."""
+    folder = server.store / "jetstream" / "$G" / "streams"
+    return not (folder / stream).exists() and not (folder / f".{stream}").exists()
+
+
 def emptied(server: Server) -> JetStream:
     """A connection to the server, which has the stream S alone."""
     js = connected(server)
     for name in [info.name for info in js.stream_infos()]:
         js.api(f"STREAM.DELETE.{name}")
+        wait_until(partial(is_gone, server, name), f"{name} is removed")
     create(js, "S")
     return js
 
