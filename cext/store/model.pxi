@@ -348,6 +348,7 @@ cdef struct StoreWriting:
     # The commit thread's alone; before it knows the store, and after it has ended, of whoever opens or closes that.
     uint64_t reserved           # what sequence.jsr says
     uint64_t reserve_number
+    uint64_t floor              # that a start went on from, at least
     bint unlinked               # a file was removed or replaced, and its directory not synced since
     uint64_t trashed            # how many files and directories were taken away to be removed
     Bytes stuck                 # numbers of blocks, u64 each, whose files are still to be unlinked

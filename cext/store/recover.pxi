@@ -393,7 +393,7 @@ cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n, uint64_t new
     if rc >= 0:
         replay_extent(s)
         suspects_check(s)
-        sequences_restore(o)
+        rc = sequences_restore(o)
         cut_finish(s)
     return min(rc, 0)
 

@@ -7,6 +7,7 @@
 # before its acks: a stream without a block that has it has lost one, whose messages may have been acked.
 
 cdef uint64_t RESERVE_MAGIC = 0x3152534a534a534a
+cdef uint64_t FLOOR_MAGIC = 0x3146534a534a534a
 cdef enum:
     RESERVE_LINE = 32
     RESERVE_STEP = 4096         # sequences that are reserved beyond what a block may hold
@@ -30,6 +31,9 @@ cdef void reserve_read(Store* s) noexcept nogil:
             s.writing.reserve_number = st_get64(p + at + 8)
             s.writing.reserved = st_get64(p + at + 16)
         at += RESERVE_LINE
+    if (at + RESERVE_LINE <= size and st_get64(p + at) == FLOOR_MAGIC
+            and st_get64(p + at + 24) == hh64(s.key, p + at, 24)):
+        s.writing.floor = st_get64(p + at + 8)
     pages_free(p, size)
 
 
@@ -59,28 +63,47 @@ cdef int reserve_behind(Committer* c, Round* r, const Part* p) noexcept nogil:
     return 0
 
 
-cdef int reserve_write(Store* s, uint64_t upto) noexcept nogil:
-    # 0 or -errno.
+cdef int reserve_line(Store* s, uint8_t* line, uint64_t place) noexcept nogil:
+    # Writes a line, all but its checksum, and syncs it: 0 or -errno.
     cdef FileOps* f = s.files
     cdef char path[4300]
-    cdef uint8_t line[RESERVE_LINE]
     cdef int fd
     cdef int64_t rc
     reserve_path(s, path, sizeof(path))
     fd = f.open(f.ctx, path, O_RDWR | O_CREAT, 0o600)
     if fd < 0:
         return fd
-    st_put64(line, RESERVE_MAGIC)
-    st_put64(line + 8, s.writing.reserve_number + 1)
-    st_put64(line + 16, upto)
     st_put64(line + 24, hh64(s.key, line, 24))
-    rc = f.pwrite(f.ctx, fd, line, RESERVE_LINE, <off_t>((s.writing.reserve_number + 1) % 2 * RESERVE_LINE))
+    rc = f.pwrite(f.ctx, fd, line, RESERVE_LINE, <off_t>(place * RESERVE_LINE))
     rc = f.datasync(f.ctx, fd) if rc >= 0 else rc
     f.close(f.ctx, fd)
     if rc >= 0 and s.writing.reserve_number == 0:
         rc = f.sync_dir(f.ctx, s.dir)
-    if rc < 0:
-        return <int>rc
-    s.writing.reserve_number += 1
-    s.writing.reserved = upto
-    return 0
+    return <int>min(rc, 0)
+
+
+cdef int reserve_write(Store* s, uint64_t upto) noexcept nogil:
+    # 0 or -errno.
+    cdef uint8_t line[RESERVE_LINE]
+    cdef int rc
+    st_put64(line, RESERVE_MAGIC)
+    st_put64(line + 8, s.writing.reserve_number + 1)
+    st_put64(line + 16, upto)
+    rc = reserve_line(s, line, (s.writing.reserve_number + 1) % 2)
+    if rc == 0:
+        s.writing.reserve_number += 1
+        s.writing.reserved = upto
+    return rc
+
+
+cdef int floor_write(Store* s, uint64_t seq) noexcept nogil:
+    # No later start goes on below that sequence; 0: from any. 0 or -errno.
+    cdef uint8_t line[RESERVE_LINE]
+    cdef int rc
+    st_put64(line, FLOOR_MAGIC)
+    st_put64(line + 8, seq)
+    st_put64(line + 16, 0)
+    rc = reserve_line(s, line, 2)
+    if rc == 0:
+        s.writing.floor = seq
+    return rc

@@ -18,12 +18,14 @@ cdef bint says_nothing(const Store* s) noexcept nogil:
     return True
 
 
-cdef void sequences_restore(Opening* o) noexcept nogil:
-    # The last sequence does not fall back, whatever is gone: from the checkpoint, the holes, sequence.jsr and the markers.
+cdef int sequences_restore(Opening* o) noexcept nogil:
+    # The last sequence does not fall back, whatever is gone: from the checkpoint, the holes, sequence.jsr and the markers. 0, or
+    # an error.
     cdef Store* s = o.s
     cdef StoreRecovery* r = &s.recovery
     cdef Damage* d = &r.hole
     cdef uint64_t last = 0, was
+    cdef int rc = 0
     cdef bint known = r.stale != NULL and not o.foreign and stale_read(s, &last)
     if known:
         s.last_seq = max(s.last_seq, last)
@@ -43,6 +45,10 @@ cdef void sequences_restore(Opening* o) noexcept nogil:
             lost_add(s, s.last_seq + 1, 0)      # something had been acked; how much is not known
         lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, s.last_seq + 1, s.writing.reserved, 0)
         s.last_seq = s.writing.reserved
+        rc = floor_write(s, s.last_seq)
+    elif o.foreign and s.writing.floor:
+        rc = floor_write(s, 0)      # nats-server has gone on from where it found the blocks
+    s.last_seq = max(s.last_seq, s.writing.floor)
     last = max(s.writing.extent.last, s.writing.extent.first - 1 if s.writing.extent.first else 0)
     if last > s.last_seq:
         was = max(s.last_seq + 1, s.writing.extent.first)       # what is below the first one is gone by right
@@ -53,3 +59,7 @@ cdef void sequences_restore(Opening* o) noexcept nogil:
         s.last_ts = s.writing.extent.last_ts
     if s.msgs == 0:
         s.first_seq = s.last_seq + 1
+    if rc < 0:
+        snprintf(o.err, o.err_cap, "%s/sequence.jsr: cannot be written: %s", s.dir, strerror(-rc))
+        return ST_IO
+    return ST_OK

@@ -48,6 +48,9 @@ FOUND_AGAIN = [
     ("turnover", 77),  # the block before that one said that another follows
     ("threads", 71),  # what a block without any message says of sequences was taken for lost
     ("lazy threads", 9),  # a block told later starts of others that a start had cut off
+    ("synced", 390),  # a start went on behind what may have been acked, the next one before it
+    ("threads", 171),  # likewise
+    ("turnover", 187),  # likewise
     ("lazy batches", 52),  # sequences that a start left out were not left out by the next
 ]
 
