@@ -219,7 +219,7 @@ def test_whoever_listens_hears_of_deletions(servers: Servers) -> None:
         with filled(start(jetstream=True)) as app:
             app.subscribe("answers.*")
             app.subscribe("$JS.EVENT.ADVISORY.API")
-            asked = [("GET", 1), ("GET", 40), ("DELETE", 1), ("DELETE", 2), ("GET", 41)]
+            asked = [("GET", 3), ("GET", 40), ("DELETE", 1), ("DELETE", 2), ("GET", 41)]
             for n, (verb, seq) in enumerate(asked):
                 body = b'{"seq":%d}' % seq
                 app.publish(f"$JS.API.STREAM.MSG.{verb}.S", body, reply=f"answers.{n}")

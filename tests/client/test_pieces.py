@@ -13,7 +13,7 @@ from tests.client.raw import RawApp
 from tests.servers import Server, Servers
 
 MANY = 200_000
-TRIES = 3
+TRIES = 8
 STORAGES = ["file", "memory"]
 
 
