@@ -372,47 +372,6 @@ def test_floors_and_circles_are_seen() -> None:
     assert circles(calls) == [{"a", "b", "c"}]
 
 
-STRUCT = re.compile(r"^cdef struct (\w+):.*\n((?:(?: {4}.*)?\n)+)", re.MULTILINE)
-
-
-def members(body: str) -> Iterator[tuple[str, str]]:
-    """Of a struct: each field's type and name."""
-    for line in body.splitlines():
-        declared = re.sub(r"#.*|\[[^\]]*\]|^ *const ", "", line).strip()
-        if declared and "(" not in declared:
-            kind, _, names = declared.partition(" ")
-            for name in names.split(","):
-                yield kind, name.strip()
-        elif "(" in declared:
-            yield "function", declared
-
-
-def heaps(text: str) -> Iterator[str]:
-    """Structs that hold too much, or whose states are too many booleans."""
-    for name, body in STRUCT.findall(text):
-        fields = list(members(body))
-        booleans = sum(kind == "bint" for kind, _ in fields)
-        if len(fields) > 60 or booleans > 6:
-            yield f"{name}: {len(fields)} fields, {booleans} booleans"
-
-
-@pytest.mark.parametrize("layer", ["bytes", "core", "net", "tls", "engine", "language"])
-def test_no_struct_is_a_heap_of_fields(layer: str) -> None:
-    """Named states, and a struct for each owner of some of the fields."""
-    files = [*CEXT.glob(f"{layer}.px[dy]"), *(CEXT / layer).glob("*.pxi")]
-    found = [f"{name_of(file)}: {heap}" for file in files for heap in heaps(file.read_text())]
-    assert not found, "\n".join(found)
-
-
-def test_heaps_of_fields_are_seen() -> None:
-    flags = "".join(f"    bint f{n}\n" for n in range(6))
-    assert not list(heaps(f"cdef struct Fine:\n    # Few.\n{flags}\ncdef int x\n"))
-    assert list(heaps(f"cdef struct Flags:\n{flags}    bint g    # one more\n"))
-    counts = ", ".join(f"n{n}" for n in range(59))
-    assert not list(heaps(f"cdef struct Fine:\n    int {counts}\n    int (*fn)(int x)\n"))
-    assert list(heaps(f"cdef struct Many:\n    int {counts}, more\n    int (*fn)(int x)\n"))
-
-
 def modules() -> dict[str, Path]:
     found = {}
     for path in sorted(JSSERVER.rglob("*.py")):

@@ -17,14 +17,25 @@ EXCEPTIONS = {
 }
 
 STRUCT = re.compile(r"^cdef struct (\w+):\n((?:[ \t]+[^\n]*\n|\n)+)", re.MULTILINE)
-FIELD = re.compile(r"^    (?![ #])(?:(bint) (?=\w))?")
+
+
+def members(body: str) -> Iterator[tuple[str, str]]:
+    """Of a struct: each field's type and name."""
+    for line in body.splitlines():
+        declared = re.sub(r"#.*|\[[^\]]*\]|^ *const ", "", line).strip()
+        if declared and "(" not in declared:
+            kind, _, names = declared.partition(" ")
+            for name in names.split(","):
+                yield kind, name.strip()
+        elif "(" in declared:
+            yield "function", declared
 
 
 def sizes(text: str) -> Iterator[tuple[str, int, int]]:
     """Of each structure its name, how many fields it has, and how many of them are booleans."""
     for name, body in STRUCT.findall(text):
-        fields = [found for line in body.splitlines() if (found := FIELD.match(line))]
-        yield name, len(fields), sum(found[1] is not None for found in fields)
+        fields = list(members(body))
+        yield name, len(fields), sum(kind == "bint" and "*" not in field for kind, field in fields)
 
 
 def all_sizes() -> dict[str, tuple[int, int]]:
@@ -61,6 +72,10 @@ def test_structures_have_few_fields_and_fewer_booleans() -> None:
         (
             "cdef struct B:\n    bint (*fn)(void* ctx)\n    bint* c\n    #   more\n    A a\n",
             ("B", 3, 0),
+        ),
+        (
+            "cdef struct C:\n    # Few.\n    int n, m\n    bint f    # one\n\ncdef int x\n",
+            ("C", 3, 1),
         ),
     ],
 )
