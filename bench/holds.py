@@ -430,7 +430,7 @@ class Bench:
 @contextmanager
 def watched(folder: Path) -> Iterator[tuple[Server, Holds]]:
     path = folder / "holds"
-    os.environ["HOLDS"] = str(path)
+    os.environ["WATCHED"] = str(path)
     os.environ["JSSERVER"] = f"{sys.executable} -m bench.watched"
     server = Server(OWN_NAME, folder)
     server.start()

@@ -1,6 +1,6 @@
 """This server, which tells for how long its engine lock was held at most.
 
-Whoever connects to the socket `$HOLDS` hears of the time since the last one did: nanoseconds, as
+Whoever connects to the socket `$WATCHED` hears of the time since the last one did: nanoseconds, as
 text.
 """
 
@@ -9,17 +9,18 @@ import os
 import socket
 import sys
 import threading
+from typing import NoReturn
 
 from jsserver import cli, front
 from jsserver.cext.engine import DataPlane, PlaneClosed
 
 
 class Watched(DataPlane):
-    """A data plane that answers at `$HOLDS`."""
+    """A data plane that answers at `$WATCHED`."""
 
     def __init__(self, _reactors: int = 1) -> None:
         listener = socket.socket(socket.AF_UNIX)
-        listener.bind(os.environ["HOLDS"])
+        listener.bind(os.environ["WATCHED"])
         listener.listen()
         threading.Thread(target=self._answer, args=(listener,), daemon=True).start()
 
@@ -27,9 +28,18 @@ class Watched(DataPlane):
         while True:
             peer, _ = listener.accept()
             with peer, contextlib.suppress(PlaneClosed, OSError):
-                peer.sendall(b"%d" % self.longest_hold())
+                peer.sendall(self.told())
+
+    def told(self) -> bytes:
+        """What is told since somebody last asked."""
+        return b"%d" % self.longest_hold()
+
+
+def serve(plane: type[Watched]) -> NoReturn:
+    """The server with this data plane, for the words of the command line."""
+    vars(front)["DataPlane"] = plane
+    sys.exit(cli.main())
 
 
 if __name__ == "__main__":
-    vars(front)["DataPlane"] = Watched
-    sys.exit(cli.main())
+    serve(Watched)

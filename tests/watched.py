@@ -6,17 +6,12 @@ Python's lock (seconds), as JSON.
 """
 
 import asyncio
-import contextlib
 import json
-import os
-import socket
-import sys
 import threading
 import time
 from pathlib import Path
 
-from jsserver import cli, front
-from jsserver.cext.engine import DataPlane, PlaneClosed
+from bench.watched import Watched, serve
 
 PAUSE = 0.002
 """Seconds between two looks at Python's lock."""
@@ -74,28 +69,21 @@ class Turns(threading.Thread):
         return longest
 
 
-class Watched(DataPlane):
-    """A data plane that answers at `$WATCHED`."""
+class Timed(Watched):
+    """A data plane that tells of all three."""
 
-    def __init__(self, _reactors: int = 1) -> None:
+    def __init__(self, reactors: int = 1) -> None:
         self._steps, self._turns = Steps(), Turns()
         self._steps.watch()
         self._turns.start()
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(os.environ["WATCHED"])
-        listener.listen()
-        threading.Thread(target=self._answer, args=(listener,), daemon=True).start()
+        super().__init__(reactors)
 
-    def _answer(self, listener: socket.socket) -> None:
-        while True:
-            peer, _ = listener.accept()
-            with peer, contextlib.suppress(PlaneClosed, OSError):
-                step, what = self._steps.take()
-                held = self.longest_hold() / 1e9
-                told = {"step": step, "held": held, "turn": self._turns.take(), "what": what}
-                peer.sendall(json.dumps(told).encode())
+    def told(self) -> bytes:
+        step, what = self._steps.take()
+        held = self.longest_hold() / 1e9
+        told = {"step": step, "held": held, "turn": self._turns.take(), "what": what}
+        return json.dumps(told).encode()
 
 
 if __name__ == "__main__":
-    vars(front)["DataPlane"] = Watched
-    sys.exit(cli.main())
+    serve(Timed)
