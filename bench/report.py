@@ -110,7 +110,8 @@ def markdown(rows: Sequence[Row], *, facts: Sequence[str], rounds: int) -> str:
     lines += [
         f"- {time.strftime('%Y-%m-%d')}; medians of {rounds}, the servers in turn",
         "- both with their default settings: jsserver's acks wait for the disk, nats-server's do"
-        " not, except where a line says `peer always` (its `sync_interval: always`)",
+        " not,",
+        "  except where a line says `peer always` (its `sync_interval: always`)",
         "- ratio: jsserver's figure divided by nats-server's",
         "",
     ]

@@ -18,6 +18,7 @@ PAGES = sorted(
     for folder in (".", "docs", "bench", "packaging", "cext/*")
     for page in ROOT.glob(f"{folder}/*.md")
 )
+COLUMNS = 120
 GUIDES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
@@ -46,6 +47,18 @@ def test_generated_files_are_what_their_source_makes() -> None:
     """Run tools/gen_api.py after a change of the catalogue, the API level or a stream's errors."""
     for path, text in gen_api.FILES.items():
         assert path.read_text() == text(), path.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_prose_keeps_to_its_columns(page: Path) -> None:
+    """Rows of tables and code are as wide as they need to be."""
+    code, wide = False, []
+    for number, line in enumerate(page.read_text().splitlines(), start=1):
+        if line.startswith("```"):
+            code = not code
+        elif not code and not line.startswith("|") and len(line) > COLUMNS:
+            wide.append(number)
+    assert not wide, f"lines of more than {COLUMNS} columns"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
